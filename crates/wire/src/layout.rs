@@ -1,0 +1,255 @@
+//! Fixed structures of the pool. All integers are native (x86-64) order.
+
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+/// First word of every pool.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"EVPPOOL\x01");
+/// Raised whenever a structure in this crate changes its layout or meaning.
+///
+/// | version | change |
+/// |---|---|
+/// | 1 | first |
+pub const VERSION: u32 = 1;
+
+/// Allocation granularity of the pool, the page size of x86-64.
+pub const PAGE: u64 = 4096;
+
+/// What the engine inserts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Mode {
+    /// Translate only.
+    Run = 0,
+    /// Function-mode calling contexts (IHPP chapter 4.2).
+    Contexts = 1,
+}
+
+/// Bits of [`Config::flags`].
+pub mod flag {
+    /// Children made by fork, vfork, clone and exec run under the engine too.
+    pub const FOLLOW: u32 = 1 << 0;
+    /// Recursion of one function makes a node per level (IHPP 4.2.3).
+    pub const UNROLL: u32 = 1 << 1;
+    /// Count retired instructions per thread.
+    pub const COUNT_INSNS: u32 = 1 << 2;
+    /// Only functions whose table entry says `SELECTED` make nodes.
+    pub const SELECT: u32 = 1 << 3;
+    /// Nothing is counted before a function marked `START` is entered.
+    pub const START_FUNC: u32 = 1 << 4;
+    /// Entering a function marked `STOP` ends counting for good.
+    pub const STOP_FUNC: u32 = 1 << 5;
+}
+
+/// What the CLI asks of the engine; written once, before the target starts.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Config {
+    /// A [`Mode`] as its number.
+    pub mode: AtomicU32,
+    /// Bits from [`flag`].
+    pub flags: AtomicU32,
+    /// k of the k-slab forest; 0 stands for infinity.
+    pub k: AtomicU32,
+    pub reserved: AtomicU32,
+    /// 0: no chaos. Otherwise the seed of the chaos switch (tiny cache, flush
+    /// storms, unlinking, early signals).
+    pub chaos_seed: AtomicU64,
+    /// Nodes after which a process's forests end in `[truncated]` nodes.
+    pub max_nodes: AtomicU64,
+}
+
+/// First page of the pool.
+#[derive(Debug)]
+#[repr(C)]
+pub struct PoolHeader {
+    pub magic: AtomicU64,
+    pub version: AtomicU32,
+    /// 1 while the CLI serves requests; 0 when it is gone or never was.
+    pub cli_alive: AtomicU32,
+    /// Size of the file in bytes; allocations end here.
+    pub size: AtomicU64,
+    /// Offset of the first byte never allocated. Advanced by `fetch_add`, by
+    /// the target's processes and the CLI alike.
+    pub bump: AtomicU64,
+    /// Futex word: incremented and woken by a target that wants an answer.
+    pub doorbell: AtomicU32,
+    /// Allocations that failed because the pool was full or could not be backed.
+    pub denied: AtomicU32,
+    /// Newest ProcessRecord (offset, 0: none); they chain by `next`.
+    pub processes: AtomicU64,
+    pub config: Config,
+}
+
+/// How a process record stands.
+pub mod process_state {
+    pub const RUNNING: u32 = 1;
+    /// Replaced itself by exec; the new program has a record of its own.
+    pub const EXECED: u32 = 2;
+    /// Called exit_group; `end_status` holds the code.
+    pub const EXITED: u32 = 3;
+}
+
+/// Longest path and command line kept in a process record; longer ones are cut.
+pub const PATH_MAX: usize = 1024;
+pub const CMDLINE_MAX: usize = 1536;
+/// Engine statistics per process, see [`stat`].
+pub const STATS: usize = 32;
+
+/// Indices into [`ProcessRecord::stats`].
+pub mod stat {
+    pub const BLOCKS: usize = 0;
+    pub const APP_INSNS_TRANSLATED: usize = 1;
+    pub const APP_BYTES_TRANSLATED: usize = 2;
+    pub const CACHE_BYTES: usize = 3;
+    pub const EXITS_DIRECT: usize = 4;
+    pub const EXITS_INDIRECT: usize = 5;
+    pub const EXITS_SYSCALL: usize = 6;
+    pub const EXITS_EVENT: usize = 7;
+    pub const LINKS: usize = 8;
+    pub const INVALIDATIONS: usize = 9;
+    pub const FLUSHES: usize = 10;
+    pub const SIGNALS: usize = 11;
+    pub const SMC_FAULTS: usize = 12;
+    pub const TRANSLATE_CYCLES: usize = 13;
+    pub const HEAP_BYTES: usize = 14;
+    /// Human names, index by index.
+    pub const NAMES: [&str; 15] = [
+        "blocks translated",
+        "instructions translated",
+        "code bytes translated",
+        "cache bytes used",
+        "cache exits, direct",
+        "cache exits, indirect",
+        "cache exits, system call",
+        "cache exits, event",
+        "links made",
+        "blocks invalidated",
+        "cache flushes",
+        "signals delivered",
+        "writes to translated code",
+        "translation time (TSC cycles)",
+        "engine heap bytes",
+    ];
+}
+
+/// One process image: a new one begins at fork, clone without `CLONE_VM`, and exec.
+#[derive(Debug)]
+#[repr(C)]
+pub struct ProcessRecord {
+    /// Older record (offset, 0: last).
+    pub next: AtomicU64,
+    /// Record of the image that forked or exec'd this one (offset, 0: none).
+    pub parent: AtomicU64,
+    pub pid: AtomicU32,
+    /// See [`process_state`].
+    pub state: AtomicU32,
+    /// CLOCK_MONOTONIC, nanoseconds.
+    pub start_ns: AtomicU64,
+    pub end_ns: AtomicU64,
+    /// Exit code given to exit_group when `state` is `EXITED`.
+    pub end_status: AtomicU32,
+    /// 1: made by fork, so the image existed before; 0: by exec.
+    pub by_fork: AtomicU32,
+    /// First LogChunk (offset). A forked child begins a new log; what its
+    /// parent logged before `parent_log_mark` bytes belongs to it too.
+    pub log: AtomicU64,
+    /// Number of log records of `parent` that were complete at the fork.
+    pub parent_log_mark: AtomicU64,
+    /// Newest ThreadRecord (offset, 0: none); they chain by `next`.
+    pub threads: AtomicU64,
+    /// Address at which this process maps the pool (needed for node keys).
+    pub pool_base: AtomicU64,
+    /// Futex word: the CLI stores the sequence number of the last request it answered.
+    pub answered: AtomicU32,
+    /// Sequence number of the last request the process made.
+    pub asked: AtomicU32,
+    /// File path of the module the last request is about lives in the log;
+    /// this is the number of log records published when it was made.
+    pub asked_records: AtomicU64,
+    /// FuncTable (offset, 0: none) that answers the last request.
+    pub answer: AtomicU64,
+    pub stats: [AtomicU64; STATS],
+    /// Executed file, not NUL terminated; length first.
+    pub exe_len: AtomicU32,
+    pub cmdline_len: AtomicU32,
+    pub exe: [u8; PATH_MAX],
+    /// Arguments, each ended by a NUL.
+    pub cmdline: [u8; CMDLINE_MAX],
+}
+
+/// One thread of a process image. It is the head of the thread's context
+/// block, so the engine's emitted code writes `insns` with gs-relative stores.
+#[derive(Debug)]
+#[repr(C)]
+pub struct ThreadRecord {
+    pub next: AtomicU64,
+    pub tid: AtomicU32,
+    /// 0: running, 1: ended.
+    pub ended: AtomicU32,
+    pub start_ns: AtomicU64,
+    pub end_ns: AtomicU64,
+    /// Retired instructions (only with `COUNT_INSNS`).
+    pub insns: AtomicU64,
+    /// First NodeChunk (offset, 0: none yet).
+    pub nodes: AtomicU64,
+    /// Function events that found the node limit reached.
+    pub truncated_events: AtomicU64,
+    /// Deepest shadow stack seen.
+    pub max_depth: AtomicU64,
+}
+
+/// Header of a chunk of nodes; the nodes follow it.
+#[derive(Debug)]
+#[repr(C)]
+pub struct NodeChunk {
+    /// Next chunk of the same thread (offset, 0: last).
+    pub next: AtomicU64,
+    /// Nodes published.
+    pub used: AtomicU32,
+    /// Nodes that fit.
+    pub capacity: AtomicU32,
+}
+
+/// Answer of the CLI to "which functions are in this file": sorted by `start`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct FuncTable {
+    pub count: AtomicU64,
+    // FuncEntry[count] follows.
+}
+
+/// Bits of [`FuncEntry::flags`].
+pub mod func {
+    /// Control arriving here by call, jump or fall-through begins an activation.
+    pub const ENTRY: u32 = 1 << 0;
+    /// A PLT stub: never a function, whatever arrives.
+    pub const PLT: u32 = 1 << 1;
+    /// Chosen by `--funcs` / `--modules` (meaningful with `flag::SELECT`).
+    pub const SELECTED: u32 = 1 << 2;
+    pub const START: u32 = 1 << 3;
+    pub const STOP: u32 = 1 << 4;
+    /// Lazy binding and the like: neither it nor what it calls is counted.
+    pub const MUTE: u32 = 1 << 5;
+    /// A `.cold` or other part that belongs to the function at `owner`.
+    pub const PART: u32 = 1 << 6;
+}
+
+/// One extent of code in file offsets of the module's file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct FuncEntry {
+    pub start: u64,
+    pub end: u64,
+    /// Start of the function this extent belongs to (itself, except for `PART`).
+    pub owner: u64,
+    /// Bits from [`func`].
+    pub flags: u32,
+    pub reserved: u32,
+}
+
+const _: () = {
+    assert!(size_of::<PoolHeader>() <= PAGE as usize);
+    assert!(size_of::<ProcessRecord>() <= PAGE as usize);
+    assert!(size_of::<NodeChunk>() == 16);
+    assert!(size_of::<FuncEntry>() == 32);
+};

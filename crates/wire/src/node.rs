@@ -1,0 +1,84 @@
+//! Nodes of the online k-slab forest.
+//!
+//! A node is 24 bytes in the pool; the in-process hash that finds the child of
+//! a node costs at most another 16, so a node costs at most 40.
+//!
+//! A node's *key* says which node it is: `parent address + step(func)`, where
+//! `step(func) = (func << 37) + salt(func)`. Addresses of nodes of one process
+//! lie within `2^36` bytes of each other and `salt < 2^16`, so two nodes have
+//! the same key only if they have the same parent and the same function. The
+//! key's low 16 bits index the direct-mapped transition cache of the emitted
+//! code, which is why the salt is there. The node stores the key negated,
+//! because `x + (-key) == 0` can be tested without touching the flags
+//! (`lea`, `jrcxz`).
+//!
+//! The reader undoes it with the address at which the writer mapped the pool
+//! ([`crate::ProcessRecord::pool_base`]): see [`decode_key`].
+
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+/// One node of a k-SF. Counters of top regions are not kept: an event counts
+/// on the bottom node (or, in the first slab, on the only node), and the top
+/// node's count is the sum over the bottom nodes that name it.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Node {
+    /// Events that ended in this state.
+    pub count: AtomicU64,
+    /// Negated key, see the module text; 0 for a root.
+    pub neg_key: AtomicU64,
+    /// Top node of this bottom node as `pool offset / 8`; 0: none (first slab).
+    pub top: AtomicU32,
+    /// Low 24 bits: depth in its tree; bit 31: root, and `label` follows instead of a key.
+    pub depth_flags: AtomicU32,
+}
+
+/// Set in [`Node::depth_flags`] of a root; its `neg_key` then holds the
+/// function id (label) of the root itself.
+pub const ROOT: u32 = 1 << 31;
+/// Mask of the depth in [`Node::depth_flags`].
+pub const DEPTH: u32 = (1 << 24) - 1;
+
+/// Function ids below this are labels that are not functions.
+pub const FIRST_FUNC: u32 = 256;
+/// `[thread]`: root of a thread when every function is selected.
+pub const LABEL_THREAD: u32 = 1;
+/// `__root__`: root of a thread when functions are selected (IHPP 4.2).
+pub const LABEL_ROOT: u32 = 2;
+/// `[truncated]`: stands for all contexts beyond the node limit.
+pub const LABEL_TRUNCATED: u32 = 3;
+/// The state in which nothing is counted (before `--start-func`, lazy binding).
+pub const LABEL_MUTED: u32 = 4;
+/// `[signal N]` is `LABEL_SIGNAL + N`, N in 1..=64.
+pub const LABEL_SIGNAL: u32 = 128;
+
+/// Position of the function id in a key.
+pub const FUNC_SHIFT: u32 = 37;
+/// Function ids end here: `64 - FUNC_SHIFT` bits.
+pub const MAX_FUNC: u32 = (1 << (64 - FUNC_SHIFT)) - 1;
+
+/// Spreads function ids over the transition cache (Knuth's multiplicative hash).
+pub const fn salt(func: u32) -> u64 {
+    (func.wrapping_mul(0x9E37_79B1) >> 16) as u64
+}
+
+/// What a call of `func` adds to the caller's node address to make the key.
+pub const fn step(func: u32) -> u64 {
+    ((func as u64) << FUNC_SHIFT).wrapping_add(salt(func))
+}
+
+/// Key of the child of the node at `parent` (address in the writing process) by `func`.
+pub const fn key(parent: u64, func: u32) -> u64 {
+    parent.wrapping_add(step(func))
+}
+
+/// Parent (as pool offset) and function of a key made in a process that maps
+/// the pool at `pool_base`. `None` if no parent in the pool gives this key.
+pub fn decode_key(key: u64, pool_base: u64, pool_size: u64) -> Option<(u64, u32)> {
+    let relative = key.wrapping_sub(pool_base);
+    let func = (relative >> FUNC_SHIFT) as u32;
+    let parent = relative.wrapping_sub(step(func));
+    (parent < pool_size).then_some((parent, func))
+}
+
+const _: () = assert!(size_of::<Node>() == 24);

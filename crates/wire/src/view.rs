@@ -1,0 +1,134 @@
+//! Reading and allocating in a mapped pool, for both sides.
+//!
+//! Memory that another process writes is never behind `&` of plain data: every
+//! access goes through atomics or volatile reads, and every offset is checked
+//! against the mapping before use. A hostile or broken target can make the
+//! reader see nonsense, never out of bounds.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::{MAGIC, PAGE, PoolHeader, VERSION};
+
+/// Types that consist of atomics and plain integers only.
+///
+/// # Safety
+/// Every bit pattern must be valid, alignment at most 8, and all mutation of a
+/// shared value must go through atomics or happen before it is published.
+pub unsafe trait Shared {}
+// SAFETY: integers and atomics of integers only, alignment 8.
+unsafe impl Shared for PoolHeader {}
+// SAFETY: as above.
+unsafe impl Shared for crate::ProcessRecord {}
+// SAFETY: as above.
+unsafe impl Shared for crate::ThreadRecord {}
+// SAFETY: as above.
+unsafe impl Shared for crate::NodeChunk {}
+// SAFETY: as above.
+unsafe impl Shared for crate::FuncTable {}
+// SAFETY: as above.
+unsafe impl Shared for crate::FuncEntry {}
+// SAFETY: as above.
+unsafe impl Shared for crate::node::Node {}
+// SAFETY: as above.
+unsafe impl Shared for crate::log::LogChunk {}
+// SAFETY: as above.
+unsafe impl Shared for crate::log::Record {}
+// SAFETY: as above.
+unsafe impl Shared for crate::log::Map {}
+// SAFETY: as above.
+unsafe impl Shared for crate::log::Unmap {}
+// SAFETY: as above.
+unsafe impl Shared for crate::log::Func {}
+
+/// A mapped pool. Copyable handle; the mapping outlives it by contract of [`Pool::new`].
+#[derive(Clone, Copy, Debug)]
+pub struct Pool {
+    base: *mut u8,
+    len: u64,
+}
+
+// SAFETY: all access through `Pool` is by atomics or volatile reads.
+unsafe impl Send for Pool {}
+// SAFETY: as above.
+unsafe impl Sync for Pool {}
+
+impl Pool {
+    /// # Safety
+    /// `base..base+len` must stay mapped readable and writable as long as any
+    /// copy of the handle is used; `base` must be page aligned.
+    pub const unsafe fn new(base: *mut u8, len: u64) -> Pool {
+        Pool { base, len }
+    }
+
+    pub fn base(&self) -> u64 {
+        self.base as u64
+    }
+
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub fn header(&self) -> &PoolHeader {
+        self.at(0).expect("a pool is at least one page")
+    }
+
+    /// Whether the first page is that of a pool this build understands.
+    pub fn is_valid(&self) -> bool {
+        self.len >= PAGE
+            && self.header().magic.load(Ordering::Acquire) == MAGIC
+            && self.header().version.load(Ordering::Relaxed) == VERSION
+    }
+
+    /// The structure at `offset`, if it lies in the mapping.
+    pub fn at<T: Shared>(&self, offset: u64) -> Option<&T> {
+        let end = offset.checked_add(size_of::<T>() as u64)?;
+        if end > self.len || offset % align_of::<T>() as u64 != 0 {
+            return None;
+        }
+        // SAFETY: in bounds and aligned by the test above (the base is page
+        // aligned), valid for any bits and shared soundly by `T: Shared`.
+        Some(unsafe { &*self.base.add(offset as usize).cast::<T>() })
+    }
+
+    /// Copies bytes out, as many as lie in the mapping and fit `out`.
+    pub fn read_bytes(&self, offset: u64, out: &mut [u8]) -> usize {
+        let room = self.len.saturating_sub(offset).min(out.len() as u64) as usize;
+        for (i, byte) in out[..room].iter_mut().enumerate() {
+            // SAFETY: `offset + i < len` by `room`; volatile because another
+            // process may write.
+            *byte = unsafe { self.base.add(offset as usize + i).read_volatile() };
+        }
+        room
+    }
+
+    /// Copies bytes in; `false` if they do not fit the mapping.
+    pub fn write_bytes(&self, offset: u64, bytes: &[u8]) -> bool {
+        if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > self.len) {
+            return false;
+        }
+        for (i, byte) in bytes.iter().enumerate() {
+            // SAFETY: in bounds by the test above; volatile as above. The
+            // caller owns the range: it is freshly allocated or its own record.
+            unsafe { self.base.add(offset as usize + i).write_volatile(*byte) };
+        }
+        true
+    }
+
+    /// Reserves `bytes` (rounded up to pages) and returns their offset. The
+    /// bytes are zero but not yet backed: the caller populates them first.
+    pub fn reserve(&self, bytes: u64) -> Option<u64> {
+        let bytes = bytes.checked_next_multiple_of(PAGE)?;
+        let bump: &AtomicU64 = &self.header().bump;
+        let offset = bump.fetch_add(bytes, Ordering::Relaxed);
+        if offset.checked_add(bytes).is_none_or(|end| end > self.len) {
+            bump.fetch_sub(bytes, Ordering::Relaxed);
+            self.header().denied.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(offset)
+    }
+}
