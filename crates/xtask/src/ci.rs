@@ -1,0 +1,70 @@
+//! The whole of continuous integration, as a table of steps.
+
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use crate::tree::Tree;
+use crate::{layers, links, sizes, unsafety};
+
+/// What one step does.
+enum Step {
+    /// A cargo command.
+    Cargo(&'static [&'static str]),
+    /// A check of this crate.
+    Check(fn(&Tree) -> Result<Vec<String>>),
+}
+
+/// Cheap steps first, so that a slip is said within seconds.
+const STEPS: &[(&str, Step)] = &[
+    ("fmt", Step::Cargo(&["fmt", "--all", "--check"])),
+    ("layers", Step::Check(layers::check)),
+    ("sizes", Step::Check(sizes::check)),
+    ("unsafety", Step::Check(unsafety::check)),
+    ("links", Step::Check(links::check)),
+    (
+        "clippy",
+        Step::Cargo(&[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--locked",
+            "--",
+            "-D",
+            "warnings",
+        ]),
+    ),
+    // The tests of `testkit` run the built program, so it is built first.
+    (
+        "build",
+        Step::Cargo(&["build", "--release", "--locked", "--package", "cli"]),
+    ),
+    ("test", Step::Cargo(&["test", "--workspace", "--locked"])),
+];
+
+pub fn run(tree: &Tree) -> Result<()> {
+    for (name, step) in STEPS {
+        eprintln!("== {name}");
+        let start = Instant::now();
+        match step {
+            Step::Cargo(arguments) => cargo(tree, arguments)?,
+            Step::Check(check) => crate::report(name, check(tree)?)?,
+        }
+        eprintln!("== {name}: {:.1} s", start.elapsed().as_secs_f64());
+    }
+    eprintln!("== all {} steps passed", STEPS.len());
+    Ok(())
+}
+
+fn cargo(tree: &Tree, arguments: &[&str]) -> Result<()> {
+    let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(arguments)
+        .current_dir(&tree.root)
+        .status()
+        .context("cannot run cargo")?;
+    if !status.success() {
+        bail!("cargo {} failed", arguments.join(" "));
+    }
+    Ok(())
+}

@@ -1,0 +1,171 @@
+//! Which crate may use which: the table of allowed edges, checked.
+//!
+//! The arrows of the design point one way: code of the target never reaches
+//! the host and the other way round, and a foreign library is known to one
+//! crate. Normal and build dependencies count; test dependencies do not,
+//! because a test may compare anything with anything.
+
+use anyhow::Result;
+
+use crate::metadata::{self, Package};
+use crate::tree::Tree;
+
+/// A crate of the tree and the crates of the tree it may name.
+struct Layer {
+    name: &'static str,
+    may_use: &'static [&'static str],
+}
+
+const fn layer(name: &'static str, may_use: &'static [&'static str]) -> Layer {
+    Layer { name, may_use }
+}
+
+/// One row per crate. Where a row differs from the first design, it says why.
+const LAYERS: &[Layer] = &[
+    layer("sys", &[]),
+    layer("isa", &[]),
+    layer("wire", &[]),
+    layer("probe", &["isa", "wire"]),
+    layer("forest", &["wire"]),
+    layer("agent", &["sys", "wire"]),
+    // `wire` too: the translator reads the run's configuration and writes its statistics.
+    layer("dbt", &["sys", "isa", "wire", "probe", "agent", "forest"]),
+    // `sys` and `wire` too: the entry point itself and the panic handler.
+    layer("payload", &["dbt", "agent", "forest", "sys", "wire"]),
+    layer("image", &[]),
+    layer("flow", &["image", "isa"]),
+    layer("rewrite", &["image", "flow", "isa", "probe"]),
+    layer("trace", &["wire"]),
+    layer("analysis", &["trace", "flow"]),
+    layer("launch", &["wire", "sys"]),
+    layer("replay", &["trace", "launch"]),
+    // `trace` too: a report prints the recording as well as what was computed from it.
+    layer("report", &["analysis", "image", "trace"]),
+    // `wire` too: the mode and flag numbers of a launch request.
+    layer(
+        "cli",
+        &[
+            "analysis", "flow", "image", "launch", "replay", "report", "rewrite", "trace", "wire",
+        ],
+    ),
+    // Compares everything with everything, but never from inside the target.
+    layer(
+        "testkit",
+        &[
+            "analysis", "image", "isa", "launch", "report", "trace", "wire",
+        ],
+    ),
+    layer("xtask", &[]),
+];
+
+/// A foreign crate and the only crates that may name it.
+const FOREIGN: &[(&str, &[&str])] = &[
+    ("iced-x86", &["isa", "testkit"]),
+    ("object", &["image"]),
+    ("gimli", &["image"]),
+    ("addr2line", &["image"]),
+    ("rustc-demangle", &["image"]),
+    ("cpp_demangle", &["image"]),
+    ("zstd", &["trace"]),
+    ("crc32c", &["trace"]),
+    ("serde_json", &["report", "xtask"]),
+    ("clap", &["cli", "xtask"]),
+    ("anyhow", &["cli", "xtask"]),
+];
+
+pub fn check(tree: &Tree) -> Result<Vec<String>> {
+    Ok(metadata::packages(tree)?
+        .iter()
+        .flat_map(violations)
+        .collect())
+}
+
+fn violations(package: &Package) -> Vec<String> {
+    let Some(layer) = LAYERS.iter().find(|layer| layer.name == package.name) else {
+        return vec![format!(
+            "crate {} has no row in the table of crates/xtask/src/layers.rs",
+            package.name
+        )];
+    };
+    let mut found = Vec::new();
+    for dependency in package
+        .dependencies
+        .iter()
+        .filter(|dependency| !dependency.is_dev())
+    {
+        let name = dependency.name.as_str();
+        if dependency.path.is_some() && !layer.may_use.contains(&name) {
+            found.push(format!("{} may not use {name}", layer.name));
+        }
+        let owners = FOREIGN.iter().find(|(foreign, _)| *foreign == name);
+        if let Some((_, owners)) = owners
+            && !owners.contains(&layer.name)
+        {
+            found.push(format!(
+                "{} may not use {name}: only {} may",
+                layer.name,
+                owners.join(", ")
+            ));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metadata::Dependency;
+
+    fn package(name: &str, uses: &[(&str, bool, Option<&str>)]) -> Package {
+        let dependencies = uses
+            .iter()
+            .map(|&(name, ours, kind)| Dependency {
+                name: name.into(),
+                kind: kind.map(Into::into),
+                path: ours.then(|| String::from("somewhere")),
+            })
+            .collect();
+        Package {
+            name: name.into(),
+            dependencies,
+        }
+    }
+
+    #[test]
+    fn an_edge_outside_the_table_is_named() {
+        let bad = package("trace", &[("wire", true, None), ("dbt", true, None)]);
+        assert_eq!(violations(&bad), ["trace may not use dbt"]);
+    }
+
+    #[test]
+    fn a_foreign_crate_belongs_to_its_owner() {
+        let bad = package("cli", &[("object", false, None)]);
+        assert_eq!(violations(&bad), ["cli may not use object: only image may"]);
+    }
+
+    #[test]
+    fn tests_may_reach_everywhere_and_build_scripts_may_not() {
+        let package = package(
+            "wire",
+            &[("cli", true, Some("dev")), ("dbt", true, Some("build"))],
+        );
+        assert_eq!(violations(&package), ["wire may not use dbt"]);
+    }
+
+    #[test]
+    fn the_table_has_no_cycle_and_no_unknown_name() {
+        for (index, layer) in LAYERS.iter().enumerate() {
+            for used in layer.may_use {
+                let row = LAYERS.iter().position(|other| other.name == *used);
+                assert!(row.is_some(), "{used} has no row");
+                assert_ne!(row, Some(index));
+                let back = LAYERS[row.unwrap_or(index)].may_use;
+                assert!(
+                    !back.contains(&layer.name),
+                    "{} and {used} use each other",
+                    layer.name
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! `cargo xtask`: everything the project checks or measures about itself.
+//!
+//! Continuous integration is `cargo xtask ci` and nothing else, so what a
+//! developer sees is what the machine sees. Each check is one file here and
+//! one row of [`ci::STEPS`].
+//!
+//! Invariant: a check reads the tree and prints every violation it finds; it
+//! changes nothing, and its exit status is 0 only if there was none.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod ci;
+mod layers;
+mod links;
+mod metadata;
+mod sizes;
+mod tree;
+mod unsafety;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// Checks and measurements of the Everypath tree.
+#[derive(Parser)]
+#[command(name = "cargo xtask")]
+struct Args {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Run every check, then the tests: what continuous integration runs.
+    Ci,
+    /// Compare the crates' dependencies with the table of allowed edges.
+    Layers,
+    /// Find files that are longer than the house rule allows.
+    Sizes,
+    /// Find relative links in documents that lead nowhere.
+    Links,
+    /// Find `unsafe` outside the crates that may use it.
+    Unsafety,
+    /// Measure the workloads of benches/workloads.toml natively and under each mode.
+    Bench(bench::Options),
+}
+
+fn main() -> Result<()> {
+    let tree = tree::Tree::find()?;
+    match Args::parse().task {
+        Task::Ci => ci::run(&tree),
+        Task::Layers => report("layers", layers::check(&tree)?),
+        Task::Sizes => report("sizes", sizes::check(&tree)?),
+        Task::Links => report("links", links::check(&tree)?),
+        Task::Unsafety => report("unsafety", unsafety::check(&tree)?),
+        Task::Bench(options) => bench::run(&tree, &options),
+    }
+}
+
+/// Prints the violations of one check; fails if there are any.
+fn report(check: &str, violations: Vec<String>) -> Result<()> {
+    for violation in &violations {
+        eprintln!("{check}: {violation}");
+    }
+    match violations.len() {
+        0 => {
+            eprintln!("{check}: ok");
+            Ok(())
+        }
+        n => anyhow::bail!("{check}: {n} violation{}", if n == 1 { "" } else { "s" }),
+    }
+}

@@ -1,0 +1,53 @@
+//! The files of the checkout, as the checks see them: tracked by git or new
+//! and not ignored.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// The checkout this binary was built from.
+pub struct Tree {
+    pub root: PathBuf,
+}
+
+impl Tree {
+    /// Finds the checkout from the place of this crate's manifest.
+    pub fn find() -> Result<Tree> {
+        let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
+            .context("xtask is started by `cargo xtask`, which sets CARGO_MANIFEST_DIR")?;
+        let root = Path::new(&manifest).ancestors().nth(2);
+        let root = root.context("the xtask crate lies two levels below the root")?;
+        Ok(Tree {
+            root: root.to_path_buf(),
+        })
+    }
+
+    /// Paths relative to the root of all files whose name ends in `suffix`, sorted.
+    pub fn files(&self, suffix: &str) -> Result<Vec<String>> {
+        let output = Command::new("git")
+            .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+            .current_dir(&self.root)
+            .output()
+            .context("cannot run git ls-files")?;
+        if !output.status.success() {
+            bail!(
+                "git ls-files failed: {}",
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
+        }
+        let mut files: Vec<String> = String::from_utf8_lossy(&output.stdout)
+            .lines()
+            .filter(|name| name.ends_with(suffix) && self.root.join(name).is_file())
+            .map(str::to_owned)
+            .collect();
+        files.sort();
+        files.dedup();
+        Ok(files)
+    }
+
+    pub fn read(&self, relative: &str) -> Result<String> {
+        std::fs::read_to_string(self.root.join(relative))
+            .with_context(|| format!("cannot read {relative}"))
+    }
+}
