@@ -1,0 +1,5 @@
+//! Events to results. Pure: no files, no clocks, no names.
+//!
+//! Invariant: every quick algorithm here has a slow, obvious definition beside
+//! it (`oracle`), and property tests that hold the two against each other.
+#![forbid(unsafe_code)]

@@ -1,0 +1,21 @@
+//! What a run recorded, as the host sees it: the data model, the reader of the
+//! shared pool, and the container on disk.
+//!
+//! ```text
+//!   pool (shared memory) --from_pool-->  Recording  --write-->  FILE.evp
+//!                                            ^                     |
+//!                                            +---read, read_prefix-+
+//! ```
+//!
+//! Invariant: nothing that comes from the pool or from a file is trusted. Both
+//! readers are total: any bytes give a value or a typed error, in memory
+//! proportional to the input, never a panic and never an endless loop.
+//!
+//! This crate never names anything: functions carry names only after someone
+//! who can read binaries (the `image` crate's users) filled them in. It knows
+//! no analysis and no output format but its own.
+#![forbid(unsafe_code)]
+
+pub mod model;
+
+pub use model::{End, Function, Label, Meta, Mode, Module, Node, Process, Recording, Thread};
