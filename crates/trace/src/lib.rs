@@ -17,5 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod model;
+mod pool;
 
 pub use model::{End, Function, Label, Meta, Mode, Module, Node, Process, Recording, Thread};
+pub use pool::from_pool;

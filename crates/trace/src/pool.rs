@@ -1,0 +1,215 @@
+//! The shared pool as a [`Recording`].
+//!
+//! Problem: the pool was written by processes that may have been killed at any
+//! instruction, may still run, or may have scribbled over it. What is in it is
+//! offsets into itself.
+//!
+//! Approach: four walks, one per kind of chain: process records, their threads
+//! (here), their logs ([`log`]), the nodes of a thread ([`nodes`]). What does
+//! not make sense ends the chain or drops the record it stands in; everything
+//! read before stays.
+//!
+//! Invariants that make every walk end:
+//! - a record or chunk is entered at most once ([`Walk::enter`]), so chains
+//!   cannot loop or share a tail;
+//! - all chunks together are granted no more bytes than the pool has allocated
+//!   ([`Walk::grant`]), so overlapping chunks cannot multiply the work;
+//! - a parent is a record older than its child, so ancestry ends.
+//!
+//! Limits: a counter read while its process runs may be one event behind the
+//! next one read. Nothing is locked.
+
+mod log;
+mod nodes;
+
+use std::collections::{HashMap, HashSet};
+use std::mem::offset_of;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use wire::view::Pool;
+use wire::{CMDLINE_MAX, PATH_MAX, ProcessRecord, ThreadRecord, process_state};
+
+use crate::model::{End, Meta, Process, Recording, Thread};
+
+/// Everything recorded in the pool until now. A pool of another version, or
+/// bytes that are no pool, give a recording without processes.
+pub fn from_pool(pool: &Pool, meta: Meta) -> Recording {
+    let mut recording = Recording {
+        meta,
+        processes: Vec::new(),
+    };
+    if !pool.is_valid() {
+        return recording;
+    }
+    let mut walk = Walk::new(*pool);
+    let offsets = walk.chain(pool.header().processes.load(Acquire), |pool, offset| {
+        Some(pool.at::<ProcessRecord>(offset)?.next.load(Acquire))
+    });
+    let index_of: HashMap<u64, usize> = offsets
+        .iter()
+        .enumerate()
+        .map(|(index, &offset)| (offset, index))
+        .collect();
+    let mut logs = log::Logs::default();
+    for (index, &offset) in offsets.iter().enumerate() {
+        let Some(record) = pool.at::<ProcessRecord>(offset) else {
+            continue;
+        };
+        let parent = index_of
+            .get(&record.parent.load(Relaxed))
+            .copied()
+            .filter(|&parent| parent < index);
+        let mut process = process(pool, offset, record, parent);
+        process.threads = threads(&mut walk, record);
+        let inherited = process.by_fork.then_some(parent).flatten();
+        logs.push(&mut walk, record, inherited);
+        logs.replay(index, &mut process);
+        recording.processes.push(process);
+    }
+    let end = recording.meta.end;
+    if let Some(process) = last_image_of_first(&mut recording.processes) {
+        process.end = end;
+    }
+    recording
+}
+
+/// What is left of the pool to be read.
+struct Walk {
+    pool: Pool,
+    entered: HashSet<u64>,
+    bytes_left: u64,
+}
+
+impl Walk {
+    fn new(pool: Pool) -> Walk {
+        let allocated = pool.header().bump.load(Acquire).min(pool.len());
+        Walk {
+            pool,
+            entered: HashSet::new(),
+            bytes_left: allocated,
+        }
+    }
+
+    /// Whether something begins at `offset` that was not read before.
+    fn enter(&mut self, offset: u64) -> bool {
+        offset != 0 && self.entered.insert(offset)
+    }
+
+    /// How many of `wanted` bytes behind `offset` may be read.
+    fn grant(&mut self, offset: u64, wanted: u64) -> u64 {
+        let granted = wanted
+            .min(self.pool.len().saturating_sub(offset))
+            .min(self.bytes_left);
+        self.bytes_left -= granted;
+        granted
+    }
+
+    /// Offsets of a list that is published newest first, oldest first.
+    fn chain(&mut self, newest: u64, next: impl Fn(&Pool, u64) -> Option<u64>) -> Vec<u64> {
+        let mut offsets = Vec::new();
+        let mut offset = newest;
+        while self.enter(offset) {
+            let Some(following) = next(&self.pool, offset) else {
+                break;
+            };
+            offsets.push(offset);
+            offset = following;
+        }
+        offsets.reverse();
+        offsets
+    }
+}
+
+/// The record's own fields; threads and log are filled in by the caller.
+fn process(pool: &Pool, offset: u64, record: &ProcessRecord, parent: Option<usize>) -> Process {
+    let (end, ended) = match record.state.load(Acquire) {
+        process_state::EXECED => (End::Execed, true),
+        process_state::EXITED => (
+            End::Exited(record.end_status.load(Relaxed).cast_signed()),
+            true,
+        ),
+        _ => (End::Unknown, false),
+    };
+    let exe_at = offset + offset_of!(ProcessRecord, exe) as u64;
+    let cmdline_at = offset + offset_of!(ProcessRecord, cmdline) as u64;
+    let cmdline = bytes(
+        pool,
+        cmdline_at,
+        record.cmdline_len.load(Relaxed),
+        CMDLINE_MAX,
+    );
+    Process {
+        pid: record.pid.load(Relaxed),
+        parent,
+        by_fork: record.by_fork.load(Relaxed) == 1,
+        exe: text(&bytes(pool, exe_at, record.exe_len.load(Relaxed), PATH_MAX)),
+        args: arguments(&cmdline),
+        start_ns: record.start_ns.load(Relaxed),
+        end_ns: ended.then(|| record.end_ns.load(Relaxed)),
+        end,
+        stats: record
+            .stats
+            .iter()
+            .map(|value| value.load(Relaxed))
+            .collect(),
+        ..Process::default()
+    }
+}
+
+fn threads(walk: &mut Walk, record: &ProcessRecord) -> Vec<Thread> {
+    let pool_base = record.pool_base.load(Relaxed);
+    let offsets = walk.chain(record.threads.load(Acquire), |pool, offset| {
+        Some(pool.at::<ThreadRecord>(offset)?.next.load(Acquire))
+    });
+    let mut threads = Vec::with_capacity(offsets.len());
+    for offset in offsets {
+        let Some(record) = walk.pool.at::<ThreadRecord>(offset) else {
+            continue;
+        };
+        let ended = record.ended.load(Acquire) == 1;
+        let (insns, first_chunk) = (record.insns.load(Relaxed), record.nodes.load(Acquire));
+        threads.push(Thread {
+            tid: record.tid.load(Relaxed),
+            start_ns: record.start_ns.load(Relaxed),
+            end_ns: ended.then(|| record.end_ns.load(Relaxed)),
+            insns,
+            truncated_events: record.truncated_events.load(Relaxed),
+            max_depth: record.max_depth.load(Relaxed),
+            nodes: nodes::read(walk, first_chunk, pool_base),
+        });
+    }
+    threads
+}
+
+/// The image in which the process that was started ended: it may have replaced
+/// itself by exec any number of times.
+fn last_image_of_first(processes: &mut [Process]) -> Option<&mut Process> {
+    let mut last = 0;
+    let pid = processes.first()?.pid;
+    for (index, process) in processes.iter().enumerate().skip(1) {
+        if process.parent == Some(last) && !process.by_fork && process.pid == pid {
+            last = index;
+        }
+    }
+    processes.get_mut(last)
+}
+
+fn bytes(pool: &Pool, offset: u64, len: u32, max: usize) -> Vec<u8> {
+    let mut out = vec![0; (len as usize).min(max)];
+    let read = pool.read_bytes(offset, &mut out);
+    out.truncate(read);
+    out
+}
+
+/// Arguments, each ended by a NUL; the last one may have been cut.
+fn arguments(cmdline: &[u8]) -> Vec<String> {
+    let cmdline = cmdline.strip_suffix(&[0]).unwrap_or(cmdline);
+    if cmdline.is_empty() {
+        return Vec::new();
+    }
+    cmdline.split(|&byte| byte == 0).map(text).collect()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

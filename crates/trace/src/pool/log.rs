@@ -1,0 +1,276 @@
+//! The log of a process image, replayed: modules in time order, and for each
+//! function the mapping that was newest where the log names it.
+//!
+//! A forked child begins a log of its own. What it has in memory is what its
+//! parent had, so its effective log is the parent's effective log up to the
+//! fork (`parent_log_mark` records of the parent's own), then its own. An
+//! image made by exec starts from nothing.
+//!
+//! Complexity: every image replays its ancestors' records; [`MAX_REPLAYED`]
+//! bounds the sum, beyond it an image keeps only what it logged itself.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use wire::log::{Func, Kind, LogChunk, Map, Record, Unmap};
+use wire::{PATH_MAX, ProcessRecord, node};
+
+use super::{Walk, bytes, text};
+use crate::model::{Function, Module, Process};
+
+/// Records replayed for one recording, all images together.
+const MAX_REPLAYED: usize = 1 << 28;
+
+enum Entry {
+    Map {
+        time_ns: u64,
+        map: Map,
+        path: String,
+    },
+    Unmap {
+        time_ns: u64,
+        unmap: Unmap,
+    },
+    Func(Func),
+}
+
+/// What one image logged itself, and whom it continues.
+struct Own {
+    entries: Vec<Entry>,
+    /// The forked parent and how many of its own entries the fork saw.
+    inherited: Option<(usize, usize)>,
+}
+
+/// The logs of all images read so far, by process index.
+#[derive(Default)]
+pub(super) struct Logs {
+    own: Vec<Own>,
+    replayed: usize,
+}
+
+impl Logs {
+    /// Reads the log of the next image; `parent` is set if a fork made it.
+    pub(super) fn push(&mut self, walk: &mut Walk, record: &ProcessRecord, parent: Option<usize>) {
+        let mark = usize::try_from(record.parent_log_mark.load(Relaxed)).unwrap_or(usize::MAX);
+        let entries = read(walk, record.log.load(Acquire));
+        self.own.push(Own {
+            entries,
+            inherited: parent.map(|parent| (parent, mark)),
+        });
+    }
+
+    /// Fills in the modules and functions of `process`, whose index is `index`
+    /// and whose threads are already there.
+    pub(super) fn replay(&mut self, index: usize, process: &mut Process) {
+        // The end of the list is the image itself, the start its first ancestor.
+        let mut pieces = vec![self.own[index].entries.as_slice()];
+        let mut steps = pieces[0].len();
+        let mut inherited = self.own[index].inherited;
+        while let Some((parent, mark)) = inherited {
+            let entries = &self.own[parent].entries;
+            pieces.push(&entries[..mark.min(entries.len())]);
+            steps += mark.min(entries.len());
+            inherited = self.own[parent].inherited;
+        }
+        if self.replayed.saturating_add(steps) > MAX_REPLAYED {
+            pieces.truncate(1);
+        }
+        self.replayed = self.replayed.saturating_add(steps);
+
+        let named: HashSet<u32> = process
+            .threads
+            .iter()
+            .flat_map(|thread| &thread.nodes)
+            .map(|node| node.label.0)
+            .collect();
+        let mut replay = Replay::default();
+        let own = pieces.remove(0);
+        for entry in pieces.into_iter().rev().flatten() {
+            replay.feed(entry, |id| named.contains(&id));
+        }
+        for entry in own {
+            replay.feed(entry, |_| true);
+        }
+        replay.functions.sort_by_key(|function| function.id);
+        replay.functions.dedup_by_key(|function| function.id);
+        process.modules = replay.modules;
+        process.functions = replay.functions;
+    }
+}
+
+/// Decodes the chain of chunks from `offset`.
+fn read(walk: &mut Walk, mut offset: u64) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    while walk.enter(offset) {
+        let Some(chunk) = walk.pool.at::<LogChunk>(offset) else {
+            break;
+        };
+        let used = chunk.used.load(Acquire).min(chunk.capacity.load(Relaxed));
+        let next = chunk.next.load(Acquire);
+        let first = offset + size_of::<LogChunk>() as u64;
+        let end = first + walk.grant(first, used.into());
+        read_chunk(walk, first, end, &mut entries);
+        offset = next;
+    }
+    entries
+}
+
+fn read_chunk(walk: &Walk, mut at: u64, end: u64, entries: &mut Vec<Entry>) {
+    while let Some(record) = walk.pool.at::<Record>(at).copied() {
+        let payload = at + size_of::<Record>() as u64;
+        let payload_end = payload + u64::from(record.len);
+        if payload_end > end {
+            break;
+        }
+        entries.extend(entry(walk, record, payload));
+        at = payload_end.next_multiple_of(8);
+    }
+}
+
+/// `None` for a record of a kind or size that this build does not know.
+fn entry(walk: &Walk, record: Record, payload: u64) -> Option<Entry> {
+    const MAP: u16 = Kind::Map as u16;
+    const UNMAP: u16 = Kind::Unmap as u16;
+    const FUNC: u16 = Kind::Func as u16;
+    let (len, time_ns) = (record.len as usize, record.time_ns);
+    match record.kind {
+        MAP => {
+            let path_len = u32::try_from(len.checked_sub(size_of::<Map>())?).ok()?;
+            let path_at = payload + size_of::<Map>() as u64;
+            let map = *walk.pool.at::<Map>(payload)?;
+            let path = text(&bytes(&walk.pool, path_at, path_len, PATH_MAX));
+            Some(Entry::Map { time_ns, map, path })
+        }
+        UNMAP if len >= size_of::<Unmap>() => Some(Entry::Unmap {
+            time_ns,
+            unmap: *walk.pool.at::<Unmap>(payload)?,
+        }),
+        FUNC if len >= size_of::<Func>() => {
+            let func = *walk.pool.at::<Func>(payload)?;
+            (node::FIRST_FUNC..=node::MAX_FUNC)
+                .contains(&func.id)
+                .then_some(Entry::Func(func))
+        }
+        _ => None,
+    }
+}
+
+/// A stretch of addresses that still holds what module `module` put there.
+#[derive(Clone, Copy)]
+struct Piece {
+    end: u64,
+    module: u32,
+}
+
+#[derive(Default)]
+struct Replay {
+    modules: Vec<Module>,
+    functions: Vec<Function>,
+    /// Live pieces by start; they never overlap.
+    live: BTreeMap<u64, Piece>,
+    /// Number of live pieces of each module.
+    pieces: Vec<u32>,
+}
+
+impl Replay {
+    fn feed(&mut self, entry: &Entry, keep_function: impl Fn(u32) -> bool) {
+        match entry {
+            Entry::Map { time_ns, map, path } => self.map(*time_ns, map, path),
+            Entry::Unmap { time_ns, unmap } => self.carve(*time_ns, unmap.start, unmap.end),
+            Entry::Func(func) if keep_function(func.id) => self.function(func),
+            Entry::Func(_) => {}
+        }
+    }
+
+    fn map(&mut self, time_ns: u64, map: &Map, path: &str) {
+        let Ok(module) = u32::try_from(self.modules.len()) else {
+            return;
+        };
+        if map.start >= map.end {
+            return;
+        }
+        self.carve(time_ns, map.start, map.end);
+        self.live.insert(
+            map.start,
+            Piece {
+                end: map.end,
+                module,
+            },
+        );
+        self.pieces.push(1);
+        self.modules.push(Module {
+            path: path.to_owned(),
+            start: map.start,
+            end: map.end,
+            offset: map.offset,
+            mapped_ns: time_ns,
+            ..Module::default()
+        });
+    }
+
+    /// Takes `start..end` away from whatever lies there.
+    ///
+    /// Post-invariant (`live` has no overlaps): the pieces left are parts of
+    /// pieces that were there before, cut at `start` and `end`.
+    fn carve(&mut self, time_ns: u64, start: u64, end: u64) {
+        if start >= end {
+            return;
+        }
+        let first = self
+            .live
+            .range(..=start)
+            .next_back()
+            .map_or(start, |(&at, _)| at);
+        let touched: Vec<(u64, Piece)> = self
+            .live
+            .range(first..end)
+            .filter(|(_, piece)| piece.end > start)
+            .map(|(&at, &piece)| (at, piece))
+            .collect();
+        for (at, piece) in touched {
+            self.live.remove(&at);
+            let mut left = 0;
+            if at < start {
+                self.live.insert(
+                    at,
+                    Piece {
+                        end: start,
+                        ..piece
+                    },
+                );
+                left += 1;
+            }
+            if piece.end > end {
+                self.live.insert(end, piece);
+                left += 1;
+            }
+            let module = piece.module as usize;
+            self.pieces[module] = self.pieces[module] + left - 1;
+            if self.pieces[module] == 0 {
+                self.modules[module].unmapped_ns = Some(time_ns);
+            }
+        }
+    }
+
+    fn function(&mut self, func: &Func) {
+        let piece = self
+            .live
+            .range(..=func.pc)
+            .next_back()
+            .map(|(_, piece)| piece);
+        let module = piece
+            .filter(|piece| func.pc < piece.end)
+            .map(|piece| piece.module);
+        let file_offset = module.map_or(0, |module| {
+            let module = &self.modules[module as usize];
+            module.offset.wrapping_add(func.pc - module.start)
+        });
+        self.functions.push(Function {
+            id: func.id,
+            pc: func.pc,
+            module,
+            file_offset,
+            ..Function::default()
+        });
+    }
+}

@@ -1,0 +1,136 @@
+//! The nodes of one thread, from chunks of the pool to indices.
+//!
+//! A node names its parent by the parent's address, hidden in its key, and its
+//! top node by offset. Chunks of one thread lie anywhere in the pool, so an
+//! offset becomes an index by a search among the thread's chunks.
+//!
+//! A node that does not decode becomes a root labelled `[truncated]`: what it
+//! counted did happen, only where is lost.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use wire::{NodeChunk, node};
+
+use super::Walk;
+use crate::model::{Label, Node};
+
+const NODE_SIZE: u64 = size_of::<node::Node>() as u64;
+
+/// A run of nodes at consecutive offsets and indices.
+struct Run {
+    first_offset: u64,
+    len: u64,
+    first_index: u64,
+}
+
+/// The runs of one thread, sorted by offset.
+struct Runs(Vec<Run>);
+
+impl Runs {
+    /// The index of the node at `offset`, if one of the thread begins there.
+    fn index_of(&self, offset: u64) -> Option<u32> {
+        let after = self.0.partition_point(|run| run.first_offset <= offset);
+        let run = self.0.get(after.checked_sub(1)?)?;
+        let distance = offset - run.first_offset;
+        let at = distance / NODE_SIZE;
+        let begins = distance.is_multiple_of(NODE_SIZE) && at < run.len;
+        u32::try_from(run.first_index + at).ok().filter(|_| begins)
+    }
+}
+
+/// Reads the chain of chunks from `offset`, written by a process that maps the
+/// pool at `pool_base`.
+pub(super) fn read(walk: &mut Walk, mut offset: u64, pool_base: u64) -> Vec<Node> {
+    let mut in_order = Vec::new();
+    let mut total = 0;
+    while walk.enter(offset) {
+        let Some(chunk) = walk.pool.at::<NodeChunk>(offset) else {
+            break;
+        };
+        let used = chunk.used.load(Acquire).min(chunk.capacity.load(Relaxed));
+        let next = chunk.next.load(Acquire);
+        let first_offset = offset + size_of::<NodeChunk>() as u64;
+        let len = walk.grant(first_offset, u64::from(used) * NODE_SIZE) / NODE_SIZE;
+        in_order.push((first_offset, len));
+        total += len;
+        offset = next;
+    }
+    let mut nodes = Vec::with_capacity(usize::try_from(total).unwrap_or(0));
+    let runs = runs(&in_order);
+    for (first_offset, len) in in_order {
+        for at in 0..len {
+            let Some(raw) = walk.pool.at::<node::Node>(first_offset + at * NODE_SIZE) else {
+                break;
+            };
+            let decoded = decode(raw, &runs, &nodes, |key| {
+                node::decode_key(key, pool_base, walk.pool.len())
+            });
+            nodes.push(decoded);
+        }
+    }
+    nodes
+}
+
+fn runs(in_order: &[(u64, u64)]) -> Runs {
+    let mut first_index = 0;
+    let mut runs = Vec::with_capacity(in_order.len());
+    for &(first_offset, len) in in_order {
+        runs.push(Run {
+            first_offset,
+            len,
+            first_index,
+        });
+        first_index += len;
+    }
+    runs.sort_by_key(|run| run.first_offset);
+    Runs(runs)
+}
+
+/// `earlier` are the nodes before this one: a parent must be among them.
+fn decode(
+    raw: &node::Node,
+    runs: &Runs,
+    earlier: &[Node],
+    decode_key: impl Fn(u64) -> Option<(u64, u32)>,
+) -> Node {
+    let neg_key = raw.neg_key.load(Relaxed);
+    let count = raw.count.load(Relaxed);
+    let top_offset = u64::from(raw.top.load(Relaxed)) * 8;
+    let top = (top_offset != 0)
+        .then(|| runs.index_of(top_offset))
+        .flatten();
+    if raw.depth_flags.load(Relaxed) & node::ROOT != 0 {
+        let label = u32::try_from(neg_key).map_or(Label::TRUNCATED, Label);
+        return Node {
+            label,
+            parent: None,
+            depth: 0,
+            top,
+            count,
+        };
+    }
+    let placed = decode_key(neg_key.wrapping_neg()).and_then(|(offset, label)| {
+        let parent = runs.index_of(offset)?;
+        Some((
+            parent,
+            earlier.get(parent as usize)?.depth.saturating_add(1),
+            Label(label),
+        ))
+    });
+    match placed {
+        Some((parent, depth, label)) => Node {
+            label,
+            parent: Some(parent),
+            depth,
+            top,
+            count,
+        },
+        None => Node {
+            label: Label::TRUNCATED,
+            parent: None,
+            depth: 0,
+            top: None,
+            count,
+        },
+    }
+}
