@@ -1,7 +1,119 @@
-//! stub
+//! `cargo xtask bench`: how much slower programs run under each mode.
+//!
+//! Problem: on a shared machine the same program varies by tens of per cent
+//! between minutes, so times of different moments cannot be compared.
+//!
+//! Approach: the modes take turns. One round runs one workload natively and
+//! then under every mode; a mode's ratio is its wall time over the native time
+//! *of the same round*. The table shows the median of the rounds' ratios and
+//! their range, and the geometric mean over the workloads. A run whose output
+//! or exit status differs from the native one is a failure, never a figure.
+//!
+//! Limits: wall time only decides (processor time is printed beside it), and a
+//! workload that finishes in a few milliseconds says nothing, which is why
+//! start-up is measured apart, as a difference in milliseconds.
+
+mod machine;
+mod measure;
+mod table;
+mod workload;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+
 use crate::tree::Tree;
+use measure::{Mode, Runner, Sample};
+use workload::Workload;
+
 #[derive(clap::Args)]
-pub struct Options {}
-pub fn run(_tree: &Tree, _options: &Options) -> anyhow::Result<()> {
+pub struct Options {
+    /// Only the workloads with these names.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// How often each workload runs under each mode.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Modes to compare with the native run.
+    #[arg(long, value_delimiter = ',', default_value = "run,contexts")]
+    modes: Vec<Mode>,
+    /// The program to measure; built with `cargo build --release` when absent.
+    #[arg(long)]
+    everypath: Option<PathBuf>,
+    /// Also count cache exits per million instructions (one more run each).
+    #[arg(long)]
+    exits: bool,
+    /// Seconds after which a single run is stopped and counts as failed.
+    #[arg(long, default_value_t = 300)]
+    timeout: u64,
+    /// Words for the name of the file in benches/runs.
+    #[arg(long, default_value = "bench")]
+    label: String,
+    /// Print only; write no file.
+    #[arg(long)]
+    dry: bool,
+}
+
+/// All samples of one workload: one row per round, native first.
+pub struct Measured {
+    pub workload: Workload,
+    pub rounds: Vec<Vec<Sample>>,
+    /// Cache exits per million instructions, when asked for.
+    pub exits: Option<f64>,
+}
+
+pub fn run(tree: &Tree, options: &Options) -> Result<()> {
+    let workloads = select(workload::load(tree)?, &options.only)?;
+    let runner = Runner::new(tree, options.everypath.as_deref(), options.timeout)?;
+    let machine = machine::notes(tree, &options.modes)?;
+    let mut results = Vec::new();
+    for workload in workloads {
+        eprintln!("setting up {}", workload.name);
+        runner.set_up(&workload)?;
+        results.push(Measured {
+            workload,
+            rounds: Vec::new(),
+            exits: None,
+        });
+    }
+    for round in 1..=options.rounds {
+        for result in &mut results {
+            let samples = runner.round(&result.workload, &options.modes)?;
+            eprintln!("round {round}: {}", table::line(&result.workload, &samples));
+            result.rounds.push(samples);
+        }
+    }
+    if options.exits {
+        for result in &mut results {
+            result.exits = runner.cache_exits(&result.workload)?;
+        }
+    }
+    let text = table::render(&machine, &options.modes, &results);
+    println!("{text}");
+    if !options.dry {
+        let file = machine::file_name(&options.label);
+        let path = tree.root.join("benches/runs").join(&file);
+        std::fs::write(&path, &text)
+            .with_context(|| format!("cannot write benches/runs/{file}"))?;
+        eprintln!("written: benches/runs/{file}");
+    }
+    let failed = table::failures(&results);
+    if failed > 0 {
+        bail!("{failed} runs failed or differed from the native run");
+    }
     Ok(())
+}
+
+fn select(all: Vec<Workload>, only: &[String]) -> Result<Vec<Workload>> {
+    for name in only {
+        if !all.iter().any(|workload| workload.name == *name) {
+            let names: Vec<&str> = all.iter().map(|workload| workload.name.as_str()).collect();
+            bail!(
+                "no workload is named {name}; there are {}",
+                names.join(", ")
+            );
+        }
+    }
+    let chosen = |workload: &Workload| only.is_empty() || only.contains(&workload.name);
+    Ok(all.into_iter().filter(chosen).collect())
 }
