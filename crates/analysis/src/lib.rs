@@ -3,3 +3,7 @@
 //! Invariant: every quick algorithm here has a slow, obvious definition beside
 //! it (`oracle`), and property tests that hold the two against each other.
 #![forbid(unsafe_code)]
+
+pub mod forest;
+
+pub use forest::{Forest, K, NodeId, activations, inv_k, join, kccf, ksf_from_recording};

@@ -1,0 +1,291 @@
+//! Labelled weighted forests and the operations of IHPP chapter 3 on them.
+//!
+//! Problem: a run gives one k-slab forest (k-SF) per thread, with tens of
+//! millions of nodes; from them come the joined k-SF and the k-calling-context
+//! forest (k-CCF). Trees can be as deep as the program's recursion.
+//!
+//! Approach: nodes are rows of parallel tables, named by [`NodeId`], parents
+//! before children; children are one slice per node. Building goes through
+//! [`Builder`], whose hash table finds the child of a node by label. No
+//! function here recurses.
+//!
+//! Invariants, kept by [`Builder`]: a parent's id is smaller than its
+//! children's; siblings, and roots among themselves, have distinct labels, so
+//! a root path is named by its labels; siblings are in order of first mention.
+//!
+//! Complexity: [`join`] and [`ksf_from_recording`] are linear in the nodes;
+//! [`inv_k`] is linear in nodes times (k + 1), and for infinite k in the sum of
+//! all depths, which is what its result can need.
+//!
+//! Which top regions count (section 3.3.3). The k-SF counts an event twice once
+//! there is a bottom, so the paper clears "top regions, except for the first
+//! tree" before inv_k. A first tree is one whose root begins a slab without a
+//! bottom: the root of a thread, or of a signal handler's activations. Such
+//! roots are marked ([`Forest::is_first`]) and their top regions kept. That is
+//! exact when the label of a first root never heads a slab again, which holds
+//! for every special label (`[thread]`, `__root__`, `[signal N]`), because
+//! nothing calls them. It fails for the raw algorithm when the first function
+//! is entered again at a level that is a multiple of k: then the tree's top
+//! counters hold both kinds of events. [`activations`] keeps them apart and is
+//! exact always; for special roots the two agree (tests).
+
+mod build;
+
+use std::collections::BTreeSet;
+
+pub use build::Builder;
+use trace::{Label, Thread};
+
+/// k of a k-SF or k-CCF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum K {
+    /// A k-context has at most this many callers. There is a 0-CCF, but no
+    /// 0-SF: as a slab height 0 means what infinity does, one slab.
+    Finite(u32),
+    Infinite,
+}
+
+impl K {
+    /// Whether a node at `depth` lies in the top region of its tree.
+    pub fn is_top(self, depth: u32) -> bool {
+        match self {
+            K::Finite(k) => depth < k,
+            K::Infinite => true,
+        }
+    }
+
+    /// Whether an activation at `level` heads a slab.
+    pub fn heads_slab(self, level: u32) -> bool {
+        match self {
+            K::Finite(k) if k > 0 => level.is_multiple_of(k),
+            _ => level == 0,
+        }
+    }
+
+    /// Longest k-context: the callee and k callers.
+    pub fn longest(self) -> usize {
+        match self {
+            K::Finite(k) => (k as usize).saturating_add(1),
+            K::Infinite => usize::MAX,
+        }
+    }
+}
+
+/// From [`trace::Meta::k`].
+impl From<Option<u32>> for K {
+    fn from(k: Option<u32>) -> K {
+        k.map_or(K::Infinite, K::Finite)
+    }
+}
+
+/// A node of the [`Forest`] that gave it out; meaningless in another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(u32);
+
+impl NodeId {
+    fn at(index: usize) -> NodeId {
+        NodeId(u32::try_from(index).expect("Builder stops below 2^32 nodes"))
+    }
+
+    /// Position in tables that run parallel to the forest.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A forest of labelled nodes with a 64-bit counter each. See the module text
+/// for the order of nodes and children.
+#[derive(Clone, Debug, Default)]
+pub struct Forest {
+    labels: Vec<Label>,
+    /// The node's own id stands for "no parent".
+    parents: Vec<NodeId>,
+    depths: Vec<u32>,
+    counts: Vec<u64>,
+    /// Children of all nodes, node after node; the roots come first.
+    children: Vec<NodeId>,
+    /// Node `n`'s children are `children[starts[n]..starts[n + 1]]`.
+    starts: Vec<u32>,
+    first: BTreeSet<NodeId>,
+}
+
+impl Forest {
+    pub fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty()
+    }
+
+    /// All nodes, parents before children.
+    pub fn nodes(&self) -> impl DoubleEndedIterator<Item = NodeId> + ExactSizeIterator + use<> {
+        (0..self.labels.len()).map(NodeId::at)
+    }
+
+    pub fn roots(&self) -> &[NodeId] {
+        let end = self.starts.first().map_or(0, |&start| start as usize);
+        &self.children[..end]
+    }
+
+    pub fn children(&self, node: NodeId) -> &[NodeId] {
+        let at = node.index();
+        &self.children[self.starts[at] as usize..self.starts[at + 1] as usize]
+    }
+
+    pub fn label(&self, node: NodeId) -> Label {
+        self.labels[node.index()]
+    }
+
+    pub fn count(&self, node: NodeId) -> u64 {
+        self.counts[node.index()]
+    }
+
+    /// 0 for a root.
+    pub fn depth(&self, node: NodeId) -> u32 {
+        self.depths[node.index()]
+    }
+
+    pub fn parent(&self, node: NodeId) -> Option<NodeId> {
+        let parent = self.parents[node.index()];
+        (parent != node).then_some(parent)
+    }
+
+    /// Whether `root` heads a first tree: a slab that began without a bottom.
+    pub fn is_first(&self, root: NodeId) -> bool {
+        self.first.contains(&root)
+    }
+
+    /// The node itself, its parent, and so on to the root.
+    pub fn ancestors(&self, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+        std::iter::successors(Some(node), |&node| self.parent(node))
+    }
+
+    /// Depth first, each node before its children, children in order.
+    pub fn preorder(&self) -> impl Iterator<Item = NodeId> + '_ {
+        let mut stack: Vec<NodeId> = self.roots().iter().rev().copied().collect();
+        std::iter::from_fn(move || {
+            let node = stack.pop()?;
+            stack.extend(self.children(node).iter().rev());
+            Some(node)
+        })
+    }
+
+    /// The sum of all counters.
+    pub fn total(&self) -> u64 {
+        self.counts
+            .iter()
+            .fold(0, |sum, &count| sum.saturating_add(count))
+    }
+
+    /// The same forest with other labels; nodes whose paths become equal are
+    /// joined. Forests of different processes use it to agree on labels.
+    pub fn relabel(&self, mut label: impl FnMut(Label) -> Label) -> Forest {
+        let mut builder = Builder::with_capacity(self.len());
+        builder.graft(self, &mut label);
+        builder.finish()
+    }
+}
+
+/// The k-SF of a thread with the counters of the paper's algorithm (listing
+/// 3.2), from nodes whose events were counted once, on the state node.
+pub fn ksf_from_recording(thread: &Thread) -> Forest {
+    let (mut builder, ids) = shape(thread);
+    for (node, &id) in thread.nodes.iter().zip(&ids) {
+        builder.add(id, node.count);
+        if let Some(&top) = node.top.and_then(|top| ids.get(top as usize)) {
+            builder.add(top, node.count);
+        }
+    }
+    builder.finish()
+}
+
+/// The k-SF of a thread with every event counted exactly once, at the end of a
+/// path that holds its whole k-context: what clearing (3.3.3) is to achieve.
+/// `inv_k` of it is the k-CCF, also where the paper's clearing is not exact.
+pub fn activations(thread: &Thread) -> Forest {
+    let (mut builder, ids) = shape(thread);
+    for (node, &id) in thread.nodes.iter().zip(&ids) {
+        builder.add(id, node.count);
+    }
+    builder.finish()
+}
+
+/// The nodes of a recording without counts, first trees marked, and the forest
+/// node of each recorded one.
+fn shape(thread: &Thread) -> (Builder, Vec<NodeId>) {
+    let mut builder = Builder::with_capacity(thread.nodes.len());
+    let mut ids: Vec<NodeId> = Vec::with_capacity(thread.nodes.len());
+    for node in &thread.nodes {
+        let parent = node
+            .parent
+            .and_then(|parent| ids.get(parent as usize))
+            .copied();
+        let id = match parent {
+            Some(parent) => builder.child(parent, node.label),
+            None => builder.root(node.label),
+        };
+        // A root is counted as a state node only where there is no bottom.
+        if parent.is_none() && (!node.label.is_function() || node.count > 0) {
+            builder.mark_first(id);
+        }
+        ids.push(id);
+    }
+    (builder, ids)
+}
+
+/// The weighted join (definition 4*): the smallest forest with every root path
+/// of any of `forests`; a counter is the sum of those at the same path.
+pub fn join<'a>(forests: impl IntoIterator<Item = &'a Forest>) -> Forest {
+    let mut builder = Builder::default();
+    for forest in forests {
+        builder.graft(forest, &mut |label| label);
+    }
+    builder.finish()
+}
+
+/// The k-inverse forest (definition 6): the join of the reversed k-contexts of
+/// all nodes, each weighted with its node's counter.
+pub fn inv_k(forest: &Forest, k: K) -> Forest {
+    invert(forest, k, |_| true)
+}
+
+/// Sets the counters of all top regions to zero, first trees excepted (3.3.3).
+pub fn clear_top_regions(mut ksf: Forest, k: K) -> Forest {
+    // Parents come first, so a node's tree is known once its parent's is.
+    let mut in_first = vec![false; ksf.len()];
+    for node in ksf.nodes() {
+        let at = node.index();
+        in_first[at] = match ksf.parent(node) {
+            Some(parent) => in_first[parent.index()],
+            None => ksf.is_first(node),
+        };
+        if !in_first[at] && k.is_top(ksf.depth(node)) {
+            ksf.counts[at] = 0;
+        }
+    }
+    ksf
+}
+
+/// The k-CCF of a k-SF that was built with the same `k`.
+///
+/// Paths that were never activated on their own are left out: after clearing,
+/// nodes with a zero counter only repeat suffixes of others.
+pub fn kccf(ksf: &Forest, k: K) -> Forest {
+    let cleared = clear_top_regions(ksf.clone(), k);
+    invert(&cleared, k, |node| cleared.count(node) > 0)
+}
+
+fn invert(forest: &Forest, k: K, keep: impl Fn(NodeId) -> bool) -> Forest {
+    let mut builder = Builder::default();
+    for node in forest.nodes().filter(|&node| keep(node)) {
+        let count = forest.count(node);
+        let mut at = builder.root(forest.label(node));
+        builder.add(at, count);
+        for caller in forest.ancestors(node).take(k.longest()).skip(1) {
+            at = builder.child(at, forest.label(caller));
+            builder.add(at, count);
+        }
+    }
+    builder.finish()
+}
