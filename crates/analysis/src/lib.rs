@@ -5,5 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod forest;
+pub mod hot;
+pub mod summary;
 
 pub use forest::{Forest, K, NodeId, activations, inv_k, join, kccf, ksf_from_recording};

@@ -1,0 +1,181 @@
+//! Totals of a thread, a process image, a recording.
+//!
+//! What the numbers miss: rolled recursion (IHPP 4.2.3) makes one context of
+//! all its levels; beyond the node limit events are counted, contexts are not.
+
+use hashbrown::HashSet;
+use trace::{Function, Label, Process, Recording, Thread};
+
+/// What was counted somewhere. Special labels are not functions; what they
+/// counted (thread and handler starts) is in no total but `nodes`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    pub threads: u64,
+    /// Function entries, those beyond the node limit included.
+    pub events: u64,
+    /// Function entries beyond the node limit.
+    pub truncated: u64,
+    /// Paths with function entries of their own, as far as they were kept
+    /// apart: nodes with a recorded count.
+    pub contexts: u64,
+    /// Distinct functions entered.
+    pub functions: u64,
+    /// Nodes of the k-SFs, top nodes and roots included.
+    pub nodes: u64,
+    /// Retired instructions, if they were counted.
+    pub insns: u64,
+    /// Deepest stack of activations.
+    pub max_depth: u64,
+}
+
+impl Totals {
+    /// Sums, and the larger `max_depth`; `functions` is left to the caller,
+    /// because the same function may be in both.
+    fn absorb(&mut self, other: Totals) {
+        self.threads += other.threads;
+        self.events = self.events.saturating_add(other.events);
+        self.truncated = self.truncated.saturating_add(other.truncated);
+        self.contexts += other.contexts;
+        self.nodes += other.nodes;
+        self.insns = self.insns.saturating_add(other.insns);
+        self.max_depth = self.max_depth.max(other.max_depth);
+    }
+}
+
+pub fn of_thread(thread: &Thread) -> Totals {
+    let mut totals = counted(thread);
+    totals.functions = entered(thread).collect::<HashSet<Label>>().len() as u64;
+    totals
+}
+
+pub fn of_process(process: &Process) -> Totals {
+    let mut totals = Totals::default();
+    for thread in &process.threads {
+        totals.absorb(counted(thread));
+    }
+    totals.functions = entered_anywhere(process).len() as u64;
+    totals
+}
+
+/// Functions of different images are the same if they are at the same offset
+/// of the same file, or, without a file, at the same address.
+pub fn of_recording(recording: &Recording) -> Totals {
+    let mut totals = Totals::default();
+    let mut functions: HashSet<(Option<&str>, u64)> = HashSet::new();
+    for process in &recording.processes {
+        for thread in &process.threads {
+            totals.absorb(counted(thread));
+        }
+        let met = entered_anywhere(process);
+        functions.extend(
+            met.into_iter()
+                .filter_map(|label| process.function(label))
+                .map(|f| place(process, f)),
+        );
+    }
+    totals.functions = functions.len() as u64;
+    totals
+}
+
+fn place<'a>(process: &'a Process, function: &Function) -> (Option<&'a str>, u64) {
+    match process.module_of(function) {
+        Some(module) => (Some(module.path.as_str()), function.file_offset),
+        None => (None, function.pc),
+    }
+}
+
+/// All totals but `functions`.
+fn counted(thread: &Thread) -> Totals {
+    let mut totals = Totals {
+        threads: 1,
+        nodes: thread.nodes.len() as u64,
+        insns: thread.insns,
+        max_depth: thread.max_depth,
+        ..Totals::default()
+    };
+    for node in thread.nodes.iter().filter(|node| node.count > 0) {
+        if node.label.is_function() {
+            totals.contexts += 1;
+            totals.events = totals.events.saturating_add(node.count);
+        } else if node.label == Label::TRUNCATED {
+            totals.truncated = totals.truncated.saturating_add(node.count);
+        }
+    }
+    // The thread's own total survives where its `[truncated]` node could not
+    // even be made.
+    totals.truncated = totals.truncated.max(thread.truncated_events);
+    totals.events = totals.events.saturating_add(totals.truncated);
+    totals
+}
+
+fn entered(thread: &Thread) -> impl Iterator<Item = Label> + '_ {
+    let counted = thread
+        .nodes
+        .iter()
+        .filter(|node| node.count > 0 && node.label.is_function());
+    counted.map(|node| node.label)
+}
+
+fn entered_anywhere(process: &Process) -> HashSet<Label> {
+    process.threads.iter().flat_map(entered).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use trace::{Module, Node};
+
+    use super::*;
+
+    fn thread(nodes: &[(u32, u64)]) -> Thread {
+        let nodes = nodes
+            .iter()
+            .map(|&(label, count)| Node {
+                label: Label(label),
+                count,
+                ..Node::default()
+            })
+            .collect();
+        Thread {
+            nodes,
+            insns: 10,
+            max_depth: 3,
+            ..Thread::default()
+        }
+    }
+
+    #[test]
+    fn only_functions_and_truncated_events_are_events() {
+        let thread = thread(&[(1, 1), (256, 5), (256, 0), (257, 2), (256, 1), (3, 4)]);
+        let totals = of_thread(&thread);
+        assert_eq!(
+            (totals.events, totals.truncated, totals.contexts),
+            (12, 4, 3)
+        );
+        assert_eq!((totals.functions, totals.nodes), (2, 6));
+    }
+
+    #[test]
+    fn a_function_in_two_processes_is_one() {
+        let process = |id: u32| Process {
+            modules: vec![Module {
+                path: "/bin/a".into(),
+                ..Module::default()
+            }],
+            functions: vec![Function {
+                id,
+                module: Some(0),
+                file_offset: 64,
+                ..Function::default()
+            }],
+            threads: vec![thread(&[(id, 1)])],
+            ..Process::default()
+        };
+        let recording = Recording {
+            processes: vec![process(256), process(300)],
+            ..Recording::default()
+        };
+        let totals = of_recording(&recording);
+        assert_eq!((totals.functions, totals.events, totals.insns), (1, 2, 20));
+        assert_eq!((totals.threads, totals.max_depth), (2, 3));
+    }
+}
