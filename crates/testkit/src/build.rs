@@ -1,0 +1,116 @@
+//! Compiles target programs on demand.
+//!
+//! Problem: a hundred small programs are tested by several test binaries, and
+//! should be compiled once, not once per test run.
+//! Approach: each program gets a directory of its own, named by a hash of its
+//! source and its directives; a directory is complete when it has its final
+//! name, because it is built under a temporary name and renamed.
+//! Limits: a newer compiler is not noticed; remove the directory then.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::program::Program;
+
+/// A compiled program, in a directory of its own.
+#[derive(Clone, Debug)]
+pub struct Built {
+    /// Working directory of its runs; holds the parts too.
+    pub directory: PathBuf,
+    /// The executable.
+    pub executable: PathBuf,
+}
+
+/// Why a program could not be compiled.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// The compiler is not installed or cannot be started.
+    #[error("cannot start `{compiler}` for {program}: {error}; is it installed?")]
+    Compiler {
+        /// The compiler's name.
+        compiler: String,
+        /// The program.
+        program: String,
+        /// The operating system's reason.
+        error: std::io::Error,
+    },
+    /// The compiler refused the source.
+    #[error("`{command}` failed for {program}:\n{messages}")]
+    Refused {
+        /// The whole command.
+        command: String,
+        /// The program.
+        program: String,
+        /// What the compiler wrote.
+        messages: String,
+    },
+    /// The build directory cannot be written.
+    #[error("cannot write {path}: {error}")]
+    Write {
+        /// The directory.
+        path: PathBuf,
+        /// The operating system's reason.
+        error: std::io::Error,
+    },
+}
+
+/// Where built programs are kept: beside the other products of this build.
+#[must_use]
+pub fn cache_directory() -> PathBuf {
+    let test_binary = std::env::current_exe().unwrap_or_default();
+    let target = test_binary.ancestors().find(|dir| dir.join("CACHEDIR.TAG").exists());
+    target.unwrap_or(&std::env::temp_dir()).join("test-programs")
+}
+
+/// Compiles `program` below `cache` unless that was done before.
+pub fn build(program: &Program, cache: &Path) -> Result<Built, BuildError> {
+    let directory = cache.join(format!("{}-{:016x}", program.name, hash(program)));
+    let built = Built { executable: directory.join(&program.name), directory };
+    if built.executable.exists() {
+        return Ok(built);
+    }
+    let temporary = cache.join(format!("{}.{}", program.name, std::process::id()));
+    let write = |error| BuildError::Write { path: temporary.clone(), error };
+    std::fs::create_dir_all(&temporary).map_err(write)?;
+    compile(program, &program.directives.build, &temporary.join(&program.name))?;
+    for part in &program.directives.parts {
+        compile(program, &part.command, &temporary.join(&part.output))?;
+    }
+    if let Err(error) = std::fs::rename(&temporary, &built.directory) {
+        // Another test binary was faster: its result is as good.
+        if !built.executable.exists() {
+            return Err(write(error));
+        }
+        std::fs::remove_dir_all(&temporary).map_err(write)?;
+    }
+    Ok(built)
+}
+
+fn hash(program: &Program) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    program.text.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Runs one compiler. Libraries (`-l…`) go behind the source, where a linker
+/// that drops unneeded ones wants them.
+fn compile(program: &Program, command: &[String], output: &Path) -> Result<(), BuildError> {
+    let (libraries, flags): (Vec<_>, Vec<_>) =
+        command[1..].iter().partition(|flag| flag.starts_with("-l"));
+    let mut compiler = Command::new(&command[0]);
+    compiler.args(flags).arg("-o").arg(output).arg(&program.source).args(libraries);
+    let result = compiler.output().map_err(|error| BuildError::Compiler {
+        compiler: command[0].clone(),
+        program: program.name.clone(),
+        error,
+    })?;
+    if result.status.success() {
+        return Ok(());
+    }
+    Err(BuildError::Refused {
+        command: command.join(" "),
+        program: program.name.clone(),
+        messages: String::from_utf8_lossy(&result.stderr).into_owned(),
+    })
+}

@@ -1,0 +1,181 @@
+//! The `// build:`, `// part:` and `// run:` lines at the head of a program.
+//!
+//! ```text
+//! // build: cc -O2 -pthread          compiler and flags; source and -o follow
+//! // part: plugin.so cc -shared -DPLUGIN   the same source, compiled again
+//! // run: args one two               arguments, split at blanks
+//! // run: stdin hello                one line of standard input
+//! // run: exit 3                     expected exit status (default 0)
+//! // run: signal SEGV                expected death by a signal
+//! // run: repeat 5                   run so often in every mode
+//! // run: needs avx512f              a flag the CPU must have
+//! // run: timeout 30                 seconds in a translated run (default 20)
+//! // run: nondeterministic-counts    instruction counts vary between runs
+//! // run: oracle                     short enough to be single-stepped
+//! ```
+//!
+//! Invariant: an unknown word is an error, never ignored: a misspelt
+//! directive would silently weaken a test.
+
+use std::time::Duration;
+
+/// How a run is expected to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// The program calls exit with this status.
+    Exit(i32),
+    /// The program dies by this signal.
+    Signal(i32),
+}
+
+/// One further output of the same source, for example a plug-in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// File name in the directory of the built program.
+    pub output: String,
+    /// Compiler and flags.
+    pub command: Vec<String>,
+}
+
+/// Everything a source file says about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Directives {
+    /// Compiler and flags of the program itself.
+    pub build: Vec<String>,
+    /// Further outputs.
+    pub parts: Vec<Part>,
+    /// Arguments after the program name.
+    pub args: Vec<String>,
+    /// Standard input, empty if the program reads none.
+    pub stdin: String,
+    /// How the run must end.
+    pub expected: Expected,
+    /// Runs per mode.
+    pub repeat: u32,
+    /// CPU flags without which the program cannot run.
+    pub needs: Vec<String>,
+    /// Limit for one translated run.
+    pub timeout: Duration,
+    /// Whether two native runs execute the same number of instructions.
+    pub deterministic_counts: bool,
+    /// Whether the program is short enough for the single-stepping oracle.
+    pub oracle: bool,
+}
+
+/// What is wrong with a directive.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DirectiveError {
+    /// A key that does not exist.
+    #[error("line {line}: there is no directive `{text}`")]
+    Unknown {
+        /// Line number, from 1.
+        line: usize,
+        /// The directive as written.
+        text: String,
+    },
+    /// A value that cannot be read.
+    #[error("line {line}: `{text}` does not hold the value its directive needs")]
+    Value {
+        /// Line number, from 1.
+        line: usize,
+        /// The directive as written.
+        text: String,
+    },
+    /// A program without a `// build:` line.
+    #[error("there is no `// build:` line")]
+    NoBuild,
+}
+
+impl Default for Directives {
+    fn default() -> Self {
+        Self {
+            build: Vec::new(),
+            parts: Vec::new(),
+            args: Vec::new(),
+            stdin: String::new(),
+            expected: Expected::Exit(0),
+            repeat: 1,
+            needs: Vec::new(),
+            timeout: Duration::from_secs(20),
+            deterministic_counts: true,
+            oracle: false,
+        }
+    }
+}
+
+/// Reads the directives of `source`.
+pub fn parse(source: &str) -> Result<Directives, DirectiveError> {
+    let mut directives = Directives::default();
+    for (index, text) in source.lines().enumerate() {
+        let Some(comment) = text.trim_start().strip_prefix("// ") else { continue };
+        let line = index + 1;
+        if let Some(rest) = comment.strip_prefix("build: ") {
+            directives.build = words(rest);
+        } else if let Some(rest) = comment.strip_prefix("part: ") {
+            let mut command = words(rest);
+            if command.len() < 2 {
+                return Err(DirectiveError::Value { line, text: rest.to_owned() });
+            }
+            let output = command.remove(0);
+            directives.parts.push(Part { output, command });
+        } else if let Some(rest) = comment.strip_prefix("run: ") {
+            parse_run(&mut directives, line, rest)?;
+        }
+    }
+    if directives.build.is_empty() {
+        return Err(DirectiveError::NoBuild);
+    }
+    Ok(directives)
+}
+
+fn parse_run(directives: &mut Directives, line: usize, text: &str) -> Result<(), DirectiveError> {
+    let (key, value) = text.split_once(' ').unwrap_or((text, ""));
+    let bad_value = || DirectiveError::Value { line, text: text.to_owned() };
+    match key {
+        "args" => directives.args = words(value),
+        "stdin" => directives.stdin = format!("{value}\n"),
+        "exit" => directives.expected = Expected::Exit(value.parse().map_err(|_| bad_value())?),
+        "signal" => {
+            let name = format!("SIG{value}");
+            let signal: nix::sys::signal::Signal = name.parse().map_err(|_| bad_value())?;
+            directives.expected = Expected::Signal(signal as i32);
+        }
+        "repeat" => directives.repeat = value.parse().map_err(|_| bad_value())?,
+        "needs" => directives.needs.extend(words(value)),
+        "timeout" => {
+            directives.timeout = Duration::from_secs(value.parse().map_err(|_| bad_value())?);
+        }
+        "nondeterministic-counts" => directives.deterministic_counts = false,
+        "oracle" => directives.oracle = true,
+        _ => return Err(DirectiveError::Unknown { line, text: text.to_owned() }),
+    }
+    Ok(())
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_every_directive() {
+        let source = "// Checks x.\n// build: cc -O2\n// part: p.so cc -shared\n// run: args a b\n\
+                      // run: signal SEGV\n// run: oracle\nint main;\n";
+        let read = parse(source).expect("well formed");
+        assert_eq!(read.build, ["cc", "-O2"]);
+        assert_eq!(read.parts[0].output, "p.so");
+        assert_eq!(read.args, ["a", "b"]);
+        assert_eq!(read.expected, Expected::Signal(11));
+        assert!(read.oracle);
+    }
+
+    #[test]
+    fn refuses_what_it_does_not_know() {
+        let error = parse("// build: cc\n// run: exits 3\n").expect_err("misspelt");
+        assert_eq!(error, DirectiveError::Unknown { line: 2, text: "exits 3".to_owned() });
+        assert_eq!(parse("int main;"), Err(DirectiveError::NoBuild));
+    }
+}

@@ -1,0 +1,28 @@
+//! What the tests share: build a target program, run it in every mode, and
+//! count what it did by single-stepping it.
+//!
+//! - [`directive`] reads the `// build:` and `// run:` lines of a program;
+//! - [`program`] discovers `tests/programs`, [`build`] compiles one on demand;
+//! - [`run`] runs a command to its end and compares two [`run::Outcome`]s;
+//! - [`mode`] is the table of modes a program runs in;
+//! - [`pool`] runs a list of jobs two at a time;
+//! - [`tree`] is a forest of calling contexts as text, and its comparison;
+//! - [`oracle`] steps a program with ptrace and counts instructions and
+//!   calling contexts by the definitions, slowly and obviously.
+//!
+//! Invariant: nothing here depends on the engine. A test program is an
+//! ordinary program, the product is an ordinary command, and the oracle reads
+//! nothing that the product wrote; so that agreement between them means
+//! something.
+//!
+//! This crate never knows how the translator works, which probes exist, or
+//! what a pool or container looks like.
+#![forbid(unsafe_code)]
+
+pub mod build;
+pub mod directive;
+pub mod mode;
+pub mod pool;
+pub mod program;
+pub mod run;
+pub mod suite;

@@ -1,0 +1,77 @@
+//! The modes in which every target program runs, as a table.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::build::Built;
+
+/// One way to run a program.
+#[derive(Clone, Copy, Debug)]
+pub struct Mode {
+    /// Name in messages.
+    pub name: &'static str,
+    /// Arguments of `everypath` before `-- PROGRAM`; `{out}` is a fresh file.
+    pub arguments: &'static [&'static str],
+}
+
+/// Every mode. Output goes to a file and `--quiet` is given, so that standard
+/// output and standard error hold nothing but the program's own bytes.
+#[rustfmt::skip]
+pub const MODES: &[Mode] = &[
+    Mode { name: "run",              arguments: &["run", "--quiet"] },
+    Mode { name: "run chaos 1",      arguments: &["run", "--quiet", "--chaos", "1"] },
+    Mode { name: "run chaos 2",      arguments: &["run", "--quiet", "--chaos", "2"] },
+    Mode { name: "run chaos 3",      arguments: &["run", "--quiet", "--chaos", "3"] },
+    Mode { name: "contexts",         arguments: &["contexts", "--quiet", "-o", "{out}"] },
+    Mode { name: "contexts chaos 1", arguments: &["contexts", "--quiet", "-o", "{out}", "--chaos", "1"] },
+    Mode { name: "contexts chaos 2", arguments: &["contexts", "--quiet", "-o", "{out}", "--chaos", "2"] },
+    Mode { name: "contexts chaos 3", arguments: &["contexts", "--quiet", "-o", "{out}", "--chaos", "3"] },
+];
+
+/// The product was not built.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "there is no everypath binary at {path}: build it with `cargo build --release -p cli`, \
+     or name another one in EVERYPATH_BIN"
+)]
+pub struct NoProduct {
+    /// Where it was looked for.
+    pub path: PathBuf,
+}
+
+/// Finds the product: `EVERYPATH_BIN`, or the release binary of this build,
+/// or of the repository's own target directory.
+pub fn product(repository: &Path) -> Result<PathBuf, NoProduct> {
+    let named = std::env::var_os("EVERYPATH_BIN").map(PathBuf::from);
+    let test_binary = std::env::current_exe().unwrap_or_default();
+    let beside = test_binary.ancestors().nth(3).map(|dir| dir.join("release/everypath"));
+    let built = repository.join("target/release/everypath");
+    let candidates = if named.is_some() { vec![named] } else { vec![beside, Some(built.clone())] };
+    let mut candidates = candidates.into_iter().flatten();
+    let first = candidates.clone().next().unwrap_or(built);
+    candidates.find(|path| path.is_file()).ok_or(NoProduct { path: first })
+}
+
+/// The native command for a built program.
+#[must_use]
+pub fn native(built: &Built, args: &[String]) -> Command {
+    let mut command = Command::new(&built.executable);
+    command.args(args).current_dir(&built.directory);
+    command
+}
+
+/// The command that runs a built program under `mode`; `out` is the name of
+/// a file that may be written.
+#[must_use]
+pub fn translated(product: &Path, mode: &Mode, built: &Built, args: &[String], out: &Path) -> Command {
+    let mut command = Command::new(product);
+    for argument in mode.arguments {
+        if *argument == "{out}" {
+            command.arg(out);
+        } else {
+            command.arg(argument);
+        }
+    }
+    command.arg("--").arg(&built.executable).args(args).current_dir(&built.directory);
+    command
+}
