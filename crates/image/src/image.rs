@@ -1,0 +1,370 @@
+//! One binary file, read once and asked many times.
+
+use std::fmt;
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use object::read::elf::SectionHeader;
+use object::{LittleEndian as LE, ReadCache, elf};
+
+use crate::addr::{self, FileOffset, LinkAddr, Segment};
+use crate::debug::{self, DebugLink};
+use crate::demangle::demangle;
+use crate::elf::{Dynamic, Elf, ImageKind};
+use crate::error::{Fault, ImageError};
+use crate::frames;
+use crate::functions::{self, Code, ExtentKind, Function, Input, Table};
+use crate::lines::Lines;
+use crate::names::{NameId, Names};
+use crate::symbols::Collector;
+
+/// A parsed ELF64 x86-64 program or library.
+///
+/// Opening reads the file and its headers; functions and lines are made when
+/// first asked for and kept.
+pub struct Image {
+    path: PathBuf,
+    bytes: Vec<u8>,
+    kind: ImageKind,
+    segments: Vec<Segment>,
+    dynamic: Dynamic,
+    entry: LinkAddr,
+    interpreter: Option<String>,
+    build_id: Option<Vec<u8>>,
+    debug_link: Option<DebugLink>,
+    missing_bytes: u64,
+    debug_file: OnceLock<Option<PathBuf>>,
+    functions: OnceLock<(Table, Names)>,
+    /// Outer `None`: not tried yet.
+    lines: Mutex<Option<Option<Lines>>>,
+}
+
+/// What is known about one byte of code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Symbol {
+    /// Readable name: demangled, or [`fallback_name`] where no name is known.
+    pub name: String,
+    /// The name in the symbol table.
+    pub raw_name: Option<String>,
+    /// Distance from the first byte of what `name` names.
+    pub offset: u64,
+    pub file: Option<String>,
+    pub line: Option<u32>,
+}
+
+/// `module+0xoffset`: how code without a name is called everywhere.
+pub fn fallback_name(path: &Path, offset: FileOffset) -> String {
+    let module = path.file_name().unwrap_or(path.as_os_str());
+    format!("{}+{offset:#x}", module.to_string_lossy())
+}
+
+impl Image {
+    pub fn open(path: impl AsRef<Path>) -> Result<Image, ImageError> {
+        let path = path.as_ref();
+        let bytes = fs::read(path).map_err(|source| ImageError::Unreadable {
+            path: path.to_owned(),
+            source,
+        })?;
+        Image::from_bytes(bytes, path).map_err(|fault| ImageError::Unusable {
+            path: path.to_owned(),
+            fault,
+        })
+    }
+
+    /// An image that is no file; `[vdso]` for instance.
+    pub fn parse(bytes: &[u8]) -> Result<Image, Fault> {
+        Image::from_bytes(bytes.to_vec(), Path::new("[memory]"))
+    }
+
+    /// Takes the bytes; `path` is used for names and to find debug files.
+    pub fn from_bytes(bytes: Vec<u8>, path: &Path) -> Result<Image, Fault> {
+        let elf = Elf::parse(&*bytes)?;
+        let dynamic = elf.dynamic();
+        Ok(Image {
+            path: path.to_owned(),
+            kind: elf.kind(&dynamic),
+            entry: LinkAddr(elf.header.e_entry.get(LE)),
+            interpreter: elf.interpreter(),
+            build_id: elf.build_id(),
+            debug_link: DebugLink::read(&elf),
+            missing_bytes: elf.missing_bytes(),
+            segments: elf.segments,
+            dynamic,
+            bytes,
+            debug_file: OnceLock::new(),
+            functions: OnceLock::new(),
+            lines: Mutex::new(None),
+        })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The whole file as it was read.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub fn kind(&self) -> ImageKind {
+        self.kind
+    }
+
+    /// Whether it runs without a dynamic linker.
+    pub fn is_static(&self) -> bool {
+        self.interpreter.is_none() && self.kind != ImageKind::Shared
+    }
+
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    pub fn entry(&self) -> LinkAddr {
+        self.entry
+    }
+
+    pub fn build_id(&self) -> Option<&[u8]> {
+        self.build_id.as_deref()
+    }
+
+    pub fn interpreter(&self) -> Option<&str> {
+        self.interpreter.as_deref()
+    }
+
+    pub fn needed(&self) -> &[String] {
+        &self.dynamic.needed
+    }
+
+    pub fn soname(&self) -> Option<&str> {
+        self.dynamic.soname.as_deref()
+    }
+
+    /// How many bytes the segments claim beyond the end of the file: not 0
+    /// for a file that was cut short.
+    pub fn missing_bytes(&self) -> u64 {
+        self.missing_bytes
+    }
+
+    pub fn file_offset(&self, addr: LinkAddr) -> Option<FileOffset> {
+        addr::to_file(&self.segments, addr)
+    }
+
+    pub fn link_addr(&self, offset: FileOffset) -> Option<LinkAddr> {
+        addr::to_link(&self.segments, offset)
+    }
+
+    /// All extents of code: sorted by start, disjoint.
+    pub fn functions(&self) -> &[Function] {
+        &self.table().0.extents
+    }
+
+    pub fn name(&self, id: NameId) -> &str {
+        self.table().1.get(id)
+    }
+
+    /// All names of an extent, best first; none for unnamed ones.
+    pub fn aliases(&self, function: &Function) -> impl Iterator<Item = &str> {
+        let (table, names) = self.table();
+        let (first, last) = (function.names.0 as usize, function.names.1 as usize);
+        let ids = table.names_of.get(first..last).unwrap_or_default();
+        ids.iter().map(|&id| names.get(id))
+    }
+
+    /// The extent that holds a byte.
+    pub fn function_at(&self, offset: FileOffset) -> Option<&Function> {
+        let functions = self.functions();
+        let after = functions.partition_point(|function| function.start <= offset);
+        let found = &functions[after.checked_sub(1)?];
+        found.contains(offset).then_some(found)
+    }
+
+    /// Name, file and line of a byte of code.
+    pub fn symbolize(&self, offset: FileOffset) -> Symbol {
+        let (file, line) = self.line(offset);
+        let (raw_name, start) = self.name_at(offset);
+        let name = raw_name.as_deref().map_or_else(
+            || fallback_name(&self.path, start),
+            |raw| demangle(raw).unwrap_or_else(|| raw.to_owned()),
+        );
+        Symbol {
+            name,
+            raw_name,
+            offset: offset.0 - start.0,
+            file,
+            line,
+        }
+    }
+
+    /// Raw name of the code at `offset` and where what it names begins.
+    fn name_at(&self, offset: FileOffset) -> (Option<String>, FileOffset) {
+        let Some(extent) = self.function_at(offset) else {
+            return (None, offset);
+        };
+        if let Some(name) = extent.name {
+            return (Some(self.name(name).to_owned()), extent.start);
+        }
+        // An unnamed part behind its function counts from the function.
+        let owner = match extent.kind {
+            ExtentKind::Part if extent.owner < extent.start => self.function_at(extent.owner),
+            _ => None,
+        };
+        let named = owner.and_then(|owner| Some((owner.name?, owner.start)));
+        named.map_or((None, extent.start), |(name, start)| {
+            (Some(self.name(name).to_owned()), start)
+        })
+    }
+
+    fn line(&self, offset: FileOffset) -> (Option<String>, Option<u32>) {
+        let Some(addr) = self.link_addr(offset) else {
+            return (None, None);
+        };
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines =
+            lines.get_or_insert_with(|| Lines::load(&self.bytes, &self.path, self.debug_file()));
+        lines
+            .as_ref()
+            .map_or((None, None), |lines| lines.find(addr))
+    }
+
+    /// The separate debug file, when the system has it.
+    pub fn debug_file(&self) -> Option<&Path> {
+        let find = || debug::find(&self.path, self.build_id(), self.debug_link.as_ref());
+        self.debug_file.get_or_init(find).as_deref()
+    }
+
+    fn table(&self) -> &(Table, Names) {
+        self.functions
+            .get_or_init(|| match Elf::parse(&*self.bytes) {
+                Ok(elf) => self.build_table(&elf),
+                Err(_) => Default::default(),
+            })
+    }
+
+    fn build_table<'d>(&self, elf: &Elf<'d, &'d [u8]>) -> (Table, Names) {
+        let mut collected = self.collect_symbols(elf);
+        let (code, plts) = code_ranges(elf);
+        let input = Input {
+            entries: self.entries(elf, &mut collected.names),
+            symbols: collected.found,
+            frames: frames::read(elf),
+            code,
+            plts,
+            is_linker: self.is_linker(),
+        };
+        let table = functions::build(input, &collected.names, &self.segments);
+        (table, collected.names)
+    }
+
+    /// `.symtab`, else that of the debug file; and the dynamic symbols.
+    fn collect_symbols<'d>(&self, elf: &Elf<'d, &'d [u8]>) -> Collector {
+        let mut collected = Collector::default();
+        if !collected.add_section(elf, elf::SHT_SYMTAB)
+            && let Some(path) = self.debug_file()
+            && let Ok(file) = fs::File::open(path)
+        {
+            let cache = ReadCache::new(file);
+            if let Ok(debug) = Elf::parse(&cache) {
+                collected.add_section(&debug, elf::SHT_SYMTAB);
+            }
+        }
+        if !collected.add_section(elf, elf::SHT_DYNSYM) && elf.sections.is_empty() {
+            collected.add_dynamic(elf, &self.dynamic);
+        }
+        collected
+    }
+
+    /// `e_entry` first, then what the dynamic section names. A program's
+    /// entry is `_start` by the ABI; a library's has no fixed name.
+    fn entries<'d>(
+        &self,
+        elf: &Elf<'d, &'d [u8]>,
+        names: &mut Names,
+    ) -> Vec<(u64, Option<NameId>)> {
+        let program = self.kind != ImageKind::Shared;
+        let start = names.add(b"_start").filter(|_| program);
+        let mut entries = vec![(self.entry.0, start)];
+        let fixed = [(self.dynamic.init, "_init"), (self.dynamic.fini, "_fini")];
+        for (addr, name) in fixed {
+            entries.extend(addr.map(|addr| (addr, names.add(name.as_bytes()))));
+        }
+        entries.extend(array_elements(elf, &self.dynamic).map(|addr| (addr, None)));
+        entries
+    }
+
+    fn is_linker(&self) -> bool {
+        self.soname().is_some_and(|name| name.starts_with("ld-"))
+    }
+}
+
+impl fmt::Debug for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Image")
+            .field("path", &self.path)
+            .field("kind", &self.kind)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Executable bytes: sections when there are any, else segments. PLT sections
+/// are listed apart.
+fn code_ranges<'d>(elf: &Elf<'d, &'d [u8]>) -> (Vec<Code<'d>>, Vec<Range<u64>>) {
+    let (mut code, mut plts) = (Vec::new(), Vec::new());
+    for (name, section) in elf.placed_sections() {
+        if section.sh_flags(LE).0 & elf::SHF_EXECINSTR.0 == 0 {
+            continue;
+        }
+        let start = section.sh_addr(LE);
+        let range = start..start.saturating_add(section.sh_size(LE));
+        let Some(bytes) = elf.bytes_in(&range) else {
+            continue;
+        };
+        let is_plt = name == b".plt" || name == b".iplt" || name.starts_with(b".plt.");
+        if is_plt && !bytes.is_empty() {
+            plts.push(start..start + bytes.len() as u64);
+        } else {
+            code.push(Code { start, bytes });
+        }
+    }
+    if code.is_empty() && plts.is_empty() {
+        let executable = elf.segments.iter().filter(|segment| segment.executable);
+        code.extend(executable.filter_map(|segment| {
+            let start = segment.addr.0;
+            let bytes = elf.bytes_in(&(start..start + segment.file_size))?;
+            Some(Code { start, bytes })
+        }));
+    }
+    (code, plts)
+}
+
+/// Functions in the arrays of initializers and finalizers: the words in the
+/// file (fixed programs, RELR) and the addends of relative relocations.
+fn array_elements<'a>(
+    elf: &Elf<'a, &'a [u8]>,
+    dynamic: &'a Dynamic,
+) -> impl Iterator<Item = u64> + 'a {
+    let in_array = |addr: u64| dynamic.arrays.iter().any(|array| array.contains(&addr));
+    let words = |bytes: &'a [u8]| {
+        let chunks = bytes.chunks_exact(8);
+        chunks.map(|chunk| u64::from_le_bytes(chunk.try_into().unwrap_or_default()))
+    };
+    let stored: Vec<u64> = dynamic
+        .arrays
+        .iter()
+        .filter_map(|array| elf.bytes_in(array))
+        .flat_map(words)
+        .collect();
+    let relocations = elf.bytes_in(&dynamic.rela).unwrap_or_default();
+    let added = relocations.chunks_exact(24).filter_map(move |entry| {
+        let mut fields = words(entry);
+        let (place, info, addend) = (fields.next()?, fields.next()?, fields.next()?);
+        // The low half of `r_info` is the type.
+        let relative = info as u32 == elf::R_X86_64_RELATIVE.0;
+        (relative && in_array(place)).then_some(addend)
+    });
+    stored
+        .into_iter()
+        .chain(added)
+        .filter(|&addr| addr != 0 && addr != u64::MAX)
+}

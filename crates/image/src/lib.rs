@@ -1,0 +1,50 @@
+//! What a binary file says: segments, functions, names, lines, build ids.
+//!
+//! Everything here is read from bytes of one ELF64 x86-64 file (and from its
+//! separate debug file, when the system has one). Nothing is executed, mapped
+//! or decoded: the crate knows no instruction and no process. It is the only
+//! crate that knows `object`, `gimli`, `addr2line` and the demanglers.
+//!
+//! Invariant: no input, however damaged, makes a function of this crate panic
+//! or read outside the file. What cannot be read is left out; only a file that
+//! cannot be executed at all is an error ([`Fault`]).
+//!
+//! | module | what |
+//! |---|---|
+//! | `addr` | the two address spaces of a file and the way between them |
+//! | `elf` | headers and dynamic section, tolerant of missing section tables |
+//! | `symbols` | symbol tables to evidence |
+//! | `frames` | unwind tables to evidence |
+//! | `functions` | evidence to disjoint extents |
+//! | `owners` | which function an out-of-line part belongs to |
+//! | `select` | patterns over names |
+//! | `demangle` | C++ and Rust names |
+//! | `debug` | where the separate debug file is |
+//! | `lines` | DWARF line lookup |
+//! | `cache` | one [`Image`] per file on disk |
+#![forbid(unsafe_code)]
+
+mod addr;
+mod cache;
+mod debug;
+mod demangle;
+mod elf;
+mod error;
+mod frames;
+mod functions;
+mod image;
+mod lines;
+mod names;
+mod owners;
+mod select;
+mod symbols;
+
+pub use addr::{FileOffset, LinkAddr, Segment};
+pub use cache::Images;
+pub use demangle::{demangle, demangle_short};
+pub use elf::ImageKind;
+pub use error::{Fault, ImageError};
+pub use functions::{ExtentKind, Function};
+pub use image::{Image, Symbol, fallback_name};
+pub use names::NameId;
+pub use select::{ExtentFlags, FuncExtent, Pattern, Selector, split_list};
