@@ -16,8 +16,12 @@
 //! no analysis and no output format but its own.
 #![forbid(unsafe_code)]
 
+pub mod container;
+mod error;
 pub mod model;
 mod pool;
 
+pub use container::{Loss, Prefix, read, read_prefix, write};
+pub use error::{ReadError, WriteError};
 pub use model::{End, Function, Label, Meta, Mode, Module, Node, Process, Recording, Thread};
 pub use pool::from_pool;

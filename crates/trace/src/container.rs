@@ -1,0 +1,49 @@
+//! The container on disk, `.evp`: one self-contained file per recording.
+//!
+//! Problem: tens of millions of nodes, written once, read anywhere, after
+//! crashes and copies that went wrong; the file may come from a stranger.
+//!
+//! Approach: a header, then chunks in the order of the model, each with its
+//! own length, checksum and zstd frame, and a last chunk that counts the
+//! others. Nothing points forward or backward between chunks, so a file that
+//! was cut is good up to the cut ([`read_prefix`]). The layout, byte by byte,
+//! and the rule for versions stand in `docs/formats/evp.md`.
+//!
+//! Invariants of reading:
+//! - nothing is allocated by a declared size before that size was checked
+//!   against [`MAX_RAW`], [`MAX_RATIO`] and [`MAX_TOTAL`], or against the bytes
+//!   that are really there;
+//! - every index that the model says is a smaller or a valid one is checked.
+//!
+//! Limits: a string or argument list of more than [`MAX_RAW`] bytes cannot be
+//! written; depths are not stored but follow from the parents.
+
+mod chunk;
+mod codec;
+mod nodes;
+mod read;
+mod write;
+
+pub use chunk::Kind;
+pub use read::{Loss, Prefix, read, read_prefix};
+pub use write::write;
+
+/// First bytes of every file. Like PNG's, they tell a text-mode copy (the line
+/// ends change) and a 7-bit one (the first byte changes) from the real thing.
+pub const MAGIC: [u8; 8] = *b"\x89EVP\r\n\x1a\n";
+
+/// Format written by this build, and the newest it reads. The table of
+/// versions and the rule for raising it are in `docs/formats/evp.md`.
+pub const VERSION: u32 = 1;
+
+/// Most bytes in one chunk before compression.
+pub const MAX_RAW: u32 = 16 << 20;
+
+/// Most uncompressed bytes per stored byte of a chunk, beyond [`RATIO_FREE`].
+/// The writer pads chunks that compress better.
+pub const MAX_RATIO: u64 = 256;
+/// A chunk of at most so many uncompressed bytes needs no padding.
+pub const RATIO_FREE: u64 = 4096;
+
+/// Most uncompressed bytes in one file: more than a thousand million nodes.
+pub const MAX_TOTAL: u64 = 8 << 30;

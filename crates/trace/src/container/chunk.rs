@@ -1,0 +1,216 @@
+//! Chunks: a header of 16 bytes and one zstd stream.
+//!
+//! ```text
+//!  0  kind         four ASCII letters
+//!  4  raw length   u32, bytes after decompression
+//!  8  stored       u32, bytes that follow this header
+//! 12  checksum     u32, CRC-32C of bytes 0..12 and the stored bytes
+//! 16  stored bytes: a zstd frame, then perhaps a skippable frame as padding
+//! ```
+
+use std::fmt;
+use std::io::{self, Read, Write};
+
+use super::{MAX_RATIO, MAX_RAW, MAX_TOTAL, RATIO_FREE};
+use crate::error::{ReadError, WriteError};
+
+/// Four letters that say what a chunk holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Kind(pub [u8; 4]);
+
+impl Kind {
+    /// What was asked, how it ended; the first chunk.
+    pub const META: Kind = Kind(*b"META");
+    /// A process begins.
+    pub const PROC: Kind = Kind(*b"PROC");
+    /// Modules of the process, as many chunks as needed.
+    pub const MODS: Kind = Kind(*b"MODS");
+    /// Functions of the process, as many chunks as needed.
+    pub const FUNC: Kind = Kind(*b"FUNC");
+    /// A thread of the process begins.
+    pub const THRD: Kind = Kind(*b"THRD");
+    /// Nodes of the thread, as many chunks as needed.
+    pub const NODE: Kind = Kind(*b"NODE");
+    /// Totals; the last chunk.
+    pub const DONE: Kind = Kind(*b"DONE");
+
+    /// Whether a reader that does not know the kind may pass over it.
+    pub(super) fn may_be_skipped(self) -> bool {
+        self.0[0].is_ascii_lowercase()
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.escape_ascii())
+    }
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Kind({self})")
+    }
+}
+
+pub(super) const HEADER: usize = 16;
+/// What zstd may add to incompressible bytes, generously.
+const MAX_STORED: u32 = MAX_RAW + (1 << 20);
+/// A speed at which the disk, not the compressor, is waited for.
+const LEVEL: i32 = 3;
+/// No frame of ours needs a larger window, as no chunk is larger.
+const WINDOW_LOG_MAX: u32 = MAX_RAW.trailing_zeros();
+/// First magic number of zstd's skippable frames (RFC 8878, 3.1.2).
+const SKIPPABLE: u32 = 0x184D_2A50;
+
+/// Fewest stored bytes with which a chunk of `raw` bytes is accepted.
+fn least_stored(raw: u64) -> u64 {
+    raw.saturating_sub(RATIO_FREE).div_ceil(MAX_RATIO)
+}
+
+pub(super) fn write_chunk(out: &mut impl Write, kind: Kind, raw: &[u8]) -> Result<(), WriteError> {
+    let raw_len = u32::try_from(raw.len()).ok().filter(|&len| len <= MAX_RAW);
+    let raw_len = raw_len.ok_or(WriteError::TooLarge {
+        kind,
+        bytes: raw.len(),
+    })?;
+    let mut stored = zstd::bulk::compress(raw, LEVEL)?;
+    pad(&mut stored, least_stored(raw_len.into()) as usize);
+    let stored_len = u32::try_from(stored.len())
+        .ok()
+        .filter(|&len| len <= MAX_STORED);
+    let stored_len = stored_len.ok_or(WriteError::TooLarge {
+        kind,
+        bytes: raw.len(),
+    })?;
+    let mut header = [0; HEADER];
+    header[..4].copy_from_slice(&kind.0);
+    header[4..8].copy_from_slice(&raw_len.to_le_bytes());
+    header[8..12].copy_from_slice(&stored_len.to_le_bytes());
+    let sum = crc32c::crc32c_append(crc32c::crc32c(&header[..12]), &stored);
+    header[12..].copy_from_slice(&sum.to_le_bytes());
+    out.write_all(&header)?;
+    out.write_all(&stored)?;
+    Ok(())
+}
+
+/// Makes `stored` at least `least` bytes with a skippable frame of zeros.
+fn pad(stored: &mut Vec<u8>, least: usize) {
+    let missing = least.saturating_sub(stored.len());
+    if missing > 0 {
+        let zeros = missing.saturating_sub(8);
+        stored.extend(SKIPPABLE.to_le_bytes());
+        stored.extend((zeros as u32).to_le_bytes());
+        stored.resize(stored.len() + zeros, 0);
+    }
+}
+
+/// A checked and decompressed chunk.
+#[derive(Debug)]
+pub(super) struct Chunk {
+    pub kind: Kind,
+    /// Offset of its header in the file.
+    pub at: u64,
+    pub raw: Vec<u8>,
+}
+
+/// Reads chunk after chunk and knows where it is.
+pub(super) struct Chunks<R> {
+    input: R,
+    /// Offset of the next byte in the file.
+    pub at: u64,
+    raw_left: u64,
+}
+
+impl<R: Read> Chunks<R> {
+    pub(super) fn new(input: R) -> Chunks<R> {
+        Chunks {
+            input,
+            at: 0,
+            raw_left: MAX_TOTAL,
+        }
+    }
+
+    /// Exactly `N` bytes, or fewer at the end of the file.
+    pub(super) fn bytes<const N: usize>(&mut self) -> Result<Result<[u8; N], usize>, ReadError> {
+        let mut bytes = [0; N];
+        let mut filled = 0;
+        while filled < N {
+            match self.input.read(&mut bytes[filled..]) {
+                Ok(0) => return Ok(Err(filled)),
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.at += N as u64;
+        Ok(Ok(bytes))
+    }
+
+    pub(super) fn next(&mut self) -> Result<Chunk, ReadError> {
+        let at = self.at;
+        let header: [u8; HEADER] = self.bytes()?.map_err(|read| ReadError::Truncated {
+            at: at + read as u64,
+        })?;
+        let word = |from: usize| {
+            u32::from_le_bytes([
+                header[from],
+                header[from + 1],
+                header[from + 2],
+                header[from + 3],
+            ])
+        };
+        let kind = Kind([header[0], header[1], header[2], header[3]]);
+        let (raw_len, stored_len, sum) = (word(4), word(8), word(12));
+        self.check_sizes(kind, at, raw_len, stored_len)?;
+        let stored = self.stored(stored_len)?;
+        if crc32c::crc32c_append(crc32c::crc32c(&header[..12]), &stored) != sum {
+            return Err(ReadError::Checksum { kind, at });
+        }
+        self.raw_left -= u64::from(raw_len);
+        let raw = decompress(&stored, raw_len).ok_or(ReadError::Compression { kind, at })?;
+        Ok(Chunk { kind, at, raw })
+    }
+
+    fn check_sizes(&self, kind: Kind, at: u64, raw: u32, stored: u32) -> Result<(), ReadError> {
+        let bytes = u64::from(raw);
+        if raw > MAX_RAW || bytes > self.raw_left || u64::from(stored) < least_stored(bytes) {
+            return Err(ReadError::TooLarge { kind, at, bytes });
+        }
+        if stored > MAX_STORED {
+            return Err(ReadError::TooLarge {
+                kind,
+                at,
+                bytes: stored.into(),
+            });
+        }
+        Ok(())
+    }
+
+    /// The stored bytes; memory grows only as they really come.
+    fn stored(&mut self, len: u32) -> Result<Vec<u8>, ReadError> {
+        let mut stored = Vec::new();
+        let read = self
+            .input
+            .by_ref()
+            .take(len.into())
+            .read_to_end(&mut stored)?;
+        self.at += read as u64;
+        if read < len as usize {
+            return Err(ReadError::Truncated { at: self.at });
+        }
+        Ok(stored)
+    }
+}
+
+/// `None` unless the frames are sound and give exactly `raw_len` bytes.
+fn decompress(stored: &[u8], raw_len: u32) -> Option<Vec<u8>> {
+    let mut decoder = zstd::stream::read::Decoder::with_buffer(stored).ok()?;
+    decoder.window_log_max(WINDOW_LOG_MAX).ok()?;
+    let mut raw = Vec::new();
+    // One byte more than declared is enough to see that there is too much.
+    decoder
+        .take(u64::from(raw_len) + 1)
+        .read_to_end(&mut raw)
+        .ok()?;
+    (raw.len() == raw_len as usize).then_some(raw)
+}

@@ -1,0 +1,342 @@
+//! Reading: chunks in, model out, strict or as far as the file is good.
+
+use std::fmt;
+use std::io::{BufReader, Read};
+
+use super::chunk::{Chunk, Chunks, Kind};
+use super::codec::{Base, Decoder};
+use super::{MAGIC, VERSION, nodes};
+use crate::error::ReadError;
+use crate::model::{End, Function, Meta, Mode, Module, Process, Recording, Thread};
+
+/// Reads a whole recording; any damage is an error.
+pub fn read(input: impl Read) -> Result<Recording, ReadError> {
+    let prefix = read_prefix(input)?;
+    match prefix.lost {
+        None => Ok(prefix.recording),
+        Some(loss) => Err(loss.error),
+    }
+}
+
+/// What could be read of a file.
+#[derive(Debug)]
+pub struct Prefix {
+    pub recording: Recording,
+    /// `None`: the file is whole.
+    pub lost: Option<Loss>,
+}
+
+/// Where a damaged file stops to be good, and why. Everything before is in the
+/// recording, nothing after it.
+#[derive(Debug)]
+pub struct Loss {
+    /// Offset of the first chunk that is lost.
+    pub at: u64,
+    pub error: ReadError,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Everything from byte {} on is lost. {}",
+            self.at, self.error
+        )
+    }
+}
+
+/// Reads everything up to the first bad chunk. An error only where nothing is
+/// left: the header or the first chunk is bad, or it is no recording at all.
+///
+/// The last thread of a cut file has the nodes that came before the cut; tops
+/// among the lost ones become `None`, which costs their own counters only.
+pub fn read_prefix(input: impl Read) -> Result<Prefix, ReadError> {
+    let mut chunks = Chunks::new(BufReader::new(input));
+    header(&mut chunks)?;
+    let first = chunks.next()?;
+    if first.kind != Kind::META {
+        return Err(unexpected(&first));
+    }
+    let mut recording = Recording {
+        meta: meta(&first)?,
+        processes: Vec::new(),
+    };
+    let lost = loop {
+        let at = chunks.at;
+        let step = chunks.next().and_then(|chunk| feed(&mut recording, &chunk));
+        match step {
+            Ok(Step::More) => {}
+            Ok(Step::Done) => break trailing(&mut chunks),
+            Err(error) => break Some(Loss { at, error }),
+        }
+    };
+    if lost.is_some() {
+        drop_lost_tops(
+            recording
+                .processes
+                .last_mut()
+                .and_then(|p| p.threads.last_mut()),
+        );
+    }
+    Ok(Prefix { recording, lost })
+}
+
+fn header<R: Read>(chunks: &mut Chunks<R>) -> Result<(), ReadError> {
+    let magic: [u8; 8] = chunks.bytes()?.map_err(|_| ReadError::NotARecording)?;
+    if magic != MAGIC {
+        return Err(ReadError::NotARecording);
+    }
+    let cut = |read: usize| ReadError::Truncated {
+        at: MAGIC.len() as u64 + read as u64,
+    };
+    let version: [u8; 4] = chunks.bytes()?.map_err(cut)?;
+    let sum: [u8; 4] = chunks.bytes()?.map_err(|read| cut(version.len() + read))?;
+    if crc32c::crc32c_append(crc32c::crc32c(&magic), &version) != u32::from_le_bytes(sum) {
+        return Err(ReadError::DamagedHeader);
+    }
+    match u32::from_le_bytes(version) {
+        1..=VERSION => Ok(()),
+        found => Err(ReadError::UnknownVersion { found }),
+    }
+}
+
+fn trailing<R: Read>(chunks: &mut Chunks<R>) -> Option<Loss> {
+    let at = chunks.at;
+    match chunks.bytes::<1>() {
+        Ok(Err(_)) => None,
+        Ok(Ok(_)) => Some(Loss {
+            at,
+            error: ReadError::TrailingBytes { at },
+        }),
+        Err(error) => Some(Loss { at, error }),
+    }
+}
+
+enum Step {
+    More,
+    Done,
+}
+
+/// Takes one chunk into the recording, or leaves the recording as it was.
+fn feed(recording: &mut Recording, chunk: &Chunk) -> Result<Step, ReadError> {
+    let mut input = Decoder::new(chunk);
+    let process = recording.processes.last_mut();
+    match (chunk.kind, process) {
+        (Kind::PROC, process) => {
+            check_tops(process.and_then(|process| process.threads.last()), &input)?;
+            let process = process_head(&mut input, recording.processes.len())?;
+            input.end()?;
+            recording.processes.push(process);
+        }
+        (Kind::MODS, Some(process)) if process.threads.is_empty() => {
+            process.modules.extend(items(input, module)?);
+        }
+        (Kind::FUNC, Some(process)) if process.threads.is_empty() => {
+            let mut before = Base::default();
+            process.functions.extend(items(input, |input| {
+                let function = function(input, before)?;
+                before = Base::from(&function);
+                Ok(function)
+            })?);
+        }
+        (Kind::THRD, Some(process)) => {
+            check_tops(process.threads.last(), &input)?;
+            let thread = thread_head(&mut input)?;
+            input.end()?;
+            process.threads.push(thread);
+        }
+        (Kind::NODE, Some(Process { threads, .. })) if !threads.is_empty() => {
+            let nodes = &mut threads.last_mut().expect("tested by the guard").nodes;
+            let before = nodes.len();
+            if let Err(error) = nodes::decode(&mut input, nodes).and_then(|()| input.end()) {
+                nodes.truncate(before);
+                return Err(error);
+            }
+        }
+        (Kind::DONE, process) => {
+            check_tops(process.and_then(|process| process.threads.last()), &input)?;
+            for total in totals(recording) {
+                if input.uint()? != total {
+                    return Err(input.malformed("its totals are not those of the file"));
+                }
+            }
+            input.end()?;
+            return Ok(Step::Done);
+        }
+        (kind, _) if kind.may_be_skipped() => {}
+        _ => return Err(unexpected(chunk)),
+    }
+    Ok(Step::More)
+}
+
+/// The error for a chunk of unknown kind or in the wrong place.
+fn unexpected(chunk: &Chunk) -> ReadError {
+    const KNOWN: [Kind; 7] = [
+        Kind::META,
+        Kind::PROC,
+        Kind::MODS,
+        Kind::FUNC,
+        Kind::THRD,
+        Kind::NODE,
+        Kind::DONE,
+    ];
+    let (kind, at) = (chunk.kind, chunk.at);
+    if KNOWN.contains(&kind) {
+        ReadError::Malformed {
+            kind,
+            at,
+            what: "such a chunk does not belong there",
+        }
+    } else {
+        ReadError::UnknownChunk { kind, at }
+    }
+}
+
+/// Totals that the last chunk states: processes, modules, functions, threads,
+/// nodes.
+pub(super) fn totals(recording: &Recording) -> [u64; 5] {
+    let mut totals = [recording.processes.len() as u64, 0, 0, 0, 0];
+    for process in &recording.processes {
+        totals[1] += process.modules.len() as u64;
+        totals[2] += process.functions.len() as u64;
+        totals[3] += process.threads.len() as u64;
+        totals[4] += process
+            .threads
+            .iter()
+            .map(|thread| thread.nodes.len() as u64)
+            .sum::<u64>();
+    }
+    totals
+}
+
+/// Called when a thread is complete: its tops are nodes of its own.
+fn check_tops(thread: Option<&Thread>, input: &Decoder<'_>) -> Result<(), ReadError> {
+    let Some(thread) = thread else { return Ok(()) };
+    let len = thread.nodes.len();
+    let sound = thread
+        .nodes
+        .iter()
+        .all(|node| node.top.is_none_or(|top| (top as usize) < len));
+    sound
+        .then_some(())
+        .ok_or_else(|| input.malformed("the thread before it has a lost top node"))
+}
+
+fn drop_lost_tops(thread: Option<&mut Thread>) {
+    let Some(thread) = thread else { return };
+    let len = thread.nodes.len();
+    for node in &mut thread.nodes {
+        node.top = node.top.filter(|&top| (top as usize) < len);
+    }
+}
+
+/// Items to the end of the chunk.
+fn items<'a, T>(
+    mut input: Decoder<'a>,
+    mut get: impl FnMut(&mut Decoder<'a>) -> Result<T, ReadError>,
+) -> Result<Vec<T>, ReadError> {
+    let mut items = Vec::new();
+    while !input.is_empty() {
+        items.push(get(&mut input)?);
+    }
+    Ok(items)
+}
+
+fn meta(chunk: &Chunk) -> Result<Meta, ReadError> {
+    let mut input = Decoder::new(chunk);
+    let meta = Meta {
+        producer: input.text()?,
+        command: input.list(Decoder::text)?,
+        mode: match input.uint()? {
+            0 => Mode::Run,
+            1 => Mode::Contexts,
+            _ => return Err(input.malformed("its mode is unknown")),
+        },
+        k: input.option(Decoder::u32)?,
+        unroll: input.flag()?,
+        selected: input.flag()?,
+        options: input.list(|input| Ok((input.text()?, input.text()?)))?,
+        started_unix_ns: input.uint()?,
+        duration_ns: input.uint()?,
+        end: end(&mut input)?,
+    };
+    input.end()?;
+    Ok(meta)
+}
+
+fn end(input: &mut Decoder<'_>) -> Result<End, ReadError> {
+    Ok(match input.uint()? {
+        0 => End::Unknown,
+        1 => End::Exited(input.i32()?),
+        2 => End::Signaled {
+            signal: input.i32()?,
+            core: input.flag()?,
+        },
+        3 => End::Execed,
+        _ => return Err(input.malformed("a process ends in an unknown way")),
+    })
+}
+
+fn process_head(input: &mut Decoder<'_>, index: usize) -> Result<Process, ReadError> {
+    let pid = input.u32()?;
+    let parent = match input.option(Decoder::uint)? {
+        None => None,
+        Some(parent) => {
+            let earlier = usize::try_from(parent)
+                .ok()
+                .filter(|&parent| parent < index);
+            Some(earlier.ok_or_else(|| input.malformed("a process comes before its parent"))?)
+        }
+    };
+    Ok(Process {
+        pid,
+        parent,
+        by_fork: input.flag()?,
+        exe: input.text()?,
+        args: input.list(Decoder::text)?,
+        start_ns: input.uint()?,
+        end_ns: input.option(Decoder::uint)?,
+        end: end(input)?,
+        stats: input.list(Decoder::uint)?,
+        ..Process::default()
+    })
+}
+
+fn module(input: &mut Decoder<'_>) -> Result<Module, ReadError> {
+    Ok(Module {
+        path: input.text()?,
+        start: input.uint()?,
+        end: input.uint()?,
+        offset: input.uint()?,
+        build_id: input.option(|input| input.blob().map(<[u8]>::to_vec))?,
+        mapped_ns: input.uint()?,
+        unmapped_ns: input.option(Decoder::uint)?,
+    })
+}
+
+fn function(input: &mut Decoder<'_>, before: Base) -> Result<Function, ReadError> {
+    let id = i64::from(before.id)
+        .checked_add(input.int()?)
+        .and_then(|id| u32::try_from(id).ok());
+    Ok(Function {
+        id: id.ok_or_else(|| input.malformed("a function id is longer than 32 bits"))?,
+        pc: before.pc.wrapping_add_signed(input.int()?),
+        module: input.option(Decoder::u32)?,
+        file_offset: before.file_offset.wrapping_add_signed(input.int()?),
+        name: input.option(Decoder::text)?,
+        file: input.option(Decoder::text)?,
+        line: input.option(Decoder::u32)?,
+    })
+}
+
+fn thread_head(input: &mut Decoder<'_>) -> Result<Thread, ReadError> {
+    Ok(Thread {
+        tid: input.u32()?,
+        start_ns: input.uint()?,
+        end_ns: input.option(Decoder::uint)?,
+        insns: input.uint()?,
+        truncated_events: input.uint()?,
+        max_depth: input.uint()?,
+        nodes: Vec::new(),
+    })
+}

@@ -1,0 +1,185 @@
+//! Writing: one function per kind of chunk, in the order of the model.
+
+use std::io::{BufWriter, Write};
+
+use super::chunk::{Kind, write_chunk};
+use super::codec::{Base, Encoder};
+use super::{MAGIC, VERSION, nodes};
+use crate::error::WriteError;
+use crate::model::{End, Function, Meta, Mode, Module, Process, Recording, Thread};
+
+/// A chunk of items is closed when it has grown to this.
+const CLOSE_AT: usize = 256 << 10;
+
+/// Writes `recording` to `out`. `out` needs no buffer and is flushed.
+pub fn write(recording: &Recording, out: impl Write) -> Result<(), WriteError> {
+    let mut out = BufWriter::new(out);
+    let mut header = MAGIC.to_vec();
+    header.extend(VERSION.to_le_bytes());
+    header.extend(crc32c::crc32c(&header).to_le_bytes());
+    out.write_all(&header)?;
+    write_chunk(&mut out, Kind::META, &meta(&recording.meta).bytes)?;
+    for (index, process) in recording.processes.iter().enumerate() {
+        if process.parent.is_some_and(|parent| parent >= index) {
+            return Err(WriteError::Inconsistent {
+                what: "process",
+                index,
+            });
+        }
+        write_process(&mut out, process)?;
+    }
+    write_chunk(&mut out, Kind::DONE, &done(recording).bytes)?;
+    out.flush()?;
+    Ok(())
+}
+
+fn write_process(out: &mut impl Write, process: &Process) -> Result<(), WriteError> {
+    write_chunk(out, Kind::PROC, &process_head(process).bytes)?;
+    write_items(out, Kind::MODS, &process.modules, module)?;
+    let mut before = Base::default();
+    write_items(out, Kind::FUNC, &process.functions, |encoder, function| {
+        if encoder.bytes.is_empty() {
+            before = Base::default();
+        }
+        put_function(encoder, before, function);
+        before = Base::from(function);
+    })?;
+    for thread in &process.threads {
+        check_tops(thread)?;
+        write_chunk(out, Kind::THRD, &thread_head(thread).bytes)?;
+        for (at, run) in thread.nodes.chunks(nodes::PER_CHUNK).enumerate() {
+            let encoder = nodes::encode(run, at * nodes::PER_CHUNK)?;
+            write_chunk(out, Kind::NODE, &encoder.bytes)?;
+        }
+    }
+    Ok(())
+}
+
+/// A reader refuses tops that are no nodes, so such a file is not made.
+fn check_tops(thread: &Thread) -> Result<(), WriteError> {
+    let len = thread.nodes.len();
+    let unsound = thread
+        .nodes
+        .iter()
+        .position(|node| node.top.is_some_and(|top| top as usize >= len));
+    unsound.map_or(Ok(()), |index| {
+        Err(WriteError::Inconsistent {
+            what: "top of node",
+            index,
+        })
+    })
+}
+
+/// Writes items into as few chunks of about [`CLOSE_AT`] bytes as hold them.
+fn write_items<T>(
+    out: &mut impl Write,
+    kind: Kind,
+    items: &[T],
+    mut put: impl FnMut(&mut Encoder, &T),
+) -> Result<(), WriteError> {
+    let mut encoder = Encoder::default();
+    for item in items {
+        put(&mut encoder, item);
+        if encoder.bytes.len() >= CLOSE_AT {
+            write_chunk(out, kind, &encoder.bytes)?;
+            encoder.bytes.clear();
+        }
+    }
+    if !encoder.bytes.is_empty() {
+        write_chunk(out, kind, &encoder.bytes)?;
+    }
+    Ok(())
+}
+
+fn meta(meta: &Meta) -> Encoder {
+    let mut out = Encoder::default();
+    out.text(&meta.producer);
+    out.list(&meta.command, |out, argument| out.text(argument));
+    out.uint(match meta.mode {
+        Mode::Run => 0,
+        Mode::Contexts => 1,
+    });
+    out.option(meta.k, |out, k| out.uint(k.into()));
+    out.flag(meta.unroll);
+    out.flag(meta.selected);
+    out.list(&meta.options, |out, (name, value)| {
+        out.text(name);
+        out.text(value);
+    });
+    out.uint(meta.started_unix_ns);
+    out.uint(meta.duration_ns);
+    end(&mut out, meta.end);
+    out
+}
+
+fn end(out: &mut Encoder, end: End) {
+    match end {
+        End::Unknown => out.uint(0),
+        End::Exited(code) => {
+            out.uint(1);
+            out.int(code.into());
+        }
+        End::Signaled { signal, core } => {
+            out.uint(2);
+            out.int(signal.into());
+            out.flag(core);
+        }
+        End::Execed => out.uint(3),
+    }
+}
+
+fn process_head(process: &Process) -> Encoder {
+    let mut out = Encoder::default();
+    out.uint(process.pid.into());
+    out.option(process.parent, |out, parent| out.uint(parent as u64));
+    out.flag(process.by_fork);
+    out.text(&process.exe);
+    out.list(&process.args, |out, argument| out.text(argument));
+    out.uint(process.start_ns);
+    out.option(process.end_ns, Encoder::uint);
+    end(&mut out, process.end);
+    out.list(&process.stats, |out, &value| out.uint(value));
+    out
+}
+
+fn module(out: &mut Encoder, module: &Module) {
+    out.text(&module.path);
+    out.uint(module.start);
+    out.uint(module.end);
+    out.uint(module.offset);
+    out.option(module.build_id.as_deref(), Encoder::blob);
+    out.uint(module.mapped_ns);
+    out.option(module.unmapped_ns, Encoder::uint);
+}
+
+/// Numbers as differences to the function `before` in the chunk.
+fn put_function(out: &mut Encoder, before: Base, function: &Function) {
+    let delta = |now: u64, then: u64| now.wrapping_sub(then).cast_signed();
+    out.int(i64::from(function.id) - i64::from(before.id));
+    out.int(delta(function.pc, before.pc));
+    out.option(function.module, |out, module| out.uint(module.into()));
+    out.int(delta(function.file_offset, before.file_offset));
+    out.option(function.name.as_deref(), Encoder::text);
+    out.option(function.file.as_deref(), Encoder::text);
+    out.option(function.line, |out, line| out.uint(line.into()));
+}
+
+fn thread_head(thread: &Thread) -> Encoder {
+    let mut out = Encoder::default();
+    out.uint(thread.tid.into());
+    out.uint(thread.start_ns);
+    out.option(thread.end_ns, Encoder::uint);
+    out.uint(thread.insns);
+    out.uint(thread.truncated_events);
+    out.uint(thread.max_depth);
+    out
+}
+
+/// What the file holds, so that a whole lost chunk is noticed.
+fn done(recording: &Recording) -> Encoder {
+    let mut out = Encoder::default();
+    for total in super::read::totals(recording) {
+        out.uint(total);
+    }
+    out
+}

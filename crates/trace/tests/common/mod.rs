@@ -1,0 +1,152 @@
+//! Recordings made from random bytes, with every field in use.
+
+use arbtest::arbitrary::{Result, Unstructured};
+use trace::{End, Function, Label, Meta, Mode, Module, Node, Process, Recording, Thread};
+
+type Bytes<'a, 'b> = &'a mut Unstructured<'b>;
+
+fn few<T>(u: Bytes, most: usize, mut make: impl FnMut(Bytes) -> Result<T>) -> Result<Vec<T>> {
+    let count = u.int_in_range(0..=most)?;
+    (0..count).map(|_| make(u)).collect()
+}
+
+fn number(u: Bytes) -> Result<u64> {
+    let bits: u32 = u.int_in_range(0..=64)?;
+    let value: u64 = u.arbitrary()?;
+    Ok(value.checked_shr(bits).unwrap_or(0))
+}
+
+fn end(u: Bytes) -> Result<End> {
+    Ok(match u.int_in_range(0..=3)? {
+        0 => End::Unknown,
+        1 => End::Exited(u.arbitrary()?),
+        2 => End::Signaled {
+            signal: u.arbitrary()?,
+            core: u.arbitrary()?,
+        },
+        _ => End::Execed,
+    })
+}
+
+fn option<T>(u: Bytes, make: impl FnOnce(Bytes) -> Result<T>) -> Result<Option<T>> {
+    let some: bool = u.arbitrary()?;
+    some.then(|| make(u)).transpose()
+}
+
+fn module(u: Bytes) -> Result<Module> {
+    Ok(Module {
+        path: u.arbitrary()?,
+        start: number(u)?,
+        end: number(u)?,
+        offset: number(u)?,
+        build_id: option(u, |u| u.arbitrary())?,
+        mapped_ns: number(u)?,
+        unmapped_ns: option(u, number)?,
+    })
+}
+
+fn function(u: Bytes) -> Result<Function> {
+    Ok(Function {
+        id: u.arbitrary()?,
+        pc: number(u)?,
+        module: u.arbitrary()?,
+        file_offset: number(u)?,
+        name: u.arbitrary()?,
+        file: u.arbitrary()?,
+        line: u.arbitrary()?,
+    })
+}
+
+fn thread(u: Bytes, most_nodes: usize) -> Result<Thread> {
+    let mut nodes: Vec<Node> = Vec::new();
+    let count = u.int_in_range(0..=most_nodes)?;
+    for index in 0..count as u32 {
+        let parent = if index == 0 {
+            None
+        } else {
+            option(u, |u| u.int_in_range(0..=index - 1))?
+        };
+        nodes.push(Node {
+            label: Label(u.int_in_range(0..=300)?),
+            parent,
+            depth: parent.map_or(0, |parent| nodes[parent as usize].depth + 1),
+            top: option(u, |u| u.int_in_range(0..=count as u32 - 1))?,
+            count: number(u)?,
+        });
+    }
+    Ok(Thread {
+        tid: u.arbitrary()?,
+        start_ns: number(u)?,
+        end_ns: option(u, number)?,
+        insns: number(u)?,
+        truncated_events: number(u)?,
+        max_depth: number(u)?,
+        nodes,
+    })
+}
+
+fn process(u: Bytes, index: usize, most_nodes: usize) -> Result<Process> {
+    let parent = if index == 0 {
+        None
+    } else {
+        option(u, |u| u.int_in_range(0..=index - 1))?
+    };
+    Ok(Process {
+        pid: u.arbitrary()?,
+        parent,
+        by_fork: u.arbitrary()?,
+        exe: u.arbitrary()?,
+        args: few(u, 3, |u| u.arbitrary())?,
+        start_ns: number(u)?,
+        end_ns: option(u, number)?,
+        end: end(u)?,
+        modules: few(u, 3, module)?,
+        functions: few(u, 4, function)?,
+        threads: few(u, 3, |u| thread(u, most_nodes))?,
+        stats: few(u, 4, number)?,
+    })
+}
+
+/// A recording that `write` accepts, with threads of at most `most_nodes`.
+pub fn recording(u: Bytes, most_nodes: usize) -> Result<Recording> {
+    let meta = Meta {
+        producer: u.arbitrary()?,
+        command: few(u, 3, |u| u.arbitrary())?,
+        mode: if u.arbitrary()? {
+            Mode::Run
+        } else {
+            Mode::Contexts
+        },
+        k: u.arbitrary()?,
+        unroll: u.arbitrary()?,
+        selected: u.arbitrary()?,
+        options: few(u, 2, |u| u.arbitrary())?,
+        started_unix_ns: number(u)?,
+        duration_ns: number(u)?,
+        end: end(u)?,
+    };
+    let count = u.int_in_range(0..=3)?;
+    let processes = (0..count)
+        .map(|index| process(u, index, most_nodes))
+        .collect::<Result<_>>()?;
+    Ok(Recording { meta, processes })
+}
+
+/// A recording that uses everything, from a fixed seed.
+pub fn sample(seed: u64) -> Recording {
+    let mut random = Random(seed | 1);
+    let bytes: Vec<u8> = (0..20_000).map(|_| random.below(256) as u8).collect();
+    recording(&mut Unstructured::new(&bytes), 40).expect("there are bytes enough")
+}
+
+/// Marsaglia's xorshift: the tests need variety, not quality.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}
