@@ -1,0 +1,131 @@
+//! From a recording to what a report needs of it, by asking `analysis`.
+
+use analysis::hot::{self, Limits};
+use analysis::{Forest, K, summary};
+use trace::{Mode, Process, Recording, Thread};
+
+use crate::{Report, Section};
+
+/// What is to be shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct View {
+    /// The hottest contexts, for [`crate::text`].
+    pub hot: Option<Hot>,
+    /// The k-slab forests, for [`crate::paper`] and [`crate::json`].
+    pub ksf: bool,
+    /// The k-calling-context forests, likewise.
+    pub kccf: bool,
+    /// One forest for all threads of a process together.
+    pub join_threads: bool,
+}
+
+/// Which contexts are hot enough.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Hot {
+    /// At most so many in the whole report; `None`: all.
+    pub top: Option<usize>,
+    /// Only those with at least this percentage of all calls.
+    pub min_percent: f64,
+    /// Only those at most so deep below their root.
+    pub depth: Option<u32>,
+}
+
+impl<'a> Report<'a> {
+    /// Takes of `recording` what `view` shows.
+    pub fn new(recording: &'a Recording, view: &View) -> Report<'a> {
+        let totals = summary::of_recording(recording);
+        let mut sections = Vec::new();
+        if recording.meta.mode == Mode::Contexts {
+            let k = K::from(recording.meta.k);
+            for (at, process) in recording.processes.iter().enumerate() {
+                sections.extend(sections_of(at, process, k, view));
+            }
+        }
+        if let Some(hot) = view.hot {
+            choose(&mut sections, hot, totals.events);
+        }
+        Report {
+            recording,
+            totals,
+            sections,
+            stat_names: &[],
+            notes: Vec::new(),
+        }
+    }
+}
+
+/// The sections of one process: one per thread that counted anything, or one for all.
+fn sections_of(at: usize, process: &Process, k: K, view: &View) -> Vec<Section> {
+    let counted = |&thread: &usize| !process.threads[thread].nodes.is_empty();
+    let threads: Vec<usize> = (0..process.threads.len()).filter(counted).collect();
+    let groups: Vec<Vec<usize>> = match view.join_threads {
+        true if threads.is_empty() => Vec::new(),
+        true => vec![threads],
+        false => threads.into_iter().map(|thread| vec![thread]).collect(),
+    };
+    let section = |threads: Vec<usize>| {
+        let forests = |make: fn(&Thread) -> Forest| {
+            let mut forests = threads.iter().map(|&thread| make(&process.threads[thread]));
+            match threads.len() {
+                1 => forests.next().unwrap_or_default(),
+                _ => analysis::join(&forests.collect::<Vec<Forest>>()),
+            }
+        };
+        let ksf = (view.ksf || view.kccf).then(|| forests(analysis::ksf_from_recording));
+        let kccf = ksf
+            .as_ref()
+            .filter(|_| view.kccf)
+            .map(|ksf| analysis::kccf(ksf, k));
+        let contexts = view
+            .hot
+            .map(|_| forests(analysis::activations))
+            .unwrap_or_default();
+        let ksf = ksf.filter(|_| view.ksf);
+        let calls = threads
+            .iter()
+            .map(|&thread| summary::of_thread(&process.threads[thread]).events);
+        let calls = calls.sum();
+        Section {
+            process: at,
+            threads,
+            calls,
+            contexts,
+            ksf,
+            kccf,
+            hot: Vec::new(),
+        }
+    };
+    groups.into_iter().map(section).collect()
+}
+
+/// Fills in the hot contexts: the limits hold for all sections together.
+fn choose(sections: &mut [Section], hot: Hot, total: u64) {
+    let min = (hot.min_percent / 100.0 * total as f64).ceil() as u64;
+    let limits = Limits {
+        top: hot.top,
+        min,
+        depth: hot.depth,
+    };
+    // The hottest n of a section are the first n of its hottest `top`, so the
+    // sections only have to be told how many of theirs are among all hottest.
+    let mut share = vec![None; sections.len()];
+    if let Some(top) = hot.top {
+        let mut all: Vec<(u64, usize)> = Vec::new();
+        for (at, section) in sections.iter().enumerate() {
+            let nodes = hot::hottest(&section.contexts, limits);
+            all.extend(
+                nodes
+                    .into_iter()
+                    .map(|node| (section.contexts.count(node), at)),
+            );
+        }
+        all.sort_by_key(|&(count, at)| (std::cmp::Reverse(count), at));
+        share.fill(Some(0));
+        for (_, at) in all.into_iter().take(top) {
+            share[at] = share[at].map(|n| n + 1);
+        }
+    }
+    for (section, top) in sections.iter_mut().zip(share) {
+        section.hot = hot::tree(&section.contexts, Limits { top, ..limits });
+    }
+}

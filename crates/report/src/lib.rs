@@ -1,0 +1,59 @@
+//! What users read: results as text and JSON.
+//!
+//! | module | form |
+//! |---|---|
+//! | [`text`] | the hottest contexts as a tree that fits a terminal |
+//! | [`paper`] | forests in the layout of the IHPP paper, listings 4.2 to 4.10 |
+//! | [`json`] | everything, for programs |
+//!
+//! Invariant: this is the only crate that knows an output format, and it never
+//! computes: which contexts are hot, what a k-CCF is and how often something
+//! ran come in as a [`Report`]. It opens no file and asks no terminal; where
+//! the text goes, how wide it may be and whether it may be coloured are told.
+#![forbid(unsafe_code)]
+
+mod assemble;
+pub mod json;
+pub mod names;
+mod numbers;
+pub mod paper;
+mod signals;
+pub mod text;
+
+pub use assemble::{Hot, View};
+
+use analysis::Forest;
+use analysis::hot::Row;
+use analysis::summary::Totals;
+use trace::Recording;
+
+/// Everything that can be shown about one recording.
+pub struct Report<'a> {
+    pub recording: &'a Recording,
+    /// Sums over the whole recording.
+    pub totals: Totals,
+    /// In the order of the processes, then of the threads.
+    pub sections: Vec<Section>,
+    /// Names of the engine's statistics, index by index; empty: do not show them.
+    pub stat_names: &'a [&'a str],
+    /// Sentences for the end of the report, such as what a repair lost.
+    pub notes: Vec<String>,
+}
+
+/// The forests of one thread, or of several that were joined.
+pub struct Section {
+    /// Index into [`Recording::processes`].
+    pub process: usize,
+    /// Indices into [`trace::Process::threads`].
+    pub threads: Vec<usize>,
+    /// Function calls of these threads.
+    pub calls: u64,
+    /// Every call counted once, on its context ([`analysis::activations`]).
+    pub contexts: Forest,
+    /// The k-slab forest with the paper's counters, if asked for.
+    pub ksf: Option<Forest>,
+    /// The k-calling-context forest, if asked for.
+    pub kccf: Option<Forest>,
+    /// Nodes of `contexts` to show in [`text`] ([`analysis::hot::tree`]).
+    pub hot: Vec<Row>,
+}

@@ -1,0 +1,197 @@
+//! The default report: what ran, how it ended, and its hottest contexts as a
+//! tree that fits the terminal.
+//!
+//! ```text
+//! everypath contexts: ./prog1
+//! exited with status 0 after 2 ms
+//! 1 process, 2 threads, 8 functions, 14 contexts (k = 10), 23 calls
+//!
+//!   calls        %  context
+//!       4   17.39%  main › e › d › c      prog1.c:21
+//! ```
+//!
+//! A line that ends in a hot context may begin with callers that are not hot
+//! themselves and lead nowhere else, joined by `›`: so deep contexts stay
+//! narrow. A root that is not the start of a thread stands for "some caller"
+//! and is marked `…`.
+
+mod notes;
+mod tree;
+
+use std::io::{self, Write};
+
+use trace::{Mode, Process};
+
+use crate::numbers::{command_line, counted, cut_middle, duration, grouped};
+use crate::{Report, Section, signals};
+
+/// How the text may look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// Characters per line; [`usize::MAX`] for a file.
+    pub width: usize,
+    /// Whether ANSI colours are understood.
+    pub colour: bool,
+}
+
+impl Style {
+    /// Text for whatever is not a terminal.
+    pub const PLAIN: Style = Style {
+        width: usize::MAX,
+        colour: false,
+    };
+
+    fn dim(self, text: &str) -> String {
+        if self.colour && !text.is_empty() {
+            format!("\x1b[2m{text}\x1b[0m")
+        } else {
+            text.into()
+        }
+    }
+
+    fn bold(self, text: &str) -> String {
+        if self.colour {
+            format!("\x1b[1m{text}\x1b[0m")
+        } else {
+            text.into()
+        }
+    }
+}
+
+pub fn write(report: &Report, style: Style, out: &mut dyn Write) -> io::Result<()> {
+    write_head(report, style, out)?;
+    match report.recording.meta.mode {
+        Mode::Run => write_instructions(report, out)?,
+        Mode::Contexts => write_contexts(report, style, out)?,
+    }
+    write_statistics(report, out)?;
+    notes::write(report, style, out)
+}
+
+fn write_head(report: &Report, style: Style, out: &mut dyn Write) -> io::Result<()> {
+    let meta = &report.recording.meta;
+    let mode = match meta.mode {
+        Mode::Run => "run",
+        Mode::Contexts => "contexts",
+    };
+    let title = format!("everypath {mode}: {}", command_line(&meta.command));
+    writeln!(out, "{}", style.bold(&cut_middle(&title, style.width)))?;
+    writeln!(
+        out,
+        "{} after {}",
+        signals::end(meta.end),
+        duration(meta.duration_ns)
+    )?;
+    let totals = &report.totals;
+    let mut parts = vec![
+        counted(report.recording.processes.len() as u64, "process"),
+        counted(totals.threads, "thread"),
+    ];
+    if meta.mode == Mode::Contexts {
+        let k = meta.k.map_or("infinite".into(), |k| k.to_string());
+        parts.push(counted(totals.functions, "function"));
+        parts.push(format!("{} (k = {k})", counted(totals.contexts, "context")));
+        parts.push(counted(totals.events, "call"));
+    }
+    if totals.insns > 0 {
+        parts.push(counted(totals.insns, "instruction"));
+    }
+    writeln!(out, "{}", parts.join(", "))
+}
+
+fn write_contexts(report: &Report, style: Style, out: &mut dyn Write) -> io::Result<()> {
+    let shown: Vec<&Section> = report
+        .sections
+        .iter()
+        .filter(|section| !section.hot.is_empty())
+        .collect();
+    let many = report.sections.len() > 1;
+    let mut last_process = None;
+    for section in &shown {
+        let process = &report.recording.processes[section.process];
+        writeln!(out)?;
+        if report.recording.processes.len() > 1 && last_process != Some(section.process) {
+            write_process(process, style, out)?;
+        }
+        last_process = Some(section.process);
+        if many {
+            write_threads(process, section, out)?;
+        }
+        tree::write(process, section, report.totals.events, style, out)?;
+    }
+    let hidden = report.sections.len() - shown.len();
+    if hidden > 0 {
+        let verb = if hidden == 1 { "has" } else { "have" };
+        let threads = counted(hidden as u64, "thread");
+        writeln!(
+            out,
+            "\n{threads} {verb} no context among those shown (--full shows all)"
+        )?;
+    }
+    Ok(())
+}
+
+fn write_process(process: &Process, style: Style, out: &mut dyn Write) -> io::Result<()> {
+    let title = format!("process {}: {}", process.pid, command_line(&process.args));
+    writeln!(out, "{}", style.bold(&cut_middle(&title, style.width)))?;
+    let after = match process.end_ns {
+        Some(end) => format!(" after {}", duration(end.saturating_sub(process.start_ns))),
+        None => String::new(),
+    };
+    writeln!(out, "{}{after}", signals::end(process.end))
+}
+
+fn write_threads(process: &Process, section: &Section, out: &mut dyn Write) -> io::Result<()> {
+    let calls = counted(section.calls, "call");
+    match section.threads[..] {
+        [thread] => writeln!(out, "thread {}: {calls}", process.threads[thread].tid),
+        _ => writeln!(
+            out,
+            "{} together: {calls}",
+            counted(section.threads.len() as u64, "thread")
+        ),
+    }
+}
+
+/// One line per thread that counted instructions.
+fn write_instructions(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    if report.totals.insns == 0 {
+        return Ok(());
+    }
+    let width = grouped(report.totals.insns).len().max("instructions".len());
+    writeln!(
+        out,
+        "\n{:>width$}  {:>8}  {:>8}  command",
+        "instructions", "process", "thread"
+    )?;
+    for process in &report.recording.processes {
+        for thread in &process.threads {
+            let command = command_line(&process.args);
+            let insns = grouped(thread.insns);
+            writeln!(
+                out,
+                "{insns:>width$}  {:>8}  {:>8}  {command}",
+                process.pid, thread.tid
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn write_statistics(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    if report.stat_names.is_empty() {
+        return Ok(());
+    }
+    for process in &report.recording.processes {
+        writeln!(
+            out,
+            "\nengine of process {}: {}",
+            process.pid,
+            command_line(&process.args)
+        )?;
+        for (name, value) in report.stat_names.iter().zip(&process.stats) {
+            writeln!(out, "{:>18}  {name}", grouped(*value))?;
+        }
+    }
+    Ok(())
+}

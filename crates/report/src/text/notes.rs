@@ -1,0 +1,131 @@
+//! What a reader must know about the figures, once each, at the end.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+
+use trace::{End, Function, Mode, Process};
+
+use super::Style;
+use crate::names::base_name;
+use crate::numbers::{counted, grouped};
+use crate::{Report, signals};
+
+/// Names listed before "and N more".
+const LISTED: usize = 4;
+
+pub fn write(report: &Report, style: Style, out: &mut dyn Write) -> io::Result<()> {
+    let mut notes = Vec::new();
+    if report.recording.meta.mode == Mode::Contexts {
+        notes.extend(missing_symbols(report));
+        notes.extend(missing_lines(report));
+        notes.extend(truncated(report));
+    }
+    notes.extend(unclear_ends(report));
+    notes.extend(report.notes.iter().cloned());
+    if !notes.is_empty() {
+        writeln!(out)?;
+    }
+    for note in notes {
+        writeln!(out, "{}", style.dim(&format!("note: {note}")))?;
+    }
+    Ok(())
+}
+
+fn missing_symbols(report: &Report) -> Option<String> {
+    let modules = modules_where(report, |function| function.name.is_none());
+    (!modules.is_empty()).then(|| {
+        format!(
+            "no symbols in {}: functions are named by their offset in the file",
+            list(&modules)
+        )
+    })
+}
+
+fn missing_lines(report: &Report) -> Option<String> {
+    let modules = modules_where(report, |function| {
+        function.name.is_some() && function.file.is_none()
+    });
+    (!modules.is_empty()).then(|| {
+        format!(
+            "no debug information for {}: functions without source lines",
+            list(&modules)
+        )
+    })
+}
+
+/// Modules in which every function that was entered is one of `matches`.
+fn modules_where(report: &Report, matches: impl Fn(&Function) -> bool) -> BTreeSet<String> {
+    let (mut matching, mut others) = (BTreeSet::new(), BTreeSet::new());
+    for process in &report.recording.processes {
+        for function in &process.functions {
+            if let Some(module) = process.module_of(function) {
+                let set = if matches(function) {
+                    &mut matching
+                } else {
+                    &mut others
+                };
+                set.insert(base_name(&module.path).to_owned());
+            }
+        }
+    }
+    matching.difference(&others).cloned().collect()
+}
+
+fn list(names: &BTreeSet<String>) -> String {
+    let mut shown: Vec<String> = names.iter().take(LISTED).cloned().collect();
+    if names.len() > LISTED {
+        shown.push(format!("{} more", names.len() - LISTED));
+    }
+    match shown.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, before)) => format!("{} and {last}", before.join(", ")),
+        None => String::new(),
+    }
+}
+
+fn truncated(report: &Report) -> Option<String> {
+    let events = report.totals.truncated;
+    (events > 0).then(|| {
+        format!(
+            "the limit of nodes was reached: {} in contexts beyond it {} counted in [truncated] \
+             (see --max-nodes)",
+            counted(events, "call"),
+            if events == 1 { "is" } else { "are" },
+        )
+    })
+}
+
+/// Processes that did not end by themselves, the first one excepted: its end
+/// stands in the head.
+fn unclear_ends(report: &Report) -> Vec<String> {
+    let sentence = |process: &Process| match process.end {
+        End::Signaled { .. } | End::Unknown => Some(format!(
+            "process {} {}; everything it counted until then is here",
+            process.pid,
+            signals::end(process.end)
+        )),
+        End::Exited(_) | End::Execed => None,
+    };
+    let mut notes: Vec<String> = report
+        .recording
+        .processes
+        .iter()
+        .skip(1)
+        .filter_map(sentence)
+        .collect();
+    if notes.len() > LISTED {
+        let more = grouped((notes.len() - LISTED) as u64);
+        notes.truncate(LISTED);
+        notes.push(format!("{more} more processes did not end by themselves"));
+    }
+    if matches!(
+        report.recording.meta.end,
+        End::Signaled { .. } | End::Unknown
+    ) {
+        notes.insert(
+            0,
+            "the program did not end by itself; all it counted until then is here".into(),
+        );
+    }
+    notes
+}

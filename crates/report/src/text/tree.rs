@@ -1,0 +1,190 @@
+//! The hot contexts of one section as an indented tree.
+//!
+//! Problem: hot contexts lie deep, among many that are not; the tree must show
+//! who called them and still fit a line. Approach: the rows hold only hot nodes
+//! and their callers; a caller that is not hot itself and has one child among
+//! the rows stands on the child's line.
+//!
+//! Complexity: linear in the rows; no recursion, so depth is no limit.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+use analysis::{Forest, NodeId};
+use trace::{Label, Process};
+
+use super::Style;
+use crate::Section;
+use crate::names::{base_name, label_name, place};
+use crate::numbers::{cut_middle, grouped, percent};
+
+/// Between the callers that share a line.
+const ARROW: &str = " › ";
+/// Before a root that stands for "some caller".
+const ELLIPSIS: &str = "… ";
+/// Narrowest space for a name, however deep the tree.
+const NAME_LEAST: usize = 24;
+
+/// A node on the way from the root to the row at hand.
+struct Open {
+    node: NodeId,
+    level: usize,
+    /// Callers that share its line.
+    callers: Vec<NodeId>,
+    /// Whether it stands on its child's line instead of one of its own.
+    merged: bool,
+}
+
+pub fn write(
+    process: &Process,
+    section: &Section,
+    total: u64,
+    style: Style,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let forest = &section.contexts;
+    let mut children: HashMap<NodeId, u32> = HashMap::new();
+    for row in &section.hot {
+        if let Some(parent) = forest.parent(row.node) {
+            *children.entry(parent).or_default() += 1;
+        }
+    }
+    let largest = section
+        .hot
+        .iter()
+        .map(|row| forest.count(row.node))
+        .max()
+        .unwrap_or(0);
+    let columns = Columns {
+        process,
+        forest,
+        total,
+        style,
+        count: grouped(largest).len().max(7),
+    };
+    writeln!(
+        out,
+        "{:>width$}  {:>7}  context",
+        "calls",
+        "%",
+        width = columns.count
+    )?;
+    let mut path: Vec<Open> = Vec::new();
+    for row in &section.hot {
+        let parent = forest.parent(row.node);
+        while path.last().is_some_and(|open| Some(open.node) != parent) {
+            path.pop();
+        }
+        let (level, callers) = match path.last_mut() {
+            None => (0, Vec::new()),
+            Some(open) if open.merged => {
+                let mut callers = std::mem::take(&mut open.callers);
+                callers.push(open.node);
+                (open.level, callers)
+            }
+            Some(open) => (open.level + 1, Vec::new()),
+        };
+        let merged = !row.hot && children.get(&row.node) == Some(&1);
+        if !merged {
+            writeln!(out, "{}", columns.line(&callers, row.node, level))?;
+        }
+        path.push(Open {
+            node: row.node,
+            level,
+            callers,
+            merged,
+        });
+    }
+    Ok(())
+}
+
+/// How a line is laid out.
+struct Columns<'a> {
+    process: &'a Process,
+    forest: &'a Forest,
+    total: u64,
+    style: Style,
+    /// Width of the column of counts.
+    count: usize,
+}
+
+impl Columns<'_> {
+    fn line(&self, callers: &[NodeId], node: NodeId, level: usize) -> String {
+        let width = self.count;
+        let count = self.forest.count(node);
+        let label = self.forest.label(node);
+        // Starts of threads and handlers are no calls, so they have no share of them.
+        let is_call = label.is_function() || label == Label::TRUNCATED;
+        let share = if is_call {
+            percent(count, self.total)
+        } else {
+            String::new()
+        };
+        let numbers = format!("{:>width$}  {share:>7}  ", grouped(count));
+        let room = self.style.width.saturating_sub(numbers.chars().count());
+        let indent = (2 * level).min(room / 3);
+        let room = (room - indent).max(NAME_LEAST);
+        let name = self.path(callers, node, room);
+        let left = room.saturating_sub(name.chars().count() + 2);
+        let detail = self.detail(node, left);
+        let detail = if detail.is_empty() {
+            detail
+        } else {
+            format!("  {detail}")
+        };
+        format!("{numbers}{:indent$}{name}{}", "", self.style.dim(&detail))
+    }
+
+    /// Callers and the node itself in at most `room` characters.
+    fn path(&self, callers: &[NodeId], node: NodeId, room: usize) -> String {
+        let name = self.name(node);
+        if callers.is_empty() {
+            return cut_middle(&name, room);
+        }
+        let names: Vec<String> = callers.iter().map(|caller| self.name(*caller)).collect();
+        let before = names.join(ARROW);
+        let left = room.saturating_sub(name.chars().count() + ARROW.chars().count());
+        if left >= NAME_LEAST.min(before.chars().count()) {
+            return format!("{}{ARROW}{name}", cut_middle(&before, left));
+        }
+        cut_middle(&format!("…{ARROW}{name}"), room)
+    }
+
+    fn name(&self, node: NodeId) -> String {
+        let label = self.forest.label(node);
+        let name = label_name(self.process, label);
+        let is_some_caller = self.forest.parent(node).is_none() && label.is_function();
+        if is_some_caller {
+            format!("{ELLIPSIS}{name}")
+        } else {
+            name
+        }
+    }
+
+    /// Module and source line, as much of it as fits into `room`.
+    fn detail(&self, node: NodeId, room: usize) -> String {
+        let Some(function) = self.process.function(self.forest.label(node)) else {
+            return String::new();
+        };
+        let module = self
+            .process
+            .module_of(function)
+            .map(|module| base_name(&module.path));
+        // A name made from the module says the module already.
+        let module = module.filter(|_| function.name.is_some());
+        let place = place(function);
+        let both = [module, place.as_deref()]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(" ");
+        let choices = [Some(both.as_str()), place.as_deref(), module];
+        let fits = |text: &&str| text.chars().count() <= room;
+        choices
+            .into_iter()
+            .flatten()
+            .find(fits)
+            .unwrap_or_default()
+            .to_owned()
+    }
+}
