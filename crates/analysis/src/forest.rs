@@ -245,7 +245,8 @@ pub fn join<'a>(forests: impl IntoIterator<Item = &'a Forest>) -> Forest {
 }
 
 /// The k-inverse forest (definition 6): the join of the reversed k-contexts of
-/// all nodes, each weighted with its node's counter.
+/// all nodes, each weighted with its node's counter. Trees and children come
+/// in the order in which a walk of `forest` meets them, as in listing 4.5.
 pub fn inv_k(forest: &Forest, k: K) -> Forest {
     invert(forest, k, |_| true)
 }
@@ -278,7 +279,7 @@ pub fn kccf(ksf: &Forest, k: K) -> Forest {
 
 fn invert(forest: &Forest, k: K, keep: impl Fn(NodeId) -> bool) -> Forest {
     let mut builder = Builder::default();
-    for node in forest.nodes().filter(|&node| keep(node)) {
+    for node in forest.preorder().filter(|&node| keep(node)) {
         let count = forest.count(node);
         let mut at = builder.root(forest.label(node));
         builder.add(at, count);

@@ -4,8 +4,10 @@
 //! it (`oracle`), and property tests that hold the two against each other.
 #![forbid(unsafe_code)]
 
+pub mod cct;
 pub mod forest;
 pub mod hot;
+pub mod oracle;
 pub mod summary;
 
 pub use forest::{Forest, K, NodeId, activations, inv_k, join, kccf, ksf_from_recording};

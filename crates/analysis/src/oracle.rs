@@ -1,0 +1,232 @@
+//! The definitions of IHPP chapter 3, written down as they stand: slow, and
+//! meant to be seen to be right. Tests hold the quick algorithms against them.
+//!
+//! | function | what | from |
+//! |---|---|---|
+//! | [`k_contexts`] | activations per k-context, counted one by one | definitions 1, 2 |
+//! | [`kccf`] | k-CCF as the join of reversed activated paths | definition 5 |
+//! | [`ksf_of_cct`] | k-SF as the join of subtrees of the CCT | definition 7 |
+//! | [`ksf_online`] | k-SF by two pointers and a shadow stack | listing 3.2 |
+//! | [`record`] | the same, as the engine stores it: one state pointer | `wire::node` |
+
+use std::collections::{BTreeMap, HashMap};
+
+use trace::{Label, Node, Thread};
+
+use crate::cct::{self, Event, Recursion};
+use crate::forest::{Builder, Forest, K, NodeId};
+
+/// Every root path of a forest with its counter: equal for equal forests,
+/// whatever the order of their nodes.
+pub fn paths(forest: &Forest) -> BTreeMap<Vec<Label>, u64> {
+    let path = |node| {
+        let mut path: Vec<Label> = forest
+            .ancestors(node)
+            .map(|node| forest.label(node))
+            .collect();
+        path.reverse();
+        path
+    };
+    forest
+        .nodes()
+        .map(|node| (path(node), forest.count(node)))
+        .collect()
+}
+
+/// How often each k-context was activated.
+pub fn k_contexts(events: &[Event], k: K, recursion: Recursion) -> BTreeMap<Vec<Label>, u64> {
+    let mut counts = BTreeMap::new();
+    for context in cct::contexts(events, recursion) {
+        let suffix = &context[context.len().saturating_sub(k.longest())..];
+        *counts.entry(suffix.to_vec()).or_insert(0) += 1;
+    }
+    counts
+}
+
+/// The k-CCF: each activated path, reversed, weighs as much as it was
+/// activated, and so does every node on it.
+pub fn kccf(events: &[Event], k: K, recursion: Recursion) -> Forest {
+    let mut forest = Builder::default();
+    for (path, count) in k_contexts(events, k, recursion) {
+        let mut at: Option<NodeId> = None;
+        for &label in path.iter().rev() {
+            let node = match at {
+                None => forest.root(label),
+                Some(callee) => forest.child(callee, label),
+            };
+            forest.add(node, count);
+            at = Some(node);
+        }
+    }
+    forest.finish()
+}
+
+/// The k-SF: the join of the subtrees of depth at most 2k - 1 below all nodes
+/// of the CCT whose level is a multiple of k.
+pub fn ksf_of_cct(cct: &Forest, k: K) -> Forest {
+    let height = match k {
+        K::Finite(k @ 1..) => 2 * k,
+        _ => u32::MAX,
+    };
+    let subtrees: Vec<Forest> = cct
+        .nodes()
+        .filter(|&node| k.heads_slab(cct.depth(node)))
+        .map(|node| subtree(cct, node, height))
+        .collect();
+    crate::forest::join(&subtrees)
+}
+
+/// The nodes at and below `head`, `height` levels of them.
+fn subtree(cct: &Forest, head: NodeId, height: u32) -> Forest {
+    let mut tree = Builder::default();
+    let root = tree.root(cct.label(head));
+    if cct.parent(head).is_none() {
+        tree.mark_first(root);
+    }
+    let mut todo = vec![(head, root)];
+    while let Some((from, to)) = todo.pop() {
+        tree.add(to, cct.count(from));
+        for &child in cct.children(from) {
+            if cct.depth(child) - cct.depth(head) < height {
+                todo.push((child, tree.child(to, cct.label(child))));
+            }
+        }
+    }
+    tree.finish()
+}
+
+/// An entry of the shadow stack of listing 3.2.
+#[derive(Clone, Copy)]
+struct Activation {
+    label: Label,
+    top: NodeId,
+    bottom: Option<NodeId>,
+    /// `S.size() - 1` when it was entered, less what was rolled or interrupted.
+    level: u32,
+}
+
+/// Listing 3.2, with the two things the paper describes beside it: rolled
+/// recursion, and roots that nothing called.
+pub fn ksf_online(events: &[Event], k: K, recursion: Recursion) -> Forest {
+    let mut ksf = Builder::default();
+    let mut stack: Vec<Activation> = Vec::new();
+    for &event in events {
+        let (label, caller) = match event {
+            Event::Leave => {
+                stack.pop();
+                continue;
+            }
+            Event::Begin(label) => (label, None),
+            Event::Enter(label) => (label, stack.last().copied()),
+        };
+        let activation = match caller {
+            Some(caller) if recursion.rolls(caller.label, label) => caller,
+            _ => enter(&mut ksf, k, label, caller),
+        };
+        ksf.add(activation.top, 1);
+        if let Some(bottom) = activation.bottom {
+            ksf.add(bottom, 1);
+        }
+        stack.push(activation);
+    }
+    ksf.finish()
+}
+
+fn enter(ksf: &mut Builder, k: K, label: Label, caller: Option<Activation>) -> Activation {
+    let level = caller.map_or(0, |caller| caller.level + 1);
+    let (top, bottom) = match caller {
+        // The paper's stack begins with a pair of null pointers.
+        None => (ksf.root(label), None),
+        Some(caller) if k.heads_slab(level) => (ksf.root(label), Some(caller.top)),
+        Some(caller) => (ksf.child(caller.top, label), caller.bottom),
+    };
+    if level == 0 {
+        ksf.mark_first(top);
+    }
+    Activation {
+        label,
+        top,
+        bottom: bottom.map(|bottom| ksf.child(bottom, label)),
+        level,
+    }
+}
+
+/// What the engine records for these events: nodes as in [`Thread::nodes`],
+/// each event counted once on its state node.
+pub fn record(events: &[Event], k: K, recursion: Recursion) -> Thread {
+    let mut recorder = Recorder {
+        k,
+        nodes: Vec::new(),
+        index: HashMap::new(),
+    };
+    let mut stack: Vec<u32> = Vec::new();
+    let mut max_depth = 0;
+    for &event in events {
+        let state = match (event, stack.last()) {
+            (Event::Leave, _) => {
+                stack.pop();
+                continue;
+            }
+            (Event::Begin(label), _) | (Event::Enter(label), None) => recorder.node(None, label),
+            (Event::Enter(label), Some(&state)) => {
+                if recursion.rolls(recorder.nodes[state as usize].label, label) {
+                    state
+                } else {
+                    recorder.step(state, label)
+                }
+            }
+        };
+        recorder.nodes[state as usize].count += 1;
+        stack.push(state);
+        max_depth = max_depth.max(stack.len() as u64);
+    }
+    Thread {
+        nodes: recorder.nodes,
+        max_depth,
+        ..Thread::default()
+    }
+}
+
+struct Recorder {
+    k: K,
+    nodes: Vec<Node>,
+    index: HashMap<(Option<u32>, Label), u32>,
+}
+
+impl Recorder {
+    /// The child of `parent`, or the root, with this label.
+    fn node(&mut self, parent: Option<u32>, label: Label) -> u32 {
+        let next = self.nodes.len() as u32;
+        let depth = parent.map_or(0, |parent| self.nodes[parent as usize].depth + 1);
+        *self.index.entry((parent, label)).or_insert_with(|| {
+            self.nodes.push(Node {
+                label,
+                parent,
+                depth,
+                ..Node::default()
+            });
+            next
+        })
+    }
+
+    /// The state after a call of `label` in `state`.
+    ///
+    /// The top node, or the state itself in the first slab, is the whole
+    /// context since the slab began, so its depth tells whether a new slab
+    /// begins; then the old top's child is the new bottom.
+    fn step(&mut self, state: u32, label: Label) -> u32 {
+        let top = self.nodes[state as usize].top;
+        let in_slab = top.unwrap_or(state);
+        let (next, next_top) = if self.k.heads_slab(self.nodes[in_slab as usize].depth + 1) {
+            (
+                self.node(Some(in_slab), label),
+                Some(self.node(None, label)),
+            )
+        } else {
+            let next_top = top.map(|top| self.node(Some(top), label));
+            (self.node(Some(state), label), next_top)
+        };
+        self.nodes[next as usize].top = next_top;
+        next
+    }
+}
