@@ -1,0 +1,24 @@
+// An exception thrown in a SIGSEGV or SIGFPE handler unwinds through the
+// signal frame into the interrupted function.
+// build: c++ -O1 -fnon-call-exceptions -fasynchronous-unwind-tables
+#include <csignal>
+#include <cstdio>
+static void handler(int sig) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, sig);
+    sigprocmask(SIG_UNBLOCK, &set, nullptr);
+    throw sig;
+}
+struct Guard { const char *name; ~Guard() { std::puts(name); } };
+__attribute__((noinline)) static int load(volatile int *p) { Guard guard{"unwound"}; return *p; }
+__attribute__((noinline)) static int divide(volatile int a, volatile int b) { Guard guard{"unwound too"}; return a / b; }
+int main() {
+    std::signal(SIGSEGV, handler);
+    std::signal(SIGFPE, handler);
+    for (int i = 0; i < 3; i++) {
+        try { load(reinterpret_cast<int *>(8)); } catch (int sig) { std::printf("caught %d\n", sig); }
+        try { divide(1, 0); } catch (int sig) { std::printf("caught %d\n", sig); }
+    }
+    return 0;
+}

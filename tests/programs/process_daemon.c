@@ -1,0 +1,27 @@
+// A daemon: double fork, setsid, reparented, works on after its parent ended;
+// the pipe tells the first process.
+// build: cc -O1
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(void) {
+    int ends[2], status;
+    pipe(ends);
+    pid_t pid = fork();
+    if (!pid) {
+        setsid();
+        if (fork()) _exit(0);
+        usleep(20000);
+        char ok = 'a' + (getsid(0) != getpid());
+        volatile unsigned x = 1;
+        for (int i = 0; i < 100000; i++) x = x * 3 + i;
+        write(ends[1], &ok, 1);
+        _exit(0);
+    }
+    waitpid(pid, &status, 0);
+    close(ends[1]);
+    char c, end;
+    printf("%zd ", read(ends[0], &c, 1));
+    printf("%c %zd\n", c, read(ends[0], &end, 1));
+    return 0;
+}
