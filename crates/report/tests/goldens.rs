@@ -110,13 +110,16 @@ fn render(input: &str) -> String {
 }
 
 fn parse(input: &str) -> (Recording, Show) {
-    let mut recording = Recording::default();
-    recording.meta = Meta {
+    let meta = Meta {
         producer: "everypath 0.0.0".into(),
         mode: Mode::Contexts,
         duration_ns: 1_500_000,
         started_unix_ns: 1_700_000_000_000_000_000,
         ..Meta::default()
+    };
+    let mut recording = Recording {
+        meta,
+        processes: Vec::new(),
     };
     let mut show = Show {
         form: String::new(),

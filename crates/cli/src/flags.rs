@@ -1,0 +1,264 @@
+//! The flags table: the one place where commands and options are named.
+//!
+//! Help, man pages, completions and parsing all come from these types. An
+//! option's doc comment is its help text.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+const EXAMPLES: &str = "\
+Examples:
+  everypath contexts -- python3 script.py          who called whom, how often, in which context
+  everypath contexts -k 2 --funcs 'my_*' -- ./prog only some functions, two callers deep
+  everypath contexts -o run.evp -- ./prog          keep the recording...
+  everypath report run.evp --top 30                ...and look at it later, anywhere
+  everypath run -- ./prog                          translate only: behaves as native
+
+The exit status is the program's own. Everypath's own failures are
+125 (its error), 126 (cannot execute the program) and 127 (no such program).";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  everypath run -- ls -l
+  everypath run --count-instructions -- sha256sum file";
+
+const CONTEXTS_EXAMPLES: &str = "\
+Examples:
+  everypath contexts -- python3 -c 'import json'
+  everypath contexts --top 50 --min 0.1 -- ./prog
+  everypath contexts -k 2 --forest kccf --funcs a,b,c --join-threads --format text -- ./prog1
+  everypath contexts --modules libcrypto.so.3 -- openssl version
+  everypath contexts --start-func main -- ./prog
+
+A LIST is names separated by commas. A name may hold the globs * and ?, and may
+be preceded by MODULE! to mean the function of one file only.";
+
+const REPORT_EXAMPLES: &str = "\
+Examples:
+  everypath report run.evp
+  everypath report run.evp --full --format text > forests.txt";
+
+/// Exact calling contexts of unmodified x86-64 Linux programs.
+#[derive(Debug, Parser)]
+#[command(name = "everypath", version, about, after_help = EXAMPLES)]
+#[command(disable_help_subcommand = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a program under the translator, and nothing more
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(Run),
+    /// Count every function call in its calling context
+    #[command(after_help = CONTEXTS_EXAMPLES)]
+    Contexts(Contexts),
+    /// Show a recording made with --output
+    #[command(after_help = REPORT_EXAMPLES)]
+    Report(Report),
+    /// Print the manual page of everypath, or of one command
+    #[command(hide = true)]
+    Man {
+        /// Command to describe
+        command: Option<String>,
+    },
+    /// Print the completion script for a shell
+    #[command(hide = true)]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct Run {
+    /// Count the instructions that each thread retired
+    #[arg(long)]
+    pub count_instructions: bool,
+    /// Say what the translator did: blocks, links, exits from its cache
+    #[arg(long)]
+    pub engine_stats: bool,
+    #[command(flatten)]
+    pub destination: Destination,
+    #[command(flatten)]
+    pub target: Target,
+}
+
+#[derive(Debug, Args)]
+pub struct Contexts {
+    /// Callers that a context keeps: the k of k-slab forests
+    #[arg(short, value_name = "N", default_value_t = 10)]
+    pub k: u32,
+    /// Keep whole paths from the start of each thread (k infinite)
+    #[arg(long, conflicts_with = "k")]
+    pub k_inf: bool,
+    /// Count only these functions, as names, globs or MODULE!NAME
+    #[arg(long, value_name = "LIST")]
+    pub funcs: Vec<String>,
+    /// Count only functions of these files, as file names or globs
+    #[arg(long, value_name = "LIST")]
+    pub modules: Vec<String>,
+    /// Make a node per level when a function calls itself
+    #[arg(long)]
+    pub unroll_recursion: bool,
+    /// Count nothing before this function is entered
+    #[arg(long, value_name = "NAME")]
+    pub start_func: Option<String>,
+    /// Count nothing after this function is entered
+    #[arg(long, value_name = "NAME")]
+    pub stop_func: Option<String>,
+    /// Nodes per process after which new contexts go to a [truncated] node
+    #[arg(long, value_name = "N", default_value_t = 50_000_000)]
+    pub max_nodes: u64,
+    #[command(flatten)]
+    pub view: View,
+    #[command(flatten)]
+    pub destination: Destination,
+    #[command(flatten)]
+    pub target: Target,
+}
+
+#[derive(Debug, Args)]
+pub struct Report {
+    /// The recording (made with --output)
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub view: View,
+    /// Form of the report
+    #[arg(long, value_name = "FORM", default_value = "report")]
+    pub format: Format,
+}
+
+/// What of the forests is shown.
+#[derive(Debug, Args)]
+pub struct View {
+    /// Forests in the forms `text` and `json`: k-SF, k-CCF or both
+    #[arg(long, value_name = "WHICH", default_value = "ksf")]
+    pub forest: WhichForest,
+    /// Show one forest for all threads of a process together
+    #[arg(long)]
+    pub join_threads: bool,
+    /// Contexts to show, hottest first
+    #[arg(long, value_name = "N", default_value_t = 40)]
+    pub top: usize,
+    /// Hide contexts with less than this percentage of all calls
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
+    pub min: f64,
+    /// Hide contexts deeper than this below their root
+    #[arg(long, value_name = "N")]
+    pub depth: Option<u32>,
+    /// Show every context
+    #[arg(long, conflicts_with_all = ["top", "min", "depth"])]
+    pub full: bool,
+}
+
+/// Where results go.
+#[derive(Debug, Args)]
+pub struct Destination {
+    /// Keep the recording in this file, for `everypath report`
+    #[arg(short, long, value_name = "FILE.evp")]
+    pub output: Option<PathBuf>,
+    /// Write the report to this file instead of standard error
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Form of the report
+    #[arg(long, value_name = "FORM", default_value = "report")]
+    pub format: Format,
+    /// Print no report and no warnings on standard error
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// What is run.
+#[derive(Debug, Args)]
+pub struct Target {
+    /// Whether processes that the program starts are followed
+    #[arg(
+        long,
+        value_name = "YES|NO",
+        default_value = "yes",
+        hide_possible_values = true
+    )]
+    pub follow_children: YesNo,
+    /// Stress the translator: tiny cache, flush storms, early signals
+    #[arg(long, value_name = "SEED", hide = true)]
+    pub chaos: Option<u64>,
+    /// The program and its arguments
+    #[arg(value_name = "PROGRAM", required = true)]
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum YesNo {
+    Yes,
+    No,
+}
+
+/// Form of the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// The hottest contexts as a tree, for a terminal
+    Report,
+    /// Forests in the layout of the IHPP paper
+    Text,
+    /// Everything, for programs (docs/formats/recording.schema.json)
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WhichForest {
+    Ksf,
+    Kccf,
+    Both,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_table_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_option_says_what_it_does() {
+        for command in Cli::command().get_subcommands() {
+            for argument in command.get_arguments() {
+                let help = argument
+                    .get_help()
+                    .map(ToString::to_string)
+                    .unwrap_or_default();
+                let name = (command.get_name(), argument.get_id());
+                assert!(!help.is_empty(), "{name:?} has no help");
+                assert!(!help.ends_with('.'), "{name:?}: help is no sentence");
+                assert!(help.len() <= 75, "{name:?}: {} characters", help.len());
+            }
+        }
+    }
+
+    #[test]
+    fn everything_after_the_program_is_its_own() {
+        let words = [
+            "everypath",
+            "run",
+            "--quiet",
+            "prog",
+            "--quiet",
+            "-k",
+            "--",
+            "x",
+        ];
+        let Command::Run(run) = Cli::try_parse_from(words).expect("parses").command else {
+            panic!("not a run");
+        };
+        assert_eq!(run.target.command, ["prog", "--quiet", "-k", "--", "x"]);
+    }
+}

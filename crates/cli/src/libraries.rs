@@ -1,0 +1,152 @@
+//! Which files a program starts with: itself, its ELF interpreter, and the
+//! libraries that they need, found as the dynamic linker finds them.
+//!
+//! Limits: the linker's cache and its usual folders are looked at, and
+//! LD_LIBRARY_PATH; a DT_RUNPATH is not. What was not found is said
+//! ([`Closure::complete`]), so that nobody concludes from what is missing.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use image::{Image, Images};
+
+/// Searched after the cache, in the linker's order on 64-bit systems.
+const USUAL: &[&str] = &[
+    "/lib/x86_64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu",
+    "/lib64",
+    "/usr/lib64",
+    "/lib",
+    "/usr/lib",
+    "/usr/local/lib",
+];
+const CACHE: &str = "/etc/ld.so.cache";
+
+/// The files a program starts with.
+pub struct Closure {
+    /// The program first.
+    pub images: Vec<Arc<Image>>,
+    /// Whether every one was found and could be read.
+    pub complete: bool,
+}
+
+pub fn closure(images: &Images, program: &Path) -> Closure {
+    let cache = fs::read(CACHE)
+        .map(|bytes| cache_entries(&bytes))
+        .unwrap_or_default();
+    let mut closure = Closure {
+        images: Vec::new(),
+        complete: true,
+    };
+    let mut seen: HashSet<PathBuf> = HashSet::new();
+    let mut queue = vec![program.to_path_buf()];
+    while let Some(path) = queue.pop() {
+        if !seen.insert(fs::canonicalize(&path).unwrap_or_else(|_| path.clone())) {
+            continue;
+        }
+        let Ok(image) = images.open(&path) else {
+            closure.complete = false;
+            continue;
+        };
+        queue.extend(image.interpreter().map(PathBuf::from));
+        for name in image.needed() {
+            match find(name, &path, &cache) {
+                Some(path) => queue.push(path),
+                None => closure.complete = false,
+            }
+        }
+        closure.images.push(image);
+    }
+    closure
+}
+
+fn find(name: &str, needed_by: &Path, cache: &[(String, PathBuf)]) -> Option<PathBuf> {
+    if name.contains('/') {
+        return Some(PathBuf::from(name)).filter(|path| path.is_file());
+    }
+    let variable = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let listed = std::env::split_paths(&variable).map(|folder| folder.join(name));
+    let cached = cache
+        .iter()
+        .filter(|(cached, _)| cached == name)
+        .map(|(_, path)| path.clone());
+    let usual = USUAL.iter().map(|folder| Path::new(folder).join(name));
+    // Programs that bring their libraries keep them beside.
+    let beside = needed_by.parent().map(|folder| folder.join(name));
+    listed
+        .chain(cached)
+        .chain(usual)
+        .chain(beside)
+        .find(|path| path.is_file())
+}
+
+/// Name and path of every x86-64 library in the linker's cache (glibc,
+/// sysdeps/generic/dl-cache.h: `struct cache_file_new`, offsets from its start).
+fn cache_entries(bytes: &[u8]) -> Vec<(String, PathBuf)> {
+    const MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
+    const HEADER: usize = 48;
+    const ENTRY: usize = 24;
+    /// `FLAG_X8664_LIB64 | FLAG_ELF_LIBC6`.
+    const X86_64: u32 = 0x0303;
+    // Old caches hold the old form first; the new one begins at its magic.
+    let Some(start) = bytes
+        .windows(MAGIC.len())
+        .position(|window| window == MAGIC)
+    else {
+        return Vec::new();
+    };
+    let cache = &bytes[start..];
+    let word = |at: usize| {
+        let bytes = cache.get(at..at + 4)?;
+        Some(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+    };
+    let text = |at: u32| {
+        let rest = cache.get(at as usize..)?;
+        let end = rest.iter().position(|byte| *byte == 0)?;
+        Some(String::from_utf8_lossy(&rest[..end]).into_owned())
+    };
+    let entry = |index: usize| {
+        let at = HEADER + index * ENTRY;
+        let (flags, key, value) = (word(at)?, word(at + 4)?, word(at + 8)?);
+        (flags == X86_64).then_some(())?;
+        Some((text(key)?, PathBuf::from(text(value)?)))
+    };
+    let count = word(MAGIC.len()).unwrap_or(0) as usize;
+    (0..count.min(cache.len() / ENTRY))
+        .filter_map(entry)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dynamic_program_needs_its_interpreter_and_libc() {
+        let closure = closure(&Images::new(), Path::new("/bin/sh"));
+        assert!(closure.complete);
+        let names: Vec<String> = closure
+            .images
+            .iter()
+            .map(|image| image.path().display().to_string())
+            .collect();
+        assert!(
+            names.iter().any(|name| name.contains("ld-linux-x86-64")),
+            "{names:?}"
+        );
+        assert!(
+            names.iter().any(|name| name.contains("libc.so.6")),
+            "{names:?}"
+        );
+    }
+
+    #[test]
+    fn a_damaged_cache_has_no_entries() {
+        let mut bytes = b"glibc-ld.so.cache1.1".to_vec();
+        bytes.extend([0xff; 64]);
+        assert_eq!(cache_entries(&bytes), []);
+        assert_eq!(cache_entries(b""), []);
+    }
+}

@@ -1,0 +1,102 @@
+//! The `everypath` command.
+//!
+//! Invariant: this is the only crate that parses flags, prints errors and
+//! exits. Errors are sentences on standard error that begin `everypath: `, and
+//! exit with 125, or 126 and 127 as shells do; otherwise the exit status is the
+//! program's own (`ending`).
+//!
+//! | module | what |
+//! |---|---|
+//! | `flags` | the one table of commands and options |
+//! | `commands` | flags to sessions |
+//! | `session` | a run from start to end |
+//! | `program` | can it be started |
+//! | `libraries` | which files it starts with |
+//! | `selection` | which functions are counted |
+//! | `symbolize` | names for what was recorded |
+//! | `output` | files that results go to |
+//! | `show` | recordings to reports |
+#![forbid(unsafe_code)]
+
+mod commands;
+mod ending;
+mod engine;
+mod flags;
+mod libraries;
+mod output;
+mod program;
+mod selection;
+mod session;
+mod show;
+mod symbolize;
+mod vdso;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use ending::Ending;
+use flags::Cli;
+
+/// Everypath's own failures.
+const FAILED: u8 = 125;
+
+fn main() -> ExitCode {
+    let ending = match Cli::try_parse() {
+        Err(error) => explain(&error),
+        Ok(cli) => commands::run(&cli.command).unwrap_or_else(|error| {
+            eprintln!("everypath: {error:#}");
+            Ending::Exit(exit_code(&error))
+        }),
+    };
+    ending.finish()
+}
+
+fn exit_code(error: &anyhow::Error) -> u8 {
+    let program = error
+        .downcast_ref::<program::ProgramError>()
+        .map(|error| error.exit_code());
+    let launch = error
+        .downcast_ref::<engine::LaunchError>()
+        .map(|error| error.exit_code());
+    program.or(launch).unwrap_or(FAILED)
+}
+
+/// Help and version as they are; a mistake in the flags as one sentence.
+fn explain(error: &clap::Error) -> Ending {
+    use clap::error::ErrorKind;
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // Nobody reads it any more: no error.
+            let _ = error.print();
+            Ending::Exit(0)
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            Ending::Exit(FAILED)
+        }
+        _ => {
+            eprintln!("everypath: {}", sentence(&error.render().to_string()));
+            Ending::Exit(FAILED)
+        }
+    }
+}
+
+/// The parser's message without its headings, in one line.
+fn sentence(message: &str) -> String {
+    let before_usage = message.split("\nUsage:").next().unwrap_or(message);
+    let before_usage = before_usage
+        .split("\nFor more information")
+        .next()
+        .unwrap_or(before_usage);
+    let text = before_usage.strip_prefix("error: ").unwrap_or(before_usage);
+    let lines: Vec<&str> = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
+    format!(
+        "{}; see everypath --help",
+        lines.join(" ").replace(" tip: ", "; ")
+    )
+}

@@ -1,0 +1,140 @@
+//! Which functions are counted: from `--funcs`, `--modules`, `--start-func` and
+//! `--stop-func` to the tables that the engine asks for.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use image::{FuncExtent, Image, Images, Pattern, Selector, split_list};
+use wire::FuncEntry;
+
+use crate::engine::Tables;
+use crate::flags::Contexts;
+use crate::{libraries, program, vdso};
+
+/// Names offered for an unknown one.
+const NEAR: usize = 4;
+
+pub fn selector(flags: &Contexts) -> Selector {
+    let patterns = |lists: &[String]| -> Vec<Pattern> {
+        lists
+            .iter()
+            .flat_map(|list| split_list(list))
+            .map(Pattern::new)
+            .collect()
+    };
+    Selector {
+        functions: patterns(&flags.funcs),
+        modules: flags
+            .modules
+            .iter()
+            .flat_map(|list| split_list(list))
+            .map(Into::into)
+            .collect(),
+        start: flags
+            .start_func
+            .iter()
+            .map(|name| Pattern::new(name))
+            .collect(),
+        stop: flags
+            .stop_func
+            .iter()
+            .map(|name| Pattern::new(name))
+            .collect(),
+    }
+}
+
+/// Refuses names that no file the program starts with has. Names with a module
+/// are left alone: the module may be loaded, or belong to a child.
+pub fn verify(images: &Images, selector: &Selector, path: &Path) -> Result<()> {
+    let asked = selector
+        .functions
+        .iter()
+        .chain(&selector.start)
+        .chain(&selector.stop);
+    let mut unknown: Vec<&Pattern> = asked.filter(|pattern| !has_module(pattern)).collect();
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    let elf = program::elf_of(path);
+    let closure = libraries::closure(images, &elf);
+    for image in &closure.images {
+        let known: Vec<&Pattern> = selector
+            .known_in(image)
+            .into_iter()
+            .filter(|known| known.1)
+            .map(|known| known.0)
+            .collect();
+        unknown.retain(|pattern| !known.contains(pattern));
+    }
+    match unknown.first() {
+        Some(pattern) if closure.complete => {
+            bail!(
+                "{}",
+                unknown_sentence(pattern.text(), &elf, &closure.images)
+            )
+        }
+        _ => Ok(()),
+    }
+}
+
+fn has_module(pattern: &Pattern) -> bool {
+    pattern
+        .text()
+        .split_once('!')
+        .is_some_and(|(module, _)| !module.ends_with("operator"))
+}
+
+fn unknown_sentence(name: &str, program: &Path, images: &[Arc<Image>]) -> String {
+    let libraries = match images.len().saturating_sub(1) {
+        0 => String::new(),
+        1 => " or the library it starts with".into(),
+        n => format!(" or the {n} libraries it starts with"),
+    };
+    let mut near: Vec<String> = Vec::new();
+    for candidate in images.iter().flat_map(|image| image.near_names(name)) {
+        if near.len() < NEAR && !near.contains(&candidate) {
+            near.push(candidate);
+        }
+    }
+    let hint = match near.split_last() {
+        None => String::new(),
+        Some((only, [])) => format!("; did you mean '{only}'?"),
+        Some((last, others)) => format!("; did you mean '{}' or '{last}'?", others.join("', '")),
+    };
+    let stop = if hint.is_empty() { "." } else { "" };
+    format!(
+        "no function is named '{name}' in '{}'{libraries}{hint}{stop} \
+         To count it wherever it turns up later, write '*!{name}'",
+        program.display()
+    )
+}
+
+/// Answers the engine's question which functions a file holds.
+pub struct Extents<'a> {
+    pub images: &'a Images,
+    pub selector: &'a Selector,
+}
+
+impl Tables for Extents<'_> {
+    fn table(&mut self, path: &Path) -> Vec<FuncEntry> {
+        let image = match path.as_os_str() == vdso::NAME {
+            true => vdso::image().map(Arc::new),
+            false => self.images.open(path).ok(),
+        };
+        let extents = image
+            .map(|image| image.func_entries(self.selector))
+            .unwrap_or_default();
+        extents.into_iter().map(entry).collect()
+    }
+}
+
+fn entry(extent: FuncExtent) -> FuncEntry {
+    FuncEntry {
+        start: extent.start.0,
+        end: extent.end.0,
+        owner: extent.owner.0,
+        flags: extent.flags.0,
+        reserved: 0,
+    }
+}

@@ -1,0 +1,154 @@
+//! One run of a program from start to end, as the list of its phases: check
+//! everything that can be checked, run, read what was recorded, name it, keep
+//! it, show it, and end as the program ended.
+//!
+//! Invariant: before the run every error stops; after it none does, until all
+//! that can be saved is saved. Then the program's own end wins: its status is
+//! what the caller sees, and what went wrong here is said on standard error.
+
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::time::UNIX_EPOCH;
+
+use anyhow::Result;
+use image::{Images, Selector};
+use report::text::Style;
+use trace::{End, Meta, Mode, Recording};
+
+use crate::ending::Ending;
+use crate::engine::{self, Ended, Request, Run};
+use crate::flags::{Destination, Target};
+use crate::output::Output;
+use crate::selection::{self, Extents};
+use crate::show::{self, Show};
+use crate::{program, symbolize};
+
+/// Everything that was asked for.
+pub struct Session<'a> {
+    pub target: &'a Target,
+    pub destination: &'a Destination,
+    pub mode: Mode,
+    /// `None`: infinite.
+    pub k: Option<u32>,
+    /// Bits from [`wire::flag`], following children excepted.
+    pub flags: u32,
+    pub max_nodes: u64,
+    pub selector: Selector,
+    /// For the recording: options that were given, as the user wrote them.
+    pub options: Vec<(String, String)>,
+    pub show: Show,
+    /// Whether there is anything to show on standard error.
+    pub speaks: bool,
+}
+
+impl Session<'_> {
+    pub fn run(self) -> Result<Ending> {
+        let images = Images::new();
+        let request = self.request()?;
+        selection::verify(&images, &self.selector, &request.program)?;
+        let output = self
+            .destination
+            .output
+            .as_deref()
+            .map(Output::prepare)
+            .transpose()?;
+        let report = self
+            .destination
+            .report
+            .as_deref()
+            .map(Output::prepare)
+            .transpose()?;
+        let mut tables = Extents {
+            images: &images,
+            selector: &self.selector,
+        };
+        let run = engine::run(&request, &mut tables)?;
+        let mut recording = trace::from_pool(&run.pool.view(), self.meta(&run));
+        symbolize::symbolize(&mut recording, &images);
+        self.warn(&run.warnings);
+        if let Some(output) = output {
+            complain(output.save(|out| trace::write(&recording, out)));
+        }
+        complain(self.report(report, &recording));
+        Ok(match run.ended {
+            Ended::Exited(status) => Ending::Exit(status as u8),
+            Ended::Signaled { signal, .. } => Ending::Signal(signal),
+        })
+    }
+
+    fn request(&self) -> Result<Request> {
+        let program: PathBuf = program::check(&self.target.command[0])?;
+        let follow = match self.target.follow_children {
+            crate::flags::YesNo::Yes => wire::flag::FOLLOW,
+            crate::flags::YesNo::No => 0,
+        };
+        Ok(Request {
+            program,
+            argv: self.target.command.clone(),
+            mode: match self.mode {
+                Mode::Run => wire::Mode::Run,
+                Mode::Contexts => wire::Mode::Contexts,
+            },
+            k: self.k,
+            flags: self.flags | follow,
+            chaos: self.target.chaos,
+            max_nodes: self.max_nodes,
+        })
+    }
+
+    fn meta(&self, run: &Run) -> Meta {
+        let words = self
+            .target
+            .command
+            .iter()
+            .map(|word| word.to_string_lossy().into_owned());
+        let since = run.started.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Meta {
+            producer: concat!("everypath ", env!("CARGO_PKG_VERSION")).into(),
+            command: words.collect(),
+            mode: self.mode,
+            k: self.k,
+            unroll: self.flags & wire::flag::UNROLL != 0,
+            selected: self.flags & wire::flag::SELECT != 0,
+            options: self.options.clone(),
+            started_unix_ns: u64::try_from(since.as_nanos()).unwrap_or(u64::MAX),
+            duration_ns: u64::try_from(run.duration.as_nanos()).unwrap_or(u64::MAX),
+            end: match run.ended {
+                Ended::Exited(status) => End::Exited(status),
+                Ended::Signaled { signal, core } => End::Signaled { signal, core },
+            },
+        }
+    }
+
+    fn warn(&self, warnings: &[String]) {
+        if !self.destination.quiet {
+            for warning in warnings {
+                eprintln!("everypath: {warning}");
+            }
+        }
+    }
+
+    fn report(&self, file: Option<Output>, recording: &Recording) -> Result<()> {
+        match file {
+            Some(file) => file.save(|out| self.show.write(recording, Style::PLAIN, out)),
+            None if self.destination.quiet || !self.speaks => Ok(()),
+            None => {
+                let stderr = io::stderr();
+                let style = show::style_of(&stderr);
+                let mut out = BufWriter::new(stderr.lock());
+                let written = self.show.write(recording, style, &mut out);
+                // Nobody reads it any more, or nothing can be said there: no
+                // reason to change how the run ends.
+                let _ = written.and_then(|()| out.flush());
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Says what failed after the run, even when asked to be quiet: data is at stake.
+fn complain(result: Result<()>) {
+    if let Err(error) = result {
+        eprintln!("everypath: {error:#}");
+    }
+}
