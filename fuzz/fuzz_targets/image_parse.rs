@@ -1,0 +1,18 @@
+//! Any bytes as an ELF file.
+#![no_main]
+
+use image::Image;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(image) = Image::parse(bytes) else {
+        return;
+    };
+    for function in image.functions().iter().take(64) {
+        image.symbolize(function.start);
+        image.function_at(function.start);
+    }
+    if let Some(offset) = image.file_offset(image.entry()) {
+        image.symbolize(offset);
+    }
+});
