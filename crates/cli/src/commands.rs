@@ -10,8 +10,8 @@ use trace::Mode;
 use wire::flag;
 
 use crate::ending::Ending;
-use crate::flags::{Cli, Command, Contexts, Report, Run, View};
-use crate::output::reason;
+use crate::flags::{Cli, Command, Contexts, Format, Report, Run, View};
+use crate::output::{mid_sentence, reason};
 use crate::selection;
 use crate::session::Session;
 use crate::show::{self, Show};
@@ -125,10 +125,17 @@ fn report(flags: &Report) -> Result<Ending> {
             .map_err(|error| anyhow!("cannot read '{shown}': {}", reason(&error)))
     };
     let mut show = Show::new(flags.format, &flags.view);
-    let prefix =
-        trace::read_prefix(open()?).map_err(|error| anyhow!("cannot read '{shown}': {error}"))?;
+    let prefix = trace::read_prefix(open()?).map_err(|error| {
+        let error = mid_sentence(&error.to_string());
+        anyhow!("cannot read '{shown}': {error}")
+    })?;
     if let Some(loss) = prefix.lost {
-        show.notes.push(format!("'{shown}' is damaged. {loss}"));
+        let note = format!("'{shown}' is damaged. {loss}");
+        // The paper's layout has no place for notes.
+        if flags.format == Format::Text {
+            eprintln!("everypath: {note}");
+        }
+        show.notes.push(note);
     }
     show.engine_stats = prefix.recording.meta.mode == Mode::Run;
     let stdout = io::stdout();

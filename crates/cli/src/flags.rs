@@ -190,7 +190,7 @@ pub struct Target {
     pub chaos: Option<u64>,
     /// The program and its arguments
     #[arg(value_name = "PROGRAM", required = true)]
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(trailing_var_arg = true)]
     pub command: Vec<OsString>,
 }
 

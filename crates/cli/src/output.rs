@@ -93,15 +93,19 @@ impl Drop for Output {
     }
 }
 
-/// What the system says, without its error number.
+/// What the system says, without its error number, for the middle of a sentence.
 pub fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     let end = text.find(" (os error").unwrap_or(text.len());
-    let mut letters = text[..end].chars();
-    // It stands in the middle of a sentence.
+    mid_sentence(&text[..end])
+}
+
+/// A sentence as the end of another one: no capital, no full stop.
+pub fn mid_sentence(text: &str) -> String {
+    let mut letters = text.strip_suffix('.').unwrap_or(text).chars();
     match letters.next() {
         Some(first) => first.to_lowercase().chain(letters).collect(),
-        None => text,
+        None => String::new(),
     }
 }
 
@@ -159,7 +163,7 @@ fn write_all<E: std::fmt::Display>(
     write: &impl Fn(&mut dyn Write) -> Result<(), E>,
 ) -> Result<(), String> {
     let mut buffered = BufWriter::with_capacity(1 << 18, file);
-    write(&mut buffered).map_err(|error| error.to_string())?;
+    write(&mut buffered).map_err(|error| mid_sentence(&error.to_string()))?;
     let file = buffered
         .into_inner()
         .map_err(|error| reason(error.error()))?;

@@ -9,7 +9,7 @@ use image::{FuncExtent, Image, Images, Pattern, Selector, split_list};
 use wire::FuncEntry;
 
 use crate::engine::Tables;
-use crate::flags::Contexts;
+use crate::flags::{Contexts, YesNo};
 use crate::{libraries, program, vdso};
 
 /// Names offered for an unknown one.
@@ -44,9 +44,16 @@ pub fn selector(flags: &Contexts) -> Selector {
     }
 }
 
-/// Refuses names that no file the program starts with has. Names with a module
-/// are left alone: the module may be loaded, or belong to a child.
-pub fn verify(images: &Images, selector: &Selector, path: &Path) -> Result<()> {
+/// Programs whose work is to start another one, which may have the function.
+const LAUNCHERS: &[&str] = &[
+    "ash", "bash", "busybox", "c++", "cargo", "cc", "clang", "clang++", "cmake", "dash", "env",
+    "g++", "gcc", "ksh", "make", "nice", "ninja", "nohup", "parallel", "setsid", "sh", "stdbuf",
+    "sudo", "taskset", "time", "timeout", "xargs", "zsh",
+];
+
+/// Refuses names that no file the program starts with has. Left alone are names
+/// with a module, which may be loaded later, and what starts other programs.
+pub fn verify(images: &Images, selector: &Selector, path: &Path, follow: YesNo) -> Result<()> {
     let asked = selector
         .functions
         .iter()
@@ -57,6 +64,9 @@ pub fn verify(images: &Images, selector: &Selector, path: &Path) -> Result<()> {
         return Ok(());
     }
     let elf = program::elf_of(path);
+    if follow == YesNo::Yes && [path, &elf].into_iter().any(is_launcher) {
+        return Ok(());
+    }
     let closure = libraries::closure(images, &elf);
     for image in &closure.images {
         let known: Vec<&Pattern> = selector
@@ -76,6 +86,13 @@ pub fn verify(images: &Images, selector: &Selector, path: &Path) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// By name, a version at its end apart (`gcc-12`).
+fn is_launcher(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '-' | '.'));
+    LAUNCHERS.contains(&name)
 }
 
 fn has_module(pattern: &Pattern) -> bool {
@@ -102,10 +119,10 @@ fn unknown_sentence(name: &str, program: &Path, images: &[Arc<Image>]) -> String
         Some((only, [])) => format!("; did you mean '{only}'?"),
         Some((last, others)) => format!("; did you mean '{}' or '{last}'?", others.join("', '")),
     };
-    let stop = if hint.is_empty() { "." } else { "" };
+    let stop = if hint.is_empty() { ";" } else { "" };
     format!(
         "no function is named '{name}' in '{}'{libraries}{hint}{stop} \
-         To count it wherever it turns up later, write '*!{name}'",
+         to count it wherever it turns up later, write '*!{name}'",
         program.display()
     )
 }

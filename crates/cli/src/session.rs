@@ -45,7 +45,8 @@ impl Session<'_> {
     pub fn run(self) -> Result<Ending> {
         let images = Images::new();
         let request = self.request()?;
-        selection::verify(&images, &self.selector, &request.program)?;
+        let follow = self.target.follow_children;
+        selection::verify(&images, &self.selector, &request.program, follow)?;
         let output = self
             .destination
             .output

@@ -1,0 +1,336 @@
+//! What is refused before anything runs: the exact sentence and exit code.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A folder of its own per test, gone at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("everypath-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("the temporary folder is writable");
+        Folder(path)
+    }
+
+    /// Writes an executable file.
+    fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, bytes).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+fn everypath(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_everypath"))
+        .args(arguments)
+        .current_dir(folder)
+        .env("PATH", "/usr/bin:/bin")
+        .env("LC_ALL", "C")
+        .output()
+        .unwrap()
+}
+
+/// Exactly one sentence on standard error, nothing on standard output.
+#[track_caller]
+fn refused(folder: &Folder, arguments: &[&str], code: i32, sentence: &str) {
+    let output = everypath(&folder.0, arguments);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(stderr, format!("everypath: {sentence}\n"));
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+    assert!(output.stdout.is_empty());
+}
+
+/// A correct little ELF header, changed by `change`, with one segment.
+fn elf(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut bytes = vec![0; 4096];
+    bytes[..8].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1, 1, 0]);
+    bytes[16] = 2; // ET_EXEC
+    bytes[18] = 62; // EM_X86_64
+    bytes[32] = 64; // e_phoff
+    bytes[54] = 56; // e_phentsize
+    bytes[56] = 1; // e_phnum
+    bytes[64] = 1; // PT_LOAD
+    bytes[64 + 33] = 0x10; // p_filesz = 4096
+    change(&mut bytes);
+    bytes
+}
+
+#[test]
+fn no_such_program() {
+    let folder = Folder::new("absent");
+    let sentence = "no program is named 'no-such-program' in any folder of PATH";
+    refused(&folder, &["run", "--", "no-such-program"], 127, sentence);
+    refused(
+        &folder,
+        &["contexts", "no-such-program", "-x"],
+        127,
+        sentence,
+    );
+    refused(
+        &folder,
+        &["run", "./absent"],
+        127,
+        "there is no program './absent'",
+    );
+    refused(
+        &folder,
+        &["run", ""],
+        127,
+        "no program is named '' in any folder of PATH",
+    );
+}
+
+#[test]
+fn not_executable() {
+    let folder = Folder::new("mode");
+    let path = folder.file("plain", b"#!/bin/sh\n");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    let sentence = "'./plain' may not be executed: it has no execute permission (chmod +x)";
+    refused(&folder, &["run", "./plain"], 126, sentence);
+    refused(
+        &folder,
+        &["run", "/"],
+        126,
+        "'/' is a folder, not a program",
+    );
+    refused(
+        &folder,
+        &["run", "/dev/null"],
+        126,
+        "'/dev/null' is a device, not a program",
+    );
+    folder.file("text", b"hello\n");
+    let sentence = "'./text' is neither an ELF program nor a script that begins with #!";
+    refused(&folder, &["run", "./text"], 126, sentence);
+    folder.file("empty", b"");
+    refused(&folder, &["run", "./empty"], 126, "'./empty' is empty");
+}
+
+#[test]
+fn scripts_without_a_usable_interpreter() {
+    let folder = Folder::new("script");
+    folder.file("gone", b"#!/no/such/interpreter -x\n");
+    let sentence = "'./gone' needs the interpreter '/no/such/interpreter', which is not there";
+    refused(&folder, &["run", "./gone"], 126, sentence);
+    folder.file("none", b"#!\n");
+    let sentence = "'./none' is neither an ELF program nor a script that begins with #!";
+    refused(&folder, &["run", "./none"], 126, sentence);
+    folder.file("bad", b"#!/dev/null\n");
+    let sentence =
+        "'./bad' needs an interpreter that cannot be used: '/dev/null' is a device, not a program";
+    refused(&folder, &["run", "./bad"], 126, sentence);
+}
+
+#[test]
+fn foreign_and_corrupt_elf_files() {
+    let folder = Folder::new("elf");
+    let cases: [(&str, Vec<u8>, &str); 8] = [
+        (
+            "x86",
+            elf(|elf| elf[4] = 1),
+            "'./x86' is a 32-bit program; Everypath runs 64-bit x86-64 programs",
+        ),
+        (
+            "arm",
+            elf(|elf| elf[18] = 183),
+            "'./arm' is a program for another machine (AArch64); Everypath runs x86-64 programs",
+        ),
+        (
+            "big",
+            elf(|elf| elf[5] = 2),
+            "'./big' is a program for another machine (big-endian); Everypath runs x86-64 programs",
+        ),
+        (
+            "object",
+            elf(|elf| elf[16] = 1),
+            "'./object' is an ELF file but no program: it is an object file or a core dump",
+        ),
+        (
+            "short",
+            elf(|elf| elf.truncate(40)),
+            "'./short' is a corrupt or truncated ELF file: the header is cut off",
+        ),
+        (
+            "headless",
+            elf(|elf| elf[54] = 0),
+            "'./headless' is a corrupt or truncated ELF file: it has no usable program headers",
+        ),
+        (
+            "cut",
+            elf(|elf| elf.truncate(4000)),
+            "'./cut' is a corrupt or truncated ELF file: a segment lies beyond the end of the file",
+        ),
+        (
+            "unloadable",
+            elf(|elf| elf[64] = 4),
+            "'./unloadable' is a corrupt or truncated ELF file: it has no segment to load",
+        ),
+    ];
+    for (name, bytes, sentence) in cases {
+        folder.file(name, &bytes);
+        refused(
+            &folder,
+            &["contexts", "--", &format!("./{name}")],
+            126,
+            sentence,
+        );
+    }
+}
+
+#[test]
+fn a_program_without_its_interpreter() {
+    let folder = Folder::new("interp");
+    let bytes = elf(|elf| {
+        elf[56] = 2;
+        let header = 64 + 56;
+        elf[header] = 3; // PT_INTERP
+        elf[header + 9] = 2; // p_offset = 512
+        elf[header + 32] = 11;
+        elf[512..523].copy_from_slice(b"/no/ld.so\0\0");
+    });
+    folder.file("prog", &bytes);
+    let sentence = "'./prog' needs the interpreter '/no/ld.so', which is not there";
+    refused(&folder, &["run", "./prog"], 126, sentence);
+}
+
+#[test]
+fn set_id_programs() {
+    let folder = Folder::new("setid");
+    let path = folder.file("prog", &elf(|_| {}));
+    // Only root can give a file away; as anyone else the files of others serve.
+    if std::os::unix::fs::chown(&path, Some(12345), Some(12345)).is_ok() {
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o4755)).unwrap();
+        let sentence = "'./prog' is set-user-ID and would run without its privileges; \
+                        run it as the user who owns it";
+        refused(&folder, &["run", "./prog"], 126, sentence);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o2755)).unwrap();
+        let sentence = "'./prog' is set-group-ID and would run without its privileges; \
+                        run it as a member of its group (newgrp)";
+        refused(&folder, &["run", "./prog"], 126, sentence);
+    } else {
+        let sentence = "'/usr/bin/passwd' is set-user-ID and would run without its privileges; \
+                        run it as the user who owns it";
+        refused(&folder, &["run", "/usr/bin/passwd"], 126, sentence);
+    }
+}
+
+#[test]
+fn mistakes_in_the_flags() {
+    let folder = Folder::new("flags");
+    let sentence =
+        "-k 0 keeps no callers, so there would be no contexts; give 1 or more, or --k-inf";
+    refused(&folder, &["contexts", "-k", "0", "true"], 125, sentence);
+    let sentence = "--max-nodes 0 leaves no room for any context; give 1 or more";
+    refused(
+        &folder,
+        &["contexts", "--max-nodes", "0", "true"],
+        125,
+        sentence,
+    );
+    let sentence = "--min 101 is no percentage; give a number from 0 to 100";
+    refused(
+        &folder,
+        &["contexts", "--min", "101", "true"],
+        125,
+        sentence,
+    );
+    let sentence = "invalid value 'x' for '-k <N>': invalid digit found in string; \
+                    see everypath --help";
+    refused(&folder, &["contexts", "-k", "x", "true"], 125, sentence);
+    let sentence = "the argument '--k-inf' cannot be used with '-k <N>'; see everypath --help";
+    refused(
+        &folder,
+        &["contexts", "--k-inf", "-k", "2", "true"],
+        125,
+        sentence,
+    );
+    let sentence = "the following required arguments were not provided: <PROGRAM>...; \
+                    see everypath --help";
+    refused(&folder, &["run"], 125, sentence);
+}
+
+#[test]
+fn an_unknown_flag_is_no_program() {
+    let folder = Folder::new("flag");
+    let output = everypath(&folder.0, &["contexts", "--fums", "a", "true"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        stderr.starts_with("everypath: unexpected argument '--fums' found"),
+        "{stderr}"
+    );
+    assert_eq!(stderr.lines().count(), 1);
+    assert_eq!(output.status.code(), Some(125));
+}
+
+#[test]
+fn unknown_functions() {
+    let folder = Folder::new("funcs");
+    let sentence = "no function is named 'qsrt' in '/usr/bin/sort' or the ";
+    let output = everypath(
+        &folder.0,
+        &["contexts", "--funcs", "malloc,qsrt", "--", "sort"],
+    );
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        stderr.starts_with(&format!("everypath: {sentence}")),
+        "{stderr}"
+    );
+    let end = " libraries it starts with; did you mean 'qsort'? \
+               to count it wherever it turns up later, write '*!qsrt'\n";
+    assert!(stderr.ends_with(end), "{stderr}");
+    assert_eq!(output.status.code(), Some(125));
+    for flag in ["--start-func", "--stop-func"] {
+        let output = everypath(&folder.0, &["contexts", flag, "qsrt", "--", "sort"]);
+        assert!(String::from_utf8_lossy(&output.stderr).contains(sentence));
+    }
+}
+
+#[test]
+fn outputs_that_take_no_data() {
+    let folder = Folder::new("output");
+    let sentence = "cannot write '/dev/full': no space left on device; nothing was run";
+    refused(
+        &folder,
+        &["contexts", "-o", "/dev/full", "true"],
+        125,
+        sentence,
+    );
+    refused(
+        &folder,
+        &["contexts", "--report", "/dev/full", "true"],
+        125,
+        sentence,
+    );
+    let sentence =
+        "cannot write 'no/such/folder/x.evp': no such file or directory; nothing was run";
+    refused(
+        &folder,
+        &["contexts", "-o", "no/such/folder/x.evp", "true"],
+        125,
+        sentence,
+    );
+    let sentence = "cannot write '/': is a directory; nothing was run";
+    refused(&folder, &["run", "-o", "/", "true"], 125, sentence);
+}
+
+#[test]
+fn recordings_that_are_none() {
+    let folder = Folder::new("recording");
+    let sentence = "cannot read 'absent.evp': no such file or directory";
+    refused(&folder, &["report", "absent.evp"], 125, sentence);
+    folder.file("text.evp", b"not a recording at all");
+    let sentence = "cannot read 'text.evp': this is not an Everypath recording: it does not begin \
+                    as an .evp file does. Give a file that `everypath -o FILE.evp` wrote";
+    refused(&folder, &["report", "text.evp"], 125, sentence);
+}

@@ -1,0 +1,162 @@
+//! `everypath report`: a recording made elsewhere, shown with none of its
+//! binaries, whole and damaged.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::process::{Command, Output};
+
+use trace::{End, Function, Label, Meta, Mode, Module, Node, Process, Recording, Thread};
+
+fn recording() -> Recording {
+    let function = |id: u32, name: &str| Function {
+        id,
+        module: Some(0),
+        file_offset: id.into(),
+        name: Some(name.into()),
+        file: Some("gone.c".into()),
+        line: Some(id - 250),
+        ..Function::default()
+    };
+    let node = |label, parent, depth, count| Node {
+        label,
+        parent,
+        depth,
+        top: None,
+        count,
+    };
+    let nodes = vec![
+        node(Label::THREAD, None, 0, 1),
+        node(Label(256), Some(0), 1, 1),
+        node(Label(257), Some(1), 2, 41),
+    ];
+    let meta = Meta {
+        producer: "everypath test".into(),
+        command: vec!["./gone".into()],
+        mode: Mode::Contexts,
+        end: End::Exited(0),
+        duration_ns: 5_000_000,
+        ..Meta::default()
+    };
+    let process = Process {
+        pid: 1,
+        exe: "/nowhere/gone".into(),
+        args: vec!["./gone".into()],
+        end: End::Exited(0),
+        modules: vec![Module {
+            path: "/nowhere/gone".into(),
+            ..Module::default()
+        }],
+        functions: vec![function(256, "main"), function(257, "work")],
+        threads: vec![Thread {
+            tid: 1,
+            nodes,
+            ..Thread::default()
+        }],
+        ..Process::default()
+    };
+    Recording {
+        meta,
+        processes: vec![process],
+    }
+}
+
+fn report(bytes: &[u8], name: &str, arguments: &[&str]) -> Output {
+    let path = std::env::temp_dir().join(format!("everypath-{name}-{}.evp", std::process::id()));
+    fs::write(&path, bytes).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_everypath"));
+    let output = command
+        .arg("report")
+        .arg(&path)
+        .args(arguments)
+        .output()
+        .unwrap();
+    fs::remove_file(path).unwrap();
+    output
+}
+
+fn bytes() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    trace::write(&recording(), &mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn a_recording_is_shown_without_its_binaries() {
+    let output = report(&bytes(), "whole", &["--top", "1"]);
+    let expected = "\
+everypath contexts: ./gone
+exited with status 0 after 5 ms
+1 process, 1 thread, 2 functions, 2 contexts (k = infinite), 42 calls
+
+  calls        %  context
+     41   97.62%  [thread] › main › work  gone gone.c:7
+";
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+    assert!(output.stderr.is_empty());
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn forms() {
+    let text = report(&bytes(), "text", &["--format", "text", "--forest", "both"]);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(
+        text.starts_with("K value: INFINITE\nFunctions count: 2\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("| [thread](),1\n|   main(),1\n|     work(),41\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("| work(),41\n|   main(),41\n|     [thread](),41\n"),
+        "{text}"
+    );
+    let json = report(&bytes(), "json", &["--format", "json"]);
+    let json = String::from_utf8_lossy(&json.stdout).into_owned();
+    assert!(
+        json.contains("\"nodes\":[[-1,1,1],[0,256,1],[1,257,41]]"),
+        "{json}"
+    );
+}
+
+#[test]
+fn a_damaged_recording_shows_what_is_left_and_says_so() {
+    let whole = bytes();
+    let mut left = 0;
+    for length in 0..whole.len() {
+        let output = report(&whole[..length], "cut", &[]);
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        match output.status.code() {
+            Some(0) => {
+                assert!(
+                    stdout.contains("is damaged. Everything from byte "),
+                    "{stdout}"
+                );
+                left += 1;
+            }
+            code => {
+                assert_eq!(code, Some(125));
+                let stderr = String::from_utf8_lossy(&output.stderr);
+                assert!(stderr.starts_with("everypath: cannot read '"), "{stderr}");
+                assert_eq!(stderr.lines().count(), 1);
+            }
+        }
+    }
+    assert!(left > 0);
+}
+
+#[test]
+fn a_reader_that_stops_early_is_no_error() {
+    let path = std::env::temp_dir().join(format!("everypath-pipe-{}.evp", std::process::id()));
+    fs::write(&path, bytes()).unwrap();
+    let script = format!(
+        "{} report {} --format json | head -c 1 >/dev/null; exit ${{PIPESTATUS[0]}}",
+        env!("CARGO_BIN_EXE_everypath"),
+        path.display()
+    );
+    let output = Command::new("bash").args(["-c", &script]).output().unwrap();
+    fs::remove_file(path).unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stderr.is_empty());
+}
