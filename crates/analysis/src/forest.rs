@@ -237,7 +237,12 @@ fn shape(thread: &Thread) -> (Builder, Vec<NodeId>) {
 /// The weighted join (definition 4*): the smallest forest with every root path
 /// of any of `forests`; a counter is the sum of those at the same path.
 pub fn join<'a>(forests: impl IntoIterator<Item = &'a Forest>) -> Forest {
-    let mut builder = Builder::default();
+    let forests: Vec<&Forest> = forests.into_iter().collect();
+    if let [forest] = forests[..] {
+        return forest.clone();
+    }
+    let largest = forests.iter().map(|forest| forest.len()).max().unwrap_or(0);
+    let mut builder = Builder::with_capacity(largest);
     for forest in forests {
         builder.graft(forest, &mut |label| label);
     }
@@ -253,17 +258,14 @@ pub fn inv_k(forest: &Forest, k: K) -> Forest {
 
 /// Sets the counters of all top regions to zero, first trees excepted (3.3.3).
 pub fn clear_top_regions(mut ksf: Forest, k: K) -> Forest {
-    // Parents come first, so a node's tree is known once its parent's is.
-    let mut in_first = vec![false; ksf.len()];
-    for node in ksf.nodes() {
-        let at = node.index();
-        in_first[at] = match ksf.parent(node) {
-            Some(parent) => in_first[parent.index()],
-            None => ksf.is_first(node),
-        };
-        if !in_first[at] && k.is_top(ksf.depth(node)) {
-            ksf.counts[at] = 0;
-        }
+    let repeats = repeats(&ksf, k);
+    for (count, _) in ksf
+        .counts
+        .iter_mut()
+        .zip(repeats)
+        .filter(|(_, repeats)| *repeats)
+    {
+        *count = 0;
     }
     ksf
 }
@@ -273,12 +275,28 @@ pub fn clear_top_regions(mut ksf: Forest, k: K) -> Forest {
 /// Paths that were never activated on their own are left out: after clearing,
 /// nodes with a zero counter only repeat suffixes of others.
 pub fn kccf(ksf: &Forest, k: K) -> Forest {
-    let cleared = clear_top_regions(ksf.clone(), k);
-    invert(&cleared, k, |node| cleared.count(node) > 0)
+    let repeats = repeats(ksf, k);
+    invert(ksf, k, |node| ksf.count(node) > 0 && !repeats[node.index()])
+}
+
+/// For each node whether its events are counted by bottom nodes too: it lies
+/// in the top region of a tree that is no first tree.
+fn repeats(ksf: &Forest, k: K) -> Vec<bool> {
+    // Parents come first, so a node's tree is known once its parent's is.
+    let mut in_first: Vec<bool> = Vec::with_capacity(ksf.len());
+    for node in ksf.nodes() {
+        in_first.push(match ksf.parent(node) {
+            Some(parent) => in_first[parent.index()],
+            None => ksf.is_first(node),
+        });
+    }
+    ksf.nodes()
+        .map(|node| !in_first[node.index()] && k.is_top(ksf.depth(node)))
+        .collect()
 }
 
 fn invert(forest: &Forest, k: K, keep: impl Fn(NodeId) -> bool) -> Forest {
-    let mut builder = Builder::default();
+    let mut builder = Builder::with_capacity(forest.len());
     for node in forest.preorder().filter(|&node| keep(node)) {
         let count = forest.count(node);
         let mut at = builder.root(forest.label(node));

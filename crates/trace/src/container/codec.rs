@@ -126,7 +126,19 @@ impl<'a> Decoder<'a> {
         Ok(first)
     }
 
+    #[inline]
     pub(super) fn uint(&mut self) -> Result<u64, ReadError> {
+        // Nearly all values of nodes are one byte.
+        match *self.rest {
+            [byte @ 0..0x80, ref rest @ ..] => {
+                self.rest = rest;
+                Ok(byte.into())
+            }
+            _ => self.long_uint(),
+        }
+    }
+
+    fn long_uint(&mut self) -> Result<u64, ReadError> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -142,6 +154,7 @@ impl<'a> Decoder<'a> {
         Err(self.malformed("a number is longer than 64 bits"))
     }
 
+    #[inline]
     pub(super) fn u32(&mut self) -> Result<u32, ReadError> {
         let value = self.uint()?;
         u32::try_from(value).map_err(|_| self.malformed("a number is longer than 32 bits"))
