@@ -17,6 +17,8 @@ mod sizes;
 mod tree;
 mod unsafety;
 
+use std::process::ExitCode;
+
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
@@ -44,7 +46,17 @@ enum Task {
     Bench(bench::Options),
 }
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
     let tree = tree::Tree::find()?;
     match Args::parse().task {
         Task::Ci => ci::run(&tree),

@@ -1,8 +1,12 @@
-//! No file longer than a reader can hold: 600 lines, tests not counted.
+//! No file and no function longer than a reader can hold: 600 and 60 lines,
+//! tests not counted.
 //!
-//! Above 600 and up to 1000 lines a file passes only if one of its first ten
-//! lines says why, after the words `Long file:`. Test files and tables (at
-//! least four of five lines a single row) are exempt.
+//! Up to 1000 lines a file passes only if one of its first ten lines says why,
+//! after the words `Long file:`; up to 120 lines a function, if a comment before
+//! or in its first lines says so after `Long function:`. Test files and tables
+//! (at least four of five lines a single row) are exempt.
+//!
+//! Limits: functions are found by the layout that rustfmt gives them.
 
 use anyhow::Result;
 
@@ -12,12 +16,17 @@ use crate::tree::Tree;
 const LINES_FREE: usize = 600;
 /// Lines without tests that no reason excuses.
 const LINES_MOST: usize = 1000;
+/// The same for functions, from `fn` to the closing brace.
+const FUNCTION_FREE: usize = 60;
+const FUNCTION_MOST: usize = 120;
 
 pub fn check(tree: &Tree) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for file in tree.files(".rs")? {
         if !is_test_file(&file) {
-            found.extend(violation(&file, &tree.read(&file)?));
+            let text = tree.read(&file)?;
+            found.extend(violation(&file, &text));
+            found.extend(long_functions(&file, &text));
         }
     }
     Ok(found)
@@ -36,6 +45,55 @@ fn violation(path: &str, text: &str) -> Option<String> {
     let limit = if explained { LINES_MOST } else { LINES_FREE };
     (lines > limit && !is_table(text))
         .then(|| format!("{path}: {lines} lines without tests, at most {limit}"))
+}
+
+/// Functions above the limit, named with their line.
+fn long_functions(path: &str, text: &str) -> Vec<String> {
+    let lines: Vec<&str> = text.lines().take(lines_without_tests(text)).collect();
+    let mut found = Vec::new();
+    for (start, line) in lines.iter().enumerate() {
+        let code = line.trim_start();
+        let indent = &line[..line.len() - code.len()];
+        let Some(name) = function_name(code) else {
+            continue;
+        };
+        // A declaration without a body ends on its first line.
+        let is_whole = code.ends_with(';') || code.ends_with('}');
+        let end = lines[start..]
+            .iter()
+            .position(|line| line.strip_prefix(indent) == Some("}"));
+        let length = end.filter(|_| !is_whole).map_or(1, |end| end + 1);
+        let reasons = lines[start.saturating_sub(6)..(start + 6).min(lines.len())].iter();
+        let explained = reasons
+            .into_iter()
+            .any(|line| line.contains("Long function:"));
+        let limit = if explained {
+            FUNCTION_MOST
+        } else {
+            FUNCTION_FREE
+        };
+        if length > limit {
+            let place = start + 1;
+            found.push(format!(
+                "{path}:{place}: {name} has {length} lines, at most {limit}"
+            ));
+        }
+    }
+    found
+}
+
+/// The name if this line begins a function.
+fn function_name(code: &str) -> Option<&str> {
+    let mut rest = code;
+    while let Some((word, after)) = rest.split_once(' ') {
+        match word {
+            "fn" => return after.split(['(', '<']).next(),
+            "pub" | "pub(crate)" | "pub(super)" | "const" | "unsafe" | "extern" | "\"C\""
+            | "async" => rest = after,
+            _ => return None,
+        }
+    }
+    None
 }
 
 /// Lines before the first inline test module.
@@ -71,6 +129,17 @@ mod tests {
             lines_without_tests("#[cfg(test)]\nmod tests;\nfn a() {}\n"),
             3
         );
+    }
+
+    #[test]
+    fn a_long_function_needs_a_reason() {
+        let body = "        x();\n".repeat(60);
+        let text = format!("impl A {{\n    pub fn long(&self) {{\n{body}    }}\n}}\n");
+        let expected = "a.rs:2: long has 62 lines, at most 60";
+        assert_eq!(long_functions("a.rs", &text), [expected]);
+        let explained = text.replace("impl", "// Long function: one idea.\nimpl");
+        assert!(long_functions("a.rs", &explained).is_empty());
+        assert!(long_functions("a.rs", &format!("trait T {{\n    fn f();\n{body}}}\n")).is_empty());
     }
 
     #[test]
