@@ -9,7 +9,7 @@ int main(void) {
     pid_t top = getpid();
     unsigned id = 1;
     for (int level = 0; level < 6; level++) {
-        if (!fork()) { id = id * 2; if (!fork()) id++; else { } }
+        if (!fork()) { id = id * 2; if (!fork()) id++; }
         else break;
     }
     __atomic_fetch_add(sum, id, __ATOMIC_RELAXED);
