@@ -250,7 +250,7 @@ const EM_X86_64: u16 = 62;
 const PHDR_SIZE: usize = 56;
 const PT_LOAD: u32 = 1;
 const PT_INTERP: u32 = 3;
-/// The kernel reads at most one page of program headers (`ELF_MIN_ALIGN`... 64 KiB).
+/// The kernel reads at most 64 KiB of program headers.
 const PHDRS_MOST: usize = 65536;
 
 /// Machines people meet, for the message.
@@ -281,43 +281,14 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 fn check_elf(path: &Path, head: &[u8], size: u64, depth: usize) -> Result<(), ProgramError> {
+    check_elf_header(path, head)?;
     let corrupt = |what| ProgramError::Corrupt {
         path: path.into(),
         what,
     };
-    if head.len() <= field::DATA {
-        return Err(corrupt("the header is cut off"));
-    }
-    if head[field::CLASS] == ELFCLASS32 {
-        return Err(ProgramError::ThirtyTwoBit(path.into()));
-    }
-    if head.len() < field::SIZE {
-        return Err(corrupt("the header is cut off"));
-    }
-    let machine = u16_at(head, field::MACHINE);
-    if head[field::DATA] != ELFDATA2LSB || machine != EM_X86_64 {
-        let named = MACHINES.iter().find(|(number, _)| *number == machine);
-        let machine = match named {
-            _ if head[field::DATA] != ELFDATA2LSB => "big-endian".to_owned(),
-            Some((_, name)) => (*name).to_owned(),
-            None => format!("ELF machine {machine}"),
-        };
-        return Err(ProgramError::ForeignMachine {
-            path: path.into(),
-            machine,
-        });
-    }
-    if !matches!(u16_at(head, field::TYPE), ET_EXEC | ET_DYN) {
-        let what = "it is an object file or a core dump";
-        return Err(ProgramError::NotExecutableElf {
-            path: path.into(),
-            what,
-        });
-    }
-    let headers = program_headers(path, head)?;
     let mut interpreter = None;
     let mut loads = 0;
-    for header in headers.chunks_exact(PHDR_SIZE) {
+    for header in program_headers(path, head)?.chunks_exact(PHDR_SIZE) {
         let (offset, length) = (u64_at(header, 8), u64_at(header, 32));
         let inside = offset.checked_add(length).is_some_and(|end| end <= size);
         match u32_at(header, 0) {
@@ -340,6 +311,40 @@ fn check_elf(path: &Path, head: &[u8], size: u64, depth: usize) -> Result<(), Pr
         }
         _ => Ok(()),
     }
+}
+
+fn check_elf_header(path: &Path, head: &[u8]) -> Result<(), ProgramError> {
+    let cut = || ProgramError::Corrupt {
+        path: path.into(),
+        what: "the header is cut off",
+    };
+    if head.get(field::CLASS).ok_or_else(cut)? == &ELFCLASS32 {
+        return Err(ProgramError::ThirtyTwoBit(path.into()));
+    }
+    if head.len() < field::SIZE {
+        return Err(cut());
+    }
+    let machine = u16_at(head, field::MACHINE);
+    if head[field::DATA] != ELFDATA2LSB || machine != EM_X86_64 {
+        let named = MACHINES.iter().find(|(number, _)| *number == machine);
+        let machine = match named {
+            _ if head[field::DATA] != ELFDATA2LSB => "big-endian".to_owned(),
+            Some((_, name)) => (*name).to_owned(),
+            None => format!("ELF machine {machine}"),
+        };
+        return Err(ProgramError::ForeignMachine {
+            path: path.into(),
+            machine,
+        });
+    }
+    if !matches!(u16_at(head, field::TYPE), ET_EXEC | ET_DYN) {
+        let what = "it is an object file or a core dump";
+        return Err(ProgramError::NotExecutableElf {
+            path: path.into(),
+            what,
+        });
+    }
+    Ok(())
 }
 
 fn program_headers(path: &Path, head: &[u8]) -> Result<Vec<u8>, ProgramError> {

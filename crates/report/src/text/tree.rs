@@ -10,6 +10,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
+use analysis::hot::Row;
 use analysis::{Forest, NodeId};
 use trace::{Label, Process};
 
@@ -43,12 +44,7 @@ pub fn write(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let forest = &section.contexts;
-    let mut children: HashMap<NodeId, u32> = HashMap::new();
-    for row in &section.hot {
-        if let Some(parent) = forest.parent(row.node) {
-            *children.entry(parent).or_default() += 1;
-        }
-    }
+    let children = shown_children(forest, &section.hot);
     let largest = section
         .hot
         .iter()
@@ -96,6 +92,15 @@ pub fn write(
         });
     }
     Ok(())
+}
+
+/// How many children of each node are among the rows.
+fn shown_children(forest: &Forest, rows: &[Row]) -> HashMap<NodeId, u32> {
+    let mut children = HashMap::new();
+    for parent in rows.iter().filter_map(|row| forest.parent(row.node)) {
+        *children.entry(parent).or_default() += 1;
+    }
+    children
 }
 
 /// How a line is laid out.
