@@ -30,7 +30,13 @@ pub fn run(command: &Command) -> Result<Ending> {
     }
 }
 
+/// `run` records no forests, and the paper's layout has nothing else.
+const NO_FORESTS: &str = "--format text shows forests, and `run` records none; use report or json";
+
 fn run_only(flags: &Run) -> Result<Ending> {
+    if flags.destination.format == Format::Text {
+        bail!(NO_FORESTS);
+    }
     Session {
         target: &flags.target,
         destination: &flags.destination,
@@ -136,6 +142,9 @@ fn report(flags: &Report) -> Result<Ending> {
             eprintln!("everypath: {note}");
         }
         show.notes.push(note);
+    }
+    if flags.format == Format::Text && prefix.recording.meta.mode == Mode::Run {
+        bail!("'{shown}': {NO_FORESTS}");
     }
     show.engine_stats = prefix.recording.meta.mode == Mode::Run;
     let stdout = io::stdout();

@@ -137,7 +137,7 @@ pub struct Report {
 /// What of the forests is shown.
 #[derive(Debug, Args)]
 pub struct View {
-    /// Forests in the forms `text` and `json`: k-SF, k-CCF or both
+    /// What to show: contexts from their roots, callers of functions, or both
     #[arg(long, value_name = "WHICH", default_value = "ksf")]
     pub forest: WhichForest,
     /// Show one forest for all threads of a process together
@@ -213,8 +213,11 @@ pub enum Format {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum WhichForest {
+    /// k-slab forest: contexts from their roots
     Ksf,
+    /// k-calling-context forest: each function with its callers
     Kccf,
+    /// One after the other
     Both,
 }
 

@@ -28,11 +28,10 @@ impl Show {
                 depth: view.depth,
             },
         };
-        let forests = format != Format::Report;
         let view = report::View {
             hot: (format == Format::Report).then_some(hot),
-            ksf: forests && view.forest != WhichForest::Kccf,
-            kccf: forests && view.forest != WhichForest::Ksf,
+            ksf: view.forest != WhichForest::Kccf,
+            kccf: view.forest != WhichForest::Ksf,
             join_threads: view.join_threads,
         };
         Show {

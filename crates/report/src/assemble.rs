@@ -4,16 +4,17 @@ use analysis::hot::{self, Limits};
 use analysis::{Forest, K, summary};
 use trace::{Mode, Process, Recording, Thread};
 
-use crate::{Report, Section};
+use crate::{Direction, Report, Section, Tree};
 
 /// What is to be shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct View {
-    /// The hottest contexts, for [`crate::text`].
+    /// Only what is hot, as trees for [`crate::text`]; `None`: everything, for
+    /// [`crate::paper`] and [`crate::json`].
     pub hot: Option<Hot>,
-    /// The k-slab forests, for [`crate::paper`] and [`crate::json`].
+    /// Contexts from their roots: the k-slab forests.
     pub ksf: bool,
-    /// The k-calling-context forests, likewise.
+    /// Callers of each function: the k-calling-context forests.
     pub kccf: bool,
     /// One forest for all threads of a process together.
     pub join_threads: bool,
@@ -71,53 +72,73 @@ fn sections_of(at: usize, process: &Process, k: K, view: &View) -> Vec<Section> 
                 _ => analysis::join(&forests.collect::<Vec<Forest>>()),
             }
         };
-        let ksf = (view.ksf || view.kccf).then(|| forests(analysis::ksf_from_recording));
-        let kccf = ksf
-            .as_ref()
-            .filter(|_| view.kccf)
-            .map(|ksf| analysis::kccf(ksf, k));
-        let contexts = view
-            .hot
-            .map(|_| forests(analysis::activations))
-            .unwrap_or_default();
-        let ksf = ksf.filter(|_| view.ksf);
-        let calls = threads
-            .iter()
-            .map(|&thread| summary::of_thread(&process.threads[thread]).events);
-        let calls = calls.sum();
-        Section {
-            process: at,
-            threads,
-            calls,
-            contexts,
-            ksf,
-            kccf,
-            hot: Vec::new(),
+        let ksf = || forests(analysis::ksf_from_recording);
+        let mut section = Section::empty(at);
+        match view.hot {
+            Some(_) => {
+                let tree = |direction, forest| Tree {
+                    direction,
+                    forest,
+                    rows: Vec::new(),
+                };
+                section.contexts = view
+                    .ksf
+                    .then(|| tree(Direction::Callees, forests(analysis::activations)));
+                section.callers = view
+                    .kccf
+                    .then(|| tree(Direction::Callers, analysis::kccf(&ksf(), k)));
+            }
+            None => {
+                let ksf = (view.ksf || view.kccf).then(ksf);
+                section.kccf = ksf
+                    .as_ref()
+                    .filter(|_| view.kccf)
+                    .map(|ksf| analysis::kccf(ksf, k));
+                section.ksf = ksf.filter(|_| view.ksf);
+            }
         }
+        let of_thread = |&thread: &usize| summary::of_thread(&process.threads[thread]).events;
+        section.calls = threads.iter().map(of_thread).sum();
+        section.threads = threads;
+        section
     };
     groups.into_iter().map(section).collect()
 }
 
-/// Fills in the hot contexts: the limits hold for all sections together.
+/// Fills in what is hot: the limits hold for all sections together.
 fn choose(sections: &mut [Section], hot: Hot, total: u64) {
+    choose_trees(
+        sections
+            .iter_mut()
+            .filter_map(|section| section.contexts.as_mut()),
+        hot,
+        total,
+    );
+    choose_trees(
+        sections
+            .iter_mut()
+            .filter_map(|section| section.callers.as_mut()),
+        hot,
+        total,
+    );
+}
+
+fn choose_trees<'a>(trees: impl Iterator<Item = &'a mut Tree>, hot: Hot, total: u64) {
+    let mut trees: Vec<&mut Tree> = trees.collect();
     let min = (hot.min_percent / 100.0 * total as f64).ceil() as u64;
     let limits = Limits {
         top: hot.top,
         min,
         depth: hot.depth,
     };
-    // The hottest n of a section are the first n of its hottest `top`, so the
-    // sections only have to be told how many of theirs are among all hottest.
-    let mut share = vec![None; sections.len()];
+    // The hottest n of a tree are the first n of its hottest `top`, so each
+    // only has to be told how many of its nodes are among all hottest.
+    let mut share = vec![None; trees.len()];
     if let Some(top) = hot.top {
         let mut all: Vec<(u64, usize)> = Vec::new();
-        for (at, section) in sections.iter().enumerate() {
-            let nodes = hot::hottest(&section.contexts, limits);
-            all.extend(
-                nodes
-                    .into_iter()
-                    .map(|node| (section.contexts.count(node), at)),
-            );
+        for (at, tree) in trees.iter().enumerate() {
+            let nodes = hot::hottest(&tree.forest, limits);
+            all.extend(nodes.into_iter().map(|node| (tree.forest.count(node), at)));
         }
         all.sort_by_key(|&(count, at)| (std::cmp::Reverse(count), at));
         share.fill(Some(0));
@@ -125,7 +146,7 @@ fn choose(sections: &mut [Section], hot: Hot, total: u64) {
             share[at] = share[at].map(|n| n + 1);
         }
     }
-    for (section, top) in sections.iter_mut().zip(share) {
-        section.hot = hot::tree(&section.contexts, Limits { top, ..limits });
+    for (tree, top) in trees.iter_mut().zip(share) {
+        tree.rows = hot::tree(&tree.forest, Limits { top, ..limits });
     }
 }

@@ -48,12 +48,50 @@ pub struct Section {
     pub threads: Vec<usize>,
     /// Function calls of these threads.
     pub calls: u64,
-    /// Every call counted once, on its context ([`analysis::activations`]).
-    pub contexts: Forest,
+    /// Who called whom, from the roots: every call counted once, on its context
+    /// ([`analysis::activations`]). For [`text`].
+    pub contexts: Option<Tree>,
+    /// Who was called by whom: the k-calling-context forest. For [`text`].
+    pub callers: Option<Tree>,
     /// The k-slab forest with the paper's counters, if asked for.
     pub ksf: Option<Forest>,
     /// The k-calling-context forest, if asked for.
     pub kccf: Option<Forest>,
-    /// Nodes of `contexts` to show in [`text`] ([`analysis::hot::tree`]).
-    pub hot: Vec<Row>,
+}
+
+/// What the children of a node are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// What it called.
+    Callees,
+    /// Who called it.
+    Callers,
+}
+
+/// A forest and what of it is shown.
+pub struct Tree {
+    pub direction: Direction,
+    pub forest: Forest,
+    /// The hot nodes and what leads to them ([`analysis::hot::tree`]).
+    pub rows: Vec<Row>,
+}
+
+impl Section {
+    fn empty(process: usize) -> Section {
+        Section {
+            process,
+            threads: Vec::new(),
+            calls: 0,
+            contexts: None,
+            callers: None,
+            ksf: None,
+            kccf: None,
+        }
+    }
+
+    /// The trees for [`text`] that have something to show.
+    fn trees(&self) -> impl Iterator<Item = &Tree> {
+        let trees = self.contexts.iter().chain(&self.callers);
+        trees.filter(|tree| !tree.rows.is_empty())
+    }
 }

@@ -103,7 +103,7 @@ fn write_contexts(report: &Report, style: Style, out: &mut dyn Write) -> io::Res
     let shown: Vec<&Section> = report
         .sections
         .iter()
-        .filter(|section| !section.hot.is_empty())
+        .filter(|section| section.trees().next().is_some())
         .collect();
     let many = report.sections.len() > 1;
     let mut last_process = None;
@@ -117,7 +117,12 @@ fn write_contexts(report: &Report, style: Style, out: &mut dyn Write) -> io::Res
         if many {
             write_threads(process, section, out)?;
         }
-        tree::write(process, section, report.totals.events, style, out)?;
+        for (at, tree) in section.trees().enumerate() {
+            if at > 0 {
+                writeln!(out)?;
+            }
+            tree::write(process, tree, report.totals.events, style, out)?;
+        }
     }
     let hidden = report.sections.len() - shown.len();
     if hidden > 0 {

@@ -176,7 +176,10 @@ fn parse_show(text: &str, show: &mut Show) {
             },
         }
     }
-    show.view.hot = (show.form == "report").then_some(hot);
+    if show.form == "report" {
+        show.view.hot = Some(hot);
+        show.view.ksf |= !show.view.kccf;
+    }
 }
 
 fn parse_end(text: &str) -> End {

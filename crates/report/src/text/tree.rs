@@ -15,12 +15,13 @@ use analysis::{Forest, NodeId};
 use trace::{Label, Process};
 
 use super::Style;
-use crate::Section;
 use crate::names::{base_name, label_name, place};
 use crate::numbers::{cut_middle, grouped, percent};
+use crate::{Direction, Tree};
 
 /// Between the callers that share a line.
-const ARROW: &str = " › ";
+const CALLED: &str = " › ";
+const CALLED_BY: &str = " ‹ ";
 /// Before a root that stands for "some caller".
 const ELLIPSIS: &str = "… ";
 /// Narrowest space for a name, however deep the tree.
@@ -38,35 +39,40 @@ struct Open {
 
 pub fn write(
     process: &Process,
-    section: &Section,
+    tree: &Tree,
     total: u64,
     style: Style,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let forest = &section.contexts;
-    let children = shown_children(forest, &section.hot);
-    let largest = section
-        .hot
+    let forest = &tree.forest;
+    let children = shown_children(forest, &tree.rows);
+    let largest = tree
+        .rows
         .iter()
         .map(|row| forest.count(row.node))
         .max()
         .unwrap_or(0);
     let columns = Columns {
         process,
+        direction: tree.direction,
         forest,
         total,
         style,
         count: grouped(largest).len().max(7),
     };
+    let title = match tree.direction {
+        Direction::Callees => "context",
+        Direction::Callers => "function, callers below",
+    };
     writeln!(
         out,
-        "{:>width$}  {:>7}  context",
+        "{:>width$}  {:>7}  {title}",
         "calls",
         "%",
         width = columns.count
     )?;
     let mut path: Vec<Open> = Vec::new();
-    for row in &section.hot {
+    for row in &tree.rows {
         let parent = forest.parent(row.node);
         while path.last().is_some_and(|open| Some(open.node) != parent) {
             path.pop();
@@ -106,6 +112,7 @@ fn shown_children(forest: &Forest, rows: &[Row]) -> HashMap<NodeId, u32> {
 /// How a line is laid out.
 struct Columns<'a> {
     process: &'a Process,
+    direction: Direction,
     forest: &'a Forest,
     total: u64,
     style: Style,
@@ -117,10 +124,7 @@ impl Columns<'_> {
     fn line(&self, callers: &[NodeId], node: NodeId, level: usize) -> String {
         let width = self.count;
         let count = self.forest.count(node);
-        let label = self.forest.label(node);
-        // Starts of threads and handlers are no calls, so they have no share of them.
-        let is_call = label.is_function() || label == Label::TRUNCATED;
-        let share = if is_call {
+        let share = if self.is_call(node) {
             percent(count, self.total)
         } else {
             String::new()
@@ -147,18 +151,33 @@ impl Columns<'_> {
             return cut_middle(&name, room);
         }
         let names: Vec<String> = callers.iter().map(|caller| self.name(*caller)).collect();
-        let before = names.join(ARROW);
-        let left = room.saturating_sub(name.chars().count() + ARROW.chars().count());
+        let arrow = match self.direction {
+            Direction::Callees => CALLED,
+            Direction::Callers => CALLED_BY,
+        };
+        let before = names.join(arrow);
+        let left = room.saturating_sub(name.chars().count() + arrow.chars().count());
         if left >= NAME_LEAST.min(before.chars().count()) {
-            return format!("{}{ARROW}{name}", cut_middle(&before, left));
+            return format!("{}{arrow}{name}", cut_middle(&before, left));
         }
-        cut_middle(&format!("…{ARROW}{name}"), room)
+        cut_middle(&format!("…{arrow}{name}"), room)
+    }
+
+    /// Starts of threads and handlers are no calls, so they have no share of them.
+    fn is_call(&self, node: NodeId) -> bool {
+        let counted = match self.direction {
+            Direction::Callees => Some(node),
+            Direction::Callers => self.forest.ancestors(node).last(),
+        };
+        let label = counted.map(|node| self.forest.label(node));
+        label.is_some_and(|label| label.is_function() || label == Label::TRUNCATED)
     }
 
     fn name(&self, node: NodeId) -> String {
         let label = self.forest.label(node);
         let name = label_name(self.process, label);
-        let is_some_caller = self.forest.parent(node).is_none() && label.is_function();
+        let is_root = self.forest.parent(node).is_none() && label.is_function();
+        let is_some_caller = is_root && self.direction == Direction::Callees;
         if is_some_caller {
             format!("{ELLIPSIS}{name}")
         } else {
