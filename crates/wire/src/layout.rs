@@ -177,8 +177,7 @@ pub struct ProcessRecord {
     pub cmdline: [u8; CMDLINE_MAX],
 }
 
-/// One thread of a process image. It is the head of the thread's context
-/// block, so the engine's emitted code writes `insns` with gs-relative stores.
+/// One thread of a process image.
 #[derive(Debug)]
 #[repr(C)]
 pub struct ThreadRecord {
@@ -188,8 +187,11 @@ pub struct ThreadRecord {
     pub ended: AtomicU32,
     pub start_ns: AtomicU64,
     pub end_ns: AtomicU64,
-    /// Retired instructions (only with `COUNT_INSNS`).
+    /// Retired instructions (only with `COUNT_INSNS`) of an ended thread.
     pub insns: AtomicU64,
+    /// While the thread runs: offset of the word that emitted code counts in,
+    /// to be added to `insns` (0: none).
+    pub live_insns: AtomicU64,
     /// First NodeChunk (offset, 0: none yet).
     pub nodes: AtomicU64,
     /// Function events that found the node limit reached.

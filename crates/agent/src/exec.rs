@@ -1,0 +1,268 @@
+//! exec: what the kernel would run, and how to run it under the engine.
+//!
+//! The kernel's own errors come first: the file is opened and checked as the
+//! kernel would, so that a program that cannot be run fails as natively and
+//! before the point of no return. Files that the engine cannot or must not
+//! load (32-bit, set-id, unreadable, unknown formats) are left to the kernel.
+
+use alloc::vec::Vec;
+use core::ffi::CStr;
+
+use sys::{Errno, nr};
+
+use crate::memory;
+
+/// Most interpreters in a row (`fs/exec.c`: five, counting the script).
+const MAX_SCRIPTS: usize = 5;
+/// Bytes of a script's first line that the kernel looks at (BINPRM_BUF_SIZE).
+const HEAD: usize = 256;
+/// Longest path.
+const PATH: usize = 4096;
+
+#[derive(Debug)]
+enum Target {
+    /// The engine loads this file, with these arguments put in front.
+    Load(Vec<u8>),
+    /// The kernel shall decide.
+    Native,
+}
+
+/// A call of execve or execveat.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    pub dir: i32,
+    pub path: u64,
+    pub argv: u64,
+    pub envp: u64,
+    pub flags: u32,
+}
+
+impl Call {
+    pub fn execve(args: [u64; 6]) -> Call {
+        Call {
+            dir: sys::AT_FDCWD,
+            path: args[0],
+            argv: args[1],
+            envp: args[2],
+            flags: 0,
+        }
+    }
+
+    pub fn execveat(args: [u64; 6]) -> Call {
+        Call {
+            dir: args[0] as i32,
+            path: args[1],
+            argv: args[2],
+            envp: args[3],
+            flags: args[4] as u32,
+        }
+    }
+
+    fn native(&self) -> isize {
+        // SAFETY: the program's own call.
+        unsafe {
+            sys::raw::syscall(
+                nr::EXECVEAT,
+                [
+                    self.dir as isize as usize,
+                    self.path as usize,
+                    self.argv as usize,
+                    self.envp as usize,
+                    self.flags as usize,
+                    0,
+                ],
+            )
+        }
+    }
+}
+
+/// Runs the call; returns only if it failed. `exe`, `pool` and `payload` are
+/// paths ended by NUL.
+pub fn exec(exe: &[u8], call: Call, pool: &[u8], payload: &[u8]) -> isize {
+    if payload.len() <= 1 {
+        return call.native();
+    }
+    let mut path = [0u8; PATH];
+    let Some(len) = memory::read_string(call.path, &mut path) else {
+        return call.native();
+    };
+    let named = path[..len].to_vec();
+    let first = match resolve(exe, &call, &named) {
+        Ok(Some(path)) => path,
+        Ok(None) => return call.native(),
+        Err(errno) => return errno.as_result(),
+    };
+    let mut prefix: Vec<Vec<u8>> = Vec::new();
+    let mut file = first;
+    for depth in 0.. {
+        if depth > MAX_SCRIPTS {
+            return Errno::ELOOP.as_result();
+        }
+        match examine(&file, &mut prefix) {
+            Ok(Target::Load(next)) if next == file => break,
+            Ok(Target::Load(next)) => file = next,
+            // A program that only the kernel can run: let it run the original call.
+            Ok(Target::Native) => return call.native(),
+            Err(errno) => return errno.as_result(),
+        }
+    }
+    start(&call, &file, prefix, pool, payload)
+}
+
+/// The path to open for the call; `None`: leave it to the kernel.
+fn resolve(exe: &[u8], call: &Call, named: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
+    if crate::procfs::recognise(named) == Some(crate::procfs::Own::Exe) {
+        return Ok(Some(exe[..exe.len() - 1].to_vec()));
+    }
+    if named.is_empty() && call.flags & sys::AT_EMPTY_PATH == 0 {
+        return Err(Errno::ENOENT);
+    }
+    if call.flags & !(sys::AT_EMPTY_PATH | sys::AT_SYMLINK_NOFOLLOW) != 0
+        || call.flags & sys::AT_SYMLINK_NOFOLLOW != 0
+    {
+        return Ok(None);
+    }
+    if named.is_empty() || (call.dir != sys::AT_FDCWD && named[0] != b'/') {
+        // The kernel names such files by descriptor; a close-on-exec one would
+        // be gone for a script's interpreter, which is the kernel's ENOENT.
+        let mut text = crate::procfs::Text::default();
+        let _ = core::fmt::Write::write_fmt(&mut text, format_args!("/proc/self/fd/{}", call.dir));
+        let mut out = text.0;
+        if named.is_empty() {
+            let mut real = [0u8; PATH];
+            if let Some(len) = crate::procfs::fd_path(call.dir, &mut real)
+                && real[0] == b'/'
+                && !real[..len].ends_with(b" (deleted)")
+                && !real[..len].starts_with(b"/memfd:")
+            {
+                return Ok(Some(real[..len].to_vec()));
+            }
+            return Ok(None);
+        }
+        out.push(b'/');
+        out.extend_from_slice(named);
+        return Ok(Some(out));
+    }
+    Ok(Some(named.to_vec()))
+}
+
+fn terminated(path: &[u8]) -> Vec<u8> {
+    let mut owned = path.to_vec();
+    owned.push(0);
+    owned
+}
+
+/// Looks at a file as `bprm` does: rights, then format. A script's interpreter
+/// and arguments go to the front of `prefix`.
+fn examine(path: &[u8], prefix: &mut Vec<Vec<u8>>) -> Result<Target, Errno> {
+    let name = terminated(path);
+    let name = CStr::from_bytes_with_nul(&name).map_err(|_| Errno::ENOENT)?;
+    sys::faccessat(sys::AT_FDCWD, name.as_ptr() as u64, 1, sys::AT_EACCESS)?;
+    let Ok(fd) = sys::open(name, sys::O_RDONLY | sys::O_CLOEXEC) else {
+        return Ok(Target::Native);
+    };
+    let stat = sys::fstat(fd);
+    let mut head = [0u8; HEAD];
+    let got = sys::pread(fd, &mut head, 0);
+    sys::close(fd);
+    let (stat, got) = (stat?, got.unwrap_or(0));
+    if stat.mode & sys::S_IFMT != sys::S_IFREG {
+        return Err(Errno::EACCES);
+    }
+    let set_id = stat.mode & sys::S_ISUID != 0
+        || stat.mode & (sys::S_ISGID | sys::S_IXGRP) == sys::S_ISGID | sys::S_IXGRP;
+    if set_id {
+        return Ok(Target::Native);
+    }
+    if got >= 64 && head[..4] == *b"\x7fELF" {
+        let native = head[4] == 2 && head[18] == 62 && head[19] == 0;
+        return Ok(if native {
+            Target::Load(path.to_vec())
+        } else {
+            Target::Native
+        });
+    }
+    if got > 2 && head[..2] == *b"#!" {
+        return script(&head[2..got], path, prefix);
+    }
+    Ok(Target::Native)
+}
+
+/// `#!interpreter [one argument]` (fs/binfmt_script.c).
+fn script(line: &[u8], path: &[u8], prefix: &mut Vec<Vec<u8>>) -> Result<Target, Errno> {
+    let end = line
+        .iter()
+        .position(|&byte| byte == b'\n')
+        .unwrap_or(line.len());
+    let blank = |byte: &u8| *byte == b' ' || *byte == b'\t';
+    let text = line[..end].trim_ascii();
+    let split = text
+        .iter()
+        .position(|byte| blank(byte) || *byte == 0)
+        .unwrap_or(text.len());
+    let interpreter = &text[..split];
+    if interpreter.is_empty() {
+        return Ok(Target::Native);
+    }
+    let argument = text[split..].trim_ascii();
+    // argv becomes: interpreter, argument, script, then the old ones after argv[0].
+    if prefix.is_empty() {
+        prefix.push(path.to_vec());
+    } else {
+        prefix[0] = path.to_vec();
+    }
+    if !argument.is_empty() {
+        prefix.insert(0, argument.to_vec());
+    }
+    prefix.insert(0, interpreter.to_vec());
+    Ok(Target::Load(interpreter.to_vec()))
+}
+
+/// The real execve, of the payload. Memory for its vectors stays allocated if
+/// it fails only until this returns.
+fn start(call: &Call, file: &[u8], prefix: Vec<Vec<u8>>, pool: &[u8], payload: &[u8]) -> isize {
+    let mut orders = pool[..pool.len() - 1].to_vec();
+    orders.push(b'\n');
+    orders.extend_from_slice(&payload[..payload.len() - 1]);
+    orders.push(b'\n');
+    orders.extend_from_slice(file);
+    orders.push(0);
+    let prefix: Vec<Vec<u8>> = prefix.iter().map(|argument| terminated(argument)).collect();
+    let mut argv: Vec<u64> = alloc::vec![c"everypath".as_ptr() as u64, orders.as_ptr() as u64];
+    argv.extend(prefix.iter().map(|argument| argument.as_ptr() as u64));
+    let mut at = call.argv;
+    let mut index = 0;
+    while at != 0 {
+        let Some(pointer) = memory::read::<u64>(at) else {
+            return Errno::EFAULT.as_result();
+        };
+        if pointer == 0 {
+            break;
+        }
+        // A script's own argv[0] is replaced by the interpreter's line.
+        if index > 0 || prefix.is_empty() {
+            argv.push(pointer);
+        }
+        index += 1;
+        at += 8;
+    }
+    if index == 0 && prefix.is_empty() {
+        // An empty argv becomes one empty string (Linux 5.18).
+        argv.push(c"".as_ptr() as u64);
+    }
+    argv.push(0);
+    // SAFETY: both vectors are live and NULL-terminated; envp is the program's.
+    unsafe {
+        sys::raw::syscall(
+            nr::EXECVE,
+            [
+                payload.as_ptr() as usize,
+                argv.as_ptr() as usize,
+                call.envp as usize,
+                0,
+                0,
+                0,
+            ],
+        )
+    }
+}

@@ -1,0 +1,129 @@
+//! The engine's heap: size classes over chunks of anonymous memory.
+//!
+//! Problem: the engine needs `alloc` collections, and there is no libc.
+//! Approach: powers of two (and the steps half-way between) from 16 bytes up,
+//! one free list each; larger than 256 KB goes to mmap. Freed blocks return to
+//! their list; chunks are never returned, the engine's data only grows.
+//!
+//! Invariant: used only under the engine lock or before the second thread
+//! exists, so the inner spin is never contended across a fork.
+
+use core::alloc::{GlobalAlloc, Layout};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::lock::Lock;
+
+const CHUNK: u64 = 1 << 20;
+const LARGE: usize = 256 << 10;
+const CLASSES: usize = 32;
+
+struct Lists {
+    free: [u64; CLASSES],
+    next: u64,
+    end: u64,
+}
+
+/// The allocator; `payload` makes it the global one.
+#[expect(missing_debug_implementations, reason = "a unit-like global")]
+pub struct Heap {
+    lists: Lock<Lists>,
+    mapped: AtomicU64,
+}
+
+/// Size class of a request and the size it hands out.
+const fn class(size: usize) -> (usize, usize) {
+    let size = if size < 16 { 16 } else { size };
+    let log = (usize::BITS - 1 - (size - 1).leading_zeros()) as usize; // floor(log2(size-1))
+    let half = (1 << log) + (1 << log) / 2;
+    let base = (log - 3) * 2;
+    if size <= half {
+        (base, half)
+    } else {
+        (base + 1, 2 << log)
+    }
+}
+
+impl Heap {
+    #[expect(clippy::new_without_default, reason = "const constructor of a static")]
+    pub const fn new() -> Heap {
+        Heap {
+            lists: Lock::new(Lists {
+                free: [0; CLASSES],
+                next: 0,
+                end: 0,
+            }),
+            mapped: AtomicU64::new(0),
+        }
+    }
+
+    /// Bytes mapped so far.
+    pub fn mapped(&self) -> u64 {
+        self.mapped.load(Ordering::Relaxed)
+    }
+
+    fn map(&self, len: u64) -> Option<u64> {
+        let len = len.next_multiple_of(wire::PAGE);
+        let addr = crate::memory::map_private(len)?;
+        self.mapped.fetch_add(len, Ordering::Relaxed);
+        Some(addr)
+    }
+}
+
+// SAFETY: blocks come from fresh anonymous memory or from the free list of the
+// same class, so they do not overlap; classes are multiples of 8 and at least
+// 16, and alignments above 16 round the request up to its alignment's class.
+unsafe impl GlobalAlloc for Heap {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let size = layout.size().max(layout.align());
+        if size > LARGE {
+            return self.map(size as u64).unwrap_or(0) as *mut u8;
+        }
+        // Half-way classes are not aligned to more than 16.
+        let (mut index, mut size) = class(size);
+        if layout.align() > 16 && !size.is_power_of_two() {
+            (index, size) = class(size + 1);
+        }
+        let mut lists = self.lists.lock();
+        let head = lists.free[index];
+        if head != 0 {
+            // SAFETY: a free block of ours holds the next one's address.
+            lists.free[index] = unsafe { *(head as *const u64) };
+            return head as *mut u8;
+        }
+        let start = lists.next.next_multiple_of(if size.is_power_of_two() {
+            size.min(4096) as u64
+        } else {
+            16
+        });
+        if lists.next == 0 || start + size as u64 > lists.end {
+            let Some(chunk) = self.map(CHUNK) else {
+                return core::ptr::null_mut();
+            };
+            lists.next = chunk + size as u64;
+            lists.end = chunk + CHUNK;
+            return chunk as *mut u8;
+        }
+        lists.next = start + size as u64;
+        start as *mut u8
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        let size = layout.size().max(layout.align());
+        if size > LARGE {
+            let len = (size as u64).next_multiple_of(wire::PAGE);
+            crate::memory::forget(block as u64, len);
+            // SAFETY: the block is a mapping of its own, given up here.
+            let _ = unsafe { sys::munmap(block as u64, len) };
+            self.mapped.fetch_sub(len, Ordering::Relaxed);
+            return;
+        }
+        let (mut index, size) = class(size);
+        if layout.align() > 16 && !size.is_power_of_two() {
+            index = class(size + 1).0;
+        }
+        let mut lists = self.lists.lock();
+        // SAFETY: the block is ours again and at least 16 bytes.
+        unsafe { *(block as *mut u64) = lists.free[index] };
+        lists.free[index] = block as u64;
+    }
+}

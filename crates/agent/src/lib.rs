@@ -1,0 +1,25 @@
+//! Runs inside the target process: everything about being a guest there that
+//! is not translation. Start-up and ELF loading, threads, signal tables,
+//! system calls that must be bent, the map of executable memory, the pool.
+//!
+//! Invariant: no libc, no thread-local storage, no `fs:` access, no heap
+//! shared with the program, no descriptor left open, no helper thread, no
+//! timer. It never calls up into the translator: what the translator must do
+//! about a system call is a return value ([`syscalls::Effect`]).
+#![no_std]
+
+extern crate alloc;
+
+pub mod exec;
+pub mod heap;
+pub mod loader;
+pub mod lock;
+pub mod memory;
+pub mod place;
+pub mod pool;
+pub mod procfs;
+pub mod regions;
+pub mod signals;
+pub mod start;
+pub mod syscalls;
+pub mod thread;

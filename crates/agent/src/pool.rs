@@ -1,0 +1,250 @@
+//! The target's side of the shared pool: attaching, allocating, logging.
+
+use core::ffi::CStr;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use wire::log::{self, LogChunk, Record};
+use wire::view::{Pool, Shared};
+use wire::{PAGE, ProcessRecord, ThreadRecord};
+
+/// Without a CLI the engine keeps its records in private memory of this size.
+const PRIVATE_POOL: u64 = 1 << 30;
+
+/// Maps the pool at `path`. Without one (the CLI is gone, or `/proc` is not
+/// there) the program still runs, its records go nowhere.
+pub fn attach(path: &CStr, limit: Option<u64>) -> Option<Pool> {
+    if let Some(pool) = attach_shared(path, limit) {
+        return Some(pool);
+    }
+    let base = crate::memory::map_private(PRIVATE_POOL)?;
+    // SAFETY: a fresh mapping that is never unmapped.
+    let pool = unsafe { Pool::new(base as *mut u8, PRIVATE_POOL) };
+    let header = pool.header();
+    header.bump.store(PAGE, Relaxed);
+    header.size.store(PRIVATE_POOL, Relaxed);
+    header.version.store(wire::VERSION, Relaxed);
+    header.config.flags.store(wire::flag::FOLLOW, Relaxed);
+    header.magic.store(wire::MAGIC, Release);
+    Some(pool)
+}
+
+fn attach_shared(path: &CStr, limit: Option<u64>) -> Option<Pool> {
+    if path.is_empty() {
+        return None;
+    }
+    let fd = sys::open(path, sys::O_RDWR | sys::O_CLOEXEC).ok()?;
+    let size = sys::fstat(fd).ok().map_or(0, |stat| stat.size as u64);
+    // Address space is cheap unless it is limited.
+    let mut len = limit.map_or(size, |limit| size.min(limit / 4)) & !(PAGE - 1);
+    let mut base = None;
+    while base.is_none() && len >= 1 << 20 {
+        // SAFETY: a new mapping of a file; nothing existing is touched.
+        base = unsafe {
+            sys::mmap(
+                0,
+                len,
+                sys::PROT_READ | sys::PROT_WRITE,
+                sys::MAP_SHARED | sys::MAP_NORESERVE,
+                fd,
+                0,
+            )
+        }
+        .ok();
+        if base.is_none() {
+            len = (len / 2) & !(PAGE - 1);
+        }
+    }
+    sys::close(fd);
+    let base = base?;
+    crate::memory::note(base, len);
+    // SAFETY: advice on our own range; keeps 64 GB of holes out of core dumps.
+    let _ = unsafe { sys::madvise(base, len, sys::MADV_DONTDUMP) };
+    // SAFETY: just mapped, never unmapped.
+    let pool = unsafe { Pool::new(base as *mut u8, len) };
+    pool.is_valid().then_some(pool)
+}
+
+/// Allocates backed, zeroed memory; `None` when the pool or the machine is full.
+pub fn allocate(pool: &Pool, bytes: u64) -> Option<u64> {
+    let offset = pool.reserve(bytes)?;
+    let first = bytes.min(64 << 10).next_multiple_of(PAGE);
+    // Backing before touching: a full machine is an error here, not SIGBUS later.
+    // SAFETY: the range was just reserved for us.
+    match unsafe { sys::madvise(pool.base() + offset, first, sys::MADV_POPULATE_WRITE) } {
+        // Kernels before 5.14 do not know the advice.
+        Ok(()) | Err(sys::Errno::EINVAL) => Some(offset),
+        Err(_) => {
+            pool.header().denied.fetch_add(1, Relaxed);
+            None
+        }
+    }
+}
+
+/// Allocates one structure on pages of its own.
+pub fn allocate_one<T: Shared>(pool: &Pool) -> Option<u64> {
+    allocate(pool, size_of::<T>() as u64)
+}
+
+/// The log and lists of one process image.
+#[derive(Debug)]
+pub struct ProcessLog {
+    pub pool: Pool,
+    /// Offset of the ProcessRecord.
+    pub record: u64,
+    chunk: u64,
+    /// Records published.
+    pub records: u64,
+    /// Threads carved from the newest page of thread records.
+    thread_page: u64,
+    threads_on_page: u64,
+}
+
+const THREAD_SLOT: u64 = 128;
+const _: () = assert!(size_of::<ThreadRecord>() as u64 <= THREAD_SLOT);
+
+impl ProcessLog {
+    /// Publishes a record for this image and begins its log.
+    pub fn begin(
+        pool: Pool,
+        parent: u64,
+        by_fork: bool,
+        parent_mark: u64,
+        fill: impl FnOnce(&ProcessRecord, u64),
+    ) -> Option<ProcessLog> {
+        let offset = allocate_one::<ProcessRecord>(&pool)?;
+        let record: &ProcessRecord = pool.at(offset)?;
+        record.parent.store(parent, Relaxed);
+        record.pid.store(sys::getpid(), Relaxed);
+        record.state.store(wire::process_state::RUNNING, Relaxed);
+        record.start_ns.store(sys::monotonic_ns(), Relaxed);
+        record.by_fork.store(u32::from(by_fork), Relaxed);
+        record.parent_log_mark.store(parent_mark, Relaxed);
+        record.pool_base.store(pool.base(), Relaxed);
+        fill(record, offset);
+        let list = &pool.header().processes;
+        let mut head = list.load(Acquire);
+        loop {
+            record.next.store(head, Relaxed);
+            match list.compare_exchange(head, offset, Release, Acquire) {
+                Ok(_) => break,
+                Err(now) => head = now,
+            }
+        }
+        Some(ProcessLog {
+            pool,
+            record: offset,
+            chunk: 0,
+            records: 0,
+            thread_page: 0,
+            threads_on_page: 0,
+        })
+    }
+
+    pub fn process(&self) -> &ProcessRecord {
+        self.pool.at(self.record).expect("begin checked the offset")
+    }
+
+    /// Appends one record: header, fixed part, variable part.
+    fn append(&mut self, kind: log::Kind, fixed: &[u64], tail: &[u8]) {
+        let payload = fixed.len() * 8 + tail.len();
+        let total = (size_of::<Record>() + payload).next_multiple_of(8) as u64;
+        let Some((chunk_offset, used)) = self.room(total) else {
+            return;
+        };
+        let at = chunk_offset + size_of::<LogChunk>() as u64 + u64::from(used);
+        let head = (payload as u64) | (kind as u64) << 32;
+        let mut cursor = at;
+        for word in [head, sys::monotonic_ns()].iter().chain(fixed) {
+            self.pool.write_bytes(cursor, &word.to_ne_bytes());
+            cursor += 8;
+        }
+        self.pool.write_bytes(cursor, tail);
+        let chunk: &LogChunk = self.pool.at(chunk_offset).expect("room checked it");
+        chunk.used.store(used + total as u32, Release);
+        self.records += 1;
+    }
+
+    /// A chunk with `total` free bytes: its offset and how much it holds.
+    fn room(&mut self, total: u64) -> Option<(u64, u32)> {
+        if self.chunk != 0 {
+            let chunk: &LogChunk = self.pool.at(self.chunk)?;
+            let used = chunk.used.load(Relaxed);
+            if u64::from(used) + total <= u64::from(chunk.capacity.load(Relaxed)) {
+                return Some((self.chunk, used));
+            }
+        }
+        let fresh = allocate(&self.pool, log::CHUNK)?;
+        let chunk: &LogChunk = self.pool.at(fresh)?;
+        chunk
+            .capacity
+            .store((log::CHUNK - size_of::<LogChunk>() as u64) as u32, Relaxed);
+        match self.chunk {
+            0 => self.process().log.store(fresh, Release),
+            old => self.pool.at::<LogChunk>(old)?.next.store(fresh, Release),
+        }
+        self.chunk = fresh;
+        Some((fresh, 0))
+    }
+
+    pub fn map(&mut self, map: log::Map, path: &[u8]) {
+        self.append(
+            log::Kind::Map,
+            &[map.start, map.end, map.offset, map.dev, map.ino],
+            path,
+        );
+    }
+
+    pub fn unmap(&mut self, start: u64, end: u64) {
+        self.append(log::Kind::Unmap, &[start, end], &[]);
+    }
+
+    pub fn function(&mut self, pc: u64, id: u32) {
+        self.append(log::Kind::Func, &[pc, u64::from(id)], &[]);
+    }
+
+    /// Publishes a record for a thread and returns its offset.
+    pub fn thread(&mut self, tid: u32) -> Option<u64> {
+        if self.thread_page == 0 || (self.threads_on_page + 1) * THREAD_SLOT > PAGE {
+            self.thread_page = allocate(&self.pool, PAGE)?;
+            self.threads_on_page = 0;
+        }
+        let offset = self.thread_page + self.threads_on_page * THREAD_SLOT;
+        self.threads_on_page += 1;
+        let record: &ThreadRecord = self.pool.at(offset)?;
+        record.tid.store(tid, Relaxed);
+        record.start_ns.store(sys::monotonic_ns(), Relaxed);
+        let list = &self.process().threads;
+        record.next.store(list.load(Relaxed), Relaxed);
+        list.store(offset, Release);
+        Some(offset)
+    }
+
+    /// Asks the CLI about the module logged last; returns the offset of its
+    /// function table (0: none). Gives up when the CLI is gone.
+    pub fn ask_functions(&mut self) -> u64 {
+        let header = self.pool.header();
+        let process = self.process();
+        let sequence = process.asked.load(Relaxed) + 1;
+        process.asked_records.store(self.records, Relaxed);
+        process.asked.store(sequence, Release);
+        header.doorbell.fetch_add(1, Release);
+        sys::futex_wake(&header.doorbell, 1);
+        // A CLI that was killed cannot say so: give up after ten seconds.
+        for _ in 0..50 {
+            let answered = process.answered.load(Acquire);
+            if answered == sequence {
+                return process.answer.load(Acquire);
+            }
+            if header.cli_alive.load(Acquire) == 0 {
+                return 0;
+            }
+            let timeout = sys::Timespec {
+                sec: 0,
+                nsec: 200_000_000,
+            };
+            let _ = sys::futex_wait(&process.answered, answered, Some(timeout));
+        }
+        header.cli_alive.store(0, Release);
+        0
+    }
+}

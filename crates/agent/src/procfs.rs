@@ -1,0 +1,172 @@
+//! `/proc/self` as the program should see it.
+//!
+//! `exe` is the payload's link: paths that name it are replaced by the
+//! program's file. `maps` would show the engine and miss the execute bits: an
+//! open of it yields a memory file with the lines put right.
+
+use alloc::vec::Vec;
+use core::ffi::CStr;
+use core::fmt::Write;
+
+use crate::memory;
+use crate::regions::Regions;
+
+/// Which file below `/proc/self` (or this process by number, or a task of it).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Own {
+    Exe,
+    Maps,
+}
+
+/// Recognises paths that name this process's `exe` or `maps`.
+pub fn recognise(path: &[u8]) -> Option<Own> {
+    let rest = path.strip_prefix(b"/proc/")?;
+    let slash = rest.iter().position(|&byte| byte == b'/')?;
+    let (who, mut rest) = (&rest[..slash], &rest[slash + 1..]);
+    let ours = who == b"self" || who == b"thread-self" || parse_number(who) == Some(sys::getpid());
+    if !ours {
+        return None;
+    }
+    if let Some(task) = rest.strip_prefix(b"task/") {
+        let slash = task.iter().position(|&byte| byte == b'/')?;
+        rest = &task[slash + 1..];
+    }
+    match rest {
+        b"exe" => Some(Own::Exe),
+        b"maps" => Some(Own::Maps),
+        _ => None,
+    }
+}
+
+fn parse_number(text: &[u8]) -> Option<u32> {
+    core::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// Where a descriptor leads; the length written to `out`.
+pub fn fd_path(fd: i32, out: &mut [u8]) -> Option<usize> {
+    let mut name = Text::default();
+    write!(name, "/proc/self/fd/{fd}\0").ok()?;
+    let name = CStr::from_bytes_with_nul(&name.0).ok()?;
+    sys::readlink(name, out).ok()
+}
+
+/// A growing byte string for `write!`.
+#[derive(Debug, Default)]
+pub struct Text(pub Vec<u8>);
+
+impl Write for Text {
+    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        self.0.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// Reads a file whole (through a descriptor that is closed again).
+fn read_file(path: &CStr) -> Option<Vec<u8>> {
+    let fd = sys::open(path, sys::O_RDONLY | sys::O_CLOEXEC).ok()?;
+    let mut text = Vec::new();
+    let mut buffer = [0u8; 4096];
+    while let Ok(got @ 1..) = sys::read(fd, &mut buffer) {
+        text.extend_from_slice(&buffer[..got]);
+    }
+    sys::close(fd);
+    Some(text)
+}
+
+/// A memory file with this process's maps as they would be without the engine.
+pub fn maps_file(regions: &Regions, cloexec: bool) -> sys::Result<i32> {
+    let text = read_file(c"/proc/thread-self/maps")
+        .or_else(|| read_file(c"/proc/self/maps"))
+        .ok_or(sys::Errno::ENOENT)?;
+    let mut out = Text::default();
+    for line in text.split(|&byte| byte == b'\n') {
+        if let Ok(line) = core::str::from_utf8(line) {
+            rewrite_line(line, regions, &mut out);
+        }
+    }
+    let fd = sys::memfd_create(c"maps", u32::from(cloexec))?;
+    let mut done = 0;
+    while done < out.0.len() {
+        match sys::write(fd, &out.0[done..]) {
+            Ok(got @ 1..) => done += got,
+            _ => break,
+        }
+    }
+    // SAFETY: moves the offset of our new descriptor back to the start.
+    unsafe { sys::raw::syscall(sys::nr::LSEEK, [fd as usize, 0, 0, 0, 0, 0]) };
+    Ok(fd)
+}
+
+/// One line of maps: hidden, cut around the engine, or with rights restored.
+fn rewrite_line(line: &str, regions: &Regions, out: &mut Text) {
+    let mut fields = line.splitn(5, ' ');
+    let (Some(range), Some(rights), Some(offset), Some(dev), Some(rest)) = (
+        fields.next(),
+        fields.next(),
+        fields.next(),
+        fields.next(),
+        fields.next(),
+    ) else {
+        return;
+    };
+    let Some((start, end)) = range.split_once('-') else {
+        return;
+    };
+    let (Ok(start), Ok(end)) = (u64::from_str_radix(start, 16), u64::from_str_radix(end, 16))
+    else {
+        return;
+    };
+    let offset = u64::from_str_radix(offset, 16).unwrap_or(0);
+    let file = rest
+        .split_ascii_whitespace()
+        .next()
+        .is_some_and(|inode| inode != "0");
+    let mut cuts: Vec<u64> = alloc::vec![start, end];
+    memory::for_each_range(|a, b| cuts.extend([a, b]));
+    for region in regions.iter() {
+        cuts.extend([region.start, region.end]);
+    }
+    cuts.retain(|&cut| start <= cut && cut <= end);
+    cuts.sort_unstable();
+    cuts.dedup();
+    let mut pending: Option<(u64, u64, [u8; 4])> = None;
+    let mut flush = |piece: Option<(u64, u64, [u8; 4])>| {
+        if let Some((a, b, rights)) = piece {
+            let at = if file { offset + (a - start) } else { offset };
+            let rights = core::str::from_utf8(&rights).unwrap_or("----");
+            let _ = writeln!(out, "{a:08x}-{b:08x} {rights} {at:08x} {dev} {rest}");
+        }
+    };
+    for pair in cuts.windows(2) {
+        if memory::is_ours(pair[0], pair[1]) {
+            flush(pending.take());
+            continue;
+        }
+        let shown = shown_rights(rights, pair[0], regions);
+        pending = match pending {
+            Some((a, b, same)) if b == pair[0] && same == shown => Some((a, pair[1], shown)),
+            other => {
+                flush(other);
+                Some((pair[0], pair[1], shown))
+            }
+        };
+    }
+    flush(pending);
+}
+
+fn shown_rights(real: &str, addr: u64, regions: &Regions) -> [u8; 4] {
+    let mut shown = [b'-'; 4];
+    for (slot, byte) in shown.iter_mut().zip(real.bytes()) {
+        *slot = byte;
+    }
+    if let Some(region) = regions.find(addr) {
+        for (slot, (bit, letter)) in shown.iter_mut().zip([
+            (sys::PROT_READ, b'r'),
+            (sys::PROT_WRITE, b'w'),
+            (sys::PROT_EXEC, b'x'),
+        ]) {
+            *slot = if region.prot & bit != 0 { letter } else { b'-' };
+        }
+    }
+    shown
+}

@@ -1,0 +1,292 @@
+//! What the program believes about its signals, and frames for its handlers.
+//!
+//! The kernel's mask is the program's, except that the six synchronous signals
+//! are never blocked in the kernel (the engine needs their faults). Handlers
+//! the program installs are replaced by the engine's; default and ignored
+//! dispositions go to the kernel as they are, so job control, core dumps, exec
+//! inheritance and automatic reaping stay the kernel's work.
+
+use sys::signal::*;
+
+use crate::memory;
+use crate::thread::Thread;
+
+/// Dispositions as the program set them. Shared by threads (CLONE_SIGHAND).
+#[derive(Clone, Debug)]
+pub struct SignalTable {
+    pub actions: [SigAction; NSIG as usize + 1],
+}
+
+impl SignalTable {
+    pub const fn new() -> SignalTable {
+        let default = SigAction {
+            handler: SIG_DFL,
+            flags: 0,
+            restorer: 0,
+            mask: SigSet::EMPTY,
+        };
+        SignalTable {
+            actions: [default; NSIG as usize + 1],
+        }
+    }
+
+    /// What exec left: ignored signals stay ignored.
+    pub fn inherit(&mut self) {
+        for signal in 1..=NSIG {
+            let mut action = SigAction::default();
+            // SAFETY: only asks.
+            if unsafe { sys::sigaction(signal, None, Some(&mut action)) }.is_ok()
+                && action.handler == SIG_IGN
+            {
+                self.actions[signal as usize] = action;
+            }
+        }
+    }
+}
+
+impl Default for SignalTable {
+    fn default() -> Self {
+        SignalTable::new()
+    }
+}
+
+/// The engine's entry points as the kernel needs them.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    pub handler: u64,
+    pub restorer: u64,
+}
+
+/// Signals whose handler is the engine's whatever the program wants.
+pub const fn always_ours(signal: u32) -> bool {
+    SigSet::SYNCHRONOUS.has(signal)
+}
+
+/// The action to give the kernel for what the program wants.
+pub fn kernel_action(signal: u32, wanted: &SigAction, entry: Entry) -> SigAction {
+    let handled = wanted.handler != SIG_DFL && wanted.handler != SIG_IGN;
+    if !handled && !always_ours(signal) {
+        return *wanted;
+    }
+    let kept = SA_RESTART | SA_NOCLDSTOP | SA_NOCLDWAIT;
+    let mut flags = SA_SIGINFO | SA_ONSTACK | SA_RESTORER | SA_NODEFER;
+    if handled {
+        flags |= wanted.flags & kept;
+    }
+    // Faults of the engine itself while it handles a signal must arrive.
+    let faults = SigSet::only(SIGSEGV).with(SigSet::only(SIGBUS));
+    SigAction {
+        handler: entry.handler,
+        flags,
+        restorer: entry.restorer,
+        mask: SigSet::ALL.without(faults),
+    }
+}
+
+/// Installs the engine's handlers for the synchronous signals.
+pub fn install(table: &SignalTable, entry: Entry) {
+    for signal in 1..=NSIG {
+        if always_ours(signal) {
+            let action = kernel_action(signal, &table.actions[signal as usize], entry);
+            // SAFETY: the engine's handler runs at any instruction.
+            let _ = unsafe { sys::sigaction(signal, Some(&action), None) };
+        }
+    }
+}
+
+/// Why a frame could not be built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StackUnwritable;
+
+/// Size of the extended state behind `fpstate`, from the words the kernel puts
+/// in its software-reserved bytes (`struct _fpx_sw_bytes`, at 464).
+fn xstate_size(fpstate: u64) -> u64 {
+    const FP_XSTATE_MAGIC1: u32 = 0x4650_5853;
+    if fpstate == 0 {
+        return 0;
+    }
+    let magic: u32 = memory::read(fpstate + 464).unwrap_or(0);
+    let extended: u32 = memory::read(fpstate + 468).unwrap_or(0);
+    if magic == FP_XSTATE_MAGIC1 && (512..1 << 20).contains(&extended) {
+        u64::from(extended)
+    } else {
+        512
+    }
+}
+
+/// Whether `sp` is on the program's alternate stack.
+pub fn on_altstack(stack: &SigStack, sp: u64) -> bool {
+    stack.flags & SS_DISABLE == 0
+        && stack.flags & SS_AUTODISARM == 0
+        && sp > stack.sp
+        && sp - stack.sp <= stack.size
+}
+
+/// Builds the frame for the program's handler from the kernel's own frame
+/// (`uc` already holds the program's registers at an exact boundary), and
+/// turns `uc` into the state in which the handler starts.
+///
+/// ```text
+///  interrupted rsp (or top of the alternate stack)
+///    128 bytes red zone (not on the alternate stack)
+///    extended state, 64-byte aligned     copied from the kernel's frame
+///    SigFrame, 8 below a multiple of 16  <- rsp of the handler
+/// ```
+pub fn push_frame(
+    thread: &mut Thread,
+    action: &SigAction,
+    signal: u32,
+    info: &SigInfo,
+    uc: &mut UContext,
+    mask: SigSet,
+) -> Result<u64, StackUnwritable> {
+    let mut sp = uc.mcontext.rsp.wrapping_sub(128);
+    let old_stack = thread.altstack;
+    let on_alt = on_altstack(&old_stack, uc.mcontext.rsp);
+    if action.flags & SA_ONSTACK != 0 && !on_alt && old_stack.flags & SS_DISABLE == 0 {
+        sp = old_stack.sp + old_stack.size;
+    }
+    let size = xstate_size(uc.mcontext.fpstate);
+    let fpstate = sp.wrapping_sub(size) & !63;
+    let frame_at = (fpstate.wrapping_sub(size_of::<SigFrame>() as u64) & !15).wrapping_sub(8);
+    let mut shown = *uc;
+    shown.link = 0;
+    shown.stack = old_stack;
+    if on_alt {
+        shown.stack.flags |= SS_ONSTACK;
+    }
+    shown.sigmask = mask;
+    shown.mcontext.fpstate = if size == 0 { 0 } else { fpstate };
+    let frame = SigFrame {
+        pretcode: action.restorer,
+        uc: shown,
+        info: *info,
+    };
+    copy_program(uc.mcontext.fpstate, fpstate, size)?;
+    if !memory::write(frame_at, &frame) {
+        return Err(StackUnwritable);
+    }
+    if old_stack.flags & SS_AUTODISARM != 0 {
+        thread.altstack = SigStack {
+            sp: 0,
+            flags: SS_DISABLE,
+            pad: 0,
+            size: 0,
+        };
+    }
+    let registers = &mut uc.mcontext;
+    registers.rdi = u64::from(signal);
+    registers.rsi = frame_at + core::mem::offset_of!(SigFrame, info) as u64;
+    registers.rdx = frame_at + core::mem::offset_of!(SigFrame, uc) as u64;
+    registers.rax = 0;
+    registers.rsp = frame_at;
+    registers.rip = action.handler;
+    // The kernel clears DF, RF and TF for a handler (arch/x86/kernel/signal.c).
+    registers.eflags &= !(1 << 10 | 1 << 16 | 1 << 8);
+    Ok(frame_at)
+}
+
+fn copy_program(from: u64, to: u64, len: u64) -> Result<(), StackUnwritable> {
+    let mut buffer = [0u8; 1024];
+    let mut done = 0;
+    while done < len {
+        let step = (len - done).min(1024) as usize;
+        if memory::read_some(from + done, &mut buffer[..step]) < step
+            || !memory::write_bytes(to + done, &buffer[..step])
+        {
+            return Err(StackUnwritable);
+        }
+        done += step as u64;
+    }
+    Ok(())
+}
+
+/// The program's `sigaltstack`, as `kernel/signal.c:do_sigaltstack` does it.
+/// Returns what the call returns.
+pub fn sigaltstack(thread: &mut Thread, new: u64, old: u64, sp: u64, minimum: u64) -> isize {
+    let current = thread.altstack;
+    let on_stack = on_altstack(&current, sp);
+    if new != 0 {
+        let Some(wanted) = memory::read::<SigStack>(new) else {
+            return sys::Errno::EFAULT.as_result();
+        };
+        if on_stack {
+            return sys::Errno::EPERM.as_result();
+        }
+        let mode = wanted.flags & !SS_AUTODISARM;
+        if mode != 0 && mode != SS_ONSTACK && mode != SS_DISABLE {
+            return sys::Errno::EINVAL.as_result();
+        }
+        if mode == SS_DISABLE {
+            thread.altstack = SigStack {
+                sp: 0,
+                flags: wanted.flags,
+                pad: 0,
+                size: 0,
+            };
+        } else {
+            if wanted.size < minimum {
+                return sys::Errno::ENOMEM.as_result();
+            }
+            thread.altstack = SigStack {
+                pad: 0,
+                flags: wanted.flags & SS_AUTODISARM,
+                ..wanted
+            };
+        }
+    }
+    if old != 0 {
+        let mut shown = current;
+        if shown.flags & SS_DISABLE != 0 {
+            shown.flags = SS_DISABLE;
+        } else if on_stack {
+            shown.flags |= SS_ONSTACK;
+        }
+        if !memory::write(old, &shown) {
+            return sys::Errno::EFAULT.as_result();
+        }
+    }
+    0
+}
+
+/// Everything but the synchronous signals.
+pub const HOLD: SigSet = SigSet(!SigSet::SYNCHRONOUS.0);
+
+/// Gives a held signal back to the kernel, with its information.
+pub fn requeue(held: &crate::thread::Pending) {
+    if held.signal == 0 {
+        return;
+    }
+    let info = held.info;
+    // SAFETY: queues a signal to this thread; the kernel copies `info`.
+    let queued = unsafe {
+        let target = [
+            sys::getpid() as usize,
+            sys::gettid() as usize,
+            held.signal as usize,
+            &raw const info as usize,
+            0,
+            0,
+        ];
+        sys::raw::syscall(sys::nr::RT_TGSIGQUEUEINFO, target)
+    };
+    if queued < 0 {
+        let _ = sys::tgkill(sys::getpid(), sys::gettid(), held.signal);
+    }
+}
+
+/// Blocks all asynchronous signals and returns the kernel mask that was in
+/// force. A signal that arrived in the engine meanwhile goes back to the kernel
+/// and comes again when the mask is lifted.
+pub fn quiesce(thread: &mut Thread) -> SigSet {
+    let mask = sys::sigprocmask(SIG_SETMASK, HOLD);
+    match thread.pending.take() {
+        None => mask,
+        Some(held) => {
+            // SAFETY: the thread's own block.
+            unsafe { (*thread.context).pending = 0 };
+            requeue(&held);
+            held.mask
+        }
+    }
+}

@@ -1,0 +1,672 @@
+//! System calls that must be bent, and how.
+//!
+//! Everything not in [`TABLE`] runs in the code cache as the program wrote it.
+//! A row says why a call is here; the handler says what the call returns and
+//! what the translator has to do about it ([`Effect`]).
+
+use alloc::vec::Vec;
+
+use sys::signal::{SIG_BLOCK, SIG_SETMASK, SIG_UNBLOCK, SigAction, SigSet};
+use sys::{Errno, nr};
+
+use crate::loader::real_prot;
+use crate::memory;
+use crate::place::Place;
+use crate::pool::ProcessLog;
+use crate::procfs::{self, Own};
+use crate::regions::{Region, Regions};
+use crate::signals::{self, Entry};
+use crate::thread::{Blocks, Thread};
+
+/// What kind of bending a call needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Executable memory may come, go, move or change rights.
+    Mmap,
+    Munmap,
+    Mprotect,
+    Mremap,
+    Madvise,
+    /// Paths that may name `/proc/self/exe` or `/proc/self/maps`.
+    Open,
+    Openat,
+    Readlink,
+    Readlinkat,
+    /// Other calls that follow a path: (index of the path argument).
+    Path(usize),
+    Sigaction,
+    Sigprocmask,
+    Sigaltstack,
+    /// Done by the translator, which owns the thread's state.
+    Sigreturn,
+    Clone,
+    Clone3,
+    Fork,
+    Vfork,
+    Execve,
+    Execveat,
+    Exit,
+    ExitGroup,
+    ArchPrctl,
+    /// Refused with an error as by a kernel without the feature.
+    Refuse(Errno),
+}
+
+/// One row per bent call, with its reason.
+pub const TABLE: &[(usize, Kind, &str)] = &[
+    (
+        nr::MMAP,
+        Kind::Mmap,
+        "code appears; the execute bit is ours; modules go near the cache",
+    ),
+    (nr::MUNMAP, Kind::Munmap, "code disappears"),
+    (
+        nr::MPROTECT,
+        Kind::Mprotect,
+        "the execute bit is ours; code becomes writable",
+    ),
+    (nr::PKEY_MPROTECT, Kind::Mprotect, "as mprotect"),
+    (nr::MREMAP, Kind::Mremap, "code moves"),
+    (
+        nr::MADVISE,
+        Kind::Madvise,
+        "DONTNEED and the like change bytes of code",
+    ),
+    (nr::OPEN, Kind::Open, "/proc/self/exe and maps"),
+    (nr::OPENAT, Kind::Openat, "/proc/self/exe and maps"),
+    (nr::READLINK, Kind::Readlink, "/proc/self/exe"),
+    (nr::READLINKAT, Kind::Readlinkat, "/proc/self/exe"),
+    (nr::STAT, Kind::Path(0), "/proc/self/exe"),
+    (nr::ACCESS, Kind::Path(0), "/proc/self/exe"),
+    (nr::STATFS, Kind::Path(0), "/proc/self/exe"),
+    (nr::NEWFSTATAT, Kind::Path(1), "/proc/self/exe"),
+    (nr::STATX, Kind::Path(1), "/proc/self/exe"),
+    (nr::FACCESSAT, Kind::Path(1), "/proc/self/exe"),
+    (nr::FACCESSAT2, Kind::Path(1), "/proc/self/exe"),
+    (
+        nr::RT_SIGACTION,
+        Kind::Sigaction,
+        "handlers are program code: the kernel is given ours",
+    ),
+    (
+        nr::RT_SIGPROCMASK,
+        Kind::Sigprocmask,
+        "synchronous signals stay deliverable to us",
+    ),
+    (
+        nr::SIGALTSTACK,
+        Kind::Sigaltstack,
+        "the kernel's alternate stack is ours",
+    ),
+    (
+        nr::RT_SIGRETURN,
+        Kind::Sigreturn,
+        "returns to a program address",
+    ),
+    (nr::CLONE, Kind::Clone, "the child must start in the engine"),
+    (
+        nr::CLONE3,
+        Kind::Clone3,
+        "the child must start in the engine",
+    ),
+    (nr::FORK, Kind::Fork, "the child gets records of its own"),
+    (
+        nr::VFORK,
+        Kind::Vfork,
+        "the child shares memory but not the thread block",
+    ),
+    (
+        nr::EXECVE,
+        Kind::Execve,
+        "the new program runs under the engine too",
+    ),
+    (
+        nr::EXECVEAT,
+        Kind::Execveat,
+        "the new program runs under the engine too",
+    ),
+    (nr::EXIT, Kind::Exit, "the thread block becomes free"),
+    (nr::EXIT_GROUP, Kind::ExitGroup, "the end is recorded"),
+    (
+        nr::ARCH_PRCTL,
+        Kind::ArchPrctl,
+        "the gs register is ours; shadow stacks cannot work",
+    ),
+    (
+        334,
+        Kind::Refuse(Errno::ENOSYS),
+        "rseq: critical sections would be invisible to the kernel",
+    ),
+    (
+        453,
+        Kind::Refuse(Errno::EOPNOTSUPP),
+        "map_shadow_stack: returns are jumps here",
+    ),
+];
+
+/// The row of a call, if it has one.
+pub fn kind(number: u64) -> Option<Kind> {
+    TABLE
+        .iter()
+        .find(|(row, _, _)| *row as u64 == number)
+        .map(|(_, kind, _)| *kind)
+}
+
+/// What the translator does after a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Let the call run in the cache as written.
+    Forward,
+    /// The call is done; this is its result.
+    Done(isize),
+    /// Done, and code in the range is stale.
+    Invalidate(isize, u64, u64),
+    /// Two stale ranges (mremap).
+    Invalidate2(isize, (u64, u64), (u64, u64)),
+}
+
+/// A file mapped by the program, so that a later mprotect can name it.
+#[derive(Clone, Debug)]
+struct FileMap {
+    start: u64,
+    end: u64,
+    offset: u64,
+    dev: u64,
+    ino: u64,
+    path: Vec<u8>,
+}
+
+/// State of the process that system calls change.
+#[derive(Debug)]
+pub struct Process {
+    pub log: ProcessLog,
+    pub regions: Regions,
+    pub place: Place,
+    pub blocks: Blocks,
+    /// Path of the program, for `/proc/self/exe`; NUL-terminated.
+    pub exe: Vec<u8>,
+    pub entry: Entry,
+    /// Ask the CLI for function tables (contexts mode).
+    pub wants_tables: bool,
+    /// AT_MINSIGSTKSZ, or the constant where the kernel does not say.
+    pub minimum_altstack: u64,
+    files: Vec<FileMap>,
+}
+
+const MAP_TYPE_FIXED: u32 = sys::MAP_FIXED | sys::MAP_FIXED_NOREPLACE;
+
+impl Process {
+    pub fn new(
+        log: ProcessLog,
+        place: Place,
+        blocks: Blocks,
+        exe: Vec<u8>,
+        entry: Entry,
+        wants_tables: bool,
+    ) -> Process {
+        Process {
+            log,
+            regions: Regions::default(),
+            place,
+            blocks,
+            exe,
+            entry,
+            wants_tables,
+            minimum_altstack: 2048,
+            files: Vec::new(),
+        }
+    }
+
+    /// Makes `start..end` of a file executable for the program.
+    pub fn add_code(
+        &mut self,
+        start: u64,
+        end: u64,
+        offset: u64,
+        prot: u32,
+        (dev, ino): (u64, u64),
+        path: &[u8],
+    ) {
+        self.log.map(
+            wire::log::Map {
+                start,
+                end,
+                offset,
+                dev,
+                ino,
+            },
+            path,
+        );
+        let mut table = 0;
+        if self.wants_tables {
+            let answer = self.log.ask_functions();
+            if answer != 0 {
+                self.regions.tables.push(answer);
+                table = self.regions.tables.len() as u32;
+            }
+        }
+        let fixed = prot & sys::PROT_WRITE == 0;
+        self.regions.insert(Region {
+            start,
+            end,
+            prot,
+            offset,
+            table,
+            fixed,
+        });
+    }
+
+    fn drop_code(&mut self, start: u64, end: u64) {
+        if self.regions.overlaps(start, end) {
+            self.regions.remove(start, end);
+            self.log.unmap(start, end);
+        }
+    }
+
+    /// Handles a call of the memory, path and identity groups.
+    pub fn call(&mut self, kind: Kind, args: [u64; 6], number: u64) -> Effect {
+        match kind {
+            Kind::Mmap => self.mmap(args),
+            Kind::Munmap => self.munmap(args),
+            Kind::Mprotect => self.mprotect(args, number),
+            Kind::Mremap => self.mremap(args),
+            Kind::Madvise => self.madvise(args),
+            Kind::Open => self.open(args[0], args[1] as u32, args, number, 0),
+            Kind::Openat => self.open(args[1], args[2] as u32, args, number, 1),
+            Kind::Readlink => self.readlink(args[0], args[1], args[2]),
+            Kind::Readlinkat => self.readlink(args[1], args[2], args[3]),
+            Kind::Path(index) => match self.own(args[index]) {
+                Some(Own::Exe) => self.with_exe_path(args, number, index),
+                _ => Effect::Forward,
+            },
+            Kind::Refuse(errno) => Effect::Done(errno.as_result()),
+            _ => Effect::Forward,
+        }
+    }
+
+    fn mmap(&mut self, args: [u64; 6]) -> Effect {
+        let [addr, len, prot, flags, fd, offset] = args;
+        let (prot, flags) = (prot as u32, flags as u32);
+        let executable = prot & sys::PROT_EXEC != 0;
+        let fixed = flags & MAP_TYPE_FIXED != 0;
+        let end = addr.saturating_add(len).next_multiple_of(4096);
+        if fixed && memory::is_ours(addr, end) {
+            let errno = if flags & sys::MAP_FIXED_NOREPLACE != 0 {
+                Errno(17)
+            } else {
+                Errno::ENOMEM
+            };
+            return Effect::Done(errno.as_result());
+        }
+        let anonymous = flags & sys::MAP_ANONYMOUS != 0;
+        let elf = !anonymous && flags & sys::MAP_PRIVATE != 0 && is_elf(fd as i32);
+        let mut hint = addr;
+        if !fixed
+            && addr == 0
+            && flags & sys::MAP_32BIT == 0
+            && len > 0
+            && (elf || (anonymous && executable))
+        {
+            hint = self.place.hint(len);
+        }
+        // SAFETY: the program's own call; it cannot touch the engine (checked above).
+        let result = unsafe {
+            sys::raw::syscall(
+                nr::MMAP,
+                [
+                    hint as usize,
+                    len as usize,
+                    real_prot(prot) as usize,
+                    flags as usize,
+                    fd as usize,
+                    offset as usize,
+                ],
+            )
+        };
+        let Ok(got) = sys::check(result) else {
+            return Effect::Done(result);
+        };
+        let (start, end) = (
+            got as u64,
+            (got as u64).saturating_add(len).next_multiple_of(4096),
+        );
+        let had_code = self.regions.overlaps(start, end);
+        self.drop_code(start, end);
+        self.files
+            .retain(|file| file.end <= start || end <= file.start);
+        if elf || (executable && !anonymous) {
+            self.note_file(start, end, offset, fd as i32);
+        }
+        if executable {
+            self.new_code(start, end, prot);
+        }
+        if had_code {
+            Effect::Invalidate(result, start, end)
+        } else {
+            Effect::Done(result)
+        }
+    }
+
+    fn note_file(&mut self, start: u64, end: u64, offset: u64, fd: i32) {
+        let mut path = [0u8; 4096];
+        let len = procfs::fd_path(fd, &mut path).unwrap_or(0);
+        let stat = sys::fstat(fd).unwrap_or_default();
+        self.files.push(FileMap {
+            start,
+            end,
+            offset,
+            dev: stat.dev,
+            ino: stat.ino,
+            path: path[..len].to_vec(),
+        });
+    }
+
+    /// `start..end` became executable; finds out which file it is, if any.
+    fn new_code(&mut self, start: u64, end: u64, prot: u32) {
+        let file = self
+            .files
+            .iter()
+            .find(|file| file.start <= start && end <= file.end)
+            .cloned();
+        match file {
+            Some(file) => {
+                let offset = file.offset + (start - file.start);
+                self.add_code(start, end, offset, prot, (file.dev, file.ino), &file.path);
+            }
+            None => self.regions.insert(Region {
+                start,
+                end,
+                prot,
+                offset: 0,
+                table: 0,
+                fixed: false,
+            }),
+        }
+    }
+
+    fn munmap(&mut self, args: [u64; 6]) -> Effect {
+        let [addr, len, ..] = args;
+        let end = addr.saturating_add(len).next_multiple_of(4096);
+        if memory::is_ours(addr, end) {
+            return self.munmap_around(addr, end);
+        }
+        if !self.regions.overlaps(addr, end) && self.files.is_empty() {
+            return Effect::Forward;
+        }
+        // SAFETY: the program's own call, not touching the engine.
+        let result =
+            unsafe { sys::raw::syscall(nr::MUNMAP, [addr as usize, len as usize, 0, 0, 0, 0]) };
+        if result < 0 {
+            return Effect::Done(result);
+        }
+        self.files
+            .retain(|file| file.end <= addr || end <= file.start);
+        let had_code = self.regions.overlaps(addr, end);
+        self.drop_code(addr, end);
+        if had_code {
+            Effect::Invalidate(result, addr, end)
+        } else {
+            Effect::Done(result)
+        }
+    }
+
+    /// A range that (by the program's bookkeeping) is free where the engine
+    /// sits: the engine's parts are left out, as if nothing were mapped there.
+    fn munmap_around(&mut self, addr: u64, end: u64) -> Effect {
+        let mut at = addr;
+        while at < end {
+            let mut next = end;
+            let mut inside = None;
+            memory::for_each_range(|start, stop| {
+                if start <= at && at < stop {
+                    inside = Some(stop);
+                } else if at < start && start < next {
+                    next = start;
+                }
+            });
+            match inside {
+                Some(stop) => at = stop.min(end),
+                None => {
+                    // SAFETY: `at..next` holds nothing of the engine.
+                    let _ = unsafe { sys::munmap(at, next - at) };
+                    at = next;
+                }
+            }
+        }
+        let had_code = self.regions.overlaps(addr, end);
+        self.drop_code(addr, end);
+        if had_code {
+            Effect::Invalidate(0, addr, end)
+        } else {
+            Effect::Done(0)
+        }
+    }
+
+    fn mprotect(&mut self, args: [u64; 6], number: u64) -> Effect {
+        let [addr, len, prot, pkey, ..] = args;
+        let prot = prot as u32;
+        let end = addr.saturating_add(len).next_multiple_of(4096);
+        let rights = prot & (sys::PROT_READ | sys::PROT_WRITE | sys::PROT_EXEC);
+        if memory::is_ours(addr, end) {
+            return Effect::Done(Errno::ENOMEM.as_result());
+        }
+        let had_code = self.regions.overlaps(addr, end);
+        if rights & sys::PROT_EXEC == 0 && !had_code {
+            return Effect::Forward;
+        }
+        let real = real_prot(prot);
+        // SAFETY: the program's own call, not touching the engine.
+        let result = unsafe {
+            sys::raw::syscall(
+                number as usize,
+                [
+                    addr as usize,
+                    len as usize,
+                    real as usize,
+                    pkey as usize,
+                    0,
+                    0,
+                ],
+            )
+        };
+        if result < 0 {
+            return Effect::Done(result);
+        }
+        if rights & sys::PROT_EXEC == 0 {
+            self.drop_code(addr, end);
+            return Effect::Invalidate(result, addr, end);
+        }
+        let before = self.regions.pieces(addr, end);
+        let covered: u64 = before.iter().map(|piece| piece.end - piece.start).sum();
+        if covered == end - addr {
+            // Was executable, stays executable: only rights change.
+            for piece in before {
+                let fixed = piece.fixed && rights & sys::PROT_WRITE == 0;
+                self.regions.insert(Region {
+                    prot: rights,
+                    fixed,
+                    ..piece
+                });
+            }
+        } else {
+            self.new_code(addr, end, rights);
+        }
+        Effect::Invalidate(result, addr, end)
+    }
+
+    fn mremap(&mut self, args: [u64; 6]) -> Effect {
+        let [old, old_len, new_len, flags, new, _] = args;
+        const MREMAP_FIXED: u64 = 2;
+        let old_end = old.saturating_add(old_len).next_multiple_of(4096);
+        let fixed = flags & MREMAP_FIXED != 0;
+        let new_end = new.saturating_add(new_len).next_multiple_of(4096);
+        if memory::is_ours(old, old_end) || (fixed && memory::is_ours(new, new_end)) {
+            return Effect::Done(Errno::EFAULT.as_result());
+        }
+        let had_code =
+            self.regions.overlaps(old, old_end) || (fixed && self.regions.overlaps(new, new_end));
+        if !had_code {
+            return Effect::Forward;
+        }
+        let pieces = self.regions.pieces(old, old_end);
+        // SAFETY: the program's own call, not touching the engine.
+        let result = unsafe { sys::raw::syscall(nr::MREMAP, args.map(|arg| arg as usize)) };
+        let Ok(got) = sys::check(result) else {
+            return Effect::Done(result);
+        };
+        let (start, end) = (
+            got as u64,
+            (got as u64).saturating_add(new_len).next_multiple_of(4096),
+        );
+        self.drop_code(old, old_end);
+        self.drop_code(start, end);
+        for piece in pieces {
+            let moved = piece.start - old + start;
+            if moved < end {
+                self.regions.insert(Region {
+                    start: moved,
+                    end: (moved + (piece.end - piece.start)).min(end),
+                    ..piece
+                });
+            }
+        }
+        Effect::Invalidate2(result, (old, old_end), (start, end))
+    }
+
+    fn madvise(&mut self, args: [u64; 6]) -> Effect {
+        let [addr, len, ..] = args;
+        let end = addr.saturating_add(len).next_multiple_of(4096);
+        if memory::is_ours(addr, end) {
+            return Effect::Done(Errno::ENOMEM.as_result());
+        }
+        if !self.regions.overlaps(addr, end) {
+            return Effect::Forward;
+        }
+        // SAFETY: the program's own call, not touching the engine.
+        let result = unsafe { sys::raw::syscall(nr::MADVISE, args.map(|arg| arg as usize)) };
+        Effect::Invalidate(result, addr, end)
+    }
+
+    /// Which file of this process a path argument names.
+    fn own(&self, path: u64) -> Option<Own> {
+        let mut start = [0u8; 6];
+        if memory::read_some(path, &mut start) < 6 || start != *b"/proc/" {
+            return None;
+        }
+        let mut text = [0u8; 128];
+        let len = memory::read_string(path, &mut text)?;
+        procfs::recognise(&text[..len])
+    }
+
+    fn open(&mut self, path: u64, flags: u32, args: [u64; 6], number: u64, index: usize) -> Effect {
+        match self.own(path) {
+            Some(Own::Exe) if flags & 0o400_000 == 0 => self.with_exe_path(args, number, index),
+            Some(Own::Maps) => {
+                let fd = procfs::maps_file(&self.regions, flags & sys::O_CLOEXEC != 0);
+                Effect::Done(fd.map_or_else(|errno| errno.as_result(), |fd| fd as isize))
+            }
+            _ => Effect::Forward,
+        }
+    }
+
+    /// The same call with the program's path in place of `/proc/self/exe`.
+    fn with_exe_path(&self, args: [u64; 6], number: u64, index: usize) -> Effect {
+        let mut args = args.map(|arg| arg as usize);
+        args[index] = self.exe.as_ptr() as usize;
+        // SAFETY: the program's own call with a path that outlives it.
+        Effect::Done(unsafe { sys::raw::syscall(number as usize, args) })
+    }
+
+    fn readlink(&self, path: u64, buffer: u64, size: u64) -> Effect {
+        if self.own(path) != Some(Own::Exe) {
+            return Effect::Forward;
+        }
+        if size as i32 <= 0 {
+            return Effect::Done(Errno::EINVAL.as_result());
+        }
+        let name = &self.exe[..self.exe.len() - 1];
+        let len = name.len().min(size as usize);
+        let written = memory::write_bytes(buffer, &name[..len]);
+        Effect::Done(if written {
+            len as isize
+        } else {
+            Errno::EFAULT.as_result()
+        })
+    }
+}
+
+fn is_elf(fd: i32) -> bool {
+    let mut magic = [0u8; 4];
+    sys::pread(fd, &mut magic, 0) == Ok(4) && magic == *b"\x7fELF"
+}
+
+/// `rt_sigaction(signal, new, old, size)`.
+pub fn sigaction(thread: &Thread, entry: Entry, args: [u64; 6]) -> isize {
+    let [signal, new, old, size, ..] = args;
+    if size != 8 {
+        return Errno::EINVAL.as_result();
+    }
+    let wanted = match new {
+        0 => None,
+        addr => match memory::read::<SigAction>(addr) {
+            Some(action) => Some(action),
+            None => return Errno::EFAULT.as_result(),
+        },
+    };
+    let number = signal as i32;
+    if !(1..=64).contains(&number) || (wanted.is_some() && SigSet::UNBLOCKABLE.has(number as u32)) {
+        return Errno::EINVAL.as_result();
+    }
+    let number = number as u32;
+    // SAFETY: the table lives as long as any thread that uses it; writers hold
+    // the engine lock.
+    let slot = unsafe { &mut (*thread.signals).actions[number as usize] };
+    let before = *slot;
+    if let Some(mut action) = wanted {
+        action.mask = action.mask.without(SigSet::UNBLOCKABLE);
+        *slot = action;
+        let kernel = signals::kernel_action(number, &action, entry);
+        // SAFETY: either the engine's handler or a plain disposition.
+        if let Err(errno) = unsafe { sys::sigaction(number, Some(&kernel), None) } {
+            *slot = before;
+            return errno.as_result();
+        }
+    }
+    if old != 0 && !memory::write(old, &before) {
+        return Errno::EFAULT.as_result();
+    }
+    0
+}
+
+/// `rt_sigprocmask(how, set, old, size)`.
+pub fn sigprocmask(thread: &mut Thread, args: [u64; 6]) -> isize {
+    let [how, set, old, size, ..] = args;
+    if size != 8 {
+        return Errno::EINVAL.as_result();
+    }
+    let wanted = match set {
+        0 => None,
+        addr => match memory::read::<SigSet>(addr) {
+            Some(set) => Some(set),
+            None => return Errno::EFAULT.as_result(),
+        },
+    };
+    if wanted.is_some() && how > u64::from(SIG_SETMASK) {
+        return Errno::EINVAL.as_result();
+    }
+    // Nothing may arrive between reading the mask and setting the new one.
+    let before = signals::quiesce(thread).with(thread.blocked);
+    let after = match (wanted, how as u32) {
+        (None, _) => before,
+        (Some(set), SIG_BLOCK) => before.with(set),
+        (Some(set), SIG_UNBLOCK) => before.without(set),
+        (Some(set), _) => set,
+    }
+    .without(SigSet::UNBLOCKABLE);
+    thread.blocked = SigSet(after.0 & SigSet::SYNCHRONOUS.0);
+    sys::sigprocmask(SIG_SETMASK, after.without(SigSet::SYNCHRONOUS));
+    if old != 0 && !memory::write(old, &before) {
+        return Errno::EFAULT.as_result();
+    }
+    0
+}

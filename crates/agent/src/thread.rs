@@ -1,0 +1,301 @@
+//! One program thread as the engine sees it.
+//!
+//! ```text
+//! gs base -> ThreadContext (one page, in the pool)      layout seen by emitted code
+//!            transition keys    [u64; 65536]            contexts mode only,
+//!            transition states  [u64; 65536]            see dbt/contexts.rs
+//!
+//! stacks  -> guard | runtime stack | guard | signal stack      private memory
+//! ```
+//!
+//! A block is used by one thread at a time and re-used after the thread's last
+//! instruction (see `everypath_exit_thread`): "free" is stored by the dying
+//! thread when it no longer needs stack or context.
+
+use core::arch::{asm, global_asm};
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use sys::signal::{SigInfo, SigSet, SigStack};
+use wire::view::Pool;
+
+use crate::signals::SignalTable;
+
+/// Slots of the transition cache (contexts mode), indexed by 16 bits.
+pub const TRANSITIONS: usize = 1 << 16;
+/// Displacements of the two tables from the gs base.
+pub const TRANSITION_KEYS: i32 = 4096;
+pub const TRANSITION_STATES: i32 = 4096 + (TRANSITIONS * 8) as i32;
+
+const RUNTIME_STACK: u64 = 128 << 10;
+const SIGNAL_STACK: u64 = 96 << 10;
+const GUARD: u64 = 4096;
+
+/// Index of each register in [`ThreadContext::regs`]: its encoding number.
+pub mod reg {
+    pub const RAX: usize = 0;
+    pub const RCX: usize = 1;
+    pub const RDX: usize = 2;
+    pub const RBX: usize = 3;
+    pub const RSP: usize = 4;
+    pub const RBP: usize = 5;
+    pub const RSI: usize = 6;
+    pub const RDI: usize = 7;
+    pub const R8: usize = 8;
+    pub const R9: usize = 9;
+    pub const R10: usize = 10;
+    pub const R11: usize = 11;
+    pub const R15: usize = 15;
+}
+
+/// What emitted code and the entry stubs see at gs:0. One definition; the
+/// assembly takes its offsets from here with `offset_of!`.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct ThreadContext {
+    /// Address of this structure.
+    pub this: u64,
+    /// Retired instructions of the thread that has this block.
+    pub insns: u64,
+    /// Spill slots of emitted code: rax, rcx, rdx, and one more register.
+    pub spill: [u64; 4],
+    /// Topmost record of the shadow stack (contexts mode).
+    pub shadow_top: u64,
+    /// Contexts mode: record being entered; cache address to go on at after an event.
+    pub event_record: u64,
+    pub event_return: u64,
+    /// Nonzero while a signal waits for the next exact instruction boundary.
+    pub pending: u64,
+    /// Which exit the thread left the cache by.
+    pub exit: u32,
+    /// Why, see `dbt::entry::reason`.
+    pub reason: u32,
+    /// Program address to go on at (for `reason::RESUME`).
+    pub resume_app: u64,
+    /// Cache address to go on at.
+    pub resume_host: u64,
+    /// Top of the runtime stack.
+    pub runtime_rsp: u64,
+    /// The program's gs base, which it never has in the register.
+    pub app_gs: u64,
+    pub rflags: u64,
+    pub regs: [u64; 16],
+    /// [`Thread`] of this block.
+    pub thread: u64,
+    /// The tool's state of this thread (`dbt::contexts`), 0 if none.
+    pub tool: u64,
+    /// Eviction epoch at which the thread last was in the engine.
+    pub epoch: u64,
+    pub padding: [u64; 1],
+    /// xmm0 to xmm15: all vector state that engine code can change (it is
+    /// compiled for baseline x86-64, whose SSE forms keep upper lanes).
+    pub xmm: [[u64; 2]; 16],
+}
+
+const _: () = {
+    assert!(size_of::<ThreadContext>() <= 4096);
+    assert!(offset_of!(ThreadContext, xmm) % 16 == 0);
+};
+
+/// A signal that is held until the thread is at an exact boundary.
+#[derive(Clone, Copy, Debug)]
+pub struct Pending {
+    pub signal: u32,
+    pub info: SigInfo,
+    /// The kernel mask in force when it arrived.
+    pub mask: SigSet,
+    /// Fault details for a synchronous signal that the engine raises itself:
+    /// err, trapno, cr2.
+    pub fault: Option<(u64, u64, u64)>,
+}
+
+/// Private state of a thread.
+#[derive(Debug)]
+pub struct Thread {
+    pub context: *mut ThreadContext,
+    pub tid: u32,
+    /// Pool offset of its ThreadRecord.
+    pub record: u64,
+    /// Handlers; shared by the threads of a process, not by a vfork child.
+    pub signals: *mut SignalTable,
+    /// The alternate stack the program asked for.
+    pub altstack: SigStack,
+    /// Synchronous signals the program thinks it blocks (the kernel does not).
+    pub blocked: SigSet,
+    pub pending: Option<Pending>,
+    /// The trap flag is set to reach a boundary.
+    pub stepping: bool,
+    /// A store to translated code is being stepped: page to look at afterwards.
+    pub stepping_store: bool,
+    /// Synchronous signals sent by kill while the program "blocks" them.
+    pub held: SigSet,
+    /// A vfork child: shares memory with its parent, not handlers.
+    pub is_vfork_child: bool,
+    pub block: usize,
+    pub signal_stack: SigStack,
+}
+
+/// What a thread runs on; re-used.
+#[derive(Debug)]
+struct Block {
+    /// 1: in use. Stored as 0 by the dying thread itself.
+    used: &'static AtomicU32,
+    stacks: u64,
+    context: u64,
+}
+
+/// All blocks of the process; only touched under the engine lock.
+#[derive(Debug, Default)]
+pub struct Blocks {
+    list: alloc::vec::Vec<Block>,
+}
+
+impl Blocks {
+    /// A free block with a clean context, as a [`Thread`] not yet running.
+    pub fn take(
+        &mut self,
+        pool: &Pool,
+        with_transitions: bool,
+    ) -> Option<alloc::boxed::Box<Thread>> {
+        let free = self
+            .list
+            .iter()
+            .position(|block| block.used.load(Ordering::Acquire) == 0);
+        let index = match free {
+            Some(index) => index,
+            None => self.make(pool, with_transitions)?,
+        };
+        let block = &self.list[index];
+        block.used.store(1, Ordering::Release);
+        let context = block.context as *mut ThreadContext;
+        // SAFETY: the block is free, so nothing else refers to its context;
+        // it is page aligned memory of at least this size.
+        unsafe {
+            core::ptr::write_bytes(context, 0, 1);
+            if with_transitions {
+                core::ptr::write_bytes(
+                    (block.context + TRANSITION_KEYS as u64) as *mut u64,
+                    0,
+                    TRANSITIONS * 2,
+                );
+            }
+            (*context).this = block.context;
+            (*context).runtime_rsp = block.stacks + GUARD + RUNTIME_STACK - 64;
+        }
+        let signal_stack = SigStack {
+            sp: block.stacks + 2 * GUARD + RUNTIME_STACK,
+            flags: 0,
+            pad: 0,
+            size: SIGNAL_STACK,
+        };
+        let thread = alloc::boxed::Box::new(Thread {
+            context,
+            tid: 0,
+            record: 0,
+            signals: core::ptr::null_mut(),
+            altstack: SigStack {
+                sp: 0,
+                flags: sys::signal::SS_DISABLE,
+                pad: 0,
+                size: 0,
+            },
+            blocked: SigSet::EMPTY,
+            pending: None,
+            stepping: false,
+            stepping_store: false,
+            held: SigSet::EMPTY,
+            is_vfork_child: false,
+            block: index,
+            signal_stack,
+        });
+        // SAFETY: as above; the thread box is kept until the block is given back.
+        unsafe { (*context).thread = &raw const *thread as u64 };
+        Some(thread)
+    }
+
+    fn make(&mut self, pool: &Pool, with_transitions: bool) -> Option<usize> {
+        let stacks = crate::memory::map_private(2 * GUARD + RUNTIME_STACK + SIGNAL_STACK)?;
+        for guard in [stacks, stacks + GUARD + RUNTIME_STACK] {
+            // SAFETY: our own fresh pages, used by nobody.
+            let _ = unsafe { sys::mprotect(guard, GUARD, sys::PROT_NONE) };
+        }
+        let size = 4096
+            + if with_transitions {
+                TRANSITIONS as u64 * 16
+            } else {
+                0
+            };
+        let context = crate::pool::allocate(pool, size)? + pool.base();
+        let used = alloc::boxed::Box::leak(alloc::boxed::Box::new(AtomicU32::new(0)));
+        self.list.push(Block {
+            used,
+            stacks,
+            context,
+        });
+        Some(self.list.len() - 1)
+    }
+
+    /// Gives a block back that no thread ever ran on.
+    pub fn give_back(&mut self, index: usize) {
+        self.list[index].used.store(0, Ordering::Release);
+    }
+
+    pub fn free_flag(&self, index: usize) -> &'static AtomicU32 {
+        self.list[index].used
+    }
+
+    /// In a forked child: every block but `keep` belongs to threads that do not exist.
+    pub fn only(&mut self, keep: usize) {
+        for (index, block) in self.list.iter().enumerate() {
+            block
+                .used
+                .store(u32::from(index == keep), Ordering::Release);
+        }
+    }
+
+    /// In a forked child: contexts in the pool belong to the parent; make
+    /// blocks from here on with contexts of our own.
+    pub fn forget_all(&mut self) {
+        for block in self.list.drain(..) {
+            // The stacks stay mapped: the caller may be running on one.
+            let _ = block;
+        }
+    }
+}
+
+global_asm!(
+    // rdi: address of the block's "used" word, esi: exit code. No stack from
+    // the store on: another thread may take the block.
+    ".global everypath_exit_thread",
+    "everypath_exit_thread:",
+    "mov dword ptr [rdi], 0",
+    "mov edi, esi",
+    "mov eax, 60",
+    "syscall",
+    "ud2",
+);
+
+unsafe extern "C" {
+    /// Frees the block of the calling thread and ends it.
+    pub fn everypath_exit_thread(used: *const AtomicU32, code: i32) -> !;
+}
+
+/// The context of the running thread.
+pub fn current() -> *mut ThreadContext {
+    let this: u64;
+    // SAFETY: gs points to a ThreadContext whenever engine code runs after
+    // start-up; `this` is its first word.
+    unsafe { asm!("mov {}, gs:[0]", out(reg) this, options(nostack, pure, readonly)) };
+    this as *mut ThreadContext
+}
+
+/// Points gs at `context`.
+pub fn set_gs(context: *const ThreadContext, fsgsbase: bool) {
+    if fsgsbase {
+        // SAFETY: the kernel has enabled FSGSBASE (AT_HWCAP2 bit 1); the
+        // program's gs is virtual, so nothing else uses the register.
+        unsafe { asm!("wrgsbase {}", in(reg) context, options(nostack, nomem)) };
+    } else {
+        let _ = sys::arch_prctl(sys::ARCH_SET_GS, context as u64);
+    }
+}

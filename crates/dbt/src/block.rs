@@ -1,0 +1,118 @@
+//! Blocks and exits: what the engine remembers about emitted code.
+
+use hashbrown::HashMap;
+
+/// How control comes to a block. Only tools make a difference: without one,
+/// every arrival is `Inside`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Arrival {
+    /// Within a function: no event.
+    Inside = 0,
+    /// By jump, return or fall-through, to a place where a function begins.
+    Jump = 1,
+    /// By call.
+    Call = 2,
+}
+
+/// What a block is looked up by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Key {
+    pub pc: u64,
+    pub arrival: Arrival,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BlockId(pub u32);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExitId(pub u32);
+
+/// End of an incoming list.
+pub const NO_EXIT: u32 = u32::MAX;
+
+/// A translated superblock.
+#[derive(Clone, Copy, Debug)]
+pub struct Block {
+    pub key: Key,
+    /// First byte of its code.
+    pub host: u64,
+    /// Position and length of its map in the engine's map bytes.
+    pub map: u32,
+    pub map_len: u32,
+    pub first_exit: u32,
+    pub exits: u32,
+    /// First of the exits linked here, chained by [`Exit::next_incoming`].
+    pub incoming: u32,
+    /// Landing pads for indirect jumps (and returns) and for indirect calls.
+    pub pads: [Pad; 2],
+    pub dead: bool,
+}
+
+/// Where an indirect branch lands.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pad {
+    /// 0: there is none.
+    pub start: u64,
+    /// Displacement address of the branch taken if this is not the target.
+    pub miss: u64,
+    /// Where it goes on if it is, with rcx and rdx still spilled.
+    pub hit: u64,
+}
+
+/// Where an exit leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExitKind {
+    Direct(Key),
+    /// A system call at `pc`; `raw` is the cache address of the bare instruction.
+    Syscall {
+        pc: u64,
+        next: u64,
+        raw: u64,
+    },
+    /// One of the three entries of the vsyscall page.
+    Vsyscall(u64),
+    /// Instructions cannot be fetched from here.
+    Unfetchable(u64),
+    /// A tool's check that needs the engine, then on to the key.
+    Event(Key),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Exit {
+    pub kind: ExitKind,
+    pub block: BlockId,
+    /// Address of the branch displacement; 0: the stub is inline.
+    pub site: u64,
+    /// Its stub; 0 while it never needed one.
+    pub stub: u64,
+    pub linked: bool,
+    pub next_incoming: u32,
+}
+
+/// All blocks by key.
+pub type BlockMap = HashMap<Key, BlockId, core::hash::BuildHasherDefault<PcHasher>>;
+
+/// Multiplicative hashing is enough: keys are addresses, not hostile input.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PcHasher(u64);
+
+impl core::hash::Hasher for PcHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+    fn write_u8(&mut self, value: u8) {
+        self.write_u64(u64::from(value));
+    }
+    fn write_isize(&mut self, value: isize) {
+        self.write_u64(value as u64);
+    }
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0.rotate_left(5) ^ value).wrapping_mul(0x517C_C1B7_2722_0A95);
+    }
+}

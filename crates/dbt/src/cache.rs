@@ -1,0 +1,213 @@
+//! The code cache: one arena of segments, each filled from both ends.
+//!
+//! ```text
+//!  arena: | thunks | segment 0                    | segment 1 | ...
+//!                  hot -> blocks      free   <- cold: stubs, literals, late pads
+//! ```
+//!
+//! A segment is evicted as a whole. Its memory is written again only when no
+//! thread can still be in it: every thread has been in the engine since the
+//! eviction (`epoch`), see `flush.rs`.
+//!
+//! Invariant: this is the only owner of executable memory; everything that
+//! writes to it is a method here.
+
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use isa::Asm;
+
+use crate::entry::{Routine, routines};
+
+const THUNK: u64 = 16;
+const THUNKS: u64 = 4096;
+const SEGMENTS: u64 = 8;
+/// Most bytes of one block: 96 instructions at up to 80 bytes, with room to spare.
+const BLOCK_MAX: u64 = 12 << 10;
+
+#[derive(Debug)]
+pub struct Segment {
+    start: u64,
+    end: u64,
+    hot: u64,
+    cold: u64,
+    /// Blocks by address of their code, ascending.
+    pub blocks: Vec<(u64, u32)>,
+    /// Epoch of the last eviction; 0: never used or clean.
+    pub evicted_at: u64,
+}
+
+#[derive(Debug)]
+pub struct Cache {
+    arena: u64,
+    pub segments: Vec<Segment>,
+    pub current: usize,
+}
+
+impl Cache {
+    /// Lays out `arena`, which is fresh read-write-execute memory of the engine's own.
+    /// `tiny` (chaos) uses only a little of it.
+    pub fn new(arena: u64, len: u64, tiny: Option<u64>) -> Cache {
+        let usable = tiny.map_or(len - THUNKS, |segment| segment * SEGMENTS);
+        let size = (usable / SEGMENTS) & !4095;
+        let segments = (0..SEGMENTS)
+            .map(|i| {
+                let start = arena + THUNKS + i * size;
+                Segment {
+                    start,
+                    end: start + size,
+                    hot: start,
+                    cold: start + size,
+                    blocks: Vec::new(),
+                    evicted_at: 0,
+                }
+            })
+            .collect();
+        let mut cache = Cache {
+            arena,
+            segments,
+            current: 0,
+        };
+        cache.write_thunks();
+        cache
+    }
+
+    fn write_thunks(&mut self) {
+        for (i, target) in routines().into_iter().enumerate() {
+            let at = self.arena + i as u64 * THUNK;
+            let mut code = [0u8; THUNK as usize];
+            let mut asm = Asm::new(&mut code, at);
+            asm.jmp_mem_rip(at + 8);
+            code[8..].copy_from_slice(&target.to_le_bytes());
+            self.write(at, &code);
+        }
+    }
+
+    /// Address of the in-reach jump to an engine routine.
+    pub fn thunk(&self, routine: Routine) -> u64 {
+        self.arena + routine as u64 * THUNK
+    }
+
+    fn write(&mut self, at: u64, bytes: &[u8]) {
+        // SAFETY: every caller passes an address inside the arena that was
+        // allocated from a segment (or is a thunk); the arena is the engine's,
+        // and no thread runs these bytes before their address is published.
+        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), at as *mut u8, bytes.len()) };
+    }
+
+    /// Free space of the current segment, to assemble a block into. Cold
+    /// allocations made meanwhile stay clear of it (`is_full`).
+    pub fn open(&mut self) -> (u64, &'static mut [u8]) {
+        let segment = &mut self.segments[self.current];
+        // Blocks begin at a 16-byte boundary: fetch windows are aligned.
+        let start = segment.hot.next_multiple_of(16);
+        let room = BLOCK_MAX.min(segment.cold.saturating_sub(start)) as usize;
+        // SAFETY: `start..start+room` is free memory of the arena; the engine
+        // lock makes us its only user until `close`.
+        (start, unsafe {
+            core::slice::from_raw_parts_mut(start as *mut u8, room)
+        })
+    }
+
+    /// Keeps `len` bytes of what `open` gave, as code of `block`.
+    pub fn close(&mut self, start: u64, len: usize, block: u32) {
+        let segment = &mut self.segments[self.current];
+        segment.hot = start + len as u64;
+        segment.blocks.push((start, block));
+    }
+
+    /// Puts bytes at the cold end; `None` if the segment is full.
+    pub fn cold(&mut self, len: u64, align: u64, fill: impl FnOnce(&mut Asm<'_>)) -> Option<u64> {
+        let segment = &mut self.segments[self.current];
+        let at = (segment.cold.checked_sub(len)?) & !(align - 1);
+        if at < segment.hot + BLOCK_MAX {
+            return None;
+        }
+        segment.cold = at;
+        let mut code = [0u8; 128];
+        let mut asm = Asm::new(&mut code[..len as usize], at);
+        fill(&mut asm);
+        assert!(
+            !asm.overflowed(),
+            "cold code is within reach and has the size asked for"
+        );
+        self.write(at, &code[..len as usize]);
+        Some(at)
+    }
+
+    /// Stores a displacement so that the branch whose displacement field is at
+    /// `site` goes to `target`. One aligned store: other threads may be running it.
+    pub fn patch(&self, site: u64, target: u64) {
+        let distance = target.wrapping_sub(site + 4) as i64;
+        assert!(
+            distance == i64::from(distance as i32),
+            "the arena is smaller than 2 GB"
+        );
+        debug_assert!(site & 7 <= 4);
+        // SAFETY: `site` is the displacement of a branch emitted by us, within
+        // one aligned 8-byte word (`Asm::align_displacement`).
+        unsafe { (*(site as *const AtomicU32)).store(distance as u32, Ordering::Release) };
+    }
+
+    /// Whether the current segment is too full for another block.
+    pub fn is_full(&self) -> bool {
+        let segment = &self.segments[self.current];
+        segment.cold - segment.hot.min(segment.cold) < 4 * BLOCK_MAX
+    }
+
+    /// Bytes in use.
+    pub fn used(&self) -> u64 {
+        self.segments
+            .iter()
+            .map(|s| (s.hot - s.start) + (s.end - s.cold))
+            .sum()
+    }
+
+    pub fn contains(&self, addr: u64) -> bool {
+        self.segments
+            .iter()
+            .any(|segment| segment.start <= addr && addr < segment.end)
+    }
+
+    /// The block whose code holds `addr` (blocks of evicted segments included).
+    pub fn block_at(&self, addr: u64) -> Option<u32> {
+        let segment = self
+            .segments
+            .iter()
+            .find(|segment| segment.start <= addr && addr < segment.hot)?;
+        let after = segment.blocks.partition_point(|&(start, _)| start <= addr);
+        segment.blocks[..after].last().map(|&(_, block)| block)
+    }
+
+    /// A new segment outside the arena, when threads may be in every other one.
+    pub fn grow(&mut self) {
+        let size = self.segments[0].end - self.segments[0].start;
+        let prot = sys::PROT_READ | sys::PROT_WRITE | sys::PROT_EXEC;
+        let near = |start: u64| start.abs_diff(self.arena) < 1 << 30;
+        let Some(start) =
+            agent::memory::map_at(self.arena - size, size, prot, 0).filter(|&start| near(start))
+        else {
+            panic!(
+                "the code cache is full, every part of it may be running, and there is no memory for more"
+            );
+        };
+        self.segments.push(Segment {
+            start,
+            end: start + size,
+            hot: start,
+            cold: start + size,
+            blocks: Vec::new(),
+            evicted_at: 0,
+        });
+        self.current = self.segments.len() - 1;
+    }
+
+    /// Makes a segment empty. The caller knows that no thread is in it.
+    pub fn reset(&mut self, index: usize) {
+        let segment = &mut self.segments[index];
+        segment.hot = segment.start;
+        segment.cold = segment.end;
+        segment.blocks.clear();
+        segment.evicted_at = 0;
+    }
+}

@@ -1,0 +1,194 @@
+//! Code that changes: unmapping, rewriting, eviction.
+//!
+//! Bytes of file mappings that were never writable are trusted until they are
+//! unmapped. Any other page is made read-only when code is translated from it;
+//! a store then faults, the page's blocks are severed, and the page is
+//! writable again until code from it is translated anew. A store from the page
+//! to itself is stepped, so that its own block does not run on with old bytes.
+
+use agent::thread::ThreadContext;
+use wire::stat;
+
+use crate::block::BlockId;
+use crate::engine::Engine;
+use crate::superblock::Superblock;
+
+impl Engine {
+    /// Notes where a new block's bytes came from, and guards pages that can change.
+    pub fn watch(&mut self, id: BlockId, source: &Superblock) {
+        for &page in &source.pages {
+            self.pages.entry(page).or_default().push(id);
+            let writable = self
+                .process
+                .regions
+                .find(page)
+                .is_some_and(|region| region.prot & sys::PROT_WRITE != 0);
+            if writable && !self.protected.contains_key(&page) {
+                // SAFETY: takes the write right of a page of the program; its
+                // stores fault and come to `on_store`.
+                if unsafe { sys::mprotect(page, 4096, sys::PROT_READ) }.is_ok() {
+                    self.protected.insert(page, ());
+                }
+            }
+        }
+    }
+
+    /// The program (or the kernel for it) changed `start..end`.
+    pub fn invalidate(&mut self, start: u64, end: u64) {
+        let first = start & !4095;
+        if (end - first) / 4096 > self.pages.len() as u64 {
+            let stale: alloc::vec::Vec<u64> = self
+                .pages
+                .keys()
+                .copied()
+                .filter(|page| (first..end).contains(page))
+                .collect();
+            for page in stale {
+                self.drop_page(page);
+            }
+        } else {
+            for page in (first..end).step_by(4096) {
+                self.drop_page(page);
+            }
+        }
+    }
+
+    fn drop_page(&mut self, page: u64) {
+        self.protected.remove(&page);
+        for block in self.pages.remove(&page).unwrap_or_default() {
+            self.sever(block);
+        }
+    }
+
+    /// A store faulted at `addr`. `true`: the page was guarded by us and is
+    /// writable now; the store can be repeated.
+    pub fn on_store(&mut self, addr: u64) -> bool {
+        let page = addr & !4095;
+        if !self.protected.contains_key(&page) {
+            // Another thread may have lifted the guard a moment ago.
+            return self
+                .process
+                .regions
+                .find(page)
+                .is_some_and(|region| region.prot & sys::PROT_WRITE != 0);
+        }
+        self.drop_page(page);
+        // SAFETY: gives the program back the right it had.
+        let lifted = unsafe { sys::mprotect(page, 4096, sys::PROT_READ | sys::PROT_WRITE) }.is_ok();
+        self.count(stat::SMC_FAULTS);
+        lifted
+    }
+
+    /// Whether the block that holds cache address `host` has bytes from `page`.
+    pub fn runs_from_page(&self, host: u64, page: u64) -> bool {
+        let Some(block) = self.cache.block_at(host) else {
+            return false;
+        };
+        let map = self.map_of(BlockId(block));
+        let key = self.blocks[block as usize].key;
+        // Blocks are short: a block that starts within two pages may be on it.
+        !map.is_empty() && key.pc.abs_diff(page) < 3 * 4096
+    }
+
+    /// Room for one more block in the current segment, evicting if need be.
+    pub fn make_room(&mut self) {
+        if self.settings.chaos != 0 && self.roll() % 512 == 0 {
+            self.evict(self.cache.current);
+            self.next_segment();
+        }
+        if self.cache.is_full() {
+            self.next_segment();
+        }
+    }
+
+    /// Makes another segment current: one that is clean, or whose eviction all
+    /// threads have seen.
+    pub fn next_segment(&mut self) {
+        let count = self.cache.segments.len();
+        for step in 1..count {
+            let index = (self.cache.current + step) % count;
+            if self.cache.segments[index].blocks.is_empty()
+                && self.cache.segments[index].evicted_at == 0
+            {
+                self.cache.current = index;
+                return;
+            }
+        }
+        // All are used: evict round robin, one ahead of the one we take, so
+        // that threads have time to leave it.
+        let oldest = (self.cache.current + 1) % count;
+        self.evict(oldest);
+        self.evict((oldest + 1) % count);
+        let seen = self.oldest_epoch();
+        let ready = (1..count)
+            .map(|step| (self.cache.current + step) % count)
+            .find(|&index| {
+                let at = self.cache.segments[index].evicted_at;
+                at != 0 && at <= seen
+            });
+        let Some(index) = ready else {
+            // Some thread may still be in every one of them: take new memory.
+            self.cache.grow();
+            return;
+        };
+        self.recycle(index);
+        self.cache.current = index;
+    }
+
+    fn evict(&mut self, index: usize) {
+        if self.cache.segments[index].evicted_at != 0
+            || self.cache.segments[index].blocks.is_empty()
+        {
+            return;
+        }
+        self.epoch += 1;
+        self.cache.segments[index].evicted_at = self.epoch;
+        let blocks: alloc::vec::Vec<u32> = self.cache.segments[index]
+            .blocks
+            .iter()
+            .map(|&(_, block)| block)
+            .collect();
+        for block in blocks {
+            self.sever(BlockId(block));
+        }
+        self.count(stat::FLUSHES);
+    }
+
+    /// The segment's memory will be written again.
+    fn recycle(&mut self, index: usize) {
+        let blocks: alloc::vec::Vec<u32> = self.cache.segments[index]
+            .blocks
+            .iter()
+            .map(|&(_, block)| block)
+            .collect();
+        for block in blocks {
+            self.blocks[block as usize].host = 0;
+        }
+        self.cache.reset(index);
+    }
+
+    /// Whether a block's memory may hold other code by now.
+    pub fn is_recycled(&self, id: BlockId) -> bool {
+        let block = &self.blocks[id.0 as usize];
+        block.dead && block.host == 0
+    }
+
+    /// The oldest epoch in which some other thread entered the cache.
+    fn oldest_epoch(&self) -> u64 {
+        let caller = agent::thread::current();
+        self.threads
+            .iter()
+            .filter(|&&context| context != caller)
+            // SAFETY: the list holds contexts of live threads, under the lock;
+            // the word is only compared.
+            .map(|&context| unsafe { core::ptr::read_volatile(&raw const (*context).epoch) })
+            .min()
+            .unwrap_or(u64::MAX)
+    }
+
+    /// The thread is in the engine: whatever was evicted before, it has left.
+    pub fn arrive(&self, context: *mut ThreadContext) {
+        // SAFETY: the calling thread's own context.
+        unsafe { core::ptr::write_volatile(&raw mut (*context).epoch, self.epoch) };
+    }
+}

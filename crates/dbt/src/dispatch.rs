@@ -1,0 +1,329 @@
+//! The engine's side of leaving the cache: find out why, do it, say where to
+//! go on. Called from `entry.rs` with the program's state in the thread block.
+
+use agent::syscalls::{self, Effect, Kind};
+use agent::thread::{Thread, ThreadContext, reg};
+use wire::stat;
+
+use crate::block::{Arrival, BlockId, ExitId, ExitKind, Key};
+use crate::engine::{self, Engine};
+use crate::entry::reason;
+use crate::superblock::End;
+use crate::{process, signals};
+
+/// A system call the program is about to make.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    pub number: u64,
+    pub args: [u64; 6],
+    /// Address of the instruction and of the one after it.
+    pub pc: u64,
+    pub next: u64,
+}
+
+/// What happens after a system call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    /// Run the bare instruction in the cache.
+    Raw,
+    /// rax is this; go on at the next instruction.
+    Result(isize),
+}
+
+/// Entry from the assembly. Returns with `resume_host` set.
+///
+/// # Safety
+/// `context` is the calling thread's block, with its program state complete.
+pub unsafe extern "C" fn dispatch(context: *mut ThreadContext) {
+    // SAFETY: the thread's own block; emitted code of this thread does not run
+    // while we do, and others do not touch it. The thread state is boxed for
+    // the life of the block.
+    let (context, thread) = unsafe { (&mut *context, &mut *((*context).thread as *mut Thread)) };
+    match context.reason {
+        reason::EXIT => leave_by_exit(context, thread),
+        reason::EMPTY_JUMP | reason::EMPTY_CALL | reason::VERIFY_JUMP | reason::VERIFY_CALL => {
+            indirect_miss(context)
+        }
+        reason::EVENT => crate::contexts::event(context),
+        _ => {
+            let key = Key {
+                pc: context.resume_app,
+                arrival: arrival_from(context.exit),
+            };
+            go_to(context, key, None);
+        }
+    }
+}
+
+fn arrival_from(code: u32) -> Arrival {
+    match code {
+        1 => Arrival::Jump,
+        2 => Arrival::Call,
+        _ => Arrival::Inside,
+    }
+}
+
+/// Sets where the thread goes on; translates if need be.
+pub fn go_to(context: &mut ThreadContext, key: Key, from: Option<ExitId>) {
+    engine::with(|engine| {
+        engine.arrive(context);
+        let id = engine.find(key, None);
+        if let Some(exit) = from
+            && engine.settings.chaos & 1 == 0
+        {
+            engine.link(exit, id);
+        }
+        context.resume_host = engine.block(id).host;
+    });
+}
+
+fn indirect_miss(context: &mut ThreadContext) {
+    let (rcx, rdx) = (context.regs[reg::RCX], context.regs[reg::RDX]);
+    let verified = matches!(context.reason, reason::VERIFY_JUMP | reason::VERIFY_CALL);
+    let call = matches!(context.reason, reason::EMPTY_CALL | reason::VERIFY_CALL);
+    let target = if verified { rcx.wrapping_sub(rdx) } else { rcx };
+    context.regs[reg::RCX] = context.spill[1];
+    context.regs[reg::RDX] = context.spill[2];
+    let arrival = if call { Arrival::Call } else { Arrival::Jump };
+    engine::with(|engine| {
+        engine.arrive(context);
+        engine.count(stat::EXITS_INDIRECT);
+        let id = engine.find(
+            Key {
+                pc: target,
+                arrival,
+            },
+            Some(call),
+        );
+        // An address that cannot be fetched must not stay in a table: it may
+        // become code later.
+        if engine.is_code(id) {
+            engine.publish_indirect(id, call);
+        }
+        context.resume_host = engine.block(id).host;
+    });
+}
+
+impl Engine {
+    /// Whether the block runs program code (and is not a fault in waiting).
+    fn is_code(&mut self, id: BlockId) -> bool {
+        let block = *self.block(id);
+        block.exits != 1 || !matches!(self.exit_kind(block.first_exit), ExitKind::Unfetchable(_))
+    }
+}
+
+fn leave_by_exit(context: &mut ThreadContext, thread: &mut Thread) {
+    let exit = context.exit;
+    let kind = engine::with(|engine| {
+        engine.arrive(context);
+        let kind = engine.exit_kind(exit);
+        engine.count(match kind {
+            ExitKind::Syscall { .. } => stat::EXITS_SYSCALL,
+            ExitKind::Event(_) => stat::EXITS_EVENT,
+            _ => stat::EXITS_DIRECT,
+        });
+        kind
+    });
+    match kind {
+        ExitKind::Direct(key) => go_to(context, key, Some(ExitId(exit))),
+        ExitKind::Syscall { pc, next, raw } => leave_by_syscall(context, thread, pc, next, raw),
+        ExitKind::Vsyscall(pc) => vsyscall(context, thread, pc),
+        ExitKind::Unfetchable(pc) => unfetchable(context, thread, pc),
+        ExitKind::Event(key) => {
+            crate::contexts::jump_into(context, key.pc);
+            go_to(
+                context,
+                Key {
+                    arrival: Arrival::Inside,
+                    ..key
+                },
+                None,
+            );
+        }
+    }
+}
+
+fn leave_by_syscall(
+    context: &mut ThreadContext,
+    thread: &mut Thread,
+    pc: u64,
+    next: u64,
+    raw: u64,
+) {
+    let regs = &context.regs;
+    let args = [
+        regs[reg::RDI],
+        regs[reg::RSI],
+        regs[reg::RDX],
+        regs[reg::R10],
+        regs[reg::R8],
+        regs[reg::R9],
+    ];
+    let call = Call {
+        number: regs[reg::RAX],
+        args,
+        pc,
+        next,
+    };
+    match system_call(context, thread, call) {
+        After::Raw => context.resume_host = raw,
+        After::Result(value) => {
+            finish_call(context, value, next);
+            go_to(
+                context,
+                Key {
+                    pc: next,
+                    arrival: Arrival::Inside,
+                },
+                None,
+            );
+        }
+    }
+}
+
+/// What the `syscall` instruction leaves in the registers.
+pub fn finish_call(context: &mut ThreadContext, value: isize, next: u64) {
+    context.regs[reg::RAX] = value as u64;
+    context.regs[reg::RCX] = next;
+    context.regs[reg::R11] = context.rflags;
+}
+
+fn system_call(context: &mut ThreadContext, thread: &mut Thread, call: Call) -> After {
+    let Some(kind) = syscalls::kind(call.number) else {
+        return After::Raw;
+    };
+    let result = match kind {
+        Kind::Sigaction => {
+            engine::with(|engine| syscalls::sigaction(thread, engine.process.entry, call.args))
+        }
+        Kind::Sigprocmask => {
+            let result = syscalls::sigprocmask(thread, call.args);
+            signals::release_held(thread);
+            result
+        }
+        Kind::Sigaltstack => {
+            let sp = context.regs[reg::RSP];
+            let minimum = engine::with(|engine| engine.process.minimum_altstack);
+            agent::signals::sigaltstack(thread, call.args[0], call.args[1], sp, minimum)
+        }
+        Kind::Sigreturn => signals::sigreturn(context, thread),
+        Kind::Clone => process::clone(context, thread, &call),
+        Kind::Clone3 => process::clone3(context, thread, &call),
+        Kind::Fork | Kind::Vfork => process::fork(context, thread, &call, kind == Kind::Vfork),
+        Kind::Execve => process::exec(thread, agent::exec::Call::execve(call.args)),
+        Kind::Execveat => process::exec(thread, agent::exec::Call::execveat(call.args)),
+        Kind::Exit => process::exit_thread(context, thread, call.args[0] as i32),
+        Kind::ExitGroup => process::exit_group(thread, call.args[0] as i32),
+        Kind::ArchPrctl => match arch_prctl(context, call.args) {
+            Some(result) => result,
+            None => return After::Raw,
+        },
+        _ => return memory_call(kind, &call),
+    };
+    After::Result(result)
+}
+
+fn memory_call(kind: Kind, call: &Call) -> After {
+    engine::with(
+        |engine| match engine.process.call(kind, call.args, call.number) {
+            Effect::Forward => After::Raw,
+            Effect::Done(result) => After::Result(result),
+            Effect::Invalidate(result, start, end) => {
+                engine.invalidate(start, end);
+                After::Result(result)
+            }
+            Effect::Invalidate2(result, (a, b), (c, d)) => {
+                engine.invalidate(a, b);
+                engine.invalidate(c, d);
+                After::Result(result)
+            }
+        },
+    )
+}
+
+/// gs is virtual; shadow stacks are as on a kernel without them.
+fn arch_prctl(context: &mut ThreadContext, args: [u64; 6]) -> Option<isize> {
+    const ARCH_SHSTK: core::ops::RangeInclusive<u64> = 0x5001..=0x5005;
+    match args[0] {
+        code if code == u64::from(sys::ARCH_SET_GS) => {
+            if args[1] >= 1 << 47 {
+                return Some(sys::Errno::EPERM.as_result());
+            }
+            context.app_gs = args[1];
+            Some(0)
+        }
+        code if code == u64::from(sys::ARCH_GET_GS) => {
+            let written = agent::memory::write(args[1], &context.app_gs);
+            Some(if written {
+                0
+            } else {
+                sys::Errno::EFAULT.as_result()
+            })
+        }
+        code if ARCH_SHSTK.contains(&code) => Some(sys::Errno::EINVAL.as_result()),
+        _ => None,
+    }
+}
+
+/// The three entries of the vsyscall page: the call, then a return.
+fn vsyscall(context: &mut ThreadContext, thread: &mut Thread, pc: u64) {
+    let number = match pc & 0xfff {
+        0x000 => sys::nr::GETTIMEOFDAY,
+        0x400 => sys::nr::TIME,
+        0x800 => sys::nr::GETCPU,
+        _ => return unfetchable(context, thread, pc),
+    };
+    let sp = context.regs[reg::RSP];
+    let Some(back) = agent::memory::read::<u64>(sp) else {
+        return unfetchable(context, thread, pc);
+    };
+    let args = [
+        context.regs[reg::RDI] as usize,
+        context.regs[reg::RSI] as usize,
+        context.regs[reg::RDX] as usize,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: the program's own call of one of three harmless functions.
+    let result = unsafe { sys::raw::syscall(number, args) };
+    context.regs[reg::RAX] = result as u64;
+    context.regs[reg::RSP] = sp + 8;
+    go_to(
+        context,
+        Key {
+            pc: back,
+            arrival: Arrival::Jump,
+        },
+        None,
+    );
+}
+
+/// The program jumped to where no instruction can be fetched: the fault that
+/// the CPU would raise. Looked at again first: it may have become code.
+fn unfetchable(context: &mut ThreadContext, thread: &mut Thread, pc: u64) {
+    let key = Key {
+        pc,
+        arrival: Arrival::Inside,
+    };
+    let fault = engine::with(|engine| {
+        let block = engine.exits[context.exit as usize].block;
+        engine.sever(block);
+        let again = engine.superblock(key);
+        if !again.insns.is_empty() || !matches!(again.end, End::Unfetchable(_)) {
+            return None;
+        }
+        // An instruction that runs into what cannot be fetched faults there.
+        let starts = engine.process.regions.find(pc).is_some() && is_readable(pc);
+        let address = if starts { (pc & !4095) + 4096 } else { pc };
+        Some((address, is_readable(address)))
+    });
+    match fault {
+        None => go_to(context, key, None),
+        Some((address, mapped)) => signals::raise_fetch_fault(context, thread, pc, address, mapped),
+    }
+}
+
+fn is_readable(addr: u64) -> bool {
+    agent::memory::read::<u8>(addr).is_some()
+}

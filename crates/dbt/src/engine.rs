@@ -1,0 +1,144 @@
+//! The engine's state, in one place behind one lock.
+
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use agent::lock::Lock;
+use agent::syscalls::Process;
+use agent::thread::ThreadContext;
+use hashbrown::HashMap;
+use wire::stat;
+
+use crate::block::{Block, BlockId, BlockMap, Exit, ExitKind, Key};
+use crate::cache::Cache;
+use crate::contexts::Contexts;
+use crate::indirect::{Chains, Tables};
+
+/// What the engine was asked to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    pub count_instructions: bool,
+    pub follow: bool,
+    pub fsgsbase: bool,
+    pub bmi2: bool,
+    /// Nonzero: chaos.
+    pub chaos: u64,
+}
+
+/// Pool and payload paths to hand to a program that is exec'd.
+#[derive(Clone, Debug)]
+pub struct Heritage {
+    pub pool: Vec<u8>,
+    pub payload: Vec<u8>,
+}
+
+#[derive(Debug)]
+pub struct Engine {
+    pub process: Process,
+    pub settings: Settings,
+    pub heritage: Heritage,
+    pub cache: Cache,
+    pub tables: Tables,
+    pub blocks: Vec<Block>,
+    pub map: BlockMap,
+    pub exits: Vec<Exit>,
+    /// All blocks' maps, see `pcmap`.
+    pub maps: Vec<u8>,
+    /// Blocks with code from a page, for pages whose bytes may change.
+    pub pages: HashMap<u64, Vec<BlockId>, core::hash::BuildHasherDefault<crate::block::PcHasher>>,
+    /// Pages made read-only because code was translated from them.
+    pub protected: HashMap<u64, (), core::hash::BuildHasherDefault<crate::block::PcHasher>>,
+    /// Chains of indirect targets that share a slot.
+    pub chains: Chains,
+    pub contexts: Option<Contexts>,
+    /// Chaos: pseudo-random state.
+    pub dice: u64,
+    /// Raised by every eviction.
+    pub epoch: u64,
+    /// Threads that run in the cache, for eviction.
+    pub threads: Vec<*mut ThreadContext>,
+}
+
+// SAFETY: the raw pointers are to thread blocks, which are only looked at
+// under the lock that holds the engine.
+unsafe impl Send for Engine {}
+
+/// The one engine of the process; set by `start`.
+pub static ENGINE: Lock<Option<Engine>> = Lock::new(None);
+
+/// Runs `work` with the engine locked.
+pub fn with<R>(work: impl FnOnce(&mut Engine) -> R) -> R {
+    let mut guard = ENGINE.lock();
+    work(
+        guard
+            .as_mut()
+            .expect("start sets the engine before any thread runs"),
+    )
+}
+
+impl Engine {
+    pub fn block(&mut self, id: BlockId) -> &mut Block {
+        &mut self.blocks[id.0 as usize]
+    }
+
+    pub fn stat(&self, index: usize) -> &AtomicU64 {
+        &self.process.log.process().stats[index]
+    }
+
+    pub fn count(&self, index: usize) {
+        let counter = self.stat(index);
+        counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    pub fn add(&self, index: usize, amount: u64) {
+        let counter = self.stat(index);
+        counter.store(counter.load(Ordering::Relaxed) + amount, Ordering::Relaxed);
+    }
+
+    /// The block for `key`, translated if need be. `pad`: control comes
+    /// through a table, so a new block gets its landing pad in line.
+    pub fn find(&mut self, key: Key, pad: Option<bool>) -> BlockId {
+        let key = self.canonical(key);
+        match self.map.get(&key) {
+            Some(&id) => id,
+            None => self.translate(key, pad),
+        }
+    }
+
+    /// Without a tool, and where no function begins, arrivals are all alike.
+    pub fn canonical(&self, key: Key) -> Key {
+        match &self.contexts {
+            Some(contexts) => contexts.canonical(key, &self.process),
+            None => Key {
+                arrival: crate::block::Arrival::Inside,
+                ..key
+            },
+        }
+    }
+
+    /// Map bytes of a block.
+    pub fn map_of(&self, id: BlockId) -> &[u8] {
+        let block = &self.blocks[id.0 as usize];
+        &self.maps[block.map as usize..(block.map + block.map_len) as usize]
+    }
+
+    /// A pseudo-random number for chaos (xorshift64).
+    pub fn roll(&mut self) -> u64 {
+        self.dice ^= self.dice << 13;
+        self.dice ^= self.dice >> 7;
+        self.dice ^= self.dice << 17;
+        self.dice
+    }
+
+    /// Copies gauges to the shared statistics.
+    pub fn publish_gauges(&self, heap: u64) {
+        self.stat(stat::CACHE_BYTES)
+            .store(self.cache.used(), Ordering::Relaxed);
+        self.stat(stat::HEAP_BYTES).store(heap, Ordering::Relaxed);
+    }
+
+    /// The kind of an exit.
+    pub fn exit_kind(&self, exit: u32) -> ExitKind {
+        self.exits[exit as usize].kind
+    }
+}

@@ -1,0 +1,273 @@
+//! The border between program code in the cache and the engine.
+//!
+//! Leaving: a stub stores why (`reason`) in the thread block and comes here
+//! with every register still the program's. All general registers, the flags
+//! and xmm0..15 go to the thread block; the engine runs on its own stack.
+//!
+//! Entering: the reverse, ending in `jmp gs:[resume_host]`. From the label
+//! `everypath_window` on, no instruction writes flags, so a signal that finds
+//! the thread there can set the trap flag and step to the next exact boundary
+//! (`signals.rs`). A signal that came earlier has set `pending`; then the
+//! thread traps at `everypath_deliver` with exactly the program's state.
+//!
+//! ```text
+//!   cache --stub--> everypath_*_exit -> save -> dispatch() -> everypath_enter
+//!                                                 window: pending? -> int3
+//!   cache <------------- jmp gs:[resume_host] <---'
+//! ```
+
+use core::arch::global_asm;
+use core::mem::offset_of;
+
+use agent::thread::ThreadContext;
+
+/// Values of [`ThreadContext::reason`].
+pub mod reason {
+    /// A stub: `exit` says which.
+    pub const EXIT: u32 = 0;
+    /// An indirect jump or return met an empty table slot; rcx is the target.
+    pub const EMPTY_JUMP: u32 = 1;
+    /// An indirect call met an empty table slot.
+    pub const EMPTY_CALL: u32 = 2;
+    /// A landing pad was not the target's: rcx - rdx is the target.
+    pub const VERIFY_JUMP: u32 = 3;
+    pub const VERIFY_CALL: u32 = 4;
+    /// A tool event in the middle of a block; `event_return` is where it goes on.
+    pub const EVENT: u32 = 5;
+    /// Go to `resume_app` (after a signal or a new thread).
+    pub const RESUME: u32 = 6;
+}
+
+global_asm!(
+    ".macro everypath_leave name, why",
+    ".global \\name",
+    "\\name:",
+    "mov dword ptr gs:[{reason}], \\why",
+    "jmp everypath_save",
+    ".endm",
+    "everypath_leave everypath_exit, 0",
+    "everypath_leave everypath_empty_jump, 1",
+    "everypath_leave everypath_empty_call, 2",
+    "everypath_leave everypath_verify_jump, 3",
+    "everypath_leave everypath_verify_call, 4",
+    "everypath_leave everypath_event, 5",
+    "everypath_leave everypath_resume, 6",
+    "everypath_save:",
+    "mov gs:[{regs} + 0], rax",
+    "mov gs:[{regs} + 8], rcx",
+    "mov gs:[{regs} + 16], rdx",
+    "mov gs:[{regs} + 24], rbx",
+    "mov gs:[{regs} + 32], rsp",
+    "mov gs:[{regs} + 40], rbp",
+    "mov gs:[{regs} + 48], rsi",
+    "mov gs:[{regs} + 56], rdi",
+    "mov gs:[{regs} + 64], r8",
+    "mov gs:[{regs} + 72], r9",
+    "mov gs:[{regs} + 80], r10",
+    "mov gs:[{regs} + 88], r11",
+    "mov gs:[{regs} + 96], r12",
+    "mov gs:[{regs} + 104], r13",
+    "mov gs:[{regs} + 112], r14",
+    "mov gs:[{regs} + 120], r15",
+    "mov rsp, gs:[{stack}]",
+    "pushfq",
+    "pop qword ptr gs:[{flags}]",
+    // The engine runs with DF, AC and NT clear, whatever the program set.
+    "push 0x202",
+    "popfq",
+    "mov rdi, gs:[{this}]",
+    "movaps [rdi + {xmm} + 0], xmm0",
+    "movaps [rdi + {xmm} + 16], xmm1",
+    "movaps [rdi + {xmm} + 32], xmm2",
+    "movaps [rdi + {xmm} + 48], xmm3",
+    "movaps [rdi + {xmm} + 64], xmm4",
+    "movaps [rdi + {xmm} + 80], xmm5",
+    "movaps [rdi + {xmm} + 96], xmm6",
+    "movaps [rdi + {xmm} + 112], xmm7",
+    "movaps [rdi + {xmm} + 128], xmm8",
+    "movaps [rdi + {xmm} + 144], xmm9",
+    "movaps [rdi + {xmm} + 160], xmm10",
+    "movaps [rdi + {xmm} + 176], xmm11",
+    "movaps [rdi + {xmm} + 192], xmm12",
+    "movaps [rdi + {xmm} + 208], xmm13",
+    "movaps [rdi + {xmm} + 224], xmm14",
+    "movaps [rdi + {xmm} + 240], xmm15",
+    "call {dispatch}",
+    // rdi: the context; the engine's stack is empty from here on.
+    ".global everypath_enter",
+    "everypath_enter:",
+    "mov rdi, gs:[{this}]",
+    "movaps xmm0, [rdi + {xmm} + 0]",
+    "movaps xmm1, [rdi + {xmm} + 16]",
+    "movaps xmm2, [rdi + {xmm} + 32]",
+    "movaps xmm3, [rdi + {xmm} + 48]",
+    "movaps xmm4, [rdi + {xmm} + 64]",
+    "movaps xmm5, [rdi + {xmm} + 80]",
+    "movaps xmm6, [rdi + {xmm} + 96]",
+    "movaps xmm7, [rdi + {xmm} + 112]",
+    "movaps xmm8, [rdi + {xmm} + 128]",
+    "movaps xmm9, [rdi + {xmm} + 144]",
+    "movaps xmm10, [rdi + {xmm} + 160]",
+    "movaps xmm11, [rdi + {xmm} + 176]",
+    "movaps xmm12, [rdi + {xmm} + 192]",
+    "movaps xmm13, [rdi + {xmm} + 208]",
+    "movaps xmm14, [rdi + {xmm} + 224]",
+    "movaps xmm15, [rdi + {xmm} + 240]",
+    "mov rsp, gs:[{stack}]",
+    "push qword ptr gs:[{flags}]",
+    "popfq",
+    ".global everypath_window",
+    "everypath_window:",
+    "mov rcx, gs:[{pending}]",
+    "mov rax, gs:[{regs} + 0]",
+    "mov rdx, gs:[{regs} + 16]",
+    "mov rbx, gs:[{regs} + 24]",
+    "mov rsp, gs:[{regs} + 32]",
+    "mov rbp, gs:[{regs} + 40]",
+    "mov rsi, gs:[{regs} + 48]",
+    "mov rdi, gs:[{regs} + 56]",
+    "mov r8, gs:[{regs} + 64]",
+    "mov r9, gs:[{regs} + 72]",
+    "mov r10, gs:[{regs} + 80]",
+    "mov r11, gs:[{regs} + 88]",
+    "mov r12, gs:[{regs} + 96]",
+    "mov r13, gs:[{regs} + 104]",
+    "mov r14, gs:[{regs} + 112]",
+    "mov r15, gs:[{regs} + 120]",
+    "jrcxz 2f",
+    "mov rcx, gs:[{regs} + 8]",
+    ".global everypath_deliver",
+    "everypath_deliver:",
+    "int3",
+    "2:",
+    "mov rcx, gs:[{regs} + 8]",
+    "jmp qword ptr gs:[{host}]",
+    ".global everypath_window_end",
+    "everypath_window_end:",
+    // Signal handler and its return.
+    ".global everypath_signal",
+    "everypath_signal:",
+    "sub rsp, 8",
+    "call {signal}",
+    "add rsp, 8",
+    "ret",
+    ".global everypath_restorer",
+    "everypath_restorer:",
+    "mov eax, 15",
+    "syscall",
+    // rdi: a signal frame; returns through it.
+    ".global everypath_sigreturn",
+    "everypath_sigreturn:",
+    "lea rsp, [rdi + 8]",
+    "mov eax, 15",
+    "syscall",
+    "ud2",
+    // rdi: [nr, six arguments], rsi: context of a child that shares memory, or 0.
+    ".global everypath_clone",
+    "everypath_clone:",
+    "push r14",
+    "push r15",
+    "mov r15, rdi",
+    "mov r14, rsi",
+    "mov rax, [r15]",
+    "mov rdi, [r15 + 8]",
+    "mov rsi, [r15 + 16]",
+    "mov rdx, [r15 + 24]",
+    "mov r10, [r15 + 32]",
+    "mov r8, [r15 + 40]",
+    "mov r9, [r15 + 48]",
+    "syscall",
+    "test rax, rax",
+    "jnz 3f",
+    "test r14, r14",
+    "jz 3f",
+    // The child of a clone with shared memory: nothing of the parent's is
+    // touched from here on, it may have gone on already.
+    "mov rsp, [r14 + {stack}]",
+    "mov rdi, r14",
+    "call {child}",
+    "jmp everypath_enter",
+    "3:",
+    "pop r15",
+    "pop r14",
+    "ret",
+    reason = const offset_of!(ThreadContext, reason),
+    regs = const offset_of!(ThreadContext, regs),
+    stack = const offset_of!(ThreadContext, runtime_rsp),
+    flags = const offset_of!(ThreadContext, rflags),
+    this = const offset_of!(ThreadContext, this),
+    xmm = const offset_of!(ThreadContext, xmm),
+    pending = const offset_of!(ThreadContext, pending),
+    host = const offset_of!(ThreadContext, resume_host),
+    dispatch = sym crate::dispatch::dispatch,
+    signal = sym crate::signals::on_signal,
+    child = sym crate::process::child_start,
+);
+
+unsafe extern "C" {
+    static everypath_exit: u8;
+    static everypath_empty_jump: u8;
+    static everypath_empty_call: u8;
+    static everypath_verify_jump: u8;
+    static everypath_verify_call: u8;
+    static everypath_event: u8;
+    static everypath_resume: u8;
+    static everypath_window: u8;
+    static everypath_window_end: u8;
+    static everypath_deliver: u8;
+    static everypath_signal: u8;
+    static everypath_restorer: u8;
+    /// Loads the program's state from the thread block and continues there.
+    pub fn everypath_enter() -> !;
+    /// Real rt_sigreturn through the frame.
+    pub fn everypath_sigreturn(frame: *const sys::signal::SigFrame) -> !;
+    /// The clone family; see the comment in the assembly.
+    pub fn everypath_clone(call: *const [u64; 7], child: *mut ThreadContext) -> isize;
+}
+
+/// Routines that cache code jumps to, in the order of the thunks.
+#[derive(Clone, Copy, Debug)]
+#[repr(usize)]
+pub enum Routine {
+    Exit = 0,
+    EmptyJump = 1,
+    EmptyCall = 2,
+    VerifyJump = 3,
+    VerifyCall = 4,
+    Event = 5,
+}
+
+/// Their addresses.
+pub fn routines() -> [u64; 6] {
+    [
+        &raw const everypath_exit as u64,
+        &raw const everypath_empty_jump as u64,
+        &raw const everypath_empty_call as u64,
+        &raw const everypath_verify_jump as u64,
+        &raw const everypath_verify_call as u64,
+        &raw const everypath_event as u64,
+    ]
+}
+
+/// Where a signal handler sends the thread to go on at `resume_app`.
+pub fn resume_address() -> u64 {
+    &raw const everypath_resume as u64
+}
+
+/// Handler and restorer for the kernel.
+pub fn signal_entry() -> agent::signals::Entry {
+    agent::signals::Entry {
+        handler: &raw const everypath_signal as u64,
+        restorer: &raw const everypath_restorer as u64,
+    }
+}
+
+/// Whether `rip` is on the way into the cache, past the last write of flags.
+pub fn in_window(rip: u64) -> bool {
+    (&raw const everypath_window as u64..&raw const everypath_window_end as u64).contains(&rip)
+}
+
+/// Whether `rip` is just after the trap that asks for delivery.
+pub fn at_delivery(rip: u64) -> bool {
+    rip == &raw const everypath_deliver as u64 + 1
+}

@@ -1,0 +1,252 @@
+//! Indirect branches: two tables shared by all threads, verified where they land.
+//!
+//! ```text
+//!  site:  spill rcx, rdx;  rcx = target;  edx = 16 bits of it;  jmp [table + rdx*8]
+//!  pad:   rdx = -tag;  rcx += rdx;  jrcxz hit;  jmp miss;  hit: restore rcx, rdx
+//! ```
+//!
+//! No flags are touched. Returns and jumps index by the low 16 bits of the
+//! target, calls (aligned functions) by bits 4 to 19 if the machine has `rorx`.
+//! An empty slot holds the engine's miss routine. Two targets with one index
+//! are chained: the first pad's miss branch goes to a check for the second.
+//!
+//! The tables lie below 2 GB, so that one `jmp` can address them without a base
+//! register. Entries are aligned words; a reader sees an old or a new one, and
+//! both are right because the pad verifies.
+
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use hashbrown::HashMap;
+use isa::{Asm, Reg};
+
+use crate::block::{BlockId, Pad};
+use crate::engine::Engine;
+use crate::entry::Routine;
+
+const SLOTS: u64 = 1 << 16;
+/// Bytes of a landing pad: `mov rdx, imm64; lea; jrcxz; jmp; 2 restores`, padding included.
+pub const PAD: usize = 10 + 4 + 2 + 4 + 5 + 18;
+
+/// Spill slots of rcx and rdx, as displacements from gs.
+pub const SPILL: i32 = core::mem::offset_of!(agent::thread::ThreadContext, spill) as i32;
+pub const SPILL_RAX: i32 = SPILL;
+pub const SPILL_RCX: i32 = SPILL + 8;
+pub const SPILL_RDX: i32 = SPILL + 16;
+pub const SPILL_OTHER: i32 = SPILL + 24;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Tables {
+    pub jump: u64,
+    pub call: u64,
+    rotate_calls: bool,
+}
+
+impl Tables {
+    /// Maps both tables in low memory and fills them with the miss routines.
+    pub fn new(empty_jump: u64, empty_call: u64, rotate_calls: bool) -> Option<Tables> {
+        // Odd places that linkers, sanitizers and JITs do not ask for.
+        let candidates = (0..64).map(|i| 0x3a5d_0000 + i * 0x0070_0000);
+        let prot = sys::PROT_READ | sys::PROT_WRITE;
+        let jump = candidates
+            .into_iter()
+            .find_map(|at| agent::memory::map_at(at, SLOTS * 16, prot, sys::MAP_FIXED_NOREPLACE))?;
+        let tables = Tables {
+            jump,
+            call: jump + SLOTS * 8,
+            rotate_calls,
+        };
+        for (table, empty) in [(tables.jump, empty_jump), (tables.call, empty_call)] {
+            for slot in 0..SLOTS {
+                tables.slot(table, slot).store(empty, Ordering::Relaxed);
+            }
+        }
+        Some(tables)
+    }
+
+    fn slot(&self, table: u64, index: u64) -> &'static AtomicU64 {
+        // SAFETY: `table` is one of ours and `index < SLOTS`; the mapping is
+        // never removed, and all access is atomic.
+        unsafe { &*((table + index * 8) as *const AtomicU64) }
+    }
+
+    /// The slot at an address that `of` gave.
+    fn at(&self, address: u64) -> &AtomicU64 {
+        self.slot(self.jump, (address - self.jump) / 8)
+    }
+
+    /// The slot for a target.
+    fn of(&self, pc: u64, call: bool) -> &'static AtomicU64 {
+        if call {
+            let bits = if self.rotate_calls { pc >> 4 } else { pc };
+            self.slot(self.call, bits & (SLOTS - 1))
+        } else {
+            self.slot(self.jump, pc & (SLOTS - 1))
+        }
+    }
+
+    /// Emits the lookup of the target in rcx (rcx, rdx already spilled).
+    pub fn emit_lookup(&self, asm: &mut Asm<'_>, call: bool) {
+        if call && self.rotate_calls {
+            asm.rorx(Reg::Rdx, Reg::Rcx, 4);
+            asm.movzx_r32_r16(Reg::Rdx, Reg::Rdx);
+        } else {
+            asm.movzx_r32_r16(Reg::Rdx, Reg::Rcx);
+        }
+        asm.jmp_table(Reg::Rdx, (if call { self.call } else { self.jump }) as u32);
+    }
+}
+
+/// Emits a pad; returns the displacement address of its miss branch and the
+/// address of the hit path.
+pub fn emit_pad(asm: &mut Asm<'_>, pc: u64, miss: u64) -> (u64, u64) {
+    asm.mov_r_imm(Reg::Rdx, pc.wrapping_neg());
+    asm.lea_sum(Reg::Rcx, Reg::Rcx, Reg::Rdx, 0);
+    let hit = asm.jrcxz();
+    asm.align_displacement(1);
+    let miss = asm.jmp(miss);
+    asm.bind(hit);
+    let at = asm.here();
+    asm.mov_r_gs(Reg::Rcx, SPILL_RCX);
+    asm.mov_r_gs(Reg::Rdx, SPILL_RDX);
+    (miss, at)
+}
+
+/// One member of a slot's chain.
+#[derive(Clone, Copy, Debug)]
+pub struct Link {
+    block: BlockId,
+    /// Displacement address of the branch taken if this member is not the target.
+    miss: u64,
+}
+
+/// Chains by slot address.
+pub type Chains = HashMap<u64, Vec<Link>, core::hash::BuildHasherDefault<crate::block::PcHasher>>;
+
+/// Longer chains are cut: the newest target takes the slot.
+const MAX_CHAIN: usize = 6;
+
+impl Engine {
+    fn verify_routine(&self, call: bool) -> u64 {
+        self.cache.thunk(if call {
+            Routine::VerifyCall
+        } else {
+            Routine::VerifyJump
+        })
+    }
+
+    fn empty_routine(&self, call: bool) -> u64 {
+        self.cache.thunk(if call {
+            Routine::EmptyCall
+        } else {
+            Routine::EmptyJump
+        })
+    }
+
+    /// Makes `id` reachable through a table: a pad, and the slot or a place on
+    /// the chain of whoever has the slot.
+    pub fn publish_indirect(&mut self, id: BlockId, call: bool) {
+        let pc = self.block(id).key.pc;
+        let slot = self.tables.of(pc, call);
+        let address = slot.as_ptr() as u64;
+        let chain = self.chains.get(&address).map_or(0, Vec::len);
+        if self
+            .chains
+            .get(&address)
+            .is_some_and(|chain| chain.iter().any(|link| link.block == id))
+        {
+            return;
+        }
+        if chain == 0 || chain >= MAX_CHAIN {
+            self.cut_chain(address, call);
+            let Some(pad) = self.ensure_pad(id, call) else {
+                return;
+            };
+            self.chains.insert(
+                address,
+                alloc::vec![Link {
+                    block: id,
+                    miss: pad.miss
+                }],
+            );
+            slot.store(pad.start, Ordering::Release);
+            return;
+        }
+        let last = *self.chains[&address]
+            .last()
+            .expect("the chain is not empty");
+        let last_pc = self.block(last.block).key.pc;
+        let Some(pad) = self.ensure_pad(id, call) else {
+            return;
+        };
+        let verify = self.verify_routine(call);
+        let mut miss = 0;
+        let stub = self.cache.cold(48, 8, |asm| {
+            // rcx = target - last_pc, rdx = -last_pc.
+            asm.mov_r_imm(Reg::Rdx, last_pc.wrapping_sub(pc));
+            asm.lea_sum(Reg::Rcx, Reg::Rcx, Reg::Rdx, 0);
+            let hit = asm.jrcxz();
+            asm.mov_r_imm(Reg::Rdx, pc.wrapping_neg());
+            asm.align_displacement(1);
+            miss = asm.jmp(verify);
+            asm.bind(hit);
+            asm.jmp(pad.hit);
+        });
+        let Some(stub) = stub else { return };
+        self.cache.patch(last.miss, stub);
+        self.chains
+            .get_mut(&address)
+            .expect("checked above")
+            .push(Link { block: id, miss });
+    }
+
+    /// Empties a slot and lets every member of its chain miss to the engine.
+    fn cut_chain(&mut self, address: u64, call: bool) {
+        let Some(chain) = self.chains.remove(&address) else {
+            return;
+        };
+        let verify = self.verify_routine(call);
+        self.tables
+            .at(address)
+            .store(self.empty_routine(call), Ordering::Release);
+        for link in chain {
+            self.cache.patch(link.miss, verify);
+        }
+    }
+
+    /// Takes a dying block out of both tables.
+    pub fn unpublish_indirect(&mut self, id: BlockId) {
+        let pc = self.block(id).key.pc;
+        for call in [false, true] {
+            if self.block(id).pads[usize::from(call)].start == 0 {
+                continue;
+            }
+            let address = self.tables.of(pc, call).as_ptr() as u64;
+            if self
+                .chains
+                .get(&address)
+                .is_some_and(|chain| chain.iter().any(|link| link.block == id))
+            {
+                self.cut_chain(address, call);
+            }
+        }
+    }
+
+    /// The pad of a block for a table: made with the block, or cold.
+    fn ensure_pad(&mut self, id: BlockId, call: bool) -> Option<Pad> {
+        let block = *self.block(id);
+        let pad = block.pads[usize::from(call)];
+        if pad.start != 0 {
+            return Some(pad);
+        }
+        let verify = self.verify_routine(call);
+        let (mut miss, mut hit) = (0, 0);
+        let start = self.cache.cold(PAD as u64 + 8, 8, |asm| {
+            (miss, hit) = emit_pad(asm, block.key.pc, verify);
+            asm.jmp(block.host);
+        })?;
+        let pad = Pad { start, miss, hit };
+        self.block(id).pads[usize::from(call)] = pad;
+        Some(pad)
+    }
+}

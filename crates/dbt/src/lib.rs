@@ -1,0 +1,30 @@
+//! The dynamic binary translator: program code in, equivalent code in the
+//! cache out, so that every instruction of the program runs from the cache.
+//!
+//! A block is translated when control first needs it (`dispatch`), from the
+//! program's current bytes (`superblock`, `translate`), and joined to others by
+//! direct links (`link`) and the indirect tables (`indirect`). What a signal
+//! or a fault needs to know about a cache address is stored with the block
+//! (`pcmap`). Code that changes is found by page protection (`change`).
+//!
+//! Invariant: all state is in one [`engine::Engine`] behind one lock; threads
+//! in the cache hold nothing and read nothing of it but the indirect tables.
+#![no_std]
+
+extern crate alloc;
+
+pub mod block;
+pub mod cache;
+pub mod change;
+pub mod contexts;
+pub mod dispatch;
+pub mod engine;
+pub mod entry;
+pub mod indirect;
+pub mod link;
+pub mod pcmap;
+pub mod process;
+pub mod signals;
+pub mod start;
+pub mod superblock;
+pub mod translate;

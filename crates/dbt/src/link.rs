@@ -1,0 +1,91 @@
+//! Direct links between blocks.
+//!
+//! An exit is a branch with a 32-bit displacement inside one aligned word. It
+//! goes to its stub until the target exists, then to the target. Unlinking
+//! stores the stub's distance again: bodies of blocks are never rewritten.
+//!
+//! ```text
+//! stub:  mov dword gs:[exit], id ; jmp engine
+//! ```
+
+use wire::stat;
+
+use crate::block::{BlockId, ExitId, NO_EXIT};
+use crate::engine::Engine;
+use crate::entry::Routine;
+
+const EXIT: i32 = core::mem::offset_of!(agent::thread::ThreadContext, exit) as i32;
+/// `mov dword gs:[disp32], imm32` (13 bytes with prefix and SIB) and `jmp rel32`.
+const STUB: u64 = 13 + 5;
+
+impl Engine {
+    /// Points an exit at a block.
+    pub fn link(&mut self, exit: ExitId, target: BlockId) {
+        let next = self.block(target).incoming;
+        let entry = &mut self.exits[exit.0 as usize];
+        if entry.linked || entry.site == 0 {
+            return;
+        }
+        entry.linked = true;
+        entry.next_incoming = next;
+        let site = entry.site;
+        self.block(target).incoming = exit.0;
+        let host = self.block(target).host;
+        self.cache.patch(site, host);
+        self.count(stat::LINKS);
+    }
+
+    /// Points an exit at its stub, making one if it has none.
+    pub fn unlink(&mut self, exit: ExitId) {
+        let entry = self.exits[exit.0 as usize];
+        let stub = match entry.stub {
+            0 => self.make_stub(exit),
+            stub => stub,
+        };
+        let entry = &mut self.exits[exit.0 as usize];
+        entry.stub = stub;
+        entry.linked = false;
+        let site = entry.site;
+        self.cache.patch(site, stub);
+    }
+
+    fn make_stub(&mut self, exit: ExitId) -> u64 {
+        let engine = self.cache.thunk(Routine::Exit);
+        loop {
+            let stub = self.cache.cold(STUB, 1, |asm| {
+                asm.mov_gs_imm32(EXIT, exit.0);
+                asm.jmp(engine);
+            });
+            match stub {
+                Some(stub) => return stub,
+                // Only while severing: the segment has no room for stubs.
+                None => self.next_segment(),
+            }
+        }
+    }
+
+    /// Cuts a block off: nothing leads to it any more. Threads inside finish
+    /// what they are in and leave by its exits.
+    pub fn sever(&mut self, id: BlockId) {
+        if self.block(id).dead {
+            return;
+        }
+        self.block(id).dead = true;
+        let key = self.block(id).key;
+        if self.map.get(&key) == Some(&id) {
+            self.map.remove(&key);
+        }
+        self.unpublish_indirect(id);
+        let mut incoming = core::mem::replace(&mut self.block(id).incoming, NO_EXIT);
+        while incoming != NO_EXIT {
+            let exit = ExitId(incoming);
+            incoming = self.exits[exit.0 as usize].next_incoming;
+            let from = self.exits[exit.0 as usize].block;
+            // A dead block may still be running: its exits must leave, too.
+            if self.exits[exit.0 as usize].linked && !self.is_recycled(from) {
+                self.unlink(exit);
+            }
+        }
+        self.count(stat::INVALIDATIONS);
+    }
+}

@@ -1,0 +1,158 @@
+//! The stored map from cache addresses to program state (design D7).
+//!
+//! Per block, a byte string that is walked from the block's start with two
+//! cursors, cache address and program address:
+//!
+//! | byte | meaning |
+//! |---|---|
+//! | `0x01..=0x0F` = n | n bytes copied as they are: an instruction; both cursors move |
+//! | `0x10`, recipe, n | n cache bytes in the middle of the instruction here |
+//! | `0x11`, recipe, n | the same, and their first byte is an exact boundary |
+//! | `0x81..=0x8F` = 0x80+n | the instruction here is over: program cursor moves n |
+//! | `0x90`, i32 | program cursor goes to block start + i32 |
+//! | `0xA0`, u8 | n instructions from here on have been counted already |
+//!
+//! A *recipe* says what a fault in those bytes must undo: which registers'
+//! program values are in spill slots (see [`Recipe`]).
+
+use alloc::vec::Vec;
+
+/// Registers whose program values are in the thread block's spill slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recipe(pub u8);
+
+impl Recipe {
+    /// All registers hold the program's values.
+    pub const NONE: Recipe = Recipe(0);
+    /// rcx and rdx are in slots 1 and 2.
+    pub const RCX_RDX: Recipe = Recipe(2);
+    /// rax, rcx and rdx are in slots 0, 1 and 2.
+    pub const RAX_RCX_RDX: Recipe = Recipe(3);
+
+    /// One register, by encoding number, is in slot 3.
+    pub const fn other(register: u8) -> Recipe {
+        Recipe(0x10 | register)
+    }
+
+    /// (register, slot) pairs to restore.
+    pub fn spilled(self) -> impl Iterator<Item = (usize, usize)> {
+        const SLOTS: [&[(usize, usize)]; 4] =
+            [&[], &[], &[(1, 1), (2, 2)], &[(0, 0), (1, 1), (2, 2)]];
+        let fixed = if self.0 < 4 {
+            SLOTS[self.0 as usize]
+        } else {
+            &[]
+        };
+        let other = (self.0 & 0x10 != 0).then_some(((self.0 & 0xF) as usize, 3));
+        fixed.iter().copied().chain(other)
+    }
+}
+
+/// Writes a block's map while it is emitted.
+#[derive(Debug, Default)]
+pub struct Writer {
+    pub bytes: Vec<u8>,
+}
+
+impl Writer {
+    pub fn verbatim(&mut self, len: usize) {
+        self.bytes.push(len as u8);
+    }
+
+    pub fn piece(&mut self, boundary: bool, recipe: Recipe, len: usize) {
+        let mut left = len;
+        let mut boundary = boundary;
+        while left > 0 {
+            let step = left.min(255);
+            self.bytes
+                .extend_from_slice(&[0x10 | u8::from(boundary), recipe.0, step as u8]);
+            boundary = false;
+            left -= step;
+        }
+    }
+
+    pub fn advance(&mut self, len: usize) {
+        self.bytes.push(0x80 | len as u8);
+    }
+
+    pub fn goto(&mut self, distance: i32) {
+        self.bytes.push(0x90);
+        self.bytes.extend_from_slice(&distance.to_le_bytes());
+    }
+
+    pub fn counted(&mut self, instructions: u8) {
+        self.bytes.extend_from_slice(&[0xA0, instructions]);
+    }
+}
+
+/// What the map says about a cache address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub app_pc: u64,
+    /// Registers are the program's and `app_pc` is about to run.
+    pub boundary: bool,
+    pub recipe: Recipe,
+    /// Instructions counted but not yet retired.
+    pub counted_ahead: u64,
+}
+
+/// Looks up `offset` bytes into the code of a block that begins at `pc`.
+pub fn find(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
+    let (mut host, mut app, mut ahead) = (0u64, pc, 0u64);
+    let mut rest = map;
+    while let [code, tail @ ..] = rest {
+        match *code {
+            n @ 1..=15 => {
+                if offset == host {
+                    return Some(Place {
+                        app_pc: app,
+                        boundary: true,
+                        recipe: Recipe::NONE,
+                        counted_ahead: ahead,
+                    });
+                }
+                host += u64::from(n);
+                app += u64::from(n);
+                ahead = ahead.saturating_sub(1);
+                rest = tail;
+            }
+            0x10 | 0x11 => {
+                let [recipe, len, tail @ ..] = tail else {
+                    return None;
+                };
+                let len = u64::from(*len);
+                if host <= offset && offset < host + len {
+                    let boundary = *code == 0x11 && offset == host;
+                    return Some(Place {
+                        app_pc: app,
+                        boundary,
+                        recipe: Recipe(*recipe),
+                        counted_ahead: ahead,
+                    });
+                }
+                host += len;
+                rest = tail;
+            }
+            n @ 0x81..=0x8F => {
+                app += u64::from(n & 15);
+                ahead = ahead.saturating_sub(1);
+                rest = tail;
+            }
+            0x90 => {
+                let (distance, tail) = tail.split_first_chunk::<4>()?;
+                app = pc.wrapping_add(i64::from(i32::from_le_bytes(*distance)) as u64);
+                rest = tail;
+            }
+            0xA0 => {
+                let [n, tail @ ..] = tail else { return None };
+                ahead = u64::from(*n);
+                rest = tail;
+            }
+            _ => return None,
+        }
+        if host > offset {
+            return None;
+        }
+    }
+    None
+}

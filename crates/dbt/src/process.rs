@@ -1,0 +1,457 @@
+//! Threads and processes: clone, fork, exec, exit.
+//!
+//! A child that shares memory gets a thread block of its own and starts in the
+//! engine; a child with a copy keeps the cache (private memory, copied on
+//! write) and begins records of its own. All signals are blocked from before
+//! the kernel makes the child until the child can take them.
+
+use alloc::boxed::Box;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+
+use agent::pool::ProcessLog;
+use agent::signals::SignalTable;
+use agent::thread::{self, Thread, ThreadContext, reg};
+use sys::signal::{SIG_SETMASK, SigAction, SigSet};
+use sys::{CLONE_SIGHAND, CLONE_THREAD, CLONE_VFORK, CLONE_VM, CloneArgs, Errno, nr};
+use wire::{ThreadRecord, process_state};
+
+use crate::dispatch::{Call, finish_call};
+use crate::engine::{self, Engine};
+use crate::entry;
+
+/// What the clone family has in common.
+struct Wish {
+    flags: u64,
+    /// Stack pointer of the child; 0: as the parent's.
+    sp: u64,
+    /// The kernel call: number and arguments.
+    raw: [u64; 7],
+}
+
+/// `clone(flags, stack, parent_tid, child_tid, tls)`.
+pub fn clone(context: &mut ThreadContext, thread: &mut Thread, call: &Call) -> isize {
+    let [flags, sp, a, b, c, d] = call.args;
+    make(
+        context,
+        thread,
+        call,
+        Wish {
+            flags,
+            sp,
+            raw: [call.number, flags, sp, a, b, c, d],
+        },
+    )
+}
+
+/// `clone3(args, size)`. The program's structure is not written to.
+pub fn clone3(context: &mut ThreadContext, thread: &mut Thread, call: &Call) -> isize {
+    let [at, size, ..] = call.args;
+    if size < 64 {
+        return Errno::EINVAL.as_result();
+    }
+    let Some(mut args) = agent::memory::read_prefix::<CloneArgs>(at, size as usize) else {
+        return Errno::EFAULT.as_result();
+    };
+    if size as usize > size_of::<CloneArgs>() {
+        // A newer structure than we know: the C library falls back to clone.
+        return Errno::ENOSYS.as_result();
+    }
+    let sp = if args.stack == 0 {
+        0
+    } else {
+        args.stack + args.stack_size
+    };
+    if args.flags & CLONE_VM == 0 {
+        (args.stack, args.stack_size) = (0, 0);
+    }
+    let raw = [call.number, &raw const args as u64, size, 0, 0, 0, 0];
+    make(
+        context,
+        thread,
+        call,
+        Wish {
+            flags: args.flags,
+            sp,
+            raw,
+        },
+    )
+}
+
+/// `fork()` and `vfork()`.
+pub fn fork(context: &mut ThreadContext, thread: &mut Thread, call: &Call, vfork: bool) -> isize {
+    let flags = if vfork { CLONE_VM | CLONE_VFORK } else { 0 };
+    let raw = [
+        nr::CLONE as u64,
+        flags | sys::signal::SIGCHLD as u64,
+        0,
+        0,
+        0,
+        0,
+        0,
+    ];
+    make(context, thread, call, Wish { flags, sp: 0, raw })
+}
+
+fn make(context: &mut ThreadContext, thread: &mut Thread, call: &Call, wish: Wish) -> isize {
+    let mask = agent::signals::quiesce(thread);
+    let result = if wish.flags & CLONE_VM != 0 {
+        make_sharing(context, thread, call, &wish, mask)
+    } else {
+        make_copy(context, thread, wish)
+    };
+    sys::sigprocmask(SIG_SETMASK, mask);
+    result
+}
+
+/// A child in the same memory: a thread, or a vfork child.
+fn make_sharing(
+    context: &mut ThreadContext,
+    thread: &mut Thread,
+    call: &Call,
+    wish: &Wish,
+    mask: SigSet,
+) -> isize {
+    let made = engine::with(|engine| {
+        let pool = engine.process.log.pool;
+        let mut child = engine
+            .process
+            .blocks
+            .take(&pool, engine.contexts.is_some())?;
+        let vfork = wish.flags & CLONE_SIGHAND == 0;
+        child.signals = if vfork {
+            // SAFETY: the parent's table is live; a vfork child has its own copy.
+            Box::into_raw(Box::new(unsafe { (*thread.signals).clone() }))
+        } else {
+            thread.signals
+        };
+        child.is_vfork_child = wish.flags & CLONE_THREAD == 0;
+        child.blocked = thread.blocked;
+        if wish.flags & CLONE_VFORK != 0 {
+            child.altstack = thread.altstack;
+        }
+        // SAFETY: a fresh block that no thread runs on yet.
+        let fresh = unsafe { &mut *child.context };
+        fresh.regs = context.regs;
+        fresh.rflags = context.rflags;
+        fresh.xmm = context.xmm;
+        fresh.app_gs = context.app_gs;
+        fresh.epoch = engine.epoch;
+        if wish.sp != 0 {
+            fresh.regs[reg::RSP] = wish.sp;
+        }
+        finish_call(fresh, 0, call.next);
+        fresh.resume_app = call.next;
+        // Kept until the child has started: the mask it begins with.
+        fresh.spill[0] = mask.0;
+        engine.threads.push(child.context);
+        crate::contexts::begin_thread(engine, fresh, Some(context), child.is_vfork_child);
+        Some(Box::leak(child) as *mut Thread)
+    });
+    let Some(child) = made else {
+        return Errno::EAGAIN.as_result();
+    };
+    // SAFETY: the child's block is complete; the assembly switches to it before
+    // it touches any memory. Arguments are the program's own.
+    let result = unsafe { entry::everypath_clone(&wish.raw, (*child).context) };
+    // SAFETY: only if there is no child: then nobody else has the block.
+    if result < 0 {
+        engine::with(|engine| unsafe { drop_block(engine, child) });
+    } else if wish.flags & CLONE_VFORK != 0 {
+        // The kernel let us go on: the child has exec'd or exited.
+        // SAFETY: the child no longer runs in this memory.
+        engine::with(|engine| unsafe { drop_block(engine, child) });
+    }
+    result
+}
+
+/// # Safety
+/// No thread may run on the block any more.
+unsafe fn drop_block(engine: &mut Engine, thread: *mut Thread) {
+    // SAFETY: the caller gives the thread up.
+    let thread = unsafe { Box::from_raw(thread) };
+    engine.threads.retain(|&context| context != thread.context);
+    if thread.is_vfork_child && !thread.signals.is_null() {
+        // SAFETY: a vfork child's table is its own copy.
+        drop(unsafe { Box::from_raw(thread.signals) });
+    }
+    end_record(engine, thread.record, thread.context);
+    engine.process.blocks.give_back(thread.block);
+}
+
+/// First thing a thread in shared memory does, on its own runtime stack.
+///
+/// # Safety
+/// Called by the assembly only, with the block made for this thread.
+pub unsafe extern "C" fn child_start(context: *mut ThreadContext) {
+    // SAFETY: the block made for this thread by `make_sharing`.
+    let (context, thread) = unsafe { (&mut *context, &mut *((*context).thread as *mut Thread)) };
+    let mask = SigSet(context.spill[0]);
+    let fsgsbase = engine::with(|engine| engine.settings.fsgsbase);
+    thread::set_gs(context, fsgsbase);
+    adopt(context, thread);
+    let key = crate::block::Key {
+        pc: context.resume_app,
+        arrival: crate::block::Arrival::Inside,
+    };
+    crate::dispatch::go_to(context, key, None);
+    sys::sigprocmask(SIG_SETMASK, mask);
+}
+
+/// Registers the running thread: its number, record and signal stack.
+pub fn adopt(context: &mut ThreadContext, thread: &mut Thread) {
+    thread.tid = sys::gettid();
+    // SAFETY: the stack belongs to the block for as long as the thread lives.
+    let _ = unsafe { sys::sigaltstack(&thread.signal_stack) };
+    engine::with(|engine| {
+        if let Some(offset) = engine.process.log.thread(thread.tid) {
+            thread.record = offset;
+            let pool = engine.process.log.pool;
+            if let Some(record) = pool.at::<ThreadRecord>(offset) {
+                let word = &raw const context.insns as u64;
+                record
+                    .live_insns
+                    .store(word.wrapping_sub(pool.base()), Relaxed);
+            }
+            crate::contexts::publish_thread(engine, context, offset);
+        }
+    });
+}
+
+fn end_record(engine: &Engine, offset: u64, context: *const ThreadContext) {
+    if offset == 0 {
+        return;
+    }
+    if let Some(record) = engine.process.log.pool.at::<ThreadRecord>(offset) {
+        // SAFETY: the thread is ending or gone; the word is a counter.
+        let insns = unsafe { core::ptr::read_volatile(&raw const (*context).insns) };
+        record.live_insns.store(0, Relaxed);
+        record.insns.store(insns, Relaxed);
+        record.end_ns.store(sys::monotonic_ns(), Relaxed);
+        record.ended.store(1, Release);
+    }
+}
+
+/// A child with a copy of memory.
+fn make_copy(context: &mut ThreadContext, thread: &mut Thread, wish: Wish) -> isize {
+    let mut raw = wish.raw;
+    if raw[0] == nr::CLONE as u64 {
+        // The child goes on here, on this stack; the program's comes later.
+        raw[2] = 0;
+    }
+    // The block is in the pool, shared with the parent: the child needs what
+    // it says now, not what the parent makes of it.
+    let snapshot = Box::new(Snapshot {
+        regs: context.regs,
+        rflags: context.rflags,
+        xmm: context.xmm,
+        app_gs: context.app_gs,
+    });
+    let shadow = crate::contexts::snapshot(context);
+    // Held across fork: in the child nobody else can hold it.
+    let mut guard = engine::ENGINE.lock();
+    // SAFETY: no child context: the child returns here on a copy of this stack.
+    let result = unsafe { entry::everypath_clone(&raw, core::ptr::null_mut()) };
+    if result == 0 {
+        engine::ENGINE.forget_waiters();
+        let engine = guard.as_mut().expect("start set the engine");
+        become_child(engine, thread, &snapshot, wish.sp, shadow);
+    }
+    drop(guard);
+    if result == 0 {
+        // SAFETY: `become_child` put this thread on a block of its own.
+        let context = unsafe { &mut *thread.context };
+        adopt(context, thread);
+    }
+    result
+}
+
+struct Snapshot {
+    regs: [u64; 16],
+    rflags: u64,
+    xmm: [[u64; 2]; 16],
+    app_gs: u64,
+}
+
+/// In the forked child: records, thread block and forest of its own.
+fn become_child(
+    engine: &mut Engine,
+    thread: &mut Thread,
+    snapshot: &Snapshot,
+    sp: u64,
+    shadow: crate::contexts::Shadow,
+) {
+    let old = &engine.process.log;
+    let (pool, parent, mark) = (old.pool, old.record, old.records);
+    let parent_record = pool.at::<wire::ProcessRecord>(parent);
+    let log = ProcessLog::begin(pool, parent, true, mark, |record, offset| {
+        if let Some(parent) = parent_record {
+            copy_identity(&pool, parent, offset, record);
+        }
+    });
+    if let Some(log) = log {
+        engine.process.log = log;
+    }
+    engine.process.blocks.forget_all();
+    let Some(fresh) = engine.process.blocks.take(&pool, engine.contexts.is_some()) else {
+        // No memory for a block: end as fork would have failed, but in the child.
+        sys::exit_group(125);
+    };
+    // SAFETY: a fresh block; nothing else refers to it.
+    let context = unsafe { &mut *fresh.context };
+    context.regs = snapshot.regs;
+    context.rflags = snapshot.rflags;
+    context.xmm = snapshot.xmm;
+    context.app_gs = snapshot.app_gs;
+    context.epoch = engine.epoch;
+    if sp != 0 {
+        context.regs[reg::RSP] = sp;
+    }
+    thread.context = fresh.context;
+    thread.block = fresh.block;
+    thread.signal_stack = fresh.signal_stack;
+    thread.held = SigSet::EMPTY;
+    context.thread = &raw const *thread as u64;
+    thread::set_gs(context, engine.settings.fsgsbase);
+    engine.threads.clear();
+    engine.threads.push(thread.context);
+    crate::contexts::fork_child(engine, context, shadow);
+}
+
+fn copy_identity(
+    pool: &wire::view::Pool,
+    parent: &wire::ProcessRecord,
+    child: u64,
+    record: &wire::ProcessRecord,
+) {
+    use core::mem::offset_of;
+    record.exe_len.store(parent.exe_len.load(Relaxed), Relaxed);
+    record
+        .cmdline_len
+        .store(parent.cmdline_len.load(Relaxed), Relaxed);
+    pool.write_bytes(
+        child + offset_of!(wire::ProcessRecord, exe) as u64,
+        &parent.exe,
+    );
+    pool.write_bytes(
+        child + offset_of!(wire::ProcessRecord, cmdline) as u64,
+        &parent.cmdline,
+    );
+}
+
+/// execve and execveat; returns only on failure.
+pub fn exec(thread: &mut Thread, call: agent::exec::Call) -> isize {
+    // What the kernel hands to the new program must be what the program thinks.
+    let blocked = thread.blocked;
+    if blocked != SigSet::EMPTY {
+        sys::sigprocmask(sys::signal::SIG_BLOCK, blocked);
+    }
+    let ignored = ignored_synchronous(thread);
+    for signal in (1..=31).filter(|&signal| ignored.has(signal)) {
+        let action = SigAction {
+            handler: sys::signal::SIG_IGN,
+            ..SigAction::default()
+        };
+        // SAFETY: a plain disposition; restored below if exec fails.
+        let _ = unsafe { sys::sigaction(signal, Some(&action), None) };
+    }
+    let (heritage, record, pool, follow) = engine::with(|engine| {
+        (
+            engine.heritage.clone(),
+            engine.process.log.record,
+            engine.process.log.pool,
+            engine.settings.follow,
+        )
+    });
+    if !thread.is_vfork_child
+        && let Some(process) = pool.at::<wire::ProcessRecord>(record)
+    {
+        process.state.store(process_state::EXECED, Relaxed);
+        process.end_ns.store(sys::monotonic_ns(), Relaxed);
+    }
+    let nowhere = alloc::vec![0u8];
+    let payload = if follow { &heritage.payload } else { &nowhere };
+    // The lock is not held: exec reads the program's memory and may block.
+    // Only the path of the program is read from the process state.
+    let result =
+        with_process_exe(|process| agent::exec::exec(process, call, &heritage.pool, payload));
+    if let Some(process) = pool.at::<wire::ProcessRecord>(record)
+        && !thread.is_vfork_child
+    {
+        process.state.store(process_state::RUNNING, Relaxed);
+    }
+    // SAFETY: the table is live.
+    agent::signals::install(unsafe { &*thread.signals }, entry::signal_entry());
+    if blocked != SigSet::EMPTY {
+        sys::sigprocmask(sys::signal::SIG_UNBLOCK, blocked);
+    }
+    result
+}
+
+/// Runs `work` on a copy of what exec needs to know about the process.
+fn with_process_exe(work: impl FnOnce(&[u8]) -> isize) -> isize {
+    let exe = engine::with(|engine| engine.process.exe.clone());
+    work(&exe)
+}
+
+fn ignored_synchronous(thread: &Thread) -> SigSet {
+    let mut set = SigSet::EMPTY;
+    for signal in 1..=31 {
+        // SAFETY: the table is live.
+        let action = unsafe { (*thread.signals).actions[signal as usize] };
+        if agent::signals::always_ours(signal) && action.handler == sys::signal::SIG_IGN {
+            set = set.with(SigSet::only(signal));
+        }
+    }
+    set
+}
+
+/// exit(2): this thread only.
+pub fn exit_thread(context: &mut ThreadContext, thread: &mut Thread, code: i32) -> ! {
+    sys::sigprocmask(SIG_SETMASK, SigSet::ALL);
+    let used = engine::with(|engine| {
+        crate::contexts::end_thread(engine, context);
+        end_record(engine, thread.record, context);
+        let used = engine.process.blocks.free_flag(thread.block);
+        // A vfork child's block is given back by its parent.
+        engine.threads.retain(|&other| other != thread.context);
+        used
+    });
+    if thread.is_vfork_child {
+        sys_exit(code);
+    }
+    // SAFETY: nothing of the block is used after the routine's store.
+    unsafe { thread::everypath_exit_thread(used, code) }
+}
+
+fn sys_exit(code: i32) -> ! {
+    loop {
+        // SAFETY: ends this thread.
+        unsafe { sys::raw::syscall(nr::EXIT, [code as usize, 0, 0, 0, 0, 0]) };
+    }
+}
+
+/// exit_group: the end of the process (of the child, if it is a vfork child).
+pub fn exit_group(thread: &mut Thread, code: i32) -> ! {
+    if !thread.is_vfork_child {
+        engine::with(|engine| {
+            engine.publish_gauges(crate::start::heap_bytes());
+            for &context in &engine.threads {
+                // SAFETY: contexts of live threads, under the lock.
+                let record = unsafe { (*((*context).thread as *const Thread)).record };
+                end_record(engine, record, context);
+            }
+            let process = engine.process.log.process();
+            process.end_status.store(code as u32, Relaxed);
+            process.end_ns.store(sys::monotonic_ns(), Relaxed);
+            process.state.store(process_state::EXITED, Release);
+        });
+    }
+    sys::exit_group(code)
+}
+
+/// The table a new process image begins with.
+pub fn first_table() -> *mut SignalTable {
+    let mut table = Box::new(SignalTable::new());
+    table.inherit();
+    Box::into_raw(table)
+}

@@ -1,0 +1,531 @@
+//! Signals: from the kernel's frame to the program's, at exact boundaries.
+//!
+//! Where the thread is when the engine's handler runs decides:
+//!
+//! | interrupted at | asynchronous signal | fault |
+//! |---|---|---|
+//! | a boundary in the cache | deliver now | program state is at hand |
+//! | elsewhere in a block | step (trap flag) to a boundary, then deliver | undo by recipe, deliver |
+//! | the way into the cache | step, as above | engine bug |
+//! | the engine | `pending`; trap at the way out, deliver there | recovery label, or engine bug |
+//! | a program address | - | control escaped the cache: go on in the engine |
+//!
+//! While a signal is held all others are blocked by the mask in the frame that
+//! the kernel restores, so there is never more than one; the true mask is kept
+//! with it and becomes the one the program sees.
+
+use agent::memory;
+use agent::signals::{self as table, HOLD, push_frame, quiesce, requeue};
+use agent::thread::{Pending, Thread, ThreadContext, reg};
+use sys::signal::*;
+use wire::stat;
+
+use crate::block::BlockId;
+use crate::engine;
+use crate::entry;
+use crate::pcmap;
+
+const TRAP_FLAG: u64 = 1 << 8;
+const RESUME_FLAG: u64 = 1 << 16;
+
+/// The engine's handler for every signal it installs one for.
+///
+/// # Safety
+/// Called by the kernel on the thread's signal stack with its frame.
+pub unsafe extern "C" fn on_signal(signal: i32, info: *mut SigInfo, uc: *mut UContext) {
+    // SAFETY: the kernel's frame on our signal stack, and the thread's own
+    // block: gs is ours whenever signals can arrive.
+    let (info, uc, context) = unsafe { (&*info, &mut *uc, &mut *agent::thread::current()) };
+    // SAFETY: boxed for the life of the block; the interrupted engine code
+    // does not hold references across points where it can be interrupted that
+    // this handler changes, except `pending`, which it re-reads.
+    let thread = unsafe { &mut *(context.thread as *mut Thread) };
+    let signal = signal as u32;
+    let rip = uc.mcontext.rip;
+    let kernel_sent = info.code > 0;
+    match signal {
+        SIGTRAP if entry::at_delivery(rip) => deliver_pending(context, thread, uc),
+        SIGTRAP if thread.stepping && kernel_sent && uc.mcontext.trapno == trap::DEBUG => {
+            stepped(context, thread, uc)
+        }
+        _ if SigSet::SYNCHRONOUS.has(signal) && kernel_sent => {
+            fault(context, thread, signal, info, uc)
+        }
+        _ => arrived(context, thread, signal, info, uc),
+    }
+}
+
+/// Holds an asynchronous signal and gets the thread to a boundary.
+fn arrived(
+    context: &mut ThreadContext,
+    thread: &mut Thread,
+    signal: u32,
+    info: &SigInfo,
+    uc: &mut UContext,
+) {
+    if SigSet::SYNCHRONOUS.has(signal) && thread.blocked.has(signal) {
+        thread.held = thread.held.with(SigSet::only(signal));
+        return;
+    }
+    thread.pending = Some(Pending {
+        signal,
+        info: *info,
+        mask: uc.sigmask,
+        fault: None,
+    });
+    uc.sigmask = HOLD;
+    context.pending = 1;
+    advance(context, thread, uc);
+}
+
+/// Delivers the held signal if the thread is at a boundary, else makes it go on.
+fn advance(context: &mut ThreadContext, thread: &mut Thread, uc: &mut UContext) {
+    let rip = uc.mcontext.rip;
+    uc.mcontext.eflags &= !TRAP_FLAG;
+    thread.stepping = false;
+    if entry::in_window(rip) {
+        return step(thread, uc);
+    }
+    match locate(rip) {
+        Where::Boundary(place) => deliver(context, thread, uc, place),
+        Where::Inside => step(thread, uc),
+        // The engine looks at `pending` on its way out.
+        Where::Engine => {}
+    }
+}
+
+fn step(thread: &mut Thread, uc: &mut UContext) {
+    thread.stepping = true;
+    uc.mcontext.eflags |= TRAP_FLAG;
+}
+
+fn stepped(context: &mut ThreadContext, thread: &mut Thread, uc: &mut UContext) {
+    uc.mcontext.eflags &= !TRAP_FLAG;
+    thread.stepping = false;
+    if thread.stepping_store {
+        // The store to its own page is done: go on with fresh code.
+        thread.stepping_store = false;
+        if let Where::Boundary(place) = locate(uc.mcontext.rip) {
+            uncount(context, &place);
+            if let Some(held) = thread.pending
+                && held.signal == 0
+            {
+                uc.sigmask = held.mask;
+                thread.pending = None;
+            }
+            context.resume_app = place.app_pc;
+            context.exit = 0;
+            uc.mcontext.rip = entry::resume_address();
+        }
+        return;
+    }
+    if thread.pending.is_some() {
+        advance(context, thread, uc);
+    }
+}
+
+/// The trap on the way out of the engine: the program's state is complete, the
+/// thread was about to go to `resume_host`.
+fn deliver_pending(context: &mut ThreadContext, thread: &mut Thread, uc: &mut UContext) {
+    uc.mcontext.rip = context.resume_host;
+    uc.mcontext.eflags &= !RESUME_FLAG;
+    if let Some(Pending { fault: Some(_), .. }) = thread.pending {
+        // Raised by the engine itself: the state is the program's at `resume_app`.
+        let place = pcmap::Place {
+            app_pc: context.resume_app,
+            boundary: true,
+            recipe: pcmap::Recipe::NONE,
+            counted_ahead: 0,
+        };
+        return deliver(context, thread, uc, place);
+    }
+    if thread.pending.is_none() {
+        context.pending = 0;
+        return;
+    }
+    advance(context, thread, uc);
+}
+
+enum Where {
+    Boundary(pcmap::Place),
+    Inside,
+    Engine,
+}
+
+/// What a cache address stands for. The engine lock is free for this thread
+/// whenever the address is in the cache.
+fn locate(rip: u64) -> Where {
+    match place_of(rip) {
+        None => Where::Engine,
+        Some(Some(place)) if place.boundary => Where::Boundary(place),
+        Some(_) => Where::Inside,
+    }
+}
+
+/// Outer `None`: not in the cache.
+fn place_of(rip: u64) -> Option<Option<pcmap::Place>> {
+    if !memory::is_ours(rip, rip + 1) || !in_arena(rip) {
+        return None;
+    }
+    engine::with(|engine| {
+        if !engine.cache.contains(rip) {
+            return None;
+        }
+        Some(engine.cache.block_at(rip).and_then(|block| {
+            let (pc, host) = {
+                let block = &engine.blocks[block as usize];
+                (block.key.pc, block.host)
+            };
+            pcmap::find(engine.map_of(BlockId(block)), pc, rip.checked_sub(host)?)
+        }))
+    })
+}
+
+/// Cheap test without the lock: engine code is never in the arena.
+fn in_arena(rip: u64) -> bool {
+    crate::start::arena_contains(rip)
+}
+
+/// Instructions counted at the start of their run that did not retire.
+fn uncount(context: &mut ThreadContext, place: &pcmap::Place) {
+    context.insns = context.insns.wrapping_sub(if place.counted_ahead > 0 {
+        place.counted_ahead
+    } else {
+        0
+    });
+}
+
+/// Builds the program's frame and sends the thread to its handler.
+fn deliver(
+    context: &mut ThreadContext,
+    thread: &mut Thread,
+    uc: &mut UContext,
+    place: pcmap::Place,
+) {
+    let Some(held) = thread.pending.take() else {
+        return;
+    };
+    context.pending = 0;
+    thread.stepping = false;
+    uncount(context, &place);
+    uc.mcontext.rip = place.app_pc;
+    if let Some((err, trapno, cr2)) = held.fault {
+        (uc.mcontext.err, uc.mcontext.trapno, uc.mcontext.cr2) = (err, trapno, cr2);
+    }
+    let mask = held.mask.with(thread.blocked);
+    let action = engine::with(|engine| {
+        engine.count(stat::SIGNALS);
+        // SAFETY: the table lives as long as any thread using it; the lock orders writers.
+        let action = unsafe { &mut (*thread.signals).actions[held.signal as usize] };
+        let copy = *action;
+        if copy.flags & SA_RESETHAND != 0 && copy.handler != SIG_IGN {
+            action.handler = SIG_DFL;
+        }
+        copy
+    });
+    let synchronous =
+        held.fault.is_some() || held.info.code > 0 && SigSet::SYNCHRONOUS.has(held.signal);
+    let refused = synchronous && mask.has(held.signal);
+    match action.handler {
+        SIG_DFL => return default_action(thread, uc, held, mask),
+        SIG_IGN if synchronous => return default_action(thread, uc, held, mask),
+        SIG_IGN => return resume(context, uc, held.mask),
+        _ if refused => return default_action(thread, uc, held, mask),
+        _ => {}
+    }
+    if action.flags & SA_RESETHAND != 0 && !table::always_ours(held.signal) {
+        // SAFETY: the default disposition.
+        let _ = unsafe { sys::sigaction(held.signal, Some(&SigAction::default()), None) };
+    }
+    match push_frame(thread, &action, held.signal, &held.info, uc, mask) {
+        Ok(frame) => {
+            let mut blocked = mask.with(action.mask);
+            if action.flags & SA_NODEFER == 0 {
+                blocked = blocked.with(SigSet::only(held.signal));
+            }
+            thread.blocked = SigSet(blocked.0 & SigSet::SYNCHRONOUS.0);
+            crate::contexts::on_handler(context, held.signal, frame);
+            context.resume_app = action.handler;
+            context.exit = 2; // a handler is called
+            uc.mcontext.rip = entry::resume_address();
+            uc.sigmask = blocked.without(SigSet::SYNCHRONOUS);
+        }
+        Err(table::StackUnwritable) => {
+            // As the kernel: a frame that cannot be written is a SIGSEGV that kills.
+            let mut fatal = held;
+            fatal.signal = SIGSEGV;
+            fatal.info = SigInfo {
+                signo: SIGSEGV as i32,
+                errno: 0,
+                code: code::SI_KERNEL,
+                pad: 0,
+                fields: [0; 14],
+            };
+            default_action(thread, uc, fatal, mask);
+        }
+    }
+}
+
+/// Goes on with the program's state in `uc` at `uc.rip`, a program address.
+fn resume(context: &mut ThreadContext, uc: &mut UContext, mask: SigSet) {
+    context.resume_app = uc.mcontext.rip;
+    context.exit = 0;
+    uc.mcontext.rip = entry::resume_address();
+    uc.sigmask = mask.without(SigSet::SYNCHRONOUS);
+}
+
+/// The signal's default action, by the kernel: the same signal again with the
+/// default disposition, so that wait status and core dump are as natively.
+fn default_action(thread: &mut Thread, uc: &mut UContext, held: Pending, mask: SigSet) {
+    let _ = mask;
+    // SAFETY: the default disposition.
+    let _ = unsafe { sys::sigaction(held.signal, Some(&SigAction::default()), None) };
+    requeue(&held);
+    // It kills (or stops) when the handler returns and the mask is restored.
+    uc.sigmask = held
+        .mask
+        .without(SigSet::only(held.signal))
+        .without(SigSet::SYNCHRONOUS);
+    // If it does not (a stop signal, continued), go on where the program was.
+    let context = thread.context;
+    // SAFETY: the thread's own block.
+    resume_after_default(unsafe { &mut *context }, uc);
+}
+
+fn resume_after_default(context: &mut ThreadContext, uc: &mut UContext) {
+    context.resume_app = uc.mcontext.rip;
+    context.exit = 0;
+    uc.mcontext.rip = entry::resume_address();
+}
+
+/// A signal raised by an instruction.
+fn fault(
+    context: &mut ThreadContext,
+    thread: &mut Thread,
+    signal: u32,
+    info: &SigInfo,
+    uc: &mut UContext,
+) {
+    let rip = uc.mcontext.rip;
+    if let Some(next) = memory::recovery_for(rip)
+        && (signal == SIGSEGV || signal == SIGBUS)
+    {
+        uc.mcontext.rip = next;
+        return;
+    }
+    let fetch = uc.mcontext.trapno == trap::PAGE_FAULT && uc.mcontext.err & pf::FETCH != 0;
+    if fetch && signal == SIGSEGV {
+        return escaped(context, uc);
+    }
+    let store = signal == SIGSEGV
+        && uc.mcontext.trapno == trap::PAGE_FAULT
+        && uc.mcontext.err & pf::WRITE != 0;
+    let Some(place) = place_of(rip) else {
+        engine_bug(signal, uc);
+    };
+    if store && info.code == code::SEGV_ACCERR && guarded_store(context, thread, uc) {
+        return;
+    }
+    let after_trap = matches!(uc.mcontext.trapno, trap::BREAKPOINT | trap::DEBUG);
+    let Some(place) = place else {
+        engine_bug(signal, uc);
+    };
+    if crate::contexts::grow_shadow(context, uc) {
+        return;
+    }
+    if !place.boundary {
+        for (register, slot) in place.recipe.spilled() {
+            *register_of(&mut uc.mcontext, register) = context.spill[slot];
+        }
+    }
+    let mut info = *info;
+    // The kernel gives the address of the instruction for these.
+    if matches!(signal, SIGILL | SIGFPE) || (signal == SIGTRAP && !after_trap) {
+        info.fields[0] = place.app_pc;
+    }
+    if signal == SIGTRAP && info.fields[0] == rip {
+        info.fields[0] = place.app_pc;
+    }
+    let details = (uc.mcontext.err, uc.mcontext.trapno, uc.mcontext.cr2);
+    let mut mask = uc.sigmask;
+    if let Some(held) = thread.pending.take() {
+        // It was being stepped to a boundary; the fault comes first.
+        mask = held.mask;
+        requeue(&held);
+    }
+    thread.pending = Some(Pending {
+        signal,
+        info,
+        mask,
+        fault: Some(details),
+    });
+    deliver(context, thread, uc, place);
+}
+
+/// A store to a page that the engine guards. The page is opened; if the store
+/// is from that page, only the store runs before control comes back.
+fn guarded_store(context: &mut ThreadContext, thread: &mut Thread, uc: &mut UContext) -> bool {
+    let _ = context;
+    let (address, rip) = (uc.mcontext.cr2, uc.mcontext.rip);
+    let own = engine::with(|engine| {
+        if !engine.on_store(address) {
+            return None;
+        }
+        Some(engine.runs_from_page(rip, address & !4095))
+    });
+    let Some(own) = own else { return false };
+    if own {
+        // Nothing else may come between the store and the trap.
+        thread.pending = Some(Pending {
+            signal: 0,
+            info: SigInfo {
+                signo: 0,
+                errno: 0,
+                code: 0,
+                pad: 0,
+                fields: [0; 14],
+            },
+            mask: uc.sigmask,
+            fault: None,
+        });
+        uc.sigmask = HOLD;
+        thread.stepping_store = true;
+        step(thread, uc);
+    }
+    true
+}
+
+/// The program's pages are never executable: control that escapes the cache
+/// faults at its first instruction, with the program's state.
+fn escaped(context: &mut ThreadContext, uc: &mut UContext) {
+    context.resume_app = uc.mcontext.rip;
+    context.exit = 1;
+    uc.mcontext.rip = entry::resume_address();
+}
+
+fn register_of(registers: &mut SigContext, number: usize) -> &mut u64 {
+    match number {
+        reg::RAX => &mut registers.rax,
+        reg::RCX => &mut registers.rcx,
+        reg::RDX => &mut registers.rdx,
+        reg::RBX => &mut registers.rbx,
+        reg::RSP => &mut registers.rsp,
+        reg::RBP => &mut registers.rbp,
+        reg::RSI => &mut registers.rsi,
+        reg::RDI => &mut registers.rdi,
+        8 => &mut registers.r8,
+        9 => &mut registers.r9,
+        10 => &mut registers.r10,
+        11 => &mut registers.r11,
+        12 => &mut registers.r12,
+        13 => &mut registers.r13,
+        14 => &mut registers.r14,
+        _ => &mut registers.r15,
+    }
+}
+
+/// A fault in the engine itself. Say so clearly and end as by that signal.
+fn engine_bug(signal: u32, uc: &UContext) -> ! {
+    let mut text = agent::procfs::Text::default();
+    let (rip, address) = (uc.mcontext.rip, uc.mcontext.cr2);
+    let base = crate::start::payload_base();
+    let _ = core::fmt::Write::write_fmt(
+        &mut text,
+        format_args!(
+            "everypath: internal error: signal {signal} in the engine at payload+{:#x} (rip {rip:#x}, address {address:#x}); \
+             what was recorded so far is kept, please report this\n",
+            rip.wrapping_sub(base)
+        ),
+    );
+    let _ = sys::write(2, &text.0);
+    // SAFETY: the default disposition.
+    let _ = unsafe { sys::sigaction(SIGABRT, Some(&SigAction::default()), None) };
+    sys::sigprocmask(SIG_SETMASK, SigSet::EMPTY);
+    let _ = sys::tgkill(sys::getpid(), sys::gettid(), SIGABRT);
+    sys::exit_group(125)
+}
+
+/// Raises the page fault of an instruction fetch at `pc`.
+pub fn raise_fetch_fault(
+    context: &mut ThreadContext,
+    thread: &mut Thread,
+    pc: u64,
+    address: u64,
+    mapped: bool,
+) {
+    let code = if mapped {
+        code::SEGV_ACCERR
+    } else {
+        code::SEGV_MAPERR
+    };
+    let mut info = SigInfo {
+        signo: SIGSEGV as i32,
+        errno: 0,
+        code,
+        pad: 0,
+        fields: [0; 14],
+    };
+    info.fields[0] = address;
+    let err = pf::USER | pf::FETCH | if mapped { pf::PRESENT } else { 0 };
+    let mask = quiesce(thread);
+    thread.pending = Some(Pending {
+        signal: SIGSEGV,
+        info,
+        mask,
+        fault: Some((err, trap::PAGE_FAULT, address)),
+    });
+    context.pending = 1;
+    context.resume_app = pc;
+    context.resume_host = 0;
+}
+
+/// Sends again what was held while the program blocked it.
+pub fn release_held(thread: &mut Thread) {
+    let ready = thread.held.without(thread.blocked);
+    for signal in 1..=31 {
+        if ready.has(signal) {
+            thread.held = thread.held.without(SigSet::only(signal));
+            let _ = sys::tgkill(sys::getpid(), sys::gettid(), signal);
+        }
+    }
+}
+
+/// The program's rt_sigreturn: its frame, with the engine's address for rip,
+/// through the kernel, which restores all state at once.
+pub fn sigreturn(context: &mut ThreadContext, thread: &mut Thread) -> isize {
+    let at = context.regs[reg::RSP].wrapping_sub(8);
+    let Some(mut frame) = memory::read::<SigFrame>(at) else {
+        return bad_frame(context, thread);
+    };
+    // From here to the kernel's restore nothing may come in that would find
+    // the state half changed.
+    quiesce(thread);
+    let mask = frame.uc.sigmask.without(SigSet::UNBLOCKABLE);
+    thread.blocked = SigSet(mask.0 & SigSet::SYNCHRONOUS.0);
+    let stack = frame.uc.stack;
+    if stack.flags & SS_ONSTACK == 0 || stack.flags & SS_DISABLE != 0 {
+        thread.altstack = SigStack {
+            flags: stack.flags & (SS_DISABLE | SS_AUTODISARM),
+            ..stack
+        };
+    } else {
+        thread.altstack = SigStack {
+            flags: stack.flags & SS_AUTODISARM,
+            ..stack
+        };
+    }
+    crate::contexts::on_sigreturn(context, frame.uc.mcontext.rsp);
+    context.resume_app = frame.uc.mcontext.rip;
+    context.exit = 0;
+    frame.uc.mcontext.rip = entry::resume_address();
+    frame.uc.sigmask = mask.without(SigSet::SYNCHRONOUS);
+    frame.uc.stack = thread.signal_stack;
+    // SAFETY: a complete frame of the kernel's own layout; does not return.
+    unsafe { entry::everypath_sigreturn(&frame) }
+}
+
+fn bad_frame(context: &mut ThreadContext, thread: &mut Thread) -> isize {
+    let pc = context.regs[reg::RCX];
+    raise_fetch_fault(context, thread, pc, 0, false);
+    0
+}

@@ -1,0 +1,298 @@
+//! The payload's main: from the kernel's stack to the first program instruction.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::ffi::CStr;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use agent::heap::Heap;
+use agent::loader::Loaded;
+use agent::place::Place;
+use agent::pool::{self, ProcessLog};
+use agent::start::{InitialStack, Orders, Program};
+use agent::syscalls::Process;
+use agent::thread::{self, Blocks, Thread, reg};
+use hashbrown::HashMap;
+use sys::signal::{SIG_UNBLOCK, SigSet};
+use wire::view::Pool;
+use wire::{Mode, flag};
+
+use crate::block::{Arrival, Key};
+use crate::cache::Cache;
+use crate::contexts::{self, Contexts};
+use crate::engine::{ENGINE, Engine, Heritage, Settings};
+use crate::entry::{self, Routine};
+use crate::indirect::{Chains, Tables};
+
+/// Facts that the signal handler needs without the lock. Set once, here.
+static ARENA: AtomicU64 = AtomicU64::new(0);
+static ARENA_END: AtomicU64 = AtomicU64::new(0);
+static PAYLOAD: AtomicU64 = AtomicU64::new(0);
+static HEAP: AtomicU64 = AtomicU64::new(0);
+
+/// Whether an address can be in the code cache.
+pub fn arena_contains(addr: u64) -> bool {
+    // Segments grown outside the arena are within a gigabyte of it.
+    let (start, end) = (ARENA.load(Relaxed), ARENA_END.load(Relaxed));
+    addr.wrapping_sub(start.wrapping_sub(1 << 30)) < end.wrapping_sub(start).wrapping_add(2 << 30)
+}
+
+pub fn payload_base() -> u64 {
+    PAYLOAD.load(Relaxed)
+}
+
+pub fn heap_bytes() -> u64 {
+    // SAFETY: the address of the payload's static heap.
+    unsafe { (HEAP.load(Relaxed) as *const Heap).as_ref() }.map_or(0, Heap::mapped)
+}
+
+/// Ends the start-up with a sentence and the status that fits the error.
+fn fail(what: &str, path: &CStr, errno: sys::Errno) -> ! {
+    let mut text = agent::procfs::Text::default();
+    let path = core::str::from_utf8(path.to_bytes()).unwrap_or("?");
+    let _ = core::fmt::Write::write_fmt(
+        &mut text,
+        format_args!("everypath: {what} {path} (error {})\n", errno.0),
+    );
+    let _ = sys::write(2, &text.0);
+    sys::exit_group(126)
+}
+
+/// # Safety
+/// `sp` is rsp at the first instruction of the process; `payload` is the range
+/// of the payload's own image.
+pub unsafe fn main(sp: u64, payload: core::ops::Range<u64>, heap: &'static Heap) -> ! {
+    PAYLOAD.store(payload.start, Relaxed);
+    HEAP.store(heap as *const Heap as u64, Relaxed);
+    agent::memory::note(payload.start, payload.end - payload.start);
+    // SAFETY: passed on from the caller.
+    let stack = unsafe { InitialStack::at(sp) };
+    let Some(orders) = Orders::read(&stack) else {
+        let _ = sys::write(
+            2,
+            b"everypath: this file is the engine inside everypath; run `everypath` instead\n",
+        );
+        sys::exit_group(125)
+    };
+    let limit = address_space_limit();
+    let pool_path = CStr::from_bytes_with_nul(&orders.pool).unwrap_or(c"");
+    let Some(pool) = pool::attach(pool_path, limit) else {
+        fail(
+            "no memory to record into while starting",
+            orders.execfn,
+            sys::Errno::ENOMEM,
+        )
+    };
+    let low = match agent::start::is_fixed(orders.execfn) {
+        Ok(low) => low,
+        Err(errno) => fail("cannot load", orders.execfn, errno),
+    };
+    let Some(mut place) = Place::choose(low, limit) else {
+        fail(
+            "no address space for the code cache while starting",
+            orders.execfn,
+            sys::Errno::ENOMEM,
+        )
+    };
+    ARENA.store(place.arena, Relaxed);
+    ARENA_END.store(place.arena + place.arena_len, Relaxed);
+    let program = match agent::start::load(&stack, &orders, &mut place) {
+        Ok(program) => program,
+        Err(errno) => fail("cannot load", orders.execfn, errno),
+    };
+    let entry = program.entry;
+    let sp = program.sp;
+    let context = boot(&stack, orders, pool, place, program);
+    // SAFETY: the thread's block, made by `boot`; gs points to it.
+    let context = unsafe { &mut *context };
+    context.regs[reg::RSP] = sp;
+    context.rflags = 0x202;
+    crate::dispatch::go_to(
+        context,
+        Key {
+            pc: entry,
+            arrival: Arrival::Call,
+        },
+        None,
+    );
+    // SAFETY: the program's initial state is in the block.
+    unsafe { entry::everypath_enter() }
+}
+
+fn address_space_limit() -> Option<u64> {
+    let mut limit = [0u64; 2];
+    const RLIMIT_AS: usize = 9;
+    // SAFETY: the kernel fills two words.
+    unsafe {
+        sys::raw::syscall(
+            sys::nr::PRLIMIT64,
+            [0, RLIMIT_AS, 0, &raw mut limit as usize, 0, 0],
+        )
+    };
+    (limit[0] != 0 && limit[0] < 1 << 46).then_some(limit[0])
+}
+
+fn settings(pool: &Pool, stack: &InitialStack) -> Settings {
+    let config = &pool.header().config;
+    let flags = config.flags.load(Relaxed);
+    Settings {
+        count_instructions: flags & flag::COUNT_INSNS != 0,
+        follow: flags & flag::FOLLOW != 0,
+        fsgsbase: stack.has_fsgsbase(),
+        bmi2: core::arch::x86_64::__cpuid_count(7, 0).ebx & 1 << 8 != 0,
+        chaos: config.chaos_seed.load(Relaxed),
+    }
+}
+
+/// Builds the engine and the first thread.
+fn boot(
+    stack: &InitialStack,
+    orders: Orders,
+    pool: Pool,
+    place: Place,
+    program: Program,
+) -> *mut thread::ThreadContext {
+    let settings = settings(&pool, stack);
+    let tiny = (settings.chaos != 0).then_some(256 << 10);
+    let cache = Cache::new(place.arena, place.arena_len, tiny);
+    let (jump, call) = (
+        cache.thunk(Routine::EmptyJump),
+        cache.thunk(Routine::EmptyCall),
+    );
+    let Some(tables) = Tables::new(jump, call, settings.bmi2) else {
+        fail(
+            "no low memory for the branch tables while starting",
+            orders.execfn,
+            sys::Errno::ENOMEM,
+        )
+    };
+    let parent = parent_record(&pool);
+    let log = ProcessLog::begin(pool, parent, false, 0, |record, offset| {
+        identify(&pool, record, offset, &program)
+    });
+    let Some(log) = log else {
+        fail(
+            "the recording area is full while starting",
+            orders.execfn,
+            sys::Errno::ENOMEM,
+        )
+    };
+    let is_contexts = pool.header().config.mode.load(Relaxed) == Mode::Contexts as u32;
+    let mut exe = program.exe.clone();
+    exe.push(0);
+    let process = Process::new(
+        log,
+        place,
+        Blocks::default(),
+        exe,
+        entry::signal_entry(),
+        is_contexts,
+    );
+    let mut engine = Engine {
+        process,
+        settings,
+        heritage: Heritage {
+            pool: orders.pool,
+            payload: orders.payload,
+        },
+        cache,
+        tables,
+        blocks: Vec::new(),
+        map: HashMap::default(),
+        exits: Vec::new(),
+        maps: Vec::new(),
+        pages: HashMap::default(),
+        protected: HashMap::default(),
+        chains: Chains::default(),
+        contexts: is_contexts.then(|| Contexts::new(&pool)),
+        dice: settings.chaos | 1,
+        epoch: 1,
+        threads: Vec::new(),
+    };
+    add_image(&mut engine.process, &program.image, &program.exe);
+    if let Some((image, path)) = &program.interpreter {
+        add_image(&mut engine.process, image, &path[..path.len() - 1]);
+    }
+    add_vdso(&mut engine.process, stack);
+    let Some(thread) = engine.process.blocks.take(&pool, is_contexts) else {
+        fail(
+            "no memory for the first thread while starting",
+            orders.execfn,
+            sys::Errno::ENOMEM,
+        )
+    };
+    let thread: &'static mut Thread = Box::leak(thread);
+    thread.signals = crate::process::first_table();
+    // SAFETY: a fresh block.
+    let context = unsafe { &mut *thread.context };
+    engine.threads.push(thread.context);
+    contexts::begin_thread(&mut engine, context, None, false);
+    *ENGINE.lock() = Some(engine);
+    thread::set_gs(context, settings.fsgsbase);
+    crate::process::adopt(context, thread);
+    // What was blocked before exec stays blocked for the program, not for us.
+    let inherited = sys::sigprocmask(SIG_UNBLOCK, SigSet::SYNCHRONOUS);
+    thread.blocked = SigSet(inherited.0 & SigSet::SYNCHRONOUS.0);
+    // SAFETY: the table was just made.
+    agent::signals::install(unsafe { &*thread.signals }, entry::signal_entry());
+    thread.context
+}
+
+/// The record of the image this one replaced (exec) or was started by.
+fn parent_record(pool: &Pool) -> u64 {
+    let me = sys::getpid();
+    let mut at = pool.header().processes.load(Relaxed);
+    for _ in 0..100_000 {
+        let Some(record) = pool.at::<wire::ProcessRecord>(at).filter(|_| at != 0) else {
+            return 0;
+        };
+        if record.pid.load(Relaxed) == me {
+            return at;
+        }
+        at = record.next.load(Relaxed);
+    }
+    0
+}
+
+fn identify(pool: &Pool, record: &wire::ProcessRecord, offset: u64, program: &Program) {
+    use core::mem::offset_of;
+    let exe = &program.exe[..program.exe.len().min(wire::PATH_MAX)];
+    let cmdline = &program.cmdline[..program.cmdline.len().min(wire::CMDLINE_MAX)];
+    pool.write_bytes(offset + offset_of!(wire::ProcessRecord, exe) as u64, exe);
+    pool.write_bytes(
+        offset + offset_of!(wire::ProcessRecord, cmdline) as u64,
+        cmdline,
+    );
+    record.exe_len.store(exe.len() as u32, Relaxed);
+    record.cmdline_len.store(cmdline.len() as u32, Relaxed);
+}
+
+fn add_image(process: &mut Process, image: &Loaded, path: &[u8]) {
+    for code in &image.code {
+        process.add_code(
+            code.start,
+            code.end,
+            code.offset,
+            code.prot,
+            (image.dev, image.ino),
+            path,
+        );
+    }
+}
+
+/// The vdso is program code like any other; it was mapped by the kernel.
+fn add_vdso(process: &mut Process, stack: &InitialStack) {
+    let Some(base) = stack.vdso() else { return };
+    // Its size is in its program headers; one or two pages, up to three.
+    let phoff = agent::memory::read::<u64>(base + 32).unwrap_or(64);
+    let memsz = agent::memory::read::<u64>(base + phoff + 40).unwrap_or(4096);
+    let end = (base + memsz).next_multiple_of(4096);
+    process.add_code(
+        base,
+        end,
+        0,
+        sys::PROT_READ | sys::PROT_EXEC,
+        (0, 0),
+        b"[vdso]",
+    );
+}

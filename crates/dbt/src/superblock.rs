@@ -1,0 +1,185 @@
+//! What to translate: one entry, many exits.
+//!
+//! From the entry, follow fall-through and direct jumps; a conditional branch
+//! is a side exit. Stop at calls, returns, indirect branches, system calls,
+//! where a block already begins, and at the caps. Bytes are read from the
+//! program's memory, which must be executable for the program.
+
+use alloc::vec::Vec;
+
+use isa::insn::{DecodeError, MAX_LEN};
+use isa::{Flow, Insn};
+
+use crate::block::{Arrival, Key};
+use crate::engine::Engine;
+
+/// Most instructions and side exits of a superblock. Longer ones duplicate
+/// more code than they save jumps (docs/design/superblocks.md).
+const MAX_INSNS: usize = 96;
+const MAX_EXITS: usize = 12;
+
+/// First and last byte of the vsyscall page (Linux ABI).
+pub const VSYSCALL: core::ops::Range<u64> = 0xffff_ffff_ff60_0000..0xffff_ffff_ff60_1000;
+
+/// How a superblock ends when its last instruction does not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The last instruction ends it (call, return, ...).
+    Itself,
+    /// Control goes on at a program address.
+    Goto(Key),
+    /// No instruction can be fetched from here.
+    Unfetchable(u64),
+    /// Bytes that are no instruction we know: let the CPU say.
+    Unknown(u64),
+    Vsyscall(u64),
+}
+
+#[derive(Debug)]
+pub struct Superblock {
+    pub insns: Vec<Insn>,
+    pub end: End,
+    /// Pages the bytes came from, if they may change.
+    pub pages: Vec<u64>,
+    /// Addresses below which and above which no byte was read: (lowest, highest).
+    pub bytes: usize,
+}
+
+/// Reads program bytes page by page.
+struct Fetch {
+    page: u64,
+    bytes: [u8; 4096 + MAX_LEN],
+    valid: usize,
+}
+
+impl Fetch {
+    fn new() -> Fetch {
+        Fetch {
+            page: 1,
+            bytes: [0; 4096 + MAX_LEN],
+            valid: 0,
+        }
+    }
+
+    /// Up to `MAX_LEN` bytes at `pc` that are executable and readable.
+    fn at(&mut self, pc: u64, engine: &Engine) -> Option<&[u8]> {
+        let region = engine.process.regions.find(pc)?;
+        let page = pc & !4095;
+        if self.page != page {
+            self.page = page;
+            // The next bytes count only if they are executable too.
+            let end = page + 4096;
+            let more = engine.process.regions.find(end).map_or(0, |_| MAX_LEN);
+            let len = if region.end > end {
+                4096 + MAX_LEN
+            } else {
+                4096 + more
+            };
+            self.valid = agent::memory::read_some(page, &mut self.bytes[..len]);
+        }
+        let offset = (pc - page) as usize;
+        let end = (offset + MAX_LEN).min(self.valid);
+        self.bytes
+            .get(offset..end)
+            .filter(|bytes| !bytes.is_empty())
+    }
+}
+
+impl Engine {
+    pub fn superblock(&mut self, key: Key) -> Superblock {
+        let mut out = Superblock {
+            insns: Vec::with_capacity(32),
+            end: End::Itself,
+            pages: Vec::new(),
+            bytes: 0,
+        };
+        let mut fetch = Fetch::new();
+        let mut pc = key.pc;
+        let mut side_exits = 0;
+        loop {
+            if VSYSCALL.contains(&pc) {
+                out.end = End::Vsyscall(pc);
+                return out;
+            }
+            if !out.insns.is_empty() {
+                let inside = Key {
+                    pc,
+                    arrival: Arrival::Inside,
+                };
+                if out.insns.len() >= MAX_INSNS
+                    || side_exits >= MAX_EXITS
+                    || self.map.contains_key(&inside)
+                {
+                    out.end = End::Goto(inside);
+                    return out;
+                }
+            }
+            let insn = match fetch.at(pc, self).map(|bytes| Insn::decode(bytes, pc)) {
+                Some(Ok(insn)) => insn,
+                Some(Err(DecodeError::Unknown)) => {
+                    out.end = End::Unknown(pc);
+                    self.note_page(pc, &mut out.pages);
+                    return out;
+                }
+                Some(Err(DecodeError::Truncated)) | None => {
+                    out.end = End::Unfetchable(pc);
+                    return out;
+                }
+            };
+            self.note_page(pc, &mut out.pages);
+            self.note_page(insn.next_pc() - 1, &mut out.pages);
+            out.bytes += insn.len();
+            let flow = insn.flow();
+            out.insns.push(insn);
+            match flow {
+                Flow::Next | Flow::CountJump(_) => pc = insn.next_pc(),
+                Flow::Cond(..) => {
+                    side_exits += 1;
+                    pc = insn.next_pc();
+                }
+                Flow::Jump(target) => {
+                    let key = self.arrive_by_jump(insn.pc(), target);
+                    let again = out.insns.iter().any(|old| old.pc() == target);
+                    if key.arrival != Arrival::Inside
+                        || again
+                        || self.process.regions.find(target).is_none()
+                    {
+                        out.end = End::Goto(key);
+                        return out;
+                    }
+                    pc = target;
+                    continue;
+                }
+                _ => return out,
+            }
+            if matches!(flow, Flow::CountJump(_)) {
+                side_exits += 1;
+            }
+            let next = self.arrive_by_jump(insn.pc(), pc);
+            if next.arrival != Arrival::Inside {
+                out.end = End::Goto(next);
+                return out;
+            }
+        }
+    }
+
+    /// The key for control that goes from `from` to `to` without a call.
+    pub fn arrive_by_jump(&self, from: u64, to: u64) -> Key {
+        match &self.contexts {
+            Some(contexts) => contexts.arrive_by_jump(from, to, &self.process),
+            None => Key {
+                pc: to,
+                arrival: Arrival::Inside,
+            },
+        }
+    }
+
+    fn note_page(&self, pc: u64, pages: &mut Vec<u64>) {
+        let page = pc & !4095;
+        if pages.contains(&page) {
+            return;
+        }
+        // All pages count: unmapping makes code of any page stale.
+        pages.push(page);
+    }
+}

@@ -1,0 +1,525 @@
+//! From a superblock to code: one rule per kind of control flow.
+//!
+//! | program | cache |
+//! |---|---|
+//! | any other instruction | the same bytes; a rip-relative displacement re-based |
+//! | rip-relative, out of reach | spill r; `mov r, address`; the instruction with `[r]`; restore r |
+//! | `gs:` operand | spill; address plus the program's gs base; the instruction with `[r]`; restore |
+//! | `rdgsbase r`, `wrgsbase r` | load or store of the virtual base |
+//! | `jmp` | nothing: translation goes on at the target |
+//! | `jcc` | `jcc` to a linked exit |
+//! | `loop`, `jrcxz` | the same over two exits |
+//! | `call` | push of the program's return address from a literal; `jmp` to a linked exit |
+//! | `call *`, `jmp *` | spill rcx, rdx; load the target; push; table lookup |
+//! | `ret` | spill rcx, rdx; pop rcx; table lookup |
+//! | `syscall` | itself, then rcx = program address; bent calls leave first |
+//! | `xbegin` | an abort: eax = 0, to the fallback |
+//!
+//! Every rule writes the block's map as it goes (`pcmap`).
+
+use isa::insn::Flags;
+use isa::{Asm, Cc, Flow, Insn, Reg, StackMove, relocate};
+use wire::stat;
+
+use crate::block::{Arrival, Block, BlockId, ExitId, ExitKind, Key, NO_EXIT, Pad};
+use crate::engine::Engine;
+use crate::indirect::{SPILL_OTHER, SPILL_RCX, SPILL_RDX};
+use crate::pcmap::{Recipe, Writer};
+use crate::superblock::{End, Superblock};
+
+const INSNS: i32 = core::mem::offset_of!(agent::thread::ThreadContext, insns) as i32;
+const APP_GS: i32 = core::mem::offset_of!(agent::thread::ThreadContext, app_gs) as i32;
+
+/// A block being emitted.
+pub struct Emit<'a> {
+    pub asm: Asm<'a>,
+    pub map: Writer,
+    pub id: BlockId,
+    /// Where the map's cache cursor stands.
+    mapped: u64,
+    start_pc: u64,
+}
+
+impl core::fmt::Debug for Emit<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Emit({:?})", self.id)
+    }
+}
+
+impl Emit<'_> {
+    /// Covers what was emitted since the last call as part of the instruction
+    /// the map's program cursor stands at.
+    pub fn cover(&mut self, boundary: bool, recipe: Recipe) {
+        let len = (self.asm.here() - self.mapped) as usize;
+        if len > 0 {
+            self.map.piece(boundary, recipe, len);
+        }
+        self.mapped = self.asm.here();
+    }
+
+    /// The instruction is over.
+    fn over(&mut self, insn: &Insn) {
+        self.cover(true, Recipe::NONE);
+        self.map.advance(insn.len());
+    }
+
+    fn goto(&mut self, pc: u64) {
+        self.map.goto(pc.wrapping_sub(self.start_pc) as i32);
+    }
+}
+
+impl Engine {
+    /// Translates the code at `key`. The block is entered in the map; `pad`
+    /// says for which table it gets a landing pad in front.
+    pub fn translate(&mut self, key: Key, pad: Option<bool>) -> BlockId {
+        let before = timestamp();
+        self.make_room();
+        let id = BlockId(self.blocks.len() as u32);
+        let event = key.arrival != Arrival::Inside;
+        let source = if event {
+            None
+        } else {
+            Some(self.superblock(key))
+        };
+        let first_exit = self.exits.len() as u32;
+        self.blocks.push(Block {
+            key,
+            host: 0,
+            map: self.maps.len() as u32,
+            map_len: 0,
+            first_exit,
+            exits: 0,
+            incoming: NO_EXIT,
+            pads: [Pad::default(); 2],
+            dead: false,
+        });
+        let (start, room) = self.cache.open();
+        let mut emit = Emit {
+            asm: Asm::new(room, start),
+            map: Writer::default(),
+            id,
+            mapped: start,
+            start_pc: key.pc,
+        };
+        if let Some(call) = pad {
+            let miss = self.cache.thunk(if call {
+                crate::entry::Routine::VerifyCall
+            } else {
+                crate::entry::Routine::VerifyJump
+            });
+            let (miss, hit) = crate::indirect::emit_pad(&mut emit.asm, key.pc, miss);
+            self.block(id).pads[usize::from(call)] = Pad { start, miss, hit };
+            emit.mapped = emit.asm.here();
+        }
+        let host = emit.asm.here();
+        match &source {
+            Some(source) => self.emit_superblock(&mut emit, source),
+            None => self.emit_event(&mut emit, key),
+        }
+        assert!(
+            !emit.asm.overflowed(),
+            "a superblock fits the room that make_room guarantees"
+        );
+        let (len, map) = (emit.asm.len(), emit.map.bytes);
+        self.cache.close(start, len, id.0);
+        self.maps.extend_from_slice(&map);
+        let exits = self.exits.len() as u32 - first_exit;
+        let block = self.block(id);
+        block.host = host;
+        block.map_len = map.len() as u32;
+        block.exits = exits;
+        self.map.insert(key, id);
+        if let Some(source) = source {
+            self.watch(id, &source);
+            self.add(stat::APP_INSNS_TRANSLATED, source.insns.len() as u64);
+            self.add(stat::APP_BYTES_TRANSLATED, source.bytes as u64);
+        }
+        self.count(stat::BLOCKS);
+        self.add(stat::TRANSLATE_CYCLES, timestamp() - before);
+        id
+    }
+
+    fn emit_superblock(&mut self, emit: &mut Emit<'_>, source: &Superblock) {
+        let mut known_eax = None;
+        let mut at = emit.start_pc;
+        let mut counted = 0;
+        for (i, insn) in source.insns.iter().enumerate() {
+            if insn.pc() != at {
+                emit.goto(insn.pc());
+            }
+            at = insn.next_pc();
+            if self.settings.count_instructions && i >= counted {
+                counted = self.emit_count(emit, source, i);
+            }
+            match insn.flow() {
+                Flow::Next => {
+                    self.emit_plain(emit, insn);
+                    if let Some(value) = insn.constant_eax() {
+                        known_eax = Some(value);
+                    } else if insn.may_write_rax() {
+                        known_eax = None;
+                    }
+                    if insn.stack_move() == StackMove::Arbitrary && self.contexts.is_some() {
+                        self.emit_stack_check(emit);
+                    }
+                }
+                Flow::Jump(target) => {
+                    emit.map.advance(insn.len());
+                    at = target;
+                    emit.goto(target);
+                }
+                Flow::Cond(cc, target) => self.emit_cond(emit, insn, cc, target),
+                Flow::CountJump(target) => self.emit_count_jump(emit, insn, target),
+                Flow::Call(target) => self.emit_call(emit, insn, target),
+                Flow::IndirectJump | Flow::IndirectCall => self.emit_indirect(emit, insn),
+                Flow::Return(extra) => self.emit_return(emit, insn, extra),
+                Flow::Syscall => self.emit_syscall(emit, insn, known_eax),
+                Flow::TransactionBegin(target) => {
+                    emit.asm.mov_r_imm(Reg::Rax, 0);
+                    emit.over(insn);
+                    emit.goto(target);
+                    self.emit_exit(
+                        emit,
+                        ExitKind::Direct(Key {
+                            pc: target,
+                            arrival: Arrival::Inside,
+                        }),
+                    );
+                }
+                Flow::Int80 | Flow::Trap | Flow::Odd => {
+                    self.emit_plain(emit, insn);
+                    self.emit_exit(
+                        emit,
+                        ExitKind::Direct(Key {
+                            pc: insn.next_pc(),
+                            arrival: Arrival::Inside,
+                        }),
+                    );
+                }
+            }
+        }
+        match source.end {
+            End::Itself => {}
+            End::Goto(key) => {
+                if key.pc != at {
+                    emit.goto(key.pc);
+                }
+                self.emit_exit(emit, ExitKind::Direct(key));
+            }
+            End::Vsyscall(pc) => self.emit_exit(emit, ExitKind::Vsyscall(pc)),
+            End::Unfetchable(pc) => self.emit_exit(emit, ExitKind::Unfetchable(pc)),
+            End::Unknown(pc) => {
+                let mut bytes = [0u8; 15];
+                let got = agent::memory::read_some(pc, &mut bytes);
+                emit.asm.bytes(&bytes[..got]);
+                emit.asm.bytes(&[0x0F, 0x0B]);
+                emit.cover(true, Recipe::NONE);
+            }
+        }
+    }
+
+    /// Counts the instructions from `first` to the next possible exit; returns
+    /// the index after them.
+    fn emit_count(&mut self, emit: &mut Emit<'_>, source: &Superblock, first: usize) -> usize {
+        let rest = &source.insns[first..];
+        let until = rest
+            .iter()
+            .position(|insn| !matches!(insn.flow(), Flow::Next | Flow::Jump(_)))
+            .map_or(rest.len(), |i| i + 1);
+        let until = until.min(200);
+        // Flags need saving only if something reads them before all are written.
+        let mut wanted = Flags::ALL;
+        let mut dead = false;
+        for insn in &rest[..until] {
+            if insn.flags_read().meets(wanted) {
+                break;
+            }
+            wanted = wanted.without(insn.flags_overwritten());
+            if wanted == Flags::NONE {
+                dead = true;
+                break;
+            }
+        }
+        if dead {
+            emit.asm.add_gs_imm(INSNS, until as i32);
+            emit.cover(true, Recipe::NONE);
+        } else {
+            emit.asm.mov_gs_r(SPILL_RCX, Reg::Rcx);
+            emit.asm.mov_r_gs(Reg::Rcx, INSNS);
+            emit.asm.lea(Reg::Rcx, Reg::Rcx, until as i32);
+            emit.asm.mov_gs_r(INSNS, Reg::Rcx);
+            emit.asm.mov_r_gs(Reg::Rcx, SPILL_RCX);
+            emit.cover(true, Recipe::NONE);
+        }
+        emit.map.counted(until as u8);
+        first + until
+    }
+
+    /// An instruction that is not a branch.
+    fn emit_plain(&mut self, emit: &mut Emit<'_>, insn: &Insn) {
+        let mut bytes = [0u8; 15];
+        let len = insn.len();
+        agent::memory::read_some(insn.pc(), &mut bytes[..len]);
+        if let Some((write, register, wide)) = insn.gs_base_access() {
+            match (write, wide) {
+                (true, _) => emit.asm.mov_gs_r(APP_GS, register),
+                (false, _) => emit.asm.mov_r_gs(register, APP_GS),
+            }
+            return emit.over(insn);
+        }
+        if insn.uses_gs() {
+            return self.emit_gs_operand(emit, insn);
+        }
+        if let Some((target, position)) = insn.rip_relative() {
+            let distance = target.wrapping_sub(emit.asm.here() + len as u64) as i64;
+            if distance != i64::from(distance as i32) {
+                return self.emit_far_operand(emit, insn, target);
+            }
+            bytes[position..position + 4].copy_from_slice(&(distance as i32).to_le_bytes());
+        }
+        emit.asm.bytes(&bytes[..len]);
+        emit.map.verbatim(len);
+        emit.mapped = emit.asm.here();
+    }
+
+    fn emit_far_operand(&mut self, emit: &mut Emit<'_>, insn: &Insn, target: u64) {
+        let scratch = relocate::free_register(insn, &[]);
+        emit.asm.mov_gs_r(SPILL_OTHER, scratch);
+        emit.asm.mov_r_imm(scratch, target);
+        emit.cover(true, Recipe::other(scratch as u8));
+        self.emit_changed(emit, insn, scratch);
+    }
+
+    fn emit_gs_operand(&mut self, emit: &mut Emit<'_>, insn: &Insn) {
+        let scratch = relocate::free_register(insn, &[]);
+        let second = relocate::free_register(insn, &[scratch]);
+        emit.asm.mov_gs_r(SPILL_OTHER, scratch);
+        emit.cover(true, Recipe::NONE);
+        let at = emit.asm.here();
+        match (
+            insn.rip_relative(),
+            relocate::load_address(insn, scratch, at),
+        ) {
+            (Some((target, _)), _) => emit.asm.mov_r_imm(scratch, target),
+            (None, Ok(bytes)) => emit.asm.bytes(&bytes),
+            (None, Err(_)) => emit.asm.bytes(&[0x0F, 0x0B]),
+        }
+        emit.asm.mov_gs_r(SPILL_RDX, second);
+        emit.asm.mov_r_gs(second, APP_GS);
+        emit.asm.lea_sum(scratch, scratch, second, 0);
+        emit.asm.mov_r_gs(second, SPILL_RDX);
+        emit.cover(false, Recipe::other(scratch as u8));
+        self.emit_changed(emit, insn, scratch);
+    }
+
+    /// `insn` with `[scratch]` for its operand, then the restore of scratch.
+    fn emit_changed(&mut self, emit: &mut Emit<'_>, insn: &Insn, scratch: Reg) {
+        let at = emit.asm.here();
+        match relocate::with_memory_at(insn, scratch, at) {
+            Ok(bytes) => emit.asm.bytes(&bytes),
+            Err(_) => emit.asm.bytes(&[0x0F, 0x0B]),
+        }
+        emit.cover(false, Recipe::other(scratch as u8));
+        // The instruction is done; a signal here steps on to the boundary.
+        emit.asm.mov_r_gs(scratch, SPILL_OTHER);
+        emit.cover(false, Recipe::other(scratch as u8));
+        emit.map.advance(insn.len());
+    }
+
+    fn emit_cond(&mut self, emit: &mut Emit<'_>, insn: &Insn, cc: Cc, target: u64) {
+        let key = self.arrive_by_jump(insn.pc(), target);
+        emit.asm.align_displacement(2);
+        let site = emit.asm.jcc(cc, emit.asm.here());
+        emit.over(insn);
+        self.attach(emit.id, site, ExitKind::Direct(key));
+    }
+
+    /// ```text
+    ///   loop  taken        the program's instruction with its own opcode
+    ///   jmp   over
+    /// taken: jmp exit
+    /// over:
+    /// ```
+    fn emit_count_jump(&mut self, emit: &mut Emit<'_>, insn: &Insn, target: u64) {
+        let mut bytes = [0u8; 15];
+        let len = insn.len();
+        agent::memory::read_some(insn.pc(), &mut bytes[..len]);
+        bytes[len - 1] = 2;
+        emit.asm.bytes(&bytes[..len]);
+        let over = emit.asm.jmp_short();
+        emit.asm.align_displacement(1);
+        let key = self.arrive_by_jump(insn.pc(), target);
+        let site = emit.asm.jmp(emit.asm.here());
+        emit.asm.bind(over);
+        emit.over(insn);
+        self.attach(emit.id, site, ExitKind::Direct(key));
+    }
+
+    /// Pushes the program's return address as one 8-byte store.
+    fn emit_push_return(&mut self, emit: &mut Emit<'_>, address: u64) {
+        if address as i64 == i64::from(address as i32) {
+            emit.asm.push_imm32(address as i32);
+            return;
+        }
+        let literal = self
+            .cache
+            .cold(8, 8, |asm| asm.bytes(&address.to_le_bytes()))
+            .expect("make_room leaves room for a block's literals");
+        emit.asm.push_mem_rip(literal);
+    }
+
+    fn emit_call(&mut self, emit: &mut Emit<'_>, insn: &Insn, target: u64) {
+        self.emit_push_return(emit, insn.next_pc());
+        emit.cover(true, Recipe::NONE);
+        emit.map.advance(insn.len());
+        // The call is done when the push is: from here the state is that of
+        // the target's first instruction.
+        emit.goto(target);
+        self.emit_exit(
+            emit,
+            ExitKind::Direct(Key {
+                pc: target,
+                arrival: Arrival::Call,
+            }),
+        );
+    }
+
+    fn emit_indirect(&mut self, emit: &mut Emit<'_>, insn: &Insn) {
+        let call = insn.flow() == Flow::IndirectCall;
+        emit.asm.mov_gs_r(SPILL_RCX, Reg::Rcx);
+        emit.asm.mov_gs_r(SPILL_RDX, Reg::Rdx);
+        self.emit_target_load(emit, insn);
+        emit.cover(true, Recipe::RCX_RDX);
+        if call {
+            self.emit_push_return(emit, insn.next_pc());
+        }
+        // A calling jump (a PLT stub's) goes to an aligned function, too.
+        self.tables.emit_lookup(&mut emit.asm, call);
+        emit.cover(false, Recipe::RCX_RDX);
+        emit.map.advance(insn.len());
+    }
+
+    /// rcx = the branch's operand. Faults leave all registers as they were.
+    fn emit_target_load(&mut self, emit: &mut Emit<'_>, insn: &Insn) {
+        if insn.uses_gs() {
+            match (
+                insn.rip_relative(),
+                relocate::load_address(insn, Reg::Rcx, emit.asm.here()),
+            ) {
+                (Some((target, _)), _) => emit.asm.mov_r_imm(Reg::Rcx, target),
+                (None, Ok(bytes)) => emit.asm.bytes(&bytes),
+                (None, Err(_)) => emit.asm.bytes(&[0x0F, 0x0B]),
+            }
+            emit.asm.mov_r_gs(Reg::Rdx, APP_GS);
+            emit.asm.lea_sum(Reg::Rcx, Reg::Rcx, Reg::Rdx, 0);
+            emit.asm.mov_r_mem(Reg::Rcx, Reg::Rcx, 0);
+            return;
+        }
+        match relocate::load_branch_operand(insn, Reg::Rcx, emit.asm.here()) {
+            Ok(bytes) => emit.asm.bytes(&bytes),
+            Err(_) => {
+                let target = insn.rip_relative().map_or(0, |(target, _)| target);
+                emit.asm.mov_r_imm(Reg::Rcx, target);
+                emit.asm.mov_r_mem(Reg::Rcx, Reg::Rcx, 0);
+            }
+        }
+    }
+
+    fn emit_return(&mut self, emit: &mut Emit<'_>, insn: &Insn, extra: u16) {
+        emit.asm.mov_gs_r(SPILL_RCX, Reg::Rcx);
+        emit.asm.mov_gs_r(SPILL_RDX, Reg::Rdx);
+        if self.contexts.is_some() {
+            self.emit_return_event(emit);
+        }
+        emit.asm.pop(Reg::Rcx);
+        if extra > 0 {
+            emit.asm.lea(Reg::Rsp, Reg::Rsp, i32::from(extra));
+        }
+        self.tables.emit_lookup(&mut emit.asm, false);
+        emit.cover(true, Recipe::RCX_RDX);
+        emit.map.advance(insn.len());
+    }
+
+    /// ```text
+    ///   [jmp stub]            if the number is bent or not known
+    /// raw: syscall
+    ///   mov rcx, next         what the instruction leaves there natively
+    /// ```
+    fn emit_syscall(&mut self, emit: &mut Emit<'_>, insn: &Insn, number: Option<u32>) {
+        let plain = number.is_some_and(|number| agent::syscalls::kind(u64::from(number)).is_none());
+        if !plain {
+            let site = self.emit_unlinked_jump(emit);
+            let raw = emit.asm.here();
+            let kind = ExitKind::Syscall {
+                pc: insn.pc(),
+                next: insn.next_pc(),
+                raw,
+            };
+            self.attach(emit.id, site, kind);
+            emit.cover(true, Recipe::NONE);
+        }
+        emit.asm.bytes(&[0x0F, 0x05]);
+        emit.cover(true, Recipe::NONE);
+        emit.asm.mov_r_imm(Reg::Rcx, insn.next_pc());
+        emit.cover(false, Recipe::NONE);
+        emit.map.advance(insn.len());
+        self.emit_exit(
+            emit,
+            ExitKind::Direct(Key {
+                pc: insn.next_pc(),
+                arrival: Arrival::Inside,
+            }),
+        );
+    }
+
+    fn emit_unlinked_jump(&mut self, emit: &mut Emit<'_>) -> u64 {
+        emit.asm.align_displacement(1);
+        emit.asm.jmp(emit.asm.here())
+    }
+
+    /// Control goes on elsewhere; the map's program cursor is already there.
+    /// The jump is an exact boundary unless an event stands between it and the
+    /// next instruction: a signal must not come in between and lose it.
+    pub fn emit_exit(&mut self, emit: &mut Emit<'_>, kind: ExitKind) {
+        let site = self.emit_unlinked_jump(emit);
+        let event = match kind {
+            ExitKind::Direct(key) => self.canonical(key).arrival != Arrival::Inside,
+            _ => false,
+        };
+        emit.cover(!event, Recipe::NONE);
+        self.attach(emit.id, site, kind);
+    }
+
+    /// Makes an exit of the branch at `site`: linked if its target exists,
+    /// else to a stub.
+    pub fn attach(&mut self, block: BlockId, site: u64, kind: ExitKind) -> ExitId {
+        let id = ExitId(self.exits.len() as u32);
+        let kind = match kind {
+            ExitKind::Direct(key) => ExitKind::Direct(self.canonical(key)),
+            other => other,
+        };
+        self.exits.push(crate::block::Exit {
+            kind,
+            block,
+            site,
+            stub: 0,
+            linked: false,
+            next_incoming: NO_EXIT,
+        });
+        let target = match kind {
+            ExitKind::Direct(key) => self.map.get(&key).copied(),
+            _ => None,
+        };
+        match target {
+            // A block being emitted (a loop to its own start) is linked later.
+            Some(target) if self.block(target).host != 0 => self.link(id, target),
+            _ => self.unlink(id),
+        }
+        id
+    }
+}
+
+fn timestamp() -> u64 {
+    // SAFETY: rdtsc reads a counter.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}

@@ -1,0 +1,299 @@
+//! The online k-slab forest of one thread, in the shared pool.
+//!
+//! Problem: IHPP's algorithm (listing 3.2) keeps two pointers per activation,
+//! *top* and *bottom*, and increments two counters per call. Approach: a bottom
+//! node determines its top node (the top node's path is the bottom node's path
+//! from level k on), so one pointer is enough as the state, the top is a field
+//! of the bottom node, and only the state's counter is kept; the reader adds up
+//! top counters. Let `d` be the depth of state `s` in its tree and `f` the
+//! function called; then the next state is
+//!
+//! | state | next state | its top |
+//! |---|---|---|
+//! | first slab, `d + 1 < k` | child(s, f) | none |
+//! | first slab, `d + 1 = k` | child(s, f) | root(f) |
+//! | bottom, `d + 1 < 2k` | child(s, f) | child(top(s), f) |
+//! | bottom, `d + 1 = 2k` | child(top(s), f) | root(f) |
+//!
+//! A node is 24 bytes; the child index is an open-addressing table of node
+//! addresses, at most 3/4 full.
+//!
+//! Invariant: nodes are published (counted in their chunk) after they are
+//! complete and never move. This crate knows no system calls: memory comes
+//! from the [`Memory`] its caller passes.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+
+use wire::NodeChunk;
+use wire::node::{DEPTH, LABEL_TRUNCATED, Node, ROOT, decode_key, key};
+use wire::view::Pool;
+
+/// Address of a node in this process; the state of an activation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State(pub u64);
+
+/// Where chunks come from, and how many nodes may still be made.
+pub trait Memory {
+    /// Reserves and backs `bytes` of the pool; `None` when it is full.
+    fn chunk(&mut self, bytes: u64) -> Option<u64>;
+    /// Takes one node from the budget.
+    fn take_node(&mut self) -> bool;
+}
+
+const FIRST_CHUNK: u64 = wire::PAGE;
+const MAX_CHUNK: u64 = 256 * wire::PAGE;
+
+#[derive(Debug)]
+pub struct Forest {
+    pool: Pool,
+    /// 0: infinite.
+    k: u32,
+    unroll: bool,
+    first_chunk: u64,
+    chunk: u64,
+    chunk_size: u64,
+    roots: Vec<(u32, State)>,
+    index: Vec<u64>,
+    used: usize,
+    truncated: Option<State>,
+}
+
+impl Forest {
+    pub fn new(pool: Pool, k: u32, unroll: bool) -> Forest {
+        Forest {
+            pool,
+            k,
+            unroll,
+            first_chunk: 0,
+            chunk: 0,
+            chunk_size: FIRST_CHUNK,
+            roots: Vec::new(),
+            index: vec![0; 256],
+            used: 0,
+            truncated: None,
+        }
+    }
+
+    /// Offset of the first chunk in the pool (0: no node yet).
+    pub fn first_chunk(&self) -> u64 {
+        self.first_chunk
+    }
+
+    fn node(&self, state: State) -> &Node {
+        self.pool
+            .at(state.0.wrapping_sub(self.pool.base()))
+            .expect("states are addresses of published nodes")
+    }
+
+    /// Function (or label) of a node.
+    pub fn label(&self, state: State) -> u32 {
+        let node = self.node(state);
+        let word = node.neg_key.load(Relaxed);
+        if node.depth_flags.load(Relaxed) & ROOT != 0 {
+            return word as u32;
+        }
+        decode_key(word.wrapping_neg(), self.pool.base(), self.pool.len())
+            .map_or(0, |(_, func)| func)
+    }
+
+    pub fn is_root(&self, state: State) -> bool {
+        self.node(state).depth_flags.load(Relaxed) & ROOT != 0
+    }
+
+    fn depth(&self, state: State) -> u32 {
+        self.node(state).depth_flags.load(Relaxed) & DEPTH
+    }
+
+    /// The root with this label, made if need be. `None` without memory.
+    pub fn root(&mut self, label: u32, memory: &mut dyn Memory) -> Option<State> {
+        if let Some(&(_, state)) = self.roots.iter().rev().find(|(other, _)| *other == label) {
+            return Some(state);
+        }
+        let state = self.publish(u64::from(label), 0, ROOT, memory)?;
+        self.roots.push((label, state));
+        Some(state)
+    }
+
+    /// The state after `func` is called in `state`. Counts nothing.
+    pub fn step(&mut self, state: State, func: u32, memory: &mut dyn Memory) -> State {
+        if Some(state) == self.truncated || (!self.unroll && self.label(state) == func) {
+            return state;
+        }
+        match self.next(state, func, memory) {
+            Some(next) => next,
+            None => self.truncated.unwrap_or(state),
+        }
+    }
+
+    /// Prepares the node that stands for everything beyond the limits.
+    pub fn reserve_truncated(&mut self, memory: &mut dyn Memory) -> Option<State> {
+        let state = self.root(LABEL_TRUNCATED, memory)?;
+        self.truncated = Some(state);
+        Some(state)
+    }
+
+    fn next(&mut self, state: State, func: u32, memory: &mut dyn Memory) -> Option<State> {
+        let (k, depth) = (self.k, self.depth(state));
+        if k == 0 || depth + 1 < k {
+            return self.child(state, func, None, memory);
+        }
+        if depth + 1 == k {
+            let top = self.tree(func, memory)?;
+            return self.child(state, func, Some(top), memory);
+        }
+        let top = self.top(state);
+        if depth + 1 < 2 * k {
+            if let Some(next) = self.find(key(state.0, func)) {
+                return Some(next);
+            }
+            let next_top = self.child(top, func, None, memory)?;
+            return self.child(state, func, Some(next_top), memory);
+        }
+        let next_top = self.tree(func, memory)?;
+        self.child(top, func, Some(next_top), memory)
+    }
+
+    /// Root of the tree of a function. Kept in the same index as children, as
+    /// children of address 0, because there can be many.
+    fn tree(&mut self, func: u32, memory: &mut dyn Memory) -> Option<State> {
+        let name = tree_key(func);
+        if let Some(state) = self.find(name) {
+            return Some(state);
+        }
+        if !memory.take_node() {
+            return None;
+        }
+        let state = self.publish(u64::from(func), 0, ROOT, memory)?;
+        self.insert(name, state);
+        Some(state)
+    }
+
+    fn top(&self, state: State) -> State {
+        State(u64::from(self.node(state).top.load(Relaxed)) * 8 + self.pool.base())
+    }
+
+    fn child(
+        &mut self,
+        parent: State,
+        func: u32,
+        top: Option<State>,
+        memory: &mut dyn Memory,
+    ) -> Option<State> {
+        let name = key(parent.0, func);
+        if let Some(state) = self.find(name) {
+            return Some(state);
+        }
+        if !memory.take_node() {
+            return None;
+        }
+        let top = top.map_or(0, |top| ((top.0 - self.pool.base()) / 8) as u32);
+        let depth = (self.depth(parent) + 1).min(DEPTH);
+        let state = self.publish(name.wrapping_neg(), top, depth, memory)?;
+        self.insert(name, state);
+        Some(state)
+    }
+
+    /// Writes a node into the current chunk and counts it in.
+    fn publish(
+        &mut self,
+        neg_key: u64,
+        top: u32,
+        depth_flags: u32,
+        memory: &mut dyn Memory,
+    ) -> Option<State> {
+        let full = match self.pool.at::<NodeChunk>(self.chunk) {
+            Some(chunk) if self.chunk != 0 => {
+                chunk.used.load(Relaxed) == chunk.capacity.load(Relaxed)
+            }
+            _ => true,
+        };
+        if full {
+            self.add_chunk(memory)?;
+        }
+        let chunk: &NodeChunk = self.pool.at(self.chunk)?;
+        let used = chunk.used.load(Relaxed);
+        let offset =
+            self.chunk + size_of::<NodeChunk>() as u64 + u64::from(used) * size_of::<Node>() as u64;
+        let node: &Node = self.pool.at(offset)?;
+        node.neg_key.store(neg_key, Relaxed);
+        node.top.store(top, Relaxed);
+        node.depth_flags.store(depth_flags, Relaxed);
+        chunk.used.store(used + 1, Release);
+        Some(State(self.pool.base() + offset))
+    }
+
+    fn add_chunk(&mut self, memory: &mut dyn Memory) -> Option<()> {
+        let fresh = memory.chunk(self.chunk_size)?;
+        let room = self.chunk_size - size_of::<NodeChunk>() as u64;
+        let chunk: &NodeChunk = self.pool.at(fresh)?;
+        chunk
+            .capacity
+            .store((room / size_of::<Node>() as u64) as u32, Relaxed);
+        match self.pool.at::<NodeChunk>(self.chunk) {
+            Some(last) if self.chunk != 0 => last.next.store(fresh, Release),
+            _ => self.first_chunk = fresh,
+        }
+        self.chunk = fresh;
+        self.chunk_size = (self.chunk_size * 2).min(MAX_CHUNK);
+        Some(())
+    }
+
+    fn slot(&self, name: u64) -> usize {
+        // Fibonacci hashing; the table's size is a power of two.
+        (name.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - self.index.len().trailing_zeros()))
+            as usize
+    }
+
+    fn name_of(&self, state: State) -> u64 {
+        let node = self.node(state);
+        let word = node.neg_key.load(Relaxed);
+        if node.depth_flags.load(Relaxed) & ROOT != 0 {
+            tree_key(word as u32)
+        } else {
+            word.wrapping_neg()
+        }
+    }
+
+    fn find(&self, name: u64) -> Option<State> {
+        let mut at = self.slot(name);
+        loop {
+            match self.index[at] {
+                0 => return None,
+                addr if self.name_of(State(addr)) == name => return Some(State(addr)),
+                _ => at = (at + 1) & (self.index.len() - 1),
+            }
+        }
+    }
+
+    fn insert(&mut self, name: u64, state: State) {
+        if (self.used + 1) * 4 > self.index.len() * 3 {
+            let old = core::mem::take(&mut self.index);
+            self.index = vec![0; old.len() * 2];
+            for addr in old.into_iter().filter(|&addr| addr != 0) {
+                self.place(self.name_of(State(addr)), addr);
+            }
+        }
+        self.place(name, state.0);
+        self.used += 1;
+    }
+
+    fn place(&mut self, name: u64, addr: u64) {
+        let mut at = self.slot(name);
+        while self.index[at] != 0 {
+            at = (at + 1) & (self.index.len() - 1);
+        }
+        self.index[at] = addr;
+    }
+}
+
+/// Name of a function's tree in the index. No child has it: addresses in the
+/// pool are not below 4096.
+fn tree_key(func: u32) -> u64 {
+    key(0, func)
+}

@@ -1,0 +1,370 @@
+//! A small assembler: the instruction forms that the engine emits, and no more.
+//!
+//! Each method is one form of the manual; its name is `mnemonic_operands`.
+//! Bytes go to a slice that stands for memory at `origin`, so rip-relative
+//! forms can be given absolute targets. Overflowing the slice sets a flag
+//! instead of writing ([`Asm::overflowed`]); the caller starts again elsewhere.
+
+use crate::Reg;
+
+/// Condition codes (Intel SDM vol. 2, appendix B, table B-10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cc(pub u8);
+
+/// A forward 8-bit jump whose target is not yet known.
+#[must_use]
+#[derive(Debug)]
+pub struct Short(usize);
+
+#[derive(Debug)]
+pub struct Asm<'a> {
+    out: &'a mut [u8],
+    origin: u64,
+    len: usize,
+    overflow: bool,
+}
+
+impl<'a> Asm<'a> {
+    /// Emits into `out`, which will run at `origin`.
+    pub fn new(out: &'a mut [u8], origin: u64) -> Asm<'a> {
+        Asm {
+            out,
+            origin,
+            len: 0,
+            overflow: false,
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether something did not fit.
+    pub fn overflowed(&self) -> bool {
+        self.overflow
+    }
+
+    /// Address of the next byte.
+    pub fn here(&self) -> u64 {
+        self.origin + self.len as u64
+    }
+
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        match self.out.get_mut(self.len..self.len + bytes.len()) {
+            Some(room) => room.copy_from_slice(bytes),
+            None => {
+                self.overflow = true;
+                return;
+            }
+        }
+        self.len += bytes.len();
+    }
+
+    fn byte(&mut self, byte: u8) {
+        self.bytes(&[byte]);
+    }
+
+    fn dword(&mut self, value: u32) {
+        self.bytes(&value.to_le_bytes());
+    }
+
+    /// `rel32` to an absolute target, as the last four bytes of an instruction.
+    fn rel32(&mut self, target: u64) {
+        let distance = target.wrapping_sub(self.here() + 4) as i64;
+        if distance != i64::from(distance as i32) {
+            self.overflow = true;
+        }
+        self.dword(distance as u32);
+    }
+
+    fn rex_w(&mut self, reg: Reg, index: u8, base: u8) {
+        self.byte(0x48 | reg.high() << 2 | index << 1 | base);
+    }
+
+    /// ModRM (and SIB) for `[base + disp]`.
+    fn mem(&mut self, reg: Reg, base: Reg, disp: i32) {
+        let need_sib = base.low() == 4;
+        let (mode, small) = match disp {
+            0 if base.low() != 5 => (0x00, true),
+            -128..=127 => (0x40, true),
+            _ => (0x80, false),
+        };
+        self.byte(mode | reg.low() << 3 | base.low());
+        if need_sib {
+            self.byte(0x24);
+        }
+        match (mode, small) {
+            (0x00, _) => {}
+            (_, true) => self.byte(disp as u8),
+            _ => self.dword(disp as u32),
+        }
+    }
+
+    /// ModRM and SIB for `gs:[disp32]` (no base, no index).
+    fn absolute(&mut self, reg: u8, disp: i32) {
+        self.byte(reg << 3 | 4);
+        self.byte(0x25);
+        self.dword(disp as u32);
+    }
+
+    // ---- thread block: gs:[disp32] --------------------------------------
+
+    /// `mov qword gs:[disp], reg`
+    pub fn mov_gs_r(&mut self, disp: i32, reg: Reg) {
+        self.byte(0x65);
+        self.rex_w(reg, 0, 0);
+        self.byte(0x89);
+        self.absolute(reg.low(), disp);
+    }
+
+    /// `mov reg, qword gs:[disp]`
+    pub fn mov_r_gs(&mut self, reg: Reg, disp: i32) {
+        self.byte(0x65);
+        self.rex_w(reg, 0, 0);
+        self.byte(0x8B);
+        self.absolute(reg.low(), disp);
+    }
+
+    /// `mov dword gs:[disp], imm32`
+    pub fn mov_gs_imm32(&mut self, disp: i32, imm: u32) {
+        self.bytes(&[0x65, 0xC7]);
+        self.absolute(0, disp);
+        self.dword(imm);
+    }
+
+    /// `mov reg, qword gs:[index*8 + disp]`
+    pub fn mov_r_gs_index8(&mut self, reg: Reg, index: Reg, disp: i32) {
+        self.byte(0x65);
+        self.rex_w(reg, index.high(), 0);
+        self.bytes(&[0x8B, reg.low() << 3 | 4, 0xC5 | index.low() << 3]);
+        self.dword(disp as u32);
+    }
+
+    /// `add qword gs:[disp], imm8/imm32` (writes flags)
+    pub fn add_gs_imm(&mut self, disp: i32, imm: i32) {
+        self.bytes(&[0x65, 0x48]);
+        if (-128..=127).contains(&imm) {
+            self.byte(0x83);
+            self.absolute(0, disp);
+            self.byte(imm as u8);
+        } else {
+            self.byte(0x81);
+            self.absolute(0, disp);
+            self.dword(imm as u32);
+        }
+    }
+
+    // ---- moves and address arithmetic, all flag-free ----------------------
+
+    /// `mov dst, src`
+    pub fn mov_r_r(&mut self, dst: Reg, src: Reg) {
+        self.rex_w(src, 0, dst.high());
+        self.bytes(&[0x89, 0xC0 | src.low() << 3 | dst.low()]);
+    }
+
+    /// `mov dst32, src32` (zero-extends)
+    pub fn mov_r32_r32(&mut self, dst: Reg, src: Reg) {
+        self.byte(0x40 | src.high() << 2 | dst.high());
+        self.bytes(&[0x89, 0xC0 | src.low() << 3 | dst.low()]);
+    }
+
+    /// Shortest of `mov r32, imm32`, `mov r64, simm32`, `mov r64, imm64`.
+    pub fn mov_r_imm(&mut self, reg: Reg, imm: u64) {
+        if let Ok(small) = u32::try_from(imm) {
+            if reg.high() == 1 {
+                self.byte(0x41);
+            }
+            self.byte(0xB8 | reg.low());
+            self.dword(small);
+        } else if imm as i64 == i64::from(imm as i32) {
+            self.byte(0x48 | reg.high());
+            self.bytes(&[0xC7, 0xC0 | reg.low()]);
+            self.dword(imm as u32);
+        } else {
+            self.byte(0x48 | reg.high());
+            self.byte(0xB8 | reg.low());
+            self.bytes(&imm.to_le_bytes());
+        }
+    }
+
+    /// `mov reg, [base + disp]`
+    pub fn mov_r_mem(&mut self, reg: Reg, base: Reg, disp: i32) {
+        self.rex_w(reg, 0, base.high());
+        self.byte(0x8B);
+        self.mem(reg, base, disp);
+    }
+
+    /// `mov [base + disp], reg`
+    pub fn mov_mem_r(&mut self, base: Reg, disp: i32, reg: Reg) {
+        self.rex_w(reg, 0, base.high());
+        self.byte(0x89);
+        self.mem(reg, base, disp);
+    }
+
+    /// `lea reg, [base + disp]`
+    pub fn lea(&mut self, reg: Reg, base: Reg, disp: i32) {
+        self.rex_w(reg, 0, base.high());
+        self.byte(0x8D);
+        self.mem(reg, base, disp);
+    }
+
+    /// `lea reg, [base + index + disp8]`; `index` is not rsp.
+    pub fn lea_sum(&mut self, reg: Reg, base: Reg, index: Reg, disp: i8) {
+        self.rex_w(reg, index.high(), base.high());
+        self.bytes(&[
+            0x8D,
+            0x40 | reg.low() << 3 | 4,
+            index.low() << 3 | base.low(),
+            disp as u8,
+        ]);
+    }
+
+    /// `not reg`
+    pub fn not(&mut self, reg: Reg) {
+        self.byte(0x48 | reg.high());
+        self.bytes(&[0xF7, 0xD0 | reg.low()]);
+    }
+
+    /// `movzx dst32, src16`
+    pub fn movzx_r32_r16(&mut self, dst: Reg, src: Reg) {
+        self.byte(0x40 | dst.high() << 2 | src.high());
+        self.bytes(&[0x0F, 0xB7, 0xC0 | dst.low() << 3 | src.low()]);
+    }
+
+    /// `movzx dst32, src8` (low byte)
+    pub fn movzx_r32_r8(&mut self, dst: Reg, src: Reg) {
+        self.byte(0x40 | dst.high() << 2 | src.high());
+        self.bytes(&[0x0F, 0xB6, 0xC0 | dst.low() << 3 | src.low()]);
+    }
+
+    /// `bswap reg`
+    pub fn bswap(&mut self, reg: Reg) {
+        self.byte(0x48 | reg.high());
+        self.bytes(&[0x0F, 0xC8 | reg.low()]);
+    }
+
+    /// `rorx dst, src, imm8` (BMI2; the caller knows the machine has it)
+    pub fn rorx(&mut self, dst: Reg, src: Reg, imm: u8) {
+        // VEX.LZ.F2.0F3A.W1 F0 /r ib; R, X, B are stored inverted.
+        let rxb = (1 - dst.high()) << 7 | 1 << 6 | (1 - src.high()) << 5;
+        self.bytes(&[
+            0xC4,
+            rxb | 0x03,
+            0xFB,
+            0xF0,
+            0xC0 | dst.low() << 3 | src.low(),
+            imm,
+        ]);
+    }
+
+    // ---- stack ------------------------------------------------------------
+
+    /// `push qword [rip -> target]`
+    pub fn push_mem_rip(&mut self, target: u64) {
+        self.bytes(&[0xFF, 0x35]);
+        self.rel32(target);
+    }
+
+    /// `push simm32`
+    pub fn push_imm32(&mut self, imm: i32) {
+        self.byte(0x68);
+        self.dword(imm as u32);
+    }
+
+    /// `pop reg`
+    pub fn pop(&mut self, reg: Reg) {
+        if reg.high() == 1 {
+            self.byte(0x41);
+        }
+        self.byte(0x58 | reg.low());
+    }
+
+    // ---- control ------------------------------------------------------------
+
+    /// `jmp rel32`; returns the address of its displacement.
+    pub fn jmp(&mut self, target: u64) -> u64 {
+        self.byte(0xE9);
+        let site = self.here();
+        self.rel32(target);
+        site
+    }
+
+    /// `jcc rel32`; returns the address of its displacement.
+    pub fn jcc(&mut self, cc: Cc, target: u64) -> u64 {
+        self.bytes(&[0x0F, 0x80 | cc.0]);
+        let site = self.here();
+        self.rel32(target);
+        site
+    }
+
+    /// Pads so that a displacement `skip` bytes ahead lies within one aligned
+    /// 8-byte word and can be stored atomically (AMD APM vol. 2, 7.3.2).
+    pub fn align_displacement(&mut self, skip: u64) {
+        let over = (self.here() + skip) & 7;
+        if over > 4 {
+            self.nop((8 - over) as usize);
+        }
+    }
+
+    /// `jmp qword [index*8 + table]`, table in the low 2 GB.
+    pub fn jmp_table(&mut self, index: Reg, table: u32) {
+        if index.high() == 1 {
+            self.byte(0x42);
+        }
+        self.bytes(&[0xFF, 0x24, 0xC5 | index.low() << 3]);
+        self.dword(table);
+    }
+
+    /// `jmp qword [rip -> slot]`
+    pub fn jmp_mem_rip(&mut self, slot: u64) {
+        self.bytes(&[0xFF, 0x25]);
+        self.rel32(slot);
+    }
+
+    /// `jrcxz` forward, to where [`Asm::bind`] is called.
+    pub fn jrcxz(&mut self) -> Short {
+        self.bytes(&[0xE3, 0]);
+        Short(self.len)
+    }
+
+    /// `jmp rel8` forward.
+    pub fn jmp_short(&mut self) -> Short {
+        self.bytes(&[0xEB, 0]);
+        Short(self.len)
+    }
+
+    /// Makes `jump` land here.
+    pub fn bind(&mut self, jump: Short) {
+        if self.overflow {
+            return;
+        }
+        match u8::try_from(self.len - jump.0) {
+            Ok(distance @ 0..=127) => self.out[jump.0 - 1] = distance,
+            _ => self.overflow = true,
+        }
+    }
+
+    /// Recommended multi-byte nops (Intel SDM vol. 2, NOP, table 4-12).
+    pub fn nop(&mut self, count: usize) {
+        const NOPS: [&[u8]; 8] = [
+            &[],
+            &[0x90],
+            &[0x66, 0x90],
+            &[0x0F, 0x1F, 0x00],
+            &[0x0F, 0x1F, 0x40, 0x00],
+            &[0x0F, 0x1F, 0x44, 0x00, 0x00],
+            &[0x66, 0x0F, 0x1F, 0x44, 0x00, 0x00],
+            &[0x0F, 0x1F, 0x80, 0x00, 0x00, 0x00, 0x00],
+        ];
+        let mut left = count;
+        while left > 0 {
+            let step = left.min(7);
+            self.bytes(NOPS[step]);
+            left -= step;
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! One decoded instruction and the questions the translator asks about it.
+
+use iced_x86::{
+    Code, ConstantOffsets, Decoder, DecoderError as IcedError, DecoderOptions, FlowControl,
+    Instruction, Mnemonic, OpKind, Register, RflagsBits,
+};
+
+use crate::Cc;
+
+/// Longest x86 instruction.
+pub const MAX_LEN: usize = 15;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecodeError {
+    /// The bytes end before the instruction does.
+    Truncated,
+    /// No instruction this decoder knows; the CPU may know better.
+    Unknown,
+}
+
+/// Where control goes after an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    Next,
+    Jump(u64),
+    Cond(Cc, u64),
+    /// `loop`, `loope`, `loopne`, `jrcxz`, `jecxz`: short forms only.
+    CountJump(u64),
+    Call(u64),
+    IndirectJump,
+    IndirectCall,
+    /// Near return; the operand is what else it pops.
+    Return(u16),
+    Syscall,
+    /// `int 0x80`
+    Int80,
+    /// `xbegin`; the target is where an abort goes.
+    TransactionBegin(u64),
+    /// Far branches, `iret`, `hlt`: run verbatim, they fault or leave.
+    Odd,
+    /// Raises an exception by definition: `int3`, `ud2`, `int n`.
+    Trap,
+}
+
+/// What an instruction does to the stack pointer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StackMove {
+    /// Not at all, or by a constant.
+    Constant,
+    /// To a value not derived from it by a constant: `mov rsp, x`, `xchg`, `pop rsp`.
+    Arbitrary,
+}
+
+/// Flags an instruction reads or writes (the six arithmetic ones).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Flags(pub u8);
+
+impl Flags {
+    pub const NONE: Flags = Flags(0);
+    pub const ALL: Flags = Flags(0x3F);
+
+    pub const fn without(self, other: Flags) -> Flags {
+        Flags(self.0 & !other.0)
+    }
+    pub const fn meets(self, other: Flags) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    fn from_iced(bits: u32) -> Flags {
+        const TABLE: [(u32, u8); 6] = [
+            (RflagsBits::OF, 1),
+            (RflagsBits::SF, 2),
+            (RflagsBits::ZF, 4),
+            (RflagsBits::AF, 8),
+            (RflagsBits::CF, 16),
+            (RflagsBits::PF, 32),
+        ];
+        Flags(
+            TABLE
+                .iter()
+                .filter(|(bit, _)| bits & bit != 0)
+                .fold(0, |set, (_, flag)| set | flag),
+        )
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Insn {
+    pub(crate) raw: Instruction,
+    offsets: ConstantOffsets,
+}
+
+impl Insn {
+    /// Decodes the instruction at the start of `bytes`, which lie at `pc`.
+    pub fn decode(bytes: &[u8], pc: u64) -> Result<Insn, DecodeError> {
+        let mut decoder = Decoder::with_ip(64, bytes, pc, DecoderOptions::NO_INVALID_CHECK);
+        let mut raw = Instruction::default();
+        decoder.decode_out(&mut raw);
+        if raw.is_invalid() {
+            return Err(match decoder.last_error() {
+                IcedError::NoMoreBytes => DecodeError::Truncated,
+                _ => DecodeError::Unknown,
+            });
+        }
+        let offsets = decoder.get_constant_offsets(&raw);
+        Ok(Insn { raw, offsets })
+    }
+
+    pub fn len(&self) -> usize {
+        self.raw.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    pub fn pc(&self) -> u64 {
+        self.raw.ip()
+    }
+
+    pub fn next_pc(&self) -> u64 {
+        self.raw.next_ip()
+    }
+
+    pub fn flow(&self) -> Flow {
+        match self.raw.flow_control() {
+            FlowControl::Next => Flow::Next,
+            FlowControl::UnconditionalBranch if self.raw.is_jmp_far() => Flow::Odd,
+            FlowControl::UnconditionalBranch => Flow::Jump(self.raw.near_branch_target()),
+            FlowControl::ConditionalBranch if self.raw.is_jcc_short_or_near() => Flow::Cond(
+                Cc(self.raw.condition_code() as u8 - 1).by_manual(),
+                self.raw.near_branch_target(),
+            ),
+            FlowControl::ConditionalBranch => Flow::CountJump(self.raw.near_branch_target()),
+            FlowControl::Return if matches!(self.raw.mnemonic(), Mnemonic::Ret) => {
+                Flow::Return(if self.raw.op_count() == 1 {
+                    self.raw.immediate16()
+                } else {
+                    0
+                })
+            }
+            FlowControl::Return => Flow::Odd,
+            FlowControl::Call => match self.raw.code() {
+                Code::Syscall => Flow::Syscall,
+                _ if self.raw.is_call_near() => Flow::Call(self.raw.near_branch_target()),
+                _ => Flow::Odd,
+            },
+            FlowControl::IndirectBranch if self.raw.is_jmp_near_indirect() => Flow::IndirectJump,
+            FlowControl::IndirectCall if self.raw.is_call_near_indirect() => Flow::IndirectCall,
+            FlowControl::Interrupt
+                if self.raw.code() == Code::Int_imm8 && self.raw.immediate8() == 0x80 =>
+            {
+                Flow::Int80
+            }
+            FlowControl::Interrupt | FlowControl::Exception => Flow::Trap,
+            FlowControl::XbeginXabortXend if self.raw.mnemonic() == Mnemonic::Xbegin => {
+                Flow::TransactionBegin(self.raw.near_branch_target())
+            }
+            FlowControl::XbeginXabortXend => Flow::Next,
+            _ => Flow::Odd,
+        }
+    }
+
+    /// The address of a rip-relative memory operand and the position of its
+    /// 32-bit displacement within the instruction.
+    pub fn rip_relative(&self) -> Option<(u64, usize)> {
+        (self.raw.is_ip_rel_memory_operand() && self.raw.memory_base() == Register::RIP).then(
+            || {
+                (
+                    self.raw.ip_rel_memory_address(),
+                    self.offsets.displacement_offset(),
+                )
+            },
+        )
+    }
+
+    /// Whether it has an `eip`-relative operand (67-prefixed), which needs re-encoding.
+    pub fn eip_relative(&self) -> bool {
+        self.raw.memory_base() == Register::EIP
+    }
+
+    /// Whether it addresses memory through the program's gs.
+    pub fn uses_gs(&self) -> bool {
+        self.raw.segment_prefix() == Register::GS
+            && self.raw.mnemonic() != Mnemonic::Lea
+            && (0..self.raw.op_count()).any(|i| self.raw.op_kind(i) == OpKind::Memory)
+    }
+
+    /// `rdgsbase` / `wrgsbase`: (is write, register number, is 64-bit).
+    pub fn gs_base_access(&self) -> Option<(bool, crate::Reg, bool)> {
+        let (write, wide) = match self.raw.code() {
+            Code::Rdgsbase_r64 => (false, true),
+            Code::Rdgsbase_r32 => (false, false),
+            Code::Wrgsbase_r64 => (true, true),
+            Code::Wrgsbase_r32 => (true, false),
+            _ => return None,
+        };
+        Some((
+            write,
+            crate::Reg::ALL[self.raw.op0_register().number()],
+            wide,
+        ))
+    }
+
+    pub fn flags_read(&self) -> Flags {
+        Flags::from_iced(self.raw.rflags_read())
+    }
+
+    /// Flags that do not survive the instruction.
+    pub fn flags_overwritten(&self) -> Flags {
+        // A shift by a count that may be zero leaves the flags as they were.
+        match self.raw.mnemonic() {
+            Mnemonic::Shl
+            | Mnemonic::Shr
+            | Mnemonic::Sar
+            | Mnemonic::Rol
+            | Mnemonic::Ror
+            | Mnemonic::Rcl
+            | Mnemonic::Rcr
+            | Mnemonic::Shld
+            | Mnemonic::Shrd
+            | Mnemonic::Sal => Flags::NONE,
+            _ if self.raw.has_rep_prefix() || self.raw.has_repne_prefix() => Flags::NONE,
+            _ => Flags::from_iced(self.raw.rflags_modified()),
+        }
+    }
+
+    /// Whether it may touch memory (and so fault).
+    pub fn may_access_memory(&self) -> bool {
+        self.raw.is_stack_instruction()
+            || (0..self.raw.op_count()).any(|i| {
+                !matches!(
+                    self.raw.op_kind(i),
+                    OpKind::Register
+                        | OpKind::Immediate8
+                        | OpKind::Immediate8to16
+                        | OpKind::Immediate8to32
+                        | OpKind::Immediate8to64
+                        | OpKind::Immediate16
+                        | OpKind::Immediate32
+                        | OpKind::Immediate32to64
+                        | OpKind::Immediate64
+                )
+            })
+    }
+
+    pub fn stack_move(&self) -> StackMove {
+        match self.raw.mnemonic() {
+            // `mov rsp, rbp` and `leave` end a frame by the book: they go back
+            // to a value that the same activation held.
+            Mnemonic::Mov
+                if self.raw.op0_register() == Register::RSP
+                    && self.raw.op1_register() == Register::RBP =>
+            {
+                StackMove::Constant
+            }
+            Mnemonic::Mov
+            | Mnemonic::Pop
+            | Mnemonic::Cmove
+            | Mnemonic::Cmovne
+            | Mnemonic::Cmova
+            | Mnemonic::Cmovb
+                if self.raw.op0_register() == Register::RSP =>
+            {
+                StackMove::Arbitrary
+            }
+            Mnemonic::Xchg
+                if self.raw.op0_register() == Register::RSP
+                    || self.raw.op1_register() == Register::RSP =>
+            {
+                StackMove::Arbitrary
+            }
+            _ => StackMove::Constant,
+        }
+    }
+
+    /// Whether fetching stops here by hand: `cpuid`-like serialisation does not count.
+    pub fn is_nop(&self) -> bool {
+        matches!(self.raw.mnemonic(), Mnemonic::Nop | Mnemonic::Endbr64)
+    }
+
+    /// `mov eax/rax, imm`: the value it leaves in eax.
+    pub fn constant_eax(&self) -> Option<u32> {
+        match self.raw.code() {
+            Code::Mov_r32_imm32 if self.raw.op0_register() == Register::EAX => {
+                Some(self.raw.immediate32())
+            }
+            Code::Mov_rm64_imm32 if self.raw.op0_register() == Register::RAX => {
+                Some(self.raw.immediate32to64() as u32)
+            }
+            Code::Xor_r32_rm32 | Code::Xor_rm32_r32
+                if self.raw.op0_register() == Register::EAX
+                    && self.raw.op1_register() == Register::EAX =>
+            {
+                Some(0)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether it may change eax.
+    pub fn may_write_rax(&self) -> bool {
+        let writes_operand = |i: u32| {
+            self.raw.op_kind(i) == OpKind::Register
+                && self.raw.op_register(i).full_register() == Register::RAX
+        };
+        match self.raw.mnemonic() {
+            // Common forms that name their only written register first.
+            Mnemonic::Mov
+            | Mnemonic::Lea
+            | Mnemonic::Movsxd
+            | Mnemonic::Movzx
+            | Mnemonic::Pop
+            | Mnemonic::Add
+            | Mnemonic::Sub
+            | Mnemonic::Xor
+            | Mnemonic::And
+            | Mnemonic::Or => writes_operand(0),
+            Mnemonic::Test | Mnemonic::Cmp | Mnemonic::Push | Mnemonic::Nop | Mnemonic::Endbr64 => {
+                false
+            }
+            _ => true,
+        }
+    }
+}
+
+impl Cc {
+    /// The decoder numbers conditions o, no, b, ae, e, ne, be, a, s, ns, p,
+    /// np, l, ge, le, g: the manual's order already.
+    const fn by_manual(self) -> Cc {
+        self
+    }
+}

@@ -1,0 +1,17 @@
+//! x86-64 facts: decoding, a small assembler, and moving one instruction.
+//!
+//! Invariant: this is the only crate that knows the decoder library. Others
+//! see [`Insn`] and its questions; a change of decoder changes this crate only.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod asm;
+pub mod insn;
+pub mod reg;
+pub mod relocate;
+
+pub use asm::{Asm, Cc};
+pub use insn::{DecodeError, Flow, Insn, StackMove};
+pub use reg::Reg;

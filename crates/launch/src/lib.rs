@@ -1,0 +1,184 @@
+//! Starts a target under the engine and waits for it.
+//!
+//! The launcher makes two memory files, the *pool* (shared with every process
+//! of the target tree) and the payload, forks, and the child executes the
+//! payload, which loads the program. While the program runs, a thread answers
+//! the engine's questions about functions; the launcher waits, mirrors job
+//! control, passes signals on, and reports how the program ended.
+//!
+//! Invariant: knows nothing of what the records in the pool mean, and never
+//! touches the target's standard streams.
+
+use std::ffi::{CString, OsString};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::fs::MemfdFlags;
+use thiserror::Error;
+use wire::view::Pool;
+use wire::{Mode, PAGE};
+
+mod pool;
+mod requests;
+mod wait;
+
+pub use pool::OwnedPool;
+
+/// The freestanding program that runs inside the target.
+static PAYLOAD: &[u8] = include_bytes!(env!("EVERYPATH_PAYLOAD"));
+
+/// What to run, and how.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The file to execute, as found.
+    pub program: PathBuf,
+    /// Arguments, argv[0] first.
+    pub argv: Vec<OsString>,
+    pub mode: Mode,
+    /// k of the k-slab forest; `None`: infinite.
+    pub k: Option<u32>,
+    /// Bits from `wire::flag`.
+    pub flags: u32,
+    pub chaos: Option<u64>,
+    pub max_nodes: u64,
+}
+
+/// Answers the engine's questions.
+pub trait Tables {
+    /// Function extents of the file at `path`, sorted by start; empty: no table.
+    fn table(&mut self, path: &Path) -> Vec<wire::FuncEntry>;
+}
+
+/// How the program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    Exited(i32),
+    Signaled { signal: i32, core: bool },
+}
+
+/// A finished run.
+#[derive(Debug)]
+pub struct Run {
+    pub ended: Ended,
+    pub pool: OwnedPool,
+    pub duration: Duration,
+    pub started: SystemTime,
+    pub warnings: Vec<String>,
+}
+
+#[derive(Debug, Error)]
+pub enum LaunchError {
+    #[error(
+        "cannot make a memory file for {what} ({source}); is there enough memory, and is memfd_create allowed here?"
+    )]
+    Memory {
+        what: &'static str,
+        source: rustix::io::Errno,
+    },
+    #[error("cannot start a process ({0})")]
+    Fork(std::io::Error),
+    #[error(
+        "cannot execute the engine inside the new process ({0}); are files in memory allowed to be executed here (sysctl vm.memfd_noexec)?"
+    )]
+    Exec(std::io::Error),
+    #[error("cannot wait for the program ({0})")]
+    Wait(std::io::Error),
+}
+
+impl LaunchError {
+    pub fn exit_code(&self) -> u8 {
+        125
+    }
+}
+
+/// Runs the program to its end.
+pub fn run(request: &Request, tables: &mut (dyn Tables + Send)) -> Result<Run, LaunchError> {
+    let pool = OwnedPool::create()?;
+    configure(&pool.view(), request);
+    let payload = payload_file()?;
+    let started = SystemTime::now();
+    let clock = Instant::now();
+    let child = wait::spawn(&pool, &payload, request)?;
+    let done = AtomicBool::new(false);
+    let view = pool.view();
+    let ended = std::thread::scope(|scope| {
+        let server = (request.mode == Mode::Contexts)
+            .then(|| scope.spawn(|| requests::serve(pool.view(), tables, &done)));
+        let ended = wait::wait(child);
+        done.store(true, Release);
+        requests::ring(&view);
+        if let Some(server) = server {
+            let _ = server.join();
+        }
+        ended
+    });
+    pool.view().header().cli_alive.store(0, Release);
+    let warnings = warnings(&pool.view());
+    Ok(Run {
+        ended: ended?,
+        pool,
+        duration: clock.elapsed(),
+        started,
+        warnings,
+    })
+}
+
+fn configure(pool: &Pool, request: &Request) {
+    let header = pool.header();
+    header.bump.store(PAGE, Relaxed);
+    header.size.store(pool.len(), Relaxed);
+    header.version.store(wire::VERSION, Relaxed);
+    header.cli_alive.store(1, Relaxed);
+    let config = &header.config;
+    config.mode.store(request.mode as u32, Relaxed);
+    config.flags.store(request.flags, Relaxed);
+    config.k.store(request.k.unwrap_or(0), Relaxed);
+    config.chaos_seed.store(request.chaos.unwrap_or(0), Relaxed);
+    config.max_nodes.store(request.max_nodes, Relaxed);
+    header.magic.store(wire::MAGIC, Release);
+}
+
+fn payload_file() -> Result<OwnedFd, LaunchError> {
+    let memory = |source| LaunchError::Memory {
+        what: "the engine",
+        source,
+    };
+    // MFD_EXEC says that it will be executed; older kernels do not know it.
+    let exec = MemfdFlags::CLOEXEC | MemfdFlags::from_bits_retain(0x10);
+    let file = rustix::fs::memfd_create("everypath", exec)
+        .or_else(|_| rustix::fs::memfd_create("everypath", MemfdFlags::CLOEXEC))
+        .map_err(memory)?;
+    let mut rest = PAYLOAD;
+    while !rest.is_empty() {
+        let written = rustix::io::write(&file, rest).map_err(memory)?;
+        rest = &rest[written..];
+    }
+    Ok(file)
+}
+
+fn warnings(pool: &Pool) -> Vec<String> {
+    let denied = pool.header().denied.load(Acquire);
+    if denied == 0 {
+        return Vec::new();
+    }
+    vec![format!(
+        "the recording area was full {denied} times; counts of what came after are in [truncated] nodes or missing"
+    )]
+}
+
+/// The engine's orders, as `agent::start` reads them.
+fn orders(pool: &OwnedPool, payload: &OwnedFd, request: &Request) -> CString {
+    use std::os::unix::ffi::OsStrExt;
+    let me = std::process::id();
+    let mut text = format!(
+        "/proc/{me}/fd/{}\n/proc/{me}/fd/{}\n",
+        pool.file().as_raw_fd(),
+        payload.as_raw_fd()
+    )
+    .into_bytes();
+    text.extend_from_slice(request.program.as_os_str().as_bytes());
+    CString::new(text).expect("a path that was found holds no NUL")
+}

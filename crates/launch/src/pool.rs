@@ -1,0 +1,80 @@
+//! The pool as the launcher owns it: a sparse memory file, mapped whole.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+
+use rustix::fs::MemfdFlags;
+use rustix::mm::{MapFlags, ProtFlags};
+use wire::view::Pool;
+
+use crate::LaunchError;
+
+/// Size of the file; holes cost nothing. Node keys allow 2^36 bytes.
+const SIZE: u64 = 1 << 36;
+
+#[derive(Debug)]
+pub struct OwnedPool {
+    file: OwnedFd,
+    base: NonNull<core::ffi::c_void>,
+    len: u64,
+}
+
+// SAFETY: the mapping is only reached through `Pool`, which is atomic.
+unsafe impl Send for OwnedPool {}
+// SAFETY: as above.
+unsafe impl Sync for OwnedPool {}
+
+impl OwnedPool {
+    pub fn create() -> Result<OwnedPool, LaunchError> {
+        let memory = |source| LaunchError::Memory {
+            what: "the recording",
+            source,
+        };
+        let file =
+            rustix::fs::memfd_create("everypath-pool", MemfdFlags::CLOEXEC).map_err(memory)?;
+        // Limits on file size or address space: as much as they allow.
+        let mut len = SIZE;
+        loop {
+            let sized = rustix::fs::ftruncate(&file, len);
+            // SAFETY: a new shared mapping of our own file, not over anything.
+            let mapped = sized.and_then(|()| unsafe {
+                let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+                rustix::mm::mmap(
+                    std::ptr::null_mut(),
+                    len as usize,
+                    ProtFlags::READ | ProtFlags::WRITE,
+                    flags,
+                    &file,
+                    0,
+                )
+            });
+            match mapped {
+                Ok(base) => {
+                    let base =
+                        NonNull::new(base).expect("mmap does not return null without MAP_FIXED");
+                    return Ok(OwnedPool { file, base, len });
+                }
+                Err(_) if len > 16 << 20 => len /= 2,
+                Err(errno) => return Err(memory(errno)),
+            }
+        }
+    }
+
+    /// The pool for reading and allocating. Use it only while `self` lives.
+    pub fn view(&self) -> Pool {
+        // SAFETY: mapped until `drop`; every user borrows or copies within the
+        // life of the run that owns `self`.
+        unsafe { Pool::new(self.base.as_ptr().cast(), self.len) }
+    }
+
+    pub(crate) fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl Drop for OwnedPool {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, not used after this.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr(), self.len as usize) };
+    }
+}

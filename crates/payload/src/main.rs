@@ -1,0 +1,162 @@
+//! The freestanding binary that runs inside the target. No logic: entry,
+//! self-relocation, memory routines, allocator, panic.
+//!
+//! Rules of the house: a static-PIE without libc, interpreter, thread-local
+//! storage or undefined symbols; only `R_X86_64_RELATIVE` relocations; no
+//! vector registers beyond the xmm state that `dbt::entry` saves.
+#![no_std]
+#![no_main]
+
+use core::arch::{asm, global_asm};
+
+#[global_allocator]
+static HEAP: agent::heap::Heap = agent::heap::Heap::new();
+
+global_asm!(
+    ".global _start",
+    "_start:",
+    "mov rdi, rsp",
+    "lea rsi, [rip + __ehdr_start]",
+    "lea rdx, [rip + _end]",
+    "lea rcx, [rip + _DYNAMIC]",
+    "xor ebp, ebp",
+    "and rsp, -16",
+    // The kernel's stack becomes the program's: run on one of our own.
+    "lea rsp, [rip + boot_stack_end]",
+    "call {begin}",
+    "ud2",
+    ".section .bss",
+    ".balign 64",
+    "boot_stack:",
+    ".zero 262144",
+    "boot_stack_end:",
+    ".text",
+    // Memory routines the compiler calls. `rep` forms: short code, no vectors.
+    ".global memcpy",
+    "memcpy:",
+    "mov rax, rdi",
+    "mov rcx, rdx",
+    "rep movsb",
+    "ret",
+    ".global memmove",
+    "memmove:",
+    "mov rax, rdi",
+    "mov rcx, rdx",
+    "mov r8, rdi",
+    "sub r8, rsi",
+    "cmp r8, rdx",
+    "jae 1f",
+    "lea rdi, [rdi + rdx - 1]",
+    "lea rsi, [rsi + rdx - 1]",
+    "std",
+    "rep movsb",
+    "cld",
+    "ret",
+    "1:",
+    "rep movsb",
+    "ret",
+    ".global memset",
+    "memset:",
+    "mov r8, rdi",
+    "mov eax, esi",
+    "mov rcx, rdx",
+    "rep stosb",
+    "mov rax, r8",
+    "ret",
+    ".global memcmp",
+    ".global bcmp",
+    "memcmp:",
+    "bcmp:",
+    "xor eax, eax",
+    "xor ecx, ecx",
+    "2:",
+    "cmp rcx, rdx",
+    "je 3f",
+    "movzx eax, byte ptr [rdi + rcx]",
+    "movzx r8d, byte ptr [rsi + rcx]",
+    "inc rcx",
+    "sub eax, r8d",
+    "je 2b",
+    "3:",
+    "ret",
+    ".global strlen",
+    "strlen:",
+    "xor eax, eax",
+    "4:",
+    "cmp byte ptr [rdi + rax], 0",
+    "je 5f",
+    "inc rax",
+    "jmp 4b",
+    "5:",
+    "ret",
+    begin = sym begin,
+);
+
+/// Applies our relative relocations, then starts the engine.
+///
+/// # Safety
+/// Called once by `_start` with the kernel's rsp, our own image's bounds and
+/// our dynamic section.
+unsafe extern "C" fn begin(sp: u64, start: u64, end: u64, dynamic: *const [u64; 2]) -> ! {
+    const DT_NULL: u64 = 0;
+    const DT_RELA: u64 = 7;
+    const DT_RELASZ: u64 = 8;
+    const R_X86_64_RELATIVE: u64 = 8;
+    let (mut table, mut size) = (0, 0);
+    let mut at = dynamic;
+    // SAFETY: the linker ends the dynamic section with DT_NULL; relocations
+    // point into our own writable data. Nothing relocated is used before.
+    unsafe {
+        while (*at)[0] != DT_NULL {
+            match (*at)[0] {
+                DT_RELA => table = (*at)[1],
+                DT_RELASZ => size = (*at)[1],
+                _ => {}
+            }
+            at = at.add(1);
+        }
+        let mut rela = (start + table) as *const [u64; 3];
+        let stop = (start + table + size) as *const [u64; 3];
+        while rela < stop {
+            let [offset, kind, addend] = *rela;
+            if kind & 0xffff_ffff == R_X86_64_RELATIVE {
+                *((start + offset) as *mut u64) = start + addend;
+            }
+            rela = rela.add(1);
+        }
+    }
+    let end = end.next_multiple_of(4096);
+    // SAFETY: the kernel's rsp at our first instruction, and our own image.
+    unsafe { dbt::start::main(sp, start..end, &HEAP) }
+}
+
+#[panic_handler]
+fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+    struct Stderr;
+    impl core::fmt::Write for Stderr {
+        fn write_str(&mut self, text: &str) -> core::fmt::Result {
+            // SAFETY: write(2) of a live string.
+            unsafe {
+                asm!("syscall", inlateout("rax") 1 => _, in("rdi") 2, in("rsi") text.as_ptr(), in("rdx") text.len(),
+                     lateout("rcx") _, lateout("r11") _, options(nostack));
+            }
+            Ok(())
+        }
+    }
+    let _ = core::fmt::Write::write_fmt(
+        &mut Stderr,
+        format_args!("everypath: internal error: {info}; what was recorded so far is kept, please report this\n"),
+    );
+    // SAFETY: ends the process.
+    unsafe { asm!("syscall", in("rax") 231, in("rdi") 125, options(noreturn)) }
+}
+
+/// Named by precompiled `core`; never called, panics abort.
+#[unsafe(no_mangle)]
+extern "C" fn rust_eh_personality() {}
+
+/// As above.
+#[unsafe(no_mangle)]
+extern "C" fn _Unwind_Resume() -> ! {
+    loop {}
+}
