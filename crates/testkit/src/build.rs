@@ -59,21 +59,35 @@ pub enum BuildError {
 #[must_use]
 pub fn cache_directory() -> PathBuf {
     let test_binary = std::env::current_exe().unwrap_or_default();
-    let target = test_binary.ancestors().find(|dir| dir.join("CACHEDIR.TAG").exists());
-    target.unwrap_or(&std::env::temp_dir()).join("test-programs")
+    let target = test_binary
+        .ancestors()
+        .find(|dir| dir.join("CACHEDIR.TAG").exists());
+    target
+        .unwrap_or(&std::env::temp_dir())
+        .join("test-programs")
 }
 
 /// Compiles `program` below `cache` unless that was done before.
 pub fn build(program: &Program, cache: &Path) -> Result<Built, BuildError> {
     let directory = cache.join(format!("{}-{:016x}", program.name, hash(program)));
-    let built = Built { executable: directory.join(&program.name), directory };
+    let built = Built {
+        executable: directory.join(&program.name),
+        directory,
+    };
     if built.executable.exists() {
         return Ok(built);
     }
     let temporary = cache.join(format!("{}.{}", program.name, std::process::id()));
-    let write = |error| BuildError::Write { path: temporary.clone(), error };
+    let write = |error| BuildError::Write {
+        path: temporary.clone(),
+        error,
+    };
     std::fs::create_dir_all(&temporary).map_err(write)?;
-    compile(program, &program.directives.build, &temporary.join(&program.name))?;
+    compile(
+        program,
+        &program.directives.build,
+        &temporary.join(&program.name),
+    )?;
     for part in &program.directives.parts {
         compile(program, &part.command, &temporary.join(&part.output))?;
     }
@@ -99,7 +113,12 @@ fn compile(program: &Program, command: &[String], output: &Path) -> Result<(), B
     let (libraries, flags): (Vec<_>, Vec<_>) =
         command[1..].iter().partition(|flag| flag.starts_with("-l"));
     let mut compiler = Command::new(&command[0]);
-    compiler.args(flags).arg("-o").arg(output).arg(&program.source).args(libraries);
+    compiler
+        .args(flags)
+        .arg("-o")
+        .arg(output)
+        .arg(&program.source)
+        .args(libraries);
     let result = compiler.output().map_err(|error| BuildError::Compiler {
         compiler: command[0].clone(),
         program: program.name.clone(),

@@ -107,14 +107,19 @@ impl Default for Directives {
 pub fn parse(source: &str) -> Result<Directives, DirectiveError> {
     let mut directives = Directives::default();
     for (index, text) in source.lines().enumerate() {
-        let Some(comment) = text.trim_start().strip_prefix("// ") else { continue };
+        let Some(comment) = text.trim_start().strip_prefix("// ") else {
+            continue;
+        };
         let line = index + 1;
         if let Some(rest) = comment.strip_prefix("build: ") {
             directives.build = words(rest);
         } else if let Some(rest) = comment.strip_prefix("part: ") {
             let mut command = words(rest);
             if command.len() < 2 {
-                return Err(DirectiveError::Value { line, text: rest.to_owned() });
+                return Err(DirectiveError::Value {
+                    line,
+                    text: rest.to_owned(),
+                });
             }
             let output = command.remove(0);
             directives.parts.push(Part { output, command });
@@ -130,7 +135,10 @@ pub fn parse(source: &str) -> Result<Directives, DirectiveError> {
 
 fn parse_run(directives: &mut Directives, line: usize, text: &str) -> Result<(), DirectiveError> {
     let (key, value) = text.split_once(' ').unwrap_or((text, ""));
-    let bad_value = || DirectiveError::Value { line, text: text.to_owned() };
+    let bad_value = || DirectiveError::Value {
+        line,
+        text: text.to_owned(),
+    };
     match key {
         "args" => directives.args = words(value),
         "stdin" => directives.stdin = format!("{value}\n"),
@@ -147,7 +155,12 @@ fn parse_run(directives: &mut Directives, line: usize, text: &str) -> Result<(),
         }
         "nondeterministic-counts" => directives.deterministic_counts = false,
         "oracle" => directives.oracle = true,
-        _ => return Err(DirectiveError::Unknown { line, text: text.to_owned() }),
+        _ => {
+            return Err(DirectiveError::Unknown {
+                line,
+                text: text.to_owned(),
+            });
+        }
     }
     Ok(())
 }
@@ -175,7 +188,13 @@ mod tests {
     #[test]
     fn refuses_what_it_does_not_know() {
         let error = parse("// build: cc\n// run: exits 3\n").expect_err("misspelt");
-        assert_eq!(error, DirectiveError::Unknown { line: 2, text: "exits 3".to_owned() });
+        assert_eq!(
+            error,
+            DirectiveError::Unknown {
+                line: 2,
+                text: "exits 3".to_owned()
+            }
+        );
         assert_eq!(parse("int main;"), Err(DirectiveError::NoBuild));
     }
 }

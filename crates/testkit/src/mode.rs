@@ -44,12 +44,21 @@ pub struct NoProduct {
 pub fn product(repository: &Path) -> Result<PathBuf, NoProduct> {
     let named = std::env::var_os("EVERYPATH_BIN").map(PathBuf::from);
     let test_binary = std::env::current_exe().unwrap_or_default();
-    let beside = test_binary.ancestors().nth(3).map(|dir| dir.join("release/everypath"));
+    let beside = test_binary
+        .ancestors()
+        .nth(3)
+        .map(|dir| dir.join("release/everypath"));
     let built = repository.join("target/release/everypath");
-    let candidates = if named.is_some() { vec![named] } else { vec![beside, Some(built.clone())] };
+    let candidates = if named.is_some() {
+        vec![named]
+    } else {
+        vec![beside, Some(built.clone())]
+    };
     let mut candidates = candidates.into_iter().flatten();
     let first = candidates.clone().next().unwrap_or(built);
-    candidates.find(|path| path.is_file()).ok_or(NoProduct { path: first })
+    candidates
+        .find(|path| path.is_file())
+        .ok_or(NoProduct { path: first })
 }
 
 /// The native command for a built program.
@@ -63,7 +72,13 @@ pub fn native(built: &Built, args: &[String]) -> Command {
 /// The command that runs a built program under `mode`; `out` is the name of
 /// a file that may be written.
 #[must_use]
-pub fn translated(product: &Path, mode: &Mode, built: &Built, args: &[String], out: &Path) -> Command {
+pub fn translated(
+    product: &Path,
+    mode: &Mode,
+    built: &Built,
+    args: &[String],
+    out: &Path,
+) -> Command {
     let mut command = Command::new(product);
     for argument in mode.arguments {
         if *argument == "{out}" {
@@ -72,6 +87,10 @@ pub fn translated(product: &Path, mode: &Mode, built: &Built, args: &[String], o
             command.arg(argument);
         }
     }
-    command.arg("--").arg(&built.executable).args(args).current_dir(&built.directory);
+    command
+        .arg("--")
+        .arg(&built.executable)
+        .args(args)
+        .current_dir(&built.directory);
     command
 }

@@ -14,7 +14,10 @@ pub fn run<J: Sync, R: Send>(jobs: &[J], workers: usize, work: impl Fn(&J) -> R 
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(job) = jobs.get(index) else { break };
                     let result = work(job);
-                    results.lock().expect("no worker panics while it holds it").push((index, result));
+                    results
+                        .lock()
+                        .expect("no worker panics while it holds it")
+                        .push((index, result));
                 }
             });
         }
@@ -29,6 +32,9 @@ mod tests {
     #[test]
     fn keeps_the_order_of_the_jobs() {
         let jobs: Vec<u32> = (0..100).collect();
-        assert_eq!(super::run(&jobs, 3, |job| job * 2), jobs.iter().map(|job| job * 2).collect::<Vec<_>>());
+        assert_eq!(
+            super::run(&jobs, 3, |job| job * 2),
+            jobs.iter().map(|job| job * 2).collect::<Vec<_>>()
+        );
     }
 }

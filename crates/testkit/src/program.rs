@@ -51,17 +51,27 @@ pub enum ProgramError {
 #[must_use]
 pub fn repository() -> PathBuf {
     let crate_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
-    crate_dir.ancestors().nth(2).expect("crates/testkit lies two levels below the root").to_owned()
+    crate_dir
+        .ancestors()
+        .nth(2)
+        .expect("crates/testkit lies two levels below the root")
+        .to_owned()
 }
 
 /// All programs of `directory`, by name. `EVERYPATH_ONLY=name` leaves one.
 pub fn discover(directory: &Path) -> Result<Vec<Program>, ProgramError> {
     let only = std::env::var("EVERYPATH_ONLY").ok();
-    let read = |error| ProgramError::Read { path: directory.to_owned(), error };
+    let read = |error| ProgramError::Read {
+        path: directory.to_owned(),
+        error,
+    };
     let mut programs = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(read)? {
         let path = entry.map_err(read)?.path();
-        let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default();
+        let extension = path
+            .extension()
+            .and_then(|e| e.to_str())
+            .unwrap_or_default();
         if matches!(extension, "md" | "txt") {
             continue;
         }
@@ -79,18 +89,37 @@ pub fn discover(directory: &Path) -> Result<Vec<Program>, ProgramError> {
 
 /// Reads one source file.
 pub fn load(path: PathBuf) -> Result<Program, ProgramError> {
-    let text = std::fs::read_to_string(&path)
-        .map_err(|error| ProgramError::Read { path: path.clone(), error })?;
-    let directives = directive::parse(&text)
-        .map_err(|error| ProgramError::Directive { path: path.clone(), error })?;
-    let name = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default().to_owned();
-    Ok(Program { name, source: path, text, directives })
+    let text = std::fs::read_to_string(&path).map_err(|error| ProgramError::Read {
+        path: path.clone(),
+        error,
+    })?;
+    let directives = directive::parse(&text).map_err(|error| ProgramError::Directive {
+        path: path.clone(),
+        error,
+    })?;
+    let name = path
+        .file_stem()
+        .and_then(|stem| stem.to_str())
+        .unwrap_or_default()
+        .to_owned();
+    Ok(Program {
+        name,
+        source: path,
+        text,
+        directives,
+    })
 }
 
 /// The first of `needs` that this machine's CPU lacks.
 #[must_use]
 pub fn missing_feature(needs: &[String]) -> Option<String> {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let flags = cpuinfo.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
-    needs.iter().find(|need| !flags.split_whitespace().any(|flag| flag == *need)).cloned()
+    let flags = cpuinfo
+        .lines()
+        .find(|line| line.starts_with("flags"))
+        .unwrap_or_default();
+    needs
+        .iter()
+        .find(|need| !flags.split_whitespace().any(|flag| flag == *need))
+        .cloned()
 }

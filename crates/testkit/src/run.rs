@@ -64,7 +64,10 @@ impl Outcome {
     pub fn difference(&self, native: &Self) -> Option<String> {
         let mut parts = Vec::new();
         if self.ending != native.ending {
-            parts.push(format!("ended {:?}, natively {:?}", self.ending, native.ending));
+            parts.push(format!(
+                "ended {:?}, natively {:?}",
+                self.ending, native.ending
+            ));
         }
         for (name, ours, theirs) in [
             ("stdout", &self.stdout, &native.stdout),
@@ -74,13 +77,20 @@ impl Outcome {
                 parts.push(first_difference(name, ours, theirs));
             }
         }
-        if parts.is_empty() { None } else { Some(parts.join("\n")) }
+        if parts.is_empty() {
+            None
+        } else {
+            Some(parts.join("\n"))
+        }
     }
 }
 
 /// The first line that differs, from both sides.
 fn first_difference(name: &str, ours: &[u8], native: &[u8]) -> String {
-    let (ours, native) = (String::from_utf8_lossy(ours), String::from_utf8_lossy(native));
+    let (ours, native) = (
+        String::from_utf8_lossy(ours),
+        String::from_utf8_lossy(native),
+    );
     let (mut left, mut right) = (ours.lines(), native.lines());
     let mut line = 0;
     loop {
@@ -89,7 +99,8 @@ fn first_difference(name: &str, ours: &[u8], native: &[u8]) -> String {
             (Some(a), Some(b)) if a == b => {}
             (None, None) => return format!("{name} differs in its last line end"),
             (a, b) => {
-                let show = |text: Option<&str>| text.map_or("its end".into(), |t| format!("{t:.300?}"));
+                let show =
+                    |text: Option<&str>| text.map_or("its end".into(), |t| format!("{t:.300?}"));
                 return format!("{name}, line {line}: {}, natively {}", show(a), show(b));
             }
         }
@@ -98,7 +109,11 @@ fn first_difference(name: &str, ours: &[u8], native: &[u8]) -> String {
 
 /// Runs `command` with `stdin` as input, for at most `limit`.
 pub fn run(mut command: Command, stdin: &str, limit: Duration) -> std::io::Result<Outcome> {
-    command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = command.spawn()?;
     if let Some(mut pipe) = child.stdin.take() {
         // A program that does not read its input is not an error.
@@ -122,13 +137,20 @@ pub fn run(mut command: Command, stdin: &str, limit: Duration) -> std::io::Resul
             stderr: rest(stderr).unwrap_or_default(),
         });
     };
-    Ok(Outcome { ending: ending(status), stdout: out, stderr: err })
+    Ok(Outcome {
+        ending: ending(status),
+        stdout: out,
+        stderr: err,
+    })
 }
 
 fn ending(status: ExitStatus) -> Ending {
     status.signal().map_or_else(
         || Ending::Exit(status.code().unwrap_or(-1)),
-        |number| Ending::Signal { number, core: status.core_dumped() },
+        |number| Ending::Signal {
+            number,
+            core: status.core_dumped(),
+        },
     )
 }
 

@@ -41,7 +41,11 @@ pub fn check(program: &Program, cache: &Path, product: &Path, modes: &[Mode]) ->
     for mode in modes {
         failures.extend(check_mode(program, &built, product, mode, &native));
     }
-    if failures.is_empty() { Verdict::Passed } else { Verdict::Failed(failures) }
+    if failures.is_empty() {
+        Verdict::Passed
+    } else {
+        Verdict::Failed(failures)
+    }
 }
 
 /// The native run, which must end as the program's head comment says.
@@ -95,6 +99,10 @@ fn check_mode(
 /// A name beside the program's directory, so that the program cannot see it.
 fn out_file(built: &Built, mode: &Mode) -> PathBuf {
     let mut name = built.directory.clone().into_os_string();
-    name.push(format!(".{}.{}.evp", mode.name.replace(' ', "-"), std::process::id()));
+    name.push(format!(
+        ".{}.{}.evp",
+        mode.name.replace(' ', "-"),
+        std::process::id()
+    ));
     PathBuf::from(name)
 }

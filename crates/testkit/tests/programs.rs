@@ -45,14 +45,22 @@ fn run() -> Result<Vec<String>, String> {
     }
     let cache = build::cache_directory();
     let verdicts = if std::env::var_os("EVERYPATH_NATIVE").is_some() {
-        pool::run(&programs, WORKERS, |program| reported(program, native_only(program, &cache)))
+        pool::run(&programs, WORKERS, |program| {
+            reported(program, native_only(program, &cache))
+        })
     } else {
         let product = mode::product(&repository).map_err(|error| error.to_string())?;
         pool::run(&programs, WORKERS, |program| {
-            reported(program, suite::check(program, &cache, &product, mode::MODES))
+            reported(
+                program,
+                suite::check(program, &cache, &product, mode::MODES),
+            )
         })
     };
-    let failed = programs.iter().zip(&verdicts).filter(|(_, v)| matches!(v, Verdict::Failed(_)));
+    let failed = programs
+        .iter()
+        .zip(&verdicts)
+        .filter(|(_, v)| matches!(v, Verdict::Failed(_)));
     println!("{} programs", programs.len());
     Ok(failed.map(|(program, _)| program.name.clone()).collect())
 }

@@ -1,0 +1,80 @@
+//! What kind of instruction was executed: all the oracle knows of the machine.
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
+
+use super::code::ProgramPc;
+
+/// Longest x86 instruction, Intel SDM vol. 1, 2.3.11.
+pub const LONGEST: usize = 15;
+
+/// What an instruction may do to the flow of control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `call`, direct or indirect.
+    Call,
+    /// `ret`, with or without operand.
+    Return,
+    /// Any other branch.
+    Jump,
+    /// `syscall`.
+    SystemCall,
+    /// A string instruction with a repeat prefix.
+    Repeat,
+    /// Everything else.
+    Plain,
+}
+
+impl Kind {
+    /// Whether the instruction may go elsewhere than to its successor.
+    #[must_use]
+    pub fn transfers(self) -> bool {
+        matches!(self, Kind::Call | Kind::Return | Kind::Jump)
+    }
+}
+
+/// Decodes the instruction at `pc`.
+#[must_use]
+pub fn kind(bytes: &[u8], pc: ProgramPc) -> Kind {
+    let mut instruction = Instruction::default();
+    Decoder::with_ip(64, bytes, pc.0, DecoderOptions::NONE).decode_out(&mut instruction);
+    match instruction.flow_control() {
+        FlowControl::Call if instruction.is_call_near() => Kind::Call,
+        FlowControl::IndirectCall => Kind::Call,
+        FlowControl::Return => Kind::Return,
+        FlowControl::UnconditionalBranch
+        | FlowControl::ConditionalBranch
+        | FlowControl::IndirectBranch => Kind::Jump,
+        // `syscall` has this flow control in the decoder's tables.
+        FlowControl::Call => Kind::SystemCall,
+        _ if instruction.is_string_instruction()
+            && (instruction.has_rep_prefix() || instruction.has_repne_prefix()) =>
+        {
+            Kind::Repeat
+        }
+        _ => Kind::Plain,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_follow_the_manual() {
+        let table: &[(&[u8], Kind)] = &[
+            (&[0xe8, 0, 0, 0, 0], Kind::Call),
+            (&[0xff, 0x15, 0, 0, 0, 0], Kind::Call),
+            (&[0xc2, 8, 0], Kind::Return),
+            (&[0xff, 0xe0], Kind::Jump),
+            (&[0xe3, 0], Kind::Jump),
+            (&[0x0f, 0x05], Kind::SystemCall),
+            (&[0xf3, 0xa4], Kind::Repeat),
+            (&[0xf2, 0xae], Kind::Repeat),
+            (&[0xa4], Kind::Plain),
+            (&[0xf3, 0x90], Kind::Plain),
+        ];
+        for &(bytes, expected) in table {
+            assert_eq!(kind(bytes, ProgramPc(0x1000)), expected, "{bytes:x?}");
+        }
+    }
+}
