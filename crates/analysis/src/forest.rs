@@ -4,8 +4,10 @@
 //! millions of nodes; from them come the joined k-SF and the k-calling-context
 //! forest (k-CCF). Trees can be as deep as the program's recursion.
 //!
-//! Approach: nodes are rows of parallel tables, named by [`NodeId`], parents
-//! before children; children are one slice per node. Building goes through
+//! Approach: nodes are rows of one table, named by [`NodeId`], parents before
+//! children; children are one slice per node. All that a walk asks of a node
+//! stands in one row, because at this size it is cache misses that take time.
+//! Building goes through
 //! [`Builder`], whose hash table finds the child of a node by label. No
 //! function here recurses.
 //!
@@ -34,6 +36,7 @@ mod build;
 use std::collections::BTreeSet;
 
 pub use build::Builder;
+use hashbrown::HashMap;
 use trace::{Label, Thread};
 
 /// k of a k-SF or k-CCF.
@@ -97,58 +100,74 @@ impl NodeId {
 /// for the order of nodes and children.
 #[derive(Clone, Debug, Default)]
 pub struct Forest {
-    labels: Vec<Label>,
-    /// The node's own id stands for "no parent".
-    parents: Vec<NodeId>,
-    depths: Vec<u32>,
-    counts: Vec<u64>,
+    rows: Vec<Row>,
     /// Children of all nodes, node after node; the roots come first.
     children: Vec<NodeId>,
-    /// Node `n`'s children are `children[starts[n]..starts[n + 1]]`.
-    starts: Vec<u32>,
     first: BTreeSet<NodeId>,
 }
 
+/// A node of a forest.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    count: u64,
+    label: Label,
+    /// [`NO_PARENT`] for a root.
+    parent: u32,
+    /// 0 for a root.
+    depth: u32,
+    /// Its children are `children[first_child..]`, up to the next row's.
+    first_child: u32,
+}
+
+/// In place of a parent; never the id of a node.
+const NO_PARENT: u32 = u32::MAX;
+
 impl Forest {
     pub fn len(&self) -> usize {
-        self.labels.len()
+        self.rows.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.labels.is_empty()
+        self.rows.is_empty()
     }
 
     /// All nodes, parents before children.
     pub fn nodes(&self) -> impl DoubleEndedIterator<Item = NodeId> + ExactSizeIterator + use<> {
-        (0..self.labels.len()).map(NodeId::at)
+        (0..self.rows.len()).map(NodeId::at)
     }
 
     pub fn roots(&self) -> &[NodeId] {
-        let end = self.starts.first().map_or(0, |&start| start as usize);
-        &self.children[..end]
+        &self.children[..self.children_start(0)]
     }
 
     pub fn children(&self, node: NodeId) -> &[NodeId] {
         let at = node.index();
-        &self.children[self.starts[at] as usize..self.starts[at + 1] as usize]
+        &self.children[self.children_start(at)..self.children_start(at + 1)]
+    }
+
+    /// Where the children of row `at` begin, or, after the last, all end.
+    fn children_start(&self, at: usize) -> usize {
+        self.rows
+            .get(at)
+            .map_or(self.children.len(), |row| row.first_child as usize)
     }
 
     pub fn label(&self, node: NodeId) -> Label {
-        self.labels[node.index()]
+        self.rows[node.index()].label
     }
 
     pub fn count(&self, node: NodeId) -> u64 {
-        self.counts[node.index()]
+        self.rows[node.index()].count
     }
 
     /// 0 for a root.
     pub fn depth(&self, node: NodeId) -> u32 {
-        self.depths[node.index()]
+        self.rows[node.index()].depth
     }
 
     pub fn parent(&self, node: NodeId) -> Option<NodeId> {
-        let parent = self.parents[node.index()];
-        (parent != node).then_some(parent)
+        let parent = self.rows[node.index()].parent;
+        (parent != NO_PARENT).then_some(NodeId(parent))
     }
 
     /// Whether `root` heads a first tree: a slab that began without a bottom.
@@ -173,9 +192,9 @@ impl Forest {
 
     /// The sum of all counters.
     pub fn total(&self) -> u64 {
-        self.counts
+        self.rows
             .iter()
-            .fold(0, |sum, &count| sum.saturating_add(count))
+            .fold(0, |sum, row| sum.saturating_add(row.count))
     }
 
     /// The same forest with other labels; nodes whose paths become equal are
@@ -259,13 +278,13 @@ pub fn inv_k(forest: &Forest, k: K) -> Forest {
 /// Sets the counters of all top regions to zero, first trees excepted (3.3.3).
 pub fn clear_top_regions(mut ksf: Forest, k: K) -> Forest {
     let repeats = repeats(&ksf, k);
-    for (count, _) in ksf
-        .counts
+    for (row, _) in ksf
+        .rows
         .iter_mut()
         .zip(repeats)
         .filter(|(_, repeats)| *repeats)
     {
-        *count = 0;
+        row.count = 0;
     }
     ksf
 }
@@ -295,16 +314,36 @@ fn repeats(ksf: &Forest, k: K) -> Vec<bool> {
         .collect()
 }
 
+/// The trees of the result are made one after the other, so that the look-ups
+/// of one stay in a small table; in one table of 20 million nodes every one of
+/// them would miss the caches.
 fn invert(forest: &Forest, k: K, keep: impl Fn(NodeId) -> bool) -> Forest {
-    let mut builder = Builder::with_capacity(forest.len());
-    for node in forest.preorder().filter(|&node| keep(node)) {
-        let count = forest.count(node);
-        let mut at = builder.root(forest.label(node));
-        builder.add(at, count);
-        for caller in forest.ancestors(node).take(k.longest()).skip(1) {
-            at = builder.child(at, forest.label(caller));
+    let mut builder = Builder::default();
+    for nodes in by_label(forest, keep) {
+        builder.begin_tree(nodes.len());
+        for node in nodes {
+            let count = forest.count(node);
+            let mut at = builder.root(forest.label(node));
             builder.add(at, count);
+            for caller in forest.ancestors(node).take(k.longest()).skip(1) {
+                at = builder.child(at, forest.label(caller));
+                builder.add(at, count);
+            }
         }
     }
     builder.finish()
+}
+
+/// The kept nodes in preorder, label by label, labels as they are met.
+fn by_label(forest: &Forest, keep: impl Fn(NodeId) -> bool) -> Vec<Vec<NodeId>> {
+    let mut groups: Vec<Vec<NodeId>> = Vec::new();
+    let mut group_of: HashMap<Label, usize> = HashMap::new();
+    for node in forest.preorder().filter(|&node| keep(node)) {
+        let group = *group_of.entry(forest.label(node)).or_insert(groups.len());
+        if group == groups.len() {
+            groups.push(Vec::new());
+        }
+        groups[group].push(node);
+    }
+    groups
 }

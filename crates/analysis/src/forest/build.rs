@@ -3,21 +3,16 @@
 use std::collections::BTreeSet;
 
 use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 use trace::Label;
 
-use super::{Forest, NodeId};
-
-/// Key of roots in place of a parent; never the id of a node.
-const NO_PARENT: u32 = u32::MAX;
+use super::{Forest, NO_PARENT, NodeId, Row};
 
 /// A forest under construction: nodes are found or made by parent and label.
 #[derive(Debug, Default)]
 pub struct Builder {
-    labels: Vec<Label>,
-    /// [`NO_PARENT`] for a root.
-    parents: Vec<u32>,
-    depths: Vec<u32>,
-    counts: Vec<u64>,
+    /// `first_child` is filled in at the end.
+    rows: Vec<Row>,
     first: BTreeSet<NodeId>,
     /// Ids by (parent, label).
     index: HashTable<u32>,
@@ -26,10 +21,7 @@ pub struct Builder {
 impl Builder {
     pub fn with_capacity(nodes: usize) -> Builder {
         Builder {
-            labels: Vec::with_capacity(nodes),
-            parents: Vec::with_capacity(nodes),
-            depths: Vec::with_capacity(nodes),
-            counts: Vec::with_capacity(nodes),
+            rows: Vec::with_capacity(nodes),
             first: BTreeSet::new(),
             index: HashTable::with_capacity(nodes),
         }
@@ -42,14 +34,14 @@ impl Builder {
 
     /// The child of `parent` with this label, made with counter 0 if it is new.
     pub fn child(&mut self, parent: NodeId, label: Label) -> NodeId {
-        let depth = self.depths[parent.index()].saturating_add(1);
+        let depth = self.rows[parent.index()].depth.saturating_add(1);
         self.node(parent.0, depth, label)
     }
 
     /// Adds to a counter; it stays at its maximum rather than overflow.
     pub fn add(&mut self, node: NodeId, count: u64) {
-        let counter = &mut self.counts[node.index()];
-        *counter = counter.saturating_add(count);
+        let row = &mut self.rows[node.index()];
+        row.count = row.count.saturating_add(count);
     }
 
     /// Marks the tree of `root` as a first tree, see [`Forest::is_first`].
@@ -58,7 +50,7 @@ impl Builder {
     }
 
     pub fn label(&self, node: NodeId) -> Label {
-        self.labels[node.index()]
+        self.rows[node.index()].label
     }
 
     /// Joins `forest` into this one, its labels changed by `label`.
@@ -68,102 +60,98 @@ impl Builder {
             let new_label = label(forest.label(node));
             let id = match forest.parent(node) {
                 Some(parent) => self.child(ids[parent.index()], new_label),
-                None => self.root(new_label),
+                None => {
+                    let root = self.root(new_label);
+                    if forest.is_first(node) {
+                        self.mark_first(root);
+                    }
+                    root
+                }
             };
             self.add(id, forest.count(node));
-            if forest.is_first(node) {
-                self.mark_first(id);
-            }
             ids.push(id);
         }
     }
 
+    /// Forgets the index, so that the next look-ups are in a small one. The
+    /// caller makes a tree whose root is new, and mentions none made before.
+    pub(super) fn begin_tree(&mut self, nodes: usize) {
+        self.index = HashTable::with_capacity(nodes);
+    }
+
     fn node(&mut self, parent: u32, depth: u32, label: Label) -> NodeId {
-        let Builder {
-            labels,
-            parents,
-            index,
-            ..
-        } = self;
-        let same = |&id: &u32| labels[id as usize] == label && parents[id as usize] == parent;
-        let rehash = |&id: &u32| hash(parents[id as usize], labels[id as usize]);
-        let entry = index.entry(hash(parent, label), same, rehash);
+        let Builder { rows, index, .. } = self;
+        let key = |&id: &u32| (rows[id as usize].parent, rows[id as usize].label);
+        let wanted = (parent, label);
+        let entry = index.entry(hash(wanted), |id| key(id) == wanted, |id| hash(key(id)));
         let vacant = match entry {
-            hashbrown::hash_table::Entry::Occupied(found) => return NodeId(*found.get()),
-            hashbrown::hash_table::Entry::Vacant(vacant) => vacant,
+            Entry::Occupied(found) => return NodeId(*found.get()),
+            Entry::Vacant(vacant) => vacant,
         };
-        let id = u32::try_from(labels.len())
+        let id = u32::try_from(rows.len())
             .ok()
             .filter(|&id| id != NO_PARENT)
             .expect("2^32 nodes need more memory than an analysis ever gets");
         vacant.insert(id);
-        self.labels.push(label);
-        self.parents.push(parent);
-        self.depths.push(depth);
-        self.counts.push(0);
+        rows.push(Row {
+            count: 0,
+            label,
+            parent,
+            depth,
+            first_child: 0,
+        });
         NodeId(id)
     }
 
     pub fn finish(self) -> Forest {
         let Builder {
-            labels,
-            mut parents,
-            depths,
-            counts,
+            mut rows,
             first,
             index,
         } = self;
         drop(index);
-        let (starts, children) = child_lists(&parents);
-        for (id, parent) in (0..).zip(&mut parents) {
-            if *parent == NO_PARENT {
-                *parent = id;
-            }
-        }
-        let parents = parents.into_iter().map(NodeId).collect();
+        let children = sort_children(&mut rows);
         Forest {
-            labels,
-            parents,
-            depths,
-            counts,
+            rows,
             children,
-            starts,
             first,
         }
     }
 }
 
 /// Counting sort of all nodes by parent; the roots come first. Stable, so
-/// children stay in order of first mention.
-fn child_lists(parents: &[u32]) -> (Vec<u32>, Vec<NodeId>) {
-    // Slot 0 is for the roots, slot n + 1 for the children of node n.
-    let slot = |parent: u32| {
-        if parent == NO_PARENT {
-            0
-        } else {
-            parent as usize + 1
+/// children stay in order of first mention. Fills in `first_child`.
+fn sort_children(rows: &mut [Row]) -> Vec<NodeId> {
+    let mut roots = 0;
+    // First the number of children, then where they begin.
+    for at in 0..rows.len() {
+        match rows[at].parent {
+            NO_PARENT => roots += 1,
+            parent => rows[parent as usize].first_child += 1,
         }
-    };
-    let mut starts = vec![0u32; parents.len() + 2];
-    for &parent in parents {
-        starts[slot(parent) + 1] += 1;
     }
-    for at in 1..starts.len() {
-        starts[at] += starts[at - 1];
+    let mut start = roots;
+    for row in &mut *rows {
+        let count = row.first_child;
+        row.first_child = start;
+        start += count;
     }
-    let mut free = starts.clone();
-    let mut children = vec![NodeId(0); parents.len()];
-    for (id, &parent) in (0..).zip(parents) {
-        let at = &mut free[slot(parent)];
+    let mut next_root = 0;
+    let mut free: Vec<u32> = rows.iter().map(|row| row.first_child).collect();
+    let mut children = vec![NodeId(0); rows.len()];
+    for (id, row) in (0..).zip(&*rows) {
+        let at = match row.parent {
+            NO_PARENT => &mut next_root,
+            parent => &mut free[parent as usize],
+        };
         children[*at as usize] = NodeId(id);
         *at += 1;
     }
-    starts.remove(0);
-    (starts, children)
+    children
 }
 
 /// Spreads (parent, label) over all 64 bits (Fibonacci hashing, folded).
-fn hash(parent: u32, label: Label) -> u64 {
+fn hash((parent, label): (u32, Label)) -> u64 {
     let key = (u64::from(parent) << 32) | u64::from(label.0);
     let product = u128::from(key) * 0x9E37_79B9_7F4A_7C15;
     (product as u64) ^ ((product >> 64) as u64)
