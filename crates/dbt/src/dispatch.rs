@@ -165,7 +165,11 @@ fn leave_by_syscall(
         pc,
         next,
     };
-    match system_call(context, thread, call) {
+    let after = system_call(context, thread, call);
+    // A forked child has another block than its parent.
+    // SAFETY: the thread's own block, as in `dispatch`.
+    let context = unsafe { &mut *thread.context };
+    match after {
         After::Raw => context.resume_host = raw,
         After::Result(value) => {
             finish_call(context, value, next);
