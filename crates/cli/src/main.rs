@@ -20,7 +20,6 @@
 
 mod commands;
 mod ending;
-mod engine;
 mod flags;
 mod libraries;
 mod output;
@@ -56,10 +55,10 @@ fn exit_code(error: &anyhow::Error) -> u8 {
     let program = error
         .downcast_ref::<program::ProgramError>()
         .map(|error| error.exit_code());
-    let launch = error
-        .downcast_ref::<engine::LaunchError>()
+    let start = error
+        .downcast_ref::<launch::LaunchError>()
         .map(|error| error.exit_code());
-    program.or(launch).unwrap_or(FAILED)
+    program.or(start).unwrap_or(FAILED)
 }
 
 /// Help and version as they are; a mistake in the flags as one sentence.

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use image::{FuncExtent, Image, Images, Pattern, Selector, split_list};
+use launch::Tables;
 use wire::FuncEntry;
 
-use crate::engine::Tables;
 use crate::flags::{Contexts, YesNo};
 use crate::{libraries, program, vdso};
 

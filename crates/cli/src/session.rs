@@ -12,11 +12,11 @@ use std::time::UNIX_EPOCH;
 
 use anyhow::Result;
 use image::{Images, Selector};
+use launch::{Ended, Request, Run};
 use report::text::Style;
 use trace::{End, Meta, Mode, Recording};
 
 use crate::ending::Ending;
-use crate::engine::{self, Ended, Request, Run};
 use crate::flags::{Destination, Target};
 use crate::output::Output;
 use crate::selection::{self, Extents};
@@ -63,7 +63,7 @@ impl Session<'_> {
             images: &images,
             selector: &self.selector,
         };
-        let run = engine::run(&request, &mut tables)?;
+        let run = launch::run(&request, &mut tables)?;
         let mut recording = trace::from_pool(&run.pool.view(), self.meta(&run));
         symbolize::symbolize(&mut recording, &images);
         self.warn(&run.warnings);
