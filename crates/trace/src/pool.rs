@@ -27,7 +27,7 @@ use std::mem::offset_of;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use wire::view::Pool;
-use wire::{CMDLINE_MAX, PATH_MAX, ProcessRecord, ThreadRecord, process_state};
+use wire::{CMDLINE_MAX, NodeChunk, PATH_MAX, ProcessRecord, ThreadRecord, process_state};
 
 use crate::model::{End, Meta, Process, Recording, Thread};
 
@@ -167,18 +167,34 @@ fn threads(walk: &mut Walk, record: &ProcessRecord) -> Vec<Thread> {
             continue;
         };
         let ended = record.ended.load(Acquire) == 1;
-        let (insns, first_chunk) = (record.insns.load(Relaxed), record.nodes.load(Acquire));
+        let first_chunk = record.nodes.load(Acquire);
         threads.push(Thread {
             tid: record.tid.load(Relaxed),
             start_ns: record.start_ns.load(Relaxed),
             end_ns: ended.then(|| record.end_ns.load(Relaxed)),
-            insns,
+            insns: insns(&walk.pool, record),
             truncated_events: record.truncated_events.load(Relaxed),
             max_depth: record.max_depth.load(Relaxed),
             nodes: nodes::read(walk, first_chunk, pool_base),
         });
     }
     threads
+}
+
+/// What a thread counted: in its record once it ended, until then in a word of
+/// its own. In this order of loads a thread that ends meanwhile is not counted
+/// twice.
+fn insns(pool: &Pool, record: &ThreadRecord) -> u64 {
+    let before = record.insns.load(Relaxed);
+    let live_at = record.live_insns.load(Acquire);
+    if live_at == 0 {
+        return record.insns.load(Relaxed);
+    }
+    // Any shared structure that begins with an atomic word reads a word.
+    let word = pool
+        .at::<NodeChunk>(live_at)
+        .map(|word| word.next.load(Relaxed));
+    before.wrapping_add(word.unwrap_or(0))
 }
 
 /// The image in which the process that was started ended: it may have replaced

@@ -355,6 +355,28 @@ fn nodes_get_indices_across_chunks() {
 }
 
 #[test]
+fn instructions_are_counted_in_the_record_or_in_the_threads_own_word() {
+    let mut target = Target::new();
+    let process = target.process(1, 0, false);
+    let pool = target.pool();
+    let word = pool.reserve(PAGE).unwrap() + 8;
+    assert!(pool.write_bytes(word, &700u64.to_ne_bytes()));
+    for (tid, insns, live_at) in [(1, 5, 0), (2, 0, word), (3, 9, u64::MAX), (4, 9, 3)] {
+        let thread = target.thread(process, tid);
+        let record: &ThreadRecord = pool.at(thread).unwrap();
+        record.insns.store(insns, Relaxed);
+        record.live_insns.store(live_at, Relaxed);
+    }
+    let recording = target.read();
+    let insns: Vec<u64> = recording.processes[0]
+        .threads
+        .iter()
+        .map(|t| t.insns)
+        .collect();
+    assert_eq!(insns, [5, 700, 9, 9]);
+}
+
+#[test]
 fn a_node_without_a_place_keeps_its_count_as_truncated() {
     let mut target = Target::new();
     let process = target.process(1, 0, false);
