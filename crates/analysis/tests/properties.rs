@@ -232,3 +232,28 @@ fn forests_keep_their_invariants() {
         assert_eq!(seen, ksf.len());
     });
 }
+
+#[test]
+fn relabelling_joins_what_becomes_equal() {
+    check(&ALL, |events, k, recursion| {
+        let ksf = oracle::ksf_online(events, k, recursion);
+        assert_same(&ksf.relabel(|label| label), &ksf);
+        let one = ksf.relabel(|label| {
+            if label.is_function() {
+                Label(256)
+            } else {
+                label
+            }
+        });
+        assert_eq!(one.total(), ksf.total());
+        let mut expected = std::collections::BTreeMap::new();
+        for (path, count) in oracle::paths(&ksf) {
+            let path: Vec<Label> = path
+                .iter()
+                .map(|&l| if l.is_function() { Label(256) } else { l })
+                .collect();
+            *expected.entry(path).or_insert(0) += count;
+        }
+        assert_eq!(oracle::paths(&one), expected);
+    });
+}

@@ -212,3 +212,52 @@ impl fmt::Display for Label {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn special_labels_have_names_and_functions_numbers() {
+        let labels = [1, 2, 3, 4, 128, 129, 192, 193, 256].map(|label| Label(label).to_string());
+        let names = [
+            "[thread]",
+            "__root__",
+            "[truncated]",
+            "[muted]",
+            "[label 128]",
+            "[signal 1]",
+            "[signal 64]",
+            "[label 193]",
+            "[function 256]",
+        ];
+        assert_eq!(labels, names);
+        assert_eq!(Label::signal(64), Label(192));
+    }
+
+    #[test]
+    fn functions_are_found_by_label_across_gaps() {
+        let function = |id, module| Function {
+            id,
+            module,
+            ..Function::default()
+        };
+        let process = Process {
+            functions: vec![
+                function(256, None),
+                function(300, Some(0)),
+                function(301, Some(9)),
+            ],
+            modules: vec![Module::default()],
+            ..Process::default()
+        };
+        assert_eq!(process.function(Label(257)), None);
+        assert_eq!(process.function(Label::THREAD), None);
+        let found = process.function(Label(300)).unwrap();
+        assert_eq!(process.module_of(found), Some(&process.modules[0]));
+        assert_eq!(
+            process.module_of(process.function(Label(301)).unwrap()),
+            None
+        );
+    }
+}
