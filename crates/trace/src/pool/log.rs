@@ -16,7 +16,7 @@ use wire::log::{Func, Kind, LogChunk, Map, Record, Unmap};
 use wire::{PATH_MAX, ProcessRecord, node};
 
 use super::{Walk, bytes, text};
-use crate::model::{Function, Module, Process};
+use crate::model::{Function, Module, Process, Thread};
 
 /// Records replayed for one recording, all images together.
 const MAX_REPLAYED: usize = 1 << 28;
@@ -77,14 +77,12 @@ impl Logs {
         }
         self.replayed = self.replayed.saturating_add(steps);
 
-        let named: HashSet<u32> = process
-            .threads
-            .iter()
-            .flat_map(|thread| &thread.nodes)
-            .map(|node| node.label.0)
-            .collect();
         let mut replay = Replay::default();
         let own = pieces.remove(0);
+        let named: HashSet<u32> = match pieces.as_slice() {
+            [] => HashSet::new(),
+            _ => labels(&process.threads),
+        };
         for entry in pieces.into_iter().rev().flatten() {
             replay.feed(entry, |id| named.contains(&id));
         }
@@ -96,6 +94,12 @@ impl Logs {
         process.modules = replay.modules;
         process.functions = replay.functions;
     }
+}
+
+/// Every label that a node of these threads has.
+fn labels(threads: &[Thread]) -> HashSet<u32> {
+    let nodes = threads.iter().flat_map(|thread| &thread.nodes);
+    nodes.map(|node| node.label.0).collect()
 }
 
 /// Decodes the chain of chunks from `offset`.
