@@ -210,9 +210,10 @@ impl Forest {
 /// 3.2), from nodes whose events were counted once, on the state node.
 pub fn ksf_from_recording(thread: &Thread) -> Forest {
     let (mut builder, ids) = shape(thread);
-    for (node, &id) in thread.nodes.iter().zip(&ids) {
+    for (node, id) in thread.nodes.iter().zip(&ids) {
+        let Some(id) = *id else { continue };
         builder.add(id, node.count);
-        if let Some(&top) = node.top.and_then(|top| ids.get(top as usize)) {
+        if let Some(top) = node.top.and_then(|top| *ids.get(top as usize)?) {
             builder.add(top, node.count);
         }
     }
@@ -224,30 +225,36 @@ pub fn ksf_from_recording(thread: &Thread) -> Forest {
 /// `inv_k` of it is the k-CCF, also where the paper's clearing is not exact.
 pub fn activations(thread: &Thread) -> Forest {
     let (mut builder, ids) = shape(thread);
-    for (node, &id) in thread.nodes.iter().zip(&ids) {
-        builder.add(id, node.count);
+    for (node, id) in thread.nodes.iter().zip(&ids) {
+        if let Some(id) = *id {
+            builder.add(id, node.count);
+        }
     }
     builder.finish()
 }
 
 /// The nodes of a recording without counts, first trees marked, and the forest
-/// node of each recorded one.
-fn shape(thread: &Thread) -> (Builder, Vec<NodeId>) {
+/// node of each recorded one. `None`: the state `[muted]`, in which nothing is
+/// counted whatever its counter says.
+fn shape(thread: &Thread) -> (Builder, Vec<Option<NodeId>>) {
     let mut builder = Builder::with_capacity(thread.nodes.len());
-    let mut ids: Vec<NodeId> = Vec::with_capacity(thread.nodes.len());
+    let mut ids: Vec<Option<NodeId>> = Vec::with_capacity(thread.nodes.len());
     for node in &thread.nodes {
-        let parent = node
-            .parent
-            .and_then(|parent| ids.get(parent as usize))
-            .copied();
-        let id = match parent {
-            Some(parent) => builder.child(parent, node.label),
-            None => builder.root(node.label),
+        let id = match node.parent {
+            _ if node.label == Label::MUTED => None,
+            Some(parent) => {
+                let parent = ids.get(parent as usize).copied().flatten();
+                parent.map(|parent| builder.child(parent, node.label))
+            }
+            None => {
+                let root = builder.root(node.label);
+                // A root is counted as a state only where there is no bottom.
+                if !node.label.is_function() || node.count > 0 {
+                    builder.mark_first(root);
+                }
+                Some(root)
+            }
         };
-        // A root is counted as a state node only where there is no bottom.
-        if parent.is_none() && (!node.label.is_function() || node.count > 0) {
-            builder.mark_first(id);
-        }
         ids.push(id);
     }
     (builder, ids)
@@ -346,4 +353,40 @@ fn by_label(forest: &Forest, keep: impl Fn(NodeId) -> bool) -> Vec<Vec<NodeId>> 
         groups[group].push(node);
     }
     groups
+}
+
+#[cfg(test)]
+mod tests {
+    use trace::Node;
+
+    use super::*;
+
+    #[test]
+    fn what_is_muted_is_not_counted() {
+        let node = |label, parent, count| Node {
+            label,
+            parent,
+            count,
+            ..Node::default()
+        };
+        let thread = Thread {
+            nodes: vec![
+                node(Label::THREAD, None, 1),
+                node(Label::MUTED, None, 14),
+                node(Label(256), Some(0), 3),
+                node(Label(256), Some(1), 5),
+            ],
+            ..Thread::default()
+        };
+        for forest in [activations(&thread), ksf_from_recording(&thread)] {
+            assert_eq!((forest.len(), forest.total()), (2, 4));
+        }
+    }
+
+    #[test]
+    fn no_forests_join_to_none() {
+        let nothing = join([]);
+        assert!(nothing.is_empty() && nothing.roots().is_empty());
+        assert!(inv_k(&nothing, K::Infinite).is_empty());
+    }
 }
