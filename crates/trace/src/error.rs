@@ -42,12 +42,12 @@ pub enum ReadError {
     UnknownVersion { found: u32 },
     #[error(
         "The recording ends early, at byte {at}: it was cut off while written or copied. \
-         Copy it again, or read the part before with repair."
+         Copy it again from where it was made."
     )]
     Truncated { at: u64 },
     #[error(
         "The {kind} chunk at byte {at} is damaged: its checksum does not match. \
-         Copy the file again, or read the part before with repair."
+         Copy the file again from where it was made."
     )]
     Checksum { kind: Kind, at: u64 },
     #[error(
@@ -57,7 +57,7 @@ pub enum ReadError {
     TooLarge { kind: Kind, at: u64, bytes: u64 },
     #[error(
         "The {kind} chunk at byte {at} does not decompress to the size it declares. \
-         Copy the file again, or read the part before with repair."
+         Copy the file again from where it was made."
     )]
     Compression { kind: Kind, at: u64 },
     #[error(
@@ -76,7 +76,7 @@ pub enum ReadError {
     UnknownChunk { kind: Kind, at: u64 },
     #[error(
         "After the end of the recording, at byte {at}, the file goes on. \
-         Something was appended to it; read it with repair, or cut it there."
+         Something was appended to it; cut the file there."
     )]
     TrailingBytes { at: u64 },
 }
