@@ -2,7 +2,7 @@
 
 use analysis::hot::{self, Limits};
 use analysis::{Forest, K, summary};
-use trace::{Mode, Process, Recording, Thread};
+use trace::{Label, Mode, Process, Recording, Thread};
 
 use crate::{Direction, Report, Section, Tree};
 
@@ -147,6 +147,10 @@ fn choose_trees<'a>(trees: impl Iterator<Item = &'a mut Tree>, hot: Hot, total: 
         }
     }
     for (tree, top) in trees.iter_mut().zip(share) {
-        tree.rows = hot::tree(&tree.forest, Limits { top, ..limits });
+        let forest = &tree.forest;
+        tree.rows = hot::tree(forest, Limits { top, ..limits });
+        // What is not to be counted has a state, but no context.
+        tree.rows
+            .retain(|row| forest.label(row.node) != Label::MUTED);
     }
 }

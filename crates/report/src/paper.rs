@@ -23,8 +23,8 @@
 
 use std::io::{self, Write};
 
-use analysis::Forest;
-use trace::Process;
+use analysis::{Forest, NodeId};
+use trace::{Label, Process};
 
 use crate::names::label_name;
 use crate::numbers::command_line;
@@ -65,10 +65,14 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 
 fn write_section(process: &Process, section: &Section, out: &mut dyn Write) -> io::Result<()> {
     if let Some(ksf) = &section.ksf {
-        writeln!(out, "Nodes count of k slab forest: {}", ksf.len())?;
+        writeln!(
+            out,
+            "Nodes count of k slab forest: {}",
+            counted(ksf).count()
+        )?;
     }
     if let Some(kccf) = &section.kccf {
-        writeln!(out, "Nodes count of kCCF: {}", kccf.len())?;
+        writeln!(out, "Nodes count of kCCF: {}", counted(kccf).count())?;
     }
     for (title, forest) in [("K-SF", &section.ksf), ("K-CCF", &section.kccf)] {
         if let Some(forest) = forest {
@@ -79,8 +83,15 @@ fn write_section(process: &Process, section: &Section, out: &mut dyn Write) -> i
     Ok(())
 }
 
+/// All nodes but the one for what is not to be counted, which is no context.
+fn counted(forest: &Forest) -> impl Iterator<Item = NodeId> {
+    forest
+        .preorder()
+        .filter(|&node| forest.label(node) != Label::MUTED)
+}
+
 fn dump(process: &Process, forest: &Forest, out: &mut dyn Write) -> io::Result<()> {
-    for node in forest.preorder() {
+    for node in counted(forest) {
         let indent = 2 * forest.depth(node) as usize;
         let name = label_name(process, forest.label(node));
         writeln!(out, "| {:indent$}{name}(),{}", "", forest.count(node))?;

@@ -129,7 +129,12 @@ impl Columns<'_> {
         } else {
             String::new()
         };
-        let numbers = format!("{:>width$}  {share:>7}  ", grouped(count));
+        // A node that only leads to others was never a state of its own.
+        let (count, share) = match count {
+            0 => Default::default(),
+            count => (grouped(count), share),
+        };
+        let numbers = format!("{count:>width$}  {share:>7}  ");
         let room = self.style.width.saturating_sub(numbers.chars().count());
         let indent = (2 * level).min(room / 3);
         let room = (room - indent).max(NAME_LEAST);
