@@ -1,6 +1,7 @@
 // Flags survive everything: lahf/sahf, pushf/popf with DF, carry across calls,
 // returns, indirect jumps and system calls, adc/sbb chains, cmov, setcc.
 // build: cc -O1
+// run: oracle
 #include <stdio.h>
 extern unsigned long chain(unsigned long x);
 asm(".text\nchain: push %rbx; xor %eax, %eax; mov %rdi, %rbx\n"

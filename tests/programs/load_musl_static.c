@@ -1,5 +1,6 @@
 // A static musl program starts, and sees its arguments and environment.
 // build: musl-gcc -O2 -static
+// run: oracle
 // run: args one two
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 // A static non-PIE program starts, and sees its arguments and environment.
 // build: cc -O2 -static -no-pie
+// run: oracle
 // run: args one two
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 // A stripped dynamic PIE program starts, and sees its arguments and environment.
 // build: cc -O2 -s -pie -fPIE
+// run: oracle
 // run: args one two
 #include <stdio.h>
 #include <stdlib.h>

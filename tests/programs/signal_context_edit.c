@@ -1,6 +1,7 @@
 // A handler edits rip, general registers, flags and xmm registers of the
 // interrupted context; the program goes on with the edited ones.
 // build: cc -O1
+// run: oracle
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 // The mask edited in the handler's context is the mask after it returns;
 // signals pending then arrive at once; raise is seen before it returns.
 // build: cc -O1
+// run: oracle
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>

@@ -2,8 +2,10 @@
 //! after every executed instruction of one thread.
 //!
 //! An activation begins when control arrives at a function's entry by a call,
-//! or by a jump or fall-through from another function. It ends when the stack
-//! pointer has risen above its value at entry. Stubs of the dynamic linker
+//! or by a jump or fall-through from another function; a return that arrives
+//! at an entry is a jump (retpolines, `push` and `ret`), except that of a
+//! signal handler. It ends when the stack pointer has risen above its value at
+//! entry. Stubs of the dynamic linker
 //! are transparent: who arrives through them comes from another function.
 //! From the entry of lazy binding until it jumps to what it has bound,
 //! nothing counts. A jump into the middle of a function that is live below
@@ -104,7 +106,9 @@ impl Activations {
         if self.still_muted(last.place, here, sp) {
             return;
         }
-        if here.lazy_binding && here.entry {
+        if last.kind == Kind::Return && self.handler_returned() {
+            // Into the restorer, whose address the kernel pushed: no call.
+        } else if here.lazy_binding && here.entry {
             self.top().muted = Some(sp);
         } else if here.entry {
             self.begin(code, pc, sp);
@@ -118,7 +122,7 @@ impl Activations {
             return;
         }
         code.called(pc);
-        self.end_passed(ProgramSp(sp.0));
+        self.end_passed(sp);
         self.begin(code, pc, sp);
     }
 
@@ -156,6 +160,12 @@ impl Activations {
             entry_sp: sp,
             node,
         });
+    }
+
+    /// Whether the handler of the current signal has returned.
+    fn handler_returned(&mut self) -> bool {
+        let segment = self.top();
+        segment.entry_sp.is_some() && segment.live.is_empty()
     }
 
     /// Ends what the stack pointer has passed.
