@@ -13,8 +13,8 @@
 //! faults does not count until it completes. Counting begins with the first
 //! instruction of the interpreter.
 //!
-//! Complexity: two to four system calls per instruction, about 200,000
-//! instructions per second.
+//! Complexity: two to four system calls and two switches per instruction; some
+//! 40,000 instructions per second on a two-core virtual machine.
 //!
 //! Limits: forked children run on unwatched; exec in the program ends the
 //! oracle with an error; stacks switched by the program itself (coroutines)

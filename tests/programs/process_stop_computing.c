@@ -1,0 +1,33 @@
+// A computing child stopped and continued many times, by its parent and by
+// itself, ends with the right sum.
+// build: cc -O1
+// run: nondeterministic-counts
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(void) {
+    pid_t pid = fork();
+    if (!pid) {
+        volatile unsigned x = 1;
+        for (int i = 0; i < 30000000; i++) x = x * 1103515245 + 12345;
+        raise(SIGSTOP);
+        _exit(x >> 25);
+    }
+    int status, stops = 0;
+    for (int i = 0; i < 20; i++) {
+        kill(pid, SIGSTOP);
+        waitpid(pid, &status, WUNTRACED);
+        if (!WIFSTOPPED(status)) break;
+        stops += WSTOPSIG(status) == SIGSTOP;
+        kill(pid, SIGCONT);
+        waitpid(pid, &status, WCONTINUED);
+        usleep(1000);
+    }
+    waitpid(pid, &status, WUNTRACED);
+    printf("stops %d own %d\n", stops, WIFSTOPPED(status));
+    kill(pid, SIGCONT);
+    waitpid(pid, &status, 0);
+    printf("exit %d\n", WEXITSTATUS(status));
+    return 0;
+}
