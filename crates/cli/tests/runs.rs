@@ -1,0 +1,225 @@
+//! Whole runs under the engine: what the caller sees is the program's own end,
+//! and nothing that was recorded is lost.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// A folder of its own per test, gone at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path =
+            std::env::temp_dir().join(format!("everypath-run-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("the temporary folder is writable");
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+/// Runs with a time limit, after which it counts as killed.
+fn everypath(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new("timeout")
+        .args([
+            "--foreground",
+            "--signal=KILL",
+            "60",
+            env!("CARGO_BIN_EXE_everypath"),
+        ])
+        .args(arguments)
+        .current_dir(folder)
+        .env("PATH", "/usr/bin:/bin")
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn the_exit_status_is_the_programs() {
+    let folder = Folder::new("status");
+    for command in ["run", "contexts"] {
+        for status in [0, 3, 125, 255] {
+            let script = format!("exit {status}");
+            let output = everypath(&folder.0, &[command, "-q", "--", "sh", "-c", &script]);
+            assert_eq!(output.status.code(), Some(status), "{}", stderr(&output));
+            assert!(output.stdout.is_empty() && output.stderr.is_empty());
+        }
+    }
+}
+
+/// `timeout` would turn a signal into a number, so the shell is asked instead.
+#[test]
+fn a_deadly_signal_is_the_programs() {
+    for (signal, name) in [
+        (6, "ABRT"),
+        (9, "KILL"),
+        (11, "SEGV"),
+        (13, "PIPE"),
+        (34, "34"),
+    ] {
+        let script = format!("kill -{name} $$");
+        let status = Command::new(env!("CARGO_BIN_EXE_everypath"))
+            .args(["run", "--", "bash", "-c", &script])
+            .status()
+            .unwrap();
+        assert_eq!(status.signal(), Some(signal), "{status}");
+    }
+}
+
+#[test]
+fn streams_are_the_programs() {
+    let folder = Folder::new("streams");
+    let script = "echo out; echo err >&2; cat";
+    let output = everypath(&folder.0, &["run", "--", "sh", "-c", script]);
+    assert_eq!(output.stdout, b"out\n");
+    assert_eq!(output.stderr, b"err\n");
+}
+
+#[test]
+fn the_report_says_what_ran_and_how_it_ended() {
+    let folder = Folder::new("report");
+    let output = everypath(&folder.0, &["contexts", "--", "sh", "-c", "kill -KILL $$"]);
+    let text = stderr(&output);
+    assert!(
+        text.starts_with("everypath contexts: sh -c 'kill -KILL $$'\nwas killed by SIGKILL after "),
+        "{text}"
+    );
+    assert!(
+        text.contains(" calls\n\n  calls        %  context\n"),
+        "{text}"
+    );
+    assert!(
+        text.ends_with(
+            "note: the program did not end by itself; all it counted until then is here\n"
+        ),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_recording_needs_its_binaries_no_more() {
+    let folder = Folder::new("again");
+    let program = folder.0.join("program");
+    fs::copy("/bin/true", &program).unwrap();
+    let arguments = [
+        "contexts",
+        "-o",
+        "run.evp",
+        "--report",
+        "first.txt",
+        "--",
+        "./program",
+    ];
+    let output = everypath(&folder.0, &arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(output.stderr.is_empty(), "{}", stderr(&output));
+    fs::remove_file(program).unwrap();
+    let again = everypath(&folder.0, &["report", "run.evp"]);
+    assert_eq!(again.stdout, fs::read(folder.0.join("first.txt")).unwrap());
+    assert!(String::from_utf8_lossy(&again.stdout).contains("__libc_start"));
+    let mut names: Vec<_> = fs::read_dir(&folder.0)
+        .unwrap()
+        .map(|f| f.unwrap().file_name())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["first.txt", "run.evp"]);
+}
+
+#[test]
+fn a_recording_that_cannot_be_written_any_more_is_kept_elsewhere() {
+    let folder = Folder::new("kept");
+    fs::create_dir(folder.0.join("results")).unwrap();
+    let script = "exec rm -r results";
+    let arguments = [
+        "contexts",
+        "-q",
+        "-o",
+        "results/kept.evp",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ];
+    let output = everypath(&folder.0, &arguments);
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.starts_with("everypath: cannot write '"), "{text}");
+    let kept = text
+        .trim_end()
+        .trim_end_matches('\'')
+        .rsplit('\'')
+        .next()
+        .unwrap()
+        .to_owned();
+    let again = everypath(&folder.0, &["report", &kept]);
+    fs::remove_file(&kept).unwrap();
+    assert!(
+        again.stdout.starts_with(b"everypath contexts: sh -c "),
+        "{text}"
+    );
+}
+
+#[test]
+fn only_selected_functions_are_counted() {
+    let folder = Folder::new("selected");
+    let source = "int b; void work(void) { b++; } void skip(void) { work(); }\n\
+                  int main(void) { for (int i = 0; i < 5; i++) { work(); skip(); } return 0; }\n";
+    fs::write(folder.0.join("p.c"), source).unwrap();
+    let built = Command::new("gcc")
+        .args(["-O0", "-g", "-o", "p", "p.c"])
+        .current_dir(&folder.0)
+        .status();
+    assert!(built.unwrap().success());
+    let arguments = [
+        "contexts",
+        "--funcs",
+        "work,main",
+        "--format",
+        "text",
+        "--forest",
+        "both",
+        "--",
+        "./p",
+    ];
+    let text = stderr(&everypath(&folder.0, &arguments));
+    assert!(
+        text.contains("| __root__(),1\n|   main(),1\n|     work(),10\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("| work(),10\n|   main(),10\n|     __root__(),10\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn instructions_are_counted() {
+    let folder = Folder::new("count");
+    let arguments = [
+        "run",
+        "--count-instructions",
+        "--engine-stats",
+        "--",
+        "true",
+    ];
+    let text = stderr(&everypath(&folder.0, &arguments));
+    assert!(
+        text.starts_with("everypath run: true\nexited with status 0 after "),
+        "{text}"
+    );
+    assert!(text.contains(" instructions\n"), "{text}");
+    assert!(text.contains("  blocks translated\n"), "{text}");
+}
