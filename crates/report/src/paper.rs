@@ -83,11 +83,14 @@ fn write_section(process: &Process, section: &Section, out: &mut dyn Write) -> i
     Ok(())
 }
 
-/// All nodes but the one for what is not to be counted, which is no context.
+/// All nodes that stand for contexts: not the state in which nothing is to be
+/// counted, nor the place kept for contexts beyond the limit if it is unused.
 fn counted(forest: &Forest) -> impl Iterator<Item = NodeId> {
-    forest
-        .preorder()
-        .filter(|&node| forest.label(node) != Label::MUTED)
+    forest.preorder().filter(|&node| match forest.label(node) {
+        Label::MUTED => false,
+        Label::TRUNCATED => forest.count(node) > 0,
+        _ => true,
+    })
 }
 
 fn dump(process: &Process, forest: &Forest, out: &mut dyn Write) -> io::Result<()> {

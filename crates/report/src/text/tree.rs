@@ -60,17 +60,7 @@ pub fn write(
         style,
         count: grouped(largest).len().max(7),
     };
-    let title = match tree.direction {
-        Direction::Callees => "context",
-        Direction::Callers => "function, callers below",
-    };
-    writeln!(
-        out,
-        "{:>width$}  {:>7}  {title}",
-        "calls",
-        "%",
-        width = columns.count
-    )?;
+    columns.write_title(out)?;
     let mut path: Vec<Open> = Vec::new();
     for row in &tree.rows {
         let parent = forest.parent(row.node);
@@ -121,6 +111,15 @@ struct Columns<'a> {
 }
 
 impl Columns<'_> {
+    fn write_title(&self, out: &mut dyn Write) -> io::Result<()> {
+        let title = match self.direction {
+            Direction::Callees => "context",
+            Direction::Callers => "function, callers below",
+        };
+        let width = self.count;
+        writeln!(out, "{:>width$}  {:>7}  {title}", "calls", "%")
+    }
+
     fn line(&self, callers: &[NodeId], node: NodeId, level: usize) -> String {
         let width = self.count;
         let count = self.forest.count(node);
