@@ -14,7 +14,7 @@ static const char *name(unsigned long p) { return p == (unsigned long)page ? "pa
 static void handler(int sig, siginfo_t *info, void *context) {
     greg_t *g = ((ucontext_t *)context)->uc_mcontext.gregs;
     unsigned long top = *(unsigned long *)g[REG_RSP];
-    printf("signal %d code %d addr %s rip %s err %llx trap %lld return address on stack %d\n", sig, info->si_code, name((unsigned long)info->si_addr), name(g[REG_RIP]), g[REG_ERR], g[REG_TRAPNO], top == after);
+    printf("signal %d code %d addr %s rip %s err %llx trap %lld return address on stack %d\n", sig, info->si_code, name((unsigned long)info->si_addr), name(g[REG_RIP]), g[REG_ERR], g[REG_TRAPNO], after ? top == after : -1);
     siglongjmp(back, 1);
 }
 int main(void) {

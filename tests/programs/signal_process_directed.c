@@ -38,7 +38,7 @@ int main(void) {
     pthread_t t;
     pthread_create(&chosen, 0, open_thread, 0);
     pthread_create(&t, 0, waiter, (void *)&taken);
-    for (int i = 1; i <= 200; i++) { kill(getpid(), SIGUSR1); while (count + elsewhere < i) ; }
+    for (int i = 1; i <= 200; i++) { kill(getpid(), SIGUSR1); while (count + elsewhere < i) usleep(20); }
     for (int i = 1; i <= 50; i++) { kill(getpid(), SIGUSR2); while (taken < i) usleep(10); }
     stop = 1;
     pthread_join(chosen, 0);

@@ -16,7 +16,7 @@ static void *waiting(void *arg) { volatile unsigned x = 1; while (!stop) x = x *
 int main(void) {
     struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
     sigaction(SIGUSR1, &action, 0);
-    for (int round = 0; round < 100; round++) {
+    for (int round = 0; round < 60; round++) {
         pthread_t t[4];
         for (int i = 0; i < 4; i++) pthread_create(&t[i], 0, young, 0);
         for (int i = 0; i < 4; i++) pthread_kill(t[i], SIGUSR1);
@@ -25,7 +25,7 @@ int main(void) {
     pthread_t t[2];
     handled = 0;
     for (int i = 0; i < 2; i++) pthread_create(&t[i], 0, waiting, 0);
-    for (int n = 1; n <= 1000; n++) { pthread_kill(t[n & 1], SIGUSR1); while (handled < n) ; }
+    for (int n = 1; n <= 200; n++) { pthread_kill(t[n & 1], SIGUSR1); while (handled < n) usleep(20); }
     stop = 1;
     for (int i = 0; i < 2; i++) pthread_join(t[i], 0);
     printf("%d\n", handled);
