@@ -65,7 +65,9 @@ impl Session<'_> {
         };
         let run = launch::run(&request, &mut tables)?;
         let mut recording = trace::from_pool(&run.pool.view(), self.meta(&run));
-        symbolize::symbolize(&mut recording, &images);
+        if output.is_some() || report.is_some() || self.prints() {
+            symbolize::symbolize(&mut recording, &images);
+        }
         self.warn(&run.warnings);
         if let Some(output) = output {
             complain(output.save(|out| trace::write(&recording, out)));
@@ -121,6 +123,11 @@ impl Session<'_> {
         }
     }
 
+    /// Whether a report goes to standard error, if no file was named for it.
+    fn prints(&self) -> bool {
+        self.speaks && !self.destination.quiet
+    }
+
     fn warn(&self, warnings: &[String]) {
         if !self.destination.quiet {
             for warning in warnings {
@@ -132,7 +139,7 @@ impl Session<'_> {
     fn report(&self, file: Option<Output>, recording: &Recording) -> Result<()> {
         match file {
             Some(file) => file.save(|out| self.show.write(recording, Style::PLAIN, out)),
-            None if self.destination.quiet || !self.speaks => Ok(()),
+            None if !self.prints() => Ok(()),
             None => {
                 let stderr = io::stderr();
                 let style = show::style_of(&stderr);

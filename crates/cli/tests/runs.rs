@@ -116,6 +116,7 @@ fn a_recording_needs_its_binaries_no_more() {
     fs::copy("/bin/true", &program).unwrap();
     let arguments = [
         "contexts",
+        "--full",
         "-o",
         "run.evp",
         "--report",
@@ -127,7 +128,7 @@ fn a_recording_needs_its_binaries_no_more() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(output.stderr.is_empty(), "{}", stderr(&output));
     fs::remove_file(program).unwrap();
-    let again = everypath(&folder.0, &["report", "run.evp"]);
+    let again = everypath(&folder.0, &["report", "--full", "run.evp"]);
     assert_eq!(again.stdout, fs::read(folder.0.join("first.txt")).unwrap());
     assert!(String::from_utf8_lossy(&again.stdout).contains("__libc_start"));
     let mut names: Vec<_> = fs::read_dir(&folder.0)
