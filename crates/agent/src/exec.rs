@@ -21,8 +21,10 @@ const PATH: usize = 4096;
 
 #[derive(Debug)]
 enum Target {
-    /// The engine loads this file, with these arguments put in front.
-    Load(Vec<u8>),
+    /// The engine loads this file.
+    Load,
+    /// A script: look at its interpreter.
+    Script(Vec<u8>),
     /// The kernel shall decide.
     Native,
 }
@@ -99,8 +101,8 @@ pub fn exec(exe: &[u8], call: Call, pool: &[u8], payload: &[u8]) -> isize {
             return Errno::ELOOP.as_result();
         }
         match examine(&file, &mut prefix) {
-            Ok(Target::Load(next)) if next == file => break,
-            Ok(Target::Load(next)) => file = next,
+            Ok(Target::Load) => break,
+            Ok(Target::Script(interpreter)) => file = interpreter,
             // A program that only the kernel can run: let it run the original call.
             Ok(Target::Native) => return call.native(),
             Err(errno) => return errno.as_result(),
@@ -123,6 +125,7 @@ fn resolve(exe: &[u8], call: &Call, named: &[u8]) -> Result<Option<Vec<u8>>, Err
         return Ok(None);
     }
     if named.is_empty() || (call.dir != sys::AT_FDCWD && named[0] != b'/') {
+        sys::fstat(call.dir)?;
         // The kernel names such files by descriptor; a close-on-exec one would
         // be gone for a script's interpreter, which is the kernel's ENOENT.
         let mut text = crate::procfs::Text::default();
@@ -176,11 +179,7 @@ fn examine(path: &[u8], prefix: &mut Vec<Vec<u8>>) -> Result<Target, Errno> {
     }
     if got >= 64 && head[..4] == *b"\x7fELF" {
         let native = head[4] == 2 && head[18] == 62 && head[19] == 0;
-        return Ok(if native {
-            Target::Load(path.to_vec())
-        } else {
-            Target::Native
-        });
+        return Ok(if native { Target::Load } else { Target::Native });
     }
     if got > 2 && head[..2] == *b"#!" {
         return script(&head[2..got], path, prefix);
@@ -215,7 +214,7 @@ fn script(line: &[u8], path: &[u8], prefix: &mut Vec<Vec<u8>>) -> Result<Target,
         prefix.insert(0, argument.to_vec());
     }
     prefix.insert(0, interpreter.to_vec());
-    Ok(Target::Load(interpreter.to_vec()))
+    Ok(Target::Script(interpreter.to_vec()))
 }
 
 /// The real execve, of the payload. Memory for its vectors stays allocated if

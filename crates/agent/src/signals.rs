@@ -152,9 +152,6 @@ pub fn push_frame(
     let mut shown = *uc;
     shown.link = 0;
     shown.stack = old_stack;
-    if on_alt {
-        shown.stack.flags |= SS_ONSTACK;
-    }
     shown.sigmask = mask;
     shown.mcontext.fpstate = if size == 0 { 0 } else { fpstate };
     let frame = SigFrame {

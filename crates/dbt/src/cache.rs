@@ -149,6 +149,11 @@ impl Cache {
         unsafe { (*(site as *const AtomicU32)).store(distance as u32, Ordering::Release) };
     }
 
+    /// Addresses of a segment.
+    pub fn range(&self, index: usize) -> core::ops::Range<u64> {
+        self.segments[index].start..self.segments[index].end
+    }
+
     /// Whether the current segment is too full for another block.
     pub fn is_full(&self) -> bool {
         let segment = &self.segments[self.current];

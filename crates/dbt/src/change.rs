@@ -9,7 +9,7 @@
 use agent::thread::ThreadContext;
 use wire::stat;
 
-use crate::block::BlockId;
+use crate::block::{BlockId, Pad};
 use crate::engine::Engine;
 use crate::superblock::Superblock;
 
@@ -93,8 +93,9 @@ impl Engine {
     /// Room for one more block in the current segment, evicting if need be.
     pub fn make_room(&mut self) {
         if self.settings.chaos != 0 && self.roll() % 512 == 0 {
-            self.evict(self.cache.current);
+            let old = self.cache.current;
             self.next_segment();
+            self.evict(old);
         }
         if self.cache.is_full() {
             self.next_segment();
@@ -150,6 +151,16 @@ impl Engine {
             .collect();
         for block in blocks {
             self.sever(BlockId(block));
+        }
+        // Pads made late, and chains, may lie here for blocks elsewhere.
+        let range = self.cache.range(index);
+        self.cut_chains_through(&range);
+        for block in &mut self.blocks {
+            for pad in &mut block.pads {
+                if range.contains(&pad.start) {
+                    *pad = Pad::default();
+                }
+            }
         }
         self.count(stat::FLUSHES);
     }

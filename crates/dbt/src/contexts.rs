@@ -6,7 +6,7 @@
 //! ```text
 //!  shadow_top -> | ~A | node |  topmost activation
 //!                | ~A | node |  ...
-//!                |  0 | root |  never ends (A is the highest address)
+//!                | ~A | root |  never ends (A is above all addresses)
 //! ```
 //!
 //! | event | code | effect |
@@ -61,6 +61,9 @@ mod code {
     pub const POP_BELOW: u32 = 2;
 }
 
+/// Entry stack pointer of the root record: above all, and near enough for the
+/// sign test (`emit_is_negative`).
+const HIGHEST: u64 = 1 << 47;
 /// First size of a shadow stack; it doubles when it is full.
 const SHADOW_LEN: u64 = 256 << 10;
 const GUARD: u64 = 4096;
@@ -516,7 +519,7 @@ impl Engine {
         let truncated = forest.reserve_truncated(&mut budget)?;
         let shadow = map_shadow(SHADOW_LEN)?;
         let first = if contexts.started { root } else { muted };
-        set_record(shadow, u64::MAX, first);
+        set_record(shadow, HIGHEST, first);
         context.shadow_top = shadow;
         Some(Tool {
             forest,

@@ -8,6 +8,7 @@ use wire::stat;
 use crate::block::{Arrival, BlockId, ExitId, ExitKind, Key};
 use crate::engine::{self, Engine};
 use crate::entry::reason;
+use crate::signals::Unfetchable;
 use crate::superblock::End;
 use crate::{process, signals};
 
@@ -85,6 +86,10 @@ fn indirect_miss(context: &mut ThreadContext) {
     context.regs[reg::RCX] = context.spill[1];
     context.regs[reg::RDX] = context.spill[2];
     let arrival = if call { Arrival::Call } else { Arrival::Jump };
+    if call && (target as i64) << 16 >> 16 != target as i64 {
+        // The call itself faults: nothing has been pushed.
+        context.regs[reg::RSP] = context.regs[reg::RSP].wrapping_add(8);
+    }
     engine::with(|engine| {
         engine.arrive(context);
         engine.count(stat::EXITS_INDIRECT);
@@ -319,12 +324,34 @@ fn unfetchable(context: &mut ThreadContext, thread: &mut Thread, pc: u64) {
         }
         // An instruction that runs into what cannot be fetched faults there.
         let starts = engine.process.regions.find(pc).is_some() && is_readable(pc);
-        let address = if starts { (pc & !4095) + 4096 } else { pc };
-        Some((address, is_readable(address)))
+        Some(if starts { (pc & !4095) + 4096 } else { pc })
     });
     match fault {
         None => go_to(context, key, None),
-        Some((address, mapped)) => signals::raise_fetch_fault(context, thread, pc, address, mapped),
+        Some(address) => {
+            signals::raise_fetch_fault(context, thread, pc, address, why_unfetchable(address))
+        }
+    }
+}
+
+fn why_unfetchable(address: u64) -> Unfetchable {
+    if (address as i64) << 16 >> 16 != address as i64 {
+        return Unfetchable::NonCanonical;
+    }
+    let page = address & !4095;
+    let mut resident = [0u8; 1];
+    // SAFETY: asks about one page; the kernel writes one byte.
+    let asked = unsafe {
+        sys::raw::syscall(
+            sys::nr::MINCORE,
+            [page as usize, 4096, resident.as_mut_ptr() as usize, 0, 0, 0],
+        )
+    };
+    match sys::check(asked) {
+        Err(sys::Errno::ENOMEM) => Unfetchable::Unmapped,
+        _ => Unfetchable::Mapped {
+            readable: is_readable(address),
+        },
     }
 }
 

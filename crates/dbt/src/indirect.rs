@@ -214,6 +214,19 @@ impl Engine {
         }
     }
 
+    /// Cuts every chain with a pad or check in `range`.
+    pub fn cut_chains_through(&mut self, range: &core::ops::Range<u64>) {
+        let through: Vec<u64> = self
+            .chains
+            .iter()
+            .filter(|(_, chain)| chain.iter().any(|link| range.contains(&link.miss)))
+            .map(|(&address, _)| address)
+            .collect();
+        for address in through {
+            self.cut_chain(address, address >= self.tables.call);
+        }
+    }
+
     /// Takes a dying block out of both tables.
     pub fn unpublish_indirect(&mut self, id: BlockId) {
         let pc = self.block(id).key.pc;

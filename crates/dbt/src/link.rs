@@ -35,33 +35,24 @@ impl Engine {
         self.count(stat::LINKS);
     }
 
-    /// Points an exit at its stub, making one if it has none.
+    /// Points an exit at its stub.
     pub fn unlink(&mut self, exit: ExitId) {
-        let entry = self.exits[exit.0 as usize];
-        let stub = match entry.stub {
-            0 => self.make_stub(exit),
-            stub => stub,
-        };
         let entry = &mut self.exits[exit.0 as usize];
-        entry.stub = stub;
         entry.linked = false;
-        let site = entry.site;
+        let (site, stub) = (entry.site, entry.stub);
         self.cache.patch(site, stub);
     }
 
-    fn make_stub(&mut self, exit: ExitId) -> u64 {
+    /// The stub of an exit. It is made with the block and in its segment, so
+    /// that it lives as long as the branch that may go to it.
+    pub fn make_stub(&mut self, exit: ExitId) -> u64 {
         let engine = self.cache.thunk(Routine::Exit);
-        loop {
-            let stub = self.cache.cold(STUB, 1, |asm| {
+        self.cache
+            .cold(STUB, 1, |asm| {
                 asm.mov_gs_imm32(EXIT, exit.0);
                 asm.jmp(engine);
-            });
-            match stub {
-                Some(stub) => return stub,
-                // Only while severing: the segment has no room for stubs.
-                None => self.next_segment(),
-            }
-        }
+            })
+            .expect("make_room leaves room for a block's stubs")
     }
 
     /// Cuts a block off: nothing leads to it any more. Threads inside finish

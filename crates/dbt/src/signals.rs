@@ -313,6 +313,13 @@ fn fault(
         uc.mcontext.rip = next;
         return;
     }
+    if signal == SIGTRAP && uc.mcontext.trapno == trap::DEBUG {
+        // The program set the trap flag. Only its own instructions count.
+        return match locate(rip) {
+            Where::Boundary(place) => single_step(context, thread, info, uc, place),
+            _ => {}
+        };
+    }
     let fetch = uc.mcontext.trapno == trap::PAGE_FAULT && uc.mcontext.err & pf::FETCH != 0;
     if fetch && signal == SIGSEGV {
         return escaped(context, uc);
@@ -357,6 +364,26 @@ fn fault(
         signal,
         info,
         mask,
+        fault: Some(details),
+    });
+    deliver(context, thread, uc, place);
+}
+
+/// A step of the program's own: its trap, at the instruction it steps to.
+fn single_step(
+    context: &mut ThreadContext,
+    thread: &mut Thread,
+    info: &SigInfo,
+    uc: &mut UContext,
+    place: pcmap::Place,
+) {
+    let mut info = *info;
+    info.fields[0] = place.app_pc;
+    let details = (uc.mcontext.err, uc.mcontext.trapno, uc.mcontext.cr2);
+    thread.pending = Some(Pending {
+        signal: SIGTRAP,
+        info,
+        mask: uc.sigmask,
         fault: Some(details),
     });
     deliver(context, thread, uc, place);
@@ -445,18 +472,38 @@ fn engine_bug(signal: u32, uc: &UContext) -> ! {
     sys::exit_group(125)
 }
 
-/// Raises the page fault of an instruction fetch at `pc`.
+/// What is at an address that cannot be fetched from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfetchable {
+    Unmapped,
+    /// Mapped, and readable or not.
+    Mapped {
+        readable: bool,
+    },
+    /// Not an address: a general protection fault.
+    NonCanonical,
+}
+
+/// Raises the fault of an instruction fetch at `address`, for the instruction at `pc`.
 pub fn raise_fetch_fault(
     context: &mut ThreadContext,
     thread: &mut Thread,
     pc: u64,
     address: u64,
-    mapped: bool,
+    what: Unfetchable,
 ) {
-    let code = if mapped {
-        code::SEGV_ACCERR
-    } else {
-        code::SEGV_MAPERR
+    let fetch = pf::USER | pf::FETCH;
+    let (code, at, details) = match what {
+        Unfetchable::Unmapped => (
+            code::SEGV_MAPERR,
+            address,
+            (fetch, trap::PAGE_FAULT, address),
+        ),
+        Unfetchable::Mapped { readable } => {
+            let err = fetch | if readable { pf::PRESENT } else { 0 };
+            (code::SEGV_ACCERR, address, (err, trap::PAGE_FAULT, address))
+        }
+        Unfetchable::NonCanonical => (code::SI_KERNEL, 0, (0, trap::GENERAL_PROTECTION, 0)),
     };
     let mut info = SigInfo {
         signo: SIGSEGV as i32,
@@ -465,14 +512,13 @@ pub fn raise_fetch_fault(
         pad: 0,
         fields: [0; 14],
     };
-    info.fields[0] = address;
-    let err = pf::USER | pf::FETCH | if mapped { pf::PRESENT } else { 0 };
+    info.fields[0] = at;
     let mask = quiesce(thread);
     thread.pending = Some(Pending {
         signal: SIGSEGV,
         info,
         mask,
-        fault: Some((err, trap::PAGE_FAULT, address)),
+        fault: Some(details),
     });
     context.pending = 1;
     context.resume_app = pc;
@@ -526,6 +572,6 @@ pub fn sigreturn(context: &mut ThreadContext, thread: &mut Thread) -> isize {
 
 fn bad_frame(context: &mut ThreadContext, thread: &mut Thread) -> isize {
     let pc = context.regs[reg::RCX];
-    raise_fetch_fault(context, thread, pc, 0, false);
+    raise_fetch_fault(context, thread, pc, 0, Unfetchable::NonCanonical);
     0
 }

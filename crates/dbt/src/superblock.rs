@@ -39,49 +39,60 @@ pub enum End {
 pub struct Superblock {
     pub insns: Vec<Insn>,
     pub end: End,
-    /// Pages the bytes came from, if they may change.
+    /// Pages the bytes came from.
     pub pages: Vec<u64>,
-    /// Addresses below which and above which no byte was read: (lowest, highest).
+    /// How many bytes the instructions have.
     pub bytes: usize,
 }
 
-/// Reads program bytes page by page.
+/// Bytes read ahead: about as many as a superblock's straight run has.
+const WINDOW: usize = 192;
+
+/// Reads program bytes a window at a time.
 struct Fetch {
-    page: u64,
-    bytes: [u8; 4096 + MAX_LEN],
+    start: u64,
+    bytes: [u8; WINDOW],
     valid: usize,
 }
 
 impl Fetch {
     fn new() -> Fetch {
         Fetch {
-            page: 1,
-            bytes: [0; 4096 + MAX_LEN],
+            start: 0,
+            bytes: [0; WINDOW],
             valid: 0,
         }
     }
 
-    /// Up to `MAX_LEN` bytes at `pc` that are executable and readable.
+    /// Up to `MAX_LEN` bytes at `pc` that are executable and readable; no
+    /// fewer than there are.
     fn at(&mut self, pc: u64, engine: &Engine) -> Option<&[u8]> {
-        let region = engine.process.regions.find(pc)?;
-        let page = pc & !4095;
-        if self.page != page {
-            self.page = page;
-            // The next bytes count only if they are executable too.
-            let end = page + 4096;
-            let more = engine.process.regions.find(end).map_or(0, |_| MAX_LEN);
-            let len = if region.end > end {
-                4096 + MAX_LEN
-            } else {
-                4096 + more
-            };
-            self.valid = agent::memory::read_some(page, &mut self.bytes[..len]);
+        let offset = pc.wrapping_sub(self.start) as usize;
+        let inside = offset < WINDOW && offset + MAX_LEN <= self.valid;
+        if !inside {
+            self.refill(pc, engine)?;
         }
-        let offset = (pc - page) as usize;
+        let offset = (pc - self.start) as usize;
         let end = (offset + MAX_LEN).min(self.valid);
         self.bytes
             .get(offset..end)
             .filter(|bytes| !bytes.is_empty())
+    }
+
+    fn refill(&mut self, pc: u64, engine: &Engine) -> Option<()> {
+        let mut end = engine.process.regions.find(pc)?.end;
+        // An instruction may go on in a neighbouring executable region.
+        if end - pc < MAX_LEN as u64 {
+            end = engine
+                .process
+                .regions
+                .find(end)
+                .map_or(end, |next| next.end);
+        }
+        let len = (end - pc).min(WINDOW as u64) as usize;
+        self.start = pc;
+        self.valid = agent::memory::read_some(pc, &mut self.bytes[..len]);
+        Some(())
     }
 }
 
@@ -139,6 +150,7 @@ impl Engine {
                 }
                 Flow::Jump(target) => {
                     let key = self.arrive_by_jump(insn.pc(), target);
+                    // A loop is closed by a link, not unrolled.
                     let again = out.insns.iter().any(|old| old.pc() == target);
                     if key.arrival != Arrival::Inside
                         || again

@@ -21,7 +21,7 @@ use isa::insn::Flags;
 use isa::{Asm, Cc, Flow, Insn, Reg, StackMove, relocate};
 use wire::stat;
 
-use crate::block::{Arrival, Block, BlockId, ExitId, ExitKind, Key, NO_EXIT, Pad};
+use crate::block::{Arrival, Block, BlockId, Exit, ExitId, ExitKind, Key, NO_EXIT, Pad};
 use crate::engine::Engine;
 use crate::indirect::{SPILL_OTHER, SPILL_RCX, SPILL_RDX};
 use crate::pcmap::{Recipe, Writer};
@@ -257,9 +257,7 @@ impl Engine {
 
     /// An instruction that is not a branch.
     fn emit_plain(&mut self, emit: &mut Emit<'_>, insn: &Insn) {
-        let mut bytes = [0u8; 15];
         let len = insn.len();
-        agent::memory::read_some(insn.pc(), &mut bytes[..len]);
         if let Some((write, register, wide)) = insn.gs_base_access() {
             match (write, wide) {
                 (true, _) => emit.asm.mov_gs_r(APP_GS, register),
@@ -275,9 +273,12 @@ impl Engine {
             if distance != i64::from(distance as i32) {
                 return self.emit_far_operand(emit, insn, target);
             }
-            bytes[position..position + 4].copy_from_slice(&(distance as i32).to_le_bytes());
+            emit.asm.bytes(&insn.bytes()[..position]);
+            emit.asm.bytes(&(distance as i32).to_le_bytes());
+            emit.asm.bytes(&insn.bytes()[position + 4..]);
+        } else {
+            emit.asm.bytes(insn.bytes());
         }
-        emit.asm.bytes(&bytes[..len]);
         emit.map.verbatim(len);
         emit.mapped = emit.asm.here();
     }
@@ -341,11 +342,9 @@ impl Engine {
     /// over:
     /// ```
     fn emit_count_jump(&mut self, emit: &mut Emit<'_>, insn: &Insn, target: u64) {
-        let mut bytes = [0u8; 15];
-        let len = insn.len();
-        agent::memory::read_some(insn.pc(), &mut bytes[..len]);
-        bytes[len - 1] = 2;
-        emit.asm.bytes(&bytes[..len]);
+        let (_, opcode) = insn.bytes().split_last().expect("an instruction has bytes");
+        emit.asm.bytes(opcode);
+        emit.asm.bytes(&[2]);
         let over = emit.asm.jmp_short();
         emit.asm.align_displacement(1);
         let key = self.arrive_by_jump(insn.pc(), target);
@@ -498,13 +497,15 @@ impl Engine {
             ExitKind::Direct(key) => ExitKind::Direct(self.canonical(key)),
             other => other,
         };
-        self.exits.push(crate::block::Exit {
+        let stub = self.make_stub(id);
+        let incoming = NO_EXIT;
+        self.exits.push(Exit {
             kind,
             block,
             site,
-            stub: 0,
+            stub,
             linked: false,
-            next_incoming: NO_EXIT,
+            next_incoming: incoming,
         });
         let target = match kind {
             ExitKind::Direct(key) => self.map.get(&key).copied(),

@@ -1,8 +1,8 @@
 //! One decoded instruction and the questions the translator asks about it.
 
 use iced_x86::{
-    Code, ConstantOffsets, Decoder, DecoderError as IcedError, DecoderOptions, FlowControl,
-    Instruction, Mnemonic, OpKind, Register, RflagsBits,
+    Code, Decoder, DecoderError as IcedError, DecoderOptions, FlowControl, Instruction, Mnemonic,
+    OpKind, Register, RflagsBits,
 };
 
 use crate::Cc;
@@ -87,7 +87,8 @@ impl Flags {
 #[derive(Clone, Copy, Debug)]
 pub struct Insn {
     pub(crate) raw: Instruction,
-    offsets: ConstantOffsets,
+    displacement_at: u8,
+    bytes: [u8; MAX_LEN],
 }
 
 impl Insn {
@@ -102,8 +103,22 @@ impl Insn {
                 _ => DecodeError::Unknown,
             });
         }
-        let offsets = decoder.get_constant_offsets(&raw);
-        Ok(Insn { raw, offsets })
+        let displacement_at = match raw.is_ip_rel_memory_operand() {
+            true => decoder.get_constant_offsets(&raw).displacement_offset() as u8,
+            false => 0,
+        };
+        let mut kept = [0u8; MAX_LEN];
+        kept[..raw.len()].copy_from_slice(&bytes[..raw.len()]);
+        Ok(Insn {
+            raw,
+            displacement_at,
+            bytes: kept,
+        })
+    }
+
+    /// Its bytes as decoded.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len()]
     }
 
     pub fn len(&self) -> usize {
@@ -168,7 +183,7 @@ impl Insn {
             || {
                 (
                     self.raw.ip_rel_memory_address(),
-                    self.offsets.displacement_offset(),
+                    usize::from(self.displacement_at),
                 )
             },
         )

@@ -23,6 +23,7 @@ use wire::{Mode, PAGE};
 
 mod pool;
 mod requests;
+mod script;
 mod wait;
 
 pub use pool::OwnedPool;
@@ -170,7 +171,7 @@ fn warnings(pool: &Pool) -> Vec<String> {
 }
 
 /// The engine's orders, as `agent::start` reads them.
-fn orders(pool: &OwnedPool, payload: &OwnedFd, request: &Request) -> CString {
+fn orders(pool: &OwnedPool, payload: &OwnedFd, program: &Path) -> CString {
     use std::os::unix::ffi::OsStrExt;
     let me = std::process::id();
     let mut text = format!(
@@ -179,6 +180,6 @@ fn orders(pool: &OwnedPool, payload: &OwnedFd, request: &Request) -> CString {
         payload.as_raw_fd()
     )
     .into_bytes();
-    text.extend_from_slice(request.program.as_os_str().as_bytes());
+    text.extend_from_slice(program.as_os_str().as_bytes());
     CString::new(text).expect("a path that was found holds no NUL")
 }

@@ -29,13 +29,14 @@ pub(crate) fn spawn(
     payload: &OwnedFd,
     request: &Request,
 ) -> Result<Child, LaunchError> {
-    let orders = crate::orders(pool, payload, request);
+    let (program, argv) = crate::script::resolve(&request.program, &request.argv);
+    let orders = crate::orders(pool, payload, &program);
     let path = format!("/proc/self/fd/{}", payload.as_raw_fd());
     let mut command = Command::new(path);
     command
         .arg0("everypath")
         .arg(std::ffi::OsStr::from_bytes(CString::as_bytes(&orders)))
-        .args(&request.argv);
+        .args(&argv);
     let child = command.spawn().map_err(LaunchError::Exec)?;
     let pid = Pid::from_raw(child.id() as i32).expect("a child has a positive number");
     CHILD.store(child.id() as i32, Relaxed);
