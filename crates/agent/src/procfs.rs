@@ -16,6 +16,7 @@ use crate::regions::Regions;
 pub enum Own {
     Exe,
     Maps,
+    Mem,
 }
 
 /// Recognises paths that name this process's `exe` or `maps`.
@@ -34,6 +35,7 @@ pub fn recognise(path: &[u8]) -> Option<Own> {
     match rest {
         b"exe" => Some(Own::Exe),
         b"maps" => Some(Own::Maps),
+        b"mem" => Some(Own::Mem),
         _ => None,
     }
 }
@@ -71,6 +73,20 @@ fn read_file(path: &CStr) -> Option<Vec<u8>> {
     }
     sys::close(fd);
     Some(text)
+}
+
+/// The mapping that holds `addr`, as the kernel has it.
+pub fn mapping_of(addr: u64) -> Option<(u64, u64)> {
+    let text = read_file(c"/proc/self/maps")?;
+    text.split(|&byte| byte == b'\n').find_map(|line| {
+        let range = core::str::from_utf8(line).ok()?.split(' ').next()?;
+        let (start, end) = range.split_once('-')?;
+        let (start, end) = (
+            u64::from_str_radix(start, 16).ok()?,
+            u64::from_str_radix(end, 16).ok()?,
+        );
+        (start <= addr && addr < end).then_some((start, end))
+    })
 }
 
 /// A memory file with this process's maps as they would be without the engine.

@@ -19,6 +19,9 @@ pub struct Region {
     pub table: u32,
     /// Mapped from a file and never writable since: bytes cannot change by stores.
     pub fixed: bool,
+    /// Bytes can change without a fault that we see: a stack (the kernel
+    /// writes there, too) or memory shared with another mapping.
+    pub volatile: bool,
 }
 
 impl Region {

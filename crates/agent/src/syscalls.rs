@@ -37,6 +37,10 @@ pub enum Kind {
     Sigaction,
     Sigprocmask,
     Sigaltstack,
+    /// The kernel writes to memory: (index of the address, of the length).
+    Fills(usize, usize),
+    Sigpending,
+    Sigtimedwait,
     /// Done by the translator, which owns the thread's state.
     Sigreturn,
     Clone,
@@ -98,6 +102,20 @@ pub const TABLE: &[(usize, Kind, &str)] = &[
         Kind::Sigaltstack,
         "the kernel's alternate stack is ours",
     ),
+    (
+        nr::RT_SIGPENDING,
+        Kind::Sigpending,
+        "synchronous signals that were sent may be held by us",
+    ),
+    (nr::RT_SIGTIMEDWAIT, Kind::Sigtimedwait, "as rt_sigpending"),
+    (
+        nr::READ,
+        Kind::Fills(1, 2),
+        "the kernel cannot write to pages that we guard",
+    ),
+    (nr::PREAD64, Kind::Fills(1, 2), "as read"),
+    (nr::RECVFROM, Kind::Fills(1, 2), "as read"),
+    (nr::GETRANDOM, Kind::Fills(0, 1), "as read"),
     (
         nr::RT_SIGRETURN,
         Kind::Sigreturn,
@@ -161,6 +179,8 @@ pub enum Effect {
     Done(isize),
     /// Done, and code in the range is stale.
     Invalidate(isize, u64, u64),
+    /// Let the call run; from then on code may change unseen.
+    Distrust,
     /// Two stale ranges (mremap).
     Invalidate2(isize, (u64, u64), (u64, u64)),
 }
@@ -253,6 +273,7 @@ impl Process {
             offset,
             table,
             fixed,
+            volatile: false,
         });
     }
 
@@ -339,12 +360,38 @@ impl Process {
         }
         if executable {
             self.new_code(start, end, prot);
+            if flags & 3 == sys::MAP_SHARED && !anonymous {
+                self.set_volatile(start, end);
+            }
         }
         if had_code {
             Effect::Invalidate(result, start, end)
         } else {
             Effect::Done(result)
         }
+    }
+
+    fn set_volatile(&mut self, start: u64, end: u64) {
+        for piece in self.regions.pieces(start, end) {
+            self.regions.insert(Region {
+                volatile: true,
+                ..piece
+            });
+        }
+    }
+
+    /// The main thread's stack is executable: code on it changes all the time.
+    pub fn add_stack(&mut self, start: u64, end: u64) {
+        let prot = sys::PROT_READ | sys::PROT_WRITE | sys::PROT_EXEC;
+        self.regions.insert(Region {
+            start,
+            end,
+            prot,
+            offset: 0,
+            table: 0,
+            fixed: false,
+            volatile: true,
+        });
     }
 
     fn note_file(&mut self, start: u64, end: u64, offset: u64, fd: i32) {
@@ -380,6 +427,7 @@ impl Process {
                 offset: 0,
                 table: 0,
                 fixed: false,
+                volatile: false,
             }),
         }
     }
@@ -476,6 +524,10 @@ impl Process {
             self.drop_code(addr, end);
             return Effect::Invalidate(result, addr, end);
         }
+        if prot & sys::PROT_GROWSDOWN != 0 {
+            self.add_stack(addr.saturating_sub(8 << 20), end);
+            return Effect::Invalidate(result, addr, end);
+        }
         let before = self.regions.pieces(addr, end);
         let covered: u64 = before.iter().map(|piece| piece.end - piece.start).sum();
         if covered == end - addr {
@@ -561,6 +613,7 @@ impl Process {
     fn open(&mut self, path: u64, flags: u32, args: [u64; 6], number: u64, index: usize) -> Effect {
         match self.own(path) {
             Some(Own::Exe) if flags & 0o400_000 == 0 => self.with_exe_path(args, number, index),
+            Some(Own::Mem) if flags & 3 != 0 => Effect::Distrust,
             Some(Own::Maps) => {
                 let fd = procfs::maps_file(&self.regions, flags & sys::O_CLOEXEC != 0);
                 Effect::Done(fd.map_or_else(|errno| errno.as_result(), |fd| fd as isize))
@@ -669,4 +722,32 @@ pub fn sigprocmask(thread: &mut Thread, args: [u64; 6]) -> isize {
         return Errno::EFAULT.as_result();
     }
     0
+}
+
+/// `rt_sigpending(set, size)`: the kernel's, and what we hold.
+pub fn sigpending(thread: &Thread, args: [u64; 6]) -> isize {
+    if args[1] > 8 {
+        return Errno::EINVAL.as_result();
+    }
+    let mut set = SigSet::EMPTY;
+    // SAFETY: the kernel fills `set`.
+    unsafe { sys::raw::syscall(nr::RT_SIGPENDING, [&raw mut set as usize, 8, 0, 0, 0, 0]) };
+    let bytes = set.with(thread.held).0.to_ne_bytes();
+    let written = memory::write_bytes(args[0], &bytes[..args[1] as usize]);
+    if written {
+        0
+    } else {
+        Errno::EFAULT.as_result()
+    }
+}
+
+/// `rt_sigtimedwait(set, info, ...)`: takes a held signal at once, if wanted.
+pub fn sigtimedwait(thread: &mut Thread, args: [u64; 6]) -> Option<isize> {
+    let wanted = memory::read::<SigSet>(args[0])?;
+    let signal = (1..=31).find(|&signal| wanted.has(signal) && thread.held.has(signal))?;
+    thread.held = thread.held.without(SigSet::only(signal));
+    if args[1] != 0 && !memory::write(args[1], &thread.held_info) {
+        return Some(Errno::EFAULT.as_result());
+    }
+    Some(signal as isize)
 }

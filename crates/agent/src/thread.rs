@@ -129,6 +129,10 @@ pub struct Thread {
     pub stepping_store: bool,
     /// Synchronous signals sent by kill while the program "blocks" them.
     pub held: SigSet,
+    /// Information of the one held last.
+    pub held_info: SigInfo,
+    /// The program steps itself (trap flag) and has just been sent here.
+    pub step_from: u64,
     /// A vfork child: shares memory with its parent, not handlers.
     pub is_vfork_child: bool,
     pub block: usize,
@@ -204,6 +208,14 @@ impl Blocks {
             stepping: false,
             stepping_store: false,
             held: SigSet::EMPTY,
+            held_info: SigInfo {
+                signo: 0,
+                errno: 0,
+                code: 0,
+                pad: 0,
+                fields: [0; 14],
+            },
+            step_from: 0,
             is_vfork_child: false,
             block: index,
             signal_stack,

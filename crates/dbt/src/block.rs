@@ -47,6 +47,8 @@ pub struct Block {
     /// Landing pads for indirect jumps (and returns) and for indirect calls.
     pub pads: [Pad; 2],
     pub dead: bool,
+    /// Length and checksum of its source if that may change without notice.
+    pub volatile: Option<(u32, u64)>,
 }
 
 /// Where an indirect branch lands.

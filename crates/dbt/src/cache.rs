@@ -40,6 +40,8 @@ pub struct Segment {
 #[derive(Debug)]
 pub struct Cache {
     arena: u64,
+    /// Part of the arena that is no segment yet.
+    free: core::ops::Range<u64>,
     pub segments: Vec<Segment>,
     pub current: usize,
 }
@@ -63,8 +65,10 @@ impl Cache {
                 }
             })
             .collect();
+        let free = arena + THUNKS + SEGMENTS * size..arena + len;
         let mut cache = Cache {
             arena,
+            free,
             segments,
             current: 0,
         };
@@ -187,14 +191,15 @@ impl Cache {
     /// A new segment outside the arena, when threads may be in every other one.
     pub fn grow(&mut self) {
         let size = self.segments[0].end - self.segments[0].start;
-        let prot = sys::PROT_READ | sys::PROT_WRITE | sys::PROT_EXEC;
-        let near = |start: u64| start.abs_diff(self.arena) < 1 << 30;
-        let Some(start) =
-            agent::memory::map_at(self.arena - size, size, prot, 0).filter(|&start| near(start))
-        else {
-            panic!(
-                "the code cache is full, every part of it may be running, and there is no memory for more"
-            );
+        let start = if self.free.end - self.free.start >= size {
+            self.free.start += size;
+            self.free.start - size
+        } else {
+            let prot = sys::PROT_READ | sys::PROT_WRITE | sys::PROT_EXEC;
+            let near = |start: &u64| start.abs_diff(self.arena) < 1 << 30;
+            agent::memory::map_at(self.arena - size, size, prot, 0)
+                .filter(near)
+                .expect("there is memory for more code cache when every part of it may be running")
         };
         self.segments.push(Segment {
             start,

@@ -13,16 +13,76 @@ use crate::block::{BlockId, Pad};
 use crate::engine::Engine;
 use crate::superblock::Superblock;
 
+/// Stores to one page of code after which it is compared instead of guarded.
+const THRASHING: u32 = 2000;
+
+/// Sum over the program bytes `pc..pc+len` (FNV-1a).
+pub fn checksum(pc: u64, len: u32) -> u64 {
+    let mut bytes = [0u8; 256];
+    let mut sum = 0xcbf2_9ce4_8422_2325u64;
+    let mut done = 0;
+    while done < len as usize {
+        let step = (len as usize - done).min(256);
+        let got = agent::memory::read_some(pc + done as u64, &mut bytes[..step]);
+        for &byte in &bytes[..got] {
+            sum = (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+        }
+        sum ^= got as u64;
+        done += step;
+    }
+    sum
+}
+
 impl Engine {
-    /// Notes where a new block's bytes came from, and guards pages that can change.
+    /// Whether code at `pc` must be compared whenever it is entered.
+    pub fn is_volatile(&self, pc: u64) -> bool {
+        self.all_volatile
+            || self
+                .process
+                .regions
+                .find(pc)
+                .is_some_and(|region| region.volatile)
+            || self
+                .thrash
+                .get(&(pc & !4095))
+                .is_some_and(|&stores| stores >= THRASHING)
+    }
+
+    /// Whether a block's source has changed unnoticed.
+    pub fn is_stale(&self, id: BlockId) -> bool {
+        let block = &self.blocks[id.0 as usize];
+        block
+            .volatile
+            .is_some_and(|(len, sum)| checksum(block.key.pc, len) != sum)
+    }
+
+    /// From now on the program may write to its code in ways we do not see.
+    pub fn distrust_everything(&mut self) {
+        if core::mem::replace(&mut self.all_volatile, true) {
+            return;
+        }
+        let pages: alloc::vec::Vec<u64> = self.pages.keys().copied().collect();
+        for page in pages {
+            if self.protected.contains_key(&page) {
+                self.on_store(page);
+            }
+            self.drop_page(page);
+        }
+    }
+
+    /// Notes where a new block's bytes came from.
     pub fn watch(&mut self, id: BlockId, source: &Superblock) {
         for &page in &source.pages {
             self.pages.entry(page).or_default().push(id);
-            let writable = self
-                .process
-                .regions
-                .find(page)
-                .is_some_and(|region| region.prot & sys::PROT_WRITE != 0);
+        }
+    }
+
+    /// Guards the pages of `start..end` that stores can change. Done before
+    /// their bytes are read, so that no store between is missed.
+    pub fn guard(&mut self, start: u64, end: u64) {
+        for page in (start & !4095..end).step_by(4096) {
+            let region = self.process.regions.find(page);
+            let writable = region.is_some_and(|region| region.prot & sys::PROT_WRITE != 0);
             if writable && !self.protected.contains_key(&page) {
                 // SAFETY: takes the write right of a page of the program; its
                 // stores fault and come to `on_store`.
@@ -33,8 +93,26 @@ impl Engine {
         }
     }
 
+    /// The kernel is about to write to `start..start+len` for the program.
+    pub fn open_range(&mut self, start: u64, len: u64) {
+        if self.protected.is_empty() {
+            return;
+        }
+        let end = start.saturating_add(len);
+        let inside: alloc::vec::Vec<u64> = self
+            .protected
+            .keys()
+            .copied()
+            .filter(|&page| start < page + 4096 && page < end)
+            .collect();
+        for page in inside {
+            self.on_store(page);
+        }
+    }
+
     /// The program (or the kernel for it) changed `start..end`.
     pub fn invalidate(&mut self, start: u64, end: u64) {
+        self.forget_functions(start, end);
         let first = start & !4095;
         if (end - first) / 4096 > self.pages.len() as u64 {
             let stale: alloc::vec::Vec<u64> = self
@@ -64,19 +142,21 @@ impl Engine {
     /// writable now; the store can be repeated.
     pub fn on_store(&mut self, addr: u64) -> bool {
         let page = addr & !4095;
-        if !self.protected.contains_key(&page) {
-            // Another thread may have lifted the guard a moment ago.
-            return self
-                .process
-                .regions
-                .find(page)
-                .is_some_and(|region| region.prot & sys::PROT_WRITE != 0);
+        // Not in the list: another thread lifted the guard a moment ago, or
+        // the page was moved here with it.
+        if !self
+            .process
+            .regions
+            .find(page)
+            .is_some_and(|region| region.prot & sys::PROT_WRITE != 0)
+        {
+            return false;
         }
         self.drop_page(page);
-        // SAFETY: gives the program back the right it had.
-        let lifted = unsafe { sys::mprotect(page, 4096, sys::PROT_READ | sys::PROT_WRITE) }.is_ok();
+        *self.thrash.entry(page).or_default() += 1;
         self.count(stat::SMC_FAULTS);
-        lifted
+        // SAFETY: gives the program back the right it had.
+        unsafe { sys::mprotect(page, 4096, sys::PROT_READ | sys::PROT_WRITE) }.is_ok()
     }
 
     /// Whether the block that holds cache address `host` has bytes from `page`.

@@ -178,6 +178,12 @@ impl Contexts {
 
     /// Arrivals that are events; all others are `Inside`.
     pub fn canonical(&self, key: Key, process: &Process) -> Key {
+        if process.regions.find(key.pc).is_none() {
+            return Key {
+                arrival: Arrival::Inside,
+                ..key
+            };
+        }
         let event = match key.arrival {
             Arrival::Inside => false,
             Arrival::Jump => self.begins(key.pc, process),

@@ -215,6 +215,15 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, call: Call) -> 
             let minimum = engine::with(|engine| engine.process.minimum_altstack);
             agent::signals::sigaltstack(thread, call.args[0], call.args[1], sp, minimum)
         }
+        Kind::Fills(address, length) => {
+            engine::with(|engine| engine.open_range(call.args[address], call.args[length]));
+            return After::Raw;
+        }
+        Kind::Sigpending => syscalls::sigpending(thread, call.args),
+        Kind::Sigtimedwait => match syscalls::sigtimedwait(thread, call.args) {
+            Some(result) => result,
+            None => return After::Raw,
+        },
         Kind::Sigreturn => signals::sigreturn(context, thread),
         Kind::Clone => process::clone(context, thread, &call),
         Kind::Clone3 => process::clone3(context, thread, &call),
@@ -237,6 +246,10 @@ fn memory_call(kind: Kind, call: &Call) -> After {
         |engine| match engine.process.call(kind, call.args, call.number) {
             Effect::Forward => After::Raw,
             Effect::Done(result) => After::Result(result),
+            Effect::Distrust => {
+                engine.distrust_everything();
+                After::Raw
+            }
             Effect::Invalidate(result, start, end) => {
                 engine.invalidate(start, end);
                 After::Result(result)
@@ -336,6 +349,10 @@ fn unfetchable(context: &mut ThreadContext, thread: &mut Thread, pc: u64) {
 
 fn why_unfetchable(address: u64) -> Unfetchable {
     if (address as i64) << 16 >> 16 != address as i64 {
+        return Unfetchable::NonCanonical;
+    }
+    if crate::superblock::VSYSCALL.contains(&address) {
+        // The kernel's emulation refuses as for a protection fault.
         return Unfetchable::NonCanonical;
     }
     let page = address & !4095;

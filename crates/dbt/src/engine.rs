@@ -50,6 +50,10 @@ pub struct Engine {
     pub protected: HashMap<u64, (), core::hash::BuildHasherDefault<crate::block::PcHasher>>,
     /// Chains of indirect targets that share a slot.
     pub chains: Chains,
+    /// Stores per page that hit translated code.
+    pub thrash: HashMap<u64, u32, core::hash::BuildHasherDefault<crate::block::PcHasher>>,
+    /// The program can write its memory behind the engine's back.
+    pub all_volatile: bool,
     pub contexts: Option<Contexts>,
     /// Chaos: pseudo-random state.
     pub dice: u64,
@@ -100,6 +104,10 @@ impl Engine {
     pub fn find(&mut self, key: Key, pad: Option<bool>) -> BlockId {
         let key = self.canonical(key);
         match self.map.get(&key) {
+            Some(&id) if self.is_stale(id) => {
+                self.sever(id);
+                self.translate(key, pad)
+            }
             Some(&id) => id,
             None => self.translate(key, pad),
         }

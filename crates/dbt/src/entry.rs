@@ -139,6 +139,8 @@ global_asm!(
     ".global everypath_deliver",
     "everypath_deliver:",
     "int3",
+    // Keeps the address after the trap apart from the one after the branch.
+    "ud2",
     "2:",
     "mov rcx, gs:[{regs} + 8]",
     "jmp qword ptr gs:[{host}]",

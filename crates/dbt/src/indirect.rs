@@ -146,6 +146,9 @@ impl Engine {
     /// Makes `id` reachable through a table: a pad, and the slot or a place on
     /// the chain of whoever has the slot.
     pub fn publish_indirect(&mut self, id: BlockId, call: bool) {
+        if self.block(id).volatile.is_some() {
+            return;
+        }
         let pc = self.block(id).key.pc;
         let slot = self.tables.of(pc, call);
         let address = slot.as_ptr() as u64;

@@ -21,6 +21,9 @@ const STUB: u64 = 13 + 5;
 impl Engine {
     /// Points an exit at a block.
     pub fn link(&mut self, exit: ExitId, target: BlockId) {
+        if self.block(target).volatile.is_some() {
+            return;
+        }
         let next = self.block(target).incoming;
         let entry = &mut self.exits[exit.0 as usize];
         if entry.linked || entry.site == 0 {

@@ -65,6 +65,7 @@ fn arrived(
 ) {
     if SigSet::SYNCHRONOUS.has(signal) && thread.blocked.has(signal) {
         thread.held = thread.held.with(SigSet::only(signal));
+        thread.held_info = *info;
         return;
     }
     thread.pending = Some(Pending {
@@ -315,10 +316,10 @@ fn fault(
     }
     if signal == SIGTRAP && uc.mcontext.trapno == trap::DEBUG {
         // The program set the trap flag. Only its own instructions count.
-        return match locate(rip) {
-            Where::Boundary(place) => single_step(context, thread, info, uc, place),
-            _ => {}
-        };
+        if let Where::Boundary(place) = locate(rip) {
+            single_step(context, thread, info, uc, place);
+        }
+        return;
     }
     let fetch = uc.mcontext.trapno == trap::PAGE_FAULT && uc.mcontext.err & pf::FETCH != 0;
     if fetch && signal == SIGSEGV {
@@ -377,6 +378,10 @@ fn single_step(
     uc: &mut UContext,
     place: pcmap::Place,
 ) {
+    if core::mem::take(&mut thread.step_from) == place.app_pc {
+        // The step that led here was ours, not an instruction of the program.
+        return;
+    }
     let mut info = *info;
     info.fields[0] = place.app_pc;
     let details = (uc.mcontext.err, uc.mcontext.trapno, uc.mcontext.cr2);
@@ -562,6 +567,9 @@ pub fn sigreturn(context: &mut ThreadContext, thread: &mut Thread) -> isize {
     }
     crate::contexts::on_sigreturn(context, frame.uc.mcontext.rsp);
     context.resume_app = frame.uc.mcontext.rip;
+    if frame.uc.mcontext.eflags & TRAP_FLAG != 0 {
+        thread.step_from = context.resume_app;
+    }
     context.exit = 0;
     frame.uc.mcontext.rip = entry::resume_address();
     frame.uc.sigmask = mask.without(SigSet::SYNCHRONOUS);

@@ -204,6 +204,8 @@ fn boot(
         pages: HashMap::default(),
         protected: HashMap::default(),
         chains: Chains::default(),
+        thrash: HashMap::default(),
+        all_volatile: false,
         contexts: is_contexts.then(|| Contexts::new(&pool)),
         dice: settings.chaos | 1,
         epoch: 1,
@@ -214,6 +216,12 @@ fn boot(
         add_image(&mut engine.process, image, &path[..path.len() - 1]);
     }
     add_vdso(&mut engine.process, stack);
+    if program.executable_stack
+        && let Some((start, end)) = agent::procfs::mapping_of(program.sp)
+    {
+        // It grows downwards; eight megabytes is where the kernel stops by default.
+        engine.process.add_stack(start.saturating_sub(8 << 20), end);
+    }
     let Some(thread) = engine.process.blocks.take(&pool, is_contexts) else {
         fail(
             "no memory for the first thread while starting",

@@ -41,6 +41,9 @@ pub struct Superblock {
     pub end: End,
     /// Pages the bytes came from.
     pub pages: Vec<u64>,
+    /// The bytes may change without notice: they are compared whenever the
+    /// block is entered. Such a superblock is one straight run.
+    pub volatile: bool,
     /// How many bytes the instructions have.
     pub bytes: usize,
 }
@@ -66,7 +69,7 @@ impl Fetch {
 
     /// Up to `MAX_LEN` bytes at `pc` that are executable and readable; no
     /// fewer than there are.
-    fn at(&mut self, pc: u64, engine: &Engine) -> Option<&[u8]> {
+    fn at(&mut self, pc: u64, engine: &mut Engine) -> Option<&[u8]> {
         let offset = pc.wrapping_sub(self.start) as usize;
         let inside = offset < WINDOW && offset + MAX_LEN <= self.valid;
         if !inside {
@@ -79,7 +82,7 @@ impl Fetch {
             .filter(|bytes| !bytes.is_empty())
     }
 
-    fn refill(&mut self, pc: u64, engine: &Engine) -> Option<()> {
+    fn refill(&mut self, pc: u64, engine: &mut Engine) -> Option<()> {
         let mut end = engine.process.regions.find(pc)?.end;
         // An instruction may go on in a neighbouring executable region.
         if end - pc < MAX_LEN as u64 {
@@ -91,6 +94,9 @@ impl Fetch {
         }
         let len = (end - pc).min(WINDOW as u64) as usize;
         self.start = pc;
+        if !engine.is_volatile(pc) {
+            engine.guard(pc, pc + len as u64);
+        }
         self.valid = agent::memory::read_some(pc, &mut self.bytes[..len]);
         Some(())
     }
@@ -102,6 +108,7 @@ impl Engine {
             insns: Vec::with_capacity(32),
             end: End::Itself,
             pages: Vec::new(),
+            volatile: self.is_volatile(key.pc),
             bytes: 0,
         };
         let mut fetch = Fetch::new();
@@ -109,7 +116,12 @@ impl Engine {
         let mut side_exits = 0;
         loop {
             if VSYSCALL.contains(&pc) {
-                out.end = End::Vsyscall(pc);
+                let entry = pc & 0x3ff == 0 && pc & 0xfff < 0xc00;
+                out.end = if entry {
+                    End::Vsyscall(pc)
+                } else {
+                    End::Unfetchable(pc)
+                };
                 return out;
             }
             if !out.insns.is_empty() {
@@ -154,6 +166,7 @@ impl Engine {
                     let again = out.insns.iter().any(|old| old.pc() == target);
                     if key.arrival != Arrival::Inside
                         || again
+                        || out.volatile
                         || self.process.regions.find(target).is_none()
                     {
                         out.end = End::Goto(key);

@@ -92,6 +92,7 @@ impl Engine {
             incoming: NO_EXIT,
             pads: [Pad::default(); 2],
             dead: false,
+            volatile: None,
         });
         let (start, room) = self.cache.open();
         let mut emit = Emit {
@@ -129,7 +130,14 @@ impl Engine {
         block.map_len = map.len() as u32;
         block.exits = exits;
         self.map.insert(key, id);
+        if source.is_none() {
+            self.pages.entry(key.pc & !4095).or_default().push(id);
+        }
         if let Some(source) = source {
+            if source.volatile {
+                let len = source.bytes as u32;
+                self.block(id).volatile = Some((len, crate::change::checksum(key.pc, len)));
+            }
             self.watch(id, &source);
             self.add(stat::APP_INSNS_TRANSLATED, source.insns.len() as u64);
             self.add(stat::APP_BYTES_TRANSLATED, source.bytes as u64);
@@ -511,10 +519,10 @@ impl Engine {
             ExitKind::Direct(key) => self.map.get(&key).copied(),
             _ => None,
         };
-        match target {
-            // A block being emitted (a loop to its own start) is linked later.
-            Some(target) if self.block(target).host != 0 => self.link(id, target),
-            _ => self.unlink(id),
+        self.unlink(id);
+        // A block being emitted (a loop to its own start) is linked later.
+        if let Some(target) = target.filter(|&target| self.block(target).host != 0) {
+            self.link(id, target);
         }
         id
     }
