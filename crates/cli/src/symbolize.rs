@@ -53,11 +53,12 @@ impl Names<'_> {
             };
             function.file = symbol.file;
             function.line = symbol.line;
-            // A name made from the place is no name: whoever shows it makes it anew.
-            function.name = symbol.raw_name.map(|_| match symbol.offset {
-                0 => symbol.name,
-                offset => format!("{}+{offset:#x}", symbol.name),
-            });
+            // A name made from the place is no name: whoever shows it makes it
+            // anew. A call into the middle of a function makes another one.
+            function.name = symbol
+                .raw_name
+                .filter(|_| symbol.offset == 0)
+                .map(|_| symbol.name);
         }
     }
 

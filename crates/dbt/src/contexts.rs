@@ -80,6 +80,9 @@ pub struct Contexts {
     nodes_left: u64,
     ids: HashMap<u64, u32, core::hash::BuildHasherDefault<crate::block::PcHasher>>,
     flags: alloc::vec::Vec<u32>,
+    /// Where signal handlers return to: the kernel put the address there, so
+    /// arriving is no jump of the program.
+    restorers: alloc::vec::Vec<u64>,
 }
 
 /// Tool state of a thread; private memory.
@@ -131,6 +134,7 @@ impl Contexts {
             nodes_left: config.max_nodes.load(Relaxed),
             ids: HashMap::default(),
             flags: alloc::vec::Vec::new(),
+            restorers: alloc::vec::Vec::new(),
         }
     }
 
@@ -186,7 +190,7 @@ impl Contexts {
         }
         let event = match key.arrival {
             Arrival::Inside => false,
-            Arrival::Jump => self.begins(key.pc, process),
+            Arrival::Jump => self.begins(key.pc, process) && !self.restorers.contains(&key.pc),
             Arrival::Call if self.select => self.begins(key.pc, process),
             // Any call target is a function, except a PLT stub.
             Arrival::Call => !self
@@ -201,6 +205,29 @@ impl Contexts {
                 ..key
             }
         }
+    }
+
+    /// Whether a direct jump leaves its function for the middle of another.
+    pub fn jumps_into(&self, from: u64, to: u64, process: &Process) -> bool {
+        let (Some((source, _)), Some((target, at))) =
+            (self.extent(from, process), self.extent(to, process))
+        else {
+            return false;
+        };
+        let regions = &process.regions;
+        let same_file = regions.find(from).map(|r| r.table) == regions.find(to).map(|r| r.table);
+        let functions = (source.flags | target.flags) & func::PLT == 0;
+        same_file && functions && source.owner != target.owner && at != target.start
+    }
+
+    /// The id of the function whose extent holds `pc`, if it was ever entered.
+    fn owner_of(&self, pc: u64, process: &Process) -> Option<u32> {
+        let (entry, _) = self.extent(pc, process)?;
+        let region = process.regions.find(pc)?;
+        let start = region
+            .start
+            .wrapping_add(entry.owner.wrapping_sub(region.offset));
+        self.ids.get(&start).copied()
     }
 
     /// How control without a call arrives: an event only from another function.
@@ -640,11 +667,14 @@ pub fn fork_child(engine: &mut Engine, context: &mut ThreadContext, shadow: Shad
 }
 
 /// A handler is about to be called: its activations are under a root of their own.
-pub fn on_handler(context: &mut ThreadContext, signal: u32, frame: u64) {
+pub fn on_handler(context: &mut ThreadContext, signal: u32, frame: u64, restorer: u64) {
     let Some(tool) = tool_of(context) else { return };
     let root = engine::with(|engine| {
         let pool = engine.process.log.pool;
         let contexts = engine.contexts.as_mut()?;
+        if !contexts.restorers.contains(&restorer) {
+            contexts.restorers.push(restorer);
+        }
         let mut budget = Budget {
             pool,
             left: &mut contexts.nodes_left,
@@ -682,8 +712,31 @@ pub fn on_sigreturn(context: &mut ThreadContext, _resumed_sp: u64) {
 
 /// A jump into the middle of another function: if that is live below, the
 /// activations above it have ended (paper, 5.7.2).
-pub fn jump_into(context: &mut ThreadContext, _pc: u64) {
-    let _ = context;
+pub fn jump_into(context: &mut ThreadContext, pc: u64) {
+    let Some(tool) = tool_of(context) else { return };
+    let owner = engine::with(|engine| engine.contexts.as_ref()?.owner_of(pc, &engine.process));
+    let Some(owner) = owner else { return };
+    let mut at = context.shadow_top;
+    while at > tool.shadow {
+        // A record stands for its function and the tail callers before it.
+        let below = record(at - 16).1;
+        let (entry, mut state) = record(at);
+        loop {
+            if tool.forest.is_root(state) {
+                return;
+            }
+            if tool.forest.label(state) == owner {
+                set_record(at, entry, state);
+                context.shadow_top = at;
+                return;
+            }
+            match tool.forest.caller(state) {
+                Some(caller) if caller != below => state = caller,
+                _ => break,
+            }
+        }
+        at -= 16;
+    }
 }
 
 /// A fault in the guard page of the shadow stack: twice the size, and on.

@@ -245,7 +245,7 @@ fn deliver(
                 blocked = blocked.with(SigSet::only(held.signal));
             }
             thread.blocked = SigSet(blocked.0 & SigSet::SYNCHRONOUS.0);
-            crate::contexts::on_handler(context, held.signal, frame);
+            crate::contexts::on_handler(context, held.signal, frame, action.restorer);
             context.resume_app = action.handler;
             context.exit = 2; // a handler is called
             uc.mcontext.rip = entry::resume_address();

@@ -28,6 +28,8 @@ pub enum End {
     Itself,
     /// Control goes on at a program address.
     Goto(Key),
+    /// The same, but into the middle of another function.
+    Into(Key),
     /// No instruction can be fetched from here.
     Unfetchable(u64),
     /// Bytes that are no instruction we know: let the CPU say.
@@ -162,6 +164,10 @@ impl Engine {
                 }
                 Flow::Jump(target) => {
                     let key = self.arrive_by_jump(insn.pc(), target);
+                    if self.jumps_into(insn.pc(), target) {
+                        out.end = End::Into(key);
+                        return out;
+                    }
                     // A loop is closed by a link, not unrolled.
                     let again = out.insns.iter().any(|old| old.pc() == target);
                     if key.arrival != Arrival::Inside
@@ -197,6 +203,13 @@ impl Engine {
                 arrival: Arrival::Inside,
             },
         }
+    }
+
+    /// Whether a direct jump leaves its function for the middle of another.
+    pub fn jumps_into(&self, from: u64, to: u64) -> bool {
+        self.contexts
+            .as_ref()
+            .is_some_and(|contexts| contexts.jumps_into(from, to, &self.process))
     }
 
     fn note_page(&self, pc: u64, pages: &mut Vec<u64>) {

@@ -149,6 +149,7 @@ impl Engine {
 
     fn emit_superblock(&mut self, emit: &mut Emit<'_>, source: &Superblock) {
         let mut known_eax = None;
+        let mut unwinding = false;
         let mut at = emit.start_pc;
         let mut counted = 0;
         for (i, insn) in source.insns.iter().enumerate() {
@@ -169,6 +170,7 @@ impl Engine {
                     }
                     if insn.stack_move() == StackMove::Arbitrary && self.contexts.is_some() {
                         self.emit_stack_check(emit);
+                        unwinding = true;
                     }
                 }
                 Flow::Jump(target) => {
@@ -179,7 +181,14 @@ impl Engine {
                 Flow::Cond(cc, target) => self.emit_cond(emit, insn, cc, target),
                 Flow::CountJump(target) => self.emit_count_jump(emit, insn, target),
                 Flow::Call(target) => self.emit_call(emit, insn, target),
-                Flow::IndirectJump | Flow::IndirectCall => self.emit_indirect(emit, insn),
+                Flow::IndirectJump | Flow::IndirectCall => {
+                    // `pop r; jmp *r` is a return by hand; the unwinder ends so.
+                    unwinding |= i > 0 && source.insns[i - 1].is_pop();
+                    if self.contexts.is_some() && unwinding && insn.flow() == Flow::IndirectJump {
+                        self.emit_stack_check(emit);
+                    }
+                    self.emit_indirect(emit, insn);
+                }
                 Flow::Return(extra) => self.emit_return(emit, insn, extra),
                 Flow::Syscall => self.emit_syscall(emit, insn, known_eax),
                 Flow::TransactionBegin(target) => {
@@ -214,6 +223,7 @@ impl Engine {
                 }
                 self.emit_exit(emit, ExitKind::Direct(key));
             }
+            End::Into(key) => self.emit_exit(emit, ExitKind::Event(key)),
             End::Vsyscall(pc) => self.emit_exit(emit, ExitKind::Vsyscall(pc)),
             End::Unfetchable(pc) => self.emit_exit(emit, ExitKind::Unfetchable(pc)),
             End::Unknown(pc) => {
@@ -337,10 +347,19 @@ impl Engine {
 
     fn emit_cond(&mut self, emit: &mut Emit<'_>, insn: &Insn, cc: Cc, target: u64) {
         let key = self.arrive_by_jump(insn.pc(), target);
+        let into = self.jumps_into(insn.pc(), target);
         emit.asm.align_displacement(2);
         let site = emit.asm.jcc(cc, emit.asm.here());
         emit.over(insn);
-        self.attach(emit.id, site, ExitKind::Direct(key));
+        self.attach(
+            emit.id,
+            site,
+            if into {
+                ExitKind::Event(key)
+            } else {
+                ExitKind::Direct(key)
+            },
+        );
     }
 
     /// ```text

@@ -131,6 +131,18 @@ impl Forest {
         }
     }
 
+    /// The state before the last step, where the forest still knows it: not
+    /// at the first level of a bottom region, which several slabs share.
+    pub fn caller(&self, state: State) -> Option<State> {
+        let depth = self.depth(state);
+        if self.is_root(state) || (self.k != 0 && depth == self.k) {
+            return None;
+        }
+        let name = self.node(state).neg_key.load(Relaxed).wrapping_neg();
+        let (parent, _) = decode_key(name, self.pool.base(), self.pool.len())?;
+        Some(State(self.pool.base() + parent))
+    }
+
     /// Prepares the node that stands for everything beyond the limits.
     pub fn reserve_truncated(&mut self, memory: &mut dyn Memory) -> Option<State> {
         let state = self.root(LABEL_TRUNCATED, memory)?;

@@ -259,6 +259,11 @@ impl Insn {
             })
     }
 
+    /// `pop` of a register.
+    pub fn is_pop(&self) -> bool {
+        self.raw.mnemonic() == Mnemonic::Pop && self.raw.op0_kind() == OpKind::Register
+    }
+
     pub fn stack_move(&self) -> StackMove {
         match self.raw.mnemonic() {
             // `mov rsp, rbp` and `leave` end a frame by the book: they go back

@@ -192,7 +192,15 @@ fn product_against_oracle(program: &Program, built: &Built, product: &Path) -> R
     if !differences.is_empty() {
         return Err(differences.join("\n"));
     }
-    if !program.directives.deterministic_counts {
+    // A C library's string functions take other paths at other alignments of
+    // arguments and environment, and these lie elsewhere natively: counts are
+    // compared for programs that bring their own code only.
+    let own_code = program
+        .directives
+        .build
+        .iter()
+        .any(|word| word == "-nostdlib");
+    if !program.directives.deterministic_counts || !own_code {
         return Ok(());
     }
     let instructions = counted_instructions(product, program, built)?;
