@@ -19,6 +19,7 @@ pub mod place;
 pub mod pool;
 pub mod procfs;
 pub mod regions;
+pub mod sigcalls;
 pub mod signals;
 pub mod start;
 pub mod syscalls;

@@ -241,6 +241,7 @@ impl File {
             .unwrap_or(0)
     }
 
+    // Long function: the cases of one segment, in the order of the kernel's code.
     fn map_segment(&self, segment: &Segment, bias: u64, code: &mut Vec<Code>) -> Result<()> {
         let in_page = segment.vaddr & (PAGE - 1);
         if segment.offset & (PAGE - 1) != in_page {

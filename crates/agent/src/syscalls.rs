@@ -6,7 +6,6 @@
 
 use alloc::vec::Vec;
 
-use sys::signal::{SIG_BLOCK, SIG_SETMASK, SIG_UNBLOCK, SigAction, SigSet};
 use sys::{Errno, nr};
 
 use crate::loader::real_prot;
@@ -15,8 +14,8 @@ use crate::place::Place;
 use crate::pool::ProcessLog;
 use crate::procfs::{self, Own};
 use crate::regions::{Region, Regions};
-use crate::signals::{self, Entry};
-use crate::thread::{Blocks, Thread};
+use crate::signals::Entry;
+use crate::thread::Blocks;
 
 /// What kind of bending a call needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -305,6 +304,7 @@ impl Process {
         }
     }
 
+    // Long function: the cases of one call share their state.
     fn mmap(&mut self, args: [u64; 6]) -> Effect {
         let [addr, len, prot, flags, fd, offset] = args;
         let (prot, flags) = (prot as u32, flags as u32);
@@ -651,103 +651,4 @@ impl Process {
 fn is_elf(fd: i32) -> bool {
     let mut magic = [0u8; 4];
     sys::pread(fd, &mut magic, 0) == Ok(4) && magic == *b"\x7fELF"
-}
-
-/// `rt_sigaction(signal, new, old, size)`.
-pub fn sigaction(thread: &Thread, entry: Entry, args: [u64; 6]) -> isize {
-    let [signal, new, old, size, ..] = args;
-    if size != 8 {
-        return Errno::EINVAL.as_result();
-    }
-    let wanted = match new {
-        0 => None,
-        addr => match memory::read::<SigAction>(addr) {
-            Some(action) => Some(action),
-            None => return Errno::EFAULT.as_result(),
-        },
-    };
-    let number = signal as i32;
-    if !(1..=64).contains(&number) || (wanted.is_some() && SigSet::UNBLOCKABLE.has(number as u32)) {
-        return Errno::EINVAL.as_result();
-    }
-    let number = number as u32;
-    // SAFETY: the table lives as long as any thread that uses it; writers hold
-    // the engine lock.
-    let slot = unsafe { &mut (*thread.signals).actions[number as usize] };
-    let before = *slot;
-    if let Some(mut action) = wanted {
-        action.mask = action.mask.without(SigSet::UNBLOCKABLE);
-        *slot = action;
-        let kernel = signals::kernel_action(number, &action, entry);
-        // SAFETY: either the engine's handler or a plain disposition.
-        if let Err(errno) = unsafe { sys::sigaction(number, Some(&kernel), None) } {
-            *slot = before;
-            return errno.as_result();
-        }
-    }
-    if old != 0 && !memory::write(old, &before) {
-        return Errno::EFAULT.as_result();
-    }
-    0
-}
-
-/// `rt_sigprocmask(how, set, old, size)`.
-pub fn sigprocmask(thread: &mut Thread, args: [u64; 6]) -> isize {
-    let [how, set, old, size, ..] = args;
-    if size != 8 {
-        return Errno::EINVAL.as_result();
-    }
-    let wanted = match set {
-        0 => None,
-        addr => match memory::read::<SigSet>(addr) {
-            Some(set) => Some(set),
-            None => return Errno::EFAULT.as_result(),
-        },
-    };
-    if wanted.is_some() && how > u64::from(SIG_SETMASK) {
-        return Errno::EINVAL.as_result();
-    }
-    // Nothing may arrive between reading the mask and setting the new one.
-    let before = signals::quiesce(thread).with(thread.blocked);
-    let after = match (wanted, how as u32) {
-        (None, _) => before,
-        (Some(set), SIG_BLOCK) => before.with(set),
-        (Some(set), SIG_UNBLOCK) => before.without(set),
-        (Some(set), _) => set,
-    }
-    .without(SigSet::UNBLOCKABLE);
-    thread.blocked = SigSet(after.0 & SigSet::SYNCHRONOUS.0);
-    sys::sigprocmask(SIG_SETMASK, after.without(SigSet::SYNCHRONOUS));
-    if old != 0 && !memory::write(old, &before) {
-        return Errno::EFAULT.as_result();
-    }
-    0
-}
-
-/// `rt_sigpending(set, size)`: the kernel's, and what we hold.
-pub fn sigpending(thread: &Thread, args: [u64; 6]) -> isize {
-    if args[1] > 8 {
-        return Errno::EINVAL.as_result();
-    }
-    let mut set = SigSet::EMPTY;
-    // SAFETY: the kernel fills `set`.
-    unsafe { sys::raw::syscall(nr::RT_SIGPENDING, [&raw mut set as usize, 8, 0, 0, 0, 0]) };
-    let bytes = set.with(thread.held).0.to_ne_bytes();
-    let written = memory::write_bytes(args[0], &bytes[..args[1] as usize]);
-    if written {
-        0
-    } else {
-        Errno::EFAULT.as_result()
-    }
-}
-
-/// `rt_sigtimedwait(set, info, ...)`: takes a held signal at once, if wanted.
-pub fn sigtimedwait(thread: &mut Thread, args: [u64; 6]) -> Option<isize> {
-    let wanted = memory::read::<SigSet>(args[0])?;
-    let signal = (1..=31).find(|&signal| wanted.has(signal) && thread.held.has(signal))?;
-    thread.held = thread.held.without(SigSet::only(signal));
-    if args[1] != 0 && !memory::write(args[1], &thread.held_info) {
-        return Some(Errno::EFAULT.as_result());
-    }
-    Some(signal as isize)
 }

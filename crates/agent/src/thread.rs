@@ -156,6 +156,7 @@ pub struct Blocks {
 
 impl Blocks {
     /// A free block with a clean context, as a [`Thread`] not yet running.
+    // Long function: the fields of a thread, one a line.
     pub fn take(
         &mut self,
         pool: &Pool,
@@ -306,7 +307,7 @@ pub fn set_gs(context: *const ThreadContext, fsgsbase: bool) {
     if fsgsbase {
         // SAFETY: the kernel has enabled FSGSBASE (AT_HWCAP2 bit 1); the
         // program's gs is virtual, so nothing else uses the register.
-        unsafe { asm!("wrgsbase {}", in(reg) context, options(nostack, nomem)) };
+        unsafe { asm!("wrgsbase {}", in(reg) context as u64, options(nostack)) };
     } else {
         let _ = sys::arch_prctl(sys::ARCH_SET_GS, context as u64);
     }

@@ -144,11 +144,11 @@ impl Engine {
         let page = addr & !4095;
         // Not in the list: another thread lifted the guard a moment ago, or
         // the page was moved here with it.
-        if !self
+        if self
             .process
             .regions
             .find(page)
-            .is_some_and(|region| region.prot & sys::PROT_WRITE != 0)
+            .is_none_or(|region| region.prot & sys::PROT_WRITE == 0)
         {
             return false;
         }
@@ -172,7 +172,7 @@ impl Engine {
 
     /// Room for one more block in the current segment, evicting if need be.
     pub fn make_room(&mut self) {
-        if self.settings.chaos != 0 && self.roll() % 512 == 0 {
+        if self.settings.chaos != 0 && self.roll().is_multiple_of(512) {
             let old = self.cache.current;
             self.next_segment();
             self.evict(old);
@@ -278,8 +278,9 @@ impl Engine {
     }
 
     /// The thread is in the engine: whatever was evicted before, it has left.
-    pub fn arrive(&self, context: *mut ThreadContext) {
-        // SAFETY: the calling thread's own context.
-        unsafe { core::ptr::write_volatile(&raw mut (*context).epoch, self.epoch) };
+    pub fn arrive(&self, context: &mut ThreadContext) {
+        // SAFETY: the calling thread's own word; volatile because other threads
+        // compare it.
+        unsafe { core::ptr::write_volatile(&raw mut context.epoch, self.epoch) };
     }
 }

@@ -1,4 +1,5 @@
 //! The contexts tool: events in the code, the shadow stack, the slow paths.
+//! Long file: emitted code and slow paths share one picture of the records.
 //!
 //! A *record* on the shadow stack is an activation: the complement of its
 //! entry stack pointer A, and the address of its node (the forest's state).
@@ -193,9 +194,9 @@ impl Contexts {
             Arrival::Jump => self.begins(key.pc, process) && !self.restorers.contains(&key.pc),
             Arrival::Call if self.select => self.begins(key.pc, process),
             // Any call target is a function, except a PLT stub.
-            Arrival::Call => !self
+            Arrival::Call => self
                 .extent(key.pc, process)
-                .is_some_and(|(entry, _)| entry.flags & func::PLT != 0),
+                .is_none_or(|(entry, _)| entry.flags & func::PLT == 0),
         };
         if event {
             key

@@ -1,6 +1,7 @@
 //! The engine's side of leaving the cache: find out why, do it, say where to
 //! go on. Called from `entry.rs` with the program's state in the thread block.
 
+use agent::sigcalls;
 use agent::syscalls::{self, Effect, Kind};
 use agent::thread::{Thread, ThreadContext, reg};
 use wire::stat;
@@ -203,10 +204,10 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, call: Call) -> 
     };
     let result = match kind {
         Kind::Sigaction => {
-            engine::with(|engine| syscalls::sigaction(thread, engine.process.entry, call.args))
+            engine::with(|engine| sigcalls::sigaction(thread, engine.process.entry, call.args))
         }
         Kind::Sigprocmask => {
-            let result = syscalls::sigprocmask(thread, call.args);
+            let result = sigcalls::sigprocmask(thread, call.args);
             signals::release_held(thread);
             result
         }
@@ -219,8 +220,8 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, call: Call) -> 
             engine::with(|engine| engine.open_range(call.args[address], call.args[length]));
             return After::Raw;
         }
-        Kind::Sigpending => syscalls::sigpending(thread, call.args),
-        Kind::Sigtimedwait => match syscalls::sigtimedwait(thread, call.args) {
+        Kind::Sigpending => sigcalls::sigpending(thread, call.args),
+        Kind::Sigtimedwait => match sigcalls::sigtimedwait(thread, call.args) {
             Some(result) => result,
             None => return After::Raw,
         },

@@ -153,13 +153,12 @@ fn make_sharing(
     // SAFETY: the child's block is complete; the assembly switches to it before
     // it touches any memory. Arguments are the program's own.
     let result = unsafe { entry::everypath_clone(&wish.raw, (*child).context) };
-    // SAFETY: only if there is no child: then nobody else has the block.
-    if result < 0 {
-        engine::with(|engine| unsafe { drop_block(engine, child) });
-    } else if wish.flags & CLONE_VFORK != 0 {
-        // The kernel let us go on: the child has exec'd or exited.
-        // SAFETY: the child no longer runs in this memory.
-        engine::with(|engine| unsafe { drop_block(engine, child) });
+    if result < 0 || wish.flags & CLONE_VFORK != 0 {
+        engine::with(|engine| {
+            // SAFETY: there is no child, or the kernel let us go on because it
+            // has exec'd or exited: it no longer runs in this memory.
+            unsafe { drop_block(engine, child) }
+        });
     }
     result
 }

@@ -197,6 +197,7 @@ fn uncount(context: &mut ThreadContext, place: &pcmap::Place) {
 }
 
 /// Builds the program's frame and sends the thread to its handler.
+// Long function: the steps of one delivery, in the kernel's order.
 fn deliver(
     context: &mut ThreadContext,
     thread: &mut Thread,
@@ -300,6 +301,7 @@ fn resume_after_default(context: &mut ThreadContext, uc: &mut UContext) {
 }
 
 /// A signal raised by an instruction.
+// Long function: one test after the other; the order is the point.
 fn fault(
     context: &mut ThreadContext,
     thread: &mut Thread,

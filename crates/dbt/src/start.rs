@@ -145,6 +145,7 @@ fn settings(pool: &Pool, stack: &InitialStack) -> Settings {
 }
 
 /// Builds the engine and the first thread.
+// Long function: the list of what there is, one after the other.
 fn boot(
     stack: &InitialStack,
     orders: Orders,

@@ -105,6 +105,7 @@ impl Fetch {
 }
 
 impl Engine {
+    // Long function: one loop whose cases end it or go on.
     pub fn superblock(&mut self, key: Key) -> Superblock {
         let mut out = Superblock {
             insns: Vec::with_capacity(32),

@@ -71,6 +71,7 @@ impl Emit<'_> {
 impl Engine {
     /// Translates the code at `key`. The block is entered in the map; `pad`
     /// says for which table it gets a landing pad in front.
+    // Long function: the steps of one translation.
     pub fn translate(&mut self, key: Key, pad: Option<bool>) -> BlockId {
         let before = timestamp();
         self.make_room();
@@ -147,6 +148,7 @@ impl Engine {
         id
     }
 
+    // Long function: one row per kind of control flow.
     fn emit_superblock(&mut self, emit: &mut Emit<'_>, source: &Superblock) {
         let mut known_eax = None;
         let mut unwinding = false;

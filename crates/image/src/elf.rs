@@ -224,7 +224,7 @@ impl Dynamic {
         self.strtab = value(elf::DT_STRTAB);
         self.strsz = value(elf::DT_STRSZ).unwrap_or(0);
         let flags = value(elf::DT_FLAGS_1).unwrap_or(0);
-        self.pie = flags & u64::from(elf::DF_1_PIE.0) != 0;
+        self.pie = flags & elf::DF_1_PIE.0 != 0;
     }
 
     fn read_strings<'d, R: ReadRef<'d>>(

@@ -126,10 +126,8 @@ fn first_row<'d>(mut row: Row, mut program: gimli::CallFrameInstructionIter<'_, 
                     *old = offset as i64;
                 }
             }
-            CallFrameInstruction::DefCfaRegister { register } => {
-                if register != X86_64::RSP {
-                    row.cfa = Cfa::Other;
-                }
+            CallFrameInstruction::DefCfaRegister { register } if register != X86_64::RSP => {
+                row.cfa = Cfa::Other;
             }
             CallFrameInstruction::DefCfaExpression { .. }
             | CallFrameInstruction::DefCfaSf { .. }

@@ -31,11 +31,17 @@ fn exercise(bytes: Vec<u8>, lines: bool) {
         assert!(pair[0].start < pair[0].end && pair[0].end <= pair[1].start);
     }
     if let Some(last) = entries.last() {
-        assert!(last.end.0 <= size, "{last:x?} is outside a file of {size} bytes");
+        assert!(
+            last.end.0 <= size,
+            "{last:x?} is outside a file of {size} bytes"
+        );
     }
     let middle = entries.get(entries.len() / 2).map(|entry| entry.start);
     if lines {
-        for offset in [FileOffset(0), FileOffset(u64::MAX)].into_iter().chain(middle) {
+        for offset in [FileOffset(0), FileOffset(u64::MAX)]
+            .into_iter()
+            .chain(middle)
+        {
             image.symbolize(offset);
         }
     }
@@ -103,7 +109,10 @@ fn faults_are_told_apart() {
     assert_eq!(changed(4, 1), Some(Fault::Not64Bit));
     assert_eq!(changed(5, 2), Some(Fault::WrongByteOrder));
     assert_eq!(changed(16, 1), Some(Fault::NotLoadable { kind: 1 }));
-    assert_eq!(changed(18, 183), Some(Fault::ForeignMachine { machine: 183 }));
+    assert_eq!(
+        changed(18, 183),
+        Some(Fault::ForeignMachine { machine: 183 })
+    );
     for length in [10, 100] {
         let fault = Image::parse(&good[..length]).err();
         assert!(matches!(fault, Some(Fault::Truncated { .. })), "{fault:?}");
@@ -124,13 +133,20 @@ fn errors_are_sentences_with_the_file_in_them() {
     std::fs::write(&script, "#!/bin/sh\n").expect("writable");
     let error = Image::open(&script).expect_err("a script");
     assert_eq!(error.fault(), Some(Fault::NotElf));
-    assert!(error.to_string().contains("script.sh': it is not an ELF file"));
+    assert!(
+        error
+            .to_string()
+            .contains("script.sh': it is not an ELF file")
+    );
 }
 
 #[test]
 fn an_object_file_is_not_a_program() {
     let object = scratch("plain.o");
-    run("gcc", &["-c", "-o", text(&object), &common::source("plain.c")]);
+    run(
+        "gcc",
+        &["-c", "-o", text(&object), &common::source("plain.c")],
+    );
     let error = Image::open(&object).expect_err("an object file");
     assert_eq!(error.fault(), Some(Fault::NotLoadable { kind: 1 }));
 }

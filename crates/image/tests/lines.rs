@@ -16,9 +16,8 @@ fn samples(image: &Image, most: usize) -> Vec<FileOffset> {
     let functions = image.functions().iter();
     let functions = functions.filter(|extent| extent.kind != ExtentKind::Plt);
     let step = image.functions().len() / most + 1;
-    let both = |extent: &image::Function| {
-        [extent.start, FileOffset(extent.start.0 + extent.size() / 2)]
-    };
+    let both =
+        |extent: &image::Function| [extent.start, FileOffset(extent.start.0 + extent.size() / 2)];
     functions.step_by(step).flat_map(both).collect()
 }
 
@@ -66,14 +65,22 @@ fn lines_of_a_rust_program_are_those_of_addr2line() {
 
 #[test]
 fn a_debug_link_leads_to_the_debug_file() {
-    let path = compile("g++", &["-O2", "-g", "-Wl,--build-id=none"], "shapes.cc", "linked");
+    let path = compile(
+        "g++",
+        &["-O2", "-g", "-Wl,--build-id=none"],
+        "shapes.cc",
+        "linked",
+    );
     let debug = scratch("linked.debug");
     run("objcopy", &["--only-keep-debug", text(&path), text(&debug)]);
     run("objcopy", &["--compress-debug-sections=zlib", text(&debug)]);
     let expected = open(&path);
     let stripped = scratch("linked-stripped");
     let link = format!("--add-gnu-debuglink={}", text(&debug));
-    run("objcopy", &["--strip-all", &link, text(&path), text(&stripped)]);
+    run(
+        "objcopy",
+        &["--strip-all", &link, text(&path), text(&stripped)],
+    );
     let image = open(&stripped);
     assert_eq!(image.debug_file(), Some(debug.as_path()));
     assert_eq!(image.functions().len(), expected.functions().len());
@@ -110,7 +117,13 @@ fn demangled_names_are_those_of_binutils() {
                 wrong.push((raw, ours, theirs));
             }
         }
-        assert!(wrong.len() * 50 <= raw.len(), "{} of {}: {:#?}", wrong.len(), raw.len(), wrong);
+        assert!(
+            wrong.len() * 50 <= raw.len(),
+            "{} of {}: {:#?}",
+            wrong.len(),
+            raw.len(),
+            wrong
+        );
     }
 }
 
@@ -120,9 +133,10 @@ fn code_without_a_name_is_called_by_its_module() {
     let path = scratch("nameless");
     run("strip", &["-o", text(&path), text(&full)]);
     let (image, named) = (open(&path), open(&full));
-    let main = named.functions().iter().find(|extent| {
-        named.aliases(extent).any(|name| name == "main")
-    });
+    let main = named
+        .functions()
+        .iter()
+        .find(|extent| named.aliases(extent).any(|name| name == "main"));
     let start = main.expect("main").start;
     let symbol = image.symbolize(FileOffset(start.0 + 3));
     assert_eq!(symbol.name, fallback_name(&path, start));

@@ -12,8 +12,12 @@ fn patterns(list: &[&str]) -> Vec<Pattern> {
 /// Readable names of the functions whose entry has all `bits`.
 fn with(image: &Image, select: &Selector, bits: u32) -> Vec<String> {
     let entries = image.func_entries(select);
-    let chosen = entries.iter().filter(|entry| entry.flags.has(bits | ExtentFlags::ENTRY));
-    chosen.map(|entry| image.symbolize(entry.start).name).collect()
+    let chosen = entries
+        .iter()
+        .filter(|entry| entry.flags.has(bits | ExtentFlags::ENTRY));
+    chosen
+        .map(|entry| image.symbolize(entry.start).name)
+        .collect()
 }
 
 fn shapes() -> Image {
@@ -46,8 +50,17 @@ fn names_select_in_every_spelling() {
         assert!(found[0].starts_with("shapes::checked("), "{found:?}");
     }
     let areas = selected(&image, &["shapes::Box<*>::area"]);
-    assert_eq!(areas, ["shapes::Box<double>::area() const", "shapes::Box<int>::area() const"]);
-    assert_eq!(selected(&image, &["shapes::Box<int>::area() const"]), areas[1..]);
+    assert_eq!(
+        areas,
+        [
+            "shapes::Box<double>::area() const",
+            "shapes::Box<int>::area() const"
+        ]
+    );
+    assert_eq!(
+        selected(&image, &["shapes::Box<int>::area() const"]),
+        areas[1..]
+    );
     assert_eq!(selected(&image, &["biggest<int>", "main"]).len(), 2);
     assert!(selected(&image, &["libc.so.6!main", "nothing"]).is_empty());
 }
@@ -70,7 +83,10 @@ fn modules_start_and_stop_are_marked() {
     };
     let all = image.functions().iter();
     let all = all.filter(|extent| extent.kind == image::ExtentKind::Function);
-    assert_eq!(with(&image, &select, ExtentFlags::SELECTED).len(), all.count());
+    assert_eq!(
+        with(&image, &select, ExtentFlags::SELECTED).len(),
+        all.count()
+    );
 }
 
 #[test]
@@ -96,9 +112,16 @@ fn unknown_names_have_neighbours() {
         functions: patterns(&["main", "mian", "other!main"]),
         ..Selector::everything()
     };
-    let known: Vec<bool> = select.known_in(&image).iter().map(|known| known.1).collect();
+    let known: Vec<bool> = select
+        .known_in(&image)
+        .iter()
+        .map(|known| known.1)
+        .collect();
     assert_eq!(known, [true, false, false]);
-    assert_eq!(image.near_names("mian").first().map(String::as_str), Some("main"));
+    assert_eq!(
+        image.near_names("mian").first().map(String::as_str),
+        Some("main")
+    );
     assert_eq!(image.near_names("shapes::totl"), ["shapes::total"]);
     assert_eq!(image.near_names("chekced"), ["shapes::checked"]);
     assert!(image.near_names("completely_different").is_empty());

@@ -145,7 +145,9 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     }
     let _ = core::fmt::Write::write_fmt(
         &mut Stderr,
-        format_args!("everypath: internal error: {info}; what was recorded so far is kept, please report this\n"),
+        format_args!(
+            "everypath: internal error: {info}; what was recorded so far is kept, please report this\n"
+        ),
     );
     // SAFETY: ends the process.
     unsafe { asm!("syscall", in("rax") 231, in("rdi") 125, options(noreturn)) }

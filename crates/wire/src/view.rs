@@ -86,7 +86,7 @@ impl Pool {
     /// The structure at `offset`, if it lies in the mapping.
     pub fn at<T: Shared>(&self, offset: u64) -> Option<&T> {
         let end = offset.checked_add(size_of::<T>() as u64)?;
-        if end > self.len || offset % align_of::<T>() as u64 != 0 {
+        if end > self.len || !offset.is_multiple_of(align_of::<T>() as u64) {
             return None;
         }
         // SAFETY: in bounds and aligned by the test above (the base is page
@@ -107,7 +107,10 @@ impl Pool {
 
     /// Copies bytes in; `false` if they do not fit the mapping.
     pub fn write_bytes(&self, offset: u64, bytes: &[u8]) -> bool {
-        if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > self.len) {
+        if offset
+            .checked_add(bytes.len() as u64)
+            .is_none_or(|end| end > self.len)
+        {
             return false;
         }
         for (i, byte) in bytes.iter().enumerate() {
