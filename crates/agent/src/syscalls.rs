@@ -1,4 +1,5 @@
 //! System calls that must be bent, and how.
+//! Long file: the table and its handlers, one small function a row.
 //!
 //! Everything not in [`TABLE`] runs in the code cache as the program wrote it.
 //! A row says why a call is here; the handler says what the call returns and
