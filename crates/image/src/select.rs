@@ -248,7 +248,9 @@ impl Image {
     /// Names close to one that is unknown, closest first: at most five.
     pub fn near_names(&self, wanted: &str) -> Vec<String> {
         let wanted = wanted.rsplit_once('!').map_or(wanted, |(_, name)| name);
-        let limit = (wanted.chars().count() / 3).clamp(1, 4);
+        // Two letters swapped are two edits: allow that from four letters on.
+        let length = wanted.chars().count();
+        let limit = (length / 3).clamp(if length > 3 { 2 } else { 1 }, 4);
         let mut near: Vec<(usize, String)> = Vec::new();
         for function in selectable(self) {
             for raw in self.aliases(function) {
