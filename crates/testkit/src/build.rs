@@ -10,6 +10,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::program::Program;
 
@@ -77,7 +78,11 @@ pub fn build(program: &Program, cache: &Path) -> Result<Built, BuildError> {
     if built.executable.exists() {
         return Ok(built);
     }
-    let temporary = cache.join(format!("{}.{}", program.name, std::process::id()));
+    // Several threads may build the same program at once.
+    static BUILDS: AtomicU32 = AtomicU32::new(0);
+    let turn = BUILDS.fetch_add(1, Ordering::Relaxed);
+    let process = std::process::id();
+    let temporary = cache.join(format!("{}.{process}.{turn}", program.name));
     let write = |error| BuildError::Write {
         path: temporary.clone(),
         error,
