@@ -15,6 +15,8 @@ use crate::lock::Lock;
 
 const CHUNK: u64 = 1 << 20;
 const LARGE: usize = 256 << 10;
+/// From this size on huge pages are asked for: two of them fit in.
+const HUGE: u64 = 4 << 20;
 const CLASSES: usize = 32;
 
 struct Lists {
@@ -64,6 +66,11 @@ impl Heap {
     fn map(&self, len: u64) -> Option<u64> {
         let len = len.next_multiple_of(wire::PAGE);
         let addr = crate::memory::map_private(len)?;
+        if len >= HUGE {
+            // SAFETY: advice on our own mapping. Large tables are read at
+            // random: with small pages every access misses the TLB, too.
+            let _ = unsafe { sys::madvise(addr, len, sys::MADV_HUGEPAGE) };
+        }
         self.mapped.fetch_add(len, Ordering::Relaxed);
         Some(addr)
     }

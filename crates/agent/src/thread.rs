@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! gs base -> ThreadContext (one page, in the pool)      layout seen by emitted code
-//!            transition keys    [u64; 65536]            contexts mode only,
-//!            transition states  [u64; 65536]            see dbt/contexts.rs
+//!            transitions  [key, state; 32768]           contexts mode only,
+//!                                                       see dbt/contexts.rs
 //!
 //! stacks  -> guard | runtime stack | guard | signal stack      private memory
 //! ```
@@ -21,11 +21,12 @@ use wire::view::Pool;
 
 use crate::signals::SignalTable;
 
-/// Slots of the transition cache (contexts mode), indexed by 16 bits.
-pub const TRANSITIONS: usize = 1 << 16;
-/// Displacements of the two tables from the gs base.
+/// Entries of the transition cache (contexts mode): a negated key and a state
+/// each, 16 bytes. The index is the key's low 16 bits, which are even, times 8.
+pub const TRANSITIONS: usize = 1 << 15;
+/// Displacements of the first entry's words from the gs base.
 pub const TRANSITION_KEYS: i32 = 4096;
-pub const TRANSITION_STATES: i32 = 4096 + (TRANSITIONS * 8) as i32;
+pub const TRANSITION_STATES: i32 = TRANSITION_KEYS + 8;
 
 const RUNTIME_STACK: u64 = 128 << 10;
 const SIGNAL_STACK: u64 = 96 << 10;
@@ -64,6 +65,15 @@ pub struct ThreadContext {
     /// Contexts mode: record being entered; cache address to go on at after an event.
     pub event_record: u64,
     pub event_return: u64,
+    /// Contexts mode: the forest's index (`forest::Index`), for `everypath_lookup`.
+    pub index: u64,
+    pub index_len: u64,
+    /// Where the pool begins; node addresses are counted from there.
+    pub pool_base: u64,
+    /// Depth of the nodes whose children hang below their top nodes.
+    pub wrap_depth: u64,
+    /// What `everypath_lookup` saves: flags, rbx, rsi, rdi.
+    pub lookup_saves: [u64; 4],
     /// Nonzero while a signal waits for the next exact instruction boundary.
     pub pending: u64,
     /// Which exit the thread left the cache by.

@@ -18,8 +18,10 @@
 //! | rsp loaded with something else | after the instruction | pop all with A below rsp |
 //!
 //! The next node comes from a direct-mapped cache of transitions per thread:
-//! `key = node + step(function)`, slot = low 16 bits of the key. A miss goes to
-//! the forest. No event touches flags; they use rax, rcx, rdx, spilled.
+//! `key = node + step(function)`, index = low 16 bits of the key. A miss looks
+//! into the forest's index (`everypath_lookup`, without leaving the cache), then
+//! asks the engine for a new node. No event touches flags; they use rax, rcx,
+//! rdx, spilled.
 //!
 //! Limits: stacks are told apart by address only. Coroutines whose stacks lie
 //! above their caller's end the caller's activations when they run.
@@ -29,7 +31,7 @@ use core::mem::offset_of;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use agent::syscalls::Process;
-use agent::thread::{TRANSITION_KEYS, TRANSITION_STATES, TRANSITIONS, ThreadContext, reg};
+use agent::thread::{TRANSITION_KEYS, TRANSITION_STATES, ThreadContext, reg};
 use forest::{Forest, Memory, State};
 use hashbrown::HashMap;
 use isa::Reg;
@@ -54,7 +56,8 @@ const CODE: i32 = offset_of!(ThreadContext, exit) as i32;
 
 /// What a slow path is about (in `ThreadContext::exit`).
 mod code {
-    /// rdx is a key that the transition cache does not hold; rax is its slot.
+    /// rdx is a key that neither the transition cache nor the index holds; rax
+    /// is its low 16 bits.
     pub const LOOKUP: u32 = 0;
     /// Pop activations with A <= rsp.
     pub const POP_THROUGH: u32 = 1;
@@ -303,7 +306,7 @@ impl Engine {
         asm.lea_sum(Reg::Rcx, Reg::Rcx, Reg::Rdx, 0);
         let hit = asm.jrcxz();
         let back = asm.here() + 5;
-        let slow = self.slow_path(code::LOOKUP, back);
+        let slow = self.slow_path(Routine::Lookup, code::LOOKUP, back);
         let asm = &mut emit.asm;
         asm.jmp(slow);
         asm.bind(hit);
@@ -339,7 +342,7 @@ impl Engine {
     /// one above it (E < A).
     fn emit_compare(&mut self, emit: &mut Emit<'_>) {
         let again = emit.asm.here();
-        let slow = self.slow_path(code::POP_BELOW, again);
+        let slow = self.slow_path(Routine::Event, code::POP_BELOW, again);
         let asm = &mut emit.asm;
         asm.mov_r_gs(Reg::Rdx, SHADOW);
         asm.mov_gs_r(RECORD, Reg::Rdx);
@@ -364,7 +367,7 @@ impl Engine {
         let nothing = emit_is_negative(asm);
         let pop_code: u64 = 4 + 9;
         let back = asm.here() + 5 + pop_code;
-        let slow = self.slow_path(code::POP_THROUGH, back);
+        let slow = self.slow_path(Routine::Event, code::POP_THROUGH, back);
         let asm = &mut emit.asm;
         asm.jmp(slow);
         asm.bind(pop);
@@ -385,7 +388,7 @@ impl Engine {
         asm.lea_sum(Reg::Rcx, Reg::Rsp, Reg::Rcx, 0);
         let fine = emit_is_negative(asm);
         let back = asm.here() + 5;
-        let slow = self.slow_path(code::POP_BELOW, back);
+        let slow = self.slow_path(Routine::Event, code::POP_BELOW, back);
         let asm = &mut emit.asm;
         asm.jmp(slow);
         asm.bind(fine);
@@ -394,9 +397,10 @@ impl Engine {
         emit.cover(false, Recipe::RCX_RDX);
     }
 
-    /// Cold code that calls [`event`] with a code and goes on at `back`.
-    fn slow_path(&mut self, what: u32, back: u64) -> u64 {
-        let engine = self.cache.thunk(Routine::Event);
+    /// Cold code that goes to `routine`, and perhaps to [`event`] with a code,
+    /// and goes on at `back`.
+    fn slow_path(&mut self, routine: Routine, what: u32, back: u64) -> u64 {
+        let engine = self.cache.thunk(routine);
         self.cache
             .cold(13 + 10 + 9 + 5, 1, |asm| {
                 asm.mov_gs_imm32(CODE, what);
@@ -456,7 +460,13 @@ fn pop_while(context: &mut ThreadContext, tool: &Tool, ended: impl Fn(u64) -> bo
     }
 }
 
-/// The transition cache missed: ask the forest, remember the answer.
+/// Tells emitted code where the index is; after every change of the forest.
+fn share_index(context: &mut ThreadContext, tool: &Tool) {
+    (context.index, context.index_len) = tool.forest.table();
+    context.wrap_depth = tool.forest.wrap_depth().map_or(u64::MAX, u64::from);
+}
+
+/// The transition is not known: ask the forest, remember the answer.
 fn lookup(context: &mut ThreadContext, tool: &mut Tool) {
     let wanted = context.regs[reg::RDX];
     let from = record(context.shadow_top).1;
@@ -476,14 +486,12 @@ fn lookup(context: &mut ThreadContext, tool: &mut Tool) {
         let counter: &core::sync::atomic::AtomicU64 = unsafe { &*record };
         counter.fetch_add(1, Relaxed);
     }
-    let slot = (wanted & (TRANSITIONS as u64 - 1)) as usize;
-    let base = &raw const *context as u64;
-    // SAFETY: the thread's own tables behind its context (agent::thread).
+    share_index(context, tool);
+    let entry = &raw const *context as u64 + TRANSITION_KEYS as u64 + (wanted & 0xFFFF) * 8;
+    // SAFETY: the thread's own table behind its context (agent::thread).
     unsafe {
-        let keys = (base + TRANSITION_KEYS as u64) as *mut u64;
-        let states = (base + TRANSITION_STATES as u64) as *mut u64;
-        *keys.add(slot) = if remember { wanted.wrapping_neg() } else { 0 };
-        *states.add(slot) = next.0;
+        *(entry as *mut u64) = if remember { wanted.wrapping_neg() } else { 0 };
+        *((entry + 8) as *mut u64) = next.0;
     }
 }
 
@@ -583,6 +591,8 @@ pub fn begin_thread(
     _vfork: bool,
 ) {
     if let Some(tool) = engine.new_tool(context) {
+        context.pool_base = engine.process.log.pool.base();
+        share_index(context, &tool);
         context.tool = Box::into_raw(Box::new(tool)) as u64;
     }
 }
@@ -665,6 +675,8 @@ pub fn fork_child(engine: &mut Engine, context: &mut ThreadContext, shadow: Shad
     }
     (old.forest, old.root, old.muted, old.truncated, old.record) =
         (forest, root, muted, truncated, 0);
+    context.pool_base = pool.base();
+    share_index(context, old);
 }
 
 /// A handler is about to be called: its activations are under a root of their own.

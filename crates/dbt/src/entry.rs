@@ -19,7 +19,8 @@
 use core::arch::global_asm;
 use core::mem::offset_of;
 
-use agent::thread::ThreadContext;
+use agent::thread::{TRANSITION_KEYS, TRANSITION_STATES, ThreadContext};
+use wire::node::Node;
 
 /// Values of [`ThreadContext::reason`].
 pub mod reason {
@@ -52,6 +53,84 @@ global_asm!(
     "everypath_leave everypath_verify_call, 4",
     "everypath_leave everypath_event, 5",
     "everypath_leave everypath_resume, 6",
+    // Contexts: a transition that the cache does not hold. rdx: its key, rax:
+    // low 16 bits of it. The name in the index is the key, or for the children
+    // of the deepest nodes that of their top (crate forest). Stepped like the
+    // window below: nothing here writes the trap flag.
+    ".global everypath_lookup",
+    "everypath_lookup:",
+    "lahf",
+    "seto al",
+    "mov gs:[{saves} + 0], rax",
+    "mov gs:[{saves} + 8], rbx",
+    "mov gs:[{saves} + 16], rsi",
+    "mov gs:[{saves} + 24], rdi",
+    "mov rcx, gs:[{shadow}]",
+    "mov rcx, [rcx + 8]",
+    "mov rbx, rdx",
+    "mov eax, [rcx + {depth}]",
+    "cmp rax, gs:[{wrap}]",
+    "jne 4f",
+    "mov eax, [rcx + {top}]",
+    "shl rax, 3",
+    "add rax, gs:[{pool}]",
+    "sub rbx, rcx",
+    "add rbx, rax",
+    "4:",
+    "movabs rax, {hash}",
+    "imul rax, rbx",
+    "mov esi, eax",
+    "shr rax, 32",
+    "imul rax, gs:[{index_len}]",
+    "shr rax, 32",
+    "mov rcx, gs:[{index}]",
+    // rax: place, rcx: table, esi: tag, rbx: name.
+    "5:",
+    "mov edi, [rcx + rax * 8]",
+    "cmp esi, [rcx + rax * 8 + 4]",
+    "jne 6f",
+    "shl rdi, 3",
+    "jz 8f",
+    "add rdi, gs:[{pool}]",
+    "mov rcx, [rdi + {neg_key}]",
+    "add rcx, rbx",
+    "jz 7f",
+    "mov rcx, gs:[{index}]",
+    "6:",
+    "test edi, edi",
+    "jz 8f",
+    "inc rax",
+    "cmp rax, gs:[{index_len}]",
+    "jne 5b",
+    "xor eax, eax",
+    "jmp 5b",
+    // rdi: the state. Remember it.
+    "7:",
+    "movzx eax, dx",
+    "mov rcx, rdx",
+    "neg rcx",
+    "mov gs:[rax * 8 + {keys}], rcx",
+    "mov gs:[rax * 8 + {states}], rdi",
+    "mov rax, gs:[{saves} + 0]",
+    "add al, 127",
+    "sahf",
+    "movzx eax, dx",
+    "mov rbx, gs:[{saves} + 8]",
+    "mov rsi, gs:[{saves} + 16]",
+    "mov rdi, gs:[{saves} + 24]",
+    "jmp qword ptr gs:[{event_return}]",
+    // Not known: the engine makes it.
+    "8:",
+    "mov rax, gs:[{saves} + 0]",
+    "add al, 127",
+    "sahf",
+    "movzx eax, dx",
+    "mov rbx, gs:[{saves} + 8]",
+    "mov rsi, gs:[{saves} + 16]",
+    "mov rdi, gs:[{saves} + 24]",
+    ".global everypath_lookup_end",
+    "everypath_lookup_end:",
+    "jmp everypath_event",
     "everypath_save:",
     "mov gs:[{regs} + 0], rax",
     "mov gs:[{regs} + 8], rcx",
@@ -201,6 +280,19 @@ global_asm!(
     xmm = const offset_of!(ThreadContext, xmm),
     pending = const offset_of!(ThreadContext, pending),
     host = const offset_of!(ThreadContext, resume_host),
+    saves = const offset_of!(ThreadContext, lookup_saves),
+    shadow = const offset_of!(ThreadContext, shadow_top),
+    wrap = const offset_of!(ThreadContext, wrap_depth),
+    pool = const offset_of!(ThreadContext, pool_base),
+    index = const offset_of!(ThreadContext, index),
+    index_len = const offset_of!(ThreadContext, index_len),
+    event_return = const offset_of!(ThreadContext, event_return),
+    keys = const TRANSITION_KEYS,
+    states = const TRANSITION_STATES,
+    depth = const offset_of!(Node, depth_flags),
+    top = const offset_of!(Node, top),
+    neg_key = const offset_of!(Node, neg_key),
+    hash = const forest::HASH,
     dispatch = sym crate::dispatch::dispatch,
     signal = sym crate::signals::on_signal,
     child = sym crate::process::child_start,
@@ -213,6 +305,8 @@ unsafe extern "C" {
     static everypath_verify_jump: u8;
     static everypath_verify_call: u8;
     static everypath_event: u8;
+    static everypath_lookup: u8;
+    static everypath_lookup_end: u8;
     static everypath_resume: u8;
     static everypath_window: u8;
     static everypath_window_end: u8;
@@ -237,10 +331,11 @@ pub enum Routine {
     VerifyJump = 3,
     VerifyCall = 4,
     Event = 5,
+    Lookup = 6,
 }
 
 /// Their addresses.
-pub fn routines() -> [u64; 6] {
+pub fn routines() -> [u64; 7] {
     [
         &raw const everypath_exit as u64,
         &raw const everypath_empty_jump as u64,
@@ -248,6 +343,7 @@ pub fn routines() -> [u64; 6] {
         &raw const everypath_verify_jump as u64,
         &raw const everypath_verify_call as u64,
         &raw const everypath_event as u64,
+        &raw const everypath_lookup as u64,
     ]
 }
 
@@ -264,9 +360,12 @@ pub fn signal_entry() -> agent::signals::Entry {
     }
 }
 
-/// Whether `rip` is on the way into the cache, past the last write of flags.
+/// Whether `rip` is on the way into the cache, past the last write of the trap
+/// flag, or in the routine that only looks something up.
 pub fn in_window(rip: u64) -> bool {
     (&raw const everypath_window as u64..&raw const everypath_window_end as u64).contains(&rip)
+        || (&raw const everypath_lookup as u64..&raw const everypath_lookup_end as u64)
+            .contains(&rip)
 }
 
 /// Whether `rip` is just after the trap that asks for delivery.

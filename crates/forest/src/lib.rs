@@ -15,8 +15,8 @@
 //! | bottom, `d + 1 < 2k` | child(s, f) | child(top(s), f) |
 //! | bottom, `d + 1 = 2k` | child(top(s), f) | root(f) |
 //!
-//! A node is 24 bytes; the child index is an open-addressing table of node
-//! addresses, at most 3/4 full.
+//! A node is 24 bytes; children are found by the name of the transition in an
+//! open-addressing table ([`Index`]).
 //!
 //! Invariant: nodes are published (counted in their chunk) after they are
 //! complete and never move. This crate knows no system calls: memory comes
@@ -26,13 +26,16 @@
 
 extern crate alloc;
 
-use alloc::vec;
+mod index;
+
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use wire::NodeChunk;
-use wire::node::{DEPTH, LABEL_TRUNCATED, Node, ROOT, decode_key, key};
+use wire::node::{DEPTH, FIRST_FUNC, LABEL_TRUNCATED, Node, ROOT, decode_key, key};
 use wire::view::Pool;
+
+pub use index::{HASH, Index};
 
 /// Address of a node in this process; the state of an activation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +62,7 @@ pub struct Forest {
     chunk: u64,
     chunk_size: u64,
     roots: Vec<(u32, State)>,
-    index: Vec<u64>,
-    used: usize,
+    index: Index,
     truncated: Option<State>,
 }
 
@@ -74,8 +76,7 @@ impl Forest {
             chunk: 0,
             chunk_size: FIRST_CHUNK,
             roots: Vec::new(),
-            index: vec![0; 256],
-            used: 0,
+            index: Index::new(),
             truncated: None,
         }
     }
@@ -83,6 +84,18 @@ impl Forest {
     /// Offset of the first chunk in the pool (0: no node yet).
     pub fn first_chunk(&self) -> u64 {
         self.first_chunk
+    }
+
+    /// Address and number of the index's entries, for emitted code; valid until
+    /// the next `step` or `root`.
+    pub fn table(&self) -> (u64, u64) {
+        self.index.table()
+    }
+
+    /// Depth of the nodes whose children hang below their top nodes (the last
+    /// row of the table above); none if k is infinite.
+    pub fn wrap_depth(&self) -> Option<u32> {
+        (self.k != 0).then(|| 2 * self.k - 1)
     }
 
     fn node(&self, state: State) -> &Node {
@@ -256,51 +269,47 @@ impl Forest {
         Some(())
     }
 
-    fn slot(&self, name: u64) -> usize {
-        // Fibonacci hashing; the table's size is a power of two.
-        (name.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - self.index.len().trailing_zeros()))
-            as usize
+    fn find(&self, name: u64) -> Option<State> {
+        let base = self.pool.base();
+        let is_meant = |offset| self.name_of(State(base + offset)) == Some(name);
+        self.index
+            .find(name, is_meant)
+            .map(|offset| State(base + offset))
     }
 
-    fn name_of(&self, state: State) -> u64 {
+    /// The name a node is found by; none: a root that is no function's tree.
+    fn name_of(&self, state: State) -> Option<u64> {
         let node = self.node(state);
         let word = node.neg_key.load(Relaxed);
-        if node.depth_flags.load(Relaxed) & ROOT != 0 {
-            tree_key(word as u32)
-        } else {
-            word.wrapping_neg()
+        if node.depth_flags.load(Relaxed) & ROOT == 0 {
+            return Some(word.wrapping_neg());
         }
-    }
-
-    fn find(&self, name: u64) -> Option<State> {
-        let mut at = self.slot(name);
-        loop {
-            match self.index[at] {
-                0 => return None,
-                addr if self.name_of(State(addr)) == name => return Some(State(addr)),
-                _ => at = (at + 1) & (self.index.len() - 1),
-            }
-        }
+        (word >= u64::from(FIRST_FUNC)).then(|| tree_key(word as u32))
     }
 
     fn insert(&mut self, name: u64, state: State) {
-        if (self.used + 1) * 4 > self.index.len() * 3 {
-            let old = core::mem::take(&mut self.index);
-            self.index = vec![0; old.len() * 2];
-            for addr in old.into_iter().filter(|&addr| addr != 0) {
-                self.place(self.name_of(State(addr)), addr);
-            }
+        if self.index.is_full() {
+            self.index.grow();
+            self.insert_all();
+        } else {
+            self.index.insert(name, state.0 - self.pool.base());
         }
-        self.place(name, state.0);
-        self.used += 1;
     }
 
-    fn place(&mut self, name: u64, addr: u64) {
-        let mut at = self.slot(name);
-        while self.index[at] != 0 {
-            at = (at + 1) & (self.index.len() - 1);
+    /// Enters every published node, in the order in which they were made.
+    fn insert_all(&mut self) {
+        let mut at = self.first_chunk;
+        while at != 0
+            && let Some(chunk) = self.pool.at::<NodeChunk>(at)
+        {
+            for i in 0..u64::from(chunk.used.load(Relaxed)) {
+                let offset = at + size_of::<NodeChunk>() as u64 + i * size_of::<Node>() as u64;
+                if let Some(name) = self.name_of(State(self.pool.base() + offset)) {
+                    self.index.insert(name, offset);
+                }
+            }
+            at = chunk.next.load(Relaxed);
         }
-        self.index[at] = addr;
     }
 }
 

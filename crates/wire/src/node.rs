@@ -7,8 +7,9 @@
 //! `step(func) = (func << 37) + salt(func)`. Addresses of nodes of one process
 //! lie within `2^36` bytes of each other and `salt < 2^16`, so two nodes have
 //! the same key only if they have the same parent and the same function. The
-//! key's low 16 bits index the direct-mapped transition cache of the emitted
-//! code, which is why the salt is there. The node stores the key negated,
+//! key's low 16 bits, which are even, index the direct-mapped transition cache
+//! of the emitted code (16 bytes an entry, scale 8), which is why the salt is
+//! there. The node stores the key negated,
 //! because `x + (-key) == 0` can be tested without touching the flags
 //! (`lea`, `jrcxz`).
 //!
@@ -57,9 +58,9 @@ pub const FUNC_SHIFT: u32 = 37;
 /// Function ids end here: `64 - FUNC_SHIFT` bits.
 pub const MAX_FUNC: u32 = (1 << (64 - FUNC_SHIFT)) - 1;
 
-/// Spreads function ids over the transition cache (Knuth's multiplicative hash).
+/// Spreads function ids over the transition cache (Knuth's multiplicative hash). Even.
 pub const fn salt(func: u32) -> u64 {
-    (func.wrapping_mul(0x9E37_79B1) >> 16) as u64
+    (func.wrapping_mul(0x9E37_79B1) >> 16) as u64 & !1
 }
 
 /// What a call of `func` adds to the caller's node address to make the key.
