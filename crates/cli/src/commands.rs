@@ -146,7 +146,7 @@ fn report(flags: &Report) -> Result<Ending> {
     if flags.format == Format::Text && prefix.recording.meta.mode == Mode::Run {
         bail!("'{shown}': {NO_FORESTS}");
     }
-    show.engine_stats = prefix.recording.meta.mode == Mode::Run;
+    show.engine_stats |= prefix.recording.meta.mode == Mode::Run;
     let stdout = io::stdout();
     let style = show::style_of(&stdout);
     let mut out = BufWriter::new(stdout.lock());

@@ -155,6 +155,9 @@ pub struct View {
     /// Show every context
     #[arg(long, conflicts_with_all = ["top", "min", "depth"])]
     pub full: bool,
+    /// Say what the translator did: blocks, links, exits from its cache
+    #[arg(long)]
+    pub engine_stats: bool,
 }
 
 /// Where results go.

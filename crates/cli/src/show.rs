@@ -28,6 +28,7 @@ impl Show {
                 depth: view.depth,
             },
         };
+        let engine_stats = view.engine_stats;
         let view = report::View {
             hot: (format == Format::Report).then_some(hot),
             ksf: view.forest != WhichForest::Kccf,
@@ -37,7 +38,7 @@ impl Show {
         Show {
             format,
             view,
-            engine_stats: false,
+            engine_stats,
             notes: Vec::new(),
         }
     }
