@@ -56,12 +56,22 @@ impl Lines {
     }
 }
 
+/// Sections that say where variables live and how macros expand: nothing about
+/// lines, and often the largest to decompress.
+const UNUSED: [SectionId; 4] = [
+    SectionId::DebugLoc,
+    SectionId::DebugLocLists,
+    SectionId::DebugMacinfo,
+    SectionId::DebugMacro,
+];
+
 fn sections<'d, R: ReadRef<'d>>(
     file: &ElfFile64<'d, object::LittleEndian, R>,
 ) -> Option<gimli::Dwarf<Reader>> {
     let load = |id: SectionId| -> Result<Reader, gimli::Error> {
-        let bytes = file
-            .section_by_name(id.name())
+        let bytes = Some(id)
+            .filter(|id| !UNUSED.contains(id))
+            .and_then(|id| file.section_by_name(id.name()))
             .and_then(|section| section.uncompressed_data().ok())
             .unwrap_or_default();
         Ok(EndianArcSlice::new(Arc::from(&*bytes), LittleEndian))
