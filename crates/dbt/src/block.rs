@@ -28,6 +28,9 @@ pub struct BlockId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExitId(pub u32);
 
+/// Owner of an exit that is free.
+pub const NO_BLOCK: BlockId = BlockId(u32::MAX);
+
 /// End of an incoming list.
 pub const NO_EXIT: u32 = u32::MAX;
 
@@ -37,11 +40,13 @@ pub struct Block {
     pub key: Key,
     /// First byte of its code.
     pub host: u64,
-    /// Position and length of its map in the engine's map bytes.
+    /// Segment of the cache that holds its code.
+    pub segment: u32,
+    /// Position and length of its map in the segment's map bytes.
     pub map: u32,
     pub map_len: u32,
-    pub first_exit: u32,
-    pub exits: u32,
+    /// Nothing but a fault in waiting: no instruction can be fetched here.
+    pub unfetchable: bool,
     /// First of the exits linked here, chained by [`Exit::next_incoming`].
     pub incoming: u32,
     /// Landing pads for indirect jumps (and returns) and for indirect calls.
@@ -83,13 +88,29 @@ pub enum ExitKind {
 #[derive(Clone, Copy, Debug)]
 pub struct Exit {
     pub kind: ExitKind,
+    /// Where the branch is; `NO_BLOCK`: the id is free.
     pub block: BlockId,
+    /// The block's segment.
+    pub segment: u32,
     /// Address of the branch displacement; 0: the stub is inline.
     pub site: u64,
     /// Its stub; 0 while it never needed one.
     pub stub: u64,
     pub linked: bool,
     pub next_incoming: u32,
+}
+
+impl Exit {
+    /// An exit of no block.
+    pub const FREE: Exit = Exit {
+        kind: ExitKind::Unfetchable(0),
+        block: NO_BLOCK,
+        segment: 0,
+        site: 0,
+        stub: 0,
+        linked: false,
+        next_incoming: NO_EXIT,
+    };
 }
 
 /// All blocks by key.

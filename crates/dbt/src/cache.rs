@@ -33,6 +33,8 @@ pub struct Segment {
     cold: u64,
     /// Blocks by address of their code, ascending.
     pub blocks: Vec<(u64, u32)>,
+    /// Their maps, see `pcmap`.
+    pub maps: Vec<u8>,
     /// Epoch of the last eviction; 0: never used or clean.
     pub evicted_at: u64,
 }
@@ -61,6 +63,7 @@ impl Cache {
                     hot: start,
                     cold: start + size,
                     blocks: Vec::new(),
+                    maps: Vec::new(),
                     evicted_at: 0,
                 }
             })
@@ -207,6 +210,7 @@ impl Cache {
             hot: start,
             cold: start + size,
             blocks: Vec::new(),
+            maps: Vec::new(),
             evicted_at: 0,
         });
         self.current = self.segments.len() - 1;
@@ -218,6 +222,7 @@ impl Cache {
         segment.hot = segment.start;
         segment.cold = segment.end;
         segment.blocks.clear();
+        segment.maps.clear();
         segment.evicted_at = 0;
     }
 }

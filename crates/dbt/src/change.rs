@@ -9,7 +9,7 @@
 use agent::thread::ThreadContext;
 use wire::stat;
 
-use crate::block::{BlockId, Pad};
+use crate::block::{BlockId, Exit, ExitId, NO_BLOCK, NO_EXIT, Pad};
 use crate::engine::Engine;
 use crate::superblock::Superblock;
 
@@ -245,23 +245,49 @@ impl Engine {
         self.count(stat::FLUSHES);
     }
 
-    /// The segment's memory will be written again.
+    /// The segment's memory will be written again, and the ids of its blocks
+    /// and exits used again. Nothing refers to them after this: keys, tables
+    /// and chains lost them when they were severed; lists of incoming exits and
+    /// of the blocks on a page are swept here. The sweep costs a constant per
+    /// translated block: it looks at what all segments hold, once per segment.
     fn recycle(&mut self, index: usize) {
-        let blocks: alloc::vec::Vec<u32> = self.cache.segments[index]
+        let segment = &self.cache.segments[index];
+        let gone: alloc::vec::Vec<BlockId> = segment
             .blocks
             .iter()
-            .map(|&(_, block)| block)
+            .map(|&(_, block)| BlockId(block))
             .collect();
-        for block in blocks {
-            self.blocks[block as usize].host = 0;
+        for &id in &gone {
+            self.block(id).host = 0;
         }
+        for block in self.blocks.iter_mut().filter(|block| !block.dead) {
+            let mut kept = NO_EXIT;
+            let mut at = core::mem::replace(&mut block.incoming, NO_EXIT);
+            while at != NO_EXIT {
+                let exit = &mut self.exits[at as usize];
+                let next = exit.next_incoming;
+                if exit.segment as usize != index {
+                    exit.next_incoming = kept;
+                    kept = at;
+                }
+                at = next;
+            }
+            block.incoming = kept;
+        }
+        for (id, exit) in self.exits.iter_mut().enumerate() {
+            if exit.block != NO_BLOCK && exit.segment as usize == index {
+                *exit = Exit::FREE;
+                self.free_exits.push(ExitId(id as u32));
+            }
+        }
+        let blocks = &self.blocks;
+        self.pages.retain(|_, ids| {
+            ids.retain(|id| !blocks[id.0 as usize].dead);
+            !ids.is_empty()
+        });
+        self.free_blocks.extend(gone);
+        self.recycled += 1;
         self.cache.reset(index);
-    }
-
-    /// Whether a block's memory may hold other code by now.
-    pub fn is_recycled(&self, id: BlockId) -> bool {
-        let block = &self.blocks[id.0 as usize];
-        block.dead && block.host == 0
     }
 
     /// The oldest epoch in which some other thread entered the cache.

@@ -6,7 +6,7 @@ use agent::syscalls::{self, Effect, Kind};
 use agent::thread::{Thread, ThreadContext, reg};
 use wire::stat;
 
-use crate::block::{Arrival, BlockId, ExitId, ExitKind, Key};
+use crate::block::{Arrival, ExitId, ExitKind, Key};
 use crate::engine::{self, Engine};
 use crate::entry::reason;
 use crate::signals::Unfetchable;
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn dispatch(context: *mut ThreadContext) {
                 pc: context.resume_app,
                 arrival: arrival_from(context.exit),
             };
-            go_to(context, key, None);
+            go_to(context, key);
         }
     }
 }
@@ -66,17 +66,26 @@ fn arrival_from(code: u32) -> Arrival {
 }
 
 /// Sets where the thread goes on; translates if need be.
-pub fn go_to(context: &mut ThreadContext, key: Key, from: Option<ExitId>) {
+pub fn go_to(context: &mut ThreadContext, key: Key) {
     engine::with(|engine| {
         engine.arrive(context);
         let id = engine.find(key, None);
-        if let Some(exit) = from
-            && engine.settings.chaos & 1 == 0
-        {
-            engine.link(exit, id);
-        }
         context.resume_host = engine.block(id).host;
     });
+}
+
+impl Engine {
+    /// The same for an exit that can be linked. The translation may take the
+    /// memory, and the id, of the exit itself.
+    fn go_on_and_link(&mut self, context: &mut ThreadContext, key: Key, exit: ExitId) {
+        self.arrive(context);
+        let before = self.recycled;
+        let id = self.find(key, None);
+        if self.settings.chaos & 1 == 0 && self.recycled == before {
+            self.link(exit, id);
+        }
+        context.resume_host = self.block(id).host;
+    }
 }
 
 fn indirect_miss(context: &mut ThreadContext) {
@@ -103,35 +112,32 @@ fn indirect_miss(context: &mut ThreadContext) {
         );
         // An address that cannot be fetched must not stay in a table: it may
         // become code later.
-        if engine.is_code(id) {
+        if !engine.block(id).unfetchable {
             engine.publish_indirect(id, call);
         }
         context.resume_host = engine.block(id).host;
     });
 }
 
-impl Engine {
-    /// Whether the block runs program code (and is not a fault in waiting).
-    fn is_code(&mut self, id: BlockId) -> bool {
-        let block = *self.block(id);
-        block.exits != 1 || !matches!(self.exit_kind(block.first_exit), ExitKind::Unfetchable(_))
-    }
-}
-
+/// The exit and its id are looked at under one lock: after `arrive` another
+/// thread may recycle the block that the exit belongs to. A system call does
+/// not arrive, it may go back into its block.
 fn leave_by_exit(context: &mut ThreadContext, thread: &mut Thread) {
     let exit = context.exit;
     let kind = engine::with(|engine| {
-        engine.arrive(context);
         let kind = engine.exit_kind(exit);
         engine.count(match kind {
             ExitKind::Syscall { .. } => stat::EXITS_SYSCALL,
             ExitKind::Event(_) => stat::EXITS_EVENT,
             _ => stat::EXITS_DIRECT,
         });
+        if let ExitKind::Direct(key) = kind {
+            engine.go_on_and_link(context, key, ExitId(exit));
+        }
         kind
     });
     match kind {
-        ExitKind::Direct(key) => go_to(context, key, Some(ExitId(exit))),
+        ExitKind::Direct(_) => {}
         ExitKind::Syscall { pc, next, raw } => leave_by_syscall(context, thread, pc, next, raw),
         ExitKind::Vsyscall(pc) => vsyscall(context, thread, pc),
         ExitKind::Unfetchable(pc) => unfetchable(context, thread, pc),
@@ -143,7 +149,6 @@ fn leave_by_exit(context: &mut ThreadContext, thread: &mut Thread) {
                     arrival: Arrival::Inside,
                     ..key
                 },
-                None,
             );
         }
     }
@@ -185,7 +190,6 @@ fn leave_by_syscall(
                     pc: next,
                     arrival: Arrival::Inside,
                 },
-                None,
             );
         }
     }
@@ -318,7 +322,6 @@ fn vsyscall(context: &mut ThreadContext, thread: &mut Thread, pc: u64) {
             pc: back,
             arrival: Arrival::Jump,
         },
-        None,
     );
 }
 
@@ -341,7 +344,7 @@ fn unfetchable(context: &mut ThreadContext, thread: &mut Thread, pc: u64) {
         Some(if starts { (pc & !4095) + 4096 } else { pc })
     });
     match fault {
-        None => go_to(context, key, None),
+        None => go_to(context, key),
         Some(address) => {
             signals::raise_fetch_fault(context, thread, pc, address, why_unfetchable(address))
         }

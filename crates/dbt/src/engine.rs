@@ -9,7 +9,7 @@ use agent::thread::ThreadContext;
 use hashbrown::HashMap;
 use wire::stat;
 
-use crate::block::{Block, BlockId, BlockMap, Exit, ExitKind, Key};
+use crate::block::{Block, BlockId, BlockMap, Exit, ExitId, ExitKind, Key};
 use crate::cache::Cache;
 use crate::contexts::Contexts;
 use crate::indirect::{Chains, Tables};
@@ -42,8 +42,11 @@ pub struct Engine {
     pub blocks: Vec<Block>,
     pub map: BlockMap,
     pub exits: Vec<Exit>,
-    /// All blocks' maps, see `pcmap`.
-    pub maps: Vec<u8>,
+    /// Ids that can be used again: their code is gone.
+    pub free_blocks: Vec<BlockId>,
+    pub free_exits: Vec<ExitId>,
+    /// Segments whose memory, and ids, were given free so far.
+    pub recycled: u64,
     /// Blocks with code from a page, for pages whose bytes may change.
     pub pages: HashMap<u64, Vec<BlockId>, core::hash::BuildHasherDefault<crate::block::PcHasher>>,
     /// Pages made read-only because code was translated from them.
@@ -83,6 +86,23 @@ pub fn with<R>(work: impl FnOnce(&mut Engine) -> R) -> R {
 impl Engine {
     pub fn block(&mut self, id: BlockId) -> &mut Block {
         &mut self.blocks[id.0 as usize]
+    }
+
+    pub fn add_block(&mut self, block: Block) -> BlockId {
+        if let Some(id) = self.free_blocks.pop() {
+            self.blocks[id.0 as usize] = block;
+            return id;
+        }
+        self.blocks.push(block);
+        BlockId(self.blocks.len() as u32 - 1)
+    }
+
+    /// An id for an exit that `attach` describes.
+    pub fn new_exit(&mut self) -> ExitId {
+        self.free_exits.pop().unwrap_or_else(|| {
+            self.exits.push(Exit::FREE);
+            ExitId(self.exits.len() as u32 - 1)
+        })
     }
 
     pub fn stat(&self, index: usize) -> &AtomicU64 {
@@ -127,7 +147,8 @@ impl Engine {
     /// Map bytes of a block.
     pub fn map_of(&self, id: BlockId) -> &[u8] {
         let block = &self.blocks[id.0 as usize];
-        &self.maps[block.map as usize..(block.map + block.map_len) as usize]
+        let maps = &self.cache.segments[block.segment as usize].maps;
+        &maps[block.map as usize..(block.map + block.map_len) as usize]
     }
 
     /// A pseudo-random number for chaos (xorshift64).

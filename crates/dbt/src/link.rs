@@ -74,9 +74,8 @@ impl Engine {
         while incoming != NO_EXIT {
             let exit = ExitId(incoming);
             incoming = self.exits[exit.0 as usize].next_incoming;
-            let from = self.exits[exit.0 as usize].block;
             // A dead block may still be running: its exits must leave, too.
-            if self.exits[exit.0 as usize].linked && !self.is_recycled(from) {
+            if self.exits[exit.0 as usize].linked {
                 self.unlink(exit);
             }
         }

@@ -192,7 +192,7 @@ pub unsafe extern "C" fn child_start(context: *mut ThreadContext) {
         pc: context.resume_app,
         arrival: crate::block::Arrival::Inside,
     };
-    crate::dispatch::go_to(context, key, None);
+    crate::dispatch::go_to(context, key);
     sys::sigprocmask(SIG_SETMASK, mask);
 }
 

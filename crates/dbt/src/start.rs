@@ -113,7 +113,6 @@ pub unsafe fn main(sp: u64, payload: core::ops::Range<u64>, heap: &'static Heap)
             pc: entry,
             arrival: Arrival::Call,
         },
-        None,
     );
     // SAFETY: the program's initial state is in the block.
     unsafe { entry::everypath_enter() }
@@ -201,7 +200,9 @@ fn boot(
         blocks: Vec::new(),
         map: HashMap::default(),
         exits: Vec::new(),
-        maps: Vec::new(),
+        free_blocks: Vec::new(),
+        free_exits: Vec::new(),
+        recycled: 0,
         pages: HashMap::default(),
         protected: HashMap::default(),
         chains: Chains::default(),

@@ -75,21 +75,20 @@ impl Engine {
     pub fn translate(&mut self, key: Key, pad: Option<bool>) -> BlockId {
         let before = timestamp();
         self.make_room();
-        let id = BlockId(self.blocks.len() as u32);
         let event = key.arrival != Arrival::Inside;
         let source = if event {
             None
         } else {
             Some(self.superblock(key))
         };
-        let first_exit = self.exits.len() as u32;
-        self.blocks.push(Block {
+        let segment = self.cache.current;
+        let id = self.add_block(Block {
             key,
             host: 0,
-            map: self.maps.len() as u32,
+            segment: segment as u32,
+            map: self.cache.segments[segment].maps.len() as u32,
             map_len: 0,
-            first_exit,
-            exits: 0,
+            unfetchable: false,
             incoming: NO_EXIT,
             pads: [Pad::default(); 2],
             dead: false,
@@ -123,13 +122,15 @@ impl Engine {
             "a superblock fits the room that make_room guarantees"
         );
         let (len, map) = (emit.asm.len(), emit.map.bytes);
+        let unfetchable = source.as_ref().is_some_and(|source| {
+            source.insns.is_empty() && matches!(source.end, End::Unfetchable(_))
+        });
         self.cache.close(start, len, id.0);
-        self.maps.extend_from_slice(&map);
-        let exits = self.exits.len() as u32 - first_exit;
+        self.cache.segments[segment].maps.extend_from_slice(&map);
         let block = self.block(id);
         block.host = host;
         block.map_len = map.len() as u32;
-        block.exits = exits;
+        block.unfetchable = unfetchable;
         self.map.insert(key, id);
         if source.is_none() {
             self.pages.entry(key.pc & !4095).or_default().push(id);
@@ -521,21 +522,22 @@ impl Engine {
     /// Makes an exit of the branch at `site`: linked if its target exists,
     /// else to a stub.
     pub fn attach(&mut self, block: BlockId, site: u64, kind: ExitKind) -> ExitId {
-        let id = ExitId(self.exits.len() as u32);
+        let id = self.new_exit();
         let kind = match kind {
             ExitKind::Direct(key) => ExitKind::Direct(self.canonical(key)),
             other => other,
         };
         let stub = self.make_stub(id);
         let incoming = NO_EXIT;
-        self.exits.push(Exit {
+        self.exits[id.0 as usize] = Exit {
             kind,
             block,
+            segment: self.cache.current as u32,
             site,
             stub,
             linked: false,
             next_incoming: incoming,
-        });
+        };
         let target = match kind {
             ExitKind::Direct(key) => self.map.get(&key).copied(),
             _ => None,
