@@ -72,6 +72,8 @@ pub struct ThreadContext {
     pub pool_base: u64,
     /// Depth of the nodes whose children hang below their top nodes.
     pub wrap_depth: u64,
+    /// Nonzero once counting has ended: nothing is to be looked up any more.
+    pub stopped: u64,
     /// What `everypath_lookup` saves: flags, rbx, rsi, rdi.
     pub lookup_saves: [u64; 4],
     /// Nonzero while a signal waits for the next exact instruction boundary.
@@ -96,7 +98,6 @@ pub struct ThreadContext {
     pub tool: u64,
     /// Eviction epoch at which the thread last was in the engine.
     pub epoch: u64,
-    pub padding: [u64; 1],
     /// xmm0 to xmm15: all vector state that engine code can change (it is
     /// compiled for baseline x86-64, whose SSE forms keep upper lanes).
     pub xmm: [[u64; 2]; 16],

@@ -62,6 +62,7 @@ fn contexts(flags: &Contexts) -> Result<Ending> {
     let bits = [
         (flags.unroll_recursion, flag::UNROLL),
         (selected, flag::SELECT),
+        (flags.funcs.is_empty(), flag::BY_MODULE),
         (flags.start_func.is_some(), flag::START_FUNC),
         (flags.stop_func.is_some(), flag::STOP_FUNC),
     ];

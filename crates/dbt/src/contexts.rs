@@ -31,13 +31,13 @@ use core::mem::offset_of;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use agent::syscalls::Process;
-use agent::thread::{TRANSITION_KEYS, TRANSITION_STATES, ThreadContext, reg};
+use agent::thread::{TRANSITION_KEYS, TRANSITION_STATES, TRANSITIONS, ThreadContext, reg};
 use forest::{Forest, Memory, State};
 use hashbrown::HashMap;
 use isa::Reg;
 use wire::node::{
-    FIRST_FUNC, FUNC_SHIFT, LABEL_MUTED, LABEL_ROOT, LABEL_SIGNAL, LABEL_THREAD, MAX_FUNC, key,
-    step,
+    FIRST_FUNC, FUNC_SHIFT, LABEL_MUTED, LABEL_ROOT, LABEL_SIGNAL, LABEL_THREAD, LABEL_WAITING,
+    MAX_FUNC, key, step,
 };
 use wire::view::Pool;
 use wire::{FuncEntry, FuncTable, func};
@@ -78,7 +78,8 @@ pub struct Contexts {
     k: u32,
     unroll: bool,
     select: bool,
-    needs_start: bool,
+    /// With `select`: by file, not by function.
+    by_module: bool,
     started: bool,
     stopped: bool,
     nodes_left: u64,
@@ -96,7 +97,10 @@ struct Tool {
     shadow: u64,
     shadow_len: u64,
     root: State,
+    /// What lazy binding calls.
     muted: State,
+    /// Before counting begins and after it has ended.
+    waiting: State,
     truncated: State,
     record: u64,
 }
@@ -132,7 +136,7 @@ impl Contexts {
             k: config.k.load(Relaxed),
             unroll: flags & wire::flag::UNROLL != 0,
             select: flags & wire::flag::SELECT != 0,
-            needs_start: flags & wire::flag::START_FUNC != 0,
+            by_module: flags & wire::flag::BY_MODULE != 0,
             started: flags & wire::flag::START_FUNC == 0,
             stopped: false,
             nodes_left: config.max_nodes.load(Relaxed),
@@ -153,8 +157,10 @@ impl Contexts {
         let count = pool.at::<FuncTable>(table)?.count.load(Relaxed);
         let offset = region.file_offset(pc);
         let at = |i: u64| {
-            pool.at::<FuncEntry>(table + 8 + i * size_of::<FuncEntry>() as u64)
-                .copied()
+            pool.at::<FuncEntry>(
+                table + (size_of::<FuncTable>() + i as usize * size_of::<FuncEntry>()) as u64,
+            )
+            .copied()
         };
         let (mut low, mut high) = (0, count);
         while low < high {
@@ -176,12 +182,35 @@ impl Contexts {
             .is_some_and(|region| region.table != 0)
     }
 
-    /// Whether a function that the user wants begins at `pc` according to the tables.
+    /// Whether a function that the user wants, or at which counting begins or
+    /// ends, begins at `pc` according to the tables.
     fn begins(&self, pc: u64, process: &Process) -> bool {
+        let wanted = func::SELECTED | func::START | func::STOP;
         self.extent(pc, process).is_some_and(|(entry, offset)| {
-            let wanted = func::ENTRY | if self.select { func::SELECTED } else { 0 };
-            entry.start == offset && entry.flags & wanted == wanted && entry.flags & func::PLT == 0
+            entry.start == offset
+                && entry.flags & func::ENTRY != 0
+                && entry.flags & func::PLT == 0
+                && (!self.select || entry.flags & wanted != 0)
         })
+    }
+
+    /// Whether a call of `pc` counts though no function is known to begin there.
+    fn is_called_function(&self, pc: u64, process: &Process) -> bool {
+        let covered = || {
+            let table = process.regions.find(pc)?.table.checked_sub(1)?;
+            let table = *process.regions.tables.get(table as usize)?;
+            let table: &FuncTable = process.log.pool.at(table)?;
+            Some(table.covered.load(Relaxed) != 0)
+        };
+        let wanted = !self.select || self.by_module && covered() == Some(true);
+        wanted
+            && self
+                .extent(pc, process)
+                .is_none_or(|(entry, _)| entry.flags & func::PLT == 0)
+    }
+
+    fn is_counting(&self) -> bool {
+        self.started && !self.stopped
     }
 
     /// Arrivals that are events; all others are `Inside`.
@@ -195,11 +224,9 @@ impl Contexts {
         let event = match key.arrival {
             Arrival::Inside => false,
             Arrival::Jump => self.begins(key.pc, process) && !self.restorers.contains(&key.pc),
-            Arrival::Call if self.select => self.begins(key.pc, process),
-            // Any call target is a function, except a PLT stub.
-            Arrival::Call => self
-                .extent(key.pc, process)
-                .is_none_or(|(entry, _)| entry.flags & func::PLT == 0),
+            Arrival::Call => {
+                self.begins(key.pc, process) || self.is_called_function(key.pc, process)
+            }
         };
         if event {
             key
@@ -270,7 +297,7 @@ impl Engine {
         let flags = contexts
             .extent(pc, &self.process)
             .filter(|(entry, at)| entry.start == *at)
-            .map_or(0, |(entry, _)| entry.flags);
+            .map_or(func::SELECTED, |(entry, _)| entry.flags);
         let id = (FIRST_FUNC + contexts.flags.len() as u32).min(MAX_FUNC);
         contexts.flags.push(flags);
         contexts.ids.insert(pc, id);
@@ -466,12 +493,30 @@ fn share_index(context: &mut ThreadContext, tool: &Tool) {
     context.wrap_depth = tool.forest.wrap_depth().map_or(u64::MAX, u64::from);
 }
 
+/// Empties a thread's transition cache. Another thread may be using it: its
+/// entries are words, and one written at the same time stays at worst.
+fn forget_transitions(context: &ThreadContext) {
+    let base = &raw const *context as u64 + TRANSITION_KEYS as u64;
+    for entry in 0..TRANSITIONS as u64 {
+        // SAFETY: the table behind the context (agent::thread).
+        unsafe { core::ptr::write_volatile((base + entry * 16) as *mut u64, 0) };
+    }
+}
+
+/// Takes back in advance what emitted code is about to count.
+fn uncount(pool: &Pool, state: State) {
+    if let Some(node) = pool.at::<wire::node::Node>(state.0.wrapping_sub(pool.base())) {
+        let count = node.count.load(Relaxed);
+        node.count.store(count.wrapping_sub(1), Relaxed);
+    }
+}
+
 /// The transition is not known: ask the forest, remember the answer.
 fn lookup(context: &mut ThreadContext, tool: &mut Tool) {
     let wanted = context.regs[reg::RDX];
     let from = record(context.shadow_top).1;
     let function = (wanted.wrapping_sub(from.0) >> FUNC_SHIFT) as u32;
-    let (next, remember) = engine::with(|engine| engine.transition(tool, from, function));
+    let (next, remember) = engine::with(|engine| engine.transition(context, tool, from, function));
     if next == tool.truncated
         && let Some(record) = engine::with(|engine| {
             engine
@@ -496,9 +541,17 @@ fn lookup(context: &mut ThreadContext, tool: &mut Tool) {
 }
 
 impl Engine {
-    /// Next state, and whether it will always be the same.
-    fn transition(&mut self, tool: &mut Tool, from: State, function: u32) -> (State, bool) {
+    /// Next state, and whether it will always be the same. Emitted code then
+    /// counts on that state.
+    fn transition(
+        &mut self,
+        context: &mut ThreadContext,
+        tool: &mut Tool,
+        from: State,
+        function: u32,
+    ) -> (State, bool) {
         let pool = self.process.log.pool;
+        let alone = self.threads.len() == 1;
         let Some(contexts) = &mut self.contexts else {
             return (from, false);
         };
@@ -507,24 +560,35 @@ impl Engine {
             .get((function.wrapping_sub(FIRST_FUNC)) as usize)
             .copied()
             .unwrap_or(0);
-        if flags & func::STOP != 0 {
-            contexts.stopped = true;
-        }
-        if contexts.stopped || flags & func::MUTE != 0 {
-            return (tool.muted, false);
-        }
-        let mut from = from;
-        let mut remember = true;
-        if from == tool.muted {
-            if !contexts.needs_start || contexts.started && flags & func::START == 0 {
-                return (tool.muted, false);
-            }
-            if flags & func::START == 0 {
-                return (tool.muted, false);
-            }
+        if !contexts.started && flags & func::START != 0 {
             contexts.started = true;
-            from = tool.root;
-            remember = false;
+            forget_transitions(context);
+        }
+        if flags & func::STOP != 0 && contexts.started && !contexts.stopped {
+            contexts.stopped = true;
+            self.end_counting();
+            return (self.wait_for_good(context, tool), true);
+        }
+        if contexts.stopped {
+            return (self.wait_for_good(context, tool), true);
+        }
+        if flags & func::MUTE != 0 || from == tool.muted {
+            return (tool.muted, true);
+        }
+        if !contexts.started {
+            // The thread that counting begins in forgets this, others cannot.
+            return (tool.waiting, alone);
+        }
+        // What was live when counting began is not known: the root stands for it.
+        let from = if from == tool.waiting {
+            tool.root
+        } else {
+            from
+        };
+        if contexts.select && flags & func::SELECTED == 0 {
+            // It only marks where counting begins: no node, and no count.
+            uncount(&pool, from);
+            return (from, false);
         }
         let mut budget = Budget {
             pool,
@@ -532,7 +596,30 @@ impl Engine {
         };
         let next = tool.forest.step(from, function, &mut budget);
         self.publish_chunk(tool);
-        (next, remember && next != tool.truncated)
+        (next, next != tool.truncated)
+    }
+
+    /// No thread may go on by the transitions it remembers. Other threads are
+    /// running: each ends its own activations when it next comes to the engine.
+    fn end_counting(&self) {
+        for &context in &self.threads {
+            // SAFETY: the list holds contexts of live threads, under the lock;
+            // the word is only compared, by emitted code.
+            unsafe { core::ptr::write_volatile(&raw mut (*context).stopped, 1) };
+            // SAFETY: as above, and see the function.
+            forget_transitions(unsafe { &*context });
+        }
+    }
+
+    /// All activations of the thread wait from now on.
+    fn wait_for_good(&self, context: &ThreadContext, tool: &Tool) -> State {
+        if record(context.shadow_top).1 != tool.waiting {
+            for at in (tool.shadow..=context.shadow_top).step_by(16) {
+                set_record(at, record(at).0, tool.waiting);
+            }
+            forget_transitions(context);
+        }
+        tool.waiting
     }
 
     fn publish_chunk(&self, tool: &Tool) {
@@ -558,9 +645,15 @@ impl Engine {
         };
         let root = forest.root(label, &mut budget)?;
         let muted = forest.root(LABEL_MUTED, &mut budget)?;
+        let waiting = forest.root(LABEL_WAITING, &mut budget)?;
         let truncated = forest.reserve_truncated(&mut budget)?;
         let shadow = map_shadow(SHADOW_LEN)?;
-        let first = if contexts.started { root } else { muted };
+        let first = if contexts.is_counting() {
+            root
+        } else {
+            waiting
+        };
+        context.stopped = u64::from(contexts.stopped);
         set_record(shadow, HIGHEST, first);
         context.shadow_top = shadow;
         Some(Tool {
@@ -569,6 +662,7 @@ impl Engine {
             shadow_len: SHADOW_LEN,
             root,
             muted,
+            waiting,
             truncated,
             record: 0,
         })
@@ -649,32 +743,40 @@ pub fn fork_child(engine: &mut Engine, context: &mut ThreadContext, shadow: Shad
     } else {
         LABEL_THREAD
     };
-    let (Some(root), Some(muted), Some(truncated)) = (
+    let (Some(root), Some(muted), Some(waiting), Some(truncated)) = (
         forest.root(label, &mut budget),
         forest.root(LABEL_MUTED, &mut budget),
+        forest.root(LABEL_WAITING, &mut budget),
         forest.reserve_truncated(&mut budget),
     ) else {
         context.tool = 0;
         return;
     };
-    let mut last = root;
+    let (mut last, mut below) = (root, old.root);
     for at in (old.shadow..=shadow.top).step_by(16) {
         let (entry, state) = record(at);
         last = if state == old.muted {
             muted
+        } else if state == old.waiting {
+            waiting
         } else if state == old.truncated {
             truncated
         } else if old.forest.is_root(state) {
             let label = old.forest.label(state);
             forest.root(label, &mut budget).unwrap_or(truncated)
         } else {
-            let function = old.forest.label(state);
-            forest.step(last, function, &mut budget)
+            // The function, and the tail callers that its record replaced.
+            let begin = if last == waiting { root } else { last };
+            let steps = old.forest.steps(below, state);
+            steps.iter().rev().fold(begin, |from, &function| {
+                forest.step(from, function, &mut budget)
+            })
         };
+        below = state;
         set_record(at, entry, last);
     }
-    (old.forest, old.root, old.muted, old.truncated, old.record) =
-        (forest, root, muted, truncated, 0);
+    (old.forest, old.root, old.muted, old.record) = (forest, root, muted, 0);
+    (old.waiting, old.truncated) = (waiting, truncated);
     context.pool_base = pool.base();
     share_index(context, old);
 }
@@ -700,7 +802,11 @@ pub fn on_handler(context: &mut ThreadContext, signal: u32, frame: u64, restorer
         Some(root)
     });
     let current = record(context.shadow_top).1;
-    let state = if current == tool.muted {
+    let counting = engine::with(|engine| {
+        let contexts = engine.contexts.as_ref();
+        contexts.is_some_and(Contexts::is_counting)
+    });
+    let state = if current == tool.muted || !counting {
         current
     } else {
         root.unwrap_or(tool.truncated)
@@ -733,20 +839,19 @@ pub fn jump_into(context: &mut ThreadContext, pc: u64) {
     while at > tool.shadow {
         // A record stands for its function and the tail callers before it.
         let below = record(at - 16).1;
-        let (entry, mut state) = record(at);
-        loop {
-            if tool.forest.is_root(state) {
-                return;
-            }
-            if tool.forest.label(state) == owner {
-                set_record(at, entry, state);
-                context.shadow_top = at;
-                return;
-            }
-            match tool.forest.caller(state) {
-                Some(caller) if caller != below => state = caller,
-                _ => break,
-            }
+        let (entry, state) = record(at);
+        if tool.forest.is_root(state) {
+            return;
+        }
+        let steps = tool.forest.steps(below, state);
+        if let Some(dead) = steps.iter().position(|&function| function == owner) {
+            let live = match dead {
+                0 => state,
+                _ => tool.forest.known(below, &steps[dead..]).unwrap_or(state),
+            };
+            set_record(at, entry, live);
+            context.shadow_top = at;
+            return;
         }
         at -= 16;
     }

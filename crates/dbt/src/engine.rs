@@ -21,6 +21,8 @@ pub struct Settings {
     pub follow: bool,
     pub fsgsbase: bool,
     pub bmi2: bool,
+    /// The machine has transactions; ours abort at once.
+    pub rtm: bool,
     /// Nonzero: chaos.
     pub chaos: u64,
 }

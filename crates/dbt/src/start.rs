@@ -134,11 +134,13 @@ fn address_space_limit() -> Option<u64> {
 fn settings(pool: &Pool, stack: &InitialStack) -> Settings {
     let config = &pool.header().config;
     let flags = config.flags.load(Relaxed);
+    let features = core::arch::x86_64::__cpuid_count(7, 0).ebx;
     Settings {
         count_instructions: flags & flag::COUNT_INSNS != 0,
         follow: flags & flag::FOLLOW != 0,
         fsgsbase: stack.has_fsgsbase(),
-        bmi2: core::arch::x86_64::__cpuid_count(7, 0).ebx & 1 << 8 != 0,
+        bmi2: features & 1 << 8 != 0,
+        rtm: features & 1 << 11 != 0,
         chaos: config.chaos_seed.load(Relaxed),
     }
 }

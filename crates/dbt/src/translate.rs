@@ -13,7 +13,7 @@
 //! | `call *`, `jmp *` | spill rcx, rdx; load the target; push; table lookup |
 //! | `ret` | spill rcx, rdx; pop rcx; table lookup |
 //! | `syscall` | itself, then rcx = program address; bent calls leave first |
-//! | `xbegin` | an abort: eax = 0, to the fallback |
+//! | `xbegin` | an abort: eax = 0, to the fallback (if the machine has it) |
 //!
 //! Every rule writes the block's map as it goes (`pcmap`).
 
@@ -194,6 +194,14 @@ impl Engine {
                 }
                 Flow::Return(extra) => self.emit_return(emit, insn, extra),
                 Flow::Syscall => self.emit_syscall(emit, insn, known_eax),
+                // Without transactions it is no instruction: it faults as it is.
+                Flow::TransactionBegin(_) if !self.settings.rtm => {
+                    emit.asm.bytes(insn.bytes());
+                    emit.map.verbatim(insn.len());
+                    emit.mapped = emit.asm.here();
+                    emit.asm.bytes(&[0x0F, 0x0B]);
+                    emit.cover(true, Recipe::NONE);
+                }
                 Flow::TransactionBegin(target) => {
                     emit.asm.mov_r_imm(Reg::Rax, 0);
                     emit.over(insn);

@@ -144,11 +144,41 @@ impl Forest {
         }
     }
 
-    /// The state before the last step, where the forest still knows it: not
-    /// at the first level of a bottom region, which several slabs share.
-    pub fn caller(&self, state: State) -> Option<State> {
-        let depth = self.depth(state);
-        if self.is_root(state) || (self.k != 0 && depth == self.k) {
+    /// The functions called, last first, between the state `below` and `state`,
+    /// which followed from it. At most k can be told: the slab before is shared.
+    pub fn steps(&self, below: State, state: State) -> Vec<u32> {
+        let (deep, from) = (self.depth(state), self.depth(below));
+        let count = match self.k {
+            _ if state == below => 1,
+            0 => deep.saturating_sub(from),
+            // The depth wraps from 2k - 1 to k; other roots than functions have depth 0.
+            k if deep <= from => (deep + k - from - 1) % k + 1,
+            _ => deep - from,
+        };
+        let mut labels = Vec::new();
+        let mut at = Some(state);
+        while let Some(here) = at.filter(|_| labels.len() < count as usize) {
+            labels.push(self.label(here));
+            at = self.parent(here);
+        }
+        labels
+    }
+
+    /// The state that follows from `from` by `steps` (last first), if the forest has it.
+    pub fn known(&self, from: State, steps: &[u32]) -> Option<State> {
+        steps.iter().rev().try_fold(from, |state, &func| {
+            if !self.unroll && self.label(state) == func {
+                return Some(state);
+            }
+            let wraps = self.k != 0 && self.depth(state) + 1 == 2 * self.k;
+            let parent = if wraps { self.top(state) } else { state };
+            self.find(key(parent.0, func))
+        })
+    }
+
+    /// The node above in its tree: its label is the caller's, its state need not be.
+    fn parent(&self, state: State) -> Option<State> {
+        if self.is_root(state) {
             return None;
         }
         let name = self.node(state).neg_key.load(Relaxed).wrapping_neg();

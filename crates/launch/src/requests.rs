@@ -110,8 +110,16 @@ fn write_table(pool: &Pool, entries: &[FuncEntry]) -> Option<u64> {
         }
     }
     pool.write_bytes(offset + size_of::<FuncTable>() as u64, &bytes);
-    pool.at::<FuncTable>(offset)?
-        .count
-        .store(entries.len() as u64, Release);
+    let functions = || {
+        entries
+            .iter()
+            .filter(|entry| entry.flags & wire::func::ENTRY != 0)
+    };
+    let covered = functions().all(|entry| entry.flags & wire::func::SELECTED != 0);
+    let table: &FuncTable = pool.at(offset)?;
+    table
+        .covered
+        .store(u64::from(covered && functions().next().is_some()), Release);
+    table.count.store(entries.len() as u64, Release);
     Some(offset)
 }

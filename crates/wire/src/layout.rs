@@ -38,6 +38,9 @@ pub mod flag {
     pub const START_FUNC: u32 = 1 << 4;
     /// Entering a function marked `STOP` ends counting for good.
     pub const STOP_FUNC: u32 = 1 << 5;
+    /// Files were selected, not functions: with `SELECT`, whatever is called in a
+    /// covered file counts, also where its table knows no function.
+    pub const BY_MODULE: u32 = 1 << 6;
 }
 
 /// What the CLI asks of the engine; written once, before the target starts.
@@ -217,6 +220,8 @@ pub struct NodeChunk {
 #[repr(C)]
 pub struct FuncTable {
     pub count: AtomicU64,
+    /// 1: every function of the file is selected.
+    pub covered: AtomicU64,
     // FuncEntry[count] follows.
 }
 

@@ -48,8 +48,11 @@ pub const LABEL_THREAD: u32 = 1;
 pub const LABEL_ROOT: u32 = 2;
 /// `[truncated]`: stands for all contexts beyond the node limit.
 pub const LABEL_TRUNCATED: u32 = 3;
-/// The state in which nothing is counted (before `--start-func`, lazy binding).
+/// The state in which nothing is counted, nor what is called from it (lazy binding).
 pub const LABEL_MUTED: u32 = 4;
+/// The state before `--start-func` and after `--stop-func`; readers show it as
+/// [`LABEL_MUTED`].
+pub const LABEL_WAITING: u32 = 5;
 /// `[signal N]` is `LABEL_SIGNAL + N`, N in 1..=64.
 pub const LABEL_SIGNAL: u32 = 128;
 

@@ -100,7 +100,11 @@ fn decode(
         .then(|| runs.index_of(top_offset))
         .flatten();
     if raw.depth_flags.load(Relaxed) & node::ROOT != 0 {
-        let label = u32::try_from(neg_key).map_or(Label::TRUNCATED, Label);
+        let label = match u32::try_from(neg_key) {
+            Ok(node::LABEL_WAITING) => Label::MUTED,
+            Ok(label) => Label(label),
+            Err(_) => Label::TRUNCATED,
+        };
         return Node {
             label,
             parent: None,
