@@ -5,6 +5,7 @@
 //! - [`program`] discovers `tests/programs`, [`build`] compiles one on demand;
 //! - [`run`] runs a command to its end and compares two [`run::Outcome`]s;
 //! - [`mode`] is the table of modes a program runs in;
+//! - [`real`] runs the scripts of `tests/real`, real programs, in every mode;
 //! - [`paper`] reads the expected forests beside the programs of the paper;
 //! - [`pool`] runs a list of jobs two at a time;
 //! - [`tree`] is a forest of calling contexts as text, and its comparison;
@@ -27,6 +28,7 @@ pub mod oracle;
 pub mod paper;
 pub mod pool;
 pub mod program;
+pub mod real;
 pub mod run;
 pub mod suite;
 pub mod tree;

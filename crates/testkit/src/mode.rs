@@ -28,6 +28,14 @@ pub const MODES: &[Mode] = &[
     Mode { name: "contexts chaos 3", arguments: &["contexts", "--quiet", "-o", "{out}", "--chaos", "3"] },
 ];
 
+/// The modes of real programs, which are too long for all of [`MODES`].
+#[rustfmt::skip]
+pub const REAL_MODES: &[Mode] = &[
+    Mode { name: "run",         arguments: &["run", "--quiet"] },
+    Mode { name: "contexts",    arguments: &["contexts", "--quiet", "-o", "{out}"] },
+    Mode { name: "run chaos 3", arguments: &["run", "--quiet", "--chaos", "3"] },
+];
+
 /// The product was not built.
 #[derive(Debug, thiserror::Error)]
 #[error(
@@ -69,16 +77,10 @@ pub fn native(built: &Built, args: &[String]) -> Command {
     command
 }
 
-/// The command that runs a built program under `mode`; `out` is the name of
-/// a file that may be written.
+/// The product's own part of the command under `mode`, before `-- PROGRAM`;
+/// `out` is the name of a file that may be written.
 #[must_use]
-pub fn translated(
-    product: &Path,
-    mode: &Mode,
-    built: &Built,
-    args: &[String],
-    out: &Path,
-) -> Command {
+pub fn command(product: &Path, mode: &Mode, out: &Path) -> Command {
     let mut command = Command::new(product);
     for argument in mode.arguments {
         if *argument == "{out}" {
@@ -87,6 +89,19 @@ pub fn translated(
             command.arg(argument);
         }
     }
+    command
+}
+
+/// The command that runs a built program under `mode`.
+#[must_use]
+pub fn translated(
+    product: &Path,
+    mode: &Mode,
+    built: &Built,
+    args: &[String],
+    out: &Path,
+) -> Command {
+    let mut command = command(product, mode, out);
     command
         .arg("--")
         .arg(&built.executable)
