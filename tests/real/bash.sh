@@ -19,11 +19,10 @@ run() {
 
     # Long and short pipes, PIPESTATUS, SIGPIPE.
     sort -r "$SHARED/numbers" | cut -c1-2 | uniq -c | sort -k1,1n -k2,2 | tail -3
-    set +o pipefail
     yes everypath | head -3
     yes | head -1 >/dev/null; echo "status of the parts: ${PIPESTATUS[*]}"
-    set -o pipefail
-    false | true || echo "pipefail: $?"
+
+    (set -o pipefail; false | true) || echo "pipefail: $?"
 
     # Process substitution, both ways.
     diff <(sort "$SHARED/numbers") <(sort -n "$SHARED/numbers") | grep -c '^[<>]' || true

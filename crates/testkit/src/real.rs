@@ -262,7 +262,10 @@ fn script(command: &mut Command, case: &Case, function: &str, folders: &Folders,
             command.env(variable, Path::new(&home).join(folder));
         }
     }
-    let text = "set -euo pipefail; setup() { :; }; source \"$1\"; \"$2\"";
+    // A tool that is missing ends the script, even from within a pipe.
+    let text = "set -eu; setup() { :; }; source \"$1\"\n\
+        command_not_found_handle() { echo \"$1: no such command\" >&2; kill -TERM $$; }\n\
+        \"$2\"";
     command
         .args(["-c", text, "real"])
         .arg(&case.script)
