@@ -4,6 +4,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ffi::CStr;
+use core::ops::Range;
 
 use sys::{Errno, Result};
 
@@ -173,22 +174,25 @@ impl File {
         Ok(Some(path))
     }
 
+    /// Link-time addresses of all segments, in whole pages.
+    pub fn span(&self) -> Result<Range<u64>> {
+        let low = self.loads().map(|s| s.vaddr & !(PAGE - 1)).min();
+        let high = self.loads().map(|s| s.vaddr.saturating_add(s.memsz)).max();
+        let (low, high) = (low.ok_or(Errno::ENOEXEC)?, high.ok_or(Errno::ENOEXEC)?);
+        let high = high.checked_next_multiple_of(PAGE).ok_or(Errno::ENOEXEC)?;
+        if high < low {
+            return Err(Errno::ENOEXEC);
+        }
+        Ok(low..high)
+    }
+
     /// Maps all segments.
     pub fn load(&self, place: &mut Place) -> Result<Loaded> {
-        let low = self
-            .loads()
-            .map(|s| s.vaddr & !(PAGE - 1))
-            .min()
-            .ok_or(Errno::ENOEXEC)?;
-        let high = self
-            .loads()
-            .map(|s| s.vaddr.saturating_add(s.memsz))
-            .max()
-            .ok_or(Errno::ENOEXEC)?;
-        let span = high
-            .checked_sub(low)
-            .ok_or(Errno::ENOEXEC)?
-            .next_multiple_of(PAGE);
+        let Range {
+            start: low,
+            end: high,
+        } = self.span()?;
+        let span = high - low;
         // One reservation for the whole span; the segments go over it.
         let anonymous = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_NORESERVE;
         let (hint, flags) = if self.header.fixed {

@@ -9,7 +9,10 @@
 //! ```text
 //! PIE, shared:   vdso, payload ... 1 GB for the kernel's own choices ... arena  <- modules grow down
 //! non-PIE:       image, brk ... 0x40000000 arena  modules grow up -> 0x7fff0000
+//!                (elsewhere below 2 GB if the image lies there)
 //! ```
+
+use core::ops::Range;
 
 use crate::memory;
 
@@ -34,9 +37,12 @@ pub struct Place {
 }
 
 impl Place {
-    /// Reserves the arena. `low` for programs linked at fixed low addresses;
-    /// `limit` is the address space that is left, if that is limited.
-    pub fn choose(low: bool, limit: Option<u64>) -> Option<Place> {
+    /// Reserves the arena. `fixed` is the span of a program that is linked at
+    /// fixed addresses; `limit` is the address space that is left, if that is
+    /// limited.
+    pub fn choose(fixed: Option<Range<u64>>, limit: Option<u64>) -> Option<Place> {
+        let low = fixed.is_some();
+        let fixed = fixed.unwrap_or_default();
         let mut len = ARENA;
         if let Some(limit) = limit {
             len = len.min((limit / 8) & !(ALIGN - 1)).max(4 << 20);
@@ -48,7 +54,8 @@ impl Place {
             } else {
                 Self::high_candidates(len)
             };
-            for base in candidates {
+            let free = |base: &u64| *base + len <= fixed.start || fixed.end <= *base;
+            for base in candidates.into_iter().filter(free) {
                 if let Some(arena) = memory::map_at(base, len, prot, sys::MAP_FIXED_NOREPLACE) {
                     return Some(Self::around(arena, len, low));
                 }

@@ -17,6 +17,7 @@
 
 use alloc::vec::Vec;
 use core::ffi::CStr;
+use core::ops::Range;
 
 use sys::{Errno, MmMap, Result};
 
@@ -174,9 +175,14 @@ pub struct Program {
     pub executable_stack: bool,
 }
 
-/// Whether the program at `path` is linked at fixed addresses.
-pub fn is_fixed(path: &CStr) -> Result<bool> {
-    Ok(File::open(path)?.header.fixed)
+/// Where the program at `path` must lie, if it is linked at fixed addresses.
+pub fn fixed_span(path: &CStr) -> Result<Option<Range<u64>>> {
+    let file = File::open(path)?;
+    if file.header.fixed {
+        file.span().map(Some)
+    } else {
+        Ok(None)
+    }
 }
 
 /// Maps the program and makes the process look as if it had been exec'd.

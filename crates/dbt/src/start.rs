@@ -83,11 +83,11 @@ pub unsafe fn main(sp: u64, payload: core::ops::Range<u64>, heap: &'static Heap)
             sys::Errno::ENOMEM,
         )
     };
-    let low = match agent::start::is_fixed(orders.execfn) {
-        Ok(low) => low,
+    let fixed = match agent::start::fixed_span(orders.execfn) {
+        Ok(fixed) => fixed,
         Err(errno) => fail("cannot load", orders.execfn, errno),
     };
-    let Some(mut place) = Place::choose(low, limit) else {
+    let Some(mut place) = Place::choose(fixed, limit) else {
         fail(
             "no address space for the code cache while starting",
             orders.execfn,
