@@ -4,13 +4,18 @@
 //! kernel would, so that a program that cannot be run fails as natively and
 //! before the point of no return. Files that the engine cannot or must not
 //! load (32-bit, set-id, unreadable, unknown formats) are left to the kernel.
+//! So is everything that a debugger in the run starts, which expects to find the
+//! program's code and registers in the traced process, not the engine's; and
+//! what is started by a process that can no longer reach the pool, because it
+//! gave up its rights or went to where `/proc` is another one.
 
 use alloc::vec::Vec;
 use core::ffi::CStr;
 
 use sys::{Errno, nr};
 
-use crate::memory;
+use crate::procfs::Own;
+use crate::{memory, procfs};
 
 /// Most interpreters in a row (`fs/exec.c`: five, counting the script).
 const MAX_SCRIPTS: usize = 5;
@@ -60,14 +65,20 @@ impl Call {
         }
     }
 
-    fn native(&self) -> isize {
-        // SAFETY: the program's own call.
+    /// Leaves the call to the kernel, to which `/proc/self/exe` is the payload.
+    fn native(&self, exe: &[u8]) -> isize {
+        let mut named = [0u8; 64];
+        let path = match memory::read_string(self.path, &mut named) {
+            Some(len) if procfs::recognise(&named[..len]) == Some(Own::Exe) => exe.as_ptr() as u64,
+            _ => self.path,
+        };
+        // SAFETY: the program's own call, with a path that outlives it.
         unsafe {
             sys::raw::syscall(
                 nr::EXECVEAT,
                 [
                     self.dir as isize as usize,
-                    self.path as usize,
+                    path as usize,
                     self.argv as usize,
                     self.envp as usize,
                     self.flags as usize,
@@ -81,17 +92,18 @@ impl Call {
 /// Runs the call; returns only if it failed. `exe`, `pool` and `payload` are
 /// paths ended by NUL.
 pub fn exec(exe: &[u8], call: Call, pool: &[u8], payload: &[u8]) -> isize {
-    if payload.len() <= 1 {
-        return call.native();
+    let follow = payload.len() > 1 && procfs::reachable(pool, payload);
+    if !follow || procfs::traced_by_target() {
+        return call.native(exe);
     }
     let mut path = [0u8; PATH];
     let Some(len) = memory::read_string(call.path, &mut path) else {
-        return call.native();
+        return call.native(exe);
     };
     let named = path[..len].to_vec();
     let first = match resolve(exe, &call, &named) {
         Ok(Some(path)) => path,
-        Ok(None) => return call.native(),
+        Ok(None) => return call.native(exe),
         Err(errno) => return errno.as_result(),
     };
     let mut prefix: Vec<Vec<u8>> = Vec::new();
@@ -104,7 +116,7 @@ pub fn exec(exe: &[u8], call: Call, pool: &[u8], payload: &[u8]) -> isize {
             Ok(Target::Load) => break,
             Ok(Target::Script(interpreter)) => file = interpreter,
             // A program that only the kernel can run: let it run the original call.
-            Ok(Target::Native) => return call.native(),
+            Ok(Target::Native) => return call.native(exe),
             Err(errno) => return errno.as_result(),
         }
     }
@@ -113,7 +125,7 @@ pub fn exec(exe: &[u8], call: Call, pool: &[u8], payload: &[u8]) -> isize {
 
 /// The path to open for the call; `None`: leave it to the kernel.
 fn resolve(exe: &[u8], call: &Call, named: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
-    if crate::procfs::recognise(named) == Some(crate::procfs::Own::Exe) {
+    if procfs::recognise(named) == Some(Own::Exe) {
         return Ok(Some(exe[..exe.len() - 1].to_vec()));
     }
     if named.is_empty() && call.flags & sys::AT_EMPTY_PATH == 0 {

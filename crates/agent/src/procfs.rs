@@ -75,6 +75,51 @@ fn read_file(path: &CStr) -> Option<Vec<u8>> {
     Some(text)
 }
 
+/// Whether this process is traced (ptrace) by one that the same engine runs.
+pub fn traced_by_target() -> bool {
+    let Some(status) = read_file(c"/proc/thread-self/status") else {
+        return false;
+    };
+    let tracer = status
+        .split(|&byte| byte == b'\n')
+        .find_map(|line| line.strip_prefix(b"TracerPid:"));
+    let tracer = tracer.and_then(|text| parse_number(text.trim_ascii()));
+    let Some(tracer @ 1..) = tracer else {
+        return false;
+    };
+    let mut name = Text::default();
+    let _ = write!(name, "/proc/{tracer}/exe\0");
+    let ours = identity(OWN_EXE);
+    ours.is_some() && identity(&name.0) == ours
+}
+
+/// Whether this process, were it to start the payload, would find it and the
+/// pool under their paths, which lead through another process's descriptors.
+pub fn reachable(pool: &[u8], payload: &[u8]) -> bool {
+    let ours = identity(OWN_EXE);
+    if ours.is_none() || identity(payload) != ours {
+        return false;
+    }
+    let pool = CStr::from_bytes_with_nul(pool).unwrap_or(c"");
+    if pool.is_empty() {
+        return true;
+    }
+    let opened = sys::open(pool, sys::O_RDWR | sys::O_CLOEXEC);
+    opened.map(sys::close).is_ok()
+}
+
+/// What the kernel takes for this process's program: under the engine, the payload.
+const OWN_EXE: &[u8] = b"/proc/self/exe\0";
+
+/// Device and inode of a file, by its path ended by NUL.
+fn identity(path: &[u8]) -> Option<(u64, u64)> {
+    let path = CStr::from_bytes_with_nul(path).ok()?;
+    let fd = sys::open(path, sys::O_PATH | sys::O_CLOEXEC).ok()?;
+    let stat = sys::fstat(fd);
+    sys::close(fd);
+    stat.ok().map(|stat| (stat.dev, stat.ino))
+}
+
 /// The mapping that holds `addr`, as the kernel has it.
 pub fn mapping_of(addr: u64) -> Option<(u64, u64)> {
     let text = read_file(c"/proc/self/maps")?;

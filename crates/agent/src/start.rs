@@ -299,7 +299,7 @@ fn tell_kernel(stack: &InitialStack, sp: u64, argc: u64, image: &Loaded) {
 /// The path `/proc/self/exe` would show.
 fn absolute_path(path: &CStr) -> Vec<u8> {
     let mut buffer = [0u8; 4096];
-    if let Ok(fd) = sys::open(path, 0o10_000_000 | sys::O_CLOEXEC) {
+    if let Ok(fd) = sys::open(path, sys::O_PATH | sys::O_CLOEXEC) {
         let got = crate::procfs::fd_path(fd, &mut buffer);
         sys::close(fd);
         if let Some(len) = got {

@@ -61,6 +61,7 @@ pub const MADV_POPULATE_WRITE: u32 = 23;
 pub const O_RDONLY: u32 = 0;
 pub const O_RDWR: u32 = 2;
 pub const O_CLOEXEC: u32 = 0o2_000_000;
+pub const O_PATH: u32 = 0o10_000_000;
 pub const AT_FDCWD: i32 = -100;
 pub const AT_EMPTY_PATH: u32 = 0x1000;
 pub const AT_SYMLINK_NOFOLLOW: u32 = 0x100;
