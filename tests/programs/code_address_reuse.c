@@ -1,6 +1,7 @@
 // The same address holds other code after munmap and mmap, after MAP_FIXED
 // over it, after mremap, after MADV_DONTNEED, and after a file is mapped.
 // build: cc -O1
+// run: oracle
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <signal.h>

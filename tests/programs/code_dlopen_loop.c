@@ -3,6 +3,9 @@
 // build: cc -O1 -rdynamic -Wl,-z,lazy
 // part: one.so cc -O1 -shared -fPIC -DPLUGIN=1 -Wl,-z,lazy
 // part: two.so cc -O1 -shared -fPIC -DPLUGIN=2 -Wl,-z,lazy
+// run: oracle
+// run: oracle-args 6
+#include <stdlib.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #ifdef PLUGIN
@@ -14,9 +17,10 @@ int plugin(int x) { return host(x) * PLUGIN + 1; }
 #else
 int count;
 int host(int x) { return x + 1; }
-int main(void) {
+int main(int argc, char **argv) {
+    int rounds = argc > 1 ? atoi(argv[1]) : 200;
     unsigned sum = 0;
-    for (int i = 0; i < 200; i++) {
+    for (int i = 0; i < rounds; i++) {
         void *h = dlopen(i % 3 ? "./one.so" : "./two.so", i & 1 ? RTLD_NOW : RTLD_LAZY);
         if (!h) { printf("%s\n", dlerror()); return 1; }
         int (*f)(int) = (int (*)(int))dlsym(h, "plugin");

@@ -1,6 +1,7 @@
 // Code far from everything: pages near 0x10000, below 2 GB, and high up call
 // each other and libc through registers, and use rip-relative data there.
 // build: cc -O1 -pie -fPIE
+// run: oracle
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 // A just-in-time compiler's life: two thousand functions over many pages,
 // chained by direct calls, freed and made anew.
 // build: cc -O1
+// run: oracle own-functions
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -1,6 +1,7 @@
 // A page written, made executable, run, made writable, written, run again,
 // a thousand times, like a just-in-time compiler with W^X.
 // build: cc -O1
+// run: oracle
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -1,6 +1,7 @@
 // Executing memory without the execute bit faults: stack, heap, data, a page
 // whose bit was taken away while it was running before.
 // build: cc -O1
+// run: oracle
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>

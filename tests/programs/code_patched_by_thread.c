@@ -3,6 +3,9 @@
 // last patch is seen by all.
 // build: cc -O1 -pthread
 // run: nondeterministic-counts
+// run: oracle own-functions
+// run: oracle-args 5
+#include <stdlib.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -19,7 +22,8 @@ static void *execute(void *arg) {
     asm volatile("cpuid" : "=a"(r) : "a"(0) : "rbx", "rcx", "rdx");
     return (void *)(long)f();
 }
-int main(void) {
+int main(int argc, char **argv) {
+    int rounds = argc > 1 ? atoi(argv[1]) : 400;
     page = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     static const unsigned char one[] = {0xb8, 11, 0, 0, 0, 0xc3}, two[] = {0xb8, 22, 0, 0, 0, 0xc3};
     memcpy(page + 64, one, 6);
@@ -30,7 +34,7 @@ int main(void) {
     atomic_int *slot = (atomic_int *)(page + 4);
     pthread_t t[3];
     for (int i = 0; i < 3; i++) pthread_create(&t[i], 0, execute, 0);
-    for (int i = 0; i < 400; i++) { *slot = i & 1 ? 56 : 120; usleep(100); }
+    for (int i = 0; i < rounds; i++) { *slot = i & 1 ? 56 : 120; usleep(100); }
     *slot = 120;
     syscall(SYS_membarrier, 0, 0, 0);
     stop = 1;

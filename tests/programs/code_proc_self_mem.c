@@ -1,5 +1,6 @@
 // Code changed through /proc/self/mem and process_vm_writev is the code run.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 // A read-write-execute page rewritten a thousand times without any call to
 // the system, and data stores beside the code.
 // build: cc -O1
+// run: oracle own-functions
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>

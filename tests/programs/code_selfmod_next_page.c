@@ -1,5 +1,6 @@
 // Code in one page patches code in the next page and calls it, both ways.
 // build: cc -O1
+// run: oracle
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>

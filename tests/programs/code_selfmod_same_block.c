@@ -1,6 +1,7 @@
 // Code that changes the instruction right behind the store, in the same
 // straight run: the new bytes count.
 // build: cc -O1
+// run: oracle own-functions
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>

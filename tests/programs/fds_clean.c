@@ -1,6 +1,7 @@
 // No descriptor but 0, 1, 2 is open at start, the lowest free one is 3, and
 // closing everything from 3 up harms nothing.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>

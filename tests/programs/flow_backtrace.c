@@ -1,5 +1,6 @@
 // A program that walks its own stack sees its own return addresses.
 // build: cc -O1 -fno-omit-frame-pointer -fno-optimize-sibling-calls -rdynamic
+// run: oracle own-functions
 #include <execinfo.h>
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 // it, then returns past an inline word; jumps into the middle of another.
 // build: cc -nostdlib -static -no-pie
 // run: exit 105
-// run: oracle
+// run: oracle own-functions
         .globl _start
         .type _start, @function
 _start: xor %ebx, %ebx

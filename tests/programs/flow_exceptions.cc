@@ -1,6 +1,9 @@
 // C++ exceptions through many frames, with destructors, rethrow, nested
 // catches, and a type the handler does not want.
 // build: c++ -O1
+// run: oracle own-functions
+// run: oracle-args 6
+#include <cstdlib>
 #include <cstdio>
 #include <stdexcept>
 #include <string>
@@ -13,8 +16,9 @@ __attribute__((noinline)) static int down(int n, int how) {
     catch (long) { return -1; }
     catch (int x) { if (n % 5 == 0) throw; throw x + 1; }
 }
-int main() {
-    for (int i = 0; i < 200; i++) {
+int main(int argc, char **argv) {
+    int rounds = argc > 1 ? atoi(argv[1]) : 200;
+    for (int i = 0; i < rounds; i++) {
         try { down(i % 30, i); }
         catch (const std::exception &e) { if (i % 40 == 1) std::printf("%s\n", e.what()); }
         catch (int x) { if (i % 40 == 2) std::printf("%d\n", x); }

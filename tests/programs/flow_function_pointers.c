@@ -1,5 +1,8 @@
 // One indirect call site with 256 targets, and 256 call sites of one target.
 // build: cc -O1
+// run: oracle own-functions
+// run: oracle-args 2000
+#include <stdlib.h>
 #include <stdio.h>
 #define F1(n) __attribute__((noinline)) static unsigned f##n(unsigned x) { return x * 2654435761u + 0x##n; }
 #define R16(M, p) M(p##0) M(p##1) M(p##2) M(p##3) M(p##4) M(p##5) M(p##6) M(p##7) M(p##8) M(p##9) M(p##a) M(p##b) M(p##c) M(p##d) M(p##e) M(p##f)
@@ -10,11 +13,12 @@ static unsigned (*const table[256])(unsigned) = {R256(P)};
 __attribute__((noinline)) static unsigned shared(unsigned x) { return x ^ x >> 3; }
 static unsigned (*volatile pointer)(unsigned) = shared;
 #define CALL(n) x = pointer(x + 0x##n);
-int main(void) {
+int main(int argc, char **argv) {
+    int rounds = argc > 1 ? atoi(argv[1]) : 1000000;
     unsigned x = 7;
-    for (int i = 0; i < 1000000; i++) x = table[x >> 13 & 255](x);
+    for (int i = 0; i < rounds; i++) x = table[x >> 13 & 255](x);
     printf("%u\n", x);
-    for (int i = 0; i < 2000; i++) { R256(CALL) }
+    for (int i = 0; i < rounds / 500; i++) { R256(CALL) }
     printf("%u\n", x);
     return 0;
 }

@@ -1,5 +1,8 @@
 // A dense switch compiled to a jump table, run with mixed selectors.
 // build: cc -O2 -fno-inline
+// run: oracle
+// run: oracle-args 2000
+#include <stdlib.h>
 #include <stdio.h>
 static unsigned step(unsigned s, unsigned x) {
     switch (s % 40) {
@@ -11,9 +14,10 @@ static unsigned step(unsigned s, unsigned x) {
         default: return x + s;
     }
 }
-int main(void) {
+int main(int argc, char **argv) {
+    int rounds = argc > 1 ? atoi(argv[1]) : 2000000;
     unsigned x = 1;
-    for (unsigned i = 0; i < 2000000; i++) x = step(x >> 7 ^ i, x);
+    for (unsigned i = 0; i < (unsigned)rounds; i++) x = step(x >> 7 ^ i, x);
     printf("%u\n", x);
     return 0;
 }

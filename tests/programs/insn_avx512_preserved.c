@@ -2,6 +2,7 @@
 // calls, indirect jumps, system calls, first-time code and faults.
 // build: cc -O1 -mavx512f -mavx512bw
 // run: needs avx512f avx512bw
+// run: oracle
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <signal.h>

@@ -1,11 +1,15 @@
 // BMI1, BMI2, ADX, popcnt, movbe, crc32, pdep/pext, mulx, rorx.
 // build: cc -O1 -mbmi -mbmi2 -madx -mpopcnt -mmovbe -msse4.2 -mlzcnt
 // run: needs bmi2 adx movbe
+// run: oracle own-functions
+// run: oracle-args 100
+#include <stdlib.h>
 #include <immintrin.h>
 #include <stdio.h>
-int main(void) {
+int main(int argc, char **argv) {
+    int rounds = argc > 1 ? atoi(argv[1]) : 100000;
     unsigned long h = 0, x = 88172645463325252ul;
-    for (int i = 0; i < 100000; i++) {
+    for (int i = 0; i < rounds; i++) {
         x ^= x << 13; x ^= x >> 7; x ^= x << 17;
         unsigned long y = x * 2654435761u, hi;
         unsigned long long lo;

@@ -1,5 +1,6 @@
 // cpuid, xgetbv, rdtsc, rdtscp, rdpid run; the clock never goes back.
 // build: cc -O1
+// run: oracle own-functions
 #include <cpuid.h>
 #include <stdio.h>
 #include <x86intrin.h>

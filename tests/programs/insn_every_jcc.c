@@ -1,5 +1,6 @@
 // All sixteen conditions, short and near, against all flag combinations.
 // build: cc -O1
+// run: oracle own-functions
 #include <stdio.h>
 #define J(cc) ".byte 0x66,0x90\n pushq %1\n popf\n mov $0, %%eax\n j" #cc " 1f\n inc %%eax\n1: j" #cc " 2f\n add $2, %%eax\n .fill 200,1,0x90\n2: shl $2, %0\n or %%rax, %0\n"
 int main(void) {

@@ -3,6 +3,7 @@
 // made readable.
 // build: cc -O1 -mavx2
 // run: needs avx2
+// run: oracle own-functions
 #include <immintrin.h>
 #include <signal.h>
 #include <stdio.h>

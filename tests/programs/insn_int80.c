@@ -1,6 +1,7 @@
 // int 0x80 from 64-bit code uses the 32-bit numbers: getpid is 20, and a
 // pointer above 4 GB is cut off. A kernel without it faults; both are said.
 // build: cc -O1
+// run: oracle own-functions
 #include <stdio.h>
 #include <signal.h>
 #include <setjmp.h>

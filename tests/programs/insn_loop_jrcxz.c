@@ -1,8 +1,12 @@
 // loop, loope, loopne, jrcxz, jecxz: counts, flags untouched, upper half of
 // rcx, near and far enough apart to need a trampoline.
 // build: cc -O1
+// run: oracle own-functions
+// run: oracle-args 1000
+#include <stdlib.h>
 #include <stdio.h>
-int main(void) {
+int main(int argc, char **argv) {
+    int rounds = argc > 1 ? atoi(argv[1]) : 1000000;
     unsigned long n, c, f;
     asm volatile("mov $1000, %%ecx; xor %%eax, %%eax; 1: inc %%rax; loop 1b" : "=a"(n), "=c"(c));
     printf("loop %lu %lu\n", n, c);
@@ -20,7 +24,7 @@ int main(void) {
     printf("carry kept %lu\n", n);
     asm volatile("mov $5, %%ecx; xor %%eax, %%eax; jmp 2f; 1: add $3, %%rax; .fill 100, 1, 0x90; 2: loop 1b" : "=a"(n), "=c"(c));
     printf("forward %lu\n", n);
-    asm volatile("xor %%ecx, %%ecx; xor %%eax, %%eax; 1: inc %%rax; cmp $1000000, %%rax; je 2f; loop 1b; 2:" : "=a"(n), "=c"(c));
+    asm volatile("xor %%ecx, %%ecx; xor %%eax, %%eax; 1: inc %%rax; cmp %2, %%rax; je 2f; loop 1b; 2:" : "=&a"(n), "=&c"(c) : "r"((long)rounds));
     printf("wrap %lu %lx\n", n, c);
     return 0;
 }

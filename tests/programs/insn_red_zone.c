@@ -1,6 +1,9 @@
 // 128 bytes below rsp survive branches, indirect jumps, and system calls.
 // build: cc -O1
+// run: oracle
+// run: oracle-args 50
 #include <stdio.h>
+#include <stdlib.h>
 extern unsigned long zone(unsigned long seed);
 asm(".text\nzone: push %rbx; mov %rdi, %rax; mov $16, %ecx\n"
     "1: mov %rax, -136(%rsp,%rcx,8); imul $0x5851f42d, %rax; add $12345, %rax; dec %ecx; jnz 1b\n"
@@ -11,4 +14,9 @@ asm(".text\nzone: push %rbx; mov %rdi, %rax; mov $16, %ecx\n"
     "5: xor %eax, %eax; mov $16, %ecx\n"
     "6: rol $7, %rax; xor -136(%rsp,%rcx,8), %rax; loop 6b\n"
     "  pop %rbx; ret\n");
-int main(void) { unsigned long h = 0; for (unsigned long i = 0; i < 3000; i++) h = h * 3 + zone(i); printf("%lx\n", h); return 0; }
+int main(int argc, char **argv) {
+    unsigned long h = 0, rounds = argc > 1 ? atoi(argv[1]) : 3000;
+    for (unsigned long i = 0; i < rounds; i++) h = h * 3 + zone(i);
+   printf("%lx\n", h);
+    return 0;
+}

@@ -1,6 +1,7 @@
 // Every rep string instruction: forward and backward, zero count, overlap,
 // early stop of scas and cmps, final rcx, rsi, rdi and flags.
 // build: cc -O1
+// run: oracle own-functions
 #include <stdio.h>
 #include <string.h>
 static unsigned char a[300], b[300];

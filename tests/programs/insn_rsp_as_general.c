@@ -1,6 +1,7 @@
 // rsp used as a counter and as a data pointer, with branches and indirect
 // jumps between: nothing may be pushed behind the program's back.
 // build: cc -O1
+// run: no-oracle rsp holds numbers there; activations are told by it
 #include <stdio.h>
 extern unsigned long odd(const unsigned long *data, unsigned long n);
 asm(".text\nodd: push %rbx; push %rbp; mov %rsp, %rbp; xor %eax, %eax\n"

@@ -2,6 +2,7 @@
 // gs-relative loads and stores, kept over calls and system calls; fs too.
 // build: cc -O1 -mfsgsbase
 // run: needs fsgsbase
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <asm/prctl.h>
 #include <stdio.h>

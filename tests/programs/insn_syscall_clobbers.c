@@ -1,6 +1,7 @@
 // After a system call rcx holds the address behind it, r11 the flags, every
 // other register its old value; an unknown number gives ENOSYS.
 // build: cc -O1
+// run: oracle own-functions
 #include <stdio.h>
 int main(void) {
     unsigned long rcx, r11, rax, at, sum;

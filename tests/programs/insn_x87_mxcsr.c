@@ -1,6 +1,7 @@
 // x87 stack and control word, mxcsr rounding and sticky flags survive calls,
 // system calls, and being away in new code.
 // build: cc -O1 -frounding-math -lm
+// run: oracle own-functions
 #include <fenv.h>
 #include <math.h>
 #include <stdio.h>

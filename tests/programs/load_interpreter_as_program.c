@@ -1,5 +1,6 @@
 // The dynamic loader called as a program runs the program named after it.
 // build: cc -O1
+// run: oracle own-functions
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>

@@ -1,6 +1,7 @@
 // A dynamic musl program: another interpreter, another libc, threads.
 // build: musl-gcc -O2 -pthread
 // run: args one two
+// run: oracle own-functions
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

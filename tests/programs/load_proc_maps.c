@@ -2,6 +2,7 @@
 // name, and no page both writable and executable.
 // build: cc -O1 -pie -fPIE
 // run: nondeterministic-counts
+// run: oracle own-functions
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 // PT_GNU_STACK asks for an executable stack: code on it runs.
 // build: cc -O1 -z execstack
+// run: oracle
 #include <stdio.h>
 #include <string.h>
 int main(void) {

@@ -1,6 +1,7 @@
 // mmap, munmap, mremap, mprotect, madvise: fixed, no-replace, zero length,
 // wrap-around, growing in place and moving; errors exactly the kernel's.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 // A daemon: double fork, setsid, reparented, works on after its parent ended;
 // the pipe tells the first process.
 // build: cc -O1
+// run: oracle own-functions
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -2,6 +2,7 @@
 // through /proc/self/exe.
 // build: cc -O1 -static
 // run: args parent
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -4,6 +4,7 @@
 // run: args first
 // run: exit 3
 // run: nondeterministic-counts
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>

@@ -2,6 +2,7 @@
 // the kernel gives before the point of no return.
 // build: cc -O1
 // run: args parent
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>

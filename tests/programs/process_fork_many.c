@@ -1,5 +1,6 @@
 // A tree of processes by repeated fork, each adding to shared memory.
 // build: cc -O1
+// run: oracle own-functions
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/wait.h>

@@ -1,6 +1,7 @@
 // fork, exit statuses, a child killed, a child stopped and continued, memory
 // private after fork, grandchildren, and wait reporting each exactly.
 // build: cc -O1
+// run: oracle own-functions
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 // A shell pipeline with background jobs, subshells, traps and exit statuses.
 // build: cc -O1
+// run: oracle own-functions
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>

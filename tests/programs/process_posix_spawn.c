@@ -1,6 +1,7 @@
 // posix_spawn: success, ENOENT and EACCES seen by the parent, file actions and
 // signal defaults in the child, the parent's handlers untouched.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,7 @@
 // #! scripts: with an argument, nested, with a relative interpreter, with a
 // missing one, and without #! (ENOEXEC).
 // build: cc -O1
+// run: oracle own-functions
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

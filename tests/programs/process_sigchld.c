@@ -1,6 +1,7 @@
 // SIGCHLD with siginfo for exit, kill, stop and continue; SA_NOCLDSTOP;
 // ignored SIGCHLD reaps by itself.
 // build: cc -O1
+// run: oracle own-functions
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

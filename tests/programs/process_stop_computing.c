@@ -2,15 +2,19 @@
 // itself, ends with the right sum.
 // build: cc -O1
 // run: nondeterministic-counts
+// run: oracle own-functions
+// run: oracle-args 20000
+#include <stdlib.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
-int main(void) {
+int main(int argc, char **argv) {
+    int rounds = argc > 1 ? atoi(argv[1]) : 30000000;
     pid_t pid = fork();
     if (!pid) {
         volatile unsigned x = 1;
-        for (int i = 0; i < 30000000; i++) x = x * 1103515245 + 12345;
+        for (int i = 0; i < rounds; i++) x = x * 1103515245 + 12345;
         raise(SIGSTOP);
         _exit(x >> 25);
     }

@@ -1,5 +1,6 @@
 // vfork shares memory with the parent, which waits until exec or _exit.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>

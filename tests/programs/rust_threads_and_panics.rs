@@ -1,6 +1,7 @@
 // A Rust program: threads, channels, panics caught and joined, spawn of a
 // command that does not exist gives the right error.
 // build: rustc -O --edition 2021
+// run: no-oracle what its channels call depends on which thread is first
 use std::process::Command;
 use std::sync::mpsc;
 use std::thread;

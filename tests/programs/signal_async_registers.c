@@ -6,6 +6,7 @@
 // run: needs avx512f avx512bw
 // run: nondeterministic-counts
 // run: timeout 40
+// run: no-oracle a timer every 100 microseconds leaves a stepped program no time to get on
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 // A fault while its signal is blocked or ignored kills all the same; each of
 // the synchronous signals is tried in a child.
 // build: cc -O1
+// run: oracle own-functions
 #include <signal.h>
 #include <stdio.h>
 #include <sys/resource.h>

@@ -2,6 +2,7 @@
 // flushed before stays.
 // build: cc -O1
 // run: signal SEGV
+// run: oracle own-functions
 #include <stdio.h>
 #include <sys/resource.h>
 int main(void) {

@@ -1,6 +1,7 @@
 // Death by a signal sent to itself: the parent sees that signal.
 // build: cc -O1
 // run: signal TERM
+// run: oracle
 #include <signal.h>
 #include <stdio.h>
 #include <unistd.h>

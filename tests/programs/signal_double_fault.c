@@ -2,6 +2,7 @@
 // nests until the stack is left by siglongjmp.
 // build: cc -O1
 // run: signal SEGV
+// run: oracle
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>

@@ -3,6 +3,7 @@
 // ymm registers that the handler destroyed.
 // build: cc -O1 -mavx
 // run: needs avx
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>

@@ -2,6 +2,7 @@
 // sees rcx, rsi, rdi out of step.
 // build: cc -O1
 // run: nondeterministic-counts
+// run: no-oracle a timer every 150 microseconds leaves a stepped program no time to get on
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 // Jumps, calls and returns to unmapped, non-executable and non-canonical
 // addresses: si_addr, rip, error code, and the stack as the program left it.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <signal.h>

@@ -1,6 +1,7 @@
 // sigprocmask, sigpending, sigsuspend, sigtimedwait, signalfd, ppoll with a
 // mask, bad arguments; a blocked signal waits in the kernel with its data.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>

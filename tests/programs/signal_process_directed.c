@@ -2,7 +2,10 @@
 // sigwait in a thread takes it from there, kill finds a computing thread.
 // build: cc -O1 -pthread
 // run: nondeterministic-counts
+// run: oracle own-functions
+// run: oracle-args 10
 #define _GNU_SOURCE
+#include <stdlib.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -27,7 +30,8 @@ static void *waiter(void *arg) {
     while (taken < 50) { sigwait(&set, &sig); taken += sig == SIGUSR2; *(volatile int *)arg = taken; }
     return 0;
 }
-int main(void) {
+int main(int argc, char **argv) {
+    int rounds = argc > 1 ? atoi(argv[1]) : 200;
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGUSR1);
@@ -38,7 +42,7 @@ int main(void) {
     pthread_t t;
     pthread_create(&chosen, 0, open_thread, 0);
     pthread_create(&t, 0, waiter, (void *)&taken);
-    for (int i = 1; i <= 200; i++) { kill(getpid(), SIGUSR1); while (count + elsewhere < i) usleep(20); }
+    for (int i = 1; i <= rounds; i++) { kill(getpid(), SIGUSR1); while (count + elsewhere < i) usleep(20); }
     for (int i = 1; i <= 50; i++) { kill(getpid(), SIGUSR2); while (taken < i) usleep(10); }
     stop = 1;
     pthread_join(chosen, 0);

@@ -1,6 +1,7 @@
 // Real-time signals queue with their values, in order, lowest number first,
 // thousands of them; ordinary ones merge.
 // build: cc -O1
+// run: no-oracle real-time signals: the ptrace library cannot pass them on
 #include <signal.h>
 #include <stdio.h>
 #include <unistd.h>

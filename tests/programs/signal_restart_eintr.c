@@ -1,6 +1,7 @@
 // read, nanosleep, futex, poll and wait interrupted by a signal: restarted
 // with SA_RESTART where the kernel does so, EINTR otherwise.
 // build: cc -O1
+// run: no-oracle its timers come again and again while a system call is stepped
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>

@@ -1,6 +1,7 @@
 // siglongjmp out of handlers, from the alternate stack too, many times; the
 // mask comes back, and the next signal is delivered.
 // build: cc -O1
+// run: oracle own-functions
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 // The trap flag set by popf traps after every following instruction until it
 // is cleared in the handler's context.
 // build: cc -O1
+// run: no-oracle it uses the trap flag, which the oracle needs
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>

@@ -6,6 +6,7 @@
 // run: nondeterministic-counts
 // run: repeat 2
 // run: timeout 40
+// run: no-oracle a timer every 100 microseconds leaves a stepped program no time to get on
 #include <immintrin.h>
 #include <math.h>
 #include <signal.h>

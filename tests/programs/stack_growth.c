@@ -1,5 +1,6 @@
 // The main stack grows by faults to megabytes; locals keep their values.
 // build: cc -O0
+// run: oracle own-functions
 #include <stdio.h>
 static unsigned sum(int depth) {
     volatile unsigned char page[4096];

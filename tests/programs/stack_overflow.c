@@ -2,6 +2,7 @@
 // address close to the stack pointer; then the default action.
 // build: cc -O0
 // run: signal SEGV
+// run: oracle
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>

@@ -2,6 +2,7 @@
 // cleanup handlers in order.
 // build: cc -O1 -pthread
 // run: nondeterministic-counts
+// run: no-oracle a real-time signal cancels: the ptrace library cannot pass it on
 #include <pthread.h>
 #include <stdio.h>
 #include <unistd.h>

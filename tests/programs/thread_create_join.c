@@ -1,6 +1,7 @@
 // Hundreds of short-lived threads, joined and detached, each with TLS.
 // build: cc -O1 -pthread
 // run: nondeterministic-counts
+// run: oracle own-functions
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -3,6 +3,7 @@
 // run: exit 9
 // run: nondeterministic-counts
 // run: repeat 5
+// run: no-oracle which of its threads have begun when it ends depends on time
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>

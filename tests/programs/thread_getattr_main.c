@@ -1,6 +1,7 @@
 // pthread_getattr_np finds the main thread's stack: it holds a local, its size
 // follows the limit, and it ends above main's frame.
 // build: cc -O1 -pthread
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>

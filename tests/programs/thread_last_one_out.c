@@ -1,5 +1,6 @@
 // All threads end with pthread_exit: the exit status is 0, atexit runs once.
 // build: cc -O1 -pthread
+// run: oracle own-functions
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
 // thread decides; /proc/self is a leader without memory then.
 // build: cc -O1 -pthread
 // run: exit 5
+// run: oracle own-functions
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

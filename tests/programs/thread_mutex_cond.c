@@ -1,6 +1,9 @@
 // Producers and consumers with mutex, condition, rwlock, barrier, once, key.
 // build: cc -O1 -pthread
 // run: nondeterministic-counts
+// run: oracle own-functions
+// run: oracle-args 20
+#include <stdlib.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <semaphore.h>
@@ -13,12 +16,13 @@ static pthread_barrier_t barrier;
 static sem_t sem;
 static int queue[8], head, tail, onces, destroyed;
 static long consumed;
+static int rounds;
 static void init(void) { onces++; }
 static void destroy(void *p) { pthread_mutex_lock(&lock); destroyed++; pthread_mutex_unlock(&lock); }
 static void *produce(void *arg) {
     pthread_once(&once, init);
     pthread_setspecific(key, arg);
-    for (int i = 1; i <= 2000; i++) {
+    for (int i = 1; i <= rounds; i++) {
         pthread_mutex_lock(&lock);
         while (tail - head == 8) pthread_cond_wait(&empty, &lock);
         queue[tail++ % 8] = i;
@@ -32,7 +36,7 @@ static void *produce(void *arg) {
 static void *consume(void *arg) {
     pthread_once(&once, init);
     pthread_setspecific(key, arg);
-    for (int i = 1; i <= 2000; i++) {
+    for (int i = 1; i <= rounds; i++) {
         sem_wait(&sem);
         pthread_mutex_lock(&lock);
         while (tail == head) pthread_cond_wait(&full, &lock);
@@ -46,7 +50,8 @@ static void *consume(void *arg) {
     pthread_barrier_wait(&barrier);
     return 0;
 }
-int main(void) {
+int main(int argc, char **argv) {
+    rounds = argc > 1 ? atoi(argv[1]) : 2000;
     pthread_t t[6];
     sem_init(&sem, 0, 0);
     pthread_key_create(&key, destroy);

@@ -2,6 +2,7 @@
 // stack register argument unchanged in the parent, bad sizes refused.
 // build: cc -O1 -no-pie -fno-pie
 // run: nondeterministic-counts
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/futex.h>

@@ -3,6 +3,9 @@
 // build: cc -O1 -pthread
 // run: nondeterministic-counts
 // run: timeout 40
+// run: oracle own-functions
+// run: oracle-args 0
+#include <stdlib.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -13,10 +16,11 @@ static void handler(int sig) { handled++; }
 static void *young(void *arg) { volatile unsigned x = 1; for (int i = 0; i < 2000; i++) x = x * 3 + i; return 0; }
 static atomic_int stop;
 static void *waiting(void *arg) { volatile unsigned x = 1; while (!stop) x = x * 3 + 1; return 0; }
-int main(void) {
+int main(int argc, char **argv) {
+    int rounds = argc > 1 ? atoi(argv[1]) : 60;
     struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
     sigaction(SIGUSR1, &action, 0);
-    for (int round = 0; round < 60; round++) {
+    for (int round = 0; round < rounds; round++) {
         pthread_t t[4];
         for (int i = 0; i < 4; i++) pthread_create(&t[i], 0, young, 0);
         for (int i = 0; i < 4; i++) pthread_kill(t[i], SIGUSR1);

@@ -2,6 +2,7 @@
 // the engine takes nothing of them; signals arrive there too.
 // build: cc -O1 -pthread
 // run: nondeterministic-counts
+// run: oracle own-functions
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>

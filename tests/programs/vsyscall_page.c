@@ -1,6 +1,7 @@
 // The three entries of the vsyscall page return as functions do; any other
 // address in it faults there, and reading it faults.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
 //! Prints what the oracle counts: `cargo run -p testkit --example oracle -- PROGRAM [ARGS]`.
 #![forbid(unsafe_code)]
 
-use testkit::oracle;
+use testkit::oracle::{self, Wanted};
 
 fn main() {
     let mut words = std::env::args().skip(1);
@@ -17,12 +17,9 @@ fn main() {
         oracle::Options::default(),
     ) {
         Ok(counts) => {
-            for thread in &counts.threads {
-                println!(
-                    "{} instructions\n{}",
-                    thread.instructions,
-                    thread.contexts.to_text()
-                );
+            let forests = counts.slab_forests(&Wanted::EVERYTHING);
+            for (thread, forest) in counts.threads.iter().zip(forests) {
+                println!("{} instructions\n{}", thread.instructions, forest.to_text());
             }
         }
         Err(error) => eprintln!("{error}"),

@@ -11,7 +11,11 @@
 //! // run: needs avx512f              a flag the CPU must have
 //! // run: timeout 30                 seconds in a translated run (default 20)
 //! // run: nondeterministic-counts    instruction counts vary between runs
-//! // run: oracle                     short enough to be single-stepped
+//! // run: oracle                     all its contexts are compared with the oracle's
+//! // run: oracle own-functions       those of the program's own functions are
+//! // run: no-oracle it never ends    they are not, because it never ends
+//! // run: oracle-disagrees in this  they are, and the product is wrong in this
+//! // run: oracle-args 2              arguments of that comparison, to shorten it
 //! ```
 //!
 //! Invariant: an unknown word is an error, never ignored: a misspelt
@@ -26,6 +30,19 @@ pub enum Expected {
     Exit(i32),
     /// The program dies by this signal.
     Signal(i32),
+}
+
+/// What the single-stepping oracle is asked about a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// Every function of every module.
+    AllFunctions,
+    /// The functions of the program's own file.
+    OwnFunctions,
+    /// The program's own functions; the product is known to be wrong, in this way.
+    Disagrees(String),
+    /// Nothing, for this reason.
+    Nothing(String),
 }
 
 /// One further output of the same source, for example a plug-in.
@@ -58,8 +75,10 @@ pub struct Directives {
     pub timeout: Duration,
     /// Whether two native runs execute the same number of instructions.
     pub deterministic_counts: bool,
-    /// Whether the program is short enough for the single-stepping oracle.
-    pub oracle: bool,
+    /// Which contexts are compared with those of the single-stepping oracle.
+    pub oracle: Option<Comparison>,
+    /// Arguments when they are, if others.
+    pub oracle_args: Option<Vec<String>>,
 }
 
 /// What is wrong with a directive.
@@ -98,7 +117,8 @@ impl Default for Directives {
             needs: Vec::new(),
             timeout: Duration::from_secs(20),
             deterministic_counts: true,
-            oracle: false,
+            oracle: None,
+            oracle_args: None,
         }
     }
 }
@@ -154,7 +174,19 @@ fn parse_run(directives: &mut Directives, line: usize, text: &str) -> Result<(),
             directives.timeout = Duration::from_secs(value.parse().map_err(|_| bad_value())?);
         }
         "nondeterministic-counts" => directives.deterministic_counts = false,
-        "oracle" => directives.oracle = true,
+        "oracle" => {
+            directives.oracle = Some(match value {
+                "" => Comparison::AllFunctions,
+                "own-functions" => Comparison::OwnFunctions,
+                _ => return Err(bad_value()),
+            });
+        }
+        "no-oracle" | "oracle-disagrees" if value.is_empty() => return Err(bad_value()),
+        "no-oracle" => directives.oracle = Some(Comparison::Nothing(value.to_owned())),
+        "oracle-disagrees" => {
+            directives.oracle = Some(Comparison::Disagrees(value.to_owned()));
+        }
+        "oracle-args" => directives.oracle_args = Some(words(value)),
         _ => {
             return Err(DirectiveError::Unknown {
                 line,
@@ -182,7 +214,7 @@ mod tests {
         assert_eq!(read.parts[0].output, "p.so");
         assert_eq!(read.args, ["a", "b"]);
         assert_eq!(read.expected, Expected::Signal(11));
-        assert!(read.oracle);
+        assert_eq!(read.oracle, Some(Comparison::AllFunctions));
     }
 
     #[test]

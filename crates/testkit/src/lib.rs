@@ -7,6 +7,7 @@
 //! - [`mode`] is the table of modes a program runs in;
 //! - [`real`] runs the scripts of `tests/real`, real programs, in every mode;
 //! - [`paper`] reads the expected forests beside the programs of the paper;
+//! - [`product`] reads what the product's reports say of a program;
 //! - [`pool`] runs a list of jobs two at a time;
 //! - [`tree`] is a forest of calling contexts as text, and its comparison;
 //! - [`oracle`] steps a program with ptrace and counts instructions and
@@ -27,6 +28,7 @@ pub mod mode;
 pub mod oracle;
 pub mod paper;
 pub mod pool;
+pub mod product;
 pub mod program;
 pub mod real;
 pub mod run;

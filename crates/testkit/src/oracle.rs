@@ -4,7 +4,8 @@
 //! shares nothing with it must count the same run again.
 //! Approach: start the program without address randomisation, stop it after
 //! every instruction of every thread, look at `rip` and `rsp`, and apply the
-//! definitions literally: [`activation`] holds those of calling contexts,
+//! definitions literally: [`activation`] holds those of activations,
+//! [`events`] makes calling contexts of them,
 //! [`code`] says which function an address belongs to (from the `image`
 //! crate), [`instruction`] what kind of instruction was executed.
 //!
@@ -16,27 +17,28 @@
 //! Complexity: two to four system calls and two switches per instruction; some
 //! 40,000 instructions per second on a two-core virtual machine.
 //!
-//! Limits: forked children run on unwatched; exec in the program ends the
-//! oracle with an error; stacks switched by the program itself (coroutines)
-//! are not told apart; the pushed flags of `pushf` hold the trap flag.
+//! Limits: stacks switched by the program itself (coroutines) are not told
+//! apart; the pushed flags of `pushf` hold the trap flag; a stopped process goes
+//! on when another one sends it SIGCONT, not when the terminal does.
 
 mod activation;
 mod code;
+mod events;
 mod instruction;
+mod start;
 mod tracee;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::tree::Tree;
-
-pub use activation::Recursion;
+pub use events::{Counts, Function, Moment, ThreadCount, Wanted};
 
 /// What the oracle is asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Whether recursion of one function is rolled into one node.
-    pub recursion: Recursion,
+    /// Step only from the entry of the program on, without the dynamic linker's
+    /// start, and let processes run that execute another program.
+    pub own_code: bool,
     /// More steps than this end the run with an error.
     pub step_limit: u64,
 }
@@ -44,43 +46,9 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            recursion: Recursion::Rolled,
+            own_code: false,
             step_limit: 20_000_000,
         }
-    }
-}
-
-/// What one thread did.
-#[derive(Clone, Debug)]
-pub struct ThreadCount {
-    /// Instructions retired.
-    pub instructions: u64,
-    /// Its calling contexts, below `[thread]` and `[signal N]` roots.
-    pub contexts: Tree,
-}
-
-/// What one run did. Threads stand in the order of their creation.
-#[derive(Clone, Debug)]
-pub struct Counts {
-    /// One entry per thread, the main thread first.
-    pub threads: Vec<ThreadCount>,
-}
-
-impl Counts {
-    /// Instructions of all threads.
-    #[must_use]
-    pub fn instructions(&self) -> u64 {
-        self.threads.iter().map(|thread| thread.instructions).sum()
-    }
-
-    /// The contexts of all threads, joined.
-    #[must_use]
-    pub fn joined(&self) -> Tree {
-        let mut tree = Tree::default();
-        for thread in &self.threads {
-            tree.join(&thread.contexts);
-        }
-        tree
     }
 }
 
@@ -96,9 +64,9 @@ pub enum OracleError {
     /// The program needs more steps than allowed.
     #[error("the program takes more than {0} steps")]
     TooLong(u64),
-    /// The program replaced itself.
-    #[error("the program called exec, which the oracle does not follow")]
-    Exec,
+    /// The memory of a stepped process cannot be reached.
+    #[error("cannot reach the program's memory: {0}")]
+    Memory(std::io::Error),
 }
 
 /// Steps `program` with `args` in `directory` to its end.

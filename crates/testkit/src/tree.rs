@@ -11,6 +11,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use analysis::Forest;
+use trace::Label;
+
 /// A node of one [`Tree`]; valid only there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeIndex(u32);
@@ -83,6 +86,81 @@ impl Tree {
         index
     }
 
+    /// The forest with the names that `name` gives to its functions.
+    #[must_use]
+    pub fn of_forest(forest: &Forest, name: impl Fn(Label) -> Option<String>) -> Tree {
+        let mut tree = Tree::default();
+        let mut made: Vec<NodeIndex> = Vec::with_capacity(forest.len());
+        // Parents come before their children.
+        for node in forest.nodes() {
+            let parent = forest.parent(node).map(|parent| made[parent.index()]);
+            let label = forest.label(node);
+            let at = match name(label) {
+                Some(name) => tree.child(parent, &name),
+                None => tree.child(parent, &label.to_string()),
+            };
+            tree.count(at, forest.count(node));
+            made.push(at);
+        }
+        tree
+    }
+
+    /// All of `trees` in one (the paper's join).
+    #[must_use]
+    pub fn joined(trees: &[Tree]) -> Tree {
+        let mut joined = Tree::default();
+        for tree in trees {
+            joined.join(tree);
+        }
+        joined
+    }
+
+    /// The same nodes with the counts of `other` taken away.
+    #[must_use]
+    pub fn less(mut self, other: &Tree) -> Tree {
+        for (path, count) in other.paths() {
+            let mut at = None;
+            for name in path {
+                at = Some(self.child(at, name));
+            }
+            if let Some(node) = at {
+                let left = self.nodes[node.0 as usize].count.saturating_sub(count);
+                self.nodes[node.0 as usize].count = left;
+            }
+        }
+        self
+    }
+
+    /// The root that was made first.
+    #[must_use]
+    pub fn first_root(&self) -> Option<NodeIndex> {
+        self.roots.first().copied()
+    }
+
+    /// The same forest with a count of zero at all roots.
+    #[must_use]
+    pub fn without_roots(mut self) -> Tree {
+        for index in self.roots.clone() {
+            self.nodes[index.0 as usize].count = 0;
+        }
+        self
+    }
+
+    /// The same forest with other names; nodes whose paths become equal are
+    /// joined.
+    #[must_use]
+    pub fn renamed(&self, name: impl Fn(&str) -> String) -> Tree {
+        let mut renamed = Tree::default();
+        let mut open: Vec<NodeIndex> = Vec::new();
+        for (depth, old, count) in self.rows() {
+            open.truncate(depth);
+            let node = renamed.child(open.last().copied(), &name(old));
+            renamed.count(node, count);
+            open.push(node);
+        }
+        renamed
+    }
+
     /// Adds to the count of `node`.
     pub fn count(&mut self, node: NodeIndex, by: u64) {
         self.nodes[node.0 as usize].count += by;
@@ -101,37 +179,6 @@ impl Tree {
             self.count(ours, node.count);
             self.join_below(Some(ours), other, &node.children);
         }
-    }
-
-    /// The forest when only the functions `keep` are selected: `[thread]`
-    /// becomes `__root__`, others leave their children to what is above, and
-    /// recursion of one function is rolled if `rolled`.
-    #[must_use]
-    pub fn select(&self, keep: &[&str], rolled: bool) -> Tree {
-        let mut selected = Tree::default();
-        // For every open level: the node that its children get as parent.
-        let mut open: Vec<Option<NodeIndex>> = Vec::new();
-        let mut names: Vec<&str> = Vec::new();
-        for (depth, name, count) in self.rows() {
-            open.truncate(depth);
-            names.truncate(depth);
-            let parent = open.last().copied().flatten();
-            let above = names.last().copied().unwrap_or_default();
-            let name = if name == "[thread]" { "__root__" } else { name };
-            if name == "__root__" || keep.contains(&name) {
-                let same = rolled && above == name;
-                let node = parent
-                    .filter(|_| same)
-                    .unwrap_or_else(|| selected.child(parent, name));
-                selected.count(node, count);
-                open.push(Some(node));
-                names.push(name);
-            } else {
-                open.push(parent);
-                names.push(above);
-            }
-        }
-        selected
     }
 
     /// Number of nodes.
@@ -184,6 +231,7 @@ impl Tree {
     }
 
     /// Node by node: the first `limit` paths whose counts differ, in words.
+    /// Nodes that count nothing only lead to others.
     #[must_use]
     pub fn differences(&self, expected: &Tree, limit: usize) -> Vec<String> {
         let (ours, theirs) = (self.paths(), expected.paths());
@@ -192,7 +240,9 @@ impl Tree {
             .keys()
             .chain(theirs.keys().filter(|path| !ours.contains_key(*path)))
         {
-            let (got, wanted) = (ours.get(path), theirs.get(path));
+            let counted = |count: &&u64| **count > 0;
+            let got = ours.get(path).filter(counted);
+            let wanted = theirs.get(path).filter(counted);
             if got != wanted && differences.len() < limit {
                 let show = |count: Option<&u64>| count.map_or("no node".into(), u64::to_string);
                 differences.push(format!(
@@ -280,21 +330,6 @@ mod tests {
             "d: 3, expected no node",
         ];
         assert_eq!(ours.differences(other, 9), expected);
-    }
-
-    #[test]
-    fn selecting_leaves_children_to_what_is_above() {
-        let tree = &parse("DUMP of K-SF\n| [thread](),1\n|  | x(),1\n|  |  | a(),2\n|  |  |  | y(),1\n|  |  |  |  | a(),5\n")
-            .expect("well formed")[0]
-            .tree;
-        assert_eq!(
-            tree.select(&["a"], true).rows(),
-            [(0, "__root__", 1), (1, "a", 7)]
-        );
-        assert_eq!(
-            tree.select(&["a"], false).rows(),
-            [(0, "__root__", 1), (1, "a", 2), (2, "a", 5)]
-        );
     }
 
     #[test]

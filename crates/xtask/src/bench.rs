@@ -13,7 +13,7 @@
 //! workload that finishes in a few milliseconds says nothing, which is why
 //! start-up is measured apart, as a difference in milliseconds.
 
-mod machine;
+pub mod machine;
 mod measure;
 mod table;
 mod workload;
@@ -24,6 +24,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::tree::Tree;
 use measure::{Mode, Runner, Sample};
+pub use measure::{build, target_directory};
 use workload::Workload;
 
 #[derive(clap::Args)]

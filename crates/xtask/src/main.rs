@@ -10,6 +10,7 @@
 
 mod bench;
 mod ci;
+mod growth;
 mod layers;
 mod links;
 mod metadata;
@@ -44,6 +45,8 @@ enum Task {
     Unsafety,
     /// Measure the workloads of benches/workloads.toml natively and under each mode.
     Bench(bench::Options),
+    /// Measure time and memory of runs with up to twenty million contexts.
+    Growth(growth::Options),
 }
 
 fn main() -> ExitCode {
@@ -65,6 +68,7 @@ fn run() -> Result<()> {
         Task::Links => report("links", links::check(&tree)?),
         Task::Unsafety => report("unsafety", unsafety::check(&tree)?),
         Task::Bench(options) => bench::run(&tree, &options),
+        Task::Growth(options) => growth::run(&tree, &options),
     }
 }
 

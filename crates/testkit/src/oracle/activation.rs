@@ -16,29 +16,24 @@
 //! Invariant: in a segment, entry stack pointers do not rise from the bottom
 //! to the top, because what the stack pointer has passed is removed first.
 
-use crate::tree::{NodeIndex, Tree};
+use analysis::cct::Event;
+use trace::Label;
 
 use super::code::{Code, Place, ProgramPc, ProgramSp};
+use super::events::Moment;
 use super::instruction::Kind;
 
-/// What to do with a function that calls itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recursion {
-    /// One node counts all.
-    Rolled,
-    /// One node per level.
-    Unrolled,
-}
-
+#[derive(Clone)]
 struct Activation {
     function: ProgramPc,
     entry_sp: ProgramSp,
-    node: NodeIndex,
+    label: Label,
 }
 
 /// Activations that began under one root.
+#[derive(Clone)]
 struct Segment {
-    root: NodeIndex,
+    root: Label,
     /// Stack pointer where the root began; `None` for the thread itself.
     entry_sp: Option<ProgramSp>,
     live: Vec<Activation>,
@@ -55,39 +50,67 @@ pub struct Executed {
     pub place: Place,
 }
 
-/// The live activations and the contexts of one thread.
+/// The live activations of one thread, and all that began and ended in it.
 pub struct Activations {
     segments: Vec<Segment>,
-    tree: Tree,
-    recursion: Recursion,
+    events: Vec<Moment>,
+    /// Steps made in the whole run: the time of the next event.
+    pub now: u64,
 }
 
 impl Activations {
     /// A thread that begins at `pc`, possibly the entry of a function.
-    pub fn new(code: &mut Code, recursion: Recursion, pc: ProgramPc, sp: ProgramSp) -> Self {
-        let mut tree = Tree::default();
-        let root = tree.child(None, "[thread]");
-        tree.count(root, 1);
+    pub fn new(code: &mut Code, now: u64, pc: ProgramPc, sp: ProgramSp) -> Self {
         let segment = Segment {
-            root,
+            root: Label::THREAD,
             entry_sp: None,
             live: Vec::new(),
             muted: None,
         };
         let mut activations = Self {
             segments: vec![segment],
-            tree,
-            recursion,
+            events: Vec::new(),
+            now,
         };
+        activations.note(Event::Begin(Label::THREAD));
         if code.place(pc).entry {
             activations.begin(code, pc, sp);
         }
         activations
     }
 
-    /// The contexts counted.
-    pub fn into_tree(self) -> Tree {
-        self.tree
+    /// The thread of a forked child: what is live in its parent is live in it.
+    /// The activations of the parent are the first events; they happened there.
+    pub fn forked(&self) -> Self {
+        let mut child = Self {
+            segments: self.segments.clone(),
+            events: Vec::new(),
+            now: self.now,
+        };
+        for segment in &self.segments {
+            child.note(Event::Begin(segment.root));
+            for activation in &segment.live {
+                child.note(Event::Enter(activation.label));
+            }
+        }
+        child
+    }
+
+    /// Events so far.
+    pub fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Everything that began and ended.
+    pub fn into_events(self) -> Vec<Moment> {
+        self.events
+    }
+
+    fn note(&mut self, event: Event) {
+        self.events.push(Moment {
+            step: self.now,
+            event,
+        });
     }
 
     /// Control went from `last` to `pc` with the stack pointer `sp`.
@@ -118,10 +141,10 @@ impl Activations {
     }
 
     fn arrive_by_call(&mut self, code: &mut Code, pc: ProgramPc, sp: ProgramSp) {
-        if self.top().muted.is_some() || code.place(pc).stub {
+        // A call of what is no code arrives nowhere: it faults.
+        if self.top().muted.is_some() || code.place(pc).stub || !code.executable_at(pc) {
             return;
         }
-        code.called(pc);
         self.end_passed(sp);
         self.begin(code, pc, sp);
     }
@@ -140,26 +163,13 @@ impl Activations {
     }
 
     fn begin(&mut self, code: &mut Code, pc: ProgramPc, sp: ProgramSp) {
-        let function = pc;
-        let name = code.name(pc);
-        let segment = self
-            .segments
-            .last_mut()
-            .expect("a thread has its own segment");
-        let node = match segment.live.last() {
-            Some(top) if top.function == function && self.recursion == Recursion::Rolled => {
-                top.node
-            }
-            top => self
-                .tree
-                .child(Some(top.map_or(segment.root, |top| top.node)), &name),
-        };
-        self.tree.count(node, 1);
-        segment.live.push(Activation {
-            function,
+        let label = code.label(pc);
+        self.top().live.push(Activation {
+            function: pc,
             entry_sp: sp,
-            node,
+            label,
         });
+        self.note(Event::Enter(label));
     }
 
     /// Whether the handler of the current signal has returned.
@@ -171,10 +181,11 @@ impl Activations {
     /// Ends what the stack pointer has passed.
     fn end_passed(&mut self, sp: ProgramSp) {
         loop {
-            let segment = self.top();
-            while segment.live.last().is_some_and(|top| top.entry_sp < sp) {
-                segment.live.pop();
+            while self.top().live.last().is_some_and(|top| top.entry_sp < sp) {
+                self.top().live.pop();
+                self.note(Event::Leave);
             }
+            let segment = self.top();
             let left = segment.live.is_empty() && segment.entry_sp.is_some_and(|entry| entry < sp);
             if !left {
                 return;
@@ -183,7 +194,16 @@ impl Activations {
             if segment.entry_sp.is_some_and(|entry| sp.0 - entry.0 <= 8) {
                 return;
             }
-            self.segments.pop();
+            self.end_segment();
+        }
+    }
+
+    /// Ends the topmost segment with all that is live in it.
+    fn end_segment(&mut self) {
+        let segment = self.segments.pop();
+        // Its root ends too.
+        for _ in 0..=segment.map_or(0, |segment| segment.live.len()) {
+            self.note(Event::Leave);
         }
     }
 
@@ -191,32 +211,33 @@ impl Activations {
     fn end_above(&mut self, function: Option<ProgramPc>) {
         let Some(function) = function else { return };
         let live = &mut self.top().live;
-        if let Some(position) = live
-            .iter()
-            .rposition(|activation| activation.function == function)
-        {
+        let same = |activation: &Activation| activation.function == function;
+        if let Some(position) = live.iter().rposition(same) {
+            let ended = live.len() - (position + 1);
             live.truncate(position + 1);
+            for _ in 0..ended {
+                self.note(Event::Leave);
+            }
         }
     }
 
     /// The handler of `signal` begins at `pc`.
     pub fn signal(&mut self, code: &mut Code, signal: i32, pc: ProgramPc, sp: ProgramSp) {
-        let root = self.tree.child(None, &format!("[signal {signal}]"));
-        self.tree.count(root, 1);
+        let root = Label::signal(signal.cast_unsigned());
+        self.note(Event::Begin(root));
         self.segments.push(Segment {
             root,
             entry_sp: Some(sp),
             live: Vec::new(),
             muted: None,
         });
-        code.called(pc);
         self.begin(code, pc, sp);
     }
 
     /// `rt_sigreturn` was executed.
     pub fn signal_return(&mut self) {
         if self.segments.len() > 1 {
-            self.segments.pop();
+            self.end_segment();
         }
     }
 

@@ -4,14 +4,18 @@
 //! every mapped file is opened once with the `image` crate; every address is
 //! looked up once per map.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use image::{ExtentKind, FileOffset, Image, Images};
 use nix::unistd::Pid;
+use trace::Label;
+
+use super::events::Function;
+use super::start;
 
 /// An address of an instruction in the stepped program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,6 +45,7 @@ const UNKNOWN: Place = Place {
     lazy_binding: false,
 };
 
+#[derive(Clone)]
 struct Mapping {
     start: u64,
     end: u64,
@@ -51,32 +56,62 @@ struct Mapping {
 /// The code of one process.
 pub struct Code {
     pid: Pid,
+    /// The file the process was started from.
+    pub executable: Option<PathBuf>,
     memory: fs::File,
-    images: Images,
+    images: Arc<Images>,
     vdso: Option<Arc<Image>>,
     mappings: Vec<Mapping>,
     places: HashMap<ProgramPc, Place>,
-    names: HashMap<ProgramPc, String>,
-    /// Targets of calls that no table names.
-    called: HashSet<ProgramPc>,
+    /// Functions that were entered; a label is a place in this list.
+    functions: Vec<Function>,
+    labels: HashMap<(PathBuf, u64), Label>,
 }
+
+/// The lowest label of a function.
+const FIRST_LABEL: u32 = wire::node::FIRST_FUNC;
 
 impl Code {
     /// The code of the process `pid`, which has just been executed.
-    pub fn new(pid: Pid) -> std::io::Result<Self> {
-        let memory = fs::File::open(format!("/proc/{pid}/mem"))?;
+    pub fn new(pid: Pid, images: Arc<Images>) -> std::io::Result<Self> {
         let mut code = Self {
             pid,
-            memory,
-            images: Images::new(),
+            executable: start::executable(pid),
+            memory: memory(pid)?,
+            images,
             vdso: None,
             mappings: Vec::new(),
             places: HashMap::new(),
-            names: HashMap::new(),
-            called: HashSet::new(),
+            functions: Vec::new(),
+            labels: HashMap::new(),
         };
         code.map_changed();
         Ok(code)
+    }
+
+    /// The same code in the child `pid`.
+    pub fn forked(&self, pid: Pid) -> std::io::Result<Self> {
+        Ok(Self {
+            pid,
+            executable: self.executable.clone(),
+            memory: memory(pid)?,
+            images: Arc::clone(&self.images),
+            vdso: self.vdso.clone(),
+            mappings: self.mappings.clone(),
+            places: self.places.clone(),
+            functions: self.functions.clone(),
+            labels: self.labels.clone(),
+        })
+    }
+
+    /// The functions that were entered, by label.
+    pub fn into_functions(self) -> Vec<Function> {
+        self.functions
+    }
+
+    /// Writes over the code at `pc`, whatever its protection.
+    pub fn write(&self, pc: ProgramPc, bytes: &[u8]) -> std::io::Result<()> {
+        self.memory.write_all_at(bytes, pc.0)
     }
 
     /// The bytes at `pc`; fewer than asked for at the end of a mapping.
@@ -147,11 +182,7 @@ impl Code {
         if let Some(&place) = self.places.get(&pc) {
             return place;
         }
-        let mut place = self.look_up(pc);
-        if self.called.contains(&pc) && !place.stub {
-            place.entry = true;
-            place.function = place.function.or(Some(pc));
-        }
+        let place = self.look_up(pc);
         self.places.insert(pc, place);
         place
     }
@@ -182,17 +213,20 @@ impl Code {
         }
     }
 
-    /// Notes that `pc` was called: it is the entry of a function from now on.
-    pub fn called(&mut self, pc: ProgramPc) {
-        if !self.place(pc).entry && self.called.insert(pc) {
-            self.places.remove(&pc);
-        }
+    /// Whether instructions can be executed at `pc`.
+    pub fn executable_at(&self, pc: ProgramPc) -> bool {
+        let mut mappings = self.mappings.iter();
+        mappings.any(|m| (m.start..m.end).contains(&pc.0))
     }
 
-    /// Name of the function that begins at `entry`.
-    pub fn name(&mut self, entry: ProgramPc) -> String {
-        if let Some(name) = self.names.get(&entry) {
-            return name.clone();
+    /// The label of the function that begins at `entry`.
+    pub fn label(&mut self, entry: ProgramPc) -> Label {
+        let (path, offset) = match self.image_at(entry) {
+            Some((_, image, offset)) => (image.path().to_owned(), offset.0),
+            None => (PathBuf::new(), entry.0),
+        };
+        if let Some(&label) = self.labels.get(&(path.clone(), offset)) {
+            return label;
         }
         let name = match self.image_at(entry) {
             Some((_, image, offset)) => {
@@ -205,7 +239,18 @@ impl Code {
             }
             None => format!("{:#x}", entry.0),
         };
-        self.names.insert(entry, name.clone());
-        name
+        let label = Label(FIRST_LABEL + u32::try_from(self.functions.len()).expect("few"));
+        let module = path.file_name().unwrap_or_default().to_string_lossy();
+        self.functions.push(Function {
+            name,
+            module: module.into_owned(),
+        });
+        self.labels.insert((path, offset), label);
+        label
     }
+}
+
+fn memory(pid: Pid) -> std::io::Result<fs::File> {
+    let path = format!("/proc/{pid}/mem");
+    fs::File::options().read(true).write(true).open(path)
 }

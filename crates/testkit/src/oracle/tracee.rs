@@ -1,4 +1,5 @@
-//! The ptrace loop: starts, steps and ends the threads of one process.
+//! The ptrace loop: starts, steps and ends the threads of a program and of the
+//! processes it starts.
 //!
 //! A stop means (ptrace(2), and `ptrace_notify` in the kernel's
 //! arch/x86/kernel/signal.c for the handler's entry):
@@ -7,11 +8,16 @@
 //! |---|---|---|
 //! | SIGTRAP | TRAP_TRACE, TRAP_BRKPT | one step was made |
 //! | SIGTRAP | SIGTRAP | a signal frame was made, nothing was executed |
-//! | event stop | | a thread was born, or the program called exec |
+//! | fork, vfork, clone event | | the stopped thread made another |
+//! | exec event | | the process has a new program and one thread |
+//! | stop event, SIGTRAP | | a new thread, or the end of a stop |
+//! | stop event, else | | the process is stopped until someone continues it |
 //! | any other | | a signal is about to be delivered; pass it on |
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
+use image::Images;
 use nix::sys::ptrace::{self, Event, Options as PtraceOptions};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -20,6 +26,7 @@ use nix::unistd::Pid;
 use super::activation::{Activations, Executed};
 use super::code::{Code, ProgramPc, ProgramSp};
 use super::instruction::{self, Kind, LONGEST};
+use super::start::{self, Breakpoint};
 use super::{Counts, Options, OracleError, ThreadCount};
 
 /// Codes of the trap flag and of a system call's end, `asm-generic/siginfo.h`.
@@ -27,15 +34,23 @@ const TRAP_BRKPT: i32 = 1;
 const TRAP_TRACE: i32 = 2;
 /// Code of the stop at a handler's entry.
 const HANDLER_ENTRY: i32 = Signal::SIGTRAP as i32;
+/// PTRACE_EVENT_STOP, which nix has no name for.
+const EVENT_STOP: i32 = 128;
 
 /// System calls after which the memory map may be another: mmap, mprotect,
-/// munmap, mremap.
-const MAP_CALLS: [u64; 4] = [9, 10, 11, 25];
+/// munmap, shmat, mremap, shmdt.
+const MAP_CALLS: [u64; 6] = [9, 10, 11, 30, 25, 67];
 const RT_SIGRETURN: u64 = 15;
+/// kill and tkill have the signal as second argument, tgkill as third.
+const KILL: u64 = 62;
+const TKILL: u64 = 200;
+const TGKILL: u64 = 234;
 
 struct Thread {
+    process: usize,
     instructions: u64,
     activations: Activations,
+    inherited: usize,
     /// The next instruction, and what it is.
     pc: ProgramPc,
     next: Executed,
@@ -49,39 +64,55 @@ struct Thread {
     order: usize,
 }
 
+/// What is known of a thread before its first stop.
+struct Born {
+    /// Its maker's process; `None` if that is not stepped.
+    process: Option<usize>,
+    /// What is live in it, if it goes on where its maker is.
+    live: Option<(ProgramSp, Activations)>,
+}
+
 struct Tracee {
-    leader: Pid,
-    code: Code,
+    /// Code of every process that was stepped.
+    codes: Vec<Code>,
+    images: Arc<Images>,
+    /// Threads that are stepped.
     threads: HashMap<Pid, Thread>,
-    /// Children that stopped before their parent's event said what they are.
+    /// Threads that run, up to a breakpoint or to their next exec.
+    running: HashMap<Pid, Option<Breakpoint>>,
+    /// Threads whose maker's event came first.
+    born: HashMap<Pid, Born>,
+    /// Threads whose first stop came first.
+    early: HashSet<Pid>,
+    /// Threads of stopped processes.
+    held: HashSet<Pid>,
     ended: Vec<(usize, ThreadCount)>,
-    born: usize,
+    order: usize,
     options: Options,
     steps: u64,
 }
 
 /// Steps the process `pid`, which will stop itself and then call exec.
 pub fn follow(pid: Pid, options: Options) -> Result<Counts, OracleError> {
+    let mut tracee = Tracee {
+        codes: Vec::new(),
+        images: Arc::new(Images::new()),
+        threads: HashMap::new(),
+        running: HashMap::new(),
+        born: HashMap::new(),
+        early: HashSet::new(),
+        held: HashSet::new(),
+        ended: Vec::new(),
+        order: 0,
+        options,
+        steps: 0,
+    };
     let result = begin(pid).and_then(|()| {
-        let code = Code::new(pid).map_err(OracleError::Start)?;
-        let threads = HashMap::new();
-        let mut tracee = Tracee {
-            leader: pid,
-            code,
-            threads,
-            ended: Vec::new(),
-            born: 0,
-            options,
-            steps: 0,
-        };
-        tracee.adopt(pid)?;
-        ptrace::step(pid, None)?;
+        tracee.executed_program(pid, true)?;
         tracee.run()
     });
     if result.is_err() {
-        // It may have ended by itself; both calls say so then.
-        let _ = kill(pid, Signal::SIGKILL);
-        let _ = waitpid(pid, Some(WaitPidFlag::__WALL));
+        tracee.kill_all(pid);
     }
     result
 }
@@ -91,6 +122,8 @@ fn begin(pid: Pid) -> Result<(), OracleError> {
     waitpid(pid, Some(WaitPidFlag::WUNTRACED))?;
     let options = PtraceOptions::PTRACE_O_TRACEEXEC
         | PtraceOptions::PTRACE_O_TRACECLONE
+        | PtraceOptions::PTRACE_O_TRACEFORK
+        | PtraceOptions::PTRACE_O_TRACEVFORK
         | PtraceOptions::PTRACE_O_EXITKILL;
     ptrace::seize(pid, options)?;
     kill(pid, Signal::SIGCONT)?;
@@ -109,46 +142,137 @@ fn begin(pid: Pid) -> Result<(), OracleError> {
 }
 
 impl Tracee {
+    /// Until the last process has ended.
     fn run(&mut self) -> Result<Counts, OracleError> {
         let flags = WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD;
         loop {
-            match waitpid(None, Some(flags))? {
+            let status = match waitpid(None, Some(flags)) {
+                Err(nix::Error::ECHILD) => return Ok(self.counts()),
+                status => status?,
+            };
+            let handled = match status {
                 WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..) => {
                     self.retire(pid);
-                    if pid == self.leader {
-                        return Ok(self.counts());
-                    }
+                    Ok(())
                 }
-                WaitStatus::PtraceEvent(pid, _, event) => {
-                    if event == Event::PTRACE_EVENT_EXEC as i32 {
-                        return Err(OracleError::Exec);
-                    }
-                    self.adopt(pid)?;
-                    resume(pid, None)?;
-                }
-                WaitStatus::Stopped(pid, signal) => {
-                    let deliver = self.stopped(pid, signal)?;
-                    resume(pid, deliver)?;
-                }
-                _ => {}
+                WaitStatus::PtraceEvent(pid, signal, event) => self.event(pid, signal, event),
+                WaitStatus::Stopped(pid, signal) => self.stopped(pid, signal),
+                _ => Ok(()),
+            };
+            match handled {
+                // It was killed between its stop and our request.
+                Ok(()) | Err(OracleError::Ptrace(nix::Error::ESRCH)) => {}
+                Err(error) => return Err(error),
             }
         }
     }
 
-    /// Takes up a thread that was not known yet.
-    fn adopt(&mut self, pid: Pid) -> Result<(), OracleError> {
-        if self.threads.contains_key(&pid) {
-            return Ok(());
+    fn event(&mut self, pid: Pid, signal: Signal, event: i32) -> Result<(), OracleError> {
+        if event == Event::PTRACE_EVENT_EXEC as i32 {
+            return self.executed_program(pid, false);
         }
+        if event == EVENT_STOP {
+            if signal != Signal::SIGTRAP {
+                self.held.insert(pid);
+                return Ok(());
+            }
+            return self.first_stop(pid);
+        }
+        let child = Pid::from_raw(i32::try_from(ptrace::getevent(pid)?).unwrap_or(0));
+        let born = match self.threads.get(&pid) {
+            Some(maker) => Born {
+                process: Some(maker.process),
+                live: Some((
+                    ProgramSp(ptrace::getregs(pid)?.rsp),
+                    maker.activations.forked(),
+                )),
+            },
+            None => Born {
+                process: None,
+                live: None,
+            },
+        };
+        self.born.insert(child, born);
+        if self.early.remove(&child) {
+            self.first_stop(child)?;
+        }
+        self.resume(pid, None)
+    }
+
+    /// A thread is seen for the first time, or was stopped and goes on.
+    fn first_stop(&mut self, pid: Pid) -> Result<(), OracleError> {
+        if !self.threads.contains_key(&pid) && !self.running.contains_key(&pid) {
+            let Some(born) = self.born.remove(&pid) else {
+                self.early.insert(pid);
+                return Ok(());
+            };
+            match born.process {
+                Some(process) => self.adopt(pid, process, born.live)?,
+                None => {
+                    self.running.insert(pid, None);
+                }
+            }
+        }
+        self.resume(pid, None)
+    }
+
+    /// A process begins to run a program.
+    fn executed_program(&mut self, pid: Pid, first: bool) -> Result<(), OracleError> {
+        let former = Pid::from_raw(i32::try_from(ptrace::getevent(pid)?).unwrap_or(0));
+        let old = self.threads.get(&former).map(|thread| thread.process);
+        let threads = self.threads.iter();
+        let others: Vec<Pid> = threads
+            .filter(|(_, thread)| Some(thread.process) == old && !first)
+            .map(|(&pid, _)| pid)
+            .collect();
+        for thread in others {
+            self.retire(thread);
+        }
+        self.running.remove(&former);
+        let mut breakpoint = None;
+        if self.options.own_code && (first || start::is_first_program(pid, &self.codes)) {
+            breakpoint = start::at_entry(pid, self.codes.len()).map_err(OracleError::Memory)?;
+        } else if self.options.own_code && !start::is_interpreter(pid, &self.codes, &self.images) {
+            self.running.insert(pid, None);
+            return self.resume(pid, None);
+        }
+        self.codes
+            .push(Code::new(pid, Arc::clone(&self.images)).map_err(OracleError::Memory)?);
+        if breakpoint.is_some() {
+            self.running.insert(pid, breakpoint);
+        } else {
+            self.adopt(pid, self.codes.len() - 1, None)?;
+        }
+        self.resume(pid, None)
+    }
+
+    /// Takes up a thread that was not known yet, made by `process`.
+    fn adopt(
+        &mut self,
+        pid: Pid,
+        mut process: usize,
+        live: Option<(ProgramSp, Activations)>,
+    ) -> Result<(), OracleError> {
         let registers = ptrace::getregs(pid)?;
         let (pc, sp) = (ProgramPc(registers.rip), ProgramSp(registers.rsp));
-        let activations = Activations::new(&mut self.code, self.options.recursion, pc, sp);
-        let next = self.look_at(pc);
-        let order = self.born;
-        self.born += 1;
+        let mut activations = None;
+        if start::leader(pid) == Some(pid) && live.is_some() {
+            let code = self.codes[process].forked(pid);
+            self.codes.push(code.map_err(OracleError::Memory)?);
+            process = self.codes.len() - 1;
+            activations = live.filter(|live| live.0 == sp).map(|live| live.1);
+        }
+        let inherited = activations.as_ref().map_or(0, Activations::len);
+        let code = &mut self.codes[process];
+        let activations = activations.unwrap_or_else(|| Activations::new(code, self.steps, pc, sp));
+        let next = look_at(code, pc);
+        let order = self.order;
+        self.order += 1;
         let thread = Thread {
+            process,
             instructions: 0,
             activations,
+            inherited,
             pc,
             next,
             number: 0,
@@ -160,18 +284,27 @@ impl Tracee {
         Ok(())
     }
 
-    fn look_at(&mut self, pc: ProgramPc) -> Executed {
-        let mut buffer = [0; LONGEST];
-        let kind = instruction::kind(self.code.read(pc, &mut buffer), pc);
-        Executed {
-            kind,
-            place: self.code.place(pc),
+    /// A stop by a signal or by a step.
+    fn stopped(&mut self, pid: Pid, signal: Signal) -> Result<(), OracleError> {
+        if let Some(breakpoint) = self.running.get(&pid) {
+            let process = breakpoint.as_ref().map_or(0, |b| b.process);
+            let reached = match breakpoint {
+                Some(breakpoint) if signal == Signal::SIGTRAP => {
+                    breakpoint.reached(pid, &self.codes[process])?
+                }
+                _ => false,
+            };
+            if !reached {
+                return self.resume(pid, Some(signal));
+            }
+            self.running.remove(&pid);
+            self.codes[process].map_changed();
+            self.adopt(pid, process, None)?;
+            return self.resume(pid, None);
         }
-    }
-
-    /// Handles a stop; returns the signal to deliver.
-    fn stopped(&mut self, pid: Pid, signal: Signal) -> Result<Option<Signal>, OracleError> {
-        self.adopt(pid)?;
+        if !self.threads.contains_key(&pid) {
+            return self.first_stop(pid);
+        }
         let code = if signal == Signal::SIGTRAP {
             ptrace::getsiginfo(pid)?.si_code
         } else {
@@ -187,10 +320,10 @@ impl Tracee {
                 if let Some(thread) = self.threads.get_mut(&pid) {
                     thread.delivered = signal as i32;
                 }
-                return Ok(Some(signal));
+                return self.resume(pid, Some(signal));
             }
         }
-        Ok(None)
+        self.resume(pid, None)
     }
 
     /// One step was made, or the frame of a handler.
@@ -201,48 +334,54 @@ impl Tracee {
         }
         let registers = ptrace::getregs(pid)?;
         let (pc, sp) = (ProgramPc(registers.rip), ProgramSp(registers.rsp));
-        let Some(mut thread) = self.threads.remove(&pid) else {
+        let Some(thread) = self.threads.get_mut(&pid) else {
             return Ok(());
         };
+        let code = &mut self.codes[thread.process];
         let unmoved = thread.pc == pc && (thread.fresh || thread.next.kind == Kind::Repeat);
         thread.fresh = false;
+        thread.activations.now = self.steps;
+        let mut continues = false;
         if let Some(signal) = handler {
-            thread.activations.signal(&mut self.code, signal, pc, sp);
+            thread.activations.signal(code, signal, pc, sp);
         } else if !unmoved {
             thread.instructions += 1;
-            self.executed(&mut thread, pc, sp);
+            if thread.next.kind == Kind::SystemCall {
+                let signal = match thread.number {
+                    KILL | TKILL => registers.rsi,
+                    TGKILL => registers.rdx,
+                    _ => 0,
+                };
+                continues = signal == Signal::SIGCONT as u64;
+                thread.system_call(code);
+            } else {
+                thread.activations.arrive(code, thread.next, pc, sp);
+            }
         }
         thread.pc = pc;
-        thread.next = self.look_at(pc);
+        thread.next = look_at(code, pc);
         thread.number = registers.rax;
-        self.threads.insert(pid, thread);
+        if continues {
+            for held in std::mem::take(&mut self.held) {
+                self.resume(held, None)?;
+            }
+        }
         Ok(())
     }
 
-    fn executed(&mut self, thread: &mut Thread, pc: ProgramPc, sp: ProgramSp) {
-        if thread.next.kind == Kind::SystemCall {
-            if thread.number == RT_SIGRETURN {
-                thread.activations.signal_return();
-            } else if MAP_CALLS.contains(&thread.number) {
-                self.code.map_changed();
-            }
-            return;
-        }
-        thread
-            .activations
-            .arrive(&mut self.code, thread.next, pc, sp);
-    }
-
     fn retire(&mut self, pid: Pid) {
+        self.running.remove(&pid);
+        self.held.remove(&pid);
         if let Some(thread) = self.threads.remove(&pid) {
             // The last instruction, `syscall`, retired without a stop.
             let last = u64::from(thread.next.kind == Kind::SystemCall);
-            let contexts = thread.activations.into_tree();
             self.ended.push((
                 thread.order,
                 ThreadCount {
+                    process: thread.process,
                     instructions: thread.instructions + last,
-                    contexts,
+                    inherited: thread.inherited,
+                    events: thread.activations.into_events(),
                 },
             ));
         }
@@ -255,14 +394,56 @@ impl Tracee {
         self.ended.sort_by_key(|&(order, _)| order);
         Counts {
             threads: self.ended.drain(..).map(|(_, count)| count).collect(),
+            processes: self.codes.drain(..).map(Code::into_functions).collect(),
+        }
+    }
+
+    /// Steps on, or runs on; a thread that is being killed is gone already.
+    fn resume(&self, pid: Pid, signal: Option<Signal>) -> Result<(), OracleError> {
+        let resumed = if self.running.contains_key(&pid) {
+            ptrace::cont(pid, signal)
+        } else {
+            ptrace::step(pid, signal)
+        };
+        match resumed {
+            Ok(()) | Err(nix::Error::ESRCH) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// After an error: nothing of the program is left.
+    fn kill_all(&mut self, first: Pid) {
+        let known = self.threads.keys().chain(self.running.keys());
+        for &pid in known.chain(&self.early).chain(&self.held).chain([&first]) {
+            // It may have ended by itself.
+            let _ = kill(pid, Signal::SIGKILL);
+        }
+        let flags = WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD;
+        while let Ok(status) = waitpid(None, Some(flags)) {
+            if let WaitStatus::PtraceEvent(pid, ..) | WaitStatus::Stopped(pid, _) = status {
+                // The same: whoever stops now is one of them, or new.
+                let _ = kill(pid, Signal::SIGKILL);
+                let _ = ptrace::cont(pid, None);
+            }
         }
     }
 }
 
-/// Steps on; a thread that is being killed is gone already.
-fn resume(pid: Pid, signal: Option<Signal>) -> Result<(), OracleError> {
-    match ptrace::step(pid, signal) {
-        Ok(()) | Err(nix::Error::ESRCH) => Ok(()),
-        Err(error) => Err(error.into()),
+impl Thread {
+    fn system_call(&mut self, code: &mut Code) {
+        if self.number == RT_SIGRETURN {
+            self.activations.signal_return();
+        } else if MAP_CALLS.contains(&self.number) {
+            code.map_changed();
+        }
+    }
+}
+
+fn look_at(code: &mut Code, pc: ProgramPc) -> Executed {
+    let mut buffer = [0; LONGEST];
+    let kind = instruction::kind(code.read(pc, &mut buffer), pc);
+    Executed {
+        kind,
+        place: code.place(pc),
     }
 }

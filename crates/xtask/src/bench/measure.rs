@@ -84,10 +84,7 @@ pub struct Runner {
 
 impl Runner {
     pub fn new(tree: &Tree, everypath: Option<&Path>, timeout_s: u64) -> Result<Runner> {
-        let target = match std::env::var_os("CARGO_TARGET_DIR") {
-            Some(directory) => tree.root.join(directory),
-            None => tree.root.join("target"),
-        };
+        let target = target_directory(tree);
         let everypath = match everypath {
             Some(path) => fs::canonicalize(path).with_context(|| path.display().to_string())?,
             None => build(tree, &target)?,
@@ -264,7 +261,14 @@ impl Runner {
     }
 }
 
-fn build(tree: &Tree, target: &Path) -> Result<PathBuf> {
+/// Where cargo builds.
+pub fn target_directory(tree: &Tree) -> PathBuf {
+    let directory = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    tree.root.join(directory)
+}
+
+/// Builds the product and says where it is.
+pub fn build(tree: &Tree, target: &Path) -> Result<PathBuf> {
     let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(["build", "--release", "--package", "cli"])
         .current_dir(&tree.root)

@@ -1,0 +1,229 @@
+//! What happened in a run, and the forests that the definitions make of it.
+//!
+//! The stepper only notes when activations begin and end. Which of them are
+//! selected, and which contexts they have for which k, is decided afterwards
+//! by filters over this list and by the definitions in `analysis::oracle`.
+
+use std::collections::HashMap;
+
+use analysis::cct::{self, Event, Recursion};
+use analysis::{Forest, K, oracle};
+use trace::Label;
+
+use crate::tree::Tree;
+
+/// An event with its place in the order of the whole run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// Steps made before it, in all threads.
+    pub step: u64,
+    /// What began or ended.
+    pub event: Event,
+}
+
+/// A function that was entered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// As the product prints it.
+    pub name: String,
+    /// File name of its module, empty for code that is in no file.
+    pub module: String,
+}
+
+/// What one thread did.
+#[derive(Clone, Debug)]
+pub struct ThreadCount {
+    /// Its process, as an index into [`Counts::processes`].
+    pub process: usize,
+    /// Instructions retired.
+    pub instructions: u64,
+    /// Events that happened in the parent before the fork.
+    pub inherited: usize,
+    /// Everything that began and ended.
+    pub events: Vec<Moment>,
+}
+
+/// What one run did. Threads stand in the order of their creation.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// One entry per thread, the main thread first.
+    pub threads: Vec<ThreadCount>,
+    /// The functions of every process, by label; exec makes a new process.
+    pub processes: Vec<Vec<Function>>,
+}
+
+/// What is to be counted, and how.
+#[derive(Clone, Copy)]
+pub struct Wanted<'a> {
+    /// Callers that a context keeps.
+    pub k: K,
+    /// Whether recursion of one function is rolled into one node.
+    pub recursion: Recursion,
+    /// The functions that exist at all; `None` for every one.
+    pub selected: Option<&'a dyn Fn(&Function) -> bool>,
+    /// Only activations within one of this function, and threads born later.
+    pub start: Option<&'a str>,
+    /// Nothing from the moment when this function is entered.
+    pub stop: Option<&'a str>,
+}
+
+impl Wanted<'_> {
+    /// Every function in its whole context.
+    pub const EVERYTHING: Wanted<'static> = Wanted {
+        k: K::Infinite,
+        recursion: Recursion::Rolled,
+        selected: None,
+        start: None,
+        stop: None,
+    };
+}
+
+impl Counts {
+    /// Instructions of all threads.
+    #[must_use]
+    pub fn instructions(&self) -> u64 {
+        self.threads.iter().map(|thread| thread.instructions).sum()
+    }
+
+    /// The k-slab forest of every thread.
+    #[must_use]
+    pub fn slab_forests(&self, wanted: &Wanted<'_>) -> Vec<Tree> {
+        self.forests(wanted, |events| match wanted.k {
+            // With one slab it is the calling context tree.
+            K::Infinite => cct::build(events, wanted.recursion),
+            k => oracle::ksf_online(events, k, wanted.recursion),
+        })
+    }
+
+    /// The k-calling-context forest of every thread, by definition 5.
+    #[must_use]
+    pub fn calling_context_forests(&self, wanted: &Wanted<'_>) -> Vec<Tree> {
+        self.forests(wanted, |events| {
+            oracle::kccf(events, wanted.k, wanted.recursion)
+        })
+    }
+
+    /// All functions in their whole contexts, of all threads together.
+    #[must_use]
+    pub fn joined(&self) -> Tree {
+        Tree::joined(&self.slab_forests(&Wanted::EVERYTHING))
+    }
+
+    fn forests(&self, wanted: &Wanted<'_>, make: impl Fn(&[Event]) -> Forest) -> Vec<Tree> {
+        let bounds = self.bounds(wanted);
+        let tree = |thread: &ThreadCount| {
+            let functions = &self.processes[thread.process];
+            let named = |moments: &[Moment]| {
+                let bounds = &bounds[&thread.process];
+                let events = filtered(moments, functions, wanted, bounds);
+                self.named(&make(&events), functions)
+            };
+            let inherited = &thread.events[..thread.inherited];
+            // What the parent counted is on the path of the child, not its own;
+            // that the thread began is.
+            let mut tree = named(&thread.events).less(&named(inherited));
+            if let Some(root) = tree.first_root()
+                && thread.inherited > 0
+            {
+                tree.count(root, 1);
+            }
+            tree
+        };
+        self.threads.iter().map(tree).collect()
+    }
+
+    fn named(&self, forest: &Forest, functions: &[Function]) -> Tree {
+        Tree::of_forest(forest, |label| {
+            function(functions, label).map(|f| f.name.clone())
+        })
+    }
+
+    /// When the first `start` and the first `stop` of every process came.
+    fn bounds(&self, wanted: &Wanted<'_>) -> HashMap<usize, Bounds> {
+        let mut bounds: HashMap<usize, Bounds> = HashMap::new();
+        for thread in &self.threads {
+            let functions = &self.processes[thread.process];
+            let first = |name: Option<&str>| {
+                let entered = thread.events.iter().filter(|moment| match moment.event {
+                    Event::Enter(label) => {
+                        function(functions, label).is_some_and(|f| Some(f.name.as_str()) == name)
+                    }
+                    _ => false,
+                });
+                entered.map(|moment| moment.step).min().unwrap_or(u64::MAX)
+            };
+            let bound = bounds.entry(thread.process).or_default();
+            bound.started = bound.started.min(first(wanted.start));
+            bound.stopped = bound.stopped.min(first(wanted.stop));
+        }
+        bounds
+    }
+}
+
+/// Steps at which counting began and ended in a process.
+struct Bounds {
+    started: u64,
+    stopped: u64,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            started: u64::MAX,
+            stopped: u64::MAX,
+        }
+    }
+}
+
+fn function(functions: &[Function], label: Label) -> Option<&Function> {
+    let index = label.0.checked_sub(wire::node::FIRST_FUNC)?;
+    functions.get(index as usize)
+}
+
+/// The events of a thread as if only what is wanted existed.
+fn filtered(
+    moments: &[Moment],
+    functions: &[Function],
+    wanted: &Wanted<'_>,
+    bounds: &Bounds,
+) -> Vec<Event> {
+    /// A live activation: whether it exists, and whether what it calls counts.
+    struct Open {
+        kept: bool,
+        counting: bool,
+    }
+    let mut events = Vec::with_capacity(moments.len());
+    let mut open: Vec<Open> = Vec::new();
+    for moment in moments {
+        let outside = open.last().map_or(
+            wanted.start.is_none() || moment.step > bounds.started,
+            |caller| caller.counting,
+        );
+        let stopped = moment.step >= bounds.stopped;
+        let (kept, counting, event) = match moment.event {
+            Event::Leave => {
+                if open.pop().is_some_and(|ended| ended.kept) {
+                    events.push(Event::Leave);
+                }
+                continue;
+            }
+            // A thread's root is there whatever is counted below it.
+            Event::Begin(Label::THREAD) if wanted.selected.is_some() => {
+                (true, outside, Event::Begin(Label::ROOT))
+            }
+            Event::Begin(label) => (true, outside, Event::Begin(label)),
+            Event::Enter(label) => {
+                let function = function(functions, label);
+                let starts = function.is_some_and(|f| Some(f.name.as_str()) == wanted.start);
+                let counting = (outside || starts) && !stopped;
+                let selected = function.is_some_and(|f| wanted.selected.is_none_or(|is| is(f)));
+                (counting && selected, counting, moment.event)
+            }
+        };
+        open.push(Open { kept, counting });
+        if kept {
+            events.push(event);
+        }
+    }
+    events
+}
