@@ -224,3 +224,24 @@ fn instructions_are_counted() {
     assert!(text.contains(" instructions\n"), "{text}");
     assert!(text.contains("  blocks translated\n"), "{text}");
 }
+
+#[test]
+fn the_program_inherits_signals_as_natively() {
+    let folder = Folder::new("inherit");
+    // Through env, which blocks and ignores as asked and then executes.
+    let signals = |under: &[&str]| {
+        let out = Command::new("env")
+            .args(["--block-signal=USR1", "--ignore-signal=PIPE,HUP"])
+            .args(under)
+            .args(["grep", "-E", "SigBlk|SigIgn", "/proc/self/status"])
+            .current_dir(&folder.0)
+            .output()
+            .unwrap();
+        assert!(out.status.success());
+        String::from_utf8(out.stdout).unwrap()
+    };
+    let native = signals(&[]);
+    assert!(native.contains("SigIgn:\t0000000000001001"), "{native}");
+    let run = signals(&[env!("CARGO_BIN_EXE_everypath"), "run", "-q", "--"]);
+    assert_eq!(run, native);
+}

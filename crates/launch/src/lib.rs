@@ -21,6 +21,7 @@ use thiserror::Error;
 use wire::view::Pool;
 use wire::{Mode, PAGE};
 
+mod inherit;
 mod pool;
 mod requests;
 mod script;

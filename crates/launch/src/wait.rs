@@ -37,6 +37,7 @@ pub(crate) fn spawn(
         .arg0("everypath")
         .arg(std::ffi::OsStr::from_bytes(CString::as_bytes(&orders)))
         .args(&argv);
+    crate::inherit::restore(&mut command);
     let child = command.spawn().map_err(LaunchError::Exec)?;
     let pid = Pid::from_raw(child.id() as i32).expect("a child has a positive number");
     CHILD.store(child.id() as i32, Relaxed);
