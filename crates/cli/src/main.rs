@@ -24,6 +24,7 @@ mod flags;
 mod libraries;
 mod output;
 mod program;
+mod progress;
 mod selection;
 mod session;
 mod show;

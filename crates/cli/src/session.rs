@@ -19,6 +19,7 @@ use trace::{End, Meta, Mode, Recording};
 use crate::ending::Ending;
 use crate::flags::{Destination, Target};
 use crate::output::Output;
+use crate::progress::Progress;
 use crate::selection::{self, Extents};
 use crate::show::{self, Show};
 use crate::{program, symbolize};
@@ -64,13 +65,21 @@ impl Session<'_> {
             selector: &self.selector,
         };
         let run = launch::run(&request, &mut tables)?;
+        let progress = Progress::new(self.destination.quiet);
+        progress.says("reading what was recorded");
         let mut recording = trace::from_pool(&run.pool.view(), self.meta(&run));
         if output.is_some() || report.is_some() || self.prints() {
+            progress.says("looking up names");
             symbolize::symbolize(&mut recording, &images);
         }
+        let saved = output.map(|output| {
+            progress.says("writing the recording");
+            output.save(|out| trace::write(&recording, out))
+        });
+        drop(progress);
         self.warn(&run.warnings);
-        if let Some(output) = output {
-            complain(output.save(|out| trace::write(&recording, out)));
+        if let Some(saved) = saved {
+            complain(saved);
         }
         complain(self.report(report, &recording));
         Ok(match run.ended {
