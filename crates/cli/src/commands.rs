@@ -42,11 +42,10 @@ fn run_only(flags: &Run) -> Result<Ending> {
         destination: &flags.destination,
         mode: Mode::Run,
         k: None,
-        flags: if flags.count_instructions {
-            flag::COUNT_INSNS
-        } else {
-            0
-        },
+        flags: bits(&[
+            (flags.count_instructions, flag::COUNT_INSNS),
+            (flags.engine_stats, flag::CLOCK),
+        ]),
         max_nodes: 1,
         selector: Selector::everything(),
         options: Vec::new(),
@@ -59,22 +58,20 @@ fn run_only(flags: &Run) -> Result<Ending> {
 fn contexts(flags: &Contexts) -> Result<Ending> {
     check_numbers(flags)?;
     let selected = !flags.funcs.is_empty() || !flags.modules.is_empty();
-    let bits = [
+    let wanted = [
         (flags.unroll_recursion, flag::UNROLL),
         (selected, flag::SELECT),
         (flags.funcs.is_empty(), flag::BY_MODULE),
         (flags.start_func.is_some(), flag::START_FUNC),
         (flags.stop_func.is_some(), flag::STOP_FUNC),
+        (flags.view.engine_stats, flag::CLOCK),
     ];
     Session {
         target: &flags.target,
         destination: &flags.destination,
         mode: Mode::Contexts,
         k: (!flags.k_inf).then_some(flags.k),
-        flags: bits
-            .iter()
-            .filter(|(on, _)| *on)
-            .fold(0, |all, (_, bit)| all | bit),
+        flags: bits(&wanted),
         max_nodes: flags.max_nodes,
         selector: selection::selector(flags),
         options: options(flags),
@@ -82,6 +79,14 @@ fn contexts(flags: &Contexts) -> Result<Ending> {
         speaks: true,
     }
     .run()
+}
+
+/// The bits that are wanted.
+fn bits(table: &[(bool, u32)]) -> u32 {
+    table
+        .iter()
+        .filter(|(wanted, _)| *wanted)
+        .fold(0, |all, (_, bit)| all | bit)
 }
 
 fn check_numbers(flags: &Contexts) -> Result<()> {

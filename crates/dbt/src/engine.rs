@@ -19,6 +19,8 @@ use crate::indirect::{Chains, Tables};
 pub struct Settings {
     pub count_instructions: bool,
     pub follow: bool,
+    /// Measure translation; reads the counter that a program can forbid.
+    pub clock: bool,
     pub fsgsbase: bool,
     pub bmi2: bool,
     /// The machine has transactions; ours abort at once.
@@ -109,6 +111,15 @@ impl Engine {
 
     pub fn stat(&self, index: usize) -> &AtomicU64 {
         &self.process.log.process().stats[index]
+    }
+
+    /// The time-stamp counter if translation is measured, else 0.
+    pub fn clock(&self) -> u64 {
+        if !self.settings.clock {
+            return 0;
+        }
+        // SAFETY: rdtsc reads a counter.
+        unsafe { core::arch::x86_64::_rdtsc() }
     }
 
     pub fn count(&self, index: usize) {

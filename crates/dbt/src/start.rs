@@ -138,6 +138,7 @@ fn settings(pool: &Pool, stack: &InitialStack) -> Settings {
     Settings {
         count_instructions: flags & flag::COUNT_INSNS != 0,
         follow: flags & flag::FOLLOW != 0,
+        clock: flags & flag::CLOCK != 0,
         fsgsbase: stack.has_fsgsbase(),
         bmi2: features & 1 << 8 != 0,
         rtm: features & 1 << 11 != 0,

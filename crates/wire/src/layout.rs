@@ -41,6 +41,8 @@ pub mod flag {
     /// Files were selected, not functions: with `SELECT`, whatever is called in a
     /// covered file counts, also where its table knows no function.
     pub const BY_MODULE: u32 = 1 << 6;
+    /// Measure the time spent translating.
+    pub const CLOCK: u32 = 1 << 7;
 }
 
 /// What the CLI asks of the engine; written once, before the target starts.
