@@ -9,6 +9,9 @@ use crate::memory;
 use crate::signals::{self, Entry};
 use crate::thread::Thread;
 
+/// The flags that the kernel keeps; others read back as zero (`UAPI_SA_FLAGS`).
+const KNOWN_FLAGS: u64 = 0xdc00_0807;
+
 /// `rt_sigaction(signal, new, old, size)`.
 pub fn sigaction(thread: &Thread, entry: Entry, args: [u64; 6]) -> isize {
     let [signal, new, old, size, ..] = args;
@@ -33,6 +36,7 @@ pub fn sigaction(thread: &Thread, entry: Entry, args: [u64; 6]) -> isize {
     let before = *slot;
     if let Some(mut action) = wanted {
         action.mask = action.mask.without(SigSet::UNBLOCKABLE);
+        action.flags &= KNOWN_FLAGS;
         *slot = action;
         let kernel = signals::kernel_action(number, &action, entry);
         // SAFETY: either the engine's handler or a plain disposition.

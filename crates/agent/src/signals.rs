@@ -114,12 +114,34 @@ fn xstate_size(fpstate: u64) -> u64 {
     }
 }
 
+/// Whether `sp` lies in the program's alternate stack, whatever its flags.
+const fn within_altstack(stack: &SigStack, sp: u64) -> bool {
+    sp > stack.sp && sp - stack.sp <= stack.size
+}
+
 /// Whether `sp` is on the program's alternate stack.
 pub fn on_altstack(stack: &SigStack, sp: u64) -> bool {
-    stack.flags & SS_DISABLE == 0
-        && stack.flags & SS_AUTODISARM == 0
-        && sp > stack.sp
-        && sp - stack.sp <= stack.size
+    stack.flags & SS_DISABLE == 0 && stack.flags & SS_AUTODISARM == 0 && within_altstack(stack, sp)
+}
+
+/// A handler starts with the initial x87 and vector state, as after exec: the
+/// extended state that sigreturn loads is made to say so.
+fn reset_state(fpstate: u64, size: u64) {
+    const CONTROL: u64 = 0x37f;
+    const MXCSR: u64 = 0x1f80;
+    if size < 512 {
+        return;
+    }
+    // Control word; status word, tags, opcode: clear. Then mxcsr with its mask.
+    let mask: u32 = memory::read(fpstate + 28).unwrap_or(0xffff);
+    memory::write(fpstate, &CONTROL);
+    memory::write(fpstate + 24, &(MXCSR | u64::from(mask) << 32));
+    if size > 512 {
+        // No component is present: all are loaded with their initial value.
+        memory::write(fpstate + 512, &0u64);
+    } else {
+        memory::write_bytes(fpstate + 32, &[0u8; 384]);
+    }
 }
 
 /// Builds the frame for the program's handler from the kernel's own frame
@@ -143,12 +165,17 @@ pub fn push_frame(
     let mut sp = uc.mcontext.rsp.wrapping_sub(128);
     let old_stack = thread.altstack;
     let on_alt = on_altstack(&old_stack, uc.mcontext.rsp);
-    if action.flags & SA_ONSTACK != 0 && !on_alt && old_stack.flags & SS_DISABLE == 0 {
+    let enters = action.flags & SA_ONSTACK != 0 && !on_alt && old_stack.flags & SS_DISABLE == 0;
+    if enters {
         sp = old_stack.sp + old_stack.size;
     }
     let size = xstate_size(uc.mcontext.fpstate);
     let fpstate = sp.wrapping_sub(size) & !63;
     let frame_at = (fpstate.wrapping_sub(size_of::<SigFrame>() as u64) & !15).wrapping_sub(8);
+    if (on_alt || enters) && !within_altstack(&old_stack, frame_at) {
+        // Nothing is written below a full alternate stack.
+        return Err(StackUnwritable);
+    }
     let mut shown = *uc;
     shown.link = 0;
     shown.stack = old_stack;
@@ -163,6 +190,7 @@ pub fn push_frame(
     if !memory::write(frame_at, &frame) {
         return Err(StackUnwritable);
     }
+    reset_state(uc.mcontext.fpstate, size);
     if old_stack.flags & SS_AUTODISARM != 0 {
         thread.altstack = SigStack {
             sp: 0,
@@ -235,7 +263,7 @@ pub fn sigaltstack(thread: &mut Thread, new: u64, old: u64, sp: u64, minimum: u6
     if old != 0 {
         let mut shown = current;
         if shown.flags & SS_DISABLE != 0 {
-            shown.flags = SS_DISABLE;
+            shown.flags &= SS_DISABLE | SS_AUTODISARM;
         } else if on_stack {
             shown.flags |= SS_ONSTACK;
         }
