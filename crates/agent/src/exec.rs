@@ -114,13 +114,66 @@ pub fn exec(exe: &[u8], call: Call, pool: &[u8], payload: &[u8]) -> isize {
         }
         match examine(&file, &mut prefix) {
             Ok(Target::Load) => break,
+            // The interpreter could not open what is closed before it runs.
+            Ok(Target::Script(_)) if depth == 0 && by_closed_descriptor(&call, &named) => {
+                return Errno::ENOENT.as_result();
+            }
             Ok(Target::Script(interpreter)) => file = interpreter,
             // A program that only the kernel can run: let it run the original call.
             Ok(Target::Native) => return call.native(exe),
             Err(errno) => return errno.as_result(),
         }
     }
-    start(&call, &file, prefix, pool, payload)
+    if let Some((descriptor, rest)) = closes(&file) {
+        match real_path(descriptor) {
+            Some(real) => file = [&real, rest].concat(),
+            None => return call.native(exe),
+        }
+    }
+    if has_room(&file) {
+        start(&call, &file, prefix, pool, payload)
+    } else {
+        call.native(exe)
+    }
+}
+
+/// Whether the call names its file by a descriptor that exec closes.
+fn by_closed_descriptor(call: &Call, named: &[u8]) -> bool {
+    named.first() != Some(&b'/') && sys::is_cloexec(call.dir)
+}
+
+/// A path below `/proc/self/fd/N` whose descriptor exec closes: N, and the rest.
+fn closes(path: &[u8]) -> Option<(i32, &[u8])> {
+    let rest = path.strip_prefix(b"/proc/self/fd/")?;
+    let digits = rest
+        .iter()
+        .position(|byte| !byte.is_ascii_digit())
+        .unwrap_or(rest.len());
+    let descriptor = core::str::from_utf8(&rest[..digits]).ok()?.parse().ok()?;
+    sys::is_cloexec(descriptor).then_some((descriptor, &rest[digits..]))
+}
+
+/// The name of an open file, if it has one.
+fn real_path(descriptor: i32) -> Option<Vec<u8>> {
+    let mut path = [0u8; PATH];
+    let len = crate::procfs::fd_path(descriptor, &mut path)?;
+    let path = &path[..len];
+    let named = path[0] == b'/' && !path.ends_with(b" (deleted)") && !path.starts_with(b"/memfd:");
+    named.then(|| path.to_vec())
+}
+
+/// Whether the two descriptors that loading needs are free.
+fn has_room(file: &[u8]) -> bool {
+    let name = terminated(file);
+    let Ok(name) = CStr::from_bytes_with_nul(&name) else {
+        return false;
+    };
+    let open = || sys::open(name, sys::O_RDONLY | sys::O_CLOEXEC);
+    let (first, second) = (open(), open());
+    for fd in [first, second].into_iter().flatten() {
+        sys::close(fd);
+    }
+    first.is_ok() && second.is_ok()
 }
 
 /// The path to open for the call; `None`: leave it to the kernel.
@@ -144,15 +197,7 @@ fn resolve(exe: &[u8], call: &Call, named: &[u8]) -> Result<Option<Vec<u8>>, Err
         let _ = core::fmt::Write::write_fmt(&mut text, format_args!("/proc/self/fd/{}", call.dir));
         let mut out = text.0;
         if named.is_empty() {
-            let mut real = [0u8; PATH];
-            if let Some(len) = crate::procfs::fd_path(call.dir, &mut real)
-                && real[0] == b'/'
-                && !real[..len].ends_with(b" (deleted)")
-                && !real[..len].starts_with(b"/memfd:")
-            {
-                return Ok(Some(real[..len].to_vec()));
-            }
-            return Ok(None);
+            return Ok(real_path(call.dir));
         }
         out.push(b'/');
         out.extend_from_slice(named);
@@ -212,7 +257,12 @@ fn script(line: &[u8], path: &[u8], prefix: &mut Vec<Vec<u8>>) -> Result<Target,
         .position(|byte| blank(byte) || *byte == 0)
         .unwrap_or(text.len());
     let interpreter = &text[..split];
-    if interpreter.is_empty() {
+    // A name that the kernel's buffer cuts off is no name.
+    let cut = line.len() + 2 == HEAD
+        && split == text.len()
+        && end == line.len()
+        && line.ends_with(interpreter);
+    if interpreter.is_empty() || cut {
         return Ok(Target::Native);
     }
     let argument = text[split..].trim_ascii();

@@ -120,6 +120,16 @@ fn identity(path: &[u8]) -> Option<(u64, u64)> {
     stat.ok().map(|stat| (stat.dev, stat.ino))
 }
 
+fn why_unreadable(path: &CStr) -> sys::Errno {
+    match sys::open(path, sys::O_RDONLY | sys::O_CLOEXEC) {
+        Err(errno) => errno,
+        Ok(fd) => {
+            sys::close(fd);
+            sys::Errno::ENOENT
+        }
+    }
+}
+
 /// The mapping that holds `addr`, as the kernel has it.
 pub fn mapping_of(addr: u64) -> Option<(u64, u64)> {
     let text = read_file(c"/proc/self/maps")?;
@@ -138,7 +148,7 @@ pub fn mapping_of(addr: u64) -> Option<(u64, u64)> {
 pub fn maps_file(regions: &Regions, cloexec: bool) -> sys::Result<i32> {
     let text = read_file(c"/proc/thread-self/maps")
         .or_else(|| read_file(c"/proc/self/maps"))
-        .ok_or(sys::Errno::ENOENT)?;
+        .ok_or_else(|| why_unreadable(c"/proc/self/maps"))?;
     let mut out = Text::default();
     for line in text.split(|&byte| byte == b'\n') {
         if let Ok(line) = core::str::from_utf8(line) {

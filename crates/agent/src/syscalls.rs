@@ -213,6 +213,8 @@ pub struct Process {
     files: Vec<FileMap>,
 }
 
+const O_PATH: u32 = 0o10_000_000;
+const ETXTBSY: Errno = Errno(26);
 const MAP_TYPE_FIXED: u32 = sys::MAP_FIXED | sys::MAP_FIXED_NOREPLACE;
 
 impl Process {
@@ -297,7 +299,9 @@ impl Process {
             Kind::Readlink => self.readlink(args[0], args[1], args[2]),
             Kind::Readlinkat => self.readlink(args[1], args[2], args[3]),
             Kind::Path(index) => match self.own(args[index]) {
-                Some(Own::Exe) => self.with_exe_path(args, number, index),
+                Some(Own::Exe) if !keeps_link(number, args) => {
+                    self.with_exe_path(args, number, index)
+                }
                 _ => Effect::Forward,
             },
             Kind::Refuse(errno) => Effect::Done(errno.as_result()),
@@ -613,7 +617,13 @@ impl Process {
 
     fn open(&mut self, path: u64, flags: u32, args: [u64; 6], number: u64, index: usize) -> Effect {
         match self.own(path) {
-            Some(Own::Exe) if flags & 0o400_000 == 0 => self.with_exe_path(args, number, index),
+            Some(Own::Exe) if flags & 0o400_000 != 0 => Effect::Forward,
+            Some(Own::Exe) if flags & 3 != 0 && flags & O_PATH == 0 => {
+                // The file of a running program is busy, or may not be written at all.
+                let write = sys::faccessat(sys::AT_FDCWD, self.exe.as_ptr() as u64, 2, 0);
+                Effect::Done(write.err().unwrap_or(ETXTBSY).as_result())
+            }
+            Some(Own::Exe) => self.with_exe_path(args, number, index),
             Some(Own::Mem) if flags & 3 != 0 => Effect::Distrust,
             Some(Own::Maps) => {
                 let fd = procfs::maps_file(&self.regions, flags & sys::O_CLOEXEC != 0);
@@ -625,6 +635,10 @@ impl Process {
 
     /// The same call with the program's path in place of `/proc/self/exe`.
     fn with_exe_path(&self, args: [u64; 6], number: u64, index: usize) -> Effect {
+        if is_missing(args[index]) {
+            // There is no /proc: the kernel's error.
+            return Effect::Forward;
+        }
         let mut args = args.map(|arg| arg as usize);
         args[index] = self.exe.as_ptr() as usize;
         // SAFETY: the program's own call with a path that outlives it.
@@ -638,6 +652,9 @@ impl Process {
         if size as i32 <= 0 {
             return Effect::Done(Errno::EINVAL.as_result());
         }
+        if is_missing(path) {
+            return Effect::Forward;
+        }
         let name = &self.exe[..self.exe.len() - 1];
         let len = name.len().min(size as usize);
         let written = memory::write_bytes(buffer, &name[..len]);
@@ -647,6 +664,21 @@ impl Process {
             Errno::EFAULT.as_result()
         })
     }
+}
+
+/// Whether a path leads nowhere: `/proc` may be absent or hidden.
+fn is_missing(path: u64) -> bool {
+    sys::faccessat(sys::AT_FDCWD, path, 0, 0) == Err(Errno::ENOENT)
+}
+
+/// Whether a call asks about the link itself, which is a link as natively.
+fn keeps_link(number: u64, args: [u64; 6]) -> bool {
+    let flags = match number as usize {
+        nr::NEWFSTATAT | nr::FACCESSAT2 => args[3],
+        nr::STATX => args[2],
+        _ => 0,
+    };
+    flags & u64::from(sys::AT_SYMLINK_NOFOLLOW) != 0
 }
 
 fn is_elf(fd: i32) -> bool {

@@ -94,6 +94,14 @@ pub fn close(fd: i32) {
     unsafe { syscall(nr::CLOSE, [fd as usize, 0, 0, 0, 0, 0]) };
 }
 
+/// Whether exec closes the descriptor; `false` if it is not open.
+pub fn is_cloexec(fd: i32) -> bool {
+    const F_GETFD: usize = 1;
+    // SAFETY: only asks.
+    let flags = unsafe { syscall(nr::FCNTL, [fd as usize, F_GETFD, 0, 0, 0, 0]) };
+    flags > 0 && flags & 1 != 0
+}
+
 pub fn pread(fd: i32, buffer: &mut [u8], offset: u64) -> Result<usize> {
     // SAFETY: the kernel writes within `buffer`.
     check(unsafe {
