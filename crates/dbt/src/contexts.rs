@@ -706,6 +706,29 @@ pub fn publish_thread(engine: &Engine, context: &ThreadContext, offset: u64) {
     }
 }
 
+/// How many activations were live at once, at most: records are pushed one by
+/// one and never erased, so the first word that is zero lies above the highest.
+pub fn deepest(context: *const ThreadContext) -> u64 {
+    // SAFETY: a context under the engine lock; the word does not change any more.
+    let tool = unsafe { core::ptr::read_volatile(&raw const (*context).tool) } as *const Tool;
+    // SAFETY: 0 or a leaked box that only `end_thread`, under the lock, takes away.
+    let Some(tool) = (unsafe { tool.as_ref() }) else {
+        return 0;
+    };
+    let (mut low, mut high) = (0, tool.shadow_len / 16);
+    while low < high {
+        let middle = (low + high) / 2;
+        // Another thread's shadow stack may move while we look.
+        if agent::memory::read::<u64>(tool.shadow + middle * 16).unwrap_or(0) != 0 {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    // Not counted: the root.
+    low.saturating_sub(1)
+}
+
 pub fn end_thread(_engine: &Engine, context: &mut ThreadContext) {
     let Some(tool) = tool_of(context) else { return };
     context.tool = 0;
@@ -774,6 +797,13 @@ pub fn fork_child(engine: &mut Engine, context: &mut ThreadContext, shadow: Shad
         };
         below = state;
         set_record(at, entry, last);
+    }
+    // What the parent had called deeper is not the child's.
+    let mut above = shadow.top + 16;
+    while above < old.shadow + old.shadow_len && record(above).0 != !0 {
+        // SAFETY: the thread's own shadow stack.
+        unsafe { *(above as *mut u64) = 0 };
+        above += 16;
     }
     (old.forest, old.root, old.muted, old.record) = (forest, root, muted, 0);
     (old.waiting, old.truncated) = (waiting, truncated);

@@ -225,6 +225,9 @@ fn end_record(engine: &Engine, offset: u64, context: *const ThreadContext) {
         let insns = unsafe { core::ptr::read_volatile(&raw const (*context).insns) };
         record.live_insns.store(0, Relaxed);
         record.insns.store(insns, Relaxed);
+        record
+            .max_depth
+            .store(crate::contexts::deepest(context), Relaxed);
         record.end_ns.store(sys::monotonic_ns(), Relaxed);
         record.ended.store(1, Release);
     }
@@ -408,8 +411,8 @@ fn ignored_synchronous(thread: &Thread) -> SigSet {
 pub fn exit_thread(context: &mut ThreadContext, thread: &mut Thread, code: i32) -> ! {
     sys::sigprocmask(SIG_SETMASK, SigSet::ALL);
     let used = engine::with(|engine| {
-        crate::contexts::end_thread(engine, context);
         end_record(engine, thread.record, context);
+        crate::contexts::end_thread(engine, context);
         let used = engine.process.blocks.free_flag(thread.block);
         // A vfork child's block is given back by its parent.
         engine.threads.retain(|&other| other != thread.context);

@@ -201,7 +201,8 @@ pub struct ThreadRecord {
     pub nodes: AtomicU64,
     /// Function events that found the node limit reached.
     pub truncated_events: AtomicU64,
-    /// Deepest shadow stack seen.
+    /// Most activations live at once; 0 unless contexts were counted and the
+    /// thread ended in order.
     pub max_depth: AtomicU64,
 }
 
