@@ -3,7 +3,7 @@
 # real: small-chaos a compiler is cold code, which chaos translates again and again
 setup() {
     local programs=$REAL/../../benches/programs
-    python3 "$programs/gen_c.py" 40 >"$SHARED/full.c"
+    python3 "$programs/gen_c.py" 25 >"$SHARED/full.c"
     python3 "$programs/gen_c.py" 2 >"$SHARED/small.c"
     cp "$programs/templates.cpp" "$SHARED/full.cpp"
     echo '#include <new>
@@ -16,7 +16,6 @@ run() {
     cp "$SHARED/$SIZE.c" one.c
     cp "$SHARED/$SIZE.cpp" two.cpp
     gcc -O2 -g -c one.c -o one.o
-    gcc -O0 -S one.c -o one.s
     gcc -O2 -flto -c one.c -o lto.o
     g++ -std=c++17 -O1 -c two.cpp -o two.o
     gcc -o one one.o && strip one && ./one

@@ -88,7 +88,8 @@ struct Folders {
     out: PathBuf,
 }
 
-/// All cases of `directory`, by name. `EVERYPATH_ONLY=name` leaves one.
+/// All cases of `directory`, those with the longest limit first, so that no long
+/// one runs alone at the end. `EVERYPATH_ONLY=name` leaves one.
 pub fn discover(directory: &Path) -> Result<Vec<Case>, CaseError> {
     let only = std::env::var("EVERYPATH_ONLY").ok();
     let read = |error| CaseError::Read {
@@ -106,7 +107,7 @@ pub fn discover(directory: &Path) -> Result<Vec<Case>, CaseError> {
             cases.push(case);
         }
     }
-    cases.sort_by(|a, b| a.name.cmp(&b.name));
+    cases.sort_by(|a, b| b.limit.cmp(&a.limit).then_with(|| a.name.cmp(&b.name)));
     Ok(cases)
 }
 
