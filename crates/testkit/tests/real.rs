@@ -40,7 +40,7 @@ fn all_cases() -> Result<(), String> {
     if cases.is_empty() {
         return Err("no case found; is EVERYPATH_ONLY misspelt?".to_owned());
     }
-    let passed = pool::run(&cases, WORKERS, |case| own_process(case));
+    let passed = pool::run(&cases, WORKERS, own_process);
     println!("{} real programs", cases.len());
     let failed: Vec<&str> = cases
         .iter()
