@@ -1,6 +1,7 @@
 // The same memory mapped twice, writable here and executable there, as
 // compilers with W^X have it: what was written is what runs.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>

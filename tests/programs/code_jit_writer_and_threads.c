@@ -4,6 +4,7 @@
 // build: cc -O1 -pthread
 // run: nondeterministic-counts
 // run: timeout 60
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>

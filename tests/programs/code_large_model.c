@@ -1,6 +1,7 @@
 // Three gigabytes of zeroed data between the program and its heap: code and
 // data farther apart than a 32-bit displacement reaches.
 // build: cc -O1 -mcmodel=large -no-pie -fno-pie
+// run: oracle own-functions
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

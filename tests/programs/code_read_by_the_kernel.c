@@ -1,6 +1,7 @@
 // The kernel writes the code: read, pread, recv, getrandom, and splitting a
 // page between code and data that system calls fill.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

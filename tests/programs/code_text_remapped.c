@@ -2,6 +2,7 @@
 // place of the file's pages, as programs do that want huge pages: the code
 // runs on before, during and after.
 // build: cc -O1 -fno-inline
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // Contexts of forked children: they go on where their parent is, below tail
 // callers and in a signal handler too, and count only what they do themselves.
 // build: cc -O1 -fno-inline -fno-optimize-sibling-calls
-// run: oracle-disagrees a forked child forgets tail callers that are live in it
+// run: oracle own-functions
 #include <signal.h>
 #include <stdio.h>
 #include <sys/wait.h>

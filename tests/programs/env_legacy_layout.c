@@ -2,6 +2,7 @@
 // starts so, maps, makes threads, recurses, and execs another.
 // build: cc -O1 -pthread
 // run: nondeterministic-counts
+// run: no-oracle it takes more than 400,000 steps, and no argument shortens it
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

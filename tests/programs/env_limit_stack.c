@@ -2,6 +2,7 @@
 // limit says, and threads get stacks of that size.
 // build: cc -O0 -pthread
 // run: nondeterministic-counts
+// run: no-oracle how deep it gets depends on the size of the environment
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>

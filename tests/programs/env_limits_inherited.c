@@ -1,6 +1,7 @@
 // Every resource limit has its own value before and after exec, and setting
 // one sets exactly that.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
 // forks, makes threads, signals itself, and execs.
 // build: cc -O1 -pthread
 // run: nondeterministic-counts
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>

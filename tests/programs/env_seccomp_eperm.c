@@ -2,6 +2,7 @@
 // ptrace and userfaultfd: the errors are seen, a program starts, exits, forks
 // and makes a thread by plain clone.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/filter.h>

@@ -2,6 +2,7 @@
 // clone: threads and posix_spawn work.
 // build: cc -O1 -pthread
 // run: nondeterministic-counts
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/filter.h>

@@ -2,6 +2,7 @@
 // everything but reading, writing, memory, signals, futex and exit. Code that
 // was never run before, handlers, allocation and faults still work inside.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -1,5 +1,6 @@
 // A program that is its own debugger: breakpoint, registers, memory, single steps, signals of a traced child.
 // build: gcc -O1 -fno-pie -no-pie
+// run: no-oracle it is a debugger itself, and a process has only one
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>

@@ -1,5 +1,6 @@
 // Exec after giving up every right (if there are any to give up), and out of an empty root directory.
 // build: gcc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <errno.h>
 #include <grp.h>

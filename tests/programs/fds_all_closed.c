@@ -3,6 +3,7 @@
 // build: cc -O1 -pthread
 // run: exit 6
 // run: nondeterministic-counts
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -2,6 +2,7 @@
 // unknown flags; exec closes what was marked.
 // build: cc -O1 -pthread
 // run: nondeterministic-counts
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

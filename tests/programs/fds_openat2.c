@@ -1,5 +1,6 @@
 // openat2: sizes, flags, modes and resolution rules are the kernel's.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 // catches, and a type the handler does not want.
 // build: c++ -O1
 // run: oracle own-functions
-// run: oracle-args 6
+// run: oracle-args 3
 #include <cstdlib>
 #include <cstdio>
 #include <stdexcept>

@@ -3,6 +3,7 @@
 // build: go build
 // run: nondeterministic-counts
 // run: timeout 60
+// run: no-oracle its threads, stacks and preemption depend on time, and its stacks are its own
 package main
 
 import (

@@ -1,6 +1,7 @@
 // Calls and jumps through memory, and other branches, whose last byte is the
 // last of a page behind which nothing is mapped.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>

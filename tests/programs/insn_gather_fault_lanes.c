@@ -2,6 +2,7 @@
 // mask shows what is left, and after the page is opened it completes.
 // build: cc -O1 -mavx2
 // run: needs avx2
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <immintrin.h>
 #include <signal.h>

@@ -3,6 +3,7 @@
 // large thread-local data and threads.
 // build: cc -O1 -pthread -fno-builtin
 // run: nondeterministic-counts
+// run: no-oracle it takes more than 400,000 steps, and no argument shortens it
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>

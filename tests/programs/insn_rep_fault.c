@@ -2,6 +2,7 @@
 // it came, and it goes on when the page is opened. Forward, backward, every
 // size, and with a count of zero at a bad address.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>

@@ -2,6 +2,8 @@
 // early stop of scas and cmps, final rcx, rsi, rdi and flags.
 // build: cc -O1
 // run: oracle own-functions
+// run: oracle-args 1
+#include <stdlib.h>
 #include <stdio.h>
 #include <string.h>
 static unsigned char a[300], b[300];
@@ -16,8 +18,9 @@ static unsigned hash(void) { unsigned h = 1; for (int i = 0; i < 300; i++) h = h
         strncmp(insn, "rep lods", 8) ? 0 : ax, fl & 0x8d5, hash()); } while (0)
 #define A(n) (unsigned long)(a + n)
 #define B(n) (unsigned long)(b + n)
-int main(void) {
-    for (int n = 0; n < 40; n += 13) {
+int main(int argc, char **argv) {
+    int most = argc > 1 ? atoi(argv[1]) : 40;
+    for (int n = 0; n < most; n += 13) {
         DO("rep movsb", "cld", A(8), B(20), n, 0);
         DO("rep movsb", "std", A(100), B(120), n, 0);
         DO("rep movsw", "std", A(100), B(120), n, 0);

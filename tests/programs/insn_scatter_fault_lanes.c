@@ -2,6 +2,7 @@
 // the opmask shows the rest, and after the page is opened it completes.
 // build: cc -O1 -mavx512f
 // run: needs avx512f
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <immintrin.h>
 #include <signal.h>

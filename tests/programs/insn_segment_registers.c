@@ -1,6 +1,7 @@
 // The segment registers themselves: selectors read and written, a null
 // selector in gs and fs clears or keeps the base as this CPU does.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <asm/prctl.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
 // xbegin, where the CPU has it, either runs or aborts to its target; xtest
 // says the truth. Without it the instruction is illegal, and says so.
 // build: cc -O1
-// run: oracle-disagrees the product lets xbegin abort also where the processor does not know it
+// run: oracle own-functions
 #include <signal.h>
 #include <setjmp.h>
 #include <stdio.h>

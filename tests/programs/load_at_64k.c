@@ -1,5 +1,6 @@
 // A program linked to the lowest address the kernel allows.
 // build: cc -O1 -static -no-pie -Wl,-Ttext-segment=0x10000
+// run: oracle own-functions
 #include <stdio.h>
 #include <stdlib.h>
 static int data = 5;

@@ -1,7 +1,7 @@
 // The auxiliary vector describes the program itself: its headers, entry,
 // name, page size; the interpreter has a base; AT_RANDOM is readable.
 // build: cc -O1 -pie -fPIE
-// run: oracle
+// run: oracle own-functions
 #include <elf.h>
 #include <link.h>
 #include <stdio.h>

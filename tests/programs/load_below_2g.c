@@ -1,5 +1,6 @@
 // A program linked just below two gigabytes: its heap lies above.
 // build: cc -O1 -static -no-pie -Wl,--no-relax -Wl,-Ttext-segment=0x7ff00000
+// run: oracle own-functions
 #include <stdio.h>
 #include <stdlib.h>
 static int data = 5;

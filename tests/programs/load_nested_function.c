@@ -1,6 +1,6 @@
 // GNU nested functions put a trampoline on the stack and call through it.
 // build: cc -O0
-// run: oracle
+// run: oracle own-functions
 #include <stdio.h>
 static int apply(int (*f)(int), int n) { int s = 0; for (int i = 0; i < n; i++) s += f(i); return s; }
 int main(void) {

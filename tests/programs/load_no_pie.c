@@ -1,7 +1,7 @@
 // A dynamic non-PIE program starts, and sees its arguments and environment.
 // build: cc -O2 -no-pie -fno-pie
 // run: args one two
-// run: oracle
+// run: oracle own-functions
 #include <stdio.h>
 #include <stdlib.h>
 int main(int argc, char **argv) {

@@ -2,7 +2,7 @@
 // readlink does not write behind its result.
 // build: cc -O1
 // run: args alpha beta
-// run: oracle
+// run: oracle own-functions
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>

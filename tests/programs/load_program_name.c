@@ -2,7 +2,7 @@
 // argv[0] may be overwritten and /proc/self/cmdline shows that.
 // build: cc -O1 -pthread
 // run: args some-argument
-// run: oracle
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>

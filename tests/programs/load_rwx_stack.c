@@ -1,6 +1,6 @@
 // PT_GNU_STACK asks for an executable stack: code on it runs.
 // build: cc -O1 -z execstack
-// run: oracle
+// run: oracle own-functions
 #include <stdio.h>
 #include <string.h>
 int main(void) {

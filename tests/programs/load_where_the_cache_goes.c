@@ -1,5 +1,6 @@
 // A program linked where the code cache lies otherwise, as valgrind's tools are.
 // build: gcc -O1 -static -no-pie -Wl,-Ttext-segment=0x58000000
+// run: oracle own-functions
 #include <stdio.h>
 #include <stdlib.h>
 

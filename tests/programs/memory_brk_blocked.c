@@ -1,6 +1,7 @@
 // A mapping right behind the heap stops brk exactly there; when it is gone the
 // heap grows on. RLIMIT_DATA stops it as well. malloc falls back to mmap.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdint.h>

@@ -1,6 +1,7 @@
 // A program with a malloc of its own counts every call: nobody else calls it,
 // and its lock is never needed twice.
 // build: cc -O1 -pthread
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>

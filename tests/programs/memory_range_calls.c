@@ -1,6 +1,7 @@
 // mincore, msync, mlock, madvise and mbind over whole ranges of the program's
 // own: results are the kernel's, gaps stay gaps.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>

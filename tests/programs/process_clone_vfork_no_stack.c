@@ -1,6 +1,7 @@
 // clone(CLONE_VM | CLONE_VFORK) without a stack, as Go's runtime starts
 // children: the child runs on its parent's stack until it execs or ends.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sched.h>

@@ -1,6 +1,7 @@
 // A program that execs itself forty times keeps its process id, arguments and
 // environment, starts anew each time, and leaks no descriptor.
 // build: cc -O1
+// run: oracle own-functions
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 // A thread execs while others map and unmap; children do so thirty times.
 // build: cc -O1 -pthread
 // run: nondeterministic-counts
+// run: no-oracle how many of its threads have begun when it executes depends on time
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 // Descriptors for processes: signals, waiting and polling through them, and
 // another process's descriptor fetched through one.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>

@@ -1,6 +1,7 @@
 // A shell starts two hundred short programs, in pipes, in the background and
 // in subshells, and counts them.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 // CLONE_VFORK without shared memory: the parent waits, but sees none of the
 // child's writes.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <sched.h>
 #include <signal.h>

@@ -2,6 +2,7 @@
 // frame, changes them there, and the code goes on with the changed ones.
 // build: cc -O1 -mavx512f -mavx512bw
 // run: needs avx512f avx512bw
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <cpuid.h>
 #include <immintrin.h>

@@ -1,6 +1,7 @@
 // Signal calls with odd arguments: null and unreadable sets, wrong sizes, bad
 // numbers and clocks; every error is the kernel's, and nothing else changes.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>

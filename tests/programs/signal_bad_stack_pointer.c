@@ -1,6 +1,7 @@
 // A signal while the stack pointer is nowhere kills with SIGSEGV unless there
 // is an alternate stack; then the handler sees the odd stack pointer.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>

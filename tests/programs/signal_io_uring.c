@@ -2,6 +2,7 @@
 // the completion is there later. Where there is no io_uring it is said so.
 // build: cc -O1
 // run: nondeterministic-counts
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/io_uring.h>

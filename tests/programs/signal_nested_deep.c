@@ -1,6 +1,7 @@
 // Four hundred handlers on top of each other, each raised by the one below, on
 // the ordinary stack and with room on an alternate one; all return in order.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>

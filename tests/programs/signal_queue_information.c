@@ -1,6 +1,7 @@
 // rt_sigqueueinfo and rt_tgsigqueueinfo deliver the sender's structure byte by
 // byte, in a handler, to sigwaitinfo and to a signalfd.
 // build: cc -O1
+// run: no-oracle it sends itself SIGTRAP, which the oracle needs
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>

@@ -1,6 +1,7 @@
 // RLIMIT_SIGPENDING: the queue takes no more than the limit (all programs of the user count), then EAGAIN;
 // kill still arrives; what was queued is delivered.
 // build: cc -O1
+// run: no-oracle real-time signals: the ptrace library cannot pass them on
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>

@@ -1,6 +1,7 @@
 // Thousands of queued real-time signals arrive in order, with their values,
 // when they are unblocked all at once; and with SA_NODEFER, nested, a hundred.
 // build: cc -O1
+// run: no-oracle real-time signals: the ptrace library cannot pass them on
 #include <signal.h>
 #include <stdio.h>
 #include <sys/resource.h>

@@ -1,6 +1,7 @@
 // nanosleep interrupted: by stop and continue it goes on to its time; by a
 // handler it tells the rest; absolute sleeps tell nothing.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>

@@ -2,6 +2,7 @@
 // and a pipe; children's ends and queued values come through the descriptor.
 // build: cc -O1
 // run: nondeterministic-counts
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>

@@ -3,6 +3,7 @@
 // build: cc -O1 -pthread
 // run: nondeterministic-counts
 // run: timeout 40
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <poll.h>
 #include <pthread.h>

@@ -2,6 +2,7 @@
 // and a POSIX timer of the thread's clock; RLIMIT_CPU's signal.
 // build: cc -O1
 // run: nondeterministic-counts
+// run: no-oracle real-time signals: the ptrace library cannot pass them on
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>

@@ -2,6 +2,7 @@
 // runtime does; others raise faults of their own meanwhile.
 // build: cc -O1 -pthread
 // run: nondeterministic-counts
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>

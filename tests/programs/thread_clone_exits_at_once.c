@@ -2,6 +2,7 @@
 // threads whose creator exits before they begin.
 // build: cc -O1 -pthread
 // run: nondeterministic-counts
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <linux/futex.h>
 #include <pthread.h>

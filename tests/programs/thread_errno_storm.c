@@ -2,6 +2,7 @@
 // thread's own and never another's, whatever was done on the way.
 // build: cc -O1 -pthread
 // run: nondeterministic-counts
+// run: no-oracle it takes more than 400,000 steps, and no argument shortens it
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

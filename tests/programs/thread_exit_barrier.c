@@ -2,6 +2,7 @@
 // destructors of thread-specific data and thread locals.
 // build: cc -O1 -pthread
 // run: nondeterministic-counts
+// run: no-oracle it takes more than 400,000 steps, and no argument shortens it
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

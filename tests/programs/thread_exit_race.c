@@ -2,6 +2,7 @@
 // and by a signal, in forty children: each ends one of these ways, at once.
 // build: cc -O1 -pthread
 // run: nondeterministic-counts
+// run: no-oracle it takes more than 400,000 steps, and no argument shortens it
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>

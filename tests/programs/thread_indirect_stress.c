@@ -3,6 +3,7 @@
 // build: cc -O1 -pthread
 // run: nondeterministic-counts
 // run: timeout 60
+// run: no-oracle it takes more than 400,000 steps, and no argument shortens it
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdatomic.h>

@@ -2,6 +2,7 @@
 // who is told.
 // build: cc -O1 -pthread
 // run: nondeterministic-counts
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>

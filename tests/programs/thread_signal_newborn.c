@@ -3,6 +3,7 @@
 // build: cc -O1 -pthread
 // run: nondeterministic-counts
 // run: timeout 40
+// run: no-oracle it takes more than 400,000 steps, and no argument shortens it
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>

@@ -4,6 +4,7 @@
 // run: exit 3
 // run: nondeterministic-counts
 // run: repeat 3
+// run: oracle own-functions
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 // The vdso moved elsewhere works there; unmapped, signals and system calls
 // work without it.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <elf.h>
 #include <link.h>

@@ -1,6 +1,7 @@
 // The vdso that the auxiliary vector names is a whole ELF file, whose
 // functions are found by name and work when called.
 // build: cc -O1
+// run: oracle own-functions
 #include <elf.h>
 #include <link.h>
 #include <stdint.h>

@@ -63,10 +63,15 @@ pub fn fallback_name(path: &Path, offset: FileOffset) -> String {
 impl Image {
     pub fn open(path: impl AsRef<Path>) -> Result<Image, ImageError> {
         let path = path.as_ref();
-        let bytes = fs::read(path).map_err(|source| ImageError::Unreadable {
+        let unreadable = |source| ImageError::Unreadable {
             path: path.to_owned(),
             source,
-        })?;
+        };
+        // Programs map devices too: `/dev/zero` would be read for ever.
+        if !fs::metadata(path).map_err(unreadable)?.is_file() {
+            return Err(unreadable(std::io::Error::other("it is no regular file")));
+        }
+        let bytes = fs::read(path).map_err(unreadable)?;
         Image::from_bytes(bytes, path).map_err(|fault| ImageError::Unusable {
             path: path.to_owned(),
             fault,

@@ -150,3 +150,11 @@ fn an_object_file_is_not_a_program() {
     let error = Image::open(&object).expect_err("an object file");
     assert_eq!(error.fault(), Some(Fault::NotLoadable { kind: 1 }));
 }
+
+#[test]
+fn a_device_is_not_read() {
+    for path in ["/dev/zero", "/dev"] {
+        let error = Image::open(path).expect_err("no file");
+        assert!(matches!(error, ImageError::Unreadable { .. }), "{error}");
+    }
+}

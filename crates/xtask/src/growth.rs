@@ -53,8 +53,6 @@ struct Sample {
     wall: Duration,
     /// Largest resident size of the launcher, in bytes.
     memory: u64,
-    /// Size of the recording, in bytes.
-    file: u64,
 }
 
 pub fn run(tree: &Tree, options: &Options) -> Result<()> {
@@ -92,26 +90,17 @@ fn measure(everypath: &Path, folder: &Path, contexts: u64) -> Result<Sample> {
     let program = folder.join("growth");
     let argument = contexts.to_string();
     let (native, _) = timed(Command::new(&program).arg(&argument), folder)?;
-    let (report, recording) = (folder.join("report.txt"), folder.join("growth.evp"));
+    let report = folder.join("report.txt");
     let mut command = Command::new(everypath);
     command.args(["contexts", "--quiet", "--k-inf", "--modules", "growth"]);
     command.args(["--top", "10", "--report"]).arg(&report);
     let (wall, memory) = timed(command.arg("--").arg(&program).arg(&argument), folder)?;
     check(&fs::read_to_string(&report)?, contexts)?;
-    // Once more for the size of the file, which is not part of the time.
-    let mut command = Command::new(everypath);
-    command.args(["contexts", "--quiet", "--k-inf", "--modules", "growth"]);
-    command.args(["--top", "10", "--report"]).arg(&report);
-    command.arg("-o").arg(&recording);
-    timed(command.arg("--").arg(&program).arg(&argument), folder)?;
-    let file = fs::metadata(&recording)?.len();
-    fs::remove_file(&recording)?;
     Ok(Sample {
         contexts,
         native,
         wall,
         memory,
-        file,
     })
 }
 
@@ -162,9 +151,9 @@ fn render(notes: &str, samples: &[Sample]) -> String {
         "# Contexts against time and memory\n\n{notes}\n\
          `cargo xtask growth`: `everypath contexts --k-inf` of a program with so many distinct contexts,\n\
          from its start to the end of the report; one run each. Memory is the largest resident size of\n\
-         the `everypath` process, the shared pool included. The recording is that of `-o`.\n\n\
-         | contexts | native s | contexts s | µs per context | MiB | bytes per context | recording, bytes per context |\n\
-         |---:|---:|---:|---:|---:|---:|---:|\n{rows}"
+         the `everypath` process, the shared pool included.\n\n\
+         | contexts | native s | contexts s | µs per context | MiB | bytes per context |\n\
+         |---:|---:|---:|---:|---:|---:|\n{rows}"
     )
 }
 
@@ -174,16 +163,14 @@ fn row(sample: &Sample) -> String {
         native,
         wall,
         memory,
-        file,
     } = sample;
     let each = |total: f64| total / *contexts as f64;
     format!(
-        "| {contexts} | {:.2} | {:.2} | {:.2} | {:.0} | {:.0} | {:.1} |",
+        "| {contexts} | {:.2} | {:.2} | {:.2} | {:.0} | {:.0} |",
         native.as_secs_f64(),
         wall.as_secs_f64(),
         each(wall.as_secs_f64() * 1e6),
         *memory as f64 / MIB,
         each(*memory as f64),
-        each(*file as f64),
     )
 }

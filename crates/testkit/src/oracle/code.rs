@@ -146,7 +146,8 @@ impl Code {
         }
         let image = match path {
             "[vdso]" => self.vdso(start, end),
-            path if path.starts_with('/') => self.images.open(path).ok(),
+            // A device would be read for ever.
+            path if Path::new(path).is_file() => self.images.open(path).ok(),
             _ => None,
         };
         Some(Mapping {

@@ -61,7 +61,7 @@ pub struct Wanted<'a> {
     pub recursion: Recursion,
     /// The functions that exist at all; `None` for every one.
     pub selected: Option<&'a dyn Fn(&Function) -> bool>,
-    /// Only activations within one of this function, and threads born later.
+    /// Nothing that began before this function was entered first.
     pub start: Option<&'a str>,
     /// Nothing from the moment when this function is entered.
     pub stop: Option<&'a str>,
@@ -138,25 +138,35 @@ impl Counts {
         })
     }
 
-    /// When the first `start` and the first `stop` of every process came.
+    /// When the first `start` came in every process, and the first `stop` after.
     fn bounds(&self, wanted: &Wanted<'_>) -> HashMap<usize, Bounds> {
         let mut bounds: HashMap<usize, Bounds> = HashMap::new();
         for thread in &self.threads {
-            let functions = &self.processes[thread.process];
-            let first = |name: Option<&str>| {
-                let entered = thread.events.iter().filter(|moment| match moment.event {
-                    Event::Enter(label) => {
-                        function(functions, label).is_some_and(|f| Some(f.name.as_str()) == name)
-                    }
-                    _ => false,
-                });
-                entered.map(|moment| moment.step).min().unwrap_or(u64::MAX)
-            };
             let bound = bounds.entry(thread.process).or_default();
-            bound.started = bound.started.min(first(wanted.start));
-            bound.stopped = bound.stopped.min(first(wanted.stop));
+            bound.started = match wanted.start {
+                None => 0,
+                Some(name) => bound.started.min(self.entered(thread, name, 0)),
+            };
+        }
+        for thread in &self.threads {
+            let bound = bounds.entry(thread.process).or_default();
+            if let Some(name) = wanted.stop {
+                bound.stopped = bound.stopped.min(self.entered(thread, name, bound.started));
+            }
         }
         bounds
+    }
+
+    /// The first step from `since` on at which `thread` entered `name`.
+    fn entered(&self, thread: &ThreadCount, name: &str, since: u64) -> u64 {
+        let functions = &self.processes[thread.process];
+        let entered = thread.events.iter().find(|moment| match moment.event {
+            Event::Enter(label) => {
+                moment.step >= since && function(functions, label).is_some_and(|f| f.name == name)
+            }
+            _ => false,
+        });
+        entered.map_or(u64::MAX, |moment| moment.step)
     }
 }
 
@@ -187,40 +197,31 @@ fn filtered(
     wanted: &Wanted<'_>,
     bounds: &Bounds,
 ) -> Vec<Event> {
-    /// A live activation: whether it exists, and whether what it calls counts.
-    struct Open {
-        kept: bool,
-        counting: bool,
-    }
     let mut events = Vec::with_capacity(moments.len());
-    let mut open: Vec<Open> = Vec::new();
+    // Whether each live activation exists.
+    let mut open: Vec<bool> = Vec::new();
     for moment in moments {
-        let outside = open.last().map_or(
-            wanted.start.is_none() || moment.step > bounds.started,
-            |caller| caller.counting,
-        );
-        let stopped = moment.step >= bounds.stopped;
-        let (kept, counting, event) = match moment.event {
+        let (kept, event) = match moment.event {
             Event::Leave => {
-                if open.pop().is_some_and(|ended| ended.kept) {
+                if open.pop() == Some(true) {
                     events.push(Event::Leave);
                 }
                 continue;
             }
-            // A thread's root is there whatever is counted below it.
+            // A root is there whatever is counted below it.
             Event::Begin(Label::THREAD) if wanted.selected.is_some() => {
-                (true, outside, Event::Begin(Label::ROOT))
+                (true, Event::Begin(Label::ROOT))
             }
-            Event::Begin(label) => (true, outside, Event::Begin(label)),
+            Event::Begin(_) => (true, moment.event),
             Event::Enter(label) => {
-                let function = function(functions, label);
-                let starts = function.is_some_and(|f| Some(f.name.as_str()) == wanted.start);
-                let counting = (outside || starts) && !stopped;
-                let selected = function.is_some_and(|f| wanted.selected.is_none_or(|is| is(f)));
-                (counting && selected, counting, moment.event)
+                let counting = (bounds.started..bounds.stopped).contains(&moment.step);
+                let selected =
+                    |is: &dyn Fn(&Function) -> bool| function(functions, label).is_some_and(is);
+                let kept = counting && wanted.selected.is_none_or(selected);
+                (kept, moment.event)
             }
         };
-        open.push(Open { kept, counting });
+        open.push(kept);
         if kept {
             events.push(event);
         }
