@@ -5,11 +5,13 @@
 // run: nondeterministic-counts
 // run: timeout 60
 // run: oracle own-functions
+// run: oracle-args 5
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #define READERS 8
@@ -31,10 +33,11 @@ static void *reader(void *arg) {
     }
     return 0;
 }
-int main(void) {
+int main(int argc, char **argv) {
+    int rounds = argc > 1 ? atoi(argv[1]) : 200;
     slots = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     pthread_t t[READERS];
-    for (int n = 0; n < 200; n++) {
+    for (int n = 0; n < rounds; n++) {
         int slot = n % 8, value = n * 8 + slot;
         unsigned char *p = slots + slot * 256;
         for (int i = 0; i < READERS; i++) while (in_use[i] == p) sched_yield();

@@ -3,6 +3,7 @@
 // build: cc -O1 -pthread
 // run: nondeterministic-counts
 // run: oracle own-functions
+// run: oracle-args 1
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/filter.h>
@@ -11,6 +12,7 @@
 #include <spawn.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -18,7 +20,8 @@
 extern char **environ;
 static __thread int own;
 static void *work(void *arg) { for (int i = 0; i < 1000; i++) own += (long)arg; return (void *)(long)own; }
-int main(void) {
+int main(int argc, char **argv) {
+    int rounds = argc > 1 ? atoi(argv[1]) : 20;
     struct sock_filter rules[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 0, 1),
@@ -29,7 +32,7 @@ int main(void) {
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) { puts("no filters here"); return 0; }
     long sum = 0;
-    for (int round = 0; round < 20; round++) {
+    for (int round = 0; round < rounds; round++) {
         pthread_t t[4];
         for (long i = 0; i < 4; i++) if (pthread_create(&t[i], 0, work, (void *)(i + 1))) { puts("no thread"); return 1; }
         for (int i = 0; i < 4; i++) { void *r; pthread_join(t[i], &r); sum += (long)r; }
