@@ -2,10 +2,13 @@
 // the pipe tells the first process.
 // build: cc -O1
 // run: oracle own-functions
+// run: oracle-args 1000
+#include <stdlib.h>
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
-int main(void) {
+int main(int argc, char **argv) {
+    int rounds = argc > 1 ? atoi(argv[1]) : 100000;
     int ends[2], status;
     pipe(ends);
     pid_t pid = fork();
@@ -15,7 +18,7 @@ int main(void) {
         usleep(20000);
         char ok = 'a' + (getsid(0) != getpid());
         volatile unsigned x = 1;
-        for (int i = 0; i < 100000; i++) x = x * 3 + i;
+        for (int i = 0; i < rounds; i++) x = x * 3 + i;
         write(ends[1], &ok, 1);
         _exit(0);
     }
