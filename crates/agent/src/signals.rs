@@ -30,6 +30,21 @@ impl SignalTable {
         }
     }
 
+    /// What CLONE_CLEAR_SIGHAND leaves in a child: the default for everything
+    /// that is not ignored (`kernel/signal.c:flush_signal_handlers`).
+    pub fn clear(&mut self) {
+        for action in &mut self.actions {
+            *action = SigAction {
+                handler: if action.handler == SIG_IGN {
+                    SIG_IGN
+                } else {
+                    SIG_DFL
+                },
+                ..SigAction::default()
+            };
+        }
+    }
+
     /// What exec left: ignored signals stay ignored.
     pub fn inherit(&mut self) {
         for signal in 1..=NSIG {

@@ -12,7 +12,9 @@ use agent::pool::ProcessLog;
 use agent::signals::SignalTable;
 use agent::thread::{self, Thread, ThreadContext, reg};
 use sys::signal::{SIG_SETMASK, SigAction, SigSet};
-use sys::{CLONE_SIGHAND, CLONE_THREAD, CLONE_VFORK, CLONE_VM, CloneArgs, Errno, nr};
+use sys::{
+    CLONE_CLEAR_SIGHAND, CLONE_SIGHAND, CLONE_THREAD, CLONE_VFORK, CLONE_VM, CloneArgs, Errno, nr,
+};
 use wire::{ThreadRecord, process_state};
 
 use crate::dispatch::{Call, finish_call};
@@ -36,7 +38,8 @@ pub fn clone(context: &mut ThreadContext, thread: &mut Thread, call: &Call) -> i
         thread,
         call,
         Wish {
-            flags,
+            // The kernel looks at the lower half only.
+            flags: flags & 0xffff_ffff,
             sp,
             raw: [call.number, flags, sp, a, b, c, d],
         },
@@ -46,21 +49,11 @@ pub fn clone(context: &mut ThreadContext, thread: &mut Thread, call: &Call) -> i
 /// `clone3(args, size)`. The program's structure is not written to.
 pub fn clone3(context: &mut ThreadContext, thread: &mut Thread, call: &Call) -> isize {
     let [at, size, ..] = call.args;
-    if size < 64 {
-        return Errno::EINVAL.as_result();
-    }
-    let Some(mut args) = agent::memory::read_prefix::<CloneArgs>(at, size as usize) else {
-        return Errno::EFAULT.as_result();
+    let (mut args, size) = match clone_args(at, size) {
+        Ok(read) => read,
+        Err(errno) => return errno.as_result(),
     };
-    if size as usize > size_of::<CloneArgs>() {
-        // A newer structure than we know: the C library falls back to clone.
-        return Errno::ENOSYS.as_result();
-    }
-    let sp = if args.stack == 0 {
-        0
-    } else {
-        args.stack + args.stack_size
-    };
+    let sp = args.stack + args.stack_size;
     if args.flags & CLONE_VM == 0 {
         (args.stack, args.stack_size) = (0, 0);
     }
@@ -75,6 +68,34 @@ pub fn clone3(context: &mut ThreadContext, thread: &mut Thread, call: &Call) -> 
             raw,
         },
     )
+}
+
+/// The structure of a clone3 call, checked as far as we change it before the
+/// kernel sees it (`kernel/fork.c`: `copy_clone_args_from_user`, `clone3_stack_valid`).
+fn clone_args(at: u64, size: u64) -> Result<(CloneArgs, u64), Errno> {
+    const E2BIG: Errno = Errno(7);
+    const KNOWN: u64 = size_of::<CloneArgs>() as u64;
+    if size > 4096 {
+        return Err(E2BIG);
+    }
+    if size < 64 {
+        return Err(Errno::EINVAL);
+    }
+    let args = agent::memory::read_prefix::<CloneArgs>(at, size.min(KNOWN) as usize);
+    let args = args.ok_or(Errno::EFAULT)?;
+    // Fields of a newer structure are accepted as long as they say nothing.
+    for byte in KNOWN..size {
+        match agent::memory::read::<u8>(at + byte) {
+            None => return Err(Errno::EFAULT),
+            Some(0) => {}
+            Some(_) => return Err(E2BIG),
+        }
+    }
+    let end = args.stack.checked_add(args.stack_size);
+    if (args.stack == 0) != (args.stack_size == 0) || end.is_none_or(|end| end >= 1 << 47) {
+        return Err(Errno::EINVAL);
+    }
+    Ok((args, size.min(KNOWN)))
 }
 
 /// `fork()` and `vfork()`.
@@ -124,6 +145,11 @@ fn make_sharing(
         } else {
             thread.signals
         };
+        let cleared = wish.flags & CLONE_CLEAR_SIGHAND != 0;
+        if vfork && cleared {
+            // SAFETY: the child's own table, made above.
+            unsafe { (*child.signals).clear() };
+        }
         child.is_vfork_child = wish.flags & CLONE_THREAD == 0;
         child.blocked = thread.blocked;
         if wish.flags & CLONE_VFORK != 0 {
@@ -143,6 +169,7 @@ fn make_sharing(
         fresh.resume_app = call.next;
         // Kept until the child has started: the mask it begins with.
         fresh.spill[0] = mask.0;
+        fresh.spill[1] = u64::from(cleared);
         engine.threads.push(child.context);
         crate::contexts::begin_thread(engine, fresh, Some(context), child.is_vfork_child);
         Some(Box::leak(child) as *mut Thread)
@@ -185,8 +212,14 @@ pub unsafe extern "C" fn child_start(context: *mut ThreadContext) {
     // SAFETY: the block made for this thread by `make_sharing`.
     let (context, thread) = unsafe { (&mut *context, &mut *((*context).thread as *mut Thread)) };
     let mask = SigSet(context.spill[0]);
+    let cleared = context.spill[1] != 0;
     let fsgsbase = engine::with(|engine| engine.settings.fsgsbase);
     thread::set_gs(context, fsgsbase);
+    if cleared {
+        // The kernel took our handlers, too.
+        // SAFETY: the child's table is live, and its own.
+        agent::signals::install(unsafe { &*thread.signals }, entry::signal_entry());
+    }
     adopt(context, thread);
     let key = crate::block::Key {
         pc: context.resume_app,
@@ -254,6 +287,13 @@ fn make_copy(context: &mut ThreadContext, thread: &mut Thread, wish: Wish) -> is
     // SAFETY: no child context: the child returns here on a copy of this stack.
     let result = unsafe { entry::everypath_clone(&raw, core::ptr::null_mut()) };
     if result == 0 {
+        if wish.flags & CLONE_CLEAR_SIGHAND != 0 {
+            // The kernel took our handlers, too.
+            // SAFETY: the child's copy of the table; it has one thread.
+            let table = unsafe { &mut *thread.signals };
+            table.clear();
+            agent::signals::install(table, entry::signal_entry());
+        }
         engine::ENGINE.forget_waiters();
         let engine = guard.as_mut().expect("start set the engine");
         become_child(engine, thread, &snapshot, wish.sp, shadow);
