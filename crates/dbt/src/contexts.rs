@@ -708,8 +708,11 @@ pub fn publish_thread(engine: &Engine, context: &ThreadContext, offset: u64) {
 
 /// How many activations were live at once, at most: records are pushed one by
 /// one and never erased, so the first word that is zero lies above the highest.
-pub fn deepest(context: *const ThreadContext) -> u64 {
-    // SAFETY: a context under the engine lock; the word does not change any more.
+///
+/// # Safety
+/// `context` is that of a thread of this process, and the engine is locked.
+pub unsafe fn deepest(context: *const ThreadContext) -> u64 {
+    // SAFETY: as the caller says; the word does not change while a thread lives.
     let tool = unsafe { core::ptr::read_volatile(&raw const (*context).tool) } as *const Tool;
     // SAFETY: 0 or a leaked box that only `end_thread`, under the lock, takes away.
     let Some(tool) = (unsafe { tool.as_ref() }) else {

@@ -258,9 +258,9 @@ fn end_record(engine: &Engine, offset: u64, context: *const ThreadContext) {
         let insns = unsafe { core::ptr::read_volatile(&raw const (*context).insns) };
         record.live_insns.store(0, Relaxed);
         record.insns.store(insns, Relaxed);
-        record
-            .max_depth
-            .store(crate::contexts::deepest(context), Relaxed);
+        // SAFETY: as above, and the caller holds the engine.
+        let deepest = unsafe { crate::contexts::deepest(context) };
+        record.max_depth.store(deepest, Relaxed);
         record.end_ns.store(sys::monotonic_ns(), Relaxed);
         record.ended.store(1, Release);
     }

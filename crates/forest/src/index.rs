@@ -20,7 +20,7 @@ const FIRST: usize = 256;
 
 /// Entries by place.
 #[derive(Debug)]
-pub struct Index {
+pub(crate) struct Index {
     entries: Vec<u64>,
     used: usize,
 }
@@ -94,7 +94,7 @@ impl Index {
         while self.entries[at] != 0 {
             at = self.after(at);
         }
-        self.entries[at] = tag(name) | offset / 8;
+        self.entries[at] = tag(name) | (offset / 8);
         self.used += 1;
     }
 }

@@ -16,7 +16,7 @@
 //! | bottom, `d + 1 = 2k` | child(top(s), f) | root(f) |
 //!
 //! A node is 24 bytes; children are found by the name of the transition in an
-//! open-addressing table ([`Index`]).
+//! open-addressing table (`index.rs`).
 //!
 //! Invariant: nodes are published (counted in their chunk) after they are
 //! complete and never move. This crate knows no system calls: memory comes
@@ -35,7 +35,8 @@ use wire::NodeChunk;
 use wire::node::{DEPTH, FIRST_FUNC, LABEL_TRUNCATED, Node, ROOT, decode_key, key};
 use wire::view::Pool;
 
-pub use index::{HASH, Index};
+pub use index::HASH;
+use index::Index;
 
 /// Address of a node in this process; the state of an activation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
