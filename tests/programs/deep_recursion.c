@@ -1,6 +1,6 @@
 // Recursion 100,000 deep through two functions, returns in exact order.
 // build: cc -O1 -fno-optimize-sibling-calls
-// run: oracle
+// run: oracle own-functions
 // run: oracle-args 200
 #include <stdlib.h>
 #include <stdio.h>

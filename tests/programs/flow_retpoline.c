@@ -1,6 +1,6 @@
 // Retpolines, inline and as thunks: calls whose return address is replaced.
 // build: cc -O2 -fno-inline -fcf-protection=none -mindirect-branch=thunk -mfunction-return=thunk
-// run: oracle
+// run: oracle own-functions
 // run: oracle-args 500
 #include <stdlib.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // A dense switch compiled to a jump table, run with mixed selectors.
 // build: cc -O2 -fno-inline
-// run: oracle
+// run: oracle own-functions
 // run: oracle-args 2000
 #include <stdlib.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // Mutual tail calls a million deep need no stack, natively or otherwise.
 // build: cc -O2 -fno-inline
-// run: oracle
+// run: oracle own-functions
 // run: oracle-args 500
 #include <stdlib.h>
 #include <stdio.h>

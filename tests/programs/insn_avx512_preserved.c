@@ -2,7 +2,7 @@
 // calls, indirect jumps, system calls, first-time code and faults.
 // build: cc -O1 -mavx512f -mavx512bw
 // run: needs avx512f avx512bw
-// run: oracle
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
 // Odd encodings: addr32, redundant prefixes, bnd and notrack branches, rex
 // before branches, long nops, endbr64, lock forms.
 // build: cc -O1
-// run: oracle
+// run: oracle own-functions
 #include <stdio.h>
 extern unsigned long odd(unsigned long x, unsigned long *memory);
 asm(".text\nodd: endbr64\n mov %rdi, %rax\n"

@@ -1,6 +1,6 @@
 // 128 bytes below rsp survive branches, indirect jumps, and system calls.
 // build: cc -O1
-// run: oracle
+// run: oracle own-functions
 // run: oracle-args 50
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 // behind the displacement, call and jmp through memory, push, pop, sse,
 // x87, cmpxchg16b; and rip-relative data in the code itself.
 // build: cc -O1 -pie -fPIE
-// run: oracle
+// run: oracle own-functions
 #include <stdio.h>
 extern unsigned long routine(void);
 asm(".text\n"

@@ -2,7 +2,7 @@
 // forms, 16-bit, immediates; ret imm16; enter and leave; call/pop; push/ret;
 // call through the stack pointer; the pushed return address is the program's.
 // build: cc -O1 -fno-omit-frame-pointer
-// run: oracle
+// run: oracle own-functions
 #include <stdio.h>
 extern void run(unsigned long *out);
 asm(".text\nrun: push %rbx; push %rbp; mov %rdi, %rbx; mov %rsp, %rbp\n"

@@ -2,7 +2,7 @@
 // vzeroupper and VEX instructions clear them, wherever the engine was between.
 // build: cc -O1 -mavx
 // run: needs avx
-// run: oracle
+// run: oracle own-functions
 #include <stdio.h>
 int main(void) {
     unsigned long v[4] = {1, 2, 3, 4}, a[4], b[4], c[4];

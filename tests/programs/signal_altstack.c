@@ -1,7 +1,7 @@
 // sigaltstack: handlers run on it, nested ones stay on it, SS_ONSTACK is
 // reported, changing it there is EPERM, too small is ENOMEM, AUTODISARM.
 // build: cc -O1
-// run: oracle
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>

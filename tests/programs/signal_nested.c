@@ -1,7 +1,7 @@
 // Nested handlers: a signal inside a handler, sa_mask holding one back,
 // SA_NODEFER recursion, SA_RESETHAND, the mask inside and after.
 // build: cc -O1
-// run: oracle
+// run: oracle own-functions
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
