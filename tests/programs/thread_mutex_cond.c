@@ -55,6 +55,7 @@ int main(int argc, char **argv) {
     pthread_t t[6];
     sem_init(&sem, 0, 0);
     pthread_key_create(&key, destroy);
+    if (argc > 1) pthread_once(&once, init); // which thread is first depends on time
     pthread_barrier_init(&barrier, 0, 6);
     for (int i = 0; i < 6; i++) pthread_create(&t[i], 0, i & 1 ? produce : consume, &key);
     for (int i = 0; i < 6; i++) pthread_join(t[i], 0);
