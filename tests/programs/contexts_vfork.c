@@ -1,7 +1,7 @@
 // Contexts of a vfork child, which runs on its parent's stack: it goes on where
 // the parent is, and the parent goes on there when it has ended.
 // build: cc -O1 -fno-inline
-// run: oracle-disagrees a vfork child begins at a root of its own
+// run: oracle
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <sys/wait.h>

@@ -1,0 +1,543 @@
+//! Activations of a thread: its shadow stack and forest, the slow paths of
+//! events, and what threads, forks, signals and jumps into functions do to them.
+
+use alloc::boxed::Box;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+
+use agent::thread::{TRANSITION_KEYS, TRANSITIONS, ThreadContext, reg};
+use forest::{Forest, Memory, State};
+use wire::func;
+use wire::node::{
+    FIRST_FUNC, FUNC_SHIFT, LABEL_MUTED, LABEL_ROOT, LABEL_SIGNAL, LABEL_THREAD, LABEL_WAITING,
+};
+use wire::view::Pool;
+
+use super::Contexts;
+use super::emit::code;
+use crate::engine::{self, Engine};
+
+/// Entry stack pointer of the root record: above all, and near enough for the
+/// sign test (`emit_is_negative`).
+const HIGHEST: u64 = 1 << 47;
+/// First size of a shadow stack; it doubles when it is full.
+const SHADOW_LEN: u64 = 256 << 10;
+const GUARD: u64 = 4096;
+
+/// Tool state of a thread; private memory.
+#[derive(Debug)]
+struct Tool {
+    forest: Forest,
+    shadow: u64,
+    shadow_len: u64,
+    root: State,
+    /// What lazy binding calls.
+    muted: State,
+    /// Before counting begins and after it has ended.
+    waiting: State,
+    truncated: State,
+    record: u64,
+}
+
+/// What a forked child needs of its parent's block.
+#[derive(Clone, Copy, Debug)]
+pub struct Shadow {
+    top: u64,
+    tool: u64,
+}
+
+struct Budget<'a> {
+    pool: Pool,
+    left: &'a mut u64,
+}
+
+impl Memory for Budget<'_> {
+    fn chunk(&mut self, bytes: u64) -> Option<u64> {
+        agent::pool::allocate(&self.pool, bytes)
+    }
+    fn take_node(&mut self) -> bool {
+        let any = *self.left > 0;
+        *self.left = self.left.saturating_sub(1);
+        any
+    }
+}
+
+fn tool_of(context: &ThreadContext) -> Option<&'static mut Tool> {
+    // SAFETY: 0 or a leaked box of this thread; only the thread itself (or,
+    // before it runs and after fork, its maker under the lock) uses it.
+    unsafe { (context.tool as *mut Tool).as_mut() }
+}
+
+/// A record of the shadow stack.
+fn record(at: u64) -> (u64, State) {
+    // SAFETY: `at` lies between the base and the top of the thread's shadow
+    // stack, which only this thread writes.
+    unsafe { (!*(at as *const u64), State(*((at + 8) as *const u64))) }
+}
+
+fn set_record(at: u64, entry: u64, state: State) {
+    // SAFETY: as in `record`.
+    unsafe {
+        *(at as *mut u64) = !entry;
+        *((at + 8) as *mut u64) = state.0;
+    }
+}
+
+/// A slow path of emitted code.
+pub fn event(context: &mut ThreadContext) {
+    let Some(tool) = tool_of(context) else { return };
+    let rsp = context.regs[reg::RSP];
+    match context.exit {
+        code::LOOKUP => lookup(context, tool),
+        code::POP_THROUGH => pop_while(context, tool, |entry| entry <= rsp),
+        _ => pop_while(context, tool, |entry| entry < rsp),
+    }
+    context.resume_host = context.event_return;
+}
+
+fn pop_while(context: &mut ThreadContext, tool: &Tool, ended: impl Fn(u64) -> bool) {
+    while context.shadow_top > tool.shadow && ended(record(context.shadow_top).0) {
+        context.shadow_top -= 16;
+    }
+}
+
+/// Tells emitted code where the index is; after every change of the forest.
+fn share_index(context: &mut ThreadContext, tool: &Tool) {
+    (context.index, context.index_len) = tool.forest.table();
+    context.wrap_depth = tool.forest.wrap_depth().map_or(u64::MAX, u64::from);
+}
+
+/// Empties a thread's transition cache. Another thread may be using it: its
+/// entries are words, and one written at the same time stays at worst.
+fn forget_transitions(context: &ThreadContext) {
+    let base = &raw const *context as u64 + TRANSITION_KEYS as u64;
+    for entry in 0..TRANSITIONS as u64 {
+        // SAFETY: the table behind the context (agent::thread).
+        unsafe { core::ptr::write_volatile((base + entry * 16) as *mut u64, 0) };
+    }
+}
+
+/// Takes back in advance what emitted code is about to count.
+fn uncount(pool: &Pool, state: State) {
+    if let Some(node) = pool.at::<wire::node::Node>(state.0.wrapping_sub(pool.base())) {
+        let count = node.count.load(Relaxed);
+        node.count.store(count.wrapping_sub(1), Relaxed);
+    }
+}
+
+/// The transition is not known: ask the forest, remember the answer.
+fn lookup(context: &mut ThreadContext, tool: &mut Tool) {
+    let wanted = context.regs[reg::RDX];
+    let from = record(context.shadow_top).1;
+    let function = (wanted.wrapping_sub(from.0) >> FUNC_SHIFT) as u32;
+    let (next, remember) = engine::with(|engine| engine.transition(context, tool, from, function));
+    if next == tool.truncated
+        && let Some(record) = engine::with(|engine| {
+            engine
+                .process
+                .log
+                .pool
+                .at::<wire::ThreadRecord>(tool.record)
+                .map(|r| &r.truncated_events as *const _)
+        })
+    {
+        // SAFETY: thread records live as long as the pool.
+        let counter: &core::sync::atomic::AtomicU64 = unsafe { &*record };
+        counter.fetch_add(1, Relaxed);
+    }
+    share_index(context, tool);
+    let entry = &raw const *context as u64 + TRANSITION_KEYS as u64 + (wanted & 0xFFFF) * 8;
+    // SAFETY: the thread's own table behind its context (agent::thread).
+    unsafe {
+        *(entry as *mut u64) = if remember { wanted.wrapping_neg() } else { 0 };
+        *((entry + 8) as *mut u64) = next.0;
+    }
+}
+
+impl Engine {
+    /// Next state, and whether it will always be the same. Emitted code then
+    /// counts on that state.
+    fn transition(
+        &mut self,
+        context: &mut ThreadContext,
+        tool: &mut Tool,
+        from: State,
+        function: u32,
+    ) -> (State, bool) {
+        let pool = self.process.log.pool;
+        let alone = self.threads.len() == 1;
+        let Some(contexts) = &mut self.contexts else {
+            return (from, false);
+        };
+        let flags = contexts
+            .flags
+            .get((function.wrapping_sub(FIRST_FUNC)) as usize)
+            .copied()
+            .unwrap_or(0);
+        if !contexts.started && flags & func::START != 0 {
+            contexts.started = true;
+            forget_transitions(context);
+        }
+        if flags & func::STOP != 0 && contexts.started && !contexts.stopped {
+            contexts.stopped = true;
+            self.end_counting();
+            return (self.wait_for_good(context, tool), true);
+        }
+        if contexts.stopped {
+            return (self.wait_for_good(context, tool), true);
+        }
+        if flags & func::MUTE != 0 || from == tool.muted {
+            return (tool.muted, true);
+        }
+        if !contexts.started {
+            // The thread that counting begins in forgets this, others cannot.
+            return (tool.waiting, alone);
+        }
+        // What was live when counting began is not known: the root stands for it.
+        let from = if from == tool.waiting {
+            tool.root
+        } else {
+            from
+        };
+        if contexts.select && flags & func::SELECTED == 0 {
+            // It only marks where counting begins: no node, and no count.
+            uncount(&pool, from);
+            return (from, false);
+        }
+        let mut budget = Budget {
+            pool,
+            left: &mut contexts.nodes_left,
+        };
+        let next = tool.forest.step(from, function, &mut budget);
+        self.publish_chunk(tool);
+        (next, next != tool.truncated)
+    }
+
+    /// No thread may go on by the transitions it remembers. Other threads are
+    /// running: each ends its own activations when it next comes to the engine.
+    fn end_counting(&self) {
+        for &context in &self.threads {
+            // SAFETY: the list holds contexts of live threads, under the lock;
+            // the word is only compared, by emitted code.
+            unsafe { core::ptr::write_volatile(&raw mut (*context).stopped, 1) };
+            // SAFETY: as above, and see the function.
+            forget_transitions(unsafe { &*context });
+        }
+    }
+
+    /// All activations of the thread wait from now on.
+    fn wait_for_good(&self, context: &ThreadContext, tool: &Tool) -> State {
+        if record(context.shadow_top).1 != tool.waiting {
+            for at in (tool.shadow..=context.shadow_top).step_by(16) {
+                set_record(at, record(at).0, tool.waiting);
+            }
+            forget_transitions(context);
+        }
+        tool.waiting
+    }
+
+    fn publish_chunk(&self, tool: &Tool) {
+        if let Some(record) = self.process.log.pool.at::<wire::ThreadRecord>(tool.record)
+            && tool.record != 0
+        {
+            record.nodes.store(tool.forest.first_chunk(), Release);
+        }
+    }
+
+    /// State of a thread in which `path` is live (the parent's, after fork).
+    fn new_tool(&mut self, context: &mut ThreadContext, path: &[Activation]) -> Option<Tool> {
+        let pool = self.process.log.pool;
+        let contexts = self.contexts.as_mut()?;
+        let counting = contexts.is_counting();
+        context.stopped = u64::from(contexts.stopped);
+        let mut forest = Forest::new(pool, contexts.k, contexts.unroll);
+        let mut budget = Budget {
+            pool,
+            left: &mut contexts.nodes_left,
+        };
+        let label = if contexts.select {
+            LABEL_ROOT
+        } else {
+            LABEL_THREAD
+        };
+        let root = forest.root(label, &mut budget)?;
+        let muted = forest.root(LABEL_MUTED, &mut budget)?;
+        let waiting = forest.root(LABEL_WAITING, &mut budget)?;
+        let truncated = forest.reserve_truncated(&mut budget)?;
+        let shadow_len = SHADOW_LEN.max((path.len() as u64 * 32).next_power_of_two());
+        let shadow = map_shadow(shadow_len)?;
+        let first = if counting { root } else { waiting };
+        set_record(shadow, HIGHEST, first);
+        let (mut top, mut state) = (shadow, first);
+        for activation in path {
+            state = match &activation.what {
+                Live::Muted => muted,
+                Live::Waiting => waiting,
+                Live::Truncated => truncated,
+                &Live::Root(label) => forest.root(label, &mut budget).unwrap_or(truncated),
+                Live::Calls(functions) => {
+                    let begin = if state == waiting { root } else { state };
+                    functions.iter().rev().fold(begin, |from, &function| {
+                        forest.step(from, function, &mut budget)
+                    })
+                }
+            };
+            top += 16;
+            set_record(top, activation.entry, state);
+        }
+        context.shadow_top = top;
+        context.pool_base = pool.base();
+        let tool = Tool {
+            forest,
+            shadow,
+            shadow_len,
+            root,
+            muted,
+            waiting,
+            truncated,
+            record: 0,
+        };
+        share_index(context, &tool);
+        Some(tool)
+    }
+}
+
+/// A live activation, apart from any forest.
+#[derive(Debug)]
+struct Activation {
+    /// Entry stack pointer.
+    entry: u64,
+    what: Live,
+}
+
+#[derive(Debug)]
+enum Live {
+    Muted,
+    Waiting,
+    Truncated,
+    /// A signal's root, by label.
+    Root(u32),
+    /// The function and, after it, the tail callers that its record replaced.
+    Calls(alloc::vec::Vec<u32>),
+}
+
+/// What is live above the thread's root.
+fn live_path(tool: &Tool, top: u64) -> alloc::vec::Vec<Activation> {
+    let mut below = record(tool.shadow).1;
+    let records = (tool.shadow + 16..=top).step_by(16);
+    let activation = |at| {
+        let (entry, state) = record(at);
+        let what = match state {
+            _ if state == tool.muted => Live::Muted,
+            _ if state == tool.waiting => Live::Waiting,
+            _ if state == tool.truncated => Live::Truncated,
+            _ if tool.forest.is_root(state) => Live::Root(tool.forest.label(state)),
+            _ => Live::Calls(tool.forest.steps(below, state)),
+        };
+        below = state;
+        Activation { entry, what }
+    };
+    records.map(activation).collect()
+}
+
+/// A shadow stack with a guard page behind it.
+fn map_shadow(len: u64) -> Option<u64> {
+    let base = agent::memory::map_private(len + GUARD)?;
+    // SAFETY: the last page of our own fresh mapping.
+    unsafe { sys::mprotect(base + len, GUARD, sys::PROT_NONE) }.ok()?;
+    Some(base)
+}
+
+/// A new thread gets a forest and a shadow stack. A vfork child goes on where
+/// its parent is, if it does so on the same stack.
+pub fn begin_thread(
+    engine: &mut Engine,
+    context: &mut ThreadContext,
+    parent: Option<&ThreadContext>,
+    vfork: bool,
+) {
+    let parent = parent.filter(|parent| vfork && parent.regs[reg::RSP] == context.regs[reg::RSP]);
+    let path = parent
+        .and_then(|parent| Some(live_path(tool_of(parent)?, parent.shadow_top)))
+        .unwrap_or_default();
+    if let Some(tool) = engine.new_tool(context, &path) {
+        context.tool = Box::into_raw(Box::new(tool)) as u64;
+    }
+}
+
+/// The thread's record exists: its forest can be found from there.
+pub fn publish_thread(engine: &Engine, context: &ThreadContext, offset: u64) {
+    let Some(tool) = tool_of(context) else { return };
+    tool.record = offset;
+    engine.publish_chunk(tool);
+    // The root stands for the thread's one start.
+    let root = tool.root;
+    let pool = engine.process.log.pool;
+    if let Some(node) = pool.at::<wire::node::Node>(root.0.wrapping_sub(pool.base()))
+        && node.count.load(Relaxed) == 0
+    {
+        node.count.store(1, Relaxed);
+    }
+}
+
+/// How many activations were live at once, at most: records are pushed one by
+/// one and never erased, so the first word that is zero lies above the highest.
+///
+/// # Safety
+/// `context` is that of a thread of this process, and the engine is locked.
+pub unsafe fn deepest(context: *const ThreadContext) -> u64 {
+    // SAFETY: as the caller says; the word does not change while a thread lives.
+    let tool = unsafe { core::ptr::read_volatile(&raw const (*context).tool) } as *const Tool;
+    // SAFETY: 0 or a leaked box that only `end_thread`, under the lock, takes away.
+    let Some(tool) = (unsafe { tool.as_ref() }) else {
+        return 0;
+    };
+    let (mut low, mut high) = (0, tool.shadow_len / 16);
+    while low < high {
+        let middle = (low + high) / 2;
+        // Another thread's shadow stack may move while we look.
+        if agent::memory::read::<u64>(tool.shadow + middle * 16).unwrap_or(0) != 0 {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    // Not counted: the root.
+    low.saturating_sub(1)
+}
+
+pub fn end_thread(_engine: &Engine, context: &mut ThreadContext) {
+    let Some(tool) = tool_of(context) else { return };
+    context.tool = 0;
+    agent::memory::forget(tool.shadow, tool.shadow_len + GUARD);
+    // SAFETY: the thread's own shadow stack; it runs no more program code.
+    let _ = unsafe { sys::munmap(tool.shadow, tool.shadow_len + GUARD) };
+    // SAFETY: made by `begin_thread`, not used again.
+    drop(unsafe { Box::from_raw(tool) });
+}
+
+pub fn snapshot(context: &ThreadContext) -> Shadow {
+    Shadow {
+        top: context.shadow_top,
+        tool: context.tool,
+    }
+}
+
+/// In a forked child: a forest of its own with the path of live activations,
+/// all counters zero.
+pub fn fork_child(engine: &mut Engine, context: &mut ThreadContext, shadow: Shadow) {
+    context.tool = shadow.tool;
+    let Some(old) = tool_of(context) else { return };
+    let path = live_path(old, shadow.top);
+    let fresh = engine.new_tool(context, &path);
+    end_thread(engine, context);
+    context.tool = fresh.map_or(0, |tool| Box::into_raw(Box::new(tool)) as u64);
+}
+
+/// A handler is about to be called: its activations are under a root of their own.
+pub fn on_handler(context: &mut ThreadContext, signal: u32, frame: u64, restorer: u64) {
+    let Some(tool) = tool_of(context) else { return };
+    let root = engine::with(|engine| {
+        let pool = engine.process.log.pool;
+        let contexts = engine.contexts.as_mut()?;
+        if !contexts.restorers.contains(&restorer) {
+            contexts.restorers.push(restorer);
+        }
+        let mut budget = Budget {
+            pool,
+            left: &mut contexts.nodes_left,
+        };
+        let root = tool.forest.root(LABEL_SIGNAL + signal, &mut budget)?;
+        if let Some(node) = pool.at::<wire::node::Node>(root.0.wrapping_sub(pool.base())) {
+            node.count.store(node.count.load(Relaxed) + 1, Relaxed);
+        }
+        engine.publish_chunk(tool);
+        Some(root)
+    });
+    let current = record(context.shadow_top).1;
+    let counting = engine::with(|engine| {
+        let contexts = engine.contexts.as_ref();
+        contexts.is_some_and(Contexts::is_counting)
+    });
+    let state = if current == tool.muted || !counting {
+        current
+    } else {
+        root.unwrap_or(tool.truncated)
+    };
+    context.shadow_top += 16;
+    set_record(context.shadow_top, frame + 16, state);
+}
+
+/// The handler's frame is left by rt_sigreturn: back to what was interrupted.
+pub fn on_sigreturn(context: &mut ThreadContext, _resumed_sp: u64) {
+    let Some(tool) = tool_of(context) else { return };
+    let barrier = context.regs[reg::RSP].wrapping_add(8);
+    let mut at = context.shadow_top;
+    while at > tool.shadow {
+        if record(at).0 == barrier {
+            context.shadow_top = at - 16;
+            return;
+        }
+        at -= 16;
+    }
+}
+
+/// A jump into the middle of another function: if that is live below, the
+/// activations above it have ended (paper, 5.7.2).
+pub fn jump_into(context: &mut ThreadContext, pc: u64) {
+    let Some(tool) = tool_of(context) else { return };
+    let owner = engine::with(|engine| engine.contexts.as_ref()?.owner_of(pc, &engine.process));
+    let Some(owner) = owner else { return };
+    let mut at = context.shadow_top;
+    while at > tool.shadow {
+        // A record stands for its function and the tail callers before it.
+        let below = record(at - 16).1;
+        let (entry, state) = record(at);
+        if tool.forest.is_root(state) {
+            return;
+        }
+        let steps = tool.forest.steps(below, state);
+        if let Some(dead) = steps.iter().position(|&function| function == owner) {
+            let live = match dead {
+                0 => state,
+                _ => tool.forest.known(below, &steps[dead..]).unwrap_or(state),
+            };
+            set_record(at, entry, live);
+            context.shadow_top = at;
+            return;
+        }
+        at -= 16;
+    }
+}
+
+/// A fault in the guard page of the shadow stack: twice the size, and on.
+pub fn grow_shadow(context: &mut ThreadContext, uc: &mut sys::signal::UContext) -> bool {
+    let Some(tool) = tool_of(context) else {
+        return false;
+    };
+    let end = tool.shadow + tool.shadow_len;
+    let address = uc.mcontext.cr2;
+    if !(end..end + GUARD).contains(&address) {
+        return false;
+    }
+    let Some(fresh) = map_shadow(tool.shadow_len * 2) else {
+        return false;
+    };
+    // SAFETY: both are mappings of ours, the new one twice as long.
+    unsafe {
+        core::ptr::copy_nonoverlapping(
+            tool.shadow as *const u8,
+            fresh as *mut u8,
+            tool.shadow_len as usize,
+        )
+    };
+    let moved = fresh.wrapping_sub(tool.shadow);
+    // SAFETY: the old stack is not referred to any more: the registers and
+    // words that hold addresses in it are moved below.
+    let _ = unsafe { sys::munmap(tool.shadow, tool.shadow_len + GUARD) };
+    agent::memory::forget(tool.shadow, tool.shadow_len + GUARD);
+    uc.mcontext.rcx = uc.mcontext.rcx.wrapping_add(moved);
+    context.shadow_top = context.shadow_top.wrapping_add(moved);
+    context.event_record = context.event_record.wrapping_add(moved);
+    (tool.shadow, tool.shadow_len) = (fresh, tool.shadow_len * 2);
+    true
+}

@@ -1,0 +1,170 @@
+//! The code of events; the table in `contexts.rs` says which there are.
+
+use core::mem::offset_of;
+
+use agent::thread::{TRANSITION_KEYS, TRANSITION_STATES, ThreadContext};
+use isa::Reg;
+use wire::node::{key, step};
+
+use crate::block::{Arrival, ExitKind, Key};
+use crate::engine::Engine;
+use crate::entry::Routine;
+use crate::indirect::{SPILL_RAX, SPILL_RCX, SPILL_RDX};
+use crate::pcmap::Recipe;
+use crate::translate::Emit;
+
+const SHADOW: i32 = offset_of!(ThreadContext, shadow_top) as i32;
+const RECORD: i32 = offset_of!(ThreadContext, event_record) as i32;
+const RETURN: i32 = offset_of!(ThreadContext, event_return) as i32;
+const CODE: i32 = offset_of!(ThreadContext, exit) as i32;
+
+/// What a slow path is about (in `ThreadContext::exit`).
+pub(super) mod code {
+    /// rdx is a key that neither the transition cache nor the index holds; rax
+    /// is its low 16 bits.
+    pub const LOOKUP: u32 = 0;
+    /// Pop activations with A <= rsp.
+    pub const POP_THROUGH: u32 = 1;
+    /// Pop activations with A < rsp.
+    pub const POP_BELOW: u32 = 2;
+}
+
+impl Engine {
+    /// The event block of a function: account for the arrival, go to the body.
+    pub fn emit_event(&mut self, emit: &mut Emit<'_>, event: Key) {
+        let id = self.function_id(event.pc);
+        let asm = &mut emit.asm;
+        asm.mov_gs_r(SPILL_RAX, Reg::Rax);
+        asm.mov_gs_r(SPILL_RCX, Reg::Rcx);
+        asm.mov_gs_r(SPILL_RDX, Reg::Rdx);
+        let by_jump = event.arrival == Arrival::Jump;
+        if by_jump {
+            self.emit_compare(emit);
+        }
+        let asm = &mut emit.asm;
+        asm.mov_r_gs(Reg::Rcx, SHADOW);
+        asm.mov_r_mem(Reg::Rdx, Reg::Rcx, 8);
+        asm.mov_r_imm(Reg::Rax, step(id));
+        asm.lea_sum(Reg::Rdx, Reg::Rdx, Reg::Rax, 0);
+        asm.movzx_r32_r16(Reg::Rax, Reg::Rdx);
+        asm.mov_r_gs_index8(Reg::Rcx, Reg::Rax, TRANSITION_KEYS);
+        asm.lea_sum(Reg::Rcx, Reg::Rcx, Reg::Rdx, 0);
+        let hit = asm.jrcxz();
+        let back = asm.here() + 5;
+        let slow = self.slow_path(Routine::Lookup, code::LOOKUP, back);
+        let asm = &mut emit.asm;
+        asm.jmp(slow);
+        asm.bind(hit);
+        asm.mov_r_gs_index8(Reg::Rdx, Reg::Rax, TRANSITION_STATES);
+        asm.mov_r_mem(Reg::Rax, Reg::Rdx, 0);
+        asm.lea(Reg::Rax, Reg::Rax, 1);
+        asm.mov_mem_r(Reg::Rdx, 0, Reg::Rax);
+        if by_jump {
+            asm.mov_r_gs(Reg::Rcx, RECORD);
+        } else {
+            asm.mov_r_gs(Reg::Rcx, SHADOW);
+            asm.lea(Reg::Rcx, Reg::Rcx, 16);
+        }
+        asm.mov_mem_r(Reg::Rcx, 8, Reg::Rdx);
+        asm.mov_r_r(Reg::Rdx, Reg::Rsp);
+        asm.not(Reg::Rdx);
+        asm.mov_mem_r(Reg::Rcx, 0, Reg::Rdx);
+        asm.mov_gs_r(SHADOW, Reg::Rcx);
+        asm.mov_r_gs(Reg::Rax, SPILL_RAX);
+        asm.mov_r_gs(Reg::Rcx, SPILL_RCX);
+        asm.mov_r_gs(Reg::Rdx, SPILL_RDX);
+        emit.cover(false, Recipe::RAX_RCX_RDX);
+        self.emit_exit(
+            emit,
+            ExitKind::Direct(Key {
+                arrival: Arrival::Inside,
+                ..event
+            }),
+        );
+    }
+
+    /// Arrival by jump: sets `event_record` to the top record (E = A) or the
+    /// one above it (E < A).
+    fn emit_compare(&mut self, emit: &mut Emit<'_>) {
+        let again = emit.asm.here();
+        let slow = self.slow_path(Routine::Event, code::POP_BELOW, again);
+        let asm = &mut emit.asm;
+        asm.mov_r_gs(Reg::Rdx, SHADOW);
+        asm.mov_gs_r(RECORD, Reg::Rdx);
+        asm.mov_r_mem(Reg::Rcx, Reg::Rdx, 0);
+        asm.lea_sum(Reg::Rcx, Reg::Rsp, Reg::Rcx, 1);
+        let same = asm.jrcxz();
+        let below = emit_is_negative(asm);
+        asm.jmp(slow);
+        asm.bind(below);
+        asm.lea(Reg::Rdx, Reg::Rdx, 16);
+        asm.mov_gs_r(RECORD, Reg::Rdx);
+        asm.bind(same);
+    }
+
+    /// Before a return pops: rcx and rdx are spilled and free.
+    pub fn emit_return_event(&mut self, emit: &mut Emit<'_>) {
+        let asm = &mut emit.asm;
+        asm.mov_r_gs(Reg::Rdx, SHADOW);
+        asm.mov_r_mem(Reg::Rcx, Reg::Rdx, 0);
+        asm.lea_sum(Reg::Rcx, Reg::Rsp, Reg::Rcx, 1);
+        let pop = asm.jrcxz();
+        let nothing = emit_is_negative(asm);
+        let pop_code: u64 = 4 + 9;
+        let back = asm.here() + 5 + pop_code;
+        let slow = self.slow_path(Routine::Event, code::POP_THROUGH, back);
+        let asm = &mut emit.asm;
+        asm.jmp(slow);
+        asm.bind(pop);
+        asm.lea(Reg::Rdx, Reg::Rdx, -16);
+        asm.mov_gs_r(SHADOW, Reg::Rdx);
+        asm.bind(nothing);
+        debug_assert_eq!(asm.here(), back);
+    }
+
+    /// After rsp was loaded with something not derived from it.
+    pub fn emit_stack_check(&mut self, emit: &mut Emit<'_>) {
+        let asm = &mut emit.asm;
+        asm.mov_gs_r(SPILL_RCX, Reg::Rcx);
+        asm.mov_gs_r(SPILL_RDX, Reg::Rdx);
+        asm.mov_r_gs(Reg::Rcx, SHADOW);
+        asm.mov_r_mem(Reg::Rcx, Reg::Rcx, 0);
+        // rsp - A - 1: negative unless rsp is above A.
+        asm.lea_sum(Reg::Rcx, Reg::Rsp, Reg::Rcx, 0);
+        let fine = emit_is_negative(asm);
+        let back = asm.here() + 5;
+        let slow = self.slow_path(Routine::Event, code::POP_BELOW, back);
+        let asm = &mut emit.asm;
+        asm.jmp(slow);
+        asm.bind(fine);
+        asm.mov_r_gs(Reg::Rcx, SPILL_RCX);
+        asm.mov_r_gs(Reg::Rdx, SPILL_RDX);
+        emit.cover(false, Recipe::RCX_RDX);
+    }
+
+    /// Cold code that goes to `routine`, and perhaps to [`event`] with a code,
+    /// and goes on at `back`.
+    fn slow_path(&mut self, routine: Routine, what: u32, back: u64) -> u64 {
+        let engine = self.cache.thunk(routine);
+        self.cache
+            .cold(13 + 10 + 9 + 5, 1, |asm| {
+                asm.mov_gs_imm32(CODE, what);
+                asm.mov_r_imm(Reg::Rcx, back);
+                asm.mov_gs_r(RETURN, Reg::Rcx);
+                asm.jmp(engine);
+            })
+            .expect("make_room leaves room for a block's slow paths")
+    }
+}
+
+/// Jumps (forward) if rcx is negative: its top byte is 0xFF then, for any
+/// difference of user addresses. Changes rcx, no flags.
+fn emit_is_negative(asm: &mut isa::Asm<'_>) -> isa::asm::Short {
+    asm.bswap(Reg::Rcx);
+    asm.movzx_r32_r8(Reg::Rcx, Reg::Rcx);
+    asm.lea(Reg::Rcx, Reg::Rcx, -255);
+    asm.jrcxz()
+}
+
+/// Keeps the key's definition and this file's arithmetic together.
+const _: () = assert!(key(0, 1) == step(1));
