@@ -66,12 +66,15 @@ impl Call {
     }
 
     /// Leaves the call to the kernel, to which `/proc/self/exe` is the payload.
-    fn native(&self, exe: &[u8]) -> isize {
+    fn native(&self, exe: &[u8], ready: Ready<'_>) -> isize {
         let mut named = [0u8; 64];
         let path = match memory::read_string(self.path, &mut named) {
             Some(len) if procfs::recognise(&named[..len]) == Some(Own::Exe) => exe.as_ptr() as u64,
             _ => self.path,
         };
+        if !ready() {
+            return Errno::EINTR.as_result();
+        }
         // SAFETY: the program's own call, with a path that outlives it.
         unsafe {
             sys::raw::syscall(
@@ -89,21 +92,24 @@ impl Call {
     }
 }
 
-/// Runs the call; returns only if it failed. `exe`, `pool` and `payload` are
-/// paths ended by NUL.
-pub fn exec(exe: &[u8], call: Call, pool: &[u8], payload: &[u8]) -> isize {
+/// Asked directly before the kernel's exec; `false`: do not go on.
+type Ready<'a> = &'a mut dyn FnMut() -> bool;
+
+/// Runs the call; returns only if it failed, or if `ready` says so. `exe`,
+/// `pool` and `payload` are paths ended by NUL.
+pub fn exec(exe: &[u8], call: Call, pool: &[u8], payload: &[u8], ready: Ready<'_>) -> isize {
     let follow = payload.len() > 1 && procfs::reachable(pool, payload);
     if !follow || procfs::traced_by_target() {
-        return call.native(exe);
+        return call.native(exe, ready);
     }
     let mut path = [0u8; PATH];
     let Some(len) = memory::read_string(call.path, &mut path) else {
-        return call.native(exe);
+        return call.native(exe, ready);
     };
     let named = path[..len].to_vec();
     let first = match resolve(exe, &call, &named) {
         Ok(Some(path)) => path,
-        Ok(None) => return call.native(exe),
+        Ok(None) => return call.native(exe, ready),
         Err(errno) => return errno.as_result(),
     };
     let mut prefix: Vec<Vec<u8>> = Vec::new();
@@ -120,20 +126,20 @@ pub fn exec(exe: &[u8], call: Call, pool: &[u8], payload: &[u8]) -> isize {
             }
             Ok(Target::Script(interpreter)) => file = interpreter,
             // A program that only the kernel can run: let it run the original call.
-            Ok(Target::Native) => return call.native(exe),
+            Ok(Target::Native) => return call.native(exe, ready),
             Err(errno) => return errno.as_result(),
         }
     }
     if let Some((descriptor, rest)) = closes(&file) {
         match real_path(descriptor) {
             Some(real) => file = [&real, rest].concat(),
-            None => return call.native(exe),
+            None => return call.native(exe, ready),
         }
     }
     if has_room(&file) {
-        start(&call, &file, prefix, pool, payload)
+        start(&call, &file, prefix, pool, payload, ready)
     } else {
-        call.native(exe)
+        call.native(exe, ready)
     }
 }
 
@@ -281,7 +287,14 @@ fn script(line: &[u8], path: &[u8], prefix: &mut Vec<Vec<u8>>) -> Result<Target,
 
 /// The real execve, of the payload. Memory for its vectors stays allocated if
 /// it fails only until this returns.
-fn start(call: &Call, file: &[u8], prefix: Vec<Vec<u8>>, pool: &[u8], payload: &[u8]) -> isize {
+fn start(
+    call: &Call,
+    file: &[u8],
+    prefix: Vec<Vec<u8>>,
+    pool: &[u8],
+    payload: &[u8],
+    ready: Ready<'_>,
+) -> isize {
     let mut orders = pool[..pool.len() - 1].to_vec();
     orders.push(b'\n');
     orders.extend_from_slice(&payload[..payload.len() - 1]);
@@ -312,6 +325,9 @@ fn start(call: &Call, file: &[u8], prefix: Vec<Vec<u8>>, pool: &[u8], payload: &
         argv.push(c"".as_ptr() as u64);
     }
     argv.push(0);
+    if !ready() {
+        return Errno::EINTR.as_result();
+    }
     // SAFETY: both vectors are live and NULL-terminated; envp is the program's.
     unsafe {
         sys::raw::syscall(

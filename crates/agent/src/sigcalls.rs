@@ -77,11 +77,31 @@ pub fn sigprocmask(thread: &mut Thread, args: [u64; 6]) -> isize {
     }
     .without(SigSet::UNBLOCKABLE);
     thread.blocked = SigSet(after.0 & SigSet::SYNCHRONOUS.0);
-    sys::sigprocmask(SIG_SETMASK, after.without(SigSet::SYNCHRONOUS));
+    let mask = after.without(SigSet::SYNCHRONOUS);
+    // Synchronous signals come before others, as in the kernel.
+    signals::release_held(thread);
+    match &mut core::hint::black_box(&mut *thread).pending {
+        Some(pending) => pending.mask = mask,
+        None => {
+            sys::sigprocmask(SIG_SETMASK, mask);
+        }
+    }
     if old != 0 && !memory::write(old, &before) {
         return Errno::EFAULT.as_result();
     }
     0
+}
+
+/// The mask that a waiting call puts in force, if it names one that can be read.
+pub fn waiting_mask(number: u64, args: [u64; 6], index: usize) -> Option<SigSet> {
+    let (at, size) = match number as usize {
+        nr::PSELECT6 => (memory::read(args[5])?, memory::read(args[5] + 8)?),
+        _ => (args[index], args[index + 1]),
+    };
+    if at == 0 || size != 8 {
+        return None;
+    }
+    memory::read::<SigSet>(at)
 }
 
 /// `rt_sigpending(set, size)`: the kernel's, and what we hold.
@@ -105,8 +125,8 @@ pub fn sigpending(thread: &Thread, args: [u64; 6]) -> isize {
 pub fn sigtimedwait(thread: &mut Thread, args: [u64; 6]) -> Option<isize> {
     let wanted = memory::read::<SigSet>(args[0])?;
     let signal = (1..=31).find(|&signal| wanted.has(signal) && thread.held.has(signal))?;
-    thread.held = thread.held.without(SigSet::only(signal));
-    if args[1] != 0 && !memory::write(args[1], &thread.held_info) {
+    let info = signals::take_held(thread, signal);
+    if args[1] != 0 && !memory::write(args[1], &info) {
         return Some(Errno::EFAULT.as_result());
     }
     Some(signal as isize)

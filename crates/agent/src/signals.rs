@@ -292,41 +292,89 @@ pub fn sigaltstack(thread: &mut Thread, new: u64, old: u64, sp: u64, minimum: u6
 /// Everything but the synchronous signals.
 pub const HOLD: SigSet = SigSet(!SigSet::SYNCHRONOUS.0);
 
-/// Gives a held signal back to the kernel, with its information.
-pub fn requeue(held: &crate::thread::Pending) {
-    if held.signal == 0 {
+/// Gives a signal back to the kernel, with its information.
+pub fn requeue(signal: u32, info: &SigInfo) {
+    if signal == 0 {
         return;
     }
-    let info = held.info;
     // SAFETY: queues a signal to this thread; the kernel copies `info`.
     let queued = unsafe {
         let target = [
             sys::getpid() as usize,
             sys::gettid() as usize,
-            held.signal as usize,
-            &raw const info as usize,
+            signal as usize,
+            info as *const SigInfo as usize,
             0,
             0,
         ];
         sys::raw::syscall(sys::nr::RT_TGSIGQUEUEINFO, target)
     };
     if queued < 0 {
-        let _ = sys::tgkill(sys::getpid(), sys::gettid(), held.signal);
+        let _ = sys::tgkill(sys::getpid(), sys::gettid(), signal);
+    }
+}
+
+/// Place of a synchronous signal in [`Thread::held_info`].
+fn held_slot(signal: u32) -> usize {
+    let below = SigSet::only(signal).0 - 1;
+    (SigSet::SYNCHRONOUS.0 & below).count_ones() as usize
+}
+
+/// Keeps a synchronous signal that was sent and cannot be delivered now. A
+/// second one of the same number is lost, as in the kernel.
+pub fn hold(thread: &mut Thread, signal: u32, info: &SigInfo) {
+    if !thread.held.has(signal) {
+        thread.held = thread.held.with(SigSet::only(signal));
+        thread.held_info[held_slot(signal)] = *info;
+    }
+}
+
+/// Takes back one that is held.
+pub fn take_held(thread: &mut Thread, signal: u32) -> SigInfo {
+    thread.held = thread.held.without(SigSet::only(signal));
+    thread.held_info[held_slot(signal)]
+}
+
+/// Gives those of `which` that are held back to the kernel, which must block them.
+pub fn requeue_held(thread: &mut Thread, which: SigSet) {
+    for signal in 1..=31 {
+        if which.has(signal) && thread.held.has(signal) {
+            let info = take_held(thread, signal);
+            requeue(signal, &info);
+        }
+    }
+}
+
+/// Sends again what was held while the program blocked it.
+pub fn release_held(thread: &mut Thread) {
+    let ready = thread.held.without(thread.blocked);
+    if ready != SigSet::EMPTY {
+        let thread = core::hint::black_box(thread);
+        sys::sigprocmask(SIG_BLOCK, ready);
+        requeue_held(thread, ready);
+        sys::sigprocmask(SIG_UNBLOCK, ready);
     }
 }
 
 /// Blocks all asynchronous signals and returns the kernel mask that was in
 /// force. A signal that arrived in the engine meanwhile goes back to the kernel
-/// and comes again when the mask is lifted.
+/// and comes again when the mask is lifted; a synchronous one, which the kernel
+/// would send at once, is held.
 pub fn quiesce(thread: &mut Thread) -> SigSet {
+    // The handler changes the thread until the mask is set.
+    let thread = core::hint::black_box(thread);
     let mask = sys::sigprocmask(SIG_SETMASK, HOLD);
     match thread.pending.take() {
         None => mask,
-        Some(held) => {
+        Some(waiting) => {
             // SAFETY: the thread's own block.
             unsafe { (*thread.context).pending = 0 };
-            requeue(&held);
-            held.mask
+            if waiting.signal != 0 && SigSet::SYNCHRONOUS.has(waiting.signal) {
+                hold(thread, waiting.signal, &waiting.info);
+            } else {
+                requeue(waiting.signal, &waiting.info);
+            }
+            waiting.mask
         }
     }
 }

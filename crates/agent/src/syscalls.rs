@@ -41,6 +41,8 @@ pub enum Kind {
     Fills(usize, usize),
     Sigpending,
     Sigtimedwait,
+    /// Waits under another signal mask: (index of its address).
+    Waits(usize),
     /// Done by the translator, which owns the thread's state.
     Sigreturn,
     Clone,
@@ -108,6 +110,11 @@ pub const TABLE: &[(usize, Kind, &str)] = &[
         "synchronous signals that were sent may be held by us",
     ),
     (nr::RT_SIGTIMEDWAIT, Kind::Sigtimedwait, "as rt_sigpending"),
+    (nr::RT_SIGSUSPEND, Kind::Waits(0), "as rt_sigpending"),
+    (nr::PPOLL, Kind::Waits(3), "as rt_sigpending"),
+    (nr::PSELECT6, Kind::Waits(5), "as rt_sigpending"),
+    (nr::EPOLL_PWAIT, Kind::Waits(4), "as rt_sigpending"),
+    (nr::EPOLL_PWAIT2, Kind::Waits(4), "as rt_sigpending"),
     (
         nr::READ,
         Kind::Fills(1, 2),

@@ -138,10 +138,12 @@ pub struct Thread {
     pub stepping: bool,
     /// A store to translated code is being stepped: page to look at afterwards.
     pub stepping_store: bool,
-    /// Synchronous signals sent by kill while the program "blocks" them.
+    /// Synchronous signals that were sent while the program "blocks" them, and
+    /// what came with each (see `signals::hold`).
     pub held: SigSet,
-    /// Information of the one held last.
-    pub held_info: SigInfo,
+    pub held_info: [SigInfo; 6],
+    /// Of those, what a call that is being made for the program lets through.
+    pub opened: SigSet,
     /// The program steps itself (trap flag) and has just been sent here.
     pub step_from: u64,
     /// A vfork child: shares memory with its parent, not handlers.
@@ -220,13 +222,8 @@ impl Blocks {
             stepping: false,
             stepping_store: false,
             held: SigSet::EMPTY,
-            held_info: SigInfo {
-                signo: 0,
-                errno: 0,
-                code: 0,
-                pad: 0,
-                fields: [0; 14],
-            },
+            held_info: [SigInfo::NONE; 6],
+            opened: SigSet::EMPTY,
             step_from: 0,
             is_vfork_child: false,
             block: index,
@@ -311,6 +308,20 @@ pub fn current() -> *mut ThreadContext {
     // start-up; `this` is its first word.
     unsafe { asm!("mov {}, gs:[0]", out(reg) this, options(nostack, pure, readonly)) };
     this as *mut ThreadContext
+}
+
+/// Whether this processor clears the base of gs when its selector becomes
+/// null. Tried, once, before gs is in use: no feature bit says it everywhere.
+pub fn null_clears_base() -> bool {
+    let mut base = 4096u64;
+    // SAFETY: FSGSBASE is enabled (the caller looked) and nothing uses gs yet.
+    unsafe {
+        asm!(
+            "wrgsbase {base}", "mov gs, {null:e}", "rdgsbase {base}",
+            base = inout(reg) base, null = in(reg) 0, options(nostack)
+        );
+    }
+    base == 0
 }
 
 /// Points gs at `context`.

@@ -30,6 +30,8 @@ pub enum After {
     Raw,
     /// rax is this; go on at the next instruction.
     Result(isize),
+    /// A signal came first; then the instruction is executed anew.
+    Again,
 }
 
 /// Entry from the assembly. Returns with `resume_host` set.
@@ -182,6 +184,13 @@ fn leave_by_syscall(
     let context = unsafe { &mut *thread.context };
     match after {
         After::Raw => context.resume_host = raw,
+        After::Again => go_to(
+            context,
+            Key {
+                pc,
+                arrival: Arrival::Inside,
+            },
+        ),
         After::Result(value) => {
             finish_call(context, value, next);
             go_to(
@@ -210,11 +219,7 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, call: Call) -> 
         Kind::Sigaction => {
             engine::with(|engine| sigcalls::sigaction(thread, engine.process.entry, call.args))
         }
-        Kind::Sigprocmask => {
-            let result = sigcalls::sigprocmask(thread, call.args);
-            signals::release_held(thread);
-            result
-        }
+        Kind::Sigprocmask => sigcalls::sigprocmask(thread, call.args),
         Kind::Sigaltstack => {
             let sp = context.regs[reg::RSP];
             let minimum = engine::with(|engine| engine.process.minimum_altstack);
@@ -223,6 +228,13 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, call: Call) -> 
         Kind::Fills(address, length) => {
             engine::with(|engine| engine.open_range(call.args[address], call.args[length]));
             return After::Raw;
+        }
+        Kind::Waits(index) => {
+            let mask = sigcalls::waiting_mask(call.number, call.args, index);
+            match mask.and_then(|mask| signals::waiting_call(thread, &call, mask)) {
+                Some(result) => result,
+                None => return After::Raw,
+            }
         }
         Kind::Sigpending => sigcalls::sigpending(thread, call.args),
         Kind::Sigtimedwait => match sigcalls::sigtimedwait(thread, call.args) {
@@ -233,8 +245,16 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, call: Call) -> 
         Kind::Clone => process::clone(context, thread, &call),
         Kind::Clone3 => process::clone3(context, thread, &call),
         Kind::Fork | Kind::Vfork => process::fork(context, thread, &call, kind == Kind::Vfork),
-        Kind::Execve => process::exec(thread, agent::exec::Call::execve(call.args)),
-        Kind::Execveat => process::exec(thread, agent::exec::Call::execveat(call.args)),
+        Kind::Execve | Kind::Execveat => {
+            let wanted = match kind {
+                Kind::Execve => agent::exec::Call::execve(call.args),
+                _ => agent::exec::Call::execveat(call.args),
+            };
+            match process::exec(thread, wanted) {
+                Some(result) => result,
+                None => return After::Again,
+            }
+        }
         Kind::Exit => process::exit_thread(context, thread, call.args[0] as i32),
         Kind::ExitGroup => process::exit_group(thread, call.args[0] as i32),
         Kind::ArchPrctl => match arch_prctl(context, call.args) {

@@ -22,6 +22,8 @@ pub struct Settings {
     /// Measure translation; reads the counter that a program can forbid.
     pub clock: bool,
     pub fsgsbase: bool,
+    /// A null selector in gs makes its base 0.
+    pub null_clears_base: bool,
     pub bmi2: bool,
     /// The machine has transactions; ours abort at once.
     pub rtm: bool,

@@ -121,6 +121,7 @@ fn make(context: &mut ThreadContext, thread: &mut Thread, call: &Call, wish: Wis
         make_copy(context, thread, wish)
     };
     sys::sigprocmask(SIG_SETMASK, mask);
+    agent::signals::release_held(thread);
     result
 }
 
@@ -380,13 +381,12 @@ fn copy_identity(
     );
 }
 
-/// execve and execveat; returns only on failure.
-pub fn exec(thread: &mut Thread, call: agent::exec::Call) -> isize {
+/// execve and execveat; returns only on failure. `None`: a signal that came in
+/// is to be handled by this program before.
+// Long function: the steps of one call, each undone if it fails.
+pub fn exec(thread: &mut Thread, call: agent::exec::Call) -> Option<isize> {
     // What the kernel hands to the new program must be what the program thinks.
     let blocked = thread.blocked;
-    if blocked != SigSet::EMPTY {
-        sys::sigprocmask(sys::signal::SIG_BLOCK, blocked);
-    }
     let ignored = ignored_synchronous(thread);
     for signal in (1..=31).filter(|&signal| ignored.has(signal)) {
         let action = SigAction {
@@ -412,10 +412,25 @@ pub fn exec(thread: &mut Thread, call: agent::exec::Call) -> isize {
     }
     let nowhere = alloc::vec![0u8];
     let payload = if follow { &heritage.payload } else { &nowhere };
+    // Last thing before the kernel's exec: until then faults must arrive.
+    let mut interrupted = false;
+    let mut ready = || {
+        if blocked != SigSet::EMPTY {
+            sys::sigprocmask(sys::signal::SIG_BLOCK, blocked);
+            agent::signals::requeue_held(thread, blocked);
+        }
+        // A signal that waits for the way out would be lost, and its mask,
+        // which blocks everything, inherited.
+        // SAFETY: the thread's own block; signals may come in at any moment.
+        interrupted =
+            unsafe { core::ptr::read_volatile(&raw const (*thread.context).pending) } != 0;
+        !interrupted
+    };
     // The lock is not held: exec reads the program's memory and may block.
     // Only the path of the program is read from the process state.
-    let result =
-        with_process_exe(|process| agent::exec::exec(process, call, &heritage.pool, payload));
+    let result = with_process_exe(|process| {
+        agent::exec::exec(process, call, &heritage.pool, payload, &mut ready)
+    });
     if let Some(process) = pool.at::<wire::ProcessRecord>(record)
         && !thread.is_vfork_child
     {
@@ -426,7 +441,7 @@ pub fn exec(thread: &mut Thread, call: agent::exec::Call) -> isize {
     if blocked != SigSet::EMPTY {
         sys::sigprocmask(sys::signal::SIG_UNBLOCK, blocked);
     }
-    result
+    (!interrupted).then_some(result)
 }
 
 /// Runs `work` on a copy of what exec needs to know about the process.

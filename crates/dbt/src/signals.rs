@@ -15,7 +15,7 @@
 //! with it and becomes the one the program sees.
 
 use agent::memory;
-use agent::signals::{self as table, HOLD, push_frame, quiesce, requeue};
+use agent::signals::{self as table, HOLD, push_frame, quiesce, requeue, requeue_held};
 use agent::thread::{Pending, Thread, ThreadContext, reg};
 use sys::signal::*;
 use wire::stat;
@@ -43,6 +43,7 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *mut SigInfo, uc: *mut UCo
     let signal = signal as u32;
     let rip = uc.mcontext.rip;
     let kernel_sent = info.code > 0;
+    let nested = in_handler(thread, uc);
     match signal {
         SIGTRAP if entry::at_delivery(rip) => deliver_pending(context, thread, uc),
         SIGTRAP if thread.stepping && kernel_sent && uc.mcontext.trapno == trap::DEBUG => {
@@ -53,6 +54,18 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *mut SigInfo, uc: *mut UCo
         }
         _ => arrived(context, thread, signal, info, uc),
     }
+    let ready = thread.held.without(thread.blocked);
+    if ready != SigSet::EMPTY && thread.pending.is_none() && !nested {
+        // Blocked until this handler returns, so that they come one by one.
+        sys::sigprocmask(SIG_BLOCK, ready);
+        requeue_held(thread, ready);
+    }
+}
+
+/// Whether what was interrupted is the engine's handler itself: only there, and
+/// in a call that waits for the program, are synchronous signals blocked.
+fn in_handler(thread: &Thread, uc: &UContext) -> bool {
+    uc.sigmask.0 & SigSet::SYNCHRONOUS.0 != 0 && thread.opened == SigSet::EMPTY
 }
 
 /// Holds an asynchronous signal and gets the thread to a boundary.
@@ -63,9 +76,16 @@ fn arrived(
     info: &SigInfo,
     uc: &mut UContext,
 ) {
-    if SigSet::SYNCHRONOUS.has(signal) && thread.blocked.has(signal) {
-        thread.held = thread.held.with(SigSet::only(signal));
-        thread.held_info = *info;
+    let blocked = thread.blocked.without(thread.opened);
+    if SigSet::SYNCHRONOUS.has(signal)
+        && (blocked.has(signal) || thread.pending.is_some() || in_handler(thread, uc))
+    {
+        return table::hold(thread, signal, info);
+    }
+    if thread.pending.is_some() {
+        // Two at the end of a call that waited: this one comes again.
+        requeue(signal, info);
+        uc.sigmask = HOLD;
         return;
     }
     thread.pending = Some(Pending {
@@ -282,7 +302,7 @@ fn default_action(thread: &mut Thread, uc: &mut UContext, held: Pending, mask: S
     let _ = mask;
     // SAFETY: the default disposition.
     let _ = unsafe { sys::sigaction(held.signal, Some(&SigAction::default()), None) };
-    requeue(&held);
+    requeue(held.signal, &held.info);
     // It kills (or stops) when the handler returns and the mask is restored.
     uc.sigmask = held
         .mask
@@ -361,7 +381,7 @@ fn fault(
     if let Some(held) = thread.pending.take() {
         // It was being stepped to a boundary; the fault comes first.
         mask = held.mask;
-        requeue(&held);
+        requeue(held.signal, &held.info);
     }
     thread.pending = Some(Pending {
         signal,
@@ -532,15 +552,39 @@ pub fn raise_fetch_fault(
     context.resume_host = 0;
 }
 
-/// Sends again what was held while the program blocked it.
-pub fn release_held(thread: &mut Thread) {
-    let ready = thread.held.without(thread.blocked);
-    for signal in 1..=31 {
-        if ready.has(signal) {
-            thread.held = thread.held.without(SigSet::only(signal));
-            let _ = sys::tgkill(sys::getpid(), sys::gettid(), signal);
-        }
+/// A call that waits under a mask of its own (sigsuspend, ppoll...) which opens
+/// synchronous signals that the program blocks. The kernel does not block them,
+/// so a signal that came before would be held here while the call sleeps:
+/// around this call they are blocked and queued as natively. `None`: the call
+/// opens nothing and can be made in the cache.
+pub fn waiting_call(
+    thread: &mut Thread,
+    call: &crate::dispatch::Call,
+    mask: SigSet,
+) -> Option<isize> {
+    let opened = thread.blocked.without(mask);
+    if opened == SigSet::EMPTY {
+        return None;
     }
+    // The handler changes the thread while the call below waits.
+    let thread = core::hint::black_box(thread);
+    let before = quiesce(thread);
+    sys::sigprocmask(SIG_SETMASK, SigSet::ALL);
+    requeue_held(thread, opened);
+    thread.opened = opened;
+    // SAFETY: the program's own call. Signals that interrupt it become pending
+    // and are delivered on the way back, behind the call.
+    let result =
+        unsafe { sys::raw::syscall(call.number as usize, call.args.map(|arg| arg as usize)) };
+    thread.opened = SigSet::EMPTY;
+    if let Some(pending) = &mut thread.pending {
+        // A signal came in the call.
+        pending.mask = before;
+        sys::sigprocmask(SIG_SETMASK, HOLD);
+    } else {
+        sys::sigprocmask(SIG_SETMASK, before);
+    }
+    Some(result)
 }
 
 /// The program's rt_sigreturn: its frame, with the engine's address for rip,
@@ -576,6 +620,12 @@ pub fn sigreturn(context: &mut ThreadContext, thread: &mut Thread) -> isize {
     frame.uc.mcontext.rip = entry::resume_address();
     frame.uc.sigmask = mask.without(SigSet::SYNCHRONOUS);
     frame.uc.stack = thread.signal_stack;
+    let ready = thread.held.without(thread.blocked);
+    if ready != SigSet::EMPTY {
+        // The frame's mask opens them again, in the kernel's restore.
+        sys::sigprocmask(SIG_BLOCK, ready);
+        requeue_held(thread, ready);
+    }
     // SAFETY: a complete frame of the kernel's own layout; does not return.
     unsafe { entry::everypath_sigreturn(&frame) }
 }

@@ -13,7 +13,7 @@ use agent::start::{InitialStack, Orders, Program};
 use agent::syscalls::Process;
 use agent::thread::{self, Blocks, Thread, reg};
 use hashbrown::HashMap;
-use sys::signal::{SIG_UNBLOCK, SigSet};
+use sys::signal::{SIG_BLOCK, SIG_UNBLOCK, SigSet};
 use wire::view::Pool;
 use wire::{Mode, flag};
 
@@ -140,6 +140,7 @@ fn settings(pool: &Pool, stack: &InitialStack) -> Settings {
         follow: flags & flag::FOLLOW != 0,
         clock: flags & flag::CLOCK != 0,
         fsgsbase: stack.has_fsgsbase(),
+        null_clears_base: !stack.has_fsgsbase() || thread::null_clears_base(),
         bmi2: features & 1 << 8 != 0,
         rtm: features & 1 << 11 != 0,
         chaos: config.chaos_seed.load(Relaxed),
@@ -244,10 +245,13 @@ fn boot(
     thread::set_gs(context, settings.fsgsbase);
     crate::process::adopt(context, thread);
     // What was blocked before exec stays blocked for the program, not for us.
-    let inherited = sys::sigprocmask(SIG_UNBLOCK, SigSet::SYNCHRONOUS);
+    let inherited = sys::sigprocmask(SIG_BLOCK, SigSet::EMPTY);
+    // The handler changes the thread: what waits in the kernel comes in below.
+    let thread = core::hint::black_box(thread);
     thread.blocked = SigSet(inherited.0 & SigSet::SYNCHRONOUS.0);
     // SAFETY: the table was just made.
     agent::signals::install(unsafe { &*thread.signals }, entry::signal_entry());
+    sys::sigprocmask(SIG_UNBLOCK, SigSet::SYNCHRONOUS);
     thread.context
 }
 

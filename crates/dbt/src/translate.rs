@@ -6,6 +6,7 @@
 //! | rip-relative, out of reach | spill r; `mov r, address`; the instruction with `[r]`; restore r |
 //! | `gs:` operand | spill; address plus the program's gs base; the instruction with `[r]`; restore |
 //! | `rdgsbase r`, `wrgsbase r` | load or store of the virtual base |
+//! | `mov gs, x`, `pop gs` | the selector is loaded into es and es restored; the virtual base becomes 0 |
 //! | `jmp` | nothing: translation goes on at the target |
 //! | `jcc` | `jcc` to a linked exit |
 //! | `loop`, `jrcxz` | the same over two exits |
@@ -294,6 +295,9 @@ impl Engine {
             }
             return emit.over(insn);
         }
+        if let Some(popped) = insn.gs_selector_write() {
+            return self.emit_gs_selector(emit, insn, popped);
+        }
         if insn.uses_gs() {
             return self.emit_gs_operand(emit, insn);
         }
@@ -340,6 +344,36 @@ impl Engine {
         emit.asm.mov_r_gs(second, SPILL_RDX);
         emit.cover(false, Recipe::other(scratch as u8));
         self.emit_changed(emit, insn, scratch);
+    }
+
+    /// A selector written to gs. gs itself stays the engine's: es makes the
+    /// checks. What is left to the program is the base, which a null selector
+    /// and every usable one make 0 (old AMD processors keep it for the former).
+    fn emit_gs_selector(&mut self, emit: &mut Emit<'_>, insn: &Insn, popped: u8) {
+        let scratch = relocate::free_register(insn, &[]);
+        emit.asm.mov_gs_r(SPILL_OTHER, scratch);
+        emit.cover(true, Recipe::NONE);
+        emit.asm.mov_r_es(scratch);
+        emit.asm.mov_gs_r(SPILL_RDX, scratch);
+        emit.asm.mov_r_gs(scratch, SPILL_OTHER);
+        match relocate::load_other_selector(insn, emit.asm.here()) {
+            Ok(bytes) => emit.asm.bytes(&bytes),
+            Err(_) => emit.asm.bytes(&[0x0F, 0x0B]),
+        }
+        emit.cover(false, Recipe::other(scratch as u8));
+        // Done: from here a signal steps on to the boundary.
+        if popped > 0 {
+            emit.asm.lea(Reg::Rsp, Reg::Rsp, i32::from(popped));
+        }
+        if self.settings.null_clears_base {
+            emit.asm.mov_r_imm(scratch, 0);
+            emit.asm.mov_gs_r(APP_GS, scratch);
+        }
+        emit.asm.mov_r_gs(scratch, SPILL_RDX);
+        emit.asm.mov_es_r(scratch);
+        emit.asm.mov_r_gs(scratch, SPILL_OTHER);
+        emit.cover(false, Recipe::other(scratch as u8));
+        emit.map.advance(insn.len());
     }
 
     /// `insn` with `[scratch]` for its operand, then the restore of scratch.

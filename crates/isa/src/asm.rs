@@ -129,6 +129,22 @@ impl<'a> Asm<'a> {
         self.absolute(reg.low(), disp);
     }
 
+    /// `mov reg, es` and back (the low 32 bits of `reg`).
+    pub fn mov_r_es(&mut self, reg: Reg) {
+        self.es(reg, 0x8C);
+    }
+
+    pub fn mov_es_r(&mut self, reg: Reg) {
+        self.es(reg, 0x8E);
+    }
+
+    fn es(&mut self, reg: Reg, opcode: u8) {
+        if reg.high() == 1 {
+            self.byte(0x41);
+        }
+        self.bytes(&[opcode, 0xC0 | reg.low()]);
+    }
+
     /// `mov dword gs:[disp], imm32`
     pub fn mov_gs_imm32(&mut self, disp: i32, imm: u32) {
         self.bytes(&[0x65, 0xC7]);

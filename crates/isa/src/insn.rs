@@ -217,6 +217,20 @@ impl Insn {
         ))
     }
 
+    /// `mov gs, x`, or `pop gs` and the number of bytes it pops.
+    pub fn gs_selector_write(&self) -> Option<u8> {
+        match self.raw.code() {
+            Code::Mov_Sreg_rm16 | Code::Mov_Sreg_r32m16 | Code::Mov_Sreg_r64m16
+                if self.raw.op0_register() == Register::GS && !self.uses_gs() =>
+            {
+                Some(0)
+            }
+            Code::Popw_GS => Some(2),
+            Code::Popq_GS => Some(8),
+            _ => None,
+        }
+    }
+
     pub fn flags_read(&self) -> Flags {
         Flags::from_iced(self.raw.rflags_read())
     }

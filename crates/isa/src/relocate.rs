@@ -54,6 +54,20 @@ pub fn with_memory_at(insn: &Insn, base: Reg, at: u64) -> Result<Vec<u8>, Cannot
     encode(&changed, at)
 }
 
+/// `mov es, <operand 1>` for `mov gs, operand`, or `mov es, [rsp]` for `pop gs`:
+/// the same checks of the selector in a register that addresses nothing.
+pub fn load_other_selector(insn: &Insn, at: u64) -> Result<Vec<u8>, CannotEncode> {
+    let load = if insn.raw.op_count() == 2 {
+        let mut changed = insn.raw;
+        changed.set_op0_register(Register::ES);
+        changed
+    } else {
+        let top = MemoryOperand::with_base(Register::RSP);
+        Instruction::with2(Code::Mov_Sreg_rm16, Register::ES, top).map_err(|_| CannotEncode)?
+    };
+    encode(&load, at)
+}
+
 /// A scratch register that the instruction neither reads nor writes, other
 /// than `taken`. rsp and rbp are never chosen.
 pub fn free_register(insn: &Insn, taken: &[Reg]) -> Reg {

@@ -110,6 +110,16 @@ pub struct SigInfo {
     pub fields: [u64; 14],
 }
 
+impl SigInfo {
+    pub const NONE: SigInfo = SigInfo {
+        signo: 0,
+        errno: 0,
+        code: 0,
+        pad: 0,
+        fields: [0; 14],
+    };
+}
+
 /// `struct sigcontext`: registers in the kernel's order.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
