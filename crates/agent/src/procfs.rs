@@ -120,6 +120,98 @@ fn identity(path: &[u8]) -> Option<(u64, u64)> {
     stat.ok().map(|stat| (stat.dev, stat.ino))
 }
 
+/// Whether a path that ends in `exe`, as written or relative, is the link that
+/// leads to the payload. Another process's, named by number, may lead there too.
+pub fn leads_to_own_exe(directory: i32, at: u64, path: &[u8]) -> bool {
+    if path.starts_with(b"/proc/") && path[6..].first().is_some_and(u8::is_ascii_digit) {
+        return false;
+    }
+    let (mut own, mut other) = ([0u8; 512], [0u8; 512]);
+    let Ok(len) = sys::readlink(c"/proc/self/exe", &mut own) else {
+        return false;
+    };
+    // SAFETY: the kernel fills `other`; the path is the program's.
+    let got = unsafe {
+        sys::raw::syscall(
+            sys::nr::READLINKAT,
+            [
+                directory as isize as usize,
+                at as usize,
+                other.as_mut_ptr() as usize,
+                other.len(),
+                0,
+                0,
+            ],
+        )
+    };
+    got == len as isize && own == other
+}
+
+/// The mappings of the program: the kernel's list without the engine's.
+pub fn program_mappings() -> Vec<(u64, u64)> {
+    let text = read_file(c"/proc/self/maps").unwrap_or_default();
+    let mut found = Vec::new();
+    for line in text.split(|&byte| byte == b'\n') {
+        let Some((start, end)) = range_of(line) else {
+            continue;
+        };
+        let mut cuts: Vec<u64> = alloc::vec![start, end];
+        memory::for_each_range(|a, b| cuts.extend([a, b]));
+        cuts.retain(|&cut| start <= cut && cut <= end);
+        cuts.sort_unstable();
+        for pair in cuts.windows(2) {
+            if pair[0] < pair[1] && !memory::is_ours(pair[0], pair[1]) {
+                found.push((pair[0], pair[1]));
+            }
+        }
+    }
+    found
+}
+
+/// The range that a line of maps begins with.
+fn range_of(line: &[u8]) -> Option<(u64, u64)> {
+    let range = core::str::from_utf8(line).ok()?.split(' ').next()?;
+    let (start, end) = range.split_once('-')?;
+    let start = u64::from_str_radix(start, 16).ok()?;
+    Some((start, u64::from_str_radix(end, 16).ok()?))
+}
+
+/// The soft value of a limit of this process.
+fn limit(resource: usize) -> u64 {
+    let mut limit = [u64::MAX; 2];
+    // SAFETY: the kernel fills two words.
+    unsafe {
+        sys::raw::syscall(
+            sys::nr::PRLIMIT64,
+            [0, resource, 0, &raw mut limit as usize, 0, 0],
+        )
+    };
+    limit[0]
+}
+
+/// Bytes that the process may lock; `None`: as many as it likes.
+pub fn lockable() -> Option<u64> {
+    const RLIMIT_MEMLOCK: usize = 8;
+    const CAP_IPC_LOCK: u32 = 14;
+    let header = [0x2008_0522u32, 0];
+    let mut sets = [0u32; 6];
+    // SAFETY: the kernel fills three words for each half of the capabilities.
+    unsafe {
+        sys::raw::syscall(
+            sys::nr::CAPGET,
+            [
+                &raw const header as usize,
+                &raw mut sets as usize,
+                0,
+                0,
+                0,
+                0,
+            ],
+        )
+    };
+    (sets[0] & 1 << CAP_IPC_LOCK == 0).then(|| limit(RLIMIT_MEMLOCK))
+}
+
 fn why_unreadable(path: &CStr) -> sys::Errno {
     match sys::open(path, sys::O_RDONLY | sys::O_CLOEXEC) {
         Err(errno) => errno,
@@ -134,12 +226,7 @@ fn why_unreadable(path: &CStr) -> sys::Errno {
 pub fn mapping_of(addr: u64) -> Option<(u64, u64)> {
     let text = read_file(c"/proc/self/maps")?;
     text.split(|&byte| byte == b'\n').find_map(|line| {
-        let range = core::str::from_utf8(line).ok()?.split(' ').next()?;
-        let (start, end) = range.split_once('-')?;
-        let (start, end) = (
-            u64::from_str_radix(start, 16).ok()?,
-            u64::from_str_radix(end, 16).ok()?,
-        );
+        let (start, end) = range_of(line)?;
         (start <= addr && addr < end).then_some((start, end))
     })
 }
@@ -155,17 +242,46 @@ pub fn maps_file(regions: &Regions, cloexec: bool) -> sys::Result<i32> {
             rewrite_line(line, regions, &mut out);
         }
     }
+    const RLIMIT_FSIZE: usize = 1;
+    if limit(RLIMIT_FSIZE) < out.0.len() as u64 {
+        return maps_pipe(&out.0, cloexec);
+    }
     let fd = sys::memfd_create(c"maps", u32::from(cloexec))?;
+    write_all(fd, &out.0);
+    // SAFETY: moves the offset of our new descriptor back to the start.
+    unsafe { sys::raw::syscall(sys::nr::LSEEK, [fd as usize, 0, 0, 0, 0, 0]) };
+    Ok(fd)
+}
+
+fn write_all(fd: i32, bytes: &[u8]) {
     let mut done = 0;
-    while done < out.0.len() {
-        match sys::write(fd, &out.0[done..]) {
+    while done < bytes.len() {
+        match sys::write(fd, &bytes[done..]) {
             Ok(got @ 1..) => done += got,
             _ => break,
         }
     }
-    // SAFETY: moves the offset of our new descriptor back to the start.
-    unsafe { sys::raw::syscall(sys::nr::LSEEK, [fd as usize, 0, 0, 0, 0, 0]) };
-    Ok(fd)
+}
+
+/// The same where no file of that size may be written: a pipe that holds it.
+fn maps_pipe(text: &[u8], cloexec: bool) -> sys::Result<i32> {
+    const F_SETFL: usize = 4;
+    const F_SETPIPE_SZ: usize = 1031;
+    const O_NONBLOCK: u32 = 0o4000;
+    let mut ends = [0i32; 2];
+    let flags = O_NONBLOCK | if cloexec { sys::O_CLOEXEC } else { 0 };
+    // SAFETY: the kernel fills two descriptors; the others change these only.
+    unsafe {
+        let pipe = [&raw mut ends as usize, flags as usize, 0, 0, 0, 0];
+        sys::check(sys::raw::syscall(sys::nr::PIPE2, pipe))?;
+        let size = [ends[1] as usize, F_SETPIPE_SZ, text.len(), 0, 0, 0];
+        sys::raw::syscall(sys::nr::FCNTL, size);
+        // Reading ends at the end, not with EAGAIN.
+        sys::raw::syscall(sys::nr::FCNTL, [ends[0] as usize, F_SETFL, 0, 0, 0, 0]);
+    }
+    write_all(ends[1], text);
+    sys::close(ends[1]);
+    Ok(ends[0])
 }
 
 /// One line of maps: hidden, cut around the engine, or with rights restored.

@@ -39,6 +39,14 @@ pub enum Kind {
     Sigaltstack,
     /// The kernel writes to memory: (index of the address, of the length).
     Fills(usize, usize),
+    /// The same for an array of buffers: (index of the array, of its length).
+    FillsVector(usize, usize),
+    /// The same for received messages.
+    FillsMessages,
+    Prctl,
+    /// All memory is locked: not the engine's.
+    Mlockall,
+    Openat2,
     Sigpending,
     Sigtimedwait,
     /// Waits under another signal mask: (index of its address).
@@ -80,6 +88,7 @@ pub const TABLE: &[(usize, Kind, &str)] = &[
     ),
     (nr::OPEN, Kind::Open, "/proc/self/exe and maps"),
     (nr::OPENAT, Kind::Openat, "/proc/self/exe and maps"),
+    (nr::OPENAT2, Kind::Openat2, "/proc/self/exe and maps"),
     (nr::READLINK, Kind::Readlink, "/proc/self/exe"),
     (nr::READLINKAT, Kind::Readlinkat, "/proc/self/exe"),
     (nr::STAT, Kind::Path(0), "/proc/self/exe"),
@@ -123,6 +132,26 @@ pub const TABLE: &[(usize, Kind, &str)] = &[
     (nr::PREAD64, Kind::Fills(1, 2), "as read"),
     (nr::RECVFROM, Kind::Fills(1, 2), "as read"),
     (nr::GETRANDOM, Kind::Fills(0, 1), "as read"),
+    (nr::GETDENTS64, Kind::Fills(1, 2), "as read"),
+    (nr::GETCWD, Kind::Fills(0, 1), "as read"),
+    (nr::MSGRCV, Kind::Fills(1, 2), "as read"),
+    (nr::MQ_TIMEDRECEIVE, Kind::Fills(1, 2), "as read"),
+    (nr::READV, Kind::FillsVector(1, 2), "as read"),
+    (nr::PREADV, Kind::FillsVector(1, 2), "as read"),
+    (nr::PREADV2, Kind::FillsVector(1, 2), "as read"),
+    (nr::PROCESS_VM_READV, Kind::FillsVector(1, 2), "as read"),
+    (nr::RECVMSG, Kind::FillsMessages, "as read"),
+    (nr::RECVMMSG, Kind::FillsMessages, "as read"),
+    (
+        nr::PRCTL,
+        Kind::Prctl,
+        "syscall user dispatch is told by address, which are the cache's",
+    ),
+    (
+        nr::MLOCKALL,
+        Kind::Mlockall,
+        "the pool would be filled and locked whole",
+    ),
     (
         nr::RT_SIGRETURN,
         Kind::Sigreturn,
@@ -220,6 +249,7 @@ pub struct Process {
     files: Vec<FileMap>,
 }
 
+const RESOLVE_CACHED: u64 = 0x20;
 const O_PATH: u32 = 0o10_000_000;
 const ETXTBSY: Errno = Errno(26);
 const MAP_TYPE_FIXED: u32 = sys::MAP_FIXED | sys::MAP_FIXED_NOREPLACE;
@@ -301,11 +331,19 @@ impl Process {
             Kind::Mprotect => self.mprotect(args, number),
             Kind::Mremap => self.mremap(args),
             Kind::Madvise => self.madvise(args),
-            Kind::Open => self.open(args[0], args[1] as u32, args, number, 0),
-            Kind::Openat => self.open(args[1], args[2] as u32, args, number, 1),
-            Kind::Readlink => self.readlink(args[0], args[1], args[2]),
-            Kind::Readlinkat => self.readlink(args[1], args[2], args[3]),
-            Kind::Path(index) => match self.own(args[index]) {
+            Kind::Open => self.open(args[1] as u32, args, number, 0),
+            Kind::Openat => self.open(args[2] as u32, args, number, 1),
+            Kind::Openat2 => match (memory::read::<u64>(args[2]), memory::read(args[2] + 16)) {
+                // Flags, and how to resolve: all ways but one refuse this link.
+                (Some(flags), Some(0 | RESOLVE_CACHED)) if args[3] >= 24 => {
+                    self.open(flags as u32, args, number, 1)
+                }
+                _ => Effect::Forward,
+            },
+            Kind::Readlink => self.readlink(number, 0, args),
+            Kind::Readlinkat => self.readlink(number, 1, args),
+            Kind::Mlockall => self.mlockall(args[0]),
+            Kind::Path(index) => match self.own(args, index) {
                 Some(Own::Exe) if !keeps_link(number, args) => {
                     self.with_exe_path(args, number, index)
                 }
@@ -611,19 +649,56 @@ impl Process {
         Effect::Invalidate(result, addr, end)
     }
 
-    /// Which file of this process a path argument names.
-    fn own(&self, path: u64) -> Option<Own> {
-        let mut start = [0u8; 6];
-        if memory::read_some(path, &mut start) < 6 || start != *b"/proc/" {
-            return None;
+    /// `mlockall(flags)`: the program's mappings one by one, as the engine's are
+    /// large and mostly empty; what comes later may be the engine's, too.
+    fn mlockall(&self, flags: u64) -> Effect {
+        const CURRENT: u64 = 1;
+        const FUTURE: u64 = 2;
+        const ONFAULT: u64 = 4;
+        if flags & CURRENT == 0 || flags & !(CURRENT | FUTURE | ONFAULT) != 0 {
+            return Effect::Forward;
         }
-        let mut text = [0u8; 128];
-        let len = memory::read_string(path, &mut text)?;
-        procfs::recognise(&text[..len])
+        let mappings = procfs::program_mappings();
+        let size: u64 = mappings.iter().map(|(start, end)| end - start).sum();
+        match procfs::lockable() {
+            Some(0) => return Effect::Done(Errno::EPERM.as_result()),
+            Some(limit) if size > limit => return Effect::Done(Errno::ENOMEM.as_result()),
+            _ => {}
+        }
+        let on_fault = usize::from(flags & ONFAULT != 0);
+        for (start, end) in mappings {
+            // SAFETY: locks memory of the program, which asked for it. Errors
+            // (nothing can be read there) are none of the call's.
+            unsafe {
+                let range = [start as usize, (end - start) as usize, on_fault, 0, 0, 0];
+                sys::raw::syscall(nr::MLOCK2, range)
+            };
+        }
+        if flags & FUTURE == 0 {
+            return Effect::Done(0);
+        }
+        // SAFETY: touches no mapping that exists.
+        Effect::Done(unsafe {
+            sys::raw::syscall(nr::MLOCKALL, [(flags & !CURRENT) as usize, 0, 0, 0, 0, 0])
+        })
     }
 
-    fn open(&mut self, path: u64, flags: u32, args: [u64; 6], number: u64, index: usize) -> Effect {
-        match self.own(path) {
+    /// Which file of this process the path argument names that is at `index`,
+    /// behind the directory if there is one.
+    fn own(&self, args: [u64; 6], index: usize) -> Option<Own> {
+        let mut text = [0u8; 128];
+        let len = memory::read_string(args[index], &mut text)?;
+        let path = &text[..len];
+        if let Some(own) = procfs::recognise(path) {
+            return Some(own);
+        }
+        let directory = directory(args, index);
+        let odd = path == b"exe" || path.ends_with(b"/exe");
+        (odd && procfs::leads_to_own_exe(directory, args[index], path)).then_some(Own::Exe)
+    }
+
+    fn open(&mut self, flags: u32, args: [u64; 6], number: u64, index: usize) -> Effect {
+        match self.own(args, index) {
             Some(Own::Exe) if flags & 0o400_000 != 0 => Effect::Forward,
             Some(Own::Exe) if flags & 3 != 0 && flags & O_PATH == 0 => {
                 // The file of a running program is busy, or may not be written at all.
@@ -642,7 +717,7 @@ impl Process {
 
     /// The same call with the program's path in place of `/proc/self/exe`.
     fn with_exe_path(&self, args: [u64; 6], number: u64, index: usize) -> Effect {
-        if is_missing(args[index]) {
+        if is_missing(directory(args, index), args[index]) {
             // There is no /proc: the kernel's error.
             return Effect::Forward;
         }
@@ -652,15 +727,20 @@ impl Process {
         Effect::Done(unsafe { sys::raw::syscall(number as usize, args) })
     }
 
-    fn readlink(&self, path: u64, buffer: u64, size: u64) -> Effect {
-        if self.own(path) != Some(Own::Exe) {
+    fn readlink(&self, number: u64, index: usize, args: [u64; 6]) -> Effect {
+        if self.own(args, index) != Some(Own::Exe) {
             return Effect::Forward;
         }
-        if size as i32 <= 0 {
-            return Effect::Done(Errno::EINVAL.as_result());
-        }
-        if is_missing(path) {
-            return Effect::Forward;
+        let (buffer, size) = (args[index + 1], args[index + 2]);
+        let mut unused = [0u8; 8];
+        let mut real = args.map(|arg| arg as usize);
+        real[index + 1] = unused.as_mut_ptr() as usize;
+        real[index + 2] = (size as i32).min(8) as isize as usize;
+        // SAFETY: the program's own call into a buffer of ours: its errors are
+        // the kernel's, and a filter sees it.
+        let result = unsafe { sys::raw::syscall(number as usize, real) };
+        if result < 0 {
+            return Effect::Done(result);
         }
         let name = &self.exe[..self.exe.len() - 1];
         let len = name.len().min(size as usize);
@@ -673,9 +753,18 @@ impl Process {
     }
 }
 
+/// Where the path argument at `index` is looked for: the calls have the
+/// directory's descriptor before it.
+fn directory(args: [u64; 6], index: usize) -> i32 {
+    match index {
+        0 => sys::AT_FDCWD,
+        _ => args[index - 1] as i32,
+    }
+}
+
 /// Whether a path leads nowhere: `/proc` may be absent or hidden.
-fn is_missing(path: u64) -> bool {
-    sys::faccessat(sys::AT_FDCWD, path, 0, 0) == Err(Errno::ENOENT)
+fn is_missing(directory: i32, path: u64) -> bool {
+    sys::faccessat(directory, path, 0, 0) == Err(Errno::ENOENT)
 }
 
 /// Whether a call asks about the link itself, which is a link as natively.

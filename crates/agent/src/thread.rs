@@ -144,6 +144,8 @@ pub struct Thread {
     pub held_info: [SigInfo; 6],
     /// Of those, what a call that is being made for the program lets through.
     pub opened: SigSet,
+    /// A filter of the program trapped this call while the engine made it.
+    pub trapped: Option<u32>,
     /// The program steps itself (trap flag) and has just been sent here.
     pub step_from: u64,
     /// A vfork child: shares memory with its parent, not handlers.
@@ -224,6 +226,7 @@ impl Blocks {
             held: SigSet::EMPTY,
             held_info: [SigInfo::NONE; 6],
             opened: SigSet::EMPTY,
+            trapped: None,
             step_from: 0,
             is_vfork_child: false,
             block: index,

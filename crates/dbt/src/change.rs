@@ -33,6 +33,15 @@ pub fn checksum(pc: u64, len: u32) -> u64 {
     sum
 }
 
+/// Consecutive words of the program.
+fn read_words<const N: usize>(at: u64) -> Option<[u64; N]> {
+    let mut words = [0; N];
+    for (index, word) in words.iter_mut().enumerate() {
+        *word = agent::memory::read(at + index as u64 * 8)?;
+    }
+    Some(words)
+}
+
 impl Engine {
     /// Whether code at `pc` must be compared whenever it is entered.
     pub fn is_volatile(&self, pc: u64) -> bool {
@@ -107,6 +116,39 @@ impl Engine {
             .collect();
         for page in inside {
             self.on_store(page);
+        }
+    }
+
+    /// The same for an array of `struct iovec`.
+    pub fn open_vector(&mut self, at: u64, count: u64) {
+        if self.protected.is_empty() {
+            return;
+        }
+        for index in 0..count.min(1024) {
+            let Some([start, len]) = read_words(at + index * 16) else {
+                return;
+            };
+            self.open_range(start, len);
+        }
+    }
+
+    /// The same for `count` of `struct mmsghdr`, or one `struct msghdr`.
+    pub fn open_messages(&mut self, at: u64, count: u64) {
+        if self.protected.is_empty() {
+            return;
+        }
+        const MMSGHDR: u64 = 64;
+        for index in 0..count {
+            // Name, its length, vector, its length, control, its length, flags.
+            let at = at + index * MMSGHDR;
+            let Some([name, name_len, vector, entries, control, control_len]) = read_words(at)
+            else {
+                return;
+            };
+            self.open_range(name, name_len & 0xffff_ffff);
+            self.open_vector(vector, entries);
+            self.open_range(control, control_len);
+            self.open_range(at, MMSGHDR);
         }
     }
 

@@ -13,6 +13,10 @@ use crate::signals::Unfetchable;
 use crate::superblock::End;
 use crate::{process, signals};
 
+/// Its range is of program addresses, which calls from the cache never have:
+/// as a kernel without it.
+const PR_SET_SYSCALL_USER_DISPATCH: u64 = 59;
+
 /// A system call the program is about to make.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
@@ -178,7 +182,12 @@ fn leave_by_syscall(
         pc,
         next,
     };
-    let after = system_call(context, thread, call);
+    thread.trapped = None;
+    let mut after = system_call(context, thread, call);
+    // The handler may have written it in the call.
+    if core::hint::black_box(&mut *thread).trapped == Some(call.number as u32) {
+        after = After::Raw;
+    }
     // A forked child has another block than its parent.
     // SAFETY: the thread's own block, as in `dispatch`.
     let context = unsafe { &mut *thread.context };
@@ -221,10 +230,30 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, call: Call) -> 
         }
         Kind::Sigprocmask => sigcalls::sigprocmask(thread, call.args),
         Kind::Sigaltstack => {
+            // SAFETY: changes nothing; only to hear what a filter says to it.
+            let filtered = unsafe { sys::raw::syscall(sys::nr::SIGALTSTACK, [0; 6]) };
+            if filtered < 0 {
+                return After::Result(filtered);
+            }
             let sp = context.regs[reg::RSP];
             let minimum = engine::with(|engine| engine.process.minimum_altstack);
             agent::signals::sigaltstack(thread, call.args[0], call.args[1], sp, minimum)
         }
+        Kind::FillsVector(address, length) => {
+            let (at, count) = (call.args[address], call.args[length]);
+            engine::with(|engine| engine.open_vector(at, count));
+            return After::Raw;
+        }
+        Kind::FillsMessages => {
+            let single = call.number == sys::nr::RECVMSG as u64;
+            let count = if single { 1 } else { call.args[2].min(1024) };
+            engine::with(|engine| engine.open_messages(call.args[1], count));
+            return After::Raw;
+        }
+        Kind::Prctl if call.args[0] == PR_SET_SYSCALL_USER_DISPATCH => {
+            sys::Errno::EINVAL.as_result()
+        }
+        Kind::Prctl => return After::Raw,
         Kind::Fills(address, length) => {
             engine::with(|engine| engine.open_range(call.args[address], call.args[length]));
             return After::Raw;

@@ -350,14 +350,22 @@ fn fault(
     let store = signal == SIGSEGV
         && uc.mcontext.trapno == trap::PAGE_FAULT
         && uc.mcontext.err & pf::WRITE != 0;
+    let filtered = signal == SIGSYS && info.code == code::SYS_SECCOMP;
     let Some(place) = place_of(rip) else {
+        if filtered {
+            // A call that the engine made; the call fails here, and is trapped
+            // once more in the cache if it was the program's.
+            thread.trapped = Some(info.fields[1] as u32);
+            uc.mcontext.rax = sys::Errno::ENOSYS.as_result() as u64;
+            return;
+        }
         engine_bug(signal, uc);
     };
     if store && info.code == code::SEGV_ACCERR && guarded_store(context, thread, uc) {
         return;
     }
     let after_trap = matches!(uc.mcontext.trapno, trap::BREAKPOINT | trap::DEBUG);
-    let Some(place) = place else {
+    let Some(mut place) = place else {
         engine_bug(signal, uc);
     };
     if crate::contexts::grow_shadow(context, uc) {
@@ -376,6 +384,12 @@ fn fault(
     if signal == SIGTRAP && info.fields[0] == rip {
         info.fields[0] = place.app_pc;
     }
+    if filtered {
+        // Trapped behind the instruction, where rcx and the address say so.
+        place = behind(rip, place);
+        uc.mcontext.rcx = place.app_pc;
+        info.fields[0] = place.app_pc;
+    }
     let details = (uc.mcontext.err, uc.mcontext.trapno, uc.mcontext.cr2);
     let mut mask = uc.sigmask;
     if let Some(held) = thread.pending.take() {
@@ -390,6 +404,15 @@ fn fault(
         fault: Some(details),
     });
     deliver(context, thread, uc, place);
+}
+
+/// The place of the instruction after the one at `place`, whose code goes on at
+/// `rip`: it begins within the length of the longest move that may be left.
+fn behind(rip: u64, place: pcmap::Place) -> pcmap::Place {
+    (rip..rip + 16)
+        .filter_map(|at| place_of(at).flatten())
+        .find(|next| next.app_pc != place.app_pc)
+        .unwrap_or(place)
 }
 
 /// A step of the program's own: its trap, at the instruction it steps to.

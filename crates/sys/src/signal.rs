@@ -202,4 +202,5 @@ pub mod code {
     pub const SI_KERNEL: i32 = 0x80;
     pub const SEGV_MAPERR: i32 = 1;
     pub const SEGV_ACCERR: i32 = 2;
+    pub const SYS_SECCOMP: i32 = 1;
 }
