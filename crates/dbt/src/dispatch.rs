@@ -220,6 +220,7 @@ pub fn finish_call(context: &mut ThreadContext, value: isize, next: u64) {
     context.regs[reg::R11] = context.rflags;
 }
 
+// Long function: one row per kind of call.
 fn system_call(context: &mut ThreadContext, thread: &mut Thread, call: Call) -> After {
     let Some(kind) = syscalls::kind(call.number) else {
         return After::Raw;

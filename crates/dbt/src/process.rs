@@ -126,6 +126,7 @@ fn make(context: &mut ThreadContext, thread: &mut Thread, call: &Call, wish: Wis
 }
 
 /// A child in the same memory: a thread, or a vfork child.
+// Long function: the fields of a child, one after the other.
 fn make_sharing(
     context: &mut ThreadContext,
     thread: &mut Thread,

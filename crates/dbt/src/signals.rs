@@ -1,4 +1,5 @@
 //! Signals: from the kernel's frame to the program's, at exact boundaries.
+//! Long file: every path of one table, where the thread was interrupted.
 //!
 //! Where the thread is when the engine's handler runs decides:
 //!
