@@ -9,6 +9,7 @@
 //! exists, so the inner spin is never contended across a fork.
 
 use core::alloc::{GlobalAlloc, Layout};
+use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::lock::Lock;
@@ -30,6 +31,8 @@ struct Lists {
 pub struct Heap {
     lists: Lock<Lists>,
     mapped: AtomicU64,
+    /// What is kept for the time when nothing can be mapped any more.
+    reserve: Lock<Range<u64>>,
 }
 
 /// Size class of a request and the size it hands out.
@@ -55,7 +58,36 @@ impl Heap {
                 end: 0,
             }),
             mapped: AtomicU64::new(0),
+            reserve: Lock::new(0..0),
         }
+    }
+
+    /// Sets memory aside for a program that may use up its address space.
+    pub fn keep(&self, len: u64) {
+        if !self.reserve.lock().is_empty() {
+            return;
+        }
+        if let Some(start) = crate::memory::map_private(len) {
+            *self.reserve.lock() = start..start + len;
+        }
+    }
+
+    /// A part of the reserve, noted as a mapping of its own: it may be given up
+    /// like one.
+    fn map_from_reserve(&self, len: u64) -> Option<u64> {
+        let mut reserve = self.reserve.lock();
+        let (start, end) = (reserve.start, reserve.end);
+        if end - start < len {
+            return None;
+        }
+        crate::memory::forget(start, end - start);
+        crate::memory::note(start, len);
+        if start + len < end {
+            crate::memory::note(start + len, end - start - len);
+        }
+        reserve.start += len;
+        self.mapped.fetch_add(len, Ordering::Relaxed);
+        Some(start)
     }
 
     /// Bytes mapped so far.
@@ -65,7 +97,10 @@ impl Heap {
 
     fn map(&self, len: u64) -> Option<u64> {
         let len = len.next_multiple_of(wire::PAGE);
-        let addr = crate::memory::map_private(len)?;
+        let addr = match crate::memory::map_private(len) {
+            Some(addr) => addr,
+            None => return self.map_from_reserve(len),
+        };
         if len >= HUGE {
             // SAFETY: advice on our own mapping. Large tables are read at
             // random: with small pages every access misses the TLB, too.

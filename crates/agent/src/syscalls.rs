@@ -44,6 +44,8 @@ pub enum Kind {
     /// The same for received messages.
     FillsMessages,
     Prctl,
+    /// Limits of memory are for the engine, too: (index of the resource).
+    Limit(usize),
     /// All memory is locked: not the engine's.
     Mlockall,
     Openat2,
@@ -147,6 +149,12 @@ pub const TABLE: &[(usize, Kind, &str)] = &[
         Kind::Prctl,
         "syscall user dispatch is told by address, which are the cache's",
     ),
+    (
+        nr::SETRLIMIT,
+        Kind::Limit(0),
+        "memory is set aside before it is limited",
+    ),
+    (nr::PRLIMIT64, Kind::Limit(1), "as setrlimit"),
     (
         nr::MLOCKALL,
         Kind::Mlockall,

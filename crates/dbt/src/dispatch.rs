@@ -255,6 +255,15 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, call: Call) -> 
             sys::Errno::EINVAL.as_result()
         }
         Kind::Prctl => return After::Raw,
+        Kind::Limit(index) => {
+            const RLIMIT_DATA: u64 = 2;
+            const RLIMIT_AS: u64 = 9;
+            let changes = index == 0 || call.args[2] != 0;
+            if changes && matches!(call.args[index], RLIMIT_DATA | RLIMIT_AS) {
+                crate::start::keep_reserve();
+            }
+            return After::Raw;
+        }
         Kind::Fills(address, length) => {
             engine::with(|engine| engine.open_range(call.args[address], call.args[length]));
             return After::Raw;

@@ -30,6 +30,9 @@ static ARENA_END: AtomicU64 = AtomicU64::new(0);
 static PAYLOAD: AtomicU64 = AtomicU64::new(0);
 static HEAP: AtomicU64 = AtomicU64::new(0);
 
+/// Kept for the engine where the address space is limited.
+const RESERVE: u64 = 48 << 20;
+
 /// Whether an address can be in the code cache.
 pub fn arena_contains(addr: u64) -> bool {
     // Segments grown outside the arena are within a gigabyte of it.
@@ -44,6 +47,14 @@ pub fn payload_base() -> u64 {
 pub fn heap_bytes() -> u64 {
     // SAFETY: the address of the payload's static heap.
     unsafe { (HEAP.load(Relaxed) as *const Heap).as_ref() }.map_or(0, Heap::mapped)
+}
+
+/// The program is about to limit its memory, of which the engine's is a part.
+pub fn keep_reserve() {
+    // SAFETY: the address of the payload's static heap.
+    if let Some(heap) = unsafe { (HEAP.load(Relaxed) as *const Heap).as_ref() } {
+        heap.keep(RESERVE);
+    }
 }
 
 /// Ends the start-up with a sentence and the status that fits the error.
@@ -87,6 +98,9 @@ pub unsafe fn main(sp: u64, payload: core::ops::Range<u64>, heap: &'static Heap)
         Ok(fixed) => fixed,
         Err(errno) => fail("cannot load", orders.execfn, errno),
     };
+    if let Some(limit) = limit {
+        heap.keep((limit / 32).min(RESERVE) & !4095);
+    }
     let Some(mut place) = Place::choose(fixed, limit) else {
         fail(
             "no address space for the code cache while starting",
