@@ -43,6 +43,8 @@ pub enum Kind {
     FillsVector(usize, usize),
     /// The same for received messages.
     FillsMessages,
+    /// The file may be the program's own memory, once that was opened for writing.
+    Stores,
     Prctl,
     /// Limits of memory are for the engine, too: (index of the resource).
     Limit(usize),
@@ -131,6 +133,15 @@ pub const TABLE: &[(usize, Kind, &str)] = &[
         Kind::Fills(1, 2),
         "the kernel cannot write to pages that we guard",
     ),
+    (
+        nr::WRITE,
+        Kind::Stores,
+        "/proc/self/mem changes code behind page protection",
+    ),
+    (nr::PWRITE64, Kind::Stores, "as write"),
+    (nr::WRITEV, Kind::Stores, "as write"),
+    (nr::PWRITEV, Kind::Stores, "as write"),
+    (nr::PWRITEV2, Kind::Stores, "as write"),
     (nr::PREAD64, Kind::Fills(1, 2), "as read"),
     (nr::RECVFROM, Kind::Fills(1, 2), "as read"),
     (nr::GETRANDOM, Kind::Fills(0, 1), "as read"),
@@ -142,6 +153,11 @@ pub const TABLE: &[(usize, Kind, &str)] = &[
     (nr::PREADV, Kind::FillsVector(1, 2), "as read"),
     (nr::PREADV2, Kind::FillsVector(1, 2), "as read"),
     (nr::PROCESS_VM_READV, Kind::FillsVector(1, 2), "as read"),
+    (
+        nr::PROCESS_VM_WRITEV,
+        Kind::FillsVector(3, 4),
+        "as read, when it writes to itself",
+    ),
     (nr::RECVMSG, Kind::FillsMessages, "as read"),
     (nr::RECVMMSG, Kind::FillsMessages, "as read"),
     (
@@ -223,8 +239,8 @@ pub enum Effect {
     Done(isize),
     /// Done, and code in the range is stale.
     Invalidate(isize, u64, u64),
-    /// Let the call run; from then on code may change unseen.
-    Distrust,
+    /// Let the call run; from then on writes to files may change code.
+    OpensMemory,
     /// Two stale ranges (mremap).
     Invalidate2(isize, (u64, u64), (u64, u64)),
 }
@@ -714,7 +730,7 @@ impl Process {
                 Effect::Done(write.err().unwrap_or(ETXTBSY).as_result())
             }
             Some(Own::Exe) => self.with_exe_path(args, number, index),
-            Some(Own::Mem) if flags & 3 != 0 => Effect::Distrust,
+            Some(Own::Mem) if flags & 3 != 0 => Effect::OpensMemory,
             Some(Own::Maps) => {
                 let fd = procfs::maps_file(&self.regions, flags & sys::O_CLOEXEC != 0);
                 Effect::Done(fd.map_or_else(|errno| errno.as_result(), |fd| fd as isize))

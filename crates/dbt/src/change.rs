@@ -45,12 +45,10 @@ fn read_words<const N: usize>(at: u64) -> Option<[u64; N]> {
 impl Engine {
     /// Whether code at `pc` must be compared whenever it is entered.
     pub fn is_volatile(&self, pc: u64) -> bool {
-        self.all_volatile
-            || self
-                .process
-                .regions
-                .find(pc)
-                .is_some_and(|region| region.volatile)
+        self.process
+            .regions
+            .find(pc)
+            .is_some_and(|region| region.volatile)
             || self
                 .thrash
                 .get(&(pc & !4095))
@@ -65,9 +63,10 @@ impl Engine {
             .is_some_and(|(len, sum)| checksum(block.key.pc, len) != sum)
     }
 
-    /// From now on the program may write to its code in ways we do not see.
-    pub fn distrust_everything(&mut self) {
-        if core::mem::replace(&mut self.all_volatile, true) {
+    /// The program opens its memory as a file: from now on writes to files are
+    /// looked at ([`Engine::stores`]), so what was translated without that goes.
+    pub fn opens_memory(&mut self) {
+        if core::mem::replace(&mut self.memory_opened, true) {
             return;
         }
         let pages: alloc::vec::Vec<u64> = self.pages.keys().copied().collect();
@@ -77,6 +76,36 @@ impl Engine {
             }
             self.drop_page(page);
         }
+    }
+
+    /// A write to a file; if that is the program's memory, it is made here and
+    /// the code it changes is stale. `None`: it is another file.
+    pub fn stores(&mut self, number: u64, args: [u64; 6]) -> Option<isize> {
+        if !self.memory_opened {
+            return None;
+        }
+        let mut path = [0u8; 64];
+        let len = agent::procfs::fd_path(args[0] as i32, &mut path)?;
+        if agent::procfs::recognise(&path[..len]) != Some(agent::procfs::Own::Mem) {
+            return None;
+        }
+        let explicit = ![sys::nr::WRITE, sys::nr::WRITEV].contains(&(number as usize));
+        let at = match args[3] {
+            at if explicit && at as i64 != -1 => at,
+            _ => {
+                const SEEK_CUR: usize = 1;
+                let seek = [args[0] as usize, 0, SEEK_CUR, 0, 0, 0];
+                // SAFETY: asks where the descriptor stands.
+                unsafe { sys::raw::syscall(sys::nr::LSEEK, seek) as u64 }
+            }
+        };
+        // SAFETY: the program's own call; its buffers are checked by the kernel.
+        let result = unsafe { sys::raw::syscall(number as usize, args.map(|arg| arg as usize)) };
+        if result > 0 {
+            self.open_range(at, result as u64);
+            self.invalidate(at, at.saturating_add(result as u64));
+        }
+        Some(result)
     }
 
     /// Notes where a new block's bytes came from.

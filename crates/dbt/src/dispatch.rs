@@ -240,6 +240,10 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, call: Call) -> 
             let minimum = engine::with(|engine| engine.process.minimum_altstack);
             agent::signals::sigaltstack(thread, call.args[0], call.args[1], sp, minimum)
         }
+        Kind::Stores => match engine::with(|engine| engine.stores(call.number, call.args)) {
+            Some(result) => result,
+            None => return After::Raw,
+        },
         Kind::FillsVector(address, length) => {
             let (at, count) = (call.args[address], call.args[length]);
             engine::with(|engine| engine.open_vector(at, count));
@@ -310,8 +314,8 @@ fn memory_call(kind: Kind, call: &Call) -> After {
         |engine| match engine.process.call(kind, call.args, call.number) {
             Effect::Forward => After::Raw,
             Effect::Done(result) => After::Result(result),
-            Effect::Distrust => {
-                engine.distrust_everything();
+            Effect::OpensMemory => {
+                engine.opens_memory();
                 After::Raw
             }
             Effect::Invalidate(result, start, end) => {

@@ -61,8 +61,8 @@ pub struct Engine {
     pub chains: Chains,
     /// Stores per page that hit translated code.
     pub thrash: HashMap<u64, u32, core::hash::BuildHasherDefault<crate::block::PcHasher>>,
-    /// The program can write its memory behind the engine's back.
-    pub all_volatile: bool,
+    /// The program has opened its memory as a file for writing.
+    pub memory_opened: bool,
     pub contexts: Option<Contexts>,
     /// Chaos: pseudo-random state.
     pub dice: u64,

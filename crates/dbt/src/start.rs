@@ -225,7 +225,7 @@ fn boot(
         protected: HashMap::default(),
         chains: Chains::default(),
         thrash: HashMap::default(),
-        all_volatile: false,
+        memory_opened: false,
         contexts: is_contexts.then(|| Contexts::new(&pool)),
         dice: settings.chaos | 1,
         epoch: 1,

@@ -18,6 +18,7 @@
 //!
 //! Every rule writes the block's map as it goes (`pcmap`).
 
+use agent::syscalls::Kind;
 use isa::insn::Flags;
 use isa::{Asm, Cc, Flow, Insn, Reg, StackMove, relocate};
 use wire::stat;
@@ -517,7 +518,11 @@ impl Engine {
     ///   mov rcx, next         what the instruction leaves there natively
     /// ```
     fn emit_syscall(&mut self, emit: &mut Emit<'_>, insn: &Insn, number: Option<u32>) {
-        let plain = number.is_some_and(|number| agent::syscalls::kind(u64::from(number)).is_none());
+        let plain = number.is_some_and(|number| match agent::syscalls::kind(u64::from(number)) {
+            None => true,
+            Some(Kind::Stores) => !self.memory_opened,
+            Some(_) => false,
+        });
         if !plain {
             let site = self.emit_unlinked_jump(emit);
             let raw = emit.asm.here();
