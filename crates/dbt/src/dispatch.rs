@@ -11,7 +11,7 @@ use crate::engine::{self, Engine};
 use crate::entry::reason;
 use crate::signals::Unfetchable;
 use crate::superblock::End;
-use crate::{process, signals};
+use crate::{process, signals, sigreturn};
 
 /// Its range is of program addresses, which calls from the cache never have:
 /// as a kernel without it.
@@ -274,7 +274,7 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, call: Call) -> 
         }
         Kind::Waits(index) => {
             let mask = sigcalls::waiting_mask(call.number, call.args, index);
-            match mask.and_then(|mask| signals::waiting_call(thread, &call, mask)) {
+            match mask.and_then(|mask| sigreturn::waiting_call(thread, &call, mask)) {
                 Some(result) => result,
                 None => return After::Raw,
             }
@@ -284,7 +284,7 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, call: Call) -> 
             Some(result) => result,
             None => return After::Raw,
         },
-        Kind::Sigreturn => signals::sigreturn(context, thread),
+        Kind::Sigreturn => sigreturn::sigreturn(context, thread),
         Kind::Clone => process::clone(context, thread, &call),
         Kind::Clone3 => process::clone3(context, thread, &call),
         Kind::Fork | Kind::Vfork => process::fork(context, thread, &call, kind == Kind::Vfork),

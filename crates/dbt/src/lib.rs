@@ -25,6 +25,7 @@ pub mod link;
 pub mod pcmap;
 pub mod process;
 pub mod signals;
+pub mod sigreturn;
 pub mod start;
 pub mod superblock;
 pub mod translate;
