@@ -2,6 +2,7 @@
 // structures: readv, preadv, recvmsg, recvmmsg, process_vm_readv; and others
 // that fill a buffer: getdents64, getcwd, message queues.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

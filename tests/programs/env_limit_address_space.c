@@ -1,6 +1,7 @@
 // RLIMIT_AS of two gigabytes: a program starts, allocates a good part, sees
 // ENOMEM where the rest does not fit, goes on, and starts another.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 // RLIMIT_FSIZE of zero: writing a file is refused with SIGXFSZ, but what a
 // program learns from /proc, threads and exec need no file.
 // build: cc -O1 -pthread
+// run: oracle own-functions
 // run: nondeterministic-counts
 #define _GNU_SOURCE
 #include <errno.h>

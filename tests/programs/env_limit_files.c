@@ -1,6 +1,7 @@
 // RLIMIT_NOFILE as low as the open descriptors allow: programs start, and one
 // that uses up its descriptors sees exactly as many as the limit says.
 // build: cc -O1
+// run: no-oracle what it executes runs natively there and is not counted
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,7 @@
 // In a mount namespace whose /proc is hidden by an empty file system: the
 // program runs on, runs new code, and execs.
 // build: cc -O1
+// run: no-oracle what it executes runs natively there and is not counted
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,6 @@
 // In a new user namespace, where the program is nobody, it works and execs.
 // build: cc -O1
+// run: no-oracle what it executes runs natively there and is not counted
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sched.h>

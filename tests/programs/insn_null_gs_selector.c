@@ -1,6 +1,7 @@
 // Writing selectors to gs while a base is set, then reading the base: null by
 // mov and pop, the flat data segment, one that is none; es stays as it was.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <asm/prctl.h>
 #include <signal.h>

@@ -1,6 +1,7 @@
 // prctl(PR_SET_TSC): while it is forbidden to read the clock of the CPU, rdtsc
 // and rdtscp fault, and everything else goes on.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>

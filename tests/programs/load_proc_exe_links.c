@@ -1,6 +1,7 @@
 // /proc/self/exe by its links: by task, for writing, without following, by
 // statx and O_PATH, by openat2 with rules that forbid it.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

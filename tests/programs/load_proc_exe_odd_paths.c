@@ -1,6 +1,7 @@
 // /proc/self/exe by other ways: relative, through a directory descriptor, by
 // task, with openat2 and its flags, without following, by statx, O_PATH.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,7 @@
 // mlockall: what is there and what comes is resident, limits count what the
 // program has mapped. The capability is given up first, so that they hold.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/capability.h>

@@ -1,6 +1,7 @@
 // clone3's checks of its arguments, one after the other: sizes, unreadable
 // structures, unknown fields, contradictory flags; and what is allowed.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/sched.h>

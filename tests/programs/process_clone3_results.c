@@ -1,6 +1,7 @@
 // What clone3 leaves: a descriptor for the child, its number in parent and
 // child, default handlers where asked for, a parent's sibling, and a copy.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/sched.h>

@@ -1,6 +1,7 @@
 // A program that gives its privileges up and then execs, as servers do: the
 // new program starts, with the new identity.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <errno.h>
 #include <grp.h>

@@ -1,6 +1,7 @@
 // Scripts whose interpreters are scripts: as deep as the kernel allows, one
 // deeper, with arguments, a long first line, blanks, and no newline.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

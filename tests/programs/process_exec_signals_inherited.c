@@ -2,6 +2,7 @@
 // pending signals stay pending, the alternate stack and timers' fate are the
 // kernel's. For every signal.
 // build: cc -O1
+// run: no-oracle real-time signals are not passed on by the tracer
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>

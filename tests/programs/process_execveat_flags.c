@@ -2,6 +2,7 @@
 // /proc/self/fd of a descriptor that is, without following links, a script by
 // descriptor, unknown flags, an empty path.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

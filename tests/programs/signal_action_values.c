@@ -1,6 +1,7 @@
 // sigaction gives back exactly what was set: handler, every flag the kernel
 // knows, restorer and mask; unknown flags are dropped as the kernel drops them.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>

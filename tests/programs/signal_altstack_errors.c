@@ -1,6 +1,7 @@
 // sigaltstack: bad flags, sizes and pointers, what a thread, a fork, a vfork
 // and exec inherit.
 // build: cc -O1 -pthread
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>

@@ -1,6 +1,7 @@
 // A filter that traps: SIGSYS tells the call, its number and the address
 // behind it; the handler answers in place of the kernel.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <linux/filter.h>
 #include <linux/seccomp.h>

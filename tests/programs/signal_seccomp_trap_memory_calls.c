@@ -1,6 +1,7 @@
 // A filter that traps calls which a translator makes itself: mprotect, mmap of
 // files, sigaltstack and stat; the handler answers each.
 // build: cc -O1
+// run: oracle own-functions
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/filter.h>

@@ -1,6 +1,7 @@
 // The signals of faults, sent by kill while blocked, wait like all others:
 // sigsuspend, ppoll and sigtimedwait see them, and their information is kept.
 // build: cc -O1
+// run: no-oracle synchronous signals that are sent do not all reach a stepped program
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>

@@ -2,6 +2,7 @@
 // code are in the frame; a handler starts with clean ones and may change them;
 // a frame without vector state leaves initial state behind.
 // build: cc -O1 -mavx
+// run: oracle own-functions
 // run: needs avx
 #define _GNU_SOURCE
 #include <signal.h>
