@@ -1,5 +1,5 @@
 # gcc on one source file as large as a whole program: the object files must be identical.
-# real: limit 150
+# real: limit 300
 # real: small-chaos a compiler is cold code, which chaos translates again and again
 setup() {
     local generator=$REAL/../../benches/programs/gen_c.py

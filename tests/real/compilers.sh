@@ -1,5 +1,5 @@
 # gcc and g++: the object files must be identical, so must the diagnostics.
-# real: limit 120
+# real: limit 300
 # real: small-chaos a compiler is cold code, which chaos translates again and again
 setup() {
     local programs=$REAL/../../benches/programs

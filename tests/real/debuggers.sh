@@ -1,5 +1,5 @@
 # gdb, strace, ltrace and valgrind at work on a program.
-# real: limit 90
+# real: limit 300
 # real: small-chaos gdb and valgrind are large, and chaos translates them again and again: only strace and ltrace there
 setup() {
     cat >"$SHARED/work.c" <<'END'

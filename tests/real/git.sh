@@ -1,5 +1,5 @@
 # A repository from clone to garbage collection, with threads and children.
-# real: limit 90
+# real: limit 240
 # real: small-chaos packing compares every pair of objects
 export GIT_AUTHOR_NAME=A GIT_AUTHOR_EMAIL=a@example.org GIT_AUTHOR_DATE='1700000000 +0000'
 export GIT_COMMITTER_NAME=C GIT_COMMITTER_EMAIL=c@example.org GIT_COMMITTER_DATE='1700000000 +0000'

@@ -1,5 +1,5 @@
 # Lua, gawk, luajit, Tcl, Ruby, PHP and jq: their loops, their coroutines, their garbage.
-# real: limit 90
+# real: limit 240
 # real: small-chaos an interpreter's main loop is one indirect jump
 setup() {
     python3 "$REAL/../../benches/programs/gen_text.py" 1 >"$SHARED/text"

@@ -1,5 +1,5 @@
 # Java: compiled and interpreted, threads, collectors, faults that become exceptions; javac itself.
-# real: limit 120
+# real: limit 300
 # real: small-chaos every compiled method is new code, which chaos drops at once
 setup() {
     mkdir "$SHARED/classes"

@@ -1,5 +1,5 @@
 # node: its compilers write code from several threads; workers, an HTTP server, children.
-# real: limit 120
+# real: limit 300
 # real: small-chaos every compiled function is new code, which chaos drops at once
 setup() {
     cat >"$SHARED/mix.js" <<'END'

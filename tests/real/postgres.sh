@@ -1,5 +1,5 @@
 # PostgreSQL: a cluster made, a server of many processes with shared memory, parallel queries, a crash and its recovery.
-# real: limit 120
+# real: limit 300
 # real: small-chaos making a cluster runs the server many times over a lot of cold code
 setup() {
     ls -d /usr/lib/postgresql/*/bin | sort -V | tail -1 >"$SHARED/bin"

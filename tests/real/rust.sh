@@ -1,5 +1,5 @@
 # ripgrep, and cargo and rustc building and running a crate.
-# real: limit 120
+# real: limit 300
 # real: small-chaos rustc is cold code, which chaos translates again and again: only its version there
 setup() {
     python3 "$REAL/../../benches/programs/gen_text.py" 1 >"$SHARED/text"

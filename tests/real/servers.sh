@@ -1,5 +1,5 @@
 # Servers on loopback: redis, nginx with worker processes, Python's; and their clients.
-# real: limit 120
+# real: limit 300
 setup() {
     mkdir "$SHARED/site"
     seq 20000 >"$SHARED/site/numbers"

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! # What the case shows.
-//! # real: limit 90              seconds for one translated run (default 60)
+//! # real: limit 400             seconds for one translated run (default 180)
 //! # real: small-chaos REASON    the chaos run, and a native one, get SIZE=small
 //! setup() { ...; }              optional
 //! run() { ...; }
@@ -121,7 +121,7 @@ pub fn load(script: &Path) -> Result<Case, CaseError> {
     let mut case = Case {
         name: name.to_string_lossy().into_owned(),
         script: script.to_owned(),
-        limit: Duration::from_secs(60),
+        limit: Duration::from_secs(180),
         small_chaos: false,
     };
     for line in text.lines() {
