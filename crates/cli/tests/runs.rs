@@ -241,7 +241,8 @@ fn the_program_inherits_signals_as_natively() {
         String::from_utf8(out.stdout).unwrap()
     };
     let native = signals(&[]);
-    assert!(native.contains("SigIgn:\t0000000000001001"), "{native}");
+    // HUP and PIPE, and whatever this test itself was started with.
+    assert!(native.ends_with("1001\n"), "{native}");
     let run = signals(&[env!("CARGO_BIN_EXE_everypath"), "run", "-q", "--"]);
     assert_eq!(run, native);
 }
