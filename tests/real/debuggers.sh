@@ -52,7 +52,7 @@ debug() {
 
 trace() {
     strace -f -e trace=write,execve,exit_group -o trace sh -c "$SHARED/work >/dev/null; exit 9" || echo "status $?"
-    grep -cE 'write\(1, "done' trace; sed -E 's/^[0-9]+ //; s/0x[0-9a-f]+/P/g' trace | grep -E 'exit|done'
+    grep -cE 'write\(1, "done' trace; sed -E 's/^[0-9]+ +//; s/0x[0-9a-f]+/P/g' trace | grep -E 'exit|done'
     ltrace -o calls -e malloc+strlen+free "$SHARED/work" || echo "status $?"
     grep -cE '(malloc|free)' calls
     rm trace calls
