@@ -1,7 +1,7 @@
 // A static program that changes its root to an empty directory with nothing
 // but itself runs on and execs itself there.
 // build: cc -O1 -static
-// run: oracle own-functions
+// run: no-oracle the way to a temporary name is random
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 // itself, ends with the right sum.
 // build: cc -O1
 // run: nondeterministic-counts
-// run: oracle own-functions
+// run: no-oracle it computes until others have seen it compute
 // run: oracle-args 20000
 #include <stdlib.h>
 #include <signal.h>
