@@ -1,5 +1,6 @@
-// /proc/self/exe by other ways: relative, through a directory descriptor, by
-// task, with openat2 and its flags, without following, by statx, O_PATH.
+// /proc/self/exe by every way: relative, through a directory descriptor, by
+// task, for writing, with openat2 and its flags, without following, by statx,
+// O_PATH.
 // build: cc -O1
 // run: oracle own-functions
 #define _GNU_SOURCE

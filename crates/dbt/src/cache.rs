@@ -7,7 +7,7 @@
 //!
 //! A segment is evicted as a whole. Its memory is written again only when no
 //! thread can still be in it: every thread has been in the engine since the
-//! eviction (`epoch`), see `flush.rs`.
+//! eviction (`epoch`), see `change.rs`.
 //!
 //! Invariant: this is the only owner of executable memory; everything that
 //! writes to it is a method here.
