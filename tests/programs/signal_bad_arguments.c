@@ -29,7 +29,7 @@ int main(void) {
     CALL(pselect6, 0, 0, 0, 0, &zero, &pair);
     CALL(pselect6, 0, 0, 0, 0, &zero, &bad_pair);
     CALL(pselect6, 0, 0, 0, 0, &zero, &unreadable);
-    CALL(pselect6, 0, 0, 0, 0, &large, 0);
+    CALL(pselect6, 0, 0, 0, 0, &large, 0L); // the sixth comes from the stack: a whole word
     CALL(rt_sigsuspend, &set, 4);
     CALL(rt_sigsuspend, 8, 8);
     CALL(rt_sigtimedwait, &set, 0, &zero, 8);

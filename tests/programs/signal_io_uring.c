@@ -42,10 +42,10 @@ int main(void) {
         printf("submitted %ld\n", syscall(SYS_io_uring_enter, ring, 1, 0, 0, 0, 0));
         struct itimerval timer = {{0, 0}, {0, 20000}};
         setitimer(ITIMER_REAL, &timer, 0);
-        long r = syscall(SYS_io_uring_enter, ring, 0, 1, IORING_ENTER_GETEVENTS, 0, 0);
+        long r = syscall(SYS_io_uring_enter, ring, 0, 1, IORING_ENTER_GETEVENTS, 0, 0L);
         printf("waited %ld %s signals %d\n", r, r < 0 ? strerrorname_np(errno) : "-", got);
         write(ends[1], "hello", 5);
-        r = syscall(SYS_io_uring_enter, ring, 0, 1, IORING_ENTER_GETEVENTS, 0, 0);
+        r = syscall(SYS_io_uring_enter, ring, 0, 1, IORING_ENTER_GETEVENTS, 0, 0L);
         unsigned *head = (unsigned *)(cq + p.cq_off.head), cmask = *(unsigned *)(cq + p.cq_off.ring_mask);
         struct io_uring_cqe *c = (struct io_uring_cqe *)(cq + p.cq_off.cqes) + (*head & cmask);
         printf("completed %ld result %d data %llu text %s\n", r, c->res, (unsigned long long)c->user_data, text);

@@ -31,7 +31,7 @@ int main(int argc, char **argv) {
         asm volatile("syscall; test %%rax, %%rax; jnz 1f; mov $60, %%eax; xor %%edi, %%edi; syscall; ud2; 1:"
                      : "=a"(tid) : "a"((long)SYS_clone), "D"((long)FLAGS), "S"(stack + sizeof stack), "d"(0L), "r"(r10), "r"(r8) : "rcx", "r11", "memory");
         made += tid > 0;
-        while (clear) syscall(SYS_futex, &clear, FUTEX_WAIT, 1, 0, 0, 0);
+        while (clear) syscall(SYS_futex, &clear, FUTEX_WAIT, 1, 0, 0, 0L);
     }
     printf("%d\n", made);
     long created = 0;

@@ -17,7 +17,7 @@
 volatile int shared, clear = 1;
 static char stack[65536] __attribute__((aligned(16)));
 #define FLAGS (CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_CHILD_CLEARTID)
-static void wait_clear(void) { while (clear) syscall(SYS_futex, &clear, FUTEX_WAIT, 1, 0, 0, 0); }
+static void wait_clear(void) { while (clear) syscall(SYS_futex, &clear, FUTEX_WAIT, 1, 0, 0, 0L); }
 static void show(long result) { printf("%ld %d\n", result, errno); }
 int main(void) {
     unsigned long top = (unsigned long)(stack + sizeof stack), kept;
