@@ -5,7 +5,7 @@
 //! LD_LIBRARY_PATH; a DT_RUNPATH is not. What was not found is said
 //! ([`Closure::complete`]), so that nobody concludes from what is missing.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,7 +32,9 @@ pub struct Closure {
     pub complete: bool,
 }
 
-pub fn closure(images: &Images, program: &Path) -> Closure {
+/// `each` sees every image as it is found: in the linker's order, breadth first,
+/// its interpreter before what it needs. Paths are those the kernel will show.
+pub fn closure(images: &Images, program: &Path, mut each: impl FnMut(&Image)) -> Closure {
     let cache = fs::read(CACHE)
         .map(|bytes| cache_entries(&bytes))
         .unwrap_or_default();
@@ -41,9 +43,9 @@ pub fn closure(images: &Images, program: &Path) -> Closure {
         complete: true,
     };
     let mut seen: HashSet<PathBuf> = HashSet::new();
-    let mut queue = vec![program.to_path_buf()];
-    while let Some(path) = queue.pop() {
-        if !seen.insert(fs::canonicalize(&path).unwrap_or_else(|_| path.clone())) {
+    let mut queue = VecDeque::from([real(program.to_path_buf())]);
+    while let Some(path) = queue.pop_front() {
+        if !seen.insert(real(path.clone())) {
             continue;
         }
         let Ok(image) = images.open(&path) else {
@@ -53,13 +55,18 @@ pub fn closure(images: &Images, program: &Path) -> Closure {
         queue.extend(image.interpreter().map(PathBuf::from));
         for name in image.needed() {
             match find(name, &path, &cache) {
-                Some(path) => queue.push(path),
+                Some(path) => queue.push_back(real(path)),
                 None => closure.complete = false,
             }
         }
+        each(&image);
         closure.images.push(image);
     }
     closure
+}
+
+fn real(path: PathBuf) -> PathBuf {
+    fs::canonicalize(&path).unwrap_or(path)
 }
 
 fn find(name: &str, needed_by: &Path, cache: &[(String, PathBuf)]) -> Option<PathBuf> {
@@ -125,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_dynamic_program_needs_its_interpreter_and_libc() {
-        let closure = closure(&Images::new(), Path::new("/bin/sh"));
+        let closure = closure(&Images::new(), Path::new("/bin/sh"), |_| ());
         assert!(closure.complete);
         let names: Vec<String> = closure
             .images

@@ -12,12 +12,14 @@
 //! | `session` | a run from start to end |
 //! | `program` | can it be started |
 //! | `libraries` | which files it starts with |
+//! | `ahead` | their tables and lines, made while it starts |
 //! | `selection` | which functions are counted |
 //! | `symbolize` | names for what was recorded |
 //! | `output` | files that results go to |
 //! | `show` | recordings to reports |
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod commands;
 mod ending;
 mod flags;

@@ -67,7 +67,7 @@ pub fn verify(images: &Images, selector: &Selector, path: &Path, follow: YesNo) 
     if follow == YesNo::Yes && [path, &elf].into_iter().any(is_launcher) {
         return Ok(());
     }
-    let closure = libraries::closure(images, &elf);
+    let closure = libraries::closure(images, &elf, |_| ());
     for image in &closure.images {
         let known: Vec<&Pattern> = selector
             .known_in(image)

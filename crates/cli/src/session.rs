@@ -8,6 +8,7 @@
 
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use anyhow::Result;
@@ -22,7 +23,7 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::selection::{self, Extents};
 use crate::show::{self, Show};
-use crate::{program, symbolize};
+use crate::{ahead, program, symbolize};
 
 /// Everything that was asked for.
 pub struct Session<'a> {
@@ -44,7 +45,7 @@ pub struct Session<'a> {
 
 impl Session<'_> {
     pub fn run(self) -> Result<Ending> {
-        let images = Images::new();
+        let images = Arc::new(Images::new());
         let request = self.request()?;
         let follow = self.target.follow_children;
         selection::verify(&images, &self.selector, &request.program, follow)?;
@@ -60,6 +61,10 @@ impl Session<'_> {
             .as_deref()
             .map(Output::prepare)
             .transpose()?;
+        let named = output.is_some() || report.is_some() || self.prints();
+        if self.mode == Mode::Contexts {
+            ahead::start(&images, request.program.clone(), named);
+        }
         let mut tables = Extents {
             images: &images,
             selector: &self.selector,
@@ -68,7 +73,7 @@ impl Session<'_> {
         let progress = Progress::new(self.destination.quiet);
         progress.says("reading what was recorded");
         let mut recording = trace::from_pool(&run.pool.view(), self.meta(&run));
-        if output.is_some() || report.is_some() || self.prints() {
+        if named {
             progress.says("looking up names");
             symbolize::symbolize(&mut recording, &images);
         }

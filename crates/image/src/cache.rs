@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::ImageError;
 use crate::image::Image;
@@ -23,8 +23,12 @@ struct Key {
 /// image stays valid for whoever holds it.
 #[derive(Debug, Default)]
 pub struct Images {
-    known: Mutex<HashMap<Key, Arc<Image>>>,
+    known: Mutex<HashMap<Key, Slot>>,
 }
+
+/// Locked while one thread opens the file and others wait for it. Empty again
+/// after that failed: the next one tries too, and gets an error of its own.
+type Slot = Arc<Mutex<Option<Arc<Image>>>>;
 
 impl Images {
     pub fn new() -> Images {
@@ -44,12 +48,20 @@ impl Images {
             mtime: (meta.mtime(), meta.mtime_nsec()),
             size: meta.size(),
         };
-        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(image) = known().get(&key) {
+        // Not under the lock of all: reading a large file must not stop those
+        // who want another one.
+        let slot = Arc::clone(lock(&self.known).entry(key).or_default());
+        let mut slot = lock(&slot);
+        if let Some(image) = &*slot {
             return Ok(Arc::clone(image));
         }
-        // Not under the lock: reading a large file must not stop the others.
         let image = Arc::new(Image::open(path)?);
-        Ok(Arc::clone(known().entry(key).or_insert(image)))
+        *slot = Some(Arc::clone(&image));
+        Ok(image)
     }
+}
+
+/// Nothing here is left half done by a panic.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use object::read::elf::SectionHeader;
 use object::{LittleEndian as LE, ReadCache, elf};
@@ -225,12 +225,23 @@ impl Image {
         let Some(addr) = self.link_addr(offset) else {
             return (None, None);
         };
+        match &mut *self.lines() {
+            Some(Some(lines)) => lines.find(addr, &self.bytes),
+            _ => (None, None),
+        }
+    }
+
+    /// Makes what [`Image::symbolize`] would make at its first question; for
+    /// who knows that it will be asked and has the time now.
+    pub fn prepare_names(&self) {
+        self.table();
+        drop(self.lines());
+    }
+
+    fn lines(&self) -> MutexGuard<'_, Option<Option<Lines>>> {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        let lines =
-            lines.get_or_insert_with(|| Lines::load(&self.bytes, &self.path, self.debug_file()));
+        lines.get_or_insert_with(|| Lines::load(&self.bytes, self.debug_file()));
         lines
-            .as_ref()
-            .map_or((None, None), |lines| lines.find(addr))
     }
 
     /// The separate debug file, when the system has it.

@@ -3,7 +3,7 @@
 //! Everything here is read from bytes of one ELF64 x86-64 file (and from its
 //! separate debug file, when the system has one). Nothing is executed, mapped
 //! or decoded: the crate knows no instruction and no process. It is the only
-//! crate that knows `object`, `gimli`, `addr2line` and the demanglers.
+//! crate that knows `object`, `gimli` and the demanglers.
 //!
 //! Invariant: no input, however damaged, makes a function of this crate panic
 //! or read outside the file. What cannot be read is left out; only a file that
@@ -30,6 +30,7 @@ mod debug;
 mod demangle;
 mod elf;
 mod error;
+mod folders;
 mod frames;
 mod functions;
 mod image;

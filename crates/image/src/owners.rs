@@ -129,9 +129,8 @@ fn owners_by_jump(
 /// What looks like `jmp rel32` or `jcc rel32` (Intel SDM vol. 2, JMP and Jcc):
 /// address of the instruction and its target.
 fn jumps(bytes: &[u8], start: u64) -> impl Iterator<Item = (u64, u64)> {
-    let windows = bytes.windows(6).enumerate();
-    windows.filter_map(move |(at, window)| {
-        let displacement = match window {
+    memchr::memchr2_iter(0xe9, 0x0f, bytes).filter_map(move |at| {
+        let displacement = match bytes.get(at..at + 6)? {
             [0xe9, rest @ .., _] => 5i64 + distance(rest),
             [0x0f, 0x80..=0x8f, rest @ ..] => 6i64 + distance(rest),
             _ => return None,

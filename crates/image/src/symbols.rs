@@ -120,7 +120,7 @@ impl Collector {
 
 fn name_of<'s>(symbol: &Symbol, strings: &'s [u8]) -> Option<&'s [u8]> {
     let rest = strings.get(symbol.st_name(LE) as usize..)?;
-    let end = rest.iter().position(|&byte| byte == 0)?;
+    let end = memchr::memchr(0, rest)?;
     Some(without_version(&rest[..end]))
 }
 
@@ -128,7 +128,7 @@ fn name_of<'s>(symbol: &Symbol, strings: &'s [u8]) -> Option<&'s [u8]> {
 /// MSVC names) do not begin with a C identifier and are kept.
 fn without_version(name: &[u8]) -> &[u8] {
     let word = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | b'.');
-    match name.iter().position(|&byte| byte == b'@') {
+    match memchr::memchr(b'@', name) {
         Some(at) if at > 0 && name[..at].iter().all(word) => &name[..at],
         _ => name,
     }

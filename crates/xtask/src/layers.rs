@@ -63,7 +63,7 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("iced-x86", &["isa", "testkit"]),
     ("object", &["image"]),
     ("gimli", &["image"]),
-    ("addr2line", &["image"]),
+    ("flate2", &["image"]),
     ("rustc-demangle", &["image"]),
     ("cpp_demangle", &["image"]),
     ("zstd", &["trace"]),
