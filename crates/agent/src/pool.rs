@@ -103,11 +103,11 @@ const THREAD_SLOT: u64 = 128;
 const _: () = assert!(size_of::<ThreadRecord>() as u64 <= THREAD_SLOT);
 
 impl ProcessLog {
-    /// Publishes a record for this image and begins its log.
+    /// Publishes a record for this image, `made` so ([`wire::made`]), and begins its log.
     pub fn begin(
         pool: Pool,
         parent: u64,
-        by_fork: bool,
+        made: u32,
         parent_mark: u64,
         fill: impl FnOnce(&ProcessRecord, u64),
     ) -> Option<ProcessLog> {
@@ -117,7 +117,7 @@ impl ProcessLog {
         record.pid.store(sys::getpid(), Relaxed);
         record.state.store(wire::process_state::RUNNING, Relaxed);
         record.start_ns.store(sys::monotonic_ns(), Relaxed);
-        record.by_fork.store(u32::from(by_fork), Relaxed);
+        record.made.store(made, Relaxed);
         record.parent_log_mark.store(parent_mark, Relaxed);
         record.pool_base.store(pool.base(), Relaxed);
         fill(record, offset);
@@ -202,8 +202,8 @@ impl ProcessLog {
         self.append(log::Kind::Func, &[pc, u64::from(id)], &[]);
     }
 
-    /// Publishes a record for a thread and returns its offset.
-    pub fn thread(&mut self, tid: u32) -> Option<u64> {
+    /// Publishes a record for a thread, or a `hidden` one, and returns its offset.
+    pub fn thread(&mut self, tid: u32, hidden: bool) -> Option<u64> {
         if self.thread_page == 0 || (self.threads_on_page + 1) * THREAD_SLOT > PAGE {
             self.thread_page = allocate(&self.pool, PAGE)?;
             self.threads_on_page = 0;
@@ -212,6 +212,7 @@ impl ProcessLog {
         self.threads_on_page += 1;
         let record: &ThreadRecord = self.pool.at(offset)?;
         record.tid.store(tid, Relaxed);
+        record.hidden.store(u32::from(hidden), Relaxed);
         record.start_ns.store(sys::monotonic_ns(), Relaxed);
         let list = &self.process().threads;
         record.next.store(list.load(Relaxed), Relaxed);

@@ -266,6 +266,8 @@ pub struct Process {
     /// Path of the program, for `/proc/self/exe`; NUL-terminated.
     pub exe: Vec<u8>,
     pub entry: Entry,
+    /// Forked by a process under the engine, and the same program still.
+    pub is_child: bool,
     /// Ask the CLI for function tables (contexts mode).
     pub wants_tables: bool,
     /// AT_MINSIGSTKSZ, or the constant where the kernel does not say.
@@ -294,6 +296,7 @@ impl Process {
             blocks,
             exe,
             entry,
+            is_child: false,
             wants_tables,
             minimum_altstack: 2048,
             files: Vec::new(),

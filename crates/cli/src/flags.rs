@@ -180,7 +180,7 @@ pub struct Destination {
 /// What is run.
 #[derive(Debug, Args)]
 pub struct Target {
-    /// Whether processes that the program starts are followed
+    /// Whether processes that the program starts are counted, too
     #[arg(
         long,
         value_name = "YES|NO",

@@ -9,7 +9,7 @@ use image::{FuncExtent, Image, Images, Pattern, Selector, split_list};
 use launch::Tables;
 use wire::FuncEntry;
 
-use crate::flags::{Contexts, YesNo};
+use crate::flags::Contexts;
 use crate::{libraries, program, vdso};
 
 /// Names offered for an unknown one.
@@ -53,7 +53,7 @@ const LAUNCHERS: &[&str] = &[
 
 /// Refuses names that no file the program starts with has. Left alone are names
 /// with a module, which may be loaded later, and what starts other programs.
-pub fn verify(images: &Images, selector: &Selector, path: &Path, follow: YesNo) -> Result<()> {
+pub fn verify(images: &Images, selector: &Selector, path: &Path) -> Result<()> {
     let asked = selector
         .functions
         .iter()
@@ -64,7 +64,7 @@ pub fn verify(images: &Images, selector: &Selector, path: &Path, follow: YesNo) 
         return Ok(());
     }
     let elf = program::elf_of(path);
-    if follow == YesNo::Yes && [path, &elf].into_iter().any(is_launcher) {
+    if [path, &elf].into_iter().any(is_launcher) {
         return Ok(());
     }
     let closure = libraries::closure(images, &elf, |_| ());

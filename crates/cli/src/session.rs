@@ -47,8 +47,7 @@ impl Session<'_> {
     pub fn run(self) -> Result<Ending> {
         let images = Arc::new(Images::new());
         let request = self.request()?;
-        let follow = self.target.follow_children;
-        selection::verify(&images, &self.selector, &request.program, follow)?;
+        selection::verify(&images, &self.selector, &request.program)?;
         let output = self
             .destination
             .output

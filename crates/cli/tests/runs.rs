@@ -246,3 +246,31 @@ fn the_program_inherits_signals_as_natively() {
     let run = signals(&[env!("CARGO_BIN_EXE_everypath"), "run", "-q", "--"]);
     assert_eq!(run, native);
 }
+
+#[test]
+fn children_are_followed_only_when_asked() {
+    let folder = Folder::new("children");
+    // A forked child, executed ones, and what the program itself becomes.
+    let script = "ls /dev/null; (echo inner); env true; exec echo last";
+    let counted = |command: &[&str], follow: &str| {
+        let options = ["--follow-children", follow, "--", "sh", "-c", script];
+        let output = everypath(&folder.0, &[command, &options].concat());
+        assert_eq!(output.status.code(), Some(0));
+        assert_eq!(output.stdout, b"/dev/null\ninner\nlast\n");
+        let text = stderr(&output);
+        let line = text.lines().nth(2).unwrap_or_default().to_owned();
+        let numbers = line
+            .split(", ")
+            .map(|part| part.split(' ').next()?.parse().ok());
+        numbers
+            .take(2)
+            .collect::<Option<Vec<u32>>>()
+            .expect("processes and threads")
+    };
+    for command in [&["contexts"][..], &["run", "--count-instructions"]] {
+        assert_eq!(counted(command, "no"), [2, 2]);
+        // How the shell makes its children is its own affair.
+        let all = counted(command, "yes");
+        assert!(all[0] >= 5 && all[1] >= 5, "{all:?}");
+    }
+}

@@ -237,7 +237,8 @@ pub fn adopt(context: &mut ThreadContext, thread: &mut Thread) {
     // SAFETY: the stack belongs to the block for as long as the thread lives.
     let _ = unsafe { sys::sigaltstack(&thread.signal_stack) };
     engine::with(|engine| {
-        if let Some(offset) = engine.process.log.thread(thread.tid) {
+        let hidden = thread.is_vfork_child && !engine.settings.follow;
+        if let Some(offset) = engine.process.log.thread(thread.tid, hidden) {
             thread.record = offset;
             let pool = engine.process.log.pool;
             if let Some(record) = pool.at::<ThreadRecord>(offset) {
@@ -327,7 +328,12 @@ fn become_child(
     let old = &engine.process.log;
     let (pool, parent, mark) = (old.pool, old.record, old.records);
     let parent_record = pool.at::<wire::ProcessRecord>(parent);
-    let log = ProcessLog::begin(pool, parent, true, mark, |record, offset| {
+    let made = match engine.settings.follow {
+        true => wire::made::BY_FORK,
+        false => wire::made::BY_FORK_HIDDEN,
+    };
+    engine.process.is_child = true;
+    let log = ProcessLog::begin(pool, parent, made, mark, |record, offset| {
         if let Some(parent) = parent_record {
             copy_identity(&pool, parent, offset, record);
         }
@@ -402,7 +408,8 @@ pub fn exec(thread: &mut Thread, call: agent::exec::Call) -> Option<isize> {
             engine.heritage.clone(),
             engine.process.log.record,
             engine.process.log.pool,
-            engine.settings.follow,
+            // What the program itself becomes is no child.
+            engine.settings.follow || !(engine.process.is_child || thread.is_vfork_child),
         )
     });
     if !thread.is_vfork_child

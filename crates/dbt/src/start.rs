@@ -185,7 +185,7 @@ fn boot(
         )
     };
     let parent = parent_record(&pool);
-    let log = ProcessLog::begin(pool, parent, false, 0, |record, offset| {
+    let log = ProcessLog::begin(pool, parent, wire::made::BY_EXEC, 0, |record, offset| {
         identify(&pool, record, offset, &program)
     });
     let Some(log) = log else {

@@ -27,7 +27,7 @@ use std::mem::offset_of;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use wire::view::Pool;
-use wire::{CMDLINE_MAX, NodeChunk, PATH_MAX, ProcessRecord, ThreadRecord, process_state};
+use wire::{CMDLINE_MAX, NodeChunk, PATH_MAX, ProcessRecord, ThreadRecord, made, process_state};
 
 use crate::model::{End, Meta, Process, Recording, Thread};
 
@@ -42,8 +42,13 @@ pub fn from_pool(pool: &Pool, meta: Meta) -> Recording {
         return recording;
     }
     let mut walk = Walk::new(*pool);
-    let offsets = walk.chain(pool.header().processes.load(Acquire), |pool, offset| {
+    let mut offsets = walk.chain(pool.header().processes.load(Acquire), |pool, offset| {
         Some(pool.at::<ProcessRecord>(offset)?.next.load(Acquire))
+    });
+    // Children nobody asked for; they have no others that were.
+    offsets.retain(|&offset| {
+        let record = pool.at::<ProcessRecord>(offset);
+        record.is_some_and(|record| record.made.load(Relaxed) != made::BY_FORK_HIDDEN)
     });
     let index_of: HashMap<u64, usize> = offsets
         .iter()
@@ -141,7 +146,7 @@ fn process(pool: &Pool, offset: u64, record: &ProcessRecord, parent: Option<usiz
     Process {
         pid: record.pid.load(Relaxed),
         parent,
-        by_fork: record.by_fork.load(Relaxed) == 1,
+        by_fork: record.made.load(Relaxed) == made::BY_FORK,
         exe: text(&bytes(pool, exe_at, record.exe_len.load(Relaxed), PATH_MAX)),
         args: arguments(&cmdline),
         start_ns: record.start_ns.load(Relaxed),
@@ -166,6 +171,9 @@ fn threads(walk: &mut Walk, record: &ProcessRecord) -> Vec<Thread> {
         let Some(record) = walk.pool.at::<ThreadRecord>(offset) else {
             continue;
         };
+        if record.hidden.load(Relaxed) == 1 {
+            continue;
+        }
         let ended = record.ended.load(Acquire) == 1;
         let first_chunk = record.nodes.load(Acquire);
         threads.push(Thread {

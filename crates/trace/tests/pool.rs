@@ -51,7 +51,7 @@ impl Target {
         record.pid.store(pid, Relaxed);
         record.state.store(process_state::RUNNING, Relaxed);
         record.start_ns.store(u64::from(pid) * 100, Relaxed);
-        record.by_fork.store(by_fork.into(), Relaxed);
+        record.made.store(by_fork.into(), Relaxed);
         record.pool_base.store(WRITER_BASE, Relaxed);
         let log = pool.reserve(CHUNK).unwrap();
         let chunk: &LogChunk = pool.at(log).unwrap();

@@ -9,7 +9,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"EVPPOOL\x01");
 /// | version | change |
 /// |---|---|
 /// | 1 | first |
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Allocation granularity of the pool, the page size of x86-64.
 pub const PAGE: u64 = 4096;
@@ -153,8 +153,8 @@ pub struct ProcessRecord {
     pub end_ns: AtomicU64,
     /// Exit code given to exit_group when `state` is `EXITED`.
     pub end_status: AtomicU32,
-    /// 1: made by fork, so the image existed before; 0: by exec.
-    pub by_fork: AtomicU32,
+    /// How it came to be; see [`made`].
+    pub made: AtomicU32,
     /// First LogChunk (offset). A forked child begins a new log; what its
     /// parent logged before `parent_log_mark` bytes belongs to it too.
     pub log: AtomicU64,
@@ -182,6 +182,15 @@ pub struct ProcessRecord {
     pub cmdline: [u8; CMDLINE_MAX],
 }
 
+/// Values of [`ProcessRecord::made`].
+pub mod made {
+    pub const BY_EXEC: u32 = 0;
+    /// The image existed before.
+    pub const BY_FORK: u32 = 1;
+    /// The same, of a child that nobody asked for; readers leave it out.
+    pub const BY_FORK_HIDDEN: u32 = 2;
+}
+
 /// One thread of a process image.
 #[derive(Debug)]
 #[repr(C)]
@@ -204,6 +213,9 @@ pub struct ThreadRecord {
     /// Most activations live at once; 0 unless contexts were counted and the
     /// thread ended in order.
     pub max_depth: AtomicU64,
+    /// 1: a vfork child that nobody asked for; readers leave it out.
+    pub hidden: AtomicU32,
+    pub reserved: AtomicU32,
 }
 
 /// Header of a chunk of nodes; the nodes follow it.
