@@ -1,6 +1,6 @@
 // All threads end with pthread_exit: the exit status is 0, atexit runs once.
 // build: cc -O1 -pthread
-// run: oracle own-functions
+// run: no-oracle which thread is the last one, and so runs the exit functions, is chance
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 //! - [`real`] runs the scripts of `tests/real`, real programs, in every mode;
 //! - [`paper`] reads the expected forests beside the programs of the paper;
 //! - [`product`] reads what the product's reports say of a program;
-//! - [`pool`] runs a list of jobs two at a time;
+//! - [`pool`] runs a list of jobs two at a time, [`again`] runs one again that failed;
 //! - [`tree`] is a forest of calling contexts as text, and its comparison;
 //! - [`oracle`] steps a program with ptrace and counts instructions and
 //!   calling contexts by the definitions, slowly and obviously.
@@ -22,6 +22,7 @@
 //! what a pool or container looks like.
 #![forbid(unsafe_code)]
 
+pub mod again;
 pub mod build;
 pub mod directive;
 pub mod mode;

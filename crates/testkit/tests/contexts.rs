@@ -19,6 +19,7 @@ use analysis::K;
 use analysis::cct::Recursion;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
+use testkit::again::Again;
 use testkit::build::{self, Built};
 use testkit::directive::Comparison;
 use testkit::oracle::{self, Function, Options, Wanted};
@@ -114,8 +115,10 @@ fn run_all() -> Result<usize, String> {
         mode::product(&repository).map_err(|error| error.to_string())?
     };
     let cache = build::cache_directory();
-    let failed = pool::run(&jobs, WORKERS, |job| check(job, &cache, &product));
+    let again = Again::default();
+    let failed = pool::run(&jobs, WORKERS, |job| check(job, &cache, &product, &again));
     println!("{} comparisons, {left} programs left out", jobs.len());
+    again.verdict()?;
     Ok(failed.into_iter().filter(|&failed| failed).count())
 }
 
@@ -137,7 +140,7 @@ fn stay_on_one_processor() {
 }
 
 /// Runs one comparison; returns whether it failed.
-fn check(job: &Job, cache: &Path, product: &Path) -> bool {
+fn check(job: &Job, cache: &Path, product: &Path, again: &Again) -> bool {
     stay_on_one_processor();
     let name = &job.program.name;
     if let Some(feature) = missing_feature(&job.program.directives.needs) {
@@ -147,7 +150,9 @@ fn check(job: &Job, cache: &Path, product: &Path) -> bool {
     let start = Instant::now();
     let result = build::build(&job.program, cache)
         .map_err(|error| error.to_string())
-        .and_then(|built| (job.check)(&job.program, &built, product));
+        .and_then(|built| {
+            again.try_up_to_three(name, || (job.check)(&job.program, &built, product))
+        });
     let seconds = start.elapsed().as_secs_f64();
     match &result {
         Ok(()) => println!("ok      {name} ({}) {seconds:.1} s", job.part),

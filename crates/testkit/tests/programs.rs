@@ -9,6 +9,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use testkit::again::Again;
 use testkit::program::{Program, missing_feature};
 use testkit::suite::{self, Verdict};
 use testkit::{build, mode, pool, program};
@@ -50,12 +51,20 @@ fn run() -> Result<Vec<String>, String> {
         })
     } else {
         let product = mode::product(&repository).map_err(|error| error.to_string())?;
-        pool::run(&programs, WORKERS, |program| {
+        let again = Again::default();
+        let verdicts = pool::run(&programs, WORKERS, |program| {
+            let check = || match suite::check(program, &cache, &product, mode::MODES) {
+                Verdict::Failed(texts) => Err(texts.join("\n")),
+                other => Ok(other),
+            };
+            let verdict = again.try_up_to_three(&program.name, check);
             reported(
                 program,
-                suite::check(program, &cache, &product, mode::MODES),
+                verdict.unwrap_or_else(|text| Verdict::Failed(vec![text])),
             )
-        })
+        });
+        again.verdict()?;
+        verdicts
     };
     let failed = programs
         .iter()

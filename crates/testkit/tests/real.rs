@@ -10,6 +10,7 @@
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
+use testkit::again::Again;
 use testkit::real::{self, Case};
 use testkit::{build, mode, pool, program};
 
@@ -40,7 +41,8 @@ fn all_cases() -> Result<(), String> {
     if cases.is_empty() {
         return Err("no case found; is EVERYPATH_ONLY misspelt?".to_owned());
     }
-    let passed = pool::run(&cases, WORKERS, own_process);
+    let again = Again::default();
+    let passed = pool::run(&cases, WORKERS, |case| own_process(case, &again));
     println!("{} real programs", cases.len());
     let failed: Vec<&str> = cases
         .iter()
@@ -48,6 +50,7 @@ fn all_cases() -> Result<(), String> {
         .filter(|&(_, &passed)| !passed)
         .map(|(case, _)| case.name.as_str())
         .collect();
+    again.verdict()?;
     if failed.is_empty() {
         Ok(())
     } else {
@@ -56,22 +59,27 @@ fn all_cases() -> Result<(), String> {
 }
 
 /// Runs `case` in a process of its own and prints what that says.
-fn own_process(case: &Case) -> bool {
-    let result = std::env::current_exe().and_then(|program| {
-        Command::new(program)
-            .arg(ONE_CASE)
-            .arg(&case.script)
-            .stdin(Stdio::null())
-            .output()
-    });
-    match result {
-        Ok(output) => {
-            print!("{}", String::from_utf8_lossy(&output.stdout));
-            print!("{}", String::from_utf8_lossy(&output.stderr));
-            output.status.success()
+fn own_process(case: &Case, again: &Again) -> bool {
+    let attempt = || {
+        let program = std::env::current_exe().map_err(|error| error.to_string())?;
+        let mut command = Command::new(program);
+        command.arg(ONE_CASE).arg(&case.script).stdin(Stdio::null());
+        let output = command.output().map_err(|error| error.to_string())?;
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        if output.status.success() {
+            Ok(text)
+        } else {
+            Err(text)
         }
-        Err(error) => {
-            println!("FAILED  {}: cannot be started: {error}", case.name);
+    };
+    match again.try_up_to_three(&case.name, attempt) {
+        Ok(text) => {
+            print!("{text}");
+            true
+        }
+        Err(text) => {
+            println!("FAILED  {}\n{text}", case.name);
             false
         }
     }
@@ -86,6 +94,6 @@ fn one_case(script: &Path) -> Result<(), String> {
             println!("ok      {} (seconds: {times})", case.name);
             Ok(())
         }
-        Err(texts) => Err(format!("FAILED  {}\n{}", case.name, texts.join("\n"))),
+        Err(texts) => Err(texts.join("\n")),
     }
 }
