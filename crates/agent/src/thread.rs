@@ -65,9 +65,12 @@ pub struct ThreadContext {
     /// Contexts mode: record being entered; cache address to go on at after an event.
     pub event_record: u64,
     pub event_return: u64,
-    /// Contexts mode: the forest's index (`forest::Index`), for `everypath_lookup`.
+    /// Contexts mode: the forest's index (`forest::Table`), for `everypath_lookup`;
+    /// its origin as an address.
     pub index: u64,
     pub index_len: u64,
+    pub index_origin: u64,
+    pub index_scale: u64,
     /// Where the pool begins; node addresses are counted from there.
     pub pool_base: u64,
     /// Depth of the nodes whose children hang below their top nodes.

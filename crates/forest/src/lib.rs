@@ -35,8 +35,8 @@ use wire::NodeChunk;
 use wire::node::{DEPTH, FIRST_FUNC, LABEL_TRUNCATED, Node, ROOT, decode_key, key};
 use wire::view::Pool;
 
-pub use index::HASH;
-use index::Index;
+pub use index::{HASH, HOME, LINE, Table};
+use index::{Index, Name};
 
 /// Address of a node in this process; the state of an activation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,9 +87,8 @@ impl Forest {
         self.first_chunk
     }
 
-    /// Address and number of the index's entries, for emitted code; valid until
-    /// the next `step` or `root`.
-    pub fn table(&self) -> (u64, u64) {
+    /// The index, for emitted code; valid until the next `step` or `root`.
+    pub fn table(&self) -> Table {
         self.index.table()
     }
 
@@ -173,7 +172,7 @@ impl Forest {
             }
             let wraps = self.k != 0 && self.depth(state) + 1 == 2 * self.k;
             let parent = if wraps { self.top(state) } else { state };
-            self.find(key(parent.0, func))
+            self.find(self.child_name(parent, func))
         })
     }
 
@@ -205,7 +204,7 @@ impl Forest {
         }
         let top = self.top(state);
         if depth + 1 < 2 * k {
-            if let Some(next) = self.find(key(state.0, func)) {
+            if let Some(next) = self.find(self.child_name(state, func)) {
                 return Some(next);
             }
             let next_top = self.child(top, func, None, memory)?;
@@ -218,7 +217,7 @@ impl Forest {
     /// Root of the tree of a function. Kept in the same index as children, as
     /// children of address 0, because there can be many.
     fn tree(&mut self, func: u32, memory: &mut dyn Memory) -> Option<State> {
-        let name = tree_key(func);
+        let name = tree_name(func);
         if let Some(state) = self.find(name) {
             return Some(state);
         }
@@ -241,7 +240,7 @@ impl Forest {
         top: Option<State>,
         memory: &mut dyn Memory,
     ) -> Option<State> {
-        let name = key(parent.0, func);
+        let name = self.child_name(parent, func);
         if let Some(state) = self.find(name) {
             return Some(state);
         }
@@ -250,7 +249,7 @@ impl Forest {
         }
         let top = top.map_or(0, |top| ((top.0 - self.pool.base()) / 8) as u32);
         let depth = (self.depth(parent) + 1).min(DEPTH);
-        let state = self.publish(name.wrapping_neg(), top, depth, memory)?;
+        let state = self.publish(name.key.wrapping_neg(), top, depth, memory)?;
         self.insert(name, state);
         Some(state)
     }
@@ -300,27 +299,44 @@ impl Forest {
         Some(())
     }
 
-    fn find(&self, name: u64) -> Option<State> {
+    fn child_name(&self, parent: State, func: u32) -> Name {
+        Name {
+            key: key(parent.0, func),
+            parent: Some(parent.0.wrapping_sub(self.pool.base())),
+        }
+    }
+
+    fn find(&self, name: Name) -> Option<State> {
         let base = self.pool.base();
-        let is_meant = |offset| self.name_of(State(base + offset)) == Some(name);
+        let is_meant = |offset| self.key_of(State(base + offset)) == Some(name.key);
         self.index
             .find(name, is_meant)
             .map(|offset| State(base + offset))
     }
 
-    /// The name a node is found by; none: a root that is no function's tree.
-    fn name_of(&self, state: State) -> Option<u64> {
+    /// The key a node is found by; none: a root that is no function's tree.
+    fn key_of(&self, state: State) -> Option<u64> {
         let node = self.node(state);
         let word = node.neg_key.load(Relaxed);
         if node.depth_flags.load(Relaxed) & ROOT == 0 {
             return Some(word.wrapping_neg());
         }
-        (word >= u64::from(FIRST_FUNC)).then(|| tree_key(word as u32))
+        (word >= u64::from(FIRST_FUNC)).then(|| tree_name(word as u32).key)
     }
 
-    fn insert(&mut self, name: u64, state: State) {
+    fn name_of(&self, state: State) -> Option<Name> {
+        let key = self.key_of(state)?;
+        let parent = match self.is_root(state) {
+            true => None,
+            false => decode_key(key, self.pool.base(), self.pool.len()).map(|(parent, _)| parent),
+        };
+        Some(Name { key, parent })
+    }
+
+    fn insert(&mut self, name: Name, state: State) {
         if self.index.is_full() {
-            self.index.grow();
+            let last = state.0 - self.pool.base();
+            self.index.grow(self.first_chunk, last);
             self.insert_all();
         } else {
             self.index.insert(name, state.0 - self.pool.base());
@@ -346,6 +362,9 @@ impl Forest {
 
 /// Name of a function's tree in the index. No child has it: addresses in the
 /// pool are not below 4096.
-fn tree_key(func: u32) -> u64 {
-    key(0, func)
+fn tree_name(func: u32) -> Name {
+    Name {
+        key: key(0, func),
+        parent: None,
+    }
 }
