@@ -56,8 +56,6 @@ pub mod reg {
 pub struct ThreadContext {
     /// Address of this structure.
     pub this: u64,
-    /// Retired instructions of the thread that has this block.
-    pub insns: u64,
     /// Spill slots of emitted code: rax, rcx, rdx, and one more register.
     pub spill: [u64; 4],
     /// Topmost record of the shadow stack (contexts mode).
@@ -101,6 +99,10 @@ pub struct ThreadContext {
     pub tool: u64,
     /// Eviction epoch at which the thread last was in the engine.
     pub epoch: u64,
+    /// Retired instructions of the thread that has this block: `wire::InsnWords`.
+    pub insns: [u64; wire::INSN_WORDS],
+    /// Keeps what follows aligned.
+    pub unused: u64,
     /// xmm0 to xmm15: all vector state that engine code can change (it is
     /// compiled for baseline x86-64, whose SSE forms keep upper lanes).
     pub xmm: [[u64; 2]; 16],

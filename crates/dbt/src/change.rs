@@ -204,6 +204,12 @@ impl Engine {
 
     fn drop_page(&mut self, page: u64) {
         self.protected.remove(&page);
+        self.sever_page(page);
+        self.forget_leaves(page);
+    }
+
+    /// Its bytes are what they were, but are to be translated anew.
+    pub fn sever_page(&mut self, page: u64) {
         for block in self.pages.remove(&page).unwrap_or_default() {
             self.sever(block);
         }

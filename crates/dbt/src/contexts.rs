@@ -16,6 +16,8 @@
 //! | return | before the pop of the return address | E = A: pop; E < A: nothing; E > A: pop all that ended |
 //! | rsp loaded with something else | after the instruction | pop all with A below rsp |
 //!
+//! Functions that call nothing get no record (`leaves.rs`).
+//!
 //! The next node comes from a direct-mapped cache of transitions per thread:
 //! `key = node + step(function)`, index = low 16 bits of the key. A miss looks
 //! into the forest's index (`everypath_lookup`, without leaving the cache), then
@@ -38,6 +40,7 @@ use crate::engine::Engine;
 
 mod activations;
 mod emit;
+mod leaves;
 
 pub use activations::{
     Shadow, begin_thread, deepest, end_thread, event, fork_child, grow_shadow, jump_into,
@@ -60,6 +63,9 @@ pub struct Contexts {
     /// Where signal handlers return to: the kernel put the address there, so
     /// arriving is no jump of the program.
     restorers: alloc::vec::Vec<u64>,
+    leaves: leaves::Leaves,
+    /// The function that a jump was last found in; it asks for its own again.
+    last_function: core::ops::Range<u64>,
 }
 
 impl Contexts {
@@ -77,6 +83,8 @@ impl Contexts {
             ids: HashMap::default(),
             flags: alloc::vec::Vec::new(),
             restorers: alloc::vec::Vec::new(),
+            leaves: leaves::Leaves::default(),
+            last_function: 0..0,
         }
     }
 
@@ -243,6 +251,7 @@ impl Engine {
     pub fn forget_functions(&mut self, start: u64, end: u64) {
         if let Some(contexts) = &mut self.contexts {
             contexts.ids.retain(|&pc, _| pc < start || end <= pc);
+            contexts.last_function = 0..0;
         }
     }
 }

@@ -109,6 +109,9 @@ fn indirect_miss(context: &mut ThreadContext) {
     engine::with(|engine| {
         engine.arrive(context);
         engine.count(stat::EXITS_INDIRECT);
+        if !call {
+            engine.enter_inside(target);
+        }
         let id = engine.find(
             Key {
                 pc: target,

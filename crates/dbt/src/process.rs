@@ -257,10 +257,11 @@ fn end_record(engine: &Engine, offset: u64, context: *const ThreadContext) {
         return;
     }
     if let Some(record) = engine.process.log.pool.at::<ThreadRecord>(offset) {
-        // SAFETY: the thread is ending or gone; the word is a counter.
+        // SAFETY: the thread is ending or gone; the words are counters.
         let insns = unsafe { core::ptr::read_volatile(&raw const (*context).insns) };
         record.live_insns.store(0, Relaxed);
-        record.insns.store(insns, Relaxed);
+        let sum = insns.iter().fold(0u64, |sum, &word| sum.wrapping_add(word));
+        record.insns.store(sum, Relaxed);
         // SAFETY: as above, and the caller holds the engine.
         let deepest = unsafe { crate::contexts::deepest(context) };
         record.max_depth.store(deepest, Relaxed);

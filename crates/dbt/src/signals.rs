@@ -209,11 +209,8 @@ fn in_arena(rip: u64) -> bool {
 
 /// Instructions counted at the start of their run that did not retire.
 fn uncount(context: &mut ThreadContext, place: &pcmap::Place) {
-    context.insns = context.insns.wrapping_sub(if place.counted_ahead > 0 {
-        place.counted_ahead
-    } else {
-        0
-    });
+    // Only the sum counts.
+    context.insns[0] = context.insns[0].wrapping_sub(place.counted_ahead);
 }
 
 /// Builds the program's frame and sends the thread to its handler.

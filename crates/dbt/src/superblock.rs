@@ -157,6 +157,9 @@ impl Engine {
             out.bytes += insn.len();
             let flow = insn.flow();
             out.insns.push(insn);
+            if let Flow::Jump(target) | Flow::Cond(_, target) | Flow::CountJump(target) = flow {
+                self.note_jump(insn.pc(), target);
+            }
             match flow {
                 Flow::Next | Flow::CountJump(_) => pc = insn.next_pc(),
                 Flow::Cond(..) => {

@@ -40,6 +40,8 @@ pub struct Emit<'a> {
     /// Where the map's cache cursor stands.
     mapped: u64,
     start_pc: u64,
+    /// Runs of instructions counted until now.
+    segments: usize,
 }
 
 impl core::fmt::Debug for Emit<'_> {
@@ -78,6 +80,10 @@ impl Engine {
         let before = self.clock();
         self.make_room();
         let event = key.arrival != Arrival::Inside;
+        if event {
+            // A call into the middle of a function.
+            self.enter_inside(key.pc);
+        }
         let source = if event {
             None
         } else {
@@ -103,6 +109,7 @@ impl Engine {
             id,
             mapped: start,
             start_pc: key.pc,
+            segments: 0,
         };
         if let Some(call) = pad {
             let miss = self.cache.thunk(if call {
@@ -271,14 +278,17 @@ impl Engine {
                 break;
             }
         }
+        // Neighbours in time count in different words.
+        let word = INSNS + 8 * ((emit.id.0 as usize + emit.segments) % wire::INSN_WORDS) as i32;
+        emit.segments += 1;
         if dead {
-            emit.asm.add_gs_imm(INSNS, until as i32);
+            emit.asm.add_gs_imm(word, until as i32);
             emit.cover(true, Recipe::NONE);
         } else {
             emit.asm.mov_gs_r(SPILL_RCX, Reg::Rcx);
-            emit.asm.mov_r_gs(Reg::Rcx, INSNS);
+            emit.asm.mov_r_gs(Reg::Rcx, word);
             emit.asm.lea(Reg::Rcx, Reg::Rcx, until as i32);
-            emit.asm.mov_gs_r(INSNS, Reg::Rcx);
+            emit.asm.mov_gs_r(word, Reg::Rcx);
             emit.asm.mov_r_gs(Reg::Rcx, SPILL_RCX);
             emit.cover(true, Recipe::NONE);
         }
@@ -500,9 +510,7 @@ impl Engine {
     fn emit_return(&mut self, emit: &mut Emit<'_>, insn: &Insn, extra: u16) {
         emit.asm.mov_gs_r(SPILL_RCX, Reg::Rcx);
         emit.asm.mov_gs_r(SPILL_RDX, Reg::Rdx);
-        if self.contexts.is_some() {
-            self.emit_return_event(emit);
-        }
+        self.emit_return_event(emit, insn.pc());
         emit.asm.pop(Reg::Rcx);
         if extra > 0 {
             emit.asm.lea(Reg::Rsp, Reg::Rsp, i32::from(extra));

@@ -278,6 +278,49 @@ impl Insn {
         self.raw.mnemonic() == Mnemonic::Pop && self.raw.op0_kind() == OpKind::Register
     }
 
+    /// By how much an instruction that is no branch moves the stack pointer;
+    /// `None`: by what only running it tells.
+    pub fn stack_delta(&self) -> Option<i32> {
+        let to_rsp = |i: u32| {
+            i < self.raw.op_count()
+                && self.raw.op_kind(i) == OpKind::Register
+                && self.raw.op_register(i).full_register() == Register::RSP
+        };
+        let raw = &self.raw;
+        match raw.mnemonic() {
+            Mnemonic::Push => Some(raw.stack_pointer_increment()),
+            Mnemonic::Pop if !to_rsp(0) => Some(raw.stack_pointer_increment()),
+            Mnemonic::Pushfq | Mnemonic::Popfq => Some(raw.stack_pointer_increment()),
+            Mnemonic::Add | Mnemonic::Sub if to_rsp(0) => {
+                let by = match raw.op1_kind() {
+                    OpKind::Immediate8to64 => i32::try_from(raw.immediate8to64()).ok()?,
+                    OpKind::Immediate32to64 => i32::try_from(raw.immediate32to64()).ok()?,
+                    _ => return None,
+                };
+                let wide = raw.op0_register() == Register::RSP;
+                let sign = if raw.mnemonic() == Mnemonic::Add {
+                    1
+                } else {
+                    -1
+                };
+                wide.then_some(by * sign)
+            }
+            Mnemonic::Lea if to_rsp(0) => {
+                let plain = raw.op0_register() == Register::RSP
+                    && raw.memory_base() == Register::RSP
+                    && raw.memory_index() == Register::None;
+                let by = raw.memory_displacement64() as i64;
+                plain.then(|| i32::try_from(by).ok()).flatten()
+            }
+            Mnemonic::Cmp | Mnemonic::Test => Some(0),
+            _ if raw.is_stack_instruction() => None,
+            // Second operands that are written, too: `xchg`, `xadd`.
+            Mnemonic::Xchg | Mnemonic::Xadd if to_rsp(1) => None,
+            _ if to_rsp(0) => None,
+            _ => Some(0),
+        }
+    }
+
     pub fn stack_move(&self) -> StackMove {
         match self.raw.mnemonic() {
             // `mov rsp, rbp` and `leave` end a frame by the book: they go back

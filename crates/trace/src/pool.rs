@@ -27,7 +27,7 @@ use std::mem::offset_of;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use wire::view::Pool;
-use wire::{CMDLINE_MAX, NodeChunk, PATH_MAX, ProcessRecord, ThreadRecord, made, process_state};
+use wire::{CMDLINE_MAX, InsnWords, PATH_MAX, ProcessRecord, ThreadRecord, made, process_state};
 
 use crate::model::{End, Meta, Process, Recording, Thread};
 
@@ -198,11 +198,9 @@ fn insns(pool: &Pool, record: &ThreadRecord) -> u64 {
     if live_at == 0 {
         return record.insns.load(Relaxed);
     }
-    // Any shared structure that begins with an atomic word reads a word.
-    let word = pool
-        .at::<NodeChunk>(live_at)
-        .map(|word| word.next.load(Relaxed));
-    before.wrapping_add(word.unwrap_or(0))
+    let live = pool.at::<InsnWords>(live_at);
+    let words = live.into_iter().flat_map(|live| &live.words);
+    words.fold(before, |sum, word| sum.wrapping_add(word.load(Relaxed)))
 }
 
 /// The image in which the process that was started ended: it may have replaced

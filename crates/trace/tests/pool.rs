@@ -355,12 +355,14 @@ fn nodes_get_indices_across_chunks() {
 }
 
 #[test]
-fn instructions_are_counted_in_the_record_or_in_the_threads_own_word() {
+fn instructions_are_counted_in_the_record_or_in_the_threads_own_words() {
     let mut target = Target::new();
     let process = target.process(1, 0, false);
     let pool = target.pool();
     let word = pool.reserve(PAGE).unwrap() + 8;
     assert!(pool.write_bytes(word, &700u64.to_ne_bytes()));
+    assert!(pool.write_bytes(word + 7 * 8, &11u64.to_ne_bytes()));
+    assert!(pool.write_bytes(word + 8 * 8, &1u64.to_ne_bytes()));
     for (tid, insns, live_at) in [(1, 5, 0), (2, 0, word), (3, 9, u64::MAX), (4, 9, 3)] {
         let thread = target.thread(process, tid);
         let record: &ThreadRecord = pool.at(thread).unwrap();
@@ -373,7 +375,7 @@ fn instructions_are_counted_in_the_record_or_in_the_threads_own_word() {
         .iter()
         .map(|t| t.insns)
         .collect();
-    assert_eq!(insns, [5, 700, 9, 9]);
+    assert_eq!(insns, [5, 711, 9, 9]);
 }
 
 #[test]

@@ -203,7 +203,7 @@ pub struct ThreadRecord {
     pub end_ns: AtomicU64,
     /// Retired instructions (only with `COUNT_INSNS`) of an ended thread.
     pub insns: AtomicU64,
-    /// While the thread runs: offset of the word that emitted code counts in,
+    /// While the thread runs: offset of the [`InsnWords`] that emitted code counts in,
     /// to be added to `insns` (0: none).
     pub live_insns: AtomicU64,
     /// First NodeChunk (offset, 0: none yet).
@@ -217,6 +217,16 @@ pub struct ThreadRecord {
     pub hidden: AtomicU32,
     pub reserved: AtomicU32,
 }
+
+/// What a running thread counts its instructions in: their sum. Several words,
+/// because an addition waits for the one before it to the same word.
+#[derive(Debug)]
+#[repr(C)]
+pub struct InsnWords {
+    pub words: [AtomicU64; INSN_WORDS],
+}
+
+pub const INSN_WORDS: usize = 8;
 
 /// Header of a chunk of nodes; the nodes follow it.
 #[derive(Debug)]

@@ -22,6 +22,8 @@ unsafe impl Shared for crate::ProcessRecord {}
 // SAFETY: as above.
 unsafe impl Shared for crate::ThreadRecord {}
 // SAFETY: as above.
+unsafe impl Shared for crate::InsnWords {}
+// SAFETY: as above.
 unsafe impl Shared for crate::NodeChunk {}
 // SAFETY: as above.
 unsafe impl Shared for crate::FuncTable {}

@@ -33,6 +33,7 @@ impl Engine {
     /// The event block of a function: account for the arrival, go to the body.
     pub fn emit_event(&mut self, emit: &mut Emit<'_>, event: Key) {
         let id = self.function_id(event.pc);
+        let leaf = self.is_leaf(event.pc);
         let asm = &mut emit.asm;
         asm.mov_gs_r(SPILL_RAX, Reg::Rax);
         asm.mov_gs_r(SPILL_RCX, Reg::Rcx);
@@ -44,6 +45,10 @@ impl Engine {
         let asm = &mut emit.asm;
         asm.mov_r_gs(Reg::Rcx, SHADOW);
         asm.mov_r_mem(Reg::Rdx, Reg::Rcx, 8);
+        if leaf && !by_jump {
+            // No record, but one more activation at once (`deepest`).
+            asm.mov_mem_r(Reg::Rcx, 16, Reg::Rcx);
+        }
         asm.mov_r_imm(Reg::Rax, step(id));
         asm.lea_sum(Reg::Rdx, Reg::Rdx, Reg::Rax, 0);
         asm.movzx_r32_r16(Reg::Rax, Reg::Rdx);
@@ -59,17 +64,17 @@ impl Engine {
         asm.mov_r_mem(Reg::Rax, Reg::Rdx, 0);
         asm.lea(Reg::Rax, Reg::Rax, 1);
         asm.mov_mem_r(Reg::Rdx, 0, Reg::Rax);
-        if by_jump {
-            asm.mov_r_gs(Reg::Rcx, RECORD);
-        } else {
-            asm.mov_r_gs(Reg::Rcx, SHADOW);
-            asm.lea(Reg::Rcx, Reg::Rcx, 16);
+        match (leaf, by_jump) {
+            (false, _) => emit_push(asm, by_jump),
+            (true, false) => {}
+            (true, true) => {
+                // The jumper has ended.
+                asm.mov_r_gs(Reg::Rcx, RECORD);
+                asm.mov_mem_r(Reg::Rcx, 0, Reg::Rcx);
+                asm.lea(Reg::Rcx, Reg::Rcx, -16);
+                asm.mov_gs_r(SHADOW, Reg::Rcx);
+            }
         }
-        asm.mov_mem_r(Reg::Rcx, 8, Reg::Rdx);
-        asm.mov_r_r(Reg::Rdx, Reg::Rsp);
-        asm.not(Reg::Rdx);
-        asm.mov_mem_r(Reg::Rcx, 0, Reg::Rdx);
-        asm.mov_gs_r(SHADOW, Reg::Rcx);
         asm.mov_r_gs(Reg::Rax, SPILL_RAX);
         asm.mov_r_gs(Reg::Rcx, SPILL_RCX);
         asm.mov_r_gs(Reg::Rdx, SPILL_RDX);
@@ -102,8 +107,11 @@ impl Engine {
         asm.bind(same);
     }
 
-    /// Before a return pops: rcx and rdx are spilled and free.
-    pub fn emit_return_event(&mut self, emit: &mut Emit<'_>) {
+    /// Before the return at `pc` pops: rcx and rdx are spilled and free.
+    pub fn emit_return_event(&mut self, emit: &mut Emit<'_>, pc: u64) {
+        if self.contexts.is_none() || self.returns_from_leaf(pc) {
+            return;
+        }
         let asm = &mut emit.asm;
         asm.mov_r_gs(Reg::Rdx, SHADOW);
         asm.mov_r_mem(Reg::Rcx, Reg::Rdx, 0);
@@ -155,6 +163,22 @@ impl Engine {
             })
             .expect("make_room leaves room for a block's slow paths")
     }
+}
+
+/// rdx: the state. Writes the record above the top one, or the one found by
+/// the comparison of an arrival by jump.
+fn emit_push(asm: &mut isa::Asm<'_>, by_jump: bool) {
+    if by_jump {
+        asm.mov_r_gs(Reg::Rcx, RECORD);
+    } else {
+        asm.mov_r_gs(Reg::Rcx, SHADOW);
+        asm.lea(Reg::Rcx, Reg::Rcx, 16);
+    }
+    asm.mov_mem_r(Reg::Rcx, 8, Reg::Rdx);
+    asm.mov_r_r(Reg::Rdx, Reg::Rsp);
+    asm.not(Reg::Rdx);
+    asm.mov_mem_r(Reg::Rcx, 0, Reg::Rdx);
+    asm.mov_gs_r(SHADOW, Reg::Rcx);
 }
 
 /// Jumps (forward) if rcx is negative: its top byte is 0xFF then, for any
