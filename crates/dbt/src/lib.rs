@@ -17,6 +17,7 @@ pub mod block;
 pub mod cache;
 pub mod change;
 pub mod contexts;
+pub mod counting;
 pub mod dispatch;
 pub mod engine;
 pub mod entry;

@@ -10,7 +10,7 @@
 //! | `0x11`, recipe, n | the same, and their first byte is an exact boundary |
 //! | `0x81..=0x8F` = 0x80+n | the instruction here is over: program cursor moves n |
 //! | `0x90`, i32 | program cursor goes to block start + i32 |
-//! | `0xA0`, u8 | n instructions from here on have been counted already |
+//! | `0xA0`, u8 | n instructions from here on have been counted already; with 0, those from here on will be |
 //!
 //! A *recipe* says what a fault in those bytes must undo: which registers'
 //! program values are in spill slots (see [`Recipe`]).
@@ -80,6 +80,8 @@ impl Writer {
         self.bytes.extend_from_slice(&distance.to_le_bytes());
     }
 
+    /// From here on `instructions` are counted that are not retired yet; each
+    /// that retires makes it one less, and below 0 they are still to be counted.
     pub fn counted(&mut self, instructions: u8) {
         self.bytes.extend_from_slice(&[0xA0, instructions]);
     }
@@ -92,13 +94,13 @@ pub struct Place {
     /// Registers are the program's and `app_pc` is about to run.
     pub boundary: bool,
     pub recipe: Recipe,
-    /// Instructions counted but not yet retired.
-    pub counted_ahead: u64,
+    /// Instructions counted but not yet retired; less than 0: the reverse.
+    pub counted_ahead: i64,
 }
 
 /// Looks up `offset` bytes into the code of a block that begins at `pc`.
 pub fn find(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
-    let (mut host, mut app, mut ahead) = (0u64, pc, 0u64);
+    let (mut host, mut app, mut ahead) = (0u64, pc, None::<i64>);
     let mut rest = map;
     while let [code, tail @ ..] = rest {
         match *code {
@@ -108,12 +110,12 @@ pub fn find(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
                         app_pc: app,
                         boundary: true,
                         recipe: Recipe::NONE,
-                        counted_ahead: ahead,
+                        counted_ahead: ahead.unwrap_or(0),
                     });
                 }
                 host += u64::from(n);
                 app += u64::from(n);
-                ahead = ahead.saturating_sub(1);
+                ahead = ahead.map(|ahead| ahead - 1);
                 rest = tail;
             }
             0x10 | 0x11 => {
@@ -127,7 +129,7 @@ pub fn find(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
                         app_pc: app,
                         boundary,
                         recipe: Recipe(*recipe),
-                        counted_ahead: ahead,
+                        counted_ahead: ahead.unwrap_or(0),
                     });
                 }
                 host += len;
@@ -135,7 +137,7 @@ pub fn find(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
             }
             n @ 0x81..=0x8F => {
                 app += u64::from(n & 15);
-                ahead = ahead.saturating_sub(1);
+                ahead = ahead.map(|ahead| ahead - 1);
                 rest = tail;
             }
             0x90 => {
@@ -145,7 +147,7 @@ pub fn find(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
             }
             0xA0 => {
                 let [n, tail @ ..] = tail else { return None };
-                ahead = u64::from(*n);
+                ahead = Some(i64::from(*n));
                 rest = tail;
             }
             _ => return None,

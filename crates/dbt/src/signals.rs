@@ -207,10 +207,10 @@ fn in_arena(rip: u64) -> bool {
     crate::start::arena_contains(rip)
 }
 
-/// Instructions counted at the start of their run that did not retire.
+/// Instructions that were counted and did not retire, or the reverse.
 fn uncount(context: &mut ThreadContext, place: &pcmap::Place) {
     // Only the sum counts.
-    context.insns[0] = context.insns[0].wrapping_sub(place.counted_ahead);
+    context.insns[0] = context.insns[0].wrapping_sub(place.counted_ahead.cast_unsigned());
 }
 
 /// Builds the program's frame and sends the thread to its handler.

@@ -19,17 +19,16 @@
 //! Every rule writes the block's map as it goes (`pcmap`).
 
 use agent::syscalls::Kind;
-use isa::insn::Flags;
 use isa::{Asm, Cc, Flow, Insn, Reg, StackMove, relocate};
 use wire::stat;
 
 use crate::block::{Arrival, Block, BlockId, Exit, ExitId, ExitKind, Key, NO_EXIT, Pad};
+use crate::counting::{Counting, Run};
 use crate::engine::Engine;
 use crate::indirect::{SPILL_OTHER, SPILL_RCX, SPILL_RDX};
 use crate::pcmap::{Recipe, Writer};
 use crate::superblock::{End, Superblock};
 
-const INSNS: i32 = core::mem::offset_of!(agent::thread::ThreadContext, insns) as i32;
 const APP_GS: i32 = core::mem::offset_of!(agent::thread::ThreadContext, app_gs) as i32;
 
 /// A block being emitted.
@@ -40,8 +39,8 @@ pub struct Emit<'a> {
     /// Where the map's cache cursor stands.
     mapped: u64,
     start_pc: u64,
-    /// Runs of instructions counted until now.
-    segments: usize,
+    /// Counting instructions (`counting.rs`).
+    pub counting: Counting,
 }
 
 impl core::fmt::Debug for Emit<'_> {
@@ -109,7 +108,7 @@ impl Engine {
             id,
             mapped: start,
             start_pc: key.pc,
-            segments: 0,
+            counting: Counting::default(),
         };
         if let Some(call) = pad {
             let miss = self.cache.thunk(if call {
@@ -163,14 +162,18 @@ impl Engine {
         let mut known_eax = None;
         let mut unwinding = false;
         let mut at = emit.start_pc;
-        let mut counted = 0;
+        let mut run = Run::default();
         for (i, insn) in source.insns.iter().enumerate() {
             if insn.pc() != at {
                 emit.goto(insn.pc());
             }
             at = insn.next_pc();
-            if self.settings.count_instructions && i >= counted {
-                counted = self.emit_count(emit, source, i);
+            if self.settings.count_instructions {
+                if i >= run.end {
+                    run = Run::plan(&source.insns, i);
+                    emit.begin_run(&run);
+                }
+                emit.count_at(&run, i);
             }
             match insn.flow() {
                 Flow::Next => {
@@ -254,46 +257,6 @@ impl Engine {
                 emit.cover(true, Recipe::NONE);
             }
         }
-    }
-
-    /// Counts the instructions from `first` to the next possible exit; returns
-    /// the index after them.
-    fn emit_count(&mut self, emit: &mut Emit<'_>, source: &Superblock, first: usize) -> usize {
-        let rest = &source.insns[first..];
-        let until = rest
-            .iter()
-            .position(|insn| !matches!(insn.flow(), Flow::Next | Flow::Jump(_)))
-            .map_or(rest.len(), |i| i + 1);
-        let until = until.min(200);
-        // Flags need saving only if something reads them before all are written.
-        let mut wanted = Flags::ALL;
-        let mut dead = false;
-        for insn in &rest[..until] {
-            if insn.flags_read().meets(wanted) {
-                break;
-            }
-            wanted = wanted.without(insn.flags_overwritten());
-            if wanted == Flags::NONE {
-                dead = true;
-                break;
-            }
-        }
-        // Neighbours in time count in different words.
-        let word = INSNS + 8 * ((emit.id.0 as usize + emit.segments) % wire::INSN_WORDS) as i32;
-        emit.segments += 1;
-        if dead {
-            emit.asm.add_gs_imm(word, until as i32);
-            emit.cover(true, Recipe::NONE);
-        } else {
-            emit.asm.mov_gs_r(SPILL_RCX, Reg::Rcx);
-            emit.asm.mov_r_gs(Reg::Rcx, word);
-            emit.asm.lea(Reg::Rcx, Reg::Rcx, until as i32);
-            emit.asm.mov_gs_r(word, Reg::Rcx);
-            emit.asm.mov_r_gs(Reg::Rcx, SPILL_RCX);
-            emit.cover(true, Recipe::NONE);
-        }
-        emit.map.counted(until as u8);
-        first + until
     }
 
     /// An instruction that is not a branch.
@@ -475,6 +438,7 @@ impl Engine {
         if call {
             self.emit_push_return(emit, insn.next_pc());
         }
+        emit.count_in_rdx();
         // A calling jump (a PLT stub's) goes to an aligned function, too.
         self.tables.emit_lookup(&mut emit.asm, call);
         emit.cover(false, Recipe::RCX_RDX);
@@ -512,6 +476,7 @@ impl Engine {
         emit.asm.mov_gs_r(SPILL_RDX, Reg::Rdx);
         self.emit_return_event(emit, insn.pc());
         emit.asm.pop(Reg::Rcx);
+        emit.count_in_rdx();
         if extra > 0 {
             emit.asm.lea(Reg::Rsp, Reg::Rsp, i32::from(extra));
         }

@@ -62,8 +62,8 @@ impl Flags {
     pub const fn without(self, other: Flags) -> Flags {
         Flags(self.0 & !other.0)
     }
-    pub const fn meets(self, other: Flags) -> bool {
-        self.0 & other.0 != 0
+    pub const fn with(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
     }
 
     fn from_iced(bits: u32) -> Flags {

@@ -1,0 +1,152 @@
+//! Counting instructions: `run --count-instructions`.
+//!
+//! Problem: every instruction that retires is to be counted, exactly, at any
+//! moment, in code that may be left at every branch; and an addition changes
+//! flags.
+//!
+//! Approach: a *run* is what comes between two possible exits. It is counted at
+//! once, where it is cheapest:
+//!
+//! | in the run | code |
+//! |---|---|
+//! | a place where no flag is needed any more | `add gs:[word], n` |
+//! | else, a return or indirect branch at its end | three instructions more where rcx and rdx are spilled anyway |
+//! | else | spill rcx, load, `lea`, store, restore at its start |
+//!
+//! The words are eight, used in turn: an addition waits for the one before it
+//! to the same word. The map says at every instruction how many were counted
+//! ahead or are to be counted yet (`pcmap`), for signals and faults.
+
+use core::mem::offset_of;
+
+use agent::thread::ThreadContext;
+use isa::insn::Flags;
+use isa::{Flow, Insn, Reg};
+
+use crate::indirect::SPILL_RCX;
+use crate::pcmap::Recipe;
+use crate::translate::Emit;
+
+const WORDS: i32 = offset_of!(ThreadContext, insns) as i32;
+/// Most instructions of a run: the map has a byte for their number.
+const MOST: usize = 200;
+
+/// What a block being emitted has counted.
+#[derive(Debug, Default)]
+pub struct Counting {
+    /// Runs begun.
+    runs: usize,
+    /// What the branch at the end of the run is to count.
+    owed: usize,
+}
+
+/// Instructions `first..end` of a superblock: no exit but after the last.
+#[derive(Debug, Default)]
+pub struct Run {
+    first: usize,
+    pub end: usize,
+    place: Place,
+}
+
+#[derive(Debug, Default)]
+enum Place {
+    /// Before this instruction, where flags are dead.
+    Add(usize),
+    AtBranch,
+    #[default]
+    Spilled,
+}
+
+impl Run {
+    /// The run that begins at `first`, and where it is counted.
+    pub fn plan(insns: &[Insn], first: usize) -> Run {
+        let rest = &insns[first..];
+        let until = rest
+            .iter()
+            .position(|insn| !matches!(insn.flow(), Flow::Next | Flow::Jump(_)))
+            .map_or(rest.len(), |i| i + 1)
+            .min(MOST);
+        let insns = &rest[..until];
+        let mut live = Flags::ALL;
+        let mut dead = None;
+        for (i, insn) in insns.iter().enumerate().rev() {
+            live = live
+                .without(insn.flags_overwritten())
+                .with(insn.flags_read());
+            if live == Flags::NONE {
+                dead = Some(first + i);
+            }
+        }
+        let branches = insns.last().is_some_and(|last| {
+            matches!(
+                last.flow(),
+                Flow::Return(_) | Flow::IndirectJump | Flow::IndirectCall
+            )
+        });
+        let place = match dead {
+            Some(at) => Place::Add(at),
+            None if branches => Place::AtBranch,
+            None => Place::Spilled,
+        };
+        Run {
+            first,
+            end: first + until,
+            place,
+        }
+    }
+}
+
+impl Emit<'_> {
+    /// Says in the map that what comes is to be counted yet.
+    pub fn begin_run(&mut self, run: &Run) {
+        self.counting.runs += 1;
+        self.counting.owed = 0;
+        match run.place {
+            Place::Add(at) if at == run.first => {}
+            Place::Spilled => {}
+            _ => self.map.counted(0),
+        }
+    }
+
+    /// Before instruction `at`: the run is counted if this is the place.
+    pub fn count_at(&mut self, run: &Run, at: usize) {
+        let (word, all) = (self.word(), run.end - run.first);
+        match run.place {
+            Place::Add(place) if place == at => {
+                self.asm.add_gs_imm(word, all as i32);
+            }
+            Place::Spilled if at == run.first => {
+                self.asm.mov_gs_r(SPILL_RCX, Reg::Rcx);
+                self.add_in(Reg::Rcx, word, all);
+                self.asm.mov_r_gs(Reg::Rcx, SPILL_RCX);
+            }
+            Place::AtBranch if at + 1 == run.end => {
+                self.counting.owed = all;
+                return;
+            }
+            _ => return,
+        }
+        self.cover(true, Recipe::NONE);
+        self.map.counted((run.end - at) as u8);
+    }
+
+    /// In a branch, where it can fault no more and rdx is free.
+    pub fn count_in_rdx(&mut self) {
+        let owed = core::mem::take(&mut self.counting.owed);
+        if owed > 0 {
+            self.add_in(Reg::Rdx, self.word(), owed);
+        }
+    }
+
+    /// Neighbours in time count in different words.
+    fn word(&self) -> i32 {
+        let number = self.id.0 as usize + self.counting.runs;
+        WORDS + 8 * (number % wire::INSN_WORDS) as i32
+    }
+
+    fn add_in(&mut self, scratch: Reg, word: i32, number: usize) {
+        self.asm.mov_r_gs(scratch, word);
+        self.asm.lea(scratch, scratch, number as i32);
+        self.asm.mov_gs_r(word, scratch);
+    }
+}
