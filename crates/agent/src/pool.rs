@@ -64,10 +64,17 @@ fn attach_shared(path: &CStr, limit: Option<u64>) -> Option<Pool> {
     pool.is_valid().then_some(pool)
 }
 
-/// Allocates backed, zeroed memory; `None` when the pool or the machine is full.
+/// Allocates zeroed memory, its beginning backed; `None` when the pool or the
+/// machine is full.
 pub fn allocate(pool: &Pool, bytes: u64) -> Option<u64> {
+    allocate_backed(pool, bytes, 64 << 10)
+}
+
+/// The same, backed up to `first`: what is going to be touched all over costs
+/// less at once than fault by fault.
+pub fn allocate_backed(pool: &Pool, bytes: u64, first: u64) -> Option<u64> {
     let offset = pool.reserve(bytes)?;
-    let first = bytes.min(64 << 10).next_multiple_of(PAGE);
+    let first = bytes.min(first).next_multiple_of(PAGE);
     // Backing before touching: a full machine is an error here, not SIGBUS later.
     // SAFETY: the range was just reserved for us.
     match unsafe { sys::madvise(pool.base() + offset, first, sys::MADV_POPULATE_WRITE) } {

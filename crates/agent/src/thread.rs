@@ -190,6 +190,7 @@ impl Blocks {
             Some(index) => index,
             None => self.make(pool, with_transitions)?,
         };
+        let used_before = free.is_some();
         let block = &self.list[index];
         block.used.store(1, Ordering::Release);
         let context = block.context as *mut ThreadContext;
@@ -197,7 +198,7 @@ impl Blocks {
         // it is page aligned memory of at least this size.
         unsafe {
             core::ptr::write_bytes(context, 0, 1);
-            if with_transitions {
+            if with_transitions && used_before {
                 core::ptr::write_bytes(
                     (block.context + TRANSITION_KEYS as u64) as *mut u64,
                     0,
@@ -254,7 +255,7 @@ impl Blocks {
             } else {
                 0
             };
-        let context = crate::pool::allocate(pool, size)? + pool.base();
+        let context = crate::pool::allocate_backed(pool, size, size)? + pool.base();
         let used = alloc::boxed::Box::leak(alloc::boxed::Box::new(AtomicU32::new(0)));
         self.list.push(Block {
             used,

@@ -5,10 +5,11 @@
 //! the user for the names after the program's end; both are made in this
 //! process, which has nothing to do meanwhile.
 //!
-//! Approach: a thread walks the files the program starts with, in the order the
-//! dynamic linker maps them, and asks each [`Image`](image::Image) what will be
-//! asked. An image answers one thread at a time and keeps its answers, so the
-//! one who comes first makes them and the other one waits or finds them.
+//! Approach: two threads walk the files the program starts with, in the order
+//! the dynamic linker maps them, and ask each [`Image`] what will be asked: one
+//! for functions, one for lines. An image answers one question of a kind at a
+//! time and keeps its answers, so whoever comes first makes them and the others
+//! wait or find them.
 //!
 //! Invariant: nothing depends on it. Files that are found another way are made
 //! when they are asked for, and nobody waits for the thread itself.
@@ -16,27 +17,28 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use image::Images;
+use image::{Image, Images};
 
 use crate::{libraries, program};
 
-/// `names`: whether there will be a report or a recording.
-pub fn start(images: &Arc<Images>, path: PathBuf, names: bool) {
+/// `lines`: whether there will be a report or a recording.
+pub fn start(images: &Arc<Images>, path: PathBuf, lines: bool) {
+    let elf = program::elf_of(&path);
+    walk(images, elf.clone(), |image| {
+        image.functions();
+    });
+    if lines {
+        walk(images, elf, Image::prepare_lines);
+    }
+}
+
+fn walk(images: &Arc<Images>, elf: PathBuf, ask: fn(&Image)) {
     let images = Arc::clone(images);
-    let walk = move || {
-        let elf = program::elf_of(&path);
-        let closure = libraries::closure(&images, &elf, |image| {
-            image.functions();
-        });
-        if names {
-            // The program's own threads go first.
-            let _ = rustix::process::nice(19);
-            closure
-                .images
-                .iter()
-                .for_each(|image| image.prepare_names());
-        }
+    let work = move || {
+        // The program's own threads go first, though it may come to wait for us.
+        let _ = rustix::process::nice(5);
+        libraries::closure(&images, &elf, ask);
     };
     // Without it all is as it was, only later.
-    let _ = std::thread::Builder::new().name("ahead".into()).spawn(walk);
+    let _ = std::thread::Builder::new().name("ahead".into()).spawn(work);
 }

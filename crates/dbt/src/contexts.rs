@@ -64,7 +64,7 @@ pub struct Contexts {
     /// arriving is no jump of the program.
     restorers: alloc::vec::Vec<u64>,
     leaves: leaves::Leaves,
-    /// The function that a jump was last found in; it asks for its own again.
+    /// The extent looked at last: most questions are about the same one.
     last_function: core::ops::Range<u64>,
 }
 
@@ -182,6 +182,9 @@ impl Contexts {
 
     /// Whether a direct jump leaves its function for the middle of another.
     pub fn jumps_into(&self, from: u64, to: u64, process: &Process) -> bool {
+        if self.last_function.contains(&from) && self.last_function.contains(&to) {
+            return false;
+        }
         let (Some((source, _)), Some((target, at))) =
             (self.extent(from, process), self.extent(to, process))
         else {
@@ -209,6 +212,10 @@ impl Contexts {
             pc: to,
             arrival: Arrival::Inside,
         };
+        // In the middle of an extent no function begins.
+        if to != self.last_function.start && self.last_function.contains(&to) {
+            return inside;
+        }
         if !self.has_table(to, process) || !self.begins(to, process) {
             return inside;
         }

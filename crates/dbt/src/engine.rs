@@ -70,6 +70,14 @@ pub struct Engine {
     pub epoch: u64,
     /// Threads that run in the cache, for eviction.
     pub threads: Vec<*mut ThreadContext>,
+    pub scratch: Scratch,
+}
+
+/// Buffers of the last translation, for the next one.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    pub source: crate::superblock::Superblock,
+    pub map: Vec<u8>,
 }
 
 // SAFETY: the raw pointers are to thread blocks, which are only looked at

@@ -56,6 +56,9 @@ impl Tables {
             call: jump + SLOTS * 8,
             rotate_calls,
         };
+        // One call for 256 faults; older kernels do not know it.
+        // SAFETY: advice on our own mapping.
+        let _ = unsafe { sys::madvise(jump, SLOTS * 16, sys::MADV_POPULATE_WRITE) };
         for (table, empty) in [(tables.jump, empty_jump), (tables.call, empty_call)] {
             for slot in 0..SLOTS {
                 tables.slot(table, slot).store(empty, Ordering::Relaxed);

@@ -230,6 +230,7 @@ fn boot(
         dice: settings.chaos | 1,
         epoch: 1,
         threads: Vec::new(),
+        scratch: crate::engine::Scratch::default(),
     };
     add_image(&mut engine.process, &program.image, &program.exe);
     if let Some((image, path)) = &program.interpreter {

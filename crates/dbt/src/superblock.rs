@@ -22,9 +22,10 @@ const MAX_EXITS: usize = 12;
 pub const VSYSCALL: core::ops::Range<u64> = 0xffff_ffff_ff60_0000..0xffff_ffff_ff60_1000;
 
 /// How a superblock ends when its last instruction does not say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum End {
     /// The last instruction ends it (call, return, ...).
+    #[default]
     Itself,
     /// Control goes on at a program address.
     Goto(Key),
@@ -37,7 +38,7 @@ pub enum End {
     Vsyscall(u64),
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Superblock {
     pub insns: Vec<Insn>,
     pub end: End,
@@ -108,12 +109,14 @@ impl Engine {
     // Long function: one loop whose cases end it or go on.
     pub fn superblock(&mut self, key: Key) -> Superblock {
         let mut out = Superblock {
-            insns: Vec::with_capacity(32),
             end: End::Itself,
-            pages: Vec::new(),
             volatile: self.is_volatile(key.pc),
             bytes: 0,
+            ..core::mem::take(&mut self.scratch.source)
         };
+        out.insns.clear();
+        out.pages.clear();
+        self.look_at(key.pc);
         let mut fetch = Fetch::new();
         let mut pc = key.pc;
         let mut side_exits = 0;

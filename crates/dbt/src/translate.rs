@@ -104,7 +104,9 @@ impl Engine {
         let (start, room) = self.cache.open();
         let mut emit = Emit {
             asm: Asm::new(room, start),
-            map: Writer::default(),
+            map: Writer {
+                bytes: core::mem::take(&mut self.scratch.map),
+            },
             id,
             mapped: start,
             start_pc: key.pc,
@@ -129,7 +131,7 @@ impl Engine {
             !emit.asm.overflowed(),
             "a superblock fits the room that make_room guarantees"
         );
-        let (len, map) = (emit.asm.len(), emit.map.bytes);
+        let (len, mut map) = (emit.asm.len(), emit.map.bytes);
         let unfetchable = source.as_ref().is_some_and(|source| {
             source.insns.is_empty() && matches!(source.end, End::Unfetchable(_))
         });
@@ -143,6 +145,8 @@ impl Engine {
         if source.is_none() {
             self.pages.entry(key.pc & !4095).or_default().push(id);
         }
+        map.clear();
+        self.scratch.map = map;
         if let Some(source) = source {
             if source.volatile {
                 let len = source.bytes as u32;
@@ -151,6 +155,7 @@ impl Engine {
             self.watch(id, &source);
             self.add(stat::APP_INSNS_TRANSLATED, source.insns.len() as u64);
             self.add(stat::APP_BYTES_TRANSLATED, source.bytes as u64);
+            self.scratch.source = source;
         }
         self.count(stat::BLOCKS);
         self.add(stat::TRANSLATE_CYCLES, self.clock() - before);

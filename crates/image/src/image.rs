@@ -231,10 +231,9 @@ impl Image {
         }
     }
 
-    /// Makes what [`Image::symbolize`] would make at its first question; for
-    /// who knows that it will be asked and has the time now.
-    pub fn prepare_names(&self) {
-        self.table();
+    /// Reads the line tables that [`Image::symbolize`] would read at its first
+    /// question; for who knows that it will be asked and has the time now.
+    pub fn prepare_lines(&self) {
         drop(self.lines());
     }
 

@@ -111,22 +111,24 @@ impl Engine {
         (got == bytes.len() && ends_by_return(&bytes, start)).then_some(end)
     }
 
+    /// The questions to come are about the function at `pc`.
+    pub fn look_at(&mut self, pc: u64) {
+        if let Some(contexts) = &mut self.contexts {
+            let function = contexts.function_at(pc, &self.process);
+            contexts.last_function = function.map_or(0..0, |(start, end, _)| start..end);
+        }
+    }
+
     /// Control goes from `from` to `to` by a jump.
     pub fn note_jump(&mut self, from: u64, to: u64) {
         let Some(contexts) = &self.contexts else {
             return;
         };
-        let last = &contexts.last_function;
-        if last.contains(&from) && last.contains(&to) {
-            return;
+        if !contexts.last_function.contains(&from) {
+            self.look_at(from);
         }
-        let source = contexts.function_at(from, &self.process);
-        let source = source.map_or(0..0, |(start, end, _)| start..end);
-        let within = source.contains(&to);
-        if let Some(contexts) = &mut self.contexts {
-            contexts.last_function = source;
-        }
-        if !within {
+        let contexts = self.contexts.as_ref();
+        if contexts.is_some_and(|contexts| !contexts.last_function.contains(&to)) {
             self.enter_inside(to);
         }
     }
