@@ -66,7 +66,9 @@ pub struct ThreadContext {
     /// Contexts mode: the forest's index (`forest::Table`), for `everypath_lookup`;
     /// its origin as an address.
     pub index: u64,
-    pub index_len: u64,
+    pub index_lines: u64,
+    pub index_step: u64,
+    pub index_homes: u64,
     pub index_origin: u64,
     pub index_scale: u64,
     /// Where the pool begins; node addresses are counted from there.

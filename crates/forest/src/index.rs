@@ -14,18 +14,21 @@
 //! ```text
 //!  entry:    | tag: low half of the hash (32) | pool offset / 8 (32) |  0: empty
 //!  home:     32 entries from ((parent - origin) * scale) >> 32 on, rounded
-//!            down to a cache line; none if that is beyond the table
-//!  fallback: from (high half of the hash * entries) >> 32 on, around the table
+//!            down to a line, which is a cache line; none from `homes` on
+//!  fallback: line (high half of the hash * lines) >> 32, then each `step` lines on
 //! ```
 //!
 //! An entry goes to the first free place of its home, or, if that is full, of
 //! its fallback. Entries never leave; so a search ends at the first free place,
-//! in the home as well as behind it.
+//! in the home as well as behind it. Homes can fill regions of the table; the
+//! fallback steps out of them (`step` is near 0.6 of the lines, and coprime to
+//! their number, so that it comes to all of them).
 //!
 //! The tag spares looking at nodes that are not meant. The table grows by half,
 //! so that it is always at least half full: with at most 16 bytes of index a
 //! node costs at most 40. The scale is then chosen anew, as if the nodes to
-//! come lay as dense as those before; other threads' nodes lie between them.
+//! come lay as dense as those before; other threads' nodes lie between them. A
+//! young forest whose few nodes lie scattered has no homes at all.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -41,6 +44,9 @@ const FIRST: usize = 256;
 /// Share of the table that may be used: three quarters.
 const FULL: (usize, usize) = (3, 4);
 
+/// Bytes per node from which on nodes count as scattered. Packed they have 24.
+const SCATTERED: u64 = 100;
+
 /// Entries by place.
 #[derive(Debug)]
 pub(crate) struct Index {
@@ -48,8 +54,12 @@ pub(crate) struct Index {
     words: Vec<u64>,
     /// Where the first line begins.
     start: usize,
-    len: usize,
+    lines: usize,
+    /// Lines from one of a fallback to the next.
+    step: usize,
     used: usize,
+    /// Where homes end: all of the table, or none.
+    homes: usize,
     /// Pool offset whose children's home is the beginning of the table.
     origin: u64,
     /// Entries per byte of nodes, times 2^32.
@@ -61,7 +71,9 @@ pub(crate) struct Index {
 pub struct Table {
     /// Address of the first entry.
     pub entries: u64,
-    pub len: u64,
+    pub lines: u64,
+    pub step: u64,
+    pub homes: u64,
     /// Pool offset.
     pub origin: u64,
     pub scale: u64,
@@ -84,27 +96,39 @@ impl Name {
 
 impl Index {
     pub fn new() -> Index {
-        Index::with_len(FIRST)
+        Index::with_lines(FIRST / LINE)
     }
 
-    fn with_len(len: usize) -> Index {
-        let words = vec![0; len + HOME + LINE];
+    fn with_lines(lines: usize) -> Index {
+        let words = vec![0; lines * LINE + HOME + LINE];
         let misplaced = words.as_ptr() as usize / size_of::<u64>() % LINE;
+        let mut step = lines * 5 / 8;
+        while gcd(step, lines) != 1 {
+            step += 1;
+        }
         Index {
             words,
             start: (LINE - misplaced) % LINE,
-            len,
+            lines,
+            step,
             used: 0,
+            homes: 0,
             origin: 0,
             scale: 0,
         }
+    }
+
+    fn len(&self) -> usize {
+        self.lines * LINE
     }
 
     /// Valid until the next `insert`.
     pub fn table(&self) -> Table {
         Table {
             entries: &raw const self.words[self.start] as u64,
-            len: self.len as u64,
+            lines: self.lines as u64,
+            step: self.step as u64,
+            homes: self.homes as u64,
             origin: self.origin,
             scale: self.scale,
         }
@@ -113,18 +137,26 @@ impl Index {
     fn home(&self, parent: u64) -> Option<usize> {
         let place = parent.wrapping_sub(self.origin).wrapping_mul(self.scale) >> 32;
         let place = place as usize & !(LINE - 1);
-        (place < self.len).then_some(place)
+        (place < self.homes).then_some(place)
     }
 
     /// The places a name may be at, first choice first.
     fn places(&self, name: Name) -> impl Iterator<Item = usize> + use<> {
         let home = name.parent.and_then(|parent| self.home(parent));
         let home = home.map_or(0..0, |home| home..home + HOME);
-        let len = self.len;
         let high = name.key.wrapping_mul(HASH) >> 32;
-        let fallback = ((high * len as u64) >> 32) as usize;
-        let (start, all) = (self.start, (fallback..len).chain(0..fallback));
-        home.chain(all).map(move |place| start + place)
+        let first = ((high * self.lines as u64) >> 32) as usize;
+        let (start, lines, step) = (self.start, self.lines, self.step);
+        let next = move |&line: &usize| {
+            Some(if line + step < lines {
+                line + step
+            } else {
+                line + step - lines
+            })
+        };
+        let fallback = core::iter::successors(Some(first), next).take(lines);
+        let fallback = fallback.flat_map(|line| line * LINE..(line + 1) * LINE);
+        home.chain(fallback).map(move |place| start + place)
     }
 
     /// Pool offset of the node for which `is_meant`, among those whose tag is the name's.
@@ -145,21 +177,24 @@ impl Index {
 
     /// Whether the next insertion has to grow the table first.
     pub fn is_full(&self) -> bool {
-        (self.used + 1) * FULL.1 > self.len * FULL.0
+        (self.used + 1) * FULL.1 > self.len() * FULL.0
     }
 
     /// Half as large again and empty; the caller inserts all nodes anew, in
     /// the order in which they lie in memory: from `first` to `last`.
     pub fn grow(&mut self, first: u64, last: u64) {
-        let (len, nodes) = (self.len + self.len / 2, self.used as u64 + 1);
+        let (lines, nodes) = (self.lines + self.lines / 2, self.used as u64 + 1);
         // The old table goes before the new one comes.
         self.words = Vec::new();
-        *self = Index::with_len(len);
-        let room = (len * FULL.0 / FULL.1) as u64;
-        // No more than there is room for, though there may be several trees.
-        let span = (last - first).max(1) * room / nodes;
+        *self = Index::with_lines(lines);
+        let span = (last - first).max(1);
+        if span > nodes * SCATTERED {
+            return;
+        }
+        let room = (self.len() * FULL.0 / FULL.1) as u64;
+        self.homes = self.len();
         self.origin = first;
-        self.scale = ((len as u64) << 32) / span.max(1);
+        self.scale = ((self.len() as u64) << 32) / (span * room / nodes).max(1);
     }
 
     /// Enters the node at pool offset `offset`, which is not in the table.
@@ -168,5 +203,91 @@ impl Index {
         let free = free.expect("the table is never full");
         self.words[free] = name.tag() | (offset / 8);
         self.used += 1;
+    }
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::{FIRST, Index, LINE, Name, gcd};
+
+    fn name(number: u64, parent: u64) -> Name {
+        Name {
+            key: wire::node::key(0x7f12_3400_0000 + parent, 256 + number as u32),
+            parent: Some(parent),
+        }
+    }
+
+    /// Fills an index with children of the given parents, growing as the forest does.
+    fn filled(parents: &[u64]) -> Index {
+        let mut index = Index::new();
+        for at in 0..parents.len() {
+            if index.is_full() {
+                index.grow(parents[0], parents[at].max(parents[0] + 24 * at as u64));
+                for (number, &parent) in parents[..at].iter().enumerate() {
+                    index.insert(name(number as u64, parent), 8 * (number as u64 + 1));
+                }
+            }
+            index.insert(name(at as u64, parents[at]), 8 * (at as u64 + 1));
+        }
+        index
+    }
+
+    /// How many places are looked at to find all of them, on average.
+    fn mean_probes(index: &Index, parents: &[u64]) -> f64 {
+        let mut probes = 0;
+        for (number, &parent) in parents.iter().enumerate() {
+            let name = name(number as u64, parent);
+            let offset = 8 * (number as u64 + 1);
+            let found = index.find(name, |at| at == offset);
+            assert_eq!(found, Some(offset));
+            let is_it = |&place: &usize| index.words[place] == name.tag() | (offset / 8);
+            probes += index
+                .places(name)
+                .position(|place| is_it(&place))
+                .expect("found above");
+        }
+        probes as f64 / parents.len() as f64
+    }
+
+    #[test]
+    fn every_line_is_in_every_fallback() {
+        let mut lines = FIRST / LINE;
+        while lines < 1 << 20 {
+            assert_eq!(gcd(Index::with_lines(lines).step, lines), 1);
+            lines += lines / 2;
+        }
+    }
+
+    #[test]
+    fn searches_stay_short_however_parents_lie() {
+        let count = 50_000u64;
+        let packed: Vec<u64> = (0..count).map(|i| 4096 + i * 24).collect();
+        // All children of few parents: homes are full, the fallback has to do.
+        let crowded: Vec<u64> = (0..count).map(|i| 4096 + i % 7 * 24).collect();
+        // Chunks of a page, far apart: another thread's lie between.
+        let scattered: Vec<u64> = (0..count)
+            .map(|i| (i / 170 + 1) * (1 << 20) + i % 170 * 24)
+            .collect();
+        // First far apart, then packed: the scale is wrong for most.
+        let mixed: Vec<u64> = scattered[..2000]
+            .iter()
+            .copied()
+            .chain((2000..count).map(|i| (1 << 24) + i * 24))
+            .collect();
+        for (what, parents, most) in [
+            ("packed", packed, 6.0),
+            ("crowded", crowded, 40.0),
+            ("scattered", scattered, 6.0),
+            ("mixed", mixed, 12.0),
+        ] {
+            let mean = mean_probes(&filled(&parents), &parents);
+            assert!(mean < most, "{what}: {mean}");
+        }
     }
 }

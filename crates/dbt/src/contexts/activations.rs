@@ -103,7 +103,8 @@ fn pop_while(context: &mut ThreadContext, tool: &Tool, ended: impl Fn(u64) -> bo
 /// Tells emitted code where the index is; after every change of the forest.
 fn share_index(context: &mut ThreadContext, tool: &Tool) {
     let table = tool.forest.table();
-    (context.index, context.index_len) = (table.entries, table.len);
+    (context.index, context.index_lines) = (table.entries, table.lines);
+    (context.index_step, context.index_homes) = (table.step, table.homes);
     context.index_origin = context.pool_base.wrapping_add(table.origin);
     context.index_scale = table.scale;
     context.wrap_depth = tool.forest.wrap_depth().map_or(u64::MAX, u64::from);
