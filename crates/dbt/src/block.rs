@@ -116,6 +116,35 @@ impl Exit {
 /// All blocks by key.
 pub type BlockMap = HashMap<Key, BlockId, core::hash::BuildHasherDefault<PcHasher>>;
 
+/// Which addresses may have a block, by their low 20 bits: asked at every
+/// instruction that is translated, where the map would be a miss of the
+/// processor's caches. Never forgets.
+#[derive(Debug)]
+pub struct Starts(alloc::boxed::Box<[u64]>);
+
+impl Starts {
+    const BITS: u64 = 1 << 20;
+
+    pub fn new() -> Starts {
+        Starts(alloc::vec![0; (Self::BITS / 64) as usize].into_boxed_slice())
+    }
+
+    fn place(pc: u64) -> (usize, u64) {
+        let bit = pc % Self::BITS;
+        ((bit / 64) as usize, 1 << (bit % 64))
+    }
+
+    pub fn add(&mut self, pc: u64) {
+        let (word, bit) = Self::place(pc);
+        self.0[word] |= bit;
+    }
+
+    pub fn may_contain(&self, pc: u64) -> bool {
+        let (word, bit) = Self::place(pc);
+        self.0[word] & bit != 0
+    }
+}
+
 /// Multiplicative hashing is enough: keys are addresses, not hostile input.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PcHasher(u64);

@@ -9,7 +9,7 @@ use agent::thread::ThreadContext;
 use hashbrown::HashMap;
 use wire::stat;
 
-use crate::block::{Block, BlockId, BlockMap, Exit, ExitId, ExitKind, Key};
+use crate::block::{Block, BlockId, BlockMap, Exit, ExitId, ExitKind, Key, Starts};
 use crate::cache::Cache;
 use crate::contexts::Contexts;
 use crate::indirect::{Chains, Tables};
@@ -47,6 +47,7 @@ pub struct Engine {
     pub tables: Tables,
     pub blocks: Vec<Block>,
     pub map: BlockMap,
+    pub starts: Starts,
     pub exits: Vec<Exit>,
     /// Ids that can be used again: their code is gone.
     pub free_blocks: Vec<BlockId>,

@@ -17,7 +17,7 @@ use sys::signal::{SIG_BLOCK, SIG_UNBLOCK, SigSet};
 use wire::view::Pool;
 use wire::{Mode, flag};
 
-use crate::block::{Arrival, Key};
+use crate::block::{Arrival, Key, Starts};
 use crate::cache::Cache;
 use crate::contexts::{self, Contexts};
 use crate::engine::{ENGINE, Engine, Heritage, Settings};
@@ -217,6 +217,7 @@ fn boot(
         tables,
         blocks: Vec::new(),
         map: HashMap::default(),
+        starts: Starts::new(),
         exits: Vec::new(),
         free_blocks: Vec::new(),
         free_exits: Vec::new(),

@@ -142,6 +142,7 @@ impl Engine {
         block.map_len = map.len() as u32;
         block.unfetchable = unfetchable;
         self.map.insert(key, id);
+        self.starts.add(key.pc);
         if source.is_none() {
             self.pages.entry(key.pc & !4095).or_default().push(id);
         }
