@@ -10,6 +10,7 @@
 
 mod bench;
 mod ci;
+mod edges;
 mod growth;
 mod layers;
 mod links;
@@ -47,6 +48,8 @@ enum Task {
     Bench(bench::Options),
     /// Measure time and memory of runs with up to twenty million contexts.
     Growth(growth::Options),
+    /// Measure what each kind of control flow costs.
+    Edges(edges::Options),
 }
 
 fn main() -> ExitCode {
@@ -69,6 +72,7 @@ fn run() -> Result<()> {
         Task::Unsafety => report("unsafety", unsafety::check(&tree)?),
         Task::Bench(options) => bench::run(&tree, &options),
         Task::Growth(options) => growth::run(&tree, &options),
+        Task::Edges(options) => edges::run(&tree, &options),
     }
 }
 
