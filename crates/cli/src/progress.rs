@@ -4,6 +4,7 @@
 //! After it, a large recording takes seconds to read, name and write; a line
 //! says which, and is gone when the report comes.
 
+use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -14,7 +15,7 @@ pub struct Progress(ProgressBar);
 impl Progress {
     /// Draws nothing if standard error is no terminal, or if asked to be `quiet`.
     pub fn new(quiet: bool) -> Progress {
-        if quiet {
+        if quiet || !std::io::stderr().is_terminal() {
             return Progress(ProgressBar::hidden());
         }
         let style = ProgressStyle::with_template("everypath: {msg} ({elapsed})");
