@@ -122,12 +122,14 @@ pub type BlockMap = HashMap<Key, BlockId, core::hash::BuildHasherDefault<PcHashe
 #[derive(Debug)]
 pub struct Starts(alloc::boxed::Box<[u64]>);
 
-impl Starts {
-    const BITS: u64 = 1 << 20;
-
-    pub fn new() -> Starts {
+impl Default for Starts {
+    fn default() -> Starts {
         Starts(alloc::vec![0; (Self::BITS / 64) as usize].into_boxed_slice())
     }
+}
+
+impl Starts {
+    const BITS: u64 = 1 << 20;
 
     fn place(pc: u64) -> (usize, u64) {
         let bit = pc % Self::BITS;

@@ -217,7 +217,7 @@ fn boot(
         tables,
         blocks: Vec::new(),
         map: HashMap::default(),
-        starts: Starts::new(),
+        starts: Starts::default(),
         exits: Vec::new(),
         free_blocks: Vec::new(),
         free_exits: Vec::new(),
