@@ -14,7 +14,7 @@
 //! Invariant: nothing depends on it. Files that are found another way are made
 //! when they are asked for, and nobody waits for the thread itself.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use image::{Image, Images};
@@ -22,8 +22,8 @@ use image::{Image, Images};
 use crate::{libraries, program};
 
 /// `lines`: whether there will be a report or a recording.
-pub fn start(images: &Arc<Images>, path: PathBuf, lines: bool) {
-    let elf = program::elf_of(&path);
+pub fn start(images: &Arc<Images>, path: &Path, lines: bool) {
+    let elf = program::elf_of(path);
     walk(images, elf.clone(), |image| {
         image.functions();
     });

@@ -10,7 +10,7 @@ use launch::Tables;
 use wire::FuncEntry;
 
 use crate::flags::Contexts;
-use crate::{libraries, program, vdso};
+use crate::{ahead, libraries, program, vdso};
 
 /// Names offered for an unknown one.
 const NEAR: usize = 4;
@@ -129,8 +129,11 @@ fn unknown_sentence(name: &str, program: &Path, images: &[Arc<Image>]) -> String
 
 /// Answers the engine's question which functions a file holds.
 pub struct Extents<'a> {
-    pub images: &'a Images,
+    pub images: &'a Arc<Images>,
     pub selector: &'a Selector,
+    pub program: &'a Path,
+    /// Whether lines will be asked for, too.
+    pub lines: bool,
 }
 
 impl Tables for Extents<'_> {
@@ -143,6 +146,10 @@ impl Tables for Extents<'_> {
             .map(|image| image.func_entries(self.selector))
             .unwrap_or_default();
         extents.into_iter().map(entry).collect()
+    }
+
+    fn started(&mut self) {
+        ahead::start(self.images, self.program, self.lines);
     }
 }
 

@@ -23,7 +23,7 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::selection::{self, Extents};
 use crate::show::{self, Show};
-use crate::{ahead, program, symbolize};
+use crate::{program, symbolize};
 
 /// Everything that was asked for.
 pub struct Session<'a> {
@@ -61,12 +61,11 @@ impl Session<'_> {
             .map(Output::prepare)
             .transpose()?;
         let named = output.is_some() || report.is_some() || self.prints();
-        if self.mode == Mode::Contexts {
-            ahead::start(&images, request.program.clone(), named);
-        }
         let mut tables = Extents {
             images: &images,
             selector: &self.selector,
+            program: &request.program,
+            lines: named,
         };
         let run = launch::run(&request, &mut tables)?;
         let progress = Progress::new(self.destination.quiet);

@@ -1,0 +1,105 @@
+//! What must not grow unseen between versions: exits from the cache, bytes of
+//! emitted code, memory of the engine. Counts, not times: they are the same on
+//! every machine and under every load.
+#![forbid(unsafe_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use testkit::build::{self, Built};
+use testkit::product::Run;
+use testkit::{mode, program};
+
+/// Modes whose emitted code differs.
+const MODES: [&[&str]; 3] = [
+    &["run", "--engine-stats"],
+    &["run", "--count-instructions", "--engine-stats"],
+    &["contexts", "--engine-stats", "--top", "0"],
+];
+
+/// The report of the product on a program.
+fn report(mode: &[&str], executable: &Path, args: &[&str]) -> String {
+    let product = mode::product(&program::repository()).unwrap_or_else(|error| panic!("{error}"));
+    let directory = build::cache_directory().join(format!("gates-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("the build directory is writable");
+    let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
+    let built = Built {
+        directory,
+        executable: executable.to_owned(),
+    };
+    let run = Run {
+        product: &product,
+        built: &built,
+        args: &args,
+        stdin: "",
+    };
+    run.report(mode).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The statistic called `name` of the only process.
+fn statistic(report: &str, name: &str) -> u64 {
+    let line = report
+        .lines()
+        .find(|line| line.trim_end().ends_with(&format!("  {name}")));
+    let number = line.and_then(|line| line.split_whitespace().next());
+    number
+        .and_then(|number| number.replace(',', "").parse().ok())
+        .unwrap_or_else(|| panic!("no '{name}' in:\n{report}"))
+}
+
+/// `benches/programs/edges.c`, compiled.
+fn edges() -> PathBuf {
+    let program = build::cache_directory().join(format!("edges-{}", std::process::id()));
+    std::fs::create_dir_all(build::cache_directory()).expect("the build directory is writable");
+    let source = program::repository().join("benches/programs/edges.c");
+    let mut compiler = Command::new("cc");
+    compiler.arg("-O1").arg("-o").arg(&program).arg(source);
+    assert!(compiler.status().expect("cc is installed").success());
+    program
+}
+
+/// Exits that what is printed may take more or less: other digits.
+const PRINTING: u64 = 60;
+
+/// Jumps, calls, returns, indirect calls and jumps: once their code is
+/// translated and linked, they never leave the cache again.
+#[test]
+fn hot_code_stays_in_the_cache() {
+    let program = edges();
+    for mode in MODES {
+        let exits = |rounds: &str| {
+            let report = report(mode, &program, &[rounds, "hot"]);
+            let kinds = ["direct", "indirect", "event"];
+            let exits = kinds.map(|kind| statistic(&report, &format!("cache exits, {kind}")));
+            exits.iter().sum::<u64>()
+        };
+        let (few, many) = (exits("1000"), exits("300000"));
+        assert!(many.abs_diff(few) <= PRINTING, "{mode:?}: {few}, {many}");
+    }
+}
+
+/// Emitted bytes per byte of program code, of a program that mostly starts.
+#[test]
+fn emitted_code_stays_short() {
+    for (mode, most) in MODES.iter().zip([2.7, 3.4, 3.7]) {
+        let report = report(mode, Path::new("/bin/ls"), &["/"]);
+        let program = statistic(&report, "code bytes translated") as f64;
+        let emitted = statistic(&report, "cache bytes used") as f64;
+        assert!(
+            emitted <= most * program,
+            "{mode:?}: {emitted} bytes for {program}, {:.2} per byte",
+            emitted / program
+        );
+    }
+}
+
+/// What issue and design allow: 24 MB, and 5 bytes per byte of code that ran.
+#[test]
+fn the_engine_needs_little_memory() {
+    for mode in MODES {
+        let report = report(mode, Path::new("/bin/ls"), &["/"]);
+        let program = statistic(&report, "code bytes translated");
+        let own = statistic(&report, "engine heap bytes") + statistic(&report, "cache bytes used");
+        assert!(own <= (8 << 20) + 5 * program, "{mode:?}: {own} bytes");
+    }
+}
