@@ -14,8 +14,33 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
 
-/// Space that must be writable before the run.
-const PROBE: usize = 256 << 10;
+/// What is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// All that is kept of a run: it is on the disk when the command ends, and
+    /// that the disk has room for it is made sure of before.
+    Recording,
+    /// Text, written as other programs write theirs; waiting for a disk would
+    /// take longer than a short run.
+    Report,
+}
+
+impl Kind {
+    /// Bytes that must be writable before the run.
+    fn probe(self) -> usize {
+        match self {
+            Kind::Recording => 256 << 10,
+            Kind::Report => 4096,
+        }
+    }
+
+    fn sync(self, file: &File) -> io::Result<()> {
+        match self {
+            Kind::Recording => file.sync_data(),
+            Kind::Report => Ok(()),
+        }
+    }
+}
 
 /// A place that was writable before the run.
 pub struct Output {
@@ -23,11 +48,12 @@ pub struct Output {
     /// Set if the data is renamed to `path` when complete.
     temporary: Option<PathBuf>,
     file: File,
+    kind: Kind,
 }
 
 impl Output {
     /// Opens `path` and makes sure that it takes data.
-    pub fn prepare(path: &Path) -> Result<Output> {
+    pub fn prepare(path: &Path, kind: Kind) -> Result<Output> {
         let refuse = |error: io::Error| {
             anyhow!(
                 "cannot write '{}': {}; nothing was run",
@@ -35,7 +61,7 @@ impl Output {
                 reason(&error)
             )
         };
-        open(path).and_then(probe).map_err(refuse)
+        open(path, kind).and_then(probe).map_err(refuse)
     }
 
     /// Writes with `write`, and keeps the data elsewhere if that fails.
@@ -54,7 +80,7 @@ impl Output {
         let elsewhere = unused(&std::env::temp_dir().join(name));
         let saved = File::create_new(&elsewhere)
             .map_err(|error| reason(&error))
-            .and_then(|file| write_all(file, &write));
+            .and_then(|file| write_all(file, self.kind, &write));
         Err(match saved {
             Ok(()) => anyhow!(
                 "cannot write '{shown}': {failure}; what was recorded is in '{}'",
@@ -73,7 +99,7 @@ impl Output {
         write: &impl Fn(&mut dyn Write) -> Result<(), E>,
     ) -> Result<(), String> {
         let file = self.file.try_clone().map_err(|error| reason(&error))?;
-        write_all(file, write)?;
+        write_all(file, self.kind, write)?;
         if let Some(temporary) = &self.temporary {
             fs::rename(temporary, &self.path).map_err(|error| reason(&error))?;
             self.temporary = None;
@@ -109,7 +135,7 @@ pub fn mid_sentence(text: &str) -> String {
     }
 }
 
-fn open(path: &Path) -> io::Result<Output> {
+fn open(path: &Path, kind: Kind) -> io::Result<Output> {
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
     let is_regular = match fs::metadata(&target) {
         Ok(meta) if meta.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
@@ -122,6 +148,7 @@ fn open(path: &Path) -> io::Result<Output> {
             path: target,
             temporary: None,
             file,
+            kind,
         });
     }
     if target.exists() {
@@ -139,6 +166,7 @@ fn open(path: &Path) -> io::Result<Output> {
         path: target,
         temporary: Some(temporary),
         file,
+        kind,
     })
 }
 
@@ -146,8 +174,8 @@ fn open(path: &Path) -> io::Result<Output> {
 /// pipes and terminals none, because what is written there cannot be taken back.
 fn probe(mut output: Output) -> io::Result<Output> {
     if output.temporary.is_some() {
-        output.file.write_all(&vec![0; PROBE])?;
-        output.file.sync_data()?;
+        output.file.write_all(&vec![0; output.kind.probe()])?;
+        output.kind.sync(&output.file)?;
         output.file.rewind()?;
         output.file.set_len(0)?;
     } else if output.file.metadata()?.file_type().is_char_device()
@@ -160,6 +188,7 @@ fn probe(mut output: Output) -> io::Result<Output> {
 
 fn write_all<E: std::fmt::Display>(
     file: File,
+    kind: Kind,
     write: &impl Fn(&mut dyn Write) -> Result<(), E>,
 ) -> Result<(), String> {
     let mut buffered = BufWriter::with_capacity(1 << 18, file);
@@ -167,7 +196,7 @@ fn write_all<E: std::fmt::Display>(
     let file = buffered
         .into_inner()
         .map_err(|error| reason(error.error()))?;
-    match file.sync_data() {
+    match kind.sync(&file) {
         Ok(()) => Ok(()),
         // Pipes and devices cannot be synchronized and need not be.
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
@@ -206,9 +235,9 @@ mod tests {
         let folder = folder("complete");
         let path = folder.join("a");
         fs::write(&path, "old").unwrap();
-        drop(Output::prepare(&path).unwrap());
+        drop(Output::prepare(&path, Kind::Report).unwrap());
         assert_eq!(fs::read(&path).unwrap(), b"old");
-        let output = Output::prepare(&path).unwrap();
+        let output = Output::prepare(&path, Kind::Recording).unwrap();
         output.save(|out| out.write_all(b"new")).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
@@ -218,7 +247,7 @@ mod tests {
     #[test]
     fn data_of_a_failed_write_is_kept_elsewhere() {
         let folder = folder("failed");
-        let output = Output::prepare(&folder.join("kept.evp")).unwrap();
+        let output = Output::prepare(&folder.join("kept.evp"), Kind::Recording).unwrap();
         // The folder goes away while the program runs.
         fs::remove_dir_all(&folder).unwrap();
         let error = output

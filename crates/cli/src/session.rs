@@ -19,7 +19,7 @@ use trace::{End, Meta, Mode, Recording};
 
 use crate::ending::Ending;
 use crate::flags::{Destination, Target};
-use crate::output::Output;
+use crate::output::{Kind, Output};
 use crate::progress::Progress;
 use crate::selection::{self, Extents};
 use crate::show::{self, Show};
@@ -48,18 +48,13 @@ impl Session<'_> {
         let images = Arc::new(Images::new());
         let request = self.request()?;
         selection::verify(&images, &self.selector, &request.program)?;
-        let output = self
-            .destination
-            .output
-            .as_deref()
-            .map(Output::prepare)
-            .transpose()?;
-        let report = self
-            .destination
-            .report
-            .as_deref()
-            .map(Output::prepare)
-            .transpose()?;
+        let destination = self.destination;
+        let prepare = |path: &Option<PathBuf>, kind| {
+            let path = path.as_deref();
+            path.map(|path| Output::prepare(path, kind)).transpose()
+        };
+        let output = prepare(&destination.output, Kind::Recording)?;
+        let report = prepare(&destination.report, Kind::Report)?;
         let named = output.is_some() || report.is_some() || self.prints();
         let mut tables = Extents {
             images: &images,
