@@ -184,6 +184,8 @@ impl Engine {
     /// The program (or the kernel for it) changed `start..end`.
     pub fn invalidate(&mut self, start: u64, end: u64) {
         self.forget_functions(start, end);
+        // By address, not by page: a page whose blocks are gone has leaves still.
+        self.forget_leaves(start, end);
         let first = start & !4095;
         if (end - first) / 4096 > self.pages.len() as u64 {
             let stale: alloc::vec::Vec<u64> = self
@@ -205,7 +207,7 @@ impl Engine {
     fn drop_page(&mut self, page: u64) {
         self.protected.remove(&page);
         self.sever_page(page);
-        self.forget_leaves(page);
+        self.forget_leaves(page, page + 4096);
     }
 
     /// Its bytes are what they were, but are to be translated anew.

@@ -46,11 +46,11 @@ const MOST: usize = 512;
 pub(super) struct Leaves(BTreeMap<u64, Option<u64>>);
 
 impl Leaves {
-    /// Leaves that have bytes in `start..end`, as pairs of first and last address.
+    /// Leaves that have bytes in `start..end`, as pairs of first and end address.
     fn overlapping(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
         let near = self.0.range(start.saturating_sub(LONGEST)..end);
-        near.filter_map(|(&first, &last)| Some((first, last?)))
-            .filter(|&(_, last)| last > start)
+        near.filter_map(|(&first, &end)| Some((first, end?)))
+            .filter(|&(_, end)| end > start)
             .collect()
     }
 }
@@ -150,12 +150,12 @@ impl Engine {
         }
     }
 
-    /// A page of code changed: what was a leaf may be none now.
-    pub fn forget_leaves(&mut self, page: u64) {
+    /// Code in `start..end` changed or is gone: what was a leaf may be none now.
+    pub fn forget_leaves(&mut self, start: u64, end: u64) {
         let Some(contexts) = &mut self.contexts else {
             return;
         };
-        let stale = contexts.leaves.overlapping(page, page + 4096);
+        let stale = contexts.leaves.overlapping(start, end);
         for (start, _) in &stale {
             contexts.leaves.0.remove(start);
         }
@@ -211,7 +211,21 @@ fn ends_by_return(bytes: &[u8], start: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::ends_by_return;
+    use super::{Leaves, ends_by_return};
+
+    #[test]
+    fn a_range_meets_the_leaves_with_bytes_in_it() {
+        let leaves = [
+            (0x1000, Some(0x1010)),
+            (0x1ff0, Some(0x2008)),
+            (0x2008, None),
+            (0x3000, Some(0x3001)),
+        ];
+        let leaves = Leaves(leaves.into_iter().collect());
+        assert_eq!(leaves.overlapping(0x2000, 0x3000), [(0x1ff0, 0x2008)]);
+        assert_eq!(leaves.overlapping(0x1010, 0x1ff0), []);
+        assert_eq!(leaves.overlapping(0, 0x4000).len(), 3);
+    }
 
     #[test]
     fn a_balanced_function_is_a_leaf() {
