@@ -2,7 +2,7 @@
 // calls, numbered as a heap, in which no two calls have the same path. A function
 // never calls itself, because recursion of one function is one context.
 //
-//     growth CONTEXTS
+//     growth CONTEXTS [TIMES]
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -28,7 +28,8 @@ FUNCTION(right_odd, left_even, right_even)
 
 int main(int argc, char **argv) {
     contexts = argc > 1 ? strtoul(argv[1], 0, 10) : 1000;
-    left_even(1);
+    unsigned long times = argc > 2 ? strtoul(argv[2], 0, 10) : 1;
+    for (unsigned long i = 0; i < times; i++) left_even(1);
     printf("%lu\n", calls);
-    return calls != contexts;
+    return calls != contexts * times;
 }

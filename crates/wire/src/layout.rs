@@ -117,8 +117,9 @@ pub mod stat {
     pub const SMC_FAULTS: usize = 12;
     pub const TRANSLATE_CYCLES: usize = 13;
     pub const HEAP_BYTES: usize = 14;
+    pub const TRANSITIONS: usize = 15;
     /// Human names, index by index.
-    pub const NAMES: [&str; 15] = [
+    pub const NAMES: [&str; 16] = [
         "blocks translated",
         "instructions translated",
         "code bytes translated",
@@ -134,6 +135,7 @@ pub mod stat {
         "writes to translated code",
         "translation time (TSC cycles)",
         "engine heap bytes",
+        "transitions looked up by the engine",
     ];
 }
 

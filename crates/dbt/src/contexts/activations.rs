@@ -133,7 +133,10 @@ fn lookup(context: &mut ThreadContext, tool: &mut Tool) {
     let wanted = context.regs[reg::RDX];
     let from = record(context.shadow_top).1;
     let function = (wanted.wrapping_sub(from.0) >> FUNC_SHIFT) as u32;
-    let (next, remember) = engine::with(|engine| engine.transition(context, tool, from, function));
+    let (next, remember) = engine::with(|engine| {
+        engine.count(wire::stat::TRANSITIONS);
+        engine.transition(context, tool, from, function)
+    });
     if next == tool.truncated
         && let Some(record) = engine::with(|engine| {
             engine
