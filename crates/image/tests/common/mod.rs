@@ -37,13 +37,16 @@ pub fn source(name: &str) -> String {
     folder.join(name).to_str().expect("UTF-8 path").to_owned()
 }
 
-/// Compiles a test program with `compiler`; the result is called `name`.
+/// Compiles a test program with `compiler`; the result is called `name`. Tests
+/// that run beside each other make the same one: each gets it whole.
 pub fn compile(compiler: &str, flags: &[&str], from: &str, name: &str) -> PathBuf {
-    let out = scratch(name);
+    let thread = format!("{:?}", std::thread::current().id()).replace(['(', ')'], "");
+    let (own, out) = (scratch(&format!("{name}-{thread}")), scratch(name));
     let source = source(from);
-    let mut args = vec!["-o", text(&out), &source];
+    let mut args = vec!["-o", text(&own), &source];
     args.extend(flags);
     run(compiler, &args);
+    std::fs::rename(own, &out).expect("it was just made");
     out
 }
 
