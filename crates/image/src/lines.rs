@@ -45,6 +45,11 @@ type Program<'d> = IncompleteLineProgram<Slice<'d>>;
 /// Where the sequences of code lie that the linker left out.
 const DROPPED: u64 = 0;
 
+/// Marks looked at for one question. Three given bytes stand by accident in one
+/// of sixteen million places, and then an address behind them must be near; so
+/// many in a row are no accident but an ill-made file.
+const ACCIDENTS: usize = 64;
+
 /// Line tables of one image.
 pub(crate) struct Lines {
     sections: Sections,
@@ -158,7 +163,7 @@ impl Lines {
             ..
         } = self;
         let after = marks.partition_point(|mark| mark.addr <= addr);
-        for mark in marks[..after].iter().rev() {
+        for mark in marks[..after].iter().rev().take(ACCIDENTS) {
             let made = rows
                 .entry(mark.program)
                 .or_insert_with(|| sections.rows(mark.program));
