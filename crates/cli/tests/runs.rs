@@ -107,6 +107,14 @@ fn the_report_says_what_ran_and_how_it_ended() {
         ),
         "{text}"
     );
+    // What it became by exec is the program still: said once.
+    let script = "exec sh -c 'kill -KILL $$'";
+    let text = stderr(&everypath(
+        &folder.0,
+        &["contexts", "--", "sh", "-c", script],
+    ));
+    assert!(text.contains("2 processes, "), "{text}");
+    assert_eq!(text.matches("counted until then").count(), 1, "{text}");
 }
 
 #[test]

@@ -12,6 +12,8 @@ use crate::{Report, signals};
 
 /// Names listed before "and N more".
 const LISTED: usize = 4;
+/// The kernel's name for the code it maps into every process.
+const VDSO: &str = "[vdso]";
 
 pub fn write(report: &Report, style: Style, out: &mut dyn Write) -> io::Result<()> {
     let mut notes = Vec::new();
@@ -58,7 +60,10 @@ fn modules_where(report: &Report, matches: impl Fn(&Function) -> bool) -> BTreeS
     let (mut matching, mut others) = (BTreeSet::new(), BTreeSet::new());
     for process in &report.recording.processes {
         for function in &process.functions {
-            if let Some(module) = process.module_of(function) {
+            if let Some(module) = process.module_of(function)
+                // The kernel's own: nobody has symbols or lines to install.
+                && module.path != VDSO
+            {
                 let set = if matches(function) {
                     &mut matching
                 } else {
@@ -95,8 +100,8 @@ fn truncated(report: &Report) -> Option<String> {
     })
 }
 
-/// Processes that did not end by themselves, the first one excepted: its end
-/// stands in the head.
+/// Processes that did not end by themselves, the first one excepted, whatever it
+/// became by exec: its end stands in the head.
 fn unclear_ends(report: &Report) -> Vec<String> {
     let sentence = |process: &Process| match process.end {
         End::Signaled { .. } | End::Unknown => Some(format!(
@@ -106,13 +111,12 @@ fn unclear_ends(report: &Report) -> Vec<String> {
         )),
         End::Exited(_) | End::Execed => None,
     };
-    let mut notes: Vec<String> = report
-        .recording
-        .processes
+    let processes = &report.recording.processes;
+    let first = processes.first().map(|process| process.pid);
+    let others = processes
         .iter()
-        .skip(1)
-        .filter_map(sentence)
-        .collect();
+        .filter(|process| process.by_fork || Some(process.pid) != first);
+    let mut notes: Vec<String> = others.filter_map(sentence).collect();
     if notes.len() > LISTED {
         let more = grouped((notes.len() - LISTED) as u64);
         notes.truncate(LISTED);
