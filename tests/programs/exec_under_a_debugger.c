@@ -26,6 +26,18 @@ static int child(void)
     return sum;
 }
 
+// Through the signal that it raises.
+static void to_its_end(pid_t pid)
+{
+    int status;
+    ptrace(PTRACE_CONT, pid, 0, 0);
+    waitpid(pid, &status, 0);
+    printf("signal %d\n", WSTOPSIG(status));
+    ptrace(PTRACE_CONT, pid, 0, 0);
+    waitpid(pid, &status, 0);
+    printf("exit %d\n", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+}
+
 static void debug(pid_t pid)
 {
     int status;
@@ -53,12 +65,7 @@ static void debug(pid_t pid)
     } while (WIFSTOPPED(status) && steps < 1000 && regs.rip != (unsigned long)ptrace(PTRACE_PEEKDATA, pid, regs.rsp - 8, 0));
     printf("returned %lld after %s, secret %ld\n", regs.rax, steps < 20 ? "few steps" : "many steps",
            ptrace(PTRACE_PEEKDATA, pid, &secret, 0));
-    ptrace(PTRACE_CONT, pid, 0, 0);
-    waitpid(pid, &status, 0);
-    printf("signal %d\n", WSTOPSIG(status));
-    ptrace(PTRACE_CONT, pid, 0, 0);
-    waitpid(pid, &status, 0);
-    printf("exit %d\n", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+    to_its_end(pid);
 }
 
 int main(int argc, char **argv)
@@ -88,12 +95,7 @@ int main(int argc, char **argv)
                     ptrace(PTRACE_CONT, pid, 0, 0);
             } while (status >> 8 != (SIGTRAP | PTRACE_EVENT_EXEC << 8));
             printf("seized, exec seen\n");
-            ptrace(PTRACE_CONT, pid, 0, 0);
-            waitpid(pid, &status, 0);
-            printf("signal %d\n", WSTOPSIG(status));
-            ptrace(PTRACE_CONT, pid, 0, 0);
-            waitpid(pid, &status, 0);
-            printf("exit %d\n", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+            to_its_end(pid);
         } else {
             debug(pid);
         }

@@ -18,13 +18,14 @@ mod measure;
 mod table;
 mod workload;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::tree::Tree;
 use measure::{Mode, Runner, Sample};
-pub use measure::{build, target_directory};
+pub use measure::{everypath, target_directory};
 use workload::Workload;
 
 #[derive(clap::Args)]
@@ -90,19 +91,35 @@ pub fn run(tree: &Tree, options: &Options) -> Result<()> {
         }
     }
     let text = table::render(&machine, &options.modes, &results);
-    println!("{text}");
-    if !options.dry {
-        let file = machine::file_name(&options.label);
-        let path = tree.root.join("benches/runs").join(&file);
-        std::fs::write(&path, &text)
-            .with_context(|| format!("cannot write benches/runs/{file}"))?;
-        eprintln!("written: benches/runs/{file}");
-    }
+    publish(tree, &options.label, options.dry, &text)?;
     let failed = table::failures(&results);
     if failed > 0 {
         bail!("{failed} runs failed or differed from the native run");
     }
     Ok(())
+}
+
+/// Prints a table of results, and keeps it in benches/runs unless `dry`.
+pub fn publish(tree: &Tree, label: &str, dry: bool, text: &str) -> Result<()> {
+    println!("{text}");
+    if !dry {
+        let file = machine::file_name(label);
+        let path = tree.root.join("benches/runs").join(&file);
+        std::fs::write(&path, text).with_context(|| format!("cannot write benches/runs/{file}"))?;
+        eprintln!("written: benches/runs/{file}");
+    }
+    Ok(())
+}
+
+/// Compiles `benches/programs/NAME.c` to `folder/NAME`.
+pub fn compile(tree: &Tree, name: &str, folder: &Path) -> Result<PathBuf> {
+    std::fs::create_dir_all(folder)?;
+    let program = folder.join(name);
+    let source = tree.root.join(format!("benches/programs/{name}.c"));
+    let mut compiler = Command::new("cc");
+    compiler.arg("-O1").arg("-o").arg(&program).arg(source);
+    ensure!(compiler.status()?.success(), "cc failed for {name}.c");
+    Ok(program)
 }
 
 fn select(all: Vec<Workload>, only: &[String]) -> Result<Vec<Workload>> {

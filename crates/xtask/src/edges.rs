@@ -6,13 +6,12 @@
 //! natively and under each mode in turn, several times; the smallest time of
 //! each kind counts, because whatever disturbs a run makes it longer.
 
-use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::bench::{build, machine, target_directory};
+use crate::bench::{compile, everypath, machine, publish, target_directory};
 use crate::tree::Tree;
 
 /// Iterations of the quickest loops; the program divides it for slow kinds.
@@ -47,16 +46,8 @@ type Row = (String, [f64; MODES.len()]);
 
 pub fn run(tree: &Tree, options: &Options) -> Result<()> {
     let target = target_directory(tree);
-    let everypath = match &options.everypath {
-        Some(path) => fs::canonicalize(path).with_context(|| path.display().to_string())?,
-        None => build(tree, &target)?,
-    };
-    fs::create_dir_all(&target)?;
-    let program = target.join("edges");
-    let source = tree.root.join("benches/programs/edges.c");
-    let mut compiler = Command::new("cc");
-    compiler.arg("-O1").arg("-o").arg(&program).arg(source);
-    ensure!(compiler.status()?.success(), "cc failed for edges.c");
+    let everypath = everypath(tree, &target, options.everypath.as_deref())?;
+    let program = compile(tree, "edges", &target.join("edges"))?;
     let notes = machine::notes(tree, &[])?;
     let mut rows: Vec<Row> = Vec::new();
     for _ in 0..options.rounds {
@@ -72,14 +63,7 @@ pub fn run(tree: &Tree, options: &Options) -> Result<()> {
         }
     }
     let text = render(&notes, options.rounds, &rows);
-    println!("{text}");
-    if !options.dry {
-        let file = machine::file_name(&options.label);
-        fs::write(tree.root.join("benches/runs").join(&file), &text)
-            .with_context(|| format!("cannot write benches/runs/{file}"))?;
-        eprintln!("written: benches/runs/{file}");
-    }
-    Ok(())
+    publish(tree, &options.label, options.dry, &text)
 }
 
 /// One run: nanoseconds per kind.

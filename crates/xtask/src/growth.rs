@@ -18,9 +18,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 
-use crate::bench::{build, machine, target_directory};
+use crate::bench::{compile, everypath, machine, publish, target_directory};
 use crate::tree::Tree;
 
 /// Sizes that are measured, up to the largest one wanted.
@@ -57,17 +57,9 @@ struct Sample {
 
 pub fn run(tree: &Tree, options: &Options) -> Result<()> {
     let target = target_directory(tree);
-    let everypath = match &options.everypath {
-        Some(path) => fs::canonicalize(path).with_context(|| path.display().to_string())?,
-        None => build(tree, &target)?,
-    };
+    let everypath = everypath(tree, &target, options.everypath.as_deref())?;
     let folder = target.join("growth");
-    fs::create_dir_all(&folder)?;
-    let program = folder.join("growth");
-    let source = tree.root.join("benches/programs/growth.c");
-    let mut compiler = Command::new("cc");
-    compiler.arg("-O1").arg("-o").arg(&program).arg(source);
-    ensure!(compiler.status()?.success(), "cc failed for growth.c");
+    compile(tree, "growth", &folder)?;
     let notes = machine::notes(tree, &[])?;
     let mut samples = Vec::new();
     for contexts in SIZES.into_iter().filter(|&size| size <= options.most) {
@@ -75,15 +67,7 @@ pub fn run(tree: &Tree, options: &Options) -> Result<()> {
         eprintln!("{}", row(&sample));
         samples.push(sample);
     }
-    let text = render(&notes, &samples);
-    println!("{text}");
-    if !options.dry {
-        let file = machine::file_name(&options.label);
-        fs::write(tree.root.join("benches/runs").join(&file), &text)
-            .with_context(|| format!("cannot write benches/runs/{file}"))?;
-        eprintln!("written: benches/runs/{file}");
-    }
-    Ok(())
+    publish(tree, &options.label, options.dry, &render(&notes, &samples))
 }
 
 fn measure(everypath: &Path, folder: &Path, contexts: u64) -> Result<Sample> {

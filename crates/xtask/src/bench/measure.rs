@@ -85,12 +85,8 @@ pub struct Runner {
 impl Runner {
     pub fn new(tree: &Tree, everypath: Option<&Path>, timeout_s: u64) -> Result<Runner> {
         let target = target_directory(tree);
-        let everypath = match everypath {
-            Some(path) => fs::canonicalize(path).with_context(|| path.display().to_string())?,
-            None => build(tree, &target)?,
-        };
         Ok(Runner {
-            everypath,
+            everypath: self::everypath(tree, &target, everypath)?,
             work: target.join("bench"),
             programs: tree.root.join("benches/programs"),
             timeout: Duration::from_secs(timeout_s),
@@ -267,8 +263,12 @@ pub fn target_directory(tree: &Tree) -> PathBuf {
     tree.root.join(directory)
 }
 
-/// Builds the product and says where it is.
-pub fn build(tree: &Tree, target: &Path) -> Result<PathBuf> {
+/// The program to measure: the one given, or a release build made now.
+pub fn everypath(tree: &Tree, target: &Path, given: Option<&Path>) -> Result<PathBuf> {
+    if let Some(path) = given {
+        return fs::canonicalize(path).with_context(|| path.display().to_string());
+    }
+
     let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(["build", "--release", "--package", "cli"])
         .current_dir(&tree.root)
