@@ -63,8 +63,7 @@ pub struct Loaded {
     pub interpreter: Option<Vec<u8>>,
     pub executable_stack: bool,
     pub fixed: bool,
-    pub dev: u64,
-    pub ino: u64,
+    pub file: wire::FileId,
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
@@ -225,8 +224,7 @@ impl File {
                 .iter()
                 .any(|s| s.kind == PT_GNU_STACK && s.flags & PF_X != 0),
             fixed: self.header.fixed,
-            dev: stat.dev,
-            ino: stat.ino,
+            file: crate::pool::file_id(&stat),
         })
     }
 

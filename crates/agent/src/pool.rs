@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use wire::log::{self, LogChunk, Record};
 use wire::view::{Pool, Shared};
-use wire::{PAGE, ProcessRecord, ThreadRecord};
+use wire::{FileId, FuncEntry, FuncTable, PAGE, ProcessRecord, ThreadRecord};
 
 /// Without a CLI the engine keeps its records in private memory of this size.
 const PRIVATE_POOL: u64 = 1 << 30;
@@ -90,6 +90,11 @@ pub fn allocate_backed(pool: &Pool, bytes: u64, first: u64) -> Option<u64> {
 /// Allocates one structure on pages of its own.
 pub fn allocate_one<T: Shared>(pool: &Pool) -> Option<u64> {
     allocate(pool, size_of::<T>() as u64)
+}
+
+pub fn file_id(stat: &sys::Stat) -> FileId {
+    let [.., changed_s, changed_ns] = stat.times;
+    FileId::new(stat.dev, stat.ino, changed_s, changed_ns)
 }
 
 /// The log and lists of one process image.
@@ -196,7 +201,14 @@ impl ProcessLog {
     pub fn map(&mut self, map: log::Map, path: &[u8]) {
         self.append(
             log::Kind::Map,
-            &[map.start, map.end, map.offset, map.dev, map.ino],
+            &[
+                map.start,
+                map.end,
+                map.offset,
+                map.file.dev,
+                map.file.ino,
+                map.file.changed,
+            ],
             path,
         );
     }
@@ -227,9 +239,40 @@ impl ProcessLog {
         Some(offset)
     }
 
-    /// Asks the CLI about the module logged last; returns the offset of its
-    /// function table (0: none). Gives up when the CLI is gone.
-    pub fn ask_functions(&mut self) -> u64 {
+    /// The function table of the module logged last (offset, 0: none): from
+    /// those that are listed, else from the CLI.
+    pub fn functions(&mut self, file: FileId, path: &[u8]) -> u64 {
+        match self.listed_functions(file, path) {
+            Some(table) => table,
+            None => self.ask_functions(),
+        }
+    }
+
+    fn listed_functions(&self, file: FileId, path: &[u8]) -> Option<u64> {
+        let mut offset = self.pool.header().tables.load(Acquire);
+        while offset != 0 {
+            let table: &FuncTable = self.pool.at(offset)?;
+            let id = FileId {
+                dev: table.dev.load(Relaxed),
+                ino: table.ino.load(Relaxed),
+                changed: table.changed.load(Relaxed),
+            };
+            if id == file && table.path_len.load(Relaxed) == path.len() as u64 {
+                let entries = table.count.load(Relaxed) * size_of::<FuncEntry>() as u64;
+                let mut listed = alloc::vec![0; path.len()];
+                let at = offset + size_of::<FuncTable>() as u64 + entries;
+                self.pool.read_bytes(at, &mut listed);
+                if listed == path {
+                    return Some(offset);
+                }
+            }
+            offset = table.next.load(Relaxed);
+        }
+        None
+    }
+
+    /// Gives up when the CLI is gone.
+    fn ask_functions(&mut self) -> u64 {
         let header = self.pool.header();
         let process = self.process();
         let sequence = process.asked.load(Relaxed) + 1;

@@ -167,6 +167,7 @@ pub struct Program {
     pub entry: u64,
     pub sp: u64,
     pub image: Loaded,
+    /// With its absolute path, as the kernel shows it.
     pub interpreter: Option<(Loaded, Vec<u8>)>,
     /// Absolute path for `/proc/self/exe`.
     pub exe: Vec<u8>,
@@ -201,7 +202,7 @@ pub fn load(stack: &InitialStack, orders: &Orders, place: &mut Place) -> Result<
                     }
                 })?
                 .load(place)?;
-            Some((loaded, path.clone()))
+            Some((loaded, absolute_path(name)))
         }
         None => None,
     };

@@ -8,6 +8,7 @@
 use alloc::vec::Vec;
 
 use sys::{Errno, nr};
+use wire::FileId;
 
 use crate::loader::real_prot;
 use crate::memory;
@@ -251,8 +252,7 @@ struct FileMap {
     start: u64,
     end: u64,
     offset: u64,
-    dev: u64,
-    ino: u64,
+    id: FileId,
     path: Vec<u8>,
 }
 
@@ -310,7 +310,7 @@ impl Process {
         end: u64,
         offset: u64,
         prot: u32,
-        (dev, ino): (u64, u64),
+        file: FileId,
         path: &[u8],
     ) {
         self.log.map(
@@ -318,14 +318,13 @@ impl Process {
                 start,
                 end,
                 offset,
-                dev,
-                ino,
+                file,
             },
             path,
         );
         let mut table = 0;
         if self.wants_tables {
-            let answer = self.log.ask_functions();
+            let answer = self.log.functions(file, path);
             if answer != 0 {
                 self.regions.tables.push(answer);
                 table = self.regions.tables.len() as u32;
@@ -479,8 +478,7 @@ impl Process {
             start,
             end,
             offset,
-            dev: stat.dev,
-            ino: stat.ino,
+            id: crate::pool::file_id(&stat),
             path: path[..len].to_vec(),
         });
     }
@@ -495,7 +493,7 @@ impl Process {
         match file {
             Some(file) => {
                 let offset = file.offset + (start - file.start);
-                self.add_code(start, end, offset, prot, (file.dev, file.ino), &file.path);
+                self.add_code(start, end, offset, prot, file.id, &file.path);
             }
             None => self.regions.insert(Region {
                 start,

@@ -1,40 +1,31 @@
-//! What the engine and the report are going to ask, made while the program
-//! starts.
+//! Lines of the files a program starts with, read while it runs.
 //!
-//! Problem: the engine waits for the table of every file that is mapped, and
-//! the user for the names after the program's end; both are made in this
-//! process, which has nothing to do meanwhile.
+//! Problem: the user waits for the names after the program's end, and reading
+//! line sections is most of that. This process has nothing to do meanwhile.
 //!
-//! Approach: a thread walks the files the program starts with, in the order the
-//! dynamic linker maps them, and asks each [`Image`] what will be asked: first
-//! all for functions, which the program waits for, then all for lines. An image
-//! answers one question of a kind at a time and keeps its answers, so whoever
-//! comes first makes them and the others wait or find them.
+//! Approach: a thread asks each [`Image`] for its lines, once the tables that
+//! the program itself waits for are made. An image answers one question of a
+//! kind at a time and keeps its answers, so whoever comes first makes them and
+//! the others wait or find them.
 //!
-//! Invariant: nothing depends on it. Files that are found another way are made
+//! Invariant: nothing depends on it. Files that are found another way are read
 //! when they are asked for, and nobody waits for the thread itself.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use image::Images;
+use image::Image;
 
-use crate::{libraries, program};
-
-/// `lines`: whether there will be a report or a recording.
-pub fn start(images: &Arc<Images>, path: &Path, lines: bool) {
-    let elf = program::elf_of(path);
-    let images = Arc::clone(images);
+/// The largest file first: should the program end meanwhile, others are left
+/// that can be read at the same time.
+pub fn lines(mut images: Vec<Arc<Image>>) {
+    images.sort_by_key(|image| std::cmp::Reverse(image.bytes().len()));
     let work = move || {
-        // The program's own threads go first, though it may come to wait for us.
+        // The program's own threads go first.
         let _ = rustix::process::nice(5);
-        let found = libraries::closure(&images, &elf, |image| {
-            image.functions();
-        });
-        for image in found.images.iter().filter(|_| lines) {
+        for image in images {
             image.prepare_lines();
         }
     };
     // Without it all is as it was, only later.
-    let _ = std::thread::Builder::new().name("ahead".into()).spawn(work);
+    let _ = std::thread::Builder::new().name("lines".into()).spawn(work);
 }

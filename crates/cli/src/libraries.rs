@@ -32,37 +32,67 @@ pub struct Closure {
     pub complete: bool,
 }
 
-/// `each` sees every image as it is found: in the linker's order, breadth first,
-/// its interpreter before what it needs. Paths are those the kernel will show.
-pub fn closure(images: &Images, program: &Path, mut each: impl FnMut(&Image)) -> Closure {
-    let cache = fs::read(CACHE)
-        .map(|bytes| cache_entries(&bytes))
-        .unwrap_or_default();
-    let mut closure = Closure {
-        images: Vec::new(),
-        complete: true,
-    };
-    let mut seen: HashSet<PathBuf> = HashSet::new();
-    let mut queue = VecDeque::from([real(program.to_path_buf())]);
-    while let Some(path) = queue.pop_front() {
-        if !seen.insert(real(path.clone())) {
-            continue;
+pub fn closure(images: &Images, program: &Path) -> Closure {
+    let mut walk = Walk::new(images, program);
+    Closure {
+        images: walk.by_ref().collect(),
+        complete: walk.complete,
+    }
+}
+
+/// The same, file by file: in the linker's order, breadth first, the program's
+/// interpreter before what it needs. Paths are those the kernel will show.
+pub struct Walk<'a> {
+    images: &'a Images,
+    /// The linker's, read when the first name is looked for.
+    cache: Option<Vec<(String, PathBuf)>>,
+    seen: HashSet<PathBuf>,
+    queue: VecDeque<PathBuf>,
+    complete: bool,
+}
+
+impl<'a> Walk<'a> {
+    pub fn new(images: &'a Images, program: &Path) -> Walk<'a> {
+        Walk {
+            images,
+            cache: None,
+            seen: HashSet::new(),
+            queue: VecDeque::from([program.to_path_buf()]),
+            complete: true,
         }
-        let Ok(image) = images.open(&path) else {
-            closure.complete = false;
-            continue;
-        };
-        queue.extend(image.interpreter().map(PathBuf::from));
+    }
+
+    fn note_needed(&mut self, image: &Image, path: &Path) {
+        self.queue.extend(image.interpreter().map(PathBuf::from));
+        let cache = self.cache.get_or_insert_with(|| {
+            let bytes = fs::read(CACHE).unwrap_or_default();
+            cache_entries(&bytes)
+        });
         for name in image.needed() {
-            match find(name, &path, &cache) {
-                Some(path) => queue.push_back(real(path)),
-                None => closure.complete = false,
+            match find(name, path, cache) {
+                Some(path) => self.queue.push_back(path),
+                None => self.complete = false,
             }
         }
-        each(&image);
-        closure.images.push(image);
     }
-    closure
+}
+
+impl Iterator for Walk<'_> {
+    type Item = Arc<Image>;
+
+    fn next(&mut self) -> Option<Arc<Image>> {
+        loop {
+            let path = real(self.queue.pop_front()?);
+            if !self.seen.insert(path.clone()) {
+                continue;
+            }
+            if let Ok(image) = self.images.open(&path) {
+                self.note_needed(&image, &path);
+                return Some(image);
+            }
+            self.complete = false;
+        }
+    }
 }
 
 fn real(path: PathBuf) -> PathBuf {
@@ -132,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_dynamic_program_needs_its_interpreter_and_libc() {
-        let closure = closure(&Images::new(), Path::new("/bin/sh"), |_| ());
+        let closure = closure(&Images::new(), Path::new("/bin/sh"));
         assert!(closure.complete);
         let names: Vec<String> = closure
             .images

@@ -1,7 +1,7 @@
 //! Which functions are counted: from `--funcs`, `--modules`, `--start-func` and
 //! `--stop-func` to the tables that the engine asks for.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
@@ -10,7 +10,8 @@ use launch::Tables;
 use wire::FuncEntry;
 
 use crate::flags::Contexts;
-use crate::{ahead, libraries, program, vdso};
+use crate::libraries::{self, Walk};
+use crate::{ahead, program, vdso};
 
 /// Names offered for an unknown one.
 const NEAR: usize = 4;
@@ -67,7 +68,7 @@ pub fn verify(images: &Images, selector: &Selector, path: &Path) -> Result<()> {
     if [path, &elf].into_iter().any(is_launcher) {
         return Ok(());
     }
-    let closure = libraries::closure(images, &elf, |_| ());
+    let closure = libraries::closure(images, &elf);
     for image in &closure.images {
         let known: Vec<&Pattern> = selector
             .known_in(image)
@@ -129,11 +130,32 @@ fn unknown_sentence(name: &str, program: &Path, images: &[Arc<Image>]) -> String
 
 /// Answers the engine's question which functions a file holds.
 pub struct Extents<'a> {
-    pub images: &'a Arc<Images>,
-    pub selector: &'a Selector,
-    pub program: &'a Path,
-    /// Whether lines will be asked for, too.
-    pub lines: bool,
+    images: &'a Arc<Images>,
+    selector: &'a Selector,
+    /// The vdso has been answered: the engine asks for it before any library.
+    begun: bool,
+    /// The files the program starts with, as far as they are not answered yet.
+    walk: Option<Walk<'a>>,
+    /// Those that are, for their lines; `None`: nobody will ask for lines.
+    answered: Option<Vec<Arc<Image>>>,
+}
+
+impl<'a> Extents<'a> {
+    /// `lines`: whether there will be a report or a recording.
+    pub fn new(
+        images: &'a Arc<Images>,
+        selector: &'a Selector,
+        program: &Path,
+        lines: bool,
+    ) -> Extents<'a> {
+        Extents {
+            images,
+            selector,
+            begun: false,
+            walk: Some(Walk::new(images, &program::elf_of(program))),
+            answered: lines.then(Vec::new),
+        }
+    }
 }
 
 impl Tables for Extents<'_> {
@@ -148,8 +170,20 @@ impl Tables for Extents<'_> {
         extents.into_iter().map(entry).collect()
     }
 
-    fn started(&mut self) {
-        ahead::start(self.images, self.program, self.lines);
+    fn expected(&mut self) -> Option<PathBuf> {
+        if !std::mem::replace(&mut self.begun, true) {
+            return Some(vdso::NAME.into());
+        }
+        let Some(image) = self.walk.as_mut()?.next() else {
+            self.walk = None;
+            ahead::lines(self.answered.take().unwrap_or_default());
+            return None;
+        };
+        let path = image.path().to_owned();
+        if let Some(answered) = &mut self.answered {
+            answered.push(image);
+        }
+        Some(path)
     }
 }
 

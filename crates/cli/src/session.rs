@@ -56,12 +56,7 @@ impl Session<'_> {
         let output = prepare(&destination.output, Kind::Recording)?;
         let report = prepare(&destination.report, Kind::Report)?;
         let named = output.is_some() || report.is_some() || self.prints();
-        let mut tables = Extents {
-            images: &images,
-            selector: &self.selector,
-            program: &request.program,
-            lines: named,
-        };
+        let mut tables = Extents::new(&images, &self.selector, &request.program, named);
         let run = launch::run(&request, &mut tables)?;
         let progress = Progress::new(self.destination.quiet);
         progress.says("reading what was recorded");

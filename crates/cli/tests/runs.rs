@@ -282,3 +282,52 @@ fn children_are_followed_only_when_asked() {
         assert!(all[0] >= 5 && all[1] >= 5, "{all:?}");
     }
 }
+
+/// What counts is the file that ran, not the one that lies there at the end.
+#[test]
+fn a_program_that_was_replaced_keeps_its_names() {
+    let folder = Folder::new("replaced");
+    let sources = [
+        (
+            "ants",
+            "int ant(int x) { return x * 3; } int main(void) { return ant(1) - 3; }",
+        ),
+        (
+            "bees",
+            "int bee(int x) { return x + 7; } int hive(int x) { return bee(x) * 2; } \
+             int swarm(int x) { return hive(x) - 1; } int main(void) { return swarm(1) - 15; }",
+        ),
+    ];
+    for (name, source) in sources {
+        let file = folder.0.join(format!("{name}.c"));
+        fs::write(&file, source).unwrap();
+        let mut compiler = Command::new("cc");
+        let compiler = compiler.arg("-O0").arg("-o").arg(folder.0.join(name));
+        assert!(compiler.arg(&file).status().unwrap().success());
+    }
+    // The same inode with other contents, then none at all.
+    let script = "cp ants it && ./it && cp bees it && ./it && rm it";
+    let options = [
+        "contexts",
+        "-q",
+        "--format",
+        "json",
+        "--report",
+        "report.json",
+    ];
+    let output = everypath(
+        &folder.0,
+        &[&options[..], &["--", "sh", "-c", script]].concat(),
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = fs::read_to_string(folder.0.join("report.json")).unwrap();
+    let report: String = report.split_whitespace().collect();
+    for name in ["ant", "bee", "hive", "swarm"] {
+        let named = format!("\"name\":\"{name}\"");
+        assert_eq!(report.matches(&named).count(), 1, "{name}");
+    }
+    assert!(
+        !report.contains("\"name\":\"it+0x"),
+        "a function has no name"
+    );
+}

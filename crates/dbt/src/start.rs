@@ -235,7 +235,7 @@ fn boot(
     };
     add_image(&mut engine.process, &program.image, &program.exe);
     if let Some((image, path)) = &program.interpreter {
-        add_image(&mut engine.process, image, &path[..path.len() - 1]);
+        add_image(&mut engine.process, image, path);
     }
     add_vdso(&mut engine.process, stack);
     if program.executable_stack
@@ -307,7 +307,7 @@ fn add_image(process: &mut Process, image: &Loaded, path: &[u8]) {
             code.end,
             code.offset,
             code.prot,
-            (image.dev, image.ino),
+            image.file,
             path,
         );
     }
@@ -325,7 +325,7 @@ fn add_vdso(process: &mut Process, stack: &InitialStack) {
         end,
         0,
         sys::PROT_READ | sys::PROT_EXEC,
-        (0, 0),
+        wire::FileId::default(),
         b"[vdso]",
     );
 }

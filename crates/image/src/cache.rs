@@ -9,15 +9,30 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::error::ImageError;
 use crate::image::Image;
 
-/// What makes two openings of a path the same file.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Key {
-    path: PathBuf,
-    dev: u64,
-    ino: u64,
-    mtime: (i64, i64),
-    size: u64,
+/// One state of the file at a path: another file there, or other contents, have
+/// another version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Version {
+    pub dev: u64,
+    pub ino: u64,
+    /// Last change of the inode, in nanoseconds since 1970.
+    pub changed: u64,
 }
+
+impl Version {
+    /// Of the file that is at `path` now.
+    pub fn of(path: &Path) -> std::io::Result<Version> {
+        let meta = fs::metadata(path)?;
+        let seconds = (meta.ctime() as u64).wrapping_mul(1_000_000_000);
+        Ok(Version {
+            dev: meta.dev(),
+            ino: meta.ino(),
+            changed: seconds.wrapping_add(meta.ctime_nsec() as u64),
+        })
+    }
+}
+
+type Key = (PathBuf, Version);
 
 /// Images already opened. A file that was replaced is opened anew; the old
 /// image stays valid for whoever holds it.
@@ -35,19 +50,25 @@ impl Images {
         Images::default()
     }
 
+    /// The file as it was in `version`: opened then, or the same now.
+    pub fn open_version(&self, path: &Path, version: Version) -> Option<Arc<Image>> {
+        let known = lock(&self.known).get(&(path.to_owned(), version)).cloned();
+        if let Some(image) = known.and_then(|slot| lock(&slot).clone()) {
+            return Some(image);
+        }
+        if Version::of(path).ok()? != version {
+            return None;
+        }
+        self.open(path).ok()
+    }
+
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Arc<Image>, ImageError> {
         let path = path.as_ref();
-        let meta = fs::metadata(path).map_err(|source| ImageError::Unreadable {
+        let version = Version::of(path).map_err(|source| ImageError::Unreadable {
             path: path.to_owned(),
             source,
         })?;
-        let key = Key {
-            path: path.to_owned(),
-            dev: meta.dev(),
-            ino: meta.ino(),
-            mtime: (meta.mtime(), meta.mtime_nsec()),
-            size: meta.size(),
-        };
+        let key = (path.to_owned(), version);
         // Not under the lock of all: reading a large file must not stop those
         // who want another one.
         let slot = Arc::clone(lock(&self.known).entry(key).or_default());

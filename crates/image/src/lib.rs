@@ -41,7 +41,7 @@ mod select;
 mod symbols;
 
 pub use addr::{FileOffset, LinkAddr, Segment};
-pub use cache::Images;
+pub use cache::{Images, Version};
 pub use demangle::{demangle, demangle_short};
 pub use elf::ImageKind;
 pub use error::{Fault, ImageError};

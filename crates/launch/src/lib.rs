@@ -53,8 +53,11 @@ pub trait Tables {
     /// Function extents of the file at `path`, sorted by start; empty: no table.
     fn table(&mut self, path: &Path) -> Vec<wire::FuncEntry>;
 
-    /// The program's process exists: what is begun now is not copied by its fork.
-    fn started(&mut self) {}
+    /// A file that will be asked for, each once, in the order of the questions:
+    /// its table is made while nobody asks.
+    fn expected(&mut self) -> Option<PathBuf> {
+        None
+    }
 }
 
 /// How the program ended.
@@ -107,9 +110,6 @@ pub fn run(request: &Request, tables: &mut (dyn Tables + Send)) -> Result<Run, L
     let started = SystemTime::now();
     let clock = Instant::now();
     let child = wait::spawn(&pool, &payload, request)?;
-    if request.mode == Mode::Contexts {
-        tables.started();
-    }
     let done = AtomicBool::new(false);
     let view = pool.view();
     let ended = std::thread::scope(|scope| {

@@ -1,18 +1,23 @@
 //! Answers the engine: which functions are in a file that was just mapped.
 //!
-//! The engine increments the doorbell and waits on its process record; the
-//! question is the newest `Map` record of its log. The answer is a `FuncTable`
-//! in the pool. Tables are kept by path: libraries are mapped again and again.
+//! Tables lie in the pool, in a list that the engine looks through first. It
+//! finds none there: it increments the doorbell and waits on its process record;
+//! the question is the newest `Map` record of its log.
+//!
+//! Between questions the tables of the files that a program starts with are
+//! made, so that it finds them.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use rustix::thread::futex;
 use wire::log::{Kind, LogChunk, Map, Record};
 use wire::view::Pool;
-use wire::{FuncEntry, FuncTable, ProcessRecord};
+use wire::{FileId, FuncEntry, FuncTable, ProcessRecord};
 
 use crate::Tables;
 
@@ -22,7 +27,17 @@ pub(crate) fn serve(pool: Pool, tables: &mut (dyn Tables + Send), done: &AtomicB
     while !done.load(Acquire) {
         let bell = pool.header().doorbell.load(Acquire);
         answer_all(&pool, tables, &mut known);
-        let _ = futex::wait(&pool.header().doorbell, futex::Flags::empty(), bell, None);
+        // The answers to come are made here and not by a thread beside it: where
+        // that one runs, the scheduler would put the program when it is woken.
+        match tables.expected() {
+            Some(path) => {
+                let file = id_of(&path);
+                table_for(&pool, tables, &mut known, (path, file));
+            }
+            None => {
+                let _ = futex::wait(&pool.header().doorbell, futex::Flags::empty(), bell, None);
+            }
+        }
     }
 }
 
@@ -32,7 +47,7 @@ pub(crate) fn ring(pool: &Pool) {
     let _ = futex::wake(&pool.header().doorbell, futex::Flags::empty(), 1);
 }
 
-fn answer_all(pool: &Pool, tables: &mut (dyn Tables + Send), known: &mut HashMap<PathBuf, u64>) {
+fn answer_all(pool: &Pool, tables: &mut (dyn Tables + Send), known: &mut Known) {
     let mut at = pool.header().processes.load(Acquire);
     // A chain longer than this is damaged.
     for _ in 0..1 << 20 {
@@ -41,8 +56,12 @@ fn answer_all(pool: &Pool, tables: &mut (dyn Tables + Send), known: &mut HashMap
         };
         let asked = process.asked.load(Acquire);
         if asked != process.answered.load(Relaxed) {
-            let offset = match asked_path(pool, process) {
-                Some(path) => table_for(pool, tables, known, path),
+            let offset = match asked_file(pool, process) {
+                Some((path, file)) if file == id_of(&path) => {
+                    table_for(pool, tables, known, (path, file))
+                }
+                // Another file than the one that was mapped is at its path.
+                Some(_) => 0,
                 None => 0,
             };
             process.answer.store(offset, Relaxed);
@@ -53,11 +72,11 @@ fn answer_all(pool: &Pool, tables: &mut (dyn Tables + Send), known: &mut HashMap
     }
 }
 
-/// Path of the newest `Map` record at the time of the question.
-fn asked_path(pool: &Pool, process: &ProcessRecord) -> Option<PathBuf> {
+/// The file of the newest `Map` record at the time of the question.
+fn asked_file(pool: &Pool, process: &ProcessRecord) -> Option<Key> {
     use std::os::unix::ffi::OsStringExt;
     let mut left = process.asked_records.load(Acquire);
-    let mut path = None;
+    let mut asked = None;
     let mut chunk_at = process.log.load(Acquire);
     while left > 0 {
         let chunk: &LogChunk = pool.at(chunk_at).filter(|_| chunk_at != 0)?;
@@ -70,38 +89,48 @@ fn asked_path(pool: &Pool, process: &ProcessRecord) -> Option<PathBuf> {
             if kind == Kind::Map as u16 {
                 let fixed = size_of::<Map>() as u64;
                 let mut bytes = vec![0u8; len.saturating_sub(fixed).min(4096) as usize];
-                pool.read_bytes(at + size_of::<Record>() as u64 + fixed, &mut bytes);
-                path = Some(PathBuf::from(std::ffi::OsString::from_vec(bytes)));
+                let payload = at + size_of::<Record>() as u64;
+                pool.read_bytes(payload + fixed, &mut bytes);
+                let path = PathBuf::from(std::ffi::OsString::from_vec(bytes));
+                asked = Some((path, pool.at::<Map>(payload)?.file));
             }
             at += (size_of::<Record>() as u64 + len).next_multiple_of(8);
             left -= 1;
         }
         chunk_at = chunk.next.load(Acquire);
     }
-    path
+    asked
 }
 
-fn table_for(
-    pool: &Pool,
-    tables: &mut (dyn Tables + Send),
-    known: &mut HashMap<PathBuf, u64>,
-    path: PathBuf,
-) -> u64 {
-    if let Some(&offset) = known.get(&path) {
+/// Offsets of the tables that were made, 0 for files without functions.
+type Known = HashMap<Key, u64>;
+type Key = (PathBuf, FileId);
+
+fn table_for(pool: &Pool, tables: &mut (dyn Tables + Send), known: &mut Known, key: Key) -> u64 {
+    if let Some(&offset) = known.get(&key) {
         return offset;
     }
-    let entries = tables.table(&path);
+    let entries = tables.table(&key.0);
     let offset = if entries.is_empty() {
         0
     } else {
-        write_table(pool, &entries).unwrap_or(0)
+        write_table(pool, &entries, &key).unwrap_or(0)
     };
-    known.insert(path, offset);
+    known.insert(key, offset);
     offset
 }
 
-fn write_table(pool: &Pool, entries: &[FuncEntry]) -> Option<u64> {
-    let size = size_of::<FuncTable>() + size_of_val(entries);
+/// Of the file that is at `path` now; the vdso is none.
+fn id_of(path: &Path) -> FileId {
+    std::fs::metadata(path).map_or(FileId::default(), |meta| {
+        let (s, ns) = (meta.ctime() as u64, meta.ctime_nsec() as u64);
+        FileId::new(meta.dev(), meta.ino(), s, ns)
+    })
+}
+
+fn write_table(pool: &Pool, entries: &[FuncEntry], (path, id): &Key) -> Option<u64> {
+    let path = path.as_os_str().as_bytes();
+    let size = size_of::<FuncTable>() + size_of_val(entries) + path.len();
     let offset = pool.reserve(size as u64)?;
     let mut bytes = Vec::with_capacity(size);
     for entry in entries {
@@ -109,6 +138,7 @@ fn write_table(pool: &Pool, entries: &[FuncEntry]) -> Option<u64> {
             bytes.extend_from_slice(&word.to_ne_bytes());
         }
     }
+    bytes.extend_from_slice(path);
     pool.write_bytes(offset + size_of::<FuncTable>() as u64, &bytes);
     let functions = || {
         entries
@@ -117,9 +147,16 @@ fn write_table(pool: &Pool, entries: &[FuncEntry]) -> Option<u64> {
     };
     let covered = functions().all(|entry| entry.flags & wire::func::SELECTED != 0);
     let table: &FuncTable = pool.at(offset)?;
-    table
-        .covered
-        .store(u64::from(covered && functions().next().is_some()), Release);
-    table.count.store(entries.len() as u64, Release);
+    let covered = u64::from(covered && functions().next().is_some());
+    table.covered.store(covered, Relaxed);
+    table.count.store(entries.len() as u64, Relaxed);
+    table.dev.store(id.dev, Relaxed);
+    table.ino.store(id.ino, Relaxed);
+    table.changed.store(id.changed, Relaxed);
+    table.path_len.store(path.len() as u64, Relaxed);
+    // This thread alone adds to the list.
+    let list = &pool.header().tables;
+    table.next.store(list.load(Relaxed), Relaxed);
+    list.store(offset, Release);
     Some(offset)
 }

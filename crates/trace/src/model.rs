@@ -113,6 +113,9 @@ pub struct Module {
     pub end: u64,
     /// File offset of `start`.
     pub offset: u64,
+    /// Which file that was; all 0: none, or not known. Not kept in recordings:
+    /// it helps to find the names, and says nothing on another machine.
+    pub file: wire::FileId,
     pub build_id: Option<Vec<u8>>,
     pub mapped_ns: u64,
     /// When its last piece was unmapped or mapped over.

@@ -81,7 +81,7 @@ impl Target {
 
     fn map(&mut self, process: u64, time_ns: u64, map: [u64; 3], path: &str) {
         let mut payload = Vec::new();
-        for word in map.into_iter().chain([8, 9]) {
+        for word in map.into_iter().chain([8, 9, 10]) {
             payload.extend(word.to_ne_bytes());
         }
         assert_eq!(payload.len(), size_of::<Map>());

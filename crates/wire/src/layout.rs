@@ -9,7 +9,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"EVPPOOL\x01");
 /// | version | change |
 /// |---|---|
 /// | 1 | first |
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Allocation granularity of the pool, the page size of x86-64.
 pub const PAGE: u64 = 4096;
@@ -82,6 +82,8 @@ pub struct PoolHeader {
     pub denied: AtomicU32,
     /// Newest ProcessRecord (offset, 0: none); they chain by `next`.
     pub processes: AtomicU64,
+    /// Newest FuncTable, in the same way.
+    pub tables: AtomicU64,
     pub config: Config,
 }
 
@@ -242,14 +244,46 @@ pub struct NodeChunk {
     pub capacity: AtomicU32,
 }
 
+/// One state of one file: another file under its name, or other contents, have
+/// another id. All 0: no file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct FileId {
+    pub dev: u64,
+    pub ino: u64,
+    /// Last change of the inode, in nanoseconds since 1970.
+    pub changed: u64,
+}
+
+impl FileId {
+    pub fn new(dev: u64, ino: u64, changed_s: u64, changed_ns: u64) -> FileId {
+        FileId {
+            dev,
+            ino,
+            changed: changed_s
+                .wrapping_mul(1_000_000_000)
+                .wrapping_add(changed_ns),
+        }
+    }
+}
+
 /// Answer of the CLI to "which functions are in this file": sorted by `start`.
+/// A table never changes once it is in the list that begins in the header.
 #[derive(Debug)]
 #[repr(C)]
 pub struct FuncTable {
     pub count: AtomicU64,
     /// 1: every function of the file is selected.
     pub covered: AtomicU64,
-    // FuncEntry[count] follows.
+    /// The table listed before (offset, 0: none).
+    pub next: AtomicU64,
+    /// The file: its [`FileId`], and the length of its path, by which modules
+    /// are chosen.
+    pub dev: AtomicU64,
+    pub ino: AtomicU64,
+    pub changed: AtomicU64,
+    pub path_len: AtomicU64,
+    // FuncEntry[count] and the path follow.
 }
 
 /// Bits of [`FuncEntry::flags`].

@@ -9,6 +9,8 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
+use crate::FileId;
+
 /// Size of a chunk with its header.
 pub const CHUNK: u64 = 16 * crate::PAGE;
 
@@ -52,8 +54,7 @@ pub struct Map {
     pub end: u64,
     /// File offset of `start`.
     pub offset: u64,
-    pub dev: u64,
-    pub ino: u64,
+    pub file: FileId,
 }
 
 /// `start..end` no longer holds what was mapped there.
@@ -77,5 +78,5 @@ pub struct Func {
 const _: () = {
     assert!(size_of::<LogChunk>() == 16);
     assert!(size_of::<Record>() == 16);
-    assert!(size_of::<Map>() == 40);
+    assert!(size_of::<Map>() == 48);
 };

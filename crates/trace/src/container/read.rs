@@ -311,6 +311,7 @@ fn module(input: &mut Decoder<'_>) -> Result<Module, ReadError> {
         build_id: input.option(|input| input.blob().map(<[u8]>::to_vec))?,
         mapped_ns: input.uint()?,
         unmapped_ns: input.option(Decoder::uint)?,
+        file: Default::default(),
     })
 }
 

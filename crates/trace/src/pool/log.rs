@@ -207,6 +207,7 @@ impl Replay {
             start: map.start,
             end: map.end,
             offset: map.offset,
+            file: map.file,
             mapped_ns: time_ns,
             ..Module::default()
         });

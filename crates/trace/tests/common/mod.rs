@@ -42,6 +42,7 @@ fn module(u: Bytes) -> Result<Module> {
         build_id: option(u, |u| u.arbitrary())?,
         mapped_ns: number(u)?,
         unmapped_ns: option(u, number)?,
+        file: Default::default(),
     })
 }
 
