@@ -1,12 +1,12 @@
 //! In which folder each unit of a file was compiled: for line programs before
 //! DWARF 5, which do not say it themselves.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use gimli::{Dwarf, DwarfSections, LittleEndian as LE, SectionId};
+use hashbrown::HashMap;
 use object::read::elf::ElfFile64;
 use object::{Object, ReadCache, ReadRef};
 

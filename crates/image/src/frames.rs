@@ -6,12 +6,11 @@
 //! already has a frame: an out-of-line part. Signal trampolines and code
 //! without a caller (`rip` undefined) are told apart too.
 
-use std::collections::HashMap;
-
 use gimli::{
     BaseAddresses, CallFrameInstruction, CieOrFde, CommonInformationEntry, EhFrame, EndianSlice,
     LittleEndian, UnwindSection, X86_64,
 };
+use hashbrown::HashMap;
 use object::read::elf::{ProgramHeader, SectionHeader};
 use object::{LittleEndian as LE, ReadRef, elf};
 
@@ -72,7 +71,7 @@ pub(crate) fn read<'d, R: ReadRef<'d>>(elf: &Elf<'d, R>) -> Vec<Frame> {
             continue;
         };
         let offset = partial.cie_offset().0;
-        if let std::collections::hash_map::Entry::Vacant(slot) = cies.entry(offset) {
+        if let hashbrown::hash_map::Entry::Vacant(slot) = cies.entry(offset) {
             let Ok(cie) = section.cie_from_offset(&bases, partial.cie_offset()) else {
                 continue;
             };

@@ -25,7 +25,6 @@
 //! Limits: where sequences overlap, the one that begins last counts. Split DWARF (`.dwo`) is not followed; names in `.debug_str_offsets`
 //! are not looked up, which no compiler uses in line programs.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -33,6 +32,7 @@ use gimli::{
     AttributeValue, DebugLine, DebugLineOffset, DebugLineStr, DebugStr, EndianSlice,
     IncompleteLineProgram, LittleEndian as LE,
 };
+use hashbrown::HashMap;
 use object::read::elf::ElfFile64;
 use object::{Object, ObjectSection, ReadCache, ReadRef};
 
@@ -209,11 +209,11 @@ impl Sections {
         sequences.retain(|rows| rows[0].addr != DROPPED);
         sequences.sort_by_key(|rows| rows[0].addr);
         found.rows = sequences.into_iter().flatten().collect();
-        for row in &found.rows {
-            found
-                .files
-                .entry(row.file)
-                .or_insert_with(|| self.file(run.header(), row.file));
+        // Most rows name the file of the one before.
+        for same in found.rows.chunk_by(|a, b| a.file == b.file) {
+            let file = same[0].file;
+            let name = || self.file(run.header(), file);
+            found.files.entry(file).or_insert_with(name);
         }
         found
     }

@@ -18,7 +18,10 @@ impl Names {
         if self.text.len() + 3 * raw.len() > u32::MAX as usize {
             return None;
         }
-        self.text.push_str(&String::from_utf8_lossy(raw));
+        match str::from_utf8(raw) {
+            Ok(name) => self.text.push_str(name),
+            Err(_) => self.text.push_str(&String::from_utf8_lossy(raw)),
+        }
         self.ends.push(self.text.len() as u32);
         Some(NameId(id))
     }

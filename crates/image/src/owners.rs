@@ -10,7 +10,7 @@
 //!
 //! Limits: a part of a part is resolved one level deep.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 use crate::functions::{ExtentKind, Input, Start};
 use crate::names::Names;
