@@ -25,6 +25,7 @@
 //! Limits: where sequences overlap, the one that begins last counts. Split DWARF (`.dwo`) is not followed; names in `.debug_str_offsets`
 //! are not looked up, which no compiler uses in line programs.
 
+use std::cell::OnceCell;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -57,8 +58,6 @@ pub(crate) struct Lines {
     marks: Vec<Mark>,
     /// By offset of the program.
     rows: HashMap<usize, Rows>,
-    /// Where the sections come from; `None`: the image itself.
-    debug: Option<PathBuf>,
     /// Where units were compiled, by offset of their program.
     folders: Option<HashMap<usize, String>>,
 }
@@ -67,7 +66,10 @@ pub(crate) struct Lines {
 struct Sections {
     line: Vec<u8>,
     line_str: Vec<u8>,
-    str: Vec<u8>,
+    /// Read when a program refers to it, which those of DWARF 5 hardly do.
+    str: OnceCell<Vec<u8>>,
+    /// Where the sections come from; `None`: the image itself.
+    debug: Option<PathBuf>,
 }
 
 /// What looks like the beginning of a sequence.
@@ -119,13 +121,13 @@ impl Lines {
         let sections = Sections {
             line: section(&file, ".debug_line"),
             line_str: section(&file, ".debug_line_str"),
-            str: section(&file, ".debug_str"),
+            str: OnceCell::new(),
+            debug: debug.map(Path::to_owned),
         };
         Some(Lines {
             marks: marks(&sections.line),
             sections,
             rows: HashMap::new(),
-            debug: debug.map(Path::to_owned),
             folders: None,
         })
     }
@@ -136,7 +138,7 @@ impl Lines {
     }
 
     fn look_up(&mut self, addr: u64, image: &[u8]) -> Option<(Option<String>, Option<u32>)> {
-        let program = self.program_at(addr)?;
+        let program = self.program_at(addr, image)?;
         let found = self.rows.get(&program)?;
         let row = found.at(addr)?;
         let line = row.line.filter(|&line| line != 0);
@@ -146,7 +148,7 @@ impl Lines {
         if found.version >= 5 || file.starts_with('/') {
             return Some((Some(file.clone()), line));
         }
-        let debug = self.debug.as_deref();
+        let debug = self.sections.debug.as_deref();
         let folders = self
             .folders
             .get_or_insert_with(|| folders::read(image, debug));
@@ -155,7 +157,7 @@ impl Lines {
     }
 
     /// The program that has a row for `addr`. It was run.
-    fn program_at(&mut self, addr: u64) -> Option<usize> {
+    fn program_at(&mut self, addr: u64, image: &[u8]) -> Option<usize> {
         let Lines {
             sections,
             marks,
@@ -166,7 +168,7 @@ impl Lines {
         for mark in marks[..after].iter().rev().take(ACCIDENTS) {
             let made = rows
                 .entry(mark.program)
-                .or_insert_with(|| sections.rows(mark.program));
+                .or_insert_with(|| sections.rows(mark.program, image));
             if made.at(addr).is_some() {
                 return Some(mark.program);
             }
@@ -185,7 +187,7 @@ impl Sections {
     }
 
     /// Runs a program. Sequences before damage count.
-    fn rows(&self, offset: usize) -> Rows {
+    fn rows(&self, offset: usize, image: &[u8]) -> Rows {
         let mut found = Rows::default();
         let Some(program) = self.program(offset) else {
             return found;
@@ -212,41 +214,62 @@ impl Sections {
         // Most rows name the file of the one before.
         for same in found.rows.chunk_by(|a, b| a.file == b.file) {
             let file = same[0].file;
-            let name = || self.file(run.header(), file);
+            let name = || self.file(run.header(), file, image);
             found.files.entry(file).or_insert_with(name);
         }
         found
     }
 
-    fn file(&self, header: &gimli::LineProgramHeader<Slice<'_>>, index: u64) -> String {
+    fn file(
+        &self,
+        header: &gimli::LineProgramHeader<Slice<'_>>,
+        index: u64,
+        image: &[u8],
+    ) -> String {
         let Some(file) = header.file(index) else {
             return String::new();
         };
-        let name = self.string(file.path_name());
+        let text = |value: Option<_>| value.map_or_else(String::new, |at| self.string(at, image));
         // Directory 0 is the unit's; older programs leave it out.
         let own = (header.version() >= 5)
             .then(|| header.directory(0))
             .flatten();
-        let own = own.map(|own| self.string(own)).unwrap_or_default();
         let folder = (file.directory_index() != 0)
             .then(|| file.directory(header))
             .flatten();
-        let folder = folder.map(|folder| self.string(folder)).unwrap_or_default();
-        join(&own, &join(&folder, &name))
+        let name = text(Some(file.path_name()));
+        join(&text(own), &join(&text(folder), &name))
     }
 
-    fn string(&self, value: AttributeValue<Slice<'_>>) -> String {
+    fn string(&self, value: AttributeValue<Slice<'_>>, image: &[u8]) -> String {
         let found = match value {
             AttributeValue::String(text) => Some(text),
             AttributeValue::DebugLineStrRef(at) => {
                 DebugLineStr::new(&self.line_str, LE).get_str(at).ok()
             }
-            AttributeValue::DebugStrRef(at) => DebugStr::new(&self.str, LE).get_str(at).ok(),
+            AttributeValue::DebugStrRef(at) => {
+                let strings = self.str.get_or_init(|| self.read_strings(image));
+                DebugStr::new(strings, LE).get_str(at).ok()
+            }
             _ => None,
         };
         found
             .map(|text| text.to_string_lossy().into_owned())
             .unwrap_or_default()
+    }
+
+    fn read_strings(&self, image: &[u8]) -> Vec<u8> {
+        fn read<'d, R: ReadRef<'d>>(data: R) -> Option<Vec<u8>> {
+            let file: ElfFile64<'d, object::LittleEndian, R> = ElfFile64::parse(data).ok()?;
+            Some(section(&file, ".debug_str"))
+        }
+        let found = match &self.debug {
+            None => read(image),
+            Some(path) => File::open(path)
+                .ok()
+                .and_then(|file| read(&ReadCache::new(file))),
+        };
+        found.unwrap_or_default()
     }
 }
 
