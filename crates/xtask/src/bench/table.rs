@@ -45,7 +45,9 @@ pub fn render(machine: &str, modes: &[Mode], results: &[Measured]) -> String {
         .filter(|result| result.workload.is_startup())
         .collect();
     if !startup.is_empty() {
-        text.push_str("\n## Start-up: milliseconds more than native\n\n");
+        text.push_str(
+            "\n## Start-up: milliseconds more than native, and how many times native\n\n",
+        );
         text.push_str(&startup_table(modes, &startup));
     }
     text.push_str(&failure_list(modes, results));
@@ -120,14 +122,18 @@ fn startup_table(modes: &[Mode], results: &[&Measured]) -> String {
         for index in 1..=modes.len() {
             row += &match ratios(result, index) {
                 None => " failed |".to_owned(),
-                Some(_) => {
+                Some(ratios) => {
                     let more: Vec<f64> = result
                         .rounds
                         .iter()
                         .map(|row| per_run(row, index) - per_run(row, 0))
                         .collect();
                     let (low, high) = range(&more);
-                    format!(" {:.2} ({low:.2}–{high:.2}) |", median(&more))
+                    let times = median(&ratios);
+                    format!(
+                        " {:.2} ({low:.2}–{high:.2}), {times:.1} times |",
+                        median(&more)
+                    )
                 }
             };
         }
