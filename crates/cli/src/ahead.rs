@@ -18,7 +18,7 @@ use image::Image;
 /// The largest file first: should the program end meanwhile, others are left
 /// that can be read at the same time.
 pub fn lines(mut images: Vec<Arc<Image>>) {
-    images.sort_by_key(|image| std::cmp::Reverse(image.bytes().len()));
+    images.sort_by_key(|image| std::cmp::Reverse(image.size()));
     let work = move || {
         // The program's own threads go first.
         let _ = rustix::process::nice(5);

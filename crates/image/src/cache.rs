@@ -22,13 +22,18 @@ pub struct Version {
 impl Version {
     /// Of the file that is at `path` now.
     pub fn of(path: &Path) -> std::io::Result<Version> {
-        let meta = fs::metadata(path)?;
+        Ok(Version::from(&fs::metadata(path)?))
+    }
+}
+
+impl From<&fs::Metadata> for Version {
+    fn from(meta: &fs::Metadata) -> Version {
         let seconds = (meta.ctime() as u64).wrapping_mul(1_000_000_000);
-        Ok(Version {
+        Version {
             dev: meta.dev(),
             ino: meta.ino(),
             changed: seconds.wrapping_add(meta.ctime_nsec() as u64),
-        })
+        }
     }
 }
 

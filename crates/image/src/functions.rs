@@ -46,6 +46,7 @@ use crate::addr::{FileOffset, LinkAddr, Segment, to_file};
 use crate::frames::{Frame, Start as Cfa};
 use crate::names::{NameId, Names};
 use crate::owners;
+use crate::sparse::Holes;
 use crate::symbols::Evidence;
 
 /// What an extent is.
@@ -96,6 +97,9 @@ pub(crate) struct Input<'d> {
     pub(crate) entries: Vec<(u64, Option<NameId>)>,
     /// Executable ranges with their bytes, without PLT sections.
     pub(crate) code: Vec<Code<'d>>,
+    /// What those bytes lack, and how to find it in the file.
+    pub(crate) holes: Option<&'d Holes>,
+    pub(crate) segments: &'d [Segment],
     pub(crate) plts: Vec<Range<u64>>,
     /// The file is a dynamic linker, so rsp + 24 means lazy binding.
     pub(crate) is_linker: bool,

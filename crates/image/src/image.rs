@@ -18,15 +18,18 @@ use crate::frames;
 use crate::functions::{self, Code, ExtentKind, Function, Input, Table};
 use crate::lines::Lines;
 use crate::names::{NameId, Names};
+use crate::sparse::{self, Holes};
 use crate::symbols::Collector;
 
 /// A parsed ELF64 x86-64 program or library.
 ///
-/// Opening reads the file and its headers; functions and lines are made when
-/// first asked for and kept.
+/// Opening reads the file, large code and constants apart, and its headers;
+/// functions and lines are made when first asked for and kept.
 pub struct Image {
     path: PathBuf,
     bytes: Vec<u8>,
+    /// What was left out of `bytes`.
+    holes: Option<Holes>,
     kind: ImageKind,
     segments: Vec<Segment>,
     dynamic: Dynamic,
@@ -71,11 +74,12 @@ impl Image {
         if !fs::metadata(path).map_err(unreadable)?.is_file() {
             return Err(unreadable(std::io::Error::other("it is no regular file")));
         }
-        let bytes = fs::read(path).map_err(unreadable)?;
-        Image::from_bytes(bytes, path).map_err(|fault| ImageError::Unusable {
+        let (bytes, holes) = sparse::read(path).map_err(unreadable)?;
+        let image = Image::from_bytes(bytes, path).map_err(|fault| ImageError::Unusable {
             path: path.to_owned(),
             fault,
-        })
+        })?;
+        Ok(Image { holes, ..image })
     }
 
     /// An image that is no file; `[vdso]` for instance.
@@ -98,6 +102,7 @@ impl Image {
             segments: elf.segments,
             dynamic,
             bytes,
+            holes: None,
             debug_file: OnceLock::new(),
             functions: OnceLock::new(),
             lines: Mutex::new(None),
@@ -108,9 +113,9 @@ impl Image {
         &self.path
     }
 
-    /// The whole file as it was read.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+    /// Length of the file.
+    pub fn size(&self) -> usize {
+        self.bytes.len()
     }
 
     pub fn kind(&self) -> ImageKind {
@@ -265,6 +270,8 @@ impl Image {
             symbols: collected.found,
             frames: frames::read(elf),
             code,
+            holes: self.holes.as_ref(),
+            segments: &self.segments,
             plts,
             is_linker: self.is_linker(),
         };

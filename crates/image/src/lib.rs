@@ -21,6 +21,7 @@
 //! | `demangle` | C++ and Rust names |
 //! | `debug` | where the separate debug file is |
 //! | `lines` | DWARF line lookup |
+//! | `sparse` | files without their code and constants |
 //! | `cache` | one [`Image`] per file on disk |
 #![forbid(unsafe_code)]
 
@@ -38,6 +39,7 @@ mod lines;
 mod names;
 mod owners;
 mod select;
+mod sparse;
 mod symbols;
 
 pub use addr::{FileOffset, LinkAddr, Segment};

@@ -12,6 +12,7 @@
 
 use hashbrown::HashMap;
 
+use crate::addr::{LinkAddr, to_file};
 use crate::functions::{ExtentKind, Input, Start};
 use crate::names::Names;
 
@@ -107,7 +108,12 @@ fn owners_by_jump(
         return owners;
     };
     for code in &input.code {
-        for (at, target) in jumps(code.bytes, code.start) {
+        let left_out = to_file(input.segments, LinkAddr(code.start)).and_then(|start| {
+            let end = start.0.saturating_add(code.bytes.len() as u64);
+            input.holes?.fill(start.0..end)
+        });
+        let bytes = left_out.as_deref().unwrap_or(code.bytes);
+        for (at, target) in jumps(bytes, code.start) {
             if target < lowest || target > highest {
                 continue;
             }
