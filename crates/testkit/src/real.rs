@@ -12,6 +12,8 @@
 //! run() { ...; }
 //! ```
 //!
+//! `$PRODUCT` is Everypath, for the script that runs it itself.
+//!
 //! Problem: a translated program may hang or leave daemons behind, and these
 //! are no longer in its process group, nor do they die with the product.
 //! Approach: a case runs in a process of its own that adopts every orphan
@@ -278,6 +280,10 @@ fn script(command: &mut Command, case: &Case, function: &str, folders: &Folders,
         .env("REAL", case.script.parent().unwrap_or(Path::new(".")))
         .env("LC_ALL", "C.UTF-8")
         .env("TZ", "UTC");
+    // For the script that runs it itself.
+    if let Ok(product) = crate::mode::product(&crate::program::repository()) {
+        command.env("PRODUCT", product);
+    }
     for variable in [
         "CARGO_TARGET_DIR",
         "RUSTFLAGS",
