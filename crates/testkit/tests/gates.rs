@@ -92,7 +92,7 @@ fn known_contexts_do_not_enter_the_engine() {
             statistic(&report, "transitions looked up by the engine")
         };
         let (once, four_times) = (lookups("1"), lookups("4"));
-        assert!(four_times - once <= 100, "{k:?}: {once}, {four_times}");
+        assert!(four_times <= once + 100, "{k:?}: {once}, {four_times}");
     }
 }
 
