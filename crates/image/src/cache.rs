@@ -55,10 +55,21 @@ impl Images {
         Images::default()
     }
 
-    /// The file as it was in `version`: opened then, or the same now.
+    /// The file as it was in `version`: opened then, here or by another path (it
+    /// was mapped under another root), or the same now.
     pub fn open_version(&self, path: &Path, version: Version) -> Option<Arc<Image>> {
-        let known = lock(&self.known).get(&(path.to_owned(), version)).cloned();
-        if let Some(image) = known.and_then(|slot| lock(&slot).clone()) {
+        let known: Vec<Slot> = {
+            let known = lock(&self.known);
+            match known.get(&(path.to_owned(), version)) {
+                Some(slot) => vec![Arc::clone(slot)],
+                None => known
+                    .iter()
+                    .filter(|((_, other), _)| *other == version)
+                    .map(|(_, slot)| Arc::clone(slot))
+                    .collect(),
+            }
+        };
+        if let Some(image) = known.iter().find_map(|slot| lock(slot).clone()) {
             return Some(image);
         }
         if Version::of(path).ok()? != version {

@@ -8,6 +8,7 @@
 //! made, so that it finds them.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -57,11 +58,13 @@ fn answer_all(pool: &Pool, tables: &mut (dyn Tables + Send), known: &mut Known) 
         let asked = process.asked.load(Acquire);
         if asked != process.answered.load(Relaxed) {
             let offset = match asked_file(pool, process) {
-                Some((path, file)) if file == id_of(&path) => {
-                    table_for(pool, tables, known, (path, file))
+                Some((path, file)) => {
+                    let root = format!("/proc/{}/root", process.pid.load(Relaxed));
+                    match seen_from_here(path, file, root) {
+                        Some(path) => table_for(pool, tables, known, (path, file)),
+                        None => 0,
+                    }
                 }
-                // Another file than the one that was mapped is at its path.
-                Some(_) => 0,
                 None => 0,
             };
             process.answer.store(offset, Relaxed);
@@ -91,7 +94,7 @@ fn asked_file(pool: &Pool, process: &ProcessRecord) -> Option<Key> {
                 let mut bytes = vec![0u8; len.saturating_sub(fixed).min(4096) as usize];
                 let payload = at + size_of::<Record>() as u64;
                 pool.read_bytes(payload + fixed, &mut bytes);
-                let path = PathBuf::from(std::ffi::OsString::from_vec(bytes));
+                let path = PathBuf::from(OsString::from_vec(bytes));
                 asked = Some((path, pool.at::<Map>(payload)?.file));
             }
             at += (size_of::<Record>() as u64 + len).next_multiple_of(8);
@@ -118,6 +121,18 @@ fn table_for(pool: &Pool, tables: &mut (dyn Tables + Send), known: &mut Known, k
     };
     known.insert(key, offset);
     offset
+}
+
+/// Where the file that a process mapped can be opened: at its path, or below the
+/// root that the process has. `None` if another file is there by now.
+fn seen_from_here(path: PathBuf, file: FileId, root: String) -> Option<PathBuf> {
+    if id_of(&path) == file {
+        return Some(path);
+    }
+    let mut below = OsString::from(root);
+    below.push(&path);
+    let below = PathBuf::from(below);
+    (id_of(&below) == file).then_some(below)
 }
 
 /// Of the file that is at `path` now; the vdso is none.
@@ -159,4 +174,32 @@ fn write_table(pool: &Pool, entries: &[FuncEntry], (path, id): &Key) -> Option<u
     table.next.store(list.load(Relaxed), Relaxed);
     list.store(offset, Release);
     Some(offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_found_below_the_root_of_its_process() {
+        let root = std::env::temp_dir().join(format!("everypath-root-{}", std::process::id()));
+        std::fs::create_dir_all(&root).unwrap();
+        std::fs::write(root.join("inside"), "one").unwrap();
+        let id = id_of(&root.join("inside"));
+        let seen = |path: &str, id| {
+            let root = root.clone().into_os_string().into_string().unwrap();
+            seen_from_here(PathBuf::from(path), id, root)
+        };
+        assert_eq!(seen("/inside", id), Some(root.join("inside")));
+        let here = root.join("inside");
+        assert_eq!(seen(here.to_str().unwrap(), id), Some(here));
+        // Another file of that name, and none.
+        let other = FileId {
+            ino: id.ino + 1,
+            ..id
+        };
+        assert_eq!(seen("/inside", other), None);
+        assert_eq!(seen("/outside", id), None);
+        std::fs::remove_dir_all(&root).unwrap();
+    }
 }
