@@ -31,8 +31,8 @@ pub struct Segment {
     end: u64,
     hot: u64,
     cold: u64,
-    /// Blocks by address of their code, ascending.
-    pub blocks: Vec<(u64, u32)>,
+    /// Blocks by where their code begins in the segment, ascending.
+    pub blocks: Vec<(u32, u32)>,
     /// Their maps, see `pcmap`.
     pub maps: Vec<u8>,
     /// Epoch of the last eviction; 0: never used or clean.
@@ -120,7 +120,7 @@ impl Cache {
     pub fn close(&mut self, start: u64, len: usize, block: u32) {
         let segment = &mut self.segments[self.current];
         segment.hot = start + len as u64;
-        segment.blocks.push((start, block));
+        segment.blocks.push(((start - segment.start) as u32, block));
     }
 
     /// Puts bytes at the cold end; `None` if the segment is full.
@@ -187,7 +187,10 @@ impl Cache {
             .segments
             .iter()
             .find(|segment| segment.start <= addr && addr < segment.hot)?;
-        let after = segment.blocks.partition_point(|&(start, _)| start <= addr);
+        let inside = addr - segment.start;
+        let after = segment
+            .blocks
+            .partition_point(|&(start, _)| u64::from(start) <= inside);
         segment.blocks[..after].last().map(|&(_, block)| block)
     }
 

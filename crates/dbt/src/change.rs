@@ -314,7 +314,7 @@ impl Engine {
         // Pads made late, and chains, may lie here for blocks elsewhere.
         let range = self.cache.range(index);
         self.cut_chains_through(&range);
-        for block in &mut self.blocks {
+        for block in self.blocks.iter_mut() {
             for pad in &mut block.pads {
                 if range.contains(&pad.start) {
                     *pad = Pad::default();

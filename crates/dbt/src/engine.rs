@@ -13,6 +13,7 @@ use crate::block::{Block, BlockId, BlockMap, Exit, ExitId, ExitKind, Key, Starts
 use crate::cache::Cache;
 use crate::contexts::Contexts;
 use crate::indirect::{Chains, Tables};
+use crate::slab::Slab;
 
 /// What the engine was asked to do.
 #[derive(Clone, Copy, Debug)]
@@ -45,10 +46,10 @@ pub struct Engine {
     pub heritage: Heritage,
     pub cache: Cache,
     pub tables: Tables,
-    pub blocks: Vec<Block>,
+    pub blocks: Slab<Block>,
     pub map: BlockMap,
     pub starts: Starts,
-    pub exits: Vec<Exit>,
+    pub exits: Slab<Exit>,
     /// Ids that can be used again: their code is gone.
     pub free_blocks: Vec<BlockId>,
     pub free_exits: Vec<ExitId>,
@@ -108,16 +109,14 @@ impl Engine {
             self.blocks[id.0 as usize] = block;
             return id;
         }
-        self.blocks.push(block);
-        BlockId(self.blocks.len() as u32 - 1)
+        BlockId(self.blocks.push(block) as u32)
     }
 
     /// An id for an exit that `attach` describes.
     pub fn new_exit(&mut self) -> ExitId {
-        self.free_exits.pop().unwrap_or_else(|| {
-            self.exits.push(Exit::FREE);
-            ExitId(self.exits.len() as u32 - 1)
-        })
+        self.free_exits
+            .pop()
+            .unwrap_or_else(|| ExitId(self.exits.push(Exit::FREE) as u32))
     }
 
     pub fn stat(&self, index: usize) -> &AtomicU64 {

@@ -27,6 +27,7 @@ pub mod pcmap;
 pub mod process;
 pub mod signals;
 pub mod sigreturn;
+pub mod slab;
 pub mod start;
 pub mod superblock;
 pub mod translate;

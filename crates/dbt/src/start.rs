@@ -23,6 +23,7 @@ use crate::contexts::{self, Contexts};
 use crate::engine::{ENGINE, Engine, Heritage, Settings};
 use crate::entry::{self, Routine};
 use crate::indirect::{Chains, Tables};
+use crate::slab::Slab;
 
 /// Facts that the signal handler needs without the lock. Set once, here.
 static ARENA: AtomicU64 = AtomicU64::new(0);
@@ -215,10 +216,10 @@ fn boot(
         },
         cache,
         tables,
-        blocks: Vec::new(),
+        blocks: Slab::default(),
         map: HashMap::default(),
         starts: Starts::default(),
-        exits: Vec::new(),
+        exits: Slab::default(),
         free_blocks: Vec::new(),
         free_exits: Vec::new(),
         recycled: 0,
