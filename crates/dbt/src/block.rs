@@ -52,19 +52,44 @@ pub struct Block {
     /// Landing pads for indirect jumps (and returns) and for indirect calls.
     pub pads: [Pad; 2],
     pub dead: bool,
-    /// Length and checksum of its source if that may change without notice.
-    pub volatile: Option<(u32, u64)>,
+    /// Its source may change without notice: `Engine::volatiles` has its length
+    /// and checksum.
+    pub volatile: bool,
 }
+
+/// There are as many as a program has branches.
+const _: () = assert!(size_of::<Block>() <= 80 && size_of::<Exit>() <= 48);
 
 /// Where an indirect branch lands.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pad {
     /// 0: there is none.
     pub start: u64,
+    /// Distances from there, see [`Pad::miss`] and [`Pad::hit`].
+    miss: u8,
+    hit: u8,
+}
+
+impl Pad {
+    /// Of three addresses; a pad is shorter than 256 bytes.
+    pub fn new(start: u64, miss: u64, hit: u64) -> Pad {
+        let distance = |at: u64| u8::try_from(at - start).expect("a pad is short");
+        Pad {
+            start,
+            miss: distance(miss),
+            hit: distance(hit),
+        }
+    }
+
     /// Displacement address of the branch taken if this is not the target.
-    pub miss: u64,
+    pub fn miss(&self) -> u64 {
+        self.start + u64::from(self.miss)
+    }
+
     /// Where it goes on if it is, with rcx and rdx still spilled.
-    pub hit: u64,
+    pub fn hit(&self) -> u64 {
+        self.start + u64::from(self.hit)
+    }
 }
 
 /// Where an exit leads.
@@ -74,8 +99,9 @@ pub enum ExitKind {
     /// A system call at `pc`; `raw` is the cache address of the bare instruction.
     Syscall {
         pc: u64,
-        next: u64,
         raw: u64,
+        /// Length of the instruction.
+        len: u8,
     },
     /// One of the three entries of the vsyscall page.
     Vsyscall(u64),
@@ -90,14 +116,14 @@ pub struct Exit {
     pub kind: ExitKind,
     /// Where the branch is; `NO_BLOCK`: the id is free.
     pub block: BlockId,
-    /// The block's segment.
-    pub segment: u32,
-    /// Address of the branch displacement; 0: the stub is inline.
+    /// Address of the branch displacement.
     pub site: u64,
-    /// Its stub; 0 while it never needed one.
-    pub stub: u64,
-    pub linked: bool,
+    /// From there to its stub, which is in the same segment.
+    stub: i32,
     pub next_incoming: u32,
+    /// The block's segment.
+    pub segment: u16,
+    pub linked: bool,
 }
 
 impl Exit {
@@ -105,12 +131,30 @@ impl Exit {
     pub const FREE: Exit = Exit {
         kind: ExitKind::Unfetchable(0),
         block: NO_BLOCK,
-        segment: 0,
         site: 0,
         stub: 0,
-        linked: false,
         next_incoming: NO_EXIT,
+        segment: 0,
+        linked: false,
     };
+
+    /// Of a branch at `site` with its stub, not linked yet.
+    pub fn new(kind: ExitKind, block: BlockId, segment: usize, site: u64, stub: u64) -> Exit {
+        Exit {
+            kind,
+            block,
+            site,
+            stub: (stub.wrapping_sub(site) as i64)
+                .try_into()
+                .expect("a segment is smaller than 2 GB"),
+            segment: segment as u16,
+            ..Exit::FREE
+        }
+    }
+
+    pub fn stub(&self) -> u64 {
+        self.site.wrapping_add_signed(i64::from(self.stub))
+    }
 }
 
 /// All blocks by key.

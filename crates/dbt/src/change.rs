@@ -58,9 +58,8 @@ impl Engine {
     /// Whether a block's source has changed unnoticed.
     pub fn is_stale(&self, id: BlockId) -> bool {
         let block = &self.blocks[id.0 as usize];
-        block
-            .volatile
-            .is_some_and(|(len, sum)| checksum(block.key.pc, len) != sum)
+        let source = self.volatiles.get(&id).filter(|_| block.volatile);
+        source.is_some_and(|&(len, sum)| checksum(block.key.pc, len) != sum)
     }
 
     /// The program opens its memory as a file: from now on writes to files are

@@ -147,7 +147,9 @@ fn leave_by_exit(context: &mut ThreadContext, thread: &mut Thread) {
     });
     match kind {
         ExitKind::Direct(_) => {}
-        ExitKind::Syscall { pc, next, raw } => leave_by_syscall(context, thread, pc, next, raw),
+        ExitKind::Syscall { pc, raw, len } => {
+            leave_by_syscall(context, thread, pc, pc + u64::from(len), raw)
+        }
         ExitKind::Vsyscall(pc) => vsyscall(context, thread, pc),
         ExitKind::Unfetchable(pc) => unfetchable(context, thread, pc),
         ExitKind::Event(key) => {

@@ -9,7 +9,7 @@ use agent::thread::ThreadContext;
 use hashbrown::HashMap;
 use wire::stat;
 
-use crate::block::{Block, BlockId, BlockMap, Exit, ExitId, ExitKind, Key, Starts};
+use crate::block::{Block, BlockId, BlockMap, Exit, ExitId, ExitKind, Key, PcHasher, Starts};
 use crate::cache::Cache;
 use crate::contexts::Contexts;
 use crate::indirect::{Chains, Tables};
@@ -61,6 +61,8 @@ pub struct Engine {
     pub protected: HashMap<u64, (), core::hash::BuildHasherDefault<crate::block::PcHasher>>,
     /// Chains of indirect targets that share a slot.
     pub chains: Chains,
+    /// Length and checksum of the source of blocks that are volatile.
+    pub volatiles: HashMap<BlockId, (u32, u64), core::hash::BuildHasherDefault<PcHasher>>,
     /// Stores per page that hit translated code.
     pub thrash: HashMap<u64, u32, core::hash::BuildHasherDefault<crate::block::PcHasher>>,
     /// The program has opened its memory as a file for writing.

@@ -149,7 +149,7 @@ impl Engine {
     /// Makes `id` reachable through a table: a pad, and the slot or a place on
     /// the chain of whoever has the slot.
     pub fn publish_indirect(&mut self, id: BlockId, call: bool) {
-        if self.block(id).volatile.is_some() {
+        if self.block(id).volatile {
             return;
         }
         let pc = self.block(id).key.pc;
@@ -172,7 +172,7 @@ impl Engine {
                 address,
                 alloc::vec![Link {
                     block: id,
-                    miss: pad.miss
+                    miss: pad.miss()
                 }],
             );
             slot.store(pad.start, Ordering::Release);
@@ -196,7 +196,7 @@ impl Engine {
             asm.align_displacement(1);
             miss = asm.jmp(verify);
             asm.bind(hit);
-            asm.jmp(pad.hit);
+            asm.jmp(pad.hit());
         });
         let Some(stub) = stub else { return };
         self.cache.patch(last.miss, stub);
@@ -264,7 +264,7 @@ impl Engine {
             (miss, hit) = emit_pad(asm, block.key.pc, verify);
             asm.jmp(block.host);
         })?;
-        let pad = Pad { start, miss, hit };
+        let pad = Pad::new(start, miss, hit);
         self.block(id).pads[usize::from(call)] = pad;
         Some(pad)
     }

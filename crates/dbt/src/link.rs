@@ -21,7 +21,7 @@ const STUB: u64 = 13 + 5;
 impl Engine {
     /// Points an exit at a block.
     pub fn link(&mut self, exit: ExitId, target: BlockId) {
-        if self.block(target).volatile.is_some() {
+        if self.block(target).volatile {
             return;
         }
         let next = self.block(target).incoming;
@@ -42,7 +42,7 @@ impl Engine {
     pub fn unlink(&mut self, exit: ExitId) {
         let entry = &mut self.exits[exit.0 as usize];
         entry.linked = false;
-        let (site, stub) = (entry.site, entry.stub);
+        let (site, stub) = (entry.site, entry.stub());
         self.cache.patch(site, stub);
     }
 
@@ -65,6 +65,9 @@ impl Engine {
             return;
         }
         self.block(id).dead = true;
+        if self.block(id).volatile {
+            self.volatiles.remove(&id);
+        }
         let key = self.block(id).key;
         if self.map.get(&key) == Some(&id) {
             self.map.remove(&key);

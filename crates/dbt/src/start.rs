@@ -226,6 +226,7 @@ fn boot(
         pages: HashMap::default(),
         protected: HashMap::default(),
         chains: Chains::default(),
+        volatiles: HashMap::default(),
         thrash: HashMap::default(),
         memory_opened: false,
         contexts: is_contexts.then(|| Contexts::new(&pool)),

@@ -99,7 +99,7 @@ impl Engine {
             incoming: NO_EXIT,
             pads: [Pad::default(); 2],
             dead: false,
-            volatile: None,
+            volatile: false,
         });
         let (start, room) = self.cache.open();
         let mut emit = Emit {
@@ -119,7 +119,7 @@ impl Engine {
                 crate::entry::Routine::VerifyJump
             });
             let (miss, hit) = crate::indirect::emit_pad(&mut emit.asm, key.pc, miss);
-            self.block(id).pads[usize::from(call)] = Pad { start, miss, hit };
+            self.block(id).pads[usize::from(call)] = Pad::new(start, miss, hit);
             emit.mapped = emit.asm.here();
         }
         let host = emit.asm.here();
@@ -151,7 +151,9 @@ impl Engine {
         if let Some(source) = source {
             if source.volatile {
                 let len = source.bytes as u32;
-                self.block(id).volatile = Some((len, crate::change::checksum(key.pc, len)));
+                self.block(id).volatile = true;
+                let sum = crate::change::checksum(key.pc, len);
+                self.volatiles.insert(id, (len, sum));
             }
             self.watch(id, &source);
             self.add(stat::APP_INSNS_TRANSLATED, source.insns.len() as u64);
@@ -507,8 +509,8 @@ impl Engine {
             let raw = emit.asm.here();
             let kind = ExitKind::Syscall {
                 pc: insn.pc(),
-                next: insn.next_pc(),
                 raw,
+                len: insn.len() as u8,
             };
             self.attach(emit.id, site, kind);
             emit.cover(true, Recipe::NONE);
@@ -554,16 +556,8 @@ impl Engine {
             other => other,
         };
         let stub = self.make_stub(id);
-        let incoming = NO_EXIT;
-        self.exits[id.0 as usize] = Exit {
-            kind,
-            block,
-            segment: self.cache.current as u32,
-            site,
-            stub,
-            linked: false,
-            next_incoming: incoming,
-        };
+        let segment = self.cache.current;
+        self.exits[id.0 as usize] = Exit::new(kind, block, segment, site, stub);
         let target = match kind {
             ExitKind::Direct(key) => self.map.get(&key).copied(),
             _ => None,
