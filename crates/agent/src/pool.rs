@@ -250,7 +250,11 @@ impl ProcessLog {
 
     fn listed_functions(&self, file: FileId, path: &[u8]) -> Option<u64> {
         let mut offset = self.pool.header().tables.load(Acquire);
-        while offset != 0 {
+        // A chain longer than this is damaged.
+        for _ in 0..1 << 20 {
+            if offset == 0 {
+                break;
+            }
             let table: &FuncTable = self.pool.at(offset)?;
             let id = FileId {
                 dev: table.dev.load(Relaxed),

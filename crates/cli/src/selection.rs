@@ -176,7 +176,9 @@ impl Tables for Extents<'_> {
         }
         let Some(image) = self.walk.as_mut()?.next() else {
             self.walk = None;
-            ahead::lines(self.answered.take().unwrap_or_default());
+            if let Some(images) = self.answered.take() {
+                ahead::lines(images);
+            }
             return None;
         };
         let path = image.path().to_owned();

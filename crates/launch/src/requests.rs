@@ -1,7 +1,7 @@
 //! Answers the engine: which functions are in a file that was just mapped.
 //!
-//! Tables lie in the pool, in a list that the engine looks through first. It
-//! finds none there: it increments the doorbell and waits on its process record;
+//! Tables lie in the pool, in a list that the engine looks through first. If it
+//! finds none there, it increments the doorbell and waits on its process record;
 //! the question is the newest `Map` record of its log.
 //!
 //! Between questions the tables of the files that a program starts with are
@@ -32,8 +32,8 @@ pub(crate) fn serve(pool: Pool, tables: &mut (dyn Tables + Send), done: &AtomicB
         // that one runs, the scheduler would put the program when it is woken.
         match tables.expected() {
             Some(path) => {
-                let file = id_of(&path);
-                table_for(&pool, tables, &mut known, (path, file));
+                let key = (path.clone(), id_of(&path));
+                table_for(&pool, tables, &mut known, key, &path);
             }
             None => {
                 let _ = futex::wait(&pool.header().doorbell, futex::Flags::empty(), bell, None);
@@ -60,8 +60,8 @@ fn answer_all(pool: &Pool, tables: &mut (dyn Tables + Send), known: &mut Known) 
             let offset = match asked_file(pool, process) {
                 Some((path, file)) => {
                     let root = format!("/proc/{}/root", process.pid.load(Relaxed));
-                    match seen_from_here(path, file, root) {
-                        Some(path) => table_for(pool, tables, known, (path, file)),
+                    match seen_from_here(&path, file, root) {
+                        Some(place) => table_for(pool, tables, known, (path, file), &place),
                         None => 0,
                     }
                 }
@@ -107,13 +107,21 @@ fn asked_file(pool: &Pool, process: &ProcessRecord) -> Option<Key> {
 
 /// Offsets of the tables that were made, 0 for files without functions.
 type Known = HashMap<Key, u64>;
+/// A file by the path it was mapped from. Where it is opened is another matter:
+/// processes of one other root share its tables.
 type Key = (PathBuf, FileId);
 
-fn table_for(pool: &Pool, tables: &mut (dyn Tables + Send), known: &mut Known, key: Key) -> u64 {
+fn table_for(
+    pool: &Pool,
+    tables: &mut (dyn Tables + Send),
+    known: &mut Known,
+    key: Key,
+    place: &Path,
+) -> u64 {
     if let Some(&offset) = known.get(&key) {
         return offset;
     }
-    let entries = tables.table(&key.0);
+    let entries = tables.table(place);
     let offset = if entries.is_empty() {
         0
     } else {
@@ -125,12 +133,12 @@ fn table_for(pool: &Pool, tables: &mut (dyn Tables + Send), known: &mut Known, k
 
 /// Where the file that a process mapped can be opened: at its path, or below the
 /// root that the process has. `None` if another file is there by now.
-fn seen_from_here(path: PathBuf, file: FileId, root: String) -> Option<PathBuf> {
-    if id_of(&path) == file {
-        return Some(path);
+fn seen_from_here(path: &Path, file: FileId, root: String) -> Option<PathBuf> {
+    if id_of(path) == file {
+        return Some(path.to_owned());
     }
     let mut below = OsString::from(root);
-    below.push(&path);
+    below.push(path);
     let below = PathBuf::from(below);
     (id_of(&below) == file).then_some(below)
 }
@@ -180,6 +188,52 @@ fn write_table(pool: &Pool, entries: &[FuncEntry], (path, id): &Key) -> Option<u
 mod tests {
     use super::*;
 
+    /// Makes tables of one entry, and counts them.
+    struct Counted(Vec<PathBuf>);
+
+    impl Tables for Counted {
+        fn table(&mut self, path: &Path) -> Vec<FuncEntry> {
+            self.0.push(path.to_owned());
+            vec![FuncEntry {
+                start: 0x1000,
+                end: 0x1010,
+                owner: 0x1000,
+                flags: wire::func::ENTRY,
+                reserved: 0,
+            }]
+        }
+    }
+
+    #[test]
+    fn a_file_has_one_table_wherever_it_is_opened() {
+        let owned = crate::OwnedPool::create().unwrap();
+        let pool = owned.view();
+        pool.header().bump.store(wire::PAGE, Relaxed);
+        pool.header().size.store(pool.len(), Relaxed);
+        let mut tables = Counted(Vec::new());
+        let mut known = Known::new();
+        let mut table = |changed, place: &str| {
+            let file = FileId {
+                dev: 1,
+                ino: 2,
+                changed,
+            };
+            let key = (PathBuf::from("/inside"), file);
+            table_for(&pool, &mut tables, &mut known, key, Path::new(place))
+        };
+        let first = table(3, "/proc/10/root/inside");
+        assert_eq!(table(3, "/proc/11/root/inside"), first);
+        // Other contents are another file.
+        let second = table(4, "/proc/12/root/inside");
+        assert_ne!(second, first);
+        assert_eq!(tables.0.len(), 2);
+        // The engine finds both, by what was mapped.
+        assert_eq!(pool.header().tables.load(Relaxed), second);
+        let listed: &FuncTable = pool.at(second).unwrap();
+        assert_eq!(listed.next.load(Relaxed), first);
+        assert_eq!(listed.path_len.load(Relaxed), "/inside".len() as u64);
+    }
+
     #[test]
     fn a_file_is_found_below_the_root_of_its_process() {
         let root = std::env::temp_dir().join(format!("everypath-root-{}", std::process::id()));
@@ -188,7 +242,7 @@ mod tests {
         let id = id_of(&root.join("inside"));
         let seen = |path: &str, id| {
             let root = root.clone().into_os_string().into_string().unwrap();
-            seen_from_here(PathBuf::from(path), id, root)
+            seen_from_here(Path::new(path), id, root)
         };
         assert_eq!(seen("/inside", id), Some(root.join("inside")));
         let here = root.join("inside");
