@@ -72,10 +72,10 @@ impl Images {
         if let Some(image) = known.iter().find_map(|slot| lock(slot).clone()) {
             return Some(image);
         }
-        if Version::of(path).ok()? != version {
-            return None;
-        }
-        self.open(path).ok()
+        let is_there = || Version::of(path).is_ok_and(|now| now == version);
+        let image = is_there().then(|| self.open(path).ok()).flatten()?;
+        // Nor was it replaced while it was read.
+        is_there().then_some(image)
     }
 
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Arc<Image>, ImageError> {
@@ -93,7 +93,10 @@ impl Images {
             return Ok(Arc::clone(image));
         }
         let image = Arc::new(Image::open(path)?);
-        *slot = Some(Arc::clone(&image));
+        // What was replaced while it was read is kept under no version.
+        if Version::of(path).is_ok_and(|now| now == version) {
+            *slot = Some(Arc::clone(&image));
+        }
         Ok(image)
     }
 }

@@ -130,6 +130,19 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
             .find(|program| program.p_type(LE) == kind)
     }
 
+    /// File ranges that program headers name for a purpose of their own: dynamic
+    /// section, interpreter, notes, unwind table. Not those of whole segments.
+    pub(crate) fn described(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        const WHOLE: [elf::ProgramType; 3] = [elf::PT_LOAD, elf::PT_GNU_RELRO, elf::PT_TLS];
+        self.programs
+            .iter()
+            .filter(|program| !WHOLE.contains(&program.p_type(LE)))
+            .map(|program| {
+                let start = program.p_offset(LE);
+                start..start.saturating_add(program.p_filesz(LE))
+            })
+    }
+
     pub(crate) fn interpreter(&self) -> Option<String> {
         let program = self.program(elf::PT_INTERP)?;
         let bytes = program.data(LE, self.data).ok()?;

@@ -8,8 +8,9 @@
 //! of code and constants are. Code is wanted after all when a part of a function
 //! has no name; then it is read from the file, if that is still the same.
 //!
-//! Invariant: a hole overlaps no other section, so everything that is found
-//! through the section table is there.
+//! Invariant: a hole overlaps no other section, and nothing that a program header
+//! other than those of whole segments describes. So everything that is found
+//! through either table is there.
 
 use std::fs::{self, File};
 use std::io;
@@ -97,7 +98,11 @@ fn holes_of(file: &File, len: u64) -> Option<Vec<Range<u64>>> {
             other.start < hole.end && hole.start < other.end
         };
         // Itself.
-        in_file().filter(|section| overlaps(section)).count() == 1
+        let alone = in_file().filter(|section| overlaps(section)).count() == 1;
+        let described = elf
+            .described()
+            .any(|other| other.start < hole.end && hole.start < other.end);
+        alone && !described
     });
     holes.sort_unstable_by_key(|hole| hole.start);
     (!holes.is_empty()).then_some(holes)

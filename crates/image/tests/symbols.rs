@@ -118,6 +118,30 @@ fn system_binaries_agree_with_readelf() {
     }
 }
 
+/// Files are opened without their code and constants; nothing may miss them.
+#[test]
+fn what_is_left_out_of_a_file_changes_nothing() {
+    let said = |image: &Image| {
+        let function = |function: &image::Function| {
+            let names: Vec<&str> = image.aliases(function).collect();
+            format!("{function:?} {names:?}")
+        };
+        let functions: Vec<String> = image.functions().iter().map(function).collect();
+        let kind = (image.kind(), image.entry(), image.size());
+        let rest = (image.build_id(), image.interpreter(), image.needed());
+        (functions, format!("{kind:?} {rest:?}"))
+    };
+    for path in [cc1(), libc(), "/bin/bash".into(), "/usr/bin/node".into()] {
+        let whole = Image::from_bytes(std::fs::read(&path).unwrap(), &path).unwrap();
+        let (opened, whole) = (said(&open(&path)), said(&whole));
+        assert_eq!(opened.1, whole.1, "{}", path.display());
+        assert_eq!(opened.0.len(), whole.0.len(), "{}", path.display());
+        for (opened, whole) in opened.0.iter().zip(&whole.0) {
+            assert_eq!(opened, whole, "{}", path.display());
+        }
+    }
+}
+
 #[test]
 fn programs_of_every_kind_agree_with_readelf() {
     for (compiler, flags, source, name) in [
