@@ -9,7 +9,8 @@
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 
-/// Elements of a piece: 32 to 64 KB of them, a size the heap keeps.
+/// Elements of a piece: 40 KB of blocks, 24 KB of exits, sizes that the heap's
+/// lists keep.
 const PIECE: usize = 512;
 
 #[derive(Debug)]
