@@ -197,6 +197,23 @@ impl Forest {
             .fold(0, |sum, row| sum.saturating_add(row.count))
     }
 
+    /// Whether two siblings, or two roots, have the same label.
+    fn has_twins(&self) -> bool {
+        /// Up to so many, pairs are looked at.
+        const FEW: usize = 8;
+        let label = |&node: &NodeId| self.label(node);
+        let twins = |siblings: &[NodeId]| {
+            if siblings.len() <= FEW {
+                let before = |at| siblings[..at].iter().map(label);
+                return (1..siblings.len()).any(|at| before(at).any(|l| l == label(&siblings[at])));
+            }
+            let mut labels: Vec<Label> = siblings.iter().map(label).collect();
+            labels.sort_unstable();
+            labels.windows(2).any(|pair| pair[0] == pair[1])
+        };
+        twins(self.roots()) || self.nodes().any(|node| twins(self.children(node)))
+    }
+
     /// The same forest with other labels; nodes whose paths become equal are
     /// joined. Forests of different processes use it to agree on labels.
     pub fn relabel(&self, mut label: impl FnMut(Label) -> Label) -> Forest {
@@ -209,45 +226,79 @@ impl Forest {
 /// The k-SF of a thread with the counters of the paper's algorithm (listing
 /// 3.2), from nodes whose events were counted once, on the state node.
 pub fn ksf_from_recording(thread: &Thread) -> Forest {
-    let (mut builder, ids) = shape(thread);
-    for (node, id) in thread.nodes.iter().zip(&ids) {
-        let Some(id) = *id else { continue };
-        builder.add(id, node.count);
-        if let Some(top) = node.top.and_then(|top| *ids.get(top as usize)?) {
-            builder.add(top, node.count);
+    shaped(thread, |builder, ids| {
+        for (node, id) in thread.nodes.iter().zip(ids) {
+            let Some(id) = *id else { continue };
+            builder.add(id, node.count);
+            if let Some(top) = node.top.and_then(|top| *ids.get(top as usize)?) {
+                builder.add(top, node.count);
+            }
         }
-    }
-    builder.finish()
+    })
 }
 
 /// The k-SF of a thread with every event counted exactly once, at the end of a
 /// path that holds its whole k-context: what clearing (3.3.3) is to achieve.
 /// `inv_k` of it is the k-CCF, also where the paper's clearing is not exact.
 pub fn activations(thread: &Thread) -> Forest {
-    let (mut builder, ids) = shape(thread);
-    for (node, id) in thread.nodes.iter().zip(&ids) {
-        if let Some(id) = *id {
-            builder.add(id, node.count);
+    shaped(thread, |builder, ids| {
+        for (node, id) in thread.nodes.iter().zip(ids) {
+            if let Some(id) = *id {
+                builder.add(id, node.count);
+            }
         }
+    })
+}
+
+/// The forest of a recording, counted by `count`. Recorded siblings are
+/// distinct, so nobody has to be looked up to make it; where they are not (the
+/// file says something else), it is made again with looking.
+fn shaped(thread: &Thread, count: impl Fn(&mut Builder, &[Option<NodeId>])) -> Forest {
+    let make = |distinct| {
+        let (mut builder, ids) = shape(thread, distinct);
+        count(&mut builder, &ids);
+        builder.finish()
+    };
+    let forest = make(true);
+    if forest.has_twins() {
+        return make(false);
     }
-    builder.finish()
+    forest
 }
 
 /// The nodes of a recording without counts, first trees marked, and the forest
 /// node of each recorded one. `None`: the state `[muted]`, in which nothing is
-/// counted whatever its counter says.
-fn shape(thread: &Thread) -> (Builder, Vec<Option<NodeId>>) {
-    let mut builder = Builder::with_capacity(thread.nodes.len());
+/// counted whatever its counter says. `distinct`: no two siblings are the same.
+fn shape(thread: &Thread, distinct: bool) -> (Builder, Vec<Option<NodeId>>) {
+    if distinct {
+        return shape_by(thread, Builder::without_index, Builder::push);
+    }
+    shape_by(
+        thread,
+        Builder::with_capacity,
+        |builder, parent, label| match parent {
+            Some(parent) => builder.child(parent, label),
+            None => builder.root(label),
+        },
+    )
+}
+
+fn shape_by(
+    thread: &Thread,
+    with_capacity: impl Fn(usize) -> Builder,
+    make: impl Fn(&mut Builder, Option<NodeId>, Label) -> NodeId,
+) -> (Builder, Vec<Option<NodeId>>) {
+    let mut builder = with_capacity(thread.nodes.len());
     let mut ids: Vec<Option<NodeId>> = Vec::with_capacity(thread.nodes.len());
     for node in &thread.nodes {
         let id = match node.parent {
             _ if node.label == Label::MUTED => None,
             Some(parent) => {
                 let parent = ids.get(parent as usize).copied().flatten();
-                parent.map(|parent| builder.child(parent, node.label))
+                parent.map(|parent| make(&mut builder, Some(parent), node.label))
             }
             None => {
-                let root = builder.root(node.label);
+                let root = make(&mut builder, None, node.label);
                 // A root is counted as a state only where there is no bottom.
                 if !node.label.is_function() || node.count > 0 {
                     builder.mark_first(root);
@@ -380,6 +431,29 @@ mod tests {
         };
         for forest in [activations(&thread), ksf_from_recording(&thread)] {
             assert_eq!((forest.len(), forest.total()), (2, 4));
+        }
+    }
+
+    #[test]
+    fn recorded_twins_become_one() {
+        let node = |label, parent, count| Node {
+            label: Label(label),
+            parent,
+            count,
+            ..Node::default()
+        };
+        for many in [1, 20] {
+            let mut nodes = vec![node(1, None, 1)];
+            nodes.extend((0..many).map(|other| node(300 + other, Some(0), 1)));
+            nodes.extend([node(300, Some(0), 5), node(1, None, 2)]);
+            let thread = Thread {
+                nodes,
+                ..Thread::default()
+            };
+            let forest = activations(&thread);
+            assert_eq!(forest.len(), 1 + many as usize);
+            assert_eq!(forest.total(), 8 + u64::from(many));
+            assert_eq!(forest.children(forest.roots()[0]).len(), many as usize);
         }
     }
 

@@ -27,6 +27,23 @@ impl Builder {
         }
     }
 
+    /// For [`Builder::push`] only.
+    pub(super) fn without_index(nodes: usize) -> Builder {
+        Builder {
+            rows: Vec::with_capacity(nodes),
+            ..Builder::default()
+        }
+    }
+
+    /// A new node, though there may be one with this parent and label.
+    pub(super) fn push(&mut self, parent: Option<NodeId>, label: Label) -> NodeId {
+        let (parent, depth) = match parent {
+            Some(parent) => (parent.0, self.rows[parent.index()].depth.saturating_add(1)),
+            None => (NO_PARENT, 0),
+        };
+        self.add_row(parent, depth, label)
+    }
+
     /// The root with this label, made with counter 0 if it is new.
     pub fn root(&mut self, label: Label) -> NodeId {
         self.node(NO_PARENT, 0, label)
@@ -80,7 +97,7 @@ impl Builder {
     }
 
     fn node(&mut self, parent: u32, depth: u32, label: Label) -> NodeId {
-        let Builder { rows, index, .. } = self;
+        let Builder { rows, index, .. } = &mut *self;
         let key = |&id: &u32| (rows[id as usize].parent, rows[id as usize].label);
         let wanted = (parent, label);
         let entry = index.entry(hash(wanted), |id| key(id) == wanted, |id| hash(key(id)));
@@ -88,12 +105,16 @@ impl Builder {
             Entry::Occupied(found) => return NodeId(*found.get()),
             Entry::Vacant(vacant) => vacant,
         };
-        let id = u32::try_from(rows.len())
+        vacant.insert(rows.len() as u32);
+        self.add_row(parent, depth, label)
+    }
+
+    fn add_row(&mut self, parent: u32, depth: u32, label: Label) -> NodeId {
+        let id = u32::try_from(self.rows.len())
             .ok()
             .filter(|&id| id != NO_PARENT)
             .expect("2^32 nodes need more memory than an analysis ever gets");
-        vacant.insert(id);
-        rows.push(Row {
+        self.rows.push(Row {
             count: 0,
             label,
             parent,
