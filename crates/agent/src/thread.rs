@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! gs base -> ThreadContext (one page, in the pool)      layout seen by emitted code
-//!            transitions  [key, state; 32768]           contexts mode only,
+//!            transitions  [tag, state; 65536]           contexts mode only,
 //!                                                       see dbt/contexts.rs
 //!
 //! stacks  -> guard | runtime stack | guard | signal stack      private memory
@@ -21,12 +21,13 @@ use wire::view::Pool;
 
 use crate::signals::SignalTable;
 
-/// Entries of the transition cache (contexts mode): a negated key and a state
-/// each, 16 bytes. The index is the key's low 16 bits, which are even, times 8.
-pub const TRANSITIONS: usize = 1 << 15;
+/// Entries of the transition cache (contexts mode): a negated tag and the pool
+/// offset of a state, 32 bits each. The index is the place, which is even, times
+/// 4 (`wire::node::transition`).
+pub const TRANSITIONS: usize = 1 << 16;
 /// Displacements of the first entry's words from the gs base.
-pub const TRANSITION_KEYS: i32 = 4096;
-pub const TRANSITION_STATES: i32 = TRANSITION_KEYS + 8;
+pub const TRANSITION_TAGS: i32 = 4096;
+pub const TRANSITION_STATES: i32 = TRANSITION_TAGS + 4;
 
 const RUNTIME_STACK: u64 = 128 << 10;
 const SIGNAL_STACK: u64 = 96 << 10;
@@ -77,8 +78,8 @@ pub struct ThreadContext {
     pub wrap_depth: u64,
     /// Nonzero once counting has ended: nothing is to be looked up any more.
     pub stopped: u64,
-    /// What `everypath_lookup` saves: flags, rbx, rsi, rdi.
-    pub lookup_saves: [u64; 4],
+    /// What `everypath_lookup` saves: place, step, flags, rbx, rsi, rdi.
+    pub lookup_saves: [u64; 6],
     /// Nonzero while a signal waits for the next exact instruction boundary.
     pub pending: u64,
     /// Which exit the thread left the cache by.
@@ -202,9 +203,9 @@ impl Blocks {
             core::ptr::write_bytes(context, 0, 1);
             if with_transitions && used_before {
                 core::ptr::write_bytes(
-                    (block.context + TRANSITION_KEYS as u64) as *mut u64,
+                    (block.context + TRANSITION_TAGS as u64) as *mut u64,
                     0,
-                    TRANSITIONS * 2,
+                    TRANSITIONS,
                 );
             }
             (*context).this = block.context;
@@ -253,7 +254,7 @@ impl Blocks {
         }
         let size = 4096
             + if with_transitions {
-                TRANSITIONS as u64 * 16
+                TRANSITIONS as u64 * 8
             } else {
                 0
             };

@@ -13,6 +13,8 @@ pub enum Arrival {
     Jump = 1,
     /// By call.
     Call = 2,
+    /// By call from the function itself.
+    Again = 3,
 }
 
 /// What a block is looked up by.

@@ -12,14 +12,15 @@
 //! | event | code | effect |
 //! |---|---|---|
 //! | function entered by call | in a block of its own before the body | push |
+//! | called by itself | the same, without asking for the next node if the top one is its own | push |
 //! | entered by jump, return, fall-through | the same; E is rsp | E = A: the record becomes the callee's; E < A: push; E > A: pop first |
 //! | return | before the pop of the return address | E = A: pop; E < A: nothing; E > A: pop all that ended |
 //! | rsp loaded with something else | after the instruction | pop all with A below rsp |
 //!
 //! Functions that call nothing get no record (`leaves.rs`).
 //!
-//! The next node comes from a direct-mapped cache of transitions per thread:
-//! `key = node + step(function)`, index = low 16 bits of the key. A miss looks
+//! The next node comes from a direct-mapped table of transitions per thread, by
+//! place and tag (`wire::node`). A miss looks
 //! into the forest's index (`everypath_lookup`, without leaving the cache), then
 //! asks the engine for a new node. No event touches flags; they use rax, rcx,
 //! rdx, spilled.
@@ -58,6 +59,8 @@ pub struct Contexts {
     started: bool,
     stopped: bool,
     nodes_left: u64,
+    /// Whether recursion is rolled, and counting does not end before the program.
+    rolls: bool,
     ids: HashMap<u64, u32, core::hash::BuildHasherDefault<crate::block::PcHasher>>,
     flags: alloc::vec::Vec<u32>,
     /// Where signal handlers return to: the kernel put the address there, so
@@ -80,6 +83,7 @@ impl Contexts {
             started: flags & wire::flag::START_FUNC == 0,
             stopped: false,
             nodes_left: config.max_nodes.load(Relaxed),
+            rolls: flags & (wire::flag::UNROLL | wire::flag::STOP_FUNC) == 0,
             ids: HashMap::default(),
             flags: alloc::vec::Vec::new(),
             restorers: alloc::vec::Vec::new(),
@@ -166,7 +170,7 @@ impl Contexts {
         let event = match key.arrival {
             Arrival::Inside => false,
             Arrival::Jump => self.begins(key.pc, process) && !self.restorers.contains(&key.pc),
-            Arrival::Call => {
+            Arrival::Call | Arrival::Again => {
                 self.begins(key.pc, process) || self.is_called_function(key.pc, process)
             }
         };
@@ -235,6 +239,19 @@ impl Contexts {
 }
 
 impl Engine {
+    /// How a direct call at `from` arrives at `to`.
+    pub fn called_from(&self, from: u64, to: u64) -> Key {
+        let own = self.contexts.as_ref().is_some_and(|contexts| {
+            contexts.rolls
+                && to < from
+                && contexts
+                    .function_at(from, &self.process)
+                    .is_some_and(|(start, ..)| start == to)
+        });
+        let arrival = if own { Arrival::Again } else { Arrival::Call };
+        Key { pc: to, arrival }
+    }
+
     /// The id of the function at `pc`, logged when it is new.
     fn function_id(&mut self, pc: u64) -> u32 {
         let Some(contexts) = &mut self.contexts else {

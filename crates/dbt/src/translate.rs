@@ -428,13 +428,8 @@ impl Engine {
         // The call is done when the push is: from here the state is that of
         // the target's first instruction.
         emit.goto(target);
-        self.emit_exit(
-            emit,
-            ExitKind::Direct(Key {
-                pc: target,
-                arrival: Arrival::Call,
-            }),
-        );
+        let key = self.called_from(insn.pc(), target);
+        self.emit_exit(emit, ExitKind::Direct(key));
     }
 
     fn emit_indirect(&mut self, emit: &mut Emit<'_>, insn: &Insn) {

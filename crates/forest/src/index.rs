@@ -12,10 +12,13 @@
 //! parents' offsets fill the table evenly; few nodes have more than four.
 //!
 //! ```text
-//!  entry:    | tag: low half of the hash (32) | pool offset / 8 (32) |  0: empty
-//!  home:     32 entries from ((parent - origin) * scale) >> 32 on, rounded
-//!            down to a line, which is a cache line; none from `homes` on
+//!  entry:    | tag (32) | pool offset / 8 (32) |              0: empty
+//!  home:     32 entries from (place * scale) >> 32 on, where place is that of
+//!            the parent behind the origin, rounded down to a line, which is a
+//!            cache line; none for places from `homes` on
+//!            tag: | 0 (1) | place / 8 (13) | function (18) |
 //!  fallback: line (high half of the hash * lines) >> 32, then each `step` lines on
+//!            tag: | 1 (1) | low half of the hash (31) |
 //! ```
 //!
 //! An entry goes to the first free place of its home, or, if that is full, of
@@ -24,7 +27,10 @@
 //! fallback steps out of them (`step` is near 0.6 of the lines, and coprime to
 //! their number, so that it comes to all of them).
 //!
-//! The tag spares looking at nodes that are not meant. The table grows by half,
+//! In its home an entry is known by its tag alone: those whose homes overlap
+//! have parents within 4 kB, and 13 bits tell them apart over 64. So a search that ends there,
+//! as nearly all do, waits for one line and not for the node, too. In the
+//! fallback the tag spares looking at nodes that are not meant. The table grows by half,
 //! so that it is always at least half full: with at most 16 bytes of index a
 //! node costs at most 40. The scale is then chosen anew, as if the nodes to
 //! come lay as dense as those before; other threads' nodes lie between them. A
@@ -32,6 +38,9 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
+
+use wire::node::PLACED_FUNCS;
 
 /// Multiplier of the hash of names (2^64 divided by the golden ratio).
 pub const HASH: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -47,6 +56,16 @@ const FULL: (usize, usize) = (3, 4);
 /// Bytes per node from which on nodes count as scattered. Packed they have 24.
 const SCATTERED: u64 = 100;
 
+/// Position of the parent's place in the tag of an entry at home, and its mask.
+pub const HOME_SHIFT: u32 = 18;
+pub const HOME_MASK: u32 = 0x1FFF << HOME_SHIFT;
+/// In the tag of an entry in the fallback.
+pub const FALLBACK: u32 = 1 << 31;
+
+const _: () = assert!(PLACED_FUNCS == 1 << HOME_SHIFT);
+// A home reaches over this much of the nodes, at most.
+const _: () = assert!(SCATTERED * (HOME + LINE) as u64 <= (HOME_MASK >> HOME_SHIFT << 3) as u64);
+
 /// Entries by place.
 #[derive(Debug)]
 pub(crate) struct Index {
@@ -58,8 +77,9 @@ pub(crate) struct Index {
     /// Lines from one of a fallback to the next.
     step: usize,
     used: usize,
-    /// Where homes end: all of the table, or none.
-    homes: usize,
+    /// Places of parents from here on have no home: those that would lie behind
+    /// the table, or all.
+    homes: u64,
     /// Pool offset whose children's home is the beginning of the table.
     origin: u64,
     /// Entries per byte of nodes, times 2^32.
@@ -79,19 +99,28 @@ pub struct Table {
     pub scale: u64,
 }
 
-/// The name of a child and the pool offset of its parent; `None`: a function's
-/// tree, which has no parent and so no home.
+/// The name of a child, its function, and the pool offset of its parent; `None`:
+/// a function's tree, which has no parent and so no home.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Name {
     pub key: u64,
+    pub func: u32,
     pub parent: Option<u64>,
 }
 
 impl Name {
-    /// An entry without its node.
-    fn tag(self) -> u64 {
-        self.key.wrapping_mul(HASH) << 32
+    /// An entry in the fallback, without its node.
+    fn fallback_tag(self) -> u64 {
+        (self.key.wrapping_mul(HASH) | u64::from(FALLBACK)) << 32
     }
+}
+
+/// A part of the table that belongs to a parent.
+#[derive(Clone, Debug)]
+struct Home {
+    places: Range<usize>,
+    /// An entry, without its node.
+    tag: u64,
 }
 
 impl Index {
@@ -128,22 +157,27 @@ impl Index {
             entries: &raw const self.words[self.start] as u64,
             lines: self.lines as u64,
             step: self.step as u64,
-            homes: self.homes as u64,
+            homes: self.homes,
             origin: self.origin,
             scale: self.scale,
         }
     }
 
-    fn home(&self, parent: u64) -> Option<usize> {
-        let place = parent.wrapping_sub(self.origin).wrapping_mul(self.scale) >> 32;
-        let place = place as usize & !(LINE - 1);
-        (place < self.homes).then_some(place)
+    fn home(&self, name: Name) -> Option<Home> {
+        let place = name.parent?.wrapping_sub(self.origin);
+        if place >= self.homes || name.func >= PLACED_FUNCS {
+            return None;
+        }
+        let first = self.start + ((place * self.scale) >> 32) as usize / LINE * LINE;
+        let tag = (place as u32) << (HOME_SHIFT - 3) & HOME_MASK | name.func;
+        Some(Home {
+            places: first..first + HOME,
+            tag: u64::from(tag) << 32,
+        })
     }
 
-    /// The places a name may be at, first choice first.
-    fn places(&self, name: Name) -> impl Iterator<Item = usize> + use<> {
-        let home = name.parent.and_then(|parent| self.home(parent));
-        let home = home.map_or(0..0, |home| home..home + HOME);
+    /// The places a name may be at when its home is full, first choice first.
+    fn fallback(&self, name: Name) -> impl Iterator<Item = usize> + use<> {
         let high = name.key.wrapping_mul(HASH) >> 32;
         let first = ((high * self.lines as u64) >> 32) as usize;
         let (start, lines, step) = (self.start, self.lines, self.step);
@@ -155,21 +189,31 @@ impl Index {
             })
         };
         let fallback = core::iter::successors(Some(first), next).take(lines);
-        let fallback = fallback.flat_map(|line| line * LINE..(line + 1) * LINE);
-        home.chain(fallback).map(move |place| start + place)
+        fallback.flat_map(move |line| start + line * LINE..start + (line + 1) * LINE)
     }
 
-    /// Pool offset of the node for which `is_meant`, among those whose tag is the name's.
+    /// Pool offset of the node with this name. `is_meant` decides among those
+    /// whose tag alone does not say it.
     pub fn find(&self, name: Name, is_meant: impl Fn(u64) -> bool) -> Option<u64> {
-        let tag = name.tag();
-        for place in self.places(name) {
+        let offset = |entry: u64| u64::from(entry as u32) * 8;
+        if let Some(home) = self.home(name) {
+            for &entry in &self.words[home.places] {
+                if entry & !0xFFFF_FFFF == home.tag {
+                    return Some(offset(entry));
+                }
+                if entry == 0 {
+                    return None;
+                }
+            }
+        }
+        let tag = name.fallback_tag();
+        for place in self.fallback(name) {
             let entry = self.words[place];
             if entry == 0 {
                 return None;
             }
-            let offset = u64::from(entry as u32) * 8;
-            if entry & !0xFFFF_FFFF == tag && is_meant(offset) {
-                return Some(offset);
+            if entry & !0xFFFF_FFFF == tag && is_meant(offset(entry)) {
+                return Some(offset(entry));
             }
         }
         None
@@ -192,17 +236,24 @@ impl Index {
             return;
         }
         let room = (self.len() * FULL.0 / FULL.1) as u64;
-        self.homes = self.len();
         self.origin = first;
         self.scale = ((self.len() as u64) << 32) / (span * room / nodes).max(1);
+        // The last place p for which p * scale >> 32 is in the table.
+        self.homes = ((self.len() as u64) << 32).div_ceil(self.scale);
     }
 
     /// Enters the node at pool offset `offset`, which is not in the table.
     pub fn insert(&mut self, name: Name, offset: u64) {
-        let free = self.places(name).find(|&place| self.words[place] == 0);
-        let free = free.expect("the table is never full");
-        self.words[free] = name.tag() | (offset / 8);
         self.used += 1;
+        if let Some(Home { mut places, tag }) = self.home(name)
+            && let Some(free) = places.find(|&place| self.words[place] == 0)
+        {
+            self.words[free] = tag | (offset / 8);
+            return;
+        }
+        let free = self.fallback(name).find(|&place| self.words[place] == 0);
+        let free = free.expect("the table is never full");
+        self.words[free] = name.fallback_tag() | (offset / 8);
     }
 }
 
@@ -219,6 +270,7 @@ mod tests {
     fn name(number: u64, parent: u64) -> Name {
         Name {
             key: wire::node::key(0x7f12_3400_0000 + parent, 256 + number as u32),
+            func: 256 + number as u32,
             parent: Some(parent),
         }
     }
@@ -246,10 +298,11 @@ mod tests {
             let offset = 8 * (number as u64 + 1);
             let found = index.find(name, |at| at == offset);
             assert_eq!(found, Some(offset));
-            let is_it = |&place: &usize| index.words[place] == name.tag() | (offset / 8);
-            probes += index
-                .places(name)
-                .position(|place| is_it(&place))
+            let is_it = |place: usize| index.words[place] as u32 as u64 == offset / 8;
+            let home = index.home(name).map_or(0..0, |home| home.places);
+            probes += home
+                .chain(index.fallback(name))
+                .position(is_it)
                 .expect("found above");
         }
         probes as f64 / parents.len() as f64

@@ -35,7 +35,7 @@ use wire::NodeChunk;
 use wire::node::{DEPTH, FIRST_FUNC, LABEL_TRUNCATED, Node, ROOT, decode_key, key};
 use wire::view::Pool;
 
-pub use index::{HASH, HOME, LINE, Table};
+pub use index::{FALLBACK, HASH, HOME, HOME_MASK, HOME_SHIFT, LINE, Table};
 use index::{Index, Name};
 
 /// Address of a node in this process; the state of an activation.
@@ -302,6 +302,7 @@ impl Forest {
     fn child_name(&self, parent: State, func: u32) -> Name {
         Name {
             key: key(parent.0, func),
+            func,
             parent: Some(parent.0.wrapping_sub(self.pool.base())),
         }
     }
@@ -326,11 +327,15 @@ impl Forest {
 
     fn name_of(&self, state: State) -> Option<Name> {
         let key = self.key_of(state)?;
-        let parent = match self.is_root(state) {
-            true => None,
-            false => decode_key(key, self.pool.base(), self.pool.len()).map(|(parent, _)| parent),
-        };
-        Some(Name { key, parent })
+        if self.is_root(state) {
+            return Some(tree_name(self.label(state)));
+        }
+        let (parent, func) = decode_key(key, self.pool.base(), self.pool.len())?;
+        Some(Name {
+            key,
+            func,
+            parent: Some(parent),
+        })
     }
 
     fn insert(&mut self, name: Name, state: State) {
@@ -365,6 +370,7 @@ impl Forest {
 fn tree_name(func: u32) -> Name {
     Name {
         key: key(0, func),
+        func,
         parent: None,
     }
 }

@@ -152,11 +152,35 @@ impl<'a> Asm<'a> {
         self.dword(imm);
     }
 
-    /// `mov reg, qword gs:[index*8 + disp]`
-    pub fn mov_r_gs_index8(&mut self, reg: Reg, index: Reg, disp: i32) {
-        self.byte(0x65);
-        self.rex_w(reg, index.high(), 0);
-        self.bytes(&[0x8B, reg.low() << 3 | 4, 0xC5 | index.low() << 3]);
+    /// `mov reg32, dword [base + index + disp8]`; `index` is not rsp.
+    pub fn mov_r32_sum(&mut self, reg: Reg, base: Reg, index: Reg, disp: i8) {
+        self.byte(0x40 | reg.high() << 2 | index.high() << 1 | base.high());
+        self.sum(0x8B, reg, base, index, disp);
+    }
+
+    /// `mov reg, qword [base + index]`; `index` is not rsp.
+    pub fn mov_r_sum(&mut self, reg: Reg, base: Reg, index: Reg) {
+        self.rex_w(reg, index.high(), base.high());
+        self.sum(0x8B, reg, base, index, 0);
+    }
+
+    /// `mov qword [base + index], reg`; `index` is not rsp.
+    pub fn mov_sum_r(&mut self, base: Reg, index: Reg, reg: Reg) {
+        self.rex_w(reg, index.high(), base.high());
+        self.sum(0x89, reg, base, index, 0);
+    }
+
+    /// `movzx reg32, word [base + disp]`
+    pub fn movzx_r32_m16(&mut self, reg: Reg, base: Reg, disp: i32) {
+        self.byte(0x40 | reg.high() << 2 | base.high());
+        self.bytes(&[0x0F, 0xB7]);
+        self.mem(reg, base, disp);
+    }
+
+    /// `mov reg32, dword gs:[index*4 + disp]`
+    pub fn mov_r32_gs_index4(&mut self, reg: Reg, index: Reg, disp: i32) {
+        self.bytes(&[0x65, 0x40 | reg.high() << 2 | index.high() << 1]);
+        self.bytes(&[0x8B, reg.low() << 3 | 4, 0x85 | index.low() << 3]);
         self.dword(disp as u32);
     }
 
@@ -231,12 +255,31 @@ impl<'a> Asm<'a> {
     /// `lea reg, [base + index + disp8]`; `index` is not rsp.
     pub fn lea_sum(&mut self, reg: Reg, base: Reg, index: Reg, disp: i8) {
         self.rex_w(reg, index.high(), base.high());
+        self.sum(0x8D, reg, base, index, disp);
+    }
+
+    /// An opcode with `reg` and `[base + index + disp8]`.
+    fn sum(&mut self, opcode: u8, reg: Reg, base: Reg, index: Reg, disp: i8) {
         self.bytes(&[
-            0x8D,
+            opcode,
             0x40 | reg.low() << 3 | 4,
             index.low() << 3 | base.low(),
             disp as u8,
         ]);
+    }
+
+    /// `lea reg32, [base + disp32]`; `base` is neither rsp nor r12. Clears the
+    /// upper half of `reg`.
+    pub fn lea32(&mut self, reg: Reg, base: Reg, disp: u32) {
+        self.byte(0x40 | reg.high() << 2 | base.high());
+        self.bytes(&[0x8D, 0x80 | reg.low() << 3 | base.low()]);
+        self.dword(disp);
+    }
+
+    /// `lea reg32, [base + index + disp8]`; `index` is not rsp.
+    pub fn lea_sum32(&mut self, reg: Reg, base: Reg, index: Reg, disp: i8) {
+        self.byte(0x40 | reg.high() << 2 | index.high() << 1 | base.high());
+        self.sum(0x8D, reg, base, index, disp);
     }
 
     /// `not reg`

@@ -4,14 +4,17 @@
 //! a node costs at most another 16, so a node costs at most 40.
 //!
 //! A node's *key* says which node it is: `parent address + step(func)`, where
-//! `step(func) = (func << 37) + salt(func)`. Addresses of nodes of one process
-//! lie within `2^36` bytes of each other and `salt < 2^16`, so two nodes have
-//! the same key only if they have the same parent and the same function. The
-//! key's low 16 bits, which are even, index the direct-mapped transition cache
-//! of the emitted code (16 bytes an entry, scale 8), which is why the salt is
-//! there. The node stores the key negated,
+//! `step(func) = func << 37`. Addresses of nodes of one process lie within
+//! `2^36` bytes of each other, so two nodes have the same key only if they have
+//! the same parent and the same function. The node stores the key negated,
 //! because `x + (-key) == 0` can be tested without touching the flags
 //! (`lea`, `jrcxz`).
+//!
+//! Emitted code finds a transition in a direct-mapped table by two numbers: its
+//! place, which is the low 16 bits of the parent's pool offset and the
+//! function's [`place`], added, and its tag, the low 32 bits of that offset and the
+//! function's [`tag`]. Together they say the parent and the function as
+//! exactly as the key does, while offsets are below 4 GB.
 //!
 //! The reader undoes it with the address at which the writer mapped the pool
 //! ([`crate::ProcessRecord::pool_base`]): see [`decode_key`].
@@ -61,14 +64,41 @@ pub const FUNC_SHIFT: u32 = 37;
 /// Function ids end here: `64 - FUNC_SHIFT` bits.
 pub const MAX_FUNC: u32 = (1 << (64 - FUNC_SHIFT)) - 1;
 
-/// Spreads function ids over the transition cache (Knuth's multiplicative hash). Even.
-pub const fn salt(func: u32) -> u64 {
-    (func.wrapping_mul(0x9E37_79B1) >> 16) as u64 & !1
-}
-
 /// What a call of `func` adds to the caller's node address to make the key.
 pub const fn step(func: u32) -> u64 {
-    ((func as u64) << FUNC_SHIFT).wrapping_add(salt(func))
+    (func as u64) << FUNC_SHIFT
+}
+
+/// Functions from here on are not in the table of transitions: [`place`] and
+/// [`tag`] would not tell them apart.
+pub const PLACED_FUNCS: u32 = 1 << 18;
+
+/// What a function adds to the tag. Nodes lie at multiples of 8.
+pub const fn tag(func: u32) -> u32 {
+    func & 7
+}
+
+/// Different places of functions.
+pub const PLACES: u32 = 1 << 15;
+/// Multipliers of [`place`], for the low three bits of the id and the others:
+/// together near a multiplication of the id by the golden ratio of `PLACES`.
+pub const PLACE_LOW: u32 = 20_251;
+pub const PLACE_HIGH: u32 = 30_943;
+
+/// What a function adds to its place in the table of transitions. Even.
+/// Functions of equal [`tag`] have different ones, because `PLACE_HIGH` is odd.
+pub const fn place(func: u32) -> u32 {
+    let spread = (func >> 3).wrapping_mul(PLACE_HIGH) + tag(func) * PLACE_LOW;
+    (spread & (PLACES - 1)) << 1
+}
+
+/// The transition of the child of the node at pool offset `parent` by `func`:
+/// its place and its tag.
+pub const fn transition(parent: u32, func: u32) -> (u32, u32) {
+    (
+        (parent & 0xFFFF) + place(func),
+        parent.wrapping_add(tag(func)),
+    )
 }
 
 /// Key of the child of the node at `parent` (address in the writing process) by `func`.

@@ -4,11 +4,12 @@
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
-use agent::thread::{TRANSITION_KEYS, TRANSITIONS, ThreadContext, reg};
+use agent::thread::{TRANSITION_TAGS, TRANSITIONS, ThreadContext, reg};
 use forest::{Forest, Memory, State};
 use wire::func;
 use wire::node::{
     FIRST_FUNC, FUNC_SHIFT, LABEL_MUTED, LABEL_ROOT, LABEL_SIGNAL, LABEL_THREAD, LABEL_WAITING,
+    PLACED_FUNCS, transition,
 };
 use wire::view::Pool;
 
@@ -27,6 +28,7 @@ const GUARD: u64 = 4096;
 #[derive(Debug)]
 struct Tool {
     forest: Forest,
+    records: Records,
     shadow: u64,
     shadow_len: u64,
     root: State,
@@ -67,18 +69,26 @@ fn tool_of(context: &ThreadContext) -> Option<&'static mut Tool> {
     unsafe { (context.tool as *mut Tool).as_mut() }
 }
 
-/// A record of the shadow stack.
-fn record(at: u64) -> (u64, State) {
-    // SAFETY: `at` lies between the base and the top of the thread's shadow
-    // stack, which only this thread writes.
-    unsafe { (!*(at as *const u64), State(*((at + 8) as *const u64))) }
-}
+/// The records of shadow stacks, whose states are offsets in the pool that
+/// begins here: emitted code is shorter by it.
+#[derive(Clone, Copy, Debug)]
+struct Records(u64);
 
-fn set_record(at: u64, entry: u64, state: State) {
-    // SAFETY: as in `record`.
-    unsafe {
-        *(at as *mut u64) = !entry;
-        *((at + 8) as *mut u64) = state.0;
+impl Records {
+    /// Entry stack pointer and state of the record at an address.
+    fn get(self, at: u64) -> (u64, State) {
+        // SAFETY: `at` lies between the base and the top of the thread's shadow
+        // stack, which only this thread writes.
+        let (entry, offset) = unsafe { (!*(at as *const u64), *((at + 8) as *const u64)) };
+        (entry, State(self.0.wrapping_add(offset)))
+    }
+
+    fn set(self, at: u64, entry: u64, state: State) {
+        // SAFETY: as in `get`.
+        unsafe {
+            *(at as *mut u64) = !entry;
+            *((at + 8) as *mut u64) = state.0.wrapping_sub(self.0);
+        }
     }
 }
 
@@ -95,7 +105,7 @@ pub fn event(context: &mut ThreadContext) {
 }
 
 fn pop_while(context: &mut ThreadContext, tool: &Tool, ended: impl Fn(u64) -> bool) {
-    while context.shadow_top > tool.shadow && ended(record(context.shadow_top).0) {
+    while context.shadow_top > tool.shadow && ended(tool.records.get(context.shadow_top).0) {
         context.shadow_top -= 16;
     }
 }
@@ -113,10 +123,10 @@ fn share_index(context: &mut ThreadContext, tool: &Tool) {
 /// Empties a thread's transition cache. Another thread may be using it: its
 /// entries are words, and one written at the same time stays at worst.
 fn forget_transitions(context: &ThreadContext) {
-    let base = &raw const *context as u64 + TRANSITION_KEYS as u64;
+    let base = &raw const *context as u64 + TRANSITION_TAGS as u64;
     for entry in 0..TRANSITIONS as u64 {
         // SAFETY: the table behind the context (agent::thread).
-        unsafe { core::ptr::write_volatile((base + entry * 16) as *mut u64, 0) };
+        unsafe { core::ptr::write_volatile((base + entry * 8) as *mut u64, 0) };
     }
 }
 
@@ -130,9 +140,8 @@ fn uncount(pool: &Pool, state: State) {
 
 /// The transition is not known: ask the forest, remember the answer.
 fn lookup(context: &mut ThreadContext, tool: &mut Tool) {
-    let wanted = context.regs[reg::RDX];
-    let from = record(context.shadow_top).1;
-    let function = (wanted.wrapping_sub(from.0) >> FUNC_SHIFT) as u32;
+    let from = tool.records.get(context.shadow_top).1;
+    let function = (context.regs[reg::RCX] >> FUNC_SHIFT) as u32;
     let (next, remember) = engine::with(|engine| {
         engine.count(wire::stat::TRANSITIONS);
         engine.transition(context, tool, from, function)
@@ -152,11 +161,16 @@ fn lookup(context: &mut ThreadContext, tool: &mut Tool) {
         counter.fetch_add(1, Relaxed);
     }
     share_index(context, tool);
-    let entry = &raw const *context as u64 + TRANSITION_KEYS as u64 + (wanted & 0xFFFF) * 8;
-    // SAFETY: the thread's own table behind its context (agent::thread).
-    unsafe {
-        *(entry as *mut u64) = if remember { wanted.wrapping_neg() } else { 0 };
-        *((entry + 8) as *mut u64) = next.0;
+    let offset = |state: State| state.0.wrapping_sub(context.pool_base);
+    context.regs[reg::RDX] = offset(next);
+    if remember
+        && function < PLACED_FUNCS
+        && let (Ok(from), Ok(next)) = (u32::try_from(offset(from)), u32::try_from(offset(next)))
+    {
+        let (place, tag) = transition(from, function);
+        let table = &raw const *context as u64 + TRANSITION_TAGS as u64;
+        // SAFETY: the thread's own table behind its context (agent::thread).
+        unsafe { *((table + u64::from(place) * 4) as *mut [u32; 2]) = [tag.wrapping_neg(), next] };
     }
 }
 
@@ -233,9 +247,9 @@ impl Engine {
 
     /// All activations of the thread wait from now on.
     fn wait_for_good(&self, context: &ThreadContext, tool: &Tool) -> State {
-        if record(context.shadow_top).1 != tool.waiting {
+        if tool.records.get(context.shadow_top).1 != tool.waiting {
             for at in (tool.shadow..=context.shadow_top).step_by(16) {
-                set_record(at, record(at).0, tool.waiting);
+                tool.records.set(at, tool.records.get(at).0, tool.waiting);
             }
             forget_transitions(context);
         }
@@ -273,7 +287,8 @@ impl Engine {
         let shadow_len = SHADOW_LEN.max((path.len() as u64 * 32).next_power_of_two());
         let shadow = map_shadow(shadow_len)?;
         let first = if counting { root } else { waiting };
-        set_record(shadow, HIGHEST, first);
+        let records = Records(pool.base());
+        records.set(shadow, HIGHEST, first);
         let (mut top, mut state) = (shadow, first);
         for activation in path {
             state = match &activation.what {
@@ -289,12 +304,13 @@ impl Engine {
                 }
             };
             top += 16;
-            set_record(top, activation.entry, state);
+            records.set(top, activation.entry, state);
         }
         context.shadow_top = top;
         context.pool_base = pool.base();
         let tool = Tool {
             forest,
+            records,
             shadow,
             shadow_len,
             root,
@@ -329,10 +345,10 @@ enum Live {
 
 /// What is live above the thread's root.
 fn live_path(tool: &Tool, top: u64) -> alloc::vec::Vec<Activation> {
-    let mut below = record(tool.shadow).1;
+    let mut below = tool.records.get(tool.shadow).1;
     let records = (tool.shadow + 16..=top).step_by(16);
     let activation = |at| {
-        let (entry, state) = record(at);
+        let (entry, state) = tool.records.get(at);
         let what = match state {
             _ if state == tool.muted => Live::Muted,
             _ if state == tool.waiting => Live::Waiting,
@@ -460,7 +476,7 @@ pub fn on_handler(context: &mut ThreadContext, signal: u32, frame: u64, restorer
         engine.publish_chunk(tool);
         Some(root)
     });
-    let current = record(context.shadow_top).1;
+    let current = tool.records.get(context.shadow_top).1;
     let counting = engine::with(|engine| {
         let contexts = engine.contexts.as_ref();
         contexts.is_some_and(Contexts::is_counting)
@@ -471,7 +487,7 @@ pub fn on_handler(context: &mut ThreadContext, signal: u32, frame: u64, restorer
         root.unwrap_or(tool.truncated)
     };
     context.shadow_top += 16;
-    set_record(context.shadow_top, frame + 16, state);
+    tool.records.set(context.shadow_top, frame + 16, state);
 }
 
 /// The handler's frame is left by rt_sigreturn: back to what was interrupted.
@@ -480,7 +496,7 @@ pub fn on_sigreturn(context: &mut ThreadContext, _resumed_sp: u64) {
     let barrier = context.regs[reg::RSP].wrapping_add(8);
     let mut at = context.shadow_top;
     while at > tool.shadow {
-        if record(at).0 == barrier {
+        if tool.records.get(at).0 == barrier {
             context.shadow_top = at - 16;
             return;
         }
@@ -497,8 +513,8 @@ pub fn jump_into(context: &mut ThreadContext, pc: u64) {
     let mut at = context.shadow_top;
     while at > tool.shadow {
         // A record stands for its function and the tail callers before it.
-        let below = record(at - 16).1;
-        let (entry, state) = record(at);
+        let below = tool.records.get(at - 16).1;
+        let (entry, state) = tool.records.get(at);
         if tool.forest.is_root(state) {
             return;
         }
@@ -508,7 +524,7 @@ pub fn jump_into(context: &mut ThreadContext, pc: u64) {
                 0 => state,
                 _ => tool.forest.known(below, &steps[dead..]).unwrap_or(state),
             };
-            set_record(at, entry, live);
+            tool.records.set(at, entry, live);
             context.shadow_top = at;
             return;
         }

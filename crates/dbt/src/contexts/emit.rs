@@ -2,9 +2,9 @@
 
 use core::mem::offset_of;
 
-use agent::thread::{TRANSITION_KEYS, TRANSITION_STATES, ThreadContext};
+use agent::thread::{TRANSITION_STATES, TRANSITION_TAGS, ThreadContext};
 use isa::Reg;
-use wire::node::{key, step};
+use wire::node::{FUNC_SHIFT, Node, PLACED_FUNCS, place, step, tag};
 
 use crate::block::{Arrival, ExitKind, Key};
 use crate::engine::Engine;
@@ -13,15 +13,17 @@ use crate::indirect::{SPILL_RAX, SPILL_RCX, SPILL_RDX};
 use crate::pcmap::Recipe;
 use crate::translate::Emit;
 
+const NODE_KEY: i8 = offset_of!(Node, neg_key) as i8;
 const SHADOW: i32 = offset_of!(ThreadContext, shadow_top) as i32;
+const POOL: i32 = offset_of!(ThreadContext, pool_base) as i32;
 const RECORD: i32 = offset_of!(ThreadContext, event_record) as i32;
 const RETURN: i32 = offset_of!(ThreadContext, event_return) as i32;
 const CODE: i32 = offset_of!(ThreadContext, exit) as i32;
 
 /// What a slow path is about (in `ThreadContext::exit`).
 pub(super) mod code {
-    /// rdx is a key that neither the transition cache nor the index holds; rax
-    /// is its low 16 bits.
+    /// A transition that neither the table nor the index holds; the registers
+    /// are as at [`super::Routine::Lookup`], rdx becomes the next state.
     pub const LOOKUP: u32 = 0;
     /// Pop activations with A <= rsp.
     pub const POP_THROUGH: u32 = 1;
@@ -32,8 +34,11 @@ pub(super) mod code {
 impl Engine {
     /// The event block of a function: account for the arrival, go to the body.
     pub fn emit_event(&mut self, emit: &mut Emit<'_>, event: Key) {
+        /// Bytes of the instruction that takes the state from the table.
+        const FROM_TABLE: u64 = 9;
         let id = self.function_id(event.pc);
         let leaf = self.is_leaf(event.pc);
+        let pool_base = self.process.log.pool.base();
         let asm = &mut emit.asm;
         asm.mov_gs_r(SPILL_RAX, Reg::Rax);
         asm.mov_gs_r(SPILL_RCX, Reg::Rcx);
@@ -45,25 +50,39 @@ impl Engine {
         let asm = &mut emit.asm;
         asm.mov_r_gs(Reg::Rcx, SHADOW);
         asm.mov_r_mem(Reg::Rdx, Reg::Rcx, 8);
+        asm.movzx_r32_m16(Reg::Rax, Reg::Rcx, 8);
         if leaf && !by_jump {
             // No record, but one more activation at once (`deepest`).
             asm.mov_mem_r(Reg::Rcx, 16, Reg::Rcx);
         }
-        asm.mov_r_imm(Reg::Rax, step(id));
-        asm.lea_sum(Reg::Rdx, Reg::Rdx, Reg::Rax, 0);
-        asm.movzx_r32_r16(Reg::Rax, Reg::Rdx);
-        asm.mov_r_gs_index8(Reg::Rcx, Reg::Rax, TRANSITION_KEYS);
-        asm.lea_sum(Reg::Rcx, Reg::Rcx, Reg::Rdx, 0);
-        let hit = asm.jrcxz();
-        let back = asm.here() + 5;
-        let slow = self.slow_path(Routine::Lookup, code::LOOKUP, back);
+        let again = (event.arrival == Arrival::Again).then(|| {
+            // Recursion is rolled: the node on top is this function's already.
+            asm.mov_r_gs(Reg::Rcx, POOL);
+            asm.mov_r32_sum(Reg::Rcx, Reg::Rcx, Reg::Rdx, NODE_KEY + 4);
+            asm.lea32(Reg::Rcx, Reg::Rcx, label_check(id, pool_base));
+            asm.jrcxz()
+        });
+        let entry = 4 * place(id) as i32;
+        asm.mov_r32_gs_index4(Reg::Rcx, Reg::Rax, TRANSITION_TAGS + entry);
+        asm.lea_sum32(Reg::Rcx, Reg::Rcx, Reg::Rdx, tag(id) as i8);
+        // A function that is in no table never hits.
+        let hit = (id < PLACED_FUNCS).then(|| asm.jrcxz());
+        let back = asm.here() + 5 + FROM_TABLE;
+        let slow = self.slow_path(Routine::Lookup, code::LOOKUP, step(id), back);
         let asm = &mut emit.asm;
         asm.jmp(slow);
-        asm.bind(hit);
-        asm.mov_r_gs_index8(Reg::Rdx, Reg::Rax, TRANSITION_STATES);
-        asm.mov_r_mem(Reg::Rax, Reg::Rdx, 0);
+        if let Some(hit) = hit {
+            asm.bind(hit);
+        }
+        asm.mov_r32_gs_index4(Reg::Rdx, Reg::Rax, TRANSITION_STATES + entry);
+        debug_assert_eq!(asm.here(), back);
+        if let Some(again) = again {
+            asm.bind(again);
+        }
+        asm.mov_r_gs(Reg::Rcx, POOL);
+        asm.mov_r_sum(Reg::Rax, Reg::Rcx, Reg::Rdx);
         asm.lea(Reg::Rax, Reg::Rax, 1);
-        asm.mov_mem_r(Reg::Rdx, 0, Reg::Rax);
+        asm.mov_sum_r(Reg::Rcx, Reg::Rdx, Reg::Rax);
         match (leaf, by_jump) {
             (false, _) => emit_push(asm, by_jump),
             (true, false) => {}
@@ -92,7 +111,7 @@ impl Engine {
     /// one above it (E < A).
     fn emit_compare(&mut self, emit: &mut Emit<'_>) {
         let again = emit.asm.here();
-        let slow = self.slow_path(Routine::Event, code::POP_BELOW, again);
+        let slow = self.slow_path(Routine::Event, code::POP_BELOW, 0, again);
         let asm = &mut emit.asm;
         asm.mov_r_gs(Reg::Rdx, SHADOW);
         asm.mov_gs_r(RECORD, Reg::Rdx);
@@ -120,7 +139,7 @@ impl Engine {
         let nothing = emit_is_negative(asm);
         let pop_code: u64 = 4 + 9;
         let back = asm.here() + 5 + pop_code;
-        let slow = self.slow_path(Routine::Event, code::POP_THROUGH, back);
+        let slow = self.slow_path(Routine::Event, code::POP_THROUGH, 0, back);
         let asm = &mut emit.asm;
         asm.jmp(slow);
         asm.bind(pop);
@@ -141,7 +160,7 @@ impl Engine {
         asm.lea_sum(Reg::Rcx, Reg::Rsp, Reg::Rcx, 0);
         let fine = emit_is_negative(asm);
         let back = asm.here() + 5;
-        let slow = self.slow_path(Routine::Event, code::POP_BELOW, back);
+        let slow = self.slow_path(Routine::Event, code::POP_BELOW, 0, back);
         let asm = &mut emit.asm;
         asm.jmp(slow);
         asm.bind(fine);
@@ -151,18 +170,32 @@ impl Engine {
     }
 
     /// Cold code that goes to `routine`, and perhaps to [`event`] with a code,
-    /// and goes on at `back`.
-    fn slow_path(&mut self, routine: Routine, what: u32, back: u64) -> u64 {
+    /// with `word` in rcx, and goes on at `back`.
+    fn slow_path(&mut self, routine: Routine, what: u32, word: u64, back: u64) -> u64 {
         let engine = self.cache.thunk(routine);
         self.cache
-            .cold(13 + 10 + 9 + 5, 1, |asm| {
+            .cold(13 + 10 + 9 + 10 + 5, 1, |asm| {
                 asm.mov_gs_imm32(CODE, what);
                 asm.mov_r_imm(Reg::Rcx, back);
                 asm.mov_gs_r(RETURN, Reg::Rcx);
+                if word != 0 {
+                    asm.mov_r_imm(Reg::Rcx, word);
+                }
                 asm.jmp(engine);
             })
             .expect("make_room leaves room for a block's slow paths")
     }
+}
+
+/// What the upper half of a node's negated key adds up with to 0 if the node is
+/// `func`'s, not a root, and its parent in the same 4 GB as the pool's beginning.
+/// If it is anything else, the sum is not 0.
+fn label_check(func: u32, pool_base: u64) -> u32 {
+    // The key's lower half is that of the parent's address, which is not 0, so
+    // negation borrows from the upper half.
+    ((pool_base >> 32) as u32)
+        .wrapping_add(func << (FUNC_SHIFT - 32))
+        .wrapping_add(1)
 }
 
 /// rdx: the state. Writes the record above the top one, or the one found by
@@ -189,6 +222,3 @@ fn emit_is_negative(asm: &mut isa::Asm<'_>) -> isa::asm::Short {
     asm.lea(Reg::Rcx, Reg::Rcx, -255);
     asm.jrcxz()
 }
-
-/// Keeps the key's definition and this file's arithmetic together.
-const _: () = assert!(key(0, 1) == step(1));

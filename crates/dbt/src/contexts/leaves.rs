@@ -57,7 +57,11 @@ impl Leaves {
 
 impl Contexts {
     /// The function whose extent holds `pc`: its first byte, its end, its flags.
-    fn function_at(&self, pc: u64, process: &agent::syscalls::Process) -> Option<(u64, u64, u32)> {
+    pub(super) fn function_at(
+        &self,
+        pc: u64,
+        process: &agent::syscalls::Process,
+    ) -> Option<(u64, u64, u32)> {
         let (entry, at) = self.extent(pc, process)?;
         let start = pc.wrapping_sub(at - entry.start);
         Some((
