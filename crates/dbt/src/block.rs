@@ -1,6 +1,10 @@
 //! Blocks and exits: what the engine remembers about emitted code.
 
-use hashbrown::HashMap;
+use core::hash::{BuildHasher, BuildHasherDefault};
+
+use hashbrown::HashTable;
+
+use crate::slab::Slab;
 
 /// How control comes to a block. Only tools make a difference: without one,
 /// every arrival is `Inside`.
@@ -15,6 +19,17 @@ pub enum Arrival {
     Call = 2,
     /// By call from the function itself.
     Again = 3,
+}
+
+impl Arrival {
+    pub fn from_code(code: u8) -> Arrival {
+        match code {
+            1 => Arrival::Jump,
+            2 => Arrival::Call,
+            3 => Arrival::Again,
+            _ => Arrival::Inside,
+        }
+    }
 }
 
 /// What a block is looked up by.
@@ -60,7 +75,7 @@ pub struct Block {
 }
 
 /// There are as many as a program has branches.
-const _: () = assert!(size_of::<Block>() <= 80 && size_of::<Exit>() <= 48);
+const _: () = assert!(size_of::<Block>() <= 80 && size_of::<Exit>() <= 32);
 
 /// Where an indirect branch lands.
 #[derive(Clone, Copy, Debug, Default)]
@@ -98,10 +113,9 @@ impl Pad {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitKind {
     Direct(Key),
-    /// A system call at `pc`; `raw` is the cache address of the bare instruction.
+    /// A system call at `pc`; the bare instruction is behind the branch.
     Syscall {
         pc: u64,
-        raw: u64,
         /// Length of the instruction.
         len: u8,
     },
@@ -113,37 +127,64 @@ pub enum ExitKind {
     Event(Key),
 }
 
+/// An [`ExitKind`] without its address and detail.
+#[derive(Clone, Copy, Debug)]
+#[repr(u8)]
+enum What {
+    Direct,
+    Syscall,
+    Vsyscall,
+    Unfetchable,
+    Event,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub struct Exit {
-    pub kind: ExitKind,
-    /// Where the branch is; `NO_BLOCK`: the id is free.
-    pub block: BlockId,
+    /// Of the kind.
+    pc: u64,
     /// Address of the branch displacement.
     pub site: u64,
     /// From there to its stub, which is in the same segment.
     stub: i32,
+    /// Where the branch is; `NO_BLOCK`: the id is free.
+    pub block: BlockId,
     pub next_incoming: u32,
     /// The block's segment.
     pub segment: u16,
-    pub linked: bool,
+    what: What,
+    /// An arrival or a length, and whether the exit is linked in the top bit.
+    detail: u8,
 }
+
+/// In [`Exit::detail`].
+const LINKED: u8 = 1 << 7;
 
 impl Exit {
     /// An exit of no block.
     pub const FREE: Exit = Exit {
-        kind: ExitKind::Unfetchable(0),
-        block: NO_BLOCK,
+        pc: 0,
         site: 0,
         stub: 0,
+        block: NO_BLOCK,
         next_incoming: NO_EXIT,
         segment: 0,
-        linked: false,
+        what: What::Unfetchable,
+        detail: 0,
     };
 
     /// Of a branch at `site` with its stub, not linked yet.
     pub fn new(kind: ExitKind, block: BlockId, segment: usize, site: u64, stub: u64) -> Exit {
+        let (what, pc, detail) = match kind {
+            ExitKind::Direct(key) => (What::Direct, key.pc, key.arrival as u8),
+            ExitKind::Syscall { pc, len } => (What::Syscall, pc, len),
+            ExitKind::Vsyscall(pc) => (What::Vsyscall, pc, 0),
+            ExitKind::Unfetchable(pc) => (What::Unfetchable, pc, 0),
+            ExitKind::Event(key) => (What::Event, key.pc, key.arrival as u8),
+        };
         Exit {
-            kind,
+            pc,
+            what,
+            detail,
             block,
             site,
             stub: (stub.wrapping_sub(site) as i64)
@@ -154,13 +195,73 @@ impl Exit {
         }
     }
 
+    pub fn kind(&self) -> ExitKind {
+        let (pc, detail) = (self.pc, self.detail & !LINKED);
+        let key = Key {
+            pc,
+            arrival: Arrival::from_code(detail),
+        };
+        match self.what {
+            What::Direct => ExitKind::Direct(key),
+            What::Syscall => ExitKind::Syscall { pc, len: detail },
+            What::Vsyscall => ExitKind::Vsyscall(pc),
+            What::Unfetchable => ExitKind::Unfetchable(pc),
+            What::Event => ExitKind::Event(key),
+        }
+    }
+
+    pub fn is_linked(&self) -> bool {
+        self.detail & LINKED != 0
+    }
+
+    pub fn set_linked(&mut self, linked: bool) {
+        self.detail = self.detail & !LINKED | if linked { LINKED } else { 0 };
+    }
+
+    /// Behind the branch.
+    pub fn after(&self) -> u64 {
+        self.site + 4
+    }
+
     pub fn stub(&self) -> u64 {
         self.site.wrapping_add_signed(i64::from(self.stub))
     }
 }
 
-/// All blocks by key.
-pub type BlockMap = HashMap<Key, BlockId, core::hash::BuildHasherDefault<PcHasher>>;
+/// All blocks by key. Keys are looked at where the blocks are: most of what a
+/// large program runs it runs once, and 16 bytes more for each would be for
+/// nothing.
+#[derive(Debug, Default)]
+pub struct BlockMap(HashTable<BlockId>);
+
+impl BlockMap {
+    fn hash(key: Key) -> u64 {
+        BuildHasherDefault::<PcHasher>::default().hash_one(key)
+    }
+
+    pub fn get(&self, key: Key, blocks: &Slab<Block>) -> Option<BlockId> {
+        let is_it = |id: &BlockId| blocks[id.0 as usize].key == key;
+        self.0.find(Self::hash(key), is_it).copied()
+    }
+
+    /// Enters a block under its key; another one that was there is forgotten.
+    pub fn insert(&mut self, id: BlockId, blocks: &Slab<Block>) {
+        let key_of = |id: &BlockId| blocks[id.0 as usize].key;
+        let key = key_of(&id);
+        let is_it = |id: &BlockId| key_of(id) == key;
+        let rehash = |id: &BlockId| Self::hash(key_of(id));
+        let mut entry = self.0.entry(Self::hash(key), is_it, rehash).or_insert(id);
+        *entry.get_mut() = id;
+    }
+
+    /// Removes a block, if it is the one under its key.
+    pub fn remove(&mut self, id: BlockId, blocks: &Slab<Block>) {
+        let key = blocks[id.0 as usize].key;
+        if let Ok(entry) = self.0.find_entry(Self::hash(key), |&other| other == id) {
+            entry.remove();
+        }
+    }
+}
 
 /// Which addresses may have a block, by their low 20 bits: asked at every
 /// instruction that is translated, where the map would be a miss of the

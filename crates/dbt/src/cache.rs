@@ -21,7 +21,10 @@ use crate::entry::{Routine, routines};
 
 const THUNK: u64 = 16;
 const THUNKS: u64 = 4096;
-const SEGMENTS: u64 = 8;
+/// Segments of a full arena: 4 MB each.
+const SEGMENTS: u64 = 128;
+/// Segments of a tiny one.
+const FEW_SEGMENTS: u64 = 8;
 /// Most bytes of one block: 96 instructions at up to 80 bytes, with room to spare.
 const BLOCK_MAX: u64 = 12 << 10;
 
@@ -52,9 +55,11 @@ impl Cache {
     /// Lays out `arena`, which is fresh read-write-execute memory of the engine's own.
     /// `tiny` (chaos) uses only a little of it.
     pub fn new(arena: u64, len: u64, tiny: Option<u64>) -> Cache {
-        let usable = tiny.map_or(len - THUNKS, |segment| segment * SEGMENTS);
-        let size = (usable / SEGMENTS) & !4095;
-        let segments = (0..SEGMENTS)
+        let (count, size) = match tiny {
+            Some(size) => (FEW_SEGMENTS, size),
+            None => (SEGMENTS, ((len - THUNKS) / SEGMENTS) & !4095),
+        };
+        let segments = (0..count)
             .map(|i| {
                 let start = arena + THUNKS + i * size;
                 Segment {
@@ -68,7 +73,7 @@ impl Cache {
                 }
             })
             .collect();
-        let free = arena + THUNKS + SEGMENTS * size..arena + len;
+        let free = arena + THUNKS + count * size..arena + len;
         let mut cache = Cache {
             arena,
             free,
@@ -216,7 +221,15 @@ impl Cache {
             maps: Vec::new(),
             evicted_at: 0,
         });
-        self.current = self.segments.len() - 1;
+        self.switch(self.segments.len() - 1);
+    }
+
+    /// Goes on in another segment.
+    pub fn switch(&mut self, index: usize) {
+        let full = &mut self.segments[self.current];
+        full.blocks.shrink_to_fit();
+        full.maps.shrink_to_fit();
+        self.current = index;
     }
 
     /// Makes a segment empty. The caller knows that no thread is in it.

@@ -269,7 +269,7 @@ impl Engine {
             if self.cache.segments[index].blocks.is_empty()
                 && self.cache.segments[index].evicted_at == 0
             {
-                self.cache.current = index;
+                self.cache.switch(index);
                 return;
             }
         }
@@ -291,7 +291,7 @@ impl Engine {
             return;
         };
         self.recycle(index);
-        self.cache.current = index;
+        self.cache.switch(index);
     }
 
     fn evict(&mut self, index: usize) {

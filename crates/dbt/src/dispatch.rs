@@ -56,18 +56,10 @@ pub unsafe extern "C" fn dispatch(context: *mut ThreadContext) {
         _ => {
             let key = Key {
                 pc: context.resume_app,
-                arrival: arrival_from(context.exit),
+                arrival: Arrival::from_code(context.exit as u8),
             };
             go_to(context, key);
         }
-    }
-}
-
-fn arrival_from(code: u32) -> Arrival {
-    match code {
-        1 => Arrival::Jump,
-        2 => Arrival::Call,
-        _ => Arrival::Inside,
     }
 }
 
@@ -133,8 +125,9 @@ fn indirect_miss(context: &mut ThreadContext) {
 /// not arrive, it may go back into its block.
 fn leave_by_exit(context: &mut ThreadContext, thread: &mut Thread) {
     let exit = context.exit;
-    let kind = engine::with(|engine| {
-        let kind = engine.exit_kind(exit);
+    let (kind, after) = engine::with(|engine| {
+        let left = &engine.exits[exit as usize];
+        let (kind, after) = (left.kind(), left.after());
         engine.count(match kind {
             ExitKind::Syscall { .. } => stat::EXITS_SYSCALL,
             ExitKind::Event(_) => stat::EXITS_EVENT,
@@ -143,12 +136,12 @@ fn leave_by_exit(context: &mut ThreadContext, thread: &mut Thread) {
         if let ExitKind::Direct(key) = kind {
             engine.go_on_and_link(context, key, ExitId(exit));
         }
-        kind
+        (kind, after)
     });
     match kind {
         ExitKind::Direct(_) => {}
-        ExitKind::Syscall { pc, raw, len } => {
-            leave_by_syscall(context, thread, pc, pc + u64::from(len), raw)
+        ExitKind::Syscall { pc, len } => {
+            leave_by_syscall(context, thread, pc, pc + u64::from(len), after)
         }
         ExitKind::Vsyscall(pc) => vsyscall(context, thread, pc),
         ExitKind::Unfetchable(pc) => unfetchable(context, thread, pc),

@@ -9,7 +9,7 @@ use agent::thread::ThreadContext;
 use hashbrown::HashMap;
 use wire::stat;
 
-use crate::block::{Block, BlockId, BlockMap, Exit, ExitId, ExitKind, Key, PcHasher, Starts};
+use crate::block::{Block, BlockId, BlockMap, Exit, ExitId, Key, PcHasher, Starts};
 use crate::cache::Cache;
 use crate::contexts::Contexts;
 use crate::indirect::{Chains, Tables};
@@ -148,12 +148,12 @@ impl Engine {
     /// through a table, so a new block gets its landing pad in line.
     pub fn find(&mut self, key: Key, pad: Option<bool>) -> BlockId {
         let key = self.canonical(key);
-        match self.map.get(&key) {
-            Some(&id) if self.is_stale(id) => {
+        match self.map.get(key, &self.blocks) {
+            Some(id) if self.is_stale(id) => {
                 self.sever(id);
                 self.translate(key, pad)
             }
-            Some(&id) => id,
+            Some(id) => id,
             None => self.translate(key, pad),
         }
     }
@@ -189,10 +189,5 @@ impl Engine {
         self.stat(stat::CACHE_BYTES)
             .store(self.cache.used(), Ordering::Relaxed);
         self.stat(stat::HEAP_BYTES).store(heap, Ordering::Relaxed);
-    }
-
-    /// The kind of an exit.
-    pub fn exit_kind(&self, exit: u32) -> ExitKind {
-        self.exits[exit as usize].kind
     }
 }

@@ -26,10 +26,10 @@ impl Engine {
         }
         let next = self.block(target).incoming;
         let entry = &mut self.exits[exit.0 as usize];
-        if entry.linked || entry.site == 0 {
+        if entry.is_linked() || entry.site == 0 {
             return;
         }
-        entry.linked = true;
+        entry.set_linked(true);
         entry.next_incoming = next;
         let site = entry.site;
         self.block(target).incoming = exit.0;
@@ -41,7 +41,7 @@ impl Engine {
     /// Points an exit at its stub.
     pub fn unlink(&mut self, exit: ExitId) {
         let entry = &mut self.exits[exit.0 as usize];
-        entry.linked = false;
+        entry.set_linked(false);
         let (site, stub) = (entry.site, entry.stub());
         self.cache.patch(site, stub);
     }
@@ -68,17 +68,14 @@ impl Engine {
         if self.block(id).volatile {
             self.volatiles.remove(&id);
         }
-        let key = self.block(id).key;
-        if self.map.get(&key) == Some(&id) {
-            self.map.remove(&key);
-        }
+        self.map.remove(id, &self.blocks);
         self.unpublish_indirect(id);
         let mut incoming = core::mem::replace(&mut self.block(id).incoming, NO_EXIT);
         while incoming != NO_EXIT {
             let exit = ExitId(incoming);
             incoming = self.exits[exit.0 as usize].next_incoming;
             // A dead block may still be running: its exits must leave, too.
-            if self.exits[exit.0 as usize].linked {
+            if self.exits[exit.0 as usize].is_linked() {
                 self.unlink(exit);
             }
         }

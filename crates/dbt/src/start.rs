@@ -17,7 +17,7 @@ use sys::signal::{SIG_BLOCK, SIG_UNBLOCK, SigSet};
 use wire::view::Pool;
 use wire::{Mode, flag};
 
-use crate::block::{Arrival, Key, Starts};
+use crate::block::{Arrival, BlockMap, Key, Starts};
 use crate::cache::Cache;
 use crate::contexts::{self, Contexts};
 use crate::engine::{ENGINE, Engine, Heritage, Settings};
@@ -217,7 +217,7 @@ fn boot(
         cache,
         tables,
         blocks: Slab::default(),
-        map: HashMap::default(),
+        map: BlockMap::default(),
         starts: Starts::default(),
         exits: Slab::default(),
         free_blocks: Vec::new(),

@@ -137,7 +137,7 @@ impl Engine {
                 };
                 if out.insns.len() >= MAX_INSNS
                     || side_exits >= MAX_EXITS
-                    || self.starts.may_contain(pc) && self.map.contains_key(&inside)
+                    || self.starts.may_contain(pc) && self.map.get(inside, &self.blocks).is_some()
                 {
                     out.end = End::Goto(inside);
                     return out;

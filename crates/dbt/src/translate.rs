@@ -141,7 +141,7 @@ impl Engine {
         block.host = host;
         block.map_len = map.len() as u32;
         block.unfetchable = unfetchable;
-        self.map.insert(key, id);
+        self.map.insert(id, &self.blocks);
         self.starts.add(key.pc);
         if source.is_none() {
             self.pages.entry(key.pc & !4095).or_default().push(id);
@@ -501,10 +501,8 @@ impl Engine {
         });
         if !plain {
             let site = self.emit_unlinked_jump(emit);
-            let raw = emit.asm.here();
             let kind = ExitKind::Syscall {
                 pc: insn.pc(),
-                raw,
                 len: insn.len() as u8,
             };
             self.attach(emit.id, site, kind);
@@ -554,7 +552,7 @@ impl Engine {
         let segment = self.cache.current;
         self.exits[id.0 as usize] = Exit::new(kind, block, segment, site, stub);
         let target = match kind {
-            ExitKind::Direct(key) => self.map.get(&key).copied(),
+            ExitKind::Direct(key) => self.map.get(key, &self.blocks),
             _ => None,
         };
         self.unlink(id);
