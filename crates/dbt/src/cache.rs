@@ -180,10 +180,15 @@ impl Cache {
             .sum()
     }
 
+    /// Whether `addr` is in a block, a stub or a thunk. From the thunk of a
+    /// lookup control may come back without the engine being asked, so a
+    /// thread there is not on its way to it.
     pub fn contains(&self, addr: u64) -> bool {
-        self.segments
-            .iter()
-            .any(|segment| segment.start <= addr && addr < segment.end)
+        (self.arena..self.arena + THUNKS).contains(&addr)
+            || self
+                .segments
+                .iter()
+                .any(|segment| segment.start <= addr && addr < segment.end)
     }
 
     /// The block whose code holds `addr` (blocks of evicted segments included).
