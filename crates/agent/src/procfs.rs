@@ -149,23 +149,51 @@ pub fn leads_to_own_exe(directory: i32, at: u64, path: &[u8]) -> bool {
 
 /// The mappings of the program: the kernel's list without the engine's.
 pub fn program_mappings() -> Vec<(u64, u64)> {
-    let text = read_file(c"/proc/self/maps").unwrap_or_default();
+    let mappings = mappings().unwrap_or_default().into_iter();
+    mappings
+        .map(|mapping| (mapping.start, mapping.end))
+        .collect()
+}
+
+/// Memory of the program, from one line of maps.
+#[derive(Clone, Copy, Debug)]
+pub struct Mapping {
+    pub start: u64,
+    pub end: u64,
+    /// Stores in it are seen elsewhere.
+    pub shared: bool,
+    /// The kernel's code or data: `[vdso]`, `[vvar]`.
+    pub of_kernel: bool,
+}
+
+/// The same with what is known of each.
+pub fn mappings() -> Option<Vec<Mapping>> {
+    let text = read_file(c"/proc/self/maps")?;
     let mut found = Vec::new();
     for line in text.split(|&byte| byte == b'\n') {
         let Some((start, end)) = range_of(line) else {
             continue;
         };
+        let rights = line.split(|&byte| byte == b' ').nth(1);
+        let shared = rights.is_some_and(|rights| rights.ends_with(b"s"));
+        let name = line.split(|&byte| byte == b' ').next_back();
+        let of_kernel = name.is_some_and(|name| name.starts_with(b"[v"));
         let mut cuts: Vec<u64> = alloc::vec![start, end];
         memory::for_each_range(|a, b| cuts.extend([a, b]));
         cuts.retain(|&cut| start <= cut && cut <= end);
         cuts.sort_unstable();
         for pair in cuts.windows(2) {
             if pair[0] < pair[1] && !memory::is_ours(pair[0], pair[1]) {
-                found.push((pair[0], pair[1]));
+                found.push(Mapping {
+                    start: pair[0],
+                    end: pair[1],
+                    shared,
+                    of_kernel,
+                });
             }
         }
     }
-    found
+    Some(found)
 }
 
 /// The range that a line of maps begins with.

@@ -191,6 +191,13 @@ pub struct Target {
     /// Stress the translator: tiny cache, flush storms, early signals
     #[arg(long, value_name = "SEED", hide = true)]
     pub chaos: Option<u64>,
+    /// Compare with native runs, from about every Nth exit of the cache
+    #[arg(long, value_name = "N", hide = true)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..1 << 30))]
+    pub lockstep: Option<u32>,
+    /// Mistranslate calls, to show that --lockstep sees it
+    #[arg(long, hide = true)]
+    pub lockstep_fault: bool,
     /// The program and its arguments
     #[arg(value_name = "PROGRAM", required = true)]
     #[arg(trailing_var_arg = true)]

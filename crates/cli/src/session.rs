@@ -76,6 +76,7 @@ impl Session<'_> {
         }
         complain(self.report(report, &recording));
         let ending = match run.ended {
+            _ if diverged(&recording) => Ending::Exit(125),
             Ended::Exited(status) => Ending::Exit(status as u8),
             Ended::Signaled { signal, .. } => Ending::Signal(signal),
         };
@@ -91,6 +92,10 @@ impl Session<'_> {
             crate::flags::YesNo::Yes => wire::flag::FOLLOW,
             crate::flags::YesNo::No => 0,
         };
+        let fault = match self.target.lockstep_fault {
+            true => wire::flag::MISTRANSLATE,
+            false => 0,
+        };
         Ok(Request {
             program,
             argv: self.target.command.clone(),
@@ -99,8 +104,9 @@ impl Session<'_> {
                 Mode::Contexts => wire::Mode::Contexts,
             },
             k: self.k,
-            flags: self.flags | follow,
+            flags: self.flags | follow | fault,
             chaos: self.target.chaos,
+            lockstep: self.target.lockstep,
             max_nodes: self.max_nodes,
         })
     }
@@ -158,6 +164,17 @@ impl Session<'_> {
             }
         }
     }
+}
+
+/// Whether a window of `--lockstep` showed a mistranslation; says how many did.
+fn diverged(recording: &Recording) -> bool {
+    let counts = recording.processes.iter();
+    let counts = counts.filter_map(|process| process.stats.get(wire::stat::LOCKSTEP_DIVERGENCES));
+    let sum: u64 = counts.sum();
+    if sum > 0 {
+        eprintln!("everypath: {sum} divergences from the native run");
+    }
+    sum > 0
 }
 
 /// Says what failed after the run, even when asked to be quiet: data is at stake.

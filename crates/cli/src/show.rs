@@ -61,7 +61,7 @@ impl Show {
     ) -> io::Result<()> {
         let mut report = Report::new(recording, &self.view);
         if self.engine_stats {
-            report.stat_names = &wire::stat::NAMES;
+            report.stat_names = stat_names(recording);
         }
         report.notes.clone_from(&self.notes);
         match self.format {
@@ -69,6 +69,18 @@ impl Show {
             Format::Text => report::paper::write(&report, out),
             Format::Json => report::json::write(&report, out),
         }
+    }
+}
+
+/// Names of the statistics; without a run of `--lockstep`, not those of it.
+fn stat_names(recording: &Recording) -> &'static [&'static str] {
+    let lockstep = |process: &trace::Process| {
+        let own = process.stats.iter().skip(wire::stat::LOCKSTEP);
+        own.clone().any(|&value| value != 0)
+    };
+    match recording.processes.iter().any(lockstep) {
+        true => &wire::stat::NAMES,
+        false => &wire::stat::NAMES[..wire::stat::LOCKSTEP],
     }
 }
 

@@ -11,7 +11,7 @@ use crate::engine::{self, Engine};
 use crate::entry::reason;
 use crate::signals::Unfetchable;
 use crate::superblock::End;
-use crate::{process, signals, sigreturn};
+use crate::{lockstep, process, signals, sigreturn};
 
 /// Its range is of program addresses, which calls from the cache never have:
 /// as a kernel without it.
@@ -47,6 +47,15 @@ pub unsafe extern "C" fn dispatch(context: *mut ThreadContext) {
     // while we do, and others do not touch it. The thread state is boxed for
     // the life of the block.
     let (context, thread) = unsafe { (&mut *context, &mut *((*context).thread as *mut Thread)) };
+    route(context, thread);
+    if lockstep::is_on() {
+        // A forked child has another block than its parent.
+        // SAFETY: the thread's own block, as above.
+        lockstep::before_entry(unsafe { &mut *thread.context });
+    }
+}
+
+fn route(context: &mut ThreadContext, thread: &mut Thread) {
     match context.reason {
         reason::EXIT => leave_by_exit(context, thread),
         reason::EMPTY_JUMP | reason::EMPTY_CALL | reason::VERIFY_JUMP | reason::VERIFY_CALL => {
@@ -220,6 +229,7 @@ pub fn finish_call(context: &mut ThreadContext, value: isize, next: u64) {
 
 // Long function: one row per kind of call.
 fn system_call(context: &mut ThreadContext, thread: &mut Thread, call: Call) -> After {
+    lockstep::before_call(call.number, call.args[0]);
     let Some(kind) = syscalls::kind(call.number) else {
         return After::Raw;
     };

@@ -30,6 +30,10 @@ pub struct Settings {
     pub rtm: bool,
     /// Nonzero: chaos.
     pub chaos: u64,
+    /// Nonzero: windows of lockstep (`lockstep.rs`), from about every how many exits.
+    pub lockstep: u32,
+    /// A wrong translation on purpose, see [`wire::flag::MISTRANSLATE`].
+    pub mistranslate: bool,
 }
 
 /// Pool and payload paths to hand to a program that is exec'd.

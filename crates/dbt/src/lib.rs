@@ -23,6 +23,8 @@ pub mod engine;
 pub mod entry;
 pub mod indirect;
 pub mod link;
+pub mod locate;
+pub mod lockstep;
 pub mod pcmap;
 pub mod process;
 pub mod signals;

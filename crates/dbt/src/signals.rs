@@ -20,9 +20,10 @@ use agent::thread::{Pending, Thread, ThreadContext, reg};
 use sys::signal::*;
 use wire::stat;
 
-use crate::block::BlockId;
 use crate::engine;
 use crate::entry;
+use crate::locate::{Where, locate, place_of};
+use crate::lockstep;
 use crate::pcmap;
 
 pub const TRAP_FLAG: u64 = 1 << 8;
@@ -46,6 +47,9 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *mut SigInfo, uc: *mut UCo
     let nested = in_handler(thread, uc);
     match signal {
         SIGTRAP if entry::at_delivery(rip) => deliver_pending(context, thread, uc),
+        SIGTRAP if lockstep::steps() && kernel_sent && uc.mcontext.trapno == trap::DEBUG => {
+            lockstep::stepped(context, uc)
+        }
         SIGTRAP if thread.stepping && kernel_sent && uc.mcontext.trapno == trap::DEBUG => {
             stepped(context, thread, uc)
         }
@@ -88,6 +92,7 @@ fn arrived(
         uc.sigmask = HOLD;
         return;
     }
+    lockstep::interrupted(context, uc);
     thread.pending = Some(Pending {
         signal,
         info: *info,
@@ -188,48 +193,8 @@ fn deliver_pending(context: &mut ThreadContext, thread: &mut Thread, uc: &mut UC
     advance(context, thread, uc);
 }
 
-enum Where {
-    Boundary(pcmap::Place),
-    Inside,
-    Engine,
-}
-
-/// What a cache address stands for. The engine lock is free for this thread
-/// whenever the address is in the cache.
-fn locate(rip: u64) -> Where {
-    match place_of(rip) {
-        None => Where::Engine,
-        Some(Some(place)) if place.boundary => Where::Boundary(place),
-        Some(_) => Where::Inside,
-    }
-}
-
-/// Outer `None`: not in the cache.
-fn place_of(rip: u64) -> Option<Option<pcmap::Place>> {
-    if !memory::is_ours(rip, rip + 1) || !in_arena(rip) {
-        return None;
-    }
-    engine::with(|engine| {
-        if !engine.cache.contains(rip) {
-            return None;
-        }
-        Some(engine.cache.block_at(rip).and_then(|block| {
-            let (pc, host) = {
-                let block = &engine.blocks[block as usize];
-                (block.key.pc, block.host)
-            };
-            pcmap::find(engine.map_of(BlockId(block)), pc, rip.checked_sub(host)?)
-        }))
-    })
-}
-
-/// Cheap test without the lock: engine code is never in the arena.
-fn in_arena(rip: u64) -> bool {
-    crate::start::arena_contains(rip)
-}
-
 /// Instructions that were counted and did not retire, or the reverse.
-fn uncount(context: &mut ThreadContext, place: &pcmap::Place) {
+pub fn uncount(context: &mut ThreadContext, place: &pcmap::Place) {
     // Only the sum counts.
     context.insns[0] = context.insns[0].wrapping_sub(place.counted_ahead.cast_unsigned());
 }
@@ -389,6 +354,7 @@ fn fault(
     if crate::contexts::grow_shadow(context, uc) {
         return;
     }
+    lockstep::interrupted(context, uc);
     if !place.boundary {
         for (register, slot) in place.recipe.spilled() {
             *register_of(&mut uc.mcontext, register) = context.spill[slot];
@@ -460,7 +426,6 @@ fn single_step(
 /// A store to a page that the engine guards. The page is opened; if the store
 /// is from that page, only the store runs before control comes back.
 fn guarded_store(context: &mut ThreadContext, thread: &mut Thread, uc: &mut UContext) -> bool {
-    let _ = context;
     let (address, rip) = (uc.mcontext.cr2, uc.mcontext.rip);
     let own = engine::with(|engine| {
         if !engine.on_store(address) {
@@ -470,6 +435,7 @@ fn guarded_store(context: &mut ThreadContext, thread: &mut Thread, uc: &mut UCon
     });
     let Some(own) = own else { return false };
     if own {
+        lockstep::interrupted(context, uc);
         // Nothing else may come between the store and the trap.
         thread.pending = Some(Pending {
             signal: 0,

@@ -159,6 +159,8 @@ fn settings(pool: &Pool, stack: &InitialStack) -> Settings {
         bmi2: features & 1 << 8 != 0,
         rtm: features & 1 << 11 != 0,
         chaos: config.chaos_seed.load(Relaxed),
+        lockstep: config.lockstep.load(Relaxed),
+        mistranslate: flags & flag::MISTRANSLATE != 0,
     }
 }
 
@@ -260,6 +262,7 @@ fn boot(
     engine.threads.push(thread.context);
     contexts::begin_thread(&mut engine, context, None, false);
     *ENGINE.lock() = Some(engine);
+    crate::lockstep::begin(settings.lockstep);
     thread::set_gs(context, settings.fsgsbase);
     crate::process::adopt(context, thread);
     // What was blocked before exec stays blocked for the program, not for us.

@@ -423,6 +423,10 @@ impl Engine {
 
     fn emit_call(&mut self, emit: &mut Emit<'_>, insn: &Insn, target: u64) {
         self.emit_push_return(emit, insn.next_pc());
+        if self.settings.mistranslate {
+            const CMC: u8 = 0xF5;
+            emit.asm.bytes(&[CMC]);
+        }
         emit.cover(true, Recipe::NONE);
         emit.map.advance(insn.len());
         // The call is done when the push is: from here the state is that of
@@ -498,7 +502,7 @@ impl Engine {
             None => true,
             Some(Kind::Stores) => !self.memory_opened,
             Some(_) => false,
-        });
+        }) && self.settings.lockstep == 0;
         if !plain {
             let site = self.emit_unlinked_jump(emit);
             let kind = ExitKind::Syscall {

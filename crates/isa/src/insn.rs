@@ -273,6 +273,74 @@ impl Insn {
             })
     }
 
+    /// Whether it gives another result when run a second time, or cannot be
+    /// followed by the trap flag: clocks, random numbers, what the processor
+    /// says about itself, and whatever enters the kernel or changes the
+    /// privilege or the stack segment.
+    pub fn is_unrepeatable(&self) -> bool {
+        let odd = matches!(
+            self.flow(),
+            Flow::Syscall | Flow::Int80 | Flow::TransactionBegin(_) | Flow::Odd | Flow::Trap
+        );
+        let to_ss =
+            self.raw.op0_kind() == OpKind::Register && self.raw.op0_register() == Register::SS;
+        odd || to_ss
+            || matches!(
+                self.raw.mnemonic(),
+                Mnemonic::Cpuid
+                    | Mnemonic::Rdtsc
+                    | Mnemonic::Rdtscp
+                    | Mnemonic::Rdpmc
+                    | Mnemonic::Rdpru
+                    | Mnemonic::Rdpid
+                    | Mnemonic::Rdrand
+                    | Mnemonic::Rdseed
+                    | Mnemonic::Xgetbv
+                    | Mnemonic::Sgdt
+                    | Mnemonic::Sidt
+                    | Mnemonic::Sldt
+                    | Mnemonic::Str
+                    | Mnemonic::Smsw
+                    | Mnemonic::Lsl
+                    | Mnemonic::Lar
+                    | Mnemonic::Umwait
+                    | Mnemonic::Tpause
+                    | Mnemonic::Lss
+            )
+    }
+
+    /// Where it loads or stores, given the general registers in the order of
+    /// their encoding: its memory operand, and the stack. Neither through fs
+    /// and gs nor by a vector of addresses.
+    pub fn addresses(&self, regs: &[u64; 16]) -> [Option<u64>; 2] {
+        let by_segment = matches!(self.raw.memory_segment(), Register::FS | Register::GS);
+        let touches = !matches!(self.raw.mnemonic(), Mnemonic::Lea | Mnemonic::Nop);
+        let operand = (0..self.raw.op_count())
+            .find(|&i| touches && !by_segment && self.raw.op_kind(i) == OpKind::Memory);
+        let operand = operand.and_then(|operand| {
+            self.raw.virtual_address(operand, 0, |register, _, _| {
+                if register.is_segment_register() {
+                    return Some(0);
+                }
+                let general = register.is_gpr().then(|| register.full_register().number());
+                regs.get(general?).copied()
+            })
+        });
+        let grows = self.raw.stack_pointer_increment().min(0);
+        let stack = regs[4].wrapping_add_signed(i64::from(grows));
+        [operand, self.raw.is_stack_instruction().then_some(stack)]
+    }
+
+    /// `pushf`: what it stores shows the trap flag.
+    pub fn is_push_flags(&self) -> bool {
+        matches!(self.raw.mnemonic(), Mnemonic::Pushf | Mnemonic::Pushfq)
+    }
+
+    /// `popf`: may set the trap flag.
+    pub fn is_pop_flags(&self) -> bool {
+        matches!(self.raw.mnemonic(), Mnemonic::Popf | Mnemonic::Popfq)
+    }
+
     /// `pop` of a register.
     pub fn is_pop(&self) -> bool {
         self.raw.mnemonic() == Mnemonic::Pop && self.raw.op0_kind() == OpKind::Register

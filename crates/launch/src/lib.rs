@@ -45,6 +45,8 @@ pub struct Request {
     /// Bits from `wire::flag`.
     pub flags: u32,
     pub chaos: Option<u64>,
+    /// Exits from the cache between two windows of lockstep.
+    pub lockstep: Option<u32>,
     pub max_nodes: u64,
 }
 
@@ -145,6 +147,9 @@ fn configure(pool: &Pool, request: &Request) {
     config.flags.store(request.flags, Relaxed);
     config.k.store(request.k.unwrap_or(0), Relaxed);
     config.chaos_seed.store(request.chaos.unwrap_or(0), Relaxed);
+    config
+        .lockstep
+        .store(request.lockstep.unwrap_or(0), Relaxed);
     config.max_nodes.store(request.max_nodes, Relaxed);
     header.magic.store(wire::MAGIC, Release);
 }

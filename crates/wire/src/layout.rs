@@ -43,6 +43,9 @@ pub mod flag {
     pub const BY_MODULE: u32 = 1 << 6;
     /// Measure the time spent translating.
     pub const CLOCK: u32 = 1 << 7;
+    /// Translate direct calls wrongly: they complement the carry flag. Only to
+    /// show that [`Config::lockstep`] sees it.
+    pub const MISTRANSLATE: u32 = 1 << 8;
 }
 
 /// What the CLI asks of the engine; written once, before the target starts.
@@ -55,7 +58,9 @@ pub struct Config {
     pub flags: AtomicU32,
     /// k of the k-slab forest; 0 stands for infinity.
     pub k: AtomicU32,
-    pub reserved: AtomicU32,
+    /// 0: no lockstep. Otherwise about every how many exits from the cache a
+    /// window is compared with a native run.
+    pub lockstep: AtomicU32,
     /// 0: no chaos. Otherwise the seed of the chaos switch (tiny cache, flush
     /// storms, unlinking, early signals).
     pub chaos_seed: AtomicU64,
@@ -120,8 +125,18 @@ pub mod stat {
     pub const TRANSLATE_CYCLES: usize = 13;
     pub const HEAP_BYTES: usize = 14;
     pub const TRANSITIONS: usize = 15;
+    /// From here on only with [`Config::lockstep`].
+    pub const LOCKSTEP: usize = 16;
+    pub const LOCKSTEP_WINDOWS: usize = 16;
+    pub const LOCKSTEP_STEPS: usize = 17;
+    pub const LOCKSTEP_AUDITS: usize = 18;
+    pub const LOCKSTEP_INTERRUPTED: usize = 19;
+    pub const LOCKSTEP_THREADS: usize = 20;
+    pub const LOCKSTEP_REFUSED: usize = 21;
+    pub const LOCKSTEP_RECIPES: usize = 22;
+    pub const LOCKSTEP_DIVERGENCES: usize = 23;
     /// Human names, index by index.
-    pub const NAMES: [&str; 16] = [
+    pub const NAMES: [&str; 24] = [
         "blocks translated",
         "instructions translated",
         "code bytes translated",
@@ -138,6 +153,14 @@ pub mod stat {
         "translation time (TSC cycles)",
         "engine heap bytes",
         "transitions looked up by the engine",
+        "lockstep windows",
+        "lockstep boundaries compared",
+        "lockstep resumptions of recovered state",
+        "lockstep windows cut short",
+        "lockstep windows left out: threads",
+        "lockstep windows left out: no native run",
+        "lockstep recoveries from within an instruction",
+        "lockstep divergences",
     ];
 }
 
