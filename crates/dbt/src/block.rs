@@ -54,20 +54,21 @@ pub const NO_EXIT: u32 = u32::MAX;
 /// A translated superblock.
 #[derive(Clone, Copy, Debug)]
 pub struct Block {
-    pub key: Key,
-    /// First byte of its code.
+    pc: u64,
+    /// First byte of its code; 0: not there yet, or not any more.
     pub host: u64,
-    /// Segment of the cache that holds its code.
-    pub segment: u32,
+    /// Landing pads for indirect jumps (and returns) and for indirect calls.
+    pads: [Packed; 2],
     /// Position and length of its map in the segment's map bytes.
     pub map: u32,
-    pub map_len: u32,
-    /// Nothing but a fault in waiting: no instruction can be fetched here.
-    pub unfetchable: bool,
+    pub map_len: u16,
+    /// Segment of the cache that holds its code.
+    pub segment: u16,
     /// First of the exits linked here, chained by [`Exit::next_incoming`].
     pub incoming: u32,
-    /// Landing pads for indirect jumps (and returns) and for indirect calls.
-    pub pads: [Pad; 2],
+    arrival: Arrival,
+    /// Nothing but a fault in waiting: no instruction can be fetched here.
+    pub unfetchable: bool,
     pub dead: bool,
     /// Its source may change without notice: `Engine::volatiles` has its length
     /// and checksum.
@@ -75,37 +76,76 @@ pub struct Block {
 }
 
 /// There are as many as a program has branches.
-const _: () = assert!(size_of::<Block>() <= 80 && size_of::<Exit>() <= 32);
+const _: () = assert!(size_of::<Block>() <= 48 && size_of::<Exit>() <= 32);
 
-/// Where an indirect branch lands.
+/// A [`Pad`], by its distance from the block's first byte; 0: there is none.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Pad {
-    /// 0: there is none.
-    pub start: u64,
-    /// Distances from there, see [`Pad::miss`] and [`Pad::hit`].
+struct Packed {
+    start: i32,
+    /// Distances from there.
     miss: u8,
     hit: u8,
 }
 
-impl Pad {
-    /// Of three addresses; a pad is shorter than 256 bytes.
-    pub fn new(start: u64, miss: u64, hit: u64) -> Pad {
-        let distance = |at: u64| u8::try_from(at - start).expect("a pad is short");
-        Pad {
-            start,
-            miss: distance(miss),
-            hit: distance(hit),
+/// Where an indirect branch lands.
+#[derive(Clone, Copy, Debug)]
+pub struct Pad {
+    pub start: u64,
+    /// Displacement address of the branch taken if this is not the target.
+    pub miss: u64,
+    /// Where it goes on if it is, with rcx and rdx still spilled.
+    pub hit: u64,
+}
+
+impl Block {
+    /// A block without code.
+    pub fn new(key: Key, segment: usize, map: usize) -> Block {
+        Block {
+            pc: key.pc,
+            host: 0,
+            pads: [Packed::default(); 2],
+            map: map as u32,
+            map_len: 0,
+            segment: segment as u16,
+            incoming: NO_EXIT,
+            arrival: key.arrival,
+            unfetchable: false,
+            dead: false,
+            volatile: false,
         }
     }
 
-    /// Displacement address of the branch taken if this is not the target.
-    pub fn miss(&self) -> u64 {
-        self.start + u64::from(self.miss)
+    pub fn key(&self) -> Key {
+        Key {
+            pc: self.pc,
+            arrival: self.arrival,
+        }
     }
 
-    /// Where it goes on if it is, with rcx and rdx still spilled.
-    pub fn hit(&self) -> u64 {
-        self.start + u64::from(self.hit)
+    /// The landing pad for one of the tables.
+    pub fn pad(&self, call: bool) -> Option<Pad> {
+        let pad = self.pads[usize::from(call)];
+        let start = self.host.wrapping_add_signed(i64::from(pad.start));
+        (pad.start != 0).then(|| Pad {
+            start,
+            miss: start + u64::from(pad.miss),
+            hit: start + u64::from(pad.hit),
+        })
+    }
+
+    /// The block has its code.
+    pub fn set_pad(&mut self, call: bool, pad: Pad) {
+        let distance = pad.start.wrapping_sub(self.host) as i64;
+        let inside = |at: u64| u8::try_from(at - pad.start).expect("a pad is short");
+        self.pads[usize::from(call)] = Packed {
+            start: distance.try_into().expect("the cache is smaller than 2 GB"),
+            miss: inside(pad.miss),
+            hit: inside(pad.hit),
+        };
+    }
+
+    pub fn forget_pad(&mut self, call: bool) {
+        self.pads[usize::from(call)] = Packed::default();
     }
 }
 
@@ -240,13 +280,13 @@ impl BlockMap {
     }
 
     pub fn get(&self, key: Key, blocks: &Slab<Block>) -> Option<BlockId> {
-        let is_it = |id: &BlockId| blocks[id.0 as usize].key == key;
+        let is_it = |id: &BlockId| blocks[id.0 as usize].key() == key;
         self.0.find(Self::hash(key), is_it).copied()
     }
 
     /// Enters a block under its key; another one that was there is forgotten.
     pub fn insert(&mut self, id: BlockId, blocks: &Slab<Block>) {
-        let key_of = |id: &BlockId| blocks[id.0 as usize].key;
+        let key_of = |id: &BlockId| blocks[id.0 as usize].key();
         let key = key_of(&id);
         let is_it = |id: &BlockId| key_of(id) == key;
         let rehash = |id: &BlockId| Self::hash(key_of(id));
@@ -256,7 +296,7 @@ impl BlockMap {
 
     /// Removes a block, if it is the one under its key.
     pub fn remove(&mut self, id: BlockId, blocks: &Slab<Block>) {
-        let key = blocks[id.0 as usize].key;
+        let key = blocks[id.0 as usize].key();
         if let Ok(entry) = self.0.find_entry(Self::hash(key), |&other| other == id) {
             entry.remove();
         }

@@ -9,7 +9,7 @@
 use agent::thread::ThreadContext;
 use wire::stat;
 
-use crate::block::{BlockId, Exit, ExitId, NO_BLOCK, NO_EXIT, Pad};
+use crate::block::{BlockId, Exit, ExitId, NO_BLOCK, NO_EXIT};
 use crate::engine::Engine;
 use crate::superblock::Superblock;
 
@@ -59,7 +59,7 @@ impl Engine {
     pub fn is_stale(&self, id: BlockId) -> bool {
         let block = &self.blocks[id.0 as usize];
         let source = self.volatiles.get(&id).filter(|_| block.volatile);
-        source.is_some_and(|&(len, sum)| checksum(block.key.pc, len) != sum)
+        source.is_some_and(|&(len, sum)| checksum(block.key().pc, len) != sum)
     }
 
     /// The program opens its memory as a file: from now on writes to files are
@@ -243,7 +243,7 @@ impl Engine {
             return false;
         };
         let map = self.map_of(BlockId(block));
-        let key = self.blocks[block as usize].key;
+        let key = self.blocks[block as usize].key();
         // Blocks are short: a block that starts within two pages may be on it.
         !map.is_empty() && key.pc.abs_diff(page) < 3 * 4096
     }
@@ -314,9 +314,12 @@ impl Engine {
         let range = self.cache.range(index);
         self.cut_chains_through(&range);
         for block in self.blocks.iter_mut() {
-            for pad in &mut block.pads {
-                if range.contains(&pad.start) {
-                    *pad = Pad::default();
+            for call in [false, true] {
+                if block
+                    .pad(call)
+                    .is_some_and(|pad| range.contains(&pad.start))
+                {
+                    block.forget_pad(call);
                 }
             }
         }

@@ -177,7 +177,7 @@ impl Engine {
     pub fn map_of(&self, id: BlockId) -> &[u8] {
         let block = &self.blocks[id.0 as usize];
         let maps = &self.cache.segments[block.segment as usize].maps;
-        &maps[block.map as usize..(block.map + block.map_len) as usize]
+        &maps[block.map as usize..][..block.map_len as usize]
     }
 
     /// A pseudo-random number for chaos (xorshift64).

@@ -152,7 +152,7 @@ impl Engine {
         if self.block(id).volatile {
             return;
         }
-        let pc = self.block(id).key.pc;
+        let pc = self.block(id).key().pc;
         let slot = self.tables.of(pc, call);
         let address = slot.as_ptr() as u64;
         let chain = self.chains.get(&address).map_or(0, Vec::len);
@@ -172,7 +172,7 @@ impl Engine {
                 address,
                 alloc::vec![Link {
                     block: id,
-                    miss: pad.miss()
+                    miss: pad.miss
                 }],
             );
             slot.store(pad.start, Ordering::Release);
@@ -181,7 +181,7 @@ impl Engine {
         let last = *self.chains[&address]
             .last()
             .expect("the chain is not empty");
-        let last_pc = self.block(last.block).key.pc;
+        let last_pc = self.block(last.block).key().pc;
         let Some(pad) = self.ensure_pad(id, call) else {
             return;
         };
@@ -196,7 +196,7 @@ impl Engine {
             asm.align_displacement(1);
             miss = asm.jmp(verify);
             asm.bind(hit);
-            asm.jmp(pad.hit());
+            asm.jmp(pad.hit);
         });
         let Some(stub) = stub else { return };
         self.cache.patch(last.miss, stub);
@@ -235,9 +235,9 @@ impl Engine {
 
     /// Takes a dying block out of both tables.
     pub fn unpublish_indirect(&mut self, id: BlockId) {
-        let pc = self.block(id).key.pc;
+        let pc = self.block(id).key().pc;
         for call in [false, true] {
-            if self.block(id).pads[usize::from(call)].start == 0 {
+            if self.block(id).pad(call).is_none() {
                 continue;
             }
             let address = self.tables.of(pc, call).as_ptr() as u64;
@@ -254,18 +254,17 @@ impl Engine {
     /// The pad of a block for a table: made with the block, or cold.
     fn ensure_pad(&mut self, id: BlockId, call: bool) -> Option<Pad> {
         let block = *self.block(id);
-        let pad = block.pads[usize::from(call)];
-        if pad.start != 0 {
+        if let Some(pad) = block.pad(call) {
             return Some(pad);
         }
         let verify = self.verify_routine(call);
         let (mut miss, mut hit) = (0, 0);
         let start = self.cache.cold(PAD as u64 + 8, 8, |asm| {
-            (miss, hit) = emit_pad(asm, block.key.pc, verify);
+            (miss, hit) = emit_pad(asm, block.key().pc, verify);
             asm.jmp(block.host);
         })?;
-        let pad = Pad::new(start, miss, hit);
-        self.block(id).pads[usize::from(call)] = pad;
+        let pad = Pad { start, miss, hit };
+        self.block(id).set_pad(call, pad);
         Some(pad)
     }
 }

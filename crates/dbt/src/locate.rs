@@ -38,7 +38,7 @@ pub fn place_of(rip: u64) -> Option<Option<pcmap::Place>> {
         Some(engine.cache.block_at(rip).and_then(|block| {
             let (pc, host) = {
                 let block = &engine.blocks[block as usize];
-                (block.key.pc, block.host)
+                (block.key().pc, block.host)
             };
             pcmap::find(engine.map_of(BlockId(block)), pc, rip.checked_sub(host)?)
         }))

@@ -22,7 +22,7 @@ use agent::syscalls::Kind;
 use isa::{Asm, Cc, Flow, Insn, Reg, StackMove, relocate};
 use wire::stat;
 
-use crate::block::{Arrival, Block, BlockId, Exit, ExitId, ExitKind, Key, NO_EXIT, Pad};
+use crate::block::{Arrival, Block, BlockId, Exit, ExitId, ExitKind, Key, Pad};
 use crate::counting::{Counting, Run};
 use crate::engine::Engine;
 use crate::indirect::{SPILL_OTHER, SPILL_RCX, SPILL_RDX};
@@ -89,18 +89,8 @@ impl Engine {
             Some(self.superblock(key))
         };
         let segment = self.cache.current;
-        let id = self.add_block(Block {
-            key,
-            host: 0,
-            segment: segment as u32,
-            map: self.cache.segments[segment].maps.len() as u32,
-            map_len: 0,
-            unfetchable: false,
-            incoming: NO_EXIT,
-            pads: [Pad::default(); 2],
-            dead: false,
-            volatile: false,
-        });
+        let maps = self.cache.segments[segment].maps.len();
+        let id = self.add_block(Block::new(key, segment, maps));
         let (start, room) = self.cache.open();
         let mut emit = Emit {
             asm: Asm::new(room, start),
@@ -112,16 +102,16 @@ impl Engine {
             start_pc: key.pc,
             counting: Counting::default(),
         };
-        if let Some(call) = pad {
+        let pad = pad.map(|call| {
             let miss = self.cache.thunk(if call {
                 crate::entry::Routine::VerifyCall
             } else {
                 crate::entry::Routine::VerifyJump
             });
             let (miss, hit) = crate::indirect::emit_pad(&mut emit.asm, key.pc, miss);
-            self.block(id).pads[usize::from(call)] = Pad::new(start, miss, hit);
             emit.mapped = emit.asm.here();
-        }
+            (call, Pad { start, miss, hit })
+        });
         let host = emit.asm.here();
         match &source {
             Some(source) => self.emit_superblock(&mut emit, source),
@@ -139,7 +129,10 @@ impl Engine {
         self.cache.segments[segment].maps.extend_from_slice(&map);
         let block = self.block(id);
         block.host = host;
-        block.map_len = map.len() as u32;
+        if let Some((call, pad)) = pad {
+            block.set_pad(call, pad);
+        }
+        block.map_len = u16::try_from(map.len()).expect("a block's map is short");
         block.unfetchable = unfetchable;
         self.map.insert(id, &self.blocks);
         self.starts.add(key.pc);

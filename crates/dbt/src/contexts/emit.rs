@@ -34,51 +34,24 @@ pub(super) mod code {
 impl Engine {
     /// The event block of a function: account for the arrival, go to the body.
     pub fn emit_event(&mut self, emit: &mut Emit<'_>, event: Key) {
-        /// Bytes of the instruction that takes the state from the table.
-        const FROM_TABLE: u64 = 9;
         let id = self.function_id(event.pc);
         let leaf = self.is_leaf(event.pc);
-        let pool_base = self.process.log.pool.base();
-        let asm = &mut emit.asm;
-        asm.mov_gs_r(SPILL_RAX, Reg::Rax);
-        asm.mov_gs_r(SPILL_RCX, Reg::Rcx);
-        asm.mov_gs_r(SPILL_RDX, Reg::Rdx);
         let by_jump = event.arrival == Arrival::Jump;
+        emit.asm.mov_gs_r(SPILL_RAX, Reg::Rax);
+        emit.asm.mov_gs_r(SPILL_RCX, Reg::Rcx);
+        emit.asm.mov_gs_r(SPILL_RDX, Reg::Rdx);
         if by_jump {
             self.emit_compare(emit);
         }
-        let asm = &mut emit.asm;
-        asm.mov_r_gs(Reg::Rcx, SHADOW);
-        asm.mov_r_mem(Reg::Rdx, Reg::Rcx, 8);
-        asm.movzx_r32_m16(Reg::Rax, Reg::Rcx, 8);
+        emit.asm.mov_r_gs(Reg::Rcx, SHADOW);
+        emit.asm.mov_r_mem(Reg::Rdx, Reg::Rcx, 8);
+        emit.asm.movzx_r32_m16(Reg::Rax, Reg::Rcx, 8);
         if leaf && !by_jump {
             // No record, but one more activation at once (`deepest`).
-            asm.mov_mem_r(Reg::Rcx, 16, Reg::Rcx);
+            emit.asm.mov_mem_r(Reg::Rcx, 16, Reg::Rcx);
         }
-        let again = (event.arrival == Arrival::Again).then(|| {
-            // Recursion is rolled: the node on top is this function's already.
-            asm.mov_r_gs(Reg::Rcx, POOL);
-            asm.mov_r32_sum(Reg::Rcx, Reg::Rcx, Reg::Rdx, NODE_KEY + 4);
-            asm.lea32(Reg::Rcx, Reg::Rcx, label_check(id, pool_base));
-            asm.jrcxz()
-        });
-        let entry = 4 * place(id) as i32;
-        asm.mov_r32_gs_index4(Reg::Rcx, Reg::Rax, TRANSITION_TAGS + entry);
-        asm.lea_sum32(Reg::Rcx, Reg::Rcx, Reg::Rdx, tag(id) as i8);
-        // A function that is in no table never hits.
-        let hit = (id < PLACED_FUNCS).then(|| asm.jrcxz());
-        let back = asm.here() + 5 + FROM_TABLE;
-        let slow = self.slow_path(Routine::Lookup, code::LOOKUP, step(id), back);
+        self.emit_transition(emit, id, event.arrival == Arrival::Again);
         let asm = &mut emit.asm;
-        asm.jmp(slow);
-        if let Some(hit) = hit {
-            asm.bind(hit);
-        }
-        asm.mov_r32_gs_index4(Reg::Rdx, Reg::Rax, TRANSITION_STATES + entry);
-        debug_assert_eq!(asm.here(), back);
-        if let Some(again) = again {
-            asm.bind(again);
-        }
         asm.mov_r_gs(Reg::Rcx, POOL);
         asm.mov_r_sum(Reg::Rax, Reg::Rcx, Reg::Rdx);
         asm.lea(Reg::Rax, Reg::Rax, 1);
@@ -105,6 +78,39 @@ impl Engine {
                 ..event
             }),
         );
+    }
+
+    /// rdx: a state, rax: its low 16 bits; rdx becomes the state after a call of
+    /// `id`. `again`: perhaps they are the same.
+    fn emit_transition(&mut self, emit: &mut Emit<'_>, id: u32, again: bool) {
+        /// Bytes of the instruction that takes the state from the table.
+        const FROM_TABLE: u64 = 9;
+        let pool_base = self.process.log.pool.base();
+        let asm = &mut emit.asm;
+        let again = again.then(|| {
+            // Recursion is rolled: the node on top is this function's already.
+            asm.mov_r_gs(Reg::Rcx, POOL);
+            asm.mov_r32_sum(Reg::Rcx, Reg::Rcx, Reg::Rdx, NODE_KEY + 4);
+            asm.lea32(Reg::Rcx, Reg::Rcx, label_check(id, pool_base));
+            asm.jrcxz()
+        });
+        let entry = 4 * place(id) as i32;
+        asm.mov_r32_gs_index4(Reg::Rcx, Reg::Rax, TRANSITION_TAGS + entry);
+        asm.lea_sum32(Reg::Rcx, Reg::Rcx, Reg::Rdx, tag(id) as i8);
+        // A function that is in no table never hits.
+        let hit = (id < PLACED_FUNCS).then(|| asm.jrcxz());
+        let back = asm.here() + 5 + FROM_TABLE;
+        let slow = self.slow_path(Routine::Lookup, code::LOOKUP, step(id), back);
+        let asm = &mut emit.asm;
+        asm.jmp(slow);
+        if let Some(hit) = hit {
+            asm.bind(hit);
+        }
+        asm.mov_r32_gs_index4(Reg::Rdx, Reg::Rax, TRANSITION_STATES + entry);
+        debug_assert_eq!(asm.here(), back);
+        if let Some(again) = again {
+            asm.bind(again);
+        }
     }
 
     /// Arrival by jump: sets `event_record` to the top record (E = A) or the
