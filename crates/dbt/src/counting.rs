@@ -9,7 +9,7 @@
 //!
 //! | in the run | code |
 //! |---|---|
-//! | a place where no flag is needed any more | `add gs:[word], n` |
+//! | a place from which every flag is overwritten before anything reads it or can fault | `add gs:[word], n` |
 //! | else, a return or indirect branch at its end | three instructions more where rcx and rdx are spilled anyway |
 //! | else | spill rcx, load, `lea`, store, restore at its start |
 //!
@@ -73,6 +73,10 @@ impl Run {
             live = live
                 .without(insn.flags_overwritten())
                 .with(insn.flags_read());
+            if insn.may_fault() {
+                // A handler sees the flags as they were.
+                live = Flags::ALL;
+            }
             if live == Flags::NONE {
                 dead = Some(first + i);
             }

@@ -341,6 +341,62 @@ impl Insn {
         matches!(self.raw.mnemonic(), Mnemonic::Popf | Mnemonic::Popfq)
     }
 
+    /// Whether it may write to memory other than by a push: what is written is
+    /// the first operand.
+    pub fn may_store(&self) -> bool {
+        let reads_only = matches!(
+            self.raw.mnemonic(),
+            Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Bt | Mnemonic::Push | Mnemonic::Nop
+        );
+        let kind = self.raw.op0_kind();
+        let is_memory = kind == OpKind::Memory
+            || matches!(
+                kind,
+                OpKind::MemoryESDI
+                    | OpKind::MemoryESEDI
+                    | OpKind::MemoryESRDI
+                    | OpKind::MemorySegDI
+                    | OpKind::MemorySegEDI
+                    | OpKind::MemorySegRDI
+            );
+        self.raw.op_count() > 0 && is_memory && !reads_only
+    }
+
+    /// Whether a signal handler may see the state before it: everything but
+    /// general registers in, general registers out, save for a division.
+    pub fn may_fault(&self) -> bool {
+        let mnemonic = self.raw.mnemonic();
+        if self.raw.has_lock_prefix() {
+            // Illegal without a store, and may fault with one.
+            return true;
+        }
+        if mnemonic == Mnemonic::Lea || self.is_nop() {
+            return false;
+        }
+        let general =
+            |i| self.raw.op_kind(i) != OpKind::Register || self.raw.op_register(i).is_gpr();
+        let is_plain = match self.raw.op_count() {
+            0 => matches!(
+                mnemonic,
+                Mnemonic::Cbw
+                    | Mnemonic::Cwde
+                    | Mnemonic::Cdqe
+                    | Mnemonic::Cwd
+                    | Mnemonic::Cdq
+                    | Mnemonic::Cqo
+                    | Mnemonic::Clc
+                    | Mnemonic::Stc
+                    | Mnemonic::Cmc
+                    | Mnemonic::Lahf
+                    | Mnemonic::Sahf
+            ),
+            count => (0..count).all(general) && !self.may_access_memory(),
+        };
+        let is_jump = matches!(self.flow(), Flow::Jump(_) | Flow::Cond(..));
+        let divides = matches!(mnemonic, Mnemonic::Div | Mnemonic::Idiv);
+        !is_jump && (!is_plain || divides || self.raw.is_privileged())
+    }
+
     /// `pop` of a register.
     pub fn is_pop(&self) -> bool {
         self.raw.mnemonic() == Mnemonic::Pop && self.raw.op0_kind() == OpKind::Register

@@ -22,6 +22,7 @@ pub const MODES: &[Mode] = &[
     Mode { name: "run chaos 1",      arguments: &["run", "--quiet", "--chaos", "1"] },
     Mode { name: "run chaos 2",      arguments: &["run", "--quiet", "--chaos", "2"] },
     Mode { name: "run chaos 3",      arguments: &["run", "--quiet", "--chaos", "3"] },
+    Mode { name: "count",            arguments: &["run", "--quiet", "--count-instructions", "--report", "{out}"] },
     Mode { name: "contexts",         arguments: &["contexts", "--quiet", "-o", "{out}"] },
     Mode { name: "contexts chaos 1", arguments: &["contexts", "--quiet", "-o", "{out}", "--chaos", "1"] },
     Mode { name: "contexts chaos 2", arguments: &["contexts", "--quiet", "-o", "{out}", "--chaos", "2"] },
