@@ -237,15 +237,15 @@ impl Engine {
         unsafe { sys::mprotect(page, 4096, sys::PROT_READ | sys::PROT_WRITE) }.is_ok()
     }
 
-    /// Whether the block that holds cache address `host` has bytes from `page`.
+    /// Whether the block that holds cache address `host` has bytes from `page`,
+    /// which is still listed with its blocks.
     pub fn runs_from_page(&self, host: u64, page: u64) -> bool {
         let Some(block) = self.cache.block_at(host) else {
             return false;
         };
-        let map = self.map_of(BlockId(block));
-        let key = self.blocks[block as usize].key();
-        // Blocks are short: a block that starts within two pages may be on it.
-        !map.is_empty() && key.pc.abs_diff(page) < 3 * 4096
+        // It may have followed jumps from far away.
+        let blocks = self.pages.get(&page);
+        blocks.is_some_and(|blocks| blocks.contains(&BlockId(block)))
     }
 
     /// Room for one more block in the current segment, evicting if need be.

@@ -45,7 +45,8 @@ pub struct Superblock {
     /// Pages the bytes came from.
     pub pages: Vec<u64>,
     /// The bytes may change without notice: they are compared whenever the
-    /// block is entered. Such a superblock is one straight run.
+    /// block is entered. Such a superblock is one straight run that ends with
+    /// the first store, which may be to the bytes that follow.
     pub volatile: bool,
     /// How many bytes the instructions have.
     pub bytes: usize,
@@ -137,6 +138,7 @@ impl Engine {
                 };
                 if out.insns.len() >= MAX_INSNS
                     || side_exits >= MAX_EXITS
+                    || !out.volatile && self.enters_volatile(&out, pc)
                     || self.starts.may_contain(pc) && self.map.get(inside, &self.blocks).is_some()
                 {
                     out.end = End::Goto(inside);
@@ -194,11 +196,18 @@ impl Engine {
                 side_exits += 1;
             }
             let next = self.arrive_by_jump(insn.pc(), pc);
-            if next.arrival != Arrival::Inside {
+            let stores = out.volatile && insn.may_store();
+            if next.arrival != Arrival::Inside || stores {
                 out.end = End::Goto(next);
                 return out;
             }
         }
+    }
+
+    /// Whether what `out` holds is guarded and what follows at `pc` is compared.
+    fn enters_volatile(&self, out: &Superblock, pc: u64) -> bool {
+        let last = out.insns.last().map_or(pc, Insn::pc);
+        last & !4095 != pc & !4095 && self.is_volatile(pc)
     }
 
     /// The key for control that goes from `from` to `to` without a call.
