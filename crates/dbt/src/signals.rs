@@ -141,6 +141,17 @@ fn finish_system_call(uc: &mut UContext) -> bool {
     true
 }
 
+/// What is known of a signal that the engine raises itself.
+fn information(signal: u32, code: i32) -> SigInfo {
+    SigInfo {
+        signo: signal as i32,
+        errno: 0,
+        code,
+        pad: 0,
+        fields: [0; 14],
+    }
+}
+
 fn step(thread: &mut Thread, uc: &mut UContext) {
     thread.stepping = true;
     uc.mcontext.eflags |= TRAP_FLAG;
@@ -150,16 +161,19 @@ fn stepped(context: &mut ThreadContext, thread: &mut Thread, uc: &mut UContext) 
     uc.mcontext.eflags &= !TRAP_FLAG;
     thread.stepping = false;
     if thread.stepping_store {
-        // The store to its own page is done: go on with fresh code.
+        // The store to its own page is done: go on with fresh code, as soon as
+        // all registers are the program's again.
+        let place = match locate(uc.mcontext.rip) {
+            Where::Boundary(place) => Some(place),
+            Where::Inside => return step(thread, uc),
+            Where::Engine => None,
+        };
         thread.stepping_store = false;
-        if let Where::Boundary(place) = locate(uc.mcontext.rip) {
+        if let Some(held) = thread.pending.take_if(|held| held.signal == 0) {
+            uc.sigmask = held.mask;
+        }
+        if let Some(place) = place {
             uncount(context, &place);
-            if let Some(held) = thread.pending
-                && held.signal == 0
-            {
-                uc.sigmask = held.mask;
-                thread.pending = None;
-            }
             context.resume_app = place.app_pc;
             context.exit = 0;
             uc.mcontext.rip = entry::resume_address();
@@ -259,13 +273,7 @@ fn deliver(
             // As the kernel: a frame that cannot be written is a SIGSEGV that kills.
             let mut fatal = held;
             fatal.signal = SIGSEGV;
-            fatal.info = SigInfo {
-                signo: SIGSEGV as i32,
-                errno: 0,
-                code: code::SI_KERNEL,
-                pad: 0,
-                fields: [0; 14],
-            };
+            fatal.info = information(SIGSEGV, code::SI_KERNEL);
             default_action(thread, uc, fatal, mask);
         }
     }
@@ -375,12 +383,11 @@ fn fault(
         info.fields[0] = place.app_pc;
     }
     let details = (uc.mcontext.err, uc.mcontext.trapno, uc.mcontext.cr2);
-    let mut mask = uc.sigmask;
-    if let Some(held) = thread.pending.take() {
-        // It was being stepped to a boundary; the fault comes first.
-        mask = held.mask;
-        requeue(held.signal, &held.info);
+    let mask = before_held(context, thread, uc);
+    if core::mem::take(&mut thread.stepping) {
+        uc.mcontext.eflags &= !TRAP_FLAG;
     }
+    thread.stepping_store = false;
     thread.pending = Some(Pending {
         signal,
         info,
@@ -388,6 +395,17 @@ fn fault(
         fault: Some(details),
     });
     deliver(context, thread, uc, place);
+}
+
+/// A fault comes before what was being stepped to a boundary: that is queued
+/// again. The mask that was in force.
+fn before_held(context: &mut ThreadContext, thread: &mut Thread, uc: &UContext) -> SigSet {
+    let Some(held) = thread.pending.take() else {
+        return uc.sigmask;
+    };
+    context.pending = 0;
+    requeue(held.signal, &held.info);
+    held.mask
 }
 
 /// The place of the instruction after the one at `place`, whose code goes on at
@@ -428,25 +446,18 @@ fn single_step(
 fn guarded_store(context: &mut ThreadContext, thread: &mut Thread, uc: &mut UContext) -> bool {
     let (address, rip) = (uc.mcontext.cr2, uc.mcontext.rip);
     let own = engine::with(|engine| {
-        if !engine.on_store(address) {
-            return None;
-        }
-        Some(engine.runs_from_page(rip, address & !4095))
+        let own = engine.runs_from_page(rip, address & !4095);
+        engine.on_store(address).then_some(own)
     });
     let Some(own) = own else { return false };
     if own {
         lockstep::interrupted(context, uc);
         // Nothing else may come between the store and the trap.
+        let mask = before_held(context, thread, uc);
         thread.pending = Some(Pending {
             signal: 0,
-            info: SigInfo {
-                signo: 0,
-                errno: 0,
-                code: 0,
-                pad: 0,
-                fields: [0; 14],
-            },
-            mask: uc.sigmask,
+            info: information(0, 0),
+            mask,
             fault: None,
         });
         uc.sigmask = HOLD;
@@ -539,13 +550,7 @@ pub fn raise_fetch_fault(
         }
         Unfetchable::NonCanonical => (code::SI_KERNEL, 0, (0, trap::GENERAL_PROTECTION, 0)),
     };
-    let mut info = SigInfo {
-        signo: SIGSEGV as i32,
-        errno: 0,
-        code,
-        pad: 0,
-        fields: [0; 14],
-    };
+    let mut info = information(SIGSEGV, code);
     info.fields[0] = at;
     let mask = quiesce(thread);
     thread.pending = Some(Pending {
