@@ -156,6 +156,9 @@ pub struct Thread {
     pub trapped: Option<u32>,
     /// The program steps itself (trap flag) and has just been sent here.
     pub step_from: u64,
+    /// The cache address of the last boundary that such a step came to, and its
+    /// program address.
+    pub stepped_to: (u64, u64),
     /// A vfork child: shares memory with its parent, not handlers.
     pub is_vfork_child: bool,
     pub block: usize,
@@ -237,6 +240,7 @@ impl Blocks {
             opened: SigSet::EMPTY,
             trapped: None,
             step_from: 0,
+            stepped_to: (0, 0),
             is_vfork_child: false,
             block: index,
             signal_stack,

@@ -29,6 +29,7 @@ pub mod pcmap;
 pub mod process;
 pub mod signals;
 pub mod sigreturn;
+mod single_step;
 pub mod slab;
 pub mod start;
 pub mod superblock;

@@ -25,6 +25,7 @@ use crate::entry;
 use crate::locate::{Where, locate, place_of};
 use crate::lockstep;
 use crate::pcmap;
+use crate::single_step;
 
 pub const TRAP_FLAG: u64 = 1 << 8;
 const RESUME_FLAG: u64 = 1 << 16;
@@ -215,7 +216,7 @@ pub fn uncount(context: &mut ThreadContext, place: &pcmap::Place) {
 
 /// Builds the program's frame and sends the thread to its handler.
 // Long function: the steps of one delivery, in the kernel's order.
-fn deliver(
+pub fn deliver(
     context: &mut ThreadContext,
     thread: &mut Thread,
     uc: &mut UContext,
@@ -330,7 +331,7 @@ fn fault(
     if signal == SIGTRAP && uc.mcontext.trapno == trap::DEBUG {
         // The program set the trap flag. Only its own instructions count.
         if let Where::Boundary(place) = locate(rip) {
-            single_step(context, thread, info, uc, place);
+            single_step::trapped(context, thread, info, uc, place);
         }
         return;
     }
@@ -415,30 +416,6 @@ fn behind(rip: u64, place: pcmap::Place) -> pcmap::Place {
         .filter_map(|at| place_of(at).flatten())
         .find(|next| next.app_pc != place.app_pc)
         .unwrap_or(place)
-}
-
-/// A step of the program's own: its trap, at the instruction it steps to.
-fn single_step(
-    context: &mut ThreadContext,
-    thread: &mut Thread,
-    info: &SigInfo,
-    uc: &mut UContext,
-    place: pcmap::Place,
-) {
-    if core::mem::take(&mut thread.step_from) == place.app_pc {
-        // The step that led here was ours, not an instruction of the program.
-        return;
-    }
-    let mut info = *info;
-    info.fields[0] = place.app_pc;
-    let details = (uc.mcontext.err, uc.mcontext.trapno, uc.mcontext.cr2);
-    thread.pending = Some(Pending {
-        signal: SIGTRAP,
-        info,
-        mask: uc.sigmask,
-        fault: Some(details),
-    });
-    deliver(context, thread, uc, place);
 }
 
 /// A store to a page that the engine guards. The page is opened; if the store
