@@ -10,6 +10,7 @@
 //! - [`product`] reads what the product's reports say of a program;
 //! - [`pool`] runs a list of jobs two at a time, [`again`] runs one again that failed;
 //! - [`tree`] is a forest of calling contexts as text, and its comparison;
+//! - [`soak`] makes random programs of seeds and compares their runs;
 //! - [`oracle`] steps a program with ptrace and counts instructions and
 //!   calling contexts by the definitions, slowly and obviously.
 //!
@@ -33,5 +34,6 @@ pub mod product;
 pub mod program;
 pub mod real;
 pub mod run;
+pub mod soak;
 pub mod suite;
 pub mod tree;

@@ -16,6 +16,7 @@ mod layers;
 mod links;
 mod metadata;
 mod sizes;
+mod soak;
 mod tree;
 mod unsafety;
 
@@ -50,6 +51,8 @@ enum Task {
     Growth(growth::Options),
     /// Measure what each kind of control flow costs.
     Edges(edges::Options),
+    /// Run random programs natively and in every mode, and keep what differs.
+    Soak(soak::Options),
 }
 
 fn main() -> ExitCode {
@@ -73,6 +76,7 @@ fn run() -> Result<()> {
         Task::Bench(options) => bench::run(&tree, &options),
         Task::Growth(options) => growth::run(&tree, &options),
         Task::Edges(options) => edges::run(&tree, &options),
+        Task::Soak(options) => soak::run(&tree, &options),
     }
 }
 
