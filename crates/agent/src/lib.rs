@@ -23,4 +23,5 @@ pub mod sigcalls;
 pub mod signals;
 pub mod start;
 pub mod syscalls;
+mod sysv;
 pub mod thread;

@@ -82,6 +82,19 @@ pub fn map_private(len: u64) -> Option<u64> {
     map_at(0, len, sys::PROT_READ | sys::PROT_WRITE, 0)
 }
 
+/// The same for what a forked child cannot go without: where the program has
+/// limited its address space, from what the heap has set aside. `len` is more
+/// than a page, and the memory is given back like a mapping.
+pub fn map_needed(len: u64) -> Option<u64> {
+    map_private(len).or_else(|| {
+        let layout = core::alloc::Layout::from_size_align(len as usize, 4096).ok()?;
+        // SAFETY: `len` is not zero. Large blocks of the heap are mappings of
+        // their own, fresh and so zero.
+        let block = unsafe { alloc::alloc::alloc(layout) };
+        (!block.is_null()).then_some(block as u64)
+    })
+}
+
 /// Fresh private memory at a hint or, with `MAP_FIXED_NOREPLACE` in `flags`,
 /// exactly there.
 pub fn map_at(addr: u64, len: u64, prot: u32, flags: u32) -> Option<u64> {

@@ -28,6 +28,11 @@ pub enum Kind {
     Mprotect,
     Mremap,
     Madvise,
+    /// System V shared memory may be code, or replace it.
+    Shmat,
+    Shmdt,
+    /// Asks about memory or does something to it: there is none where the engine is.
+    Looks,
     /// Paths that may name `/proc/self/exe` or `/proc/self/maps`.
     Open,
     Openat,
@@ -91,6 +96,21 @@ pub const TABLE: &[(usize, Kind, &str)] = &[
         Kind::Madvise,
         "DONTNEED and the like change bytes of code",
     ),
+    (
+        nr::SHMAT,
+        Kind::Shmat,
+        "SHM_EXEC is a way to map code, SHM_REMAP one to replace it",
+    ),
+    (nr::SHMDT, Kind::Shmdt, "as munmap"),
+    (
+        nr::MINCORE,
+        Kind::Looks,
+        "the engine's memory is free memory to the program",
+    ),
+    (nr::MSYNC, Kind::Looks, "as mincore"),
+    (nr::MLOCK, Kind::Looks, "as mincore"),
+    (nr::MLOCK2, Kind::Looks, "as mincore"),
+    (nr::MUNLOCK, Kind::Looks, "as mincore"),
     (nr::OPEN, Kind::Open, "/proc/self/exe and maps"),
     (nr::OPENAT, Kind::Openat, "/proc/self/exe and maps"),
     (nr::OPENAT2, Kind::Openat2, "/proc/self/exe and maps"),
@@ -342,7 +362,7 @@ impl Process {
         });
     }
 
-    fn drop_code(&mut self, start: u64, end: u64) {
+    pub(crate) fn drop_code(&mut self, start: u64, end: u64) {
         if self.regions.overlaps(start, end) {
             self.regions.remove(start, end);
             self.log.unmap(start, end);
@@ -357,6 +377,9 @@ impl Process {
             Kind::Mprotect => self.mprotect(args, number),
             Kind::Mremap => self.mremap(args),
             Kind::Madvise => self.madvise(args),
+            Kind::Shmat => self.shmat(args),
+            Kind::Shmdt => self.shmdt(args),
+            Kind::Looks => looks(args),
             Kind::Open => self.open(args[1] as u32, args, number, 0),
             Kind::Openat => self.open(args[2] as u32, args, number, 1),
             Kind::Openat2 => match (memory::read::<u64>(args[2]), memory::read(args[2] + 16)) {
@@ -604,19 +627,22 @@ impl Process {
             return Effect::Invalidate(result, addr, end);
         }
         let before = self.regions.pieces(addr, end);
-        let covered: u64 = before.iter().map(|piece| piece.end - piece.start).sum();
-        if covered == end - addr {
-            // Was executable, stays executable: only rights change.
-            for piece in before {
-                let fixed = piece.fixed && rights & sys::PROT_WRITE == 0;
-                self.regions.insert(Region {
-                    prot: rights,
-                    fixed,
-                    ..piece
-                });
+        // What was executable and stays so only gets other rights.
+        let mut at = addr;
+        for piece in before {
+            if at < piece.start {
+                self.new_code(at, piece.start, rights);
             }
-        } else {
-            self.new_code(addr, end, rights);
+            at = piece.end;
+            let fixed = piece.fixed && rights & sys::PROT_WRITE == 0;
+            self.regions.insert(Region {
+                prot: rights,
+                fixed,
+                ..piece
+            });
+        }
+        if at < end {
+            self.new_code(at, end, rights);
         }
         Effect::Invalidate(result, addr, end)
     }
@@ -776,6 +802,16 @@ impl Process {
             Errno::EFAULT.as_result()
         })
     }
+}
+
+/// A call about a range: of the engine's memory it hears what it would of none.
+fn looks(args: [u64; 6]) -> Effect {
+    let [addr, len, ..] = args;
+    let end = addr.saturating_add(len).next_multiple_of(4096);
+    if addr % 4096 == 0 && memory::is_ours(addr, end) {
+        return Effect::Done(Errno::ENOMEM.as_result());
+    }
+    Effect::Forward
 }
 
 /// Where the path argument at `index` is looked for: the calls have the

@@ -251,7 +251,7 @@ impl Blocks {
     }
 
     fn make(&mut self, pool: &Pool, with_transitions: bool) -> Option<usize> {
-        let stacks = crate::memory::map_private(2 * GUARD + RUNTIME_STACK + SIGNAL_STACK)?;
+        let stacks = crate::memory::map_needed(2 * GUARD + RUNTIME_STACK + SIGNAL_STACK)?;
         for guard in [stacks, stacks + GUARD + RUNTIME_STACK] {
             // SAFETY: our own fresh pages, used by nobody.
             let _ = unsafe { sys::mprotect(guard, GUARD, sys::PROT_NONE) };

@@ -430,6 +430,10 @@ fn why_unfetchable(address: u64) -> Unfetchable {
         // The kernel's emulation refuses as for a protection fault.
         return Unfetchable::NonCanonical;
     }
+    if agent::memory::is_ours(address, address + 1) {
+        // Free memory, as the program has it.
+        return Unfetchable::Unmapped;
+    }
     let page = address & !4095;
     let mut resident = [0u8; 1];
     // SAFETY: asks about one page; the kernel writes one byte.

@@ -364,7 +364,7 @@ fn live_path(tool: &Tool, top: u64) -> alloc::vec::Vec<Activation> {
 
 /// A shadow stack with a guard page behind it.
 fn map_shadow(len: u64) -> Option<u64> {
-    let base = agent::memory::map_private(len + GUARD)?;
+    let base = agent::memory::map_needed(len + GUARD)?;
     // SAFETY: the last page of our own fresh mapping.
     unsafe { sys::mprotect(base + len, GUARD, sys::PROT_NONE) }.ok()?;
     Some(base)
