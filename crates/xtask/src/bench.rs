@@ -33,6 +33,9 @@ pub struct Options {
     /// Only the workloads with these names.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
+    /// The file with the workloads.
+    #[arg(long, default_value = "benches/workloads.toml")]
+    workloads: String,
     /// How often each workload runs under each mode.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
@@ -65,7 +68,7 @@ pub struct Measured {
 }
 
 pub fn run(tree: &Tree, options: &Options) -> Result<()> {
-    let workloads = select(workload::load(tree)?, &options.only)?;
+    let workloads = select(workload::load(tree, &options.workloads)?, &options.only)?;
     let runner = Runner::new(tree, options.everypath.as_deref(), options.timeout)?;
     let machine = machine::notes(tree, &options.modes)?;
     let mut results = Vec::new();

@@ -1,4 +1,4 @@
-//! The workloads: benches/workloads.toml as types.
+//! The workloads: benches/workloads.toml, or another such file, as types.
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
@@ -41,12 +41,13 @@ impl Workload {
     }
 }
 
-pub fn load(tree: &Tree) -> Result<Vec<Workload>> {
-    parse(&tree.read("benches/workloads.toml")?)
+/// The workloads of a file of the repository.
+pub fn load(tree: &Tree, file: &str) -> Result<Vec<Workload>> {
+    parse(&tree.read(file)?).with_context(|| file.to_owned())
 }
 
 fn parse(text: &str) -> Result<Vec<Workload>> {
-    let file: File = toml::from_str(text).context("benches/workloads.toml")?;
+    let file: File = toml::from_str(text)?;
     Ok(file.workload)
 }
 
@@ -55,9 +56,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_committed_file_is_well_formed() {
+    fn the_committed_files_are_well_formed() {
         let all = parse(include_str!("../../../../benches/workloads.toml")).expect("it parses");
         assert!(all.iter().filter(|workload| !workload.is_startup()).count() >= 12);
+        let jits = parse(include_str!("../../../../benches/jits.toml")).expect("it parses");
+        let all: Vec<Workload> = all.into_iter().chain(jits).collect();
         for (index, workload) in all.iter().enumerate() {
             assert!(
                 !workload.command.is_empty(),
