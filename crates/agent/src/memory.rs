@@ -83,13 +83,12 @@ pub fn map_private(len: u64) -> Option<u64> {
 }
 
 /// The same for what a forked child cannot go without: where the program has
-/// limited its address space, from what the heap has set aside. `len` is more
-/// than a page, and the memory is given back like a mapping.
+/// limited its address space, from what the heap has set aside. More than
+/// 256 kB are then a mapping, too; less must never be given back.
 pub fn map_needed(len: u64) -> Option<u64> {
     map_private(len).or_else(|| {
         let layout = core::alloc::Layout::from_size_align(len as usize, 4096).ok()?;
-        // SAFETY: `len` is not zero. Large blocks of the heap are mappings of
-        // their own, fresh and so zero.
+        // SAFETY: `len` is not zero.
         let block = unsafe { alloc::alloc::alloc(layout) };
         (!block.is_null()).then_some(block as u64)
     })
