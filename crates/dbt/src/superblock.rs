@@ -14,7 +14,7 @@ use crate::block::{Arrival, Key};
 use crate::engine::Engine;
 
 /// Most instructions and side exits of a superblock. Longer ones duplicate
-/// more code than they save jumps (docs/design/superblocks.md).
+/// more code than they save jumps (docs/design/0009-superblocks.md).
 const MAX_INSNS: usize = 96;
 const MAX_EXITS: usize = 12;
 
