@@ -57,7 +57,7 @@ fn attach_shared(path: &CStr, limit: Option<u64>) -> Option<Pool> {
     sys::close(fd);
     let base = base?;
     crate::memory::note(base, len);
-    // SAFETY: advice on our own range; keeps 64 GB of holes out of core dumps.
+    // SAFETY: advice on our own range; keeps 32 GB of holes out of core dumps.
     let _ = unsafe { sys::madvise(base, len, sys::MADV_DONTDUMP) };
     // SAFETY: just mapped, never unmapped.
     let pool = unsafe { Pool::new(base as *mut u8, len) };

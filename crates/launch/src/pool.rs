@@ -9,8 +9,9 @@ use wire::view::Pool;
 
 use crate::LaunchError;
 
-/// Size of the file; holes cost nothing. Node keys allow 2^36 bytes.
-const SIZE: u64 = 1 << 36;
+/// Size of the file; holes cost nothing. Nodes are named by 32 bits of their
+/// offset / 8 (`wire::node`, the index of `forest`).
+const SIZE: u64 = 1 << 35;
 
 #[derive(Debug)]
 pub struct OwnedPool {
