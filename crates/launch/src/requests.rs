@@ -221,10 +221,10 @@ mod tests {
             let key = (PathBuf::from("/inside"), file);
             table_for(&pool, &mut tables, &mut known, key, Path::new(place))
         };
-        let first = table(3, "/proc/10/root/inside");
-        assert_eq!(table(3, "/proc/11/root/inside"), first);
+        let first = table(3, "/there/inside");
+        assert_eq!(table(3, "/elsewhere/inside"), first);
         // Other contents are another file.
-        let second = table(4, "/proc/12/root/inside");
+        let second = table(4, "/somewhere/inside");
         assert_ne!(second, first);
         assert_eq!(tables.0.len(), 2);
         // The engine finds both, by what was mapped.
