@@ -21,8 +21,8 @@ use wire::view::Pool;
 
 use crate::signals::SignalTable;
 
-/// Entries of the transition cache (contexts mode): a negated tag and the pool
-/// offset of a state, 32 bits each. The index is the place, which is even, times
+/// Entries of the transition cache (contexts mode): a negated tag and a state,
+/// 32 bits each. The index is the place, which is even, times
 /// 4 (`wire::node::transition`).
 pub const TRANSITIONS: usize = 1 << 16;
 /// Displacements of the first entry's words from the gs base.
@@ -72,14 +72,18 @@ pub struct ThreadContext {
     pub index_homes: u64,
     pub index_origin: u64,
     pub index_scale: u64,
-    /// Where the pool begins; node addresses are counted from there.
+    /// Where the pool begins.
     pub pool_base: u64,
+    /// What the states of this thread are counted from (`dbt::contexts`).
+    pub nodes_base: u64,
+    /// Nonzero: nodes lie 4 GB from there, and no transition is remembered.
+    pub far: u64,
     /// Depth of the nodes whose children hang below their top nodes.
     pub wrap_depth: u64,
     /// Nonzero once counting has ended: nothing is to be looked up any more.
     pub stopped: u64,
-    /// What `everypath_lookup` saves: place, step, flags, rbx, rsi, rdi.
-    pub lookup_saves: [u64; 6],
+    /// What `everypath_lookup` saves: step, flags, rbx, rsi, rdi.
+    pub lookup_saves: [u64; 5],
     /// Nonzero while a signal waits for the next exact instruction boundary.
     pub pending: u64,
     /// Which exit the thread left the cache by.
@@ -104,8 +108,6 @@ pub struct ThreadContext {
     pub epoch: u64,
     /// Retired instructions of the thread that has this block: `wire::InsnWords`.
     pub insns: [u64; wire::INSN_WORDS],
-    /// Keeps what follows aligned.
-    pub unused: u64,
     /// xmm0 to xmm15: all vector state that engine code can change (it is
     /// compiled for baseline x86-64, whose SSE forms keep upper lanes).
     pub xmm: [[u64; 2]; 16],

@@ -20,7 +20,7 @@ use core::arch::global_asm;
 use core::mem::offset_of;
 
 use agent::thread::{TRANSITION_STATES, TRANSITION_TAGS, ThreadContext};
-use wire::node::{FUNC_SHIFT, Node, PLACE_HIGH, PLACE_LOW, PLACED_FUNCS, PLACES};
+use wire::node::{FUNC_SHIFT, Node, PLACE_HIGH, PLACE_LOW, PLACED_FUNCS, PLACES, TAG_BITS};
 
 /// Values of [`ThreadContext::reason`].
 pub mod reason {
@@ -72,25 +72,24 @@ global_asm!(
     "jz 8f",
     "add rcx, 8",
     ".endm",
-    // Contexts: a transition that the table does not hold. rdx: the state, as an
-    // offset in the pool, rcx: the function's step, rax: low 16 bits of rdx. The name in the index is the key,
-    // or for the children of the deepest nodes that of their top (crate
-    // forest). rdx becomes the next state. Stepped like the window below:
-    // nothing here writes the trap flag.
+    // Contexts: a transition that the table does not hold. rdx: the state, rcx:
+    // the function's step. The name in the index is the key, or for the children
+    // of the deepest nodes that of their top (crate forest). rdx becomes the
+    // next state. Stepped like the window below: nothing here writes the trap
+    // flag.
     ".global everypath_lookup",
     "everypath_lookup:",
-    "mov gs:[{saves} + 0], rax",
-    "mov gs:[{saves} + 8], rcx",
+    "mov gs:[{saves} + 0], rcx",
     "lahf",
     "seto al",
-    "mov gs:[{saves} + 16], rax",
-    "mov gs:[{saves} + 24], rbx",
-    "mov gs:[{saves} + 32], rsi",
-    "mov gs:[{saves} + 40], rdi",
+    "mov gs:[{saves} + 8], rax",
+    "mov gs:[{saves} + 16], rbx",
+    "mov gs:[{saves} + 24], rsi",
+    "mov gs:[{saves} + 32], rdi",
     "cmp qword ptr gs:[{stopped}], 0",
     "jne 8f",
     "mov rdi, rdx",
-    "add rdi, gs:[{pool}]",
+    "add rdi, gs:[{nodes}]",
     "mov eax, [rdi + {depth}]",
     "cmp rax, gs:[{wrap}]",
     "jne 4f",
@@ -160,21 +159,20 @@ global_asm!(
     "jmp 9b",
     "3:",
     "shl rdi, 3",
-    // rdi: where the next state lies in the pool. Remember it, if place and
-    // tag are exact: both states in the first 4 GB, the function's id small.
-    "mov rcx, gs:[{saves} + 8]",
+    "add rdi, gs:[{pool}]",
+    "sub rdi, gs:[{nodes}]",
+    // rdi: the next state. Remember it, if place and tag are exact.
+    "cmp dword ptr gs:[{far}], 0",
+    "jne 6f",
+    "mov rcx, gs:[{saves} + 0]",
     "shr rcx, {func_shift}",
-    "mov rax, rdx",
-    "or rax, rdi",
-    "shr rax, 32",
-    "jnz 6f",
     "cmp ecx, {placed}",
     "jae 6f",
-    // rax: the place (`wire::node::place`), times 2.
+    // eax: the place (`wire::node::transition`).
     "mov eax, ecx",
-    "shr eax, 3",
+    "shr eax, {tag_bits}",
     "imul eax, eax, {place_high}",
-    "and ecx, 7",
+    "and ecx, (1 << {tag_bits}) - 1",
     "imul esi, ecx, {place_low}",
     "add eax, esi",
     "and eax, {places} - 1",
@@ -190,29 +188,29 @@ global_asm!(
     // Where a context was not known, what it calls will not be known: the
     // home of its children.
     "mov rcx, rdx",
-    "add rcx, gs:[{pool}]",
+    "add rcx, gs:[{nodes}]",
     "sub rcx, gs:[{origin}]",
     "imul rcx, gs:[{scale}]",
     "shr rcx, 32",
     "and ecx, -{line}",
     "mov rax, gs:[{index}]",
     "prefetcht0 [rax + rcx * 8]",
-    "mov rax, gs:[{saves} + 16]",
+    "mov rax, gs:[{saves} + 8]",
     "add al, 127",
     "sahf",
-    "mov rbx, gs:[{saves} + 24]",
-    "mov rsi, gs:[{saves} + 32]",
-    "mov rdi, gs:[{saves} + 40]",
+    "mov rbx, gs:[{saves} + 16]",
+    "mov rsi, gs:[{saves} + 24]",
+    "mov rdi, gs:[{saves} + 32]",
     "jmp qword ptr gs:[{event_return}]",
     // Not known: the engine makes it.
     "8:",
-    "mov rax, gs:[{saves} + 16]",
+    "mov rax, gs:[{saves} + 8]",
     "add al, 127",
     "sahf",
-    "mov rcx, gs:[{saves} + 8]",
-    "mov rbx, gs:[{saves} + 24]",
-    "mov rsi, gs:[{saves} + 32]",
-    "mov rdi, gs:[{saves} + 40]",
+    "mov rcx, gs:[{saves} + 0]",
+    "mov rbx, gs:[{saves} + 16]",
+    "mov rsi, gs:[{saves} + 24]",
+    "mov rdi, gs:[{saves} + 32]",
     ".global everypath_lookup_end",
     "everypath_lookup_end:",
     "jmp everypath_event",
@@ -369,6 +367,9 @@ global_asm!(
     stopped = const offset_of!(ThreadContext, stopped),
     wrap = const offset_of!(ThreadContext, wrap_depth),
     pool = const offset_of!(ThreadContext, pool_base),
+    nodes = const offset_of!(ThreadContext, nodes_base),
+    far = const offset_of!(ThreadContext, far),
+    tag_bits = const TAG_BITS,
     index = const offset_of!(ThreadContext, index),
     lines = const offset_of!(ThreadContext, index_lines),
     step = const offset_of!(ThreadContext, index_step),

@@ -16,7 +16,7 @@
 //!  home:     32 entries from (place * scale) >> 32 on, where place is that of
 //!            the parent behind the origin, rounded down to a line, which is a
 //!            cache line; none for places from `homes` on
-//!            tag: | 0 (1) | place / 8 (13) | function (18) |
+//!            tag: | 0 (1) | place / 8 (14) | function (17) |
 //!  fallback: line (high half of the hash * lines) >> 32, then each `step` lines on
 //!            tag: | 1 (1) | low half of the hash (31) |
 //! ```
@@ -28,11 +28,12 @@
 //! their number, so that it comes to all of them).
 //!
 //! In its home an entry is known by its tag alone: those whose homes overlap
-//! have parents within 4 kB, and 13 bits tell them apart over 64. So a search that ends there,
-//! as nearly all do, waits for one line and not for the node, too. In the
-//! fallback the tag spares looking at nodes that are not meant. The table grows by half,
-//! so that it is always at least half full: with at most 16 bytes of index a
-//! node costs at most 40. The scale is then chosen anew, as if the nodes to
+//! have parents within 4 kB, and 14 bits tell them apart over 128. So a search
+//! that ends there, as nearly all do, waits for one line and not for the node.
+//! In the fallback the tag spares looking at nodes that are not meant.
+//!
+//! The table grows by half, so that it is always at least half full: with at
+//! most 16 bytes of index a node costs at most 40. The scale is then chosen anew, as if the nodes to
 //! come lay as dense as those before; other threads' nodes lie between them. A
 //! young forest whose few nodes lie scattered has no homes at all.
 
@@ -57,8 +58,8 @@ const FULL: (usize, usize) = (3, 4);
 const SCATTERED: u64 = 100;
 
 /// Position of the parent's place in the tag of an entry at home, and its mask.
-pub const HOME_SHIFT: u32 = 18;
-pub const HOME_MASK: u32 = 0x1FFF << HOME_SHIFT;
+pub const HOME_SHIFT: u32 = 17;
+pub const HOME_MASK: u32 = 0x3FFF << HOME_SHIFT;
 /// In the tag of an entry in the fallback.
 pub const FALLBACK: u32 = 1 << 31;
 

@@ -87,6 +87,15 @@ impl Forest {
         self.first_chunk
     }
 
+    /// Address behind the memory of the newest nodes; all others lie before it.
+    pub fn end(&self) -> u64 {
+        let room = |chunk: &NodeChunk| u64::from(chunk.capacity.load(Relaxed));
+        let nodes = self.pool.at(self.chunk).map_or(0, room);
+        self.pool.base()
+            + self.chunk
+            + (size_of::<NodeChunk>() + nodes as usize * size_of::<Node>()) as u64
+    }
+
     /// The index, for emitted code; valid until the next `step` or `root`.
     pub fn table(&self) -> Table {
         self.index.table()

@@ -3,8 +3,8 @@
 //! 1. the oracle against the forests printed in paper 000 (`tests/paper`),
 //!    which shows that the oracle means what the paper means;
 //! 2. `everypath contexts` against the same forests, line by line;
-//! 3. `everypath contexts` against the oracle, node by node, on every program of
-//!    `tests/programs`: each one says `// run: oracle`, `// run: oracle
+//! 3. `everypath contexts`, also in chaos, against the oracle, node by node, on
+//!    every program of `tests/programs`: each one says `// run: oracle`, `// run: oracle
 //!    own-functions`, or why not.
 //!
 //! `EVERYPATH_ONLY=name` leaves one program, `EVERYPATH_NATIVE=1` only part 1.
@@ -252,7 +252,10 @@ const WHOLE: [&str; 4] = ["--k-inf", "--forest", "ksf", "--join-threads"];
 fn all_functions(program: &Program, built: &Built, product: &Path) -> Result<(), String> {
     let counts = counted(program, built, false)?;
     let run = run(program, built, product);
-    same_nodes(&run.joined(&WHOLE.map(str::to_owned))?, &counts.joined())?;
+    let expected = counts.joined();
+    also_in_chaos(&WHOLE.map(str::to_owned), |options| {
+        same_nodes(&run.joined(options)?, &expected)
+    })?;
     // A C library's string functions take other paths at other alignments of
     // arguments and environment, and these lie elsewhere natively: counts are
     // compared for programs that bring their own code only. For others see
@@ -284,13 +287,25 @@ fn own_functions(program: &Program, built: &Built, product: &Path) -> Result<(),
     };
     let mut options = WHOLE.map(str::to_owned).to_vec();
     options.extend(["--modules".to_owned(), program.name.clone()]);
-    let ours = run(program, built, product).joined(&options)?;
     // Roots count threads and signals, not functions: the oracle leaves out
     // processes that execute other programs, and the product does not.
-    same_nodes(
-        &ours.without_roots(),
-        &Tree::joined(&counts.slab_forests(&wanted)).without_roots(),
-    )
+    let expected = Tree::joined(&counts.slab_forests(&wanted)).without_roots();
+    also_in_chaos(&options, |options| {
+        let ours = run(program, built, product).joined(options)?;
+        same_nodes(&ours.without_roots(), &expected)
+    })
+}
+
+/// The same comparison once more with code that is evicted all the time and
+/// nodes that lie gigabytes apart.
+fn also_in_chaos(
+    options: &[String],
+    compare: impl Fn(&[String]) -> Result<(), String>,
+) -> Result<(), String> {
+    compare(options)?;
+    let mut chaotic = options.to_vec();
+    chaotic.extend(["--chaos".to_owned(), "3".to_owned()]);
+    compare(&chaotic).map_err(|error| format!("in chaos: {error}"))
 }
 
 /// Where the product is known to be wrong: this fails as soon as it is right.

@@ -5,16 +5,16 @@
 //!
 //! A node's *key* says which node it is: `parent address + step(func)`, where
 //! `step(func) = func << 37`. Addresses of nodes of one process lie within
-//! `2^36` bytes of each other, so two nodes have the same key only if they have
+//! 32 GB of each other, so two nodes have the same key only if they have
 //! the same parent and the same function. The node stores the key negated,
 //! because `x + (-key) == 0` can be tested without touching the flags
 //! (`lea`, `jrcxz`).
 //!
 //! Emitted code finds a transition in a direct-mapped table by two numbers: its
-//! place, which is the low 16 bits of the parent's pool offset and the
-//! function's [`place`], added, and its tag, the low 32 bits of that offset and the
-//! function's [`tag`]. Together they say the parent and the function as
-//! exactly as the key does, while offsets are below 4 GB.
+//! place, which is the low 16 bits of the parent's [`State32`] and the
+//! function's [`place`], added, and its tag, the parent's state and the
+//! function's [`tag`], added. Together they say the parent and the function as
+//! exactly as the key does. No tag is 0, so an empty entry is nobody's.
 //!
 //! The reader undoes it with the address at which the writer mapped the pool
 //! ([`crate::ProcessRecord::pool_base`]): see [`decode_key`].
@@ -69,32 +69,43 @@ pub const fn step(func: u32) -> u64 {
     (func as u64) << FUNC_SHIFT
 }
 
+/// A state as an offset from [`nodes_base`], while that is below 4 GB.
+pub type State32 = u32;
+
+/// What the states of a thread whose first node is at `first` are counted from.
+/// They are 4 more than a multiple of 8, as nodes lie at multiples of 8.
+pub const fn nodes_base(first: u64) -> u64 {
+    first - 4
+}
+
 /// Functions from here on are not in the table of transitions: [`place`] and
 /// [`tag`] would not tell them apart.
-pub const PLACED_FUNCS: u32 = 1 << 18;
+pub const PLACED_FUNCS: u32 = 1 << 17;
+/// Bits of a function's id that are in its [`tag`].
+pub const TAG_BITS: u32 = 2;
 
-/// What a function adds to the tag. Nodes lie at multiples of 8.
+/// What a function adds to a state to make the tag. The sum is 4 to 7 more than
+/// a multiple of 8.
 pub const fn tag(func: u32) -> u32 {
-    func & 7
+    func & ((1 << TAG_BITS) - 1)
 }
 
 /// Different places of functions.
 pub const PLACES: u32 = 1 << 15;
-/// Multipliers of [`place`], for the low three bits of the id and the others:
-/// together near a multiplication of the id by the golden ratio of `PLACES`.
+/// Multipliers of [`place`], for the low bits of the id and the others: together
+/// near a multiplication of the id by the golden ratio of `PLACES`.
 pub const PLACE_LOW: u32 = 20_251;
-pub const PLACE_HIGH: u32 = 30_943;
+pub const PLACE_HIGH: u32 = 15_469;
 
 /// What a function adds to its place in the table of transitions. Even.
 /// Functions of equal [`tag`] have different ones, because `PLACE_HIGH` is odd.
 pub const fn place(func: u32) -> u32 {
-    let spread = (func >> 3).wrapping_mul(PLACE_HIGH) + tag(func) * PLACE_LOW;
+    let spread = (func >> TAG_BITS).wrapping_mul(PLACE_HIGH) + tag(func) * PLACE_LOW;
     (spread & (PLACES - 1)) << 1
 }
 
-/// The transition of the child of the node at pool offset `parent` by `func`:
-/// its place and its tag.
-pub const fn transition(parent: u32, func: u32) -> (u32, u32) {
+/// The transition from `parent` by a call of `func`: its place and its tag.
+pub const fn transition(parent: State32, func: u32) -> (u32, u32) {
     (
         (parent & 0xFFFF) + place(func),
         parent.wrapping_add(tag(func)),
@@ -116,3 +127,45 @@ pub fn decode_key(key: u64, pool_base: u64, pool_size: u64) -> Option<(u64, u32)
 }
 
 const _: () = assert!(size_of::<Node>() == 24);
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use std::vec;
+    use std::vec::Vec;
+
+    use super::*;
+
+    /// Exhaustive over functions: with the tag, the place says which it is.
+    #[test]
+    fn functions_of_equal_tag_have_different_places() {
+        let mut seen = vec![false; (PLACES as usize) << TAG_BITS];
+        for func in 0..PLACED_FUNCS {
+            let at = (place(func) / 2 + tag(func) * PLACES) as usize;
+            assert!(!core::mem::replace(&mut seen[at], true), "function {func}");
+        }
+    }
+
+    /// The other half: parent and function can be told from place and tag.
+    #[test]
+    fn a_transition_says_its_parent_and_function() {
+        let by_place: Vec<Vec<u32>> = (0..1 << TAG_BITS)
+            .map(|tag_wanted| {
+                let mut of = vec![0; PLACES as usize];
+                for func in (0..PLACED_FUNCS).filter(|&func| tag(func) == tag_wanted) {
+                    of[place(func) as usize / 2] = func;
+                }
+                of
+            })
+            .collect();
+        for i in 0..200_000u32 {
+            let parent = (i.wrapping_mul(0x9E37_79B1) & !7) | 4;
+            let func = i.wrapping_mul(0x85EB_CA6B) % PLACED_FUNCS;
+            let (at, sum) = transition(parent, func);
+            assert_ne!(sum, 0);
+            assert_eq!(sum & !3, parent);
+            let of_func = (at - (parent & 0xFFFF)) as usize / 2;
+            assert_eq!(by_place[(sum & 3) as usize][of_func], func);
+        }
+    }
+}

@@ -9,7 +9,7 @@ use forest::{Forest, Memory, State};
 use wire::func;
 use wire::node::{
     FIRST_FUNC, FUNC_SHIFT, LABEL_MUTED, LABEL_ROOT, LABEL_SIGNAL, LABEL_THREAD, LABEL_WAITING,
-    PLACED_FUNCS, transition,
+    PLACED_FUNCS, State32, nodes_base, transition,
 };
 use wire::view::Pool;
 
@@ -23,6 +23,8 @@ const HIGHEST: u64 = 1 << 47;
 /// First size of a shadow stack; it doubles when it is full.
 const SHADOW_LEN: u64 = 256 << 10;
 const GUARD: u64 = 4096;
+/// What chaos leaves between nodes: more than a table of transitions can tell.
+const LEAP: u64 = 4 << 30;
 
 /// Tool state of a thread; private memory.
 #[derive(Debug)]
@@ -50,10 +52,15 @@ pub struct Shadow {
 struct Budget<'a> {
     pool: Pool,
     left: &'a mut u64,
+    /// Chaos: leave 4 GB before the next nodes.
+    leap: bool,
 }
 
 impl Memory for Budget<'_> {
     fn chunk(&mut self, bytes: u64) -> Option<u64> {
+        if self.leap {
+            self.pool.reserve(LEAP)?;
+        }
         agent::pool::allocate(&self.pool, bytes)
     }
     fn take_node(&mut self) -> bool {
@@ -69,8 +76,8 @@ fn tool_of(context: &ThreadContext) -> Option<&'static mut Tool> {
     unsafe { (context.tool as *mut Tool).as_mut() }
 }
 
-/// The records of shadow stacks, whose states are offsets in the pool that
-/// begins here: emitted code is shorter by it.
+/// The records of a thread's shadow stack, whose states are offsets from here
+/// (`wire::node::nodes_base`): emitted code is shorter by it.
 #[derive(Clone, Copy, Debug)]
 struct Records(u64);
 
@@ -112,6 +119,11 @@ fn pop_while(context: &mut ThreadContext, tool: &Tool, ended: impl Fn(u64) -> bo
 
 /// Tells emitted code where the index is; after every change of the forest.
 fn share_index(context: &mut ThreadContext, tool: &Tool) {
+    if context.far == 0 && tool.forest.end() - tool.records.0 > u64::from(u32::MAX) {
+        // From here on two states may have the same low 32 bits.
+        context.far = 1;
+        forget_transitions(context);
+    }
     let table = tool.forest.table();
     (context.index, context.index_lines) = (table.entries, table.lines);
     (context.index_step, context.index_homes) = (table.step, table.homes);
@@ -161,13 +173,11 @@ fn lookup(context: &mut ThreadContext, tool: &mut Tool) {
         counter.fetch_add(1, Relaxed);
     }
     share_index(context, tool);
-    let offset = |state: State| state.0.wrapping_sub(context.pool_base);
+    let offset = |state: State| state.0.wrapping_sub(tool.records.0);
     context.regs[reg::RDX] = offset(next);
-    if remember
-        && function < PLACED_FUNCS
-        && let (Ok(from), Ok(next)) = (u32::try_from(offset(from)), u32::try_from(offset(next)))
-    {
-        let (place, tag) = transition(from, function);
+    if remember && function < PLACED_FUNCS && context.far == 0 {
+        let next = offset(next) as State32;
+        let (place, tag) = transition(offset(from) as State32, function);
         let table = &raw const *context as u64 + TRANSITION_TAGS as u64;
         // SAFETY: the thread's own table behind its context (agent::thread).
         unsafe { *((table + u64::from(place) * 4) as *mut [u32; 2]) = [tag.wrapping_neg(), next] };
@@ -175,6 +185,14 @@ fn lookup(context: &mut ThreadContext, tool: &mut Tool) {
 }
 
 impl Engine {
+    /// Chaos: whether the next nodes shall lie far from the last, while the pool
+    /// has room to waste.
+    fn leaps(&mut self) -> bool {
+        let pool = self.process.log.pool;
+        let room = pool.len() / 2 > pool.header().bump.load(Relaxed) + LEAP;
+        self.settings.chaos != 0 && room && self.roll().is_multiple_of(2)
+    }
+
     /// Next state, and whether it will always be the same. Emitted code then
     /// counts on that state.
     fn transition(
@@ -186,6 +204,7 @@ impl Engine {
     ) -> (State, bool) {
         let pool = self.process.log.pool;
         let alone = self.threads.len() == 1;
+        let leap = self.leaps();
         let Some(contexts) = &mut self.contexts else {
             return (from, false);
         };
@@ -227,6 +246,7 @@ impl Engine {
         let mut budget = Budget {
             pool,
             left: &mut contexts.nodes_left,
+            leap,
         };
         let next = tool.forest.step(from, function, &mut budget);
         self.publish_chunk(tool);
@@ -267,6 +287,7 @@ impl Engine {
     /// State of a thread in which `path` is live (the parent's, after fork).
     fn new_tool(&mut self, context: &mut ThreadContext, path: &[Activation]) -> Option<Tool> {
         let pool = self.process.log.pool;
+        let leap = self.leaps();
         let contexts = self.contexts.as_mut()?;
         let counting = contexts.is_counting();
         context.stopped = u64::from(contexts.stopped);
@@ -274,6 +295,7 @@ impl Engine {
         let mut budget = Budget {
             pool,
             left: &mut contexts.nodes_left,
+            leap,
         };
         let label = if contexts.select {
             LABEL_ROOT
@@ -287,7 +309,7 @@ impl Engine {
         let shadow_len = SHADOW_LEN.max((path.len() as u64 * 32).next_power_of_two());
         let shadow = map_shadow(shadow_len)?;
         let first = if counting { root } else { waiting };
-        let records = Records(pool.base());
+        let records = Records(nodes_base(root.0));
         records.set(shadow, HIGHEST, first);
         let (mut top, mut state) = (shadow, first);
         for activation in path {
@@ -308,6 +330,7 @@ impl Engine {
         }
         context.shadow_top = top;
         context.pool_base = pool.base();
+        context.nodes_base = records.0;
         let tool = Tool {
             forest,
             records,
@@ -461,6 +484,7 @@ pub fn on_handler(context: &mut ThreadContext, signal: u32, frame: u64, restorer
     let Some(tool) = tool_of(context) else { return };
     let root = engine::with(|engine| {
         let pool = engine.process.log.pool;
+        let leap = engine.leaps();
         let contexts = engine.contexts.as_mut()?;
         if !contexts.restorers.contains(&restorer) {
             contexts.restorers.push(restorer);
@@ -468,6 +492,7 @@ pub fn on_handler(context: &mut ThreadContext, signal: u32, frame: u64, restorer
         let mut budget = Budget {
             pool,
             left: &mut contexts.nodes_left,
+            leap,
         };
         let root = tool.forest.root(LABEL_SIGNAL + signal, &mut budget)?;
         if let Some(node) = pool.at::<wire::node::Node>(root.0.wrapping_sub(pool.base())) {
@@ -476,6 +501,7 @@ pub fn on_handler(context: &mut ThreadContext, signal: u32, frame: u64, restorer
         engine.publish_chunk(tool);
         Some(root)
     });
+    share_index(context, tool);
     let current = tool.records.get(context.shadow_top).1;
     let counting = engine::with(|engine| {
         let contexts = engine.contexts.as_ref();

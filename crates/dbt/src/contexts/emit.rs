@@ -15,7 +15,7 @@ use crate::translate::Emit;
 
 const NODE_KEY: i8 = offset_of!(Node, neg_key) as i8;
 const SHADOW: i32 = offset_of!(ThreadContext, shadow_top) as i32;
-const POOL: i32 = offset_of!(ThreadContext, pool_base) as i32;
+const NODES: i32 = offset_of!(ThreadContext, nodes_base) as i32;
 const RECORD: i32 = offset_of!(ThreadContext, event_record) as i32;
 const RETURN: i32 = offset_of!(ThreadContext, event_return) as i32;
 const CODE: i32 = offset_of!(ThreadContext, exit) as i32;
@@ -52,7 +52,7 @@ impl Engine {
         }
         self.emit_transition(emit, id, event.arrival == Arrival::Again);
         let asm = &mut emit.asm;
-        asm.mov_r_gs(Reg::Rcx, POOL);
+        asm.mov_r_gs(Reg::Rcx, NODES);
         asm.mov_r_sum(Reg::Rax, Reg::Rcx, Reg::Rdx);
         asm.lea(Reg::Rax, Reg::Rax, 1);
         asm.mov_sum_r(Reg::Rcx, Reg::Rdx, Reg::Rax);
@@ -85,13 +85,13 @@ impl Engine {
     fn emit_transition(&mut self, emit: &mut Emit<'_>, id: u32, again: bool) {
         /// Bytes of the instruction that takes the state from the table.
         const FROM_TABLE: u64 = 9;
-        let pool_base = self.process.log.pool.base();
+        let near = self.process.log.pool.base() + self.process.log.record;
         let asm = &mut emit.asm;
         let again = again.then(|| {
             // Recursion is rolled: the node on top is this function's already.
-            asm.mov_r_gs(Reg::Rcx, POOL);
+            asm.mov_r_gs(Reg::Rcx, NODES);
             asm.mov_r32_sum(Reg::Rcx, Reg::Rcx, Reg::Rdx, NODE_KEY + 4);
-            asm.lea32(Reg::Rcx, Reg::Rcx, label_check(id, pool_base));
+            asm.lea32(Reg::Rcx, Reg::Rcx, label_check(id, near));
             asm.jrcxz()
         });
         let entry = 4 * place(id) as i32;
@@ -179,8 +179,9 @@ impl Engine {
     /// with `word` in rcx, and goes on at `back`.
     fn slow_path(&mut self, routine: Routine, what: u32, word: u64, back: u64) -> u64 {
         let engine = self.cache.thunk(routine);
+        let loaded = if word == 0 { 0 } else { 10 };
         self.cache
-            .cold(13 + 10 + 9 + 10 + 5, 1, |asm| {
+            .cold(13 + 10 + 9 + loaded + 5, 1, |asm| {
                 asm.mov_gs_imm32(CODE, what);
                 asm.mov_r_imm(Reg::Rcx, back);
                 asm.mov_gs_r(RETURN, Reg::Rcx);
@@ -194,12 +195,12 @@ impl Engine {
 }
 
 /// What the upper half of a node's negated key adds up with to 0 if the node is
-/// `func`'s, not a root, and its parent in the same 4 GB as the pool's beginning.
-/// If it is anything else, the sum is not 0.
-fn label_check(func: u32, pool_base: u64) -> u32 {
+/// `func`'s, not a root, and its parent in the same 4 GB as `near`, an address in
+/// the pool. If it is anything else, the sum is not 0.
+fn label_check(func: u32, near: u64) -> u32 {
     // The key's lower half is that of the parent's address, which is not 0, so
     // negation borrows from the upper half.
-    ((pool_base >> 32) as u32)
+    ((near >> 32) as u32)
         .wrapping_add(func << (FUNC_SHIFT - 32))
         .wrapping_add(1)
 }
