@@ -297,7 +297,7 @@ fn own_functions(program: &Program, built: &Built, product: &Path) -> Result<(),
 }
 
 /// The same comparison once more with code that is evicted all the time and
-/// nodes that lie gigabytes apart.
+/// nodes that lie too far from the thread's first for the table.
 fn also_in_chaos(
     options: &[String],
     compare: impl Fn(&[String]) -> Result<(), String>,

@@ -23,9 +23,6 @@ const HIGHEST: u64 = 1 << 47;
 /// First size of a shadow stack; it doubles when it is full.
 const SHADOW_LEN: u64 = 256 << 10;
 const GUARD: u64 = 4096;
-/// What chaos leaves between nodes: more than a table of transitions can tell.
-const LEAP: u64 = 4 << 30;
-
 /// Tool state of a thread; private memory.
 #[derive(Debug)]
 struct Tool {
@@ -52,15 +49,10 @@ pub struct Shadow {
 struct Budget<'a> {
     pool: Pool,
     left: &'a mut u64,
-    /// Chaos: leave 4 GB before the next nodes.
-    leap: bool,
 }
 
 impl Memory for Budget<'_> {
     fn chunk(&mut self, bytes: u64) -> Option<u64> {
-        if self.leap {
-            self.pool.reserve(LEAP)?;
-        }
         agent::pool::allocate(&self.pool, bytes)
     }
     fn take_node(&mut self) -> bool {
@@ -82,6 +74,14 @@ fn tool_of(context: &ThreadContext) -> Option<&'static mut Tool> {
 struct Records(u64);
 
 impl Records {
+    /// For a thread whose first node is `first`. In chaos only its first chunk has
+    /// states below 4 GB.
+    fn from(first: State, chaos: bool) -> Records {
+        const ROOM: u64 = 6 << 10;
+        let skipped = if chaos { (1 << 32) - ROOM } else { 0 };
+        Records(nodes_base(first.0) - skipped)
+    }
+
     /// Entry stack pointer and state of the record at an address.
     fn get(self, at: u64) -> (u64, State) {
         // SAFETY: `at` lies between the base and the top of the thread's shadow
@@ -185,14 +185,6 @@ fn lookup(context: &mut ThreadContext, tool: &mut Tool) {
 }
 
 impl Engine {
-    /// Chaos: whether the next nodes shall lie far from the last, while the pool
-    /// has room to waste.
-    fn leaps(&mut self) -> bool {
-        let pool = self.process.log.pool;
-        let room = pool.len() / 2 > pool.header().bump.load(Relaxed) + LEAP;
-        self.settings.chaos != 0 && room && self.roll().is_multiple_of(2)
-    }
-
     /// Next state, and whether it will always be the same. Emitted code then
     /// counts on that state.
     fn transition(
@@ -204,7 +196,6 @@ impl Engine {
     ) -> (State, bool) {
         let pool = self.process.log.pool;
         let alone = self.threads.len() == 1;
-        let leap = self.leaps();
         let Some(contexts) = &mut self.contexts else {
             return (from, false);
         };
@@ -246,7 +237,6 @@ impl Engine {
         let mut budget = Budget {
             pool,
             left: &mut contexts.nodes_left,
-            leap,
         };
         let next = tool.forest.step(from, function, &mut budget);
         self.publish_chunk(tool);
@@ -287,7 +277,6 @@ impl Engine {
     /// State of a thread in which `path` is live (the parent's, after fork).
     fn new_tool(&mut self, context: &mut ThreadContext, path: &[Activation]) -> Option<Tool> {
         let pool = self.process.log.pool;
-        let leap = self.leaps();
         let contexts = self.contexts.as_mut()?;
         let counting = contexts.is_counting();
         context.stopped = u64::from(contexts.stopped);
@@ -295,7 +284,6 @@ impl Engine {
         let mut budget = Budget {
             pool,
             left: &mut contexts.nodes_left,
-            leap,
         };
         let label = if contexts.select {
             LABEL_ROOT
@@ -309,7 +297,7 @@ impl Engine {
         let shadow_len = SHADOW_LEN.max((path.len() as u64 * 32).next_power_of_two());
         let shadow = map_shadow(shadow_len)?;
         let first = if counting { root } else { waiting };
-        let records = Records(nodes_base(root.0));
+        let records = Records::from(root, self.settings.chaos != 0);
         records.set(shadow, HIGHEST, first);
         let (mut top, mut state) = (shadow, first);
         for activation in path {
@@ -484,7 +472,6 @@ pub fn on_handler(context: &mut ThreadContext, signal: u32, frame: u64, restorer
     let Some(tool) = tool_of(context) else { return };
     let root = engine::with(|engine| {
         let pool = engine.process.log.pool;
-        let leap = engine.leaps();
         let contexts = engine.contexts.as_mut()?;
         if !contexts.restorers.contains(&restorer) {
             contexts.restorers.push(restorer);
@@ -492,7 +479,6 @@ pub fn on_handler(context: &mut ThreadContext, signal: u32, frame: u64, restorer
         let mut budget = Budget {
             pool,
             left: &mut contexts.nodes_left,
-            leap,
         };
         let root = tool.forest.root(LABEL_SIGNAL + signal, &mut budget)?;
         if let Some(node) = pool.at::<wire::node::Node>(root.0.wrapping_sub(pool.base())) {
