@@ -77,7 +77,10 @@ pub struct ThreadContext {
     /// What the states of this thread are counted from (`dbt::contexts`).
     pub nodes_base: u64,
     /// Nonzero: nodes lie 4 GB from there, and no transition is remembered.
-    pub far: u64,
+    pub far: u32,
+    /// Nonzero: the thread is in a system call and will go on in this segment of
+    /// the cache, less one (`dbt::evict`).
+    pub waits_in: u32,
     /// Depth of the nodes whose children hang below their top nodes.
     pub wrap_depth: u64,
     /// Nonzero once counting has ended: nothing is to be looked up any more.

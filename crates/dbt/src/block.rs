@@ -76,7 +76,7 @@ pub struct Block {
 }
 
 /// There are as many as a program has branches.
-const _: () = assert!(size_of::<Block>() <= 48 && size_of::<Exit>() <= 32);
+const _: () = assert!(size_of::<Block>() <= 48 && size_of::<Exit>() <= 24);
 
 /// A [`Pad`], by its distance from the block's first byte; 0: there is none.
 #[derive(Clone, Copy, Debug, Default)]
@@ -169,7 +169,6 @@ pub enum ExitKind {
 
 /// An [`ExitKind`] without its address and detail.
 #[derive(Clone, Copy, Debug)]
-#[repr(u8)]
 enum What {
     Direct,
     Syscall,
@@ -178,42 +177,40 @@ enum What {
     Event,
 }
 
+/// A branch that leaves a block.
+///
+/// ```text
+///  what: | from the site to its stub 24 | linked 1 | kind 3 | arrival or length 4 |
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Exit {
     /// Of the kind.
     pc: u64,
-    /// Address of the branch displacement.
-    pub site: u64,
-    /// From there to its stub, which is in the same segment.
-    stub: i32,
+    /// Address of the branch displacement, from the arena's beginning.
+    site: i32,
+    what: u32,
     /// Where the branch is; `NO_BLOCK`: the id is free.
     pub block: BlockId,
     pub next_incoming: u32,
-    /// The block's segment.
-    pub segment: u16,
-    what: What,
-    /// An arrival or a length, and whether the exit is linked in the top bit.
-    detail: u8,
 }
 
-/// In [`Exit::detail`].
-const LINKED: u8 = 1 << 7;
+const KIND_SHIFT: u32 = 4;
+const LINKED: u32 = 1 << 7;
+const STUB_SHIFT: u32 = 8;
 
 impl Exit {
     /// An exit of no block.
     pub const FREE: Exit = Exit {
         pc: 0,
         site: 0,
-        stub: 0,
+        what: 0,
         block: NO_BLOCK,
         next_incoming: NO_EXIT,
-        segment: 0,
-        what: What::Unfetchable,
-        detail: 0,
     };
 
-    /// Of a branch at `site` with its stub, not linked yet.
-    pub fn new(kind: ExitKind, block: BlockId, segment: usize, site: u64, stub: u64) -> Exit {
+    /// Of a branch at `site` with its stub, which lies behind it in the same
+    /// segment; not linked yet.
+    pub fn new(kind: ExitKind, block: BlockId, arena: u64, site: u64, stub: u64) -> Exit {
         let (what, pc, detail) = match kind {
             ExitKind::Direct(key) => (What::Direct, key.pc, key.arrival as u8),
             ExitKind::Syscall { pc, len } => (What::Syscall, pc, len),
@@ -221,50 +218,57 @@ impl Exit {
             ExitKind::Unfetchable(pc) => (What::Unfetchable, pc, 0),
             ExitKind::Event(key) => (What::Event, key.pc, key.arrival as u8),
         };
+        let stub = stub - site;
+        assert!(stub < 1 << 24 && detail < 1 << KIND_SHIFT);
         Exit {
             pc,
-            what,
-            detail,
+            site: i32::try_from(site.wrapping_sub(arena) as i64)
+                .expect("the cache is smaller than 2 GB"),
+            what: (stub as u32) << STUB_SHIFT | (what as u32) << KIND_SHIFT | u32::from(detail),
             block,
-            site,
-            stub: (stub.wrapping_sub(site) as i64)
-                .try_into()
-                .expect("a segment is smaller than 2 GB"),
-            segment: segment as u16,
-            ..Exit::FREE
+            next_incoming: NO_EXIT,
         }
     }
 
     pub fn kind(&self) -> ExitKind {
-        let (pc, detail) = (self.pc, self.detail & !LINKED);
+        const DIRECT: u32 = What::Direct as u32;
+        const SYSCALL: u32 = What::Syscall as u32;
+        const VSYSCALL: u32 = What::Vsyscall as u32;
+        const UNFETCHABLE: u32 = What::Unfetchable as u32;
+        let (pc, detail) = (self.pc, (self.what & 15) as u8);
         let key = Key {
             pc,
             arrival: Arrival::from_code(detail),
         };
-        match self.what {
-            What::Direct => ExitKind::Direct(key),
-            What::Syscall => ExitKind::Syscall { pc, len: detail },
-            What::Vsyscall => ExitKind::Vsyscall(pc),
-            What::Unfetchable => ExitKind::Unfetchable(pc),
-            What::Event => ExitKind::Event(key),
+        match self.what >> KIND_SHIFT & 7 {
+            DIRECT => ExitKind::Direct(key),
+            SYSCALL => ExitKind::Syscall { pc, len: detail },
+            VSYSCALL => ExitKind::Vsyscall(pc),
+            UNFETCHABLE => ExitKind::Unfetchable(pc),
+            _ => ExitKind::Event(key),
         }
     }
 
     pub fn is_linked(&self) -> bool {
-        self.detail & LINKED != 0
+        self.what & LINKED != 0
     }
 
     pub fn set_linked(&mut self, linked: bool) {
-        self.detail = self.detail & !LINKED | if linked { LINKED } else { 0 };
+        self.what = self.what & !LINKED | if linked { LINKED } else { 0 };
+    }
+
+    /// Address of the branch displacement.
+    pub fn site(&self, arena: u64) -> u64 {
+        arena.wrapping_add_signed(i64::from(self.site))
     }
 
     /// Behind the branch.
-    pub fn after(&self) -> u64 {
-        self.site + 4
+    pub fn after(&self, arena: u64) -> u64 {
+        self.site(arena) + 4
     }
 
-    pub fn stub(&self) -> u64 {
-        self.site.wrapping_add_signed(i64::from(self.stub))
+    pub fn stub(&self, arena: u64) -> u64 {
+        self.site(arena) + u64::from(self.what >> STUB_SHIFT)
     }
 }
 
@@ -294,6 +298,10 @@ impl BlockMap {
         *entry.get_mut() = id;
     }
 
+    pub fn bytes(&self) -> usize {
+        self.0.allocation_size()
+    }
+
     /// Removes a block, if it is the one under its key.
     pub fn remove(&mut self, id: BlockId, blocks: &Slab<Block>) {
         let key = blocks[id.0 as usize].key();
@@ -303,23 +311,24 @@ impl BlockMap {
     }
 }
 
-/// Which addresses may have a block, by their low 20 bits: asked at every
-/// instruction that is translated, where the map would be a miss of the
-/// processor's caches. Never forgets.
+/// A set of addresses that may hold more than it was given: those with the same
+/// low bits, too. Never forgets.
 #[derive(Debug)]
-pub struct Starts(alloc::boxed::Box<[u64]>);
+pub struct Seen<const BITS: u64>(alloc::boxed::Box<[u64]>);
 
-impl Default for Starts {
-    fn default() -> Starts {
-        Starts(alloc::vec![0; (Self::BITS / 64) as usize].into_boxed_slice())
+/// Which addresses may have a block: asked at every instruction that is
+/// translated, where the map would be a miss of the processor's caches.
+pub type Starts = Seen<{ 1 << 20 }>;
+
+impl<const BITS: u64> Default for Seen<BITS> {
+    fn default() -> Seen<BITS> {
+        Seen(alloc::vec![0; (BITS / 64) as usize].into_boxed_slice())
     }
 }
 
-impl Starts {
-    const BITS: u64 = 1 << 20;
-
+impl<const BITS: u64> Seen<BITS> {
     fn place(pc: u64) -> (usize, u64) {
-        let bit = pc % Self::BITS;
+        let bit = pc % BITS;
         ((bit / 64) as usize, 1 << (bit % 64))
     }
 

@@ -5,9 +5,8 @@
 //!                  hot -> blocks      free   <- cold: stubs, literals, late pads
 //! ```
 //!
-//! A segment is evicted as a whole. Its memory is written again only when no
-//! thread can still be in it: every thread has been in the engine since the
-//! eviction (`epoch`), see `change.rs`.
+//! A segment is evicted as a whole, see `evict.rs`. Its memory is written again
+//! only when no thread can still be in it.
 //!
 //! Invariant: this is the only owner of executable memory; everything that
 //! writes to it is a method here.
@@ -21,8 +20,8 @@ use crate::entry::{Routine, routines};
 
 const THUNK: u64 = 16;
 const THUNKS: u64 = 4096;
-/// Segments of a full arena: 4 MB each.
-const SEGMENTS: u64 = 128;
+/// Segments of a full arena: 2 MB each.
+const SEGMENTS: u64 = 256;
 /// Segments of a tiny one.
 const FEW_SEGMENTS: u64 = 8;
 /// Most bytes of one block: 96 instructions at up to 80 bytes, with room to spare.
@@ -34,12 +33,39 @@ pub struct Segment {
     end: u64,
     hot: u64,
     cold: u64,
+    /// Most bytes it ever had in use.
+    most: u64,
+    /// The newest jump to the engine that stubs may share; 0: none.
+    jump: u64,
     /// Blocks by where their code begins in the segment, ascending.
     pub blocks: Vec<(u32, u32)>,
     /// Their maps, see `pcmap`.
     pub maps: Vec<u8>,
     /// Epoch of the last eviction; 0: never used or clean.
     pub evicted_at: u64,
+    /// How many were begun before it.
+    pub begun: u64,
+}
+
+impl Segment {
+    fn new(start: u64, size: u64) -> Segment {
+        Segment {
+            start,
+            end: start + size,
+            hot: start,
+            cold: start + size,
+            most: 0,
+            jump: 0,
+            blocks: Vec::new(),
+            maps: Vec::new(),
+            evicted_at: 0,
+            begun: 0,
+        }
+    }
+
+    fn used(&self) -> u64 {
+        (self.hot - self.start) + (self.end - self.cold)
+    }
 }
 
 #[derive(Debug)]
@@ -60,18 +86,7 @@ impl Cache {
             None => (SEGMENTS, ((len - THUNKS) / SEGMENTS) & !4095),
         };
         let segments = (0..count)
-            .map(|i| {
-                let start = arena + THUNKS + i * size;
-                Segment {
-                    start,
-                    end: start + size,
-                    hot: start,
-                    cold: start + size,
-                    blocks: Vec::new(),
-                    maps: Vec::new(),
-                    evicted_at: 0,
-                }
-            })
+            .map(|i| Segment::new(arena + THUNKS + i * size, size))
             .collect();
         let free = arena + THUNKS + count * size..arena + len;
         let mut cache = Cache {
@@ -147,6 +162,24 @@ impl Cache {
         Some(at)
     }
 
+    /// A jump to the engine within reach of a short one that ends what is next put
+    /// at the cold end (with alignment 1).
+    pub fn shared_jump(&self) -> Option<u64> {
+        let segment = &self.segments[self.current];
+        let is_near = segment.jump != 0 && segment.jump - segment.cold <= i8::MAX as u64;
+        is_near.then_some(segment.jump)
+    }
+
+    /// From now on others may use the jump at `at`.
+    pub fn share_jump(&mut self, at: u64) {
+        self.segments[self.current].jump = at;
+    }
+
+    /// Where the arena begins; places in the cache are counted from there.
+    pub fn arena(&self) -> u64 {
+        self.arena
+    }
+
     /// Stores a displacement so that the branch whose displacement field is at
     /// `site` goes to `target`. One aligned store: other threads may be running it.
     pub fn patch(&self, site: u64, target: u64) {
@@ -172,12 +205,33 @@ impl Cache {
         segment.cold - segment.hot.min(segment.cold) < 4 * BLOCK_MAX
     }
 
-    /// Bytes in use.
-    pub fn used(&self) -> u64 {
-        self.segments
-            .iter()
-            .map(|s| (s.hot - s.start) + (s.end - s.cold))
-            .sum()
+    /// Bytes in use now or before: memory that the process has.
+    pub fn touched(&self) -> u64 {
+        let most = |segment: &Segment| segment.most.max(segment.used());
+        self.segments.iter().map(most).sum()
+    }
+
+    /// Segments that have been in use.
+    pub fn touched_segments(&self) -> usize {
+        let touched = |segment: &&Segment| segment.most.max(segment.used()) != 0;
+        self.segments.iter().filter(touched).count()
+    }
+
+    /// Bytes of the lists of blocks and their maps.
+    pub fn list_bytes(&self) -> u64 {
+        let lists = |segment: &Segment| 8 * segment.blocks.capacity() + segment.maps.capacity();
+        self.segments.iter().map(lists).sum::<usize>() as u64
+    }
+
+    /// A segment that is empty.
+    pub fn clean(&self) -> Option<usize> {
+        let count = self.segments.len();
+        (1..count)
+            .map(|step| (self.current + step) % count)
+            .find(|&index| {
+                let segment = &self.segments[index];
+                segment.blocks.is_empty() && segment.evicted_at == 0
+            })
     }
 
     /// Whether `addr` is in a block, a stub or a thunk. From the thunk of a
@@ -217,15 +271,7 @@ impl Cache {
                 .filter(near)
                 .expect("there is memory for more code cache when every part of it may be running")
         };
-        self.segments.push(Segment {
-            start,
-            end: start + size,
-            hot: start,
-            cold: start + size,
-            blocks: Vec::new(),
-            maps: Vec::new(),
-            evicted_at: 0,
-        });
+        self.segments.push(Segment::new(start, size));
         self.switch(self.segments.len() - 1);
     }
 
@@ -234,14 +280,18 @@ impl Cache {
         let full = &mut self.segments[self.current];
         full.blocks.shrink_to_fit();
         full.maps.shrink_to_fit();
+        let begun = full.begun + 1;
+        self.segments[index].begun = begun;
         self.current = index;
     }
 
     /// Makes a segment empty. The caller knows that no thread is in it.
     pub fn reset(&mut self, index: usize) {
         let segment = &mut self.segments[index];
+        segment.most = segment.most.max(segment.used());
         segment.hot = segment.start;
         segment.cold = segment.end;
+        segment.jump = 0;
         segment.blocks.clear();
         segment.maps.clear();
         segment.evicted_at = 0;

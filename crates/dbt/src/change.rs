@@ -1,4 +1,4 @@
-//! Code that changes: unmapping, rewriting, eviction.
+//! Code that changes: unmapping and rewriting.
 //!
 //! Bytes of file mappings that were never writable are trusted until they are
 //! unmapped. Any other page is made read-only when code is translated from it;
@@ -6,10 +6,9 @@
 //! writable again until code from it is translated anew. A store from the page
 //! to itself is stepped, so that its own block does not run on with old bytes.
 
-use agent::thread::ThreadContext;
 use wire::stat;
 
-use crate::block::{BlockId, Exit, ExitId, NO_BLOCK, NO_EXIT};
+use crate::block::BlockId;
 use crate::engine::Engine;
 use crate::superblock::Superblock;
 
@@ -246,148 +245,5 @@ impl Engine {
         // It may have followed jumps from far away.
         let blocks = self.pages.get(&page);
         blocks.is_some_and(|blocks| blocks.contains(&BlockId(block)))
-    }
-
-    /// Room for one more block in the current segment, evicting if need be.
-    pub fn make_room(&mut self) {
-        if self.settings.chaos != 0 && self.roll().is_multiple_of(512) {
-            let old = self.cache.current;
-            self.next_segment();
-            self.evict(old);
-        }
-        if self.cache.is_full() {
-            self.next_segment();
-        }
-    }
-
-    /// Makes another segment current: one that is clean, or whose eviction all
-    /// threads have seen.
-    pub fn next_segment(&mut self) {
-        let count = self.cache.segments.len();
-        for step in 1..count {
-            let index = (self.cache.current + step) % count;
-            if self.cache.segments[index].blocks.is_empty()
-                && self.cache.segments[index].evicted_at == 0
-            {
-                self.cache.switch(index);
-                return;
-            }
-        }
-        // All are used: evict round robin, one ahead of the one we take, so
-        // that threads have time to leave it.
-        let oldest = (self.cache.current + 1) % count;
-        self.evict(oldest);
-        self.evict((oldest + 1) % count);
-        let seen = self.oldest_epoch();
-        let ready = (1..count)
-            .map(|step| (self.cache.current + step) % count)
-            .find(|&index| {
-                let at = self.cache.segments[index].evicted_at;
-                at != 0 && at <= seen
-            });
-        let Some(index) = ready else {
-            // Some thread may still be in every one of them: take new memory.
-            self.cache.grow();
-            return;
-        };
-        self.recycle(index);
-        self.cache.switch(index);
-    }
-
-    fn evict(&mut self, index: usize) {
-        if self.cache.segments[index].evicted_at != 0
-            || self.cache.segments[index].blocks.is_empty()
-        {
-            return;
-        }
-        self.epoch += 1;
-        self.cache.segments[index].evicted_at = self.epoch;
-        let blocks: alloc::vec::Vec<u32> = self.cache.segments[index]
-            .blocks
-            .iter()
-            .map(|&(_, block)| block)
-            .collect();
-        for block in blocks {
-            self.sever(BlockId(block));
-        }
-        // Pads made late, and chains, may lie here for blocks elsewhere.
-        let range = self.cache.range(index);
-        self.cut_chains_through(&range);
-        for block in self.blocks.iter_mut() {
-            for call in [false, true] {
-                if block
-                    .pad(call)
-                    .is_some_and(|pad| range.contains(&pad.start))
-                {
-                    block.forget_pad(call);
-                }
-            }
-        }
-        self.count(stat::FLUSHES);
-    }
-
-    /// The segment's memory will be written again, and the ids of its blocks
-    /// and exits used again. Nothing refers to them after this: keys, tables
-    /// and chains lost them when they were severed; lists of incoming exits and
-    /// of the blocks on a page are swept here. The sweep costs a constant per
-    /// translated block: it looks at what all segments hold, once per segment.
-    fn recycle(&mut self, index: usize) {
-        let segment = &self.cache.segments[index];
-        let gone: alloc::vec::Vec<BlockId> = segment
-            .blocks
-            .iter()
-            .map(|&(_, block)| BlockId(block))
-            .collect();
-        for &id in &gone {
-            self.block(id).host = 0;
-        }
-        for block in self.blocks.iter_mut().filter(|block| !block.dead) {
-            let mut kept = NO_EXIT;
-            let mut at = core::mem::replace(&mut block.incoming, NO_EXIT);
-            while at != NO_EXIT {
-                let exit = &mut self.exits[at as usize];
-                let next = exit.next_incoming;
-                if exit.segment as usize != index {
-                    exit.next_incoming = kept;
-                    kept = at;
-                }
-                at = next;
-            }
-            block.incoming = kept;
-        }
-        for (id, exit) in self.exits.iter_mut().enumerate() {
-            if exit.block != NO_BLOCK && exit.segment as usize == index {
-                *exit = Exit::FREE;
-                self.free_exits.push(ExitId(id as u32));
-            }
-        }
-        let blocks = &self.blocks;
-        self.pages.retain(|_, ids| {
-            ids.retain(|id| !blocks[id.0 as usize].dead);
-            !ids.is_empty()
-        });
-        self.free_blocks.extend(gone);
-        self.recycled += 1;
-        self.cache.reset(index);
-    }
-
-    /// The oldest epoch in which some other thread entered the cache.
-    fn oldest_epoch(&self) -> u64 {
-        let caller = agent::thread::current();
-        self.threads
-            .iter()
-            .filter(|&&context| context != caller)
-            // SAFETY: the list holds contexts of live threads, under the lock;
-            // the word is only compared.
-            .map(|&context| unsafe { core::ptr::read_volatile(&raw const (*context).epoch) })
-            .min()
-            .unwrap_or(u64::MAX)
-    }
-
-    /// The thread is in the engine: whatever was evicted before, it has left.
-    pub fn arrive(&self, context: &mut ThreadContext) {
-        // SAFETY: the calling thread's own word; volatile because other threads
-        // compare it.
-        unsafe { core::ptr::write_volatile(&raw mut context.epoch, self.epoch) };
     }
 }

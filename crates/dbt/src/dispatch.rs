@@ -136,14 +136,17 @@ fn leave_by_exit(context: &mut ThreadContext, thread: &mut Thread) {
     let exit = context.exit;
     let (kind, after) = engine::with(|engine| {
         let left = &engine.exits[exit as usize];
-        let (kind, after) = (left.kind(), left.after());
+        let (kind, after) = (left.kind(), left.after(engine.cache.arena()));
         engine.count(match kind {
             ExitKind::Syscall { .. } => stat::EXITS_SYSCALL,
             ExitKind::Event(_) => stat::EXITS_EVENT,
             _ => stat::EXITS_DIRECT,
         });
-        if let ExitKind::Direct(key) = kind {
-            engine.go_on_and_link(context, key, ExitId(exit));
+        let block = left.block;
+        match kind {
+            ExitKind::Direct(key) => engine.go_on_and_link(context, key, ExitId(exit)),
+            ExitKind::Syscall { .. } => engine.waits(context, block),
+            _ => {}
         }
         (kind, after)
     });

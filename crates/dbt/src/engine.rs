@@ -12,6 +12,7 @@ use wire::stat;
 use crate::block::{Block, BlockId, BlockMap, Exit, ExitId, Key, PcHasher, Starts};
 use crate::cache::Cache;
 use crate::contexts::Contexts;
+use crate::evict::Evictions;
 use crate::indirect::{Chains, Tables};
 use crate::slab::Slab;
 
@@ -59,11 +60,12 @@ pub struct Engine {
     pub free_exits: Vec<ExitId>,
     /// Segments whose memory, and ids, were given free so far.
     pub recycled: u64,
+    pub evictions: Evictions,
     /// Blocks with code from a page, for pages whose bytes may change.
     pub pages: HashMap<u64, Vec<BlockId>, core::hash::BuildHasherDefault<crate::block::PcHasher>>,
     /// Pages made read-only because code was translated from them.
     pub protected: HashMap<u64, (), core::hash::BuildHasherDefault<crate::block::PcHasher>>,
-    /// Chains of indirect targets that share a slot.
+    /// Indirect targets by slot.
     pub chains: Chains,
     /// Length and checksum of the source of blocks that are volatile.
     pub volatiles: HashMap<BlockId, (u32, u64), core::hash::BuildHasherDefault<PcHasher>>,
@@ -180,6 +182,13 @@ impl Engine {
         &maps[block.map as usize..][..block.map_len as usize]
     }
 
+    /// Bytes of what is remembered of the code in the cache.
+    pub fn metadata_bytes(&self) -> u64 {
+        let slabs = self.blocks.bytes() + self.exits.bytes();
+        let tables = self.map.bytes() + self.chains.bytes();
+        (slabs + tables) as u64 + self.cache.list_bytes()
+    }
+
     /// A pseudo-random number for chaos (xorshift64).
     pub fn roll(&mut self) -> u64 {
         self.dice ^= self.dice << 13;
@@ -191,7 +200,7 @@ impl Engine {
     /// Copies gauges to the shared statistics.
     pub fn publish_gauges(&self, heap: u64) {
         self.stat(stat::CACHE_BYTES)
-            .store(self.cache.used(), Ordering::Relaxed);
+            .store(self.cache.touched(), Ordering::Relaxed);
         self.stat(stat::HEAP_BYTES).store(heap, Ordering::Relaxed);
     }
 }

@@ -17,12 +17,12 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use hashbrown::HashMap;
 use isa::{Asm, Reg};
 
 use crate::block::{BlockId, Pad};
 use crate::engine::Engine;
 use crate::entry::Routine;
+use crate::slab::Slab;
 
 const SLOTS: u64 = 1 << 16;
 /// Bytes of a landing pad: `mov rdx, imm64; lea; jrcxz; jmp; 2 restores`, padding included.
@@ -59,33 +59,30 @@ impl Tables {
         // One call for 256 faults; older kernels do not know it.
         // SAFETY: advice on our own mapping.
         let _ = unsafe { sys::madvise(jump, SLOTS * 16, sys::MADV_POPULATE_WRITE) };
-        for (table, empty) in [(tables.jump, empty_jump), (tables.call, empty_call)] {
-            for slot in 0..SLOTS {
-                tables.slot(table, slot).store(empty, Ordering::Relaxed);
-            }
+        for slot in 0..2 * SLOTS as usize {
+            let call = slot >= SLOTS as usize;
+            let empty = if call { empty_call } else { empty_jump };
+            tables.word(slot).store(empty, Ordering::Relaxed);
         }
         Some(tables)
     }
 
-    fn slot(&self, table: u64, index: u64) -> &'static AtomicU64 {
-        // SAFETY: `table` is one of ours and `index < SLOTS`; the mapping is
-        // never removed, and all access is atomic.
-        unsafe { &*((table + index * 8) as *const AtomicU64) }
-    }
-
-    /// The slot at an address that `of` gave.
-    fn at(&self, address: u64) -> &AtomicU64 {
-        self.slot(self.jump, (address - self.jump) / 8)
+    /// A slot's word. Those of calls follow those of jumps.
+    fn word(&self, slot: usize) -> &'static AtomicU64 {
+        assert!(slot < 2 * SLOTS as usize);
+        // SAFETY: a word of our mapping, which is never removed; all access is
+        // atomic.
+        unsafe { &*((self.jump as *const AtomicU64).add(slot)) }
     }
 
     /// The slot for a target.
-    fn of(&self, pc: u64, call: bool) -> &'static AtomicU64 {
-        if call {
-            let bits = if self.rotate_calls { pc >> 4 } else { pc };
-            self.slot(self.call, bits & (SLOTS - 1))
+    fn of(&self, pc: u64, call: bool) -> usize {
+        let bits = if call && self.rotate_calls {
+            pc >> 4
         } else {
-            self.slot(self.jump, pc & (SLOTS - 1))
-        }
+            pc
+        };
+        (bits & (SLOTS - 1)) as usize + usize::from(call) * SLOTS as usize
     }
 
     /// Emits the lookup of the target in rcx (rcx, rdx already spilled).
@@ -117,14 +114,89 @@ pub fn emit_pad(asm: &mut Asm<'_>, pc: u64, miss: u64) -> (u64, u64) {
 
 /// One member of a slot's chain.
 #[derive(Clone, Copy, Debug)]
-pub struct Link {
+struct Link {
     block: BlockId,
+    /// The next member, 0: none.
+    next: u32,
     /// Displacement address of the branch taken if this member is not the target.
     miss: u64,
 }
 
-/// Chains by slot address.
-pub type Chains = HashMap<u64, Vec<Link>, core::hash::BuildHasherDefault<crate::block::PcHasher>>;
+/// The chains of both tables' slots. Most have one member, and a large program has
+/// a hundred thousand.
+#[derive(Debug)]
+pub struct Chains {
+    /// By slot, first member; members count from 1.
+    first: Vec<u32>,
+    links: Slab<Link>,
+    /// Members that are free, linked.
+    free: u32,
+}
+
+impl Default for Chains {
+    fn default() -> Chains {
+        Chains {
+            first: alloc::vec![0; 2 * SLOTS as usize],
+            links: Slab::default(),
+            free: 0,
+        }
+    }
+}
+
+impl Chains {
+    fn link(&mut self, member: u32) -> &mut Link {
+        &mut self.links[member as usize - 1]
+    }
+
+    /// The members of a slot's chain, in order.
+    fn members(&self, slot: usize) -> impl Iterator<Item = Link> {
+        let mut at = self.first[slot];
+        core::iter::from_fn(move || {
+            let link = self.links[at.checked_sub(1)? as usize];
+            at = link.next;
+            Some(link)
+        })
+    }
+
+    fn push(&mut self, slot: usize, block: BlockId, miss: u64) {
+        let link = Link {
+            block,
+            next: 0,
+            miss,
+        };
+        let new = self.free;
+        let new = if new == 0 {
+            self.links.push(link) as u32 + 1
+        } else {
+            self.free = core::mem::replace(self.link(new), link).next;
+            new
+        };
+        let mut last = self.first[slot];
+        if last == 0 {
+            self.first[slot] = new;
+            return;
+        }
+        while self.link(last).next != 0 {
+            last = self.link(last).next;
+        }
+        self.link(last).next = new;
+    }
+
+    /// Forgets a chain.
+    fn clear(&mut self, slot: usize) {
+        let mut at = core::mem::take(&mut self.first[slot]);
+        while at != 0 {
+            let free = self.free;
+            let next = core::mem::replace(&mut self.link(at).next, free);
+            self.free = at;
+            at = next;
+        }
+    }
+
+    pub fn bytes(&self) -> usize {
+        4 * self.first.len() + self.links.bytes()
+    }
+}
 
 /// Longer chains are cut: the newest target takes the slot.
 const MAX_CHAIN: usize = 6;
@@ -154,33 +226,20 @@ impl Engine {
         }
         let pc = self.block(id).key().pc;
         let slot = self.tables.of(pc, call);
-        let address = slot.as_ptr() as u64;
-        let chain = self.chains.get(&address).map_or(0, Vec::len);
-        if self
-            .chains
-            .get(&address)
-            .is_some_and(|chain| chain.iter().any(|link| link.block == id))
-        {
+        let members = self.chains.members(slot);
+        let (length, last) = members.fold((0, None), |(length, _), link| (length + 1, Some(link)));
+        if self.chains.members(slot).any(|link| link.block == id) {
             return;
         }
-        if chain == 0 || chain >= MAX_CHAIN {
-            self.cut_chain(address, call);
+        let Some(last) = last.filter(|_| length < MAX_CHAIN) else {
+            self.cut_chain(slot);
             let Some(pad) = self.ensure_pad(id, call) else {
                 return;
             };
-            self.chains.insert(
-                address,
-                alloc::vec![Link {
-                    block: id,
-                    miss: pad.miss
-                }],
-            );
-            slot.store(pad.start, Ordering::Release);
+            self.chains.push(slot, id, pad.miss);
+            self.tables.word(slot).store(pad.start, Ordering::Release);
             return;
-        }
-        let last = *self.chains[&address]
-            .last()
-            .expect("the chain is not empty");
+        };
         let last_pc = self.block(last.block).key().pc;
         let Some(pad) = self.ensure_pad(id, call) else {
             return;
@@ -200,36 +259,27 @@ impl Engine {
         });
         let Some(stub) = stub else { return };
         self.cache.patch(last.miss, stub);
-        self.chains
-            .get_mut(&address)
-            .expect("checked above")
-            .push(Link { block: id, miss });
+        self.chains.push(slot, id, miss);
     }
 
     /// Empties a slot and lets every member of its chain miss to the engine.
-    fn cut_chain(&mut self, address: u64, call: bool) {
-        let Some(chain) = self.chains.remove(&address) else {
-            return;
-        };
-        let verify = self.verify_routine(call);
-        self.tables
-            .at(address)
-            .store(self.empty_routine(call), Ordering::Release);
-        for link in chain {
+    fn cut_chain(&mut self, slot: usize) {
+        let call = slot >= SLOTS as usize;
+        let (verify, empty) = (self.verify_routine(call), self.empty_routine(call));
+        self.tables.word(slot).store(empty, Ordering::Release);
+        for link in self.chains.members(slot) {
             self.cache.patch(link.miss, verify);
         }
+        self.chains.clear(slot);
     }
 
     /// Cuts every chain with a pad or check in `range`.
     pub fn cut_chains_through(&mut self, range: &core::ops::Range<u64>) {
-        let through: Vec<u64> = self
-            .chains
-            .iter()
-            .filter(|(_, chain)| chain.iter().any(|link| range.contains(&link.miss)))
-            .map(|(&address, _)| address)
-            .collect();
-        for address in through {
-            self.cut_chain(address, address >= self.tables.call);
+        for slot in 0..2 * SLOTS as usize {
+            let lies_here = |link: Link| range.contains(&link.miss);
+            if self.chains.members(slot).any(lies_here) {
+                self.cut_chain(slot);
+            }
         }
     }
 
@@ -240,13 +290,9 @@ impl Engine {
             if self.block(id).pad(call).is_none() {
                 continue;
             }
-            let address = self.tables.of(pc, call).as_ptr() as u64;
-            if self
-                .chains
-                .get(&address)
-                .is_some_and(|chain| chain.iter().any(|link| link.block == id))
-            {
-                self.cut_chain(address, call);
+            let slot = self.tables.of(pc, call);
+            if self.chains.members(slot).any(|link| link.block == id) {
+                self.cut_chain(slot);
             }
         }
     }

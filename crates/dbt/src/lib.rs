@@ -21,6 +21,7 @@ pub mod counting;
 pub mod dispatch;
 pub mod engine;
 pub mod entry;
+pub mod evict;
 pub mod indirect;
 pub mod link;
 pub mod locate;

@@ -6,17 +6,21 @@
 //!
 //! ```text
 //! stub:  mov dword gs:[exit], id ; jmp engine
+//! stub:  mov dword gs:[exit], id ; jmp short to the jump of a stub close above
 //! ```
 
 use wire::stat;
 
-use crate::block::{BlockId, ExitId, NO_EXIT};
+use crate::block::{BlockId, ExitId, NO_BLOCK, NO_EXIT};
 use crate::engine::Engine;
 use crate::entry::Routine;
 
 const EXIT: i32 = core::mem::offset_of!(agent::thread::ThreadContext, exit) as i32;
-/// `mov dword gs:[disp32], imm32` (13 bytes with prefix and SIB) and `jmp rel32`.
-const STUB: u64 = 13 + 5;
+/// `mov dword gs:[disp32], imm32`, `jmp rel32`, `jmp rel8`.
+const MOV: u64 = 12;
+const JMP: u64 = 5;
+const STUB: u64 = MOV + JMP;
+const SHORT_STUB: u64 = MOV + 2;
 
 impl Engine {
     /// Points an exit at a block.
@@ -25,13 +29,14 @@ impl Engine {
             return;
         }
         let next = self.block(target).incoming;
+        let arena = self.cache.arena();
         let entry = &mut self.exits[exit.0 as usize];
-        if entry.is_linked() || entry.site == 0 {
+        if entry.is_linked() || entry.block == NO_BLOCK {
             return;
         }
         entry.set_linked(true);
         entry.next_incoming = next;
-        let site = entry.site;
+        let site = entry.site(arena);
         self.block(target).incoming = exit.0;
         let host = self.block(target).host;
         self.cache.patch(site, host);
@@ -40,9 +45,10 @@ impl Engine {
 
     /// Points an exit at its stub.
     pub fn unlink(&mut self, exit: ExitId) {
+        let arena = self.cache.arena();
         let entry = &mut self.exits[exit.0 as usize];
         entry.set_linked(false);
-        let (site, stub) = (entry.site, entry.stub());
+        let (site, stub) = (entry.site(arena), entry.stub(arena));
         self.cache.patch(site, stub);
     }
 
@@ -50,12 +56,26 @@ impl Engine {
     /// that it lives as long as the branch that may go to it.
     pub fn make_stub(&mut self, exit: ExitId) -> u64 {
         let engine = self.cache.thunk(Routine::Exit);
-        self.cache
-            .cold(STUB, 1, |asm| {
+        let (len, shared) = match self.cache.shared_jump() {
+            Some(jump) => (SHORT_STUB, Some(jump)),
+            None => (STUB, None),
+        };
+        let stub = self
+            .cache
+            .cold(len, 1, |asm| {
                 asm.mov_gs_imm32(EXIT, exit.0);
-                asm.jmp(engine);
+                match shared {
+                    Some(jump) => asm.jmp_near(jump),
+                    None => {
+                        asm.jmp(engine);
+                    }
+                }
             })
-            .expect("make_room leaves room for a block's stubs")
+            .expect("make_room leaves room for a block's stubs");
+        if shared.is_none() {
+            self.cache.share_jump(stub + STUB - JMP);
+        }
+        stub
     }
 
     /// Cuts a block off: nothing leads to it any more. Threads inside finish

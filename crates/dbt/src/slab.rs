@@ -9,7 +9,7 @@
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 
-/// Elements of a piece: 40 KB of blocks, 24 KB of exits, sizes that the heap's
+/// Elements of a piece: 24 KB of blocks, 12 KB of exits, sizes that the heap's
 /// lists keep.
 const PIECE: usize = 512;
 
@@ -34,6 +34,15 @@ impl<T> Slab<T> {
         let piece = self.pieces.len() - 1;
         self.pieces[piece].push(element);
         piece * PIECE + self.pieces[piece].len() - 1
+    }
+
+    /// Bytes of all pieces.
+    pub fn bytes(&self) -> usize {
+        self.pieces.len() * PIECE * size_of::<T>()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.pieces.iter().flatten()
     }
 
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {

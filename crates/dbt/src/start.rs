@@ -22,6 +22,7 @@ use crate::cache::Cache;
 use crate::contexts::{self, Contexts};
 use crate::engine::{ENGINE, Engine, Heritage, Settings};
 use crate::entry::{self, Routine};
+use crate::evict::Evictions;
 use crate::indirect::{Chains, Tables};
 use crate::slab::Slab;
 
@@ -225,6 +226,7 @@ fn boot(
         free_blocks: Vec::new(),
         free_exits: Vec::new(),
         recycled: 0,
+        evictions: Evictions::default(),
         pages: HashMap::default(),
         protected: HashMap::default(),
         chains: Chains::default(),

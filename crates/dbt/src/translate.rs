@@ -30,6 +30,7 @@ use crate::pcmap::{Recipe, Writer};
 use crate::superblock::{End, Superblock};
 
 const APP_GS: i32 = core::mem::offset_of!(agent::thread::ThreadContext, app_gs) as i32;
+const WAITS_IN: i32 = core::mem::offset_of!(agent::thread::ThreadContext, waits_in) as i32;
 
 /// A block being emitted.
 pub struct Emit<'a> {
@@ -150,7 +151,7 @@ impl Engine {
             }
             self.watch(id, &source);
             self.add(stat::APP_INSNS_TRANSLATED, source.insns.len() as u64);
-            self.add(stat::APP_BYTES_TRANSLATED, source.bytes as u64);
+            self.note_translated(key.pc, source.bytes as u64);
             self.scratch.source = source;
         }
         self.count(stat::BLOCKS);
@@ -487,8 +488,11 @@ impl Engine {
 
     /// ```text
     ///   [jmp stub]            if the number is bent or not known
-    /// raw: syscall
+    /// raw:
+    ///   mov waits_in, segment
+    ///   syscall
     ///   mov rcx, next         what the instruction leaves there natively
+    ///   mov waits_in, 0
     /// ```
     fn emit_syscall(&mut self, emit: &mut Emit<'_>, insn: &Insn, number: Option<u32>) {
         let plain = number.is_some_and(|number| match agent::syscalls::kind(u64::from(number)) {
@@ -505,11 +509,16 @@ impl Engine {
             self.attach(emit.id, site, kind);
             emit.cover(true, Recipe::NONE);
         }
+        let here = self.cache.current as u32 + 1;
+        emit.asm.mov_gs_imm32(WAITS_IN, here);
+        emit.cover(true, Recipe::NONE);
         emit.asm.bytes(&[0x0F, 0x05]);
         emit.cover(true, Recipe::NONE);
         emit.asm.mov_r_imm(Reg::Rcx, insn.next_pc());
         emit.cover(false, Recipe::NONE);
         emit.map.advance(insn.len());
+        emit.asm.mov_gs_imm32(WAITS_IN, 0);
+        emit.cover(true, Recipe::NONE);
         self.emit_exit(
             emit,
             ExitKind::Direct(Key {
@@ -546,8 +555,8 @@ impl Engine {
             other => other,
         };
         let stub = self.make_stub(id);
-        let segment = self.cache.current;
-        self.exits[id.0 as usize] = Exit::new(kind, block, segment, site, stub);
+        let arena = self.cache.arena();
+        self.exits[id.0 as usize] = Exit::new(kind, block, arena, site, stub);
         let target = match kind {
             ExitKind::Direct(key) => self.map.get(key, &self.blocks),
             _ => None,

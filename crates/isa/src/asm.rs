@@ -390,6 +390,16 @@ impl<'a> Asm<'a> {
         Short(self.len)
     }
 
+    /// `jmp rel8` to a target that is known to be near.
+    pub fn jmp_near(&mut self, target: u64) {
+        self.byte(0xEB);
+        let distance = target.wrapping_sub(self.here() + 1) as i64;
+        match i8::try_from(distance) {
+            Ok(distance) => self.byte(distance as u8),
+            Err(_) => self.overflow = true,
+        }
+    }
+
     /// `jmp rel8` forward.
     pub fn jmp_short(&mut self) -> Short {
         self.bytes(&[0xEB, 0]);

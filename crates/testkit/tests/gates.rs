@@ -121,3 +121,23 @@ fn the_engine_needs_little_memory() {
         assert!(own <= (8 << 20) + 5 * program, "{mode:?}: {own} bytes");
     }
 }
+
+/// Code that runs once makes room for other code, also while threads sleep in
+/// system calls, and what runs all the time does not come and go.
+#[test]
+fn code_that_ran_once_is_given_up() {
+    let program = compiled("once");
+    for mode in &MODES[..2] {
+        for threads in ["0", "3"] {
+            let report = report(mode, &program, &["200000", threads]);
+            let again = statistic(&report, "code bytes translated again");
+            let code = statistic(&report, "code bytes translated") - again;
+            let own =
+                statistic(&report, "engine heap bytes") + statistic(&report, "cache bytes used");
+            let flushes = statistic(&report, "cache flushes");
+            let figures = format!("{mode:?}, {threads}: {own}, {flushes}, {again}, {code}");
+            assert!(own <= (24 << 20) + 5 * code, "{figures}");
+            assert!(flushes >= 3 && again <= code / 100, "{figures}");
+        }
+    }
+}

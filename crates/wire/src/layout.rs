@@ -125,18 +125,19 @@ pub mod stat {
     pub const TRANSLATE_CYCLES: usize = 13;
     pub const HEAP_BYTES: usize = 14;
     pub const TRANSITIONS: usize = 15;
+    pub const APP_BYTES_AGAIN: usize = 16;
     /// From here on only with [`Config::lockstep`].
-    pub const LOCKSTEP: usize = 16;
-    pub const LOCKSTEP_WINDOWS: usize = 16;
-    pub const LOCKSTEP_STEPS: usize = 17;
-    pub const LOCKSTEP_AUDITS: usize = 18;
-    pub const LOCKSTEP_INTERRUPTED: usize = 19;
-    pub const LOCKSTEP_THREADS: usize = 20;
-    pub const LOCKSTEP_REFUSED: usize = 21;
-    pub const LOCKSTEP_RECIPES: usize = 22;
-    pub const LOCKSTEP_DIVERGENCES: usize = 23;
+    pub const LOCKSTEP: usize = 17;
+    pub const LOCKSTEP_WINDOWS: usize = 17;
+    pub const LOCKSTEP_STEPS: usize = 18;
+    pub const LOCKSTEP_AUDITS: usize = 19;
+    pub const LOCKSTEP_INTERRUPTED: usize = 20;
+    pub const LOCKSTEP_THREADS: usize = 21;
+    pub const LOCKSTEP_REFUSED: usize = 22;
+    pub const LOCKSTEP_RECIPES: usize = 23;
+    pub const LOCKSTEP_DIVERGENCES: usize = 24;
     /// Human names, index by index.
-    pub const NAMES: [&str; 24] = [
+    pub const NAMES: [&str; 25] = [
         "blocks translated",
         "instructions translated",
         "code bytes translated",
@@ -153,6 +154,7 @@ pub mod stat {
         "translation time (TSC cycles)",
         "engine heap bytes",
         "transitions looked up by the engine",
+        "code bytes translated again",
         "lockstep windows",
         "lockstep boundaries compared",
         "lockstep resumptions of recovered state",

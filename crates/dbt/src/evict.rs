@@ -1,0 +1,268 @@
+//! Eviction: which part of the cache is given up, when, and when its memory is
+//! used again.
+//!
+//! Problem: most code of a large program runs once, and a translated block costs
+//! ten times its program bytes. Approach: segments are filled one after the
+//! other, and beyond a [budget](Engine::is_over_budget) the oldest is evicted: its
+//! blocks are severed, and come back by translation if they are needed. When
+//! much of what is translated was evicted before, the program's working set is
+//! larger than the budget, and the cache grows instead (as DynamoRIO's does).
+//!
+//! A segment's memory is written again when no thread can be in it. Each other
+//! thread either
+//!
+//! - has been in the engine since the eviction (`ThreadContext::epoch`), or
+//! - is in a system call of another segment (`ThreadContext::waits_in`), and the
+//!   eviction was over when the last segment was begun. When such a thread wakes,
+//!   it goes on in its own segment, whose branches to the evicted one were
+//!   redirected then. The time of a whole segment's translation between that and
+//!   the look at its word stands for the barrier that its code does not have.
+
+use agent::thread::ThreadContext;
+use wire::stat;
+
+use crate::block::{BlockId, Exit, ExitId, NO_BLOCK, NO_EXIT, Pad, Seen};
+use crate::engine::Engine;
+
+/// What the cache and what is remembered of it may have: so much (of the 24 MB
+/// that the engine is allowed, 8 are for everything else), and per byte of program
+/// code that ran.
+const BUDGET: u64 = 16 << 20;
+const BUDGET_PER_BYTE: u64 = 5;
+/// Part of a segment's program code that may have been evicted before.
+const COMES_BACK: (u64, u64) = (2, 3);
+
+/// What decides whether the cache grows.
+#[derive(Debug, Default)]
+pub struct Evictions {
+    /// Addresses of blocks that were evicted; made with the first of them.
+    gone: Option<Seen<{ 1 << 22 }>>,
+    /// Program bytes translated when the current segment was begun, and those of
+    /// them translated again.
+    begun: (u64, u64),
+}
+
+/// Addresses a few megabytes apart are not to meet in `gone`.
+fn spread(pc: u64) -> u64 {
+    pc.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32
+}
+
+impl Engine {
+    /// Room for one more block in the current segment, evicting if need be.
+    pub fn make_room(&mut self) {
+        if self.settings.chaos != 0 && self.roll().is_multiple_of(512) {
+            let old = self.cache.current;
+            self.next_segment();
+            if self.roll().is_multiple_of(2) {
+                self.evict(old);
+            }
+        }
+        if self.cache.is_full() {
+            self.next_segment();
+        }
+    }
+
+    /// Notes that `len` bytes of the program were translated from `pc` on.
+    pub fn note_translated(&mut self, pc: u64, len: u64) {
+        self.add(stat::APP_BYTES_TRANSLATED, len);
+        let gone = &self.evictions.gone;
+        if gone
+            .as_ref()
+            .is_some_and(|gone| gone.may_contain(spread(pc)))
+        {
+            self.add(stat::APP_BYTES_AGAIN, len);
+        }
+    }
+
+    /// Program bytes translated, and those of them that had been evicted.
+    fn translated(&self) -> (u64, u64) {
+        let read = |index| self.stat(index).load(core::sync::atomic::Ordering::Relaxed);
+        (
+            read(stat::APP_BYTES_TRANSLATED),
+            read(stat::APP_BYTES_AGAIN),
+        )
+    }
+
+    /// Whether another segment, full, is more than the engine may have. Nothing of
+    /// what a tool keeps would be freed by eviction, so it does not count.
+    fn is_over_budget(&self) -> bool {
+        let (all, again) = self.translated();
+        let used = self.cache.touched() + self.metadata_bytes();
+        let full = (self.cache.touched_segments() as u64).max(1);
+        let more = used + used / full;
+        more > BUDGET + BUDGET_PER_BYTE * (all - again)
+    }
+
+    /// Whether two thirds of what the current segment holds were translated before.
+    fn is_working_set(&self) -> bool {
+        let ((all, again), (all_then, again_then)) = (self.translated(), self.evictions.begun);
+        let (part, whole) = COMES_BACK;
+        (again - again_then) * whole >= (all - all_then) * part
+    }
+
+    /// Makes another segment current.
+    fn next_segment(&mut self) {
+        let evicts = self.is_over_budget() && !self.is_working_set()
+            || self.settings.chaos != 0 && self.roll().is_multiple_of(2);
+        let clean = self.cache.clean();
+        let ready = if clean.is_none() || evicts {
+            self.evict_oldest()
+        } else {
+            None
+        };
+        match (ready, clean) {
+            (Some(index), _) => {
+                self.recycle(index);
+                self.cache.switch(index);
+            }
+            (None, Some(index)) => self.cache.switch(index),
+            // Some thread may still be in every one of them: take new memory.
+            (None, None) => self.cache.grow(),
+        }
+        self.evictions.begun = self.translated();
+    }
+
+    /// Evicts the oldest segment, in chaos any. Returns an evicted one, most often
+    /// the one before it, whose memory can be written again.
+    fn evict_oldest(&mut self) -> Option<usize> {
+        let settled = self.epoch;
+        let segments = &self.cache.segments;
+        let mut whole: alloc::vec::Vec<usize> = (0..segments.len())
+            .filter(|&index| index != self.cache.current)
+            .filter(|&index| segments[index].evicted_at == 0 && !segments[index].blocks.is_empty())
+            .collect();
+        whole.sort_unstable_by_key(|&index| segments[index].begun);
+        let random = match self.settings.chaos {
+            0 => 0,
+            _ => self.roll() as usize % whole.len().max(1),
+        };
+        if let Some(&victim) = whole.get(random) {
+            self.evict(victim);
+        }
+        (0..self.cache.segments.len()).find(|&index| self.is_left(index, settled))
+    }
+
+    /// Whether no other thread can be in an evicted segment.
+    fn is_left(&self, index: usize, settled: u64) -> bool {
+        let evicted_at = self.cache.segments[index].evicted_at;
+        let caller = agent::thread::current();
+        evicted_at != 0
+            && self.threads.iter().all(|&context| {
+                // SAFETY: the list holds contexts of live threads, under the
+                // lock; the words are only compared.
+                let (epoch, waits_in) = unsafe {
+                    (
+                        core::ptr::read_volatile(&raw const (*context).epoch),
+                        core::ptr::read_volatile(&raw const (*context).waits_in),
+                    )
+                };
+                let waits = waits_in != 0 && waits_in as usize != index + 1;
+                context == caller || epoch >= evicted_at || waits && evicted_at <= settled
+            })
+    }
+
+    fn evict(&mut self, index: usize) {
+        if self.cache.segments[index].evicted_at != 0
+            || self.cache.segments[index].blocks.is_empty()
+        {
+            return;
+        }
+        self.epoch += 1;
+        self.cache.segments[index].evicted_at = self.epoch;
+        let blocks: alloc::vec::Vec<u32> = self.cache.segments[index]
+            .blocks
+            .iter()
+            .map(|&(_, block)| block)
+            .collect();
+        for id in blocks.into_iter().map(BlockId) {
+            let block = self.block(id);
+            let (pc, dead) = (block.key().pc, block.dead);
+            if !dead {
+                self.evictions.gone.get_or_insert_default().add(spread(pc));
+            }
+            self.sever(id);
+        }
+        // Chains, and pads made late, may lie here for blocks elsewhere. A chain
+        // jumps to the pads of its members from wherever it lies.
+        let range = self.cache.range(index);
+        self.cut_chains_through(&range);
+        let lies_here = |pad: Option<Pad>| pad.is_some_and(|pad| range.contains(&pad.start));
+        let late: alloc::vec::Vec<(BlockId, bool)> = self
+            .blocks
+            .iter()
+            .enumerate()
+            .flat_map(|(id, block)| [(id, block, false), (id, block, true)])
+            .filter(|&(_, block, call)| lies_here(block.pad(call)))
+            .map(|(id, _, call)| (BlockId(id as u32), call))
+            .collect();
+        for (id, call) in late {
+            self.unpublish_indirect(id);
+            self.block(id).forget_pad(call);
+        }
+        self.count(stat::FLUSHES);
+    }
+
+    /// The segment's memory will be written again, and the ids of its blocks
+    /// and exits used again. Nothing refers to them after this: keys, tables
+    /// and chains lost them when they were severed; lists of incoming exits and
+    /// of the blocks on a page are swept here. The sweep costs a constant per
+    /// translated block: it looks at what all segments hold, once per segment.
+    fn recycle(&mut self, index: usize) {
+        let (arena, range) = (self.cache.arena(), self.cache.range(index));
+        let segment = &self.cache.segments[index];
+        let gone: alloc::vec::Vec<BlockId> = segment
+            .blocks
+            .iter()
+            .map(|&(_, block)| BlockId(block))
+            .collect();
+        for &id in &gone {
+            self.block(id).host = 0;
+        }
+        for block in self.blocks.iter_mut().filter(|block| !block.dead) {
+            let mut kept = NO_EXIT;
+            let mut at = core::mem::replace(&mut block.incoming, NO_EXIT);
+            while at != NO_EXIT {
+                let exit = &mut self.exits[at as usize];
+                let next = exit.next_incoming;
+                if !range.contains(&exit.site(arena)) {
+                    exit.next_incoming = kept;
+                    kept = at;
+                }
+                at = next;
+            }
+            block.incoming = kept;
+        }
+        for (id, exit) in self.exits.iter_mut().enumerate() {
+            if exit.block != NO_BLOCK && range.contains(&exit.site(arena)) {
+                *exit = Exit::FREE;
+                self.free_exits.push(ExitId(id as u32));
+            }
+        }
+        let blocks = &self.blocks;
+        self.pages.retain(|_, ids| {
+            ids.retain(|id| !blocks[id.0 as usize].dead);
+            !ids.is_empty()
+        });
+        self.free_blocks.extend(gone);
+        self.recycled += 1;
+        self.cache.reset(index);
+    }
+
+    /// The thread is in the engine: whatever was evicted before, it has left.
+    pub fn arrive(&self, context: &mut ThreadContext) {
+        // SAFETY: the calling thread's own words; volatile because other threads
+        // compare them.
+        unsafe {
+            core::ptr::write_volatile(&raw mut context.epoch, self.epoch);
+            core::ptr::write_volatile(&raw mut context.waits_in, 0);
+        }
+    }
+
+    /// The thread is in a system call that may last, and then goes on in `block`
+    /// or by way of [`Engine::arrive`].
+    pub fn waits(&self, context: &mut ThreadContext, block: BlockId) {
+        let segment = u32::from(self.blocks[block.0 as usize].segment);
+        // SAFETY: as above.
+        unsafe { core::ptr::write_volatile(&raw mut context.waits_in, segment + 1) };
+    }
+}
