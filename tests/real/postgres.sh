@@ -4,12 +4,9 @@
 setup() {
     ls -d /usr/lib/postgresql/*/bin | sort -V | tail -1 >"$SHARED/bin"
     # PostgreSQL refuses to run as root.
-    if [[ $(id -u) == 0 ]]; then
-        id nobody >/dev/null
-        echo 'setpriv --reuid=nobody --regid=nogroup --clear-groups' >"$SHARED/as"
-    else
-        echo >"$SHARED/as"
-    fi
+    # shellcheck source=tests/real/lib/not-root
+    source "$REAL/lib/not-root"
+    echo "$as" >"$SHARED/as"
 }
 
 run() {
