@@ -149,18 +149,6 @@ unsafe impl GlobalAlloc for Heap {
         start as *mut u8
     }
 
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's own layout.
-        let block = unsafe { self.alloc(layout) };
-        // A mapping of its own is zero already.
-        let is_used = layout.size().max(layout.align()) <= LARGE;
-        if is_used && !block.is_null() {
-            // SAFETY: just allocated with this size.
-            unsafe { block.write_bytes(0, layout.size()) };
-        }
-        block
-    }
-
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         let size = layout.size().max(layout.align());
         if size > LARGE {

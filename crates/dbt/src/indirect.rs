@@ -15,11 +15,13 @@
 //! both are right because the pad verifies.
 
 use alloc::vec::Vec;
+use core::hash::BuildHasherDefault;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use hashbrown::HashMap;
 use isa::{Asm, Reg};
 
-use crate::block::{BlockId, Pad};
+use crate::block::{BlockId, Pad, PcHasher};
 use crate::engine::Engine;
 use crate::entry::Routine;
 use crate::slab::Slab;
@@ -124,33 +126,27 @@ struct Link {
 
 /// The chains of both tables' slots. Most have one member, and a large program has
 /// a hundred thousand.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Chains {
     /// By slot, first member; members count from 1.
-    first: Vec<u32>,
+    first: HashMap<u32, u32, BuildHasherDefault<PcHasher>>,
     links: Slab<Link>,
     /// Members that are free, linked.
     free: u32,
 }
 
-impl Default for Chains {
-    fn default() -> Chains {
-        Chains {
-            first: alloc::vec![0; 2 * SLOTS as usize],
-            links: Slab::default(),
-            free: 0,
-        }
-    }
-}
-
 impl Chains {
+    fn first_of(&self, slot: usize) -> u32 {
+        self.first.get(&(slot as u32)).copied().unwrap_or(0)
+    }
+
     fn link(&mut self, member: u32) -> &mut Link {
         &mut self.links[member as usize - 1]
     }
 
     /// The members of a slot's chain, in order.
     fn members(&self, slot: usize) -> impl Iterator<Item = Link> {
-        let mut at = self.first[slot];
+        let mut at = self.first_of(slot);
         core::iter::from_fn(move || {
             let link = self.links[at.checked_sub(1)? as usize];
             at = link.next;
@@ -171,9 +167,9 @@ impl Chains {
             self.free = core::mem::replace(self.link(new), link).next;
             new
         };
-        let mut last = self.first[slot];
+        let mut last = self.first_of(slot);
         if last == 0 {
-            self.first[slot] = new;
+            self.first.insert(slot as u32, new);
             return;
         }
         while self.link(last).next != 0 {
@@ -184,7 +180,7 @@ impl Chains {
 
     /// Forgets a chain.
     fn clear(&mut self, slot: usize) {
-        let mut at = core::mem::take(&mut self.first[slot]);
+        let mut at = self.first.remove(&(slot as u32)).unwrap_or(0);
         while at != 0 {
             let free = self.free;
             let next = core::mem::replace(&mut self.link(at).next, free);
@@ -194,7 +190,7 @@ impl Chains {
     }
 
     pub fn bytes(&self) -> usize {
-        4 * self.first.len() + self.links.bytes()
+        self.first.allocation_size() + self.links.bytes()
     }
 }
 
@@ -275,7 +271,8 @@ impl Engine {
 
     /// Cuts every chain with a pad or check in `range`.
     pub fn cut_chains_through(&mut self, range: &core::ops::Range<u64>) {
-        for slot in 0..2 * SLOTS as usize {
+        let slots: Vec<u32> = self.chains.first.keys().copied().collect();
+        for slot in slots.into_iter().map(|slot| slot as usize) {
             let lies_here = |link: Link| range.contains(&link.miss);
             if self.chains.members(slot).any(lies_here) {
                 self.cut_chain(slot);

@@ -7,7 +7,7 @@
 
 use alloc::vec::Vec;
 
-use isa::insn::{DecodeError, MAX_LEN};
+use isa::insn::{DecodeError, MAX_LEN, Reader};
 use isa::{Flow, Insn};
 
 use crate::block::{Arrival, Key};
@@ -55,38 +55,22 @@ pub struct Superblock {
 /// Bytes read ahead: about as many as a superblock's straight run has.
 const WINDOW: usize = 192;
 
-/// Reads program bytes a window at a time.
-struct Fetch {
+/// Program bytes from `start` on that are executable and readable.
+struct Window {
     start: u64,
     bytes: [u8; WINDOW],
     valid: usize,
 }
 
-impl Fetch {
-    fn new() -> Fetch {
-        Fetch {
-            start: 0,
-            bytes: [0; WINDOW],
-            valid: 0,
-        }
-    }
+impl Window {
+    /// No bytes.
+    const NONE: Window = Window {
+        start: 0,
+        bytes: [0; WINDOW],
+        valid: 0,
+    };
 
-    /// Up to `MAX_LEN` bytes at `pc` that are executable and readable; no
-    /// fewer than there are.
-    fn at(&mut self, pc: u64, engine: &mut Engine) -> Option<&[u8]> {
-        let offset = pc.wrapping_sub(self.start) as usize;
-        let inside = offset < WINDOW && offset + MAX_LEN <= self.valid;
-        if !inside {
-            self.refill(pc, engine)?;
-        }
-        let offset = (pc - self.start) as usize;
-        let end = (offset + MAX_LEN).min(self.valid);
-        self.bytes
-            .get(offset..end)
-            .filter(|bytes| !bytes.is_empty())
-    }
-
-    fn refill(&mut self, pc: u64, engine: &mut Engine) -> Option<()> {
+    fn at(pc: u64, engine: &mut Engine) -> Option<Window> {
         let mut end = engine.process.regions.find(pc)?.end;
         // An instruction may go on in a neighbouring executable region.
         if end - pc < MAX_LEN as u64 {
@@ -97,12 +81,26 @@ impl Fetch {
                 .map_or(end, |next| next.end);
         }
         let len = (end - pc).min(WINDOW as u64) as usize;
-        self.start = pc;
         if !engine.is_volatile(pc) {
             engine.guard(pc, pc + len as u64);
         }
-        self.valid = agent::memory::read_some(pc, &mut self.bytes[..len]);
-        Some(())
+        let mut bytes = [0; WINDOW];
+        let valid = agent::memory::read_some(pc, &mut bytes[..len]);
+        Some(Window {
+            start: pc,
+            bytes,
+            valid,
+        })
+    }
+
+    fn reader(&self) -> Reader<'_> {
+        Reader::new(&self.bytes[..self.valid], self.start)
+    }
+
+    /// Whether the whole of the instruction at `pc` is here, or all there is of it.
+    fn holds(&self, pc: u64) -> bool {
+        let offset = pc.wrapping_sub(self.start) as usize;
+        offset == 0 || offset < WINDOW && offset + MAX_LEN <= self.valid
     }
 }
 
@@ -118,8 +116,9 @@ impl Engine {
         out.insns.clear();
         out.pages.clear();
         self.look_at(key.pc);
-        let mut fetch = Fetch::new();
         let mut pc = key.pc;
+        let mut window = Window::NONE;
+        let mut reader = window.reader();
         let mut side_exits = 0;
         loop {
             if VSYSCALL.contains(&pc) {
@@ -145,14 +144,18 @@ impl Engine {
                     return out;
                 }
             }
-            let insn = match fetch.at(pc, self).map(|bytes| Insn::decode(bytes, pc)) {
-                Some(Ok(insn)) => insn,
-                Some(Err(DecodeError::Unknown)) => {
+            if !window.holds(pc) {
+                window = Window::at(pc, self).unwrap_or(Window::NONE);
+                reader = window.reader();
+            }
+            let insn = match reader.decode(pc) {
+                Ok(insn) => insn,
+                Err(DecodeError::Unknown) => {
                     out.end = End::Unknown(pc);
                     self.note_page(pc, &mut out.pages);
                     return out;
                 }
-                Some(Err(DecodeError::Truncated)) | None => {
+                Err(DecodeError::Truncated) => {
                     out.end = End::Unfetchable(pc);
                     return out;
                 }

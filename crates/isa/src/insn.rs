@@ -91,29 +91,72 @@ pub struct Insn {
     bytes: [u8; MAX_LEN],
 }
 
-impl Insn {
-    /// Decodes the instruction at the start of `bytes`, which lie at `pc`.
-    pub fn decode(bytes: &[u8], pc: u64) -> Result<Insn, DecodeError> {
-        let mut decoder = Decoder::with_ip(64, bytes, pc, DecoderOptions::NO_INVALID_CHECK);
+/// Decodes instructions from one piece of memory. To make the decoder takes as
+/// long as to decode an instruction, so it is made once for many.
+#[expect(missing_debug_implementations, reason = "the decoder has none")]
+pub struct Reader<'a> {
+    bytes: &'a [u8],
+    start: u64,
+    decoder: Decoder<'a>,
+}
+
+impl<'a> Reader<'a> {
+    /// `bytes` lie at `start`.
+    pub fn new(bytes: &'a [u8], start: u64) -> Reader<'a> {
+        let options = DecoderOptions::NO_INVALID_CHECK;
+        Reader {
+            bytes,
+            start,
+            decoder: Decoder::with_ip(64, bytes, start, options),
+        }
+    }
+
+    /// The instruction at `pc`, which is in the piece.
+    pub fn decode(&mut self, pc: u64) -> Result<Insn, DecodeError> {
+        let at = pc.wrapping_sub(self.start) as usize;
+        let here = self.bytes.get(at..).ok_or(DecodeError::Truncated)?;
+        if at != self.decoder.position() || pc != self.decoder.ip() {
+            self.decoder
+                .set_position(at)
+                .map_err(|_| DecodeError::Truncated)?;
+            self.decoder.set_ip(pc);
+        }
         let mut raw = Instruction::default();
-        decoder.decode_out(&mut raw);
+        self.decoder.decode_out(&mut raw);
         if raw.is_invalid() {
-            return Err(match decoder.last_error() {
+            return Err(match self.decoder.last_error() {
                 IcedError::NoMoreBytes => DecodeError::Truncated,
                 _ => DecodeError::Unknown,
             });
         }
         let displacement_at = match raw.is_ip_rel_memory_operand() {
-            true => decoder.get_constant_offsets(&raw).displacement_offset() as u8,
+            true => self
+                .decoder
+                .get_constant_offsets(&raw)
+                .displacement_offset() as u8,
             false => 0,
         };
         let mut kept = [0u8; MAX_LEN];
-        kept[..raw.len()].copy_from_slice(&bytes[..raw.len()]);
+        kept[..raw.len()].copy_from_slice(&here[..raw.len()]);
         Ok(Insn {
             raw,
             displacement_at,
             bytes: kept,
         })
+    }
+}
+
+impl Insn {
+    /// Decodes the instruction at the start of `bytes`, which lie at `pc`.
+    pub fn decode(bytes: &[u8], pc: u64) -> Result<Insn, DecodeError> {
+        Reader::new(bytes, pc).decode(pc)
+    }
+
+    /// How many of its bytes are prefixes, REX included.
+    pub(crate) fn prefixes(&self) -> usize {
+        let is_prefix = |byte: &u8| matches!(byte, 0x26 | 0x2E | 0x36 | 0x3E | 0x40..=0x4F | 0x64..=0x67 | 0xF0 | 0xF2 | 0xF3);
+        let bytes = self.bytes();
+        bytes.iter().take_while(|byte| is_prefix(byte)).count()
     }
 
     /// Its bytes as decoded.

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use iced_x86::{Code, Encoder, Instruction, MemoryOperand, OpKind, Register};
 
+use crate::insn::MAX_LEN;
 use crate::{Insn, Reg};
 
 /// No form of this instruction exists for the place it was to go to.
@@ -18,18 +19,43 @@ fn encode(instruction: &Instruction, at: u64) -> Result<Vec<u8>, CannotEncode> {
 
 /// `mov target, <operand 0>` for an indirect branch, to run at `at`. Fails if
 /// a rip-relative operand is out of reach.
+///
+/// The branch is `FF` with its operand in the ModRM byte, and the load `8B` with
+/// the same: only what a program has many of is changed byte by byte, because
+/// the encoder's tables cost every process a third of a megabyte.
 pub fn load_branch_operand(insn: &Insn, target: Reg, at: u64) -> Result<Vec<u8>, CannotEncode> {
-    let raw = &insn.raw;
-    let load = match raw.op0_kind() {
-        OpKind::Register => {
-            Instruction::with2(Code::Mov_r64_rm64, target.iced(), raw.op0_register())
-        }
-        OpKind::Memory => {
-            Instruction::with2(Code::Mov_r64_rm64, target.iced(), memory_operand(raw))
-        }
-        _ => return Err(CannotEncode),
+    const BRANCH: u8 = 0xFF;
+    const LOAD: u8 = 0x8B;
+    const SHORT_ADDRESS: u8 = 0x67;
+    const FS: u8 = 0x64;
+    let (prefixes, rest) = insn.bytes().split_at(insn.prefixes());
+    let &[BRANCH, modrm, ref operand @ ..] = rest else {
+        return Err(CannotEncode);
     };
-    encode(&load.map_err(|_| CannotEncode)?, at)
+    // One that is not the last prefix is ignored.
+    let rex = prefixes.last().filter(|last| (0x40..=0x4F).contains(*last));
+    let short = prefixes.contains(&SHORT_ADDRESS);
+    let mut out = Vec::with_capacity(MAX_LEN);
+    // The others mean nothing to a load.
+    out.extend(short.then_some(SHORT_ADDRESS));
+    let fs = modrm < 0xC0 && insn.raw.segment_prefix() == Register::FS;
+    out.extend(fs.then_some(FS));
+    // W, and R from the target; X and B as they were.
+    out.push(0x48 | target.high() << 2 | rex.unwrap_or(&0) & 3);
+    out.push(LOAD);
+    out.push(modrm & 0xC7 | target.low() << 3);
+    if !insn.raw.is_ip_rel_memory_operand() {
+        out.extend_from_slice(operand);
+        return Ok(out);
+    }
+    let next = at + out.len() as u64 + 4;
+    let distance = insn.raw.ip_rel_memory_address().wrapping_sub(next) as i64;
+    let displacement = distance as i32;
+    if !short && i64::from(displacement) != distance {
+        return Err(CannotEncode);
+    }
+    out.extend_from_slice(&displacement.to_le_bytes());
+    Ok(out)
 }
 
 /// The address of the memory operand of an indirect branch or other
@@ -111,4 +137,85 @@ fn memory_operand(raw: &Instruction) -> MemoryOperand {
         false,
         raw.segment_prefix(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The same load by the encoder.
+    fn encoded(insn: &Insn, target: Reg, at: u64) -> Result<Vec<u8>, CannotEncode> {
+        let raw = &insn.raw;
+        let load = match raw.op0_kind() {
+            OpKind::Register => {
+                let from = raw.op0_register().full_register();
+                Instruction::with2(Code::Mov_r64_rm64, target.iced(), from)
+            }
+            _ => Instruction::with2(Code::Mov_r64_rm64, target.iced(), memory_operand(raw)),
+        };
+        encode(&load.map_err(|_| CannotEncode)?, at)
+    }
+
+    /// What an instruction reads and writes, however it is encoded.
+    fn meaning(bytes: &[u8], at: u64) -> impl PartialEq + core::fmt::Debug {
+        let raw = Insn::decode(bytes, at).expect("an instruction").raw;
+        assert_eq!(raw.len(), bytes.len());
+        (
+            raw.code(),
+            raw.op0_register(),
+            raw.op1_kind(),
+            raw.op1_register(),
+            (
+                raw.memory_base(),
+                raw.memory_index(),
+                raw.memory_index_scale(),
+            ),
+            raw.memory_displacement64(),
+            raw.segment_prefix() == Register::FS,
+        )
+    }
+
+    /// Every ModRM byte of both branches, with prefixes and without, into a low
+    /// and a high register, near and out of reach: as the encoder has it.
+    #[test]
+    fn branch_operands_are_loaded_as_the_encoder_does() {
+        let prefixes: [&[u8]; 11] = [
+            &[],
+            &[0x41],
+            &[0x42],
+            &[0x4F],
+            &[0x64],
+            &[0x3E],
+            &[0xF2],
+            &[0x67],
+            &[0x67, 0x64, 0x43],
+            &[0x48, 0x41],
+            &[0x41, 0x2E],
+        ];
+        let (pc, near, far) = (0x5555_0000_1000, 0x5555_1000_0123, 0x7FFF_0000_0000);
+        let mut compared = 0;
+        for prefix in prefixes {
+            for modrm in 0..=255u8 {
+                let is_branch = matches!(modrm >> 3 & 7, 2 | 4);
+                let bytes = [prefix, &[0xFF, modrm, 0x9C, 0x44, 0x33, 0x22, 0x11, 0x05]].concat();
+                let Some(insn) = Insn::decode(&bytes, pc).ok().filter(|_| is_branch) else {
+                    continue;
+                };
+                for (target, at) in [(Reg::Rcx, near), (Reg::R10, near), (Reg::Rcx, far)] {
+                    let (ours, theirs) = (
+                        load_branch_operand(&insn, target, at),
+                        encoded(&insn, target, at),
+                    );
+                    match (&ours, &theirs) {
+                        (Ok(ours), Ok(theirs)) => {
+                            assert_eq!(meaning(ours, at), meaning(theirs, at), "{bytes:x?}");
+                        }
+                        _ => assert_eq!(ours, theirs, "{bytes:x?}"),
+                    }
+                    compared += 1;
+                }
+            }
+        }
+        assert_eq!(compared, prefixes.len() * 2 * 32 * 3);
+    }
 }
