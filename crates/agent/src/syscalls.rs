@@ -533,7 +533,7 @@ impl Process {
     fn munmap(&mut self, args: [u64; 6]) -> Effect {
         let [addr, len, ..] = args;
         let end = addr.saturating_add(len).next_multiple_of(4096);
-        if memory::is_ours(addr, end) {
+        if is_page(addr) && memory::is_ours(addr, end) {
             return self.munmap_around(addr, end);
         }
         if !self.regions.overlaps(addr, end) && self.files.is_empty() {
@@ -593,7 +593,7 @@ impl Process {
         let prot = prot as u32;
         let end = addr.saturating_add(len).next_multiple_of(4096);
         let rights = prot & (sys::PROT_READ | sys::PROT_WRITE | sys::PROT_EXEC);
-        if memory::is_ours(addr, end) {
+        if is_page(addr) && memory::is_ours(addr, end) {
             return Effect::Done(Errno::ENOMEM.as_result());
         }
         let had_code = self.regions.overlaps(addr, end);
@@ -653,7 +653,8 @@ impl Process {
         let old_end = old.saturating_add(old_len).next_multiple_of(4096);
         let fixed = flags & MREMAP_FIXED != 0;
         let new_end = new.saturating_add(new_len).next_multiple_of(4096);
-        if memory::is_ours(old, old_end) || (fixed && memory::is_ours(new, new_end)) {
+        let is_ours = memory::is_ours(old, old_end) || (fixed && memory::is_ours(new, new_end));
+        if is_page(old) && (!fixed || is_page(new)) && is_ours {
             return Effect::Done(Errno::EFAULT.as_result());
         }
         let had_code =
@@ -689,7 +690,7 @@ impl Process {
     fn madvise(&mut self, args: [u64; 6]) -> Effect {
         let [addr, len, ..] = args;
         let end = addr.saturating_add(len).next_multiple_of(4096);
-        if memory::is_ours(addr, end) {
+        if is_page(addr) && memory::is_ours(addr, end) {
             return Effect::Done(Errno::ENOMEM.as_result());
         }
         if !self.regions.overlaps(addr, end) {
@@ -804,11 +805,17 @@ impl Process {
     }
 }
 
+/// The kernel refuses a range that begins within a page before it looks at what
+/// is there.
+fn is_page(addr: u64) -> bool {
+    addr.is_multiple_of(wire::PAGE)
+}
+
 /// A call about a range: of the engine's memory it hears what it would of none.
 fn looks(args: [u64; 6]) -> Effect {
     let [addr, len, ..] = args;
     let end = addr.saturating_add(len).next_multiple_of(4096);
-    if addr % 4096 == 0 && memory::is_ours(addr, end) {
+    if is_page(addr) && memory::is_ours(addr, end) {
         return Effect::Done(Errno::ENOMEM.as_result());
     }
     Effect::Forward
