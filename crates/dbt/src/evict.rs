@@ -40,7 +40,25 @@ pub struct Evictions {
     /// Program bytes translated when the current segment was begun, and those of
     /// them translated again.
     begun: (u64, u64),
+    layouts: Layouts,
 }
+
+/// When everything was translated anew.
+#[derive(Debug, Default)]
+struct Layouts {
+    /// Blocks translated, when the first were, and after how long everything was
+    /// last translated anew; nanoseconds.
+    asked: u64,
+    began: u64,
+    last: u64,
+}
+
+/// The clock is read for one block in so many.
+const ASKS_CLOCK: u64 = 16;
+/// Time after which everything is translated anew: at least, and per block that
+/// was translated, which takes a seventh of it.
+const FIRST_LAYOUT_NS: u64 = 100_000_000;
+const BLOCK_NS: u64 = 10_000;
 
 /// Addresses a few megabytes apart are not to meet in `gone`.
 fn spread(pc: u64) -> u64 {
@@ -57,9 +75,61 @@ impl Engine {
                 self.evict(old);
             }
         }
+        if self.is_time_to_lay_out() {
+            self.lay_out_anew();
+        }
         if self.cache.is_full() {
             self.next_segment();
         }
+    }
+
+    /// Whether what was translated so far is to be translated anew, in the order
+    /// in which it is needed now. That costs a part of the time that translation
+    /// took so far, and that is a seventh of the time that must have passed; and then each
+    /// time four times as much.
+    fn is_time_to_lay_out(&mut self) -> bool {
+        if self.settings.chaos != 0 {
+            return self.roll().is_multiple_of(4096);
+        }
+        let layouts = &mut self.evictions.layouts;
+        layouts.asked += 1;
+        if !layouts.asked.is_multiple_of(ASKS_CLOCK) {
+            return false;
+        }
+        let now = sys::monotonic_ns();
+        if layouts.began == 0 {
+            layouts.began = now;
+        }
+        let passed = now - layouts.began;
+        let wait = if layouts.last == 0 {
+            FIRST_LAYOUT_NS.max(layouts.asked * BLOCK_NS)
+        } else {
+            4 * layouts.last
+        };
+        if passed < wait {
+            return false;
+        }
+        layouts.last = passed;
+        true
+    }
+
+    /// A forked child has its own time.
+    pub fn forget_layouts(&mut self) {
+        self.evictions.layouts = Layouts::default();
+    }
+
+    /// Evicts everything. What comes back is what runs, block by block in the order
+    /// of that, with landing pads where they are needed; what only began the program
+    /// lies between it no more.
+    fn lay_out_anew(&mut self) {
+        let Some(clean) = self.cache.clean() else {
+            return;
+        };
+        self.cache.switch(clean);
+        for index in (0..self.cache.segments.len()).filter(|&index| index != clean) {
+            self.abandon(index);
+        }
+        self.evictions.begun = self.translated();
     }
 
     /// Notes that `len` bytes of the program were translated from `pc` on.
@@ -102,14 +172,15 @@ impl Engine {
 
     /// Makes another segment current.
     fn next_segment(&mut self) {
+        let settled = self.epoch;
         let evicts = self.is_over_budget() && !self.is_working_set()
             || self.settings.chaos != 0 && self.roll().is_multiple_of(2);
         let clean = self.cache.clean();
-        let ready = if clean.is_none() || evicts {
-            self.evict_oldest()
-        } else {
-            None
-        };
+        // One is taken now, and one ahead gives threads time to leave it.
+        if (clean.is_none() || evicts) && self.left(settled).count() < 2 {
+            self.evict_oldest();
+        }
+        let ready = self.left(settled).next();
         match (ready, clean) {
             (Some(index), _) => {
                 self.recycle(index);
@@ -122,10 +193,8 @@ impl Engine {
         self.evictions.begun = self.translated();
     }
 
-    /// Evicts the oldest segment, in chaos any. Returns an evicted one, most often
-    /// the one before it, whose memory can be written again.
-    fn evict_oldest(&mut self) -> Option<usize> {
-        let settled = self.epoch;
+    /// Evicts the oldest segment, in chaos any.
+    fn evict_oldest(&mut self) {
         let segments = &self.cache.segments;
         let mut whole: alloc::vec::Vec<usize> = (0..segments.len())
             .filter(|&index| index != self.cache.current)
@@ -139,7 +208,11 @@ impl Engine {
         if let Some(&victim) = whole.get(random) {
             self.evict(victim);
         }
-        (0..self.cache.segments.len()).find(|&index| self.is_left(index, settled))
+    }
+
+    /// Evicted segments whose memory can be written again.
+    fn left(&self, settled: u64) -> impl Iterator<Item = usize> {
+        (0..self.cache.segments.len()).filter(move |&index| self.is_left(index, settled))
     }
 
     /// Whether no other thread can be in an evicted segment.
@@ -161,11 +234,11 @@ impl Engine {
             })
     }
 
-    fn evict(&mut self, index: usize) {
-        if self.cache.segments[index].evicted_at != 0
-            || self.cache.segments[index].blocks.is_empty()
-        {
-            return;
+    /// Severs the blocks of a segment. `false`: there are none.
+    fn abandon(&mut self, index: usize) -> bool {
+        let segment = &self.cache.segments[index];
+        if segment.evicted_at != 0 || segment.blocks.is_empty() {
+            return false;
         }
         self.epoch += 1;
         self.cache.segments[index].evicted_at = self.epoch;
@@ -181,6 +254,14 @@ impl Engine {
                 self.evictions.gone.get_or_insert_default().add(spread(pc));
             }
             self.sever(id);
+        }
+        self.count(stat::FLUSHES);
+        true
+    }
+
+    fn evict(&mut self, index: usize) {
+        if !self.abandon(index) {
+            return;
         }
         // Chains, and pads made late, may lie here for blocks elsewhere. A chain
         // jumps to the pads of its members from wherever it lies.
@@ -199,7 +280,6 @@ impl Engine {
             self.unpublish_indirect(id);
             self.block(id).forget_pad(call);
         }
-        self.count(stat::FLUSHES);
     }
 
     /// The segment's memory will be written again, and the ids of its blocks

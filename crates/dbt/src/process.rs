@@ -365,6 +365,7 @@ fn become_child(
     thread::set_gs(context, engine.settings.fsgsbase);
     engine.threads.clear();
     engine.threads.push(thread.context);
+    engine.forget_layouts();
     crate::contexts::fork_child(engine, context, shadow);
 }
 
