@@ -1,9 +1,8 @@
 //! The whole of continuous integration, as a table of steps.
 
-use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 
 use crate::tree::Tree;
 use crate::{layers, links, sizes, unsafety};
@@ -48,23 +47,11 @@ pub fn run(tree: &Tree) -> Result<()> {
         eprintln!("== {name}");
         let start = Instant::now();
         match step {
-            Step::Cargo(arguments) => cargo(tree, arguments)?,
+            Step::Cargo(arguments) => tree.cargo(*arguments)?,
             Step::Check(check) => crate::report(name, check(tree)?)?,
         }
         eprintln!("== {name}: {:.1} s", start.elapsed().as_secs_f64());
     }
     eprintln!("== all {} steps passed", STEPS.len());
-    Ok(())
-}
-
-fn cargo(tree: &Tree, arguments: &[&str]) -> Result<()> {
-    let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(arguments)
-        .current_dir(&tree.root)
-        .status()
-        .context("cannot run cargo")?;
-    if !status.success() {
-        bail!("cargo {} failed", arguments.join(" "));
-    }
     Ok(())
 }

@@ -3,9 +3,7 @@
 //! Builds the product and starts `testkit`'s example `soak`, which does the
 //! work: this crate uses none of the tree's crates. Its exit status is this one's.
 
-use std::process::Command;
-
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 
 use crate::tree::Tree;
 
@@ -27,8 +25,7 @@ pub struct Options {
 
 pub fn run(tree: &Tree, options: &Options) -> Result<()> {
     if !options.text {
-        let build = ["build", "--quiet", "--release", "--package", "cli"];
-        cargo(tree, &build.map(str::to_owned))?;
+        tree.cargo(["build", "--quiet", "--release", "--package", "cli"])?;
     }
     let mut words: Vec<String> = "run --quiet --release --package testkit --example soak --"
         .split(' ')
@@ -42,17 +39,5 @@ pub fn run(tree: &Tree, options: &Options) -> Result<()> {
             .map(|programs| format!("--programs={programs}")),
     );
     words.extend(options.text.then(|| "--text".to_owned()));
-    cargo(tree, &words)
-}
-
-fn cargo(tree: &Tree, words: &[String]) -> Result<()> {
-    let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(words)
-        .current_dir(&tree.root)
-        .status()
-        .context("cannot run cargo")?;
-    if !status.success() {
-        bail!("it did not end well: {status}");
-    }
-    Ok(())
+    tree.cargo(words)
 }

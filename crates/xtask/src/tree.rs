@@ -1,6 +1,7 @@
 //! The files of the checkout, as the checks see them: tracked by git or new
 //! and not ignored.
 
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -21,6 +22,19 @@ impl Tree {
         Ok(Tree {
             root: root.to_path_buf(),
         })
+    }
+
+    /// Runs cargo in the checkout; an error unless it succeeds.
+    pub fn cargo(&self, arguments: impl IntoIterator<Item: AsRef<OsStr>>) -> Result<()> {
+        let mut cargo =
+            Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
+        cargo.args(arguments).current_dir(&self.root);
+        let status = cargo.status().context("cannot run cargo")?;
+        if !status.success() {
+            let words: Vec<_> = cargo.get_args().map(OsStr::to_string_lossy).collect();
+            bail!("cargo {}: {status}", words.join(" "));
+        }
+        Ok(())
     }
 
     /// Paths relative to the root of all files whose name ends in `suffix`, sorted.

@@ -66,6 +66,18 @@
         pop rax
         .endm
 
+// The signal in edi gets a handler.
+        .macro handle action, handler
+        lea rsi, [rip + \action]
+        xor edx, edx
+        mov r10d, 8
+        lea rax, [rip + \handler]
+        mov [rsi], rax
+        lea rax, [rip + restorer]
+        mov [rsi + 16], rax
+        call_kernel 13
+        .endm
+
         .bss
         .balign 64
 results: .skip 8 * (CHECKPOINTS + 1) * THREADS
@@ -82,28 +94,13 @@ ENTRY:  and rsp, -16
         cld
 #if STORM
         mov edi, 14
-        lea rsi, [rip + alarm_action]
-        xor edx, edx
-        mov r10d, 8
-        lea rax, [rip + on_alarm]
-        mov [rsi], rax
-        lea rax, [rip + restorer]
-        mov [rsi + 16], rax
-        call_kernel 13
+        handle alarm_action, on_alarm
 #endif
 #if FAULTS
         mov ebx, 4
-1:      movzx edi, byte ptr [rip + fault_signals]
-        lea rax, [rip + fault_signals]
+1:      lea rax, [rip + fault_signals]
         movzx edi, byte ptr [rax + rbx]
-        lea rsi, [rip + fault_action]
-        xor edx, edx
-        mov r10d, 8
-        lea rax, [rip + on_fault]
-        mov [rsi], rax
-        lea rax, [rip + restorer]
-        mov [rsi + 16], rax
-        call_kernel 13
+        handle fault_action, on_fault
         dec ebx
         jns 1b
 #endif
