@@ -52,6 +52,8 @@ pub enum Kind {
     /// The file may be the program's own memory, once that was opened for writing.
     Stores,
     Prctl,
+    /// Calls are filtered from now on, the engine's too.
+    Seccomp,
     /// Limits of memory are for the engine, too: (index of the resource).
     Limit(usize),
     /// All memory is locked: not the engine's.
@@ -184,7 +186,12 @@ pub const TABLE: &[(usize, Kind, &str)] = &[
     (
         nr::PRCTL,
         Kind::Prctl,
-        "syscall user dispatch is told by address, which are the cache's",
+        "syscall user dispatch is told by address, which are the cache's; see seccomp",
+    ),
+    (
+        nr::SECCOMP,
+        Kind::Seccomp,
+        "the engine makes no call any more that it can do without",
     ),
     (
         nr::SETRLIMIT,

@@ -16,6 +16,7 @@ use crate::{lockstep, process, signals, sigreturn};
 /// Its range is of program addresses, which calls from the cache never have:
 /// as a kernel without it.
 const PR_SET_SYSCALL_USER_DISPATCH: u64 = 59;
+const PR_SET_SECCOMP: u64 = 22;
 
 /// A system call the program is about to make.
 #[derive(Clone, Copy, Debug)]
@@ -269,7 +270,11 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, call: Call) -> 
         Kind::Prctl if call.args[0] == PR_SET_SYSCALL_USER_DISPATCH => {
             sys::Errno::EINVAL.as_result()
         }
-        Kind::Prctl => return After::Raw,
+        Kind::Prctl if call.args[0] != PR_SET_SECCOMP => return After::Raw,
+        Kind::Prctl | Kind::Seccomp => {
+            engine::with(Engine::stop_layouts);
+            return After::Raw;
+        }
         Kind::Limit(index) => {
             const RLIMIT_DATA: u64 = 2;
             const RLIMIT_AS: u64 = 9;

@@ -51,6 +51,7 @@ struct Layouts {
     asked: u64,
     began: u64,
     last: u64,
+    stopped: bool,
 }
 
 /// The clock is read for one block in so many.
@@ -93,14 +94,14 @@ impl Engine {
         }
         let layouts = &mut self.evictions.layouts;
         layouts.asked += 1;
-        if !layouts.asked.is_multiple_of(ASKS_CLOCK) {
+        if layouts.stopped || !layouts.asked.is_multiple_of(ASKS_CLOCK) {
             return false;
         }
         let now = sys::monotonic_ns();
         if layouts.began == 0 {
             layouts.began = now;
         }
-        let passed = now - layouts.began;
+        let passed = now.saturating_sub(layouts.began);
         let wait = if layouts.last == 0 {
             FIRST_LAYOUT_NS.max(layouts.asked * BLOCK_NS)
         } else {
@@ -115,7 +116,15 @@ impl Engine {
 
     /// A forked child has its own time.
     pub fn forget_layouts(&mut self) {
-        self.evictions.layouts = Layouts::default();
+        self.evictions.layouts = Layouts {
+            stopped: self.evictions.layouts.stopped,
+            ..Layouts::default()
+        };
+    }
+
+    /// The program filters its calls: one for the clock may be its last.
+    pub fn stop_layouts(&mut self) {
+        self.evictions.layouts.stopped = true;
     }
 
     /// Evicts everything. What comes back is what runs, block by block in the order
