@@ -127,6 +127,8 @@ global_asm!(
     "ret",
 );
 
+// SAFETY: defined above, with these arguments; the statics are labels, only their
+// addresses are taken.
 unsafe extern "C" {
     fn everypath_copy(to: u64, from: u64, len: u64) -> u64;
     static everypath_copy_access: u8;

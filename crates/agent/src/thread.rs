@@ -317,6 +317,7 @@ global_asm!(
     "ud2",
 );
 
+// SAFETY: defined above, with these arguments.
 unsafe extern "C" {
     /// Frees the block of the calling thread and ends it.
     pub fn everypath_exit_thread(used: *const AtomicU32, code: i32) -> !;
