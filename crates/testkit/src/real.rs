@@ -8,7 +8,7 @@
 //! # What the case shows.
 //! # real: limit 400             seconds for one translated run (default 180)
 //! # real: small-chaos REASON    the chaos run, and a native one, get SIZE=small
-//! setup() { ...; }              optional
+//! setup() { ...; }              optional; what it writes to $SHARED/notice is printed
 //! run() { ...; }
 //! ```
 //!
@@ -206,6 +206,10 @@ fn setup(case: &Case, folders: &Folders) -> Result<(), String> {
     let outcome = run::run(command, "", SETUP_LIMIT).map_err(|error| error.to_string())?;
     sweep();
     if outcome.ending == Ending::Exit(0) {
+        // What this machine cannot do is said, not left out in silence.
+        if let Ok(text) = std::fs::read_to_string(folders.shared.join("notice")) {
+            println!("notice  {}: {}", case.name, text.trim_end());
+        }
         return Ok(());
     }
     Err(format!(
