@@ -398,6 +398,7 @@ global_asm!(
     child = sym crate::process::child_start,
 );
 
+// SAFETY: defined above; the statics are labels, only their addresses are taken.
 unsafe extern "C" {
     static everypath_exit: u8;
     static everypath_empty_jump: u8;

@@ -15,8 +15,11 @@
 //! - is in a system call of another segment (`ThreadContext::waits_in`), and the
 //!   eviction was over when the last segment was begun. When such a thread wakes,
 //!   it goes on in its own segment, whose branches to the evicted one were
-//!   redirected then. The time of a whole segment's translation between that and
-//!   the look at its word stands for the barrier that its code does not have.
+//!   redirected then. The time between that and the look at its word, a segment's
+//!   translation and in chaos a block's, stands for the barrier that its code does
+//!   not have: what it fetched before is long executed.
+
+use core::sync::atomic::Ordering;
 
 use agent::thread::ThreadContext;
 use wire::stat;
@@ -54,6 +57,8 @@ struct Layouts {
     stopped: bool,
 }
 
+/// Sizes are said for one block in so many.
+const GAUGES: u64 = 64;
 /// The clock is read for one block in so many.
 const ASKS_CLOCK: u64 = 16;
 /// Time after which everything is translated anew: at least, and per block that
@@ -69,6 +74,11 @@ fn spread(pc: u64) -> u64 {
 impl Engine {
     /// Room for one more block in the current segment, evicting if need be.
     pub fn make_room(&mut self) {
+        // For a process that is killed, which says nothing at its end.
+        let blocks = self.stat(stat::BLOCKS).load(Ordering::Relaxed);
+        if blocks.is_multiple_of(GAUGES) {
+            self.publish_gauges(crate::start::heap_bytes());
+        }
         if self.settings.chaos != 0 && self.roll().is_multiple_of(512) {
             let old = self.cache.current;
             self.next_segment();
@@ -155,7 +165,7 @@ impl Engine {
 
     /// Program bytes translated, and those of them that had been evicted.
     fn translated(&self) -> (u64, u64) {
-        let read = |index| self.stat(index).load(core::sync::atomic::Ordering::Relaxed);
+        let read = |index| self.stat(index).load(Ordering::Relaxed);
         (
             read(stat::APP_BYTES_TRANSLATED),
             read(stat::APP_BYTES_AGAIN),

@@ -406,6 +406,9 @@ pub fn exec(thread: &mut Thread, call: agent::exec::Call) -> Option<isize> {
         let _ = unsafe { sys::sigaction(signal, Some(&action), None) };
     }
     let (heritage, record, pool, follow) = engine::with(|engine| {
+        if !thread.is_vfork_child {
+            engine.publish_gauges(crate::start::heap_bytes());
+        }
         (
             engine.heritage.clone(),
             engine.process.log.record,

@@ -141,3 +141,17 @@ fn code_that_ran_once_is_given_up() {
         }
     }
 }
+
+/// A program that has run for a while is laid out anew when it needs new code;
+/// not one that filters its calls, as the clock is one.
+#[test]
+fn code_is_laid_out_anew() {
+    let program = compiled("later");
+    for mode in MODES {
+        let flushes = |args: &[&str]| statistic(&report(mode, &program, args), "cache flushes");
+        assert!(flushes(&["300"]) >= 1, "{mode:?}");
+        for filter in ["prctl", "seccomp"] {
+            assert_eq!(flushes(&["300", filter]), 0, "{mode:?}, {filter}");
+        }
+    }
+}
