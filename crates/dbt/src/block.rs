@@ -19,6 +19,9 @@ pub enum Arrival {
     Call = 2,
     /// By call from the function itself.
     Again = 3,
+    /// By call to a stub of the dynamic linker: no event, but what the stub
+    /// jumps to is arrived at by call.
+    Stub = 4,
 }
 
 impl Arrival {
@@ -27,8 +30,14 @@ impl Arrival {
             1 => Arrival::Jump,
             2 => Arrival::Call,
             3 => Arrival::Again,
+            4 => Arrival::Stub,
             _ => Arrival::Inside,
         }
+    }
+
+    /// Whether a tool has to do something first.
+    pub fn is_event(self) -> bool {
+        matches!(self, Arrival::Jump | Arrival::Call | Arrival::Again)
     }
 }
 
@@ -153,6 +162,8 @@ impl Block {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitKind {
     Direct(Key),
+    /// The same to an event, with rcx and rdx spilled already.
+    Spilled(Key),
     /// A system call at `pc`; the bare instruction is behind the branch.
     Syscall {
         pc: u64,
@@ -165,6 +176,9 @@ pub enum ExitKind {
     Unfetchable(u64),
     /// A tool's check that needs the engine, then on to the key.
     Event(Key),
+    /// A stub of the dynamic linker that was not bound when it was translated
+    /// is bound now; its jump is at the key. rcx and rdx are spilled.
+    Bound(Key),
 }
 
 /// An [`ExitKind`] without its address and detail.
@@ -175,6 +189,8 @@ enum What {
     Vsyscall,
     Unfetchable,
     Event,
+    Spilled,
+    Bound,
 }
 
 /// A branch that leaves a block.
@@ -213,10 +229,12 @@ impl Exit {
     pub fn new(kind: ExitKind, block: BlockId, arena: u64, site: u64, stub: u64) -> Exit {
         let (what, pc, detail) = match kind {
             ExitKind::Direct(key) => (What::Direct, key.pc, key.arrival as u8),
+            ExitKind::Spilled(key) => (What::Spilled, key.pc, key.arrival as u8),
             ExitKind::Syscall { pc, len } => (What::Syscall, pc, len),
             ExitKind::Vsyscall(pc) => (What::Vsyscall, pc, 0),
             ExitKind::Unfetchable(pc) => (What::Unfetchable, pc, 0),
             ExitKind::Event(key) => (What::Event, key.pc, key.arrival as u8),
+            ExitKind::Bound(key) => (What::Bound, key.pc, key.arrival as u8),
         };
         let stub = stub - site;
         assert!(stub < 1 << 24 && detail < 1 << KIND_SHIFT);
@@ -235,6 +253,8 @@ impl Exit {
         const SYSCALL: u32 = What::Syscall as u32;
         const VSYSCALL: u32 = What::Vsyscall as u32;
         const UNFETCHABLE: u32 = What::Unfetchable as u32;
+        const SPILLED: u32 = What::Spilled as u32;
+        const BOUND: u32 = What::Bound as u32;
         let (pc, detail) = (self.pc, (self.what & 15) as u8);
         let key = Key {
             pc,
@@ -245,6 +265,8 @@ impl Exit {
             SYSCALL => ExitKind::Syscall { pc, len: detail },
             VSYSCALL => ExitKind::Vsyscall(pc),
             UNFETCHABLE => ExitKind::Unfetchable(pc),
+            SPILLED => ExitKind::Spilled(key),
+            BOUND => ExitKind::Bound(key),
             _ => ExitKind::Event(key),
         }
     }

@@ -168,20 +168,26 @@ impl Contexts {
             };
         }
         let event = match key.arrival {
-            Arrival::Inside => false,
+            Arrival::Inside | Arrival::Stub => false,
             Arrival::Jump => self.begins(key.pc, process) && !self.restorers.contains(&key.pc),
             Arrival::Call | Arrival::Again => {
                 self.begins(key.pc, process) || self.is_called_function(key.pc, process)
             }
         };
         if event {
-            key
-        } else {
-            Key {
-                arrival: Arrival::Inside,
-                ..key
-            }
+            return key;
         }
+        let arrival = match key.arrival {
+            Arrival::Call | Arrival::Stub if self.is_stub(key.pc, process) => Arrival::Stub,
+            _ => Arrival::Inside,
+        };
+        Key { arrival, ..key }
+    }
+
+    /// Whether a stub of the dynamic linker is at `pc`.
+    fn is_stub(&self, pc: u64, process: &Process) -> bool {
+        let extent = self.extent(pc, process);
+        extent.is_some_and(|(entry, _)| entry.flags & func::PLT != 0)
     }
 
     /// Whether a direct jump leaves its function for the middle of another.

@@ -21,7 +21,7 @@ use core::mem::offset_of;
 
 use agent::thread::ThreadContext;
 use isa::insn::Flags;
-use isa::{Flow, Insn, Reg};
+use isa::{Asm, Flow, Insn, Reg};
 
 use crate::indirect::SPILL_RCX;
 use crate::pcmap::Recipe;
@@ -100,6 +100,28 @@ impl Run {
     }
 }
 
+/// An addition in rdx.
+#[derive(Clone, Copy, Debug)]
+pub struct Owed {
+    word: i32,
+    number: usize,
+}
+
+impl Owed {
+    /// Most bytes of it.
+    pub const BYTES: u64 = 9 + 7 + 9;
+
+    pub fn emit(self, asm: &mut Asm<'_>) {
+        add_in(asm, Reg::Rdx, self.word, self.number);
+    }
+}
+
+fn add_in(asm: &mut Asm<'_>, scratch: Reg, word: i32, number: usize) {
+    asm.mov_r_gs(scratch, word);
+    asm.lea(scratch, scratch, number as i32);
+    asm.mov_gs_r(word, scratch);
+}
+
 impl Emit<'_> {
     /// Says in the map that what comes is to be counted yet.
     pub fn begin_run(&mut self, run: &Run) {
@@ -121,7 +143,7 @@ impl Emit<'_> {
             }
             Place::Spilled if at == run.first => {
                 self.asm.mov_gs_r(SPILL_RCX, Reg::Rcx);
-                self.add_in(Reg::Rcx, word, all);
+                add_in(&mut self.asm, Reg::Rcx, word, all);
                 self.asm.mov_r_gs(Reg::Rcx, SPILL_RCX);
             }
             Place::AtBranch if at + 1 == run.end => {
@@ -136,21 +158,21 @@ impl Emit<'_> {
 
     /// In a branch, where it can fault no more and rdx is free.
     pub fn count_in_rdx(&mut self) {
-        let owed = core::mem::take(&mut self.counting.owed);
-        if owed > 0 {
-            self.add_in(Reg::Rdx, self.word(), owed);
+        if let Some(owed) = self.owed() {
+            owed.emit(&mut self.asm);
         }
+    }
+
+    /// What the branch is to count, once, on each way that it can go.
+    pub fn owed(&mut self) -> Option<Owed> {
+        let number = core::mem::take(&mut self.counting.owed);
+        let word = self.word();
+        (number > 0).then_some(Owed { word, number })
     }
 
     /// Neighbours in time count in different words.
     fn word(&self) -> i32 {
         let number = self.id.0 as usize + self.counting.runs;
         WORDS + 8 * (number % wire::INSN_WORDS) as i32
-    }
-
-    fn add_in(&mut self, scratch: Reg, word: i32, number: usize) {
-        self.asm.mov_r_gs(scratch, word);
-        self.asm.lea(scratch, scratch, number as i32);
-        self.asm.mov_gs_r(word, scratch);
     }
 }

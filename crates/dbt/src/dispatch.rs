@@ -145,19 +145,23 @@ fn leave_by_exit(context: &mut ThreadContext, thread: &mut Thread) {
         });
         let block = left.block;
         match kind {
-            ExitKind::Direct(key) => engine.go_on_and_link(context, key, ExitId(exit)),
+            ExitKind::Direct(key) | ExitKind::Spilled(key) => {
+                engine.go_on_and_link(context, key, ExitId(exit))
+            }
             ExitKind::Syscall { .. } => engine.waits(context, block),
+            ExitKind::Bound(_) => engine.sever(block),
             _ => {}
         }
         (kind, after)
     });
     match kind {
-        ExitKind::Direct(_) => {}
+        ExitKind::Direct(_) | ExitKind::Spilled(_) => {}
         ExitKind::Syscall { pc, len } => {
             leave_by_syscall(context, thread, pc, pc + u64::from(len), after)
         }
         ExitKind::Vsyscall(pc) => vsyscall(context, thread, pc),
         ExitKind::Unfetchable(pc) => unfetchable(context, thread, pc),
+        ExitKind::Bound(key) => go_to(context, key),
         ExitKind::Event(key) => {
             crate::contexts::jump_into(context, key.pc);
             go_to(

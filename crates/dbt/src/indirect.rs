@@ -5,6 +5,17 @@
 //!  pad:   rdx = -tag;  rcx += rdx;  jrcxz hit;  jmp miss;  hit: restore rcx, rdx
 //! ```
 //!
+//! ```text
+//!  site:  spill rcx, rdx;  rcx = target;  rdx = -guess;  rcx += rdx;  jrcxz hit;  jmp other
+//!  hit:   restore rcx, rdx;  jmp to the guess             other (cold): the site above
+//! ```
+//!
+//! What a branch takes its target from may be at a fixed address: a PLT stub, or a
+//! call without one, jumps where the dynamic linker said once. There the site
+//! itself looks for the target that is at the address when it is translated
+//! ([`Engine::guess`]), and goes on to it by a link. If that is yet to be bound,
+//! another target makes the site be translated anew.
+//!
 //! No flags are touched. Returns and jumps index by the low 16 bits of the
 //! target, calls (aligned functions) by bits 4 to 19 if the machine has `rorx`.
 //! An empty slot holds the engine's miss routine. Two targets with one index
@@ -19,14 +30,25 @@ use core::hash::BuildHasherDefault;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use hashbrown::HashMap;
-use isa::{Asm, Reg};
+use isa::asm::Short;
+use isa::{Asm, Flow, Insn, Reg};
 
-use crate::block::{BlockId, Pad, PcHasher};
+use crate::block::{BlockId, ExitKind, Key, Pad, PcHasher};
+use crate::counting::Owed;
 use crate::engine::Engine;
 use crate::entry::Routine;
+use crate::pcmap::Recipe;
 use crate::slab::Slab;
+use crate::translate::Emit;
+
+/// The landing mark of indirect branches.
+pub const ENDBR64: [u8; 4] = [0xF3, 0x0F, 0x1E, 0xFA];
 
 const SLOTS: u64 = 1 << 16;
+/// Bytes of the spills of rcx and rdx, with which an event begins: who has
+/// spilled them already goes on behind them.
+pub const RCX_RDX_SPILLS: u64 = 18;
+
 /// Bytes of a landing pad: `mov rdx, imm64; lea; jrcxz; jmp; 2 restores`, padding included.
 pub const PAD: usize = 10 + 4 + 2 + 4 + 5 + 18;
 
@@ -99,19 +121,62 @@ impl Tables {
     }
 }
 
-/// Emits a pad; returns the displacement address of its miss branch and the
-/// address of the hit path.
-pub fn emit_pad(asm: &mut Asm<'_>, pc: u64, miss: u64) -> (u64, u64) {
+/// Emits a pad up to where the target is the right one, rcx and rdx still
+/// spilled; returns the displacement address of its miss branch.
+fn emit_check(asm: &mut Asm<'_>, pc: u64, miss: u64) -> (u64, Short) {
     asm.mov_r_imm(Reg::Rdx, pc.wrapping_neg());
     asm.lea_sum(Reg::Rcx, Reg::Rcx, Reg::Rdx, 0);
     let hit = asm.jrcxz();
     asm.align_displacement(1);
-    let miss = asm.jmp(miss);
-    asm.bind(hit);
-    let at = asm.here();
+    (asm.jmp(miss), hit)
+}
+
+/// Emits the pad of the block that follows; for an event, with the spills that
+/// it begins with, which the pad jumps over. Returns the pad and the address of
+/// the block.
+pub fn emit_pad(asm: &mut Asm<'_>, key: Key, miss: u64) -> (Pad, u64) {
+    let start = asm.here();
+    let (miss, right) = emit_check(asm, key.pc, miss);
+    if !key.arrival.is_event() {
+        asm.bind(right);
+        let hit = asm.here();
+        emit_restores(asm);
+        return (Pad { start, miss, hit }, asm.here());
+    }
+    let host = asm.here();
+    emit_spills(asm);
+    asm.bind(right);
+    let hit = asm.here();
+    (Pad { start, miss, hit }, host)
+}
+
+/// [`RCX_RDX_SPILLS`] bytes.
+pub fn emit_spills(asm: &mut Asm<'_>) {
+    asm.mov_gs_r(SPILL_RCX, Reg::Rcx);
+    asm.mov_gs_r(SPILL_RDX, Reg::Rdx);
+}
+
+pub fn emit_restores(asm: &mut Asm<'_>) {
     asm.mov_r_gs(Reg::Rcx, SPILL_RCX);
     asm.mov_r_gs(Reg::Rdx, SPILL_RDX);
-    (miss, at)
+}
+
+/// Where an indirect branch may go.
+#[derive(Clone, Copy, Debug)]
+pub struct Guess {
+    pub target: u64,
+    /// The target is a stub's own code that has it bound, which happens once.
+    pub lazy: bool,
+}
+
+/// Whether the code at `pc` is that of a PLT entry not bound yet: the number of its
+/// relocation is pushed (System V ABI for x86-64, 5.2; after `endbr64` if at all).
+fn binds_lazily(pc: u64) -> bool {
+    const PUSH_IMM32: u8 = 0x68;
+    let mut bytes = [0; 5];
+    let got = agent::memory::read_some(pc, &mut bytes);
+    let bytes = &bytes[..got];
+    bytes.strip_prefix(&ENDBR64).unwrap_or(bytes).first() == Some(&PUSH_IMM32)
 }
 
 /// One member of a slot's chain.
@@ -198,6 +263,64 @@ impl Chains {
 const MAX_CHAIN: usize = 6;
 
 impl Engine {
+    /// Where an indirect branch goes now, if it takes its target from a fixed
+    /// address.
+    pub fn guess(&self, insn: &Insn) -> Option<Guess> {
+        let (place, _) = insn.rip_relative().filter(|_| !insn.has_segment_base())?;
+        let target = agent::memory::read::<u64>(place)?;
+        self.process.regions.find(target)?;
+        let lazy = insn.flow() == Flow::IndirectJump && binds_lazily(target);
+        Some(Guess { target, lazy })
+    }
+
+    /// rcx: a target. On to `key` if it is that.
+    pub fn emit_guess(&mut self, emit: &mut Emit<'_>, insn: &Insn, key: Key, lazy: bool) {
+        let key = self.canonical(key);
+        let owed = emit.owed();
+        let other = match lazy {
+            true => emit.asm.here(),
+            false => self.make_other(insn.flow() == Flow::IndirectCall, key.pc, owed),
+        };
+        let (site, right) = emit_check(&mut emit.asm, key.pc, other);
+        if lazy {
+            let jump = Key {
+                pc: insn.pc(),
+                arrival: self.block(emit.id).key().arrival,
+            };
+            self.attach(emit.id, site, ExitKind::Bound(jump));
+        }
+        emit.asm.bind(right);
+        if let Some(owed) = owed {
+            owed.emit(&mut emit.asm);
+        }
+        let kind = if key.arrival.is_event() {
+            ExitKind::Spilled(key)
+        } else {
+            emit_restores(&mut emit.asm);
+            ExitKind::Direct(key)
+        };
+        emit.cover(false, Recipe::RCX_RDX);
+        emit.map.advance(insn.len());
+        emit.goto(key.pc);
+        self.emit_exit(emit, kind);
+    }
+
+    /// Code for a target that is not the guessed one: rcx is their difference.
+    fn make_other(&mut self, call: bool, guessed: u64, owed: Option<Owed>) -> u64 {
+        const LOOKUP: u64 = 10 + 4 + 6 + 4 + 8;
+        let tables = self.tables;
+        let room = LOOKUP + owed.map_or(0, |_| Owed::BYTES);
+        let code = self.cache.cold(room, 1, |asm| {
+            asm.mov_r_imm(Reg::Rdx, guessed);
+            asm.lea_sum(Reg::Rcx, Reg::Rcx, Reg::Rdx, 0);
+            if let Some(owed) = owed {
+                owed.emit(asm);
+            }
+            tables.emit_lookup(asm, call);
+        });
+        code.expect("make_room leaves room for a block's guesses")
+    }
+
     fn verify_routine(&self, call: bool) -> u64 {
         self.cache.thunk(if call {
             Routine::VerifyCall
@@ -303,8 +426,16 @@ impl Engine {
         let verify = self.verify_routine(call);
         let (mut miss, mut hit) = (0, 0);
         let start = self.cache.cold(PAD as u64 + 8, 8, |asm| {
-            (miss, hit) = emit_pad(asm, block.key().pc, verify);
-            asm.jmp(block.host);
+            let right;
+            (miss, right) = emit_check(asm, block.key().pc, verify);
+            asm.bind(right);
+            hit = asm.here();
+            if block.key().arrival.is_event() {
+                asm.jmp(block.host + RCX_RDX_SPILLS);
+            } else {
+                emit_restores(asm);
+                asm.jmp(block.host);
+            }
         })?;
         let pad = Pad { start, miss, hit };
         self.block(id).set_pad(call, pad);

@@ -8,12 +8,16 @@
 //! stub:  mov dword gs:[exit], id ; jmp engine
 //! stub:  mov dword gs:[exit], id ; jmp short to the jump of a stub close above
 //! ```
+//!
+//! The stub of an exit that leaves with rcx and rdx spilled restores them first.
 
+use isa::Reg;
 use wire::stat;
 
-use crate::block::{BlockId, ExitId, NO_BLOCK, NO_EXIT};
+use crate::block::{BlockId, ExitId, ExitKind, NO_BLOCK, NO_EXIT};
 use crate::engine::Engine;
 use crate::entry::Routine;
+use crate::indirect::{RCX_RDX_SPILLS, SPILL_RCX, SPILL_RDX};
 
 const EXIT: i32 = core::mem::offset_of!(agent::thread::ThreadContext, exit) as i32;
 /// `mov dword gs:[disp32], imm32`, `jmp rel32`, `jmp rel8`.
@@ -36,10 +40,14 @@ impl Engine {
         }
         entry.set_linked(true);
         entry.next_incoming = next;
-        let site = entry.site(arena);
+        let (site, kind) = (entry.site(arena), entry.kind());
         self.block(target).incoming = exit.0;
         let host = self.block(target).host;
-        self.cache.patch(site, host);
+        let entry = match kind {
+            ExitKind::Spilled(_) => host + RCX_RDX_SPILLS,
+            _ => host,
+        };
+        self.cache.patch(site, entry);
         self.count(stat::LINKS);
     }
 
@@ -54,15 +62,23 @@ impl Engine {
 
     /// The stub of an exit. It is made with the block and in its segment, so
     /// that it lives as long as the branch that may go to it.
-    pub fn make_stub(&mut self, exit: ExitId) -> u64 {
+    pub fn make_stub(&mut self, exit: ExitId, kind: ExitKind) -> u64 {
         let engine = self.cache.thunk(Routine::Exit);
-        let (len, shared) = match self.cache.shared_jump() {
+        let (mut len, shared) = match self.cache.shared_jump() {
             Some(jump) => (SHORT_STUB, Some(jump)),
             None => (STUB, None),
         };
+        let spilled = matches!(kind, ExitKind::Spilled(_) | ExitKind::Bound(_));
+        if spilled {
+            len += RCX_RDX_SPILLS;
+        }
         let stub = self
             .cache
             .cold(len, 1, |asm| {
+                if spilled {
+                    asm.mov_r_gs(Reg::Rcx, SPILL_RCX);
+                    asm.mov_r_gs(Reg::Rdx, SPILL_RDX);
+                }
                 asm.mov_gs_imm32(EXIT, exit.0);
                 match shared {
                     Some(jump) => asm.jmp_near(jump),
@@ -73,7 +89,7 @@ impl Engine {
             })
             .expect("make_room leaves room for a block's stubs");
         if shared.is_none() {
-            self.cache.share_jump(stub + STUB - JMP);
+            self.cache.share_jump(stub + len - JMP);
         }
         stub
     }

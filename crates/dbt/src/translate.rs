@@ -11,7 +11,7 @@
 //! | `jcc` | `jcc` to a linked exit |
 //! | `loop`, `jrcxz` | the same over two exits |
 //! | `call` | push of the program's return address from a literal; `jmp` to a linked exit |
-//! | `call *`, `jmp *` | spill rcx, rdx; load the target; push; table lookup |
+//! | `call *`, `jmp *` | spill rcx, rdx; load the target; push; table lookup, or a guess (`indirect`) |
 //! | `ret` | spill rcx, rdx; pop rcx; table lookup |
 //! | `syscall` | itself, then rcx = program address; bent calls leave first |
 //! | `xbegin` | an abort: eax = 0, to the fallback (if the machine has it) |
@@ -22,10 +22,10 @@ use agent::syscalls::Kind;
 use isa::{Asm, Cc, Flow, Insn, Reg, StackMove, relocate};
 use wire::stat;
 
-use crate::block::{Arrival, Block, BlockId, Exit, ExitId, ExitKind, Key, Pad};
+use crate::block::{Arrival, Block, BlockId, Exit, ExitId, ExitKind, Key};
 use crate::counting::{Counting, Run};
 use crate::engine::Engine;
-use crate::indirect::{SPILL_OTHER, SPILL_RCX, SPILL_RDX};
+use crate::indirect::{SPILL_OTHER, SPILL_RDX, emit_spills};
 use crate::pcmap::{Recipe, Writer};
 use crate::superblock::{End, Superblock};
 
@@ -67,7 +67,8 @@ impl Emit<'_> {
         self.map.advance(insn.len());
     }
 
-    fn goto(&mut self, pc: u64) {
+    /// What is emitted next is of the instruction at `pc`.
+    pub fn goto(&mut self, pc: u64) {
         self.map.goto(pc.wrapping_sub(self.start_pc) as i32);
     }
 }
@@ -79,7 +80,7 @@ impl Engine {
     pub fn translate(&mut self, key: Key, pad: Option<bool>) -> BlockId {
         let before = self.clock();
         self.make_room();
-        let event = key.arrival != Arrival::Inside;
+        let event = key.arrival.is_event();
         if event {
             // A call into the middle of a function.
             self.enter_inside(key.pc);
@@ -109,11 +110,14 @@ impl Engine {
             } else {
                 crate::entry::Routine::VerifyJump
             });
-            let (miss, hit) = crate::indirect::emit_pad(&mut emit.asm, key.pc, miss);
-            emit.mapped = emit.asm.here();
-            (call, Pad { start, miss, hit })
+            let (pad, host) = crate::indirect::emit_pad(&mut emit.asm, key, miss);
+            emit.mapped = host;
+            (call, pad)
         });
-        let host = emit.asm.here();
+        if pad.is_none() && event {
+            crate::indirect::emit_spills(&mut emit.asm);
+        }
+        let host = emit.mapped;
         match &source {
             Some(source) => self.emit_superblock(&mut emit, source),
             None => self.emit_event(&mut emit, key),
@@ -204,7 +208,10 @@ impl Engine {
                     if self.contexts.is_some() && unwinding && insn.flow() == Flow::IndirectJump {
                         self.emit_stack_check(emit);
                     }
-                    self.emit_indirect(emit, insn);
+                    let stays = |insn: &Insn| insn.stack_delta() == Some(0);
+                    let called = self.block(emit.id).key().arrival == Arrival::Stub
+                        && source.insns[..i].iter().all(stays);
+                    self.emit_indirect(emit, insn, called);
                 }
                 Flow::Return(extra) => self.emit_return(emit, insn, extra),
                 Flow::Syscall => self.emit_syscall(emit, insn, known_eax),
@@ -430,20 +437,39 @@ impl Engine {
         self.emit_exit(emit, ExitKind::Direct(key));
     }
 
-    fn emit_indirect(&mut self, emit: &mut Emit<'_>, insn: &Insn) {
+    /// `called`: the stack pointer is that of a call, to a stub that this jump ends.
+    fn emit_indirect(&mut self, emit: &mut Emit<'_>, insn: &Insn, called: bool) {
         let call = insn.flow() == Flow::IndirectCall;
-        emit.asm.mov_gs_r(SPILL_RCX, Reg::Rcx);
-        emit.asm.mov_gs_r(SPILL_RDX, Reg::Rdx);
+        emit_spills(&mut emit.asm);
         self.emit_target_load(emit, insn);
         emit.cover(true, Recipe::RCX_RDX);
         if call {
             self.emit_push_return(emit, insn.next_pc());
         }
+        if let Some(guess) = self.guess(insn) {
+            let key = self.guessed_key(guess.target, call, called);
+            return self.emit_guess(emit, insn, key, guess.lazy);
+        }
         emit.count_in_rdx();
-        // A calling jump (a PLT stub's) goes to an aligned function, too.
         self.tables.emit_lookup(&mut emit.asm, call);
         emit.cover(false, Recipe::RCX_RDX);
         emit.map.advance(insn.len());
+    }
+
+    /// How the guessed target of a call or jump is arrived at. A stub that was
+    /// called jumps with the stack pointer of a call, so what is an event by jump
+    /// is the same event by call, which has nothing to compare.
+    fn guessed_key(&mut self, pc: u64, call: bool, called: bool) -> Key {
+        let by = |arrival| Key { pc, arrival };
+        if call {
+            return by(Arrival::Call);
+        }
+        self.enter_inside(pc);
+        let jump = self.canonical(by(Arrival::Jump));
+        match called && jump.arrival == Arrival::Jump {
+            true => by(Arrival::Call),
+            false => jump,
+        }
     }
 
     /// rcx = the branch's operand. Faults leave all registers as they were.
@@ -473,8 +499,7 @@ impl Engine {
     }
 
     fn emit_return(&mut self, emit: &mut Emit<'_>, insn: &Insn, extra: u16) {
-        emit.asm.mov_gs_r(SPILL_RCX, Reg::Rcx);
-        emit.asm.mov_gs_r(SPILL_RDX, Reg::Rdx);
+        emit_spills(&mut emit.asm);
         self.emit_return_event(emit, insn.pc());
         emit.asm.pop(Reg::Rcx);
         emit.count_in_rdx();
@@ -539,7 +564,8 @@ impl Engine {
     pub fn emit_exit(&mut self, emit: &mut Emit<'_>, kind: ExitKind) {
         let site = self.emit_unlinked_jump(emit);
         let event = match kind {
-            ExitKind::Direct(key) => self.canonical(key).arrival != Arrival::Inside,
+            ExitKind::Direct(key) => self.canonical(key).arrival.is_event(),
+            ExitKind::Spilled(_) => true,
             _ => false,
         };
         emit.cover(!event, Recipe::NONE);
@@ -554,11 +580,11 @@ impl Engine {
             ExitKind::Direct(key) => ExitKind::Direct(self.canonical(key)),
             other => other,
         };
-        let stub = self.make_stub(id);
+        let stub = self.make_stub(id, kind);
         let arena = self.cache.arena();
         self.exits[id.0 as usize] = Exit::new(kind, block, arena, site, stub);
         let target = match kind {
-            ExitKind::Direct(key) => self.map.get(key, &self.blocks),
+            ExitKind::Direct(key) | ExitKind::Spilled(key) => self.map.get(key, &self.blocks),
             _ => None,
         };
         self.unlink(id);

@@ -244,6 +244,11 @@ impl Insn {
             && (0..self.raw.op_count()).any(|i| self.raw.op_kind(i) == OpKind::Memory)
     }
 
+    /// Whether a segment's base counts in its memory operand.
+    pub fn has_segment_base(&self) -> bool {
+        matches!(self.raw.segment_prefix(), Register::FS | Register::GS)
+    }
+
     /// `rdgsbase` / `wrgsbase`: (is write, register number, is 64-bit).
     pub fn gs_base_access(&self) -> Option<(bool, crate::Reg, bool)> {
         let (write, wide) = match self.raw.code() {

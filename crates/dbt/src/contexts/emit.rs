@@ -32,14 +32,13 @@ pub(super) mod code {
 }
 
 impl Engine {
-    /// The event block of a function: account for the arrival, go to the body.
+    /// The event block of a function, behind its spills of rcx and rdx: account
+    /// for the arrival, go to the body.
     pub fn emit_event(&mut self, emit: &mut Emit<'_>, event: Key) {
         let id = self.function_id(event.pc);
         let leaf = self.is_leaf(event.pc);
         let by_jump = event.arrival == Arrival::Jump;
         emit.asm.mov_gs_r(SPILL_RAX, Reg::Rax);
-        emit.asm.mov_gs_r(SPILL_RCX, Reg::Rcx);
-        emit.asm.mov_gs_r(SPILL_RDX, Reg::Rdx);
         if by_jump {
             self.emit_compare(emit);
         }
