@@ -57,7 +57,7 @@ pub mod reg {
 pub struct ThreadContext {
     /// Address of this structure.
     pub this: u64,
-    /// Spill slots of emitted code: rax, rcx, rdx, and one more register.
+    /// Spill slots: rax (`everypath_lookup`), rcx, rdx, and one more register.
     pub spill: [u64; 4],
     /// Topmost record of the shadow stack (contexts mode).
     pub shadow_top: u64,
@@ -74,7 +74,8 @@ pub struct ThreadContext {
     pub index_scale: u64,
     /// Where the pool begins.
     pub pool_base: u64,
-    /// What the states of this thread are counted from (`dbt::contexts`).
+    /// What the states of this thread are counted from (`dbt::contexts`): this
+    /// structure, which lies in the pool before the thread's nodes.
     pub nodes_base: u64,
     /// Nonzero: nodes lie 4 GB from there, and no transition is remembered.
     pub far: u32,
@@ -85,7 +86,8 @@ pub struct ThreadContext {
     pub wrap_depth: u64,
     /// Nonzero once counting has ended: nothing is to be looked up any more.
     pub stopped: u64,
-    /// What `everypath_lookup` saves: step, flags, rbx, rsi, rdi.
+    /// What `everypath_lookup` saves: step, flags, rbx, rsi, rdi (and rax in
+    /// the first spill slot).
     pub lookup_saves: [u64; 5],
     /// Nonzero while a signal waits for the next exact instruction boundary.
     pub pending: u64,

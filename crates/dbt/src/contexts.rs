@@ -1,17 +1,17 @@
 //! The contexts tool: events in the code, the shadow stack, the slow paths.
 //!
-//! A *record* on the shadow stack is an activation: the complement of its
-//! entry stack pointer A, and the address of its node (the forest's state).
+//! A *record* on the shadow stack is an activation: its entry stack pointer A,
+//! and its node (the forest's state).
 //!
 //! ```text
-//!  shadow_top -> | ~A | node |  topmost activation
-//!                | ~A | node |  ...
-//!                | ~A | root |  never ends (A is above all addresses)
+//!  shadow_top -> | A | node |  topmost activation
+//!                | A | node |  ...
+//!                | A | root |  never ends (A is above all addresses)
 //! ```
 //!
 //! | event | code | effect |
 //! |---|---|---|
-//! | function entered by call | in a block of its own before the body | push |
+//! | function entered by call | before the body, in blocks for arrivals by call | push |
 //! | called by itself | the same, without asking for the next node if the top one is its own | push |
 //! | entered by jump, return, fall-through | the same; E is rsp | E = A: the record becomes the callee's; E < A: push; E > A: pop first |
 //! | return | before the pop of the return address | E = A: pop; E < A: nothing; E > A: pop all that ended |
@@ -22,7 +22,7 @@
 //! The next node comes from a direct-mapped table of transitions per thread, by
 //! place and tag (`wire::node`). A miss looks
 //! into the forest's index (`everypath_lookup`, without leaving the cache), then
-//! asks the engine for a new node. No event touches flags; they use rax, rcx,
+//! asks the engine for a new node. No event touches flags; they use rcx and
 //! rdx, spilled.
 //!
 //! Limits: stacks are told apart by address only. Coroutines whose stacks lie

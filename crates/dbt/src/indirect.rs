@@ -54,7 +54,6 @@ pub const PAD: usize = 10 + 4 + 2 + 4 + 5 + 18;
 
 /// Spill slots of rcx and rdx, as displacements from gs.
 pub const SPILL: i32 = core::mem::offset_of!(agent::thread::ThreadContext, spill) as i32;
-pub const SPILL_RAX: i32 = SPILL;
 pub const SPILL_RCX: i32 = SPILL + 8;
 pub const SPILL_RDX: i32 = SPILL + 16;
 pub const SPILL_OTHER: i32 = SPILL + 24;

@@ -26,8 +26,6 @@ impl Recipe {
     pub const NONE: Recipe = Recipe(0);
     /// rcx and rdx are in slots 1 and 2.
     pub const RCX_RDX: Recipe = Recipe(2);
-    /// rax, rcx and rdx are in slots 0, 1 and 2.
-    pub const RAX_RCX_RDX: Recipe = Recipe(3);
 
     /// One register, by encoding number, is in slot 3.
     pub const fn other(register: u8) -> Recipe {
@@ -36,12 +34,9 @@ impl Recipe {
 
     /// (register, slot) pairs to restore.
     pub fn spilled(self) -> impl Iterator<Item = (usize, usize)> {
-        const SLOTS: [&[(usize, usize)]; 4] =
-            [&[], &[], &[(1, 1), (2, 2)], &[(0, 0), (1, 1), (2, 2)]];
-        let fixed = if self.0 < 4 {
-            SLOTS[self.0 as usize]
-        } else {
-            &[]
+        let fixed: &[_] = match self {
+            Recipe::RCX_RDX => &[(1, 1), (2, 2)],
+            _ => &[],
         };
         let other = (self.0 & 0x10 != 0).then_some(((self.0 & 0xF) as usize, 3));
         fixed.iter().copied().chain(other)

@@ -85,11 +85,7 @@ impl Engine {
             // A call into the middle of a function.
             self.enter_inside(key.pc);
         }
-        let source = if event {
-            None
-        } else {
-            Some(self.superblock(key))
-        };
+        let source = self.superblock(key);
         let segment = self.cache.current;
         let maps = self.cache.segments[segment].maps.len();
         let id = self.add_block(Block::new(key, segment, maps));
@@ -118,18 +114,16 @@ impl Engine {
             crate::indirect::emit_spills(&mut emit.asm);
         }
         let host = emit.mapped;
-        match &source {
-            Some(source) => self.emit_superblock(&mut emit, source),
-            None => self.emit_event(&mut emit, key),
+        if event {
+            self.emit_event(&mut emit, key);
         }
+        self.emit_superblock(&mut emit, &source);
         assert!(
             !emit.asm.overflowed(),
             "a superblock fits the room that make_room guarantees"
         );
         let (len, mut map) = (emit.asm.len(), emit.map.bytes);
-        let unfetchable = source.as_ref().is_some_and(|source| {
-            source.insns.is_empty() && matches!(source.end, End::Unfetchable(_))
-        });
+        let unfetchable = source.insns.is_empty() && matches!(source.end, End::Unfetchable(_));
         self.cache.close(start, len, id.0);
         self.cache.segments[segment].maps.extend_from_slice(&map);
         let block = self.block(id);
@@ -141,23 +135,18 @@ impl Engine {
         block.unfetchable = unfetchable;
         self.map.insert(id, &self.blocks);
         self.starts.add(key.pc);
-        if source.is_none() {
-            self.pages.entry(key.pc & !4095).or_default().push(id);
-        }
         map.clear();
         self.scratch.map = map;
-        if let Some(source) = source {
-            if source.volatile {
-                let len = source.bytes as u32;
-                self.block(id).volatile = true;
-                let sum = crate::change::checksum(key.pc, len);
-                self.volatiles.insert(id, (len, sum));
-            }
-            self.watch(id, &source);
-            self.add(stat::APP_INSNS_TRANSLATED, source.insns.len() as u64);
-            self.note_translated(key.pc, source.bytes as u64);
-            self.scratch.source = source;
+        if source.volatile {
+            let len = source.bytes as u32;
+            self.block(id).volatile = true;
+            let sum = crate::change::checksum(key.pc, len);
+            self.volatiles.insert(id, (len, sum));
         }
+        self.watch(id, &source);
+        self.add(stat::APP_INSNS_TRANSLATED, source.insns.len() as u64);
+        self.note_translated(key.pc, source.bytes as u64);
+        self.scratch.source = source;
         self.count(stat::BLOCKS);
         self.add(stat::TRANSLATE_CYCLES, self.clock() - before);
         id

@@ -158,22 +158,21 @@ impl<'a> Asm<'a> {
         self.sum(0x8B, reg, base, index, disp);
     }
 
-    /// `mov reg, qword [base + index]`; `index` is not rsp.
-    pub fn mov_r_sum(&mut self, reg: Reg, base: Reg, index: Reg) {
-        self.rex_w(reg, index.high(), base.high());
-        self.sum(0x8B, reg, base, index, 0);
+    /// `mov reg, qword gs:[base + disp]`
+    pub fn mov_r_gs_mem(&mut self, reg: Reg, base: Reg, disp: i32) {
+        self.byte(0x65);
+        self.mov_r_mem(reg, base, disp);
     }
 
-    /// `mov qword [base + index], reg`; `index` is not rsp.
-    pub fn mov_sum_r(&mut self, base: Reg, index: Reg, reg: Reg) {
-        self.rex_w(reg, index.high(), base.high());
-        self.sum(0x89, reg, base, index, 0);
+    /// `mov qword gs:[base + disp], reg`
+    pub fn mov_gs_mem_r(&mut self, base: Reg, disp: i32, reg: Reg) {
+        self.byte(0x65);
+        self.mov_mem_r(base, disp, reg);
     }
 
-    /// `movzx reg32, word [base + disp]`
-    pub fn movzx_r32_m16(&mut self, reg: Reg, base: Reg, disp: i32) {
-        self.byte(0x40 | reg.high() << 2 | base.high());
-        self.bytes(&[0x0F, 0xB7]);
+    /// `mov reg32, dword gs:[base + disp]`
+    pub fn mov_r32_gs_mem(&mut self, reg: Reg, base: Reg, disp: i32) {
+        self.bytes(&[0x65, 0x40 | reg.high() << 2 | base.high(), 0x8B]);
         self.mem(reg, base, disp);
     }
 
@@ -199,12 +198,6 @@ impl<'a> Asm<'a> {
     }
 
     // ---- moves and address arithmetic, all flag-free ----------------------
-
-    /// `mov dst, src`
-    pub fn mov_r_r(&mut self, dst: Reg, src: Reg) {
-        self.rex_w(src, 0, dst.high());
-        self.bytes(&[0x89, 0xC0 | src.low() << 3 | dst.low()]);
-    }
 
     /// `mov dst32, src32` (zero-extends)
     pub fn mov_r32_r32(&mut self, dst: Reg, src: Reg) {

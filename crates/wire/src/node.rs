@@ -72,10 +72,14 @@ pub const fn step(func: u32) -> u64 {
 /// A state as an offset from [`nodes_base`], while that is below 4 GB.
 pub type State32 = u32;
 
-/// What the states of a thread whose first node is at `first` are counted from.
-/// They are 4 more than a multiple of 8, as nodes lie at multiples of 8.
-pub const fn nodes_base(first: u64) -> u64 {
-    first - 4
+/// The state that a node at the origin of states would have: they are 4 more than
+/// a multiple of 8, as nodes lie at multiples of 8.
+pub const FIRST_STATE: u64 = 4;
+
+/// What the states of a thread are counted from, whose origin of states is at
+/// `origin`; its nodes lie behind that.
+pub const fn nodes_base(origin: u64) -> u64 {
+    origin - FIRST_STATE
 }
 
 /// Functions from here on are not in the table of transitions: [`place`] and

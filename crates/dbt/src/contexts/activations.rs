@@ -74,26 +74,31 @@ fn tool_of(context: &ThreadContext) -> Option<&'static mut Tool> {
 struct Records(u64);
 
 impl Records {
-    /// For a thread whose first node is `first`. In chaos only its first chunk has
-    /// states below 4 GB.
-    fn from(first: State, chaos: bool) -> Records {
+    /// For a thread whose first node is `first`. The origin is the thread's
+    /// context, which lies in the pool before all its nodes, so that emitted code
+    /// has them behind gs. In chaos it is so far before the first node that only
+    /// the first chunk has states below 4 GB.
+    fn from(context: &ThreadContext, first: State, chaos: bool) -> Records {
         const ROOM: u64 = 6 << 10;
-        let skipped = if chaos { (1 << 32) - ROOM } else { 0 };
-        Records(nodes_base(first.0) - skipped)
+        let origin = match chaos {
+            true => first.0 + ROOM - (1 << 32),
+            false => context.this,
+        };
+        Records(nodes_base(origin))
     }
 
     /// Entry stack pointer and state of the record at an address.
     fn get(self, at: u64) -> (u64, State) {
         // SAFETY: `at` lies between the base and the top of the thread's shadow
         // stack, which only this thread writes.
-        let (entry, offset) = unsafe { (!*(at as *const u64), *((at + 8) as *const u64)) };
+        let (entry, offset) = unsafe { (*(at as *const u64), *((at + 8) as *const u64)) };
         (entry, State(self.0.wrapping_add(offset)))
     }
 
     fn set(self, at: u64, entry: u64, state: State) {
         // SAFETY: as in `get`.
         unsafe {
-            *(at as *mut u64) = !entry;
+            *(at as *mut u64) = entry;
             *((at + 8) as *mut u64) = state.0.wrapping_sub(self.0);
         }
     }
@@ -297,7 +302,7 @@ impl Engine {
         let shadow_len = SHADOW_LEN.max((path.len() as u64 * 32).next_power_of_two());
         let shadow = map_shadow(shadow_len)?;
         let first = if counting { root } else { waiting };
-        let records = Records::from(root, self.settings.chaos != 0);
+        let records = Records::from(context, root, self.settings.chaos != 0);
         records.set(shadow, HIGHEST, first);
         let (mut top, mut state) = (shadow, first);
         for activation in path {

@@ -4,17 +4,19 @@ use core::mem::offset_of;
 
 use agent::thread::{TRANSITION_STATES, TRANSITION_TAGS, ThreadContext};
 use isa::Reg;
-use wire::node::{FUNC_SHIFT, Node, PLACED_FUNCS, place, step, tag};
+use wire::node::{FIRST_STATE, FUNC_SHIFT, Node, PLACED_FUNCS, place, step, tag};
 
 use crate::block::{Arrival, ExitKind, Key};
 use crate::engine::Engine;
 use crate::entry::Routine;
-use crate::indirect::{SPILL_RAX, SPILL_RCX, SPILL_RDX};
+use crate::indirect::{SPILL_RCX, SPILL_RDX, emit_restores};
 use crate::pcmap::Recipe;
 use crate::translate::Emit;
 
 const NODE_KEY: i8 = offset_of!(Node, neg_key) as i8;
 const SHADOW: i32 = offset_of!(ThreadContext, shadow_top) as i32;
+/// A node, from gs and its state.
+const NODE: i32 = -(FIRST_STATE as i32);
 const NODES: i32 = offset_of!(ThreadContext, nodes_base) as i32;
 const RECORD: i32 = offset_of!(ThreadContext, event_record) as i32;
 const RETURN: i32 = offset_of!(ThreadContext, event_return) as i32;
@@ -32,29 +34,24 @@ pub(super) mod code {
 }
 
 impl Engine {
-    /// The event block of a function, behind its spills of rcx and rdx: account
-    /// for the arrival, go to the body.
+    /// The event of a function, behind its spills of rcx and rdx and before its
+    /// code: accounts for the arrival.
     pub fn emit_event(&mut self, emit: &mut Emit<'_>, event: Key) {
         let id = self.function_id(event.pc);
         let leaf = self.is_leaf(event.pc);
         let by_jump = event.arrival == Arrival::Jump;
-        emit.asm.mov_gs_r(SPILL_RAX, Reg::Rax);
+        let is_behind_gs = self.has_nodes_behind_gs();
         if by_jump {
             self.emit_compare(emit);
         }
         emit.asm.mov_r_gs(Reg::Rcx, SHADOW);
         emit.asm.mov_r_mem(Reg::Rdx, Reg::Rcx, 8);
-        emit.asm.movzx_r32_m16(Reg::Rax, Reg::Rcx, 8);
         if leaf && !by_jump {
             // No record, but one more activation at once (`deepest`).
             emit.asm.mov_mem_r(Reg::Rcx, 16, Reg::Rcx);
         }
         self.emit_transition(emit, id, event.arrival == Arrival::Again);
         let asm = &mut emit.asm;
-        asm.mov_r_gs(Reg::Rcx, NODES);
-        asm.mov_r_sum(Reg::Rax, Reg::Rcx, Reg::Rdx);
-        asm.lea(Reg::Rax, Reg::Rax, 1);
-        asm.mov_sum_r(Reg::Rcx, Reg::Rdx, Reg::Rax);
         match (leaf, by_jump) {
             (false, _) => emit_push(asm, by_jump),
             (true, false) => {}
@@ -66,35 +63,48 @@ impl Engine {
                 asm.mov_gs_r(SHADOW, Reg::Rcx);
             }
         }
-        asm.mov_r_gs(Reg::Rax, SPILL_RAX);
-        asm.mov_r_gs(Reg::Rcx, SPILL_RCX);
-        asm.mov_r_gs(Reg::Rdx, SPILL_RDX);
-        emit.cover(false, Recipe::RAX_RCX_RDX);
-        self.emit_exit(
-            emit,
-            ExitKind::Direct(Key {
-                arrival: Arrival::Inside,
-                ..event
-            }),
-        );
+        if is_behind_gs {
+            asm.mov_r_gs_mem(Reg::Rcx, Reg::Rdx, NODE);
+            asm.lea(Reg::Rcx, Reg::Rcx, 1);
+            asm.mov_gs_mem_r(Reg::Rdx, NODE, Reg::Rcx);
+        } else {
+            asm.mov_r_gs(Reg::Rcx, NODES);
+            asm.lea_sum(Reg::Rdx, Reg::Rdx, Reg::Rcx, 0);
+            asm.mov_r_mem(Reg::Rcx, Reg::Rdx, 0);
+            asm.lea(Reg::Rcx, Reg::Rcx, 1);
+            asm.mov_mem_r(Reg::Rdx, 0, Reg::Rcx);
+        }
+        emit_restores(asm);
+        emit.cover(false, Recipe::RCX_RDX);
     }
 
-    /// rdx: a state, rax: its low 16 bits; rdx becomes the state after a call of
-    /// `id`. `again`: perhaps they are the same.
+    /// Whether states count from the thread's context (`activations::Records`).
+    fn has_nodes_behind_gs(&self) -> bool {
+        self.settings.chaos == 0
+    }
+
+    /// rdx: a state; becomes that after a call of `id`. `again`: perhaps they are
+    /// the same.
     fn emit_transition(&mut self, emit: &mut Emit<'_>, id: u32, again: bool) {
-        /// Bytes of the instruction that takes the state from the table.
-        const FROM_TABLE: u64 = 9;
+        /// Bytes of the instructions that take the state from the table.
+        const FROM_TABLE: u64 = 4 + 9;
         let near = self.process.log.pool.base() + self.process.log.record;
+        let is_behind_gs = self.has_nodes_behind_gs();
         let asm = &mut emit.asm;
         let again = again.then(|| {
             // Recursion is rolled: the node on top is this function's already.
-            asm.mov_r_gs(Reg::Rcx, NODES);
-            asm.mov_r32_sum(Reg::Rcx, Reg::Rcx, Reg::Rdx, NODE_KEY + 4);
+            if is_behind_gs {
+                asm.mov_r32_gs_mem(Reg::Rcx, Reg::Rdx, NODE + i32::from(NODE_KEY) + 4);
+            } else {
+                asm.mov_r_gs(Reg::Rcx, NODES);
+                asm.mov_r32_sum(Reg::Rcx, Reg::Rcx, Reg::Rdx, NODE_KEY + 4);
+            }
             asm.lea32(Reg::Rcx, Reg::Rcx, label_check(id, near));
             asm.jrcxz()
         });
         let entry = 4 * place(id) as i32;
-        asm.mov_r32_gs_index4(Reg::Rcx, Reg::Rax, TRANSITION_TAGS + entry);
+        asm.movzx_r32_r16(Reg::Rcx, Reg::Rdx);
+        asm.mov_r32_gs_index4(Reg::Rcx, Reg::Rcx, TRANSITION_TAGS + entry);
         asm.lea_sum32(Reg::Rcx, Reg::Rcx, Reg::Rdx, tag(id) as i8);
         // A function that is in no table never hits.
         let hit = (id < PLACED_FUNCS).then(|| asm.jrcxz());
@@ -105,7 +115,8 @@ impl Engine {
         if let Some(hit) = hit {
             asm.bind(hit);
         }
-        asm.mov_r32_gs_index4(Reg::Rdx, Reg::Rax, TRANSITION_STATES + entry);
+        asm.movzx_r32_r16(Reg::Rcx, Reg::Rdx);
+        asm.mov_r32_gs_index4(Reg::Rdx, Reg::Rcx, TRANSITION_STATES + entry);
         debug_assert_eq!(asm.here(), back);
         if let Some(again) = again {
             asm.bind(again);
@@ -120,8 +131,7 @@ impl Engine {
         let asm = &mut emit.asm;
         asm.mov_r_gs(Reg::Rdx, SHADOW);
         asm.mov_gs_r(RECORD, Reg::Rdx);
-        asm.mov_r_mem(Reg::Rcx, Reg::Rdx, 0);
-        asm.lea_sum(Reg::Rcx, Reg::Rsp, Reg::Rcx, 1);
+        emit_above(asm, Reg::Rdx);
         let same = asm.jrcxz();
         let below = emit_is_negative(asm);
         asm.jmp(slow);
@@ -138,8 +148,7 @@ impl Engine {
         }
         let asm = &mut emit.asm;
         asm.mov_r_gs(Reg::Rdx, SHADOW);
-        asm.mov_r_mem(Reg::Rcx, Reg::Rdx, 0);
-        asm.lea_sum(Reg::Rcx, Reg::Rsp, Reg::Rcx, 1);
+        emit_above(asm, Reg::Rdx);
         let pop = asm.jrcxz();
         let nothing = emit_is_negative(asm);
         let pop_code: u64 = 4 + 9;
@@ -161,6 +170,7 @@ impl Engine {
         asm.mov_gs_r(SPILL_RDX, Reg::Rdx);
         asm.mov_r_gs(Reg::Rcx, SHADOW);
         asm.mov_r_mem(Reg::Rcx, Reg::Rcx, 0);
+        asm.not(Reg::Rcx);
         // rsp - A - 1: negative unless rsp is above A.
         asm.lea_sum(Reg::Rcx, Reg::Rsp, Reg::Rcx, 0);
         let fine = emit_is_negative(asm);
@@ -214,10 +224,15 @@ fn emit_push(asm: &mut isa::Asm<'_>, by_jump: bool) {
         asm.lea(Reg::Rcx, Reg::Rcx, 16);
     }
     asm.mov_mem_r(Reg::Rcx, 8, Reg::Rdx);
-    asm.mov_r_r(Reg::Rdx, Reg::Rsp);
-    asm.not(Reg::Rdx);
-    asm.mov_mem_r(Reg::Rcx, 0, Reg::Rdx);
+    asm.mov_mem_r(Reg::Rcx, 0, Reg::Rsp);
     asm.mov_gs_r(SHADOW, Reg::Rcx);
+}
+
+/// rcx: how far the stack pointer is above that of the record at `record`.
+fn emit_above(asm: &mut isa::Asm<'_>, record: Reg) {
+    asm.mov_r_mem(Reg::Rcx, record, 0);
+    asm.not(Reg::Rcx);
+    asm.lea_sum(Reg::Rcx, Reg::Rsp, Reg::Rcx, 1);
 }
 
 /// Jumps (forward) if rcx is negative: its top byte is 0xFF then, for any
