@@ -144,10 +144,26 @@ impl Forest {
 
     /// The state after `func` is called in `state`. Counts nothing.
     pub fn step(&mut self, state: State, func: u32, memory: &mut dyn Memory) -> State {
+        self.step_from(state, func, false, memory)
+    }
+
+    /// The same, when the index was searched by [`Forest::table`] and does not
+    /// hold this transition.
+    pub fn step_anew(&mut self, state: State, func: u32, memory: &mut dyn Memory) -> State {
+        self.step_from(state, func, true, memory)
+    }
+
+    fn step_from(
+        &mut self,
+        state: State,
+        func: u32,
+        searched: bool,
+        memory: &mut dyn Memory,
+    ) -> State {
         if Some(state) == self.truncated || (!self.unroll && self.label(state) == func) {
             return state;
         }
-        match self.next(state, func, memory) {
+        match self.next(state, func, searched, memory) {
             Some(next) => next,
             None => self.truncated.unwrap_or(state),
         }
@@ -202,25 +218,27 @@ impl Forest {
         Some(state)
     }
 
-    fn next(&mut self, state: State, func: u32, memory: &mut dyn Memory) -> Option<State> {
-        let (k, depth) = (self.k, self.depth(state));
-        if k == 0 || depth + 1 < k {
-            return self.child(state, func, None, memory);
+    /// `searched`: the index was, and does not hold this transition.
+    fn next(
+        &mut self,
+        state: State,
+        func: u32,
+        searched: bool,
+        memory: &mut dyn Memory,
+    ) -> Option<State> {
+        let (k, below) = (self.k, self.depth(state) + 1);
+        let wraps = k != 0 && below == 2 * k;
+        let parent = if wraps { self.top(state) } else { state };
+        let name = self.child_name(parent, func);
+        if !searched && let Some(next) = self.find(name) {
+            return Some(next);
         }
-        if depth + 1 == k {
-            let top = self.tree(func, memory)?;
-            return self.child(state, func, Some(top), memory);
-        }
-        let top = self.top(state);
-        if depth + 1 < 2 * k {
-            if let Some(next) = self.find(self.child_name(state, func)) {
-                return Some(next);
-            }
-            let next_top = self.child(top, func, None, memory)?;
-            return self.child(state, func, Some(next_top), memory);
-        }
-        let next_top = self.tree(func, memory)?;
-        self.child(top, func, Some(next_top), memory)
+        let top = match () {
+            () if k == 0 || below < k => None,
+            () if below == k || wraps => Some(self.tree(func, memory)?),
+            () => Some(self.child(self.top(state), func, memory)?),
+        };
+        self.make(name, parent, top, memory)
     }
 
     /// Root of the tree of a function. Kept in the same index as children, as
@@ -242,17 +260,22 @@ impl Forest {
         State(u64::from(self.node(state).top.load(Relaxed)) * 8 + self.pool.base())
     }
 
-    fn child(
+    /// A child in a tree of the first slab.
+    fn child(&mut self, parent: State, func: u32, memory: &mut dyn Memory) -> Option<State> {
+        let name = self.child_name(parent, func);
+        match self.find(name) {
+            Some(state) => Some(state),
+            None => self.make(name, parent, None, memory),
+        }
+    }
+
+    fn make(
         &mut self,
+        name: Name,
         parent: State,
-        func: u32,
         top: Option<State>,
         memory: &mut dyn Memory,
     ) -> Option<State> {
-        let name = self.child_name(parent, func);
-        if let Some(state) = self.find(name) {
-            return Some(state);
-        }
         if !memory.take_node() {
             return None;
         }

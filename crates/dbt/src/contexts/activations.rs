@@ -229,11 +229,8 @@ impl Engine {
             return (tool.waiting, alone);
         }
         // What was live when counting began is not known: the root stands for it.
-        let from = if from == tool.waiting {
-            tool.root
-        } else {
-            from
-        };
+        let began = from == tool.waiting;
+        let from = if began { tool.root } else { from };
         if contexts.select && flags & func::SELECTED == 0 {
             // It only marks where counting begins: no node, and no count.
             uncount(&pool, from);
@@ -243,7 +240,11 @@ impl Engine {
             pool,
             left: &mut contexts.nodes_left,
         };
-        let next = tool.forest.step(from, function, &mut budget);
+        // `everypath_lookup` has searched the index.
+        let next = match began {
+            true => tool.forest.step(from, function, &mut budget),
+            false => tool.forest.step_anew(from, function, &mut budget),
+        };
         self.publish_chunk(tool);
         (next, next != tool.truncated)
     }
