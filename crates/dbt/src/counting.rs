@@ -11,7 +11,11 @@
 //! |---|---|
 //! | a place from which every flag is overwritten before anything reads it or can fault | `add gs:[word], n` |
 //! | else, a return or indirect branch at its end | three instructions more where rcx and rdx are spilled anyway |
+//! | else, a forward conditional branch at its end and another run behind it | nothing: with that run, or, if the branch is taken, on its way |
 //! | else | spill rcx, load, `lea`, store, restore at its start |
+//!
+//! Forward branches are mostly not taken; and if one is, that costs the way its
+//! spill and a jump, which the run would have cost always.
 //!
 //! The words are eight, used in turn: an addition waits for the one before it
 //! to the same word. The map says at every instruction how many were counted
@@ -38,6 +42,8 @@ pub struct Counting {
     runs: usize,
     /// What the branch at the end of the run is to count.
     owed: usize,
+    /// Instructions of runs that are counted with the next one.
+    pending: usize,
 }
 
 /// Instructions `first..end` of a superblock: no exit but after the last.
@@ -53,6 +59,8 @@ enum Place {
     /// Before this instruction, where flags are dead.
     Add(usize),
     AtBranch,
+    /// With the next run, and on the way that the branch at its end takes.
+    Later,
     #[default]
     Spilled,
 }
@@ -87,9 +95,13 @@ impl Run {
                 Flow::Return(_) | Flow::IndirectJump | Flow::IndirectCall
             )
         });
+        let skips = insns
+            .last()
+            .is_some_and(|last| matches!(last.flow(), Flow::Cond(_, target) if target > last.pc()));
         let place = match dead {
             Some(at) => Place::Add(at),
             None if branches => Place::AtBranch,
+            None if skips && until < rest.len() => Place::Later,
             None => Place::Spilled,
         };
         Run {
@@ -112,14 +124,24 @@ impl Owed {
     pub const BYTES: u64 = 9 + 7 + 9;
 
     pub fn emit(self, asm: &mut Asm<'_>) {
-        add_in(asm, Reg::Rdx, self.word, self.number);
+        add_in(asm, Reg::Rdx, self);
     }
 }
 
-fn add_in(asm: &mut Asm<'_>, scratch: Reg, word: i32, number: usize) {
-    asm.mov_r_gs(scratch, word);
-    asm.lea(scratch, scratch, number as i32);
-    asm.mov_gs_r(word, scratch);
+/// Most bytes of [`add_spilled`].
+pub const SPILLED_BYTES: u64 = 9 + Owed::BYTES + 9;
+
+/// The same where no register is spilled.
+pub fn add_spilled(asm: &mut Asm<'_>, owed: Owed) {
+    asm.mov_gs_r(SPILL_RCX, Reg::Rcx);
+    add_in(asm, Reg::Rcx, owed);
+    asm.mov_r_gs(Reg::Rcx, SPILL_RCX);
+}
+
+fn add_in(asm: &mut Asm<'_>, scratch: Reg, owed: Owed) {
+    asm.mov_r_gs(scratch, owed.word);
+    asm.lea(scratch, scratch, owed.number as i32);
+    asm.mov_gs_r(owed.word, scratch);
 }
 
 impl Emit<'_> {
@@ -130,28 +152,35 @@ impl Emit<'_> {
         match run.place {
             Place::Add(at) if at == run.first => {}
             Place::Spilled => {}
+            // Those before are still to be counted, and these are, too.
+            _ if self.counting.pending > 0 => {}
             _ => self.map.counted(0),
         }
     }
 
     /// Before instruction `at`: the run is counted if this is the place.
     pub fn count_at(&mut self, run: &Run, at: usize) {
-        let (word, all) = (self.word(), run.end - run.first);
+        let word = self.word();
+        let all = self.counting.pending + run.end - run.first;
         match run.place {
             Place::Add(place) if place == at => {
                 self.asm.add_gs_imm(word, all as i32);
             }
             Place::Spilled if at == run.first => {
-                self.asm.mov_gs_r(SPILL_RCX, Reg::Rcx);
-                add_in(&mut self.asm, Reg::Rcx, word, all);
-                self.asm.mov_r_gs(Reg::Rcx, SPILL_RCX);
+                add_spilled(&mut self.asm, Owed { word, number: all });
             }
             Place::AtBranch if at + 1 == run.end => {
                 self.counting.owed = all;
+                self.counting.pending = 0;
+                return;
+            }
+            Place::Later if at + 1 == run.end => {
+                self.counting.pending = all;
                 return;
             }
             _ => return,
         }
+        self.counting.pending = 0;
         self.cover(true, Recipe::NONE);
         self.map.counted((run.end - at) as u8);
     }
@@ -166,6 +195,13 @@ impl Emit<'_> {
     /// What the branch is to count, once, on each way that it can go.
     pub fn owed(&mut self) -> Option<Owed> {
         let number = core::mem::take(&mut self.counting.owed);
+        let word = self.word();
+        (number > 0).then_some(Owed { word, number })
+    }
+
+    /// What is pending, for the way out of a branch.
+    pub fn pending_there(&self) -> Option<Owed> {
+        let number = self.counting.pending;
         let word = self.word();
         (number > 0).then_some(Owed { word, number })
     }
