@@ -10,7 +10,7 @@ use trace::Mode;
 use wire::flag;
 
 use crate::ending::Ending;
-use crate::flags::{Cli, Command, Contexts, Format, Report, Run, View};
+use crate::flags::{Cli, Command, Contexts, Report, Run, View};
 use crate::output::{mid_sentence, reason};
 use crate::selection;
 use crate::session::Session;
@@ -30,12 +30,13 @@ pub fn run(command: &Command) -> Result<Ending> {
     }
 }
 
-/// `run` records no forests, and the paper's layout has nothing else.
-const NO_FORESTS: &str = "--format text shows forests, and `run` records none; use report or json";
+/// `run` records no contexts, and some forms have nothing else.
+const NO_CONTEXTS: &str =
+    "this --format shows contexts, and `run` records none; use report or json";
 
 fn run_only(flags: &Run) -> Result<Ending> {
-    if flags.destination.format == Format::Text {
-        bail!(NO_FORESTS);
+    if flags.destination.format.needs_contexts() {
+        bail!(NO_CONTEXTS);
     }
     Session {
         target: &flags.target,
@@ -143,14 +144,14 @@ fn report(flags: &Report) -> Result<Ending> {
     })?;
     if let Some(loss) = prefix.lost {
         let note = format!("'{shown}' is damaged. {loss}");
-        // The paper's layout has no place for notes.
-        if flags.format == Format::Text {
+        // These have no place for notes.
+        if flags.format.needs_contexts() {
             eprintln!("everypath: {note}");
         }
         show.notes.push(note);
     }
-    if flags.format == Format::Text && prefix.recording.meta.mode == Mode::Run {
-        bail!("'{shown}': {NO_FORESTS}");
+    if flags.format.needs_contexts() && prefix.recording.meta.mode == Mode::Run {
+        bail!("'{shown}': {NO_CONTEXTS}");
     }
     show.engine_stats |= prefix.recording.meta.mode == Mode::Run;
     let stdout = io::stdout();

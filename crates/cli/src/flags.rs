@@ -29,6 +29,7 @@ Examples:
   everypath contexts -- python3 -c 'import json'
   everypath contexts --top 50 --min 0.1 -- ./prog
   everypath contexts -k 2 --forest kccf --funcs a,b,c --join-threads --format text -- ./prog1
+  everypath contexts --k-inf --format flamegraph --report calls.svg -- ./prog
   everypath contexts --modules libcrypto.so.3 -- openssl version
   everypath contexts --start-func main -- ./prog
 
@@ -219,6 +220,17 @@ pub enum Format {
     Text,
     /// Everything, for programs (docs/formats/recording.schema.json)
     Json,
+    /// Every context as a folded stack, for flame graphs and other tools
+    Folded,
+    /// A flame graph of all contexts (SVG, for a browser)
+    Flamegraph,
+}
+
+impl Format {
+    /// Whether it shows contexts and nothing else.
+    pub fn needs_contexts(self) -> bool {
+        matches!(self, Format::Text | Format::Folded | Format::Flamegraph)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -29,10 +29,12 @@ impl Show {
             },
         };
         let engine_stats = view.engine_stats;
+        let stacks = matches!(format, Format::Folded | Format::Flamegraph);
         let view = report::View {
             hot: (format == Format::Report).then_some(hot),
-            ksf: view.forest != WhichForest::Kccf,
-            kccf: view.forest != WhichForest::Ksf,
+            ksf: !stacks && view.forest != WhichForest::Kccf,
+            kccf: !stacks && view.forest != WhichForest::Ksf,
+            stacks,
             join_threads: view.join_threads,
         };
         Show {
@@ -68,6 +70,8 @@ impl Show {
             Format::Report => report::text::write(&report, style, out),
             Format::Text => report::paper::write(&report, out),
             Format::Json => report::json::write(&report, out),
+            Format::Folded => report::folded::write(&report, out),
+            Format::Flamegraph => report::flamegraph::write(&report, out),
         }
     }
 }

@@ -245,8 +245,10 @@ fn mistakes_in_the_flags() {
         125,
         sentence,
     );
-    let sentence = "--format text shows forests, and `run` records none; use report or json";
-    refused(&folder, &["run", "--format", "text", "true"], 125, sentence);
+    let sentence = "this --format shows contexts, and `run` records none; use report or json";
+    for form in ["text", "folded", "flamegraph"] {
+        refused(&folder, &["run", "--format", form, "true"], 125, sentence);
+    }
     let sentence = "invalid value 'x' for '-k <N>': invalid digit found in string; \
                     see everypath --help";
     refused(&folder, &["contexts", "-k", "x", "true"], 125, sentence);

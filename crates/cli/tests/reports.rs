@@ -118,6 +118,14 @@ fn forms() {
         json.contains("\"nodes\":[[-1,1,1],[0,256,1],[1,257,41]]"),
         "{json}"
     );
+    let folded = report(&bytes(), "folded", &["--format", "folded"]);
+    assert_eq!(folded.stdout, b"gone;main 1\ngone;main;work 41\n");
+    let svg = report(&bytes(), "svg", &["--format", "flamegraph"]);
+    let svg = String::from_utf8_lossy(&svg.stdout).into_owned();
+    assert!(
+        svg.starts_with("<?xml") && svg.contains("work (41 calls, 97.62%)"),
+        "{svg}"
+    );
 }
 
 #[test]

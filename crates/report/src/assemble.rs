@@ -16,6 +16,8 @@ pub struct View {
     pub ksf: bool,
     /// Callers of each function: the k-calling-context forests.
     pub kccf: bool,
+    /// Every context from its root, for [`crate::folded`].
+    pub stacks: bool,
     /// One forest for all threads of a process together.
     pub join_threads: bool,
 }
@@ -97,6 +99,7 @@ fn sections_of(at: usize, process: &Process, k: K, view: &View) -> Vec<Section> 
                 section.ksf = ksf.filter(|_| view.ksf);
             }
         }
+        section.stacks = view.stacks.then(|| forests(analysis::activations));
         let of_thread = |&thread: &usize| summary::of_thread(&process.threads[thread]).events;
         section.calls = threads.iter().map(of_thread).sum();
         section.threads = threads;

@@ -5,6 +5,8 @@
 //! | [`text`] | the hottest contexts as a tree that fits a terminal |
 //! | [`paper`] | forests in the layout of the IHPP paper, listings 4.2 to 4.10 |
 //! | [`json`] | everything, for programs |
+//! | [`folded`] | contexts as folded stacks, for flame graphs and other tools |
+//! | [`flamegraph`] | a flame graph, for a browser |
 //!
 //! Invariant: this is the only crate that knows an output format, and it never
 //! computes: which contexts are hot, what a k-CCF is and how often something
@@ -13,6 +15,8 @@
 #![forbid(unsafe_code)]
 
 mod assemble;
+pub mod flamegraph;
+pub mod folded;
 pub mod json;
 pub mod names;
 mod numbers;
@@ -57,6 +61,8 @@ pub struct Section {
     pub ksf: Option<Forest>,
     /// The k-calling-context forest, if asked for.
     pub kccf: Option<Forest>,
+    /// Every call once, on its context ([`analysis::activations`]). For [`folded`].
+    pub stacks: Option<Forest>,
 }
 
 /// What the children of a node are.
@@ -86,6 +92,7 @@ impl Section {
             callers: None,
             ksf: None,
             kccf: None,
+            stacks: None,
         }
     }
 

@@ -78,6 +78,37 @@ fn json_goldens_obey_the_schema() {
     assert!(checked >= 2);
 }
 
+/// Folded stacks add up to the calls of the recording, and so do the frames of
+/// a flame graph made of them.
+#[test]
+fn folded_stacks_add_up() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let mut checked = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+        let (recording, mut show) = parse(text.split_once(SEPARATOR).unwrap().0);
+        show.view.hot = None;
+        show.view.stacks = true;
+        let report = Report::new(&recording, &show.view);
+        let calls = report.totals.events;
+        if recording.meta.mode != Mode::Contexts || calls == 0 {
+            continue;
+        }
+        let mut lines = Vec::new();
+        report::folded::write(&report, &mut lines).unwrap();
+        let lines = String::from_utf8(lines).unwrap();
+        let numbers = lines.lines().map(|line| line.rsplit_once(' ').unwrap().1);
+        let sum: u64 = numbers.map(|number| number.parse::<u64>().unwrap()).sum();
+        assert_eq!(sum, calls, "{lines}");
+        let mut svg = Vec::new();
+        report::flamegraph::write(&report, &mut svg).unwrap();
+        let svg = String::from_utf8(svg).unwrap();
+        assert!(svg.contains(&format!("total_samples=\"{calls}\"")), "{svg}");
+        checked += 1;
+    }
+    assert!(checked >= 5);
+}
+
 mod schema;
 
 /// How to show a recording.
@@ -103,6 +134,7 @@ fn render(input: &str) -> String {
         "report" => report::text::write(&report, show.style, &mut out),
         "text" => report::paper::write(&report, &mut out),
         "json" => report::json::write(&report, &mut out),
+        "folded" => report::folded::write(&report, &mut out),
         other => panic!("no form {other}"),
     }
     .unwrap();
@@ -176,6 +208,7 @@ fn parse_show(text: &str, show: &mut Show) {
             },
         }
     }
+    show.view.stacks = show.form == "folded";
     if show.form == "report" {
         show.view.hot = Some(hot);
         show.view.ksf |= !show.view.kccf;
