@@ -22,6 +22,7 @@ pub mod dispatch;
 pub mod engine;
 pub mod entry;
 pub mod evict;
+mod exits;
 pub mod indirect;
 pub mod link;
 pub mod locate;

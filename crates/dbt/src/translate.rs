@@ -22,8 +22,8 @@ use agent::syscalls::Kind;
 use isa::{Asm, Cc, Flow, Insn, Reg, StackMove, relocate};
 use wire::stat;
 
-use crate::block::{Arrival, Block, BlockId, Exit, ExitId, ExitKind, Key};
-use crate::counting::{Counting, Owed, Run, SPILLED_BYTES, add_spilled};
+use crate::block::{Arrival, Block, BlockId, ExitKind, Key};
+use crate::counting::{Counting, Run};
 use crate::engine::Engine;
 use crate::indirect::{SPILL_OTHER, SPILL_RDX, emit_spills};
 use crate::pcmap::{Recipe, Writer};
@@ -374,30 +374,8 @@ impl Engine {
         };
         match emit.pending_there() {
             Some(owed) => self.attach_owing(emit.id, site, kind, owed),
-            None => {
-                self.attach(emit.id, site, kind);
-            }
+            None => self.attach(emit.id, site, kind),
         }
-    }
-
-    /// As `attach`, with what is to be counted on the way: the branch at `site`
-    /// goes to cold code, whose jump is the exit.
-    fn attach_owing(&mut self, block: BlockId, site: u64, kind: ExitKind, owed: Owed) {
-        const JUMP: u64 = 5 + 7;
-        let id = self.new_exit();
-        let kind = self.canonical_kind(kind);
-        // Before the code, so that it lies behind it.
-        let stub = self.make_stub(id, kind);
-        let mut jump = 0;
-        let way = self.cache.cold(SPILLED_BYTES + JUMP, 8, |asm| {
-            add_spilled(asm, owed);
-            asm.align_displacement(1);
-            jump = asm.jmp(stub);
-        });
-        let way = way.expect("make_room leaves room for a block's ways out");
-        self.cache.patch(site, way);
-        self.exits[id.0 as usize] = Exit::new(kind, block, self.cache.arena(), jump, stub);
-        self.link_if_there(id, kind);
     }
 
     /// ```text
@@ -561,56 +539,5 @@ impl Engine {
                 arrival: Arrival::Inside,
             }),
         );
-    }
-
-    fn emit_unlinked_jump(&mut self, emit: &mut Emit<'_>) -> u64 {
-        emit.asm.align_displacement(1);
-        emit.asm.jmp(emit.asm.here())
-    }
-
-    /// Control goes on elsewhere; the map's program cursor is already there.
-    /// The jump is an exact boundary unless an event stands between it and the
-    /// next instruction: a signal must not come in between and lose it.
-    pub fn emit_exit(&mut self, emit: &mut Emit<'_>, kind: ExitKind) {
-        let site = self.emit_unlinked_jump(emit);
-        let event = match kind {
-            ExitKind::Direct(key) => self.canonical(key).arrival.is_event(),
-            ExitKind::Spilled(_) => true,
-            _ => false,
-        };
-        emit.cover(!event, Recipe::NONE);
-        self.attach(emit.id, site, kind);
-    }
-
-    /// Makes an exit of the branch at `site`: linked if its target exists,
-    /// else to a stub.
-    pub fn attach(&mut self, block: BlockId, site: u64, kind: ExitKind) -> ExitId {
-        let id = self.new_exit();
-        let kind = self.canonical_kind(kind);
-        let stub = self.make_stub(id, kind);
-        let arena = self.cache.arena();
-        self.exits[id.0 as usize] = Exit::new(kind, block, arena, site, stub);
-        self.unlink(id);
-        self.link_if_there(id, kind);
-        id
-    }
-
-    fn canonical_kind(&self, kind: ExitKind) -> ExitKind {
-        match kind {
-            ExitKind::Direct(key) => ExitKind::Direct(self.canonical(key)),
-            other => other,
-        }
-    }
-
-    /// Links a new exit whose target exists.
-    fn link_if_there(&mut self, id: ExitId, kind: ExitKind) {
-        let target = match kind {
-            ExitKind::Direct(key) | ExitKind::Spilled(key) => self.map.get(key, &self.blocks),
-            _ => None,
-        };
-        // A block being emitted (a loop to its own start) is linked later.
-        if let Some(target) = target.filter(|&target| self.block(target).host != 0) {
-            self.link(id, target);
-        }
     }
 }

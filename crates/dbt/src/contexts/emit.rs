@@ -6,7 +6,7 @@ use agent::thread::{TRANSITION_STATES, TRANSITION_TAGS, ThreadContext};
 use isa::Reg;
 use wire::node::{FIRST_STATE, FUNC_SHIFT, Node, PLACED_FUNCS, place, step, tag};
 
-use crate::block::{Arrival, ExitKind, Key};
+use crate::block::{Arrival, Key};
 use crate::engine::Engine;
 use crate::entry::Routine;
 use crate::indirect::{SPILL_RCX, SPILL_RDX, emit_restores};
