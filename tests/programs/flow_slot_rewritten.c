@@ -1,6 +1,6 @@
 // Jumps and calls through a word at a fixed address, as the stubs of the dynamic
 // linker make them, while the word changes: to other functions, to code that binds
-// it (a push of a number first) and back, by this thread and by another; called,
+// it (a push of a 32-bit number first) and back, by this thread and by another; called,
 // jumped to as a tail, and with the word out of reach for a while.
 // build: cc -O1 -pthread -fno-inline
 // run: oracle
@@ -30,8 +30,8 @@ asm("\n.text\n"
     "keeps_carry:\n mov %rcx, %rax\n lea 5(%rdi), %rcx\n xchg %rcx, %rax\n ret\n"
     ".p2align 4\ntail:\n lea (%rdi, %rsi), %rdi\n jmp stub\n"
     ".p2align 4\ncalls:\n sub $8, %rsp\n call *slot(%rip)\n add $8, %rsp\n ret\n"
-    ".p2align 4\nlazy0:\n endbr64\n push $0\n jmp binder\n"
-    ".p2align 4\nlazy2:\n push $2\n bnd jmp binder\n"
+    ".p2align 4\nlazy0:\n endbr64\n .byte 0x68, 0, 0, 0, 0\n jmp binder\n"
+    ".p2align 4\nlazy2:\n .byte 0x68, 2, 0, 0, 0\n bnd jmp binder\n"
     "binder:\n push %rdi\n mov 8(%rsp), %rdi\n call bind\n pop %rdi\n add $8, %rsp\n jmp *%rax\n"
     ".data\nkeeps: .quad keeps_carry\n.text\n");
 extern char lazy0[], lazy2[];

@@ -33,7 +33,7 @@ use hashbrown::HashMap;
 use isa::asm::Short;
 use isa::{Asm, Flow, Insn, Reg};
 
-use crate::block::{BlockId, ExitKind, Key, Pad, PcHasher};
+use crate::block::{Arrival, BlockId, ExitKind, Key, Pad, PcHasher};
 use crate::counting::Owed;
 use crate::engine::Engine;
 use crate::entry::Routine;
@@ -282,10 +282,13 @@ impl Engine {
         };
         let (site, right) = emit_check(&mut emit.asm, key.pc, other);
         if lazy {
-            let jump = Key {
-                pc: insn.pc(),
-                arrival: self.block(emit.id).key().arrival,
+            // The block's event, if it has one, has been.
+            let arrival = match self.block(emit.id).key().arrival {
+                Arrival::Stub => Arrival::Stub,
+                _ => Arrival::Inside,
             };
+            let pc = insn.pc();
+            let jump = Key { pc, arrival };
             self.attach(emit.id, site, ExitKind::Bound(jump));
         }
         emit.asm.bind(right);
