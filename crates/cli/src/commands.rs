@@ -1,7 +1,7 @@
 //! The commands: from flags to a session, or to what they print.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 
 use anyhow::{Result, anyhow, bail};
 use clap::CommandFactory;
@@ -10,7 +10,7 @@ use trace::Mode;
 use wire::flag;
 
 use crate::ending::Ending;
-use crate::flags::{Cli, Command, Contexts, Report, Run, View};
+use crate::flags::{Cli, Command, Contexts, Format, Report, Run, View};
 use crate::output::{mid_sentence, reason};
 use crate::selection;
 use crate::session::Session;
@@ -58,6 +58,10 @@ fn run_only(flags: &Run) -> Result<Ending> {
 
 fn contexts(flags: &Contexts) -> Result<Ending> {
     check_numbers(flags)?;
+    let destination = &flags.destination;
+    if destination.format == Format::Pprof && destination.report.is_none() && !destination.quiet {
+        bail!("--format pprof is no text for standard error; name a file with --report FILE");
+    }
     let selected = !flags.funcs.is_empty() || !flags.modules.is_empty();
     let wanted = [
         (flags.unroll_recursion, flag::UNROLL),
@@ -155,6 +159,9 @@ fn report(flags: &Report) -> Result<Ending> {
     }
     show.engine_stats |= prefix.recording.meta.mode == Mode::Run;
     let stdout = io::stdout();
+    if flags.format == Format::Pprof && stdout.is_terminal() {
+        bail!("--format pprof is no text for a terminal; send it to a file: > FILE.pb.gz");
+    }
     let style = show::style_of(&stdout);
     let mut out = BufWriter::new(stdout.lock());
     finish_stdout(

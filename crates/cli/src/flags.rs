@@ -224,12 +224,19 @@ pub enum Format {
     Folded,
     /// A flame graph of all contexts (SVG, for a browser)
     Flamegraph,
+    /// Every context, for `go tool pprof` and others that read profile.proto
+    Pprof,
 }
 
 impl Format {
+    /// Whether it shows every context as a path, for other tools.
+    pub fn shows_stacks(self) -> bool {
+        matches!(self, Format::Folded | Format::Flamegraph | Format::Pprof)
+    }
+
     /// Whether it shows contexts and nothing else.
     pub fn needs_contexts(self) -> bool {
-        matches!(self, Format::Text | Format::Folded | Format::Flamegraph)
+        self == Format::Text || self.shows_stacks()
     }
 }
 

@@ -29,7 +29,7 @@ impl Show {
             },
         };
         let engine_stats = view.engine_stats;
-        let stacks = matches!(format, Format::Folded | Format::Flamegraph);
+        let stacks = format.shows_stacks();
         let view = report::View {
             hot: (format == Format::Report).then_some(hot),
             ksf: !stacks && view.forest != WhichForest::Kccf,
@@ -72,6 +72,7 @@ impl Show {
             Format::Json => report::json::write(&report, out),
             Format::Folded => report::folded::write(&report, out),
             Format::Flamegraph => report::flamegraph::write(&report, out),
+            Format::Pprof => report::pprof::write(&report, out),
         }
     }
 }

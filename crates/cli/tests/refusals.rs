@@ -246,9 +246,16 @@ fn mistakes_in_the_flags() {
         sentence,
     );
     let sentence = "this --format shows contexts, and `run` records none; use report or json";
-    for form in ["text", "folded", "flamegraph"] {
+    for form in ["text", "folded", "flamegraph", "pprof"] {
         refused(&folder, &["run", "--format", form, "true"], 125, sentence);
     }
+    let sentence = "--format pprof is no text for standard error; name a file with --report FILE";
+    refused(
+        &folder,
+        &["contexts", "--format", "pprof", "true"],
+        125,
+        sentence,
+    );
     let sentence = "invalid value 'x' for '-k <N>': invalid digit found in string; \
                     see everypath --help";
     refused(&folder, &["contexts", "-k", "x", "true"], 125, sentence);

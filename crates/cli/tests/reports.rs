@@ -128,6 +128,38 @@ fn forms() {
     );
 }
 
+/// Go's own reader takes a profile and sums up the same.
+#[test]
+fn a_profile_is_read_by_go() {
+    let profile = report(&bytes(), "pprof", &["--format", "pprof"]).stdout;
+    let path = std::env::temp_dir().join(format!("everypath-{}.pb.gz", std::process::id()));
+    fs::write(&path, profile).unwrap();
+    let go = |form: &str| {
+        let mut command = Command::new("go");
+        command.args(["tool", "pprof", form]).arg(&path);
+        let output = command
+            .output()
+            .expect("go is installed (Debian: golang-go)");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let top = go("-top");
+    let has = |words: &str| {
+        top.lines()
+            .any(|line| line.split_whitespace().collect::<Vec<_>>().join(" ") == words)
+    };
+    assert!(
+        top.contains("File: gone\n") && top.contains("Total samples = 42"),
+        "{top}"
+    );
+    assert!(has("41 97.62% 97.62% 41 97.62% work"), "{top}");
+    assert!(has("1 2.38% 100% 42 100% main"), "{top}");
+    let raw = go("-raw");
+    assert!(raw.contains("process:[1] thread:[1]"), "{raw}");
+    assert!(raw.contains(" M=1 main gone.c:6"), "{raw}");
+    fs::remove_file(path).unwrap();
+}
+
 #[test]
 fn a_damaged_recording_shows_what_is_left_and_says_so() {
     let whole = bytes();

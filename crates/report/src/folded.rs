@@ -19,21 +19,24 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use analysis::{Forest, NodeId};
 use trace::{Label, Process};
 
 use crate::names::{base_name, label_name};
+use crate::stacks::{self, Frame};
 use crate::{Report, Section};
-
-/// In place of callers that were not kept.
-const UNKNOWN: &str = "…";
 
 pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let processes = &report.recording.processes;
     for section in &report.sections {
         let process = &processes[section.process];
-        let alone = processes.len() == 1;
-        write_section(process, section, alone, out)?;
+        let mut first = frame(&program(process));
+        if processes.len() > 1 {
+            first.push_str(&format!(" ({})", process.pid));
+        }
+        if let (true, [thread]) = (process.threads.len() > 1, &section.threads[..]) {
+            first.push_str(&format!(";thread {}", process.threads[*thread].tid));
+        }
+        write_section(process, section, &first, out)?;
     }
     Ok(())
 }
@@ -41,56 +44,23 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 fn write_section(
     process: &Process,
     section: &Section,
-    alone: bool,
+    first: &str,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let Some(forest) = &section.stacks else {
-        return Ok(());
-    };
-    let mut path = frame(&program(process));
-    if !alone {
-        path.push_str(&format!(" ({})", process.pid));
-    }
-    if let (true, [thread]) = (process.threads.len() > 1, &section.threads[..]) {
-        path.push_str(&format!(";thread {}", process.threads[*thread].tid));
-    }
     let mut names: HashMap<Label, String> = HashMap::new();
-    // Where the path of each open node ends; the first is what stands before all.
-    let mut ends = vec![path.len()];
-    let mut left = section.calls;
-    for node in forest.preorder() {
-        let label = forest.label(node);
-        let depth = forest.depth(node) as usize;
-        ends.truncate(depth + 1);
-        path.truncate(ends[depth]);
-        if depth == 0 && is_inner(forest, node) {
-            path.push(';');
-            path.push_str(UNKNOWN);
+    stacks::each(section, |path, calls| {
+        out.write_all(first.as_bytes())?;
+        for at in path {
+            let name = match at {
+                Frame::Unknown => stacks::UNKNOWN,
+                &Frame::Label(label) => names
+                    .entry(label)
+                    .or_insert_with(|| frame(&label_name(process, label))),
+            };
+            write!(out, ";{name}")?;
         }
-        if label != Label::THREAD && label != Label::ROOT {
-            path.push(';');
-            let name = names
-                .entry(label)
-                .or_insert_with(|| frame(&label_name(process, label)));
-            path.push_str(name);
-        }
-        ends.push(path.len());
-        if label.is_function() && forest.count(node) > 0 {
-            left = left.saturating_sub(forest.count(node));
-            writeln!(out, "{path} {}", forest.count(node))?;
-        }
-    }
-    // The calls beyond the limit of nodes.
-    if left > 0 {
-        path.truncate(ends[0]);
-        writeln!(out, "{path};{} {left}", Label::TRUNCATED)?;
-    }
-    Ok(())
-}
-
-/// Whether the tree at `root` begins k calls away from where its thread began.
-fn is_inner(forest: &Forest, root: NodeId) -> bool {
-    forest.label(root).is_function() && !forest.is_first(root)
+        writeln!(out, " {calls}")
+    })
 }
 
 fn program(process: &Process) -> String {

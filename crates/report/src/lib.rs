@@ -7,6 +7,7 @@
 //! | [`json`] | everything, for programs |
 //! | [`folded`] | contexts as folded stacks, for flame graphs and other tools |
 //! | [`flamegraph`] | a flame graph, for a browser |
+//! | [`pprof`] | a profile for `go tool pprof` and others |
 //!
 //! Invariant: this is the only crate that knows an output format, and it never
 //! computes: which contexts are hot, what a k-CCF is and how often something
@@ -21,7 +22,9 @@ pub mod json;
 pub mod names;
 mod numbers;
 pub mod paper;
+pub mod pprof;
 mod signals;
+mod stacks;
 pub mod text;
 
 pub use assemble::{Hot, View};
@@ -61,7 +64,7 @@ pub struct Section {
     pub ksf: Option<Forest>,
     /// The k-calling-context forest, if asked for.
     pub kccf: Option<Forest>,
-    /// Every call once, on its context ([`analysis::activations`]). For [`folded`].
+    /// Every call once, on its context ([`analysis::activations`]). For [`folded`], [`pprof`].
     pub stacks: Option<Forest>,
 }
 

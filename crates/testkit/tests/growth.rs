@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::LazyLock;
 
 use testkit::build::{self, Built};
 use testkit::product::Run;
@@ -12,26 +13,21 @@ use testkit::{mode, program};
 /// Functions of the program that the C library's start calls, and `main`.
 const START: u64 = 30;
 
-fn built() -> Built {
+/// Built once: a program that another test replaces while it starts is not the
+/// module that was asked for.
+static BUILT: LazyLock<Built> = LazyLock::new(|| {
     let directory = build::cache_directory().join(format!("growth-{}", std::process::id()));
     std::fs::create_dir_all(&directory).expect("the build directory is writable");
     let executable = directory.join("growth");
     let source = program::repository().join("benches/programs/growth.c");
-    // Three tests build it at once.
-    let turn = format!("growth.{:?}", std::thread::current().id());
     let mut compiler = Command::new("cc");
-    compiler
-        .arg("-O1")
-        .arg("-o")
-        .arg(directory.join(&turn))
-        .arg(source);
+    compiler.arg("-O1").arg("-o").arg(&executable).arg(source);
     assert!(compiler.status().expect("cc is installed").success());
-    std::fs::rename(directory.join(turn), &executable).expect("it was just made");
     Built {
         directory,
         executable,
     }
-}
+});
 
 fn product() -> PathBuf {
     mode::product(&program::repository()).unwrap_or_else(|error| panic!("{error}"))
@@ -39,11 +35,11 @@ fn product() -> PathBuf {
 
 /// The report on a tree of `contexts` with further `options`.
 fn report(contexts: u64, options: &[&str]) -> String {
-    let (built, product) = (built(), product());
+    let product = product();
     let args = [contexts.to_string()];
     let run = Run {
         product: &product,
-        built: &built,
+        built: &BUILT,
         args: &args,
         stdin: "",
     };
@@ -92,11 +88,11 @@ fn beyond_the_limit_of_nodes_totals_are_exact() {
 
 #[test]
 fn nodes_beyond_the_limit_are_one_node_of_the_forest() {
-    let (built, product) = (built(), product());
+    let product = product();
     let args = ["1000".to_owned()];
     let run = Run {
         product: &product,
-        built: &built,
+        built: &BUILT,
         args: &args,
         stdin: "",
     };
