@@ -1,10 +1,10 @@
 // Work in rounds, as many as the first argument says: the C library, repeated
-// string instructions, signals, two threads. How many instructions a round
+// string instructions, signals, stubs bound lazily, two threads. How many instructions a round
 // takes is the same natively and translated; what runs before and after the
 // rounds depends on where stack and environment lie.
 // build: cc -O2 -pthread
 // part: static cc -O2 -pthread -static
-// run: args 3 library repeats signals
+// run: args 3 library repeats signals stubs
 // run: oracle own-functions
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -52,6 +52,22 @@ static void signals(unsigned round) {
     sum += round;
     syscall(SYS_tgkill, getpid(), gettid(), SIGUSR2);
 }
+// One stub a round, as the dynamic linker makes them: the first call binds it, the
+// others find it bound. Branches stand before its jump, some taken.
+extern char stub0[], stub1[];
+__asm__(".text\n"
+    ".irp n,0,1,2,3,4,5,6,7\n"
+    ".p2align 6\nstub\\n: endbr64\n test $1, %dil\n jz 1f\n mov (%rsp), %rdx\n test $2, %dil\n jnz 1f\n"
+    " adc $0, %rdx\n 1: mov (%rsp), %rdx\n jmp *slots + 8 * \\n(%rip)\n"
+    ".p2align 6\nlazy\\n: .byte 0x68, \\n, 0, 0, 0\n jmp binder\n"
+    ".endr\n"
+    "binder: pop %rax\n lea bound(%rip), %rdx\n lea slots(%rip), %rcx\n mov %rdx, (%rcx, %rax, 8)\n jmp *%rdx\n"
+    ".p2align 6\nbound: lea 1(%rdi), %rax\n ret\n"
+    ".data\n.p2align 3\nslots: .quad lazy0, lazy1, lazy2, lazy3, lazy4, lazy5, lazy6, lazy7\n.text\n");
+static void stubs(unsigned round) {
+    unsigned (*stub)(unsigned) = (unsigned (*)(unsigned))(stub0 + (stub1 - stub0) * (long)round);
+    for (unsigned i = 0; i < 6; i++) sum += stub(i);
+}
 static void *second(void *argument) {
     unsigned rounds = (unsigned)(long)argument;
     for (unsigned round = 0; round < rounds; round++) { repeats(round); library(round); }
@@ -77,6 +93,7 @@ int main(int argc, char **argv) {
             if (!strcmp(argv[i], "library")) library(round);
             if (!strcmp(argv[i], "repeats")) repeats(round);
             if (!strcmp(argv[i], "signals")) signals(round);
+            if (!strcmp(argv[i], "stubs")) stubs(round);
         }
     }
     printf("%u %d\n", sum, handled);

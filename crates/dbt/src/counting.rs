@@ -126,6 +126,12 @@ impl Owed {
     pub fn emit(self, asm: &mut Asm<'_>) {
         add_in(asm, Reg::Rdx, self);
     }
+
+    /// All but the branch itself, if there are any.
+    pub fn without_last(self) -> Option<Owed> {
+        let number = self.number - 1;
+        (number > 0).then_some(Owed { number, ..self })
+    }
 }
 
 /// Most bytes of [`add_spilled`].

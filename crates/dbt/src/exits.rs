@@ -8,8 +8,9 @@
 //!   way (cold): spill rcx; count; restore rcx; jmp target      the exit
 //! ```
 
+use isa::Asm;
+
 use crate::block::{BlockId, Exit, ExitId, ExitKind};
-use crate::counting::{Owed, SPILLED_BYTES, add_spilled};
 use crate::engine::Engine;
 use crate::pcmap::Recipe;
 use crate::translate::Emit;
@@ -47,17 +48,24 @@ impl Engine {
         self.link_if_there(id, kind);
     }
 
-    /// As `attach`, with what is to be counted on the way: the branch at `site`
-    /// goes to cold code, whose jump is the exit.
-    pub fn attach_owing(&mut self, block: BlockId, site: u64, kind: ExitKind, owed: Owed) {
+    /// As `attach`, with what `emit` puts, in at most `room` bytes, on the way: the
+    /// branch at `site` goes to cold code, whose jump is the exit.
+    pub fn attach_way(
+        &mut self,
+        block: BlockId,
+        site: u64,
+        kind: ExitKind,
+        room: u64,
+        emit: impl FnOnce(&mut Asm<'_>),
+    ) {
         const JUMP: u64 = 5 + 7;
         let id = self.new_exit();
         let kind = self.canonical_kind(kind);
         // Before the code, so that it lies behind it.
         let stub = self.make_stub(id, kind);
         let mut jump = 0;
-        let way = self.cache.cold(SPILLED_BYTES + JUMP, 8, |asm| {
-            add_spilled(asm, owed);
+        let way = self.cache.cold(room + JUMP, 8, |asm| {
+            emit(asm);
             asm.align_displacement(1);
             jump = asm.jmp(stub);
         });

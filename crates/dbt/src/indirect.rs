@@ -288,8 +288,14 @@ impl Engine {
                 _ => Arrival::Inside,
             };
             let pc = insn.pc();
-            let jump = Key { pc, arrival };
-            self.attach(emit.id, site, ExitKind::Bound(jump));
+            let kind = ExitKind::Bound(Key { pc, arrival });
+            // The jump is made again, what came before it is not.
+            match owed.and_then(Owed::without_last) {
+                Some(owed) => self.attach_way(emit.id, site, kind, Owed::BYTES, |asm| {
+                    owed.emit(asm);
+                }),
+                None => self.attach(emit.id, site, kind),
+            }
         }
         emit.asm.bind(right);
         if let Some(owed) = owed {

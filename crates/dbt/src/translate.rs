@@ -23,7 +23,7 @@ use isa::{Asm, Cc, Flow, Insn, Reg, StackMove, relocate};
 use wire::stat;
 
 use crate::block::{Arrival, Block, BlockId, ExitKind, Key};
-use crate::counting::{Counting, Run};
+use crate::counting::{Counting, Run, SPILLED_BYTES, add_spilled};
 use crate::engine::Engine;
 use crate::indirect::{SPILL_OTHER, SPILL_RDX, emit_spills};
 use crate::pcmap::{Recipe, Writer};
@@ -373,7 +373,9 @@ impl Engine {
             false => ExitKind::Direct(key),
         };
         match emit.pending_there() {
-            Some(owed) => self.attach_owing(emit.id, site, kind, owed),
+            Some(owed) => self.attach_way(emit.id, site, kind, SPILLED_BYTES, |asm| {
+                add_spilled(asm, owed);
+            }),
             None => self.attach(emit.id, site, kind),
         }
     }

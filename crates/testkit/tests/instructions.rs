@@ -82,6 +82,11 @@ fn signals_and_their_handlers() {
 }
 
 #[test]
+fn stubs_that_are_bound_while_they_run() {
+    compare("static", "stubs");
+}
+
+#[test]
 fn two_threads() {
     compare("static", "threads");
 }
