@@ -33,21 +33,24 @@ impl Engine {
             return;
         }
         let next = self.block(target).incoming;
+        let is_event = self.block(target).key().arrival.is_event();
         let arena = self.cache.arena();
         let entry = &mut self.exits[exit.0 as usize];
         if entry.is_linked() || entry.block == NO_BLOCK {
             return;
         }
+        let spilled = matches!(entry.kind(), ExitKind::Spilled(_));
+        if spilled && !is_event {
+            // Other code was mapped there since.
+            return;
+        }
         entry.set_linked(true);
         entry.next_incoming = next;
-        let (site, kind) = (entry.site(arena), entry.kind());
+        let site = entry.site(arena);
         self.block(target).incoming = exit.0;
         let host = self.block(target).host;
-        let entry = match kind {
-            ExitKind::Spilled(_) => host + RCX_RDX_SPILLS,
-            _ => host,
-        };
-        self.cache.patch(site, entry);
+        self.cache
+            .patch(site, if spilled { host + RCX_RDX_SPILLS } else { host });
         self.count(stat::LINKS);
     }
 
