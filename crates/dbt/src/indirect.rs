@@ -307,10 +307,11 @@ impl Engine {
             emit_restores(&mut emit.asm);
             ExitKind::Direct(key)
         };
+        // No boundary: the target may be further away than the map can say.
+        let site = self.emit_unlinked_jump(emit);
         emit.cover(false, Recipe::RCX_RDX);
         emit.map.advance(insn.len());
-        emit.goto(key.pc);
-        self.emit_exit(emit, kind);
+        self.attach(emit.id, site, kind);
     }
 
     /// Code for a target that is not the guessed one: rcx is their difference.

@@ -67,8 +67,8 @@ impl Emit<'_> {
         self.map.advance(insn.len());
     }
 
-    /// What is emitted next is of the instruction at `pc`.
-    pub fn goto(&mut self, pc: u64) {
+    /// What is emitted next is of the instruction at `pc`, within 2 GB.
+    fn goto(&mut self, pc: u64) {
         self.map.goto(pc.wrapping_sub(self.start_pc) as i32);
     }
 }
