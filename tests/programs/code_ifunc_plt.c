@@ -2,6 +2,7 @@
 // later, function pointers equal over modules.
 // build: cc -O1 -Wl,-z,lazy -rdynamic
 // run: oracle
+// run: no-counts resolvers run before the entry, where the oracle begins
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

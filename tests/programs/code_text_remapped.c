@@ -3,6 +3,7 @@
 // runs on before, during and after.
 // build: cc -O1 -fno-inline
 // run: oracle own-functions
+// run: no-counts code that is the same at the same place counts for the file that was there first
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>

@@ -2,6 +2,7 @@
 // ENOMEM where the rest does not fit, goes on, and starts another.
 // build: cc -O1
 // run: oracle own-functions
+// run: no-counts how much it can map is another number
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>

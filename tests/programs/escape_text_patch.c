@@ -4,6 +4,7 @@
 // a function's first bytes, to a trampoline that holds those bytes.
 // build: cc -O1 -fno-inline -fcf-protection=none -pthread
 // run: oracle own-functions
+// run: no-counts a thread calls a function until another one has patched it
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>

@@ -2,6 +2,7 @@
 // private after fork, grandchildren, and wait reporting each exactly.
 // build: cc -O1
 // run: oracle own-functions
+// run: no-counts a child is killed wherever it is by then
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
 // another process's descriptor fetched through one.
 // build: cc -O1
 // run: oracle own-functions
+// run: no-counts a child is killed wherever it is by then
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>

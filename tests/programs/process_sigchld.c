@@ -2,6 +2,7 @@
 // ignored SIGCHLD reaps by itself.
 // build: cc -O1
 // run: oracle own-functions
+// run: no-counts how often waiting is interrupted is another number
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

@@ -2,6 +2,7 @@
 // addresses: si_addr, rip, error code, and the stack as the program left it.
 // build: cc -O1
 // run: oracle own-functions
+// run: no-counts a branch to an address that no address can be counts as executed, and faults
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <signal.h>

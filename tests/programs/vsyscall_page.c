@@ -2,6 +2,7 @@
 // address in it faults there, and reading it faults.
 // build: cc -O1
 // run: oracle own-functions
+// run: no-counts the oracle does not see a call whose target the kernel refuses
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <signal.h>

@@ -29,9 +29,9 @@ EOF
 
 run() {
     "$PRODUCT" run -- "$SHARED/work" || echo "status $?"
-    counted contexts -k 3 --funcs depth,twice --report report
+    counted contexts --cost calls -k 3 --funcs depth,twice --report report
     [[ $SIZE == full ]] || return 0
-    counted contexts --funcs depth,thread,twice -o recording
+    counted contexts --cost calls --funcs depth,thread,twice -o recording
     "$PRODUCT" report recording --format json | python3 -c 'import json, sys; print(sorted(f["name"] for p in json.load(sys.stdin)["processes"] for f in p["functions"]))'
     "$PRODUCT" run -- "$PRODUCT" run -- "$SHARED/work" || echo "status $?"
     strace -f -qq -o trace "$PRODUCT" contexts -q -- "$SHARED/work" || echo "status $?"

@@ -156,13 +156,12 @@ impl ProcessLog {
         self.pool.at(self.record).expect("begin checked the offset")
     }
 
-    /// Appends one record: header, fixed part, variable part.
-    fn append(&mut self, kind: log::Kind, fixed: &[u64], tail: &[u8]) {
+    /// Appends one record: header, fixed part, variable part. Where its payload
+    /// begins; `None`: there is no room for it.
+    fn append(&mut self, kind: log::Kind, fixed: &[u64], tail: &[u8]) -> Option<u64> {
         let payload = fixed.len() * 8 + tail.len();
         let total = (size_of::<Record>() + payload).next_multiple_of(8) as u64;
-        let Some((chunk_offset, used)) = self.room(total) else {
-            return;
-        };
+        let (chunk_offset, used) = self.room(total)?;
         let at = chunk_offset + size_of::<LogChunk>() as u64 + u64::from(used);
         let head = (payload as u64) | (kind as u64) << 32;
         let mut cursor = at;
@@ -174,6 +173,7 @@ impl ProcessLog {
         let chunk: &LogChunk = self.pool.at(chunk_offset).expect("room checked it");
         chunk.used.store(used + total as u32, Release);
         self.records += 1;
+        Some(at + size_of::<Record>() as u64)
     }
 
     /// A chunk with `total` free bytes: its offset and how much it holds.
@@ -211,6 +211,23 @@ impl ProcessLog {
             ],
             path,
         );
+    }
+
+    /// Where the payload is; `None`: it could not be written.
+    pub fn fragment(&mut self, fragment: log::Fragment, tail: &[u8]) -> Option<u64> {
+        let fixed = [
+            fragment.first_slot,
+            u64::from(fragment.id) | u64::from(fragment.flags) << 32,
+            u64::from(fragment.pieces) | u64::from(fragment.events) << 32,
+        ];
+        self.append(log::Kind::Fragment, &fixed, tail)
+    }
+
+    /// `None`: it could not be written.
+    pub fn cut(&mut self, cut: log::Cut) -> Option<()> {
+        let place = u64::from(cut.fragment) | u64::from(cut.at) << 32;
+        let fixed = [cut.slot, place, cut.ahead.cast_unsigned()];
+        self.append(log::Kind::Cut, &fixed, &[]).map(|_| ())
     }
 
     pub fn unmap(&mut self, start: u64, end: u64) {

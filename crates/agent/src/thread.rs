@@ -4,6 +4,8 @@
 //! gs base -> ThreadContext (one page, in the pool)      layout seen by emitted code
 //!            transitions  [tag, state; 65536]           contexts mode only,
 //!                                                       see dbt/contexts.rs
+//!            slots [count; as many as are used]         counts mode only, see
+//!                                                       dbt/ways.rs
 //!
 //! stacks  -> guard | runtime stack | guard | signal stack      private memory
 //! ```
@@ -28,6 +30,38 @@ pub const TRANSITIONS: usize = 1 << 16;
 /// Displacements of the first entry's words from the gs base.
 pub const TRANSITION_TAGS: i32 = 4096;
 pub const TRANSITION_STATES: i32 = TRANSITION_TAGS + 4;
+
+/// Displacement of the first slot (counts mode) from the gs base.
+pub const SLOTS: i32 = 4096;
+
+/// What lies behind a thread's context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behind {
+    Nothing,
+    Transitions,
+    /// Bytes of address space for slots, and how many of them are backed.
+    Slots {
+        space: u64,
+        backed: u64,
+    },
+}
+
+impl Behind {
+    fn space(self) -> u64 {
+        match self {
+            Behind::Nothing => 0,
+            Behind::Transitions => TRANSITIONS as u64 * 8,
+            Behind::Slots { space, .. } => space,
+        }
+    }
+
+    fn backed(self) -> u64 {
+        match self {
+            Behind::Slots { backed, .. } => backed,
+            other => other.space(),
+        }
+    }
+}
 
 const RUNTIME_STACK: u64 = 128 << 10;
 const SIGNAL_STACK: u64 = 96 << 10;
@@ -112,7 +146,12 @@ pub struct ThreadContext {
     /// Eviction epoch at which the thread last was in the engine.
     pub epoch: u64,
     /// Retired instructions of the thread that has this block: `wire::InsnWords`.
+    /// With costs, those since the last event.
     pub insns: [u64; wire::INSN_WORDS],
+    /// With costs, `wire::LiveStates`: the states that those belong to, of the top
+    /// activation and of a leaf (`dbt::contexts`).
+    pub cost_state: u64,
+    pub leaf_state: u64,
     /// xmm0 to xmm15: all vector state that engine code can change (it is
     /// compiled for baseline x86-64, whose SSE forms keep upper lanes).
     pub xmm: [[u64; 2]; 16],
@@ -190,18 +229,14 @@ pub struct Blocks {
 impl Blocks {
     /// A free block with a clean context, as a [`Thread`] not yet running.
     // Long function: the fields of a thread, one a line.
-    pub fn take(
-        &mut self,
-        pool: &Pool,
-        with_transitions: bool,
-    ) -> Option<alloc::boxed::Box<Thread>> {
+    pub fn take(&mut self, pool: &Pool, behind: Behind) -> Option<alloc::boxed::Box<Thread>> {
         let free = self
             .list
             .iter()
             .position(|block| block.used.load(Ordering::Acquire) == 0);
         let index = match free {
             Some(index) => index,
-            None => self.make(pool, with_transitions)?,
+            None => self.make(pool, behind)?,
         };
         let used_before = free.is_some();
         let block = &self.list[index];
@@ -211,7 +246,7 @@ impl Blocks {
         // it is page aligned memory of at least this size.
         unsafe {
             core::ptr::write_bytes(context, 0, 1);
-            if with_transitions && used_before {
+            if behind == Behind::Transitions && used_before {
                 core::ptr::write_bytes(
                     (block.context + TRANSITION_TAGS as u64) as *mut u64,
                     0,
@@ -257,19 +292,19 @@ impl Blocks {
         Some(thread)
     }
 
-    fn make(&mut self, pool: &Pool, with_transitions: bool) -> Option<usize> {
+    fn make(&mut self, pool: &Pool, behind: Behind) -> Option<usize> {
         let stacks = crate::memory::map_needed(2 * GUARD + RUNTIME_STACK + SIGNAL_STACK)?;
         for guard in [stacks, stacks + GUARD + RUNTIME_STACK] {
             // SAFETY: our own fresh pages, used by nobody.
             let _ = unsafe { sys::mprotect(guard, GUARD, sys::PROT_NONE) };
         }
-        let size = 4096
-            + if with_transitions {
-                TRANSITIONS as u64 * 8
-            } else {
-                0
-            };
-        let context = crate::pool::allocate_backed(pool, size, size)? + pool.base();
+        let (size, backed) = (4096 + behind.space(), 4096 + behind.backed());
+        let context = match crate::pool::allocate_backed(pool, size, backed) {
+            Some(offset) => offset + pool.base(),
+            // The thread runs; what it counts is lost, which `denied` says.
+            None if matches!(behind, Behind::Slots { .. }) => crate::memory::map_private(size)?,
+            None => return None,
+        };
         let used = alloc::boxed::Box::leak(alloc::boxed::Box::new(AtomicU32::new(0)));
         self.list.push(Block {
             used,
@@ -277,6 +312,18 @@ impl Blocks {
             context,
         });
         Some(self.list.len() - 1)
+    }
+
+    /// Backs the slots of all blocks from byte `from` to byte `to`; `false`: the
+    /// machine is full.
+    pub fn back_slots(&self, from: u64, to: u64) -> bool {
+        self.list.iter().all(|block| {
+            let start = block.context + SLOTS as u64 + from;
+            // SAFETY: within the space behind the block's context.
+            let done = unsafe { sys::madvise(start, to - from, sys::MADV_POPULATE_WRITE) };
+            // Kernels before 5.14 do not know the advice.
+            matches!(done, Ok(()) | Err(sys::Errno::EINVAL))
+        })
     }
 
     /// Gives a block back that no thread ever ran on.

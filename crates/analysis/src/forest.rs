@@ -37,7 +37,7 @@ use std::collections::BTreeSet;
 
 pub use build::Builder;
 use hashbrown::HashMap;
-use trace::{Label, Thread};
+use trace::{Cost, Costs, Label, Thread};
 
 /// k of a k-SF or k-CCF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -104,6 +104,17 @@ pub struct Forest {
     /// Children of all nodes, node after node; the roots come first.
     children: Vec<NodeId>,
     first: BTreeSet<NodeId>,
+    /// Each as long as `rows`.
+    costs: Vec<Costs>,
+}
+
+/// What nodes are compared by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Weight {
+    /// Their counters.
+    #[default]
+    Calls,
+    Cost(Cost),
 }
 
 /// A node of a forest.
@@ -160,6 +171,38 @@ impl Forest {
         self.rows[node.index()].count
     }
 
+    /// The costs that were recorded.
+    pub fn costs(&self) -> impl Iterator<Item = Cost> + '_ {
+        self.costs.iter().map(|costs| costs.cost)
+    }
+
+    /// A cost of the node itself, without what it called; 0 if it was not recorded.
+    pub fn cost(&self, cost: Cost, node: NodeId) -> u64 {
+        let found = self.costs.iter().find(|costs| costs.cost == cost);
+        found.map_or(0, |costs| costs.values[node.index()])
+    }
+
+    pub fn weight(&self, weight: Weight, node: NodeId) -> u64 {
+        match weight {
+            Weight::Calls => self.count(node),
+            Weight::Cost(cost) => self.cost(cost, node),
+        }
+    }
+
+    /// A cost of each node with everything below it. That is what the context cost with
+    /// all that it called, if every root [`Forest::is_first`]; else some of it hangs
+    /// in other trees.
+    pub fn with_callees(&self, weight: Weight) -> Vec<u64> {
+        let own = self.nodes().map(|node| self.weight(weight, node));
+        let mut sums: Vec<u64> = own.collect();
+        for node in self.nodes().rev() {
+            if let Some(parent) = self.parent(node) {
+                sums[parent.index()] = sums[parent.index()].saturating_add(sums[node.index()]);
+            }
+        }
+        sums
+    }
+
     /// 0 for a root.
     pub fn depth(&self, node: NodeId) -> u32 {
         self.rows[node.index()].depth
@@ -182,12 +225,26 @@ impl Forest {
 
     /// Depth first, each node before its children, children in order.
     pub fn preorder(&self) -> impl Iterator<Item = NodeId> + '_ {
-        let mut stack: Vec<NodeId> = self.roots().iter().rev().copied().collect();
+        self.preorder_of(self.roots())
+    }
+
+    /// The same for the subtrees of `nodes`, one after the other.
+    pub fn preorder_of(&self, nodes: &[NodeId]) -> impl Iterator<Item = NodeId> + use<'_> {
+        let mut stack: Vec<NodeId> = nodes.iter().rev().copied().collect();
         std::iter::from_fn(move || {
             let node = stack.pop()?;
             stack.extend(self.children(node).iter().rev());
             Some(node)
         })
+    }
+
+    /// The same forest with other counters.
+    pub fn with_counts(&self, count: impl Fn(NodeId) -> u64) -> Forest {
+        let mut forest = self.clone();
+        for (node, row) in self.nodes().zip(&mut forest.rows) {
+            row.count = count(node);
+        }
+        forest
     }
 
     /// The sum of all counters.
@@ -234,6 +291,7 @@ pub fn ksf_from_recording(thread: &Thread) -> Forest {
                 builder.add(top, node.count);
             }
         }
+        add_costs(builder, ids, thread);
     })
 }
 
@@ -247,7 +305,19 @@ pub fn activations(thread: &Thread) -> Forest {
                 builder.add(id, node.count);
             }
         }
+        add_costs(builder, ids, thread);
     })
+}
+
+/// Costs are at the state that they were counted in, and nowhere else.
+fn add_costs(builder: &mut Builder, ids: &[Option<NodeId>], thread: &Thread) {
+    for costs in &thread.costs {
+        for (&value, id) in costs.values.iter().zip(ids) {
+            if let Some(id) = *id {
+                builder.add_cost(id, costs.cost, value);
+            }
+        }
+    }
 }
 
 /// The forest of a recording, counted by `count`. Recorded siblings are
@@ -271,24 +341,30 @@ fn shaped(thread: &Thread, count: impl Fn(&mut Builder, &[Option<NodeId>])) -> F
 /// counted whatever its counter says. `distinct`: no two siblings are the same.
 fn shape(thread: &Thread, distinct: bool) -> (Builder, Vec<Option<NodeId>>) {
     if distinct {
-        return shape_by(thread, Builder::without_index, Builder::push);
+        let builder = Builder::without_index(thread.nodes.len());
+        return shape_by(thread, builder, Builder::push);
     }
-    shape_by(
-        thread,
-        Builder::with_capacity,
-        |builder, parent, label| match parent {
-            Some(parent) => builder.child(parent, label),
-            None => builder.root(label),
-        },
-    )
+    recorded_into(Builder::with_capacity(thread.nodes.len()), thread, |l| l)
+}
+
+/// The same below the roots that `builder` has, each node with its label
+/// changed by `relabel`.
+pub(crate) fn recorded_into(
+    builder: Builder,
+    thread: &Thread,
+    relabel: impl Fn(Label) -> Label,
+) -> (Builder, Vec<Option<NodeId>>) {
+    shape_by(thread, builder, |builder, parent, label| match parent {
+        Some(parent) => builder.child(parent, relabel(label)),
+        None => builder.root(relabel(label)),
+    })
 }
 
 fn shape_by(
     thread: &Thread,
-    with_capacity: impl Fn(usize) -> Builder,
+    mut builder: Builder,
     make: impl Fn(&mut Builder, Option<NodeId>, Label) -> NodeId,
 ) -> (Builder, Vec<Option<NodeId>>) {
-    let mut builder = with_capacity(thread.nodes.len());
     let mut ids: Vec<Option<NodeId>> = Vec::with_capacity(thread.nodes.len());
     for node in &thread.nodes {
         let id = match node.parent {
@@ -353,7 +429,11 @@ pub fn clear_top_regions(mut ksf: Forest, k: K) -> Forest {
 /// nodes with a zero counter only repeat suffixes of others.
 pub fn kccf(ksf: &Forest, k: K) -> Forest {
     let repeats = repeats(ksf, k);
-    invert(ksf, k, |node| ksf.count(node) > 0 && !repeats[node.index()])
+    let acted = |node| {
+        let costs = || ksf.costs().any(|cost| ksf.cost(cost, node) > 0);
+        ksf.count(node) > 0 || costs()
+    };
+    invert(ksf, k, |node| acted(node) && !repeats[node.index()])
 }
 
 /// For each node whether its events are counted by bottom nodes too: it lies
@@ -380,12 +460,11 @@ fn invert(forest: &Forest, k: K, keep: impl Fn(NodeId) -> bool) -> Forest {
     for nodes in by_label(forest, keep) {
         builder.begin_tree(nodes.len());
         for node in nodes {
-            let count = forest.count(node);
             let mut at = builder.root(forest.label(node));
-            builder.add(at, count);
+            builder.add_all(at, forest, node);
             for caller in forest.ancestors(node).take(k.longest()).skip(1) {
                 at = builder.child(at, forest.label(caller));
-                builder.add(at, count);
+                builder.add_all(at, forest, node);
             }
         }
     }

@@ -8,17 +8,19 @@ use std::cmp::Reverse;
 use hashbrown::HashMap;
 use trace::Label;
 
-use crate::forest::{Forest, NodeId};
+use crate::forest::{Forest, NodeId, Weight};
 
 /// Which contexts to keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// At most so many; `None`: all.
     pub top: Option<usize>,
-    /// Only those counted at least so often. Uncounted ones are never kept.
+    /// Only those with at least this weight. Uncounted ones are never kept.
     pub min: u64,
     /// Only those at most so deep (roots are at 0); `None`: any depth.
     pub depth: Option<u32>,
+    /// What is hot.
+    pub by: Weight,
 }
 
 impl Default for Limits {
@@ -27,6 +29,7 @@ impl Default for Limits {
             top: None,
             min: 1,
             depth: None,
+            by: Weight::Calls,
         }
     }
 }
@@ -35,10 +38,11 @@ impl Default for Limits {
 pub fn hottest(forest: &Forest, limits: Limits) -> Vec<NodeId> {
     let min = limits.min.max(1);
     let depth = limits.depth.unwrap_or(u32::MAX);
-    let rank = |&node: &NodeId| (Reverse(forest.count(node)), node);
+    let heat = |node| forest.weight(limits.by, node);
+    let rank = |&node: &NodeId| (Reverse(heat(node)), node);
     let mut nodes: Vec<NodeId> = forest
         .nodes()
-        .filter(|&node| forest.count(node) >= min && forest.depth(node) <= depth)
+        .filter(|&node| heat(node) >= min && forest.depth(node) <= depth)
         .collect();
     if let Some(top) = limits.top.filter(|&top| top < nodes.len()) {
         nodes.select_nth_unstable_by_key(top, rank);
@@ -63,13 +67,14 @@ pub struct Row {
 /// among siblings the one with the hottest context at or below it comes first.
 pub fn tree(forest: &Forest, limits: Limits) -> Vec<Row> {
     let mut hot = vec![false; forest.len()];
-    // Count of the hottest kept node at or below; 0: nothing is kept there.
+    // Weight of the hottest kept node at or below; 0: nothing is kept there.
     let mut heat = vec![0u64; forest.len()];
     for node in hottest(forest, limits) {
         hot[node.index()] = true;
-        heat[node.index()] = forest.count(node);
+        heat[node.index()] = forest.weight(limits.by, node);
     }
-    let mut counted: Vec<bool> = forest.nodes().map(|node| forest.count(node) > 0).collect();
+    let is_counted = |node| forest.weight(limits.by, node) > 0;
+    let mut counted: Vec<bool> = forest.nodes().map(is_counted).collect();
     for node in forest.nodes().rev() {
         if let Some(parent) = forest.parent(node) {
             heat[parent.index()] = heat[parent.index()].max(heat[node.index()]);

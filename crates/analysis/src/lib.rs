@@ -1,13 +1,18 @@
-//! Events to results. Pure: no files, no clocks, no names.
+//! Events to results. Pure: no files, no clocks; names are compared where two
+//! recordings are (`diff`), never found and never shown.
 //!
 //! Invariant: every quick algorithm here has a slow, obvious definition beside
 //! it (`oracle`), and property tests that hold the two against each other.
 #![forbid(unsafe_code)]
 
+pub mod callgraph;
 pub mod cct;
+pub mod counts;
+pub mod diff;
 pub mod forest;
 pub mod hot;
+pub mod merged;
 pub mod oracle;
 pub mod summary;
 
-pub use forest::{Forest, K, NodeId, activations, inv_k, join, kccf, ksf_from_recording};
+pub use forest::{Forest, K, NodeId, Weight, activations, inv_k, join, kccf, ksf_from_recording};

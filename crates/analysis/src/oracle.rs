@@ -8,11 +8,13 @@
 //! | [`ksf_of_cct`] | k-SF as the join of subtrees of the CCT | definition 7 |
 //! | [`ksf_online`] | k-SF by two pointers and a shadow stack | listing 3.2 |
 //! | [`record`] | the same, as the engine stores it: one state pointer | `wire::node` |
+//! | [`call_graph`] | every path on its own, label by label | [`crate::callgraph`] |
 
 use std::collections::{BTreeMap, HashMap};
 
 use trace::{Label, Node, Thread};
 
+use crate::callgraph::{self, CallGraph};
 use crate::cct::{self, Event, Recursion};
 use crate::forest::{Builder, Forest, K, NodeId};
 
@@ -31,6 +33,33 @@ pub fn paths(forest: &Forest) -> BTreeMap<Vec<Label>, u64> {
         .nodes()
         .map(|node| (path(node), forest.count(node)))
         .collect()
+}
+
+/// The call graph of the calls in a forest that counts each once: a call weighs
+/// on the way into every function of its path, where that stands first.
+pub fn call_graph(forest: &Forest) -> CallGraph {
+    let mut graph = CallGraph::default();
+    for node in forest.nodes() {
+        let mut path: Vec<NodeId> = forest.ancestors(node).collect();
+        path.reverse();
+        let labels: Vec<Label> = path.iter().map(|&node| forest.label(node)).collect();
+        let count = callgraph::calls(forest, node);
+        graph.own.entry(labels[path.len() - 1]).or_insert(vec![0])[0] += count;
+        for (at, &on_path) in path.iter().enumerate() {
+            let Some(caller) = callgraph::caller(forest, on_path, &labels[..at]) else {
+                continue;
+            };
+            let call = graph.calls.entry((caller, labels[at])).or_default();
+            call.inclusive.resize(1, 0);
+            if on_path == node {
+                call.count += count;
+            }
+            if !labels[..at].contains(&labels[at]) {
+                call.inclusive[0] += count;
+            }
+        }
+    }
+    graph
 }
 
 /// How often each k-context was activated.

@@ -4,7 +4,7 @@
 //! all its levels; beyond the node limit events are counted, contexts are not.
 
 use hashbrown::HashSet;
-use trace::{Function, Label, Process, Recording, Thread};
+use trace::{Cost, Function, Label, Process, Recording, Thread};
 
 /// What was counted somewhere. Special labels are not functions; what they
 /// counted (thread and handler starts) is in no total but `nodes`.
@@ -24,6 +24,9 @@ pub struct Totals {
     pub nodes: u64,
     /// Retired instructions, if they were counted.
     pub insns: u64,
+    /// Those of them that are no context's: what is muted, or came before or after
+    /// counting.
+    pub insns_outside: u64,
     /// Deepest stack of activations.
     pub max_depth: u64,
 }
@@ -38,6 +41,7 @@ impl Totals {
         self.contexts += other.contexts;
         self.nodes += other.nodes;
         self.insns = self.insns.saturating_add(other.insns);
+        self.insns_outside = self.insns_outside.saturating_add(other.insns_outside);
         self.max_depth = self.max_depth.max(other.max_depth);
     }
 }
@@ -77,7 +81,8 @@ pub fn of_recording(recording: &Recording) -> Totals {
     totals
 }
 
-fn place<'a>(process: &'a Process, function: &Function) -> (Option<&'a str>, u64) {
+/// What makes a function the same in different images.
+pub(crate) fn place<'a>(process: &'a Process, function: &Function) -> (Option<&'a str>, u64) {
     match process.module_of(function) {
         Some(module) => (Some(module.path.as_str()), function.file_offset),
         None => (None, function.pc),
@@ -85,7 +90,7 @@ fn place<'a>(process: &'a Process, function: &Function) -> (Option<&'a str>, u64
 }
 
 /// All totals but `functions`.
-fn counted(thread: &Thread) -> Totals {
+pub(crate) fn counted(thread: &Thread) -> Totals {
     let mut totals = Totals {
         threads: 1,
         nodes: thread.nodes.len() as u64,
@@ -101,6 +106,11 @@ fn counted(thread: &Thread) -> Totals {
             totals.truncated = totals.truncated.saturating_add(node.count);
         }
     }
+    let costs = thread.costs_of(Cost::Instructions).unwrap_or_default();
+    let outside = thread.nodes.iter().zip(costs);
+    totals.insns_outside = outside
+        .filter(|(node, _)| node.label == Label::MUTED)
+        .fold(0, |sum: u64, (_, &cost)| sum.saturating_add(cost));
     // The thread's own total survives where its `[truncated]` node could not
     // even be made.
     totals.truncated = totals.truncated.max(thread.truncated_events);

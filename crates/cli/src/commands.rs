@@ -2,16 +2,18 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::Path;
 
 use anyhow::{Result, anyhow, bail};
 use clap::CommandFactory;
 use image::Selector;
-use trace::Mode;
+use trace::{Mode, Prefix};
 use wire::flag;
 
+use crate::diff;
 use crate::ending::Ending;
-use crate::flags::{Cli, Command, Contexts, Format, Report, Run, View};
-use crate::output::{mid_sentence, reason};
+use crate::flags::{Cli, Command, Contexts, Count, Format, Report, Run, View};
+use crate::output::{Kind, Output, mid_sentence, reason};
 use crate::selection;
 use crate::session::Session;
 use crate::show::{self, Show};
@@ -20,7 +22,9 @@ pub fn run(command: &Command) -> Result<Ending> {
     match command {
         Command::Run(flags) => run_only(flags),
         Command::Contexts(flags) => contexts(flags),
+        Command::Count(flags) => count(flags),
         Command::Report(flags) => report(flags),
+        Command::Diff(flags) => diff::diff(flags),
         Command::Man { command } => man(command.as_deref()),
         Command::Completions { shell } => {
             let mut page = Vec::new();
@@ -31,8 +35,8 @@ pub fn run(command: &Command) -> Result<Ending> {
 }
 
 /// `run` records no contexts, and some forms have nothing else.
-const NO_CONTEXTS: &str =
-    "this --format shows contexts, and `run` records none; use report or json";
+pub const NO_CONTEXTS: &str =
+    "this --format shows contexts, and only `contexts` records any; use report or json";
 
 fn run_only(flags: &Run) -> Result<Ending> {
     if flags.destination.format.needs_contexts() {
@@ -41,6 +45,7 @@ fn run_only(flags: &Run) -> Result<Ending> {
     Session {
         target: &flags.target,
         destination: &flags.destination,
+        html: None,
         mode: Mode::Run,
         k: None,
         flags: bits(&[
@@ -48,6 +53,7 @@ fn run_only(flags: &Run) -> Result<Ending> {
             (flags.engine_stats, flag::CLOCK),
         ]),
         max_nodes: 1,
+        costs: Vec::new(),
         selector: Selector::everything(),
         options: Vec::new(),
         show: Show::run(flags.destination.format, flags.engine_stats),
@@ -74,16 +80,61 @@ fn contexts(flags: &Contexts) -> Result<Ending> {
     Session {
         target: &flags.target,
         destination: &flags.destination,
+        html: flags.html.as_deref(),
         mode: Mode::Contexts,
         k: (!flags.k_inf).then_some(flags.k),
         flags: bits(&wanted),
         max_nodes: flags.max_nodes,
+        costs: flags
+            .cost
+            .iter()
+            .filter_map(|metric| metric.cost())
+            .collect(),
         selector: selection::selector(flags),
         options: options(flags),
         show: Show::new(flags.destination.format, &flags.view),
         speaks: true,
     }
     .run()
+}
+
+fn count(flags: &Count) -> Result<Ending> {
+    if flags.destination.format.of_counts().is_none() {
+        bail!(NO_CONTEXTS);
+    }
+    let options = match flags.modules.is_empty() {
+        true => Vec::new(),
+        false => vec![("modules".to_owned(), flags.modules.join(","))],
+    };
+    Session {
+        target: &flags.target,
+        destination: &flags.destination,
+        mode: Mode::Counts,
+        k: None,
+        flags: 0,
+        max_nodes: 1,
+        costs: Vec::new(),
+        selector: Selector::everything(),
+        options,
+        html: None,
+        show: Show::counts(
+            flags.destination.format,
+            report::counts::View {
+                top: flags.top,
+                per_thread: flags.per_thread,
+                modules: names(&flags.modules),
+                annotate: names(&flags.annotate),
+            },
+        ),
+        speaks: true,
+    }
+    .run()
+}
+
+/// The names of all lists.
+fn names(lists: &[String]) -> Vec<String> {
+    let names = lists.iter().flat_map(|list| image::split_list(list));
+    names.map(str::to_owned).collect()
 }
 
 /// The bits that are wanted.
@@ -134,29 +185,56 @@ fn options(flags: &Contexts) -> Vec<(String, String)> {
         .collect()
 }
 
+/// The recording in a file, or what is left of it.
+pub fn read(path: &Path) -> Result<Prefix> {
+    let shown = path.display();
+    let file =
+        File::open(path).map_err(|error| anyhow!("cannot read '{shown}': {}", reason(&error)))?;
+    trace::read_prefix(file).map_err(|error| {
+        let error = mid_sentence(&error.to_string());
+        anyhow!("cannot read '{shown}': {error}")
+    })
+}
+
 fn report(flags: &Report) -> Result<Ending> {
     check_view(&flags.view)?;
     let shown = flags.file.display();
-    let open = || {
-        File::open(&flags.file)
-            .map_err(|error| anyhow!("cannot read '{shown}': {}", reason(&error)))
-    };
     let mut show = Show::new(flags.format, &flags.view);
-    let prefix = trace::read_prefix(open()?).map_err(|error| {
-        let error = mid_sentence(&error.to_string());
-        anyhow!("cannot read '{shown}': {error}")
-    })?;
+    let prefix = read(&flags.file)?;
     if let Some(loss) = prefix.lost {
         let note = format!("'{shown}' is damaged. {loss}");
         // These have no place for notes.
-        if flags.format.needs_contexts() {
+        if flags.format.needs_contexts() || flags.html.is_some() {
             eprintln!("everypath: {note}");
         }
         show.notes.push(note);
     }
-    if flags.format.needs_contexts() && prefix.recording.meta.mode == Mode::Run {
+    let mode = prefix.recording.meta.mode;
+    if flags.html.is_some() && mode != Mode::Contexts {
+        bail!("'{shown}': a page shows contexts, and only `contexts` records any");
+    }
+    let fits = match mode {
+        Mode::Contexts => true,
+        Mode::Counts => flags.format.of_counts().is_some(),
+        Mode::Run => !flags.format.needs_contexts(),
+    };
+    if !fits {
         bail!("'{shown}': {NO_CONTEXTS}");
     }
+    if let Some(path) = &flags.html {
+        let page = Output::prepare(path, Kind::Report)?;
+        page.replace(|out| show::write_page(&prefix.recording, &show.notes, out))?;
+        return Ok(Ending::Exit(0));
+    }
+    if !flags.annotate.is_empty() && mode != Mode::Counts {
+        bail!("'{shown}': --annotate shows instructions, and only `count` records any");
+    }
+    show.counts = report::counts::View {
+        top: flags.view.top,
+        per_thread: flags.per_thread,
+        modules: names(&flags.modules),
+        annotate: names(&flags.annotate),
+    };
     show.engine_stats |= prefix.recording.meta.mode == Mode::Run;
     let stdout = io::stdout();
     if flags.format == Format::Pprof && stdout.is_terminal() {
@@ -193,7 +271,7 @@ fn print(text: &[u8]) -> Result<Ending> {
 }
 
 /// A reader that has seen enough (`| head`) is no error.
-fn finish_stdout(written: io::Result<()>) -> Result<Ending> {
+pub fn finish_stdout(written: io::Result<()>) -> Result<Ending> {
     match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             bail!("cannot write to standard output: {}", reason(&error))

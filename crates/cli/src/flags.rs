@@ -6,7 +6,11 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use analysis::diff::Condition;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use trace::Cost;
+
+use crate::condition;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -14,10 +18,12 @@ Examples:
   everypath contexts -k 2 --funcs 'my_*' -- ./prog only some functions, two callers deep
   everypath contexts -o run.evp -- ./prog          keep the recording...
   everypath report run.evp --top 30                ...and look at it later, anywhere
+  everypath diff old.evp new.evp                   what is called more, or less, often
   everypath run -- ./prog                          translate only: behaves as native
 
 The exit status is the program's own. Everypath's own failures are
-125 (its error), 126 (cannot execute the program) and 127 (no such program).";
+125 (its error), 126 (cannot execute the program) and 127 (no such program);
+1 is a condition of `diff --fail-if` that is met.";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -28,18 +34,48 @@ const CONTEXTS_EXAMPLES: &str = "\
 Examples:
   everypath contexts -- python3 -c 'import json'
   everypath contexts --top 50 --min 0.1 -- ./prog
+  everypath contexts --cost calls -- ./prog        calls alone: quicker
   everypath contexts -k 2 --forest kccf --funcs a,b,c --join-threads --format text -- ./prog1
   everypath contexts --k-inf --format flamegraph --report calls.svg -- ./prog
+  everypath contexts --k-inf --html calls.html -- ./prog
   everypath contexts --modules libcrypto.so.3 -- openssl version
   everypath contexts --start-func main -- ./prog
 
 A LIST is names separated by commas. A name may hold the globs * and ?, and may
 be preceded by MODULE! to mean the function of one file only.";
 
+const COUNT_EXAMPLES: &str = "\
+Examples:
+  everypath count -- ./prog
+  everypath count --top 50 --modules libcrypto.so.3 -- openssl version
+  everypath count --annotate main,'work*' -- ./prog
+  everypath count --format csv --report blocks.csv -- ./prog
+  everypath count -o run.evp -- make -j4   and later   everypath report run.evp
+
+Counts are exact, for all threads and child processes. A basic block's share is
+that of all instructions executed.";
+
 const REPORT_EXAMPLES: &str = "\
 Examples:
   everypath report run.evp
-  everypath report run.evp --full --format text > forests.txt";
+  everypath report run.evp --full --format text > forests.txt
+  everypath report run.evp --format callgrind > callgrind.out; kcachegrind callgrind.out
+  everypath report run.evp --format firefox > calls.json   # for profiler.firefox.com
+  everypath report run.evp --format csv > contexts.csv
+  everypath report run.evp --html calls.html       a page to explore all contexts with";
+
+const DIFF_EXAMPLES: &str = "\
+Examples:
+  everypath diff old.evp new.evp
+  everypath diff old.evp new.evp --fail-if 'instructions>+2%'
+  everypath diff old.evp new.evp --fail-if 'parse:calls>+0' --fail-if 'calls<-5000'
+  everypath diff old.evp new.evp --format flamegraph > diff.svg
+
+A CONDITION is METRIC>+N or METRIC<-N: it grew, or shrank, by more than N; N% is
+per cent of the value before. FUNCTION:METRIC>+N is about one function, in all
+its contexts; its parameters may be left out, and MODULE! may stand before it.
+METRIC is calls or instructions. The exit status is 0, or 1 if a condition is
+met, which is said on standard error, or 125 if nothing could be compared.";
 
 /// Exact calling contexts of unmodified x86-64 Linux programs.
 #[derive(Debug, Parser)]
@@ -58,9 +94,15 @@ pub enum Command {
     /// Count every function call in its calling context
     #[command(after_help = CONTEXTS_EXAMPLES)]
     Contexts(Contexts),
+    /// Count how often every basic block, branch and line was executed
+    #[command(after_help = COUNT_EXAMPLES)]
+    Count(Count),
     /// Show a recording made with --output
     #[command(after_help = REPORT_EXAMPLES)]
     Report(Report),
+    /// Compare two recordings: what was called more, or less, often
+    #[command(after_help = DIFF_EXAMPLES)]
+    Diff(Diff),
     /// Print the manual page of everypath, or of one command
     #[command(hide = true)]
     Man {
@@ -112,11 +154,42 @@ pub struct Contexts {
     /// Count nothing after this function is entered
     #[arg(long, value_name = "NAME")]
     pub stop_func: Option<String>,
+    /// What to count in each context
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "calls,instructions"
+    )]
+    pub cost: Vec<Metric>,
     /// Nodes per process after which new contexts go to a [truncated] node
     #[arg(long, value_name = "N", default_value_t = 50_000_000)]
     pub max_nodes: u64,
+    /// Write a page to explore all contexts with, for a browser
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     #[command(flatten)]
     pub view: View,
+    #[command(flatten)]
+    pub destination: Destination,
+    #[command(flatten)]
+    pub target: Target,
+}
+
+#[derive(Debug, Args)]
+pub struct Count {
+    /// List only code of these files, as file names or globs
+    #[arg(long, value_name = "LIST")]
+    pub modules: Vec<String>,
+    /// Show each thread by itself
+    #[arg(long)]
+    pub per_thread: bool,
+    /// Blocks and lines to show, hottest first
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub top: usize,
+    /// Show these functions instruction by instruction, as names or globs
+    #[arg(long, value_name = "LIST", conflicts_with = "format")]
+    pub annotate: Vec<String>,
     #[command(flatten)]
     pub destination: Destination,
     #[command(flatten)]
@@ -130,9 +203,49 @@ pub struct Report {
     pub file: PathBuf,
     #[command(flatten)]
     pub view: View,
+    /// Show each thread by itself (recordings of `count`)
+    #[arg(long)]
+    pub per_thread: bool,
+    /// List only code of these files (recordings of `count`)
+    #[arg(long, value_name = "LIST")]
+    pub modules: Vec<String>,
+    /// Show functions instruction by instruction (recordings of `count`)
+    #[arg(long, value_name = "LIST", conflicts_with = "format")]
+    pub annotate: Vec<String>,
     /// Form of the report
     #[arg(long, value_name = "FORM", default_value = "report")]
     pub format: Format,
+    /// Write a page to explore all contexts with, for a browser, and no report
+    #[arg(long, value_name = "FILE", conflicts_with = "format")]
+    pub html: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct Diff {
+    /// The recording to compare with (made with --output)
+    #[arg(value_name = "BEFORE")]
+    pub before: PathBuf,
+    /// The recording to compare
+    #[arg(value_name = "AFTER")]
+    pub after: PathBuf,
+    /// Exit with status 1 if this is so; may be given several times
+    #[arg(long, value_name = "CONDITION", value_parser = condition::parse)]
+    pub fail_if: Vec<Condition>,
+    /// Form of the comparison
+    #[arg(long, value_name = "FORM", default_value = "report")]
+    pub format: DiffFormat,
+    /// What changed most; without it by instructions, if both recordings have them
+    #[arg(long, value_name = "METRIC")]
+    pub by: Option<String>,
+    /// Functions and contexts to show, most changed first
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub top: usize,
+    /// Show everything that changed
+    #[arg(long, conflicts_with = "top")]
+    pub full: bool,
+    /// Compare even what was not recorded alike
+    #[arg(long)]
+    pub force: bool,
 }
 
 /// What of the forests is shown.
@@ -147,7 +260,10 @@ pub struct View {
     /// Contexts to show, hottest first
     #[arg(long, value_name = "N", default_value_t = 40)]
     pub top: usize,
-    /// Hide contexts with less than this percentage of all calls
+    /// What makes a context hot; without it instructions, if they were counted
+    #[arg(long, value_name = "METRIC")]
+    pub by: Option<Metric>,
+    /// Hide contexts with less than this percentage of all
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     pub min: f64,
     /// Hide contexts deeper than this below their root
@@ -167,7 +283,7 @@ pub struct Destination {
     /// Keep the recording in this file, for `everypath report`
     #[arg(short, long, value_name = "FILE.evp")]
     pub output: Option<PathBuf>,
-    /// Write the report to this file instead of standard error
+    /// Write the report to FILE, not standard error; gzipped if it ends in .gz
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
     /// Form of the report
@@ -176,6 +292,14 @@ pub struct Destination {
     /// Print no report and no warnings on standard error
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+impl Destination {
+    /// Whether the report is to be gzipped; a profile of pprof is already.
+    pub fn is_packed(&self) -> bool {
+        let name = self.report.as_deref().and_then(|path| path.extension());
+        name.is_some_and(|name| name == "gz") && self.format != Format::Pprof
+    }
 }
 
 /// What is run.
@@ -211,6 +335,25 @@ pub enum YesNo {
     No,
 }
 
+/// What is counted in contexts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Metric {
+    /// Calls; always counted
+    Calls,
+    /// Instructions retired, without those of what it called
+    Instructions,
+}
+
+impl Metric {
+    /// `None`: calls, which are counted always.
+    pub fn cost(self) -> Option<Cost> {
+        match self {
+            Metric::Calls => None,
+            Metric::Instructions => Some(Cost::Instructions),
+        }
+    }
+}
+
 /// Form of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
@@ -226,17 +369,67 @@ pub enum Format {
     Flamegraph,
     /// Every context, for `go tool pprof` and others that read profile.proto
     Pprof,
+    /// Functions and calls, or instructions of `count`, for KCachegrind and others
+    Callgrind,
+    /// Every context, for the Firefox Profiler
+    Firefox,
+    /// Every context, for speedscope
+    Speedscope,
+    /// A table of all contexts, or of the basic blocks of `count`
+    Csv,
 }
 
 impl Format {
     /// Whether it shows every context as a path, for other tools.
     pub fn shows_stacks(self) -> bool {
-        matches!(self, Format::Folded | Format::Flamegraph | Format::Pprof)
+        use Format::{Csv, Firefox, Flamegraph, Folded, Pprof, Speedscope};
+        matches!(
+            self,
+            Folded | Flamegraph | Pprof | Firefox | Speedscope | Csv
+        )
+    }
+
+    /// Whether it shows functions and their calls, for other tools.
+    pub fn shows_graph(self) -> bool {
+        self == Format::Callgrind
+    }
+
+    /// How it shows the counts of `count`, if it can.
+    pub fn of_counts(self) -> Option<report::counts::Form> {
+        match self {
+            Format::Report => Some(report::counts::Form::Table),
+            Format::Json => Some(report::counts::Form::Json),
+            Format::Csv => Some(report::counts::Form::Csv),
+            Format::Callgrind => Some(report::counts::Form::Callgrind),
+            _ => None,
+        }
     }
 
     /// Whether it shows contexts and nothing else.
     pub fn needs_contexts(self) -> bool {
-        self == Format::Text || self.shows_stacks()
+        self == Format::Text || self.shows_stacks() || self.shows_graph()
+    }
+}
+
+/// Form of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DiffFormat {
+    /// What changed most, for a terminal
+    Report,
+    /// Everything, for programs (docs/formats/diff.schema.json)
+    Json,
+    /// Every function, for spreadsheets
+    Csv,
+    /// Every context with both counts, for differential flame graphs
+    Folded,
+    /// A differential flame graph (SVG, for a browser)
+    Flamegraph,
+}
+
+impl DiffFormat {
+    /// Whether it has a place for notes.
+    pub fn shows_notes(self) -> bool {
+        matches!(self, DiffFormat::Report | DiffFormat::Json)
     }
 }
 

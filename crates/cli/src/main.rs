@@ -17,10 +17,14 @@
 //! | `symbolize` | names for what was recorded |
 //! | `output` | files that results go to |
 //! | `show` | recordings to reports |
+//! | `diff` | two recordings to a comparison |
+//! | `condition` | what is not to have changed |
 #![forbid(unsafe_code)]
 
 mod ahead;
 mod commands;
+mod condition;
+mod diff;
 mod ending;
 mod flags;
 mod libraries;

@@ -54,14 +54,19 @@ pub struct Output {
 impl Output {
     /// Opens `path` and makes sure that it takes data.
     pub fn prepare(path: &Path, kind: Kind) -> Result<Output> {
-        let refuse = |error: io::Error| {
-            anyhow!(
-                "cannot write '{}': {}; nothing was run",
-                path.display(),
-                reason(&error)
-            )
-        };
+        let refuse =
+            |error: io::Error| anyhow!("cannot write '{}': {}", path.display(), reason(&error));
         open(path, kind).and_then(probe).map_err(refuse)
+    }
+
+    /// Writes with `write` what can be written again; if that fails, the file is
+    /// as it was.
+    pub fn replace<E: std::fmt::Display>(
+        mut self,
+        write: impl Fn(&mut dyn Write) -> Result<(), E>,
+    ) -> Result<()> {
+        let written = self.try_save(&write);
+        written.map_err(|failure| anyhow!("cannot write '{}': {failure}", self.path.display()))
     }
 
     /// Writes with `write`, and keeps the data elsewhere if that fails.

@@ -7,15 +7,15 @@
 //! what the caller sees, and what went wrong here is said on standard error.
 
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use image::{Images, Selector};
 use launch::{Ended, Request, Run};
 use report::text::Style;
-use trace::{End, Meta, Mode, Recording};
+use trace::{Cost, End, Meta, Mode, Recording};
 
 use crate::ending::Ending;
 use crate::flags::{Destination, Target};
@@ -29,12 +29,16 @@ use crate::{program, symbolize};
 pub struct Session<'a> {
     pub target: &'a Target,
     pub destination: &'a Destination,
+    /// Where a page for a browser goes.
+    pub html: Option<&'a Path>,
     pub mode: Mode,
     /// `None`: infinite.
     pub k: Option<u32>,
     /// Bits from [`wire::flag`], following children excepted.
     pub flags: u32,
     pub max_nodes: u64,
+    /// What contexts carry besides calls.
+    pub costs: Vec<Cost>,
     pub selector: Selector,
     /// For the recording: options that were given, as the user wrote them.
     pub options: Vec<(String, String)>,
@@ -49,13 +53,15 @@ impl Session<'_> {
         let request = self.request()?;
         selection::verify(&images, &self.selector, &request.program)?;
         let destination = self.destination;
-        let prepare = |path: &Option<PathBuf>, kind| {
-            let path = path.as_deref();
-            path.map(|path| Output::prepare(path, kind)).transpose()
+        let prepare = |path: Option<&Path>, kind| {
+            let output = path.map(|path| Output::prepare(path, kind)).transpose();
+            output.map_err(|error| anyhow!("{error}; nothing was run"))
         };
-        let output = prepare(&destination.output, Kind::Recording)?;
-        let report = prepare(&destination.report, Kind::Report)?;
-        let named = output.is_some() || report.is_some() || self.prints();
+        let output = prepare(destination.output.as_deref(), Kind::Recording)?;
+        let report = prepare(destination.report.as_deref(), Kind::Report)?;
+        let page = prepare(self.html, Kind::Report)?;
+        let files = [&output, &report, &page];
+        let named = files.into_iter().any(Option::is_some) || self.prints();
         let mut tables = Extents::new(&images, &self.selector, &request.program, named);
         let run = launch::run(&request, &mut tables)?;
         let progress = Progress::new(self.destination.quiet);
@@ -69,9 +75,13 @@ impl Session<'_> {
             progress.says("writing the recording");
             output.save(|out| trace::write(&recording, out))
         });
+        let page = page.map(|page| {
+            progress.says("writing the page");
+            page.save(|out| show::write_page(&recording, &self.show.notes, out))
+        });
         drop(progress);
         self.warn(&run.warnings);
-        if let Some(saved) = saved {
+        for saved in [saved, page].into_iter().flatten() {
             complain(saved);
         }
         complain(self.report(report, &recording));
@@ -102,12 +112,14 @@ impl Session<'_> {
             mode: match self.mode {
                 Mode::Run => wire::Mode::Run,
                 Mode::Contexts => wire::Mode::Contexts,
+                Mode::Counts => wire::Mode::Counts,
             },
             k: self.k,
             flags: self.flags | follow | fault,
             chaos: self.target.chaos,
             lockstep: self.target.lockstep,
             max_nodes: self.max_nodes,
+            costs: self.costs.iter().fold(0, |bits, cost| bits | cost.bit()),
         })
     }
 
@@ -149,18 +161,25 @@ impl Session<'_> {
     }
 
     fn report(&self, file: Option<Output>, recording: &Recording) -> Result<()> {
+        let plain = |out: &mut dyn Write| self.show.write(recording, Style::PLAIN, out);
         match file {
-            Some(file) => file.save(|out| self.show.write(recording, Style::PLAIN, out)),
+            Some(file) if self.destination.is_packed() => {
+                file.save(|out| report::gzip::write(out, plain))
+            }
+            Some(file) => file.save(plain),
             None if !self.prints() => Ok(()),
             None => {
                 let stderr = io::stderr();
                 let style = show::style_of(&stderr);
                 let mut out = BufWriter::new(stderr.lock());
                 let written = self.show.write(recording, style, &mut out);
-                // Nobody reads it any more, or nothing can be said there: no
-                // reason to change how the run ends.
-                let _ = written.and_then(|()| out.flush());
-                Ok(())
+                match written.and_then(|()| out.flush()) {
+                    // It is not there to be written.
+                    Err(error) if error.kind() == io::ErrorKind::Other => Err(error.into()),
+                    // Nobody reads it any more, or nothing can be said there: no
+                    // reason to change how the run ends.
+                    _ => Ok(()),
+                }
             }
         }
     }

@@ -1,11 +1,12 @@
 //! A recording to a report in the form that was asked for.
 
+use std::collections::{BTreeSet, HashMap};
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 
 use report::text::Style;
-use report::{Hot, Report};
-use trace::Recording;
+use report::{Hot, Report, Weight};
+use trace::{Mode, Recording};
 
 use crate::flags::{Format, View, WhichForest};
 
@@ -16,6 +17,8 @@ pub struct Show {
     pub view: report::View,
     pub engine_stats: bool,
     pub notes: Vec<String>,
+    /// What of a recording of `count`.
+    pub counts: report::counts::View,
 }
 
 impl Show {
@@ -29,19 +32,27 @@ impl Show {
             },
         };
         let engine_stats = view.engine_stats;
-        let stacks = format.shows_stacks();
+        let (stacks, graph) = (format.shows_stacks(), format.shows_graph());
+        let forests = !stacks && !graph;
         let view = report::View {
             hot: (format == Format::Report).then_some(hot),
-            ksf: !stacks && view.forest != WhichForest::Kccf,
-            kccf: !stacks && view.forest != WhichForest::Ksf,
+            ksf: forests && view.forest != WhichForest::Kccf,
+            kccf: forests && view.forest != WhichForest::Ksf,
             stacks,
+            graph,
+            merged: false,
             join_threads: view.join_threads,
+            by: view.by.map(|metric| match metric.cost() {
+                None => Weight::Calls,
+                Some(cost) => Weight::Cost(cost),
+            }),
         };
         Show {
             format,
             view,
             engine_stats,
             notes: Vec::new(),
+            counts: report::counts::View::default(),
         }
     }
 
@@ -52,6 +63,15 @@ impl Show {
             view: report::View::default(),
             engine_stats,
             notes: Vec::new(),
+            counts: report::counts::View::default(),
+        }
+    }
+
+    /// For a run that counts blocks.
+    pub fn counts(format: Format, counts: report::counts::View) -> Show {
+        Show {
+            counts,
+            ..Show::run(format, false)
         }
     }
 
@@ -61,6 +81,9 @@ impl Show {
         style: Style,
         out: &mut dyn Write,
     ) -> io::Result<()> {
+        if recording.meta.mode == Mode::Counts {
+            return self.write_counts(recording, style, out);
+        }
         let mut report = Report::new(recording, &self.view);
         if self.engine_stats {
             report.stat_names = stat_names(recording);
@@ -73,8 +96,49 @@ impl Show {
             Format::Folded => report::folded::write(&report, out),
             Format::Flamegraph => report::flamegraph::write(&report, out),
             Format::Pprof => report::pprof::write(&report, out),
+            Format::Callgrind => report::callgrind::write(&report, out),
+            Format::Firefox => report::firefox::write(&report, out),
+            Format::Speedscope => report::speedscope::write(&report, out),
+            Format::Csv => report::csv::write(&report, out),
         }
     }
+
+    fn write_counts(
+        &self,
+        recording: &Recording,
+        style: Style,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        let form = self.format.of_counts();
+        let form = form.ok_or_else(|| io::Error::other(crate::commands::NO_CONTEXTS))?;
+        let report = report::counts::Report::new(recording, &self.counts);
+        let mut report = report.map_err(io::Error::other)?;
+        report.notes.clone_from(&self.notes);
+        report.sources = sources(report.source_files());
+        report.write(form, style, out)
+    }
+}
+
+/// Lines of the source files that are here.
+fn sources(files: BTreeSet<&str>) -> HashMap<String, Vec<String>> {
+    let lines = |file: &str| {
+        let bytes = std::fs::read(file).ok()?;
+        let text = String::from_utf8_lossy(&bytes);
+        let lines = text.lines().map(str::to_owned).collect();
+        Some((file.to_owned(), lines))
+    };
+    files.into_iter().filter_map(lines).collect()
+}
+
+/// All contexts of `recording` as a page for a browser.
+pub fn write_page(recording: &Recording, notes: &[String], out: &mut dyn Write) -> io::Result<()> {
+    let view = report::View {
+        merged: true,
+        ..report::View::default()
+    };
+    let mut report = Report::new(recording, &view);
+    report.notes = notes.to_vec();
+    report::html::write(&report, out)
 }
 
 /// Names of the statistics; without a run of `--lockstep`, not those of it.

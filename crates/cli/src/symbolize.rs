@@ -8,12 +8,12 @@
 //! its tables: each file's questions are asked together, and several files are
 //! asked at a time.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use image::{FileOffset, Image, Images, Symbol, Version};
-use trace::{Module, Process, Recording};
+use trace::{Module, Process, Recording, Source};
 use wire::FileId;
 
 use crate::vdso;
@@ -26,12 +26,31 @@ type Key = (String, FileId);
 struct Answers {
     build_id: Option<Vec<u8>>,
     symbols: HashMap<u64, Symbol>,
+    /// Where names and lines change, for recordings of `count`.
+    rows: Vec<Row>,
+}
+
+/// What code from `offset` on comes from, up to the next row.
+struct Row {
+    offset: u64,
+    name: Option<String>,
+    /// Where what `name` names begins.
+    start: u64,
+    line: Option<(String, u32)>,
+}
+
+/// What is asked of one file.
+#[derive(Default)]
+struct Question {
+    functions: Vec<u64>,
+    code: BTreeSet<u64>,
 }
 
 pub fn symbolize(recording: &mut Recording, images: &Images) {
     let answers = ask(questions(recording), images);
     for process in &mut recording.processes {
         fill(process, &answers);
+        fill_sources(process, &answers);
     }
 }
 
@@ -40,13 +59,13 @@ fn key(module: &Module) -> Key {
 }
 
 /// What is to be looked up, by file; those with the most questions last.
-fn questions(recording: &Recording) -> Vec<(Key, Vec<u64>)> {
+fn questions(recording: &Recording) -> Vec<(Key, Question)> {
     let mut places: HashMap<Key, usize> = HashMap::new();
-    let mut questions: Vec<(Key, Vec<u64>)> = Vec::new();
+    let mut questions: Vec<(Key, Question)> = Vec::new();
     for process in &recording.processes {
         let mut place = |module| {
             *places.entry(key(module)).or_insert_with(|| {
-                questions.push((key(module), Vec::new()));
+                questions.push((key(module), Question::default()));
                 questions.len() - 1
             })
         };
@@ -54,28 +73,33 @@ fn questions(recording: &Recording) -> Vec<(Key, Vec<u64>)> {
         for function in process.functions.iter().filter(|f| f.name.is_none()) {
             let file = function.module.and_then(|at| files.get(at as usize));
             if let Some(&file) = file {
-                questions[file].1.push(function.file_offset);
+                questions[file].1.functions.push(function.file_offset);
+            }
+        }
+        for (module, offsets) in analysis::counts::offsets(process) {
+            if let Some(&file) = files.get(module as usize) {
+                questions[file].1.code.extend(offsets);
             }
         }
     }
-    for (_, offsets) in &mut questions {
+    for (_, asked) in &mut questions {
         // Forked children share nearly everything.
-        offsets.sort_unstable();
-        offsets.dedup();
+        asked.functions.sort_unstable();
+        asked.functions.dedup();
     }
-    questions.sort_by_key(|(_, offsets)| offsets.len());
+    questions.sort_by_key(|(_, asked)| asked.functions.len() + asked.code.len());
     questions
 }
 
-fn ask(questions: Vec<(Key, Vec<u64>)>, images: &Images) -> HashMap<Key, Answers> {
+fn ask(questions: Vec<(Key, Question)>, images: &Images) -> HashMap<Key, Answers> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = threads.min(questions.len());
     let (left, found) = (Mutex::new(questions), Mutex::new(HashMap::new()));
     let work = || {
         loop {
             let next = lock(&left).pop();
-            let Some((key, offsets)) = next else { return };
-            let answers = answer(&key, &offsets, images);
+            let Some((key, asked)) = next else { return };
+            let answers = answer(&key, &asked, images);
             lock(&found).insert(key, answers);
         }
     };
@@ -94,14 +118,74 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn answer(key: &Key, offsets: &[u64], images: &Images) -> Answers {
+fn answer(key: &Key, asked: &Question, images: &Images) -> Answers {
     let Some(image) = open(key, images) else {
         return Answers::default();
     };
     let symbol = |&offset: &u64| (offset, image.symbolize(FileOffset(offset)));
     Answers {
         build_id: image.build_id().map(<[u8]>::to_vec),
-        symbols: offsets.iter().map(symbol).collect(),
+        symbols: asked.functions.iter().map(symbol).collect(),
+        rows: rows(&image, &asked.code),
+    }
+}
+
+fn rows(image: &Image, code: &BTreeSet<u64>) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    for &offset in code {
+        let symbol = image.symbolize(FileOffset(offset));
+        let name = symbol.raw_name.map(|_| symbol.name);
+        let row = Row {
+            offset,
+            start: name.as_ref().map_or(0, |_| offset - symbol.offset),
+            name,
+            line: symbol.file.zip(symbol.line),
+        };
+        let same =
+            |last: &Row| (&last.name, last.start, &last.line) == (&row.name, row.start, &row.line);
+        if !rows.last().is_some_and(same) {
+            rows.push(row);
+        }
+    }
+    rows
+}
+
+/// Rows of a process's modules, as far as its own code was executed.
+fn fill_sources(process: &mut Process, answers: &HashMap<Key, Answers>) {
+    let mut offsets: Vec<_> = analysis::counts::offsets(process).into_iter().collect();
+    offsets.sort_unstable_by_key(|(module, _)| *module);
+    let mut texts: HashMap<String, u32> = HashMap::new();
+    for (module, code) in offsets {
+        let known = &process.modules[module as usize];
+        let Some(answers) = answers.get(&key(known)) else {
+            continue;
+        };
+        let mut last = None;
+        for offset in code {
+            let behind = answers.rows.partition_point(|row| row.offset <= offset);
+            let Some(at) = behind.checked_sub(1) else {
+                continue;
+            };
+            if last.replace(at) == Some(at) {
+                continue;
+            }
+            let row = &answers.rows[at];
+            let mut text = |text: &str| {
+                *texts.entry(text.to_owned()).or_insert_with(|| {
+                    process.texts.push(text.to_owned());
+                    process.texts.len() as u32 - 1
+                })
+            };
+            process.sources.push(Source {
+                module,
+                offset,
+                function: row
+                    .name
+                    .as_ref()
+                    .map(|name| (text(name), offset - row.start)),
+                line: row.line.as_ref().map(|(file, line)| (text(file), *line)),
+            });
+        }
     }
 }
 

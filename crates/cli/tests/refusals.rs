@@ -6,6 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use trace::{Meta, Mode, Process, Recording};
+
 /// A folder of its own per test, gone at the end.
 struct Folder(PathBuf);
 
@@ -227,48 +229,53 @@ fn set_id_programs() {
 
 #[test]
 fn mistakes_in_the_flags() {
+    const NO_CONTEXTS: &str =
+        "this --format shows contexts, and only `contexts` records any; use report or json";
+    // The arguments, and the sentence.
+    const CASES: &[(&str, &str)] = &[
+        (
+            "contexts -k 0 true",
+            "-k 0 keeps no callers, so there would be no contexts; give 1 or more, or --k-inf",
+        ),
+        (
+            "contexts --max-nodes 0 true",
+            "--max-nodes 0 leaves no room for any context; give 1 or more",
+        ),
+        (
+            "contexts --min 101 true",
+            "--min 101 is no percentage; give a number from 0 to 100",
+        ),
+        ("run --format text true", NO_CONTEXTS),
+        ("run --format folded true", NO_CONTEXTS),
+        ("run --format flamegraph true", NO_CONTEXTS),
+        ("run --format pprof true", NO_CONTEXTS),
+        ("run --format callgrind true", NO_CONTEXTS),
+        ("run --format csv true", NO_CONTEXTS),
+        ("run --format firefox true", NO_CONTEXTS),
+        ("run --format speedscope true", NO_CONTEXTS),
+        (
+            "contexts --format pprof true",
+            "--format pprof is no text for standard error; name a file with --report FILE",
+        ),
+        (
+            "contexts -k x true",
+            "invalid value 'x' for '-k <N>': invalid digit found in string; see everypath --help",
+        ),
+        (
+            "contexts --k-inf -k 2 true",
+            "the argument '--k-inf' cannot be used with '-k <N>'; see everypath --help",
+        ),
+        (
+            "run",
+            "the following required arguments were not provided: <PROGRAM>...; \
+             see everypath --help",
+        ),
+    ];
     let folder = Folder::new("flags");
-    let sentence =
-        "-k 0 keeps no callers, so there would be no contexts; give 1 or more, or --k-inf";
-    refused(&folder, &["contexts", "-k", "0", "true"], 125, sentence);
-    let sentence = "--max-nodes 0 leaves no room for any context; give 1 or more";
-    refused(
-        &folder,
-        &["contexts", "--max-nodes", "0", "true"],
-        125,
-        sentence,
-    );
-    let sentence = "--min 101 is no percentage; give a number from 0 to 100";
-    refused(
-        &folder,
-        &["contexts", "--min", "101", "true"],
-        125,
-        sentence,
-    );
-    let sentence = "this --format shows contexts, and `run` records none; use report or json";
-    for form in ["text", "folded", "flamegraph", "pprof"] {
-        refused(&folder, &["run", "--format", form, "true"], 125, sentence);
+    for (arguments, sentence) in CASES {
+        let arguments: Vec<&str> = arguments.split(' ').collect();
+        refused(&folder, &arguments, 125, sentence);
     }
-    let sentence = "--format pprof is no text for standard error; name a file with --report FILE";
-    refused(
-        &folder,
-        &["contexts", "--format", "pprof", "true"],
-        125,
-        sentence,
-    );
-    let sentence = "invalid value 'x' for '-k <N>': invalid digit found in string; \
-                    see everypath --help";
-    refused(&folder, &["contexts", "-k", "x", "true"], 125, sentence);
-    let sentence = "the argument '--k-inf' cannot be used with '-k <N>'; see everypath --help";
-    refused(
-        &folder,
-        &["contexts", "--k-inf", "-k", "2", "true"],
-        125,
-        sentence,
-    );
-    let sentence = "the following required arguments were not provided: <PROGRAM>...; \
-                    see everypath --help";
-    refused(&folder, &["run"], 125, sentence);
 }
 
 #[test]
@@ -344,4 +351,103 @@ fn recordings_that_are_none() {
     let sentence = "cannot read 'text.evp': this is not an Everypath recording: it does not begin \
                     as an .evp file does. Give a file that `everypath -o FILE.evp` wrote";
     refused(&folder, &["report", "text.evp"], 125, sentence);
+    // Version 999, and the checksum of the header.
+    let header = b"\x89EVP\r\n\x1a\n\xe7\x03\0\0\x84\xf4\x5c\xec";
+    folder.file("newer.evp", header);
+    let sentence = format!(
+        "cannot read 'newer.evp': the recording has format version 999, and this build reads \
+         versions up to {}. Read it with the Everypath that wrote it or a newer one",
+        trace::container::VERSION
+    );
+    refused(&folder, &["report", "newer.evp"], 125, &sentence);
+}
+
+/// Recordings of nothing, each made in its own way.
+#[test]
+fn recordings_that_cannot_be_compared() {
+    let folder = Folder::new("unlike");
+    let record = |name: &str, change: &dyn Fn(&mut Recording)| {
+        let mut recording = Recording {
+            meta: Meta {
+                mode: Mode::Contexts,
+                k: Some(10),
+                ..Meta::default()
+            },
+            processes: vec![Process {
+                exe: "/bin/prog".into(),
+                ..Process::default()
+            }],
+        };
+        change(&mut recording);
+        let mut bytes = Vec::new();
+        trace::write(&recording, &mut bytes).unwrap();
+        folder.file(name, &bytes);
+    };
+    record("a.evp", &|_| {});
+    record("other.evp", &|recording| {
+        recording.processes[0].exe = "/bin/other".into();
+        recording.meta.k = None;
+    });
+    record("unrolled.evp", &|recording| recording.meta.unroll = true);
+    record("funcs.evp", &|recording| {
+        let options = [("stop-func", "main"), ("funcs", "a,b"), ("colour", "red")];
+        recording.meta.options = options.map(|(k, v)| (k.into(), v.into())).into();
+    });
+    record("run.evp", &|recording| {
+        recording.meta.mode = Mode::Run;
+        recording.meta.k = None;
+    });
+    let cases = [
+        (
+            "a.evp other.evp",
+            "'a.evp' and 'other.evp' were not recorded alike: the program is 'prog' before and \
+             'other' after, and k is 10 before and infinite after; \
+             give --force to compare them all the same",
+        ),
+        (
+            "unrolled.evp a.evp",
+            "'unrolled.evp' and 'a.evp' were not recorded alike: recursion is unrolled before \
+             and rolled after; give --force to compare them all the same",
+        ),
+        (
+            "a.evp funcs.evp",
+            "'a.evp' and 'funcs.evp' were not recorded alike: the selection is everything before \
+             and --funcs a,b --stop-func main after; give --force to compare them all the same",
+        ),
+        (
+            "a.evp run.evp",
+            "'a.evp' and 'run.evp' were not recorded alike: the command is `contexts` before \
+             and `run` after; give --force to compare them all the same",
+        ),
+        (
+            "a.evp run.evp --force",
+            "'run.evp' has nothing to compare; record with `contexts`, or `run --count-instructions`",
+        ),
+        (
+            "a.evp a.evp --by time",
+            "'time' is no metric of these recordings; they have calls",
+        ),
+        (
+            "a.evp a.evp --fail-if cycles>+2%",
+            "'cycles' is no metric of these recordings; they have calls",
+        ),
+        (
+            "a.evp a.evp --fail-if calls>2%",
+            "invalid value 'calls>2%' for '--fail-if <CONDITION>': a condition is METRIC>+N, \
+             METRIC>+N%, METRIC<-N or METRIC<-N%, after FUNCTION: if it is about a function; \
+             see everypath --help",
+        ),
+        (
+            "a.evp a.evp --format flamegraph",
+            "cannot write to standard output: nothing was counted after, so there is no flame graph",
+        ),
+        (
+            "a.evp absent.evp",
+            "cannot read 'absent.evp': no such file or directory",
+        ),
+    ];
+    for (arguments, sentence) in cases {
+        let arguments: Vec<&str> = ["diff"].into_iter().chain(arguments.split(' ')).collect();
+        refused(&folder, &arguments, 125, sentence);
+    }
 }

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Output};
 
 use trace::{End, Function, Label, Meta, Mode, Module, Node, Process, Recording, Thread};
@@ -96,6 +97,42 @@ exited with status 0 after 5 ms
     assert_eq!(output.status.code(), Some(0));
 }
 
+/// What older builds wrote is shown with the totals that they reported.
+#[test]
+fn recordings_of_older_builds_are_shown() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../trace/tests/recordings");
+    let list = fs::read_to_string(folder.join("totals.txt")).unwrap();
+    for line in list.lines().filter(|line| !line.starts_with('#')) {
+        let (name, rest) = line.split_once(' ').unwrap();
+        let (_commit, totals) = rest.trim_start().split_once("  ").unwrap();
+        let everypath = |arguments: &[&str]| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_everypath"));
+            let output = command.args(arguments).arg(folder.join(name)).output();
+            let output = output.unwrap();
+            assert_eq!(output.status.code(), Some(0), "{name}: {output:?}");
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let text = everypath(&["report"]);
+        // Blocks are told below the first lines.
+        let shown = text.lines().nth(2).unwrap();
+        let expected = match name {
+            "2-counts.evp" => totals.split_once(", 65,703").unwrap().0,
+            _ => totals,
+        };
+        assert_eq!(shown, expected, "{name}");
+        let json = everypath(&["report", "--format", "json"]);
+        assert!(json.starts_with("{\"format\":\"everypath "), "{name}");
+        if totals.contains("call") {
+            let folded = everypath(&["report", "--format", "folded", "--by", "calls"]);
+            let numbers = folded.lines().map(|line| line.rsplit_once(' ').unwrap().1);
+            let sum: u64 = numbers.map(|number| number.parse::<u64>().unwrap()).sum();
+            let mut totals = totals.split(", ").filter(|part| part.ends_with(" calls"));
+            let calls = totals.next().map(|calls| calls.replace(',', ""));
+            assert_eq!(calls, Some(format!("{sum} calls")), "{name}");
+        }
+    }
+}
+
 #[test]
 fn forms() {
     let text = report(&bytes(), "text", &["--format", "text", "--forest", "both"]);
@@ -126,6 +163,57 @@ fn forms() {
         svg.starts_with("<?xml") && svg.contains("work (41 calls, 97.62%)"),
         "{svg}"
     );
+}
+
+/// What an exact number does not fit into is refused, never rounded.
+#[test]
+fn a_number_beyond_the_doubles_is_refused() {
+    for (count, fits) in [(1 << 53, false), ((1 << 53) - 1, true)] {
+        let mut recording = recording();
+        recording.processes[0].threads[0].nodes[2].count = count;
+        let mut bytes = Vec::new();
+        trace::write(&recording, &mut bytes).unwrap();
+        for format in ["firefox", "speedscope"] {
+            let output = report(&bytes, "doubles", &["--format", format]);
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            match fits {
+                true => assert!(output.status.success(), "{stderr}"),
+                false => {
+                    assert_eq!(output.status.code(), Some(125));
+                    let sentence = "9007199254740993 calls: this form keeps numbers as doubles, \
+                                    which are exact up to 9007199254740992; \
+                                    use folded, csv, callgrind or pprof";
+                    assert!(stderr.contains(sentence), "{stderr}");
+                    assert_eq!(stderr.lines().count(), 1);
+                }
+            }
+        }
+        for format in ["folded", "csv", "callgrind", "pprof"] {
+            let output = report(&bytes, "wide", &["--format", format]);
+            assert!(output.status.success());
+        }
+    }
+}
+
+#[test]
+fn a_profile_of_nothing_is_refused() {
+    let mut recording = recording();
+    recording.processes[0].threads[0].nodes.truncate(1);
+    let mut bytes = Vec::new();
+    trace::write(&recording, &mut bytes).unwrap();
+    for format in ["flamegraph", "firefox", "speedscope"] {
+        let output = report(&bytes, "nothing", &["--format", format]);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            stderr.contains("nothing was called, so there is no "),
+            "{stderr}"
+        );
+        assert_eq!(output.status.code(), Some(125));
+    }
+    for format in ["callgrind", "csv", "folded", "pprof"] {
+        let output = report(&bytes, "empty", &["--format", format]);
+        assert!(output.status.success());
+    }
 }
 
 /// Go's own reader takes a profile and sums up the same.

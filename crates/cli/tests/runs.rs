@@ -98,13 +98,19 @@ fn the_report_says_what_ran_and_how_it_ended() {
         "{text}"
     );
     assert!(
-        text.contains(" calls\n\n  calls        %  context\n"),
+        text.contains(" instructions\n\ninstructions        %    calls  context\n"),
         "{text}"
     );
     assert!(
         text.ends_with(
             "note: the program did not end by itself; all it counted until then is here\n"
         ),
+        "{text}"
+    );
+    let output = everypath(&folder.0, &["contexts", "--cost", "calls", "--", "true"]);
+    let text = stderr(&output);
+    assert!(
+        text.contains(" calls\n\n  calls        %  context\n"),
         "{text}"
     );
     // What it became by exec is the program still: said once.
@@ -332,4 +338,22 @@ fn a_program_that_was_replaced_keeps_its_names() {
         !report.contains("\"name\":\"it+0x"),
         "a function has no name"
     );
+}
+
+#[test]
+fn a_report_is_packed_if_its_name_says_so() {
+    let folder = Folder::new("packed");
+    let words = ["contexts", "-o", "a.evp", "--report", "a.csv.gz"];
+    let words = [&words[..], &["--format", "csv", "--", "true"]].concat();
+    let output = everypath(&folder.0, &words);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let packed = fs::read(folder.0.join("a.csv.gz")).unwrap();
+    let unpacked = Command::new("gzip")
+        .args(["-dc", "a.csv.gz"])
+        .current_dir(&folder.0)
+        .output()
+        .unwrap();
+    let plain = everypath(&folder.0, &["report", "a.evp", "--format", "csv"]);
+    assert_eq!(unpacked.stdout, plain.stdout);
+    assert!(packed.len() < plain.stdout.len() / 2);
 }

@@ -45,7 +45,7 @@ mod leaves;
 
 pub use activations::{
     Shadow, begin_thread, deepest, end_thread, event, fork_child, grow_shadow, jump_into,
-    on_handler, on_sigreturn, publish_thread, snapshot,
+    on_handler, on_sigreturn, publish_thread, settle, snapshot,
 };
 
 /// Process-wide state of the tool.

@@ -17,27 +17,45 @@
 //! Forward branches are mostly not taken; and if one is, that costs the way its
 //! spill and a jump, which the run would have cost always.
 //!
-//! The words are eight, used in turn: an addition waits for the one before it
-//! to the same word. The map says at every instruction how many were counted
+//! `count` (`ways`) counts runs at the same places, each in a word of its own.
+//!
+//! Otherwise the words are eight, used in turn: an addition waits for the one before it
+//! to the same word. They are fewer where events add them up (`contexts::costs`), and a
+//! run ends where one may end activations, too. The map says at every instruction how many were counted
 //! ahead or are to be counted yet (`pcmap`), for signals and faults.
 
 use core::mem::offset_of;
 
 use agent::thread::ThreadContext;
 use isa::insn::Flags;
-use isa::{Asm, Flow, Insn, Reg};
+use isa::{Asm, Flow, Insn, Reg, StackMove};
+use wire::COST_WORDS;
 
-use crate::indirect::SPILL_RCX;
+use crate::indirect::{Guess, SPILL_RCX};
 use crate::pcmap::Recipe;
 use crate::translate::Emit;
+use crate::ways::LastBranch;
 
 const WORDS: i32 = offset_of!(ThreadContext, insns) as i32;
 /// Most instructions of a run: the map has a byte for their number.
 const MOST: usize = 200;
 
+/// What is counted.
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Nothing,
+    Instructions(Words),
+    /// Executions; the next place counts in the slot at this displacement from gs.
+    Ways(i32),
+}
+
 /// What a block being emitted has counted.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Counting {
+    what: What,
+    /// What the jump at the end is guessed to go to, if that was asked already.
+    guess: Option<Option<Guess>>,
+    last: LastBranch,
     /// Runs begun.
     runs: usize,
     /// What the branch at the end of the run is to count.
@@ -46,16 +64,93 @@ pub struct Counting {
     pending: usize,
 }
 
+/// The words that a block counts in.
+#[derive(Clone, Copy, Debug)]
+pub enum Words {
+    All,
+    /// Of the activation on top, or of a leaf, while contexts carry costs.
+    Own,
+    Leaf,
+}
+
+impl Words {
+    /// The first of them, for the map.
+    fn number(self) -> u8 {
+        match self {
+            Words::All | Words::Own => 0,
+            Words::Leaf => COST_WORDS as u8,
+        }
+    }
+
+    /// As displacements from gs.
+    pub fn displacements(self) -> impl Iterator<Item = i32> + Clone {
+        let numbers = match self {
+            Words::All => 0..wire::INSN_WORDS,
+            Words::Own => 0..COST_WORDS,
+            Words::Leaf => COST_WORDS..2 * COST_WORDS,
+        };
+        numbers.map(|number| WORDS + 8 * number as i32)
+    }
+}
+
+impl Counting {
+    fn new(what: What, guess: Option<Option<Guess>>) -> Counting {
+        Counting {
+            what,
+            guess,
+            last: LastBranch::None,
+            runs: 0,
+            owed: 0,
+            pending: 0,
+        }
+    }
+
+    /// Of instructions; `None`: they are not counted.
+    pub fn of_instructions(words: Option<Words>) -> Counting {
+        let what = words.map_or(What::Nothing, What::Instructions);
+        Counting::new(what, None)
+    }
+
+    /// Of executions, in slots from the one at `displacement` on (`ways`).
+    pub fn of_ways(displacement: i32, guess: Option<Guess>, last: LastBranch) -> Counting {
+        Counting {
+            last,
+            ..Counting::new(What::Ways(displacement), Some(guess))
+        }
+    }
+
+    pub fn of_nothing(guess: Option<Guess>) -> Counting {
+        Counting::new(What::Nothing, Some(guess))
+    }
+
+    /// The word that the map names.
+    fn number(&self) -> u8 {
+        match self.what {
+            What::Instructions(words) => words.number(),
+            What::Nothing | What::Ways(_) => 0,
+        }
+    }
+
+    pub fn is_on(&self) -> bool {
+        !matches!(self.what, What::Nothing)
+    }
+
+    /// What the indirect branch goes to, if that was asked already.
+    pub fn guess(&self) -> Option<Option<Guess>> {
+        self.guess
+    }
+}
+
 /// Instructions `first..end` of a superblock: no exit but after the last.
 #[derive(Debug, Default)]
 pub struct Run {
     first: usize,
     pub end: usize,
-    place: Place,
+    pub place: Place,
 }
 
-#[derive(Debug, Default)]
-enum Place {
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Place {
     /// Before this instruction, where flags are dead.
     Add(usize),
     AtBranch,
@@ -69,9 +164,13 @@ impl Run {
     /// The run that begins at `first`, and where it is counted.
     pub fn plan(insns: &[Insn], first: usize) -> Run {
         let rest = &insns[first..];
+        let ends = |insn: &Insn| {
+            !matches!(insn.flow(), Flow::Next | Flow::Jump(_))
+                || insn.stack_move() == StackMove::Arbitrary
+        };
         let until = rest
             .iter()
-            .position(|insn| !matches!(insn.flow(), Flow::Next | Flow::Jump(_)))
+            .position(ends)
             .map_or(rest.len(), |i| i + 1)
             .min(MOST);
         let insns = &rest[..until];
@@ -116,7 +215,11 @@ impl Run {
 #[derive(Clone, Copy, Debug)]
 pub struct Owed {
     word: i32,
-    number: usize,
+    /// What is added, and how many instructions that stands for.
+    number: i32,
+    instructions: usize,
+    /// What comes next has a word of its own.
+    apart: bool,
 }
 
 impl Owed {
@@ -127,10 +230,22 @@ impl Owed {
         add_in(asm, Reg::Rdx, self);
     }
 
-    /// All but the branch itself, if there are any.
+    /// All but the branch itself, if there are any or that is counted, too.
     pub fn without_last(self) -> Option<Owed> {
-        let number = self.number - 1;
-        (number > 0).then_some(Owed { number, ..self })
+        let instructions = self.instructions - 1;
+        let rest = match self.apart {
+            true => Owed {
+                word: self.word + 8,
+                instructions,
+                ..self
+            },
+            false => Owed {
+                number: self.number - 1,
+                instructions,
+                ..self
+            },
+        };
+        (self.apart || instructions > 0).then_some(rest)
     }
 }
 
@@ -146,7 +261,7 @@ pub fn add_spilled(asm: &mut Asm<'_>, owed: Owed) {
 
 fn add_in(asm: &mut Asm<'_>, scratch: Reg, owed: Owed) {
     asm.mov_r_gs(scratch, owed.word);
-    asm.lea(scratch, scratch, owed.number as i32);
+    asm.lea(scratch, scratch, owed.number);
     asm.mov_gs_r(owed.word, scratch);
 }
 
@@ -160,20 +275,21 @@ impl Emit<'_> {
             Place::Spilled => {}
             // Those before are still to be counted, and these are, too.
             _ if self.counting.pending > 0 => {}
-            _ => self.map.counted(0),
+            _ => self.map.counted(0, self.counting.number()),
         }
     }
 
     /// Before instruction `at`: the run is counted if this is the place.
     pub fn count_at(&mut self, run: &Run, at: usize) {
-        let word = self.word();
         let all = self.counting.pending + run.end - run.first;
         match run.place {
             Place::Add(place) if place == at => {
-                self.asm.add_gs_imm(word, all as i32);
+                let owed = self.addition(all);
+                self.asm.add_gs_imm(owed.word, owed.number);
             }
             Place::Spilled if at == run.first => {
-                add_spilled(&mut self.asm, Owed { word, number: all });
+                let owed = self.addition(all);
+                add_spilled(&mut self.asm, owed);
             }
             Place::AtBranch if at + 1 == run.end => {
                 self.counting.owed = all;
@@ -188,7 +304,8 @@ impl Emit<'_> {
         }
         self.counting.pending = 0;
         self.cover(true, Recipe::NONE);
-        self.map.counted((run.end - at) as u8);
+        let word = self.counting.number();
+        self.map.counted((run.end - at) as u8, word);
     }
 
     /// In a branch, where it can fault no more and rdx is free.
@@ -198,23 +315,83 @@ impl Emit<'_> {
         }
     }
 
+    /// The same where no register is spilled, and before anything of the branch.
+    pub fn count_before_check(&mut self) {
+        if let Some(owed) = self.owed() {
+            add_spilled(&mut self.asm, owed);
+            self.cover(true, Recipe::NONE);
+            self.map.counted(1, self.counting.number());
+        }
+    }
+
+    /// The same behind the branch's spills, before it has done anything else: what it
+    /// does next is an event. Whether there was anything to count: then its first
+    /// byte, which is a boundary, is in the map already.
+    pub fn count_before_event(&mut self) -> bool {
+        let Some(owed) = self.owed() else {
+            return false;
+        };
+        self.cover(true, Recipe::RCX_RDX);
+        owed.emit(&mut self.asm);
+        self.cover(false, Recipe::RCX_RDX);
+        self.map.counted(1, self.counting.number());
+        true
+    }
+
     /// What the branch is to count, once, on each way that it can go.
     pub fn owed(&mut self) -> Option<Owed> {
-        let number = core::mem::take(&mut self.counting.owed);
-        let word = self.word();
-        (number > 0).then_some(Owed { word, number })
+        let instructions = core::mem::take(&mut self.counting.owed);
+        (instructions > 0).then(|| self.addition(instructions))
     }
 
     /// What is pending, for the way out of a branch.
-    pub fn pending_there(&self) -> Option<Owed> {
-        let number = self.counting.pending;
-        let word = self.word();
-        (number > 0).then_some(Owed { word, number })
+    pub fn pending_there(&mut self) -> Option<Owed> {
+        let instructions = self.counting.pending;
+        (instructions > 0).then(|| self.addition(instructions))
     }
 
-    /// Neighbours in time count in different words.
-    fn word(&self) -> i32 {
-        let number = self.id.0 as usize + self.counting.runs;
-        WORDS + 8 * (number % wire::INSN_WORDS) as i32
+    /// For the way out of the branch that ends the superblock, if it is `way` that
+    /// is counted apart.
+    pub fn last_branch(&mut self, way: LastBranch) -> Option<Owed> {
+        let counts = matches!(self.counting.what, What::Ways(_)) && self.counting.last == way;
+        counts.then(|| self.addition(1))
+    }
+
+    /// For a branch that was counted, and is made again instead of executed.
+    pub fn not_executed(&mut self) -> Option<Owed> {
+        self.counting.is_on().then(|| match self.counting.what {
+            What::Ways(_) => self.addition(1),
+            _ => Owed {
+                number: -1,
+                ..self.addition(1)
+            },
+        })
+    }
+
+    /// What counts one more execution of so many instructions.
+    fn addition(&mut self, instructions: usize) -> Owed {
+        if let What::Ways(next) = &mut self.counting.what {
+            let word = *next;
+            *next += 8;
+            return Owed {
+                word,
+                number: 1,
+                instructions,
+                apart: true,
+            };
+        }
+        // Neighbours in time count in different words.
+        let turn = self.id.0 as usize + self.counting.runs;
+        let words = match self.counting.what {
+            What::Instructions(words) => words,
+            What::Nothing | What::Ways(_) => Words::All,
+        };
+        let mut words = words.displacements().cycle();
+        Owed {
+            word: words.nth(turn % wire::INSN_WORDS).expect("there is a word"),
+            number: instructions as i32,
+            instructions,
+            apart: false,
+        }
     }
 }

@@ -9,6 +9,7 @@ use wire::stat;
 use crate::block::{Arrival, ExitId, ExitKind, Key};
 use crate::engine::{self, Engine};
 use crate::entry::reason;
+use crate::locate::place_of;
 use crate::signals::Unfetchable;
 use crate::superblock::End;
 use crate::{lockstep, process, signals, sigreturn};
@@ -208,13 +209,18 @@ fn leave_by_syscall(
     let context = unsafe { &mut *thread.context };
     match after {
         After::Raw => context.resume_host = raw,
-        After::Again => go_to(
-            context,
-            Key {
-                pc,
-                arrival: Arrival::Inside,
-            },
-        ),
+        After::Again => {
+            if let Some(Some(place)) = place_of(raw) {
+                signals::uncount(context, &place);
+            }
+            go_to(
+                context,
+                Key {
+                    pc,
+                    arrival: Arrival::Inside,
+                },
+            );
+        }
         After::Result(value) => {
             finish_call(context, value, next);
             go_to(

@@ -15,11 +15,14 @@ use crate::contexts::Contexts;
 use crate::evict::Evictions;
 use crate::indirect::{Chains, Tables};
 use crate::slab::Slab;
+use crate::ways::Ways;
 
 /// What the engine was asked to do.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     pub count_instructions: bool,
+    /// What contexts carry besides calls (`wire::cost`).
+    pub costs: u32,
     pub follow: bool,
     /// Measure translation; reads the counter that a program can forbid.
     pub clock: bool,
@@ -74,6 +77,7 @@ pub struct Engine {
     /// The program has opened its memory as a file for writing.
     pub memory_opened: bool,
     pub contexts: Option<Contexts>,
+    pub ways: Option<Ways>,
     /// Chaos: pseudo-random state.
     pub dice: u64,
     /// Raised by every eviction.

@@ -290,7 +290,11 @@ impl Engine {
             let pc = insn.pc();
             let kind = ExitKind::Bound(Key { pc, arrival });
             // The jump is made again, what came before it is not.
-            match owed.and_then(Owed::without_last) {
+            let owed = match owed {
+                Some(owed) => owed.without_last(),
+                None => emit.not_executed(),
+            };
+            match owed {
                 Some(owed) => self.attach_way(emit.id, site, kind, Owed::BYTES, |asm| {
                     owed.emit(asm);
                 }),

@@ -36,3 +36,4 @@ pub mod slab;
 pub mod start;
 pub mod superblock;
 pub mod translate;
+pub mod ways;

@@ -40,7 +40,13 @@ pub fn place_of(rip: u64) -> Option<Option<pcmap::Place>> {
                 let block = &engine.blocks[block as usize];
                 (block.key().pc, block.host)
             };
-            pcmap::find(engine.map_of(BlockId(block)), pc, rip.checked_sub(host)?)
+            let block = BlockId(block);
+            let place = pcmap::find(engine.map_of(block), pc, rip.checked_sub(host)?)?;
+            let ways = engine.ways.as_ref();
+            Some(pcmap::Place {
+                fragment: ways.map_or(0, |ways| ways.fragment_of(block)),
+                ..place
+            })
         }))
     })
 }

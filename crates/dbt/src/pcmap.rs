@@ -10,7 +10,7 @@
 //! | `0x11`, recipe, n | the same, and their first byte is an exact boundary |
 //! | `0x81..=0x8F` = 0x80+n | the instruction here is over: program cursor moves n |
 //! | `0x90`, i32 | program cursor goes to block start + i32 |
-//! | `0xA0`, u8 | n instructions from here on have been counted already; with 0, those from here on will be |
+//! | `0xA0` + w, u8 = n | n instructions from here on have been counted already, in word w; with 0, those from here on will be |
 //!
 //! A *recipe* says what a fault in those bytes must undo: which registers'
 //! program values are in spill slots (see [`Recipe`]).
@@ -76,9 +76,10 @@ impl Writer {
     }
 
     /// From here on `instructions` are counted that are not retired yet; each
-    /// that retires makes it one less, and below 0 they are still to be counted.
-    pub fn counted(&mut self, instructions: u8) {
-        self.bytes.extend_from_slice(&[0xA0, instructions]);
+    /// that retires makes it one less, and below 0 they are still to be counted. Word:
+    /// one of the thread's `insns`, that they are counted in or another of its kind.
+    pub fn counted(&mut self, instructions: u8, word: u8) {
+        self.bytes.extend_from_slice(&[0xA0 + word, instructions]);
     }
 }
 
@@ -91,26 +92,50 @@ pub struct Place {
     pub recipe: Recipe,
     /// Instructions counted but not yet retired; less than 0: the reverse.
     pub counted_ahead: i64,
+    /// In which of the thread's `insns`.
+    pub word: usize,
+    /// Instructions of the block before this one.
+    pub index: u16,
+    /// What the block is translated from (`ways`); 0: that is not known.
+    pub fragment: u32,
+}
+
+impl Place {
+    /// Where `app_pc` is about to run and everything before it is counted.
+    pub fn boundary(app_pc: u64) -> Place {
+        Place {
+            app_pc,
+            boundary: true,
+            recipe: Recipe::NONE,
+            counted_ahead: 0,
+            word: 0,
+            index: 0,
+            fragment: 0,
+        }
+    }
 }
 
 /// Looks up `offset` bytes into the code of a block that begins at `pc`.
+// Long function: one row per code of the map.
 pub fn find(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
-    let (mut host, mut app, mut ahead) = (0u64, pc, None::<i64>);
+    let (mut host, mut app, mut ahead, mut word) = (0u64, pc, None::<i64>, 0);
+    let mut index = 0;
     let mut rest = map;
     while let [code, tail @ ..] = rest {
         match *code {
             n @ 1..=15 => {
                 if offset == host {
                     return Some(Place {
-                        app_pc: app,
-                        boundary: true,
-                        recipe: Recipe::NONE,
                         counted_ahead: ahead.unwrap_or(0),
+                        word,
+                        index,
+                        ..Place::boundary(app)
                     });
                 }
                 host += u64::from(n);
                 app += u64::from(n);
                 ahead = ahead.map(|ahead| ahead - 1);
+                index += 1;
                 rest = tail;
             }
             0x10 | 0x11 => {
@@ -121,10 +146,12 @@ pub fn find(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
                 if host <= offset && offset < host + len {
                     let boundary = *code == 0x11 && offset == host;
                     return Some(Place {
-                        app_pc: app,
                         boundary,
                         recipe: Recipe(*recipe),
                         counted_ahead: ahead.unwrap_or(0),
+                        word,
+                        index,
+                        ..Place::boundary(app)
                     });
                 }
                 host += len;
@@ -133,6 +160,7 @@ pub fn find(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
             n @ 0x81..=0x8F => {
                 app += u64::from(n & 15);
                 ahead = ahead.map(|ahead| ahead - 1);
+                index += 1;
                 rest = tail;
             }
             0x90 => {
@@ -140,8 +168,9 @@ pub fn find(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
                 app = pc.wrapping_add(i64::from(i32::from_le_bytes(*distance)) as u64);
                 rest = tail;
             }
-            0xA0 => {
+            0xA0..=0xA7 => {
                 let [n, tail @ ..] = tail else { return None };
+                word = usize::from(*code - 0xA0);
                 ahead = Some(i64::from(*n));
                 rest = tail;
             }

@@ -136,10 +136,8 @@ fn make_sharing(
 ) -> isize {
     let made = engine::with(|engine| {
         let pool = engine.process.log.pool;
-        let mut child = engine
-            .process
-            .blocks
-            .take(&pool, engine.contexts.is_some())?;
+        let behind = engine.behind();
+        let mut child = engine.process.blocks.take(&pool, behind)?;
         let vfork = wish.flags & CLONE_SIGHAND == 0;
         child.signals = if vfork {
             // SAFETY: the parent's table is live; a vfork child has its own copy.
@@ -202,7 +200,10 @@ unsafe fn drop_block(engine: &mut Engine, thread: *mut Thread) {
         // SAFETY: a vfork child's table is its own copy.
         drop(unsafe { Box::from_raw(thread.signals) });
     }
+    // SAFETY: the block is still the thread's, and nothing runs on it.
+    settle_record(engine, thread.record, unsafe { &mut *thread.context });
     end_record(engine, thread.record, thread.context);
+    engine.keep_slots(thread.record, thread.context);
     engine.process.blocks.give_back(thread.block);
 }
 
@@ -246,10 +247,29 @@ pub fn adopt(context: &mut ThreadContext, thread: &mut Thread) {
                 record
                     .live_insns
                     .store(word.wrapping_sub(pool.base()), Relaxed);
+                if engine.settings.costs != 0 {
+                    let state = &raw const context.cost_state as u64;
+                    let from = context.nodes_base.wrapping_sub(pool.base());
+                    record.states_from.store(from, Relaxed);
+                    record
+                        .live_states
+                        .store(state.wrapping_sub(pool.base()), Relaxed);
+                }
+            }
+            if let Some(record) = pool.at::<ThreadRecord>(offset) {
+                engine.publish_slots(record, context);
             }
             crate::contexts::publish_thread(engine, context, offset);
         }
     });
+}
+
+/// The thread runs no more: what it counted gets to its nodes.
+fn settle_record(engine: &Engine, offset: u64, context: &mut ThreadContext) {
+    crate::contexts::settle(context);
+    if let Some(record) = engine.process.log.pool.at::<ThreadRecord>(offset) {
+        record.live_states.store(0, Relaxed);
+    }
 }
 
 fn end_record(engine: &Engine, offset: u64, context: *const ThreadContext) {
@@ -259,9 +279,12 @@ fn end_record(engine: &Engine, offset: u64, context: *const ThreadContext) {
     if let Some(record) = engine.process.log.pool.at::<ThreadRecord>(offset) {
         // SAFETY: the thread is ending or gone; the words are counters.
         let insns = unsafe { core::ptr::read_volatile(&raw const (*context).insns) };
-        record.live_insns.store(0, Relaxed);
-        let sum = insns.iter().fold(0u64, |sum, &word| sum.wrapping_add(word));
-        record.insns.store(sum, Relaxed);
+        // With costs, a thread that is still running goes on counting.
+        if record.live_states.load(Relaxed) == 0 {
+            record.live_insns.store(0, Relaxed);
+            let sum = insns.iter().fold(0u64, |sum, &word| sum.wrapping_add(word));
+            record.insns.store(sum, Relaxed);
+        }
         // SAFETY: as above, and the caller holds the engine.
         let deepest = unsafe { crate::contexts::deepest(context) };
         record.max_depth.store(deepest, Relaxed);
@@ -343,7 +366,8 @@ fn become_child(
         engine.process.log = log;
     }
     engine.process.blocks.forget_all();
-    let Some(fresh) = engine.process.blocks.take(&pool, engine.contexts.is_some()) else {
+    let behind = engine.behind();
+    let Some(fresh) = engine.process.blocks.take(&pool, behind) else {
         // No memory for a block: end as fork would have failed, but in the child.
         sys::exit_group(125);
     };
@@ -479,7 +503,9 @@ fn ignored_synchronous(thread: &Thread) -> SigSet {
 pub fn exit_thread(context: &mut ThreadContext, thread: &mut Thread, code: i32) -> ! {
     sys::sigprocmask(SIG_SETMASK, SigSet::ALL);
     let used = engine::with(|engine| {
+        settle_record(engine, thread.record, context);
         end_record(engine, thread.record, context);
+        engine.keep_slots(thread.record, context);
         crate::contexts::end_thread(engine, context);
         let used = engine.process.blocks.free_flag(thread.block);
         // A vfork child's block is given back by its parent.

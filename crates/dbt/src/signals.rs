@@ -193,12 +193,7 @@ fn deliver_pending(context: &mut ThreadContext, thread: &mut Thread, uc: &mut UC
     uc.mcontext.eflags &= !RESUME_FLAG;
     if let Some(Pending { fault: Some(_), .. }) = thread.pending {
         // Raised by the engine itself: the state is the program's at `resume_app`.
-        let place = pcmap::Place {
-            app_pc: context.resume_app,
-            boundary: true,
-            recipe: pcmap::Recipe::NONE,
-            counted_ahead: 0,
-        };
+        let place = pcmap::Place::boundary(context.resume_app);
         return deliver(context, thread, uc, place);
     }
     if thread.pending.is_none() {
@@ -210,8 +205,12 @@ fn deliver_pending(context: &mut ThreadContext, thread: &mut Thread, uc: &mut UC
 
 /// Instructions that were counted and did not retire, or the reverse.
 pub fn uncount(context: &mut ThreadContext, place: &pcmap::Place) {
+    if place.fragment != 0 {
+        return engine::with(|engine| engine.cut(context, place));
+    }
     // Only the sum counts.
-    context.insns[0] = context.insns[0].wrapping_sub(place.counted_ahead.cast_unsigned());
+    let word = &mut context.insns[place.word];
+    *word = word.wrapping_sub(place.counted_ahead.cast_unsigned());
 }
 
 /// Builds the program's frame and sends the thread to its handler.

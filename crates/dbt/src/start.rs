@@ -25,6 +25,7 @@ use crate::entry::{self, Routine};
 use crate::evict::Evictions;
 use crate::indirect::{Chains, Tables};
 use crate::slab::Slab;
+use crate::ways::Ways;
 
 /// Facts that the signal handler needs without the lock. Set once, here.
 static ARENA: AtomicU64 = AtomicU64::new(0);
@@ -151,8 +152,13 @@ fn settings(pool: &Pool, stack: &InitialStack) -> Settings {
     let config = &pool.header().config;
     let flags = config.flags.load(Relaxed);
     let features = core::arch::x86_64::__cpuid_count(7, 0).ebx;
+    let costs = match config.mode.load(Relaxed) == Mode::Contexts as u32 {
+        true => config.costs.load(Relaxed) & wire::cost::ALL,
+        false => 0,
+    };
     Settings {
-        count_instructions: flags & flag::COUNT_INSNS != 0,
+        count_instructions: flags & flag::COUNT_INSNS != 0 || costs & wire::cost::INSTRUCTIONS != 0,
+        costs,
         follow: flags & flag::FOLLOW != 0,
         clock: flags & flag::CLOCK != 0,
         fsgsbase: stack.has_fsgsbase(),
@@ -199,7 +205,8 @@ fn boot(
             sys::Errno::ENOMEM,
         )
     };
-    let is_contexts = pool.header().config.mode.load(Relaxed) == Mode::Contexts as u32;
+    let mode = pool.header().config.mode.load(Relaxed);
+    let is_contexts = mode == Mode::Contexts as u32;
     let mut exe = program.exe.clone();
     exe.push(0);
     let process = Process::new(
@@ -234,6 +241,7 @@ fn boot(
         thrash: HashMap::default(),
         memory_opened: false,
         contexts: is_contexts.then(|| Contexts::new(&pool)),
+        ways: (mode == Mode::Counts as u32).then(|| Ways::new(&pool)),
         dice: settings.chaos | 1,
         epoch: 1,
         threads: Vec::new(),
@@ -250,7 +258,8 @@ fn boot(
         // It grows downwards; eight megabytes is where the kernel stops by default.
         engine.process.add_stack(start.saturating_sub(8 << 20), end);
     }
-    let Some(thread) = engine.process.blocks.take(&pool, is_contexts) else {
+    let behind = engine.behind();
+    let Some(thread) = engine.process.blocks.take(&pool, behind) else {
         fail(
             "no memory for the first thread while starting",
             orders.execfn,

@@ -28,6 +28,7 @@ use crate::engine::Engine;
 use crate::indirect::{SPILL_OTHER, SPILL_RDX, emit_spills};
 use crate::pcmap::{Recipe, Writer};
 use crate::superblock::{End, Superblock};
+use crate::ways::LastBranch;
 
 const APP_GS: i32 = core::mem::offset_of!(agent::thread::ThreadContext, app_gs) as i32;
 const WAITS_IN: i32 = core::mem::offset_of!(agent::thread::ThreadContext, waits_in) as i32;
@@ -89,6 +90,7 @@ impl Engine {
         let segment = self.cache.current;
         let maps = self.cache.segments[segment].maps.len();
         let id = self.add_block(Block::new(key, segment, maps));
+        let counting = self.count_ways(id, &source);
         let (start, room) = self.cache.open();
         let mut emit = Emit {
             asm: Asm::new(room, start),
@@ -98,7 +100,7 @@ impl Engine {
             id,
             mapped: start,
             start_pc: key.pc,
-            counting: Counting::default(),
+            counting,
         };
         let pad = pad.map(|call| {
             let miss = self.cache.thunk(if call {
@@ -163,7 +165,7 @@ impl Engine {
                 emit.goto(insn.pc());
             }
             at = insn.next_pc();
-            if self.settings.count_instructions {
+            if emit.counting.is_on() {
                 if i >= run.end {
                     run = Run::plan(&source.insns, i);
                     emit.begin_run(&run);
@@ -188,13 +190,17 @@ impl Engine {
                     at = target;
                     emit.goto(target);
                 }
-                Flow::Cond(cc, target) => self.emit_cond(emit, insn, cc, target),
+                Flow::Cond(cc, target) => {
+                    let last = i + 1 == source.insns.len();
+                    self.emit_cond(emit, insn, cc, target, last);
+                }
                 Flow::CountJump(target) => self.emit_count_jump(emit, insn, target),
                 Flow::Call(target) => self.emit_call(emit, insn, target),
                 Flow::IndirectJump | Flow::IndirectCall => {
                     // `pop r; jmp *r` is a return by hand; the unwinder ends so.
                     unwinding |= i > 0 && source.insns[i - 1].is_pop();
                     if self.contexts.is_some() && unwinding && insn.flow() == Flow::IndirectJump {
+                        emit.count_before_check();
                         self.emit_stack_check(emit);
                     }
                     let stays = |insn: &Insn| insn.stack_delta() == Some(0);
@@ -235,6 +241,11 @@ impl Engine {
                     );
                 }
             }
+        }
+        if let Some(owed) = emit.last_branch(LastBranch::Fell) {
+            add_spilled(&mut emit.asm, owed);
+            // No boundary: a signal here would be one before it was counted.
+            emit.cover(false, Recipe::NONE);
         }
         match source.end {
             End::Itself => {}
@@ -362,7 +373,7 @@ impl Engine {
         emit.map.advance(insn.len());
     }
 
-    fn emit_cond(&mut self, emit: &mut Emit<'_>, insn: &Insn, cc: Cc, target: u64) {
+    fn emit_cond(&mut self, emit: &mut Emit<'_>, insn: &Insn, cc: Cc, target: u64, last: bool) {
         let key = self.arrive_by_jump(insn.pc(), target);
         let into = self.jumps_into(insn.pc(), target);
         emit.asm.align_displacement(2);
@@ -372,7 +383,11 @@ impl Engine {
             true => ExitKind::Event(key),
             false => ExitKind::Direct(key),
         };
-        match emit.pending_there() {
+        let owed = match last {
+            true => emit.last_branch(LastBranch::Taken),
+            false => emit.pending_there(),
+        };
+        match owed {
             Some(owed) => self.attach_way(emit.id, site, kind, SPILLED_BYTES, |asm| {
                 add_spilled(asm, owed);
             }),
@@ -436,7 +451,8 @@ impl Engine {
         if call {
             self.emit_push_return(emit, insn.next_pc());
         }
-        if let Some(guess) = self.guess(insn) {
+        let guess = emit.counting.guess().unwrap_or_else(|| self.guess(insn));
+        if let Some(guess) = guess {
             let key = self.guessed_key(guess.target, call, called);
             return self.emit_guess(emit, insn, key, guess.lazy);
         }
@@ -490,6 +506,7 @@ impl Engine {
 
     fn emit_return(&mut self, emit: &mut Emit<'_>, insn: &Insn, extra: u16) {
         emit_spills(&mut emit.asm);
+        let begun = self.settings.costs != 0 && emit.count_before_event();
         self.emit_return_event(emit, insn.pc());
         emit.asm.pop(Reg::Rcx);
         emit.count_in_rdx();
@@ -497,7 +514,7 @@ impl Engine {
             emit.asm.lea(Reg::Rsp, Reg::Rsp, i32::from(extra));
         }
         self.tables.emit_lookup(&mut emit.asm, false);
-        emit.cover(true, Recipe::RCX_RDX);
+        emit.cover(!begun, Recipe::RCX_RDX);
         emit.map.advance(insn.len());
     }
 

@@ -15,7 +15,7 @@
 //! | bottom, `d + 1 < 2k` | child(s, f) | child(top(s), f) |
 //! | bottom, `d + 1 = 2k` | child(top(s), f) | root(f) |
 //!
-//! A node is 24 bytes; children are found by the name of the transition in an
+//! A node is 24 bytes and its costs; children are found by the name of the transition in an
 //! open-addressing table (`index.rs`).
 //!
 //! Invariant: nodes are published (counted in their chunk) after they are
@@ -32,7 +32,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use wire::NodeChunk;
-use wire::node::{DEPTH, FIRST_FUNC, LABEL_TRUNCATED, Node, ROOT, decode_key, key};
+use wire::node::{DEPTH, FIRST_FUNC, LABEL_TRUNCATED, Node, ROOT, decode_key, key, stride};
 use wire::view::Pool;
 
 pub use index::{FALLBACK, HASH, HOME, HOME_MASK, HOME_SHIFT, LINE, Table};
@@ -59,6 +59,8 @@ pub struct Forest {
     /// 0: infinite.
     k: u32,
     unroll: bool,
+    /// Bytes from one node of a chunk to the next.
+    stride: u64,
     first_chunk: u64,
     chunk: u64,
     chunk_size: u64,
@@ -68,11 +70,13 @@ pub struct Forest {
 }
 
 impl Forest {
-    pub fn new(pool: Pool, k: u32, unroll: bool) -> Forest {
+    /// `costs`: what nodes carry besides calls (`wire::cost`).
+    pub fn new(pool: Pool, k: u32, unroll: bool, costs: u32) -> Forest {
         Forest {
             pool,
             k,
             unroll,
+            stride: stride(costs),
             first_chunk: 0,
             chunk: 0,
             chunk_size: FIRST_CHUNK,
@@ -91,9 +95,7 @@ impl Forest {
     pub fn end(&self) -> u64 {
         let room = |chunk: &NodeChunk| u64::from(chunk.capacity.load(Relaxed));
         let nodes = self.pool.at(self.chunk).map_or(0, room);
-        self.pool.base()
-            + self.chunk
-            + (size_of::<NodeChunk>() + nodes as usize * size_of::<Node>()) as u64
+        self.pool.base() + self.chunk + size_of::<NodeChunk>() as u64 + nodes * self.stride
     }
 
     /// The index, for emitted code; valid until the next `step` or `root`.
@@ -305,8 +307,7 @@ impl Forest {
         }
         let chunk: &NodeChunk = self.pool.at(self.chunk)?;
         let used = chunk.used.load(Relaxed);
-        let offset =
-            self.chunk + size_of::<NodeChunk>() as u64 + u64::from(used) * size_of::<Node>() as u64;
+        let offset = self.chunk + size_of::<NodeChunk>() as u64 + u64::from(used) * self.stride;
         let node: &Node = self.pool.at(offset)?;
         node.neg_key.store(neg_key, Relaxed);
         node.top.store(top, Relaxed);
@@ -319,9 +320,7 @@ impl Forest {
         let fresh = memory.chunk(self.chunk_size)?;
         let room = self.chunk_size - size_of::<NodeChunk>() as u64;
         let chunk: &NodeChunk = self.pool.at(fresh)?;
-        chunk
-            .capacity
-            .store((room / size_of::<Node>() as u64) as u32, Relaxed);
+        chunk.capacity.store((room / self.stride) as u32, Relaxed);
         match self.pool.at::<NodeChunk>(self.chunk) {
             Some(last) if self.chunk != 0 => last.next.store(fresh, Release),
             _ => self.first_chunk = fresh,
@@ -387,7 +386,7 @@ impl Forest {
             && let Some(chunk) = self.pool.at::<NodeChunk>(at)
         {
             for i in 0..u64::from(chunk.used.load(Relaxed)) {
-                let offset = at + size_of::<NodeChunk>() as u64 + i * size_of::<Node>() as u64;
+                let offset = at + size_of::<NodeChunk>() as u64 + i * self.stride;
                 if let Some(name) = self.name_of(State(self.pool.base() + offset)) {
                     self.index.insert(name, offset);
                 }

@@ -50,4 +50,4 @@ pub use error::{Fault, ImageError};
 pub use functions::{ExtentKind, Function};
 pub use image::{Image, Symbol, fallback_name};
 pub use names::NameId;
-pub use select::{ExtentFlags, FuncExtent, Pattern, Selector, split_list};
+pub use select::{ExtentFlags, FuncExtent, Pattern, Selector, glob, split_list};

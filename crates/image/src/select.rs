@@ -323,7 +323,7 @@ fn key_of(name: &str) -> Option<String> {
 ///
 /// Greedy with one point of return, so it takes at most
 /// `pattern.len() * text.len()` steps.
-fn glob(pattern: &str, text: &str) -> bool {
+pub fn glob(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut p, mut t) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;

@@ -152,6 +152,13 @@ impl<'a> Asm<'a> {
         self.dword(imm);
     }
 
+    /// `mov qword gs:[disp], imm32`, sign extended
+    pub fn mov_gs_imm64(&mut self, disp: i32, imm: i32) {
+        self.bytes(&[0x65, 0x48, 0xC7]);
+        self.absolute(0, disp);
+        self.dword(imm.cast_unsigned());
+    }
+
     /// `mov reg32, dword [base + index + disp8]`; `index` is not rsp.
     pub fn mov_r32_sum(&mut self, reg: Reg, base: Reg, index: Reg, disp: i8) {
         self.byte(0x40 | reg.high() << 2 | index.high() << 1 | base.high());

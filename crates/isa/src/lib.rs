@@ -11,6 +11,8 @@ pub mod asm;
 pub mod insn;
 pub mod reg;
 pub mod relocate;
+#[cfg(feature = "text")]
+pub mod text;
 
 pub use asm::{Asm, Cc};
 pub use insn::{DecodeError, Flow, Insn, StackMove};

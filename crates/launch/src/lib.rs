@@ -48,6 +48,8 @@ pub struct Request {
     /// Exits from the cache between two windows of lockstep.
     pub lockstep: Option<u32>,
     pub max_nodes: u64,
+    /// What contexts carry besides calls: bits from `wire::cost`.
+    pub costs: u32,
 }
 
 /// Answers the engine's questions.
@@ -106,7 +108,7 @@ impl LaunchError {
 
 /// Runs the program to its end.
 pub fn run(request: &Request, tables: &mut (dyn Tables + Send)) -> Result<Run, LaunchError> {
-    let pool = OwnedPool::create()?;
+    let pool = OwnedPool::create(request.mode)?;
     configure(&pool.view(), request);
     let payload = payload_file()?;
     let started = SystemTime::now();
@@ -151,6 +153,7 @@ fn configure(pool: &Pool, request: &Request) {
         .lockstep
         .store(request.lockstep.unwrap_or(0), Relaxed);
     config.max_nodes.store(request.max_nodes, Relaxed);
+    config.costs.store(request.costs, Relaxed);
     header.magic.store(wire::MAGIC, Release);
 }
 

@@ -5,6 +5,7 @@ use std::ptr::NonNull;
 
 use rustix::fs::MemfdFlags;
 use rustix::mm::{MapFlags, ProtFlags};
+use wire::Mode;
 use wire::view::Pool;
 
 use crate::LaunchError;
@@ -12,6 +13,8 @@ use crate::LaunchError;
 /// Size of the file; holes cost nothing. Nodes are named by 32 bits of their
 /// offset / 8 (`wire::node`, the index of `forest`).
 const SIZE: u64 = 1 << 35;
+/// Every thread has a part of it for its slots (`dbt::ways`), most of it a hole.
+const SIZE_FOR_COUNTS: u64 = 1 << 38;
 
 #[derive(Debug)]
 pub struct OwnedPool {
@@ -26,7 +29,7 @@ unsafe impl Send for OwnedPool {}
 unsafe impl Sync for OwnedPool {}
 
 impl OwnedPool {
-    pub fn create() -> Result<OwnedPool, LaunchError> {
+    pub fn create(mode: Mode) -> Result<OwnedPool, LaunchError> {
         let memory = |source| LaunchError::Memory {
             what: "the recording",
             source,
@@ -34,7 +37,10 @@ impl OwnedPool {
         let file =
             rustix::fs::memfd_create("everypath-pool", MemfdFlags::CLOEXEC).map_err(memory)?;
         // Limits on file size or address space: as much as they allow.
-        let mut len = SIZE;
+        let mut len = match mode {
+            Mode::Counts => SIZE_FOR_COUNTS,
+            _ => SIZE,
+        };
         loop {
             let sized = rustix::fs::ftruncate(&file, len);
             // SAFETY: a new shared mapping of our own file, not over anything.

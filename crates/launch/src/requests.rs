@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_file_has_one_table_wherever_it_is_opened() {
-        let owned = crate::OwnedPool::create().unwrap();
+        let owned = crate::OwnedPool::create(wire::Mode::Contexts).unwrap();
         let pool = owned.view();
         pool.header().bump.store(wire::PAGE, Relaxed);
         pool.header().size.store(pool.len(), Relaxed);

@@ -1,10 +1,11 @@
 //! From a recording to what a report needs of it, by asking `analysis`.
 
+use analysis::callgraph::{self, Value, value_of};
 use analysis::hot::{self, Limits};
-use analysis::{Forest, K, summary};
-use trace::{Label, Mode, Process, Recording, Thread};
+use analysis::{Forest, K, Weight, merged, summary};
+use trace::{Cost, Label, Mode, Process, Recording, Thread};
 
-use crate::{Direction, Report, Section, Tree};
+use crate::{Direction, Report, Section, Tree, frames};
 
 /// What is to be shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -18,8 +19,14 @@ pub struct View {
     pub kccf: bool,
     /// Every context from its root, for [`crate::folded`].
     pub stacks: bool,
+    /// Functions and their calls, for [`crate::callgrind`].
+    pub graph: bool,
+    /// All threads in one tree, for [`crate::html`].
+    pub merged: bool,
     /// One forest for all threads of a process together.
     pub join_threads: bool,
+    /// What makes contexts hot; `None`: instructions, if they were counted.
+    pub by: Option<Weight>,
 }
 
 /// Which contexts are hot enough.
@@ -37,28 +44,64 @@ impl<'a> Report<'a> {
     /// Takes of `recording` what `view` shows.
     pub fn new(recording: &'a Recording, view: &View) -> Report<'a> {
         let totals = summary::of_recording(recording);
+        let metrics = metrics(recording);
+        let by = view.by.filter(|by| metrics.contains(by));
+        let by = by.or(metrics.last().copied()).unwrap_or_default();
+        let others = metrics.iter().copied().filter(|&metric| metric != by);
+        let weights: Vec<Weight> = [by].into_iter().chain(others).collect();
         let mut sections = Vec::new();
         if recording.meta.mode == Mode::Contexts {
             let k = K::from(recording.meta.k);
             for (at, process) in recording.processes.iter().enumerate() {
-                sections.extend(sections_of(at, process, k, view));
+                sections.extend(sections_of(at, process, k, view, &weights));
             }
         }
-        if let Some(hot) = view.hot {
-            choose(&mut sections, hot, totals.events);
-        }
-        Report {
+        let mut report = Report {
             recording,
             totals,
+            metrics,
+            by,
             sections,
+            merged: view.merged.then(|| merged::of_recording(recording)),
             stat_names: &[],
             notes: Vec::new(),
+        };
+        if let Some(hot) = view.hot {
+            let limits = Limits {
+                top: hot.top,
+                min: (hot.min_percent / 100.0 * report.total(by) as f64).ceil() as u64,
+                depth: hot.depth,
+                by,
+            };
+            choose(&mut report.sections, limits);
         }
+        report
     }
 }
 
+/// What was counted in the contexts of a recording.
+fn metrics(recording: &Recording) -> Vec<Weight> {
+    let mut threads = recording
+        .processes
+        .iter()
+        .flat_map(|process| &process.threads);
+    let mut is_known = |cost: &Cost| threads.any(|thread| thread.costs_of(*cost).is_some());
+    let costs = Cost::ALL.into_iter().filter(|cost| is_known(cost));
+    let costs: Vec<Cost> = costs.collect();
+    [Weight::Calls]
+        .into_iter()
+        .chain(costs.into_iter().map(Weight::Cost))
+        .collect()
+}
+
 /// The sections of one process: one per thread that counted anything, or one for all.
-fn sections_of(at: usize, process: &Process, k: K, view: &View) -> Vec<Section> {
+fn sections_of(
+    at: usize,
+    process: &Process,
+    k: K,
+    view: &View,
+    weights: &[Weight],
+) -> Vec<Section> {
     let counted = |&thread: &usize| !process.threads[thread].nodes.is_empty();
     let threads: Vec<usize> = (0..process.threads.len()).filter(counted).collect();
     let groups: Vec<Vec<usize>> = match view.join_threads {
@@ -67,13 +110,7 @@ fn sections_of(at: usize, process: &Process, k: K, view: &View) -> Vec<Section> 
         false => threads.into_iter().map(|thread| vec![thread]).collect(),
     };
     let section = |threads: Vec<usize>| {
-        let forests = |make: fn(&Thread) -> Forest| {
-            let mut forests = threads.iter().map(|&thread| make(&process.threads[thread]));
-            match threads.len() {
-                1 => forests.next().unwrap_or_default(),
-                _ => analysis::join(&forests.collect::<Vec<Forest>>()),
-            }
-        };
+        let forests = |make: fn(&Thread) -> Forest| joined(process, &threads, make);
         let ksf = || forests(analysis::ksf_from_recording);
         let mut section = Section::empty(at);
         match view.hot {
@@ -92,56 +129,59 @@ fn sections_of(at: usize, process: &Process, k: K, view: &View) -> Vec<Section> 
             }
             None => {
                 let ksf = (view.ksf || view.kccf).then(ksf);
-                section.kccf = ksf
-                    .as_ref()
-                    .filter(|_| view.kccf)
-                    .map(|ksf| analysis::kccf(ksf, k));
+                let inverted = ksf.as_ref().filter(|_| view.kccf);
+                section.kccf = inverted.map(|ksf| analysis::kccf(ksf, k));
                 section.ksf = ksf.filter(|_| view.ksf);
             }
         }
         section.stacks = view.stacks.then(|| forests(analysis::activations));
-        let of_thread = |&thread: &usize| summary::of_thread(&process.threads[thread]).events;
-        section.calls = threads.iter().map(of_thread).sum();
+        section.graph = view.graph.then(|| {
+            let values: Vec<Value> = weights.iter().copied().map(value_of).collect();
+            let twins = frames::twins(process);
+            let same = |label| twins.get(&label).copied().unwrap_or(label);
+            callgraph::of(&forests(analysis::activations), &values, same)
+        });
+        let totals = threads
+            .iter()
+            .map(|&at| summary::of_thread(&process.threads[at]));
+        for totals in totals {
+            section.calls = section.calls.saturating_add(totals.events);
+            section.insns = section.insns.saturating_add(totals.insns);
+        }
         section.threads = threads;
         section
     };
     groups.into_iter().map(section).collect()
 }
 
-/// Fills in what is hot: the limits hold for all sections together.
-fn choose(sections: &mut [Section], hot: Hot, total: u64) {
-    choose_trees(
-        sections
-            .iter_mut()
-            .filter_map(|section| section.contexts.as_mut()),
-        hot,
-        total,
-    );
-    choose_trees(
-        sections
-            .iter_mut()
-            .filter_map(|section| section.callers.as_mut()),
-        hot,
-        total,
-    );
+/// The forests of several threads as one.
+fn joined(process: &Process, threads: &[usize], make: fn(&Thread) -> Forest) -> Forest {
+    let mut forests = threads.iter().map(|&thread| make(&process.threads[thread]));
+    match threads.len() {
+        1 => forests.next().unwrap_or_default(),
+        _ => analysis::join(&forests.collect::<Vec<Forest>>()),
+    }
 }
 
-fn choose_trees<'a>(trees: impl Iterator<Item = &'a mut Tree>, hot: Hot, total: u64) {
+/// Fills in what is hot: the limits hold for all sections together.
+fn choose(sections: &mut [Section], limits: Limits) {
+    let contexts = sections.iter_mut().map(|section| &mut section.contexts);
+    choose_trees(contexts.flatten(), limits);
+    let callers = sections.iter_mut().map(|section| &mut section.callers);
+    choose_trees(callers.flatten(), limits);
+}
+
+fn choose_trees<'a>(trees: impl Iterator<Item = &'a mut Tree>, limits: Limits) {
     let mut trees: Vec<&mut Tree> = trees.collect();
-    let min = (hot.min_percent / 100.0 * total as f64).ceil() as u64;
-    let limits = Limits {
-        top: hot.top,
-        min,
-        depth: hot.depth,
-    };
     // The hottest n of a tree are the first n of its hottest `top`, so each
     // only has to be told how many of its nodes are among all hottest.
     let mut share = vec![None; trees.len()];
-    if let Some(top) = hot.top {
+    if let Some(top) = limits.top {
         let mut all: Vec<(u64, usize)> = Vec::new();
         for (at, tree) in trees.iter().enumerate() {
             let nodes = hot::hottest(&tree.forest, limits);
-            all.extend(nodes.into_iter().map(|node| (tree.forest.count(node), at)));
+            let weight = |node| tree.forest.weight(limits.by, node);
+            all.extend(nodes.into_iter().map(|node| (weight(node), at)));
         }
         all.sort_by_key(|&(count, at)| (std::cmp::Reverse(count), at));
         share.fill(Some(0));

@@ -1,11 +1,12 @@
 //! The contexts as a flame graph: one SVG that a browser shows, with search and
-//! zoom; the width of a frame is its share of all calls, its own and those of
-//! what it called. Drawn by crate `inferno` from [`crate::folded`].
+//! zoom; the width of a frame is its share of all calls or instructions
+//! ([`Report::by`]), its own and those of what it called. Drawn by crate `inferno` from [`crate::folded`].
 
 use std::io::{self, Write};
 
 use inferno::flamegraph::{self, Options};
 
+use crate::metrics::Metric;
 use crate::numbers::{command_line, grouped};
 use crate::{Report, folded};
 
@@ -13,11 +14,11 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let mut lines = Vec::new();
     folded::write(report, &mut lines)?;
     let lines = String::from_utf8(lines).map_err(io::Error::other)?;
-    let calls = report.totals.events;
+    let metric = Metric::from(report.by).name;
     let mut options = Options::default();
     options.title = command_line(&report.recording.meta.command);
-    options.subtitle = Some(format!("{} calls", grouped(calls)));
-    options.count_name = "calls".to_owned();
+    options.subtitle = Some(format!("{} {metric}", grouped(report.total(report.by))));
+    options.count_name = metric.to_owned();
     // Two runs of one program are to be compared by eye.
     options.deterministic = true;
     if lines.is_empty() {

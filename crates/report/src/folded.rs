@@ -1,5 +1,6 @@
 //! Contexts as folded stacks: one line per context, frames from the outermost
-//! inwards between semicolons, a space, and the calls that ended there. Flame
+//! inwards between semicolons, a space, and the calls that ended there, or the
+//! instructions ([`Report::by`]). Flame
 //! graphs and many other tools read it (stackcollapse of Brendan Gregg's
 //! FlameGraph defined it; crate `inferno` and speedscope take it).
 //!
@@ -12,16 +13,17 @@
 //! The first frame is the program, with its process id if there are several;
 //! then the thread, if a process has several that are shown apart.
 //!
-//! Invariant: the numbers add up to the calls of the recording, exactly. A
+//! Invariant: the numbers add up to those of the recording, exactly. A
 //! frame holds no semicolon and no control character: they are written as `:`
 //! and a space, or no line could be taken apart again.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
 
+use analysis::Weight;
 use trace::{Label, Process};
 
-use crate::names::{base_name, label_name};
+use crate::names::{self, label_name};
 use crate::stacks::{self, Frame};
 use crate::{Report, Section};
 
@@ -29,14 +31,12 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let processes = &report.recording.processes;
     for section in &report.sections {
         let process = &processes[section.process];
-        let mut first = frame(&program(process));
-        if processes.len() > 1 {
-            first.push_str(&format!(" ({})", process.pid));
+        let (program, thread) = names::origin(report, section);
+        let mut first = frame(&program);
+        if let Some(thread) = thread {
+            first.push_str(&format!(";{thread}"));
         }
-        if let (true, [thread]) = (process.threads.len() > 1, &section.threads[..]) {
-            first.push_str(&format!(";thread {}", process.threads[*thread].tid));
-        }
-        write_section(process, section, &first, out)?;
+        write_section(process, section, (report.by, &first), out)?;
     }
     Ok(())
 }
@@ -44,11 +44,11 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 fn write_section(
     process: &Process,
     section: &Section,
-    first: &str,
+    (metric, first): (Weight, &str),
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let mut names: HashMap<Label, String> = HashMap::new();
-    stacks::each(section, |path, calls| {
+    stacks::each(section, &[metric], |path, values| {
         out.write_all(first.as_bytes())?;
         for at in path {
             let name = match at {
@@ -59,20 +59,12 @@ fn write_section(
             };
             write!(out, ";{name}")?;
         }
-        writeln!(out, " {calls}")
+        writeln!(out, " {}", values[0])
     })
 }
 
-fn program(process: &Process) -> String {
-    let path = match process.args.first() {
-        Some(name) if process.exe.is_empty() => name,
-        _ => &process.exe,
-    };
-    base_name(path).to_owned()
-}
-
 /// A name as a frame.
-fn frame(name: &str) -> String {
+pub(crate) fn frame(name: &str) -> String {
     let replaced = |c: char| match c {
         ';' => ':',
         c if c.is_control() => ' ',

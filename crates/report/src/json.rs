@@ -12,7 +12,7 @@ use std::io::{self, Write};
 use analysis::Forest;
 use analysis::summary::Totals;
 use serde::{Serialize, Serializer};
-use trace::{End, Function, Label, Mode, Module, Process, Thread};
+use trace::{Cost, End, Function, Label, Mode, Module, Process, Thread};
 
 use crate::names::function_name;
 use crate::{Report, Section};
@@ -63,6 +63,7 @@ impl<'a> Document<'a> {
             mode: match meta.mode {
                 Mode::Run => "run",
                 Mode::Contexts => "contexts",
+                Mode::Counts => "count",
             },
             k: meta.k,
             unrolled: meta.unroll,
@@ -86,7 +87,7 @@ impl<'a> Document<'a> {
 
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
-enum JsonEnd {
+pub(crate) enum JsonEnd {
     Exited { status: i32 },
     Signaled { signal: i32, core: bool },
     Execed,
@@ -105,7 +106,7 @@ impl From<End> for JsonEnd {
 }
 
 #[derive(Serialize)]
-struct JsonTotals {
+pub(crate) struct JsonTotals {
     processes: usize,
     threads: u64,
     functions: u64,
@@ -115,11 +116,13 @@ struct JsonTotals {
     truncated: u64,
     nodes: u64,
     instructions: u64,
+    /// Instructions of no context; they are in `instructions` too.
+    instructions_outside: u64,
     max_depth: u64,
 }
 
 impl JsonTotals {
-    fn new(processes: usize, totals: Totals) -> JsonTotals {
+    pub(crate) fn new(processes: usize, totals: Totals) -> JsonTotals {
         JsonTotals {
             processes,
             threads: totals.threads,
@@ -129,6 +132,7 @@ impl JsonTotals {
             truncated: totals.truncated,
             nodes: totals.nodes,
             instructions: totals.insns,
+            instructions_outside: totals.insns_outside,
             max_depth: totals.max_depth,
         }
     }
@@ -187,7 +191,7 @@ impl<'a> JsonProcess<'a> {
 }
 
 /// A 64-bit number that JSON readers must not round.
-struct Hex(u64);
+pub(crate) struct Hex(pub u64);
 
 impl Serialize for Hex {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -280,6 +284,8 @@ struct JsonForest<'a> {
     /// Names of the labels in `nodes` that are not functions.
     labels: BTreeMap<u32, String>,
     nodes: Nodes<'a>,
+    /// What nodes carry besides calls.
+    costs: BTreeMap<&'static str, Costs<'a>>,
 }
 
 impl<'a> JsonForest<'a> {
@@ -300,9 +306,23 @@ impl<'a> JsonForest<'a> {
                 threads: threads.clone(),
                 labels,
                 nodes: Nodes(forest),
+                costs: forest
+                    .costs()
+                    .map(|cost| (cost.name(), Costs(forest, cost)))
+                    .collect(),
             })
         };
         forests.into_iter().filter_map(forest).collect()
+    }
+}
+
+/// A cost of each node.
+struct Costs<'a>(&'a Forest, Cost);
+
+impl Serialize for Costs<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Costs(forest, cost) = *self;
+        serializer.collect_seq(forest.nodes().map(|node| forest.cost(cost, node)))
     }
 }
 

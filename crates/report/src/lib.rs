@@ -8,6 +8,13 @@
 //! | [`folded`] | contexts as folded stacks, for flame graphs and other tools |
 //! | [`flamegraph`] | a flame graph, for a browser |
 //! | [`pprof`] | a profile for `go tool pprof` and others |
+//! | [`diff`] | two recordings compared, in forms of its own |
+//! | [`callgrind`] | functions and their calls, for KCachegrind and callgrind_annotate |
+//! | [`firefox`] | a profile for the Firefox Profiler |
+//! | [`speedscope`] | a profile for speedscope |
+//! | [`csv`] | a table of contexts |
+//! | [`counts`] | basic blocks, edges and lines |
+//! | [`html`] | a page to explore all contexts with, in a browser |
 //!
 //! Invariant: this is the only crate that knows an output format, and it never
 //! computes: which contexts are hot, what a k-CCF is and how often something
@@ -16,35 +23,70 @@
 #![forbid(unsafe_code)]
 
 mod assemble;
+pub mod callgrind;
+pub mod counts;
+pub mod csv;
+pub mod diff;
+pub mod firefox;
 pub mod flamegraph;
 pub mod folded;
+mod frames;
+pub mod gzip;
+pub mod html;
 pub mod json;
+mod metrics;
 pub mod names;
 mod numbers;
 pub mod paper;
 pub mod pprof;
 mod signals;
+pub mod speedscope;
 mod stacks;
 pub mod text;
 
+pub use analysis::Weight;
 pub use assemble::{Hot, View};
 
 use analysis::Forest;
+use analysis::callgraph::CallGraph;
 use analysis::hot::Row;
+use analysis::merged::Contexts;
 use analysis::summary::Totals;
-use trace::Recording;
+use trace::{Cost, Recording};
 
 /// Everything that can be shown about one recording.
 pub struct Report<'a> {
     pub recording: &'a Recording,
     /// Sums over the whole recording.
     pub totals: Totals,
+    /// What was counted: calls, and then what contexts carry besides.
+    pub metrics: Vec<Weight>,
+    /// What makes contexts hot; one of `metrics`.
+    pub by: Weight,
     /// In the order of the processes, then of the threads.
     pub sections: Vec<Section>,
+    /// All threads in one tree, if asked for. For [`html`].
+    pub merged: Option<Contexts>,
     /// Names of the engine's statistics, index by index; empty: do not show them.
     pub stat_names: &'a [&'a str],
     /// Sentences for the end of the report, such as what a repair lost.
     pub notes: Vec<String>,
+}
+
+impl Report<'_> {
+    /// A metric of all sections.
+    fn sections_total(&self, metric: Weight) -> u64 {
+        let totals = self.sections.iter().map(|section| section.total(metric));
+        totals.fold(0, u64::saturating_add)
+    }
+
+    /// A metric of the whole recording.
+    pub fn total(&self, metric: Weight) -> u64 {
+        match metric {
+            Weight::Calls => self.totals.events,
+            Weight::Cost(Cost::Instructions) => self.totals.insns,
+        }
+    }
 }
 
 /// The forests of one thread, or of several that were joined.
@@ -55,6 +97,8 @@ pub struct Section {
     pub threads: Vec<usize>,
     /// Function calls of these threads.
     pub calls: u64,
+    /// Their instructions, if they were counted.
+    pub insns: u64,
     /// Who called whom, from the roots: every call counted once, on its context
     /// ([`analysis::activations`]). For [`text`].
     pub contexts: Option<Tree>,
@@ -66,6 +110,9 @@ pub struct Section {
     pub kccf: Option<Forest>,
     /// Every call once, on its context ([`analysis::activations`]). For [`folded`], [`pprof`].
     pub stacks: Option<Forest>,
+    /// Functions and their calls, with [`Report::by`] as the first value; for
+    /// [`callgrind`].
+    pub graph: Option<CallGraph>,
 }
 
 /// What the children of a node are.
@@ -86,16 +133,26 @@ pub struct Tree {
 }
 
 impl Section {
+    /// A metric of the section.
+    pub fn total(&self, metric: Weight) -> u64 {
+        match metric {
+            Weight::Calls => self.calls,
+            Weight::Cost(Cost::Instructions) => self.insns,
+        }
+    }
+
     fn empty(process: usize) -> Section {
         Section {
             process,
             threads: Vec::new(),
             calls: 0,
+            insns: 0,
             contexts: None,
             callers: None,
             ksf: None,
             kccf: None,
             stacks: None,
+            graph: None,
         }
     }
 

@@ -1,12 +1,25 @@
 //! What a label of a process is called.
 
+pub use trace::base_name;
 use trace::{Function, Label, Process};
 
-/// File name of a path.
-pub fn base_name(path: &str) -> &str {
-    path.rsplit('/')
-        .find(|part| !part.is_empty())
-        .unwrap_or(path)
+use crate::{Report, Section};
+
+/// Whose contexts a section holds: the program, with its process id if the
+/// recording has several, and the thread if it is one of several.
+pub fn origin(report: &Report, section: &Section) -> (String, Option<String>) {
+    let processes = &report.recording.processes;
+    let process = &processes[section.process];
+    let mut name = process.program().to_owned();
+    if processes.len() > 1 {
+        name.push_str(&format!(" ({})", process.pid));
+    }
+    let thread = match section.threads[..] {
+        [thread] if process.threads.len() > 1 => Some(thread),
+        _ => None,
+    };
+    let tid = thread.map(|thread| process.threads[thread].tid);
+    (name, tid.map(|tid| format!("thread {tid}")))
 }
 
 /// The function's name; without a symbol `module+0xoffset`, for code that is

@@ -1,6 +1,9 @@
 //! Numbers, durations and cut texts as readers like them.
 
+use std::cmp::Ordering;
 use std::time::Duration;
+
+use analysis::diff::Pair;
 
 /// `1234567` as `1,234,567`.
 pub fn grouped(value: u64) -> String {
@@ -32,6 +35,35 @@ pub fn percent(value: u64, total: u64) -> String {
         "<0.01%".into()
     } else {
         format!("{share:.2}%")
+    }
+}
+
+/// A change as `+1,234`, `-5` or `0`.
+pub fn signed(value: Pair) -> String {
+    let sign = match value.before.cmp(&value.after) {
+        Ordering::Less => "+",
+        Ordering::Equal => "",
+        Ordering::Greater => "-",
+    };
+    format!("{sign}{}", grouped(value.size()))
+}
+
+/// A change in per cent of the value before; what was not there, or is no
+/// longer, in a word.
+pub fn signed_percent(value: Pair) -> String {
+    match (value.before, value.after) {
+        (before, after) if before == after => "0.00%".into(),
+        (0, _) => "new".into(),
+        (_, 0) => "gone".into(),
+        (before, _) => {
+            let share = value.change() as f64 * 100.0 / before as f64;
+            match share.abs() {
+                size if size < 0.005 && share > 0.0 => "+<0.01%".into(),
+                size if size < 0.005 => "-<0.01%".into(),
+                size if size < 1000.0 => format!("{share:+.2}%"),
+                _ => format!("{share:+.0}%"),
+            }
+        }
     }
 }
 
@@ -113,6 +145,28 @@ mod tests {
         assert_eq!(percent(1, 1_000_000), "<0.01%");
         assert_eq!(percent(0, 0), "0.00%");
         assert_eq!(percent(5, 5), "100.00%");
+    }
+
+    #[test]
+    fn changes_have_a_sign_and_never_round_to_nothing() {
+        let rows = [
+            (0, 0, "0", "0.00%"),
+            (0, 7, "+7", "new"),
+            (1500, 0, "-1,500", "gone"),
+            (1000, 1052, "+52", "+5.20%"),
+            (1000, 999, "-1", "-0.10%"),
+            (1_000_000, 1_000_001, "+1", "+<0.01%"),
+            (1_000_000, 999_999, "-1", "-<0.01%"),
+            (2, 30, "+28", "+1400%"),
+            (0, u64::MAX, "+18,446,744,073,709,551,615", "new"),
+        ];
+        for (before, after, change, percent) in rows {
+            let value = Pair { before, after };
+            assert_eq!(
+                (&*signed(value), &*signed_percent(value)),
+                (change, percent)
+            );
+        }
     }
 
     #[test]

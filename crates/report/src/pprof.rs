@@ -3,8 +3,8 @@
 //!
 //! | there | here |
 //! |---|---|
-//! | sample type | `calls`, unit `count`, period 1: nothing is estimated |
-//! | sample | a context with the calls that ended there; labels `process` and `thread` (numbers) |
+//! | sample type | `calls` and `instructions` (if they were counted), unit `count`, period 1: nothing is estimated |
+//! | sample | a context with what was counted there, without what it called; labels `process` and `thread` (numbers) |
 //! | location, function | a function, at its first instruction; `…` for callers further out than k |
 //! | mapping | a module, with its build id; the program's first |
 //!
@@ -22,6 +22,7 @@ use prost::Message;
 use trace::{Label, Module, Process};
 
 use crate::Report;
+use crate::metrics::Metric;
 use crate::names::label_name;
 use crate::numbers::command_line;
 use crate::stacks::{self, Frame};
@@ -155,17 +156,20 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         writer.write_section(report, section)?;
     }
     let meta = &report.recording.meta;
-    let calls = proto::ValueType {
-        kind: writer.strings.number("calls"),
+    let mut value_type = |metric| proto::ValueType {
+        kind: writer.strings.number(Metric::from(metric).name),
         unit: writer.strings.number("count"),
     };
+    let shown = value_type(report.by);
+    let sample_type = report.metrics.iter().map(|&metric| value_type(metric));
+    let sample_type = sample_type.collect();
     let about = [command_line(&meta.command), meta.producer.clone()];
     let comment = about.iter().map(|line| writer.strings.number(line));
     let rest = proto::Rest {
         comment: comment.collect(),
-        default_sample_type: calls.kind,
-        sample_type: vec![calls.clone()],
-        period_type: Some(calls),
+        default_sample_type: shown.kind,
+        sample_type,
+        period_type: Some(shown),
         period: 1,
         time_nanos: i64::try_from(meta.started_unix_ns).unwrap_or(0),
         duration_nanos: i64::try_from(meta.duration_ns).unwrap_or(0),
@@ -174,6 +178,15 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     writer.out.write_all(&rest.encode_to_vec())?;
     writer.out.finish()?;
     Ok(())
+}
+
+fn signed(value: u64) -> io::Result<i64> {
+    i64::try_from(value).map_err(|_| {
+        let limit = i64::MAX;
+        io::Error::other(format!(
+            "a context has {value} of something: the form pprof ends at {limit}"
+        ))
+    })
 }
 
 /// Strings by their number in the table.
@@ -228,14 +241,13 @@ impl Writer<'_> {
             let tid = process.threads[thread].tid;
             labels.push(label(self.strings.number("thread"), tid));
         }
-        stacks::each(section, |path, calls| {
-            let value = i64::try_from(calls).map_err(|_| {
-                let limit = i64::MAX;
-                io::Error::other(format!("{calls} calls: the form pprof ends at {limit}"))
-            })?;
+        stacks::each(section, &report.metrics, |path, values| {
             let mut sample = proto::Sample {
                 location_id: Vec::with_capacity(path.len()),
-                value: vec![value],
+                value: values
+                    .iter()
+                    .map(|&value| signed(value))
+                    .collect::<Result<_, _>>()?,
                 label: labels.clone(),
             };
             for &frame in path.iter().rev() {

@@ -1,9 +1,10 @@
 //! Every context of a section once, as a path of frames with its own calls: what
 //! the forms for other tools are made of.
 //!
-//! Invariant: the calls of all paths add up to those of the section.
+//! Invariant: each metric of all paths adds up to that of the section. What is in no
+//! context (lazy binding, what came before `--start-func`) is a path of its own.
 
-use analysis::{Forest, NodeId};
+use analysis::{Forest, NodeId, Weight};
 use trace::Label;
 
 use crate::Section;
@@ -20,11 +21,12 @@ pub enum Frame {
 /// In place of callers that were not kept.
 pub const UNKNOWN: &str = "…";
 
-/// Calls `each` with the frames of every context, outermost first, and the calls
-/// that ended there.
+/// Calls `each` with the frames of every context, outermost first, and for each of
+/// `metrics` what was counted there, without what it called.
 pub fn each<E>(
     section: &Section,
-    mut each: impl FnMut(&[Frame], u64) -> Result<(), E>,
+    metrics: &[Weight],
+    mut each: impl FnMut(&[Frame], &[u64]) -> Result<(), E>,
 ) -> Result<(), E> {
     let Some(forest) = &section.stacks else {
         return Ok(());
@@ -32,7 +34,9 @@ pub fn each<E>(
     let mut path: Vec<Frame> = Vec::new();
     // How long the path was before each open node.
     let mut lengths: Vec<usize> = Vec::new();
-    let mut left = section.calls;
+    let totals = metrics.iter().map(|&metric| section.total(metric));
+    let mut left: Vec<u64> = totals.collect();
+    let mut values = vec![0; metrics.len()];
     for node in forest.preorder() {
         let label = forest.label(node);
         lengths.truncate(forest.depth(node) as usize + 1);
@@ -46,14 +50,45 @@ pub fn each<E>(
         if label != Label::THREAD && label != Label::ROOT {
             path.push(Frame::Label(label));
         }
-        if label.is_function() && forest.count(node) > 0 {
-            left = left.saturating_sub(forest.count(node));
-            each(&path, forest.count(node))?;
+        for (value, &metric) in values.iter_mut().zip(metrics) {
+            *value = match metric {
+                // Starts of threads and handlers are no calls.
+                Weight::Calls if !label.is_function() => 0,
+                metric => forest.weight(metric, node),
+            };
+        }
+        if values.iter().all(|&value| value == 0) {
+            continue;
+        }
+        for (left, value) in left.iter_mut().zip(&values) {
+            *left = left.saturating_sub(*value);
+        }
+        match path[..] {
+            [] => each(&[Frame::Label(label)], &values)?,
+            _ => each(&path, &values)?,
         }
     }
-    // The calls beyond the limit of nodes.
-    if left > 0 {
-        each(&[Frame::Label(Label::TRUNCATED)], left)?;
+    rest(metrics, &left, &mut each)
+}
+
+/// What no context of the forest has.
+fn rest<E>(
+    metrics: &[Weight],
+    left: &[u64],
+    each: &mut impl FnMut(&[Frame], &[u64]) -> Result<(), E>,
+) -> Result<(), E> {
+    let is_calls = |metric: &Weight| *metric == Weight::Calls;
+    let part = |wanted: bool| -> Vec<u64> {
+        let pairs = metrics.iter().zip(left);
+        pairs
+            .map(|(metric, &left)| if is_calls(metric) == wanted { left } else { 0 })
+            .collect()
+    };
+    // Calls beyond the limit of nodes; their instructions are a context's.
+    for (label, values) in [(Label::TRUNCATED, part(true)), (Label::MUTED, part(false))] {
+        if values.iter().any(|&value| value > 0) {
+            each(&[Frame::Label(label)], &values)?;
+        }
     }
     Ok(())
 }

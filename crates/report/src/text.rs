@@ -15,8 +15,9 @@
 //! narrow. A root that is not the start of a thread stands for "some caller"
 //! and is marked `…`.
 
-mod notes;
-mod tree;
+pub(crate) mod notes;
+mod number;
+pub(crate) mod tree;
 
 use std::io::{self, Write};
 
@@ -41,7 +42,7 @@ impl Style {
         colour: false,
     };
 
-    fn dim(self, text: &str) -> String {
+    pub(crate) fn dim(self, text: &str) -> String {
         if self.colour && !text.is_empty() {
             format!("\x1b[2m{text}\x1b[0m")
         } else {
@@ -49,7 +50,7 @@ impl Style {
         }
     }
 
-    fn bold(self, text: &str) -> String {
+    pub(crate) fn bold(self, text: &str) -> String {
         if self.colour {
             format!("\x1b[1m{text}\x1b[0m")
         } else {
@@ -61,7 +62,7 @@ impl Style {
 pub fn write(report: &Report, style: Style, out: &mut dyn Write) -> io::Result<()> {
     write_head(report, style, out)?;
     match report.recording.meta.mode {
-        Mode::Run => write_instructions(report, out)?,
+        Mode::Run | Mode::Counts => write_instructions(report, out)?,
         Mode::Contexts => write_contexts(report, style, out)?,
     }
     write_statistics(report, out)?;
@@ -73,15 +74,24 @@ fn write_head(report: &Report, style: Style, out: &mut dyn Write) -> io::Result<
     let mode = match meta.mode {
         Mode::Run => "run",
         Mode::Contexts => "contexts",
+        Mode::Counts => "count",
     };
     let title = format!("everypath {mode}: {}", command_line(&meta.command));
     writeln!(out, "{}", style.bold(&cut_middle(&title, style.width)))?;
-    writeln!(
-        out,
-        "{} after {}",
-        signals::end(meta.end),
-        duration(meta.duration_ns)
-    )?;
+    writeln!(out, "{}", how_it_ended(report))?;
+    writeln!(out, "{}", totals(report))
+}
+
+/// How the command ended, and when.
+pub(crate) fn how_it_ended(report: &Report) -> String {
+    let meta = &report.recording.meta;
+    let after = duration(meta.duration_ns);
+    format!("{} after {after}", signals::end(meta.end))
+}
+
+/// What was counted in all, in one line.
+pub(crate) fn totals(report: &Report) -> String {
+    let meta = &report.recording.meta;
     let totals = &report.totals;
     let mut parts = vec![
         counted(report.recording.processes.len() as u64, "process"),
@@ -96,7 +106,7 @@ fn write_head(report: &Report, style: Style, out: &mut dyn Write) -> io::Result<
     if totals.insns > 0 {
         parts.push(counted(totals.insns, "instruction"));
     }
-    writeln!(out, "{}", parts.join(", "))
+    parts.join(", ")
 }
 
 fn write_contexts(report: &Report, style: Style, out: &mut dyn Write) -> io::Result<()> {
@@ -121,7 +131,7 @@ fn write_contexts(report: &Report, style: Style, out: &mut dyn Write) -> io::Res
             if at > 0 {
                 writeln!(out)?;
             }
-            tree::write(process, tree, report.totals.events, style, out)?;
+            tree::write(report, process, tree, style, out)?;
         }
     }
     let hidden = report.sections.len() - shown.len();

@@ -16,6 +16,7 @@
 //! // run: no-oracle it never ends    they are not, because it never ends
 //! // run: oracle-disagrees in this  they are, and the product is wrong in this
 //! // run: oracle-args 2              arguments of that comparison, to shorten it
+//! // run: no-counts it waits         counts of instructions are not compared, because it waits
 //! ```
 //!
 //! Invariant: an unknown word is an error, never ignored: a misspelt
@@ -77,6 +78,8 @@ pub struct Directives {
     pub deterministic_counts: bool,
     /// Which contexts are compared with those of the single-stepping oracle.
     pub oracle: Option<Comparison>,
+    /// Why counts of single instructions are not compared, if so.
+    pub no_counts: Option<String>,
     /// Arguments when they are, if others.
     pub oracle_args: Option<Vec<String>>,
 }
@@ -118,6 +121,7 @@ impl Default for Directives {
             timeout: Duration::from_secs(20),
             deterministic_counts: true,
             oracle: None,
+            no_counts: None,
             oracle_args: None,
         }
     }
@@ -181,7 +185,10 @@ fn parse_run(directives: &mut Directives, line: usize, text: &str) -> Result<(),
                 _ => return Err(bad_value()),
             });
         }
-        "no-oracle" | "oracle-disagrees" if value.is_empty() => return Err(bad_value()),
+        "no-oracle" | "oracle-disagrees" | "no-counts" if value.is_empty() => {
+            return Err(bad_value());
+        }
+        "no-counts" => directives.no_counts = Some(value.to_owned()),
         "no-oracle" => directives.oracle = Some(Comparison::Nothing(value.to_owned())),
         "oracle-disagrees" => {
             directives.oracle = Some(Comparison::Disagrees(value.to_owned()));

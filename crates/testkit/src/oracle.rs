@@ -31,7 +31,7 @@ mod tracee;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-pub use events::{Counts, Function, Moment, ThreadCount, Wanted};
+pub use events::{Counts, Executions, Function, Moment, ThreadCount, Wanted};
 
 /// What the oracle is asked for.
 #[derive(Clone, Copy, Debug)]

@@ -1,5 +1,6 @@
 //! The product as a counter: what its reports say about a test program.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -41,11 +42,47 @@ impl Run<'_> {
         Ok(joined)
     }
 
+    /// The instructions of every context that `everypath contexts` prints with
+    /// `options`, by the names on its path, those of all processes together.
+    pub fn instructions_by_context(
+        &self,
+        options: &[String],
+    ) -> Result<BTreeMap<Vec<String>, u64>, String> {
+        let mut words = vec!["contexts", "--k-inf", "--join-threads"];
+        words.extend(["--format", "folded", "--by", "instructions"]);
+        words.extend(options.iter().map(String::as_str));
+        let mut sums = BTreeMap::new();
+        for line in self.report(&words)?.lines() {
+            let odd = || format!("no folded stack: {line}");
+            let (path, count) = line.rsplit_once(' ').ok_or_else(odd)?;
+            let count: u64 = count.parse().map_err(|_| odd())?;
+            // The first frame is the process.
+            let names = path.split(';').skip(1).map(str::to_owned);
+            *sums.entry(names.collect()).or_insert(0) += count;
+        }
+        Ok(sums)
+    }
+
     /// The instructions that `everypath run --count-instructions` reports.
     pub fn instructions(&self) -> Result<u64, String> {
         let report = self.report(&["run", "--count-instructions"])?;
         instructions_in(&report)
             .ok_or_else(|| format!("no instruction count in the report:\n{report}"))
+    }
+
+    /// What `everypath count` records with `options`.
+    pub fn recording(&self, options: &[String]) -> Result<trace::Recording, String> {
+        let mut words = vec!["count"];
+        words.extend(options.iter().map(String::as_str));
+        let file = self.report_file().with_extension("evp");
+        let name = file.to_string_lossy().into_owned();
+        words.extend(["-o", &name]);
+        self.report(&words)?;
+        let read = std::fs::File::open(&file).map(trace::read);
+        // It is there unless the run failed.
+        let _ = std::fs::remove_file(&file);
+        let read = read.map_err(|error| format!("no recording was written: {error}"))?;
+        read.map_err(|error| error.to_string())
     }
 
     /// The report of `everypath WORDS -- PROGRAM`.

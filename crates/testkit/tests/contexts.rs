@@ -10,6 +10,7 @@
 //! `EVERYPATH_ONLY=name` leaves one program, `EVERYPATH_NATIVE=1` only part 1.
 #![forbid(unsafe_code)]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -265,17 +266,77 @@ fn all_functions(program: &Program, built: &Built, product: &Path) -> Result<(),
         .build
         .iter()
         .any(|word| word == "-nostdlib");
-    if !program.directives.deterministic_counts || !own_code {
+    if !program.directives.deterministic_counts {
         return Ok(());
     }
-    let instructions = run.instructions()?;
-    if instructions != counts.instructions() {
-        return Err(format!(
-            "{instructions} instructions, expected {}",
-            counts.instructions()
-        ));
+    if own_code {
+        let instructions = run.instructions()?;
+        if instructions != counts.instructions() {
+            return Err(format!(
+                "{instructions} instructions, expected {}",
+                counts.instructions()
+            ));
+        }
     }
-    Ok(())
+    // Of others, those of the program's own functions are, if it can be told which.
+    if !own_code
+        && program
+            .directives
+            .build
+            .iter()
+            .any(|word| word.starts_with("-static"))
+    {
+        return Ok(());
+    }
+    let own: BTreeSet<&str> = counts
+        .processes
+        .iter()
+        .flatten()
+        .filter(|function| own_code || function.module == program.name)
+        .map(|function| &*function.name)
+        .collect();
+    let compared = |mut costs: Costs| {
+        let last = |path: &Vec<String>| path.last().is_some_and(|name| own.contains(&**name));
+        costs.retain(|path, _| own_code || last(path));
+        costs
+    };
+    let expected = compared(counts.instructions_by_context());
+    also_in_chaos(&[], |options| {
+        same_costs(compared(run.instructions_by_context(options)?), &expected)
+    })
+}
+
+/// Instructions by path.
+type Costs = BTreeMap<Vec<String>, u64>;
+
+/// Context by context.
+fn same_costs(ours: Costs, expected: &Costs) -> Result<(), String> {
+    let renamed = |costs: &Costs| {
+        let mut sums = Costs::new();
+        for (path, &cost) in costs {
+            let path = path.iter().map(|name| comparable(name)).collect();
+            *sums.entry(path).or_default() += cost;
+        }
+        sums
+    };
+    let (ours, expected) = (renamed(&ours), renamed(expected));
+    let paths: BTreeSet<&Vec<String>> = ours.keys().chain(expected.keys()).collect();
+    let differences = paths.into_iter().filter_map(|path| {
+        let (ours, expected) = (ours.get(path), expected.get(path));
+        let number = |cost: Option<&u64>| cost.map_or("none".to_owned(), u64::to_string);
+        (ours != expected).then(|| {
+            let (ours, expected) = (number(ours), number(expected));
+            format!(
+                "{}: {ours} instructions, expected {expected}",
+                path.join(";")
+            )
+        })
+    });
+    let differences: Vec<String> = differences.take(SHOWN).collect();
+    match differences.is_empty() {
+        true => Ok(()),
+        false => Err(differences.join("\n")),
+    }
 }
 
 fn own_functions(program: &Program, built: &Built, product: &Path) -> Result<(), String> {
@@ -319,21 +380,21 @@ fn known_disagreement(program: &Program, built: &Built, product: &Path) -> Resul
 /// Node by node. Functions outside of files that can be read are known by
 /// address only, and addresses differ.
 fn same_nodes(ours: &Tree, expected: &Tree) -> Result<(), String> {
-    let named = |tree: &Tree| {
-        tree.renamed(|name| {
-            if name.starts_with("0x") || name.contains(" (deleted)+") {
-                return "[code]".to_owned();
-            }
-            // A module may be known by the name of a link to it.
-            let offset = name.find("+0x").unwrap_or(0);
-            name[offset..].to_owned()
-        })
-    };
+    let named = |tree: &Tree| tree.renamed(comparable);
     let differences = named(ours).differences(&named(expected), SHOWN);
     if differences.is_empty() {
         return Ok(());
     }
     Err(differences.join("\n"))
+}
+
+fn comparable(name: &str) -> String {
+    if name.starts_with("0x") || name.contains(" (deleted)+") {
+        return "[code]".to_owned();
+    }
+    // A module may be known by the name of a link to it.
+    let offset = name.find("+0x").unwrap_or(0);
+    name[offset..].to_owned()
 }
 
 /// The forests must be equal line by line, order included.

@@ -11,9 +11,17 @@ use testkit::product::Run;
 use testkit::{mode, program};
 
 /// Modes whose emitted code differs.
-const MODES: [&[&str]; 3] = [
+const MODES: [&[&str]; 4] = [
     &["run", "--engine-stats"],
     &["run", "--count-instructions", "--engine-stats"],
+    &[
+        "contexts",
+        "--cost",
+        "calls",
+        "--engine-stats",
+        "--top",
+        "0",
+    ],
     &["contexts", "--engine-stats", "--top", "0"],
 ];
 
@@ -99,7 +107,7 @@ fn known_contexts_do_not_enter_the_engine() {
 /// Emitted bytes per byte of program code, of a program that mostly starts.
 #[test]
 fn emitted_code_stays_short() {
-    for (mode, most) in MODES.iter().zip([2.7, 3.5, 3.7]) {
+    for (mode, most) in MODES.iter().zip([2.7, 3.5, 3.7, 5.0]) {
         let report = report(mode, Path::new("/bin/ls"), &["/"]);
         let program = statistic(&report, "code bytes translated") as f64;
         let emitted = statistic(&report, "cache bytes used") as f64;

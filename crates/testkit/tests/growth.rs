@@ -51,7 +51,9 @@ fn report(contexts: u64, options: &[&str]) -> String {
 /// The number before `what` in a report.
 fn number(report: &str, what: &str) -> u64 {
     let words: Vec<&str> = report.split_whitespace().collect();
-    let found = words.windows(2).find(|pair| pair[1] == what);
+    let found = words
+        .windows(2)
+        .find(|pair| pair[1].trim_end_matches(',') == what);
     found
         .and_then(|pair| pair[0].replace(',', "").parse().ok())
         .unwrap_or_else(|| panic!("no number of {what} in\n{report}"))

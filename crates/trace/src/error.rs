@@ -36,7 +36,7 @@ pub enum ReadError {
     #[error("The header of the recording is damaged. Copy the file again from where it was made.")]
     DamagedHeader,
     #[error(
-        "The recording has format version {found}, this build reads versions 1 to {VERSION}. \
+        "The recording has format version {found}, and this build reads versions up to {VERSION}. \
          Read it with the Everypath that wrote it or a newer one."
     )]
     UnknownVersion { found: u32 },

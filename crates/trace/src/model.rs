@@ -49,6 +49,8 @@ pub enum Mode {
     Run,
     /// Function-mode calling contexts.
     Contexts,
+    /// Executions of every instruction and ways of every branch.
+    Counts,
 }
 
 /// How a process image ended.
@@ -85,6 +87,15 @@ pub struct Process {
     /// functions those that its own nodes name. Use [`Process::function`].
     pub functions: Vec<Function>,
     pub threads: Vec<Thread>,
+    /// The code that ran, by first slot; with [`Mode::Counts`] only.
+    pub fragments: Vec<Fragment>,
+    /// Where fragments were left before their end.
+    pub cuts: Vec<Cut>,
+    /// Names and lines of that code, by module and offset; each holds up to the
+    /// next one of its module.
+    pub sources: Vec<Source>,
+    /// Texts that `sources` name by index.
+    pub texts: Vec<String>,
     /// Engine statistics by index, named by `wire::stat::NAMES`.
     pub stats: Vec<u64>,
 }
@@ -99,10 +110,89 @@ impl Process {
         self.functions.get(at)
     }
 
+    /// File name of the program that it runs; as it was called, if its file is
+    /// not known.
+    pub fn program(&self) -> &str {
+        let path = match self.args.first() {
+            Some(name) if self.exe.is_empty() => name,
+            _ => &self.exe,
+        };
+        base_name(path)
+    }
+
     /// The module of a function of this process.
     pub fn module_of(&self, function: &Function) -> Option<&Module> {
         self.modules.get(function.module? as usize)
     }
+}
+
+/// File name of a path.
+pub fn base_name(path: &str) -> &str {
+    path.rsplit('/')
+        .find(|part| !part.is_empty())
+        .unwrap_or(path)
+}
+
+/// Instructions that are executed one after the other until they are left; the
+/// same instruction may be in several.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fragment {
+    /// By which [`Cut`]s name it.
+    pub id: u32,
+    /// Nothing can be executed behind the last instruction.
+    pub faults: bool,
+    /// In the order of execution.
+    pub pieces: Vec<Piece>,
+    /// Of all pieces.
+    pub code: Vec<u8>,
+    /// Slot of the first event; those of the others follow.
+    pub first_slot: u64,
+    pub events: Vec<Event>,
+}
+
+/// A straight piece of code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Piece {
+    pub pc: u64,
+    /// Bytes.
+    pub len: u32,
+    /// Index of its module; `None` for code that is in no file.
+    pub module: Option<u32>,
+}
+
+/// What a slot counts, about instructions `from..to` of a fragment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    pub from: u16,
+    pub to: u16,
+    pub kind: EventKind,
+}
+
+/// See [`EventKind`]: executed, counted and not executed, and the two ways out of the
+/// branch at a fragment's end.
+pub use wire::log::EventKind;
+
+/// A fragment was left by a signal or a fault, before its instruction `at`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cut {
+    /// Says how often.
+    pub slot: u64,
+    pub fragment: u32,
+    pub at: u32,
+    /// So many instructions from `at` on were counted by events all the same; less
+    /// than 0: so many before it were not.
+    pub ahead: i32,
+}
+
+/// Where the code of a module from a file offset on comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Source {
+    pub module: u32,
+    pub offset: u64,
+    /// Text of the function's name, and how far behind its start `offset` is.
+    pub function: Option<(u32, u64)>,
+    /// Text of the file's name, and the line.
+    pub line: Option<(u32, u32)>,
 }
 
 /// One executable mapping, from when it was made until it was gone.
@@ -144,7 +234,8 @@ pub struct Thread {
     pub tid: u32,
     pub start_ns: u64,
     pub end_ns: Option<u64>,
-    /// Retired instructions, if they were counted.
+    /// Retired instructions, if they were counted; with [`Cost::Instructions`] the sum
+    /// over the nodes.
     pub insns: u64,
     /// Function events that found the node limit reached.
     pub truncated_events: u64,
@@ -152,6 +243,57 @@ pub struct Thread {
     pub max_depth: u64,
     /// As recorded online; every parent comes before its children.
     pub nodes: Vec<Node>,
+    /// What nodes carry besides calls, each cost at most once.
+    pub costs: Vec<Costs>,
+    /// What its slots hold, those that are not 0, by number.
+    pub counts: Vec<SlotCount>,
+}
+
+impl Thread {
+    /// A cost of each node; `None` if it was not recorded.
+    pub fn costs_of(&self, cost: Cost) -> Option<&[u64]> {
+        let found = self.costs.iter().find(|costs| costs.cost == cost);
+        found.map(|costs| &costs.values[..])
+    }
+}
+
+/// What was counted besides calls, exactly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Cost {
+    /// Instructions retired; a repeated string instruction is one.
+    Instructions,
+}
+
+impl Cost {
+    pub const ALL: [Cost; 1] = [Cost::Instructions];
+
+    /// Its bit in `wire::cost`.
+    pub const fn bit(self) -> u32 {
+        match self {
+            Cost::Instructions => wire::cost::INSTRUCTIONS,
+        }
+    }
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Cost::Instructions => "instructions",
+        }
+    }
+}
+
+/// One cost of every node of a thread: what was counted while the state was the
+/// node's, without what it called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Costs {
+    pub cost: Cost,
+    /// As long as [`Thread::nodes`].
+    pub values: Vec<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlotCount {
+    pub slot: u64,
+    pub count: u64,
 }
 
 /// A node of a k-slab forest as recorded.
@@ -190,6 +332,16 @@ impl Label {
     /// Root of the activations of a signal's handler.
     pub const fn signal(number: u32) -> Label {
         Label(node::LABEL_SIGNAL + number)
+    }
+
+    /// The label of the function with this number, for tables that count them from 0.
+    pub const fn function(number: u32) -> Label {
+        Label(node::FIRST_FUNC.saturating_add(number))
+    }
+
+    /// Which function this is, counted from 0; `None` for special labels.
+    pub const fn function_number(self) -> Option<u32> {
+        self.0.checked_sub(node::FIRST_FUNC)
     }
 
     /// Whether this is a function, to be named by the process's table.

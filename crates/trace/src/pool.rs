@@ -19,6 +19,7 @@
 //! Limits: a counter read while its process runs may be one event behind the
 //! next one read. Nothing is locked.
 
+mod counts;
 mod log;
 mod nodes;
 
@@ -27,9 +28,12 @@ use std::mem::offset_of;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use wire::view::Pool;
-use wire::{CMDLINE_MAX, InsnWords, PATH_MAX, ProcessRecord, ThreadRecord, made, process_state};
+use wire::{
+    CMDLINE_MAX, COST_WORDS, InsnWords, LiveStates, PATH_MAX, ProcessRecord, ThreadRecord, made,
+    process_state,
+};
 
-use crate::model::{End, Meta, Process, Recording, Thread};
+use crate::model::{Cost, End, Meta, Process, Recording, Thread};
 
 /// Everything recorded in the pool until now. A pool of another version, or
 /// bytes that are no pool, give a recording without processes.
@@ -65,10 +69,13 @@ pub fn from_pool(pool: &Pool, meta: Meta) -> Recording {
             .copied()
             .filter(|&parent| parent < index);
         let mut process = process(pool, offset, record, parent);
-        process.threads = threads(&mut walk, record);
+        let threads = threads(&mut walk, record);
+        let counted: Vec<counts::Place> = threads.iter().map(|thread| thread.1).collect();
+        process.threads = threads.into_iter().map(|thread| thread.0).collect();
         let inherited = process.by_fork.then_some(parent).flatten();
         logs.push(&mut walk, record, inherited);
         logs.replay(index, &mut process);
+        counts::read(&mut walk, &mut process, &counted);
         recording.processes.push(process);
     }
     let end = recording.meta.end;
@@ -161,30 +168,44 @@ fn process(pool: &Pool, offset: u64, record: &ProcessRecord, parent: Option<usiz
     }
 }
 
-fn threads(walk: &mut Walk, record: &ProcessRecord) -> Vec<Thread> {
-    let pool_base = record.pool_base.load(Relaxed);
+fn threads(walk: &mut Walk, record: &ProcessRecord) -> Vec<(Thread, counts::Place)> {
+    let layout = nodes::Layout {
+        pool_base: record.pool_base.load(Relaxed),
+        costs: walk.pool.header().config.costs.load(Relaxed),
+    };
     let offsets = walk.chain(record.threads.load(Acquire), |pool, offset| {
         Some(pool.at::<ThreadRecord>(offset)?.next.load(Acquire))
     });
+    let pool = walk.pool;
     let mut threads = Vec::with_capacity(offsets.len());
     for offset in offsets {
-        let Some(record) = walk.pool.at::<ThreadRecord>(offset) else {
+        let Some(record) = pool.at::<ThreadRecord>(offset) else {
             continue;
         };
         if record.hidden.load(Relaxed) == 1 {
             continue;
         }
         let ended = record.ended.load(Acquire) == 1;
-        let first_chunk = record.nodes.load(Acquire);
-        threads.push(Thread {
+        let place = counts::Place::of(record);
+        let mut thread = Thread {
             tid: record.tid.load(Relaxed),
             start_ns: record.start_ns.load(Relaxed),
             end_ns: ended.then(|| record.end_ns.load(Relaxed)),
-            insns: insns(&walk.pool, record),
+            insns: insns(&pool, record),
             truncated_events: record.truncated_events.load(Relaxed),
             max_depth: record.max_depth.load(Relaxed),
-            nodes: nodes::read(walk, first_chunk, pool_base),
-        });
+            ..Thread::default()
+        };
+        let unsettled = unsettled(&pool, record);
+        let mut nodes = nodes::read(walk, record.nodes.load(Acquire), &layout);
+        for (node, instructions) in unsettled {
+            nodes.add(node, Cost::Instructions, instructions);
+        }
+        (thread.nodes, thread.costs) = (nodes.nodes, nodes.costs);
+        if let Some(values) = thread.costs_of(Cost::Instructions) {
+            thread.insns = values.iter().fold(0, |sum, &value| sum.wrapping_add(value));
+        }
+        threads.push((thread, place));
     }
     threads
 }
@@ -201,6 +222,27 @@ fn insns(pool: &Pool, record: &ThreadRecord) -> u64 {
     let live = pool.at::<InsnWords>(live_at);
     let words = live.into_iter().flat_map(|live| &live.words);
     words.fold(before, |sum, word| sum.wrapping_add(word.load(Relaxed)))
+}
+
+/// Of a thread that was killed, or runs: nodes (offsets), and instructions that they
+/// have not got yet.
+fn unsettled(pool: &Pool, record: &ThreadRecord) -> Vec<(u64, u64)> {
+    let states_at = record.live_states.load(Acquire);
+    let states: Option<&LiveStates> = pool.at(states_at).filter(|_| states_at != 0);
+    let words: Option<&InsnWords> = pool.at(record.live_insns.load(Acquire));
+    let (Some(states), Some(words)) = (states, words) else {
+        return Vec::new();
+    };
+    let from = record.states_from.load(Relaxed);
+    let words = words.words.chunks(COST_WORDS);
+    let rows = states.states.iter().zip(words).map(|(state, words)| {
+        let node = from.wrapping_add(state.load(Relaxed));
+        let sum = words
+            .iter()
+            .fold(0, |sum: u64, word| sum.wrapping_add(word.load(Relaxed)));
+        (node, sum)
+    });
+    rows.collect()
 }
 
 /// The image in which the process that was started ended: it may have replaced

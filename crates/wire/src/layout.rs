@@ -9,7 +9,10 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"EVPPOOL\x01");
 /// | version | change |
 /// |---|---|
 /// | 1 | first |
-pub const VERSION: u32 = 3;
+/// | 2 | children that nobody asked for say so: `made` and `hidden` |
+/// | 3 | a file is known by its inode's last change, too; tables are in a list |
+/// | 4 | nodes with costs; counts of fragments |
+pub const VERSION: u32 = 4;
 
 /// Allocation granularity of the pool, the page size of x86-64.
 pub const PAGE: u64 = 4096;
@@ -22,6 +25,8 @@ pub enum Mode {
     Run = 0,
     /// Function-mode calling contexts (IHPP chapter 4.2).
     Contexts = 1,
+    /// Executions of every piece of straight code and of every way out of it.
+    Counts = 2,
 }
 
 /// Bits of [`Config::flags`].
@@ -66,6 +71,9 @@ pub struct Config {
     pub chaos_seed: AtomicU64,
     /// Nodes after which a process's forests end in `[truncated]` nodes.
     pub max_nodes: AtomicU64,
+    /// What nodes carry besides calls: bits from [`crate::cost`].
+    pub costs: AtomicU32,
+    pub reserved: AtomicU32,
 }
 
 /// First page of the pool.
@@ -107,7 +115,8 @@ pub const CMDLINE_MAX: usize = 1536;
 /// Engine statistics per process, see [`stat`].
 pub const STATS: usize = 32;
 
-/// Indices into [`ProcessRecord::stats`].
+/// Indices into [`ProcessRecord::stats`]. Recordings keep them by index, so they are
+/// appended and never moved.
 pub mod stat {
     pub const BLOCKS: usize = 0;
     pub const APP_INSNS_TRANSLATED: usize = 1;
@@ -245,6 +254,38 @@ pub struct ThreadRecord {
     /// 1: a vfork child that nobody asked for; readers leave it out.
     pub hidden: AtomicU32,
     pub reserved: AtomicU32,
+    /// With costs, until the thread ends: offset of [`LiveStates`] (0: none), which say
+    /// whose the instructions in [`InsnWords`] are...
+    pub live_states: AtomicU64,
+    /// ...and what to add to a state for the offset of its node.
+    pub states_from: AtomicU64,
+    /// While the thread has them: offset of its slots, 64-bit counters by number
+    /// ([`Mode::Counts`]; 0: none).
+    pub slots: AtomicU64,
+    /// Once it has ended: offset of its [`SavedCounts`] (0: none).
+    pub counts: AtomicU64,
+}
+
+/// The states that instructions are counted for which no node has got yet.
+#[derive(Debug)]
+#[repr(C)]
+pub struct LiveStates {
+    /// Whose those in the first [`COST_WORDS`] words are, and in the next.
+    pub states: [AtomicU64; 2],
+}
+
+/// Slots of an ended thread that are not 0; so many [`SavedCount`] follow.
+#[derive(Debug)]
+#[repr(C)]
+pub struct SavedCounts {
+    pub used: AtomicU64,
+}
+
+#[derive(Debug)]
+#[repr(C)]
+pub struct SavedCount {
+    pub slot: AtomicU64,
+    pub count: AtomicU64,
 }
 
 /// What a running thread counts its instructions in: their sum. Several words,
@@ -256,6 +297,8 @@ pub struct InsnWords {
 }
 
 pub const INSN_WORDS: usize = 8;
+/// Words that are used for one state while contexts carry costs.
+pub const COST_WORDS: usize = 2;
 
 /// Header of a chunk of nodes; the nodes follow it.
 #[derive(Debug)]

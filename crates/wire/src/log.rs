@@ -33,6 +33,10 @@ pub enum Kind {
     Unmap = 2,
     /// A [`Func`].
     Func = 3,
+    /// A [`Fragment`], its pieces, its events and the bytes of its code.
+    Fragment = 4,
+    /// A [`Cut`].
+    Cut = 5,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +79,92 @@ pub struct Func {
     pub reserved: u32,
 }
 
+/// A straight piece of translated code with one entry ([`crate::Mode::Counts`]):
+/// instructions that are executed in order until it is left.
+///
+/// What follows: `pieces` times (address u64, bytes u64), in the order of execution;
+/// `events` times an [event](Event) as one u64; then the bytes of all pieces.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Fragment {
+    /// Slot of the first event; those of the others follow.
+    pub first_slot: u64,
+    /// Dense from 1; a forked child goes on with its parent's numbers.
+    pub id: u32,
+    /// Bits of [`fragment_flag`].
+    pub flags: u32,
+    pub pieces: u32,
+    pub events: u32,
+}
+
+/// Bits of [`Fragment::flags`].
+pub mod fragment_flag {
+    /// Nothing can be executed behind the last instruction: the way on faults.
+    pub const FAULTS: u32 = 1;
+}
+
+/// What a slot counts, about the instructions `from..to` of the fragment, in its order.
+///
+/// ```text
+///  | 0 29 | kind 3 | to 16 | from 16 |
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    pub from: u16,
+    pub to: u16,
+    pub kind: EventKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum EventKind {
+    /// They were executed.
+    Executed = 0,
+    /// They were counted elsewhere and not executed.
+    Less = 1,
+    /// The branch that is the fragment's last instruction was taken.
+    Taken = 2,
+    /// It was not.
+    Fell = 3,
+    /// All but the last were executed; that one is a jump and is made again.
+    Again = 4,
+}
+
+impl Event {
+    pub fn word(self) -> u64 {
+        u64::from(self.from) | u64::from(self.to) << 16 | (self.kind as u64) << 32
+    }
+
+    /// `None`: no event.
+    pub fn of(word: u64) -> Option<Event> {
+        let kind = match word >> 32 {
+            0 => EventKind::Executed,
+            1 => EventKind::Less,
+            2 => EventKind::Taken,
+            3 => EventKind::Fell,
+            4 => EventKind::Again,
+            _ => return None,
+        };
+        let (from, to) = (word as u16, (word >> 16) as u16);
+        (from < to).then_some(Event { from, to, kind })
+    }
+}
+
+/// A fragment was left before its instruction `at`, by a signal or a fault, as
+/// often as `slot` says.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Cut {
+    pub slot: u64,
+    pub fragment: u32,
+    pub at: u32,
+    /// So many instructions from `at` on had been counted; less than 0: so many
+    /// before it had not been.
+    pub ahead: i64,
+}
+
 const _: () = {
+    assert!(size_of::<Fragment>() == 24 && size_of::<Cut>() == 24);
     assert!(size_of::<LogChunk>() == 16);
     assert!(size_of::<Record>() == 16);
     assert!(size_of::<Map>() == 48);

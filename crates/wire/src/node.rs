@@ -1,7 +1,8 @@
 //! Nodes of the online k-slab forest.
 //!
-//! A node is 24 bytes in the pool; the in-process hash that finds the child of
-//! a node costs at most another 16, so a node costs at most 40.
+//! A node is 24 bytes in the pool, and 8 for each cost that it carries
+//! ([`stride`]); the in-process hash that finds the child of a node costs at most
+//! another 16, so a node without costs costs at most 40.
 //!
 //! A node's *key* says which node it is: `parent address + step(func)`, where
 //! `step(func) = func << 37`. Addresses of nodes of one process lie within
@@ -35,6 +36,13 @@ pub struct Node {
     pub top: AtomicU32,
     /// Low 24 bits: depth in its tree; bit 31: root, and `label` follows instead of a key.
     pub depth_flags: AtomicU32,
+}
+
+/// Bytes from one node of a chunk to the next. Behind the node stand its costs, in the
+/// order of their bits in [`crate::cost`]: what was counted while the state was the
+/// node's.
+pub const fn stride(costs: u32) -> u64 {
+    size_of::<Node>() as u64 + 8 * costs.count_ones() as u64
 }
 
 /// Set in [`Node::depth_flags`] of a root; its `neg_key` then holds the

@@ -22,7 +22,19 @@ unsafe impl Shared for crate::ProcessRecord {}
 // SAFETY: as above.
 unsafe impl Shared for crate::ThreadRecord {}
 // SAFETY: as above.
+unsafe impl Shared for crate::SavedCounts {}
+// SAFETY: as above.
+unsafe impl Shared for crate::SavedCount {}
+// SAFETY: as above.
+unsafe impl Shared for AtomicU64 {}
+// SAFETY: as above.
+unsafe impl Shared for crate::log::Fragment {}
+// SAFETY: as above.
+unsafe impl Shared for crate::log::Cut {}
+// SAFETY: as above.
 unsafe impl Shared for crate::InsnWords {}
+// SAFETY: as above.
+unsafe impl Shared for crate::LiveStates {}
 // SAFETY: as above.
 unsafe impl Shared for crate::NodeChunk {}
 // SAFETY: as above.

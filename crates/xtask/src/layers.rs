@@ -36,11 +36,14 @@ const LAYERS: &[Layer] = &[
     layer("flow", &["image", "isa"]),
     layer("rewrite", &["image", "flow", "isa", "probe"]),
     layer("trace", &["wire"]),
-    layer("analysis", &["trace", "flow"]),
+    // `isa` too: counts are of instructions, and where each begins and goes is in
+    // the recorded code.
+    layer("analysis", &["trace", "flow", "isa"]),
     layer("launch", &["wire", "sys"]),
     layer("replay", &["trace", "launch"]),
-    // `trace` too: a report prints the recording as well as what was computed from it.
-    layer("report", &["analysis", "image", "trace"]),
+    // `trace` too: a report prints the recording as well as what was computed from it;
+    // `isa`: instructions as text.
+    layer("report", &["analysis", "image", "isa", "trace"]),
     // `wire` too: the mode and flag numbers of a launch request.
     layer(
         "cli",

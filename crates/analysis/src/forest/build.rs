@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
-use trace::Label;
+use trace::{Cost, Costs, Label};
 
 use super::{Forest, NO_PARENT, NodeId, Row};
 
@@ -14,6 +14,7 @@ pub struct Builder {
     /// `first_child` is filled in at the end.
     rows: Vec<Row>,
     first: BTreeSet<NodeId>,
+    costs: Vec<Costs>,
     /// Ids by (parent, label).
     index: HashTable<u32>,
 }
@@ -22,8 +23,8 @@ impl Builder {
     pub fn with_capacity(nodes: usize) -> Builder {
         Builder {
             rows: Vec::with_capacity(nodes),
-            first: BTreeSet::new(),
             index: HashTable::with_capacity(nodes),
+            ..Builder::default()
         }
     }
 
@@ -61,6 +62,29 @@ impl Builder {
         row.count = row.count.saturating_add(count);
     }
 
+    /// Adds to a cost; it stays at its maximum rather than overflow.
+    pub fn add_cost(&mut self, node: NodeId, cost: Cost, value: u64) {
+        let at = self.costs.iter().position(|costs| costs.cost == cost);
+        let at = at.unwrap_or_else(|| {
+            let values = Vec::with_capacity(self.rows.capacity());
+            self.costs.push(Costs { cost, values });
+            self.costs.len() - 1
+        });
+        let values = &mut self.costs[at].values;
+        if values.len() <= node.index() {
+            values.resize(self.rows.len(), 0);
+        }
+        values[node.index()] = values[node.index()].saturating_add(value);
+    }
+
+    /// Adds what `forest` counted at `from`.
+    pub(super) fn add_all(&mut self, node: NodeId, forest: &Forest, from: NodeId) {
+        self.add(node, forest.count(from));
+        for cost in forest.costs() {
+            self.add_cost(node, cost, forest.cost(cost, from));
+        }
+    }
+
     /// Marks the tree of `root` as a first tree, see [`Forest::is_first`].
     pub fn mark_first(&mut self, root: NodeId) {
         self.first.insert(root);
@@ -85,7 +109,7 @@ impl Builder {
                     root
                 }
             };
-            self.add(id, forest.count(node));
+            self.add_all(id, forest, node);
             ids.push(id);
         }
     }
@@ -128,14 +152,19 @@ impl Builder {
         let Builder {
             mut rows,
             first,
+            mut costs,
             index,
         } = self;
         drop(index);
+        for costs in &mut costs {
+            costs.values.resize(rows.len(), 0);
+        }
         let children = sort_children(&mut rows);
         Forest {
             rows,
             children,
             first,
+            costs,
         }
     }
 }

@@ -13,6 +13,10 @@ use wire::node::{
 };
 use wire::view::Pool;
 
+mod costs;
+
+pub use costs::settle;
+
 use super::Contexts;
 use super::emit::code;
 use crate::engine::{self, Engine};
@@ -23,6 +27,7 @@ const HIGHEST: u64 = 1 << 47;
 /// First size of a shadow stack; it doubles when it is full.
 const SHADOW_LEN: u64 = 256 << 10;
 const GUARD: u64 = 4096;
+
 /// Tool state of a thread; private memory.
 #[derive(Debug)]
 struct Tool {
@@ -37,6 +42,9 @@ struct Tool {
     waiting: State,
     truncated: State,
     record: u64,
+    /// What nodes carry besides calls.
+    costs: u32,
+    interrupted: costs::Interrupted,
 }
 
 /// What a forked child needs of its parent's block.
@@ -117,9 +125,11 @@ pub fn event(context: &mut ThreadContext) {
 }
 
 fn pop_while(context: &mut ThreadContext, tool: &Tool, ended: impl Fn(u64) -> bool) {
+    tool.settle(context);
     while context.shadow_top > tool.shadow && ended(tool.records.get(context.shadow_top).0) {
         context.shadow_top -= 16;
     }
+    tool.go_on(context);
 }
 
 /// Tells emitted code where the index is; after every change of the forest.
@@ -181,11 +191,10 @@ fn lookup(context: &mut ThreadContext, tool: &mut Tool) {
     let offset = |state: State| state.0.wrapping_sub(tool.records.0);
     context.regs[reg::RDX] = offset(next);
     if remember && function < PLACED_FUNCS && context.far == 0 {
-        let next = offset(next) as State32;
         let (place, tag) = transition(offset(from) as State32, function);
-        let table = &raw const *context as u64 + TRANSITION_TAGS as u64;
+        let at = context.this + TRANSITION_TAGS as u64 + u64::from(place) * 4;
         // SAFETY: the thread's own table behind its context (agent::thread).
-        unsafe { *((table + u64::from(place) * 4) as *mut [u32; 2]) = [tag.wrapping_neg(), next] };
+        unsafe { *(at as *mut [u32; 2]) = [tag.wrapping_neg(), offset(next) as State32] };
     }
 }
 
@@ -286,15 +295,14 @@ impl Engine {
         let contexts = self.contexts.as_mut()?;
         let counting = contexts.is_counting();
         context.stopped = u64::from(contexts.stopped);
-        let mut forest = Forest::new(pool, contexts.k, contexts.unroll);
+        let mut forest = Forest::new(pool, contexts.k, contexts.unroll, self.settings.costs);
         let mut budget = Budget {
             pool,
             left: &mut contexts.nodes_left,
         };
-        let label = if contexts.select {
-            LABEL_ROOT
-        } else {
-            LABEL_THREAD
+        let label = match contexts.select {
+            true => LABEL_ROOT,
+            false => LABEL_THREAD,
         };
         let root = forest.root(label, &mut budget)?;
         let muted = forest.root(LABEL_MUTED, &mut budget)?;
@@ -335,7 +343,10 @@ impl Engine {
             waiting,
             truncated,
             record: 0,
+            costs: self.settings.costs,
+            interrupted: costs::Interrupted::default(),
         };
+        tool.begin(context);
         share_index(context, &tool);
         Some(tool)
     }
@@ -476,7 +487,9 @@ pub fn fork_child(engine: &mut Engine, context: &mut ThreadContext, shadow: Shad
 /// A handler is about to be called: its activations are under a root of their own.
 pub fn on_handler(context: &mut ThreadContext, signal: u32, frame: u64, restorer: u64) {
     let Some(tool) = tool_of(context) else { return };
+    tool.settle(context);
     let root = engine::with(|engine| {
+        tool.interrupt(context);
         let pool = engine.process.log.pool;
         let contexts = engine.contexts.as_mut()?;
         if !contexts.restorers.contains(&restorer) {
@@ -495,17 +508,15 @@ pub fn on_handler(context: &mut ThreadContext, signal: u32, frame: u64, restorer
     });
     share_index(context, tool);
     let current = tool.records.get(context.shadow_top).1;
-    let counting = engine::with(|engine| {
-        let contexts = engine.contexts.as_ref();
-        contexts.is_some_and(Contexts::is_counting)
-    });
-    let state = if current == tool.muted || !counting {
+    let counting = engine::with(|engine| engine.contexts.as_ref().map(Contexts::is_counting));
+    let state = if current == tool.muted || counting != Some(true) {
         current
     } else {
         root.unwrap_or(tool.truncated)
     };
     context.shadow_top += 16;
     tool.records.set(context.shadow_top, frame + 16, state);
+    tool.go_on(context);
 }
 
 /// The handler's frame is left by rt_sigreturn: back to what was interrupted.
@@ -515,7 +526,9 @@ pub fn on_sigreturn(context: &mut ThreadContext, _resumed_sp: u64) {
     let mut at = context.shadow_top;
     while at > tool.shadow {
         if tool.records.get(at).0 == barrier {
+            tool.settle(context);
             context.shadow_top = at - 16;
+            tool.resume(context);
             return;
         }
         at -= 16;
@@ -542,8 +555,10 @@ pub fn jump_into(context: &mut ThreadContext, pc: u64) {
                 0 => state,
                 _ => tool.forest.known(below, &steps[dead..]).unwrap_or(state),
             };
+            tool.settle(context);
             tool.records.set(at, entry, live);
             context.shadow_top = at;
+            tool.go_on(context);
             return;
         }
         at -= 16;

@@ -7,9 +7,10 @@ use isa::Reg;
 use wire::node::{FIRST_STATE, FUNC_SHIFT, Node, PLACED_FUNCS, place, step, tag};
 
 use crate::block::{Arrival, Key};
+use crate::counting::Words;
 use crate::engine::Engine;
 use crate::entry::Routine;
-use crate::indirect::{SPILL_RCX, SPILL_RDX, emit_restores};
+use crate::indirect::{SPILL, SPILL_RCX, SPILL_RDX, emit_restores};
 use crate::pcmap::Recipe;
 use crate::translate::Emit;
 
@@ -21,6 +22,9 @@ const NODES: i32 = offset_of!(ThreadContext, nodes_base) as i32;
 const RECORD: i32 = offset_of!(ThreadContext, event_record) as i32;
 const RETURN: i32 = offset_of!(ThreadContext, event_return) as i32;
 const CODE: i32 = offset_of!(ThreadContext, exit) as i32;
+const COST_STATE: i32 = offset_of!(ThreadContext, cost_state) as i32;
+const LEAF_STATE: i32 = offset_of!(ThreadContext, leaf_state) as i32;
+const SPILL_RAX: i32 = SPILL;
 
 /// What a slow path is about (in `ThreadContext::exit`).
 pub(super) mod code {
@@ -41,17 +45,29 @@ impl Engine {
         let leaf = self.is_leaf(event.pc);
         let by_jump = event.arrival == Arrival::Jump;
         let is_behind_gs = self.has_nodes_behind_gs();
+        let has_costs = self.settings.costs != 0;
         if by_jump {
+            if has_costs {
+                emit.asm.mov_r_gs(Reg::Rdx, COST_STATE);
+                self.emit_settle(&mut emit.asm, Words::Own);
+            }
             self.emit_compare(emit);
         }
         emit.asm.mov_r_gs(Reg::Rcx, SHADOW);
         emit.asm.mov_r_mem(Reg::Rdx, Reg::Rcx, 8);
+        if has_costs && !by_jump && !leaf {
+            // Who calls is the top activation.
+            self.emit_settle(&mut emit.asm, Words::Own);
+        }
         if leaf && !by_jump {
             // No record, but one more activation at once (`deepest`).
             emit.asm.mov_mem_r(Reg::Rcx, 16, Reg::Rcx);
         }
         self.emit_transition(emit, id, event.arrival == Arrival::Again);
         let asm = &mut emit.asm;
+        if has_costs {
+            asm.mov_gs_r(if leaf { LEAF_STATE } else { COST_STATE }, Reg::Rdx);
+        }
         match (leaf, by_jump) {
             (false, _) => emit_push(asm, by_jump),
             (true, false) => {}
@@ -61,6 +77,10 @@ impl Engine {
                 asm.mov_mem_r(Reg::Rcx, 0, Reg::Rcx);
                 asm.lea(Reg::Rcx, Reg::Rcx, -16);
                 asm.mov_gs_r(SHADOW, Reg::Rcx);
+                if has_costs {
+                    asm.mov_r_mem(Reg::Rcx, Reg::Rcx, 8);
+                    asm.mov_gs_r(COST_STATE, Reg::Rcx);
+                }
             }
         }
         if is_behind_gs {
@@ -141,11 +161,77 @@ impl Engine {
         asm.bind(same);
     }
 
+    /// Adds what the thread has counted in `words` to the node of the state in rdx
+    /// (`activations::costs`); changes rcx.
+    fn emit_settle(&self, asm: &mut isa::Asm<'_>, words: Words) {
+        const COST: i32 = size_of::<Node>() as i32;
+        let words = words.displacements();
+        let is_behind_gs = self.has_nodes_behind_gs();
+        let node = |asm: &mut isa::Asm<'_>| {
+            asm.mov_r_gs(Reg::Rax, NODES);
+            asm.lea_sum(Reg::Rax, Reg::Rax, Reg::Rdx, 0);
+        };
+        asm.mov_gs_r(SPILL_RAX, Reg::Rax);
+        if is_behind_gs {
+            asm.mov_r_gs_mem(Reg::Rcx, Reg::Rdx, NODE + COST);
+        } else {
+            node(asm);
+            asm.mov_r_mem(Reg::Rcx, Reg::Rax, COST);
+        }
+        for word in words.clone() {
+            asm.mov_r_gs(Reg::Rax, word);
+            asm.lea_sum(Reg::Rcx, Reg::Rcx, Reg::Rax, 0);
+        }
+        if is_behind_gs {
+            asm.mov_gs_mem_r(Reg::Rdx, NODE + COST, Reg::Rcx);
+        } else {
+            node(asm);
+            asm.mov_mem_r(Reg::Rax, COST, Reg::Rcx);
+        }
+        for word in words {
+            asm.mov_gs_imm64(word, 0);
+        }
+        asm.mov_r_gs(Reg::Rax, SPILL_RAX);
+    }
+
+    /// The words that the code at `pc` counts instructions in, if they are counted.
+    pub fn words_at(&mut self, pc: u64) -> Option<Words> {
+        let has_costs = self.settings.costs != 0;
+        let words = match has_costs && self.returns_from_leaf(pc) {
+            true => Words::Leaf,
+            false if has_costs => Words::Own,
+            false => Words::All,
+        };
+        self.settings.count_instructions.then_some(words)
+    }
+
     /// Before the return at `pc` pops: rcx and rdx are spilled and free.
     pub fn emit_return_event(&mut self, emit: &mut Emit<'_>, pc: u64) {
-        if self.contexts.is_none() || self.returns_from_leaf(pc) {
+        if self.contexts.is_none() {
             return;
         }
+        let has_costs = self.settings.costs != 0;
+        if self.returns_from_leaf(pc) {
+            if has_costs {
+                emit.asm.mov_r_gs(Reg::Rdx, LEAF_STATE);
+                self.emit_settle(&mut emit.asm, Words::Leaf);
+            }
+            return;
+        }
+        if has_costs {
+            emit.asm.mov_r_gs(Reg::Rdx, COST_STATE);
+            self.emit_settle(&mut emit.asm, Words::Own);
+        }
+        self.emit_pop_through(emit);
+        if has_costs {
+            emit.asm.mov_r_gs(Reg::Rdx, SHADOW);
+            emit.asm.mov_r_mem(Reg::Rdx, Reg::Rdx, 8);
+            emit.asm.mov_gs_r(COST_STATE, Reg::Rdx);
+        }
+    }
+
+    /// Pops the activations that a return ends.
+    fn emit_pop_through(&mut self, emit: &mut Emit<'_>) {
         let asm = &mut emit.asm;
         asm.mov_r_gs(Reg::Rdx, SHADOW);
         emit_above(asm, Reg::Rdx);

@@ -16,14 +16,7 @@ const LISTED: usize = 4;
 const VDSO: &str = "[vdso]";
 
 pub fn write(report: &Report, style: Style, out: &mut dyn Write) -> io::Result<()> {
-    let mut notes = Vec::new();
-    if report.recording.meta.mode == Mode::Contexts {
-        notes.extend(missing_symbols(report));
-        notes.extend(missing_lines(report));
-        notes.extend(truncated(report));
-    }
-    notes.extend(unclear_ends(report));
-    notes.extend(report.notes.iter().cloned());
+    let notes = all(report);
     if !notes.is_empty() {
         writeln!(out)?;
     }
@@ -31,6 +24,20 @@ pub fn write(report: &Report, style: Style, out: &mut dyn Write) -> io::Result<(
         writeln!(out, "{}", style.dim(&format!("note: {note}")))?;
     }
     Ok(())
+}
+
+/// The notes as sentences without a full stop.
+pub(crate) fn all(report: &Report) -> Vec<String> {
+    let mut notes = Vec::new();
+    if report.recording.meta.mode == Mode::Contexts {
+        notes.extend(missing_symbols(report));
+        notes.extend(missing_lines(report));
+        notes.extend(truncated(report));
+        notes.extend(outside(report));
+    }
+    notes.extend(unclear_ends(report));
+    notes.extend(report.notes.iter().cloned());
+    notes
 }
 
 fn missing_symbols(report: &Report) -> Option<String> {
@@ -76,7 +83,7 @@ fn modules_where(report: &Report, matches: impl Fn(&Function) -> bool) -> BTreeS
     matching.difference(&others).cloned().collect()
 }
 
-fn list(names: &BTreeSet<String>) -> String {
+pub(crate) fn list(names: &BTreeSet<String>) -> String {
     let mut shown: Vec<String> = names.iter().take(LISTED).cloned().collect();
     if names.len() > LISTED {
         shown.push(format!("{} more", names.len() - LISTED));
@@ -96,6 +103,17 @@ fn truncated(report: &Report) -> Option<String> {
              (see --max-nodes)",
             counted(events, "call"),
             if events == 1 { "is" } else { "are" },
+        )
+    })
+}
+
+fn outside(report: &Report) -> Option<String> {
+    let count = report.totals.insns_outside;
+    (count > 0).then(|| {
+        let verb = if count == 1 { "is" } else { "are" };
+        format!(
+            "{} {verb} no context's: the dynamic linker's lazy binding, and what came before or after counting",
+            counted(count, "instruction")
         )
     })
 }

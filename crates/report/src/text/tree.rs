@@ -14,18 +14,18 @@ use analysis::hot::Row;
 use analysis::{Forest, NodeId};
 use trace::{Label, Process};
 
-use super::Style;
+use super::{Style, number};
 use crate::names::{base_name, label_name, place};
-use crate::numbers::{cut_middle, grouped, percent};
-use crate::{Direction, Tree};
+use crate::numbers::cut_middle;
+use crate::{Direction, Report, Tree};
 
 /// Between the callers that share a line.
-const CALLED: &str = " › ";
+pub(crate) const CALLED: &str = " › ";
 const CALLED_BY: &str = " ‹ ";
 /// Before a root that stands for "some caller".
 const ELLIPSIS: &str = "… ";
 /// Narrowest space for a name, however deep the tree.
-const NAME_LEAST: usize = 24;
+pub(crate) const NAME_LEAST: usize = 24;
 
 /// A node on the way from the root to the row at hand.
 struct Open {
@@ -38,31 +38,36 @@ struct Open {
 }
 
 pub fn write(
+    report: &Report,
     process: &Process,
     tree: &Tree,
-    total: u64,
     style: Style,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let forest = &tree.forest;
-    let children = shown_children(forest, &tree.rows);
-    let largest = tree
-        .rows
-        .iter()
-        .map(|row| forest.count(row.node))
-        .max()
-        .unwrap_or(0);
     let columns = Columns {
         process,
         direction: tree.direction,
         forest,
-        total,
         style,
-        count: grouped(largest).len().max(7),
+        numbers: number::columns(report, tree),
     };
     columns.write_title(out)?;
+    each_line(forest, &tree.rows, |callers, node, level| {
+        writeln!(out, "{}", columns.line(callers, node, level))
+    })
+}
+
+/// Calls `line` for every line of a tree: the callers that share it, the node it
+/// is about, and its level.
+pub(crate) fn each_line<E>(
+    forest: &Forest,
+    rows: &[Row],
+    mut line: impl FnMut(&[NodeId], NodeId, usize) -> Result<(), E>,
+) -> Result<(), E> {
+    let children = shown_children(forest, rows);
     let mut path: Vec<Open> = Vec::new();
-    for row in &tree.rows {
+    for row in rows {
         let parent = forest.parent(row.node);
         while path.last().is_some_and(|open| Some(open.node) != parent) {
             path.pop();
@@ -78,7 +83,7 @@ pub fn write(
         };
         let merged = !row.hot && children.get(&row.node) == Some(&1);
         if !merged {
-            writeln!(out, "{}", columns.line(&callers, row.node, level))?;
+            line(&callers, row.node, level)?;
         }
         path.push(Open {
             node: row.node,
@@ -104,10 +109,8 @@ struct Columns<'a> {
     process: &'a Process,
     direction: Direction,
     forest: &'a Forest,
-    total: u64,
     style: Style,
-    /// Width of the column of counts.
-    count: usize,
+    numbers: Vec<number::Column>,
 }
 
 impl Columns<'_> {
@@ -116,24 +119,14 @@ impl Columns<'_> {
             Direction::Callees => "context",
             Direction::Callers => "function, callers below",
         };
-        let width = self.count;
-        writeln!(out, "{:>width$}  {:>7}  {title}", "calls", "%")
+        let titles: String = self.numbers.iter().map(number::Column::title).collect();
+        writeln!(out, "{titles}{title}")
     }
 
     fn line(&self, callers: &[NodeId], node: NodeId, level: usize) -> String {
-        let width = self.count;
-        let count = self.forest.count(node);
-        let share = if self.is_call(node) {
-            percent(count, self.total)
-        } else {
-            String::new()
-        };
-        // A node that only leads to others was never a state of its own.
-        let (count, share) = match count {
-            0 => Default::default(),
-            count => (grouped(count), share),
-        };
-        let numbers = format!("{count:>width$}  {share:>7}  ");
+        let is_call = self.is_call(node);
+        let cells = self.numbers.iter().map(|column| column.cell(node, is_call));
+        let numbers: String = cells.collect();
         let room = self.style.width.saturating_sub(numbers.chars().count());
         let indent = (2 * level).min(room / 3);
         let room = (room - indent).max(NAME_LEAST);
@@ -150,21 +143,12 @@ impl Columns<'_> {
 
     /// Callers and the node itself in at most `room` characters.
     fn path(&self, callers: &[NodeId], node: NodeId, room: usize) -> String {
-        let name = self.name(node);
-        if callers.is_empty() {
-            return cut_middle(&name, room);
-        }
         let names: Vec<String> = callers.iter().map(|caller| self.name(*caller)).collect();
         let arrow = match self.direction {
             Direction::Callees => CALLED,
             Direction::Callers => CALLED_BY,
         };
-        let before = names.join(arrow);
-        let left = room.saturating_sub(name.chars().count() + arrow.chars().count());
-        if left >= NAME_LEAST.min(before.chars().count()) {
-            return format!("{}{arrow}{name}", cut_middle(&before, left));
-        }
-        cut_middle(&format!("…{arrow}{name}"), room)
+        path(&names, &self.name(node), arrow, room)
     }
 
     /// Starts of threads and handlers are no calls, so they have no share of them.
@@ -200,19 +184,36 @@ impl Columns<'_> {
             .map(|module| base_name(&module.path));
         // A name made from the module says the module already.
         let module = module.filter(|_| function.name.is_some());
-        let place = place(function);
-        let both = [module, place.as_deref()]
-            .into_iter()
-            .flatten()
-            .collect::<Vec<_>>()
-            .join(" ");
-        let choices = [Some(both.as_str()), place.as_deref(), module];
-        let fits = |text: &&str| text.chars().count() <= room;
-        choices
-            .into_iter()
-            .flatten()
-            .find(fits)
-            .unwrap_or_default()
-            .to_owned()
+        detail(module, place(function).as_deref(), room)
     }
+}
+
+/// Callers and a name in at most `room` characters.
+pub(crate) fn path(callers: &[String], name: &str, arrow: &str, room: usize) -> String {
+    if callers.is_empty() {
+        return cut_middle(name, room);
+    }
+    let before = callers.join(arrow);
+    let left = room.saturating_sub(name.chars().count() + arrow.chars().count());
+    if left >= NAME_LEAST.min(before.chars().count()) {
+        return format!("{}{arrow}{name}", cut_middle(&before, left));
+    }
+    cut_middle(&format!("…{arrow}{name}"), room)
+}
+
+/// Module and source line, as much of it as fits into `room`.
+pub(crate) fn detail(module: Option<&str>, place: Option<&str>, room: usize) -> String {
+    let both = [module, place]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join(" ");
+    let choices = [Some(both.as_str()), place, module];
+    let fits = |text: &&str| text.chars().count() <= room;
+    choices
+        .into_iter()
+        .flatten()
+        .find(fits)
+        .unwrap_or_default()
+        .to_owned()
 }

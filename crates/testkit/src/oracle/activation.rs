@@ -16,6 +16,8 @@
 //! Invariant: in a segment, entry stack pointers do not rise from the bottom
 //! to the top, because what the stack pointer has passed is removed first.
 
+use std::ops::Range;
+
 use analysis::cct::Event;
 use trace::Label;
 
@@ -56,6 +58,10 @@ pub struct Activations {
     events: Vec<Moment>,
     /// Steps made in the whole run: the time of the next event.
     pub now: u64,
+    /// Instructions that the thread retired until then.
+    pub retired: u64,
+    /// Of those, which ran where nothing counts.
+    muted: Vec<Range<u64>>,
 }
 
 impl Activations {
@@ -71,6 +77,8 @@ impl Activations {
             segments: vec![segment],
             events: Vec::new(),
             now,
+            retired: 0,
+            muted: Vec::new(),
         };
         activations.note(Event::Begin(Label::THREAD));
         if code.place(pc).entry {
@@ -86,6 +94,8 @@ impl Activations {
             segments: self.segments.clone(),
             events: Vec::new(),
             now: self.now,
+            retired: 0,
+            muted: Vec::new(),
         };
         for segment in &self.segments {
             child.note(Event::Begin(segment.root));
@@ -101,14 +111,16 @@ impl Activations {
         self.events.len()
     }
 
-    /// Everything that began and ended.
-    pub fn into_events(self) -> Vec<Moment> {
-        self.events
+    /// Everything that began and ended, and which instructions ran where nothing
+    /// counts.
+    pub fn into_events(self) -> (Vec<Moment>, Vec<Range<u64>>) {
+        (self.events, self.muted)
     }
 
     fn note(&mut self, event: Event) {
         self.events.push(Moment {
             step: self.now,
+            retired: self.retired,
             event,
         });
     }
@@ -120,7 +132,7 @@ impl Activations {
             return;
         }
         let here = code.place(pc);
-        if last.kind.transfers() && self.top().muted.is_none() {
+        if last.kind.may_end_activations() && self.top().muted.is_none() {
             self.end_passed(sp);
         }
         if here.function == last.place.function && !last.place.stub {
@@ -133,6 +145,7 @@ impl Activations {
             // Into the restorer, whose address the kernel pushed: no call.
         } else if here.lazy_binding && here.entry {
             self.top().muted = Some(sp);
+            self.muted.push(self.retired..u64::MAX);
         } else if here.entry {
             self.begin(code, pc, sp);
         } else if last.kind == Kind::Jump {
@@ -157,6 +170,9 @@ impl Activations {
         };
         if last.lazy_binding && !here.lazy_binding && sp > entry_sp {
             segment.muted = None;
+            if let Some(muted) = self.muted.last_mut() {
+                muted.end = self.retired;
+            }
             return false;
         }
         true

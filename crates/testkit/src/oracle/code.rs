@@ -178,6 +178,20 @@ impl Code {
         Some((mapping, mapping.image.as_ref()?, offset))
     }
 
+    /// Name of the file that `pc` is in and the offset there; without a file, an
+    /// empty name and the address.
+    pub fn file_at(&self, pc: ProgramPc) -> (String, u64) {
+        let name = |image: &Arc<Image>| {
+            let path = image.path();
+            let name = path.file_name().unwrap_or(path.as_os_str());
+            name.to_string_lossy().into_owned()
+        };
+        match self.image_at(pc) {
+            Some((_, image, offset)) => (name(image), offset.0),
+            None => (String::new(), pc.0),
+        }
+    }
+
     /// What is known about `pc`.
     pub fn place(&mut self, pc: ProgramPc) -> Place {
         if let Some(&place) = self.places.get(&pc) {

@@ -4,7 +4,8 @@
 //! selected, and which contexts they have for which k, is decided afterwards
 //! by filters over this list and by the definitions in `analysis::oracle`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
 use analysis::cct::{self, Event, Recursion};
 use analysis::{Forest, K, oracle};
@@ -17,6 +18,8 @@ use crate::tree::Tree;
 pub struct Moment {
     /// Steps made before it, in all threads.
     pub step: u64,
+    /// Instructions that its thread retired before it.
+    pub retired: u64,
     /// What began or ended.
     pub event: Event,
 }
@@ -39,8 +42,22 @@ pub struct ThreadCount {
     pub instructions: u64,
     /// Events that happened in the parent before the fork.
     pub inherited: usize,
+    /// Every instruction that was executed, by name of its file and offset there
+    /// (without a file, by address).
+    pub executed: HashMap<(String, u64), Executions>,
     /// Everything that began and ended.
     pub events: Vec<Moment>,
+    /// Which instructions ran in lazy binding.
+    pub muted: Vec<Range<u64>>,
+}
+
+/// How often an instruction was executed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Executions {
+    /// In all.
+    pub count: u64,
+    /// Of these, how often what lies behind it followed.
+    pub fell: u64,
 }
 
 /// What one run did. Threads stand in the order of their creation.
@@ -85,6 +102,18 @@ impl Counts {
         self.threads.iter().map(|thread| thread.instructions).sum()
     }
 
+    /// Every instruction that was executed, by all threads together.
+    #[must_use]
+    pub fn executed(&self) -> HashMap<(String, u64), Executions> {
+        let mut all: HashMap<(String, u64), Executions> = HashMap::new();
+        for (place, executions) in self.threads.iter().flat_map(|thread| &thread.executed) {
+            let sum = all.entry(place.clone()).or_default();
+            sum.count += executions.count;
+            sum.fell += executions.fell;
+        }
+        all
+    }
+
     /// The k-slab forest of every thread.
     #[must_use]
     pub fn slab_forests(&self, wanted: &Wanted<'_>) -> Vec<Tree> {
@@ -107,6 +136,61 @@ impl Counts {
     #[must_use]
     pub fn joined(&self) -> Tree {
         Tree::joined(&self.slab_forests(&Wanted::EVERYTHING))
+    }
+
+    /// The instructions of every context, by the names on its path, the thread's root
+    /// left out; all threads together. Recursion is rolled.
+    #[must_use]
+    pub fn instructions_by_context(&self) -> BTreeMap<Vec<String>, u64> {
+        let mut sums = BTreeMap::new();
+        for thread in &self.threads {
+            let functions = &self.processes[thread.process];
+            let name = |label| match function(functions, label) {
+                Some(function) => function.name.clone(),
+                None => label.to_string(),
+            };
+            // The paths of all live activations.
+            let mut live: Vec<Vec<Label>> = Vec::new();
+            let mut before = 0;
+            let mut add = |path: Option<&Vec<Label>>, ran: Range<u64>| {
+                let meet = |muted: &Range<u64>| {
+                    muted
+                        .end
+                        .min(ran.end)
+                        .saturating_sub(muted.start.max(ran.start))
+                };
+                let muted: u64 = thread.muted.iter().map(meet).sum();
+                *sums.entry(vec![Label::MUTED.to_string()]).or_insert(0) += muted;
+                let instructions = ran.end - ran.start - muted;
+                let path = path.map_or(&[][..], |path| &path[..]);
+                let names = match path {
+                    [Label::THREAD, rest @ ..] if !rest.is_empty() => rest,
+                    all => all,
+                };
+                let names = names.iter().map(|&label| name(label));
+                *sums.entry(names.collect()).or_insert(0) += instructions;
+            };
+            for moment in &thread.events {
+                if moment.retired > before {
+                    add(live.last(), before..moment.retired);
+                    before = moment.retired;
+                }
+                match moment.event {
+                    Event::Leave => drop(live.pop()),
+                    Event::Begin(label) => live.push(vec![label]),
+                    Event::Enter(label) => {
+                        let mut path = live.last().cloned().unwrap_or_default();
+                        if path.last() != Some(&label) {
+                            path.push(label);
+                        }
+                        live.push(path);
+                    }
+                }
+            }
+            add(live.last(), before..thread.instructions);
+        }
+        sums.retain(|_, instructions| *instructions > 0);
+        sums
     }
 
     fn forests(&self, wanted: &Wanted<'_>, make: impl Fn(&[Event]) -> Forest) -> Vec<Tree> {

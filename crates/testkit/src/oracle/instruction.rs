@@ -1,6 +1,6 @@
 //! What kind of instruction was executed: all the oracle knows of the machine.
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, Register};
 
 use super::code::ProgramPc;
 
@@ -20,11 +20,19 @@ pub enum Kind {
     SystemCall,
     /// A string instruction with a repeat prefix.
     Repeat,
+    /// What loads the stack pointer with a value that is not made from it.
+    Stack,
     /// Everything else.
     Plain,
 }
 
 impl Kind {
+    /// Whether the stack pointer may be above that of live activations for good.
+    #[must_use]
+    pub fn may_end_activations(self) -> bool {
+        self.transfers() || self == Kind::Stack
+    }
+
     /// Whether the instruction may go elsewhere than to its successor.
     #[must_use]
     pub fn transfers(self) -> bool {
@@ -51,8 +59,28 @@ pub fn kind(bytes: &[u8], pc: ProgramPc) -> Kind {
         {
             Kind::Repeat
         }
+        _ if loads_stack_pointer(&instruction) => Kind::Stack,
         _ => Kind::Plain,
     }
+}
+
+/// `mov rsp, rbp` goes back to what the same activation had.
+fn loads_stack_pointer(instruction: &Instruction) -> bool {
+    let moves = matches!(
+        instruction.mnemonic(),
+        Mnemonic::Mov | Mnemonic::Pop | Mnemonic::Xchg
+    );
+    let is_target = instruction.op0_register() == Register::RSP
+        || instruction.mnemonic() == Mnemonic::Xchg && instruction.op1_register() == Register::RSP;
+    moves && is_target && instruction.op1_register() != Register::RBP
+}
+
+/// Length of the instruction at `pc`, in bytes.
+#[must_use]
+pub fn length(bytes: &[u8], pc: ProgramPc) -> u64 {
+    let mut instruction = Instruction::default();
+    Decoder::with_ip(64, bytes, pc.0, DecoderOptions::NONE).decode_out(&mut instruction);
+    instruction.len() as u64
 }
 
 #[cfg(test)]
@@ -72,6 +100,9 @@ mod tests {
             (&[0xf2, 0xae], Kind::Repeat),
             (&[0xa4], Kind::Plain),
             (&[0xf3, 0x90], Kind::Plain),
+            (&[0x48, 0x8b, 0x27], Kind::Stack),
+            (&[0x48, 0x89, 0xec], Kind::Plain),
+            (&[0x48, 0x83, 0xc4, 0x08], Kind::Plain),
         ];
         for &(bytes, expected) in table {
             assert_eq!(kind(bytes, ProgramPc(0x1000)), expected, "{bytes:x?}");

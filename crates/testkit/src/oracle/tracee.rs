@@ -27,11 +27,13 @@ use super::activation::{Activations, Executed};
 use super::code::{Code, ProgramPc, ProgramSp};
 use super::instruction::{self, Kind, LONGEST};
 use super::start::{self, Breakpoint};
-use super::{Counts, Options, OracleError, ThreadCount};
+use super::{Counts, Executions, Options, OracleError, ThreadCount};
 
 /// Codes of the trap flag and of a system call's end, `asm-generic/siginfo.h`.
 const TRAP_BRKPT: i32 = 1;
 const TRAP_TRACE: i32 = 2;
+/// Code of `int3`'s signal.
+const SI_KERNEL: i32 = 0x80;
 /// Code of the stop at a handler's entry.
 const HANDLER_ENTRY: i32 = Signal::SIGTRAP as i32;
 /// PTRACE_EVENT_STOP, which nix has no name for.
@@ -51,8 +53,13 @@ struct Thread {
     instructions: u64,
     activations: Activations,
     inherited: usize,
+    /// Executions of each instruction, and those after which the next one followed,
+    /// by address, in the files that are mapped now, and in those that were.
+    executed: HashMap<ProgramPc, Executions>,
+    before: HashMap<(String, u64), Executions>,
     /// The next instruction, and what it is.
     pc: ProgramPc,
+    length: u64,
     next: Executed,
     /// Number of the system call it makes, if it makes one.
     number: u64,
@@ -265,7 +272,7 @@ impl Tracee {
         let inherited = activations.as_ref().map_or(0, Activations::len);
         let code = &mut self.codes[process];
         let activations = activations.unwrap_or_else(|| Activations::new(code, self.steps, pc, sp));
-        let next = look_at(code, pc);
+        let (next, length) = look_at(code, pc);
         let order = self.order;
         self.order += 1;
         let thread = Thread {
@@ -273,7 +280,10 @@ impl Tracee {
             instructions: 0,
             activations,
             inherited,
+            executed: HashMap::new(),
+            before: HashMap::new(),
             pc,
+            length,
             next,
             number: 0,
             delivered: 0,
@@ -319,6 +329,11 @@ impl Tracee {
             _ => {
                 if let Some(thread) = self.threads.get_mut(&pid) {
                     thread.delivered = signal as i32;
+                    if (signal, code) == (Signal::SIGTRAP, SI_KERNEL) {
+                        // `int3` is executed when it traps.
+                        thread.instructions += 1;
+                        thread.executed(true);
+                    }
                 }
                 return self.resume(pid, Some(signal));
             }
@@ -338,7 +353,9 @@ impl Tracee {
             return Ok(());
         };
         let code = &mut self.codes[thread.process];
-        let unmoved = thread.pc == pc && (thread.fresh || thread.next.kind == Kind::Repeat);
+        // A gather that faults in the middle traps where it is, too.
+        let goes_on = matches!(thread.next.kind, Kind::Repeat | Kind::Plain);
+        let unmoved = thread.pc == pc && (thread.fresh || goes_on);
         thread.fresh = false;
         thread.activations.now = self.steps;
         let mut continues = false;
@@ -346,6 +363,8 @@ impl Tracee {
             thread.activations.signal(code, signal, pc, sp);
         } else if !unmoved {
             thread.instructions += 1;
+            thread.activations.retired = thread.instructions;
+            thread.executed(pc.0 == thread.pc.0.wrapping_add(thread.length));
             if thread.next.kind == Kind::SystemCall {
                 let signal = match thread.number {
                     KILL | TKILL => registers.rsi,
@@ -359,7 +378,7 @@ impl Tracee {
             }
         }
         thread.pc = pc;
-        thread.next = look_at(code, pc);
+        (thread.next, thread.length) = look_at(code, pc);
         thread.number = registers.rax;
         if continues {
             for held in std::mem::take(&mut self.held) {
@@ -372,16 +391,23 @@ impl Tracee {
     fn retire(&mut self, pid: Pid) {
         self.running.remove(&pid);
         self.held.remove(&pid);
-        if let Some(thread) = self.threads.remove(&pid) {
+        if let Some(mut thread) = self.threads.remove(&pid) {
             // The last instruction, `syscall`, retired without a stop.
             let last = u64::from(thread.next.kind == Kind::SystemCall);
+            if last > 0 {
+                thread.executed(true);
+            }
+            thread.keep_executed(&self.codes[thread.process]);
+            let (events, muted) = thread.activations.into_events();
             self.ended.push((
                 thread.order,
                 ThreadCount {
                     process: thread.process,
                     instructions: thread.instructions + last,
                     inherited: thread.inherited,
-                    events: thread.activations.into_events(),
+                    executed: thread.before,
+                    events,
+                    muted,
                 },
             ));
         }
@@ -434,16 +460,35 @@ impl Thread {
         if self.number == RT_SIGRETURN {
             self.activations.signal_return();
         } else if MAP_CALLS.contains(&self.number) {
+            self.keep_executed(code);
             code.map_changed();
+        }
+    }
+
+    /// The instruction at `pc` was; `fell`: the one behind it follows.
+    fn executed(&mut self, fell: bool) {
+        let executions = self.executed.entry(self.pc).or_default();
+        executions.count += 1;
+        executions.fell += u64::from(fell);
+    }
+
+    /// Says by file what was said by address: the map is going to be another.
+    fn keep_executed(&mut self, code: &Code) {
+        for (pc, executions) in self.executed.drain() {
+            let sum = self.before.entry(code.file_at(pc)).or_default();
+            sum.count += executions.count;
+            sum.fell += executions.fell;
         }
     }
 }
 
-fn look_at(code: &mut Code, pc: ProgramPc) -> Executed {
+fn look_at(code: &mut Code, pc: ProgramPc) -> (Executed, u64) {
     let mut buffer = [0; LONGEST];
-    let kind = instruction::kind(code.read(pc, &mut buffer), pc);
-    Executed {
+    let bytes = code.read(pc, &mut buffer);
+    let (kind, length) = (instruction::kind(bytes, pc), instruction::length(bytes, pc));
+    let executed = Executed {
         kind,
         place: code.place(pc),
-    }
+    };
+    (executed, length)
 }

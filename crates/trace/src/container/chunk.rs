@@ -31,6 +31,18 @@ impl Kind {
     pub const THRD: Kind = Kind(*b"THRD");
     /// Nodes of the thread, as many chunks as needed.
     pub const NODE: Kind = Kind(*b"NODE");
+    /// A cost of the thread's nodes, as many chunks as needed. A reader may pass over it.
+    pub const COST: Kind = Kind(*b"cost");
+    /// Fragments of the process, as many chunks as needed.
+    pub const FRAG: Kind = Kind(*b"FRAG");
+    /// Cuts of the process, as many chunks as needed.
+    pub const CUTS: Kind = Kind(*b"CUTS");
+    /// Texts of the process, as many chunks as needed.
+    pub const TEXT: Kind = Kind(*b"TEXT");
+    /// Sources of the process, as many chunks as needed.
+    pub const SRCS: Kind = Kind(*b"SRCS");
+    /// Counts of the thread, as many chunks as needed.
+    pub const CNTS: Kind = Kind(*b"CNTS");
     /// Totals; the last chunk.
     pub const DONE: Kind = Kind(*b"DONE");
 

@@ -5,9 +5,9 @@ use std::io::{BufReader, Read};
 
 use super::chunk::{Chunk, Chunks, Kind};
 use super::codec::{Base, Decoder};
-use super::{MAGIC, VERSION, nodes};
+use super::{MAGIC, VERSION, costs, counts, nodes};
 use crate::error::ReadError;
-use crate::model::{End, Function, Meta, Mode, Module, Process, Recording, Thread};
+use crate::model::{End, Function, Meta, Mode, Module, Process, Recording, SlotCount, Thread};
 
 /// Reads a whole recording; any damage is an error.
 pub fn read(input: impl Read) -> Result<Recording, ReadError> {
@@ -71,7 +71,7 @@ pub fn read_prefix(input: impl Read) -> Result<Prefix, ReadError> {
         }
     };
     if lost.is_some() {
-        drop_lost_tops(
+        mend_thread(
             recording
                 .processes
                 .last_mut()
@@ -118,12 +118,13 @@ enum Step {
 }
 
 /// Takes one chunk into the recording, or leaves the recording as it was.
+// Long function: one row per kind of chunk.
 fn feed(recording: &mut Recording, chunk: &Chunk) -> Result<Step, ReadError> {
     let mut input = Decoder::new(chunk);
     let process = recording.processes.last_mut();
     match (chunk.kind, process) {
         (Kind::PROC, process) => {
-            check_tops(process.and_then(|process| process.threads.last()), &input)?;
+            check_thread(process.and_then(|process| process.threads.last()), &input)?;
             let process = process_head(&mut input, recording.processes.len())?;
             input.end()?;
             recording.processes.push(process);
@@ -139,8 +140,15 @@ fn feed(recording: &mut Recording, chunk: &Chunk) -> Result<Step, ReadError> {
                 Ok(function)
             })?);
         }
+        (kind, Some(process)) if is_counted(kind) && process.threads.is_empty() => {
+            counted(kind, input, process)?;
+        }
+        (Kind::CNTS, Some(Process { threads, .. })) if !threads.is_empty() => {
+            let counts = &mut threads.last_mut().expect("tested by the guard").counts;
+            counts.extend(slot_counts(input)?);
+        }
         (Kind::THRD, Some(process)) => {
-            check_tops(process.threads.last(), &input)?;
+            check_thread(process.threads.last(), &input)?;
             let thread = thread_head(&mut input)?;
             input.end()?;
             process.threads.push(thread);
@@ -153,8 +161,17 @@ fn feed(recording: &mut Recording, chunk: &Chunk) -> Result<Step, ReadError> {
                 return Err(error);
             }
         }
+        (Kind::COST, Some(Process { threads, .. })) if !threads.is_empty() => {
+            let thread = threads.last_mut().expect("tested by the guard");
+            let run = costs::decode(&mut input)?;
+            let refused = input.malformed("it has costs of more nodes than there are");
+            input.end()?;
+            if !run.append_to(thread) {
+                return Err(refused);
+            }
+        }
         (Kind::DONE, process) => {
-            check_tops(process.and_then(|process| process.threads.last()), &input)?;
+            check_thread(process.and_then(|process| process.threads.last()), &input)?;
             for total in totals(recording) {
                 if input.uint()? != total {
                     return Err(input.malformed("its totals are not those of the file"));
@@ -169,15 +186,58 @@ fn feed(recording: &mut Recording, chunk: &Chunk) -> Result<Step, ReadError> {
     Ok(Step::More)
 }
 
+fn slot_counts(input: Decoder<'_>) -> Result<Vec<SlotCount>, ReadError> {
+    let mut before = 0;
+    items(input, |input| {
+        let counted = counts::count(input, before)?;
+        before = counted.slot;
+        Ok(counted)
+    })
+}
+
+/// Whether it is about a process whose code was counted.
+fn is_counted(kind: Kind) -> bool {
+    [Kind::FRAG, Kind::CUTS, Kind::TEXT, Kind::SRCS].contains(&kind)
+}
+
+fn counted(kind: Kind, input: Decoder<'_>, process: &mut Process) -> Result<(), ReadError> {
+    match kind {
+        Kind::FRAG => {
+            let mut before = counts::Before::default();
+            process.fragments.extend(items(input, |input| {
+                let fragment = counts::fragment(input, before)?;
+                before = counts::Before::after(&fragment);
+                Ok(fragment)
+            })?);
+        }
+        Kind::CUTS => process.cuts.extend(items(input, counts::cut)?),
+        Kind::TEXT => process.texts.extend(items(input, Decoder::text)?),
+        _ => {
+            let mut before = 0;
+            process.sources.extend(items(input, |input| {
+                let source = counts::source(input, before)?;
+                before = source.offset;
+                Ok(source)
+            })?);
+        }
+    }
+    Ok(())
+}
+
 /// The error for a chunk of unknown kind or in the wrong place.
 fn unexpected(chunk: &Chunk) -> ReadError {
-    const KNOWN: [Kind; 7] = [
+    const KNOWN: [Kind; 12] = [
         Kind::META,
         Kind::PROC,
         Kind::MODS,
         Kind::FUNC,
         Kind::THRD,
         Kind::NODE,
+        Kind::FRAG,
+        Kind::CUTS,
+        Kind::TEXT,
+        Kind::SRCS,
+        Kind::CNTS,
         Kind::DONE,
     ];
     let (kind, at) = (chunk.kind, chunk.at);
@@ -193,9 +253,9 @@ fn unexpected(chunk: &Chunk) -> ReadError {
 }
 
 /// Totals that the last chunk states: processes, modules, functions, threads,
-/// nodes.
-pub(super) fn totals(recording: &Recording) -> [u64; 5] {
-    let mut totals = [recording.processes.len() as u64, 0, 0, 0, 0];
+/// nodes; and if code was counted, fragments, cuts, texts, sources, counts.
+pub(super) fn totals(recording: &Recording) -> Vec<u64> {
+    let mut totals = vec![recording.processes.len() as u64, 0, 0, 0, 0];
     for process in &recording.processes {
         totals[1] += process.modules.len() as u64;
         totals[2] += process.functions.len() as u64;
@@ -206,13 +266,31 @@ pub(super) fn totals(recording: &Recording) -> [u64; 5] {
             .map(|thread| thread.nodes.len() as u64)
             .sum::<u64>();
     }
+    if recording.meta.mode == Mode::Counts {
+        let sum = |of: fn(&Process) -> usize| {
+            let all = recording.processes.iter().map(of);
+            all.sum::<usize>() as u64
+        };
+        totals.push(sum(|process| process.fragments.len()));
+        totals.push(sum(|process| process.cuts.len()));
+        totals.push(sum(|process| process.texts.len()));
+        totals.push(sum(|process| process.sources.len()));
+        totals.push(sum(|process| {
+            let counts = process.threads.iter().map(|thread| thread.counts.len());
+            counts.sum()
+        }));
+    }
     totals
 }
 
-/// Called when a thread is complete: its tops are nodes of its own.
-fn check_tops(thread: Option<&Thread>, input: &Decoder<'_>) -> Result<(), ReadError> {
+/// Called when a thread is complete: its tops are nodes of its own, and every node
+/// has its costs.
+fn check_thread(thread: Option<&Thread>, input: &Decoder<'_>) -> Result<(), ReadError> {
     let Some(thread) = thread else { return Ok(()) };
     let len = thread.nodes.len();
+    if thread.costs.iter().any(|costs| costs.values.len() != len) {
+        return Err(input.malformed("the thread before it has nodes without costs"));
+    }
     let sound = thread
         .nodes
         .iter()
@@ -222,11 +300,15 @@ fn check_tops(thread: Option<&Thread>, input: &Decoder<'_>) -> Result<(), ReadEr
         .ok_or_else(|| input.malformed("the thread before it has a lost top node"))
 }
 
-fn drop_lost_tops(thread: Option<&mut Thread>) {
+/// Makes a thread whole that was cut.
+fn mend_thread(thread: Option<&mut Thread>) {
     let Some(thread) = thread else { return };
     let len = thread.nodes.len();
     for node in &mut thread.nodes {
         node.top = node.top.filter(|&top| (top as usize) < len);
+    }
+    for costs in &mut thread.costs {
+        costs.values.resize(len, 0);
     }
 }
 
@@ -250,6 +332,7 @@ fn meta(chunk: &Chunk) -> Result<Meta, ReadError> {
         mode: match input.uint()? {
             0 => Mode::Run,
             1 => Mode::Contexts,
+            2 => Mode::Counts,
             _ => return Err(input.malformed("its mode is unknown")),
         },
         k: input.option(Decoder::u32)?,
@@ -339,5 +422,7 @@ fn thread_head(input: &mut Decoder<'_>) -> Result<Thread, ReadError> {
         truncated_events: input.uint()?,
         max_depth: input.uint()?,
         nodes: Vec::new(),
+        costs: Vec::new(),
+        counts: Vec::new(),
     })
 }

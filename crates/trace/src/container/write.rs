@@ -4,7 +4,7 @@ use std::io::{BufWriter, Write};
 
 use super::chunk::{Kind, write_chunk};
 use super::codec::{Base, Encoder};
-use super::{MAGIC, VERSION, nodes};
+use super::{MAGIC, VERSION, costs, counts, nodes};
 use crate::error::WriteError;
 use crate::model::{End, Function, Meta, Mode, Module, Process, Recording, Thread};
 
@@ -44,6 +44,7 @@ fn write_process(out: &mut impl Write, process: &Process) -> Result<(), WriteErr
         put_function(encoder, before, function);
         before = Base::from(function);
     })?;
+    write_counted(out, process)?;
     for thread in &process.threads {
         check_tops(thread)?;
         write_chunk(out, Kind::THRD, &thread_head(thread).bytes)?;
@@ -51,8 +52,46 @@ fn write_process(out: &mut impl Write, process: &Process) -> Result<(), WriteErr
             let encoder = nodes::encode(run, at * nodes::PER_CHUNK)?;
             write_chunk(out, Kind::NODE, &encoder.bytes)?;
         }
+        for column in &thread.costs {
+            costs::check(thread, column)?;
+            for run in column.values.chunks(nodes::PER_CHUNK) {
+                write_chunk(out, Kind::COST, &costs::encode(column.cost, run).bytes)?;
+            }
+        }
+        let mut before = 0;
+        write_items(out, Kind::CNTS, &thread.counts, |encoder, counted| {
+            if encoder.bytes.is_empty() {
+                before = 0;
+            }
+            counts::put_count(encoder, before, counted);
+            before = counted.slot;
+        })?;
     }
     Ok(())
+}
+
+/// What only a process whose code was counted has.
+fn write_counted(out: &mut impl Write, process: &Process) -> Result<(), WriteError> {
+    let mut before = counts::Before::default();
+    write_items(out, Kind::FRAG, &process.fragments, |encoder, fragment| {
+        if encoder.bytes.is_empty() {
+            before = counts::Before::default();
+        }
+        counts::put_fragment(encoder, before, fragment);
+        before = counts::Before::after(fragment);
+    })?;
+    write_items(out, Kind::CUTS, &process.cuts, counts::put_cut)?;
+    write_items(out, Kind::TEXT, &process.texts, |encoder, text| {
+        encoder.text(text)
+    })?;
+    let mut before = 0;
+    write_items(out, Kind::SRCS, &process.sources, |encoder, source| {
+        if encoder.bytes.is_empty() {
+            before = 0;
+        }
+        counts::put_source(encoder, before, source);
+        before = source.offset;
+    })
 }
 
 /// A reader refuses tops that are no nodes, so such a file is not made.
@@ -98,6 +137,7 @@ fn meta(meta: &Meta) -> Encoder {
     out.uint(match meta.mode {
         Mode::Run => 0,
         Mode::Contexts => 1,
+        Mode::Counts => 2,
     });
     out.option(meta.k, |out, k| out.uint(k.into()));
     out.flag(meta.unroll);

@@ -12,14 +12,16 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use wire::log::{Func, Kind, LogChunk, Map, Record, Unmap};
+use wire::log::{self, Func, Kind, LogChunk, Map, Record, Unmap, fragment_flag};
 use wire::{PATH_MAX, ProcessRecord, node};
 
 use super::{Walk, bytes, text};
-use crate::model::{Function, Module, Process, Thread};
+use crate::model::{self, Cut, Event, Fragment, Function, Module, Process, Thread};
 
 /// Records replayed for one recording, all images together.
 const MAX_REPLAYED: usize = 1 << 28;
+/// More slots than a thread can have.
+const MAX_SLOTS: u64 = 1 << 28;
 
 enum Entry {
     Map {
@@ -32,6 +34,8 @@ enum Entry {
         unmap: Unmap,
     },
     Func(Func),
+    Fragment(Fragment),
+    Cut(Cut),
 }
 
 /// What one image logged itself, and whom it continues.
@@ -93,6 +97,9 @@ impl Logs {
         replay.functions.dedup_by_key(|function| function.id);
         process.modules = replay.modules;
         process.functions = replay.functions;
+        replay.fragments.sort_by_key(|fragment| fragment.first_slot);
+        process.fragments = replay.fragments;
+        process.cuts = replay.cuts;
     }
 }
 
@@ -136,6 +143,8 @@ fn entry(walk: &Walk, record: Record, payload: u64) -> Option<Entry> {
     const MAP: u16 = Kind::Map as u16;
     const UNMAP: u16 = Kind::Unmap as u16;
     const FUNC: u16 = Kind::Func as u16;
+    const FRAGMENT: u16 = Kind::Fragment as u16;
+    const CUT: u16 = Kind::Cut as u16;
     let (len, time_ns) = (record.len as usize, record.time_ns);
     match record.kind {
         MAP => {
@@ -155,8 +164,69 @@ fn entry(walk: &Walk, record: Record, payload: u64) -> Option<Entry> {
                 .contains(&func.id)
                 .then_some(Entry::Func(func))
         }
+        FRAGMENT => fragment(walk, payload, len).map(Entry::Fragment),
+        CUT if len >= size_of::<log::Cut>() => {
+            let cut = *walk.pool.at::<log::Cut>(payload)?;
+            let (slot, ahead) = (cut.slot, i32::try_from(cut.ahead).ok()?);
+            (slot < MAX_SLOTS).then_some(Entry::Cut(Cut {
+                slot,
+                fragment: cut.fragment,
+                at: cut.at,
+                ahead,
+            }))
+        }
         _ => None,
     }
+}
+
+/// `None`: what it says does not fit together.
+fn fragment(walk: &Walk, payload: u64, len: usize) -> Option<Fragment> {
+    let head = *walk.pool.at::<log::Fragment>(payload)?;
+    let tail_len = u32::try_from(len.checked_sub(size_of::<log::Fragment>())?).ok()?;
+    let tail_at = payload + size_of::<log::Fragment>() as u64;
+    let tail = bytes(&walk.pool, tail_at, tail_len, log::CHUNK as usize);
+    let pieces_len = (head.pieces as usize).checked_mul(16)?;
+    let (pieces, rest) = tail.split_at_checked(pieces_len)?;
+    let (events, code) = rest.split_at_checked((head.events as usize).checked_mul(8)?)?;
+    let word = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
+    let pieces: Option<Vec<model::Piece>> = pieces
+        .as_chunks::<16>()
+        .0
+        .iter()
+        .map(|bytes| {
+            let (pc, len) = bytes.split_first_chunk::<8>()?;
+            let len = u32::try_from(word(len.first_chunk()?)).ok()?;
+            (len > 0).then_some(model::Piece {
+                pc: word(pc),
+                len,
+                module: None,
+            })
+        })
+        .collect();
+    let event = |bytes: &[u8; 8]| {
+        let event = log::Event::of(word(bytes))?;
+        Some(Event {
+            from: event.from,
+            to: event.to,
+            kind: event.kind,
+        })
+    };
+    let fragment = Fragment {
+        id: head.id,
+        faults: head.flags & fragment_flag::FAULTS != 0,
+        pieces: pieces?,
+        code: code.to_vec(),
+        first_slot: head.first_slot,
+        events: events
+            .as_chunks()
+            .0
+            .iter()
+            .map(event)
+            .collect::<Option<_>>()?,
+    };
+    let lens = fragment.pieces.iter().map(|piece| u64::from(piece.len));
+    let sound = lens.sum::<u64>() == code.len() as u64 && head.first_slot < MAX_SLOTS;
+    sound.then_some(fragment)
 }
 
 /// A stretch of addresses that still holds what module `module` put there.
@@ -170,6 +240,8 @@ struct Piece {
 struct Replay {
     modules: Vec<Module>,
     functions: Vec<Function>,
+    fragments: Vec<Fragment>,
+    cuts: Vec<Cut>,
     /// Live pieces by start; they never overlap.
     live: BTreeMap<u64, Piece>,
     /// Number of live pieces of each module.
@@ -183,6 +255,8 @@ impl Replay {
             Entry::Unmap { time_ns, unmap } => self.carve(*time_ns, unmap.start, unmap.end),
             Entry::Func(func) if keep_function(func.id) => self.function(func),
             Entry::Func(_) => {}
+            Entry::Fragment(fragment) => self.fragment(fragment),
+            Entry::Cut(cut) => self.cuts.push(*cut),
         }
     }
 
@@ -257,15 +331,22 @@ impl Replay {
         }
     }
 
+    /// The module that has `pc` now.
+    fn module_at(&self, pc: u64) -> Option<u32> {
+        let (_, piece) = self.live.range(..=pc).next_back()?;
+        (pc < piece.end).then_some(piece.module)
+    }
+
+    fn fragment(&mut self, fragment: &Fragment) {
+        let mut fragment = fragment.clone();
+        for piece in &mut fragment.pieces {
+            piece.module = self.module_at(piece.pc);
+        }
+        self.fragments.push(fragment);
+    }
+
     fn function(&mut self, func: &Func) {
-        let piece = self
-            .live
-            .range(..=func.pc)
-            .next_back()
-            .map(|(_, piece)| piece);
-        let module = piece
-            .filter(|piece| func.pc < piece.end)
-            .map(|piece| piece.module);
+        let module = self.module_at(func.pc);
         let file_offset = module.map_or(0, |module| {
             let module = &self.modules[module as usize];
             module.offset.wrapping_add(func.pc - module.start)

@@ -4,17 +4,61 @@
 //! top node by offset. Chunks of one thread lie anywhere in the pool, so an
 //! offset becomes an index by a search among the thread's chunks.
 //!
+//! Behind each node stand its costs. What a thread counted last, the word that it
+//! counts in still has; it belongs to the node that the thread names.
+//!
 //! A node that does not decode becomes a root labelled `[truncated]`: what it
 //! counted did happen, only where is lost.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use wire::{NodeChunk, node};
 
 use super::Walk;
-use crate::model::{Label, Node};
+use crate::model::{Cost, Costs, Label, Node};
 
 const NODE_SIZE: u64 = size_of::<node::Node>() as u64;
+
+/// How nodes lie in the pool.
+pub(super) struct Layout {
+    /// Address at which the writer maps the pool.
+    pub pool_base: u64,
+    /// What they carry (`wire::cost`).
+    pub costs: u32,
+}
+
+impl Layout {
+    fn stride(&self) -> u64 {
+        node::stride(self.costs)
+    }
+
+    fn costs(&self) -> impl Iterator<Item = Cost> {
+        let bits = self.costs;
+        Cost::ALL
+            .into_iter()
+            .filter(move |cost| cost.bit() & bits != 0)
+    }
+}
+
+/// The nodes of a thread and what they carry.
+pub(super) struct Nodes {
+    pub nodes: Vec<Node>,
+    pub costs: Vec<Costs>,
+    runs: Runs,
+}
+
+impl Nodes {
+    /// Adds to a cost of the node at `offset`.
+    pub fn add(&mut self, offset: u64, cost: Cost, value: u64) {
+        let column = self.costs.iter_mut().find(|column| column.cost == cost);
+        let Some(column) = column else { return };
+        let at = self.runs.index_of(offset).unwrap_or(0) as usize;
+        if let Some(sum) = column.values.get_mut(at) {
+            *sum = sum.wrapping_add(value);
+        }
+    }
+}
 
 /// A run of nodes at consecutive offsets and indices.
 struct Run {
@@ -24,23 +68,26 @@ struct Run {
 }
 
 /// The runs of one thread, sorted by offset.
-struct Runs(Vec<Run>);
+struct Runs {
+    stride: u64,
+    list: Vec<Run>,
+}
 
 impl Runs {
     /// The index of the node at `offset`, if one of the thread begins there.
     fn index_of(&self, offset: u64) -> Option<u32> {
-        let after = self.0.partition_point(|run| run.first_offset <= offset);
-        let run = self.0.get(after.checked_sub(1)?)?;
+        let after = self.list.partition_point(|run| run.first_offset <= offset);
+        let run = self.list.get(after.checked_sub(1)?)?;
         let distance = offset - run.first_offset;
-        let at = distance / NODE_SIZE;
-        let begins = distance.is_multiple_of(NODE_SIZE) && at < run.len;
+        let at = distance / self.stride;
+        let begins = distance.is_multiple_of(self.stride) && at < run.len;
         u32::try_from(run.first_index + at).ok().filter(|_| begins)
     }
 }
 
-/// Reads the chain of chunks from `offset`, written by a process that maps the
-/// pool at `pool_base`.
-pub(super) fn read(walk: &mut Walk, mut offset: u64, pool_base: u64) -> Vec<Node> {
+/// Reads the chain of chunks from `offset`.
+pub(super) fn read(walk: &mut Walk, mut offset: u64, layout: &Layout) -> Nodes {
+    let stride = layout.stride();
     let mut in_order = Vec::new();
     let mut total = 0;
     while walk.enter(offset) {
@@ -50,28 +97,40 @@ pub(super) fn read(walk: &mut Walk, mut offset: u64, pool_base: u64) -> Vec<Node
         let used = chunk.used.load(Acquire).min(chunk.capacity.load(Relaxed));
         let next = chunk.next.load(Acquire);
         let first_offset = offset + size_of::<NodeChunk>() as u64;
-        let len = walk.grant(first_offset, u64::from(used) * NODE_SIZE) / NODE_SIZE;
+        let len = walk.grant(first_offset, u64::from(used) * stride) / stride;
         in_order.push((first_offset, len));
         total += len;
         offset = next;
     }
     let mut nodes = Vec::with_capacity(usize::try_from(total).unwrap_or(0));
-    let runs = runs(&in_order);
+    let columns = layout.costs().map(|cost| Costs {
+        cost,
+        values: Vec::with_capacity(nodes.capacity()),
+    });
+    let mut costs: Vec<Costs> = columns.collect();
+    let runs = runs(&in_order, stride);
     for (first_offset, len) in in_order {
         for at in 0..len {
-            let Some(raw) = walk.pool.at::<node::Node>(first_offset + at * NODE_SIZE) else {
+            let offset = first_offset + at * stride;
+            let Some(raw) = walk.pool.at::<node::Node>(offset) else {
                 break;
             };
             let decoded = decode(raw, &runs, &nodes, |key| {
-                node::decode_key(key, pool_base, walk.pool.len())
+                node::decode_key(key, layout.pool_base, walk.pool.len())
             });
             nodes.push(decoded);
+            for (i, column) in (0..).zip(&mut costs) {
+                let word = walk.pool.at::<AtomicU64>(offset + NODE_SIZE + i * 8);
+                column
+                    .values
+                    .push(word.map_or(0, |word| word.load(Relaxed)));
+            }
         }
     }
-    nodes
+    Nodes { nodes, costs, runs }
 }
 
-fn runs(in_order: &[(u64, u64)]) -> Runs {
+fn runs(in_order: &[(u64, u64)], stride: u64) -> Runs {
     let mut first_index = 0;
     let mut runs = Vec::with_capacity(in_order.len());
     for &(first_offset, len) in in_order {
@@ -83,7 +142,7 @@ fn runs(in_order: &[(u64, u64)]) -> Runs {
         first_index += len;
     }
     runs.sort_by_key(|run| run.first_offset);
-    Runs(runs)
+    Runs { stride, list: runs }
 }
 
 /// `earlier` are the nodes before this one: a parent must be among them.

@@ -1,7 +1,10 @@
 //! Recordings made from random bytes, with every field in use.
 
 use arbtest::arbitrary::{Result, Unstructured};
-use trace::{End, Function, Label, Meta, Mode, Module, Node, Process, Recording, Thread};
+use trace::{
+    Cost, Costs, Cut, End, Event, EventKind, Fragment, Function, Label, Meta, Mode, Module, Node,
+    Piece, Process, Recording, SlotCount, Source, Thread,
+};
 
 type Bytes<'a, 'b> = &'a mut Unstructured<'b>;
 
@@ -82,8 +85,24 @@ fn thread(u: Bytes, most_nodes: usize) -> Result<Thread> {
         insns: number(u)?,
         truncated_events: number(u)?,
         max_depth: number(u)?,
+        costs: costs(u, nodes.len())?,
         nodes,
+        counts: Vec::new(),
     })
+}
+
+fn costs(u: Bytes, nodes: usize) -> Result<Vec<Costs>> {
+    let mut costs = Vec::new();
+    for cost in Cost::ALL {
+        let values = (0..nodes)
+            .map(|_| number(u))
+            .collect::<Result<Vec<u64>>>()?;
+        // A cost of no nodes leaves nothing in a file.
+        if u.arbitrary()? && nodes > 0 {
+            costs.push(Costs { cost, values });
+        }
+    }
+    Ok(costs)
 }
 
 fn process(u: Bytes, index: usize, most_nodes: usize) -> Result<Process> {
@@ -105,7 +124,72 @@ fn process(u: Bytes, index: usize, most_nodes: usize) -> Result<Process> {
         functions: few(u, 4, function)?,
         threads: few(u, 3, |u| thread(u, most_nodes))?,
         stats: few(u, 4, number)?,
+        ..Process::default()
     })
+}
+
+fn fragment(u: Bytes) -> Result<Fragment> {
+    let pieces = few(u, 3, |u| {
+        Ok(Piece {
+            pc: number(u)?,
+            len: u.int_in_range(1..=9)?,
+            module: u.arbitrary()?,
+        })
+    })?;
+    let code = pieces.iter().map(|piece| piece.len as usize).sum();
+    Ok(Fragment {
+        id: u.arbitrary()?,
+        faults: u.arbitrary()?,
+        code: (0..code).map(|_| u.arbitrary()).collect::<Result<_>>()?,
+        pieces,
+        first_slot: u.int_in_range(0..=(1 << 28) - 1)?,
+        events: few(u, 4, |u| {
+            let kinds = [
+                EventKind::Executed,
+                EventKind::Less,
+                EventKind::Taken,
+                EventKind::Fell,
+                EventKind::Again,
+            ];
+            let from = u.int_in_range(0..=u16::MAX - 1)?;
+            Ok(Event {
+                from,
+                to: u.int_in_range(from + 1..=u16::MAX)?,
+                kind: *u.choose(&kinds)?,
+            })
+        })?,
+    })
+}
+
+/// What only recordings of counts have.
+fn counted(u: Bytes, process: &mut Process) -> Result<()> {
+    process.fragments = few(u, 4, fragment)?;
+    process.cuts = few(u, 3, |u| {
+        Ok(Cut {
+            slot: number(u)?,
+            fragment: u.arbitrary()?,
+            at: u.arbitrary()?,
+            ahead: u.arbitrary()?,
+        })
+    })?;
+    process.texts = few(u, 3, |u| u.arbitrary())?;
+    process.sources = few(u, 4, |u| {
+        Ok(Source {
+            module: u.arbitrary()?,
+            offset: number(u)?,
+            function: u.arbitrary()?,
+            line: u.arbitrary()?,
+        })
+    })?;
+    for thread in &mut process.threads {
+        thread.counts = few(u, 5, |u| {
+            Ok(SlotCount {
+                slot: number(u)?,
+                count: number(u)?,
+            })
+        })?;
+    }
+    Ok(())
 }
 
 /// A recording that `write` accepts, with threads of at most `most_nodes`.
@@ -113,11 +197,7 @@ pub fn recording(u: Bytes, most_nodes: usize) -> Result<Recording> {
     let meta = Meta {
         producer: u.arbitrary()?,
         command: few(u, 3, |u| u.arbitrary())?,
-        mode: if u.arbitrary()? {
-            Mode::Run
-        } else {
-            Mode::Contexts
-        },
+        mode: *u.choose(&[Mode::Run, Mode::Contexts, Mode::Counts])?,
         k: u.arbitrary()?,
         unroll: u.arbitrary()?,
         selected: u.arbitrary()?,
@@ -127,9 +207,14 @@ pub fn recording(u: Bytes, most_nodes: usize) -> Result<Recording> {
         end: end(u)?,
     };
     let count = u.int_in_range(0..=3)?;
-    let processes = (0..count)
+    let mut processes = (0..count)
         .map(|index| process(u, index, most_nodes))
-        .collect::<Result<_>>()?;
+        .collect::<Result<Vec<_>>>()?;
+    if meta.mode == Mode::Counts {
+        for process in &mut processes {
+            counted(u, process)?;
+        }
+    }
     Ok(Recording { meta, processes })
 }
 

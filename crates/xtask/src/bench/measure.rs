@@ -20,7 +20,11 @@ pub enum Mode {
     Run,
     /// `everypath contexts` with its defaults, the report written to a file.
     Contexts,
+    /// The same with `--cost calls`.
+    Calls,
     /// `everypath run --count-instructions`.
+    Instructions,
+    /// `everypath count`, the report written to a file.
     Count,
     /// `valgrind --tool=none`.
     Valgrind,
@@ -33,6 +37,8 @@ impl Mode {
         match self {
             Mode::Run => "run",
             Mode::Contexts => "contexts",
+            Mode::Calls => "calls",
+            Mode::Instructions => "instructions",
             Mode::Count => "count",
             Mode::Valgrind => "valgrind",
             Mode::Callgrind => "callgrind",
@@ -44,7 +50,18 @@ impl Mode {
         match self {
             Mode::Run => &["@", "run", "--quiet", "--"],
             Mode::Contexts => &["@", "contexts", "--quiet", "--report", "report.out", "--"],
-            Mode::Count => &[
+            Mode::Calls => &[
+                "@",
+                "contexts",
+                "--cost",
+                "calls",
+                "--quiet",
+                "--report",
+                "report.out",
+                "--",
+            ],
+            Mode::Count => &["@", "count", "--quiet", "--report", "report.out", "--"],
+            Mode::Instructions => &[
                 "@",
                 "run",
                 "--count-instructions",

@@ -1,0 +1,547 @@
+//! Counts of instructions, branches, blocks and edges, from those of fragments.
+//!
+//! Problem: the recording says how often pieces of fragments were executed, and
+//! where signals and faults cut them. The same instruction is in several fragments,
+//! and the same file is in several processes at other addresses.
+//!
+//! Approach: a fragment's events and cuts give, at each of its instructions, how
+//! often it was executed, and between two of them how often control went on: the
+//! rest left there, which only a branch can do. Both are added up over fragments,
+//! instruction by instruction. An instruction is the same if its file, its offset
+//! there and its bytes are; code in no file is that of one process.
+//! [`blocks`] makes basic blocks and edges of that.
+//!
+//! Invariants: the sum of all counts is what the threads retired; no instruction
+//! but a branch is left elsewhere than to its successor. Fragments that contradict
+//! themselves, as damage or a stranger makes them, are an error ([`Unsound`]).
+//!
+//! Limits: where indirect jumps, calls and returns went is not recorded: how often
+//! each ran is, and what it went to has counts of its own.
+
+pub mod blocks;
+pub mod hot;
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use hashbrown::HashMap;
+use isa::{Flow, Insn};
+use trace::{EventKind, Fragment, Process, Recording};
+
+/// A file, or the code of one process that is in no file.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Unit {
+    /// `None`: no file.
+    pub path: Option<String>,
+    pub build_id: Option<Vec<u8>>,
+    /// Index of the process, of code in no file.
+    pub process: Option<usize>,
+}
+
+/// One instruction that was executed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// Index into [`Counts::units`].
+    pub unit: u32,
+    /// Offset in the file; in no file, the address.
+    pub at: u64,
+    pub bytes: Box<[u8]>,
+    pub flow: Flow,
+    /// Executions.
+    pub count: u64,
+    /// Of them, those behind which control arrived at the next instruction.
+    pub fell: u64,
+    /// Where a direct branch goes, as far as that was executed.
+    pub target: Option<u32>,
+    /// The next instruction, as far as it was executed.
+    pub next: Option<u32>,
+    pub source: Source,
+}
+
+/// What is known of where an instruction comes from; texts by index into
+/// [`Counts::texts`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Source {
+    /// The function's name, and the distance from its start.
+    pub function: Option<(u32, u64)>,
+    /// File and line.
+    pub line: Option<(u32, u32)>,
+}
+
+impl Counted {
+    /// A conditional branch.
+    pub fn is_conditional(&self) -> bool {
+        is_conditional(self.flow)
+    }
+
+    /// How often a branch was taken.
+    pub fn taken(&self) -> u64 {
+        self.count - self.fell
+    }
+}
+
+/// What was counted, all threads and processes that were asked for together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub units: Vec<Unit>,
+    pub texts: Vec<String>,
+    /// By unit and place.
+    pub insns: Vec<Counted>,
+}
+
+/// Why a recording cannot be counted up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unsound {
+    /// Index of the process, and number of the fragment.
+    pub process: usize,
+    pub fragment: u32,
+    pub what: &'static str,
+}
+
+impl fmt::Display for Unsound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "fragment {} of process {} contradicts itself: {}; the recording is damaged",
+            self.fragment, self.process, self.what
+        )
+    }
+}
+
+impl std::error::Error for Unsound {}
+
+/// Of all threads of all processes.
+pub fn of_recording(recording: &Recording) -> Result<Counts, Unsound> {
+    of(recording, |_, _| true)
+}
+
+/// Of the threads that `wanted` says by the indices of process and thread.
+pub fn of(recording: &Recording, wanted: impl Fn(usize, usize) -> bool) -> Result<Counts, Unsound> {
+    let mut table = Table::default();
+    for (index, process) in recording.processes.iter().enumerate() {
+        let mut slots: HashMap<u64, u64> = HashMap::new();
+        for (at, thread) in process.threads.iter().enumerate() {
+            if wanted(index, at) {
+                for counted in &thread.counts {
+                    let sum = slots.entry(counted.slot).or_default();
+                    *sum = sum.saturating_add(counted.count);
+                }
+            }
+        }
+        table.add(index, process, &slots)?;
+    }
+    table.finish()
+}
+
+/// An instruction while its counts are added up.
+struct Sum {
+    unit: u32,
+    at: u64,
+    bytes: Box<[u8]>,
+    flow: Flow,
+    count: u128,
+    fell: u128,
+    target: Option<u32>,
+    next: Option<u32>,
+    source: Source,
+}
+
+#[derive(Default)]
+struct Table {
+    texts: Vec<String>,
+    text_of: HashMap<String, u32>,
+    units: Vec<Unit>,
+    unit_of: HashMap<Unit, u32>,
+    insns: Vec<Sum>,
+    known: HashMap<(u32, u64, Box<[u8]>), u32>,
+}
+
+/// An instruction of a fragment.
+struct Place {
+    insn: u32,
+    pc: u64,
+    next_pc: u64,
+    flow: Flow,
+}
+
+impl Table {
+    fn add(
+        &mut self,
+        index: usize,
+        process: &Process,
+        slots: &HashMap<u64, u64>,
+    ) -> Result<(), Unsound> {
+        let units = self.units(process);
+        let texts: Vec<u32> = process.texts.iter().map(|text| self.text(text)).collect();
+        let mut cuts: HashMap<u32, Vec<(usize, i64, u64)>> = HashMap::new();
+        for cut in &process.cuts {
+            if let Some(&count) = slots.get(&cut.slot) {
+                let of_fragment = cuts.entry(cut.fragment).or_default();
+                of_fragment.push((cut.at as usize, cut.ahead.into(), count));
+            }
+        }
+        // Instructions by address, for targets; of several, the first.
+        let mut by_pc: HashMap<u64, u32> = HashMap::new();
+        let mut met: Vec<Place> = Vec::new();
+        for fragment in &process.fragments {
+            let unsound = |what| Unsound {
+                process: index,
+                fragment: fragment.id,
+                what,
+            };
+            let counts: Vec<u64> = (fragment.first_slot..)
+                .zip(&fragment.events)
+                .map(|(slot, _)| slots.get(&slot).copied().unwrap_or(0))
+                .collect();
+            let cuts = cuts.get(&fragment.id).map_or(&[][..], Vec::as_slice);
+            if counts.iter().all(|&count| count == 0) && cuts.is_empty() {
+                continue;
+            }
+            let places = self
+                .decode(index, process, (&units, &texts), fragment)
+                .map_err(unsound)?;
+            for place in &places {
+                by_pc.entry(place.pc).or_insert(place.insn);
+            }
+            self.count(fragment, &places, &counts, cuts)
+                .map_err(unsound)?;
+            met.extend(places);
+        }
+        for place in met {
+            let sum = &mut self.insns[place.insn as usize];
+            sum.next = sum.next.or_else(|| by_pc.get(&place.next_pc).copied());
+            if let Some(target) = target(place.flow) {
+                sum.target = sum.target.or_else(|| by_pc.get(&target).copied());
+            }
+        }
+        Ok(())
+    }
+
+    /// Of each module of `process`.
+    fn units(&mut self, process: &Process) -> Vec<u32> {
+        let modules = process.modules.iter();
+        modules
+            .map(|module| {
+                self.unit(Unit {
+                    path: Some(module.path.clone()),
+                    build_id: module.build_id.clone(),
+                    process: None,
+                })
+            })
+            .collect()
+    }
+
+    fn unit(&mut self, unit: Unit) -> u32 {
+        *self.unit_of.entry(unit).or_insert_with_key(|unit| {
+            self.units.push(unit.clone());
+            self.units.len() as u32 - 1
+        })
+    }
+
+    fn decode(
+        &mut self,
+        index: usize,
+        process: &Process,
+        (units, texts): (&[u32], &[u32]),
+        fragment: &Fragment,
+    ) -> Result<Vec<Place>, &'static str> {
+        let mut places = Vec::new();
+        let mut code = fragment.code.as_slice();
+        for piece in &fragment.pieces {
+            let lies_in = piece.module.and_then(|at| {
+                let module = process.modules.get(at as usize)?;
+                let offset = piece.pc.wrapping_sub(module.start);
+                Some((*units.get(at as usize)?, module.offset.wrapping_add(offset)))
+            });
+            let (unit, start) = lies_in.unwrap_or_else(|| {
+                let unit = self.unit(Unit {
+                    path: None,
+                    build_id: None,
+                    process: Some(index),
+                });
+                (unit, piece.pc)
+            });
+            let (mut bytes, rest) = code
+                .split_at_checked(piece.len as usize)
+                .ok_or("its code is shorter than its pieces")?;
+            code = rest;
+            let mut pc = piece.pc;
+            while !bytes.is_empty() {
+                let insn =
+                    Insn::decode(bytes, pc).map_err(|_| "its code has bytes that are no code")?;
+                let at = start.wrapping_add(pc.wrapping_sub(piece.pc));
+                let source = || match piece.module {
+                    Some(module) => source(process, texts, module, at),
+                    None => Source::default(),
+                };
+                places.push(Place {
+                    insn: self.insn(unit, at, &insn, source)?,
+                    pc,
+                    next_pc: insn.next_pc(),
+                    flow: insn.flow(),
+                });
+                bytes = &bytes[insn.len()..];
+                pc = insn.next_pc();
+            }
+        }
+        Ok(places)
+    }
+
+    fn text(&mut self, text: &str) -> u32 {
+        if let Some(&known) = self.text_of.get(text) {
+            return known;
+        }
+        self.texts.push(text.to_owned());
+        let new = self.texts.len() as u32 - 1;
+        self.text_of.insert(text.to_owned(), new);
+        new
+    }
+
+    fn insn(
+        &mut self,
+        unit: u32,
+        at: u64,
+        insn: &Insn,
+        source: impl FnOnce() -> Source,
+    ) -> Result<u32, &'static str> {
+        let bytes: Box<[u8]> = insn.bytes().into();
+        if let Some(&known) = self.known.get(&(unit, at, bytes.clone())) {
+            return Ok(known);
+        }
+        let new = u32::try_from(self.insns.len()).map_err(|_| "there are too many instructions")?;
+        self.insns.push(Sum {
+            unit,
+            at,
+            bytes: bytes.clone(),
+            flow: insn.flow(),
+            count: 0,
+            fell: 0,
+            target: None,
+            next: None,
+            source: source(),
+        });
+        self.known.insert((unit, at, bytes), new);
+        Ok(new)
+    }
+
+    /// Adds what `fragment` counted. `cuts`: before which instruction, how many
+    /// were counted ahead, how often.
+    fn count(
+        &mut self,
+        fragment: &Fragment,
+        places: &[Place],
+        counts: &[u64],
+        cuts: &[(usize, i64, u64)],
+    ) -> Result<(), &'static str> {
+        let end = places.len();
+        let Tally {
+            executed,
+            left,
+            last,
+        } = tally(fragment, places, counts, cuts)?;
+        for (at, place) in places.iter().enumerate() {
+            let count = executed[at];
+            let fell = match last {
+                _ if at + 1 < end => executed[at + 1] + left[at + 1],
+                Some((EventKind::Taken, taken)) => count - taken,
+                Some((_, fell)) => fell,
+                None => count,
+            };
+            let (Ok(count), Ok(fell)) = (u128::try_from(count), u128::try_from(fell)) else {
+                return Err("something was executed less than never");
+            };
+            if fell > count || fell < count && !is_conditional(place.flow) {
+                return Err("it is left where there is no branch");
+            }
+            let sum = &mut self.insns[place.insn as usize];
+            sum.count += count;
+            sum.fell += fell;
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Counts, Unsound> {
+        let too_large = Unsound {
+            process: 0,
+            fragment: 0,
+            what: "a count is more than 64 bits hold",
+        };
+        let mut order: Vec<usize> = (0..self.insns.len())
+            .filter(|&at| self.insns[at].count > 0)
+            .collect();
+        order.sort_by_key(|&at| (self.insns[at].unit, self.insns[at].at, at));
+        let mut new = vec![None; self.insns.len()];
+        for (at, &old) in order.iter().enumerate() {
+            new[old] = Some(at as u32);
+        }
+        let moved = |old: Option<u32>| new[old? as usize];
+        let mut insns: Vec<Option<Sum>> = self.insns.into_iter().map(Some).collect();
+        let number = |count: u128| u64::try_from(count).map_err(|_| too_large);
+        let mut out = Vec::with_capacity(order.len());
+        for old in order {
+            let Some(sum) = insns[old].take() else {
+                continue;
+            };
+            out.push(Counted {
+                unit: sum.unit,
+                at: sum.at,
+                bytes: sum.bytes,
+                flow: sum.flow,
+                count: number(sum.count)?,
+                fell: number(sum.fell)?,
+                target: moved(sum.target),
+                next: moved(sum.next),
+                source: sum.source,
+            });
+        }
+        Ok(Counts {
+            units: self.units,
+            texts: self.texts,
+            insns: out,
+        })
+    }
+}
+
+/// The offsets of all recorded instructions, by module of the process.
+pub fn offsets(process: &Process) -> HashMap<u32, BTreeSet<u64>> {
+    let mut offsets: HashMap<u32, BTreeSet<u64>> = HashMap::new();
+    for fragment in &process.fragments {
+        let mut code = fragment.code.as_slice();
+        for piece in &fragment.pieces {
+            let Some((mut bytes, rest)) = code.split_at_checked(piece.len as usize) else {
+                break;
+            };
+            code = rest;
+            let module = piece
+                .module
+                .filter(|&at| (at as usize) < process.modules.len());
+            let Some(module) = module else { continue };
+            let (start, offset) = {
+                let module = &process.modules[module as usize];
+                (module.start, module.offset)
+            };
+            let mut pc = piece.pc;
+            let of_module = offsets.entry(module).or_default();
+            while let Ok(insn) = Insn::decode(bytes, pc) {
+                of_module.insert(offset.wrapping_add(pc.wrapping_sub(start)));
+                bytes = &bytes[insn.len()..];
+                pc = insn.next_pc();
+            }
+        }
+    }
+    offsets
+}
+
+/// Where the code of a module at an offset comes from.
+fn source(process: &Process, texts: &[u32], module: u32, at: u64) -> Source {
+    let behind = process
+        .sources
+        .partition_point(|source| (source.module, source.offset) <= (module, at));
+    let row = behind.checked_sub(1).and_then(|at| process.sources.get(at));
+    let Some(row) = row.filter(|row| row.module == module) else {
+        return Source::default();
+    };
+    let text = |at: u32| texts.get(at as usize).copied();
+    Source {
+        function: row.function.and_then(|(name, distance)| {
+            Some((
+                text(name)?,
+                distance.wrapping_add(at.wrapping_sub(row.offset)),
+            ))
+        }),
+        line: row.line.and_then(|(file, line)| Some((text(file)?, line))),
+    }
+}
+
+/// What happened in a fragment, instruction by instruction.
+struct Tally {
+    executed: Vec<i128>,
+    /// Arrivals there by who did not execute it.
+    left: Vec<i128>,
+    /// One of the ways out of the last branch.
+    last: Option<(EventKind, i128)>,
+}
+
+fn tally(
+    fragment: &Fragment,
+    places: &[Place],
+    counts: &[u64],
+    cuts: &[(usize, i64, u64)],
+) -> Result<Tally, &'static str> {
+    let end = places.len();
+    let mut executed = Differences(vec![0; end + 1]);
+    let mut left = vec![0i128; end + 1];
+    let mut last = None;
+    for (event, &count) in fragment.events.iter().zip(counts) {
+        let (from, to) = (usize::from(event.from), usize::from(event.to));
+        let count = i128::from(count);
+        if to > end || from >= to {
+            return Err("an event is beyond its end");
+        }
+        match event.kind {
+            EventKind::Executed => executed.add(from, to, count),
+            // A jump that is made again, once it is bound, is left before it.
+            EventKind::Again => {
+                executed.add(from, to - 1, count);
+                left[to - 1] += count;
+            }
+            EventKind::Less => {
+                executed.add(from, to, -count);
+                left[from] += count;
+            }
+            EventKind::Taken | EventKind::Fell => last = Some((event.kind, count)),
+        }
+    }
+    for &(at, ahead, count) in cuts {
+        let other = at as i128 + i128::from(ahead);
+        let other = usize::try_from(other).map_err(|_| "a cut is before its start")?;
+        if at > end || other > end {
+            return Err("a cut is beyond its end");
+        }
+        left[at] += i128::from(count);
+        match ahead >= 0 {
+            true => executed.add(at, other, -i128::from(count)),
+            false => executed.add(other, at, count.into()),
+        }
+    }
+    Ok(Tally {
+        executed: executed.sums(),
+        left,
+        last,
+    })
+}
+
+/// Where a direct branch goes.
+fn target(flow: Flow) -> Option<u64> {
+    match flow {
+        Flow::Jump(target)
+        | Flow::Cond(_, target)
+        | Flow::CountJump(target)
+        | Flow::Call(target)
+        | Flow::TransactionBegin(target) => Some(target),
+        _ => None,
+    }
+}
+
+fn is_conditional(flow: Flow) -> bool {
+    matches!(flow, Flow::Cond(..) | Flow::CountJump(_))
+}
+
+/// Numbers, given as what is added to ranges of them.
+struct Differences(Vec<i128>);
+
+impl Differences {
+    fn add(&mut self, from: usize, to: usize, value: i128) {
+        self.0[from] += value;
+        self.0[to] -= value;
+    }
+
+    fn sums(self) -> Vec<i128> {
+        let mut sum = 0;
+        let sums = self.0.into_iter().map(|difference| {
+            sum += difference;
+            sum
+        });
+        sums.collect()
+    }
+}

@@ -1,0 +1,143 @@
+//! `everypath diff`: two recordings to a comparison, and to an exit status that
+//! says whether a condition is met.
+//!
+//! What was not recorded alike is refused unless `--force` is given; then it is
+//! a note. With `--fail-if` a damaged recording is refused, too: what is lost of
+//! it would decide.
+
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use analysis::diff::{self as differ, Diff, Metric};
+use anyhow::{Result, anyhow, bail};
+use report::diff::{self as form, Comparison, Recorded};
+use trace::Recording;
+
+use crate::commands::{finish_stdout, read};
+use crate::ending::Ending;
+use crate::flags::{self, DiffFormat};
+use crate::show;
+
+/// A condition of `--fail-if` is met.
+const CONDITION_MET: u8 = 1;
+
+pub fn diff(flags: &flags::Diff) -> Result<Ending> {
+    let mut notes = Vec::new();
+    let before = whole(&flags.before, flags, &mut notes)?;
+    let after = whole(&flags.after, flags, &mut notes)?;
+    check_alike(&before, &after, flags, &mut notes)?;
+    let metrics = metrics(&before, &after, flags)?;
+    let by = match &flags.by {
+        Some(name) => find(&metrics, name)?,
+        None => metrics.len() - 1,
+    };
+    for condition in &flags.fail_if {
+        find(&metrics, &condition.metric)?;
+    }
+    let difference = Diff::new(&before, &after, &metrics);
+    let verdicts = differ::judge(&difference, &flags.fail_if);
+    for verdict in verdicts.iter().filter(|verdict| verdict.functions == 0) {
+        let name = verdict.condition.function.as_deref().unwrap_or_default();
+        notes.push(format!("no function '{name}' was called, before or after"));
+    }
+    let met: Vec<String> = verdicts
+        .iter()
+        .filter(|verdict| verdict.met)
+        .map(form::sentence)
+        .collect();
+    if !flags.format.shows_notes() {
+        notes.iter().for_each(|note| eprintln!("everypath: {note}"));
+    }
+    let mut comparison = Comparison::new(
+        Recorded::new(flags.before.display().to_string(), &before),
+        Recorded::new(flags.after.display().to_string(), &after),
+        difference,
+        by,
+    );
+    comparison.top = (!flags.full).then_some(flags.top);
+    comparison.verdicts = verdicts;
+    comparison.notes = notes;
+    let ending = write(&comparison, flags.format)?;
+    for sentence in &met {
+        eprintln!("everypath: {sentence}");
+    }
+    Ok(match met.is_empty() {
+        true => ending,
+        false => Ending::Exit(CONDITION_MET),
+    })
+}
+
+/// The recording in a file; what it has lost is a note.
+fn whole(path: &Path, flags: &flags::Diff, notes: &mut Vec<String>) -> Result<Recording> {
+    let prefix = read(path)?;
+    if let Some(loss) = prefix.lost {
+        let note = format!("'{}' is damaged. {loss}", path.display());
+        if !flags.fail_if.is_empty() && !flags.force {
+            bail!("{note} What is lost could decide --fail-if; give --force to judge what is left");
+        }
+        notes.push(note);
+    }
+    Ok(prefix.recording)
+}
+
+fn check_alike(
+    before: &Recording,
+    after: &Recording,
+    flags: &flags::Diff,
+    notes: &mut Vec<String>,
+) -> Result<()> {
+    let obstacles = differ::obstacles(before, after);
+    let clauses: Vec<String> = obstacles.iter().map(ToString::to_string).collect();
+    match clauses.is_empty() {
+        true => {}
+        false if flags.force => notes.extend(clauses),
+        false => bail!(
+            "'{}' and '{}' were not recorded alike: {}; give --force to compare them all the same",
+            flags.before.display(),
+            flags.after.display(),
+            clauses.join(", and ")
+        ),
+    }
+    Ok(())
+}
+
+fn metrics(before: &Recording, after: &Recording, flags: &flags::Diff) -> Result<Vec<Metric>> {
+    let metrics = differ::metrics_of(before, after);
+    if metrics.is_empty() {
+        let is_bare = |recording| differ::metrics_of(recording, recording).is_empty();
+        let bare = match is_bare(before) {
+            true => &flags.before,
+            false => &flags.after,
+        };
+        bail!(
+            "'{}' has nothing to compare; record with `contexts`, or `run --count-instructions`",
+            bare.display()
+        );
+    }
+    Ok(metrics)
+}
+
+fn find(metrics: &[Metric], name: &str) -> Result<usize> {
+    let found = metrics.iter().position(|metric| metric.name == name);
+    found.ok_or_else(|| {
+        let names: Vec<&str> = metrics.iter().map(|metric| metric.name).collect();
+        anyhow!(
+            "'{name}' is no metric of these recordings; they have {}",
+            names.join(" and ")
+        )
+    })
+}
+
+fn write(comparison: &Comparison, format: DiffFormat) -> Result<Ending> {
+    let stdout = io::stdout();
+    let style = show::style_of(&stdout);
+    let mut out = BufWriter::new(stdout.lock());
+    let written = match format {
+        DiffFormat::Report => form::text::write(comparison, style, &mut out),
+        DiffFormat::Json => form::json::write(comparison, &mut out),
+        DiffFormat::Csv => form::csv::write(comparison, &mut out),
+        DiffFormat::Folded => form::folded::write(comparison, &mut out),
+        DiffFormat::Flamegraph => form::flamegraph::write(comparison, &mut out),
+    };
+    finish_stdout(written.and_then(|()| out.flush()))
+}

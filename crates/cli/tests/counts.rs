@@ -1,0 +1,212 @@
+//! `everypath count` as its users see it: numbers that are known, in every form,
+//! of one process and of many, and of one that is killed.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// A folder of its own per test, gone at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path =
+            std::env::temp_dir().join(format!("everypath-count-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("the temporary folder is writable");
+        Folder(path)
+    }
+
+    /// A program of a loop of a thousand rounds, of which a tenth goes another way.
+    fn program(&self) {
+        const SOURCE: &str = "\
+int work(int n)
+{
+    int s = 0;
+    for (int i = 0; i < n; i++)
+        if (i % 10 == 0)
+            s += i;
+        else
+            s -= 1;
+    return s;
+}
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        __builtin_trap();
+    return work(1000) != 48600;
+}
+";
+        fs::write(self.0.join("work.c"), SOURCE).unwrap();
+        let status = Command::new("cc")
+            .args(["-O0", "-g", "-o", "work", "work.c"])
+            .current_dir(&self.0)
+            .status()
+            .expect("cc is installed");
+        assert!(status.success());
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+/// Runs with a time limit, after which it counts as killed.
+fn everypath(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new("timeout")
+        .args(["--foreground", "--signal=KILL", "60"])
+        .arg(env!("CARGO_BIN_EXE_everypath"))
+        .args(arguments)
+        .current_dir(folder)
+        .env("PATH", "/usr/bin:/bin")
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn stdout(output: Output) -> String {
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// (line, instructions, executed) of each block of `function`.
+fn blocks(csv: &str, function: &str) -> Vec<(u32, u64, u64)> {
+    let head = "module,offset,bytes,instructions,executed,function,distance,file,line";
+    assert_eq!(csv.lines().next(), Some(head));
+    let rows = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let rows = rows.filter(|row| row[5] == function);
+    let number = |text: &str| text.parse::<u64>().unwrap();
+    rows.map(|row| (number(row[8]) as u32, number(row[3]), number(row[4])))
+        .collect()
+}
+
+#[test]
+fn blocks_lines_and_branches_have_their_numbers() {
+    let folder = Folder::new("numbers");
+    folder.program();
+    let run = ["count", "-q", "-o", "run.evp", "--", "./work"];
+    assert_eq!(everypath(&folder.0, &run).status.code(), Some(0));
+    let csv = stdout(everypath(
+        &folder.0,
+        &["report", "run.evp", "--format", "csv", "--modules", "work"],
+    ));
+    let work = blocks(&csv, "work");
+    let of_line = |line| {
+        let rows = work.iter().filter(move |row| row.0 == line);
+        rows.map(|row| row.2).collect::<Vec<_>>()
+    };
+    assert_eq!(of_line(6), [100], "{work:?}");
+    assert_eq!(of_line(8), [900], "{work:?}");
+    assert_eq!(of_line(9), [1], "{work:?}");
+    assert!(of_line(5).iter().all(|&count| count == 1000), "{work:?}");
+    let json = stdout(everypath(
+        &folder.0,
+        &["report", "run.evp", "--format", "json"],
+    ));
+    assert!(json.starts_with("{\"format\":\"everypath counts\",\"version\":1,"));
+    assert!(json.contains("\"kind\":\"taken\",\"count\":900}"), "{json}");
+    let text = stdout(everypath(&folder.0, &["report", "run.evp", "--top", "5"]));
+    assert!(text.contains("work.c:5  work"), "{text}");
+    assert!(text.contains("basic blocks"), "{text}");
+}
+
+#[test]
+fn all_threads_and_processes_are_counted_and_one_that_is_killed() {
+    let folder = Folder::new("all");
+    folder.program();
+    let script = "./work & ./work; ./work | cat; wait; ./work trap; kill -9 $$";
+    let run = ["count", "-q", "-o", "run.evp", "--", "sh", "-c", script];
+    let output = everypath(&folder.0, &run);
+    assert!(!output.status.success());
+    let csv = stdout(everypath(
+        &folder.0,
+        &["report", "run.evp", "--format", "csv", "--modules", "work"],
+    ));
+    let work = blocks(&csv, "work");
+    let all = work.iter().filter(|row| row.0 == 8).map(|row| row.2);
+    assert_eq!(all.sum::<u64>(), 2700, "{work:?}");
+    let threads = stdout(everypath(
+        &folder.0,
+        &["report", "run.evp", "--format", "csv", "--per-thread"],
+    ));
+    assert!(threads.starts_with("process,thread,module,"));
+    let row = |line: &&str| line.contains(",work,") && line.ends_with("work.c,8");
+    let rows: Vec<&str> = threads.lines().filter(row).collect();
+    assert_eq!(rows.len(), 3, "{rows:?}");
+    assert!(
+        rows.iter().all(|row| row.contains(",900,work,")),
+        "{rows:?}"
+    );
+}
+
+#[test]
+fn functions_are_shown_instruction_by_instruction() {
+    let folder = Folder::new("annotate");
+    folder.program();
+    let arguments = ["count", "-q", "-o", "run.evp", "--", "./work"];
+    assert!(everypath(&folder.0, &arguments).status.success());
+    let show = |list: &str| {
+        stdout(everypath(
+            &folder.0,
+            &["report", "run.evp", "--modules", "work", "--annotate", list],
+        ))
+    };
+    let text = show("wor?");
+    let columns = |line: &str| {
+        let number = |text: &str| text.trim().replace(',', "").parse::<u64>().ok();
+        Some((number(line.get(..14)?)?, number(line.get(14..28)?)))
+    };
+    let insns: Vec<(u64, Option<u64>)> = text.lines().filter_map(columns).collect();
+    let sum: u64 = insns.iter().map(|insn| insn.0).sum();
+    let csv = stdout(everypath(
+        &folder.0,
+        &["report", "run.evp", "--format", "csv", "--modules", "work"],
+    ));
+    let in_blocks = blocks(&csv, "work")
+        .iter()
+        .map(|block| block.1 * block.2)
+        .sum();
+    assert_eq!(sum, in_blocks, "{text}");
+    let title = text.lines().next().unwrap().replace(',', "");
+    assert_eq!(title, format!("work  work  {sum} instructions executed"));
+    // The loop is left once of 1,001 times, and a tenth of its rounds is a multiple.
+    let branches: Vec<(u64, u64)> = insns
+        .iter()
+        .filter_map(|&(n, taken)| Some((n, taken?)))
+        .collect();
+    let both = |n: u64, one: u64| [(n, one), (n, n - one)];
+    for expected in [both(1001, 1), both(1000, 100)] {
+        assert!(expected.iter().any(|way| branches.contains(way)), "{text}");
+    }
+    // The source stands beside it.
+    assert!(text.contains(" work.c:5  if (i % 10 == 0)\n"), "{text}");
+    assert_eq!(
+        show("nothing"),
+        "no function nothing was executed (a name may hold * and ?)\n"
+    );
+}
+
+#[test]
+fn forms_of_other_recordings_are_refused() {
+    let folder = Folder::new("forms");
+    let refused = |arguments: &[&str]| {
+        let output = everypath(&folder.0, arguments);
+        assert_eq!(output.status.code(), Some(125));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    for form in ["text", "folded", "flamegraph", "pprof"] {
+        let said = refused(&["count", "--format", form, "--", "true"]);
+        assert_eq!(
+            said,
+            "everypath: this --format shows contexts, and only `contexts` records any; \
+             use report or json\n"
+        );
+    }
+}

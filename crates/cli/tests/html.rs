@@ -1,0 +1,257 @@
+//! The page of `--html` in a browser: driven by `tests/html/check.mjs`, and
+//! compared with the other reports of the same recording, number by number.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use trace::{End, Function, Label, Meta, Mode, Module, Node, Process, Recording, Thread};
+
+/// A folder of its own per test, gone at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("html-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("the build folder is writable");
+        Folder(path)
+    }
+
+    fn everypath(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_everypath"));
+        command.args(arguments).current_dir(&self.0);
+        command.output().unwrap()
+    }
+
+    /// Runs and must succeed; what was written to standard output.
+    fn run(&self, arguments: &[&str]) -> String {
+        let output = self.everypath(arguments);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Compiles a program of this repository into the folder.
+    fn compile(&self, source: &str, name: &str) {
+        let mut compiler = Command::new("cc");
+        compiler.args(["-O1", "-g", "-pthread", "-o", name]);
+        compiler.arg(repository().join(source)).current_dir(&self.0);
+        let status = compiler.status().expect("cc is installed (Debian: gcc)");
+        assert!(status.success());
+    }
+
+    /// Page, JSON and text of `run.evp`.
+    fn show(&self) {
+        let stdout = self.run(&["report", "run.evp", "--html", "page.html"]);
+        assert_eq!(stdout, "");
+        let json = self.run(&["report", "run.evp", "--format", "json", "--forest", "both"]);
+        fs::write(self.0.join("report.json"), json).unwrap();
+        let text = self.run(&["report", "run.evp"]);
+        fs::write(self.0.join("report.txt"), text).unwrap();
+    }
+
+    fn keep(&self, recording: &Recording) {
+        let mut bytes = Vec::new();
+        trace::write(recording, &mut bytes).unwrap();
+        fs::write(self.0.join("run.evp"), bytes).unwrap();
+    }
+
+    /// One case of `tests/html/cases.mjs`.
+    fn check(&self, case: &str) {
+        let mut node = Command::new("node");
+        node.arg(repository().join("tests/html/check.mjs"));
+        node.args([case, "page.html"]);
+        for report in ["report.json", "report.txt"] {
+            node.args(self.0.join(report).exists().then_some(report));
+        }
+        let output = node.current_dir(&self.0).output();
+        let output = output.expect("node is installed (Debian: nodejs)");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{case}: {said}");
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Three processes, one of them with several threads.
+#[test]
+fn a_page_shows_what_was_recorded() {
+    const SQL: &str = "create table t(a, b); \
+        with recursive c(x) as (select 1 union all select x + 1 from c where x < 300) \
+        insert into t select x, hex(x) from c; select count(*) from t where b like '1%'";
+    let folder = Folder::new("real");
+    folder.compile("tests/paper/prog1.c", "prog1");
+    let script = format!("sqlite3 :memory: \"{SQL}\" && ./prog1");
+    let options = [
+        // With instructions, the JSON has contexts of a forked child that were never
+        // called in it, and a page shows none by calls.
+        "contexts", "--cost", "calls", "--k-inf", "-q", "-o", "run.evp", "--html", "run.html",
+    ];
+    folder.run(&[&options[..], &["--", "sh", "-c", &script]].concat());
+    folder.show();
+    let pages = ["run.html", "page.html"].map(|name| fs::read(folder.0.join(name)).unwrap());
+    assert!(
+        pages[0] == pages[1],
+        "made after the run and from the recording"
+    );
+    folder.check("numbers");
+    folder.check("clicks");
+}
+
+#[test]
+fn callers_that_were_not_kept_are_said_to_be_so() {
+    let folder = Folder::new("finite");
+    folder.compile("tests/paper/prog1.c", "prog1");
+    folder.run(&[
+        "contexts", "-k", "2", "-q", "-o", "run.evp", "--", "./prog1",
+    ]);
+    folder.show();
+    folder.check("finite");
+}
+
+/// Page and JSON come from the run itself: reading a recording of this size
+/// again takes a while without optimisation.
+#[test]
+fn a_million_contexts() {
+    let folder = Folder::new("million");
+    folder.compile("benches/programs/growth.c", "growth");
+    let files = [
+        "--html",
+        "page.html",
+        "--format",
+        "json",
+        "--report",
+        "report.json",
+    ];
+    let run = ["--k-inf", "-q", "--", "./growth", "1000000"];
+    folder.run(&[&["contexts"], &files[..], &run].concat());
+    folder.check("million");
+}
+
+/// Two functions below a thread: `main` once, and `work` so often.
+fn recording(names: [&str; 2], calls: u64) -> Recording {
+    let function = |id: u32, name: &str| Function {
+        id,
+        module: Some(0),
+        file_offset: id.into(),
+        name: Some(name.into()),
+        file: Some("<i>/gone.c".into()),
+        line: Some(7),
+        ..Function::default()
+    };
+    let node = |label, parent, depth, count| Node {
+        label,
+        parent,
+        depth,
+        top: None,
+        count,
+    };
+    let process = Process {
+        pid: 1,
+        exe: "/bin/gone".into(),
+        end: End::Exited(0),
+        modules: vec![Module {
+            path: "/<b>bin</b>/&amp;".into(),
+            ..Module::default()
+        }],
+        functions: vec![function(256, names[0]), function(257, names[1])],
+        threads: vec![Thread {
+            tid: 1,
+            nodes: vec![
+                node(Label::THREAD, None, 0, 1),
+                node(Label(256), Some(0), 1, 1),
+                node(Label(257), Some(1), 2, calls),
+            ],
+            ..Thread::default()
+        }],
+        ..Process::default()
+    };
+    Recording {
+        meta: Meta {
+            command: vec![names[0].into(), "</title>".into()],
+            mode: Mode::Contexts,
+            end: End::Exited(0),
+            ..Meta::default()
+        },
+        processes: vec![process],
+    }
+}
+
+/// The largest value that a page can show, in names that are tags.
+const LARGEST: u64 = (1 << 53) - 1;
+const TAGS: [&str; 2] = [
+    "</script><img src=x onerror=\"everypath.evil=1\">",
+    "\u{202e}cod\n",
+];
+
+#[test]
+fn names_are_text_whatever_they_are() {
+    let folder = Folder::new("hostile");
+    folder.keep(&recording(TAGS, LARGEST - 1));
+    folder.show();
+    folder.check("hostile");
+}
+
+#[test]
+fn nothing_is_shown_as_nothing() {
+    let folder = Folder::new("nothing");
+    let mut recording = recording(["main", "work"], 0);
+    recording.processes[0].threads[0].nodes.truncate(1);
+    folder.keep(&recording);
+    folder.show();
+    folder.check("nothing");
+}
+
+#[test]
+fn what_cannot_be_shown_is_refused_and_leaves_the_file_alone() {
+    let folder = Folder::new("refused");
+    let page = folder.0.join("page.html");
+    fs::write(&page, "old").unwrap();
+    let refused = |arguments: &[&str]| {
+        let output = folder.everypath(arguments);
+        assert_eq!(output.status.code(), Some(125), "{output:?}");
+        assert!(output.stdout.is_empty());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    folder.keep(&recording(["main", "work"], LARGEST));
+    let large = refused(&["report", "run.evp", "--html", "page.html"]);
+    let limit = "page.html': 9,007,199,254,740,992 calls: the page counts up to \
+                 9007199254740991 (2^53 - 1); use --format json\n";
+    assert!(large.ends_with(limit), "{large}");
+    assert_eq!(fs::read(&page).unwrap(), b"old");
+    assert_eq!(
+        refused(&["report", "run.evp", "--html", "no/page.html"]),
+        "everypath: cannot write 'no/page.html': no such file or directory\n"
+    );
+    let mut run = recording(["main", "work"], 1);
+    run.meta.mode = Mode::Run;
+    folder.keep(&run);
+    assert_eq!(
+        refused(&["report", "run.evp", "--html", "page.html"]),
+        "everypath: 'run.evp': a page shows contexts, and only `contexts` records any\n"
+    );
+    let both = refused(&[
+        "report",
+        "run.evp",
+        "--html",
+        "page.html",
+        "--format",
+        "json",
+    ]);
+    assert!(both.contains("cannot be used with"), "{both}");
+    let late = refused(&["contexts", "--html", "no/page.html", "--", "true"]);
+    assert!(
+        late.ends_with("no such file or directory; nothing was run\n"),
+        "{late}"
+    );
+    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 2);
+}

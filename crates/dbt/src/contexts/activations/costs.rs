@@ -1,0 +1,115 @@
+//! What contexts cost: whose the instructions are that were counted last.
+//!
+//! Problem: each instruction counts for the context that runs it, and where that
+//! context's node lies is not known when code is translated.
+//!
+//! Approach: code counts into words of the thread, as without contexts
+//! (`crate::counting`), and `cost_state` says whose they are. Where that changes,
+//! they are *settled*: added to its node and set to zero. A leaf counts into words of
+//! its own, for `leaf_state`: calling one changes nothing for its caller. Emitted code
+//! settles in events and returns (`contexts::emit`), this file where the engine
+//! changes what is live.
+//!
+//! | whose the next instructions are | from |
+//! |---|---|
+//! | a function's | its event on |
+//! | the caller's, a tail callee included | the return |
+//! | a handler's | the delivery |
+//! | who was interrupted | the return from the handler |
+//! | the top activation's | a load of the stack pointer, or a jump, that ends others |
+//!
+//! Invariant: the costs of a thread's nodes and its words add up to what it
+//! retired. Who settles adds first and clears then, so a thread that is killed in
+//! between counts some instructions twice, and never loses any.
+
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use agent::thread::ThreadContext;
+use wire::COST_WORDS;
+use wire::node::Node;
+
+use super::{Tool, tool_of};
+
+/// What signals interrupted, innermost last.
+pub type Interrupted = Vec<Point>;
+
+/// A place in the middle of an activation.
+#[derive(Clone, Copy, Debug)]
+pub struct Point {
+    /// Top of the shadow stack, from its base, which moves when it grows.
+    height: u64,
+    cost_state: u64,
+    leaf_state: u64,
+}
+
+/// Adds what the thread has counted to its nodes.
+pub fn settle(context: &mut ThreadContext) {
+    if let Some(tool) = tool_of(context) {
+        tool.settle(context);
+    }
+}
+
+impl Tool {
+    /// Adds what was counted to the nodes whose it is.
+    pub(super) fn settle(&self, context: &mut ThreadContext) {
+        if self.costs == 0 {
+            return;
+        }
+        let states = [context.cost_state, context.leaf_state];
+        for (state, words) in states.into_iter().zip(context.insns.chunks_mut(COST_WORDS)) {
+            let counted = words
+                .iter()
+                .fold(0, |sum: u64, word| sum.wrapping_add(*word));
+            words.fill(0);
+            if counted == 0 {
+                continue;
+            }
+            let node = self.records.0.wrapping_add(state);
+            // SAFETY: states are those of nodes in the pool, behind which their costs
+            // stand (`wire::node::stride`); only this thread writes them.
+            let cost = unsafe { &*((node + size_of::<Node>() as u64) as *const AtomicU64) };
+            cost.store(cost.load(Relaxed).wrapping_add(counted), Relaxed);
+        }
+    }
+
+    /// Nothing was counted yet.
+    pub(super) fn begin(&self, context: &mut ThreadContext) {
+        self.go_on(context);
+        context.leaf_state = context.cost_state;
+    }
+
+    /// What is counted from here on is the top activation's.
+    pub(super) fn go_on(&self, context: &mut ThreadContext) {
+        let (_, state) = self.records.get(context.shadow_top);
+        context.cost_state = state.0.wrapping_sub(self.records.0);
+    }
+
+    /// A handler is about to be called.
+    pub(super) fn interrupt(&mut self, context: &ThreadContext) {
+        let height = context.shadow_top - self.shadow;
+        // Those above were left by a jump.
+        self.interrupted.retain(|point| point.height < height);
+        self.interrupted.push(Point {
+            height,
+            cost_state: context.cost_state,
+            leaf_state: context.leaf_state,
+        });
+    }
+
+    /// A handler has returned to where the shadow stack is as high as now.
+    pub(super) fn resume(&mut self, context: &mut ThreadContext) {
+        let height = context.shadow_top - self.shadow;
+        let found = self
+            .interrupted
+            .iter()
+            .rposition(|point| point.height == height);
+        match found.and_then(|at| self.interrupted.drain(at..).next()) {
+            Some(point) => {
+                context.cost_state = point.cost_state;
+                context.leaf_state = point.leaf_state;
+            }
+            None => self.go_on(context),
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! What [`trace::Mode::Counts`] recorded: hottest blocks and lines as text, functions
+//! instruction by instruction, every block as CSV, blocks and edges as JSON.
+//!
+//! Counts are printed in full and exact in every form; JSON has those beyond 2^53,
+//! which many of its readers round, as strings.
+
+mod annotate;
+mod callgrind;
+mod csv;
+mod json;
+mod table;
+
+use std::collections::{BTreeSet, HashMap};
+use std::io::{self, Write};
+
+use analysis::counts::blocks::{self, Block, Blocks};
+use analysis::counts::hot::{self, Totals};
+use analysis::counts::{self, Counted, Counts, Unsound};
+use trace::Recording;
+
+use crate::names::base_name;
+use crate::text::Style;
+
+/// What is shown.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// Blocks and lines in the tables.
+    pub top: usize,
+    /// A table for each thread instead of one for all.
+    pub per_thread: bool,
+    /// File names or globs; only code in these files is listed. Empty: all code.
+    pub modules: Vec<String>,
+    /// Names or globs of functions to show instruction by instruction instead of the
+    /// hottest blocks.
+    pub annotate: Vec<String>,
+}
+
+/// How it is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    Table,
+    Json,
+    Csv,
+    Callgrind,
+}
+
+/// Counts of some threads, and what follows from them.
+struct Section {
+    /// Process and thread by index; `None`: all.
+    thread: Option<(usize, usize)>,
+    counts: Counts,
+    blocks: Blocks,
+    totals: Totals,
+}
+
+/// Counts of a recording, ready to be shown.
+pub struct Report<'a> {
+    recording: &'a Recording,
+    view: &'a View,
+    sections: Vec<Section>,
+    pub notes: Vec<String>,
+    /// Lines of source files, by the names that [`Report::source_files`] gives.
+    pub sources: HashMap<String, Vec<String>>,
+}
+
+impl<'a> Report<'a> {
+    pub fn new(recording: &'a Recording, view: &'a View) -> Result<Report<'a>, Unsound> {
+        let mut wanted = vec![None];
+        if view.per_thread {
+            wanted = Vec::new();
+            for (at, process) in recording.processes.iter().enumerate() {
+                let threads = 0..process.threads.len();
+                let counted = threads.filter(|&thread| !process.threads[thread].counts.is_empty());
+                wanted.extend(counted.map(|thread| Some((at, thread))));
+            }
+        }
+        let sections = wanted.into_iter().map(|thread| {
+            let counts = counts::of(recording, |process, at| {
+                thread.is_none_or(|thread| thread == (process, at))
+            })?;
+            let blocks = blocks::of(&counts);
+            Ok(Section {
+                thread,
+                totals: hot::totals(&counts, &blocks),
+                counts,
+                blocks,
+            })
+        });
+        Ok(Report {
+            recording,
+            view,
+            sections: sections.collect::<Result<_, _>>()?,
+            notes: Vec::new(),
+            sources: HashMap::new(),
+        })
+    }
+
+    /// Files whose text is shown beside the functions of [`View::annotate`].
+    pub fn source_files(&self) -> BTreeSet<&str> {
+        let sections = self.sections.iter();
+        sections
+            .flat_map(|section| annotate::files(self, section))
+            .collect()
+    }
+
+    pub fn write(&self, form: Form, style: Style, out: &mut dyn Write) -> io::Result<()> {
+        match form {
+            Form::Table if !self.view.annotate.is_empty() => annotate::write(self, style, out),
+            Form::Table => table::write(self, style, out),
+            Form::Json => json::write(self, out),
+            Form::Csv => csv::write(self, out),
+            Form::Callgrind => callgrind::write(self, out),
+        }
+    }
+
+    /// Whether the instruction's file is one of those that are listed.
+    fn lists(&self, counts: &Counts, insn: &Counted) -> bool {
+        if self.view.modules.is_empty() {
+            return true;
+        }
+        let path = counts.units[insn.unit as usize].path.as_deref();
+        let name = path.map_or("", base_name);
+        let mut patterns = self.view.modules.iter();
+        patterns.any(|pattern| image::glob(pattern, name) || path == Some(pattern))
+    }
+}
+
+impl Section {
+    /// Threads and processes, in words.
+    fn title(&self, recording: &Recording) -> Option<String> {
+        let (process, thread) = self.thread?;
+        let process = &recording.processes[process];
+        let tid = process.threads[thread].tid;
+        Some(format!("process {}, thread {tid}", process.pid))
+    }
+
+    fn first(&self, block: &Block) -> &Counted {
+        &self.counts.insns[block.first]
+    }
+
+    /// Bytes of the block.
+    fn bytes(&self, block: &Block) -> u64 {
+        let insns = &self.counts.insns[block.first..][..block.len];
+        insns.iter().map(|insn| insn.bytes.len() as u64).sum()
+    }
+
+    fn unit_name(&self, insn: &Counted) -> String {
+        let unit = &self.counts.units[insn.unit as usize];
+        match &unit.path {
+            Some(path) => base_name(path).to_owned(),
+            None => "[no file]".to_owned(),
+        }
+    }
+
+    fn function_name(&self, insn: &Counted) -> Option<&str> {
+        let (name, _) = insn.source.function?;
+        self.counts.texts.get(name as usize).map(String::as_str)
+    }
+
+    /// Function and offset, else file and offset, else the address.
+    fn place(&self, insn: &Counted) -> String {
+        match (insn.source.function, self.function_name(insn)) {
+            (Some((_, 0)), Some(name)) => name.to_owned(),
+            (Some((_, distance)), Some(name)) => format!("{name}+{distance:#x}"),
+            _ => match &self.counts.units[insn.unit as usize].path {
+                Some(path) => format!("{}+{:#x}", base_name(path), insn.at),
+                None => format!("{:#x}", insn.at),
+            },
+        }
+    }
+
+    fn file(&self, insn: &Counted) -> Option<(&str, u32)> {
+        let (file, line) = insn.source.line?;
+        Some((self.counts.texts.get(file as usize)?, line))
+    }
+}

@@ -1,0 +1,155 @@
+//! The hottest blocks and lines, for a terminal.
+
+use std::io::{self, Write};
+
+use analysis::counts::hot;
+
+use super::{Report, Section};
+use crate::names::base_name;
+use crate::numbers::{command_line, counted, cut_middle, duration, grouped};
+use crate::signals;
+use crate::text::Style;
+
+pub(super) fn write(report: &Report<'_>, style: Style, out: &mut dyn Write) -> io::Result<()> {
+    let meta = &report.recording.meta;
+    let title = format!("everypath count: {}", command_line(&meta.command));
+    writeln!(out, "{}", style.bold(&cut_middle(&title, style.width)))?;
+    writeln!(
+        out,
+        "{} after {}",
+        signals::end(meta.end),
+        duration(meta.duration_ns)
+    )?;
+    let processes = &report.recording.processes;
+    let threads: usize = processes.iter().map(|process| process.threads.len()).sum();
+    writeln!(
+        out,
+        "{}, {}",
+        counted(processes.len() as u64, "process"),
+        counted(threads as u64, "thread")
+    )?;
+    for section in &report.sections {
+        writeln!(out)?;
+        if let Some(title) = section.title(report.recording) {
+            writeln!(out, "{}", style.bold(&title))?;
+        }
+        write_totals(section, out)?;
+        write_blocks(report, section, style, out)?;
+        write_lines(report, section, style, out)?;
+    }
+    for note in &report.notes {
+        writeln!(out, "\nnote: {note}")?;
+    }
+    Ok(())
+}
+
+fn write_totals(section: &Section, out: &mut dyn Write) -> io::Result<()> {
+    let totals = &section.totals;
+    let executed = many(totals.executed);
+    let width = executed.len();
+    writeln!(
+        out,
+        "{executed:>width$}  instructions executed, of {} in {}",
+        counted(totals.insns, "place"),
+        counted(totals.blocks, "basic block"),
+    )?;
+    writeln!(
+        out,
+        "{:>width$}  conditional branches executed, {} of them taken ({})",
+        many(totals.decided),
+        many(totals.taken),
+        share(totals.taken, totals.decided),
+    )?;
+    writeln!(
+        out,
+        "{:>width$}  conditional branches met: {} never taken, {} always",
+        grouped(totals.branches),
+        grouped(totals.never_taken),
+        grouped(totals.always_taken),
+    )
+}
+
+/// The columns of numbers; what is left of a line is for the place.
+const NUMBERS: usize = 9 + 16 + 7;
+
+fn write_blocks(
+    report: &Report<'_>,
+    section: &Section,
+    style: Style,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let lists = |insn: &_| report.lists(&section.counts, insn);
+    let hot = hot::blocks(&section.counts, &section.blocks, report.view.top, lists);
+    if hot.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nhottest basic blocks, by instructions executed")?;
+    let head = format!("{:>9}{:>16}{:>7}  place", "share", "executed", "insns");
+    writeln!(out, "{}", style.dim(&head))?;
+    let room = style.width.saturating_sub(NUMBERS + 2).max(20);
+    for block in hot {
+        let first = section.first(block);
+        let mut place = section.place(first);
+        if let Some((file, line)) = section.file(first) {
+            place = format!("{place}  {}:{line}", base_name(file));
+        }
+        let unit = section.unit_name(first);
+        if !place.starts_with(&unit) {
+            place = format!("{place}  [{unit}]");
+        }
+        writeln!(
+            out,
+            "{:>9}{:>16}{:>7}  {}",
+            share(hot::weight(block), section.totals.executed),
+            grouped(block.count),
+            block.len,
+            cut_middle(&place, room)
+        )?;
+    }
+    Ok(())
+}
+
+fn write_lines(
+    report: &Report<'_>,
+    section: &Section,
+    style: Style,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let lists = |insn: &_| report.lists(&section.counts, insn);
+    let hot = hot::lines(&section.counts, report.view.top, lists);
+    if hot.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nhottest lines, by instructions executed")?;
+    let head = format!("{:>9}{:>16}         line", "share", "executed");
+    writeln!(out, "{}", style.dim(&head))?;
+    let room = style.width.saturating_sub(NUMBERS + 2).max(20);
+    let texts = &section.counts.texts;
+    for line in hot {
+        let mut place = format!("{}:{}", base_name(&texts[line.file as usize]), line.line);
+        if let Some(name) = line.function.and_then(|name| texts.get(name as usize)) {
+            place = format!("{place}  {name}");
+        }
+        writeln!(
+            out,
+            "{:>9}{:>16}         {}",
+            share(line.executed, section.totals.executed),
+            grouped(line.most),
+            cut_middle(&place, room)
+        )?;
+    }
+    Ok(())
+}
+
+fn share(value: u128, total: u128) -> String {
+    let percent = value as f64 * 100.0 / total.max(1) as f64;
+    match value > 0 && percent < 0.005 {
+        true => "<0.01%".into(),
+        false => format!("{percent:.2}%"),
+    }
+}
+
+/// With the thousands apart, as far as that goes.
+fn many(value: u128) -> String {
+    u64::try_from(value).map_or_else(|_| value.to_string(), grouped)
+}

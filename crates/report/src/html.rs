@@ -1,0 +1,153 @@
+//! A page to explore all contexts with: one file that needs a browser and
+//! nothing else, not even a network.
+//!
+//! Problem: a recording has millions of contexts; a page with an element for
+//! each would not open. Names and command lines are the program's, not ours,
+//! so nothing of them may be taken for a tag or for code.
+//!
+//! Approach: the page is `html/page.html` with its style and scripts put in. It
+//! carries the tree of [`analysis::merged`] as columns of numbers, compressed,
+//! in base64 ([`columns`]), and everything else as one JSON document, compressed
+//! the same way ([`head`]). The scripts inflate and show what is looked at.
+//!
+//! Invariants: no byte of the recording stands in the page as it is, but for the
+//! title, which is escaped. The values of each metric add up to the total of
+//! the recording.
+//!
+//! Limit: the scripts calculate in doubles, so a metric whose total is beyond
+//! 2^53 - 1 is an error.
+
+mod columns;
+mod head;
+
+use std::io::{self, Write};
+
+use analysis::merged::{Contexts, Metric};
+
+use head::Names;
+
+use crate::Report;
+use crate::numbers::{command_line, counted};
+
+const PAGE: &str = include_str!("html/page.html");
+const STYLE: &str = include_str!("html/page.css");
+
+/// The scripts, in the order in which they build on each other. Together they
+/// are one module.
+const SCRIPTS: [&str; 12] = [
+    include_str!("html/data.js"),
+    include_str!("html/model.js"),
+    include_str!("html/callers.js"),
+    include_str!("html/format.js"),
+    include_str!("html/list.js"),
+    include_str!("html/tree.js"),
+    include_str!("html/functions.js"),
+    include_str!("html/flame.js"),
+    include_str!("html/search.js"),
+    include_str!("html/details.js"),
+    include_str!("html/controls.js"),
+    include_str!("html/app.js"),
+];
+
+/// The largest whole number up to which doubles are exact.
+const MOST: u64 = (1 << 53) - 1;
+
+pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    let none = Contexts::default();
+    let contexts = report.merged.as_ref().unwrap_or(&none);
+    let totals = totals(contexts)?;
+    for part in parts(PAGE) {
+        match part {
+            Part::Text(text) => out.write_all(text.as_bytes())?,
+            Part::Slot("title") => {
+                let title = command_line(&report.recording.meta.command);
+                out.write_all(escaped(&title).as_bytes())?;
+            }
+            Part::Slot("style") => out.write_all(STYLE.as_bytes())?,
+            Part::Slot("script") => out.write_all(SCRIPTS.concat().as_bytes())?,
+            Part::Slot("data") => {
+                let names = Names::new(contexts);
+                head::write(report, contexts, &names, &totals, out)?;
+                columns::write(contexts, &names, out)?;
+            }
+            Part::Slot(name) => unreachable!("the page has a slot {name}"),
+        }
+    }
+    Ok(())
+}
+
+/// The total of each metric; an error for one that the page cannot count.
+fn totals(contexts: &Contexts) -> io::Result<Vec<u64>> {
+    let total = |at: usize| {
+        let values = contexts
+            .threads
+            .iter()
+            .flat_map(|thread| &thread.values[at]);
+        values.fold(0, |sum: u64, &(_, value)| sum.saturating_add(value))
+    };
+    let within = |(at, &metric): (usize, &Metric)| match total(at) {
+        total if total <= MOST => Ok(total),
+        total => {
+            let amount = counted(total, head::noun(metric));
+            Err(io::Error::other(format!(
+                "{amount}: the page counts up to {MOST} (2^53 - 1); use --format json"
+            )))
+        }
+    };
+    contexts.metrics.iter().enumerate().map(within).collect()
+}
+
+/// A piece of the page as it is, or the name of what is to stand there.
+#[derive(Debug, PartialEq)]
+enum Part<'a> {
+    Text(&'a str),
+    Slot(&'a str),
+}
+
+/// Slots are written `{{name}}`.
+fn parts(page: &str) -> Vec<Part<'_>> {
+    let mut parts = Vec::new();
+    let mut rest = page;
+    while let Some((text, after)) = rest.split_once("{{") {
+        let (slot, after) = after.split_once("}}").unwrap_or((after, ""));
+        parts.extend([Part::Text(text), Part::Slot(slot)]);
+        rest = after;
+    }
+    parts.push(Part::Text(rest));
+    parts
+}
+
+/// `text` as the content of an element.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scripts_cannot_end_their_element() {
+        for script in SCRIPTS {
+            assert!(!script.contains("</script") && !script.contains("<!--"));
+        }
+        assert!(!STYLE.contains("</"));
+    }
+
+    #[test]
+    fn every_slot_is_known() {
+        let slots: Vec<Part> = parts(PAGE)
+            .into_iter()
+            .filter(|part| matches!(part, Part::Slot(_)))
+            .collect();
+        let names = ["title", "style", "data", "script"];
+        assert_eq!(slots, names.map(Part::Slot));
+    }
+
+    #[test]
+    fn tags_are_text() {
+        assert_eq!(escaped("a</title>&b"), "a&lt;/title&gt;&amp;b");
+    }
+}

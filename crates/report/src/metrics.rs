@@ -1,0 +1,95 @@
+//! What is counted in every context, as the forms for other tools name it: a
+//! list of metrics, and for each context one value per metric, in that order.
+
+use std::io;
+
+use analysis::Weight;
+use trace::Cost;
+
+use crate::{Report, Section};
+
+/// Something that is counted exactly.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    pub weight: Weight,
+    /// Plural, in lower case.
+    pub name: &'static str,
+    /// One word without blanks, for forms that list events by name.
+    pub event: &'static str,
+}
+
+/// What the recording has, [`Report::by`] first.
+pub fn of(report: &Report) -> Vec<Metric> {
+    let others = report.metrics.iter().filter(|&&metric| metric != report.by);
+    let all = [report.by].into_iter().chain(others.copied());
+    all.map(Metric::from).collect()
+}
+
+/// The same as weights.
+pub fn weights(report: &Report) -> Vec<Weight> {
+    of(report).iter().map(|metric| metric.weight).collect()
+}
+
+impl From<Weight> for Metric {
+    fn from(weight: Weight) -> Metric {
+        let (name, event) = match weight {
+            Weight::Calls => ("calls", "Calls"),
+            // As valgrind calls them.
+            Weight::Cost(cost @ Cost::Instructions) => (cost.name(), "Ir"),
+        };
+        Metric {
+            weight,
+            name,
+            event,
+        }
+    }
+}
+
+/// One metric of one section: a profile, in forms that have one value per sample.
+pub struct Profile<'a> {
+    pub section: &'a Section,
+    pub metric: Metric,
+    /// Whether it is the only metric.
+    is_only: bool,
+    pub total: u64,
+}
+
+impl Profile<'_> {
+    /// Its metric, where that has to be said: if there are several.
+    pub fn metric_name(&self) -> Option<&'static str> {
+        (!self.is_only).then_some(self.metric.name)
+    }
+}
+
+/// The profiles that have anything in them, for a form that keeps numbers as
+/// doubles, which are exact up to 2^53.
+pub fn profiles_in_doubles<'a>(report: &'a Report) -> io::Result<Vec<Profile<'a>>> {
+    const LIMIT: u64 = 1 << 53;
+    let mut profiles = Vec::new();
+    let metrics = of(report);
+    for section in &report.sections {
+        for &metric in &metrics {
+            let (name, total) = (metric.name, section.total(metric.weight));
+            if total > LIMIT {
+                return Err(io::Error::other(format!(
+                    "{total} {name}: this form keeps numbers as doubles, which are exact \
+                     up to {LIMIT}; use folded, csv, callgrind or pprof"
+                )));
+            }
+            if total > 0 {
+                profiles.push(Profile {
+                    section,
+                    metric,
+                    is_only: metrics.len() == 1,
+                    total,
+                });
+            }
+        }
+    }
+    match profiles.is_empty() {
+        true => Err(io::Error::other(
+            "nothing was called, so there is no profile",
+        )),
+        false => Ok(profiles),
+    }
+}

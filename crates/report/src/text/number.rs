@@ -1,0 +1,100 @@
+//! The columns of numbers before a tree.
+//!
+//! | column | when |
+//! |---|---|
+//! | what makes contexts hot, and its share of all | always |
+//! | the same with everything called from there, and its share | for instructions, where the tree holds all of that |
+//! | calls, or instructions | what the first is not, if both were counted |
+//!
+//! A tree does not hold all that was called from a context if contexts are cut off
+//! after k callers: what was called deeper down hangs in trees of its own.
+
+use analysis::{NodeId, Weight};
+
+use crate::metrics::Metric;
+use crate::numbers::{grouped, percent};
+use crate::{Direction, Report, Tree};
+
+/// A number per node, and perhaps its share.
+pub struct Column {
+    title: &'static str,
+    values: Vec<u64>,
+    share: Share,
+    width: usize,
+}
+
+enum Share {
+    None,
+    /// Of a total.
+    Of(u64),
+    /// The same, but starts of threads and handlers have none.
+    OfCalls(u64),
+}
+
+pub fn columns(report: &Report, tree: &Tree) -> Vec<Column> {
+    let forest = &tree.forest;
+    let own = |metric| {
+        forest
+            .nodes()
+            .map(|node| forest.weight(metric, node))
+            .collect()
+    };
+    let by = report.by;
+    let total = report.total(by);
+    let share = match by {
+        Weight::Calls => Share::OfCalls(total),
+        Weight::Cost(_) => Share::Of(total),
+    };
+    let mut columns = vec![Column::new(tree, Metric::from(by).name, own(by), share)];
+    let is_whole = || {
+        let mut roots = forest.roots().iter();
+        roots.all(|&root| forest.is_first(root))
+    };
+    if by != Weight::Calls && tree.direction == Direction::Callees && is_whole() {
+        let sums = forest.with_callees(by);
+        columns.push(Column::new(tree, "with callees", sums, Share::Of(total)));
+    }
+    let others = report.metrics.iter().filter(|&&metric| metric != by);
+    columns.extend(
+        others
+            .map(|&metric| Column::new(tree, Metric::from(metric).name, own(metric), Share::None)),
+    );
+    columns
+}
+
+impl Column {
+    fn new(tree: &Tree, title: &'static str, values: Vec<u64>, share: Share) -> Column {
+        let shown = tree.rows.iter().map(|row| values[row.node.index()]);
+        let largest = grouped(shown.max().unwrap_or(0)).len();
+        Column {
+            title,
+            values,
+            share,
+            width: largest.max(title.len()).max(7),
+        }
+    }
+
+    pub fn title(&self) -> String {
+        let (title, width) = (self.title, self.width);
+        match self.share {
+            Share::None => format!("{title:>width$}  "),
+            _ => format!("{title:>width$}  {:>7}  ", "%"),
+        }
+    }
+
+    pub fn cell(&self, node: NodeId, is_call: bool) -> String {
+        let (value, width) = (self.values[node.index()], self.width);
+        // A node that only leads to others was never a state of its own.
+        let number = match value {
+            0 => String::new(),
+            value => grouped(value),
+        };
+        let share = match self.share {
+            Share::None => return format!("{number:>width$}  "),
+            _ if value == 0 => String::new(),
+            Share::OfCalls(_) if !is_call => String::new(),
+            Share::Of(total) | Share::OfCalls(total) => percent(value, total),
+        };
+        format!("{number:>width$}  {share:>7}  ")
+    }
+}

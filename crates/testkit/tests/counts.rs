@@ -1,0 +1,217 @@
+//! `everypath count`, also in chaos, against the single-stepping oracle: every
+//! instruction of every program that the oracle can count, how often it was
+//! executed and how often what lies behind it followed.
+//!
+//! | program | compared |
+//! |---|---|
+//! | brings its own code only (`-nostdlib`) | all instructions |
+//! | `// run: oracle`, `// run: oracle own-functions` | those of its own file |
+//! | the same, but with a C library in its own file (`-static`) | nothing |
+//! | `// run: nondeterministic-counts`, `// run: no-oracle`, `// run: no-counts` | nothing |
+//!
+//! A C library's string functions take other paths at other alignments of arguments
+//! and environment, so its own instructions are left out.
+//!
+//! What is recorded must also fit together: the sum over blocks is what the threads
+//! retired, and what goes into a block comes out of it.
+//!
+//! `EVERYPATH_ONLY=name` leaves one program.
+#![forbid(unsafe_code)]
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::process::ExitCode;
+
+use analysis::counts::{self, blocks, hot};
+use testkit::again::Again;
+use testkit::build::{self, Built};
+use testkit::directive::Comparison;
+use testkit::oracle::{self, Executions, Options};
+use testkit::product::Run;
+use testkit::program::{self, Program, missing_feature};
+use testkit::{mode, pool};
+use trace::Recording;
+
+const WORKERS: usize = 2;
+/// Differences shown per program.
+const SHOWN: usize = 12;
+
+type Places = HashMap<(String, u64), Executions>;
+
+/// Of what the instructions are compared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    All,
+    OwnFile,
+}
+
+fn main() -> ExitCode {
+    match run_all() {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(failed) => {
+            eprintln!("{failed} failed");
+            ExitCode::FAILURE
+        }
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run_all() -> Result<usize, String> {
+    let repository = program::repository();
+    let programs = program::discover(&repository.join("tests/programs"));
+    let mut jobs = Vec::new();
+    for program in programs.map_err(|error| error.to_string())? {
+        if let Some(part) = part(&program) {
+            jobs.push((program, part));
+        }
+    }
+    let product = mode::product(&repository).map_err(|error| error.to_string())?;
+    let cache = build::cache_directory();
+    let again = Again::default();
+    let failed = pool::run(&jobs, WORKERS, |(program, part)| {
+        let result = build::build(program, &cache)
+            .map_err(|error| error.to_string())
+            .and_then(|built| {
+                again.try_up_to_three(&program.name, || check(program, &built, *part, &product))
+            });
+        match &result {
+            Ok(()) => println!("ok      {}", program.name),
+            Err(text) => println!("FAILED  {}\n{text}", program.name),
+        }
+        result.is_err()
+    });
+    println!("{} comparisons", jobs.len());
+    again.verdict()?;
+    Ok(failed.into_iter().filter(|&failed| failed).count())
+}
+
+/// `None`: the program cannot be compared.
+fn part(program: &Program) -> Option<Part> {
+    let directives = &program.directives;
+    let compared = matches!(
+        directives.oracle,
+        Some(Comparison::AllFunctions | Comparison::OwnFunctions)
+    );
+    if let Some(reason) = &directives.no_counts {
+        println!("left    {}: {reason}", program.name);
+        return None;
+    }
+    if !compared || !directives.deterministic_counts || missing_feature(&directives.needs).is_some()
+    {
+        return None;
+    }
+    let linked_in = directives
+        .build
+        .iter()
+        .any(|word| word.starts_with("-static"));
+    let alone = directives.build.iter().any(|word| word == "-nostdlib");
+    match (alone, linked_in) {
+        (true, _) => Some(Part::All),
+        (false, false) => Some(Part::OwnFile),
+        (false, true) => None,
+    }
+}
+
+fn check(program: &Program, built: &Built, part: Part, product: &Path) -> Result<(), String> {
+    let directives = &program.directives;
+    let args = directives.oracle_args.as_ref().unwrap_or(&directives.args);
+    let options = Options {
+        own_code: part == Part::OwnFile,
+        ..Options::default()
+    };
+    let stepped = oracle::count(&built.executable, args, &built.directory, options)
+        .map_err(|error| format!("oracle: {error}"))?;
+    let name = built.executable.file_name().unwrap_or_default();
+    let name = name.to_string_lossy();
+    let wanted = |file: &str| part == Part::All || file == name;
+    let mut expected = stepped.executed();
+    expected.retain(|(file, _), _| wanted(file));
+    let run = Run {
+        product,
+        built,
+        args,
+        stdin: &directives.stdin,
+    };
+    for chaos in [None, Some("3")] {
+        let options: Vec<String> = chaos.map_or(Vec::new(), |seed| {
+            vec!["--chaos".to_owned(), seed.to_owned()]
+        });
+        let recording = run.recording(&options)?;
+        let compared = sound(&recording).and_then(|()| {
+            let mut ours = executed(&recording)?;
+            ours.retain(|(file, _), _| wanted(file));
+            same(&ours, &expected)
+        });
+        compared.map_err(|error| format!("{}: {error}", options.join(" ")))?;
+    }
+    Ok(())
+}
+
+fn executed(recording: &Recording) -> Result<Places, String> {
+    let counts = counts::of_recording(recording).map_err(|error| error.to_string())?;
+    let mut places = Places::new();
+    for insn in &counts.insns {
+        let path = counts.units[insn.unit as usize].path.as_deref();
+        let name = path.map_or("", |path| path.rsplit('/').next().unwrap_or(path));
+        let sum = places.entry((name.to_owned(), insn.at)).or_default();
+        sum.count += insn.count;
+        // Only branches are told from what follows them.
+        sum.fell += insn.fell;
+    }
+    Ok(places)
+}
+
+/// Conditional branches must agree in both; of others, what followed is not compared.
+fn same(ours: &Places, expected: &Places) -> Result<(), String> {
+    let mut differences = Vec::new();
+    let places: std::collections::BTreeSet<&(String, u64)> =
+        ours.keys().chain(expected.keys()).collect();
+    for place in places {
+        let get = |places: &Places| places.get(place).copied().unwrap_or_default();
+        let (ours, expected) = (get(ours), get(expected));
+        let taken = ours.fell != ours.count && ours.fell != expected.fell;
+        if ours.count != expected.count || taken {
+            differences.push(format!(
+                "{}+{:#x}: {ours:?}, expected {expected:?}",
+                place.0, place.1
+            ));
+        }
+    }
+    if differences.is_empty() {
+        return Ok(());
+    }
+    let all = differences.len();
+    differences.truncate(SHOWN);
+    Err(format!("{all} differences\n{}", differences.join("\n")))
+}
+
+/// Whether the recording fits together.
+fn sound(recording: &Recording) -> Result<(), String> {
+    let counts = counts::of_recording(recording).map_err(|error| error.to_string())?;
+    let blocks = blocks::of(&counts);
+    let threads = recording.processes.iter().flat_map(|p| &p.threads);
+    let retired: u128 = threads.map(|thread| u128::from(thread.insns)).sum();
+    let executed: u128 = blocks.blocks.iter().map(hot::weight).sum();
+    if retired != executed {
+        return Err(format!(
+            "{executed} instructions in blocks, {retired} in threads"
+        ));
+    }
+    let mut out = vec![0u64; blocks.blocks.len()];
+    for edge in &blocks.edges {
+        out[edge.from] += edge.count;
+    }
+    for (at, block) in blocks.blocks.iter().enumerate() {
+        let insns = &counts.insns[block.first..][..block.len];
+        if insns.iter().any(|insn| insn.count != block.count) {
+            return Err(format!("block {at} is not executed as a whole"));
+        }
+        if out[at] != 0 && out[at] != block.count {
+            return Err(format!("{} leave block {at} of {}", out[at], block.count));
+        }
+    }
+    Ok(())
+}

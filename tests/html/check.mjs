@@ -1,0 +1,26 @@
+// Checks of a page in a browser: node check.mjs CASE PAGE [JSON [TEXT]]
+//
+// PAGE was made by `--html`, JSON and TEXT by `--format json` and `report` of
+// the same recording. What is wrong is printed, and the exit status is 1.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { pathToFileURL } from "node:url";
+import { Browser } from "./browser.mjs";
+import * as cases from "./cases.mjs";
+
+const [name, path, json, text] = process.argv.slice(2);
+const browser = new Browser();
+try {
+  const url = pathToFileURL(path).href;
+  const page = await browser.open(url);
+  const report = json && JSON.parse(readFileSync(json, "utf8"));
+  await cases[name](page, report, text && readFileSync(text, "utf8"));
+  assert.deepEqual(page.errors, []);
+  assert.deepEqual(page.requests.filter((address) => !address.startsWith("data:")), [url]);
+} catch (error) {
+  console.error(error);
+  process.exitCode = 1;
+} finally {
+  await browser.close();
+}
