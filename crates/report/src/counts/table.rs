@@ -34,8 +34,9 @@ pub(super) fn write(report: &Report<'_>, style: Style, out: &mut dyn Write) -> i
             writeln!(out, "{}", style.bold(&title))?;
         }
         write_totals(section, out)?;
-        write_blocks(report, section, style, out)?;
-        write_lines(report, section, style, out)?;
+        let (blocks, lines) = (blocks(report, section), lines(report, section));
+        write_hottest("basic blocks", ["insns", "place"], &blocks, style, out)?;
+        write_hottest("lines", ["", "line"], &lines, style, out)?;
     }
     for note in &report.notes {
         writeln!(out, "\nnote: {note}")?;
@@ -72,22 +73,13 @@ fn write_totals(section: &Section, out: &mut dyn Write) -> io::Result<()> {
 /// The columns of numbers; what is left of a line is for the place.
 const NUMBERS: usize = 9 + 16 + 7;
 
-fn write_blocks(
-    report: &Report<'_>,
-    section: &Section,
-    style: Style,
-    out: &mut dyn Write,
-) -> io::Result<()> {
+/// Share, executions, instructions and place.
+type Row = [String; 4];
+
+fn blocks(report: &Report<'_>, section: &Section) -> Vec<Row> {
     let lists = |insn: &_| report.lists(&section.counts, insn);
     let hot = hot::blocks(&section.counts, &section.blocks, report.view.top, lists);
-    if hot.is_empty() {
-        return Ok(());
-    }
-    writeln!(out, "\nhottest basic blocks, by instructions executed")?;
-    let head = format!("{:>9}{:>16}{:>7}  place", "share", "executed", "insns");
-    writeln!(out, "{}", style.dim(&head))?;
-    let room = style.width.saturating_sub(NUMBERS + 2).max(20);
-    for block in hot {
+    let row = |block| {
         let first = section.first(block);
         let mut place = section.place(first);
         if let Some((file, line)) = section.file(first) {
@@ -97,46 +89,45 @@ fn write_blocks(
         if !place.starts_with(&unit) {
             place = format!("{place}  [{unit}]");
         }
-        writeln!(
-            out,
-            "{:>9}{:>16}{:>7}  {}",
-            share(hot::weight(block), section.totals.executed),
-            grouped(block.count),
-            block.len,
-            cut_middle(&place, room)
-        )?;
-    }
-    Ok(())
+        let share = share(hot::weight(block), section.totals.executed);
+        [share, grouped(block.count), block.len.to_string(), place]
+    };
+    hot.into_iter().map(row).collect()
 }
 
-fn write_lines(
-    report: &Report<'_>,
-    section: &Section,
-    style: Style,
-    out: &mut dyn Write,
-) -> io::Result<()> {
+fn lines(report: &Report<'_>, section: &Section) -> Vec<Row> {
     let lists = |insn: &_| report.lists(&section.counts, insn);
-    let hot = hot::lines(&section.counts, report.view.top, lists);
-    if hot.is_empty() {
-        return Ok(());
-    }
-    writeln!(out, "\nhottest lines, by instructions executed")?;
-    let head = format!("{:>9}{:>16}         line", "share", "executed");
-    writeln!(out, "{}", style.dim(&head))?;
-    let room = style.width.saturating_sub(NUMBERS + 2).max(20);
     let texts = &section.counts.texts;
-    for line in hot {
+    let row = |line: hot::Line| {
         let mut place = format!("{}:{}", base_name(&texts[line.file as usize]), line.line);
         if let Some(name) = line.function.and_then(|name| texts.get(name as usize)) {
             place = format!("{place}  {name}");
         }
-        writeln!(
-            out,
-            "{:>9}{:>16}         {}",
-            share(line.executed, section.totals.executed),
-            grouped(line.most),
-            cut_middle(&place, room)
-        )?;
+        let share = share(line.executed, section.totals.executed);
+        [share, grouped(line.most), String::new(), place]
+    };
+    let hot = hot::lines(&section.counts, report.view.top, lists);
+    hot.into_iter().map(row).collect()
+}
+
+/// `what`, with the names of the last two columns.
+fn write_hottest(
+    what: &str,
+    [insns, place]: [&str; 2],
+    rows: &[Row],
+    style: Style,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nhottest {what}, by instructions executed")?;
+    let head = format!("{:>9}{:>16}{insns:>7}  {place}", "share", "executed");
+    writeln!(out, "{}", style.dim(&head))?;
+    let room = style.width.saturating_sub(NUMBERS + 2).max(20);
+    for [share, executed, insns, place] in rows {
+        let place = cut_middle(place, room);
+        writeln!(out, "{share:>9}{executed:>16}{insns:>7}  {place}")?;
     }
     Ok(())
 }
