@@ -8,7 +8,8 @@
 //! - [`real`] runs the scripts of `tests/real`, real programs, in every mode;
 //! - [`paper`] reads the expected forests beside the programs of the paper;
 //! - [`product`] reads what the product's reports say of a program;
-//! - [`pool`] runs a list of jobs two at a time, [`again`] runs one again that failed;
+//! - [`pool`] runs a list of jobs two at a time, [`again`] runs one again that failed,
+//!   [`jobs`] makes a test of both;
 //! - [`tree`] is a forest of calling contexts as text, and its comparison;
 //! - [`soak`] makes random programs of seeds and compares their runs;
 //! - [`oracle`] steps a program with ptrace and counts instructions and
@@ -26,6 +27,7 @@
 pub mod again;
 pub mod build;
 pub mod directive;
+pub mod jobs;
 pub mod mode;
 pub mod oracle;
 pub mod paper;

@@ -23,6 +23,17 @@ pub enum Verdict {
     Failed(Vec<String>),
 }
 
+impl Verdict {
+    /// The line that says it of the program `name`, or what differed.
+    pub fn line(self, name: &str) -> Result<String, String> {
+        match self {
+            Verdict::Passed => Ok(format!("ok      {name}")),
+            Verdict::Skipped(why) => Ok(format!("skipped {name}: {why}")),
+            Verdict::Failed(texts) => Err(texts.join("\n")),
+        }
+    }
+}
+
 /// Builds `program`, runs it natively, then under every one of `modes`.
 #[must_use]
 pub fn check(program: &Program, cache: &Path, product: &Path, modes: &[Mode]) -> Verdict {

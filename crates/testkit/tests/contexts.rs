@@ -28,10 +28,8 @@ use testkit::paper::{self, Case};
 use testkit::product::Run;
 use testkit::program::{self, Program, missing_feature};
 use testkit::tree::Tree;
-use testkit::{mode, pool};
+use testkit::{jobs, mode};
 
-/// One oracle and one product at a time per core.
-const WORKERS: usize = 2;
 /// Differences shown per program.
 const SHOWN: usize = 12;
 
@@ -43,21 +41,17 @@ struct Job {
     check: Check,
 }
 
-fn main() -> ExitCode {
-    match run_all() {
-        Ok(0) => ExitCode::SUCCESS,
-        Ok(failed) => {
-            eprintln!("{failed} failed");
-            ExitCode::FAILURE
-        }
-        Err(message) => {
-            eprintln!("{message}");
-            ExitCode::FAILURE
-        }
+impl Job {
+    fn name(&self) -> String {
+        format!("{} ({})", self.program.name, self.part)
     }
 }
 
-fn run_all() -> Result<usize, String> {
+fn main() -> ExitCode {
+    jobs::exit(run_all())
+}
+
+fn run_all() -> Result<(), String> {
     let repository = program::repository();
     let discover = |directory: &str| {
         program::discover(&repository.join(directory)).map_err(|error| error.to_string())
@@ -116,11 +110,10 @@ fn run_all() -> Result<usize, String> {
         mode::product(&repository).map_err(|error| error.to_string())?
     };
     let cache = build::cache_directory();
-    let again = Again::default();
-    let failed = pool::run(&jobs, WORKERS, |job| check(job, &cache, &product, &again));
-    println!("{} comparisons, {left} programs left out", jobs.len());
-    again.verdict()?;
-    Ok(failed.into_iter().filter(|&failed| failed).count())
+    let things = format!("comparisons, {left} programs left out");
+    jobs::run(&jobs, &things, Job::name, |job, again| {
+        check(job, &cache, &product, again)
+    })
 }
 
 /// Keeps a worker on one processor: a step is two switches between tracer and
@@ -140,26 +133,20 @@ fn stay_on_one_processor() {
     STAYS.with(|_| ());
 }
 
-/// Runs one comparison; returns whether it failed.
-fn check(job: &Job, cache: &Path, product: &Path, again: &Again) -> bool {
+/// Runs one comparison.
+fn check(job: &Job, cache: &Path, product: &Path, again: &Again) -> Result<String, String> {
     stay_on_one_processor();
-    let name = &job.program.name;
-    if let Some(feature) = missing_feature(&job.program.directives.needs) {
-        println!("skipped {name} ({}): this CPU has no {feature}", job.part);
-        return false;
+    let (program, name) = (&job.program, job.name());
+    if let Some(feature) = missing_feature(&program.directives.needs) {
+        return Ok(format!("skipped {name}: this CPU has no {feature}"));
     }
     let start = Instant::now();
-    let result = build::build(&job.program, cache)
-        .map_err(|error| error.to_string())
-        .and_then(|built| {
-            again.try_up_to_three(name, || (job.check)(&job.program, &built, product))
-        });
-    let seconds = start.elapsed().as_secs_f64();
-    match &result {
-        Ok(()) => println!("ok      {name} ({}) {seconds:.1} s", job.part),
-        Err(text) => println!("FAILED  {name} ({})\n{text}", job.part),
-    }
-    result.is_err()
+    let built = build::build(program, cache).map_err(|error| error.to_string())?;
+    again.try_up_to_three(&program.name, || (job.check)(program, &built, product))?;
+    Ok(format!(
+        "ok      {name} {:.1} s",
+        start.elapsed().as_secs_f64()
+    ))
 }
 
 fn cases(program: &Program) -> Result<Vec<Case>, String> {

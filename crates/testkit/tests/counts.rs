@@ -23,16 +23,14 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use analysis::counts::{self, blocks, hot};
-use testkit::again::Again;
 use testkit::build::{self, Built};
 use testkit::directive::Comparison;
 use testkit::oracle::{self, Executions, Options};
 use testkit::product::Run;
 use testkit::program::{self, Program, missing_feature};
-use testkit::{mode, pool};
+use testkit::{jobs, mode};
 use trace::Recording;
 
-const WORKERS: usize = 2;
 /// Differences shown per program.
 const SHOWN: usize = 12;
 
@@ -46,20 +44,10 @@ enum Part {
 }
 
 fn main() -> ExitCode {
-    match run_all() {
-        Ok(0) => ExitCode::SUCCESS,
-        Ok(failed) => {
-            eprintln!("{failed} failed");
-            ExitCode::FAILURE
-        }
-        Err(message) => {
-            eprintln!("{message}");
-            ExitCode::FAILURE
-        }
-    }
+    jobs::exit(run_all())
 }
 
-fn run_all() -> Result<usize, String> {
+fn run_all() -> Result<(), String> {
     let repository = program::repository();
     let programs = program::discover(&repository.join("tests/programs"));
     let mut jobs = Vec::new();
@@ -70,22 +58,13 @@ fn run_all() -> Result<usize, String> {
     }
     let product = mode::product(&repository).map_err(|error| error.to_string())?;
     let cache = build::cache_directory();
-    let again = Again::default();
-    let failed = pool::run(&jobs, WORKERS, |(program, part)| {
-        let result = build::build(program, &cache)
-            .map_err(|error| error.to_string())
-            .and_then(|built| {
-                again.try_up_to_three(&program.name, || check(program, &built, *part, &product))
-            });
-        match &result {
-            Ok(()) => println!("ok      {}", program.name),
-            Err(text) => println!("FAILED  {}\n{text}", program.name),
-        }
-        result.is_err()
-    });
-    println!("{} comparisons", jobs.len());
-    again.verdict()?;
-    Ok(failed.into_iter().filter(|&failed| failed).count())
+    let name = |job: &(Program, Part)| job.0.name.clone();
+    jobs::run(&jobs, "comparisons", name, |(program, part), again| {
+        let name = &program.name;
+        let built = build::build(program, &cache).map_err(|error| error.to_string())?;
+        again.try_up_to_three(name, || check(program, &built, *part, &product))?;
+        Ok(format!("ok      {name}"))
+    })
 }
 
 /// `None`: the program cannot be compared.

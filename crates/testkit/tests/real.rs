@@ -10,29 +10,19 @@
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-use testkit::again::Again;
 use testkit::real::{self, Case};
-use testkit::{build, mode, pool, program};
-
-/// One case per core; a run under the product needs one to two.
-const WORKERS: usize = 2;
+use testkit::{build, jobs, mode, program};
 
 /// Before the name of the script in the arguments of a case's own process.
 const ONE_CASE: &str = "--case";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
-    let result = match arguments.iter().position(|word| word == ONE_CASE) {
+    let place = arguments.iter().position(|word| word == ONE_CASE);
+    jobs::exit(match place {
         Some(place) => one_case(Path::new(&arguments[place + 1])),
         None => all_cases(),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("{message}");
-            ExitCode::FAILURE
-        }
-    }
+    })
 }
 
 fn all_cases() -> Result<(), String> {
@@ -41,47 +31,23 @@ fn all_cases() -> Result<(), String> {
     if cases.is_empty() {
         return Err("no case found; is EVERYPATH_ONLY misspelt?".to_owned());
     }
-    let again = Again::default();
-    let passed = pool::run(&cases, WORKERS, |case| own_process(case, &again));
-    println!("{} real programs", cases.len());
-    let failed: Vec<&str> = cases
-        .iter()
-        .zip(&passed)
-        .filter(|&(_, &passed)| !passed)
-        .map(|(case, _)| case.name.as_str())
-        .collect();
-    again.verdict()?;
-    if failed.is_empty() {
-        Ok(())
-    } else {
-        Err(format!("failed: {}", failed.join(" ")))
-    }
+    let name = |case: &Case| case.name.clone();
+    jobs::run(&cases, "real programs", name, |case, again| {
+        again.try_up_to_three(&case.name, || own_process(case))
+    })
 }
 
-/// Runs `case` in a process of its own and prints what that says.
-fn own_process(case: &Case, again: &Again) -> bool {
-    let attempt = || {
-        let program = std::env::current_exe().map_err(|error| error.to_string())?;
-        let mut command = Command::new(program);
-        command.arg(ONE_CASE).arg(&case.script).stdin(Stdio::null());
-        let output = command.output().map_err(|error| error.to_string())?;
-        let text = [output.stdout, output.stderr].concat();
-        let text = String::from_utf8_lossy(&text).into_owned();
-        if output.status.success() {
-            Ok(text)
-        } else {
-            Err(text)
-        }
-    };
-    match again.try_up_to_three(&case.name, attempt) {
-        Ok(text) => {
-            print!("{text}");
-            true
-        }
-        Err(text) => {
-            println!("FAILED  {}\n{text}", case.name);
-            false
-        }
+/// Runs `case` in a process of its own; what that says.
+fn own_process(case: &Case) -> Result<String, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut command = Command::new(program);
+    command.arg(ONE_CASE).arg(&case.script).stdin(Stdio::null());
+    let output = command.output().map_err(|error| error.to_string())?;
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text).trim_end().to_owned();
+    match output.status.success() {
+        true => Ok(text),
+        false => Err(text),
     }
 }
 
