@@ -18,7 +18,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use trace::{End, Function, Label, Meta, Mode, Module, Node, Process, Recording, Thread};
+use testkit::sample::{self, node};
+use trace::{Function, Label, Recording, Thread};
 
 /// A folder of its own per test, gone at the end.
 struct Folder(PathBuf);
@@ -263,7 +264,7 @@ fn callgrind_annotate_sums_up_processes() {
 fn callgrind_annotate_sums_up_what_is_odd() {
     let folder = Folder::new("annotate-odd");
     let recording = folder.file("odd.evp");
-    write(&odd(), &recording);
+    fs::write(&recording, sample::bytes(&odd())).unwrap();
     fs::write(
         folder.file("callgrind.out"),
         report(&recording, "callgrind"),
@@ -431,7 +432,7 @@ fn the_firefox_profiler_sums_up_processes() {
 fn the_firefox_profiler_sums_up_what_is_odd() {
     let folder = Folder::new("firefox-odd");
     let recording = folder.file("odd.evp");
-    write(&odd(), &recording);
+    fs::write(&recording, sample::bytes(&odd())).unwrap();
     let session = Session::open(&folder, &recording);
     assert_eq!(session.totals(), [BIG + 39, 4]);
     let functions = session.ask(&["thread", "functions", "--thread", "t-0"]);
@@ -518,7 +519,7 @@ fn speedscope_sums_up_processes() {
 fn speedscope_sums_up_what_is_odd() {
     let folder = Folder::new("speedscope-odd");
     let recording = folder.file("odd.evp");
-    write(&odd(), &recording);
+    fs::write(&recording, sample::bytes(&odd())).unwrap();
     assert_eq!(speedscope_totals(&folder, &recording), [BIG + 39, 4]);
 }
 
@@ -557,7 +558,7 @@ fn python_sums_up_a_table() {
         assert_eq!(python(&folder, &recording), expected);
     }
     let recording = folder.file("odd.evp");
-    write(&odd(), &recording);
+    fs::write(&recording, sample::bytes(&odd())).unwrap();
     let expected = format!(
         r#"{} 6
 ['0', '1', 'main', '/nowhere/gone', 'odd.c', '9', 'main']
@@ -572,12 +573,6 @@ fn python_sums_up_a_table() {
     assert_eq!(said, expected);
 }
 
-fn write(recording: &Recording, to: &Path) {
-    let mut bytes = Vec::new();
-    trace::write(recording, &mut bytes).unwrap();
-    fs::write(to, bytes).unwrap();
-}
-
 /// With what is around it as much as a double holds.
 const BIG: u64 = (1 << 53) - 39;
 
@@ -585,20 +580,10 @@ const BIG: u64 = (1 << 53) - 39;
 /// and a number that a double just holds.
 fn odd() -> Recording {
     let function = |id: u32, name: Option<&str>| Function {
-        id,
-        module: Some(0),
-        file_offset: id.into(),
         name: name.map(str::to_owned),
         file: name.map(|_| "odd.c".into()),
         line: name.map(|_| id - 247),
-        ..Function::default()
-    };
-    let node = |label, parent, depth, count| Node {
-        label,
-        parent,
-        depth,
-        count,
-        top: None,
+        ..sample::function(id, "")
     };
     let nodes = vec![
         node(Label::THREAD, None, 0, 1),
@@ -609,40 +594,25 @@ fn odd() -> Recording {
         node(Label(258), Some(4), 1, 21),
         node(Label::TRUNCATED, None, 0, 7),
     ];
+    let second = vec![
+        node(Label::THREAD, None, 0, 1),
+        node(Label(256), Some(0), 1, 4),
+    ];
     let thread = |tid, nodes| Thread {
         tid,
         nodes,
         ..Thread::default()
     };
-    let second = vec![
-        node(Label::THREAD, None, 0, 1),
-        node(Label(256), Some(0), 1, 4),
+    let mut recording = sample::recording();
+    recording.meta.command.push("a\nb".into());
+    let process = &mut recording.processes[0];
+    process.pid = 7;
+    process.modules[0].build_id = Some((0..20).collect());
+    process.functions = vec![
+        function(256, Some("main")),
+        function(257, Some("operator,(\"a\",\nb c)")),
+        function(258, None),
     ];
-    let process = Process {
-        pid: 7,
-        exe: "/nowhere/gone".into(),
-        args: vec!["./gone".into()],
-        end: End::Exited(0),
-        modules: vec![Module {
-            path: "/nowhere/gone".into(),
-            build_id: Some((0..20).collect()),
-            ..Module::default()
-        }],
-        functions: vec![
-            function(256, Some("main")),
-            function(257, Some("operator,(\"a\",\nb c)")),
-            function(258, None),
-        ],
-        threads: vec![thread(7, nodes), thread(8, second)],
-        ..Process::default()
-    };
-    Recording {
-        meta: Meta {
-            producer: "everypath test".into(),
-            command: vec!["./gone".into(), "a\nb".into()],
-            mode: Mode::Contexts,
-            ..Meta::default()
-        },
-        processes: vec![process],
-    }
+    process.threads = vec![thread(7, nodes), thread(8, second)];
+    recording
 }

@@ -6,7 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use trace::{End, Function, Label, Meta, Mode, Module, Node, Process, Recording, Thread};
+use testkit::sample;
+use trace::{Mode, Recording};
 
 /// A folder of its own per test, gone at the end.
 struct Folder(PathBuf);
@@ -52,9 +53,7 @@ impl Folder {
     }
 
     fn keep(&self, recording: &Recording) {
-        let mut bytes = Vec::new();
-        trace::write(recording, &mut bytes).unwrap();
-        fs::write(self.0.join("run.evp"), bytes).unwrap();
+        fs::write(self.0.join("run.evp"), sample::bytes(recording)).unwrap();
     }
 
     /// One case of `tests/html/cases.mjs`.
@@ -139,51 +138,16 @@ fn a_million_contexts() {
 
 /// Two functions below a thread: `main` once, and `work` so often.
 fn recording(names: [&str; 2], calls: u64) -> Recording {
-    let function = |id: u32, name: &str| Function {
-        id,
-        module: Some(0),
-        file_offset: id.into(),
-        name: Some(name.into()),
-        file: Some("<i>/gone.c".into()),
-        line: Some(7),
-        ..Function::default()
-    };
-    let node = |label, parent, depth, count| Node {
-        label,
-        parent,
-        depth,
-        top: None,
-        count,
-    };
-    let process = Process {
-        pid: 1,
-        exe: "/bin/gone".into(),
-        end: End::Exited(0),
-        modules: vec![Module {
-            path: "/<b>bin</b>/&amp;".into(),
-            ..Module::default()
-        }],
-        functions: vec![function(256, names[0]), function(257, names[1])],
-        threads: vec![Thread {
-            tid: 1,
-            nodes: vec![
-                node(Label::THREAD, None, 0, 1),
-                node(Label(256), Some(0), 1, 1),
-                node(Label(257), Some(1), 2, calls),
-            ],
-            ..Thread::default()
-        }],
-        ..Process::default()
-    };
-    Recording {
-        meta: Meta {
-            command: vec![names[0].into(), "</title>".into()],
-            mode: Mode::Contexts,
-            end: End::Exited(0),
-            ..Meta::default()
-        },
-        processes: vec![process],
+    let mut recording = sample::recording();
+    recording.meta.command = vec![names[0].into(), "</title>".into()];
+    let process = &mut recording.processes[0];
+    process.modules[0].path = "/<b>bin</b>/&amp;".into();
+    for (function, name) in process.functions.iter_mut().zip(names) {
+        function.name = Some(name.into());
+        function.file = Some("<i>/gone.c".into());
     }
+    process.threads[0].nodes[2].count = calls;
+    recording
 }
 
 /// The largest value that a page can show, in names that are tags.

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use testkit::sample;
 use trace::{Meta, Mode, Process, Recording};
 
 /// A folder of its own per test, gone at the end.
@@ -379,9 +380,7 @@ fn recordings_that_cannot_be_compared() {
             }],
         };
         change(&mut recording);
-        let mut bytes = Vec::new();
-        trace::write(&recording, &mut bytes).unwrap();
-        folder.file(name, &bytes);
+        folder.file(name, &sample::bytes(&recording));
     };
     record("a.evp", &|_| {});
     record("other.evp", &|recording| {

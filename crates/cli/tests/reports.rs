@@ -6,60 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use trace::{End, Function, Label, Meta, Mode, Module, Node, Process, Recording, Thread};
-
-fn recording() -> Recording {
-    let function = |id: u32, name: &str| Function {
-        id,
-        module: Some(0),
-        file_offset: id.into(),
-        name: Some(name.into()),
-        file: Some("gone.c".into()),
-        line: Some(id - 250),
-        ..Function::default()
-    };
-    let node = |label, parent, depth, count| Node {
-        label,
-        parent,
-        depth,
-        top: None,
-        count,
-    };
-    let nodes = vec![
-        node(Label::THREAD, None, 0, 1),
-        node(Label(256), Some(0), 1, 1),
-        node(Label(257), Some(1), 2, 41),
-    ];
-    let meta = Meta {
-        producer: "everypath test".into(),
-        command: vec!["./gone".into()],
-        mode: Mode::Contexts,
-        end: End::Exited(0),
-        duration_ns: 5_000_000,
-        ..Meta::default()
-    };
-    let process = Process {
-        pid: 1,
-        exe: "/nowhere/gone".into(),
-        args: vec!["./gone".into()],
-        end: End::Exited(0),
-        modules: vec![Module {
-            path: "/nowhere/gone".into(),
-            ..Module::default()
-        }],
-        functions: vec![function(256, "main"), function(257, "work")],
-        threads: vec![Thread {
-            tid: 1,
-            nodes,
-            ..Thread::default()
-        }],
-        ..Process::default()
-    };
-    Recording {
-        meta,
-        processes: vec![process],
-    }
-}
+use testkit::sample;
 
 fn report(bytes: &[u8], name: &str, arguments: &[&str]) -> Output {
     let path = std::env::temp_dir().join(format!("everypath-{name}-{}.evp", std::process::id()));
@@ -76,9 +23,7 @@ fn report(bytes: &[u8], name: &str, arguments: &[&str]) -> Output {
 }
 
 fn bytes() -> Vec<u8> {
-    let mut bytes = Vec::new();
-    trace::write(&recording(), &mut bytes).unwrap();
-    bytes
+    sample::bytes(&sample::recording())
 }
 
 #[test]
@@ -169,10 +114,9 @@ fn forms() {
 #[test]
 fn a_number_beyond_the_doubles_is_refused() {
     for (count, fits) in [(1 << 53, false), ((1 << 53) - 1, true)] {
-        let mut recording = recording();
+        let mut recording = sample::recording();
         recording.processes[0].threads[0].nodes[2].count = count;
-        let mut bytes = Vec::new();
-        trace::write(&recording, &mut bytes).unwrap();
+        let bytes = sample::bytes(&recording);
         for format in ["firefox", "speedscope"] {
             let output = report(&bytes, "doubles", &["--format", format]);
             let stderr = String::from_utf8_lossy(&output.stderr);
@@ -197,10 +141,9 @@ fn a_number_beyond_the_doubles_is_refused() {
 
 #[test]
 fn a_profile_of_nothing_is_refused() {
-    let mut recording = recording();
+    let mut recording = sample::recording();
     recording.processes[0].threads[0].nodes.truncate(1);
-    let mut bytes = Vec::new();
-    trace::write(&recording, &mut bytes).unwrap();
+    let bytes = sample::bytes(&recording);
     for format in ["flamegraph", "firefox", "speedscope"] {
         let output = report(&bytes, "nothing", &["--format", format]);
         let stderr = String::from_utf8_lossy(&output.stderr);

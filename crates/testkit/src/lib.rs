@@ -10,6 +10,7 @@
 //! - [`product`] reads what the product's reports say of a program;
 //! - [`pool`] runs a list of jobs two at a time, [`again`] runs one again that failed,
 //!   [`jobs`] makes a test of both;
+//! - [`sample`] is a recording to show;
 //! - [`tree`] is a forest of calling contexts as text, and its comparison;
 //! - [`soak`] makes random programs of seeds and compares their runs;
 //! - [`oracle`] steps a program with ptrace and counts instructions and
@@ -36,6 +37,7 @@ pub mod product;
 pub mod program;
 pub mod real;
 pub mod run;
+pub mod sample;
 pub mod soak;
 pub mod suite;
 pub mod tree;
