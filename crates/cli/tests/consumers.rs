@@ -18,30 +18,9 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use testkit::folder::Folder;
 use testkit::sample::{self, node};
 use trace::{Function, Label, Recording, Thread};
-
-/// A folder of its own per test, gone at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let name = format!("everypath-consumers-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).expect("the temporary folder is writable");
-        Folder(path)
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.0).unwrap();
-    }
-}
 
 /// Runs to its end, which must be a good one.
 fn run(command: &mut Command, needs: &str) -> Output {
@@ -66,18 +45,12 @@ fn record(folder: &Folder, command: &[&str]) -> PathBuf {
 }
 
 fn record_costs(folder: &Folder, costs: &str, command: &[&str]) -> PathBuf {
-    let file = folder.file("run.evp");
-    let mut everypath = Command::new("timeout");
-    everypath
-        .args(["--signal=KILL", "100", BINARY, "contexts", "-q", "--k-inf"])
-        .args(["--cost", costs])
-        .arg("-o")
-        .arg(&file)
-        .arg("--")
-        .args(command)
-        .env("LC_ALL", "C");
-    run(&mut everypath, "coreutils");
-    file
+    let options = [
+        "contexts", "-q", "--k-inf", "--cost", costs, "-o", "run.evp",
+    ];
+    let output = folder.run(BINARY, &[&options[..], &["--"], command].concat());
+    assert!(output.status.success(), "{output:?}");
+    folder.file("run.evp")
 }
 
 fn processes(folder: &Folder) -> PathBuf {
@@ -185,7 +158,7 @@ fn annotated(folder: &Folder, event: &str, inclusive: &str) -> (u64, BTreeMap<St
     let mut annotate = Command::new("callgrind_annotate");
     annotate.args(["--auto=no", "--threshold=100", "--show-percs=no", inclusive]);
     annotate.args([format!("--show={event}"), format!("--sort={event}")]);
-    let annotate = annotate.arg("callgrind.out").current_dir(&folder.0);
+    let annotate = annotate.arg("callgrind.out").current_dir(folder.path());
     let output = run(annotate, "Debian's package valgrind");
     let stdout = text(&output.stdout);
     let mut total = None;
@@ -283,18 +256,11 @@ fn callgrind_annotate_sums_up_what_is_odd() {
 #[test]
 fn callgrind_annotate_sums_up_counts() {
     let folder = Folder::new("annotate-counts");
-    fs::write(
-        folder.file("loop.c"),
-        "int main(void) {\n    volatile int sum = 0;\n    for (int i = 0; i < 1000; i++)\n        sum += i;\n}\n",
-    )
-    .unwrap();
-    let mut cc = Command::new("cc");
-    let cc = cc.args(["-g", "-O1", "-o", "loop", "loop.c"]);
-    run(cc.current_dir(&folder.0), "a C compiler");
+    let source = "int main(void) {\n    volatile int sum = 0;\n    for (int i = 0; i < 1000; i++)\n        sum += i;\n}\n";
+    folder.program(&["-g", "-O1"], "loop", source);
+    let output = folder.run(BINARY, &["count", "-q", "-o", "run.evp", "--", "./loop"]);
+    assert!(output.status.success(), "{output:?}");
     let recording = folder.file("run.evp");
-    let mut everypath = Command::new(BINARY);
-    let everypath = everypath.args(["count", "-q", "-o"]).arg(&recording);
-    run(everypath.arg("--").arg(folder.file("loop")), "itself");
     fs::write(
         folder.file("callgrind.out"),
         report(&recording, "callgrind"),
@@ -319,7 +285,10 @@ fn callgrind_annotate_sums_up_counts() {
     // Line by line: the fourth has three instructions a round, or four.
     let mut annotate = Command::new("callgrind_annotate");
     annotate.args(["--auto=yes", "--show-percs=no", "callgrind.out"]);
-    let output = run(annotate.current_dir(&folder.0), "Debian's package valgrind");
+    let output = run(
+        annotate.current_dir(folder.path()),
+        "Debian's package valgrind",
+    );
     let lines = text(&output.stdout);
     let line = lines.lines().find(|line| line.ends_with("sum += i;"));
     let count = line.and_then(|line| line.split_whitespace().next());

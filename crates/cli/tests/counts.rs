@@ -2,24 +2,12 @@
 //! of one process and of many, and of one that is killed.
 #![forbid(unsafe_code)]
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
-/// A folder of its own per test, gone at the end.
-struct Folder(PathBuf);
+use testkit::folder::Folder;
 
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path =
-            std::env::temp_dir().join(format!("everypath-count-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).expect("the temporary folder is writable");
-        Folder(path)
-    }
-
-    /// A program of a loop of a thousand rounds, of which a tenth goes another way.
-    fn program(&self) {
-        const SOURCE: &str = "\
+/// A loop of a thousand rounds, of which a tenth goes another way.
+const WORK: &str = "\
 int work(int n)
 {
     int s = 0;
@@ -37,34 +25,16 @@ int main(int argc, char **argv)
     return work(1000) != 48600;
 }
 ";
-        fs::write(self.0.join("work.c"), SOURCE).unwrap();
-        let status = Command::new("cc")
-            .args(["-O0", "-g", "-o", "work", "work.c"])
-            .current_dir(&self.0)
-            .status()
-            .expect("cc is installed");
-        assert!(status.success());
-    }
+
+/// A folder with that program.
+fn with_work(name: &str) -> Folder {
+    let folder = Folder::new(name);
+    folder.program(&["-O0", "-g"], "work", WORK);
+    folder
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.0).unwrap();
-    }
-}
-
-/// Runs with a time limit, after which it counts as killed.
-fn everypath(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new("timeout")
-        .args(["--foreground", "--signal=KILL", "60"])
-        .arg(env!("CARGO_BIN_EXE_everypath"))
-        .args(arguments)
-        .current_dir(folder)
-        .env("PATH", "/usr/bin:/bin")
-        .env("LC_ALL", "C")
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
+fn everypath(folder: &Folder, arguments: &[&str]) -> Output {
+    folder.run(env!("CARGO_BIN_EXE_everypath"), arguments)
 }
 
 fn stdout(output: Output) -> String {
@@ -89,12 +59,11 @@ fn blocks(csv: &str, function: &str) -> Vec<(u32, u64, u64)> {
 
 #[test]
 fn blocks_lines_and_branches_have_their_numbers() {
-    let folder = Folder::new("numbers");
-    folder.program();
+    let folder = with_work("numbers");
     let run = ["count", "-q", "-o", "run.evp", "--", "./work"];
-    assert_eq!(everypath(&folder.0, &run).status.code(), Some(0));
+    assert_eq!(everypath(&folder, &run).status.code(), Some(0));
     let csv = stdout(everypath(
-        &folder.0,
+        &folder,
         &["report", "run.evp", "--format", "csv", "--modules", "work"],
     ));
     let work = blocks(&csv, "work");
@@ -107,33 +76,32 @@ fn blocks_lines_and_branches_have_their_numbers() {
     assert_eq!(of_line(9), [1], "{work:?}");
     assert!(of_line(5).iter().all(|&count| count == 1000), "{work:?}");
     let json = stdout(everypath(
-        &folder.0,
+        &folder,
         &["report", "run.evp", "--format", "json"],
     ));
     assert!(json.starts_with("{\"format\":\"everypath counts\",\"version\":1,"));
     assert!(json.contains("\"kind\":\"taken\",\"count\":900}"), "{json}");
-    let text = stdout(everypath(&folder.0, &["report", "run.evp", "--top", "5"]));
+    let text = stdout(everypath(&folder, &["report", "run.evp", "--top", "5"]));
     assert!(text.contains("work.c:5  work"), "{text}");
     assert!(text.contains("basic blocks"), "{text}");
 }
 
 #[test]
 fn all_threads_and_processes_are_counted_and_one_that_is_killed() {
-    let folder = Folder::new("all");
-    folder.program();
+    let folder = with_work("all");
     let script = "./work & ./work; ./work | cat; wait; ./work trap; kill -9 $$";
     let run = ["count", "-q", "-o", "run.evp", "--", "sh", "-c", script];
-    let output = everypath(&folder.0, &run);
+    let output = everypath(&folder, &run);
     assert!(!output.status.success());
     let csv = stdout(everypath(
-        &folder.0,
+        &folder,
         &["report", "run.evp", "--format", "csv", "--modules", "work"],
     ));
     let work = blocks(&csv, "work");
     let all = work.iter().filter(|row| row.0 == 8).map(|row| row.2);
     assert_eq!(all.sum::<u64>(), 2700, "{work:?}");
     let threads = stdout(everypath(
-        &folder.0,
+        &folder,
         &["report", "run.evp", "--format", "csv", "--per-thread"],
     ));
     assert!(threads.starts_with("process,thread,module,"));
@@ -148,13 +116,12 @@ fn all_threads_and_processes_are_counted_and_one_that_is_killed() {
 
 #[test]
 fn functions_are_shown_instruction_by_instruction() {
-    let folder = Folder::new("annotate");
-    folder.program();
+    let folder = with_work("annotate");
     let arguments = ["count", "-q", "-o", "run.evp", "--", "./work"];
-    assert!(everypath(&folder.0, &arguments).status.success());
+    assert!(everypath(&folder, &arguments).status.success());
     let show = |list: &str| {
         stdout(everypath(
-            &folder.0,
+            &folder,
             &["report", "run.evp", "--modules", "work", "--annotate", list],
         ))
     };
@@ -166,7 +133,7 @@ fn functions_are_shown_instruction_by_instruction() {
     let insns: Vec<(u64, Option<u64>)> = text.lines().filter_map(columns).collect();
     let sum: u64 = insns.iter().map(|insn| insn.0).sum();
     let csv = stdout(everypath(
-        &folder.0,
+        &folder,
         &["report", "run.evp", "--format", "csv", "--modules", "work"],
     ));
     let in_blocks = blocks(&csv, "work")
@@ -197,7 +164,7 @@ fn functions_are_shown_instruction_by_instruction() {
 fn forms_of_other_recordings_are_refused() {
     let folder = Folder::new("forms");
     let refused = |arguments: &[&str]| {
-        let output = everypath(&folder.0, arguments);
+        let output = everypath(&folder, arguments);
         assert_eq!(output.status.code(), Some(125));
         String::from_utf8(output.stderr).unwrap()
     };

@@ -4,77 +4,47 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
-/// A folder of its own per test, gone at the end.
-struct Folder(PathBuf);
+use testkit::folder::Folder;
 
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let name = format!("everypath-diff-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).expect("the temporary folder is writable");
-        Folder(path)
-    }
-
-    fn everypath(&self, arguments: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_everypath"))
-            .args(arguments)
-            .current_dir(&self.0)
-            .env("PATH", "/usr/bin:/bin")
-            .env("LC_ALL", "C")
-            .stdin(Stdio::null())
-            .output()
-            .unwrap()
-    }
-
-    /// Records `command` into `file`.
-    fn record(&self, file: &str, options: &[&str], command: &[&str]) {
-        let mut arguments = vec!["contexts", "-q", "-o", file];
-        arguments.extend(options);
-        arguments.push("--");
-        arguments.extend(command);
-        let output = self.everypath(&arguments);
-        assert_eq!(output.status.code(), Some(0), "{output:?}");
-    }
-
-    /// What `diff` prints, and its exit status.
-    #[track_caller]
-    fn diff(&self, arguments: &[&str]) -> (String, i32) {
-        let output = self.everypath(&[&["diff"], arguments].concat());
-        let text = String::from_utf8(output.stdout).unwrap();
-        (text, output.status.code().expect("it exits"))
-    }
-
-    /// A metric of a recording, by the report on it alone.
-    fn total(&self, file: &str, metric: &str) -> u64 {
-        let arguments = ["report", file, "--format", "folded", "--by", metric];
-        let output = self.everypath(&arguments);
-        let lines = String::from_utf8(output.stdout).unwrap();
-        let numbers = lines.lines().map(|line| line.rsplit_once(' ').unwrap().1);
-        numbers.map(|number| number.parse::<u64>().unwrap()).sum()
-    }
-
-    /// Builds `source` as `DIRECTORY/prog`, with the C library in it: what a
-    /// dynamic loader executes depends on the addresses that it loads at.
-    fn build(&self, directory: &str, source: &str) {
-        let directory = self.0.join(directory);
-        fs::create_dir_all(&directory).unwrap();
-        fs::write(directory.join("prog.c"), source).unwrap();
-        let status = Command::new("gcc")
-            .args(["-g", "-O0", "-static", "-o", "prog", "prog.c"])
-            .current_dir(&directory)
-            .status()
-            .expect("gcc is installed (Debian: gcc)");
-        assert!(status.success());
-    }
+fn everypath(folder: &Folder, arguments: &[&str]) -> Output {
+    folder.run(env!("CARGO_BIN_EXE_everypath"), arguments)
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.0).unwrap();
-    }
+/// Records `command` into `file`.
+fn record(folder: &Folder, file: &str, options: &[&str], command: &[&str]) {
+    let mut arguments = vec!["contexts", "-q", "-o", file];
+    arguments.extend(options);
+    arguments.push("--");
+    arguments.extend(command);
+    let output = everypath(folder, &arguments);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
+/// What `diff` prints, and its exit status.
+#[track_caller]
+fn diff(folder: &Folder, arguments: &[&str]) -> (String, i32) {
+    let output = everypath(folder, &[&["diff"], arguments].concat());
+    let text = String::from_utf8(output.stdout).unwrap();
+    (text, output.status.code().expect("it exits"))
+}
+
+/// A metric of a recording, by the report on it alone.
+fn total(folder: &Folder, file: &str, metric: &str) -> u64 {
+    let arguments = ["report", file, "--format", "folded", "--by", metric];
+    let output = everypath(folder, &arguments);
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let numbers = lines.lines().map(|line| line.rsplit_once(' ').unwrap().1);
+    numbers.map(|number| number.parse::<u64>().unwrap()).sum()
+}
+
+/// Builds `source` as `DIRECTORY/prog`, with the C library in it: what a
+/// dynamic loader executes depends on the addresses that it loads at.
+fn build(folder: &Folder, directory: &str, source: &str) {
+    fs::create_dir_all(folder.file(directory)).unwrap();
+    let program = format!("{directory}/prog");
+    folder.program(&["-g", "-O0", "-static"], &program, source);
 }
 
 /// Stack to what it counted before and after. Functions of different modules
@@ -104,21 +74,21 @@ int main(void) {
 #[test]
 fn one_call_more_in_a_program_is_that_one_change() {
     let folder = Folder::new("one");
-    folder.build("before", PROGRAM);
+    build(&folder, "before", PROGRAM);
     let more = PROGRAM.replace("sum = 0;\n", "sum = leaf(7);\n");
-    folder.build("after", &more);
+    build(&folder, "after", &more);
     let options = ["--funcs", "main,work,leaf", "--k-inf"];
-    folder.record("before.evp", &options, &["before/prog"]);
-    folder.record("after.evp", &options, &["after/prog"]);
+    record(&folder, "before.evp", &options, &["before/prog"]);
+    record(&folder, "after.evp", &options, &["after/prog"]);
     let by_calls = ["before.evp", "after.evp", "--by", "calls"];
-    let (folded, status) = folder.diff(&[&by_calls[..], &["--format", "folded"]].concat());
+    let (folded, status) = diff(&folder, &[&by_calls[..], &["--format", "folded"]].concat());
     assert_eq!(status, 0);
     let stacks = stacks(&folded);
     assert_eq!(stacks["prog;main;work;leaf"], (10, 10));
     assert_eq!(stacks["prog;main;leaf"], (0, 1));
     let changed = stacks.values().filter(|(before, after)| before != after);
     assert_eq!(changed.count(), 1, "{folded}");
-    let (text, _) = folder.diff(&by_calls);
+    let (text, _) = diff(&folder, &by_calls);
     let lines = |text: &str| -> Vec<String> {
         let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
         text.lines().map(words).collect()
@@ -140,10 +110,10 @@ fn one_call_more_in_a_program_is_that_one_change() {
 #[test]
 fn conditions_decide_the_exit_status() {
     let folder = Folder::new("conditions");
-    folder.build("before", PROGRAM);
-    folder.build("after", &PROGRAM.replace("i < 5", "i < 6"));
-    folder.record("before.evp", &[], &["before/prog"]);
-    folder.record("after.evp", &[], &["after/prog"]);
+    build(&folder, "before", PROGRAM);
+    build(&folder, "after", &PROGRAM.replace("i < 5", "i < 6"));
+    record(&folder, "before.evp", &[], &["before/prog"]);
+    record(&folder, "after.evp", &[], &["after/prog"]);
     // Conditions, the exit status, and what is said about each that is met.
     let rows: &[(&[&str], i32, &[&str])] = &[
         (&["calls>+3"], 0, &[]),
@@ -169,7 +139,7 @@ fn conditions_decide_the_exit_status() {
         for condition in *conditions {
             arguments.extend(["--fail-if", condition]);
         }
-        let output = folder.everypath(&arguments);
+        let output = everypath(&folder, &arguments);
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(*status), "{stderr}");
         let said: Vec<&str> = stderr.lines().collect();
@@ -183,20 +153,20 @@ fn conditions_decide_the_exit_status() {
     }
     // The other way round it fell.
     let arguments = ["after.evp", "before.evp", "--fail-if", "work:calls<-16%"];
-    assert_eq!(folder.diff(&arguments).1, 1);
+    assert_eq!(diff(&folder, &arguments).1, 1);
     let arguments = ["after.evp", "before.evp", "--fail-if", "work:calls<-17%"];
-    assert_eq!(folder.diff(&arguments).1, 0);
+    assert_eq!(diff(&folder, &arguments).1, 0);
 }
 
 #[test]
 fn a_renamed_program_is_compared_if_it_has_to_be() {
     let folder = Folder::new("renamed");
-    folder.build("a", PROGRAM);
-    fs::copy(folder.0.join("a/prog"), folder.0.join("a/renamed")).unwrap();
-    folder.record("a.evp", &["--funcs", "work,leaf"], &["a/prog"]);
-    folder.record("b.evp", &["--funcs", "work,leaf"], &["a/renamed"]);
-    assert_eq!(folder.diff(&["a.evp", "b.evp"]).1, 125);
-    let (text, status) = folder.diff(&["a.evp", "b.evp", "--force", "--by", "calls"]);
+    build(&folder, "a", PROGRAM);
+    fs::copy(folder.file("a/prog"), folder.file("a/renamed")).unwrap();
+    record(&folder, "a.evp", &["--funcs", "work,leaf"], &["a/prog"]);
+    record(&folder, "b.evp", &["--funcs", "work,leaf"], &["a/renamed"]);
+    assert_eq!(diff(&folder, &["a.evp", "b.evp"]).1, 125);
+    let (text, status) = diff(&folder, &["a.evp", "b.evp", "--force", "--by", "calls"]);
     assert_eq!(status, 0);
     assert!(
         text.contains("\n0 of 2 contexts changed in calls\n"),
@@ -219,8 +189,8 @@ fn real_programs_with_other_input() {
              select sum(i) from n"
         )
     };
-    fs::write(folder.0.join("few"), "one\n".repeat(10)).unwrap();
-    fs::write(folder.0.join("many"), "one\ntwo\n".repeat(3000)).unwrap();
+    fs::write(folder.file("few"), "one\n".repeat(10)).unwrap();
+    fs::write(folder.file("many"), "one\ntwo\n".repeat(3000)).unwrap();
     let python = |count: &str| format!("print(sum(int(str(i)) for i in range({count})))");
     let (few, many, print, prints) = (sum("20"), sum("30"), python("10"), python("20"));
     let rows: [[&[&str]; 2]; 3] = [
@@ -238,12 +208,12 @@ fn real_programs_with_other_input() {
         ],
     ];
     for [one, other] in rows {
-        folder.record("a.evp", &["-k", "5"], one);
-        folder.record("b.evp", &["-k", "5"], other);
+        record(&folder, "a.evp", &["-k", "5"], one);
+        record(&folder, "b.evp", &["-k", "5"], other);
         for metric in ["calls", "instructions"] {
             adds_up(&folder, metric);
         }
-        let (text, _) = folder.diff(&["a.evp", "a.evp"]);
+        let (text, _) = diff(&folder, &["a.evp", "a.evp"]);
         assert!(text.contains("\n0 of "), "{text}");
         assert_eq!(text.matches("\n0 of ").count(), 2, "{text}");
     }
@@ -253,14 +223,14 @@ fn real_programs_with_other_input() {
 #[test]
 fn instructions_of_whole_programs() {
     let folder = Folder::new("instructions");
-    folder.build("before", PROGRAM);
-    folder.build("after", &PROGRAM.replace("i < 5", "i < 6"));
+    build(&folder, "before", PROGRAM);
+    build(&folder, "after", &PROGRAM.replace("i < 5", "i < 6"));
     for name in ["before", "after"] {
         let (file, program) = (format!("{name}.evp"), format!("{name}/prog"));
         let arguments = ["run", "-q", "--count-instructions", "-o", &file, &program];
-        assert_eq!(folder.everypath(&arguments).status.code(), Some(0));
+        assert_eq!(everypath(&folder, &arguments).status.code(), Some(0));
     }
-    let (csv, status) = folder.diff(&["before.evp", "after.evp", "--format", "csv"]);
+    let (csv, status) = diff(&folder, &["before.evp", "after.evp", "--format", "csv"]);
     assert_eq!(status, 0);
     let rows: Vec<&str> = csv.lines().collect();
     let [title, row] = rows[..] else {
@@ -276,17 +246,17 @@ fn instructions_of_whole_programs() {
     assert_eq!(number(after) - number(before), number(change));
     assert!((20..100).contains(&number(change)), "{csv}");
     let arguments = ["before.evp", "after.evp", "--fail-if", "instructions>+0"];
-    assert_eq!(folder.diff(&arguments).1, 1);
+    assert_eq!(diff(&folder, &arguments).1, 1);
 }
 
 /// `a.evp` and `b.evp`, forth and back.
 fn adds_up(folder: &Folder, metric: &str) {
-    let total = |file| folder.total(file, metric);
+    let total = |file| total(folder, file, metric);
     let (before, after) = (total("a.evp"), total("b.evp"));
     assert!(before > 1000 && before != after, "{before} {after}");
     let folded = |files: [&str; 2]| {
         let options = ["--format", "folded", "--by", metric];
-        folder.diff(&[&files[..], &options].concat()).0
+        diff(folder, &[&files[..], &options].concat()).0
     };
     let (forth, back) = (folded(["a.evp", "b.evp"]), folded(["b.evp", "a.evp"]));
     let (forth, back) = (stacks(&forth), stacks(&back));
@@ -302,14 +272,14 @@ fn adds_up(folder: &Folder, metric: &str) {
 #[test]
 fn a_damaged_recording_is_compared_but_not_judged() {
     let folder = Folder::new("damaged");
-    folder.record("a.evp", &["--modules", "true"], &["true"]);
-    let whole = fs::read(folder.0.join("a.evp")).unwrap();
-    fs::write(folder.0.join("cut.evp"), &whole[..whole.len() - 1]).unwrap();
-    let (text, status) = folder.diff(&["a.evp", "cut.evp"]);
+    record(&folder, "a.evp", &["--modules", "true"], &["true"]);
+    let whole = fs::read(folder.file("a.evp")).unwrap();
+    fs::write(folder.file("cut.evp"), &whole[..whole.len() - 1]).unwrap();
+    let (text, status) = diff(&folder, &["a.evp", "cut.evp"]);
     assert_eq!(status, 0);
     assert!(text.contains("\nnote: 'cut.evp' is damaged. "), "{text}");
     let arguments = ["diff", "a.evp", "cut.evp", "--fail-if", "calls>+0"];
-    let output = folder.everypath(&arguments);
+    let output = everypath(&folder, &arguments);
     assert_eq!(output.status.code(), Some(125));
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(
@@ -318,9 +288,9 @@ fn a_damaged_recording_is_compared_but_not_judged() {
     );
     assert!(output.stdout.is_empty());
     let forced = [&arguments[..], &["--force"]].concat();
-    assert_eq!(folder.everypath(&forced).status.code(), Some(0));
+    assert_eq!(everypath(&folder, &forced).status.code(), Some(0));
     // A form without a place for notes.
-    let output = folder.everypath(&["diff", "a.evp", "cut.evp", "--format", "csv"]);
+    let output = everypath(&folder, &["diff", "a.evp", "cut.evp", "--format", "csv"]);
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(
         stderr.starts_with("everypath: 'cut.evp' is damaged. "),
@@ -332,15 +302,15 @@ fn a_damaged_recording_is_compared_but_not_judged() {
 #[test]
 fn a_reader_that_stops_early_gets_the_same_status() {
     let folder = Folder::new("pipe");
-    folder.record("a.evp", &["--modules", "true"], &["true"]);
+    record(&folder, "a.evp", &["--modules", "true"], &["true"]);
     let script = format!(
         "{} diff a.evp a.evp --format json | head -c 1 >/dev/null; exit ${{PIPESTATUS[0]}}",
-        Path::new(env!("CARGO_BIN_EXE_everypath")).display()
+        env!("CARGO_BIN_EXE_everypath")
     );
     let mut command = Command::new("bash");
     let output = command
         .args(["-c", &script])
-        .current_dir(&folder.0)
+        .current_dir(folder.path())
         .output();
     let output = output.unwrap();
     assert_eq!(output.status.code(), Some(0));

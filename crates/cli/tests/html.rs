@@ -6,75 +6,60 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use testkit::folder::Folder;
 use testkit::sample;
 use trace::{Mode, Recording};
 
-/// A folder of its own per test, gone at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("html-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).expect("the build folder is writable");
-        Folder(path)
-    }
-
-    fn everypath(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_everypath"));
-        command.args(arguments).current_dir(&self.0);
-        command.output().unwrap()
-    }
-
-    /// Runs and must succeed; what was written to standard output.
-    fn run(&self, arguments: &[&str]) -> String {
-        let output = self.everypath(arguments);
-        assert_eq!(output.status.code(), Some(0), "{output:?}");
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    /// Compiles a program of this repository into the folder.
-    fn compile(&self, source: &str, name: &str) {
-        let mut compiler = Command::new("cc");
-        compiler.args(["-O1", "-g", "-pthread", "-o", name]);
-        compiler.arg(repository().join(source)).current_dir(&self.0);
-        let status = compiler.status().expect("cc is installed (Debian: gcc)");
-        assert!(status.success());
-    }
-
-    /// Page, JSON and text of `run.evp`.
-    fn show(&self) {
-        let stdout = self.run(&["report", "run.evp", "--html", "page.html"]);
-        assert_eq!(stdout, "");
-        let json = self.run(&["report", "run.evp", "--format", "json", "--forest", "both"]);
-        fs::write(self.0.join("report.json"), json).unwrap();
-        let text = self.run(&["report", "run.evp"]);
-        fs::write(self.0.join("report.txt"), text).unwrap();
-    }
-
-    fn keep(&self, recording: &Recording) {
-        fs::write(self.0.join("run.evp"), sample::bytes(recording)).unwrap();
-    }
-
-    /// One case of `tests/html/cases.mjs`.
-    fn check(&self, case: &str) {
-        let mut node = Command::new("node");
-        node.arg(repository().join("tests/html/check.mjs"));
-        node.args([case, "page.html"]);
-        for report in ["report.json", "report.txt"] {
-            node.args(self.0.join(report).exists().then_some(report));
-        }
-        let output = node.current_dir(&self.0).output();
-        let output = output.expect("node is installed (Debian: nodejs)");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{case}: {said}");
-    }
+/// A page of a million contexts is large.
+fn folder(name: &str) -> Folder {
+    Folder::within(Path::new(env!("CARGO_TARGET_TMPDIR")), name)
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.0).unwrap();
+fn everypath(folder: &Folder, arguments: &[&str]) -> Output {
+    folder.run(env!("CARGO_BIN_EXE_everypath"), arguments)
+}
+
+/// Runs and must succeed; what was written to standard output.
+fn run(folder: &Folder, arguments: &[&str]) -> String {
+    let output = everypath(folder, arguments);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Compiles a program of this repository into the folder.
+fn compile(folder: &Folder, source: &str, name: &str) {
+    folder.compile(&["-O1", "-g", "-pthread"], name, repository().join(source));
+}
+
+/// Page, JSON and text of `run.evp`.
+fn show(folder: &Folder) {
+    let stdout = run(folder, &["report", "run.evp", "--html", "page.html"]);
+    assert_eq!(stdout, "");
+    let json = run(
+        folder,
+        &["report", "run.evp", "--format", "json", "--forest", "both"],
+    );
+    fs::write(folder.file("report.json"), json).unwrap();
+    let text = run(folder, &["report", "run.evp"]);
+    fs::write(folder.file("report.txt"), text).unwrap();
+}
+
+fn keep(folder: &Folder, recording: &Recording) {
+    fs::write(folder.file("run.evp"), sample::bytes(recording)).unwrap();
+}
+
+/// One case of `tests/html/cases.mjs`.
+fn check(folder: &Folder, case: &str) {
+    let mut node = Command::new("node");
+    node.arg(repository().join("tests/html/check.mjs"));
+    node.args([case, "page.html"]);
+    for report in ["report.json", "report.txt"] {
+        node.args(folder.file(report).exists().then_some(report));
     }
+    let output = node.current_dir(folder.path()).output();
+    let output = output.expect("node is installed (Debian: nodejs)");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{case}: {said}");
 }
 
 fn repository() -> PathBuf {
@@ -87,42 +72,48 @@ fn a_page_shows_what_was_recorded() {
     const SQL: &str = "create table t(a, b); \
         with recursive c(x) as (select 1 union all select x + 1 from c where x < 300) \
         insert into t select x, hex(x) from c; select count(*) from t where b like '1%'";
-    let folder = Folder::new("real");
-    folder.compile("tests/paper/prog1.c", "prog1");
+    let folder = folder("real");
+    compile(&folder, "tests/paper/prog1.c", "prog1");
     let script = format!("sqlite3 :memory: \"{SQL}\" && ./prog1");
     let options = [
         // With instructions, the JSON has contexts of a forked child that were never
         // called in it, and a page shows none by calls.
         "contexts", "--cost", "calls", "--k-inf", "-q", "-o", "run.evp", "--html", "run.html",
     ];
-    folder.run(&[&options[..], &["--", "sh", "-c", &script]].concat());
-    folder.show();
-    let pages = ["run.html", "page.html"].map(|name| fs::read(folder.0.join(name)).unwrap());
+    run(
+        &folder,
+        &[&options[..], &["--", "sh", "-c", &script]].concat(),
+    );
+    show(&folder);
+    let pages = ["run.html", "page.html"].map(|name| fs::read(folder.file(name)).unwrap());
     assert!(
         pages[0] == pages[1],
         "made after the run and from the recording"
     );
-    folder.check("numbers");
-    folder.check("clicks");
+    check(&folder, "numbers");
+    check(&folder, "clicks");
 }
 
 #[test]
 fn callers_that_were_not_kept_are_said_to_be_so() {
-    let folder = Folder::new("finite");
-    folder.compile("tests/paper/prog1.c", "prog1");
-    folder.run(&[
-        "contexts", "-k", "2", "-q", "-o", "run.evp", "--", "./prog1",
-    ]);
-    folder.show();
-    folder.check("finite");
+    let folder = folder("finite");
+    compile(&folder, "tests/paper/prog1.c", "prog1");
+    run(
+        &folder,
+        &[
+            "contexts", "-k", "2", "-q", "-o", "run.evp", "--", "./prog1",
+        ],
+    );
+    show(&folder);
+    check(&folder, "finite");
 }
 
 /// Page and JSON come from the run itself: reading a recording of this size
 /// again takes a while without optimisation.
 #[test]
 fn a_million_contexts() {
-    let folder = Folder::new("million");
-    folder.compile("benches/programs/growth.c", "growth");
+    let folder = folder("million");
+    compile(&folder, "benches/programs/growth.c", "growth");
     let files = [
         "--html",
         "page.html",
@@ -131,9 +122,9 @@ fn a_million_contexts() {
         "--report",
         "report.json",
     ];
-    let run = ["--k-inf", "-q", "--", "./growth", "1000000"];
-    folder.run(&[&["contexts"], &files[..], &run].concat());
-    folder.check("million");
+    let program = ["--k-inf", "-q", "--", "./growth", "1000000"];
+    run(&folder, &[&["contexts"], &files[..], &program].concat());
+    check(&folder, "million");
 }
 
 /// Two functions below a thread: `main` once, and `work` so often.
@@ -159,34 +150,34 @@ const TAGS: [&str; 2] = [
 
 #[test]
 fn names_are_text_whatever_they_are() {
-    let folder = Folder::new("hostile");
-    folder.keep(&recording(TAGS, LARGEST - 1));
-    folder.show();
-    folder.check("hostile");
+    let folder = folder("hostile");
+    keep(&folder, &recording(TAGS, LARGEST - 1));
+    show(&folder);
+    check(&folder, "hostile");
 }
 
 #[test]
 fn nothing_is_shown_as_nothing() {
-    let folder = Folder::new("nothing");
+    let folder = folder("nothing");
     let mut recording = recording(["main", "work"], 0);
     recording.processes[0].threads[0].nodes.truncate(1);
-    folder.keep(&recording);
-    folder.show();
-    folder.check("nothing");
+    keep(&folder, &recording);
+    show(&folder);
+    check(&folder, "nothing");
 }
 
 #[test]
 fn what_cannot_be_shown_is_refused_and_leaves_the_file_alone() {
-    let folder = Folder::new("refused");
-    let page = folder.0.join("page.html");
+    let folder = folder("refused");
+    let page = folder.file("page.html");
     fs::write(&page, "old").unwrap();
     let refused = |arguments: &[&str]| {
-        let output = folder.everypath(arguments);
+        let output = everypath(&folder, arguments);
         assert_eq!(output.status.code(), Some(125), "{output:?}");
         assert!(output.stdout.is_empty());
         String::from_utf8(output.stderr).unwrap()
     };
-    folder.keep(&recording(["main", "work"], LARGEST));
+    keep(&folder, &recording(["main", "work"], LARGEST));
     let large = refused(&["report", "run.evp", "--html", "page.html"]);
     let limit = "page.html': 9,007,199,254,740,992 calls: the page counts up to \
                  9007199254740991 (2^53 - 1); use --format json\n";
@@ -198,7 +189,7 @@ fn what_cannot_be_shown_is_refused_and_leaves_the_file_alone() {
     );
     let mut run = recording(["main", "work"], 1);
     run.meta.mode = Mode::Run;
-    folder.keep(&run);
+    keep(&folder, &run);
     assert_eq!(
         refused(&["report", "run.evp", "--html", "page.html"]),
         "everypath: 'run.evp': a page shows contexts, and only `contexts` records any\n"
@@ -217,5 +208,5 @@ fn what_cannot_be_shown_is_refused_and_leaves_the_file_alone() {
         late.ends_with("no such file or directory; nothing was run\n"),
         "{late}"
     );
-    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 2);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
 }

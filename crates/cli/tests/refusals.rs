@@ -3,51 +3,29 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::PathBuf;
+use std::process::Output;
 
+use testkit::folder::Folder;
 use testkit::sample;
 use trace::{Meta, Mode, Process, Recording};
 
-/// A folder of its own per test, gone at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("everypath-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).expect("the temporary folder is writable");
-        Folder(path)
-    }
-
-    /// Writes an executable file.
-    fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
-        let path = self.0.join(name);
-        fs::write(&path, bytes).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        path
-    }
+/// Writes an executable file.
+fn executable(folder: &Folder, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = folder.file(name);
+    fs::write(&path, bytes).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.0).unwrap();
-    }
-}
-
-fn everypath(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_everypath"))
-        .args(arguments)
-        .current_dir(folder)
-        .env("PATH", "/usr/bin:/bin")
-        .env("LC_ALL", "C")
-        .output()
-        .unwrap()
+fn everypath(folder: &Folder, arguments: &[&str]) -> Output {
+    folder.run(env!("CARGO_BIN_EXE_everypath"), arguments)
 }
 
 /// Exactly one sentence on standard error, nothing on standard output.
 #[track_caller]
 fn refused(folder: &Folder, arguments: &[&str], code: i32, sentence: &str) {
-    let output = everypath(&folder.0, arguments);
+    let output = everypath(folder, arguments);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(stderr, format!("everypath: {sentence}\n"));
     assert_eq!(output.status.code(), Some(code), "{arguments:?}");
@@ -97,7 +75,7 @@ fn no_such_program() {
 #[test]
 fn not_executable() {
     let folder = Folder::new("mode");
-    let path = folder.file("plain", b"#!/bin/sh\n");
+    let path = executable(&folder, "plain", b"#!/bin/sh\n");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
     let sentence = "'./plain' may not be executed: it has no execute permission (chmod +x)";
     refused(&folder, &["run", "./plain"], 126, sentence);
@@ -113,23 +91,23 @@ fn not_executable() {
         126,
         "'/dev/null' is a device, not a program",
     );
-    folder.file("text", b"hello\n");
+    executable(&folder, "text", b"hello\n");
     let sentence = "'./text' is neither an ELF program nor a script that begins with #!";
     refused(&folder, &["run", "./text"], 126, sentence);
-    folder.file("empty", b"");
+    executable(&folder, "empty", b"");
     refused(&folder, &["run", "./empty"], 126, "'./empty' is empty");
 }
 
 #[test]
 fn scripts_without_a_usable_interpreter() {
     let folder = Folder::new("script");
-    folder.file("gone", b"#!/no/such/interpreter -x\n");
+    executable(&folder, "gone", b"#!/no/such/interpreter -x\n");
     let sentence = "'./gone' needs the interpreter '/no/such/interpreter', which is not there";
     refused(&folder, &["run", "./gone"], 126, sentence);
-    folder.file("none", b"#!\n");
+    executable(&folder, "none", b"#!\n");
     let sentence = "'./none' is neither an ELF program nor a script that begins with #!";
     refused(&folder, &["run", "./none"], 126, sentence);
-    folder.file("bad", b"#!/dev/null\n");
+    executable(&folder, "bad", b"#!/dev/null\n");
     let sentence =
         "'./bad' needs an interpreter that cannot be used: '/dev/null' is a device, not a program";
     refused(&folder, &["run", "./bad"], 126, sentence);
@@ -181,7 +159,7 @@ fn foreign_and_corrupt_elf_files() {
         ),
     ];
     for (name, bytes, sentence) in cases {
-        folder.file(name, &bytes);
+        executable(&folder, name, &bytes);
         refused(
             &folder,
             &["contexts", "--", &format!("./{name}")],
@@ -202,7 +180,7 @@ fn a_program_without_its_interpreter() {
         elf[header + 32] = 11;
         elf[512..523].copy_from_slice(b"/no/ld.so\0\0");
     });
-    folder.file("prog", &bytes);
+    executable(&folder, "prog", &bytes);
     let sentence = "'./prog' needs the interpreter '/no/ld.so', which is not there";
     refused(&folder, &["run", "./prog"], 126, sentence);
 }
@@ -210,7 +188,7 @@ fn a_program_without_its_interpreter() {
 #[test]
 fn set_id_programs() {
     let folder = Folder::new("setid");
-    let path = folder.file("prog", &elf(|_| {}));
+    let path = executable(&folder, "prog", &elf(|_| {}));
     // Only root can give a file away; as anyone else the files of others serve.
     if std::os::unix::fs::chown(&path, Some(12345), Some(12345)).is_ok() {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o4755)).unwrap();
@@ -282,7 +260,7 @@ fn mistakes_in_the_flags() {
 #[test]
 fn an_unknown_flag_is_no_program() {
     let folder = Folder::new("flag");
-    let output = everypath(&folder.0, &["contexts", "--fums", "a", "true"]);
+    let output = everypath(&folder, &["contexts", "--fums", "a", "true"]);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(
         stderr.starts_with("everypath: unexpected argument '--fums' found"),
@@ -297,7 +275,7 @@ fn unknown_functions() {
     let folder = Folder::new("funcs");
     let sentence = "no function is named 'qsrt' in '/usr/bin/sort' or the ";
     let output = everypath(
-        &folder.0,
+        &folder,
         &["contexts", "--funcs", "malloc,qsrt", "--", "sort"],
     );
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -310,7 +288,7 @@ fn unknown_functions() {
     assert!(stderr.ends_with(end), "{stderr}");
     assert_eq!(output.status.code(), Some(125));
     for flag in ["--start-func", "--stop-func"] {
-        let output = everypath(&folder.0, &["contexts", flag, "qsrt", "--", "sort"]);
+        let output = everypath(&folder, &["contexts", flag, "qsrt", "--", "sort"]);
         assert!(String::from_utf8_lossy(&output.stderr).contains(sentence));
     }
 }
@@ -348,13 +326,13 @@ fn recordings_that_are_none() {
     let folder = Folder::new("recording");
     let sentence = "cannot read 'absent.evp': no such file or directory";
     refused(&folder, &["report", "absent.evp"], 125, sentence);
-    folder.file("text.evp", b"not a recording at all");
+    executable(&folder, "text.evp", b"not a recording at all");
     let sentence = "cannot read 'text.evp': this is not an Everypath recording: it does not begin \
                     as an .evp file does. Give a file that `everypath -o FILE.evp` wrote";
     refused(&folder, &["report", "text.evp"], 125, sentence);
     // Version 999, and the checksum of the header.
     let header = b"\x89EVP\r\n\x1a\n\xe7\x03\0\0\x84\xf4\x5c\xec";
-    folder.file("newer.evp", header);
+    executable(&folder, "newer.evp", header);
     let sentence = format!(
         "cannot read 'newer.evp': the recording has format version 999, and this build reads \
          versions up to {}. Read it with the Everypath that wrote it or a newer one",
@@ -380,7 +358,7 @@ fn recordings_that_cannot_be_compared() {
             }],
         };
         change(&mut recording);
-        folder.file(name, &sample::bytes(&recording));
+        fs::write(folder.file(name), sample::bytes(&recording)).unwrap();
     };
     record("a.evp", &|_| {});
     record("other.evp", &|recording| {

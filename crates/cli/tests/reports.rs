@@ -6,20 +6,14 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use testkit::folder::Folder;
 use testkit::sample;
 
 fn report(bytes: &[u8], name: &str, arguments: &[&str]) -> Output {
-    let path = std::env::temp_dir().join(format!("everypath-{name}-{}.evp", std::process::id()));
-    fs::write(&path, bytes).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_everypath"));
-    let output = command
-        .arg("report")
-        .arg(&path)
-        .args(arguments)
-        .output()
-        .unwrap();
-    fs::remove_file(path).unwrap();
-    output
+    let folder = Folder::new(name);
+    fs::write(folder.file("run.evp"), bytes).unwrap();
+    let arguments = [&["report", "run.evp"], arguments].concat();
+    folder.run(env!("CARGO_BIN_EXE_everypath"), &arguments)
 }
 
 fn bytes() -> Vec<u8> {
@@ -163,7 +157,8 @@ fn a_profile_of_nothing_is_refused() {
 #[test]
 fn a_profile_is_read_by_go() {
     let profile = report(&bytes(), "pprof", &["--format", "pprof"]).stdout;
-    let path = std::env::temp_dir().join(format!("everypath-{}.pb.gz", std::process::id()));
+    let folder = Folder::new("go");
+    let path = folder.file("profile.pb.gz");
     fs::write(&path, profile).unwrap();
     let go = |form: &str| {
         let mut command = Command::new("go");
@@ -188,7 +183,6 @@ fn a_profile_is_read_by_go() {
     let raw = go("-raw");
     assert!(raw.contains("process:[1] thread:[1]"), "{raw}");
     assert!(raw.contains(" M=1 main gone.c:6"), "{raw}");
-    fs::remove_file(path).unwrap();
 }
 
 #[test]
@@ -219,7 +213,8 @@ fn a_damaged_recording_shows_what_is_left_and_says_so() {
 
 #[test]
 fn a_reader_that_stops_early_is_no_error() {
-    let path = std::env::temp_dir().join(format!("everypath-pipe-{}.evp", std::process::id()));
+    let folder = Folder::new("pipe");
+    let path = folder.file("run.evp");
     fs::write(&path, bytes()).unwrap();
     let script = format!(
         "{} report {} --format json | head -c 1 >/dev/null; exit ${{PIPESTATUS[0]}}",
@@ -227,7 +222,6 @@ fn a_reader_that_stops_early_is_no_error() {
         path.display()
     );
     let output = Command::new("bash").args(["-c", &script]).output().unwrap();
-    fs::remove_file(path).unwrap();
     assert_eq!(output.status.code(), Some(0));
     assert!(output.stderr.is_empty());
 }

@@ -4,43 +4,12 @@
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
-/// A folder of its own per test, gone at the end.
-struct Folder(PathBuf);
+use testkit::folder::Folder;
 
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path =
-            std::env::temp_dir().join(format!("everypath-run-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).expect("the temporary folder is writable");
-        Folder(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.0).unwrap();
-    }
-}
-
-/// Runs with a time limit, after which it counts as killed.
-fn everypath(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new("timeout")
-        .args([
-            "--foreground",
-            "--signal=KILL",
-            "60",
-            env!("CARGO_BIN_EXE_everypath"),
-        ])
-        .args(arguments)
-        .current_dir(folder)
-        .env("PATH", "/usr/bin:/bin")
-        .env("LC_ALL", "C")
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
+fn everypath(folder: &Folder, arguments: &[&str]) -> Output {
+    folder.run(env!("CARGO_BIN_EXE_everypath"), arguments)
 }
 
 fn stderr(output: &Output) -> String {
@@ -53,7 +22,7 @@ fn the_exit_status_is_the_programs() {
     for command in ["run", "contexts"] {
         for status in [0, 3, 125, 255] {
             let script = format!("exit {status}");
-            let output = everypath(&folder.0, &[command, "-q", "--", "sh", "-c", &script]);
+            let output = everypath(&folder, &[command, "-q", "--", "sh", "-c", &script]);
             assert_eq!(output.status.code(), Some(status), "{}", stderr(&output));
             assert!(output.stdout.is_empty() && output.stderr.is_empty());
         }
@@ -83,7 +52,7 @@ fn a_deadly_signal_is_the_programs() {
 fn streams_are_the_programs() {
     let folder = Folder::new("streams");
     let script = "echo out; echo err >&2; cat";
-    let output = everypath(&folder.0, &["run", "--", "sh", "-c", script]);
+    let output = everypath(&folder, &["run", "--", "sh", "-c", script]);
     assert_eq!(output.stdout, b"out\n");
     assert_eq!(output.stderr, b"err\n");
 }
@@ -91,7 +60,7 @@ fn streams_are_the_programs() {
 #[test]
 fn the_report_says_what_ran_and_how_it_ended() {
     let folder = Folder::new("report");
-    let output = everypath(&folder.0, &["contexts", "--", "sh", "-c", "kill -KILL $$"]);
+    let output = everypath(&folder, &["contexts", "--", "sh", "-c", "kill -KILL $$"]);
     let text = stderr(&output);
     assert!(
         text.starts_with("everypath contexts: sh -c 'kill -KILL $$'\nwas killed by SIGKILL after "),
@@ -107,7 +76,7 @@ fn the_report_says_what_ran_and_how_it_ended() {
         ),
         "{text}"
     );
-    let output = everypath(&folder.0, &["contexts", "--cost", "calls", "--", "true"]);
+    let output = everypath(&folder, &["contexts", "--cost", "calls", "--", "true"]);
     let text = stderr(&output);
     assert!(
         text.contains(" calls\n\n  calls        %  context\n"),
@@ -115,10 +84,7 @@ fn the_report_says_what_ran_and_how_it_ended() {
     );
     // What it became by exec is the program still: said once.
     let script = "exec sh -c 'kill -KILL $$'";
-    let text = stderr(&everypath(
-        &folder.0,
-        &["contexts", "--", "sh", "-c", script],
-    ));
+    let text = stderr(&everypath(&folder, &["contexts", "--", "sh", "-c", script]));
     assert!(text.contains("2 processes, "), "{text}");
     assert_eq!(text.matches("counted until then").count(), 1, "{text}");
 }
@@ -126,7 +92,7 @@ fn the_report_says_what_ran_and_how_it_ended() {
 #[test]
 fn a_recording_needs_its_binaries_no_more() {
     let folder = Folder::new("again");
-    let program = folder.0.join("program");
+    let program = folder.file("program");
     fs::copy("/bin/true", &program).unwrap();
     let arguments = [
         "contexts",
@@ -138,14 +104,14 @@ fn a_recording_needs_its_binaries_no_more() {
         "--",
         "./program",
     ];
-    let output = everypath(&folder.0, &arguments);
+    let output = everypath(&folder, &arguments);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(output.stderr.is_empty(), "{}", stderr(&output));
     fs::remove_file(program).unwrap();
-    let again = everypath(&folder.0, &["report", "--full", "run.evp"]);
-    assert_eq!(again.stdout, fs::read(folder.0.join("first.txt")).unwrap());
+    let again = everypath(&folder, &["report", "--full", "run.evp"]);
+    assert_eq!(again.stdout, fs::read(folder.file("first.txt")).unwrap());
     assert!(String::from_utf8_lossy(&again.stdout).contains("__libc_start"));
-    let mut names: Vec<_> = fs::read_dir(&folder.0)
+    let mut names: Vec<_> = fs::read_dir(folder.path())
         .unwrap()
         .map(|f| f.unwrap().file_name())
         .collect();
@@ -156,7 +122,7 @@ fn a_recording_needs_its_binaries_no_more() {
 #[test]
 fn a_recording_that_cannot_be_written_any_more_is_kept_elsewhere() {
     let folder = Folder::new("kept");
-    fs::create_dir(folder.0.join("results")).unwrap();
+    fs::create_dir(folder.file("results")).unwrap();
     let script = "exec rm -r results";
     let arguments = [
         "contexts",
@@ -168,7 +134,7 @@ fn a_recording_that_cannot_be_written_any_more_is_kept_elsewhere() {
         "-c",
         script,
     ];
-    let output = everypath(&folder.0, &arguments);
+    let output = everypath(&folder, &arguments);
     let text = stderr(&output);
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert!(text.starts_with("everypath: cannot write '"), "{text}");
@@ -179,7 +145,7 @@ fn a_recording_that_cannot_be_written_any_more_is_kept_elsewhere() {
         .next()
         .unwrap()
         .to_owned();
-    let again = everypath(&folder.0, &["report", &kept]);
+    let again = everypath(&folder, &["report", &kept]);
     fs::remove_file(&kept).unwrap();
     assert!(
         again.stdout.starts_with(b"everypath contexts: sh -c "),
@@ -192,12 +158,7 @@ fn only_selected_functions_are_counted() {
     let folder = Folder::new("selected");
     let source = "int b; void work(void) { b++; } void skip(void) { work(); }\n\
                   int main(void) { for (int i = 0; i < 5; i++) { work(); skip(); } return 0; }\n";
-    fs::write(folder.0.join("p.c"), source).unwrap();
-    let built = Command::new("gcc")
-        .args(["-O0", "-g", "-o", "p", "p.c"])
-        .current_dir(&folder.0)
-        .status();
-    assert!(built.unwrap().success());
+    folder.program(&["-O0", "-g"], "p", source);
     let arguments = [
         "contexts",
         "--funcs",
@@ -209,7 +170,7 @@ fn only_selected_functions_are_counted() {
         "--",
         "./p",
     ];
-    let text = stderr(&everypath(&folder.0, &arguments));
+    let text = stderr(&everypath(&folder, &arguments));
     assert!(
         text.contains("| __root__(),1\n|   main(),1\n|     work(),10\n"),
         "{text}"
@@ -230,7 +191,7 @@ fn instructions_are_counted() {
         "--",
         "true",
     ];
-    let text = stderr(&everypath(&folder.0, &arguments));
+    let text = stderr(&everypath(&folder, &arguments));
     assert!(
         text.starts_with("everypath run: true\nexited with status 0 after "),
         "{text}"
@@ -248,7 +209,7 @@ fn the_program_inherits_signals_as_natively() {
             .args(["--block-signal=USR1", "--ignore-signal=PIPE,HUP"])
             .args(under)
             .args(["grep", "-E", "SigBlk|SigIgn", "/proc/self/status"])
-            .current_dir(&folder.0)
+            .current_dir(folder.path())
             .output()
             .unwrap();
         assert!(out.status.success());
@@ -270,7 +231,7 @@ fn children_are_followed_only_when_asked() {
     let script = "ls /dev/null; (echo inner); env true; exec echo last";
     let counted = |command: &[&str], follow: &str| {
         let options = ["--follow-children", follow, "--", "sh", "-c", script];
-        let output = everypath(&folder.0, &[command, &options].concat());
+        let output = everypath(&folder, &[command, &options].concat());
         assert_eq!(output.status.code(), Some(0));
         assert_eq!(output.stdout, b"/dev/null\ninner\nlast\n");
         let text = stderr(&output);
@@ -307,11 +268,7 @@ fn a_program_that_was_replaced_keeps_its_names() {
         ),
     ];
     for (name, source) in sources {
-        let file = folder.0.join(format!("{name}.c"));
-        fs::write(&file, source).unwrap();
-        let mut compiler = Command::new("cc");
-        let compiler = compiler.arg("-O0").arg("-o").arg(folder.0.join(name));
-        assert!(compiler.arg(&file).status().unwrap().success());
+        folder.program(&["-O0"], name, source);
     }
     // The same inode with other contents, then none at all.
     let script = "cp ants it && ./it && cp bees it && ./it && rm it";
@@ -324,11 +281,11 @@ fn a_program_that_was_replaced_keeps_its_names() {
         "report.json",
     ];
     let output = everypath(
-        &folder.0,
+        &folder,
         &[&options[..], &["--", "sh", "-c", script]].concat(),
     );
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let report = fs::read_to_string(folder.0.join("report.json")).unwrap();
+    let report = fs::read_to_string(folder.file("report.json")).unwrap();
     let report: String = report.split_whitespace().collect();
     for name in ["ant", "bee", "hive", "swarm"] {
         let named = format!("\"name\":\"{name}\"");
@@ -345,15 +302,15 @@ fn a_report_is_packed_if_its_name_says_so() {
     let folder = Folder::new("packed");
     let words = ["contexts", "-o", "a.evp", "--report", "a.csv.gz"];
     let words = [&words[..], &["--format", "csv", "--", "true"]].concat();
-    let output = everypath(&folder.0, &words);
+    let output = everypath(&folder, &words);
     assert!(output.status.success(), "{}", stderr(&output));
-    let packed = fs::read(folder.0.join("a.csv.gz")).unwrap();
+    let packed = fs::read(folder.file("a.csv.gz")).unwrap();
     let unpacked = Command::new("gzip")
         .args(["-dc", "a.csv.gz"])
-        .current_dir(&folder.0)
+        .current_dir(folder.path())
         .output()
         .unwrap();
-    let plain = everypath(&folder.0, &["report", "a.evp", "--format", "csv"]);
+    let plain = everypath(&folder, &["report", "a.evp", "--format", "csv"]);
     assert_eq!(unpacked.stdout, plain.stdout);
     assert!(packed.len() < plain.stdout.len() / 2);
 }

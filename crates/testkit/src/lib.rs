@@ -10,7 +10,7 @@
 //! - [`product`] reads what the product's reports say of a program;
 //! - [`pool`] runs a list of jobs two at a time, [`again`] runs one again that failed,
 //!   [`jobs`] makes a test of both;
-//! - [`sample`] is a recording to show;
+//! - [`folder`] is a folder for one test of the product, [`sample`] a recording to show;
 //! - [`tree`] is a forest of calling contexts as text, and its comparison;
 //! - [`soak`] makes random programs of seeds and compares their runs;
 //! - [`oracle`] steps a program with ptrace and counts instructions and
@@ -28,6 +28,7 @@
 pub mod again;
 pub mod build;
 pub mod directive;
+pub mod folder;
 pub mod jobs;
 pub mod mode;
 pub mod oracle;

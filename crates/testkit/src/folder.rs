@@ -1,0 +1,70 @@
+//! A folder for one test of the product, and the product run in it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// Seconds after which a run counts as killed.
+const LIMIT: &str = "60";
+
+/// A folder of its own per test, gone at the end.
+#[derive(Debug)]
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// Among the temporary files. No other test of its program has this `name`.
+    #[must_use]
+    pub fn new(name: &str) -> Folder {
+        Folder::within(&std::env::temp_dir(), name)
+    }
+
+    /// In `parent`, for what is large.
+    #[must_use]
+    pub fn within(parent: &Path, name: &str) -> Folder {
+        let path = parent.join(format!("everypath-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("the folder can be made");
+        Folder(path)
+    }
+
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Where a file of that name is, if there is one.
+    #[must_use]
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Compiles `source`, a file of the folder if its path is relative, to the program `name`.
+    pub fn compile(&self, flags: &[&str], name: &str, source: impl AsRef<Path>) {
+        let mut compiler = Command::new("cc");
+        compiler.args(flags).args(["-o", name]).arg(source.as_ref());
+        let status = compiler.current_dir(&self.0).status();
+        assert!(status.expect("cc is installed (Debian: gcc)").success());
+    }
+
+    /// Writes `text` to `NAME.c` and compiles it.
+    pub fn program(&self, flags: &[&str], name: &str, text: &str) {
+        let source = format!("{name}.c");
+        std::fs::write(self.file(&source), text).expect("the folder can be written");
+        self.compile(flags, name, source);
+    }
+
+    /// Runs the binary `everypath` in the folder, with nothing to read and a time limit.
+    #[must_use]
+    pub fn run(&self, everypath: &str, arguments: &[&str]) -> Output {
+        let mut command = Command::new("timeout");
+        command.args(["--foreground", "--signal=KILL", LIMIT, everypath]);
+        command.args(arguments).current_dir(&self.0);
+        command.env("PATH", "/usr/bin:/bin").env("LC_ALL", "C");
+        let output = command.stdin(Stdio::null()).output();
+        output.expect("timeout is installed (Debian: coreutils)")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).expect("the folder is there");
+    }
+}
