@@ -4,6 +4,7 @@
 // build: cc -nostdlib -static -no-pie
 // run: exit 34
 // run: oracle
+// run: no-blocks jumps back into a function that a tail call left
         .macro function name
         .globl \name
         .type \name, @function

@@ -3,6 +3,7 @@
 // build: cc -O1
 // run: args alpha beta
 // run: oracle own-functions
+// run: no-blocks its mappings are in another order
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>

@@ -2,6 +2,7 @@
 // work without it.
 // build: cc -O1
 // run: oracle own-functions
+// run: no-blocks its mappings are in another order
 #define _GNU_SOURCE
 #include <elf.h>
 #include <link.h>

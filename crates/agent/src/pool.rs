@@ -238,6 +238,21 @@ impl ProcessLog {
         self.append(log::Kind::Func, &[pc, u64::from(id)], &[]);
     }
 
+    /// `None`: it could not be written.
+    pub fn block(&mut self, pc: u64, id: u32, code: &[u8]) -> Option<()> {
+        self.append(log::Kind::Block, &[pc, u64::from(id)], code)
+            .map(|_| ())
+    }
+
+    /// `None`: it could not be written.
+    pub fn path(&mut self, path: log::Path) -> Option<()> {
+        let fixed = [
+            u64::from(path.id) | u64::from(path.before) << 32,
+            u64::from(path.block),
+        ];
+        self.append(log::Kind::Path, &fixed, &[]).map(|_| ())
+    }
+
     /// Publishes a record for a thread, or a `hidden` one, and returns its offset.
     pub fn thread(&mut self, tid: u32, hidden: bool) -> Option<u64> {
         if self.thread_page == 0 || (self.threads_on_page + 1) * THREAD_SLOT > PAGE {

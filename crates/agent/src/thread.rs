@@ -155,6 +155,8 @@ pub struct ThreadContext {
     /// xmm0 to xmm15: all vector state that engine code can change (it is
     /// compiled for baseline x86-64, whose SSE forms keep upper lanes).
     pub xmm: [[u64; 2]; 16],
+    /// The state of an activation that has executed nothing yet (`dbt::contexts::blocks`).
+    pub entry_state: u64,
 }
 
 const _: () = {

@@ -436,6 +436,11 @@ pub fn kccf(ksf: &Forest, k: K) -> Forest {
     invert(ksf, k, |node| acted(node) && !repeats[node.index()])
 }
 
+/// The k-CCF of [`activations`]: exact whatever heads a slab.
+pub fn kccf_of_activations(activations: &Forest, k: K) -> Forest {
+    invert(activations, k, |node| activations.count(node) > 0)
+}
+
 /// For each node whether its events are counted by bottom nodes too: it lies
 /// in the top region of a tree that is no first tree.
 fn repeats(ksf: &Forest, k: K) -> Vec<bool> {

@@ -15,4 +15,7 @@ pub mod merged;
 pub mod oracle;
 pub mod summary;
 
-pub use forest::{Forest, K, NodeId, Weight, activations, inv_k, join, kccf, ksf_from_recording};
+pub use forest::{
+    Forest, K, NodeId, Weight, activations, inv_k, join, kccf, kccf_of_activations,
+    ksf_from_recording,
+};

@@ -57,7 +57,11 @@ fn run(events: &[Event], k: K, recursion: Recursion, nodes: u64) -> Thread {
 
     let mut memory = Supply { pool, nodes };
     let height = if let K::Finite(k) = k { k } else { 0 };
-    let mut forest = forest::Forest::new(pool, height, recursion == Recursion::Unrolled, 0);
+    let rolling = match recursion {
+        Recursion::Rolled => forest::Rolling::Recursion,
+        Recursion::Unrolled => forest::Rolling::Nothing,
+    };
+    let mut forest = forest::Forest::new(pool, height, rolling, 0);
     forest.reserve_truncated(&mut memory).unwrap();
     let mut stack: Vec<State> = Vec::new();
     for &event in events {

@@ -7,12 +7,14 @@ use std::path::Path;
 use anyhow::{Result, anyhow, bail};
 use clap::CommandFactory;
 use image::Selector;
-use trace::{Mode, Prefix};
+use trace::{BlockContexts, Mode, Prefix};
 use wire::flag;
 
 use crate::diff;
 use crate::ending::Ending;
-use crate::flags::{Cli, Command, Contexts, Count, Format, Report, Run, View};
+use crate::flags::{
+    BlockKind, Cli, Command, ContextMode, Contexts, Count, Format, Report, Run, View,
+};
 use crate::output::{Kind, Output, mid_sentence, reason};
 use crate::selection;
 use crate::session::Session;
@@ -47,6 +49,7 @@ fn run_only(flags: &Run) -> Result<Ending> {
         destination: &flags.destination,
         html: None,
         mode: Mode::Run,
+        blocks: None,
         k: None,
         flags: bits(&[
             (flags.count_instructions, flag::COUNT_INSNS),
@@ -64,6 +67,7 @@ fn run_only(flags: &Run) -> Result<Ending> {
 
 fn contexts(flags: &Contexts) -> Result<Ending> {
     check_numbers(flags)?;
+    let blocks = blocks_of(flags)?;
     let destination = &flags.destination;
     if destination.format == Format::Pprof && destination.report.is_none() && !destination.quiet {
         bail!("--format pprof is no text for standard error; name a file with --report FILE");
@@ -76,26 +80,62 @@ fn contexts(flags: &Contexts) -> Result<Ending> {
         (flags.start_func.is_some(), flag::START_FUNC),
         (flags.stop_func.is_some(), flag::STOP_FUNC),
         (flags.view.engine_stats, flag::CLOCK),
+        (flags.roll_loops, flag::ROLL_LOOPS),
+        (flags.blocks == BlockKind::Dynamic, flag::DYNAMIC_BLOCKS),
+        // Blocks are rolled as loops or not at all.
+        (blocks.is_some(), flag::UNROLL),
     ];
     Session {
         target: &flags.target,
         destination: &flags.destination,
         html: flags.html.as_deref(),
         mode: Mode::Contexts,
-        k: (!flags.k_inf).then_some(flags.k),
+        blocks,
+        k: (!flags.k_inf && !flags.roll_loops).then_some(flags.k),
         flags: bits(&wanted),
         max_nodes: flags.max_nodes,
-        costs: flags
-            .cost
-            .iter()
-            .filter_map(|metric| metric.cost())
-            .collect(),
+        costs: match blocks {
+            Some(_) => Vec::new(),
+            None => flags.cost.iter().filter_map(|cost| cost.cost()).collect(),
+        },
         selector: selection::selector(flags),
         options: options(flags),
         show: Show::new(flags.destination.format, &flags.view),
         speaks: true,
     }
     .run()
+}
+
+/// What `--mode` asks for, if that goes with the rest.
+fn blocks_of(flags: &Contexts) -> Result<Option<BlockContexts>> {
+    if flags.mode == ContextMode::Function {
+        if flags.roll_loops {
+            bail!("--roll-loops is about basic blocks; give --mode intra or --mode inter");
+        }
+        if flags.blocks == BlockKind::Dynamic {
+            bail!("--blocks is about basic blocks; give --mode intra or --mode inter");
+        }
+        return Ok(None);
+    }
+    if flags.k_inf && !flags.roll_loops {
+        bail!(
+            "--k-inf makes a context of every turn of every loop; roll them with --roll-loops, \
+             or give a number with -k"
+        );
+    }
+    if flags.start_func.is_some() || flags.stop_func.is_some() {
+        bail!(
+            "--start-func and --stop-func are about functions; choose what is counted with --funcs"
+        );
+    }
+    if flags.unroll_recursion {
+        bail!("--unroll-recursion is about functions; without --roll-loops nothing is rolled");
+    }
+    Ok(Some(BlockContexts {
+        intra: flags.mode == ContextMode::Intra,
+        roll_loops: flags.roll_loops,
+        dynamic: flags.blocks == BlockKind::Dynamic,
+    }))
 }
 
 fn count(flags: &Count) -> Result<Ending> {
@@ -110,6 +150,7 @@ fn count(flags: &Count) -> Result<Ending> {
         target: &flags.target,
         destination: &flags.destination,
         mode: Mode::Counts,
+        blocks: None,
         k: None,
         flags: 0,
         max_nodes: 1,

@@ -40,6 +40,7 @@ Examples:
   everypath contexts --k-inf --html calls.html -- ./prog
   everypath contexts --modules libcrypto.so.3 -- openssl version
   everypath contexts --start-func main -- ./prog
+  everypath contexts --mode intra --roll-loops --funcs foo --format text -- ./prog
 
 A LIST is names separated by commas. A name may hold the globs * and ?, and may
 be preceded by MODULE! to mean the function of one file only.";
@@ -133,6 +134,15 @@ pub struct Run {
 
 #[derive(Debug, Args)]
 pub struct Contexts {
+    /// Of what: functions, or basic blocks in each activation, or in each thread
+    #[arg(long, value_name = "MODE", default_value = "function")]
+    pub mode: ContextMode,
+    /// Roll loops of basic blocks into their first turn (k infinite)
+    #[arg(long, conflicts_with = "k")]
+    pub roll_loops: bool,
+    /// End basic blocks where branches go, or only where they are
+    #[arg(long, value_name = "HOW", default_value = "classic")]
+    pub blocks: BlockKind,
     /// Callers that a context keeps: the k of k-slab forests
     #[arg(short, value_name = "N", default_value_t = 10)]
     pub k: u32,
@@ -333,6 +343,26 @@ pub struct Target {
 pub enum YesNo {
     Yes,
     No,
+}
+
+/// What has contexts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ContextMode {
+    /// Functions, by who called them
+    Function,
+    /// Basic blocks, by those before in the same activation of their function
+    Intra,
+    /// Basic blocks, by those before in the thread
+    Inter,
+}
+
+/// What a basic block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BlockKind {
+    /// It ends at branches, and where a direct branch of its function goes
+    Classic,
+    /// It ends at branches, so blocks may overlap (IHPP 4.3.1)
+    Dynamic,
 }
 
 /// What is counted in contexts.

@@ -15,7 +15,7 @@ use anyhow::{Result, anyhow};
 use image::{Images, Selector};
 use launch::{Ended, Request, Run};
 use report::text::Style;
-use trace::{Cost, End, Meta, Mode, Recording};
+use trace::{BlockContexts, Cost, End, Meta, Mode, Recording};
 
 use crate::ending::Ending;
 use crate::flags::{Destination, Target};
@@ -32,6 +32,8 @@ pub struct Session<'a> {
     /// Where a page for a browser goes.
     pub html: Option<&'a Path>,
     pub mode: Mode,
+    /// Contexts are of basic blocks.
+    pub blocks: Option<BlockContexts>,
     /// `None`: infinite.
     pub k: Option<u32>,
     /// Bits from [`wire::flag`], following children excepted.
@@ -109,10 +111,12 @@ impl Session<'_> {
         Ok(Request {
             program,
             argv: self.target.command.clone(),
-            mode: match self.mode {
-                Mode::Run => wire::Mode::Run,
-                Mode::Contexts => wire::Mode::Contexts,
-                Mode::Counts => wire::Mode::Counts,
+            mode: match (self.mode, self.blocks) {
+                (Mode::Run, _) => wire::Mode::Run,
+                (Mode::Contexts, None) => wire::Mode::Contexts,
+                (Mode::Contexts, Some(blocks)) if blocks.intra => wire::Mode::Intra,
+                (Mode::Contexts, Some(_)) => wire::Mode::Inter,
+                (Mode::Counts, _) => wire::Mode::Counts,
             },
             k: self.k,
             flags: self.flags | follow | fault,
@@ -134,6 +138,7 @@ impl Session<'_> {
             producer: concat!("everypath ", env!("CARGO_PKG_VERSION")).into(),
             command: words.collect(),
             mode: self.mode,
+            blocks: self.blocks,
             k: self.k,
             unroll: self.flags & wire::flag::UNROLL != 0,
             selected: self.flags & wire::flag::SELECT != 0,

@@ -208,6 +208,7 @@ fn fill(process: &mut Process, answers: &HashMap<Key, Answers>) {
         let known = file.and_then(|answers| answers.build_id.clone());
         module.build_id = module.build_id.take().or(known);
     }
+    let mut blocks = process.blocks.iter_mut().peekable();
     let unnamed = process.functions.iter_mut().filter(|f| f.name.is_none());
     for function in unnamed {
         let file = function.module.and_then(|at| *files.get(at as usize)?);
@@ -217,6 +218,13 @@ fn fill(process: &mut Process, answers: &HashMap<Key, Answers>) {
         };
         function.file = symbol.file;
         function.line = symbol.line;
+        while blocks.next_if(|block| block.id < function.id).is_some() {}
+        if let Some(block) = blocks.next_if(|block| block.id == function.id) {
+            // Named by its place in the function, as in IHPP 4.3.2.
+            block.function = symbol.raw_name.is_some().then_some(symbol.name);
+            block.offset = symbol.offset;
+            continue;
+        }
         // A name made from the place is no name: whoever shows it makes it
         // anew. A call into the middle of a function makes another one.
         function.name = symbol

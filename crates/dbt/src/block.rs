@@ -22,6 +22,8 @@ pub enum Arrival {
     /// By call to a stub of the dynamic linker: no event, but what the stub
     /// jumps to is arrived at by call.
     Stub = 4,
+    /// In the middle of a basic block that was entered before: nothing begins.
+    Middle = 5,
 }
 
 impl Arrival {
@@ -31,6 +33,7 @@ impl Arrival {
             2 => Arrival::Call,
             3 => Arrival::Again,
             4 => Arrival::Stub,
+            5 => Arrival::Middle,
             _ => Arrival::Inside,
         }
     }

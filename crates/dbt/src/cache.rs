@@ -151,7 +151,7 @@ impl Cache {
             return None;
         }
         segment.cold = at;
-        let mut code = [0u8; 128];
+        let mut code = [0u8; 256];
         let mut asm = Asm::new(&mut code[..len as usize], at);
         fill(&mut asm);
         assert!(

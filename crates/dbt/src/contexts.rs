@@ -25,12 +25,15 @@
 //! asks the engine for a new node. No event touches flags; they use rcx and
 //! rdx, spilled.
 //!
+//! Contexts of basic blocks are made of the same parts (`blocks`).
+//!
 //! Limits: stacks are told apart by address only. Coroutines whose stacks lie
 //! above their caller's end the caller's activations when they run.
 
 use core::sync::atomic::Ordering::Relaxed;
 
 use agent::syscalls::Process;
+use forest::Rolling;
 use hashbrown::HashMap;
 use wire::node::{FIRST_FUNC, MAX_FUNC};
 use wire::view::Pool;
@@ -40,19 +43,23 @@ use crate::block::{Arrival, Key};
 use crate::engine::Engine;
 
 mod activations;
+mod blocks;
 mod emit;
 mod leaves;
+mod paths;
+
+pub use paths::Paths;
 
 pub use activations::{
     Shadow, begin_thread, deepest, end_thread, event, fork_child, grow_shadow, jump_into,
-    on_handler, on_sigreturn, publish_thread, settle, snapshot,
+    on_handler, on_sigreturn, publish_thread, record_path, settle, snapshot,
 };
 
 /// Process-wide state of the tool.
 #[derive(Debug)]
 pub struct Contexts {
     k: u32,
-    unroll: bool,
+    rolling: Rolling,
     select: bool,
     /// With `select`: by file, not by function.
     by_module: bool,
@@ -67,6 +74,8 @@ pub struct Contexts {
     /// arriving is no jump of the program.
     restorers: alloc::vec::Vec<u64>,
     leaves: leaves::Leaves,
+    /// Contexts are of basic blocks.
+    blocks: Option<blocks::BasicBlocks>,
     /// The extent looked at last: most questions are about the same one.
     last_function: core::ops::Range<u64>,
 }
@@ -77,7 +86,11 @@ impl Contexts {
         let flags = config.flags.load(Relaxed);
         Contexts {
             k: config.k.load(Relaxed),
-            unroll: flags & wire::flag::UNROLL != 0,
+            rolling: match flags {
+                _ if flags & wire::flag::ROLL_LOOPS != 0 => Rolling::Loops,
+                _ if flags & wire::flag::UNROLL != 0 => Rolling::Nothing,
+                _ => Rolling::Recursion,
+            },
             select: flags & wire::flag::SELECT != 0,
             by_module: flags & wire::flag::BY_MODULE != 0,
             started: flags & wire::flag::START_FUNC == 0,
@@ -88,6 +101,7 @@ impl Contexts {
             flags: alloc::vec::Vec::new(),
             restorers: alloc::vec::Vec::new(),
             leaves: leaves::Leaves::default(),
+            blocks: blocks::BasicBlocks::new(config.mode.load(Relaxed), flags),
             last_function: 0..0,
         }
     }
@@ -168,6 +182,9 @@ impl Contexts {
             };
         }
         let event = match key.arrival {
+            // Nothing begins there, nor where functions make no difference.
+            Arrival::Middle => return key,
+            _ if self.blocks.as_ref().is_some_and(|blocks| !blocks.intra) => false,
             Arrival::Inside | Arrival::Stub => false,
             Arrival::Jump => self.begins(key.pc, process) && !self.restorers.contains(&key.pc),
             Arrival::Call | Arrival::Again => {
@@ -281,6 +298,9 @@ impl Engine {
     pub fn forget_functions(&mut self, start: u64, end: u64) {
         if let Some(contexts) = &mut self.contexts {
             contexts.ids.retain(|&pc, _| pc < start || end <= pc);
+            if let Some(blocks) = &mut contexts.blocks {
+                blocks.forget(start..end);
+            }
             contexts.last_function = 0..0;
         }
     }

@@ -210,16 +210,15 @@ fn leave_by_syscall(
     match after {
         After::Raw => context.resume_host = raw,
         After::Again => {
-            if let Some(Some(place)) = place_of(raw) {
-                signals::uncount(context, &place);
+            let place = place_of(raw).flatten();
+            if let Some(place) = &place {
+                signals::uncount(context, place);
             }
-            go_to(
-                context,
-                Key {
-                    pc,
-                    arrival: Arrival::Inside,
-                },
-            );
+            let arrival = match place {
+                Some(place) if place.middle => Arrival::Middle,
+                _ => Arrival::Inside,
+            };
+            go_to(context, Key { pc, arrival });
         }
         After::Result(value) => {
             finish_call(context, value, next);

@@ -91,6 +91,7 @@ pub struct Engine {
 #[derive(Debug, Default)]
 pub struct Scratch {
     pub source: crate::superblock::Superblock,
+    pub paths: crate::contexts::Paths,
     pub map: Vec<u8>,
 }
 

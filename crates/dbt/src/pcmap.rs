@@ -10,6 +10,7 @@
 //! | `0x11`, recipe, n | the same, and their first byte is an exact boundary |
 //! | `0x81..=0x8F` = 0x80+n | the instruction here is over: program cursor moves n |
 //! | `0x90`, i32 | program cursor goes to block start + i32 |
+//! | `0xB0` + m, u32 = p | the basic blocks entered, and not yet on record, are path p; with m = 1 the instruction here is in the middle of one |
 //! | `0xA0` + w, u8 = n | n instructions from here on have been counted already, in word w; with 0, those from here on will be |
 //!
 //! A *recipe* says what a fault in those bytes must undo: which registers'
@@ -75,6 +76,12 @@ impl Writer {
         self.bytes.extend_from_slice(&distance.to_le_bytes());
     }
 
+    /// From here on path `path` was entered and is not on record.
+    pub fn entered(&mut self, path: u32, middle: bool) {
+        self.bytes.push(0xB0 | u8::from(middle));
+        self.bytes.extend_from_slice(&path.to_le_bytes());
+    }
+
     /// From here on `instructions` are counted that are not retired yet; each
     /// that retires makes it one less, and below 0 they are still to be counted. Word:
     /// one of the thread's `insns`, that they are counted in or another of its kind.
@@ -98,6 +105,10 @@ pub struct Place {
     pub index: u16,
     /// What the block is translated from (`ways`); 0: that is not known.
     pub fragment: u32,
+    /// Basic blocks that were entered and are not on record (`contexts::blocks`).
+    pub path: u32,
+    /// In the middle of a basic block.
+    pub middle: bool,
 }
 
 impl Place {
@@ -111,6 +122,8 @@ impl Place {
             word: 0,
             index: 0,
             fragment: 0,
+            path: 0,
+            middle: false,
         }
     }
 }
@@ -119,7 +132,7 @@ impl Place {
 // Long function: one row per code of the map.
 pub fn find(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
     let (mut host, mut app, mut ahead, mut word) = (0u64, pc, None::<i64>, 0);
-    let mut index = 0;
+    let (mut index, mut path, mut middle) = (0, 0, false);
     let mut rest = map;
     while let [code, tail @ ..] = rest {
         match *code {
@@ -129,6 +142,8 @@ pub fn find(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
                         counted_ahead: ahead.unwrap_or(0),
                         word,
                         index,
+                        path,
+                        middle,
                         ..Place::boundary(app)
                     });
                 }
@@ -151,6 +166,8 @@ pub fn find(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
                         counted_ahead: ahead.unwrap_or(0),
                         word,
                         index,
+                        path,
+                        middle,
                         ..Place::boundary(app)
                     });
                 }
@@ -166,6 +183,11 @@ pub fn find(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
             0x90 => {
                 let (distance, tail) = tail.split_first_chunk::<4>()?;
                 app = pc.wrapping_add(i64::from(i32::from_le_bytes(*distance)) as u64);
+                rest = tail;
+            }
+            0xB0 | 0xB1 => {
+                let (bytes, tail) = tail.split_first_chunk::<4>()?;
+                (path, middle) = (u32::from_le_bytes(*bytes), *code == 0xB1);
                 rest = tail;
             }
             0xA0..=0xA7 => {

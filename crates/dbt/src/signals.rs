@@ -20,6 +20,7 @@ use agent::thread::{Pending, Thread, ThreadContext, reg};
 use sys::signal::*;
 use wire::stat;
 
+use crate::block::Arrival;
 use crate::engine;
 use crate::entry;
 use crate::locate::{Where, locate, place_of};
@@ -175,9 +176,7 @@ fn stepped(context: &mut ThreadContext, thread: &mut Thread, uc: &mut UContext) 
         }
         if let Some(place) = place {
             uncount(context, &place);
-            context.resume_app = place.app_pc;
-            context.exit = 0;
-            uc.mcontext.rip = entry::resume_address();
+            go_on(context, uc, &place);
         }
         return;
     }
@@ -203,8 +202,12 @@ fn deliver_pending(context: &mut ThreadContext, thread: &mut Thread, uc: &mut UC
     advance(context, thread, uc);
 }
 
-/// Instructions that were counted and did not retire, or the reverse.
+/// Instructions that were counted and did not retire, or the reverse; and blocks that
+/// were entered.
 pub fn uncount(context: &mut ThreadContext, place: &pcmap::Place) {
+    if place.path != 0 {
+        crate::contexts::record_path(context, place.path);
+    }
     if place.fragment != 0 {
         return engine::with(|engine| engine.cut(context, place));
     }
@@ -246,10 +249,10 @@ pub fn deliver(
         held.fault.is_some() || held.info.code > 0 && SigSet::SYNCHRONOUS.has(held.signal);
     let refused = synchronous && mask.has(held.signal);
     match action.handler {
-        SIG_DFL => return default_action(thread, uc, held, mask),
-        SIG_IGN if synchronous => return default_action(thread, uc, held, mask),
-        SIG_IGN => return resume(context, uc, held.mask),
-        _ if refused => return default_action(thread, uc, held, mask),
+        SIG_DFL => return default_action(thread, uc, held, &place),
+        SIG_IGN if synchronous => return default_action(thread, uc, held, &place),
+        SIG_IGN => return resume(context, uc, held.mask, &place),
+        _ if refused => return default_action(thread, uc, held, &place),
         _ => {}
     }
     if action.flags & SA_RESETHAND != 0 && !table::always_ours(held.signal) {
@@ -263,7 +266,7 @@ pub fn deliver(
                 blocked = blocked.with(SigSet::only(held.signal));
             }
             thread.blocked = SigSet(blocked.0 & SigSet::SYNCHRONOUS.0);
-            crate::contexts::on_handler(context, held.signal, frame, action.restorer);
+            crate::contexts::on_handler(context, held.signal, frame, action.restorer, &place);
             context.resume_app = action.handler;
             context.exit = 2; // a handler is called
             uc.mcontext.rip = entry::resume_address();
@@ -274,23 +277,31 @@ pub fn deliver(
             let mut fatal = held;
             fatal.signal = SIGSEGV;
             fatal.info = information(SIGSEGV, code::SI_KERNEL);
-            default_action(thread, uc, fatal, mask);
+            default_action(thread, uc, fatal, &place);
         }
     }
 }
 
-/// Goes on with the program's state in `uc` at `uc.rip`, a program address.
-fn resume(context: &mut ThreadContext, uc: &mut UContext, mask: SigSet) {
-    context.resume_app = uc.mcontext.rip;
-    context.exit = 0;
-    uc.mcontext.rip = entry::resume_address();
+/// Goes on with the program's state in `uc` at `place`.
+fn resume(context: &mut ThreadContext, uc: &mut UContext, mask: SigSet, place: &pcmap::Place) {
+    go_on(context, uc, place);
     uc.sigmask = mask.without(SigSet::SYNCHRONOUS);
+}
+
+/// In the cache again, at `place`.
+fn go_on(context: &mut ThreadContext, uc: &mut UContext, place: &pcmap::Place) {
+    let arrival = match place.middle {
+        true => Arrival::Middle,
+        false => Arrival::Inside,
+    };
+    context.resume_app = place.app_pc;
+    context.exit = arrival as u32;
+    uc.mcontext.rip = entry::resume_address();
 }
 
 /// The signal's default action, by the kernel: the same signal again with the
 /// default disposition, so that wait status and core dump are as natively.
-fn default_action(thread: &mut Thread, uc: &mut UContext, held: Pending, mask: SigSet) {
-    let _ = mask;
+fn default_action(thread: &mut Thread, uc: &mut UContext, held: Pending, place: &pcmap::Place) {
     // SAFETY: the default disposition.
     let _ = unsafe { sys::sigaction(held.signal, Some(&SigAction::default()), None) };
     requeue(held.signal, &held.info);
@@ -302,13 +313,7 @@ fn default_action(thread: &mut Thread, uc: &mut UContext, held: Pending, mask: S
     // If it does not (a stop signal, continued), go on where the program was.
     let context = thread.context;
     // SAFETY: the thread's own block.
-    resume_after_default(unsafe { &mut *context }, uc);
-}
-
-fn resume_after_default(context: &mut ThreadContext, uc: &mut UContext) {
-    context.resume_app = uc.mcontext.rip;
-    context.exit = 0;
-    uc.mcontext.rip = entry::resume_address();
+    go_on(unsafe { &mut *context }, uc, place);
 }
 
 /// A signal raised by an instruction.

@@ -65,12 +65,12 @@ pub fn sigreturn(context: &mut ThreadContext, thread: &mut Thread) -> isize {
             ..stack
         };
     }
-    crate::contexts::on_sigreturn(context, frame.uc.mcontext.rsp);
+    let arrival = crate::contexts::on_sigreturn(context, frame.uc.mcontext.rip);
     context.resume_app = frame.uc.mcontext.rip;
     if frame.uc.mcontext.eflags & TRAP_FLAG != 0 {
         thread.step_from = context.resume_app;
     }
-    context.exit = 0;
+    context.exit = arrival as u32;
     frame.uc.mcontext.rip = entry::resume_address();
     frame.uc.sigmask = mask.without(SigSet::SYNCHRONOUS);
     frame.uc.stack = thread.signal_stack;

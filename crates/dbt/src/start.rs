@@ -206,7 +206,8 @@ fn boot(
         )
     };
     let mode = pool.header().config.mode.load(Relaxed);
-    let is_contexts = mode == Mode::Contexts as u32;
+    let of_contexts = [Mode::Contexts, Mode::Intra, Mode::Inter];
+    let is_contexts = of_contexts.iter().any(|&known| known as u32 == mode);
     let mut exe = program.exe.clone();
     exe.push(0);
     let process = Process::new(

@@ -130,11 +130,9 @@ impl Engine {
                 };
                 return out;
             }
-            if !out.insns.is_empty() {
-                let inside = Key {
-                    pc,
-                    arrival: Arrival::Inside,
-                };
+            if let Some(last) = out.insns.last() {
+                let arrival = self.arrival_behind(last, pc);
+                let inside = Key { pc, arrival };
                 if out.insns.len() >= MAX_INSNS
                     || side_exits >= MAX_EXITS
                     || !out.volatile && self.enters_volatile(&out, pc)
@@ -198,9 +196,12 @@ impl Engine {
             if matches!(flow, Flow::CountJump(_)) {
                 side_exits += 1;
             }
-            let next = self.arrive_by_jump(insn.pc(), pc);
+            let mut next = self.arrive_by_jump(insn.pc(), pc);
             let stores = out.volatile && insn.may_store();
             if next.arrival != Arrival::Inside || stores {
+                if next.arrival == Arrival::Inside {
+                    next.arrival = self.arrival_behind(&insn, pc);
+                }
                 out.end = End::Goto(next);
                 return out;
             }

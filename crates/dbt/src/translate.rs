@@ -18,14 +18,17 @@
 //!
 //! Every rule writes the block's map as it goes (`pcmap`).
 
+mod operands;
+
 use agent::syscalls::Kind;
 use isa::{Asm, Cc, Flow, Insn, Reg, StackMove, relocate};
 use wire::stat;
 
 use crate::block::{Arrival, Block, BlockId, ExitKind, Key};
+use crate::contexts::Paths;
 use crate::counting::{Counting, Run, SPILLED_BYTES, add_spilled};
 use crate::engine::Engine;
-use crate::indirect::{SPILL_OTHER, SPILL_RDX, emit_spills};
+use crate::indirect::{emit_restores, emit_spills};
 use crate::pcmap::{Recipe, Writer};
 use crate::superblock::{End, Superblock};
 use crate::ways::LastBranch;
@@ -43,6 +46,8 @@ pub struct Emit<'a> {
     start_pc: u64,
     /// Counting instructions (`counting.rs`).
     pub counting: Counting,
+    /// Contexts of basic blocks.
+    pub paths: Paths,
 }
 
 impl core::fmt::Debug for Emit<'_> {
@@ -91,6 +96,7 @@ impl Engine {
         let maps = self.cache.segments[segment].maps.len();
         let id = self.add_block(Block::new(key, segment, maps));
         let counting = self.count_ways(id, &source);
+        let paths = self.plan_paths(&source, key.arrival);
         let (start, room) = self.cache.open();
         let mut emit = Emit {
             asm: Asm::new(room, start),
@@ -101,6 +107,7 @@ impl Engine {
             mapped: start,
             start_pc: key.pc,
             counting,
+            paths,
         };
         let pad = pad.map(|call| {
             let miss = self.cache.thunk(if call {
@@ -125,6 +132,7 @@ impl Engine {
             "a superblock fits the room that make_room guarantees"
         );
         let (len, mut map) = (emit.asm.len(), emit.map.bytes);
+        self.scratch.paths = emit.paths;
         let unfetchable = source.insns.is_empty() && matches!(source.end, End::Unfetchable(_));
         self.cache.close(start, len, id.0);
         self.cache.segments[segment].maps.extend_from_slice(&map);
@@ -165,6 +173,7 @@ impl Engine {
                 emit.goto(insn.pc());
             }
             at = insn.next_pc();
+            emit.begin_insn(i);
             if emit.counting.is_on() {
                 if i >= run.end {
                     run = Run::plan(&source.insns, i);
@@ -192,10 +201,13 @@ impl Engine {
                 }
                 Flow::Cond(cc, target) => {
                     let last = i + 1 == source.insns.len();
-                    self.emit_cond(emit, insn, cc, target, last);
+                    self.emit_cond(emit, insn, cc, target, (i, last));
                 }
-                Flow::CountJump(target) => self.emit_count_jump(emit, insn, target),
-                Flow::Call(target) => self.emit_call(emit, insn, target),
+                Flow::CountJump(target) => self.emit_count_jump(emit, insn, target, i),
+                Flow::Call(target) => {
+                    self.record(emit, i);
+                    self.emit_call(emit, insn, target);
+                }
                 Flow::IndirectJump | Flow::IndirectCall => {
                     // `pop r; jmp *r` is a return by hand; the unwinder ends so.
                     unwinding |= i > 0 && source.insns[i - 1].is_pop();
@@ -206,10 +218,17 @@ impl Engine {
                     let stays = |insn: &Insn| insn.stack_delta() == Some(0);
                     let called = self.block(emit.id).key().arrival == Arrival::Stub
                         && source.insns[..i].iter().all(stays);
-                    self.emit_indirect(emit, insn, called);
+                    let path = emit.path_through(i);
+                    self.emit_indirect(emit, insn, called, path);
                 }
-                Flow::Return(extra) => self.emit_return(emit, insn, extra),
-                Flow::Syscall => self.emit_syscall(emit, insn, known_eax),
+                Flow::Return(extra) => {
+                    let path = emit.path_through(i);
+                    self.emit_return(emit, insn, extra, path);
+                }
+                Flow::Syscall => {
+                    self.record(emit, i);
+                    self.emit_syscall(emit, insn, known_eax);
+                }
                 // Without transactions it is no instruction: it faults as it is.
                 Flow::TransactionBegin(_) if !self.settings.rtm => {
                     emit.asm.bytes(insn.bytes());
@@ -218,34 +237,23 @@ impl Engine {
                     emit.asm.bytes(&[0x0F, 0x0B]);
                     emit.cover(true, Recipe::NONE);
                 }
-                Flow::TransactionBegin(target) => {
-                    emit.asm.mov_r_imm(Reg::Rax, 0);
-                    emit.over(insn);
-                    emit.goto(target);
-                    self.emit_exit(
-                        emit,
-                        ExitKind::Direct(Key {
-                            pc: target,
-                            arrival: Arrival::Inside,
-                        }),
-                    );
-                }
-                Flow::Int80 | Flow::Trap | Flow::Odd => {
-                    self.emit_plain(emit, insn);
-                    self.emit_exit(
-                        emit,
-                        ExitKind::Direct(Key {
-                            pc: insn.next_pc(),
-                            arrival: Arrival::Inside,
-                        }),
-                    );
-                }
+                Flow::TransactionBegin(target) => self.emit_abort(emit, insn, target, i),
+                Flow::Int80 | Flow::Trap | Flow::Odd => self.emit_odd(emit, insn, i),
+            }
+            if !ends(insn) {
+                emit.end_insn(i);
             }
         }
         if let Some(owed) = emit.last_branch(LastBranch::Fell) {
             add_spilled(&mut emit.asm, owed);
             // No boundary: a signal here would be one before it was counted.
             emit.cover(false, Recipe::NONE);
+        }
+        if source.end != End::Itself
+            && let Some(last) = source.insns.len().checked_sub(1)
+        {
+            let middle = matches!(source.end, End::Goto(key) if key.arrival == Arrival::Middle);
+            self.record_end(emit, last, middle);
         }
         match source.end {
             End::Itself => {}
@@ -266,6 +274,32 @@ impl Engine {
                 emit.cover(true, Recipe::NONE);
             }
         }
+    }
+
+    /// A transaction that aborts at once.
+    fn emit_abort(&mut self, emit: &mut Emit<'_>, insn: &Insn, target: u64, i: usize) {
+        self.record(emit, i);
+        emit.asm.mov_r_imm(Reg::Rax, 0);
+        emit.over(insn);
+        emit.goto(target);
+        emit.recorded(false);
+        let arrival = Arrival::Inside;
+        let key = Key {
+            pc: target,
+            arrival,
+        };
+        self.emit_exit(emit, ExitKind::Direct(key));
+    }
+
+    /// What ends a superblock and is no branch.
+    fn emit_odd(&mut self, emit: &mut Emit<'_>, insn: &Insn, i: usize) {
+        self.emit_plain(emit, insn);
+        let pc = insn.next_pc();
+        let arrival = self.arrival_behind(insn, pc);
+        // The block is entered when this has been executed: it may fault.
+        emit.end_insn(i);
+        self.record_end(emit, i, arrival == Arrival::Middle);
+        self.emit_exit(emit, ExitKind::Direct(Key { pc, arrival }));
     }
 
     /// An instruction that is not a branch.
@@ -299,81 +333,15 @@ impl Engine {
         emit.mapped = emit.asm.here();
     }
 
-    fn emit_far_operand(&mut self, emit: &mut Emit<'_>, insn: &Insn, target: u64) {
-        let scratch = relocate::free_register(insn, &[]);
-        emit.asm.mov_gs_r(SPILL_OTHER, scratch);
-        emit.asm.mov_r_imm(scratch, target);
-        emit.cover(true, Recipe::other(scratch as u8));
-        self.emit_changed(emit, insn, scratch);
-    }
-
-    fn emit_gs_operand(&mut self, emit: &mut Emit<'_>, insn: &Insn) {
-        let scratch = relocate::free_register(insn, &[]);
-        let second = relocate::free_register(insn, &[scratch]);
-        emit.asm.mov_gs_r(SPILL_OTHER, scratch);
-        emit.cover(true, Recipe::NONE);
-        let at = emit.asm.here();
-        match (
-            insn.rip_relative(),
-            relocate::load_address(insn, scratch, at),
-        ) {
-            (Some((target, _)), _) => emit.asm.mov_r_imm(scratch, target),
-            (None, Ok(bytes)) => emit.asm.bytes(&bytes),
-            (None, Err(_)) => emit.asm.bytes(&[0x0F, 0x0B]),
-        }
-        emit.asm.mov_gs_r(SPILL_RDX, second);
-        emit.asm.mov_r_gs(second, APP_GS);
-        emit.asm.lea_sum(scratch, scratch, second, 0);
-        emit.asm.mov_r_gs(second, SPILL_RDX);
-        emit.cover(false, Recipe::other(scratch as u8));
-        self.emit_changed(emit, insn, scratch);
-    }
-
-    /// A selector written to gs. gs itself stays the engine's: es makes the
-    /// checks. What is left to the program is the base, which a null selector
-    /// and every usable one make 0 (old AMD processors keep it for the former).
-    fn emit_gs_selector(&mut self, emit: &mut Emit<'_>, insn: &Insn, popped: u8) {
-        let scratch = relocate::free_register(insn, &[]);
-        emit.asm.mov_gs_r(SPILL_OTHER, scratch);
-        emit.cover(true, Recipe::NONE);
-        emit.asm.mov_r_es(scratch);
-        emit.asm.mov_gs_r(SPILL_RDX, scratch);
-        emit.asm.mov_r_gs(scratch, SPILL_OTHER);
-        match relocate::load_other_selector(insn, emit.asm.here()) {
-            Ok(bytes) => emit.asm.bytes(&bytes),
-            Err(_) => emit.asm.bytes(&[0x0F, 0x0B]),
-        }
-        emit.cover(false, Recipe::other(scratch as u8));
-        // Done: from here a signal steps on to the boundary.
-        if popped > 0 {
-            emit.asm.lea(Reg::Rsp, Reg::Rsp, i32::from(popped));
-        }
-        if self.settings.null_clears_base {
-            emit.asm.mov_r_imm(scratch, 0);
-            emit.asm.mov_gs_r(APP_GS, scratch);
-        }
-        emit.asm.mov_r_gs(scratch, SPILL_RDX);
-        emit.asm.mov_es_r(scratch);
-        emit.asm.mov_r_gs(scratch, SPILL_OTHER);
-        emit.cover(false, Recipe::other(scratch as u8));
-        emit.map.advance(insn.len());
-    }
-
-    /// `insn` with `[scratch]` for its operand, then the restore of scratch.
-    fn emit_changed(&mut self, emit: &mut Emit<'_>, insn: &Insn, scratch: Reg) {
-        let at = emit.asm.here();
-        match relocate::with_memory_at(insn, scratch, at) {
-            Ok(bytes) => emit.asm.bytes(&bytes),
-            Err(_) => emit.asm.bytes(&[0x0F, 0x0B]),
-        }
-        emit.cover(false, Recipe::other(scratch as u8));
-        // The instruction is done; a signal here steps on to the boundary.
-        emit.asm.mov_r_gs(scratch, SPILL_OTHER);
-        emit.cover(false, Recipe::other(scratch as u8));
-        emit.map.advance(insn.len());
-    }
-
-    fn emit_cond(&mut self, emit: &mut Emit<'_>, insn: &Insn, cc: Cc, target: u64, last: bool) {
+    /// `index`: of the instruction, and whether it is the last one.
+    fn emit_cond(
+        &mut self,
+        emit: &mut Emit<'_>,
+        insn: &Insn,
+        cc: Cc,
+        target: u64,
+        (i, last): (usize, bool),
+    ) {
         let key = self.arrive_by_jump(insn.pc(), target);
         let into = self.jumps_into(insn.pc(), target);
         emit.asm.align_displacement(2);
@@ -383,6 +351,9 @@ impl Engine {
             true => ExitKind::Event(key),
             false => ExitKind::Direct(key),
         };
+        if let Some(path) = emit.path_at(i) {
+            return self.attach_path(emit.id, site, kind, path);
+        }
         let owed = match last {
             true => emit.last_branch(LastBranch::Taken),
             false => emit.pending_there(),
@@ -401,7 +372,7 @@ impl Engine {
     /// taken: jmp exit
     /// over:
     /// ```
-    fn emit_count_jump(&mut self, emit: &mut Emit<'_>, insn: &Insn, target: u64) {
+    fn emit_count_jump(&mut self, emit: &mut Emit<'_>, insn: &Insn, target: u64, i: usize) {
         let (_, opcode) = insn.bytes().split_last().expect("an instruction has bytes");
         emit.asm.bytes(opcode);
         emit.asm.bytes(&[2]);
@@ -411,7 +382,10 @@ impl Engine {
         let site = emit.asm.jmp(emit.asm.here());
         emit.asm.bind(over);
         emit.over(insn);
-        self.attach(emit.id, site, ExitKind::Direct(key));
+        match emit.path_at(i) {
+            Some(path) => self.attach_path(emit.id, site, ExitKind::Direct(key), path),
+            None => self.attach(emit.id, site, ExitKind::Direct(key)),
+        }
     }
 
     /// Pushes the program's return address as one 8-byte store.
@@ -438,20 +412,29 @@ impl Engine {
         // The call is done when the push is: from here the state is that of
         // the target's first instruction.
         emit.goto(target);
+        emit.recorded(false);
         let key = self.called_from(insn.pc(), target);
         self.emit_exit(emit, ExitKind::Direct(key));
     }
 
     /// `called`: the stack pointer is that of a call, to a stub that this jump ends.
-    fn emit_indirect(&mut self, emit: &mut Emit<'_>, insn: &Insn, called: bool) {
+    fn emit_indirect(&mut self, emit: &mut Emit<'_>, insn: &Insn, called: bool, path: Option<u32>) {
         let call = insn.flow() == Flow::IndirectCall;
         emit_spills(&mut emit.asm);
+        if let Some(path) = path {
+            self.emit_path(emit, path);
+            emit.cover(true, Recipe::RCX_RDX);
+            emit.recorded(true);
+            emit_restores(&mut emit.asm);
+        }
         self.emit_target_load(emit, insn);
-        emit.cover(true, Recipe::RCX_RDX);
+        emit.cover(path.is_none(), Recipe::RCX_RDX);
         if call {
             self.emit_push_return(emit, insn.next_pc());
         }
         let guess = emit.counting.guess().unwrap_or_else(|| self.guess(insn));
+        // A jump that is made again would go on record again.
+        let guess = guess.filter(|guess| !guess.lazy || path.is_none());
         if let Some(guess) = guess {
             let key = self.guessed_key(guess.target, call, called);
             return self.emit_guess(emit, insn, key, guess.lazy);
@@ -504,9 +487,15 @@ impl Engine {
         }
     }
 
-    fn emit_return(&mut self, emit: &mut Emit<'_>, insn: &Insn, extra: u16) {
+    fn emit_return(&mut self, emit: &mut Emit<'_>, insn: &Insn, extra: u16, path: Option<u32>) {
         emit_spills(&mut emit.asm);
-        let begun = self.settings.costs != 0 && emit.count_before_event();
+        let mut begun = self.settings.costs != 0 && emit.count_before_event();
+        if let Some(path) = path {
+            self.emit_path(emit, path);
+            emit.cover(true, Recipe::RCX_RDX);
+            emit.recorded(true);
+            begun = true;
+        }
         self.emit_return_event(emit, insn.pc());
         emit.asm.pop(Reg::Rcx);
         emit.count_in_rdx();
@@ -549,6 +538,7 @@ impl Engine {
         emit.asm.mov_r_imm(Reg::Rcx, insn.next_pc());
         emit.cover(false, Recipe::NONE);
         emit.map.advance(insn.len());
+        emit.recorded(false);
         emit.asm.mov_gs_imm32(WAITS_IN, 0);
         emit.cover(true, Recipe::NONE);
         self.emit_exit(
@@ -559,4 +549,12 @@ impl Engine {
             }),
         );
     }
+}
+
+/// Whether a superblock ends with it, by itself.
+fn ends(insn: &Insn) -> bool {
+    !matches!(
+        insn.flow(),
+        Flow::Next | Flow::Jump(_) | Flow::Cond(..) | Flow::CountJump(_)
+    )
 }

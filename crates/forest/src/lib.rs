@@ -18,6 +18,10 @@
 //! A node is 24 bytes and its costs; children are found by the name of the transition in an
 //! open-addressing table (`index.rs`).
 //!
+//! For basic blocks what leads from state to state is an *edge* ([`Forest::edge`]), which
+//! stands for several blocks that are executed one after the other. It is counted on
+//! the edge, and the reader goes the way once more (`wire::node::FIRST_BLOCK`).
+//!
 //! Invariant: nodes are published (counted in their chunk) after they are
 //! complete and never move. This crate knows no system calls: memory comes
 //! from the [`Memory`] its caller passes.
@@ -32,7 +36,9 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use wire::NodeChunk;
-use wire::node::{DEPTH, FIRST_FUNC, LABEL_TRUNCATED, Node, ROOT, decode_key, key, stride};
+use wire::node::{
+    DEPTH, FIRST_FUNC, LABEL_ENTRY, LABEL_TRUNCATED, Node, ROOT, decode_key, key, stride,
+};
 use wire::view::Pool;
 
 pub use index::{FALLBACK, HASH, HOME, HOME_MASK, HOME_SHIFT, LINE, Table};
@@ -53,12 +59,22 @@ pub trait Memory {
 const FIRST_CHUNK: u64 = wire::PAGE;
 const MAX_CHUNK: u64 = 256 * wire::PAGE;
 
+/// Which repetitions make no nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rolling {
+    Nothing,
+    /// What is entered from itself.
+    Recursion,
+    /// What is on the way from the root already (IHPP 4.3.4); k is infinite then.
+    Loops,
+}
+
 #[derive(Debug)]
 pub struct Forest {
     pool: Pool,
     /// 0: infinite.
     k: u32,
-    unroll: bool,
+    rolling: Rolling,
     /// Bytes from one node of a chunk to the next.
     stride: u64,
     first_chunk: u64,
@@ -67,15 +83,19 @@ pub struct Forest {
     roots: Vec<(u32, State)>,
     index: Index,
     truncated: Option<State>,
+    /// What blocks are entered from first, and the edge that leads nowhere
+    /// ([`Forest::begin_blocks`]).
+    entry: Option<State>,
+    truncated_edge: Option<State>,
 }
 
 impl Forest {
     /// `costs`: what nodes carry besides calls (`wire::cost`).
-    pub fn new(pool: Pool, k: u32, unroll: bool, costs: u32) -> Forest {
+    pub fn new(pool: Pool, k: u32, rolling: Rolling, costs: u32) -> Forest {
         Forest {
             pool,
             k,
-            unroll,
+            rolling,
             stride: stride(costs),
             first_chunk: 0,
             chunk: 0,
@@ -83,6 +103,8 @@ impl Forest {
             roots: Vec::new(),
             index: Index::new(),
             truncated: None,
+            entry: None,
+            truncated_edge: None,
         }
     }
 
@@ -162,8 +184,16 @@ impl Forest {
         searched: bool,
         memory: &mut dyn Memory,
     ) -> State {
-        if Some(state) == self.truncated || (!self.unroll && self.label(state) == func) {
+        if Some(state) == self.truncated {
             return state;
+        }
+        let rolled = match self.rolling {
+            Rolling::Nothing => None,
+            Rolling::Recursion => (self.label(state) == func).then_some(state),
+            Rolling::Loops => self.above(state).find(|&above| self.label(above) == func),
+        };
+        if let Some(rolled) = rolled {
+            return rolled;
         }
         match self.next(state, func, searched, memory) {
             Some(next) => next,
@@ -194,7 +224,7 @@ impl Forest {
     /// The state that follows from `from` by `steps` (last first), if the forest has it.
     pub fn known(&self, from: State, steps: &[u32]) -> Option<State> {
         steps.iter().rev().try_fold(from, |state, &func| {
-            if !self.unroll && self.label(state) == func {
+            if self.rolling == Rolling::Recursion && self.label(state) == func {
                 return Some(state);
             }
             let wraps = self.k != 0 && self.depth(state) + 1 == 2 * self.k;
@@ -213,6 +243,75 @@ impl Forest {
         Some(State(self.pool.base() + parent))
     }
 
+    /// The state and those above it in its tree.
+    fn above(&self, state: State) -> impl Iterator<Item = State> {
+        core::iter::successors(Some(state), |&state| self.parent(state))
+    }
+
+    /// What leads from the root of its tree to a state: the root's label first.
+    pub fn way_to(&self, state: State) -> Vec<u32> {
+        let mut labels: Vec<u32> = self.above(state).map(|state| self.label(state)).collect();
+        labels.reverse();
+        labels
+    }
+
+    /// From here on, what leads on are edges. The state of who has entered no block.
+    /// After [`Forest::reserve_truncated`].
+    pub fn begin_blocks(&mut self, states_from: u64, memory: &mut dyn Memory) -> Option<State> {
+        let entry = self.root(LABEL_ENTRY, memory)?;
+        self.entry = Some(entry);
+        let truncated = self.truncated?;
+        let name = self.child_name(truncated, LABEL_TRUNCATED);
+        self.truncated_edge = self.make_edge(name, truncated, states_from, memory);
+        self.truncated_edge.map(|_| entry)
+    }
+
+    /// The edge that `path`, made of `blocks`, is from `state` on, and where it leads.
+    /// States are told from `states_from` on. Counts nothing.
+    pub fn edge(
+        &mut self,
+        state: State,
+        path: u32,
+        blocks: &[u32],
+        states_from: u64,
+        memory: &mut dyn Memory,
+    ) -> Option<(State, State)> {
+        let name = self.child_name(state, path);
+        if let Some(edge) = self.find(name) {
+            return Some((edge, self.top(edge)));
+        }
+        let next = blocks.iter().fold(state, |state, &block| {
+            self.step_from(state, block, false, memory)
+        });
+        let made = match memory.take_node() {
+            true => self.make_edge(name, next, states_from, memory),
+            false => None,
+        };
+        let nowhere = || Some((self.truncated_edge?, self.truncated?));
+        made.map(|edge| (edge, next)).or_else(nowhere)
+    }
+
+    /// `None`: there is no room, or the state is out of an edge's reach.
+    fn make_edge(
+        &mut self,
+        name: Name,
+        next: State,
+        states_from: u64,
+        memory: &mut dyn Memory,
+    ) -> Option<State> {
+        let state = next.0.wrapping_sub(states_from);
+        let top = ((next.0 - self.pool.base()) / 8) as u32;
+        let word = u32::try_from(state).ok().filter(|word| word & ROOT == 0)?;
+        let edge = self.publish(name.key.wrapping_neg(), top, word, memory)?;
+        self.insert(name, edge);
+        Some(edge)
+    }
+
+    /// Whether what leads on are edges.
+    pub fn has_edges(&self) -> bool {
+        self.entry.is_some()
+    }
+
     /// Prepares the node that stands for everything beyond the limits.
     pub fn reserve_truncated(&mut self, memory: &mut dyn Memory) -> Option<State> {
         let state = self.root(LABEL_TRUNCATED, memory)?;
@@ -228,6 +327,9 @@ impl Forest {
         searched: bool,
         memory: &mut dyn Memory,
     ) -> Option<State> {
+        if Some(state) == self.entry {
+            return self.tree(func, memory);
+        }
         let (k, below) = (self.k, self.depth(state) + 1);
         let wraps = k != 0 && below == 2 * k;
         let parent = if wraps { self.top(state) } else { state };

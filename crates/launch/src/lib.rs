@@ -117,8 +117,8 @@ pub fn run(request: &Request, tables: &mut (dyn Tables + Send)) -> Result<Run, L
     let done = AtomicBool::new(false);
     let view = pool.view();
     let ended = std::thread::scope(|scope| {
-        let server = (request.mode == Mode::Contexts)
-            .then(|| scope.spawn(|| requests::serve(pool.view(), tables, &done)));
+        let asks = matches!(request.mode, Mode::Contexts | Mode::Intra | Mode::Inter);
+        let server = asks.then(|| scope.spawn(|| requests::serve(pool.view(), tables, &done)));
         let ended = wait::wait(child);
         done.store(true, Release);
         requests::ring(&view);

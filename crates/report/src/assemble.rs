@@ -53,7 +53,8 @@ impl<'a> Report<'a> {
         if recording.meta.mode == Mode::Contexts {
             let k = K::from(recording.meta.k);
             for (at, process) in recording.processes.iter().enumerate() {
-                sections.extend(sections_of(at, process, k, view, &weights));
+                let exact = recording.meta.blocks.is_some();
+                sections.extend(sections_of(at, process, (k, exact), view, &weights));
             }
         }
         let mut report = Report {
@@ -95,10 +96,11 @@ fn metrics(recording: &Recording) -> Vec<Weight> {
 }
 
 /// The sections of one process: one per thread that counted anything, or one for all.
+/// With k, whether the k-CCF is made of activations.
 fn sections_of(
     at: usize,
     process: &Process,
-    k: K,
+    (k, by_activations): (K, bool),
     view: &View,
     weights: &[Weight],
 ) -> Vec<Section> {
@@ -112,6 +114,11 @@ fn sections_of(
     let section = |threads: Vec<usize>| {
         let forests = |make: fn(&Thread) -> Forest| joined(process, &threads, make);
         let ksf = || forests(analysis::ksf_from_recording);
+        // Where roots are called, too, as blocks are, the paper's way is not exact.
+        let kccf = || match by_activations {
+            true => analysis::kccf_of_activations(&forests(analysis::activations), k),
+            false => analysis::kccf(&ksf(), k),
+        };
         let mut section = Section::empty(at);
         match view.hot {
             Some(_) => {
@@ -123,15 +130,11 @@ fn sections_of(
                 section.contexts = view
                     .ksf
                     .then(|| tree(Direction::Callees, forests(analysis::activations)));
-                section.callers = view
-                    .kccf
-                    .then(|| tree(Direction::Callers, analysis::kccf(&ksf(), k)));
+                section.callers = view.kccf.then(|| tree(Direction::Callers, kccf()));
             }
             None => {
-                let ksf = (view.ksf || view.kccf).then(ksf);
-                let inverted = ksf.as_ref().filter(|_| view.kccf);
-                section.kccf = inverted.map(|ksf| analysis::kccf(ksf, k));
-                section.ksf = ksf.filter(|_| view.ksf);
+                section.kccf = view.kccf.then(kccf);
+                section.ksf = view.ksf.then(ksf);
             }
         }
         section.stacks = view.stacks.then(|| forests(analysis::activations));

@@ -1,7 +1,7 @@
 //! What a label of a process is called.
 
 pub use trace::base_name;
-use trace::{Function, Label, Process};
+use trace::{Block, Function, Label, Process};
 
 use crate::{Report, Section};
 
@@ -22,9 +22,25 @@ pub fn origin(report: &Report, section: &Section) -> (String, Option<String>) {
     (name, tid.map(|tid| format!("thread {tid}")))
 }
 
+/// A basic block as in IHPP 4.3.2: `{foo+33 at 17,0}`, by its function, how many bytes
+/// behind the first, line and column, which is not known.
+fn block_name(process: &Process, block: &Block, function: &Function) -> String {
+    let place = match (&block.function, process.module_of(function)) {
+        (Some(name), _) => format!("{name}+{}", block.offset),
+        (None, Some(module)) => {
+            format!("{}+{:#x}", base_name(&module.path), function.file_offset)
+        }
+        (None, None) => format!("{:#x}", function.pc),
+    };
+    format!("{{{place} at {},0}}", function.line.unwrap_or(0))
+}
+
 /// The function's name; without a symbol `module+0xoffset`, for code that is
 /// in no file its address.
 pub fn function_name(process: &Process, function: &Function) -> String {
+    if let Some(block) = process.block(Label(function.id)) {
+        return block_name(process, block, function);
+    }
     match (&function.name, process.module_of(function)) {
         (Some(name), _) => name.clone(),
         (None, Some(module)) => {

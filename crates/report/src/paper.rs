@@ -14,7 +14,8 @@
 //! |   a(),2
 //! ```
 //!
-//! A line is `| `, two spaces per level, the name, `()`, a comma and the count;
+//! A line is `| `, two spaces per level, the name, `()` unless it is a basic block, a
+//! comma and the count;
 //! children stand in the order in which they were first entered. Differences
 //! from the paper: forests of threads that were not joined stand under `Thread
 //! ID:` with their own node counts; with several processes each begins with
@@ -58,12 +59,19 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             let tid = process.threads[thread].tid;
             writeln!(out, "{DOUBLE_RULE}\nThread ID: {tid}\n{DOUBLE_RULE}")?;
         }
-        write_section(process, section, out)?;
+        let blocks = report.recording.meta.blocks;
+        let intra = blocks.is_some_and(|blocks| blocks.intra);
+        write_section(process, section, intra, out)?;
     }
     Ok(())
 }
 
-fn write_section(process: &Process, section: &Section, out: &mut dyn Write) -> io::Result<()> {
+fn write_section(
+    process: &Process,
+    section: &Section,
+    intra: bool,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     if let Some(ksf) = &section.ksf {
         writeln!(
             out,
@@ -74,30 +82,98 @@ fn write_section(process: &Process, section: &Section, out: &mut dyn Write) -> i
     if let Some(kccf) = &section.kccf {
         writeln!(out, "Nodes count of kCCF: {}", counted(kccf).count())?;
     }
+    if !intra {
+        return write_forests(process, section, None, out);
+    }
+    for function in functions_of_roots(process, section) {
+        let name = function.unwrap_or("[unknown]");
+        writeln!(out, "{DOUBLE_RULE}\nFunction: {name}()")?;
+        write_forests(process, section, Some(function), out)?;
+    }
+    Ok(())
+}
+
+/// `function`: only trees whose root is a block of it.
+fn write_forests(
+    process: &Process,
+    section: &Section,
+    function: Option<Option<&str>>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     for (title, forest) in [("K-SF", &section.ksf), ("K-CCF", &section.kccf)] {
         if let Some(forest) = forest {
             writeln!(out, "{RULE}\nDUMP of {title}\n{RULE}")?;
-            dump(process, forest, out)?;
+            dump(process, forest, function, out)?;
         }
     }
     Ok(())
 }
 
+/// The functions that the blocks at the roots are in, in the order of the trees.
+fn functions_of_roots<'a>(process: &'a Process, section: &Section) -> Vec<Option<&'a str>> {
+    let mut functions = Vec::new();
+    for forest in [&section.ksf, &section.kccf].into_iter().flatten() {
+        for &root in forest.roots() {
+            let label = forest.label(root);
+            let function = function_of(process, label);
+            if !functions.contains(&function) && process.block(label).is_some() {
+                functions.push(function);
+            }
+        }
+    }
+    functions
+}
+
+/// The name of the function that a block is in; special labels are in none.
+fn function_of(process: &Process, label: Label) -> Option<&str> {
+    process.block(label)?.function.as_deref()
+}
+
 /// All nodes that stand for contexts: not the state in which nothing is to be
 /// counted, nor the place kept for contexts beyond the limit if it is unused.
 fn counted(forest: &Forest) -> impl Iterator<Item = NodeId> {
-    forest.preorder().filter(|&node| match forest.label(node) {
+    forest.preorder().filter(|&node| is_counted(forest, node))
+}
+
+fn is_counted(forest: &Forest, node: NodeId) -> bool {
+    match forest.label(node) {
         Label::MUTED => false,
         Label::TRUNCATED => forest.count(node) > 0,
         _ => true,
-    })
+    }
 }
 
-fn dump(process: &Process, forest: &Forest, out: &mut dyn Write) -> io::Result<()> {
+fn dump(
+    process: &Process,
+    forest: &Forest,
+    function: Option<Option<&str>>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut shown = true;
     for node in counted(forest) {
-        let indent = 2 * forest.depth(node) as usize;
-        let name = label_name(process, forest.label(node));
-        writeln!(out, "| {:indent$}{name}(),{}", "", forest.count(node))?;
+        let depth = forest.depth(node) as usize;
+        let label = forest.label(node);
+        if depth == 0 {
+            shown = function.is_none_or(|function| {
+                process.block(label).is_some() && function == function_of(process, label)
+            });
+        }
+        if !shown {
+            continue;
+        }
+        let call = if process.block(label).is_some() {
+            ""
+        } else {
+            "()"
+        };
+        let name = label_name(process, label);
+        let count = forest.count(node);
+        writeln!(
+            out,
+            "| {:indent$}{name}{call},{count}",
+            "",
+            indent = 2 * depth
+        )?;
     }
     Ok(())
 }

@@ -99,9 +99,13 @@ pub(crate) fn totals(report: &Report) -> String {
     ];
     if meta.mode == Mode::Contexts {
         let k = meta.k.map_or("infinite".into(), |k| k.to_string());
-        parts.push(counted(totals.functions, "function"));
+        let (place, event) = match meta.blocks {
+            None => ("function", "call"),
+            Some(_) => ("basic block", "execution"),
+        };
+        parts.push(counted(totals.functions, place));
         parts.push(format!("{} (k = {k})", counted(totals.contexts, "context")));
-        parts.push(counted(totals.events, "call"));
+        parts.push(counted(totals.events, event));
     }
     if totals.insns > 0 {
         parts.push(counted(totals.insns, "instruction"));

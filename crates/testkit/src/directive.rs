@@ -80,6 +80,8 @@ pub struct Directives {
     pub oracle: Option<Comparison>,
     /// Why counts of single instructions are not compared, if so.
     pub no_counts: Option<String>,
+    /// Why contexts of its blocks are not compared.
+    pub no_blocks: Option<String>,
     /// Arguments when they are, if others.
     pub oracle_args: Option<Vec<String>>,
 }
@@ -122,6 +124,7 @@ impl Default for Directives {
             deterministic_counts: true,
             oracle: None,
             no_counts: None,
+            no_blocks: None,
             oracle_args: None,
         }
     }
@@ -189,6 +192,7 @@ fn parse_run(directives: &mut Directives, line: usize, text: &str) -> Result<(),
             return Err(bad_value());
         }
         "no-counts" => directives.no_counts = Some(value.to_owned()),
+        "no-blocks" => directives.no_blocks = Some(value.to_owned()),
         "no-oracle" => directives.oracle = Some(Comparison::Nothing(value.to_owned())),
         "oracle-disagrees" => {
             directives.oracle = Some(Comparison::Disagrees(value.to_owned()));

@@ -22,6 +22,7 @@
 //! on when another one sends it SIGCONT, not when the terminal does.
 
 mod activation;
+mod blocks;
 mod code;
 mod events;
 mod instruction;
@@ -31,6 +32,8 @@ mod tracee;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+pub use blocks::{BlocksWanted, Ran, Spot};
+pub use code::ProgramPc;
 pub use events::{Counts, Executions, Function, Moment, ThreadCount, Wanted};
 
 /// What the oracle is asked for.
@@ -39,6 +42,8 @@ pub struct Options {
     /// Step only from the entry of the program on, without the dynamic linker's
     /// start, and let processes run that execute another program.
     pub own_code: bool,
+    /// Keep every instruction, for [`Counts::block_forests`].
+    pub blocks: bool,
     /// More steps than this end the run with an error.
     pub step_limit: u64,
 }
@@ -47,6 +52,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             own_code: false,
+            blocks: false,
             step_limit: 20_000_000,
         }
     }

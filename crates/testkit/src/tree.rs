@@ -146,6 +146,32 @@ impl Tree {
         self
     }
 
+    /// The same forest without the counts of roots that are no function and no block:
+    /// who counts threads and handlers is not the same in all modes.
+    #[must_use]
+    pub fn without_special_roots(&self) -> Tree {
+        let mut tree = self.clone();
+        for index in self.roots.clone() {
+            let node = &mut tree.nodes[index.0 as usize];
+            if node.name.starts_with(['[', '_']) {
+                node.count = 0;
+            }
+        }
+        tree
+    }
+
+    /// Its roots alone.
+    #[must_use]
+    pub fn roots_only(&self) -> Tree {
+        let mut tree = Tree::default();
+        for &root in &self.roots {
+            let node = &self.nodes[root.0 as usize];
+            let index = tree.child(None, &node.name);
+            tree.count(index, node.count);
+        }
+        tree
+    }
+
     /// The same forest with other names; nodes whose paths become equal are
     /// joined.
     #[must_use]
@@ -296,7 +322,10 @@ pub fn parse(text: &str) -> Result<Vec<Section>, ParseError> {
 /// Column of the name, name, count.
 fn parse_node(line: &str) -> Option<(usize, &str, u64)> {
     let column = line.find(|c| c != '|' && c != ' ')?;
-    let (name, count) = line[column..].rsplit_once("(),")?;
+    let (name, count) = line[column..].rsplit_once(',')?;
+    // A function, or a basic block.
+    let block = name.starts_with('{') && name.ends_with('}');
+    let name = name.strip_suffix("()").or(block.then_some(name))?;
     Some((column, name, count.trim().parse().ok()?))
 }
 

@@ -18,6 +18,7 @@
 //! Limits: a string or argument list of more than [`MAX_RAW`] bytes cannot be
 //! written; depths are not stored but follow from the parents.
 
+mod blocks;
 mod chunk;
 mod codec;
 mod costs;
@@ -37,11 +38,15 @@ pub const MAGIC: [u8; 8] = *b"\x89EVP\r\n\x1a\n";
 /// Every format that was ever written and what changed in it, oldest first. All
 /// are read. `docs/formats/evp.md` has the same table and the rule for a new row;
 /// `tests/recordings` has files of each.
-pub const VERSIONS: [(u32, &str); 2] = [
+pub const VERSIONS: [(u32, &str); 3] = [
     (1, "first"),
     (
         2,
         "mode 2 (counts), with chunks `FRAG`, `CUTS`, `TEXT`, `SRCS`, `CNTS` and five more totals",
+    ),
+    (
+        3,
+        "mode 3 (contexts of basic blocks), with chunk `BLKS` and one more total",
     ),
 ];
 

@@ -24,7 +24,7 @@ mod pool;
 pub use container::{Loss, Prefix, read, read_prefix, write};
 pub use error::{ReadError, WriteError};
 pub use model::{
-    Cost, Costs, Cut, End, Event, EventKind, Fragment, Function, Label, Meta, Mode, Module, Node,
-    Piece, Process, Recording, SlotCount, Source, Thread, base_name,
+    Block, BlockContexts, Cost, Costs, Cut, End, Event, EventKind, Fragment, Function, Label, Meta,
+    Mode, Module, Node, Piece, Process, Recording, SlotCount, Source, Thread, base_name,
 };
 pub use pool::from_pool;

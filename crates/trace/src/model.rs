@@ -30,6 +30,8 @@ pub struct Meta {
     pub k: Option<u32>,
     /// Recursion of one function made a node per level.
     pub unroll: bool,
+    /// Contexts are of basic blocks, not of functions.
+    pub blocks: Option<BlockContexts>,
     /// Only selected functions made nodes, below `__root__`.
     pub selected: bool,
     /// Every other option that was given, name and value, for the reader.
@@ -51,6 +53,17 @@ pub enum Mode {
     Contexts,
     /// Executions of every instruction and ways of every branch.
     Counts,
+}
+
+/// Which contexts basic blocks have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockContexts {
+    /// What was executed before in the same activation of a function, not in the thread.
+    pub intra: bool,
+    /// A block that leads to itself again is gone back to.
+    pub roll_loops: bool,
+    /// Blocks end at branches only, not where one is known to go.
+    pub dynamic: bool,
 }
 
 /// How a process image ended.
@@ -87,6 +100,8 @@ pub struct Process {
     /// functions those that its own nodes name. Use [`Process::function`].
     pub functions: Vec<Function>,
     pub threads: Vec<Thread>,
+    /// Those of `functions` that are basic blocks, by `id`.
+    pub blocks: Vec<Block>,
     /// The code that ran, by first slot; with [`Mode::Counts`] only.
     pub fragments: Vec<Fragment>,
     /// Where fragments were left before their end.
@@ -108,6 +123,12 @@ impl Process {
             .binary_search_by_key(&label.0, |function| function.id)
             .ok()?;
         self.functions.get(at)
+    }
+
+    /// The basic block that `label` stands for.
+    pub fn block(&self, label: Label) -> Option<&Block> {
+        let at = self.blocks.binary_search_by_key(&label.0, |block| block.id);
+        self.blocks.get(at.ok()?)
     }
 
     /// File name of the program that it runs; as it was called, if its file is
@@ -226,6 +247,18 @@ pub struct Function {
     pub name: Option<String>,
     pub file: Option<String>,
     pub line: Option<u32>,
+}
+
+/// A basic block that was executed at least once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Block {
+    /// The [`Label`] of its nodes, and of the [`Function`] that says where it is.
+    pub id: u32,
+    /// Demangled name of the function that it is in.
+    pub function: Option<String>,
+    /// Bytes from the first of the function, or, without one, from nowhere.
+    pub offset: u64,
+    pub code: Vec<u8>,
 }
 
 /// One thread of a process image and its k-slab forest.

@@ -20,6 +20,7 @@
 //! next one read. Nothing is locked.
 
 mod counts;
+mod edges;
 mod log;
 mod nodes;
 
@@ -60,6 +61,11 @@ pub fn from_pool(pool: &Pool, meta: Meta) -> Recording {
         .map(|(index, &offset)| (offset, index))
         .collect();
     let mut logs = log::Logs::default();
+    let rules = recording.meta.blocks.map(|blocks| edges::Rules {
+        k: recording.meta.k,
+        roll_loops: blocks.roll_loops,
+        intra: blocks.intra,
+    });
     for (index, &offset) in offsets.iter().enumerate() {
         let Some(record) = pool.at::<ProcessRecord>(offset) else {
             continue;
@@ -74,7 +80,12 @@ pub fn from_pool(pool: &Pool, meta: Meta) -> Recording {
         process.threads = threads.into_iter().map(|thread| thread.0).collect();
         let inherited = process.by_fork.then_some(parent).flatten();
         logs.push(&mut walk, record, inherited);
-        logs.replay(index, &mut process);
+        let paths = logs.replay(index, &mut process);
+        if let Some(rules) = rules {
+            for thread in &mut process.threads {
+                edges::expand(thread, &paths, rules);
+            }
+        }
         counts::read(&mut walk, &mut process, &counted);
         recording.processes.push(process);
     }

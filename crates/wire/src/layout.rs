@@ -12,7 +12,8 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"EVPPOOL\x01");
 /// | 2 | children that nobody asked for say so: `made` and `hidden` |
 /// | 3 | a file is known by its inode's last change, too; tables are in a list |
 /// | 4 | nodes with costs; counts of fragments |
-pub const VERSION: u32 = 4;
+/// | 5 | forests of basic blocks |
+pub const VERSION: u32 = 5;
 
 /// Allocation granularity of the pool, the page size of x86-64.
 pub const PAGE: u64 = 4096;
@@ -27,6 +28,10 @@ pub enum Mode {
     Contexts = 1,
     /// Executions of every piece of straight code and of every way out of it.
     Counts = 2,
+    /// Contexts of basic blocks in each activation of a function (chapter 4.3).
+    Intra = 3,
+    /// Contexts of basic blocks as if there were no functions (chapter 4.4).
+    Inter = 4,
 }
 
 /// Bits of [`Config::flags`].
@@ -51,6 +56,11 @@ pub mod flag {
     /// Translate direct calls wrongly: they complement the carry flag. Only to
     /// show that [`Config::lockstep`] sees it.
     pub const MISTRANSLATE: u32 = 1 << 8;
+    /// A block that was executed before, of those that lead to the state, is gone
+    /// back to (4.3.4); `k` is infinite then.
+    pub const ROLL_LOOPS: u32 = 1 << 9;
+    /// Blocks end at branches only, also where one is known to go (4.3.1).
+    pub const DYNAMIC_BLOCKS: u32 = 1 << 10;
 }
 
 /// What the CLI asks of the engine; written once, before the target starts.

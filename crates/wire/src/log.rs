@@ -37,6 +37,10 @@ pub enum Kind {
     Fragment = 4,
     /// A [`Cut`].
     Cut = 5,
+    /// A [`Block`] and the bytes of its code.
+    Block = 6,
+    /// A [`Path`].
+    Path = 7,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +80,26 @@ pub struct Unmap {
 pub struct Func {
     pub pc: u64,
     pub id: u32,
+    pub reserved: u32,
+}
+
+/// Basic block `id` (dense from `node::FIRST_BLOCK`) begins at `pc`. Its bytes follow.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Block {
+    pub pc: u64,
+    pub id: u32,
+    pub reserved: u32,
+}
+
+/// What is executed when path `id` is taken: all of path `before` (0: nothing), then
+/// `block`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Path {
+    pub id: u32,
+    pub before: u32,
+    pub block: u32,
     pub reserved: u32,
 }
 
@@ -165,6 +189,7 @@ pub struct Cut {
 
 const _: () = {
     assert!(size_of::<Fragment>() == 24 && size_of::<Cut>() == 24);
+    assert!(size_of::<Block>() == 16 && size_of::<Path>() == 16);
     assert!(size_of::<LogChunk>() == 16);
     assert!(size_of::<Record>() == 16);
     assert!(size_of::<Map>() == 48);

@@ -64,6 +64,9 @@ pub const LABEL_MUTED: u32 = 4;
 /// The state before `--start-func` and after `--stop-func`; readers show it as
 /// [`LABEL_MUTED`].
 pub const LABEL_WAITING: u32 = 5;
+/// The state of an activation that has executed nothing yet (intra-procedural mode);
+/// its children are trees of their own.
+pub const LABEL_ENTRY: u32 = 6;
 /// `[signal N]` is `LABEL_SIGNAL + N`, N in 1..=64.
 pub const LABEL_SIGNAL: u32 = 128;
 
@@ -71,6 +74,13 @@ pub const LABEL_SIGNAL: u32 = 128;
 pub const FUNC_SHIFT: u32 = 37;
 /// Function ids end here: `64 - FUNC_SHIFT` bits.
 pub const MAX_FUNC: u32 = (1 << (64 - FUNC_SHIFT)) - 1;
+
+/// Ids from here on are basic blocks, and with them in a forest those below are
+/// *paths*: blocks that are executed one after the other (`crate::log::Path`). The
+/// node that a path leads to is an *edge*: it counts how often the path was taken
+/// from the state above it, its `top` is the state that this leads to, and its
+/// `depth_flags` are the same as a [`State32`].
+pub const FIRST_BLOCK: u32 = 1 << 26;
 
 /// What a call of `func` adds to the caller's node address to make the key.
 pub const fn step(func: u32) -> u64 {

@@ -32,6 +32,10 @@ unsafe impl Shared for crate::log::Fragment {}
 // SAFETY: as above.
 unsafe impl Shared for crate::log::Cut {}
 // SAFETY: as above.
+unsafe impl Shared for crate::log::Block {}
+// SAFETY: as above.
+unsafe impl Shared for crate::log::Path {}
+// SAFETY: as above.
 unsafe impl Shared for crate::InsnWords {}
 // SAFETY: as above.
 unsafe impl Shared for crate::LiveStates {}

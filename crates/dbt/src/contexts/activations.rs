@@ -8,16 +8,18 @@ use agent::thread::{TRANSITION_TAGS, TRANSITIONS, ThreadContext, reg};
 use forest::{Forest, Memory, State};
 use wire::func;
 use wire::node::{
-    FIRST_FUNC, FUNC_SHIFT, LABEL_MUTED, LABEL_ROOT, LABEL_SIGNAL, LABEL_THREAD, LABEL_WAITING,
-    PLACED_FUNCS, State32, nodes_base, transition,
+    FIRST_FUNC, FUNC_SHIFT, LABEL_ROOT, LABEL_THREAD, PLACED_FUNCS, State32, nodes_base, transition,
 };
 use wire::view::Pool;
 
 mod costs;
+mod handlers;
+mod live;
 
 pub use costs::settle;
+pub use handlers::{on_handler, on_sigreturn};
 
-use super::Contexts;
+use self::live::{Activation, live_path};
 use super::emit::code;
 use crate::engine::{self, Engine};
 
@@ -44,7 +46,7 @@ struct Tool {
     record: u64,
     /// What nodes carry besides calls.
     costs: u32,
-    interrupted: costs::Interrupted,
+    interrupted: handlers::Interrupted,
 }
 
 /// What a forked child needs of its parent's block.
@@ -144,7 +146,11 @@ fn share_index(context: &mut ThreadContext, tool: &Tool) {
     (context.index_step, context.index_homes) = (table.step, table.homes);
     context.index_origin = context.pool_base.wrapping_add(table.origin);
     context.index_scale = table.scale;
-    context.wrap_depth = tool.forest.wrap_depth().map_or(u64::MAX, u64::from);
+    let wraps = tool
+        .forest
+        .wrap_depth()
+        .filter(|_| !tool.forest.has_edges());
+    context.wrap_depth = wraps.map_or(u64::MAX, u64::from);
 }
 
 /// Empties a thread's transition cache. Another thread may be using it: its
@@ -171,22 +177,16 @@ fn lookup(context: &mut ThreadContext, tool: &mut Tool) {
     let function = (context.regs[reg::RCX] >> FUNC_SHIFT) as u32;
     let (next, remember) = engine::with(|engine| {
         engine.count(wire::stat::TRANSITIONS);
-        engine.transition(context, tool, from, function)
+        if engine.has_blocks() {
+            let (edge, next) = engine.edge(tool, from, function);
+            engine.note_truncated(tool, next);
+            // What cannot be told apart from others is asked for again.
+            return (edge, from == tool.truncated || next != tool.truncated);
+        }
+        let next = engine.transition(context, tool, from, function);
+        engine.note_truncated(tool, next.0);
+        next
     });
-    if next == tool.truncated
-        && let Some(record) = engine::with(|engine| {
-            engine
-                .process
-                .log
-                .pool
-                .at::<wire::ThreadRecord>(tool.record)
-                .map(|r| &r.truncated_events as *const _)
-        })
-    {
-        // SAFETY: thread records live as long as the pool.
-        let counter: &core::sync::atomic::AtomicU64 = unsafe { &*record };
-        counter.fetch_add(1, Relaxed);
-    }
     share_index(context, tool);
     let offset = |state: State| state.0.wrapping_sub(tool.records.0);
     context.regs[reg::RDX] = offset(next);
@@ -199,6 +199,38 @@ fn lookup(context: &mut ThreadContext, tool: &mut Tool) {
 }
 
 impl Engine {
+    /// Says of an event that the limit of nodes was reached.
+    fn note_truncated(&self, tool: &Tool, next: State) {
+        if next == tool.truncated
+            && let Some(record) = self.process.log.pool.at::<wire::ThreadRecord>(tool.record)
+        {
+            record.truncated_events.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// The edge that a path is from `from` on, and where it leads.
+    fn edge(&mut self, tool: &mut Tool, from: State, path: u32) -> (State, State) {
+        let pool = self.process.log.pool;
+        let nothing = (from, from);
+        let Some(contexts) = &mut self.contexts else {
+            return nothing;
+        };
+        let Some(blocks) = &mut contexts.blocks else {
+            return nothing;
+        };
+        let mut budget = Budget {
+            pool,
+            left: &mut contexts.nodes_left,
+        };
+        let steps = blocks.blocks_of(path);
+        let states_from = tool.records.0;
+        let found = tool
+            .forest
+            .edge(from, path, steps, states_from, &mut budget);
+        self.publish_chunk(tool);
+        found.unwrap_or(nothing)
+    }
+
     /// Next state, and whether it will always be the same. Emitted code then
     /// counts on that state.
     fn transition(
@@ -295,40 +327,40 @@ impl Engine {
         let contexts = self.contexts.as_mut()?;
         let counting = contexts.is_counting();
         context.stopped = u64::from(contexts.stopped);
-        let mut forest = Forest::new(pool, contexts.k, contexts.unroll, self.settings.costs);
+        let mut forest = Forest::new(pool, contexts.k, contexts.rolling, self.settings.costs);
+        let intra = contexts.blocks.as_ref().map(|blocks| blocks.intra);
         let mut budget = Budget {
             pool,
             left: &mut contexts.nodes_left,
         };
-        let label = match contexts.select {
-            true => LABEL_ROOT,
-            false => LABEL_THREAD,
-        };
-        let root = forest.root(label, &mut budget)?;
-        let muted = forest.root(LABEL_MUTED, &mut budget)?;
-        let waiting = forest.root(LABEL_WAITING, &mut budget)?;
-        let truncated = forest.reserve_truncated(&mut budget)?;
+        let labels = [LABEL_THREAD, LABEL_ROOT];
+        let label = labels[usize::from(contexts.select)];
+        let mut begins = live::Begins::new(&mut forest, label, &mut budget)?;
         let shadow_len = SHADOW_LEN.max((path.len() as u64 * 32).next_power_of_two());
         let shadow = map_shadow(shadow_len)?;
-        let first = if counting { root } else { waiting };
-        let records = Records::from(context, root, self.settings.chaos != 0);
+        let far = self.settings.chaos != 0 && intra.is_none();
+        let records = Records::from(context, begins.root, far);
+        let mut first = if counting {
+            begins.root
+        } else {
+            begins.waiting
+        };
+        if let Some(intra) = intra {
+            begins.entry = forest.begin_blocks(records.0, &mut budget)?;
+            context.entry_state = begins.entry.0.wrapping_sub(records.0);
+            first = if intra { begins.entry } else { begins.root };
+        }
         records.set(shadow, HIGHEST, first);
         let (mut top, mut state) = (shadow, first);
         for activation in path {
-            state = match &activation.what {
-                Live::Muted => muted,
-                Live::Waiting => waiting,
-                Live::Truncated => truncated,
-                &Live::Root(label) => forest.root(label, &mut budget).unwrap_or(truncated),
-                Live::Calls(functions) => {
-                    let begin = if state == waiting { root } else { state };
-                    functions.iter().rev().fold(begin, |from, &function| {
-                        forest.step(from, function, &mut budget)
-                    })
+            state = begins.follow(&mut forest, &activation.what, state, &mut budget);
+            match activation.entry {
+                HIGHEST => records.set(shadow, HIGHEST, state),
+                entry => {
+                    top += 16;
+                    records.set(top, entry, state);
                 }
-            };
-            top += 16;
-            records.set(top, activation.entry, state);
+            }
         }
         context.shadow_top = top;
         context.pool_base = pool.base();
@@ -338,56 +370,18 @@ impl Engine {
             records,
             shadow,
             shadow_len,
-            root,
-            muted,
-            waiting,
-            truncated,
+            root: begins.root,
+            muted: begins.muted,
+            waiting: begins.waiting,
+            truncated: begins.truncated,
             record: 0,
             costs: self.settings.costs,
-            interrupted: costs::Interrupted::default(),
+            interrupted: handlers::Interrupted::default(),
         };
         tool.begin(context);
         share_index(context, &tool);
         Some(tool)
     }
-}
-
-/// A live activation, apart from any forest.
-#[derive(Debug)]
-struct Activation {
-    /// Entry stack pointer.
-    entry: u64,
-    what: Live,
-}
-
-#[derive(Debug)]
-enum Live {
-    Muted,
-    Waiting,
-    Truncated,
-    /// A signal's root, by label.
-    Root(u32),
-    /// The function and, after it, the tail callers that its record replaced.
-    Calls(alloc::vec::Vec<u32>),
-}
-
-/// What is live above the thread's root.
-fn live_path(tool: &Tool, top: u64) -> alloc::vec::Vec<Activation> {
-    let mut below = tool.records.get(tool.shadow).1;
-    let records = (tool.shadow + 16..=top).step_by(16);
-    let activation = |at| {
-        let (entry, state) = tool.records.get(at);
-        let what = match state {
-            _ if state == tool.muted => Live::Muted,
-            _ if state == tool.waiting => Live::Waiting,
-            _ if state == tool.truncated => Live::Truncated,
-            _ if tool.forest.is_root(state) => Live::Root(tool.forest.label(state)),
-            _ => Live::Calls(tool.forest.steps(below, state)),
-        };
-        below = state;
-        Activation { entry, what }
-    };
-    records.map(activation).collect()
 }
 
 /// A shadow stack with a guard page behind it.
@@ -484,61 +478,25 @@ pub fn fork_child(engine: &mut Engine, context: &mut ThreadContext, shadow: Shad
     context.tool = fresh.map_or(0, |tool| Box::into_raw(Box::new(tool)) as u64);
 }
 
-/// A handler is about to be called: its activations are under a root of their own.
-pub fn on_handler(context: &mut ThreadContext, signal: u32, frame: u64, restorer: u64) {
+/// Puts a path on record that was entered up to where a thread leaves its code
+/// (`blocks`).
+pub fn record_path(context: &mut ThreadContext, path: u32) {
     let Some(tool) = tool_of(context) else { return };
-    tool.settle(context);
-    let root = engine::with(|engine| {
-        tool.interrupt(context);
-        let pool = engine.process.log.pool;
-        let contexts = engine.contexts.as_mut()?;
-        if !contexts.restorers.contains(&restorer) {
-            contexts.restorers.push(restorer);
-        }
-        let mut budget = Budget {
-            pool,
-            left: &mut contexts.nodes_left,
-        };
-        let root = tool.forest.root(LABEL_SIGNAL + signal, &mut budget)?;
-        if let Some(node) = pool.at::<wire::node::Node>(root.0.wrapping_sub(pool.base())) {
-            node.count.store(node.count.load(Relaxed) + 1, Relaxed);
-        }
-        engine.publish_chunk(tool);
-        Some(root)
-    });
+    let (entry, from) = tool.records.get(context.shadow_top);
+    let (edge, next) = engine::with(|engine| engine.edge(tool, from, path));
+    // SAFETY: a node in the pool; only this thread writes it.
+    let node = unsafe { &*(edge.0 as *const wire::node::Node) };
+    node.count.store(node.count.load(Relaxed) + 1, Relaxed);
+    tool.records.set(context.shadow_top, entry, next);
     share_index(context, tool);
-    let current = tool.records.get(context.shadow_top).1;
-    let counting = engine::with(|engine| engine.contexts.as_ref().map(Contexts::is_counting));
-    let state = if current == tool.muted || counting != Some(true) {
-        current
-    } else {
-        root.unwrap_or(tool.truncated)
-    };
-    context.shadow_top += 16;
-    tool.records.set(context.shadow_top, frame + 16, state);
-    tool.go_on(context);
-}
-
-/// The handler's frame is left by rt_sigreturn: back to what was interrupted.
-pub fn on_sigreturn(context: &mut ThreadContext, _resumed_sp: u64) {
-    let Some(tool) = tool_of(context) else { return };
-    let barrier = context.regs[reg::RSP].wrapping_add(8);
-    let mut at = context.shadow_top;
-    while at > tool.shadow {
-        if tool.records.get(at).0 == barrier {
-            tool.settle(context);
-            context.shadow_top = at - 16;
-            tool.resume(context);
-            return;
-        }
-        at -= 16;
-    }
 }
 
 /// A jump into the middle of another function: if that is live below, the
 /// activations above it have ended (paper, 5.7.2).
 pub fn jump_into(context: &mut ThreadContext, pc: u64) {
-    let Some(tool) = tool_of(context) else { return };
+    let Some(tool) = tool_of(context).filter(|tool| !tool.forest.has_edges()) else {
+        return;
+    };
     let owner = engine::with(|engine| engine.contexts.as_ref()?.owner_of(pc, &engine.process));
     let Some(owner) = owner else { return };
     let mut at = context.shadow_top;

@@ -15,13 +15,13 @@ use crate::pcmap::Recipe;
 use crate::translate::Emit;
 
 const NODE_KEY: i8 = offset_of!(Node, neg_key) as i8;
-const SHADOW: i32 = offset_of!(ThreadContext, shadow_top) as i32;
+pub(super) const SHADOW: i32 = offset_of!(ThreadContext, shadow_top) as i32;
 /// A node, from gs and its state.
-const NODE: i32 = -(FIRST_STATE as i32);
+pub(super) const NODE: i32 = -(FIRST_STATE as i32);
 const NODES: i32 = offset_of!(ThreadContext, nodes_base) as i32;
 const RECORD: i32 = offset_of!(ThreadContext, event_record) as i32;
-const RETURN: i32 = offset_of!(ThreadContext, event_return) as i32;
-const CODE: i32 = offset_of!(ThreadContext, exit) as i32;
+pub(super) const RETURN: i32 = offset_of!(ThreadContext, event_return) as i32;
+pub(super) const CODE: i32 = offset_of!(ThreadContext, exit) as i32;
 const COST_STATE: i32 = offset_of!(ThreadContext, cost_state) as i32;
 const LEAF_STATE: i32 = offset_of!(ThreadContext, leaf_state) as i32;
 const SPILL_RAX: i32 = SPILL;
@@ -41,6 +41,9 @@ impl Engine {
     /// The event of a function, behind its spills of rcx and rdx and before its
     /// code: accounts for the arrival.
     pub fn emit_event(&mut self, emit: &mut Emit<'_>, event: Key) {
+        if self.has_blocks() {
+            return self.emit_activation(emit, event);
+        }
         let id = self.function_id(event.pc);
         let leaf = self.is_leaf(event.pc);
         let by_jump = event.arrival == Arrival::Jump;
@@ -100,12 +103,12 @@ impl Engine {
 
     /// Whether states count from the thread's context (`activations::Records`).
     fn has_nodes_behind_gs(&self) -> bool {
-        self.settings.chaos == 0
+        self.settings.chaos == 0 || self.has_blocks()
     }
 
     /// rdx: a state; becomes that after a call of `id`. `again`: perhaps they are
     /// the same.
-    fn emit_transition(&mut self, emit: &mut Emit<'_>, id: u32, again: bool) {
+    pub(super) fn emit_transition(&mut self, emit: &mut Emit<'_>, id: u32, again: bool) {
         /// Bytes of the instructions that take the state from the table.
         const FROM_TABLE: u64 = 4 + 9;
         let near = self.process.log.pool.base() + self.process.log.record;
@@ -145,7 +148,7 @@ impl Engine {
 
     /// Arrival by jump: sets `event_record` to the top record (E = A) or the
     /// one above it (E < A).
-    fn emit_compare(&mut self, emit: &mut Emit<'_>) {
+    pub(super) fn emit_compare(&mut self, emit: &mut Emit<'_>) {
         let again = emit.asm.here();
         let slow = self.slow_path(Routine::Event, code::POP_BELOW, 0, again);
         let asm = &mut emit.asm;
@@ -207,7 +210,7 @@ impl Engine {
 
     /// Before the return at `pc` pops: rcx and rdx are spilled and free.
     pub fn emit_return_event(&mut self, emit: &mut Emit<'_>, pc: u64) {
-        if self.contexts.is_none() {
+        if self.contexts.is_none() || !self.has_activations() {
             return;
         }
         let has_costs = self.settings.costs != 0;
@@ -302,7 +305,7 @@ fn label_check(func: u32, near: u64) -> u32 {
 
 /// rdx: the state. Writes the record above the top one, or the one found by
 /// the comparison of an arrival by jump.
-fn emit_push(asm: &mut isa::Asm<'_>, by_jump: bool) {
+pub(super) fn emit_push(asm: &mut isa::Asm<'_>, by_jump: bool) {
     if by_jump {
         asm.mov_r_gs(Reg::Rcx, RECORD);
     } else {

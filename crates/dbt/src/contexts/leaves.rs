@@ -78,6 +78,9 @@ impl Engine {
         let Some(contexts) = &self.contexts else {
             return false;
         };
+        if contexts.blocks.is_some() {
+            return false;
+        }
         if let Some(known) = contexts.leaves.0.get(&start) {
             return known.is_some();
         }

@@ -14,7 +14,9 @@ use image::{ExtentKind, FileOffset, Image, Images};
 use nix::unistd::Pid;
 use trace::Label;
 
+use super::blocks::Spot;
 use super::events::Function;
+use super::instruction;
 use super::start;
 
 /// An address of an instruction in the stepped program.
@@ -225,6 +227,47 @@ impl Code {
             entry: extent.kind == ExtentKind::Function && extent.start == offset,
             stub: false,
             lazy_binding: extent.lazy_binding,
+        }
+    }
+
+    /// What is to be known of `pc` where a block may begin.
+    pub fn spot(&self, pc: ProgramPc) -> Spot {
+        let unknown = |name| Spot {
+            name,
+            module: String::new(),
+            counts: true,
+            starts_extent: false,
+            is_target: false,
+        };
+        let Some((mapping, image, offset)) = self.image_at(pc) else {
+            return unknown(format!("{{{:#x} at 0,0}}", pc.0));
+        };
+        let symbol = image.symbolize(offset);
+        let line = symbol.line.unwrap_or(0);
+        let (module, _) = self.file_at(pc);
+        let name = match symbol.raw_name {
+            Some(_) => format!("{{{}+{} at {line},0}}", symbol.name, symbol.offset),
+            None => format!("{{{module}+{:#x} at {line},0}}", offset.0),
+        };
+        let Some(extent) = image.function_at(offset) else {
+            return Spot {
+                module,
+                ..unknown(name)
+            };
+        };
+        let at = |offset: FileOffset| {
+            let start = mapping.start.wrapping_sub(mapping.offset);
+            ProgramPc(start.wrapping_add(offset.0))
+        };
+        let (start, end) = (at(extent.start), at(extent.end));
+        let mut bytes = vec![0; (end.0 - start.0) as usize];
+        let bytes = self.read(start, &mut bytes);
+        Spot {
+            name,
+            module,
+            counts: extent.kind != ExtentKind::Plt,
+            starts_extent: extent.start == offset,
+            is_target: instruction::targets(bytes, start).contains(&pc),
         }
     }
 

@@ -11,6 +11,8 @@ use analysis::cct::{self, Event, Recursion};
 use analysis::{Forest, K, oracle};
 use trace::Label;
 
+use super::blocks::{Ran, Spot};
+use super::code::ProgramPc;
 use crate::tree::Tree;
 
 /// An event with its place in the order of the whole run.
@@ -47,6 +49,9 @@ pub struct ThreadCount {
     pub executed: HashMap<(String, u64), Executions>,
     /// Everything that began and ended.
     pub events: Vec<Moment>,
+    /// Every instruction, if that was asked for, and what is known of where they are.
+    pub ran: Vec<Ran>,
+    pub spots: HashMap<ProgramPc, Spot>,
     /// Which instructions ran in lazy binding.
     pub muted: Vec<Range<u64>>,
 }
@@ -214,6 +219,11 @@ impl Counts {
             tree
         };
         self.threads.iter().map(tree).collect()
+    }
+
+    /// A function that was entered in a process.
+    pub(super) fn function(&self, process: usize, label: Label) -> &Function {
+        function(&self.processes[process], label).expect("what is entered is in the list")
     }
 
     fn named(&self, forest: &Forest, functions: &[Function]) -> Tree {

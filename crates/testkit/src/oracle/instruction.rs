@@ -1,5 +1,7 @@
 //! What kind of instruction was executed: all the oracle knows of the machine.
 
+use std::collections::HashSet;
+
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, Register};
 
 use super::code::ProgramPc;
@@ -73,6 +75,31 @@ fn loads_stack_pointer(instruction: &Instruction) -> bool {
     let is_target = instruction.op0_register() == Register::RSP
         || instruction.mnemonic() == Mnemonic::Xchg && instruction.op1_register() == Register::RSP;
     moves && is_target && instruction.op1_register() != Register::RBP
+}
+
+/// Where direct branches go that stand in `bytes`, which begin at `start`.
+#[must_use]
+pub fn targets(bytes: &[u8], start: ProgramPc) -> HashSet<ProgramPc> {
+    let mut targets = HashSet::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let mut instruction = Instruction::default();
+        let pc = start.0 + at as u64;
+        Decoder::with_ip(64, &bytes[at..], pc, DecoderOptions::NO_INVALID_CHECK)
+            .decode_out(&mut instruction);
+        let branches = matches!(
+            instruction.flow_control(),
+            FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch
+        );
+        if branches {
+            targets.insert(ProgramPc(instruction.near_branch_target()));
+        }
+        at += match instruction.is_invalid() {
+            true => 1,
+            false => instruction.len(),
+        };
+    }
+    targets
 }
 
 /// Length of the instruction at `pc`, in bytes.

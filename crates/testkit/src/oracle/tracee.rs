@@ -24,6 +24,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use super::activation::{Activations, Executed};
+use super::blocks::{Ran, Spot};
 use super::code::{Code, ProgramPc, ProgramSp};
 use super::instruction::{self, Kind, LONGEST};
 use super::start::{self, Breakpoint};
@@ -42,6 +43,8 @@ const EVENT_STOP: i32 = 128;
 /// System calls after which the memory map may be another: mmap, mprotect,
 /// munmap, shmat, mremap, shmdt.
 const MAP_CALLS: [u64; 6] = [9, 10, 11, 30, 25, 67];
+/// The system call of other times.
+const INT80: [u8; 2] = [0xcd, 0x80];
 const RT_SIGRETURN: u64 = 15;
 /// kill and tkill have the signal as second argument, tgkill as third.
 const KILL: u64 = 62;
@@ -56,11 +59,15 @@ struct Thread {
     /// Executions of each instruction, and those after which the next one followed,
     /// by address, in the files that are mapped now, and in those that were.
     executed: HashMap<ProgramPc, Executions>,
+    /// All of them in order, and where they are, if that is asked for.
+    ran: Vec<Ran>,
+    spots: HashMap<ProgramPc, Spot>,
     before: HashMap<(String, u64), Executions>,
     /// The next instruction, and what it is.
     pc: ProgramPc,
     length: u64,
     next: Executed,
+    is_int80: bool,
     /// Number of the system call it makes, if it makes one.
     number: u64,
     /// Signal on its way to a handler.
@@ -281,10 +288,13 @@ impl Tracee {
             activations,
             inherited,
             executed: HashMap::new(),
+            ran: Vec::new(),
+            spots: HashMap::new(),
             before: HashMap::new(),
             pc,
             length,
             next,
+            is_int80: code.read(pc, &mut [0; 2]) == INT80,
             number: 0,
             delivered: 0,
             fresh: true,
@@ -331,6 +341,9 @@ impl Tracee {
                     thread.delivered = signal as i32;
                     if (signal, code) == (Signal::SIGTRAP, SI_KERNEL) {
                         // `int3` is executed when it traps.
+                        if self.options.blocks {
+                            thread.note(&self.codes[thread.process], false);
+                        }
                         thread.instructions += 1;
                         thread.executed(true);
                     }
@@ -359,6 +372,9 @@ impl Tracee {
         thread.fresh = false;
         thread.activations.now = self.steps;
         let mut continues = false;
+        if self.options.blocks && (handler.is_some() || !unmoved) {
+            thread.note(code, handler.is_some());
+        }
         if let Some(signal) = handler {
             thread.activations.signal(code, signal, pc, sp);
         } else if !unmoved {
@@ -379,6 +395,7 @@ impl Tracee {
         }
         thread.pc = pc;
         (thread.next, thread.length) = look_at(code, pc);
+        thread.is_int80 = code.read(pc, &mut [0; 2]) == INT80;
         thread.number = registers.rax;
         if continues {
             for held in std::mem::take(&mut self.held) {
@@ -396,6 +413,9 @@ impl Tracee {
             let last = u64::from(thread.next.kind == Kind::SystemCall);
             if last > 0 {
                 thread.executed(true);
+                if self.options.blocks {
+                    thread.note(&self.codes[thread.process], false);
+                }
             }
             thread.keep_executed(&self.codes[thread.process]);
             let (events, muted) = thread.activations.into_events();
@@ -406,6 +426,8 @@ impl Tracee {
                     instructions: thread.instructions + last,
                     inherited: thread.inherited,
                     executed: thread.before,
+                    ran: thread.ran,
+                    spots: thread.spots,
                     events,
                     muted,
                 },
@@ -463,6 +485,22 @@ impl Thread {
             self.keep_executed(code);
             code.map_changed();
         }
+    }
+
+    /// The instruction at `pc` was executed, or a handler called before it. Before the
+    /// next one is looked at.
+    fn note(&mut self, code: &Code, interrupted: bool) {
+        let pc = self.pc;
+        if interrupted {
+            return self.ran.push(Ran::Interrupted(pc));
+        }
+        let kind = self.next.kind;
+        self.ran.push(Ran::Instruction {
+            pc,
+            retired: self.instructions,
+            ends: kind.transfers() || kind == Kind::SystemCall || self.is_int80,
+        });
+        self.spots.entry(pc).or_insert_with(|| code.spot(pc));
     }
 
     /// The instruction at `pc` was; `fell`: the one behind it follows.

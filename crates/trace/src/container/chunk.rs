@@ -43,6 +43,8 @@ impl Kind {
     pub const SRCS: Kind = Kind(*b"SRCS");
     /// Counts of the thread, as many chunks as needed.
     pub const CNTS: Kind = Kind(*b"CNTS");
+    /// Basic blocks of the process, as many chunks as needed.
+    pub const BLKS: Kind = Kind(*b"BLKS");
     /// Totals; the last chunk.
     pub const DONE: Kind = Kind(*b"DONE");
 

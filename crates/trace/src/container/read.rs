@@ -5,9 +5,11 @@ use std::io::{BufReader, Read};
 
 use super::chunk::{Chunk, Chunks, Kind};
 use super::codec::{Base, Decoder};
-use super::{MAGIC, VERSION, costs, counts, nodes};
+use super::{MAGIC, VERSION, blocks, costs, counts, nodes};
 use crate::error::ReadError;
-use crate::model::{End, Function, Meta, Mode, Module, Process, Recording, SlotCount, Thread};
+use crate::model::{
+    BlockContexts, End, Function, Meta, Mode, Module, Process, Recording, SlotCount, Thread,
+};
 
 /// Reads a whole recording; any damage is an error.
 pub fn read(input: impl Read) -> Result<Recording, ReadError> {
@@ -140,6 +142,9 @@ fn feed(recording: &mut Recording, chunk: &Chunk) -> Result<Step, ReadError> {
                 Ok(function)
             })?);
         }
+        (Kind::BLKS, Some(process)) if process.threads.is_empty() => {
+            process.blocks.extend(items(input, blocks::get)?);
+        }
         (kind, Some(process)) if is_counted(kind) && process.threads.is_empty() => {
             counted(kind, input, process)?;
         }
@@ -226,7 +231,7 @@ fn counted(kind: Kind, input: Decoder<'_>, process: &mut Process) -> Result<(), 
 
 /// The error for a chunk of unknown kind or in the wrong place.
 fn unexpected(chunk: &Chunk) -> ReadError {
-    const KNOWN: [Kind; 12] = [
+    const KNOWN: [Kind; 13] = [
         Kind::META,
         Kind::PROC,
         Kind::MODS,
@@ -238,6 +243,7 @@ fn unexpected(chunk: &Chunk) -> ReadError {
         Kind::TEXT,
         Kind::SRCS,
         Kind::CNTS,
+        Kind::BLKS,
         Kind::DONE,
     ];
     let (kind, at) = (chunk.kind, chunk.at);
@@ -253,7 +259,8 @@ fn unexpected(chunk: &Chunk) -> ReadError {
 }
 
 /// Totals that the last chunk states: processes, modules, functions, threads,
-/// nodes; and if code was counted, fragments, cuts, texts, sources, counts.
+/// nodes; if code was counted, fragments, cuts, texts, sources, counts; and if contexts
+/// are of basic blocks, those.
 pub(super) fn totals(recording: &Recording) -> Vec<u64> {
     let mut totals = vec![recording.processes.len() as u64, 0, 0, 0, 0];
     for process in &recording.processes {
@@ -279,6 +286,13 @@ pub(super) fn totals(recording: &Recording) -> Vec<u64> {
             let counts = process.threads.iter().map(|thread| thread.counts.len());
             counts.sum()
         }));
+    }
+    if recording.meta.blocks.is_some() {
+        let blocks = recording
+            .processes
+            .iter()
+            .map(|process| process.blocks.len());
+        totals.push(blocks.sum::<usize>() as u64);
     }
     totals
 }
@@ -326,15 +340,27 @@ fn items<'a, T>(
 
 fn meta(chunk: &Chunk) -> Result<Meta, ReadError> {
     let mut input = Decoder::new(chunk);
+    let producer = input.text()?;
+    let command = input.list(Decoder::text)?;
+    let (mode, blocks) = match input.uint()? {
+        0 => (Mode::Run, None),
+        1 => (Mode::Contexts, None),
+        2 => (Mode::Counts, None),
+        3 => (
+            Mode::Contexts,
+            Some(BlockContexts {
+                intra: input.flag()?,
+                roll_loops: input.flag()?,
+                dynamic: input.flag()?,
+            }),
+        ),
+        _ => return Err(input.malformed("its mode is unknown")),
+    };
     let meta = Meta {
-        producer: input.text()?,
-        command: input.list(Decoder::text)?,
-        mode: match input.uint()? {
-            0 => Mode::Run,
-            1 => Mode::Contexts,
-            2 => Mode::Counts,
-            _ => return Err(input.malformed("its mode is unknown")),
-        },
+        producer,
+        command,
+        mode,
+        blocks,
         k: input.option(Decoder::u32)?,
         unroll: input.flag()?,
         selected: input.flag()?,

@@ -4,7 +4,7 @@ use std::io::{BufWriter, Write};
 
 use super::chunk::{Kind, write_chunk};
 use super::codec::{Base, Encoder};
-use super::{MAGIC, VERSION, costs, counts, nodes};
+use super::{MAGIC, VERSION, blocks, costs, counts, nodes};
 use crate::error::WriteError;
 use crate::model::{End, Function, Meta, Mode, Module, Process, Recording, Thread};
 
@@ -44,6 +44,7 @@ fn write_process(out: &mut impl Write, process: &Process) -> Result<(), WriteErr
         put_function(encoder, before, function);
         before = Base::from(function);
     })?;
+    write_items(out, Kind::BLKS, &process.blocks, blocks::put)?;
     write_counted(out, process)?;
     for thread in &process.threads {
         check_tops(thread)?;
@@ -134,11 +135,17 @@ fn meta(meta: &Meta) -> Encoder {
     let mut out = Encoder::default();
     out.text(&meta.producer);
     out.list(&meta.command, |out, argument| out.text(argument));
-    out.uint(match meta.mode {
-        Mode::Run => 0,
-        Mode::Contexts => 1,
-        Mode::Counts => 2,
+    out.uint(match (meta.mode, meta.blocks) {
+        (Mode::Run, _) => 0,
+        (Mode::Contexts, None) => 1,
+        (Mode::Counts, _) => 2,
+        (Mode::Contexts, Some(_)) => 3,
     });
+    if let (Mode::Contexts, Some(blocks)) = (meta.mode, meta.blocks) {
+        out.flag(blocks.intra);
+        out.flag(blocks.roll_loops);
+        out.flag(blocks.dynamic);
+    }
     out.option(meta.k, |out, k| out.uint(k.into()));
     out.flag(meta.unroll);
     out.flag(meta.selected);

@@ -15,8 +15,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use wire::log::{self, Func, Kind, LogChunk, Map, Record, Unmap, fragment_flag};
 use wire::{PATH_MAX, ProcessRecord, node};
 
+use super::edges::Paths;
 use super::{Walk, bytes, text};
-use crate::model::{self, Cut, Event, Fragment, Function, Module, Process, Thread};
+use crate::model::{self, Block, Cut, Event, Fragment, Function, Module, Process, Thread};
 
 /// Records replayed for one recording, all images together.
 const MAX_REPLAYED: usize = 1 << 28;
@@ -36,6 +37,8 @@ enum Entry {
     Func(Func),
     Fragment(Fragment),
     Cut(Cut),
+    Block(Block),
+    Path(log::Path),
 }
 
 /// What one image logged itself, and whom it continues.
@@ -64,8 +67,8 @@ impl Logs {
     }
 
     /// Fills in the modules and functions of `process`, whose index is `index`
-    /// and whose threads are already there.
-    pub(super) fn replay(&mut self, index: usize, process: &mut Process) {
+    /// and whose threads are already there. The paths that their edges are made of.
+    pub(super) fn replay(&mut self, index: usize, process: &mut Process) -> Paths {
         // The end of the list is the image itself, the start its first ancestor.
         let mut pieces = vec![self.own[index].entries.as_slice()];
         let mut steps = pieces[0].len();
@@ -100,6 +103,10 @@ impl Logs {
         replay.fragments.sort_by_key(|fragment| fragment.first_slot);
         process.fragments = replay.fragments;
         process.cuts = replay.cuts;
+        replay.blocks.sort_by_key(|block| block.id);
+        replay.blocks.dedup_by_key(|block| block.id);
+        process.blocks = replay.blocks;
+        replay.paths
     }
 }
 
@@ -145,6 +152,8 @@ fn entry(walk: &Walk, record: Record, payload: u64) -> Option<Entry> {
     const FUNC: u16 = Kind::Func as u16;
     const FRAGMENT: u16 = Kind::Fragment as u16;
     const CUT: u16 = Kind::Cut as u16;
+    const BLOCK: u16 = Kind::Block as u16;
+    const PATH: u16 = Kind::Path as u16;
     let (len, time_ns) = (record.len as usize, record.time_ns);
     match record.kind {
         MAP => {
@@ -163,6 +172,19 @@ fn entry(walk: &Walk, record: Record, payload: u64) -> Option<Entry> {
             (node::FIRST_FUNC..=node::MAX_FUNC)
                 .contains(&func.id)
                 .then_some(Entry::Func(func))
+        }
+        BLOCK => {
+            let code_len = u32::try_from(len.checked_sub(size_of::<log::Block>())?).ok()?;
+            let code_at = payload + size_of::<log::Block>() as u64;
+            let block = *walk.pool.at::<log::Block>(payload)?;
+            Some(Entry::Block(Block {
+                id: block.id,
+                code: bytes(&walk.pool, code_at, code_len, log::CHUNK as usize),
+                ..Block::default()
+            }))
+        }
+        PATH if len >= size_of::<log::Path>() => {
+            Some(Entry::Path(*walk.pool.at::<log::Path>(payload)?))
         }
         FRAGMENT => fragment(walk, payload, len).map(Entry::Fragment),
         CUT if len >= size_of::<log::Cut>() => {
@@ -242,6 +264,8 @@ struct Replay {
     functions: Vec<Function>,
     fragments: Vec<Fragment>,
     cuts: Vec<Cut>,
+    blocks: Vec<Block>,
+    paths: Paths,
     /// Live pieces by start; they never overlap.
     live: BTreeMap<u64, Piece>,
     /// Number of live pieces of each module.
@@ -255,6 +279,9 @@ impl Replay {
             Entry::Unmap { time_ns, unmap } => self.carve(*time_ns, unmap.start, unmap.end),
             Entry::Func(func) if keep_function(func.id) => self.function(func),
             Entry::Func(_) => {}
+            Entry::Block(block) if keep_function(block.id) => self.blocks.push(block.clone()),
+            Entry::Block(_) => {}
+            Entry::Path(path) => self.paths.push(path),
             Entry::Fragment(fragment) => self.fragment(fragment),
             Entry::Cut(cut) => self.cuts.push(*cut),
         }

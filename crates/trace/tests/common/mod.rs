@@ -2,8 +2,8 @@
 
 use arbtest::arbitrary::{Result, Unstructured};
 use trace::{
-    Cost, Costs, Cut, End, Event, EventKind, Fragment, Function, Label, Meta, Mode, Module, Node,
-    Piece, Process, Recording, SlotCount, Source, Thread,
+    Block, BlockContexts, Cost, Costs, Cut, End, Event, EventKind, Fragment, Function, Label, Meta,
+    Mode, Module, Node, Piece, Process, Recording, SlotCount, Source, Thread,
 };
 
 type Bytes<'a, 'b> = &'a mut Unstructured<'b>;
@@ -192,12 +192,34 @@ fn counted(u: Bytes, process: &mut Process) -> Result<()> {
     Ok(())
 }
 
+fn block_contexts(u: Bytes) -> Result<BlockContexts> {
+    Ok(BlockContexts {
+        intra: u.arbitrary()?,
+        roll_loops: u.arbitrary()?,
+        dynamic: u.arbitrary()?,
+    })
+}
+
+fn block(u: Bytes) -> Result<Block> {
+    Ok(Block {
+        id: u.arbitrary()?,
+        function: u.arbitrary()?,
+        offset: number(u)?,
+        code: few(u, 20, |u| u.arbitrary())?,
+    })
+}
+
 /// A recording that `write` accepts, with threads of at most `most_nodes`.
 pub fn recording(u: Bytes, most_nodes: usize) -> Result<Recording> {
+    let mode = *u.choose(&[Mode::Run, Mode::Contexts, Mode::Counts])?;
     let meta = Meta {
         producer: u.arbitrary()?,
         command: few(u, 3, |u| u.arbitrary())?,
-        mode: *u.choose(&[Mode::Run, Mode::Contexts, Mode::Counts])?,
+        mode,
+        blocks: match mode {
+            Mode::Contexts => option(u, block_contexts)?,
+            _ => None,
+        },
         k: u.arbitrary()?,
         unroll: u.arbitrary()?,
         selected: u.arbitrary()?,
@@ -210,6 +232,11 @@ pub fn recording(u: Bytes, most_nodes: usize) -> Result<Recording> {
     let mut processes = (0..count)
         .map(|index| process(u, index, most_nodes))
         .collect::<Result<Vec<_>>>()?;
+    if meta.blocks.is_some() {
+        for process in &mut processes {
+            process.blocks = few(u, 4, block)?;
+        }
+    }
     if meta.mode == Mode::Counts {
         for process in &mut processes {
             counted(u, process)?;

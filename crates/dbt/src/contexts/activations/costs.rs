@@ -22,7 +22,6 @@
 //! retired. Who settles adds first and clears then, so a thread that is killed in
 //! between counts some instructions twice, and never loses any.
 
-use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use agent::thread::ThreadContext;
@@ -30,18 +29,6 @@ use wire::COST_WORDS;
 use wire::node::Node;
 
 use super::{Tool, tool_of};
-
-/// What signals interrupted, innermost last.
-pub type Interrupted = Vec<Point>;
-
-/// A place in the middle of an activation.
-#[derive(Clone, Copy, Debug)]
-pub struct Point {
-    /// Top of the shadow stack, from its base, which moves when it grows.
-    height: u64,
-    cost_state: u64,
-    leaf_state: u64,
-}
 
 /// Adds what the thread has counted to its nodes.
 pub fn settle(context: &mut ThreadContext) {
@@ -83,33 +70,5 @@ impl Tool {
     pub(super) fn go_on(&self, context: &mut ThreadContext) {
         let (_, state) = self.records.get(context.shadow_top);
         context.cost_state = state.0.wrapping_sub(self.records.0);
-    }
-
-    /// A handler is about to be called.
-    pub(super) fn interrupt(&mut self, context: &ThreadContext) {
-        let height = context.shadow_top - self.shadow;
-        // Those above were left by a jump.
-        self.interrupted.retain(|point| point.height < height);
-        self.interrupted.push(Point {
-            height,
-            cost_state: context.cost_state,
-            leaf_state: context.leaf_state,
-        });
-    }
-
-    /// A handler has returned to where the shadow stack is as high as now.
-    pub(super) fn resume(&mut self, context: &mut ThreadContext) {
-        let height = context.shadow_top - self.shadow;
-        let found = self
-            .interrupted
-            .iter()
-            .rposition(|point| point.height == height);
-        match found.and_then(|at| self.interrupted.drain(at..).next()) {
-            Some(point) => {
-                context.cost_state = point.cost_state;
-                context.leaf_state = point.leaf_state;
-            }
-            None => self.go_on(context),
-        }
     }
 }

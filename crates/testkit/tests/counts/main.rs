@@ -15,8 +15,12 @@
 //! What is recorded must also fit together: the sum over blocks is what the threads
 //! retired, and what goes into a block comes out of it.
 //!
+//! The same runs of the oracle say which contexts basic blocks have ([`blocks_of`]).
+//!
 //! `EVERYPATH_ONLY=name` leaves one program.
 #![forbid(unsafe_code)]
+
+mod blocks_of;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -99,6 +103,7 @@ fn check(program: &Program, built: &Built, part: Part, product: &Path) -> Result
     let args = directives.oracle_args.as_ref().unwrap_or(&directives.args);
     let options = Options {
         own_code: part == Part::OwnFile,
+        blocks: true,
         ..Options::default()
     };
     let stepped = oracle::count(&built.executable, args, &built.directory, options)
@@ -126,7 +131,12 @@ fn check(program: &Program, built: &Built, part: Part, product: &Path) -> Result
         });
         compared.map_err(|error| format!("{}: {error}", options.join(" ")))?;
     }
-    Ok(())
+    if let Some(reason) = &directives.no_blocks {
+        println!("left    {}, blocks: {reason}", program.name);
+        return Ok(());
+    }
+    let module = (part == Part::OwnFile).then_some(&*name);
+    blocks_of::check(&run, &stepped, module)
 }
 
 fn executed(recording: &Recording) -> Result<Places, String> {
@@ -193,4 +203,12 @@ fn sound(recording: &Recording) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Code that is in no file lies elsewhere in every run.
+fn comparable(name: &str) -> String {
+    match name.starts_with("{0x") {
+        true => "[code]".to_owned(),
+        false => name.to_owned(),
+    }
 }

@@ -1,0 +1,302 @@
+//! Contexts of basic blocks: `--mode intra` and `--mode inter`.
+//!
+//! Problem: an event per basic block is an event every five instructions.
+//!
+//! Approach: which blocks a superblock executes is known where it is left. So there
+//! is one event per exit: for the *path*, the blocks that were entered since the last
+//! event. A path is a symbol like a function of the function mode, and a state and a
+//! path lead to an *edge* of the forest (`forest::Forest::edge`), found in the same
+//! table of transitions. The edge is counted and holds the next state; what its blocks
+//! count for is worked out when the recording is read.
+//!
+//! ```text
+//!   state   top record of the shadow stack, [shadow_top + 8]
+//!   event   table[state, path] -> edge;  edge.count += 1;  state = edge.next
+//! ```
+//!
+//! | | intra | inter |
+//! |---|---|---|
+//! | a function is entered | a record whose state is `entry_state`; no lookup | nothing |
+//! | it returns | the record goes, its caller's state is on top again | nothing |
+//! | a signal's handler | a record under the signal's root | the same |
+//!
+//! A *block* ends behind a branch, call, return or system call, and before a leader:
+//! where a function begins and, unless blocks are dynamic, where a direct branch goes
+//! that stands in the same extent of code, executed or not. It is entered when its
+//! first instruction is executed.
+//!
+//! Superblocks end and begin anywhere, also in the middle of a block
+//! ([`Arrival::Middle`]): nothing is entered there. Signals and faults leave them
+//! anywhere; the map says which path was entered by then (`pcmap`), and it goes on
+//! record at the delivery (`activations::record_path`).
+//!
+//! Limits: an event comes before the branch that ends the path, so a block of one
+//! instruction which is a branch and faults counts as entered. Leaders that only code of
+//! another extent goes to, or an indirect branch, are not known before they are gone to.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use agent::syscalls::Process;
+use hashbrown::HashMap;
+use isa::insn::{MAX_LEN, Reader};
+use isa::{Flow, Insn};
+use wire::node::{FIRST_BLOCK, FIRST_FUNC};
+use wire::{func, log};
+
+use super::{Contexts, Paths};
+use crate::block::{Arrival, PcHasher};
+use crate::engine::Engine;
+use crate::superblock::Superblock;
+
+/// Most bytes of a block that are kept.
+const LONGEST: usize = 4096;
+/// Longest extent that is searched for leaders, in bytes.
+const MOST_CODE: u64 = 4 << 20;
+
+type Map<K, V> = HashMap<K, V, core::hash::BuildHasherDefault<PcHasher>>;
+
+/// What is known of blocks and paths.
+#[derive(Debug)]
+pub struct BasicBlocks {
+    /// Per activation of a function, not per thread.
+    pub intra: bool,
+    dynamic: bool,
+    /// By file and address: the code there may change.
+    ids: Map<(u32, u64), u32>,
+    last_id: u32,
+    /// By what comes before, and the last block.
+    paths: Map<(u32, u32), u32>,
+    /// The same by id.
+    by_id: Vec<(u32, u32)>,
+    /// Sorted, by the first address of their extent.
+    leaders: Map<u64, Vec<u64>>,
+    /// Scratch for [`BasicBlocks::blocks_of`].
+    steps: Vec<u32>,
+}
+
+impl BasicBlocks {
+    pub fn new(mode: u32, flags: u32) -> Option<BasicBlocks> {
+        let intra = mode == wire::Mode::Intra as u32;
+        let any = intra || mode == wire::Mode::Inter as u32;
+        any.then(|| BasicBlocks {
+            intra,
+            dynamic: flags & wire::flag::DYNAMIC_BLOCKS != 0,
+            ids: Map::default(),
+            last_id: FIRST_BLOCK - 1,
+            paths: Map::default(),
+            by_id: Vec::new(),
+            leaders: Map::default(),
+            steps: Vec::new(),
+        })
+    }
+
+    /// What begins in `range` is other code from now on.
+    pub fn forget(&mut self, range: Range<u64>) {
+        self.leaders.retain(|start, _| !range.contains(start));
+    }
+
+    /// The blocks of a path, in order.
+    pub fn blocks_of(&mut self, path: u32) -> &[u32] {
+        self.steps.clear();
+        let mut at = path;
+        while let Some(&(before, block)) = index(at).and_then(|at| self.by_id.get(at)) {
+            self.steps.push(block);
+            at = before;
+        }
+        self.steps.reverse();
+        &self.steps
+    }
+}
+
+/// Of a path in the list of all.
+fn index(path: u32) -> Option<usize> {
+    Some(path.checked_sub(FIRST_FUNC)? as usize)
+}
+
+impl Contexts {
+    /// Whether blocks at `pc` are counted.
+    fn wants_blocks(&self, pc: u64, process: &Process) -> bool {
+        let Some((entry, at)) = self.extent(pc, process) else {
+            return self.is_called_function(pc, process);
+        };
+        let owner = pc.wrapping_sub(at).wrapping_add(entry.owner);
+        let flags = match entry.owner == entry.start {
+            true => entry.flags,
+            false => self
+                .extent(owner, process)
+                .map_or(entry.flags, |(owner, _)| owner.flags),
+        };
+        entry.flags & func::PLT == 0 && (!self.select || flags & func::SELECTED != 0)
+    }
+}
+
+impl Engine {
+    fn basic_blocks(&self) -> Option<&BasicBlocks> {
+        self.contexts.as_ref()?.blocks.as_ref()
+    }
+
+    /// Whether blocks have contexts, and activations do.
+    pub fn has_blocks(&self) -> bool {
+        self.basic_blocks().is_some()
+    }
+
+    pub fn has_activations(&self) -> bool {
+        self.basic_blocks().is_none_or(|blocks| blocks.intra)
+    }
+
+    /// How control arrives behind `insn`, at `pc`: in the middle of a block, if there is
+    /// such a thing and no block begins there.
+    pub fn arrival_behind(&mut self, insn: &Insn, pc: u64) -> Arrival {
+        match self.has_blocks() && !self.begins_block(insn, pc) {
+            true => Arrival::Middle,
+            false => Arrival::Inside,
+        }
+    }
+
+    /// Whether a block begins at `pc`, where control comes to from `insn`.
+    fn begins_block(&mut self, insn: &Insn, pc: u64) -> bool {
+        let ends = !matches!(insn.flow(), Flow::Next | Flow::Trap | Flow::Odd);
+        ends || self.is_leader(pc)
+    }
+
+    fn is_leader(&mut self, pc: u64) -> bool {
+        let Some(contexts) = &self.contexts else {
+            return false;
+        };
+        let Some(blocks) = &contexts.blocks else {
+            return false;
+        };
+        let Some((start, end, _)) = contexts.function_at(pc, &self.process) else {
+            return false;
+        };
+        if start == pc {
+            return blocks.intra || !blocks.dynamic;
+        }
+        if blocks.dynamic {
+            return false;
+        }
+        if !blocks.leaders.contains_key(&start) {
+            let leaders = find_leaders(start, end);
+            let blocks = self.contexts.as_mut().and_then(|all| all.blocks.as_mut());
+            blocks.map(|blocks| blocks.leaders.insert(start, leaders));
+        }
+        let leaders = self.basic_blocks().and_then(|all| all.leaders.get(&start));
+        leaders.is_some_and(|leaders| leaders.binary_search(&pc).is_ok())
+    }
+
+    /// For each instruction of `source` the path that was entered when it is executed,
+    /// and whether a block begins with it. Empty: no blocks are counted.
+    pub fn plan_paths(&mut self, source: &Superblock, arrival: Arrival) -> Paths {
+        let Paths { mut plan, .. } = core::mem::take(&mut self.scratch.paths);
+        plan.clear();
+        if self.has_blocks() {
+            self.plan_into(source, arrival, &mut plan);
+        }
+        Paths { plan, entered: 0 }
+    }
+
+    fn plan_into(&mut self, source: &Superblock, arrival: Arrival, plan: &mut Vec<(u32, bool)>) {
+        let insns = &source.insns;
+        let mut path = 0;
+        for (i, insn) in insns.iter().enumerate() {
+            let begins = match i.checked_sub(1) {
+                None => arrival != Arrival::Middle,
+                Some(last) => self.begins_block(&insns[last], insn.pc()),
+            };
+            let contexts = self.contexts.as_ref();
+            let wanted = begins
+                && contexts.is_some_and(|contexts| contexts.wants_blocks(insn.pc(), &self.process));
+            if wanted {
+                let block = self.block_at(insn.pc());
+                path = self.path(path, block);
+            }
+            plan.push((path, begins));
+        }
+    }
+
+    /// The id of the block at `pc`, logged when it is new.
+    fn block_at(&mut self, pc: u64) -> u32 {
+        let region = self.process.regions.find(pc);
+        let place = (region.map_or(0, |region| region.table), pc);
+        let known = self.basic_blocks().and_then(|all| all.ids.get(&place));
+        if let Some(&known) = known {
+            return known;
+        }
+        let code = self.block_code(pc);
+        let Some(blocks) = self.contexts.as_mut().and_then(|all| all.blocks.as_mut()) else {
+            return FIRST_BLOCK;
+        };
+        blocks.last_id += 1;
+        let id = blocks.last_id;
+        blocks.ids.insert(place, id);
+        self.process.log.function(pc, id);
+        self.process.log.block(pc, id, &code);
+        id
+    }
+
+    /// The bytes of the block that begins at `pc`.
+    fn block_code(&mut self, pc: u64) -> Vec<u8> {
+        let mut code = Vec::new();
+        let mut at = pc;
+        while code.len() < LONGEST {
+            let mut bytes = [0; MAX_LEN];
+            let got = agent::memory::read_some(at, &mut bytes);
+            let Ok(insn) = Insn::decode(&bytes[..got], at) else {
+                break;
+            };
+            code.extend_from_slice(insn.bytes());
+            at = insn.next_pc();
+            if self.begins_block(&insn, at) {
+                break;
+            }
+        }
+        code
+    }
+
+    /// The id of the path that goes on with `block`, logged when it is new.
+    fn path(&mut self, before: u32, block: u32) -> u32 {
+        let Some(blocks) = self.contexts.as_mut().and_then(|all| all.blocks.as_mut()) else {
+            return before;
+        };
+        let id = FIRST_FUNC + blocks.by_id.len() as u32;
+        let known = *blocks.paths.entry((before, block)).or_insert(id);
+        if known == id {
+            blocks.by_id.push((before, block));
+            self.process.log.path(log::Path {
+                id,
+                before,
+                block,
+                reserved: 0,
+            });
+        }
+        known
+    }
+}
+
+/// Where direct branches go that stand in `start..end`, within it.
+fn find_leaders(start: u64, end: u64) -> Vec<u64> {
+    let len = end.saturating_sub(start).min(MOST_CODE) as usize;
+    let mut bytes = alloc::vec![0; len];
+    let got = agent::memory::read_some(start, &mut bytes);
+    let bytes = &bytes[..got];
+    let mut reader = Reader::new(bytes, start);
+    let mut leaders = Vec::new();
+    let mut pc = start;
+    while pc < start + got as u64 {
+        let Ok(insn) = reader.decode(pc) else {
+            // Data among code: the next byte may be an instruction.
+            pc += 1;
+            continue;
+        };
+        if let Flow::Jump(target) | Flow::Cond(_, target) | Flow::CountJump(target) = insn.flow()
+            && (start..end).contains(&target)
+        {
+            leaders.push(target);
+        }
+        pc = insn.next_pc();
+    }
+    leaders.sort_unstable();
+    leaders.dedup();
+    leaders
+}

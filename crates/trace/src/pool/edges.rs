@@ -1,0 +1,142 @@
+//! From edges to nodes: what the blocks of a recorded path counted for.
+//!
+//! The engine counts where a superblock is left, on the edge that a path is from a
+//! state (`wire::node::FIRST_BLOCK`). Each of the path's blocks made a step of its own,
+//! by the rules of `forest`; every one of those nodes exists. Here each step is made
+//! once more, and counts as often as the edge did. Then the edges go.
+//!
+//! What does not fit together, as after a scribble, counts on `[truncated]`.
+
+use std::collections::HashMap;
+
+use wire::{log, node};
+
+use crate::model::{Label, Node, Thread};
+
+/// How states lead on, see `forest`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    /// `None`: infinite.
+    pub k: Option<u32>,
+    pub roll_loops: bool,
+    /// Trees begin with blocks: a thread's root has nothing below it.
+    pub intra: bool,
+}
+
+/// The paths of a process image, by id.
+#[derive(Debug, Default)]
+pub(super) struct Paths(HashMap<u32, (u32, u32)>);
+
+impl Paths {
+    pub(super) fn push(&mut self, path: &log::Path) {
+        // What comes before has a smaller number, so every way back ends.
+        if path.before < path.id {
+            self.0.insert(path.id, (path.before, path.block));
+        }
+    }
+
+    fn blocks(&self, path: u32, out: &mut Vec<u32>) {
+        out.clear();
+        let mut at = path;
+        while let Some(&(before, block)) = self.0.get(&at) {
+            out.push(block);
+            at = before;
+        }
+        out.reverse();
+    }
+}
+
+/// Whether a node is one, and no edge.
+fn is_state(node: &Node) -> bool {
+    node.parent.is_none() || node.label.0 >= node::FIRST_BLOCK
+}
+
+/// Counts on the nodes of `thread` what its edges counted, and drops those.
+pub(super) fn expand(thread: &mut Thread, paths: &Paths, rules: Rules) {
+    let nodes = &thread.nodes;
+    let mut counts: Vec<u64> = nodes.iter().map(|node| node.count).collect();
+    let states = (0..).zip(nodes).filter(|(_, node)| is_state(node));
+    let children: HashMap<(Option<u32>, Label), u32> = states
+        .map(|(at, node)| ((node.parent, node.label), at))
+        .collect();
+    let walk = Walk {
+        nodes,
+        children,
+        rules,
+    };
+    let lost = walk.children.get(&(None, Label::TRUNCATED)).copied();
+    let mut blocks = Vec::new();
+    for edge in nodes.iter().filter(|node| !is_state(node)) {
+        let mut state = edge.parent;
+        paths.blocks(edge.label.0, &mut blocks);
+        for &block in &blocks {
+            state = state.and_then(|state| walk.step(state, Label(block)));
+            if let Some(at) = state.or(lost) {
+                let count = &mut counts[at as usize];
+                *count = count.wrapping_add(edge.count);
+            }
+        }
+    }
+    for (node, count) in thread.nodes.iter_mut().zip(counts) {
+        node.count = count;
+    }
+    drop_edges(thread, rules.intra);
+}
+
+struct Walk<'a> {
+    nodes: &'a [Node],
+    children: HashMap<(Option<u32>, Label), u32>,
+    rules: Rules,
+}
+
+impl Walk<'_> {
+    /// The state after `block` in `state`; `None`: it was never made.
+    fn step(&self, state: u32, block: Label) -> Option<u32> {
+        let here = &self.nodes[state as usize];
+        if here.label == Label::TRUNCATED && here.parent.is_none() {
+            return Some(state);
+        }
+        if self.rules.roll_loops {
+            let above = std::iter::successors(Some(state), |&at| self.nodes[at as usize].parent);
+            let rolled = above
+                .into_iter()
+                .find(|&at| self.nodes[at as usize].label == block);
+            if rolled.is_some() {
+                return rolled;
+            }
+        }
+        let k = self.rules.k.unwrap_or(u32::MAX / 2);
+        let parent = match () {
+            () if here.label == Label(node::LABEL_ENTRY) => None,
+            () if here.depth + 1 == 2 * k => Some(here.top?),
+            () => Some(state),
+        };
+        self.children.get(&(parent, block)).copied()
+    }
+}
+
+/// Leaves the nodes that are states of contexts.
+fn drop_edges(thread: &mut Thread, intra: bool) {
+    let idle = |label| match label {
+        Label(node::LABEL_ENTRY) => true,
+        Label::THREAD | Label::ROOT => intra,
+        _ => false,
+    };
+    let keeps = |node: &Node| is_state(node) && !idle(node.label);
+    let mut left = 0;
+    let places: Vec<Option<u32>> = thread
+        .nodes
+        .iter()
+        .map(|node| {
+            let place = keeps(node).then_some(left);
+            left += u32::from(place.is_some());
+            place
+        })
+        .collect();
+    let place = |at: u32| places.get(at as usize).copied().flatten();
+    thread.nodes.retain(keeps);
+    for node in &mut thread.nodes {
+        node.parent = node.parent.and_then(place);
+        node.top = node.top.and_then(place);
+    }
+}
