@@ -165,7 +165,12 @@ impl ProcessLog {
         let at = chunk_offset + size_of::<LogChunk>() as u64 + u64::from(used);
         let head = (payload as u64) | (kind as u64) << 32;
         let mut cursor = at;
-        for word in [head, sys::monotonic_ns()].iter().chain(fixed) {
+        // Of the others it is only known in which order they came.
+        let time = match kind {
+            log::Kind::Map | log::Kind::Unmap => sys::monotonic_ns(),
+            _ => 0,
+        };
+        for word in [head, time].iter().chain(fixed) {
             self.pool.write_bytes(cursor, &word.to_ne_bytes());
             cursor += 8;
         }

@@ -50,7 +50,7 @@ pub struct Record {
     pub len: u32,
     pub kind: u16,
     pub reserved: u16,
-    /// CLOCK_MONOTONIC, nanoseconds.
+    /// CLOCK_MONOTONIC, nanoseconds, of [`Kind::Map`] and [`Kind::Unmap`].
     pub time_ns: u64,
 }
 

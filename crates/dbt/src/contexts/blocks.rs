@@ -56,6 +56,15 @@ const MOST_CODE: u64 = 4 << 20;
 
 type Map<K, V> = HashMap<K, V, core::hash::BuildHasherDefault<PcHasher>>;
 
+/// Code of one function, or a part of it.
+#[derive(Debug)]
+struct Extent {
+    /// Whether its blocks are counted.
+    wanted: bool,
+    /// Where its direct branches go within it, sorted.
+    leaders: Vec<u64>,
+}
+
 /// What is known of blocks and paths.
 #[derive(Debug)]
 pub struct BasicBlocks {
@@ -69,8 +78,10 @@ pub struct BasicBlocks {
     paths: Map<(u32, u32), u32>,
     /// The same by id.
     by_id: Vec<(u32, u32)>,
-    /// Sorted, by the first address of their extent.
-    leaders: Map<u64, Vec<u64>>,
+    /// Extents that were looked at, by their first address.
+    extents: Map<u64, Extent>,
+    /// The one looked at last: most questions are about the same one.
+    here: Range<u64>,
     /// Scratch for [`BasicBlocks::blocks_of`].
     steps: Vec<u32>,
 }
@@ -86,14 +97,16 @@ impl BasicBlocks {
             last_id: FIRST_BLOCK - 1,
             paths: Map::default(),
             by_id: Vec::new(),
-            leaders: Map::default(),
+            extents: Map::default(),
+            here: 0..0,
             steps: Vec::new(),
         })
     }
 
     /// What begins in `range` is other code from now on.
     pub fn forget(&mut self, range: Range<u64>) {
-        self.leaders.retain(|start, _| !range.contains(start));
+        self.extents.retain(|start, _| !range.contains(start));
+        self.here = 0..0;
     }
 
     /// The blocks of a path, in order.
@@ -161,28 +174,52 @@ impl Engine {
     }
 
     fn is_leader(&mut self, pc: u64) -> bool {
-        let Some(contexts) = &self.contexts else {
+        let (intra, dynamic) = match self.basic_blocks() {
+            Some(blocks) => (blocks.intra, blocks.dynamic),
+            None => return false,
+        };
+        let Some((start, extent)) = self.extent_at(pc) else {
             return false;
         };
-        let Some(blocks) = &contexts.blocks else {
-            return false;
-        };
-        let Some((start, end, _)) = contexts.function_at(pc, &self.process) else {
-            return false;
-        };
-        if start == pc {
-            return blocks.intra || !blocks.dynamic;
+        match start == pc {
+            true => intra || !dynamic,
+            false => extent.leaders.binary_search(&pc).is_ok(),
         }
-        if blocks.dynamic {
-            return false;
+    }
+
+    /// The first address of the extent of code that holds `pc`, and what is known of it.
+    fn extent_at(&mut self, pc: u64) -> Option<(u64, &Extent)> {
+        let contexts = self.contexts.as_ref()?;
+        let blocks = contexts.blocks.as_ref()?;
+        if !blocks.here.contains(&pc) {
+            let (start, end, _) = contexts.function_at(pc, &self.process)?;
+            let made = match blocks.extents.contains_key(&start) {
+                true => None,
+                false => Some(Extent {
+                    wanted: contexts.wants_blocks(pc, &self.process),
+                    leaders: match blocks.dynamic {
+                        true => Vec::new(),
+                        false => find_leaders(start, end),
+                    },
+                }),
+            };
+            let blocks = self.contexts.as_mut()?.blocks.as_mut()?;
+            if let Some(made) = made {
+                blocks.extents.insert(start, made);
+            }
+            blocks.here = start..end;
         }
-        if !blocks.leaders.contains_key(&start) {
-            let leaders = find_leaders(start, end);
-            let blocks = self.contexts.as_mut().and_then(|all| all.blocks.as_mut());
-            blocks.map(|blocks| blocks.leaders.insert(start, leaders));
+        let blocks = self.basic_blocks()?;
+        Some((blocks.here.start, blocks.extents.get(&blocks.here.start)?))
+    }
+
+    /// Whether blocks at `pc` are counted.
+    fn wants_block(&mut self, pc: u64) -> bool {
+        if let Some((_, extent)) = self.extent_at(pc) {
+            return extent.wanted;
         }
-        let leaders = self.basic_blocks().and_then(|all| all.leaders.get(&start));
-        leaders.is_some_and(|leaders| leaders.binary_search(&pc).is_ok())
+        let contexts = self.contexts.as_ref();
+        contexts.is_some_and(|contexts| contexts.wants_blocks(pc, &self.process))
     }
 
     /// For each instruction of `source` the path that was entered when it is executed,
@@ -204,10 +241,7 @@ impl Engine {
                 None => arrival != Arrival::Middle,
                 Some(last) => self.begins_block(&insns[last], insn.pc()),
             };
-            let contexts = self.contexts.as_ref();
-            let wanted = begins
-                && contexts.is_some_and(|contexts| contexts.wants_blocks(insn.pc(), &self.process));
-            if wanted {
+            if begins && self.wants_block(insn.pc()) {
                 let block = self.block_at(insn.pc());
                 path = self.path(path, block);
             }
