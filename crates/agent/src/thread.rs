@@ -4,6 +4,7 @@
 //! gs base -> ThreadContext (one page, in the pool)      layout seen by emitted code
 //!            transitions  [tag, state; 65536]           contexts mode only,
 //!                                                       see dbt/contexts.rs
+//!            edges        [tag, edge, state, 0; 65538]   contexts of basic blocks
 //!            slots [count; as many as are used]         counts mode only, see
 //!                                                       dbt/ways.rs
 //!
@@ -31,6 +32,11 @@ pub const TRANSITIONS: usize = 1 << 16;
 pub const TRANSITION_TAGS: i32 = 4096;
 pub const TRANSITION_STATES: i32 = TRANSITION_TAGS + 4;
 
+/// The same where states lead to edges (`dbt::contexts::blocks`): a negated tag, an
+/// edge, the state that it leads to, and nothing, at the place times 8.
+pub const EDGES: usize = TRANSITIONS + 2;
+pub const EDGE_TAGS: i32 = TRANSITION_TAGS;
+
 /// Displacement of the first slot (counts mode) from the gs base.
 pub const SLOTS: i32 = 4096;
 
@@ -39,6 +45,7 @@ pub const SLOTS: i32 = 4096;
 pub enum Behind {
     Nothing,
     Transitions,
+    Edges,
     /// Bytes of address space for slots, and how many of them are backed.
     Slots {
         space: u64,
@@ -51,6 +58,7 @@ impl Behind {
         match self {
             Behind::Nothing => 0,
             Behind::Transitions => TRANSITIONS as u64 * 8,
+            Behind::Edges => EDGES as u64 * 16,
             Behind::Slots { space, .. } => space,
         }
     }
@@ -155,8 +163,11 @@ pub struct ThreadContext {
     /// xmm0 to xmm15: all vector state that engine code can change (it is
     /// compiled for baseline x86-64, whose SSE forms keep upper lanes).
     pub xmm: [[u64; 2]; 16],
-    /// The state of an activation that has executed nothing yet (`dbt::contexts::blocks`).
+    /// Of basic blocks (`dbt::contexts::blocks`): 1 if they are counted; the state of an
+    /// activation that has executed nothing yet; and that of the activation on top.
+    pub has_blocks: u64,
     pub entry_state: u64,
+    pub block_state: u64,
 }
 
 const _: () = {
@@ -248,11 +259,11 @@ impl Blocks {
         // it is page aligned memory of at least this size.
         unsafe {
             core::ptr::write_bytes(context, 0, 1);
-            if behind == Behind::Transitions && used_before {
+            if matches!(behind, Behind::Transitions | Behind::Edges) && used_before {
                 core::ptr::write_bytes(
                     (block.context + TRANSITION_TAGS as u64) as *mut u64,
                     0,
-                    TRANSITIONS,
+                    (behind.space() / 8) as usize,
                 );
             }
             (*context).this = block.context;

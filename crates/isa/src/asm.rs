@@ -190,6 +190,13 @@ impl<'a> Asm<'a> {
         self.dword(disp as u32);
     }
 
+    /// `mov reg32, dword gs:[index*8 + disp]`
+    pub fn mov_r32_gs_index8(&mut self, reg: Reg, index: Reg, disp: i32) {
+        self.bytes(&[0x65, 0x40 | reg.high() << 2 | index.high() << 1]);
+        self.bytes(&[0x8B, reg.low() << 3 | 4, 0xC5 | index.low() << 3]);
+        self.dword(disp as u32);
+    }
+
     /// `add qword gs:[disp], imm8/imm32` (writes flags)
     pub fn add_gs_imm(&mut self, disp: i32, imm: i32) {
         self.bytes(&[0x65, 0x48]);

@@ -53,6 +53,8 @@ struct Tool {
 #[derive(Clone, Copy, Debug)]
 pub struct Shadow {
     top: u64,
+    /// With edges, the state on top.
+    state: u64,
     tool: u64,
 }
 
@@ -105,12 +107,48 @@ impl Records {
         (entry, State(self.0.wrapping_add(offset)))
     }
 
+    /// A state as emitted code has it.
+    fn offset(self, state: State) -> u64 {
+        state.0.wrapping_sub(self.0)
+    }
+
     fn set(self, at: u64, entry: u64, state: State) {
         // SAFETY: as in `get`.
         unsafe {
             *(at as *mut u64) = entry;
             *((at + 8) as *mut u64) = state.0.wrapping_sub(self.0);
         }
+    }
+}
+
+impl Tool {
+    /// The state of the activation on top. Where blocks are counted it is in the context,
+    /// and a record holds that of the activation below its own.
+    fn state(&self, context: &ThreadContext) -> State {
+        match self.forest.has_edges() {
+            true => State(self.records.0.wrapping_add(context.block_state)),
+            false => self.records.get(context.shadow_top).1,
+        }
+    }
+
+    /// An activation begins above that on top, in `state`.
+    fn push(&self, context: &mut ThreadContext, entry: u64, state: State) {
+        let below = self.state(context);
+        context.shadow_top += 16;
+        if self.forest.has_edges() {
+            self.records.set(context.shadow_top, entry, below);
+            context.block_state = self.records.offset(state);
+        } else {
+            self.records.set(context.shadow_top, entry, state);
+        }
+    }
+
+    /// The activation of the record at `at` has ended, and all above it.
+    fn pop(&self, context: &mut ThreadContext, at: u64) {
+        if self.forest.has_edges() {
+            context.block_state = self.records.offset(self.records.get(at).1);
+        }
+        context.shadow_top = at - 16;
     }
 }
 
@@ -129,7 +167,7 @@ pub fn event(context: &mut ThreadContext) {
 fn pop_while(context: &mut ThreadContext, tool: &Tool, ended: impl Fn(u64) -> bool) {
     tool.settle(context);
     while context.shadow_top > tool.shadow && ended(tool.records.get(context.shadow_top).0) {
-        context.shadow_top -= 16;
+        tool.pop(context, context.shadow_top);
     }
     tool.go_on(context);
 }
@@ -173,13 +211,14 @@ fn uncount(pool: &Pool, state: State) {
 
 /// The transition is not known: ask the forest, remember the answer.
 fn lookup(context: &mut ThreadContext, tool: &mut Tool) {
-    let from = tool.records.get(context.shadow_top).1;
+    let from = tool.state(context);
     let function = (context.regs[reg::RCX] >> FUNC_SHIFT) as u32;
     let (next, remember) = engine::with(|engine| {
         engine.count(wire::stat::TRANSITIONS);
         if engine.has_blocks() {
             let (edge, next) = engine.edge(tool, from, function);
             engine.note_truncated(tool, next);
+            context.block_state = tool.records.offset(next);
             // What cannot be told apart from others is asked for again.
             return (edge, from == tool.truncated || next != tool.truncated);
         }
@@ -188,13 +227,21 @@ fn lookup(context: &mut ThreadContext, tool: &mut Tool) {
         next
     });
     share_index(context, tool);
-    let offset = |state: State| state.0.wrapping_sub(tool.records.0);
-    context.regs[reg::RDX] = offset(next);
+    context.regs[reg::RDX] = tool.records.offset(next);
     if remember && function < PLACED_FUNCS && context.far == 0 {
-        let (place, tag) = transition(offset(from) as State32, function);
-        let at = context.this + TRANSITION_TAGS as u64 + u64::from(place) * 4;
+        let (place, tag) = transition(tool.records.offset(from) as State32, function);
+        let (place, tag) = (u64::from(place), tag.wrapping_neg());
+        let next = context.regs[reg::RDX] as State32;
+        let table = context.this + TRANSITION_TAGS as u64;
         // SAFETY: the thread's own table behind its context (agent::thread).
-        unsafe { *(at as *mut [u32; 2]) = [tag.wrapping_neg(), offset(next) as State32] };
+        unsafe {
+            if context.has_blocks != 0 {
+                let state = context.block_state as State32;
+                *((table + place * 8) as *mut [u32; 3]) = [tag, next, state];
+            } else {
+                *((table + place * 4) as *mut [u32; 2]) = [tag, next];
+            }
+        }
     }
 }
 
@@ -353,15 +400,16 @@ impl Engine {
         records.set(shadow, HIGHEST, first);
         let (mut top, mut state) = (shadow, first);
         for activation in path {
+            let below = state;
             state = begins.follow(&mut forest, &activation.what, state, &mut budget);
-            match activation.entry {
-                HIGHEST => records.set(shadow, HIGHEST, state),
-                entry => {
-                    top += 16;
-                    records.set(top, entry, state);
-                }
+            if activation.entry != HIGHEST {
+                top += 16;
+                let held = if intra.is_some() { below } else { state };
+                records.set(top, activation.entry, held);
             }
         }
+        context.has_blocks = u64::from(intra.is_some());
+        context.block_state = records.offset(state);
         context.shadow_top = top;
         context.pool_base = pool.base();
         context.nodes_base = records.0;
@@ -402,7 +450,10 @@ pub fn begin_thread(
 ) {
     let parent = parent.filter(|parent| vfork && parent.regs[reg::RSP] == context.regs[reg::RSP]);
     let path = parent
-        .and_then(|parent| Some(live_path(tool_of(parent)?, parent.shadow_top)))
+        .and_then(|parent| {
+            let tool = tool_of(parent)?;
+            Some(live_path(tool, parent.shadow_top, tool.state(parent)))
+        })
         .unwrap_or_default();
     if let Some(tool) = engine.new_tool(context, &path) {
         context.tool = Box::into_raw(Box::new(tool)) as u64;
@@ -463,6 +514,7 @@ pub fn end_thread(_engine: &Engine, context: &mut ThreadContext) {
 pub fn snapshot(context: &ThreadContext) -> Shadow {
     Shadow {
         top: context.shadow_top,
+        state: context.block_state,
         tool: context.tool,
     }
 }
@@ -472,7 +524,8 @@ pub fn snapshot(context: &ThreadContext) -> Shadow {
 pub fn fork_child(engine: &mut Engine, context: &mut ThreadContext, shadow: Shadow) {
     context.tool = shadow.tool;
     let Some(old) = tool_of(context) else { return };
-    let path = live_path(old, shadow.top);
+    let state = State(old.records.0.wrapping_add(shadow.state));
+    let path = live_path(old, shadow.top, state);
     let fresh = engine.new_tool(context, &path);
     end_thread(engine, context);
     context.tool = fresh.map_or(0, |tool| Box::into_raw(Box::new(tool)) as u64);
@@ -482,12 +535,12 @@ pub fn fork_child(engine: &mut Engine, context: &mut ThreadContext, shadow: Shad
 /// (`blocks`).
 pub fn record_path(context: &mut ThreadContext, path: u32) {
     let Some(tool) = tool_of(context) else { return };
-    let (entry, from) = tool.records.get(context.shadow_top);
+    let from = tool.state(context);
     let (edge, next) = engine::with(|engine| engine.edge(tool, from, path));
     // SAFETY: a node in the pool; only this thread writes it.
     let node = unsafe { &*(edge.0 as *const wire::node::Node) };
     node.count.store(node.count.load(Relaxed) + 1, Relaxed);
-    tool.records.set(context.shadow_top, entry, next);
+    context.block_state = tool.records.offset(next);
     share_index(context, tool);
 }
 

@@ -242,22 +242,23 @@ impl Engine {
                 Some(last) => self.begins_block(&insns[last], insn.pc()),
             };
             if begins && self.wants_block(insn.pc()) {
-                let block = self.block_at(insn.pc());
+                let block = self.block_at(&insns[i..]);
                 path = self.path(path, block);
             }
             plan.push((path, begins));
         }
     }
 
-    /// The id of the block at `pc`, logged when it is new.
-    fn block_at(&mut self, pc: u64) -> u32 {
+    /// The id of the block that `insns` begin with, logged when it is new.
+    fn block_at(&mut self, insns: &[Insn]) -> u32 {
+        let pc = insns.first().map_or(0, Insn::pc);
         let region = self.process.regions.find(pc);
         let place = (region.map_or(0, |region| region.table), pc);
         let known = self.basic_blocks().and_then(|all| all.ids.get(&place));
         if let Some(&known) = known {
             return known;
         }
-        let code = self.block_code(pc);
+        let code = self.block_code(insns);
         let Some(blocks) = self.contexts.as_mut().and_then(|all| all.blocks.as_mut()) else {
             return FIRST_BLOCK;
         };
@@ -269,10 +270,16 @@ impl Engine {
         id
     }
 
-    /// The bytes of the block that begins at `pc`.
-    fn block_code(&mut self, pc: u64) -> Vec<u8> {
+    /// The bytes of the block that `insns` begin with; it may go on behind them.
+    fn block_code(&mut self, insns: &[Insn]) -> Vec<u8> {
         let mut code = Vec::new();
-        let mut at = pc;
+        for insn in insns {
+            code.extend_from_slice(insn.bytes());
+            if self.begins_block(insn, insn.next_pc()) {
+                return code;
+            }
+        }
+        let mut at = insns.last().map_or(0, Insn::next_pc);
         while code.len() < LONGEST {
             let mut bytes = [0; MAX_LEN];
             let got = agent::memory::read_some(at, &mut bytes);

@@ -19,7 +19,7 @@ pub(super) const SHADOW: i32 = offset_of!(ThreadContext, shadow_top) as i32;
 /// A node, from gs and its state.
 pub(super) const NODE: i32 = -(FIRST_STATE as i32);
 const NODES: i32 = offset_of!(ThreadContext, nodes_base) as i32;
-const RECORD: i32 = offset_of!(ThreadContext, event_record) as i32;
+pub(super) const RECORD: i32 = offset_of!(ThreadContext, event_record) as i32;
 pub(super) const RETURN: i32 = offset_of!(ThreadContext, event_return) as i32;
 pub(super) const CODE: i32 = offset_of!(ThreadContext, exit) as i32;
 const COST_STATE: i32 = offset_of!(ThreadContext, cost_state) as i32;
@@ -225,6 +225,9 @@ impl Engine {
             emit.asm.mov_r_gs(Reg::Rdx, COST_STATE);
             self.emit_settle(&mut emit.asm, Words::Own);
         }
+        if self.has_blocks() {
+            return self.emit_deactivation(emit);
+        }
         self.emit_pop_through(emit);
         if has_costs {
             emit.asm.mov_r_gs(Reg::Rdx, SHADOW);
@@ -275,7 +278,7 @@ impl Engine {
 
     /// Cold code that goes to `routine`, and perhaps to [`event`] with a code,
     /// with `word` in rcx, and goes on at `back`.
-    fn slow_path(&mut self, routine: Routine, what: u32, word: u64, back: u64) -> u64 {
+    pub(super) fn slow_path(&mut self, routine: Routine, what: u32, word: u64, back: u64) -> u64 {
         let engine = self.cache.thunk(routine);
         let loaded = if word == 0 { 0 } else { 10 };
         self.cache
@@ -318,7 +321,7 @@ pub(super) fn emit_push(asm: &mut isa::Asm<'_>, by_jump: bool) {
 }
 
 /// rcx: how far the stack pointer is above that of the record at `record`.
-fn emit_above(asm: &mut isa::Asm<'_>, record: Reg) {
+pub(super) fn emit_above(asm: &mut isa::Asm<'_>, record: Reg) {
     asm.mov_r_mem(Reg::Rcx, record, 0);
     asm.not(Reg::Rcx);
     asm.lea_sum(Reg::Rcx, Reg::Rsp, Reg::Rcx, 1);
@@ -326,7 +329,7 @@ fn emit_above(asm: &mut isa::Asm<'_>, record: Reg) {
 
 /// Jumps (forward) if rcx is negative: its top byte is 0xFF then, for any
 /// difference of user addresses. Changes rcx, no flags.
-fn emit_is_negative(asm: &mut isa::Asm<'_>) -> isa::asm::Short {
+pub(super) fn emit_is_negative(asm: &mut isa::Asm<'_>) -> isa::asm::Short {
     asm.bswap(Reg::Rcx);
     asm.movzx_r32_r8(Reg::Rcx, Reg::Rcx);
     asm.lea(Reg::Rcx, Reg::Rcx, -255);

@@ -13,11 +13,13 @@
 use alloc::vec::Vec;
 use core::mem::offset_of;
 
-use agent::thread::{TRANSITION_STATES, TRANSITION_TAGS, ThreadContext};
+use agent::thread::{EDGE_TAGS, ThreadContext};
 use isa::Reg;
-use wire::node::{Node, PLACED_FUNCS, place, step, tag};
+use wire::node::{PLACED_FUNCS, place, step, tag};
 
-use super::emit::{CODE, NODE, RETURN, SHADOW, code, emit_push};
+use super::emit::{
+    CODE, NODE, RECORD, RETURN, SHADOW, code, emit_above, emit_is_negative, emit_push,
+};
 use crate::block::{Arrival, BlockId, ExitKind, Key};
 use crate::engine::Engine;
 use crate::entry::Routine;
@@ -26,8 +28,7 @@ use crate::pcmap::Recipe;
 use crate::translate::Emit;
 
 const ENTRY_STATE: i32 = offset_of!(ThreadContext, entry_state) as i32;
-/// Of an edge, where it leads.
-const NEXT: i32 = NODE + offset_of!(Node, depth_flags) as i32;
+const STATE: i32 = offset_of!(ThreadContext, block_state) as i32;
 /// Most bytes of [`emit_way`].
 const WAY_BYTES: u64 = 184;
 
@@ -111,53 +112,118 @@ impl Engine {
         emit.recorded(middle);
     }
 
-    /// The same where blocks are counted: they begin anew.
+    /// A function is entered: a record that holds its caller's state. Jumps end the
+    /// jumper; its record stays, with its caller's.
+    ///
+    /// ```text
+    ///   [compare; jumper's record: rdx = its caller's state]
+    ///   rdx = block_state, of the caller
+    ///   push (rsp, rdx)
+    ///   block_state = entry_state
+    /// ```
     pub(super) fn emit_activation(&mut self, emit: &mut Emit<'_>, event: Key) {
         let by_jump = event.arrival == Arrival::Jump;
         if by_jump {
             self.emit_compare(emit);
+            emit.asm.mov_r_gs(Reg::Rcx, SHADOW);
+            emit.asm.mov_r_gs(Reg::Rdx, RECORD);
+            emit.asm.not(Reg::Rdx);
+            // 0 if the record is the one on top, else 16 less.
+            emit.asm.lea_sum(Reg::Rcx, Reg::Rcx, Reg::Rdx, 1);
+            let same = emit.asm.jrcxz();
+            emit.asm.mov_r_gs(Reg::Rdx, STATE);
+            let pushed = emit.asm.jmp_short();
+            emit.asm.bind(same);
+            emit.asm.mov_r_gs(Reg::Rdx, SHADOW);
+            emit.asm.mov_r_mem(Reg::Rdx, Reg::Rdx, 8);
+            emit.asm.bind(pushed);
+        } else {
+            emit.asm.mov_r_gs(Reg::Rdx, STATE);
         }
-        emit.asm.mov_r_gs(Reg::Rdx, ENTRY_STATE);
         emit_push(&mut emit.asm, by_jump);
+        emit.asm.mov_r_gs(Reg::Rdx, ENTRY_STATE);
+        emit.asm.mov_gs_r(STATE, Reg::Rdx);
         emit_restores(&mut emit.asm);
         emit.cover(false, Recipe::RCX_RDX);
+    }
+
+    /// A return ends the activation on top: its caller's state is that of its record.
+    pub(super) fn emit_deactivation(&mut self, emit: &mut Emit<'_>) {
+        let asm = &mut emit.asm;
+        asm.mov_r_gs(Reg::Rdx, SHADOW);
+        emit_above(asm, Reg::Rdx);
+        let pop = asm.jrcxz();
+        let nothing = emit_is_negative(asm);
+        const POP: u64 = 4 + 9 + 4 + 9;
+        let back = asm.here() + 5 + POP;
+        let slow = self.slow_path(Routine::Event, code::POP_THROUGH, 0, back);
+        let asm = &mut emit.asm;
+        asm.jmp(slow);
+        asm.bind(pop);
+        asm.mov_r_mem(Reg::Rcx, Reg::Rdx, 8);
+        asm.mov_gs_r(STATE, Reg::Rcx);
+        asm.lea(Reg::Rdx, Reg::Rdx, -16);
+        asm.mov_gs_r(SHADOW, Reg::Rdx);
+        asm.bind(nothing);
+        assert_eq!(asm.here(), back, "the slow path comes back here");
     }
 
     /// The event of a path, before the branch that ends it; rcx and rdx are spilled and
     /// free.
     pub fn emit_path(&mut self, emit: &mut Emit<'_>, path: u32) {
-        emit.asm.mov_r_gs(Reg::Rcx, SHADOW);
-        emit.asm.mov_r_mem(Reg::Rdx, Reg::Rcx, 8);
-        self.emit_transition(emit, path, false);
-        emit_edge(&mut emit.asm);
+        let asm = &mut emit.asm;
+        let hit = emit_search(asm, path);
+        let back = asm.here() + 5 + FOUND;
+        let slow = self.slow_path(Routine::Lookup, code::LOOKUP, step(path), back);
+        let asm = &mut emit.asm;
+        asm.jmp(slow);
+        if let Some(hit) = hit {
+            asm.bind(hit);
+        }
+        emit_found(asm, path);
+        assert_eq!(asm.here(), back, "the slow path comes back here");
+        emit_count(asm);
     }
 }
 
-/// rdx: an edge. Counts it, and its state becomes that on top.
-fn emit_edge(asm: &mut isa::Asm<'_>) {
+/// Bytes of [`emit_found`].
+const FOUND: u64 = 4 + 9 + 9 + 9;
+
+/// rdx: the state; jumps if the table has the edge of `path`. A path that is in no table
+/// never hits.
+fn emit_search(asm: &mut isa::Asm<'_>, path: u32) -> Option<isa::asm::Short> {
+    asm.mov_r_gs(Reg::Rdx, STATE);
+    (path < PLACED_FUNCS).then(|| {
+        asm.movzx_r32_r16(Reg::Rcx, Reg::Rdx);
+        asm.mov_r32_gs_index8(Reg::Rcx, Reg::Rcx, EDGE_TAGS + 8 * place(path) as i32);
+        asm.lea_sum32(Reg::Rcx, Reg::Rcx, Reg::Rdx, tag(path) as i8);
+        asm.jrcxz()
+    })
+}
+
+/// rdx: the state; becomes the edge that the table has, and the state that it leads to
+/// is that on top. What is slow has done all this.
+fn emit_found(asm: &mut isa::Asm<'_>, path: u32) {
+    let entry = EDGE_TAGS + 8 * place(path) as i32;
+    asm.movzx_r32_r16(Reg::Rcx, Reg::Rdx);
+    asm.mov_r32_gs_index8(Reg::Rdx, Reg::Rcx, entry + 4);
+    asm.mov_r32_gs_index8(Reg::Rcx, Reg::Rcx, entry + 8);
+    asm.mov_gs_r(STATE, Reg::Rcx);
+}
+
+/// rdx: an edge.
+fn emit_count(asm: &mut isa::Asm<'_>) {
     asm.mov_r_gs_mem(Reg::Rcx, Reg::Rdx, NODE);
     asm.lea(Reg::Rcx, Reg::Rcx, 1);
     asm.mov_gs_mem_r(Reg::Rdx, NODE, Reg::Rcx);
-    asm.mov_r32_gs_mem(Reg::Rdx, Reg::Rdx, NEXT);
-    asm.mov_r_gs(Reg::Rcx, SHADOW);
-    asm.mov_mem_r(Reg::Rcx, 8, Reg::Rdx);
 }
 
 /// The event of a path on a way out, where nothing is spilled and a slow path is in line.
 fn emit_way(asm: &mut isa::Asm<'_>, path: u32, lookup: u64) {
     emit_spills(asm);
-    asm.mov_r_gs(Reg::Rcx, SHADOW);
-    asm.mov_r_mem(Reg::Rdx, Reg::Rcx, 8);
-    let entry = 4 * place(path) as i32;
-    let hit = (path < PLACED_FUNCS).then(|| {
-        asm.movzx_r32_r16(Reg::Rcx, Reg::Rdx);
-        asm.mov_r32_gs_index4(Reg::Rcx, Reg::Rcx, TRANSITION_TAGS + entry);
-        asm.lea_sum32(Reg::Rcx, Reg::Rcx, Reg::Rdx, tag(path) as i8);
-        asm.jrcxz()
-    });
-    /// Bytes of what is left of the slow path behind the load of `back`, and of the
-    /// instructions that take the edge from the table.
-    const REST: u64 = 9 + 10 + 5 + 4 + 9;
+    let hit = emit_search(asm, path);
+    /// Bytes of what is left of the slow path behind the load of `back`.
+    const REST: u64 = 9 + 10 + 5 + FOUND;
     asm.mov_gs_imm32(CODE, code::LOOKUP);
     let load = match u32::try_from(asm.here() + 10 + REST) {
         Ok(_) => 5,
@@ -171,9 +237,8 @@ fn emit_way(asm: &mut isa::Asm<'_>, path: u32, lookup: u64) {
     if let Some(hit) = hit {
         asm.bind(hit);
     }
-    asm.movzx_r32_r16(Reg::Rcx, Reg::Rdx);
-    asm.mov_r32_gs_index4(Reg::Rdx, Reg::Rcx, TRANSITION_STATES + entry);
+    emit_found(asm, path);
     assert_eq!(asm.here(), back, "the slow path comes back here");
-    emit_edge(asm);
+    emit_count(asm);
     emit_restores(asm);
 }

@@ -8,6 +8,7 @@
 //! What does not fit together, as after a scribble, counts on `[truncated]`.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use wire::{log, node};
 
@@ -56,15 +57,14 @@ pub(super) fn expand(thread: &mut Thread, paths: &Paths, rules: Rules) {
     let nodes = &thread.nodes;
     let mut counts: Vec<u64> = nodes.iter().map(|node| node.count).collect();
     let states = (0..).zip(nodes).filter(|(_, node)| is_state(node));
-    let children: HashMap<(Option<u32>, Label), u32> = states
-        .map(|(at, node)| ((node.parent, node.label), at))
-        .collect();
+    let mut children = Children::with_capacity_and_hasher(nodes.len() / 2, Mixed::default());
+    children.extend(states.map(|(at, node)| (name(node.parent, node.label), at)));
     let walk = Walk {
         nodes,
         children,
         rules,
     };
-    let lost = walk.children.get(&(None, Label::TRUNCATED)).copied();
+    let lost = walk.children.get(&name(None, Label::TRUNCATED)).copied();
     let mut blocks = Vec::new();
     for edge in nodes.iter().filter(|node| !is_state(node)) {
         let mut state = edge.parent;
@@ -83,9 +83,39 @@ pub(super) fn expand(thread: &mut Thread, paths: &Paths, rules: Rules) {
     drop_edges(thread, rules.intra);
 }
 
+/// States by [`name`].
+type Children = HashMap<u64, u32, Mixed>;
+type Mixed = BuildHasherDefault<Mix>;
+
+/// Of the state that `label` makes below `parent`.
+fn name(parent: Option<u32>, label: Label) -> u64 {
+    let parent = parent.map_or(0, |parent| u64::from(parent) + 1);
+    parent << 32 | u64::from(label.0)
+}
+
+/// A multiplication: millions of names are looked up, of which nobody chose one.
+#[derive(Default)]
+struct Mix(u64);
+
+impl Hasher for Mix {
+    fn finish(&self) -> u64 {
+        self.0 ^ self.0 >> 32
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(byte.into());
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0 ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+}
+
 struct Walk<'a> {
     nodes: &'a [Node],
-    children: HashMap<(Option<u32>, Label), u32>,
+    children: Children,
     rules: Rules,
 }
 
@@ -111,7 +141,7 @@ impl Walk<'_> {
             () if here.depth + 1 == 2 * k => Some(here.top?),
             () => Some(state),
         };
-        self.children.get(&(parent, block)).copied()
+        self.children.get(&name(parent, block)).copied()
     }
 }
 

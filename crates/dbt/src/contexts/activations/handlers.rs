@@ -57,15 +57,14 @@ pub fn on_handler(
         Some(root)
     });
     share_index(context, tool);
-    let current = tool.records.get(context.shadow_top).1;
+    let current = tool.state(context);
     let counting = engine::with(|engine| engine.contexts.as_ref().map(Contexts::is_counting));
     let state = if current == tool.muted || counting != Some(true) {
         current
     } else {
         root.unwrap_or(tool.truncated)
     };
-    context.shadow_top += 16;
-    tool.records.set(context.shadow_top, frame + 16, state);
+    tool.push(context, frame + 16, state);
     tool.go_on(context);
 }
 
@@ -80,7 +79,7 @@ pub fn on_sigreturn(context: &mut ThreadContext, pc: u64) -> Arrival {
     while at > tool.shadow {
         if tool.records.get(at).0 == barrier {
             tool.settle(context);
-            context.shadow_top = at - 16;
+            tool.pop(context, at);
             return match tool.resume(context) == Some(pc) {
                 true => Arrival::Middle,
                 false => Arrival::Inside,

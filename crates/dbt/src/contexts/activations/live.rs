@@ -29,12 +29,17 @@ pub(super) enum Live {
     Blocks(u32, Vec<u32>),
 }
 
-/// What is live above the thread's root.
-pub(super) fn live_path(tool: &Tool, top: u64) -> Vec<Activation> {
+/// What is live above the thread's root. `current`: the state on top.
+pub(super) fn live_path(tool: &Tool, top: u64, current: State) -> Vec<Activation> {
     if tool.forest.has_edges() {
+        // A record holds the state of the activation below its own.
         let records = (tool.shadow..=top).step_by(16);
         let activation = |at| {
-            let (entry, state) = tool.records.get(at);
+            let (entry, _) = tool.records.get(at);
+            let state = match at == top {
+                true => current,
+                false => tool.records.get(at + 16).1,
+            };
             let mut blocks = tool.forest.way_to(state);
             let what = match blocks.first() {
                 _ if state == tool.truncated => Live::Truncated,
