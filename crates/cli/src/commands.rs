@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Result, anyhow, bail};
 use clap::CommandFactory;
 use image::Selector;
-use trace::{BlockContexts, Mode, Prefix};
+use trace::{BlockContexts, Cost, Mode, Prefix};
 use wire::flag;
 
 use crate::diff;
@@ -94,9 +94,10 @@ fn contexts(flags: &Contexts) -> Result<Ending> {
         k: (!flags.k_inf && !flags.roll_loops).then_some(flags.k),
         flags: bits(&wanted),
         max_nodes: flags.max_nodes,
-        costs: match blocks {
-            Some(_) => Vec::new(),
-            None => flags.cost.iter().filter_map(|cost| cost.cost()).collect(),
+        costs: match (blocks, flags.cost.is_empty()) {
+            (Some(_), _) => Vec::new(),
+            (None, true) => Cost::ALL.to_vec(),
+            (None, false) => flags.cost.iter().filter_map(|cost| cost.cost()).collect(),
         },
         selector: selection::selector(flags),
         options: options(flags),
@@ -127,6 +128,9 @@ fn blocks_of(flags: &Contexts) -> Result<Option<BlockContexts>> {
         bail!(
             "--start-func and --stop-func are about functions; choose what is counted with --funcs"
         );
+    }
+    if flags.cost.iter().any(|cost| cost.cost().is_some()) {
+        bail!("--cost is about functions; of basic blocks, executions are counted");
     }
     if flags.unroll_recursion {
         bail!("--unroll-recursion is about functions; without --roll-loops nothing is rolled");
@@ -208,7 +212,22 @@ fn check_view(view: &View) -> Result<()> {
 
 /// What the recording should say about how it was made.
 fn options(flags: &Contexts) -> Vec<(String, String)> {
+    let word = |known: bool, word: &str| match known {
+        true => word.to_owned(),
+        false => String::new(),
+    };
+    let mode = match flags.mode {
+        ContextMode::Function => "",
+        ContextMode::Intra => "intra",
+        ContextMode::Inter => "inter",
+    };
     let lists = [
+        ("mode", mode.to_owned()),
+        ("roll-loops", word(flags.roll_loops, "yes")),
+        (
+            "blocks",
+            word(flags.blocks == BlockKind::Dynamic, "dynamic"),
+        ),
         ("funcs", flags.funcs.join(",")),
         ("modules", flags.modules.join(",")),
     ];

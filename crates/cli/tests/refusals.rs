@@ -245,6 +245,35 @@ fn mistakes_in_the_flags() {
             "the argument '--k-inf' cannot be used with '-k <N>'; see everypath --help",
         ),
         (
+            "contexts --roll-loops true",
+            "--roll-loops is about basic blocks; give --mode intra or --mode inter",
+        ),
+        (
+            "contexts --blocks dynamic true",
+            "--blocks is about basic blocks; give --mode intra or --mode inter",
+        ),
+        (
+            "contexts --mode intra --k-inf true",
+            "--k-inf makes a context of every turn of every loop; roll them with --roll-loops, \
+             or give a number with -k",
+        ),
+        (
+            "contexts --mode inter --start-func main true",
+            "--start-func and --stop-func are about functions; choose what is counted with --funcs",
+        ),
+        (
+            "contexts --mode intra --unroll-recursion true",
+            "--unroll-recursion is about functions; without --roll-loops nothing is rolled",
+        ),
+        (
+            "contexts --mode intra --cost instructions true",
+            "--cost is about functions; of basic blocks, executions are counted",
+        ),
+        (
+            "contexts --mode intra --roll-loops -k 2 true",
+            "the argument '--roll-loops' cannot be used with '-k <N>'; see everypath --help",
+        ),
+        (
             "run",
             "the following required arguments were not provided: <PROGRAM>...; \
              see everypath --help",

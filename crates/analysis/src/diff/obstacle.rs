@@ -26,7 +26,15 @@ pub enum Obstacle {
 }
 
 /// Options that decide what is counted.
-const SELECTING: [&str; 4] = ["funcs", "modules", "start-func", "stop-func"];
+const SELECTING: [&str; 7] = [
+    "mode",
+    "roll-loops",
+    "blocks",
+    "funcs",
+    "modules",
+    "start-func",
+    "stop-func",
+];
 
 pub fn obstacles(before: &Recording, after: &Recording) -> Vec<Obstacle> {
     let program = |recording| program_of(recording).unwrap_or("nothing").to_owned();
