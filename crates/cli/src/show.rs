@@ -42,6 +42,7 @@ impl Show {
             graph,
             merged: false,
             join_threads: view.join_threads,
+            tables: view.tables.wanted(),
             by: view.by.map(|metric| match metric.cost() {
                 None => Weight::Calls,
                 Some(cost) => Weight::Cost(cost),

@@ -24,7 +24,8 @@ use std::io::{self, Write};
 use trace::{Mode, Process};
 
 use crate::numbers::{command_line, counted, cut_middle, duration, grouped};
-use crate::{Report, Section, metrics, signals};
+use crate::paper::tables;
+use crate::{Report, Section, Tables, metrics, signals};
 
 /// How the text may look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +67,10 @@ pub fn write(report: &Report, style: Style, out: &mut dyn Write) -> io::Result<(
         Mode::Contexts => write_contexts(report, style, out)?,
     }
     write_statistics(report, out)?;
+    if report.tables != Tables::default() {
+        writeln!(out)?;
+        tables::write(report, out)?;
+    }
     notes::write(report, style, out)
 }
 

@@ -13,7 +13,7 @@
 use std::path::{Path, PathBuf};
 
 use report::text::Style;
-use report::{Hot, Report, View};
+use report::{Detail, Hot, Report, View};
 use trace::{Mode, Recording};
 
 const SEPARATOR: &str = "-----\n";
@@ -177,6 +177,10 @@ fn parse_show(text: &str, show: &mut Show) {
                 "ksf" => show.view.ksf = true,
                 "kccf" => show.view.kccf = true,
                 "engine" => show.engine = true,
+                "funcs" => show.view.tables.funcs = Some(Detail::Plain),
+                "blocks" => show.view.tables.blocks = Some(Detail::Plain),
+                "funcs-disasm" => show.view.tables.funcs = Some(Detail::Disassembly),
+                "blocks-disasm" => show.view.tables.blocks = Some(Detail::Disassembly),
                 form => show.form = form.into(),
             },
         }
