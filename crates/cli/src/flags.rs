@@ -460,6 +460,8 @@ pub enum Format {
     Speedscope,
     /// A table of all contexts, or of the basic blocks of `count`
     Csv,
+    /// Contexts, functions and basic blocks, for programs (docs/formats/everypath.xsd)
+    Xml,
 }
 
 impl Format {
@@ -495,7 +497,7 @@ impl Format {
 
     /// Whether it shows contexts and nothing else.
     pub fn needs_contexts(self) -> bool {
-        self == Format::Text || self.shows_stacks() || self.shows_graph()
+        matches!(self, Format::Text | Format::Xml) || self.shows_stacks() || self.shows_graph()
     }
 }
 

@@ -25,6 +25,8 @@ pub struct View {
     pub merged: bool,
     /// One forest for all threads of a process together.
     pub join_threads: bool,
+    /// How often everything was entered, for [`crate::xml`].
+    pub counters: bool,
     /// At the end of [`crate::text`] and [`crate::paper`].
     pub tables: Tables,
     /// What makes contexts hot; `None`: instructions, if they were counted.
@@ -75,7 +77,7 @@ impl<'a> Report<'a> {
                 sections.extend(sections_of(at, process, (k, exact), view, &weights));
             }
         }
-        let wants_counters = view.tables != Tables::default();
+        let wants_counters = view.counters || view.tables != Tables::default();
         let processes = recording.processes.iter().filter(|_| wants_counters);
         let mut report = Report {
             recording,

@@ -5,6 +5,7 @@
 //! | [`text`] | the hottest contexts as a tree that fits a terminal |
 //! | [`paper`] | forests in the layout of the IHPP paper, listings 4.2 to 4.21 |
 //! | [`json`] | everything, for programs |
+//! | [`xml`] | contexts with functions, basic blocks and their instructions, for programs |
 //! | [`folded`] | contexts as folded stacks, for flame graphs and other tools |
 //! | [`flamegraph`] | a flame graph, for a browser |
 //! | [`pprof`] | a profile for `go tool pprof` and others |
@@ -44,6 +45,7 @@ mod signals;
 pub mod speedscope;
 mod stacks;
 pub mod text;
+pub mod xml;
 
 pub use analysis::Weight;
 pub use assemble::{Detail, Hot, Tables, View};

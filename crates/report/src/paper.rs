@@ -137,7 +137,7 @@ fn counted(forest: &Forest) -> impl Iterator<Item = NodeId> {
     forest.preorder().filter(|&node| is_counted(forest, node))
 }
 
-fn is_counted(forest: &Forest, node: NodeId) -> bool {
+pub(crate) fn is_counted(forest: &Forest, node: NodeId) -> bool {
     match forest.label(node) {
         Label::MUTED => false,
         Label::TRUNCATED => forest.count(node) > 0,

@@ -137,6 +137,7 @@ fn render(input: &str) -> String {
         "firefox" => report::firefox::write(&report, &mut out),
         "speedscope" => report::speedscope::write(&report, &mut out),
         "csv" => report::csv::write(&report, &mut out),
+        "xml" => report::xml::write(&report, &mut out),
         other => panic!("no form {other}"),
     }
     .unwrap();
@@ -187,6 +188,7 @@ fn parse_show(text: &str, show: &mut Show) {
     }
     show.view.stacks = ["folded", "firefox", "speedscope", "csv"].contains(&&*show.form);
     show.view.graph = show.form == "callgrind";
+    show.view.counters = show.form == "xml";
     if show.form == "report" {
         show.view.hot = Some(hot);
         show.view.ksf |= !show.view.kccf;
