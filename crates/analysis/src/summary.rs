@@ -3,6 +3,8 @@
 //! What the numbers miss: rolled recursion (IHPP 4.2.3) makes one context of
 //! all its levels; beyond the node limit events are counted, contexts are not.
 
+use std::collections::HashMap;
+
 use hashbrown::HashSet;
 use trace::{Cost, Function, Label, Process, Recording, Thread};
 
@@ -79,6 +81,18 @@ pub fn of_recording(recording: &Recording) -> Totals {
     }
     totals.functions = functions.len() as u64;
     totals
+}
+
+/// How often each function was entered, or each basic block executed, in all threads
+/// of a process; as far as contexts were kept apart.
+pub fn of_labels(process: &Process) -> HashMap<Label, u64> {
+    let mut counts = HashMap::new();
+    let nodes = process.threads.iter().flat_map(|thread| &thread.nodes);
+    for node in nodes.filter(|node| node.label.is_function()) {
+        let count: &mut u64 = counts.entry(node.label).or_default();
+        *count = count.saturating_add(node.count);
+    }
+    counts
 }
 
 /// What makes a function the same in different images.

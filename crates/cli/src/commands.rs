@@ -69,6 +69,10 @@ fn contexts(flags: &Contexts) -> Result<Ending> {
     check_numbers(flags)?;
     let blocks = blocks_of(flags)?;
     let destination = &flags.destination;
+    check_tables(&flags.view, destination.format)?;
+    if let (Some(option), None) = (flags.view.tables.blocks_option(), blocks) {
+        bail!("{option} is about basic blocks; give --mode intra or --mode inter");
+    }
     if destination.format == Format::Pprof && destination.report.is_none() && !destination.quiet {
         bail!("--format pprof is no text for standard error; name a file with --report FILE");
     }
@@ -210,6 +214,15 @@ fn check_view(view: &View) -> Result<()> {
     Ok(())
 }
 
+fn check_tables(view: &View, format: Format) -> Result<()> {
+    match view.tables.option() {
+        Some(option) if !format.shows_tables() => {
+            bail!("{option} is a table below a report; use --format report or text")
+        }
+        _ => Ok(()),
+    }
+}
+
 /// What the recording should say about how it was made.
 fn options(flags: &Contexts) -> Vec<(String, String)> {
     let word = |known: bool, word: &str| match known {
@@ -258,6 +271,7 @@ pub fn read(path: &Path) -> Result<Prefix> {
 
 fn report(flags: &Report) -> Result<Ending> {
     check_view(&flags.view)?;
+    check_tables(&flags.view, flags.format)?;
     let shown = flags.file.display();
     let mut show = Show::new(flags.format, &flags.view);
     let prefix = read(&flags.file)?;
@@ -280,6 +294,13 @@ fn report(flags: &Report) -> Result<Ending> {
     };
     if !fits {
         bail!("'{shown}': {NO_CONTEXTS}");
+    }
+    let tables = &flags.view.tables;
+    if let (Some(option), true) = (tables.option(), mode != Mode::Contexts) {
+        bail!("'{shown}': {option} lists what contexts are of, and only `contexts` records any");
+    }
+    if let (Some(option), None) = (tables.blocks_option(), prefix.recording.meta.blocks) {
+        bail!("'{shown}': {option} is about basic blocks, and these contexts are of functions");
     }
     if let Some(path) = &flags.html {
         let page = Output::prepare(path, Kind::Report)?;

@@ -41,6 +41,7 @@ Examples:
   everypath contexts --modules libcrypto.so.3 -- openssl version
   everypath contexts --start-func main -- ./prog
   everypath contexts --mode intra --roll-loops --funcs foo --format text -- ./prog
+  everypath contexts --mode inter -k 3 --blocks-disasm -- ./prog
 
 A LIST is names separated by commas. A name may hold the globs * and ?, and may
 be preceded by MODULE! to mean the function of one file only.";
@@ -280,6 +281,58 @@ pub struct View {
     /// Say what the translator did: blocks, links, exits from its cache
     #[arg(long)]
     pub engine_stats: bool,
+    #[command(flatten)]
+    pub tables: Tables,
+}
+
+/// Tables at the end of a report.
+#[derive(Debug, Args)]
+pub struct Tables {
+    /// List all functions at the end, with addresses and counters
+    #[arg(long)]
+    pub show_funcs: bool,
+    /// The same, with their instructions (basic blocks only)
+    #[arg(long)]
+    pub funcs_disasm: bool,
+    /// List all basic blocks at the end, with addresses and counters
+    #[arg(long)]
+    pub show_blocks: bool,
+    /// The same, with their instructions
+    #[arg(long)]
+    pub blocks_disasm: bool,
+}
+
+impl Tables {
+    /// The first option that was given.
+    pub fn option(&self) -> Option<&'static str> {
+        let given = [
+            (self.show_funcs, "--show-funcs"),
+            (self.funcs_disasm, "--funcs-disasm"),
+        ];
+        let given = given.into_iter().find(|(is_given, _)| *is_given);
+        given.map(|(_, name)| name).or(self.blocks_option())
+    }
+
+    /// The first option about basic blocks that was given.
+    pub fn blocks_option(&self) -> Option<&'static str> {
+        match (self.show_blocks, self.blocks_disasm) {
+            (true, _) => Some("--show-blocks"),
+            (false, true) => Some("--blocks-disasm"),
+            (false, false) => None,
+        }
+    }
+
+    pub fn wanted(&self) -> report::Tables {
+        let detail = |show, disassemble| match (show, disassemble) {
+            (_, true) => Some(report::Detail::Disassembly),
+            (true, false) => Some(report::Detail::Plain),
+            (false, false) => None,
+        };
+        report::Tables {
+            funcs: detail(self.show_funcs, self.funcs_disasm),
+            blocks: detail(self.show_blocks, self.blocks_disasm),
+        }
+    }
 }
 
 /// Where results go.
@@ -402,6 +455,8 @@ pub enum Format {
     Speedscope,
     /// A table of all contexts, or of the basic blocks of `count`
     Csv,
+    /// Contexts, functions and basic blocks, for programs (docs/formats/everypath.xsd)
+    Xml,
 }
 
 impl Format {
@@ -430,9 +485,14 @@ impl Format {
         }
     }
 
+    /// Whether tables of functions and basic blocks may follow.
+    pub fn shows_tables(self) -> bool {
+        matches!(self, Format::Report | Format::Text)
+    }
+
     /// Whether it shows contexts and nothing else.
     pub fn needs_contexts(self) -> bool {
-        self == Format::Text || self.shows_stacks() || self.shows_graph()
+        matches!(self, Format::Text | Format::Xml) || self.shows_stacks() || self.shows_graph()
     }
 }
 

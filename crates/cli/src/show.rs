@@ -42,6 +42,8 @@ impl Show {
             graph,
             merged: false,
             join_threads: view.join_threads,
+            counters: format == Format::Xml,
+            tables: view.tables.wanted(),
             by: view.by.map(|metric| match metric.cost() {
                 None => Weight::Calls,
                 Some(cost) => Weight::Cost(cost),
@@ -100,6 +102,7 @@ impl Show {
             Format::Firefox => report::firefox::write(&report, out),
             Format::Speedscope => report::speedscope::write(&report, out),
             Format::Csv => report::csv::write(&report, out),
+            Format::Xml => report::xml::write(&report, out),
         }
     }
 

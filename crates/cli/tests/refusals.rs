@@ -457,3 +457,36 @@ fn recordings_that_cannot_be_compared() {
         refused(&folder, &arguments, 125, sentence);
     }
 }
+
+#[test]
+fn tables_that_there_are_not() {
+    let folder = Folder::new("tables");
+    for option in ["--show-blocks", "--blocks-disasm"] {
+        let sentence = "is about basic blocks; give --mode intra or --mode inter";
+        let sentence = format!("{option} {sentence}");
+        refused(&folder, &["contexts", option, "true"], 125, &sentence);
+    }
+    let sentence = "--funcs-disasm is a table below a report; use --format report or text";
+    let words = ["contexts", "--funcs-disasm", "--format", "csv", "true"];
+    refused(&folder, &words, 125, sentence);
+    let mut recording = sample::recording();
+    fs::write(folder.file("run.evp"), sample::bytes(&recording)).unwrap();
+    let sentence =
+        "'run.evp': --show-blocks is about basic blocks, and these contexts are of functions";
+    refused(
+        &folder,
+        &["report", "run.evp", "--show-blocks"],
+        125,
+        sentence,
+    );
+    recording.meta.mode = Mode::Counts;
+    fs::write(folder.file("count.evp"), sample::bytes(&recording)).unwrap();
+    let sentence =
+        "'count.evp': --show-funcs lists what contexts are of, and only `contexts` records any";
+    refused(
+        &folder,
+        &["report", "count.evp", "--show-funcs"],
+        125,
+        sentence,
+    );
+}

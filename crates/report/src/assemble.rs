@@ -25,8 +25,28 @@ pub struct View {
     pub merged: bool,
     /// One forest for all threads of a process together.
     pub join_threads: bool,
+    /// How often everything was entered, for [`crate::xml`].
+    pub counters: bool,
+    /// At the end of [`crate::text`] and [`crate::paper`].
+    pub tables: Tables,
     /// What makes contexts hot; `None`: instructions, if they were counted.
     pub by: Option<Weight>,
+}
+
+/// Tables of all that was entered: the functions, the basic blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tables {
+    pub funcs: Option<Detail>,
+    pub blocks: Option<Detail>,
+}
+
+/// What a table says of each row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// Name, address, counter.
+    Plain,
+    /// Its instructions, too.
+    Disassembly,
 }
 
 /// Which contexts are hot enough.
@@ -57,8 +77,12 @@ impl<'a> Report<'a> {
                 sections.extend(sections_of(at, process, (k, exact), view, &weights));
             }
         }
+        let wants_counters = view.counters || view.tables != Tables::default();
+        let processes = recording.processes.iter().filter(|_| wants_counters);
         let mut report = Report {
             recording,
+            tables: view.tables,
+            counters: processes.map(summary::of_labels).collect(),
             totals,
             metrics,
             by,

@@ -6,15 +6,14 @@ use std::io::{self, Write};
 
 use inferno::flamegraph::{self, Options};
 
-use crate::metrics::Metric;
 use crate::numbers::{command_line, grouped};
-use crate::{Report, folded};
+use crate::{Report, folded, metrics};
 
 pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let mut lines = Vec::new();
     folded::write(report, &mut lines)?;
     let lines = String::from_utf8(lines).map_err(io::Error::other)?;
-    let metric = Metric::from(report.by).name;
+    let metric = metrics::title(report, report.by);
     let mut options = Options::default();
     options.title = command_line(&report.recording.meta.command);
     options.subtitle = Some(format!("{} {metric}", grouped(report.total(report.by))));

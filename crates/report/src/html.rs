@@ -55,7 +55,7 @@ const MOST: u64 = (1 << 53) - 1;
 pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let none = Contexts::default();
     let contexts = report.merged.as_ref().unwrap_or(&none);
-    let totals = totals(contexts)?;
+    let totals = totals(report, contexts)?;
     for part in parts(PAGE) {
         match part {
             Part::Text(text) => out.write_all(text.as_bytes())?,
@@ -77,7 +77,7 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// The total of each metric; an error for one that the page cannot count.
-fn totals(contexts: &Contexts) -> io::Result<Vec<u64>> {
+fn totals(report: &Report, contexts: &Contexts) -> io::Result<Vec<u64>> {
     let total = |at: usize| {
         let values = contexts
             .threads
@@ -88,7 +88,7 @@ fn totals(contexts: &Contexts) -> io::Result<Vec<u64>> {
     let within = |(at, &metric): (usize, &Metric)| match total(at) {
         total if total <= MOST => Ok(total),
         total => {
-            let amount = counted(total, head::noun(metric));
+            let amount = counted(total, head::noun(report, metric));
             Err(io::Error::other(format!(
                 "{amount}: the page counts up to {MOST} (2^53 - 1); use --format json"
             )))

@@ -14,7 +14,7 @@ use analysis::summary::Totals;
 use serde::{Serialize, Serializer};
 use trace::{Cost, End, Function, Label, Mode, Module, Process, Thread};
 
-use crate::names::function_name;
+use crate::names::{function_name, symbol_of};
 use crate::{Report, Section};
 
 /// Member `format` of every document.
@@ -243,7 +243,7 @@ impl<'a> JsonFunction<'a> {
         JsonFunction {
             id: function.id,
             name: function_name(process, function),
-            named: function.name.is_some(),
+            named: symbol_of(process, function).is_some(),
             pc: Hex(function.pc),
             module: function.module,
             file_offset: Hex(function.file_offset),

@@ -3,8 +3,9 @@
 //! | module | form |
 //! |---|---|
 //! | [`text`] | the hottest contexts as a tree that fits a terminal |
-//! | [`paper`] | forests in the layout of the IHPP paper, listings 4.2 to 4.10 |
+//! | [`paper`] | forests in the layout of the IHPP paper, listings 4.2 to 4.21 |
 //! | [`json`] | everything, for programs |
+//! | [`xml`] | contexts with functions, basic blocks and their instructions, for programs |
 //! | [`folded`] | contexts as folded stacks, for flame graphs and other tools |
 //! | [`flamegraph`] | a flame graph, for a browser |
 //! | [`pprof`] | a profile for `go tool pprof` and others |
@@ -24,6 +25,7 @@
 
 mod assemble;
 pub mod callgrind;
+mod code;
 pub mod counts;
 pub mod csv;
 pub mod diff;
@@ -43,16 +45,19 @@ mod signals;
 pub mod speedscope;
 mod stacks;
 pub mod text;
+pub mod xml;
 
 pub use analysis::Weight;
-pub use assemble::{Hot, View};
+pub use assemble::{Detail, Hot, Tables, View};
+
+use std::collections::HashMap;
 
 use analysis::Forest;
 use analysis::callgraph::CallGraph;
 use analysis::hot::Row;
 use analysis::merged::Contexts;
 use analysis::summary::Totals;
-use trace::{Cost, Recording};
+use trace::{Cost, Label, Recording};
 
 /// Everything that can be shown about one recording.
 pub struct Report<'a> {
@@ -65,6 +70,10 @@ pub struct Report<'a> {
     pub by: Weight,
     /// In the order of the processes, then of the threads.
     pub sections: Vec<Section>,
+    /// Tables at the end of [`text`] and [`paper`].
+    pub tables: Tables,
+    /// How often each label was entered, process by process, if asked for.
+    pub counters: Vec<HashMap<Label, u64>>,
     /// All threads in one tree, if asked for. For [`html`].
     pub merged: Option<Contexts>,
     /// Names of the engine's statistics, index by index; empty: do not show them.
@@ -78,6 +87,13 @@ impl Report<'_> {
     fn sections_total(&self, metric: Weight) -> u64 {
         let totals = self.sections.iter().map(|section| section.total(metric));
         totals.fold(0, u64::saturating_add)
+    }
+
+    /// How often a function of a process was entered, or a block of it executed.
+    fn count_of(&self, process: usize, label: Label) -> u64 {
+        let counts = self.counters.get(process);
+        let count = counts.and_then(|counts| counts.get(&label));
+        count.copied().unwrap_or(0)
     }
 
     /// A metric of the whole recording.

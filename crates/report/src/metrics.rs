@@ -25,6 +25,22 @@ pub fn of(report: &Report) -> Vec<Metric> {
     all.map(Metric::from).collect()
 }
 
+/// What texts for people call it, plural: blocks are executed, not called.
+pub fn title(report: &Report, weight: Weight) -> &'static str {
+    match (weight, report.recording.meta.blocks) {
+        (Weight::Calls, Some(_)) => "executions",
+        (weight, _) => Metric::from(weight).name,
+    }
+}
+
+/// The same for one call.
+pub fn event(report: &Report) -> &'static str {
+    match report.recording.meta.blocks {
+        Some(_) => "execution",
+        None => "call",
+    }
+}
+
 /// The same as weights.
 pub fn weights(report: &Report) -> Vec<Weight> {
     of(report).iter().map(|metric| metric.weight).collect()

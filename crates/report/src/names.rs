@@ -50,6 +50,14 @@ pub fn function_name(process: &Process, function: &Function) -> String {
     }
 }
 
+/// The symbol that a name is made of: of a block that of the function it is in.
+pub fn symbol_of<'a>(process: &'a Process, function: &'a Function) -> Option<&'a str> {
+    match process.block(Label(function.id)) {
+        Some(block) => block.function.as_deref(),
+        None => function.name.as_deref(),
+    }
+}
+
 /// Name of a function or of a special label such as `[thread]`.
 pub fn label_name(process: &Process, label: Label) -> String {
     match process.function(label) {

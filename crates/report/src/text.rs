@@ -12,8 +12,8 @@
 //!
 //! A line that ends in a hot context may begin with callers that are not hot
 //! themselves and lead nowhere else, joined by `›`: so deep contexts stay
-//! narrow. A root that is not the start of a thread stands for "some caller"
-//! and is marked `…`.
+//! narrow. A root that is not where a thread, or an activation, began stands for
+//! "some caller" and is marked `…`; with k infinite there is none.
 
 pub(crate) mod notes;
 mod number;
@@ -24,7 +24,8 @@ use std::io::{self, Write};
 use trace::{Mode, Process};
 
 use crate::numbers::{command_line, counted, cut_middle, duration, grouped};
-use crate::{Report, Section, signals};
+use crate::paper::tables;
+use crate::{Report, Section, Tables, metrics, signals};
 
 /// How the text may look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +67,10 @@ pub fn write(report: &Report, style: Style, out: &mut dyn Write) -> io::Result<(
         Mode::Contexts => write_contexts(report, style, out)?,
     }
     write_statistics(report, out)?;
+    if report.tables != Tables::default() {
+        writeln!(out)?;
+        tables::write(report, out)?;
+    }
     notes::write(report, style, out)
 }
 
@@ -99,13 +104,13 @@ pub(crate) fn totals(report: &Report) -> String {
     ];
     if meta.mode == Mode::Contexts {
         let k = meta.k.map_or("infinite".into(), |k| k.to_string());
-        let (place, event) = match meta.blocks {
-            None => ("function", "call"),
-            Some(_) => ("basic block", "execution"),
+        let place = match meta.blocks {
+            None => "function",
+            Some(_) => "basic block",
         };
         parts.push(counted(totals.functions, place));
         parts.push(format!("{} (k = {k})", counted(totals.contexts, "context")));
-        parts.push(counted(totals.events, event));
+        parts.push(counted(totals.events, metrics::event(report)));
     }
     if totals.insns > 0 {
         parts.push(counted(totals.insns, "instruction"));
@@ -129,7 +134,7 @@ fn write_contexts(report: &Report, style: Style, out: &mut dyn Write) -> io::Res
         }
         last_process = Some(section.process);
         if many {
-            write_threads(process, section, out)?;
+            write_threads(report, process, section, out)?;
         }
         for (at, tree) in section.trees().enumerate() {
             if at > 0 {
@@ -160,8 +165,13 @@ fn write_process(process: &Process, style: Style, out: &mut dyn Write) -> io::Re
     writeln!(out, "{}{after}", signals::end(process.end))
 }
 
-fn write_threads(process: &Process, section: &Section, out: &mut dyn Write) -> io::Result<()> {
-    let calls = counted(section.calls, "call");
+fn write_threads(
+    report: &Report,
+    process: &Process,
+    section: &Section,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let calls = counted(section.calls, metrics::event(report));
     match section.threads[..] {
         [thread] => writeln!(out, "thread {}: {calls}", process.threads[thread].tid),
         _ => writeln!(

@@ -13,7 +13,7 @@
 use std::path::{Path, PathBuf};
 
 use report::text::Style;
-use report::{Hot, Report, View};
+use report::{Detail, Hot, Report, View};
 use trace::{Mode, Recording};
 
 const SEPARATOR: &str = "-----\n";
@@ -137,6 +137,7 @@ fn render(input: &str) -> String {
         "firefox" => report::firefox::write(&report, &mut out),
         "speedscope" => report::speedscope::write(&report, &mut out),
         "csv" => report::csv::write(&report, &mut out),
+        "xml" => report::xml::write(&report, &mut out),
         other => panic!("no form {other}"),
     }
     .unwrap();
@@ -177,12 +178,17 @@ fn parse_show(text: &str, show: &mut Show) {
                 "ksf" => show.view.ksf = true,
                 "kccf" => show.view.kccf = true,
                 "engine" => show.engine = true,
+                "funcs" => show.view.tables.funcs = Some(Detail::Plain),
+                "blocks" => show.view.tables.blocks = Some(Detail::Plain),
+                "funcs-disasm" => show.view.tables.funcs = Some(Detail::Disassembly),
+                "blocks-disasm" => show.view.tables.blocks = Some(Detail::Disassembly),
                 form => show.form = form.into(),
             },
         }
     }
     show.view.stacks = ["folded", "firefox", "speedscope", "csv"].contains(&&*show.form);
     show.view.graph = show.form == "callgrind";
+    show.view.counters = show.form == "xml";
     if show.form == "report" {
         show.view.hot = Some(hot);
         show.view.ksf |= !show.view.kccf;

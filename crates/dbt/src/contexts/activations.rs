@@ -13,10 +13,12 @@ use wire::node::{
 use wire::view::Pool;
 
 mod costs;
+mod edges;
 mod handlers;
 mod live;
 
 pub use costs::settle;
+pub use edges::record_path;
 pub use handlers::{on_handler, on_sigreturn};
 
 use self::live::{Activation, live_path};
@@ -255,29 +257,6 @@ impl Engine {
         }
     }
 
-    /// The edge that a path is from `from` on, and where it leads.
-    fn edge(&mut self, tool: &mut Tool, from: State, path: u32) -> (State, State) {
-        let pool = self.process.log.pool;
-        let nothing = (from, from);
-        let Some(contexts) = &mut self.contexts else {
-            return nothing;
-        };
-        let Some(blocks) = &mut contexts.blocks else {
-            return nothing;
-        };
-        let mut budget = Budget {
-            pool,
-            left: &mut contexts.nodes_left,
-        };
-        let steps = blocks.blocks_of(path);
-        let states_from = tool.records.0;
-        let found = tool
-            .forest
-            .edge(from, path, steps, states_from, &mut budget);
-        self.publish_chunk(tool);
-        found.unwrap_or(nothing)
-    }
-
     /// Next state, and whether it will always be the same. Emitted code then
     /// counts on that state.
     fn transition(
@@ -380,8 +359,7 @@ impl Engine {
             pool,
             left: &mut contexts.nodes_left,
         };
-        let labels = [LABEL_THREAD, LABEL_ROOT];
-        let label = labels[usize::from(contexts.select)];
+        let label = [LABEL_THREAD, LABEL_ROOT][usize::from(contexts.select)];
         let mut begins = live::Begins::new(&mut forest, label, &mut budget)?;
         let shadow_len = SHADOW_LEN.max((path.len() as u64 * 32).next_power_of_two());
         let shadow = map_shadow(shadow_len)?;
@@ -529,19 +507,6 @@ pub fn fork_child(engine: &mut Engine, context: &mut ThreadContext, shadow: Shad
     let fresh = engine.new_tool(context, &path);
     end_thread(engine, context);
     context.tool = fresh.map_or(0, |tool| Box::into_raw(Box::new(tool)) as u64);
-}
-
-/// Puts a path on record that was entered up to where a thread leaves its code
-/// (`blocks`).
-pub fn record_path(context: &mut ThreadContext, path: u32) {
-    let Some(tool) = tool_of(context) else { return };
-    let from = tool.state(context);
-    let (edge, next) = engine::with(|engine| engine.edge(tool, from, path));
-    // SAFETY: a node in the pool; only this thread writes it.
-    let node = unsafe { &*(edge.0 as *const wire::node::Node) };
-    node.count.store(node.count.load(Relaxed) + 1, Relaxed);
-    context.block_state = tool.records.offset(next);
-    share_index(context, tool);
 }
 
 /// A jump into the middle of another function: if that is live below, the

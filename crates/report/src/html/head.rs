@@ -15,7 +15,7 @@ use trace::{Function, Label, Process};
 use super::columns;
 use crate::names::label_name;
 use crate::numbers::command_line;
-use crate::{Report, stacks, text};
+use crate::{Report, metrics, stacks, text};
 
 /// Member `version`: raised when the scripts of one page could not read the
 /// data of another. Nobody else reads it.
@@ -34,9 +34,9 @@ pub fn write(
 }
 
 /// One of what a metric counts; its plural is made with an s.
-pub fn noun(metric: Metric) -> &'static str {
+pub fn noun(report: &Report, metric: Metric) -> &'static str {
     match metric {
-        Metric::Calls => "call",
+        Metric::Calls => metrics::event(report),
         Metric::Instructions => "instruction",
     }
 }
@@ -163,7 +163,7 @@ impl<'a> Document<'a> {
             ),
         }));
         let metric = |(&metric, &total)| JsonMetric {
-            noun: noun(metric),
+            noun: noun(report, metric),
             total,
         };
         let process = |process: &Process| JsonProcess {

@@ -6,9 +6,9 @@ use std::io::{self, Write};
 use trace::{End, Function, Mode, Process};
 
 use super::Style;
-use crate::names::base_name;
+use crate::names::{base_name, symbol_of};
 use crate::numbers::{counted, grouped};
-use crate::{Report, signals};
+use crate::{Report, metrics, signals};
 
 /// Names listed before "and N more".
 const LISTED: usize = 4;
@@ -41,29 +41,44 @@ pub(crate) fn all(report: &Report) -> Vec<String> {
 }
 
 fn missing_symbols(report: &Report) -> Option<String> {
-    let modules = modules_where(report, |function| function.name.is_none());
+    let modules = modules_where(report, |process, function| {
+        symbol_of(process, function).is_none()
+    });
     (!modules.is_empty()).then(|| {
         format!(
-            "no symbols in {}: functions are named by their offset in the file",
-            list(&modules)
+            "no symbols in {}: {} are named by their offset in the file",
+            list(&modules),
+            places(report)
         )
     })
 }
 
 fn missing_lines(report: &Report) -> Option<String> {
-    let modules = modules_where(report, |function| {
-        function.name.is_some() && function.file.is_none()
+    let modules = modules_where(report, |process, function| {
+        symbol_of(process, function).is_some() && function.file.is_none()
     });
     (!modules.is_empty()).then(|| {
         format!(
-            "no debug information for {}: functions without source lines",
-            list(&modules)
+            "no debug information for {}: {} without source lines",
+            list(&modules),
+            places(report)
         )
     })
 }
 
+/// What contexts are of.
+fn places(report: &Report) -> &'static str {
+    match report.recording.meta.blocks {
+        Some(_) => "basic blocks",
+        None => "functions",
+    }
+}
+
 /// Modules in which every function that was entered is one of `matches`.
-fn modules_where(report: &Report, matches: impl Fn(&Function) -> bool) -> BTreeSet<String> {
+fn modules_where(
+    report: &Report,
+    matches: impl Fn(&Process, &Function) -> bool,
+) -> BTreeSet<String> {
     let (mut matching, mut others) = (BTreeSet::new(), BTreeSet::new());
     for process in &report.recording.processes {
         for function in &process.functions {
@@ -71,7 +86,7 @@ fn modules_where(report: &Report, matches: impl Fn(&Function) -> bool) -> BTreeS
                 // The kernel's own: nobody has symbols or lines to install.
                 && module.path != VDSO
             {
-                let set = if matches(function) {
+                let set = if matches(process, function) {
                     &mut matching
                 } else {
                     &mut others
@@ -101,7 +116,7 @@ fn truncated(report: &Report) -> Option<String> {
         format!(
             "the limit of nodes was reached: {} in contexts beyond it {} counted in [truncated] \
              (see --max-nodes)",
-            counted(events, "call"),
+            counted(events, metrics::event(report)),
             if events == 1 { "is" } else { "are" },
         )
     })

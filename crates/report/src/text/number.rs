@@ -11,7 +11,7 @@
 
 use analysis::{NodeId, Weight};
 
-use crate::metrics::Metric;
+use crate::metrics;
 use crate::numbers::{grouped, percent};
 use crate::{Direction, Report, Tree};
 
@@ -45,7 +45,12 @@ pub fn columns(report: &Report, tree: &Tree) -> Vec<Column> {
         Weight::Calls => Share::OfCalls(total),
         Weight::Cost(_) => Share::Of(total),
     };
-    let mut columns = vec![Column::new(tree, Metric::from(by).name, own(by), share)];
+    let mut columns = vec![Column::new(
+        tree,
+        metrics::title(report, by),
+        own(by),
+        share,
+    )];
     let is_whole = || {
         let mut roots = forest.roots().iter();
         roots.all(|&root| forest.is_first(root))
@@ -55,10 +60,10 @@ pub fn columns(report: &Report, tree: &Tree) -> Vec<Column> {
         columns.push(Column::new(tree, "with callees", sums, Share::Of(total)));
     }
     let others = report.metrics.iter().filter(|&&metric| metric != by);
-    columns.extend(
-        others
-            .map(|&metric| Column::new(tree, Metric::from(metric).name, own(metric), Share::None)),
-    );
+    columns.extend(others.map(|&metric| {
+        let title = metrics::title(report, metric);
+        Column::new(tree, title, own(metric), Share::None)
+    }));
     columns
 }
 

@@ -12,10 +12,10 @@ use std::io::{self, Write};
 
 use analysis::hot::Row;
 use analysis::{Forest, NodeId};
-use trace::{Label, Process};
+use trace::{Label, Meta, Process};
 
 use super::{Style, number};
-use crate::names::{base_name, label_name, place};
+use crate::names::{base_name, label_name, place, symbol_of};
 use crate::numbers::cut_middle;
 use crate::{Direction, Report, Tree};
 
@@ -46,6 +46,7 @@ pub fn write(
 ) -> io::Result<()> {
     let forest = &tree.forest;
     let columns = Columns {
+        meta: &report.recording.meta,
         process,
         direction: tree.direction,
         forest,
@@ -106,6 +107,7 @@ fn shown_children(forest: &Forest, rows: &[Row]) -> HashMap<NodeId, u32> {
 
 /// How a line is laid out.
 struct Columns<'a> {
+    meta: &'a Meta,
     process: &'a Process,
     direction: Direction,
     forest: &'a Forest,
@@ -115,9 +117,10 @@ struct Columns<'a> {
 
 impl Columns<'_> {
     fn write_title(&self, out: &mut dyn Write) -> io::Result<()> {
-        let title = match self.direction {
-            Direction::Callees => "context",
-            Direction::Callers => "function, callers below",
+        let title = match (self.direction, self.meta.blocks) {
+            (Direction::Callees, _) => "context",
+            (Direction::Callers, None) => "function, callers below",
+            (Direction::Callers, Some(_)) => "basic block, those before it below",
         };
         let titles: String = self.numbers.iter().map(number::Column::title).collect();
         writeln!(out, "{titles}{title}")
@@ -165,7 +168,8 @@ impl Columns<'_> {
         let label = self.forest.label(node);
         let name = label_name(self.process, label);
         let is_root = self.forest.parent(node).is_none() && label.is_function();
-        let is_some_caller = is_root && self.direction == Direction::Callees;
+        let is_cut_off = || self.meta.k.is_some() && !self.forest.is_first(node);
+        let is_some_caller = is_root && self.direction == Direction::Callees && is_cut_off();
         if is_some_caller {
             format!("{ELLIPSIS}{name}")
         } else {
@@ -183,7 +187,7 @@ impl Columns<'_> {
             .module_of(function)
             .map(|module| base_name(&module.path));
         // A name made from the module says the module already.
-        let module = module.filter(|_| function.name.is_some());
+        let module = module.filter(|_| symbol_of(self.process, function).is_some());
         detail(module, place(function).as_deref(), room)
     }
 }

@@ -3,17 +3,20 @@
 //! ```text
 //! command: ./prog1 arg
 //! k: 2                                    or: infinite
+//! blocks: intra rolled                    basic blocks instead of functions; or: inter
 //! end: exited 0                           or: signaled 11 core, unknown
 //! process 100 exited 0: ./prog1 arg
 //! module /usr/bin/prog1
 //! function 256 a prog1.c:9                name and place; `-` where unknown
+//! block 256 foo+33 prog1.c:9 0x21 c3      a basic block: name, place, address, code
 //! thread 100 insns=5 truncated=1
 //! [thread] 1                              nodes: indented by depth, label, count,
 //!   a 3 top=4                             and the ordinal of the top node
 //! ```
 
 use trace::{
-    Cost, Costs, End, Function, Label, Meta, Mode, Module, Node, Process, Recording, Thread,
+    Block, BlockContexts, Cost, Costs, End, Function, Label, Meta, Mode, Module, Node, Process,
+    Recording, Thread,
 };
 
 /// What every recording begins as.
@@ -44,6 +47,13 @@ pub fn parse_line(line: &str, recording: &mut Recording) {
         }
         "command:" => recording.meta.command = words(rest),
         "k:" => recording.meta.k = rest.parse().ok(),
+        "blocks:" => {
+            recording.meta.blocks = Some(BlockContexts {
+                intra: rest.starts_with("intra"),
+                roll_loops: rest.ends_with("rolled"),
+                dynamic: false,
+            });
+        }
         "end:" => recording.meta.end = parse_end(rest),
         "process" => recording.processes.push(parse_process(rest)),
         _ => parse_in_process(
@@ -117,6 +127,9 @@ fn parse_in_process(line: &str, process: &mut Process) {
                 line: number.parse().ok(),
             });
         }
+        ["block", id, name, place, address, code] => {
+            parse_block([id, name, place, address, code], process);
+        }
         ["thread", tid, ..] => {
             let number = |key: &str| {
                 let value = fields.iter().find_map(|field| field.strip_prefix(key));
@@ -131,6 +144,32 @@ fn parse_in_process(line: &str, process: &mut Process) {
         }
         _ => parse_node(line, process),
     }
+}
+
+fn parse_block([id, name, place, address, code]: [&str; 5], process: &mut Process) {
+    let id: u32 = id.parse().unwrap();
+    let address = u64::from_str_radix(address.trim_start_matches("0x"), 16).unwrap();
+    let (file, number) = place.split_once(':').unwrap_or((place, ""));
+    let module = process.modules.len().checked_sub(1);
+    process.functions.push(Function {
+        id,
+        pc: module.map_or(0, |at| process.modules[at].start) + address,
+        module: module.map(|at| at as u32),
+        file_offset: module.map_or(0, |_| address),
+        name: None,
+        file: (file != "-").then(|| file.into()),
+        line: number.parse().ok(),
+    });
+    let symbol = name.split_once('+');
+    let digits = (0..code.len()).step_by(2);
+    process.blocks.push(Block {
+        id,
+        function: symbol.map(|(name, _)| name.into()),
+        offset: symbol.map_or(0, |(_, offset)| offset.parse().unwrap()),
+        code: digits
+            .map(|at| u8::from_str_radix(&code[at..at + 2], 16).unwrap())
+            .collect(),
+    });
 }
 
 fn parse_node(line: &str, process: &mut Process) {
@@ -183,9 +222,18 @@ fn parse_label(name: &str, process: &Process) -> Label {
             if let Some(number) = name.strip_prefix("[signal~") {
                 return Label::signal(number.trim_end_matches(']').parse().unwrap());
             }
+            let is_block = |id| {
+                let block = process.block(Label(id));
+                let own = |block: &Block| {
+                    let function = block.function.as_deref().unwrap_or_default();
+                    format!("{function}+{}", block.offset)
+                };
+                block.map(own).as_deref() == Some(name)
+            };
             let named = |function: &&Function| {
                 function.name.as_deref() == Some(&*name.replace('~', " "))
                     || format!("#{}", function.id) == name
+                    || is_block(function.id)
             };
             let function = process.functions.iter().find(named);
             Label(function.unwrap_or_else(|| panic!("no function {name}")).id)

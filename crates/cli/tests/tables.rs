@@ -1,0 +1,155 @@
+//! Tables of functions and basic blocks at the end of a report, of a compiled program:
+//! prog4 of the IHPP paper (listing 4.13), whose counters follow from its source.
+#![forbid(unsafe_code)]
+
+use testkit::folder::Folder;
+
+const PROG4: &str = r#"#include <stdio.h>
+
+void p(int n) {
+
+    printf("%d\n", n);
+}
+
+void foo(int n) {
+
+    int i;
+
+    if (n) {
+
+        p(0);
+
+        for (i=0; i < 3; i++) {
+            p(1);
+        }
+
+        foo(0);
+
+    } else {
+        p(2);
+    }
+}
+
+int main(int argc, char ** argv) { foo(1); return 0; }
+"#;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_everypath");
+
+fn everypath(folder: &Folder, arguments: &[&str]) -> String {
+    let output = folder.run(BINARY, arguments);
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A row of a table: name, address, counter, and the lines below.
+struct Row<'a> {
+    name: &'a str,
+    address: u64,
+    counter: u64,
+    code: Vec<&'a str>,
+}
+
+/// The table with this title.
+fn table<'a>(report: &'a str, title: &str) -> Vec<Row<'a>> {
+    let head = format!("-----\n{title}\n-----\n");
+    let (_, table) = report
+        .split_once(&head)
+        .unwrap_or_else(|| panic!("{report}"));
+    let mut rows: Vec<Row> = Vec::new();
+    for line in table.lines().take_while(|line| *line != "-----") {
+        if let Some((name, rest)) = line.split_once(" addr: 0x") {
+            let (address, counter) = rest.split_once(" counter: ").unwrap();
+            rows.push(Row {
+                name,
+                address: u64::from_str_radix(address, 16).unwrap(),
+                counter: counter.parse().unwrap(),
+                code: Vec::new(),
+            });
+        } else if !line.is_empty() && line != "Disassembly:" {
+            rows.last_mut().unwrap().code.push(line.trim_start());
+        }
+    }
+    assert!(rows.is_sorted_by_key(|row| row.address));
+    rows
+}
+
+fn sum(rows: &[Row], prefix: &str) -> u64 {
+    let own = rows.iter().filter(|row| row.name.starts_with(prefix));
+    own.map(|row| row.counter).sum()
+}
+
+/// Executions of blocks on a line.
+fn on_line<'a>(rows: &'a [Row], line: u32) -> Vec<&'a Row<'a>> {
+    let end = format!(" at {line},0}}");
+    rows.iter().filter(|row| row.name.ends_with(&end)).collect()
+}
+
+fn check_blocks(report: &str) {
+    let functions = table(report, "All functions");
+    let counters: Vec<(&str, u64)> = functions.iter().map(|f| (f.name, f.counter)).collect();
+    assert_eq!(counters, [("p()", 5), ("foo()", 2)]);
+    let blocks = table(report, "All basic blocks");
+    assert_eq!(sum(&blocks, "{p+0 at 3,0}"), 5);
+    assert_eq!(sum(&blocks, "{foo+0 at 8,0}"), 2);
+    let [turn] = on_line(&blocks, 17)[..] else {
+        panic!("{report}");
+    };
+    assert_eq!(turn.counter, 3);
+    assert_eq!(turn.code.last(), Some(&"call p"));
+    // The comparison at the end of the loop is executed once more than its body.
+    let most = on_line(&blocks, 16).iter().map(|row| row.counter).max();
+    assert_eq!(most, Some(4));
+    let back = format!("jle {}", turn.name);
+    let goes_back = |row: &&Row| row.code.last() == Some(&&*back);
+    assert_eq!(blocks.iter().filter(goes_back).count(), 1);
+    let recursion = blocks
+        .iter()
+        .find(|row| row.code.last() == Some(&"call foo"));
+    assert_eq!(recursion.unwrap().counter, 1);
+    // A function's instructions are those of its blocks, each below its name.
+    let of_foo: Vec<&str> = blocks
+        .iter()
+        .filter(|row| row.name.starts_with("{foo+"))
+        .flat_map(|row| row.code.iter().copied())
+        .collect();
+    let is_code = |line: &&str| !line.starts_with('{');
+    let shown: Vec<&str> = functions[1].code.iter().copied().filter(is_code).collect();
+    assert_eq!(shown, of_foo);
+}
+
+#[test]
+fn counters_of_blocks_follow_from_the_source() {
+    let folder = Folder::new("tables");
+    folder.program(&["-g", "-O0"], "prog4", PROG4);
+    let modes: [&[&str]; 3] = [
+        &["--mode", "intra", "-k", "100"],
+        &["--mode", "intra", "--roll-loops"],
+        &["--mode", "inter", "-k", "2"],
+    ];
+    for mode in modes {
+        let record = [
+            "contexts", "-q", "-o", "run.evp", "--funcs", "foo,p", "--", "./prog4",
+        ];
+        let record = [&record[..1], mode, &record[1..]].concat();
+        everypath(&folder, &record);
+        for format in ["text", "report"] {
+            let tables = ["--funcs-disasm", "--blocks-disasm", "--show-blocks"];
+            let report = [&["report", "run.evp", "--format", format], &tables[..]].concat();
+            check_blocks(&everypath(&folder, &report));
+        }
+    }
+}
+
+#[test]
+fn counters_of_functions_are_their_calls() {
+    let folder = Folder::new("tables-functions");
+    folder.program(&["-g", "-O0"], "prog4", PROG4);
+    let options = ["--format", "text", "--report", "out.txt", "--show-funcs"];
+    let options = [&["contexts", "--funcs", "main,foo,p"], &options[..]].concat();
+    everypath(&folder, &[&options[..], &["--", "./prog4"]].concat());
+    let report = std::fs::read_to_string(folder.file("out.txt")).unwrap();
+    let functions = table(&report, "All functions");
+    let counters: Vec<(&str, u64)> = functions.iter().map(|f| (f.name, f.counter)).collect();
+    assert_eq!(counters, [("p()", 5), ("foo()", 2), ("main()", 1)]);
+    assert!(functions.iter().all(|function| function.code.is_empty()));
+}
