@@ -224,7 +224,7 @@ fn real_programs_with_other_input() {
 fn instructions_of_whole_programs() {
     let folder = Folder::new("instructions");
     build(&folder, "before", PROGRAM);
-    build(&folder, "after", &PROGRAM.replace("i < 5", "i < 6"));
+    build(&folder, "after", &PROGRAM.replace("i < 5", "i < 1005"));
     for name in ["before", "after"] {
         let (file, program) = (format!("{name}.evp"), format!("{name}/prog"));
         let arguments = ["run", "-q", "--count-instructions", "-o", &file, &program];
@@ -244,7 +244,8 @@ fn instructions_of_whole_programs() {
     assert_eq!((name, module), ("prog", ""));
     let number = |text: &str| text.parse::<i64>().unwrap();
     assert_eq!(number(after) - number(before), number(change));
-    assert!((20..100).contains(&number(change)), "{csv}");
+    // Some 30 a turn; start-up takes a few more or less by where the stack lies.
+    assert!((20_000..100_000).contains(&number(change)), "{csv}");
     let arguments = ["before.evp", "after.evp", "--fail-if", "instructions>+0"];
     assert_eq!(diff(&folder, &arguments).1, 1);
 }
