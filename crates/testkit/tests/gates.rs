@@ -11,7 +11,7 @@ use testkit::product::Run;
 use testkit::{mode, program};
 
 /// Modes whose emitted code differs.
-const MODES: [&[&str]; 4] = [
+const MODES: [&[&str]; 5] = [
     &["run", "--engine-stats"],
     &["run", "--count-instructions", "--engine-stats"],
     &[
@@ -23,6 +23,16 @@ const MODES: [&[&str]; 4] = [
         "0",
     ],
     &["contexts", "--engine-stats", "--top", "0"],
+    &[
+        "contexts",
+        "--mode",
+        "intra",
+        "-k",
+        "3",
+        "--engine-stats",
+        "--top",
+        "0",
+    ],
 ];
 
 /// The report of the product on a program.
@@ -107,7 +117,7 @@ fn known_contexts_do_not_enter_the_engine() {
 /// Emitted bytes per byte of program code, of a program that mostly starts.
 #[test]
 fn emitted_code_stays_short() {
-    for (mode, most) in MODES.iter().zip([2.7, 3.5, 3.7, 5.0]) {
+    for (mode, most) in MODES.iter().zip([2.7, 3.5, 3.7, 5.0, 13.0]) {
         let report = report(mode, Path::new("/bin/ls"), &["/"]);
         let program = statistic(&report, "code bytes translated") as f64;
         let emitted = statistic(&report, "cache bytes used") as f64;
