@@ -69,6 +69,8 @@ pub fn modes(seed: u64) -> Vec<Vec<String>> {
         "run --count-instructions".to_owned(),
         "contexts".to_owned(),
         chaos("contexts"),
+        chaos("contexts --mode intra -k 3"),
+        "contexts --mode inter --roll-loops".to_owned(),
     ];
     let words = |line: &String| line.split(' ').map(str::to_owned).collect();
     lines.iter().map(words).collect()

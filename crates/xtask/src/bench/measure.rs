@@ -22,6 +22,12 @@ pub enum Mode {
     Contexts,
     /// The same with `--cost calls`.
     Calls,
+    /// `everypath contexts --mode intra -k 3`, the report written to a file.
+    Intra,
+    /// The same with `--roll-loops` instead of a k.
+    Rolled,
+    /// `everypath contexts --mode inter -k 3`, the report written to a file.
+    Inter,
     /// `everypath run --count-instructions`.
     Instructions,
     /// `everypath count`, the report written to a file.
@@ -32,12 +38,22 @@ pub enum Mode {
     Callgrind,
 }
 
+#[rustfmt::skip]
+const INTRA: &[&str] = &["@", "contexts", "--mode", "intra", "-k", "3", "--quiet", "--report", "report.out", "--"];
+#[rustfmt::skip]
+const ROLLED: &[&str] = &["@", "contexts", "--mode", "intra", "--roll-loops", "--quiet", "--report", "report.out", "--"];
+#[rustfmt::skip]
+const INTER: &[&str] = &["@", "contexts", "--mode", "inter", "-k", "3", "--quiet", "--report", "report.out", "--"];
+
 impl Mode {
     pub fn name(self) -> &'static str {
         match self {
             Mode::Run => "run",
             Mode::Contexts => "contexts",
             Mode::Calls => "calls",
+            Mode::Intra => "intra",
+            Mode::Rolled => "rolled",
+            Mode::Inter => "inter",
             Mode::Instructions => "instructions",
             Mode::Count => "count",
             Mode::Valgrind => "valgrind",
@@ -60,6 +76,9 @@ impl Mode {
                 "report.out",
                 "--",
             ],
+            Mode::Intra => INTRA,
+            Mode::Rolled => ROLLED,
+            Mode::Inter => INTER,
             Mode::Count => &["@", "count", "--quiet", "--report", "report.out", "--"],
             Mode::Instructions => &[
                 "@",
