@@ -35,6 +35,14 @@ fn block_name(process: &Process, block: &Block, function: &Function) -> String {
     format!("{{{place} at {},0}}", function.line.unwrap_or(0))
 }
 
+/// A basic block without its function's name, if that is `above`'s, too: `{+33 at 17,0}`.
+pub fn block_name_below(process: &Process, label: Label, above: Label) -> Option<String> {
+    let (block, above) = (process.block(label)?, process.block(above)?);
+    let line = process.function(label)?.line.unwrap_or(0);
+    let same = block.function.is_some() && block.function == above.function;
+    same.then(|| format!("{{+{} at {line},0}}", block.offset))
+}
+
 /// The function's name; without a symbol `module+0xoffset`, for code that is
 /// in no file its address.
 pub fn function_name(process: &Process, function: &Function) -> String {

@@ -15,7 +15,7 @@ use analysis::{Forest, NodeId};
 use trace::{Label, Meta, Process};
 
 use super::{Style, number};
-use crate::names::{base_name, label_name, place, symbol_of};
+use crate::names::{base_name, block_name_below, label_name, place, symbol_of};
 use crate::numbers::cut_middle;
 use crate::{Direction, Report, Tree};
 
@@ -166,7 +166,13 @@ impl Columns<'_> {
 
     fn name(&self, node: NodeId) -> String {
         let label = self.forest.label(node);
-        let name = label_name(self.process, label);
+        let above = self
+            .forest
+            .parent(node)
+            .map(|above| self.forest.label(above));
+        let name = above
+            .and_then(|above| block_name_below(self.process, label, above))
+            .unwrap_or_else(|| label_name(self.process, label));
         let is_root = self.forest.parent(node).is_none() && label.is_function();
         let is_cut_off = || self.meta.k.is_some() && !self.forest.is_first(node);
         let is_some_caller = is_root && self.direction == Direction::Callees && is_cut_off();
