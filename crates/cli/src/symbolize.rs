@@ -220,9 +220,13 @@ fn fill(process: &mut Process, answers: &HashMap<Key, Answers>) {
         function.line = symbol.line;
         while blocks.next_if(|block| block.id < function.id).is_some() {}
         if let Some(block) = blocks.next_if(|block| block.id == function.id) {
-            // Named by its place in the function, as in IHPP 4.3.2.
-            block.function = symbol.raw_name.is_some().then_some(symbol.name);
             block.offset = symbol.offset;
+            if symbol.raw_name.is_some() {
+                // By its place in the function, as in IHPP 4.3.2.
+                let (name, line) = (&symbol.name, function.line.unwrap_or(0));
+                function.name = Some(format!("{{{name}+{} at {line},0}}", symbol.offset));
+                block.function = Some(symbol.name);
+            }
             continue;
         }
         // A name made from the place is no name: whoever shows it makes it
