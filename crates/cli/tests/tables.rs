@@ -4,34 +4,7 @@
 
 use testkit::folder::Folder;
 
-const PROG4: &str = r#"#include <stdio.h>
-
-void p(int n) {
-
-    printf("%d\n", n);
-}
-
-void foo(int n) {
-
-    int i;
-
-    if (n) {
-
-        p(0);
-
-        for (i=0; i < 3; i++) {
-            p(1);
-        }
-
-        foo(0);
-
-    } else {
-        p(2);
-    }
-}
-
-int main(int argc, char ** argv) { foo(1); return 0; }
-"#;
+const PROG4: &str = include_str!("../../../tests/programs/contexts_prog4.c");
 
 const BINARY: &str = env!("CARGO_BIN_EXE_everypath");
 
@@ -89,15 +62,15 @@ fn check_blocks(report: &str) {
     let counters: Vec<(&str, u64)> = functions.iter().map(|f| (f.name, f.counter)).collect();
     assert_eq!(counters, [("p()", 5), ("foo()", 2)]);
     let blocks = table(report, "All basic blocks");
-    assert_eq!(sum(&blocks, "{p+0 at 3,0}"), 5);
-    assert_eq!(sum(&blocks, "{foo+0 at 8,0}"), 2);
-    let [turn] = on_line(&blocks, 17)[..] else {
+    assert_eq!(sum(&blocks, "{p+0 at 7,0}"), 5);
+    assert_eq!(sum(&blocks, "{foo+0 at 12,0}"), 2);
+    let [turn] = on_line(&blocks, 21)[..] else {
         panic!("{report}");
     };
     assert_eq!(turn.counter, 3);
     assert_eq!(turn.code.last(), Some(&"call p"));
     // The comparison at the end of the loop is executed once more than its body.
-    let most = on_line(&blocks, 16).iter().map(|row| row.counter).max();
+    let most = on_line(&blocks, 20).iter().map(|row| row.counter).max();
     assert_eq!(most, Some(4));
     let back = format!("jle {}", turn.name);
     let goes_back = |row: &&Row| row.code.last() == Some(&&*back);

@@ -83,8 +83,8 @@ pub struct Forest {
     roots: Vec<(u32, State)>,
     index: Index,
     truncated: Option<State>,
-    /// What blocks are entered from first, and the edge that leads nowhere
-    /// ([`Forest::begin_blocks`]).
+    /// What blocks are entered from first, and the edge of all paths once there is no
+    /// memory ([`Forest::begin_blocks`]).
     entry: Option<State>,
     truncated_edge: Option<State>,
 }
@@ -287,8 +287,27 @@ impl Forest {
             true => self.make_edge(name, next, states_from, memory),
             false => None,
         };
-        let nowhere = || Some((self.truncated_edge?, self.truncated?));
-        made.map(|edge| (edge, next)).or_else(nowhere)
+        match made {
+            Some(edge) => Some((edge, next)),
+            None => self.edge_beyond(path, states_from, memory),
+        }
+    }
+
+    /// The edge of `path` beyond the limits. Each path has its own, so that every block
+    /// counts; they are as many as there is code, and are in no budget.
+    fn edge_beyond(
+        &mut self,
+        path: u32,
+        states_from: u64,
+        memory: &mut dyn Memory,
+    ) -> Option<(State, State)> {
+        let truncated = self.truncated?;
+        let name = self.child_name(truncated, path);
+        let edge = match self.find(name) {
+            Some(edge) => Some(edge),
+            None => self.make_edge(name, truncated, states_from, memory),
+        };
+        Some((edge.or(self.truncated_edge)?, truncated))
     }
 
     /// `None`: there is no room, or the state is out of an edge's reach.

@@ -154,6 +154,20 @@ pub enum EventKind {
     Again = 4,
 }
 
+impl EventKind {
+    /// `None`: no kind.
+    pub fn of(number: u64) -> Option<EventKind> {
+        Some(match number {
+            0 => EventKind::Executed,
+            1 => EventKind::Less,
+            2 => EventKind::Taken,
+            3 => EventKind::Fell,
+            4 => EventKind::Again,
+            _ => return None,
+        })
+    }
+}
+
 impl Event {
     pub fn word(self) -> u64 {
         u64::from(self.from) | u64::from(self.to) << 16 | (self.kind as u64) << 32
@@ -161,14 +175,7 @@ impl Event {
 
     /// `None`: no event.
     pub fn of(word: u64) -> Option<Event> {
-        let kind = match word >> 32 {
-            0 => EventKind::Executed,
-            1 => EventKind::Less,
-            2 => EventKind::Taken,
-            3 => EventKind::Fell,
-            4 => EventKind::Again,
-            _ => return None,
-        };
+        let kind = EventKind::of(word >> 32)?;
         let (from, to) = (word as u16, (word >> 16) as u16);
         (from < to).then_some(Event { from, to, kind })
     }

@@ -218,11 +218,10 @@ fn lookup(context: &mut ThreadContext, tool: &mut Tool) {
     let (next, remember) = engine::with(|engine| {
         engine.count(wire::stat::TRANSITIONS);
         if engine.has_blocks() {
+            // Beyond the limits, too, it will always be the same, and is counted there.
             let (edge, next) = engine.edge(tool, from, function);
-            engine.note_truncated(tool, next);
             context.block_state = tool.records.offset(next);
-            // What cannot be told apart from others is asked for again.
-            return (edge, from == tool.truncated || next != tool.truncated);
+            return (edge, true);
         }
         let next = engine.transition(context, tool, from, function);
         engine.note_truncated(tool, next.0);

@@ -52,14 +52,7 @@ pub(super) fn put_fragment(out: &mut Encoder, before: Before, fragment: &Fragmen
 
 fn event([from, to, kind]: [u64; 3]) -> Option<Event> {
     let (from, to) = (u16::try_from(from).ok()?, u16::try_from(to).ok()?);
-    let kind = match kind {
-        0 => EventKind::Executed,
-        1 => EventKind::Less,
-        2 => EventKind::Taken,
-        3 => EventKind::Fell,
-        4 => EventKind::Again,
-        _ => return None,
-    };
+    let kind = EventKind::of(kind)?;
     (from < to).then_some(Event { from, to, kind })
 }
 
