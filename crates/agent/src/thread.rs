@@ -168,6 +168,13 @@ pub struct ThreadContext {
     pub has_blocks: u64,
     pub entry_state: u64,
     pub block_state: u64,
+    /// Where a node is that emitted code adds to.
+    pub cost_node: u64,
+    /// With cycles, up to which they were added to a node, as the time stamp counter
+    /// has it; and where emitted code keeps what it reads there, and a register.
+    pub cycles_from: u64,
+    pub cycles_now: [u64; 2],
+    pub cycles_spill: u64,
 }
 
 const _: () = {

@@ -24,31 +24,15 @@
 use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
-use trace::{Cost, Label};
+use trace::Label;
 
 use crate::forest::{Forest, NodeId, Weight};
 
-/// What is counted at a node.
-pub type Value = fn(&Forest, NodeId) -> u64;
-
-/// Function calls; the starts of threads and handlers are none.
-pub fn calls(forest: &Forest, node: NodeId) -> u64 {
-    match forest.label(node).is_function() {
-        true => forest.count(node),
-        false => 0,
-    }
-}
-
-/// Instructions, without those of what was called.
-pub fn instructions(forest: &Forest, node: NodeId) -> u64 {
-    forest.cost(Cost::Instructions, node)
-}
-
-/// What is counted as `weight`.
-pub fn value_of(weight: Weight) -> Value {
+/// What is counted at a node. The starts of threads and handlers are no calls.
+pub fn value(forest: &Forest, weight: Weight, node: NodeId) -> u64 {
     match weight {
-        Weight::Calls => calls,
-        Weight::Cost(Cost::Instructions) => instructions,
+        Weight::Calls if !forest.label(node).is_function() => 0,
+        _ => forest.weight(weight, node),
     }
 }
 
@@ -84,8 +68,8 @@ pub struct CallGraph {
 /// The call graph of a forest in which everything is counted once, on its
 /// context ([`crate::activations`]). `same` gives the label that stands for a
 /// label and all that are to be one function with it.
-pub fn of(forest: &Forest, values: &[Value], same: impl Fn(Label) -> Label) -> CallGraph {
-    let below: Vec<Vec<u64>> = values.iter().map(|value| sums(forest, *value)).collect();
+pub fn of(forest: &Forest, values: &[Weight], same: impl Fn(Label) -> Label) -> CallGraph {
+    let below: Vec<Vec<u64>> = values.iter().map(|&weight| sums(forest, weight)).collect();
     let mut graph = CallGraph::default();
     let mut path: Vec<Label> = Vec::new();
     let mut active: HashMap<Label, u32> = HashMap::new();
@@ -98,11 +82,16 @@ pub fn of(forest: &Forest, values: &[Value], same: impl Fn(Label) -> Label) -> C
         let label = same(forest.label(node));
         let own = graph.own.entry(label);
         let own = own.or_insert_with(|| vec![0; values.len()]);
-        add(own, values.iter().map(|value| value(forest, node)));
+        add(
+            own,
+            values.iter().map(|&weight| value(forest, weight, node)),
+        );
         let active = active.entry(label).or_insert(0);
         if let Some(caller) = caller(forest, node, &path) {
             let call = graph.calls.entry((caller, label)).or_default();
-            call.count = call.count.saturating_add(calls(forest, node));
+            call.count = call
+                .count
+                .saturating_add(value(forest, Weight::Calls, node));
             call.inclusive.resize(values.len(), 0);
             if *active == 0 {
                 add(
@@ -129,8 +118,11 @@ pub(crate) fn caller(forest: &Forest, node: NodeId, path: &[Label]) -> Option<Ca
 }
 
 /// For each node what is counted at it and below it.
-fn sums(forest: &Forest, value: Value) -> Vec<u64> {
-    let mut sums: Vec<u64> = forest.nodes().map(|node| value(forest, node)).collect();
+fn sums(forest: &Forest, weight: Weight) -> Vec<u64> {
+    let mut sums: Vec<u64> = forest
+        .nodes()
+        .map(|node| value(forest, weight, node))
+        .collect();
     // Parents come before children, so backwards each is complete when it is added.
     for node in forest.nodes().rev() {
         if let Some(parent) = forest.parent(node) {
@@ -182,7 +174,7 @@ mod tests {
 
     #[test]
     fn recursion_is_counted_at_its_outermost_call() {
-        let graph = of(&sample(), &[calls], |label| label);
+        let graph = of(&sample(), &[Weight::Calls], |label| label);
         let own = [(Label::THREAD, 0), (F, 5), (G, 34), (H, 8)];
         assert_eq!(graph.own, own.map(|(l, n)| (l, vec![n])).into());
         let known = Caller::Known;
@@ -198,7 +190,7 @@ mod tests {
 
     #[test]
     fn labels_of_one_function_are_one() {
-        let graph = of(&sample(), &[calls], |label| match label {
+        let graph = of(&sample(), &[Weight::Calls], |label| match label {
             G => F,
             label => label,
         });
@@ -214,7 +206,7 @@ mod tests {
         let root = builder.root(F);
         builder.mark_first(root);
         builder.add(root, 3);
-        let graph = of(&builder.finish(), &[calls], |label| label);
+        let graph = of(&builder.finish(), &[Weight::Calls], |label| label);
         assert_eq!(graph.calls[&(Caller::Known(Label::THREAD), F)], call(3, 3));
     }
 }

@@ -33,7 +33,7 @@ pub use condition::{Condition, Direction, Limit, Unit, Verdict, judge};
 pub use identity::Identity;
 pub use obstacle::{Obstacle, obstacles};
 
-use crate::forest::{Builder, Forest, NodeId};
+use crate::forest::{Builder, Forest, NodeId, Weight};
 use crate::summary;
 use identity::Namer;
 
@@ -51,6 +51,25 @@ pub struct Metric {
     pub is_recorded: fn(&Recording) -> bool,
 }
 
+/// What contexts carry besides calls.
+macro_rules! of_cost {
+    ($cost:expr) => {
+        Metric {
+            name: $cost.name(),
+            of_node: |thread, at| {
+                let costs = thread.costs_of($cost);
+                costs.map_or(0, |costs| costs[at])
+            },
+            of_thread: |thread| summary::counted(thread).of(Weight::Cost($cost)),
+            rest: Label::MUTED,
+            is_recorded: |recording| {
+                let mut threads = recording.processes.iter().flat_map(|p| &p.threads);
+                threads.any(|thread| thread.costs_of($cost).is_some())
+            },
+        }
+    };
+}
+
 /// All that can be compared. A row here is all that a new figure needs.
 pub const METRICS: &[Metric] = &[
     Metric {
@@ -65,18 +84,17 @@ pub const METRICS: &[Metric] = &[
     },
     // Also counted by `run`, which has no contexts.
     Metric {
-        name: "instructions",
-        of_node: |thread, at| {
-            let costs = thread.costs_of(Cost::Instructions);
-            costs.map_or(0, |costs| costs[at])
-        },
         of_thread: |thread| thread.insns,
-        rest: Label::MUTED,
         is_recorded: |recording| {
             let mut threads = recording.processes.iter().flat_map(|p| &p.threads);
             threads.any(|thread| thread.insns > 0)
         },
+        ..of_cost!(Cost::Instructions)
     },
+    of_cost!(Cost::Branches),
+    of_cost!(Cost::Loads),
+    of_cost!(Cost::Stores),
+    of_cost!(Cost::Cycles),
 ];
 
 /// The metrics that both recordings have.

@@ -22,7 +22,7 @@
 use hashbrown::HashMap;
 use trace::{Cost, Function, Label, Node as Recorded, Process, Recording, Thread};
 
-use crate::forest::{Builder, Forest, NodeId, recorded_into};
+use crate::forest::{Builder, Forest, NodeId, Weight, recorded_into};
 use crate::summary;
 
 /// What is counted in a context, without what it called.
@@ -32,18 +32,24 @@ pub enum Metric {
     /// beyond the limit of nodes are, those of `[truncated]`.
     Calls,
     /// Those of no context (lazy binding, before or after counting) are `[muted]`'s.
-    Instructions,
+    Cost(Cost),
 }
 
 impl Metric {
     /// What `recording` has, in the order of [`Contexts::metrics`] and
     /// [`OfThread::values`].
     fn of_recording(recording: &Recording) -> Vec<Metric> {
-        let mut threads = recording.processes.iter().flat_map(|p| &p.threads);
-        match threads.any(|thread| thread.costs_of(Cost::Instructions).is_some()) {
-            true => vec![Metric::Calls, Metric::Instructions],
-            false => vec![Metric::Calls],
-        }
+        let threads = recording.processes.iter().flat_map(|p| &p.threads);
+        let is_known = |cost: &Cost| {
+            threads
+                .clone()
+                .any(|thread| thread.costs_of(*cost).is_some())
+        };
+        let costs = Cost::ALL.into_iter().filter(|cost| is_known(cost));
+        [Metric::Calls]
+            .into_iter()
+            .chain(costs.map(Metric::Cost))
+            .collect()
     }
 
     /// What each node of `thread` counted.
@@ -54,7 +60,7 @@ impl Metric {
         };
         match self {
             Metric::Calls => thread.nodes.iter().map(calls).collect(),
-            Metric::Instructions => match thread.costs_of(Cost::Instructions) {
+            Metric::Cost(cost) => match thread.costs_of(cost) {
                 Some(costs) => costs.to_vec(),
                 None => vec![0; thread.nodes.len()],
             },
@@ -65,16 +71,17 @@ impl Metric {
     fn rest(self) -> Label {
         match self {
             Metric::Calls => Label::TRUNCATED,
-            Metric::Instructions => Label::MUTED,
+            Metric::Cost(_) => Label::MUTED,
         }
     }
 
     /// What `thread` counted in all.
     fn total(self, thread: &Thread) -> u64 {
-        match self {
-            Metric::Calls => summary::of_thread(thread).events,
-            Metric::Instructions => thread.insns,
-        }
+        let weight = match self {
+            Metric::Calls => Weight::Calls,
+            Metric::Cost(cost) => Weight::Cost(cost),
+        };
+        summary::of_thread(thread).of(weight)
     }
 }
 

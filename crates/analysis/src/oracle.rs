@@ -16,7 +16,7 @@ use trace::{Label, Node, Thread};
 
 use crate::callgraph::{self, CallGraph};
 use crate::cct::{self, Event, Recursion};
-use crate::forest::{Builder, Forest, K, NodeId};
+use crate::forest::{Builder, Forest, K, NodeId, Weight};
 
 /// Every root path of a forest with its counter: equal for equal forests,
 /// whatever the order of their nodes.
@@ -43,7 +43,7 @@ pub fn call_graph(forest: &Forest) -> CallGraph {
         let mut path: Vec<NodeId> = forest.ancestors(node).collect();
         path.reverse();
         let labels: Vec<Label> = path.iter().map(|&node| forest.label(node)).collect();
-        let count = callgraph::calls(forest, node);
+        let count = callgraph::value(forest, Weight::Calls, node);
         graph.own.entry(labels[path.len() - 1]).or_insert(vec![0])[0] += count;
         for (at, &on_path) in path.iter().enumerate() {
             let Some(caller) = callgraph::caller(forest, on_path, &labels[..at]) else {

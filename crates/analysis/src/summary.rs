@@ -8,6 +8,8 @@ use std::collections::HashMap;
 use hashbrown::HashSet;
 use trace::{Cost, Function, Label, Process, Recording, Thread};
 
+use crate::forest::Weight;
+
 /// What was counted somewhere. Special labels are not functions; what they
 /// counted (thread and handler starts) is in no total but `nodes`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,6 +31,8 @@ pub struct Totals {
     /// Those of them that are no context's: what is muted, or came before or after
     /// counting.
     pub insns_outside: u64,
+    /// What its nodes carry, by [`Cost::index`].
+    pub costs: [u64; Cost::ALL.len()],
     /// Deepest stack of activations.
     pub max_depth: u64,
 }
@@ -44,7 +48,21 @@ impl Totals {
         self.nodes += other.nodes;
         self.insns = self.insns.saturating_add(other.insns);
         self.insns_outside = self.insns_outside.saturating_add(other.insns_outside);
+        for (sum, cost) in self.costs.iter_mut().zip(other.costs) {
+            *sum = sum.saturating_add(cost);
+        }
         self.max_depth = self.max_depth.max(other.max_depth);
+    }
+}
+
+impl Totals {
+    /// What was counted as `weight`. Instructions are counted without contexts, too.
+    pub fn of(&self, weight: Weight) -> u64 {
+        match weight {
+            Weight::Calls => self.events,
+            Weight::Cost(Cost::Instructions) => self.insns,
+            Weight::Cost(cost) => self.costs[cost.index()],
+        }
     }
 }
 
@@ -119,6 +137,10 @@ pub(crate) fn counted(thread: &Thread) -> Totals {
         } else if node.label == Label::TRUNCATED {
             totals.truncated = totals.truncated.saturating_add(node.count);
         }
+    }
+    for column in &thread.costs {
+        let values = column.values.iter().copied();
+        totals.costs[column.cost.index()] = values.fold(0, u64::saturating_add);
     }
     let costs = thread.costs_of(Cost::Instructions).unwrap_or_default();
     let outside = thread.nodes.iter().zip(costs);

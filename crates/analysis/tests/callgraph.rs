@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use analysis::callgraph::{self, CallGraph, Caller};
 use analysis::cct::{Event, Recursion};
-use analysis::{Forest, K, activations, oracle};
+use analysis::{Forest, K, Weight, activations, oracle};
 use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
 use trace::Label;
@@ -33,7 +33,7 @@ fn check(property: impl Fn(&Forest, &CallGraph)) {
         for recursion in [Recursion::Rolled, Recursion::Unrolled] {
             for k in [K::Finite(1), K::Finite(2), K::Finite(5), K::Infinite] {
                 let forest = activations(&oracle::record(&events, k, recursion));
-                let graph = callgraph::of(&forest, &[callgraph::calls], |label| label);
+                let graph = callgraph::of(&forest, &[Weight::Calls], |label| label);
                 property(&forest, &graph);
             }
         }
@@ -54,7 +54,9 @@ fn below(forest: &Forest, is_one: impl Fn(Label) -> bool) -> u64 {
         labels.any(&is_one)
     };
     let nodes = forest.nodes().filter(|&node| has_one(node));
-    nodes.map(|node| callgraph::calls(forest, node)).sum()
+    nodes
+        .map(|node| callgraph::value(forest, Weight::Calls, node))
+        .sum()
 }
 
 #[test]

@@ -100,8 +100,8 @@ fn contexts(flags: &Contexts) -> Result<Ending> {
         max_nodes: flags.max_nodes,
         costs: match (blocks, flags.cost.is_empty()) {
             (Some(_), _) => Vec::new(),
-            (None, true) => Cost::ALL.to_vec(),
-            (None, false) => flags.cost.iter().filter_map(|cost| cost.cost()).collect(),
+            (None, true) => vec![Cost::Instructions],
+            (None, false) => costs_of(&flags.cost),
         },
         selector: selection::selector(flags),
         options: options(flags),
@@ -109,6 +109,16 @@ fn contexts(flags: &Contexts) -> Result<Ending> {
         speaks: true,
     }
     .run()
+}
+
+/// The costs among what is to be counted. What some instructions are is counted with
+/// how many there are.
+fn costs_of(metrics: &[crate::flags::Metric]) -> Vec<Cost> {
+    let mut costs: Vec<Cost> = metrics.iter().filter_map(|metric| metric.cost()).collect();
+    if costs.iter().any(|cost| *cost != Cost::Cycles) {
+        costs.push(Cost::Instructions);
+    }
+    costs
 }
 
 /// What `--mode` asks for, if that goes with the rest.

@@ -420,6 +420,14 @@ pub enum Metric {
     Calls,
     /// Instructions retired, without those of what it called
     Instructions,
+    /// Of them, branches: jumps, conditional or not, calls and returns
+    Branches,
+    /// Of them, those that read memory, the stack included
+    Loads,
+    /// Of them, those that write memory, the stack included
+    Stores,
+    /// Cycles of the time-stamp counter: an estimate, with waiting and counting
+    Cycles,
 }
 
 impl Metric {
@@ -428,6 +436,10 @@ impl Metric {
         match self {
             Metric::Calls => None,
             Metric::Instructions => Some(Cost::Instructions),
+            Metric::Branches => Some(Cost::Branches),
+            Metric::Loads => Some(Cost::Loads),
+            Metric::Stores => Some(Cost::Stores),
+            Metric::Cycles => Some(Cost::Cycles),
         }
     }
 }

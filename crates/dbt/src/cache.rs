@@ -24,8 +24,8 @@ const THUNKS: u64 = 4096;
 const SEGMENTS: u64 = 256;
 /// Segments of a tiny one.
 const FEW_SEGMENTS: u64 = 8;
-/// Most bytes of one block: 96 instructions at up to 80 bytes, with room to spare.
-const BLOCK_MAX: u64 = 12 << 10;
+/// Most bytes of one block: 96 instructions at up to 130 bytes, with room to spare.
+const BLOCK_MAX: u64 = 16 << 10;
 
 #[derive(Debug)]
 pub struct Segment {

@@ -52,7 +52,7 @@ pub use paths::Paths;
 
 pub use activations::{
     Shadow, begin_thread, deepest, end_thread, event, fork_child, grow_shadow, jump_into,
-    on_handler, on_sigreturn, publish_thread, record_path, settle, snapshot,
+    leave_out, on_handler, on_sigreturn, publish_thread, record_path, settle, snapshot,
 };
 
 /// Process-wide state of the tool.

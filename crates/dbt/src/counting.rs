@@ -1,4 +1,4 @@
-//! Counting instructions: `run --count-instructions`.
+//! Counting instructions: `run --count-instructions`, and what contexts cost.
 //!
 //! Problem: every instruction that retires is to be counted, exactly, at any
 //! moment, in code that may be left at every branch; and an addition changes
@@ -20,7 +20,8 @@
 //! `count` (`ways`) counts runs at the same places, each in a word of its own.
 //!
 //! Otherwise the words are eight, used in turn: an addition waits for the one before it
-//! to the same word. They are fewer where events add them up (`contexts::costs`), and a
+//! to the same word. Where events add them up (`contexts::costs`) there is one for each
+//! cost, branches, loads and stores being counted with the run as well ([`Amounts`]); and a
 //! run ends where one may end activations, too. The map says at every instruction how many were counted
 //! ahead or are to be counted yet (`pcmap`), for signals and faults.
 
@@ -29,7 +30,7 @@ use core::mem::offset_of;
 use agent::thread::ThreadContext;
 use isa::insn::Flags;
 use isa::{Asm, Flow, Insn, Reg, StackMove};
-use wire::COST_WORDS;
+use wire::{COST_WORDS, cost};
 
 use crate::indirect::{Guess, SPILL_RCX};
 use crate::pcmap::Recipe;
@@ -56,12 +57,68 @@ pub struct Counting {
     /// What the jump at the end is guessed to go to, if that was asked already.
     guess: Option<Option<Guess>>,
     last: LastBranch,
+    /// Costs that are counted (`wire::cost`).
+    costs: u32,
     /// Runs begun.
     runs: usize,
     /// What the branch at the end of the run is to count.
-    owed: usize,
-    /// Instructions of runs that are counted with the next one.
-    pending: usize,
+    owed: Amounts,
+    /// What runs have that are counted with the next one.
+    pending: Amounts,
+    /// What the last instruction of the run counts.
+    last_insn: Amounts,
+}
+
+/// What some instructions count, in the order of the words ([`COST_WORDS`]); 0 for what
+/// is not counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Amounts([i32; COST_WORDS]);
+
+impl Amounts {
+    /// One execution, of whatever it is.
+    const ONE: Amounts = Amounts([1, 0, 0, 0]);
+
+    /// Those of `costs` that these instructions have.
+    fn of(insns: &[Insn], costs: u32) -> Amounts {
+        let mut amounts = Amounts([insns.len() as i32, 0, 0, 0]);
+        if has_classes(costs) {
+            for insn in insns {
+                for (amount, one) in amounts.0[1..].iter_mut().zip(insn.class().amounts()) {
+                    *amount += i32::from(one);
+                }
+            }
+        }
+        for (bit, amount) in amounts.0.iter_mut().enumerate().skip(1) {
+            if costs & 1 << bit == 0 {
+                *amount = 0;
+            }
+        }
+        amounts
+    }
+
+    fn plus(self, other: Amounts) -> Amounts {
+        Amounts(core::array::from_fn(|i| self.0[i] + other.0[i]))
+    }
+
+    fn minus(self, other: Amounts) -> Amounts {
+        Amounts(core::array::from_fn(|i| self.0[i] - other.0[i]))
+    }
+
+    /// Of no instructions.
+    fn is_nothing(self) -> bool {
+        self == Amounts::default()
+    }
+
+    /// Words, from the first one on, and what is added there.
+    fn additions(self, first: i32) -> impl Iterator<Item = (i32, i32)> {
+        let words = (0..).map(move |i| first + 8 * i).zip(self.0);
+        words.filter(|(_, amount)| *amount != 0)
+    }
+}
+
+/// Whether what an instruction counts depends on which it is.
+pub fn has_classes(costs: u32) -> bool {
+    costs & cost::OF_INSTRUCTIONS & !cost::INSTRUCTIONS != 0
 }
 
 /// The words that a block counts in.
@@ -82,14 +139,17 @@ impl Words {
         }
     }
 
-    /// As displacements from gs.
-    pub fn displacements(self) -> impl Iterator<Item = i32> + Clone {
-        let numbers = match self {
-            Words::All => 0..wire::INSN_WORDS,
-            Words::Own => 0..COST_WORDS,
-            Words::Leaf => COST_WORDS..2 * COST_WORDS,
-        };
-        numbers.map(|number| WORDS + 8 * number as i32)
+    /// The word of the cost with this bit, as a displacement from gs.
+    pub fn of_cost(self, bit: u32) -> i32 {
+        WORDS + 8 * (i32::from(self.number()) + bit as i32)
+    }
+
+    /// Where a run's instructions are counted.
+    fn in_turn(self, turn: usize) -> i32 {
+        match self {
+            Words::All => WORDS + 8 * (turn % wire::INSN_WORDS) as i32,
+            Words::Own | Words::Leaf => self.of_cost(0),
+        }
     }
 }
 
@@ -99,16 +159,22 @@ impl Counting {
             what,
             guess,
             last: LastBranch::None,
+            costs: 0,
             runs: 0,
-            owed: 0,
-            pending: 0,
+            owed: Amounts::default(),
+            pending: Amounts::default(),
+            last_insn: Amounts::ONE,
         }
     }
 
-    /// Of instructions; `None`: they are not counted.
-    pub fn of_instructions(words: Option<Words>) -> Counting {
+    /// Of instructions and of what else of them is among `costs`; `None`: nothing is
+    /// counted.
+    pub fn of_instructions(words: Option<Words>, costs: u32) -> Counting {
         let what = words.map_or(What::Nothing, What::Instructions);
-        Counting::new(what, None)
+        Counting {
+            costs,
+            ..Counting::new(what, None)
+        }
     }
 
     /// Of executions, in slots from the one at `displacement` on (`ways`).
@@ -131,6 +197,15 @@ impl Counting {
         }
     }
 
+    pub fn costs(&self) -> u32 {
+        self.costs
+    }
+
+    /// Whether the map has to know of what class instructions are.
+    pub fn has_classes(&self) -> bool {
+        has_classes(self.costs)
+    }
+
     pub fn is_on(&self) -> bool {
         !matches!(self.what, What::Nothing)
     }
@@ -147,6 +222,9 @@ pub struct Run {
     first: usize,
     pub end: usize,
     pub place: Place,
+    amounts: Amounts,
+    /// Those of its last instruction.
+    last: Amounts,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -162,7 +240,7 @@ pub enum Place {
 
 impl Run {
     /// The run that begins at `first`, and where it is counted.
-    pub fn plan(insns: &[Insn], first: usize) -> Run {
+    pub fn plan(insns: &[Insn], first: usize, costs: u32) -> Run {
         let rest = &insns[first..];
         let ends = |insn: &Insn| {
             !matches!(insn.flow(), Flow::Next | Flow::Jump(_))
@@ -207,6 +285,8 @@ impl Run {
             first,
             end: first + until,
             place,
+            amounts: Amounts::of(insns, costs),
+            last: Amounts::of(&insns[until - 1..], costs),
         }
     }
 }
@@ -214,17 +294,19 @@ impl Run {
 /// An addition in rdx.
 #[derive(Clone, Copy, Debug)]
 pub struct Owed {
+    /// The first word, and what is added from there on.
     word: i32,
-    /// What is added, and how many instructions that stands for.
-    number: i32,
-    instructions: usize,
+    added: Amounts,
+    /// How many instructions that stands for.
+    instructions: i32,
+    last: Amounts,
     /// What comes next has a word of its own.
     apart: bool,
 }
 
 impl Owed {
     /// Most bytes of it.
-    pub const BYTES: u64 = 9 + 7 + 9;
+    pub const BYTES: u64 = (9 + 7 + 9) * COST_WORDS as u64;
 
     pub fn emit(self, asm: &mut Asm<'_>) {
         add_in(asm, Reg::Rdx, self);
@@ -240,7 +322,7 @@ impl Owed {
                 ..self
             },
             false => Owed {
-                number: self.number - 1,
+                added: self.added.minus(self.last),
                 instructions,
                 ..self
             },
@@ -260,32 +342,37 @@ pub fn add_spilled(asm: &mut Asm<'_>, owed: Owed) {
 }
 
 fn add_in(asm: &mut Asm<'_>, scratch: Reg, owed: Owed) {
-    asm.mov_r_gs(scratch, owed.word);
-    asm.lea(scratch, scratch, owed.number);
-    asm.mov_gs_r(owed.word, scratch);
+    for (word, number) in owed.added.additions(owed.word) {
+        asm.mov_r_gs(scratch, word);
+        asm.lea(scratch, scratch, number);
+        asm.mov_gs_r(word, scratch);
+    }
 }
 
 impl Emit<'_> {
     /// Says in the map that what comes is to be counted yet.
     pub fn begin_run(&mut self, run: &Run) {
         self.counting.runs += 1;
-        self.counting.owed = 0;
+        self.counting.owed = Amounts::default();
+        self.counting.last_insn = run.last;
         match run.place {
             Place::Add(at) if at == run.first => {}
             Place::Spilled => {}
             // Those before are still to be counted, and these are, too.
-            _ if self.counting.pending > 0 => {}
+            _ if !self.counting.pending.is_nothing() => {}
             _ => self.map.counted(0, self.counting.number()),
         }
     }
 
     /// Before instruction `at`: the run is counted if this is the place.
     pub fn count_at(&mut self, run: &Run, at: usize) {
-        let all = self.counting.pending + run.end - run.first;
+        let all = self.counting.pending.plus(run.amounts);
         match run.place {
             Place::Add(place) if place == at => {
                 let owed = self.addition(all);
-                self.asm.add_gs_imm(owed.word, owed.number);
+                for (word, number) in owed.added.additions(owed.word) {
+                    self.asm.add_gs_imm(word, number);
+                }
             }
             Place::Spilled if at == run.first => {
                 let owed = self.addition(all);
@@ -293,7 +380,7 @@ impl Emit<'_> {
             }
             Place::AtBranch if at + 1 == run.end => {
                 self.counting.owed = all;
-                self.counting.pending = 0;
+                self.counting.pending = Amounts::default();
                 return;
             }
             Place::Later if at + 1 == run.end => {
@@ -302,7 +389,7 @@ impl Emit<'_> {
             }
             _ => return,
         }
-        self.counting.pending = 0;
+        self.counting.pending = Amounts::default();
         self.cover(true, Recipe::NONE);
         let word = self.counting.number();
         self.map.counted((run.end - at) as u8, word);
@@ -340,43 +427,44 @@ impl Emit<'_> {
 
     /// What the branch is to count, once, on each way that it can go.
     pub fn owed(&mut self) -> Option<Owed> {
-        let instructions = core::mem::take(&mut self.counting.owed);
-        (instructions > 0).then(|| self.addition(instructions))
+        let owed = core::mem::take(&mut self.counting.owed);
+        (!owed.is_nothing()).then(|| self.addition(owed))
     }
 
     /// What is pending, for the way out of a branch.
     pub fn pending_there(&mut self) -> Option<Owed> {
-        let instructions = self.counting.pending;
-        (instructions > 0).then(|| self.addition(instructions))
+        let pending = self.counting.pending;
+        (!pending.is_nothing()).then(|| self.addition(pending))
     }
 
     /// For the way out of the branch that ends the superblock, if it is `way` that
     /// is counted apart.
     pub fn last_branch(&mut self, way: LastBranch) -> Option<Owed> {
         let counts = matches!(self.counting.what, What::Ways(_)) && self.counting.last == way;
-        counts.then(|| self.addition(1))
+        counts.then(|| self.addition(Amounts::ONE))
     }
 
     /// For a branch that was counted, and is made again instead of executed.
     pub fn not_executed(&mut self) -> Option<Owed> {
+        let jump = self.counting.last_insn;
         self.counting.is_on().then(|| match self.counting.what {
-            What::Ways(_) => self.addition(1),
-            _ => Owed {
-                number: -1,
-                ..self.addition(1)
-            },
+            What::Ways(_) => self.addition(Amounts::ONE),
+            _ => self.addition(Amounts::default().minus(jump)),
         })
     }
 
-    /// What counts one more execution of so many instructions.
-    fn addition(&mut self, instructions: usize) -> Owed {
+    /// What counts one more execution of instructions that have these amounts.
+    fn addition(&mut self, amounts: Amounts) -> Owed {
+        let [instructions, ..] = amounts.0;
+        let last = self.counting.last_insn;
         if let What::Ways(next) = &mut self.counting.what {
             let word = *next;
             *next += 8;
             return Owed {
                 word,
-                number: 1,
+                added: Amounts::ONE,
                 instructions,
+                last,
                 apart: true,
             };
         }
@@ -386,11 +474,11 @@ impl Emit<'_> {
             What::Instructions(words) => words,
             What::Nothing | What::Ways(_) => Words::All,
         };
-        let mut words = words.displacements().cycle();
         Owed {
-            word: words.nth(turn % wire::INSN_WORDS).expect("there is a word"),
-            number: instructions as i32,
+            word: words.in_turn(turn),
+            added: amounts,
             instructions,
+            last,
             apart: false,
         }
     }

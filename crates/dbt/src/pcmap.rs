@@ -11,12 +11,15 @@
 //! | `0x81..=0x8F` = 0x80+n | the instruction here is over: program cursor moves n |
 //! | `0x90`, i32 | program cursor goes to block start + i32 |
 //! | `0xB0` + m, u32 = p | the basic blocks entered, and not yet on record, are path p; with m = 1 the instruction here is in the middle of one |
+//! | `0xC0` + c | the next instruction is of class c ([`isa::Class`]); without it, of none, or that is not counted |
 //! | `0xA0` + w, u8 = n | n instructions from here on have been counted already, in word w; with 0, those from here on will be |
 //!
 //! A *recipe* says what a fault in those bytes must undo: which registers'
 //! program values are in spill slots (see [`Recipe`]).
 
 use alloc::vec::Vec;
+
+use isa::Class;
 
 /// Registers whose program values are in the thread block's spill slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +85,13 @@ impl Writer {
         self.bytes.extend_from_slice(&path.to_le_bytes());
     }
 
+    /// Of what class the instruction is that comes next.
+    pub fn class(&mut self, class: Class) {
+        if class != Class::default() {
+            self.bytes.push(0xC0 | class.0);
+        }
+    }
+
     /// From here on `instructions` are counted that are not retired yet; each
     /// that retires makes it one less, and below 0 they are still to be counted. Word:
     /// one of the thread's `insns`, that they are counted in or another of its kind.
@@ -99,6 +109,8 @@ pub struct Place {
     pub recipe: Recipe,
     /// Instructions counted but not yet retired; less than 0: the reverse.
     pub counted_ahead: i64,
+    /// The same of branches, loads and stores.
+    pub classes_ahead: [i64; 3],
     /// In which of the thread's `insns`.
     pub word: usize,
     /// Instructions of the block before this one.
@@ -119,6 +131,7 @@ impl Place {
             boundary: true,
             recipe: Recipe::NONE,
             counted_ahead: 0,
+            classes_ahead: [0; 3],
             word: 0,
             index: 0,
             fragment: 0,
@@ -129,8 +142,50 @@ impl Place {
 }
 
 /// Looks up `offset` bytes into the code of a block that begins at `pc`.
-// Long function: one row per code of the map.
 pub fn find(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
+    let place = walk(map, pc, offset)?;
+    Some(Place {
+        classes_ahead: classes(map, i64::from(place.index), place.counted_ahead),
+        ..place
+    })
+}
+
+/// How many of the `ahead` instructions from the one with that index on are of each
+/// class; if that is less than 0, of those before it, as numbers less than 0.
+fn classes(map: &[u8], index: i64, ahead: i64) -> [i64; 3] {
+    let (from, to, one) = match ahead {
+        0.. => (index, index + ahead, 1),
+        _ => (index + ahead, index, -1),
+    };
+    let mut sums = [0; 3];
+    let (mut at, mut class) = (0, Class::default());
+    let mut rest = map;
+    while let [code, tail @ ..] = rest {
+        let (skip, ends) = match *code {
+            1..=15 | 0x81..=0x8F => (0, true),
+            0x10 | 0x11 => (2, false),
+            0x90 | 0xB0 | 0xB1 => (4, false),
+            0xA0..=0xA7 => (1, false),
+            code => {
+                class = Class(code & 7);
+                (0, false)
+            }
+        };
+        if ends {
+            if (from..to).contains(&at) {
+                for (sum, amount) in sums.iter_mut().zip(class.amounts()) {
+                    *sum += one * i64::from(amount);
+                }
+            }
+            (at, class) = (at + 1, Class::default());
+        }
+        rest = tail.get(skip..).unwrap_or_default();
+    }
+    sums
+}
+
+// Long function: one row per code of the map.
+fn walk(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
     let (mut host, mut app, mut ahead, mut word) = (0u64, pc, None::<i64>, 0);
     let (mut index, mut path, mut middle) = (0, 0, false);
     let mut rest = map;
@@ -190,6 +245,7 @@ pub fn find(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
                 (path, middle) = (u32::from_le_bytes(*bytes), *code == 0xB1);
                 rest = tail;
             }
+            0xC0..=0xC7 => rest = tail,
             0xA0..=0xA7 => {
                 let [n, tail @ ..] = tail else { return None };
                 word = usize::from(*code - 0xA0);

@@ -211,9 +211,12 @@ pub fn uncount(context: &mut ThreadContext, place: &pcmap::Place) {
     if place.fragment != 0 {
         return engine::with(|engine| engine.cut(context, place));
     }
-    // Only the sum counts.
-    let word = &mut context.insns[place.word];
-    *word = word.wrapping_sub(place.counted_ahead.cast_unsigned());
+    // Of words that are used in turn only the sum counts.
+    let [branches, loads, stores] = place.classes_ahead;
+    let ahead = [place.counted_ahead, branches, loads, stores];
+    for (word, ahead) in context.insns[place.word..].iter_mut().zip(ahead) {
+        *word = word.wrapping_sub(ahead.cast_unsigned());
+    }
 }
 
 /// Builds the program's frame and sends the thread to its handler.

@@ -157,10 +157,11 @@ fn settings(pool: &Pool, stack: &InitialStack) -> Settings {
         false => 0,
     };
     Settings {
-        count_instructions: flags & flag::COUNT_INSNS != 0 || costs & wire::cost::INSTRUCTIONS != 0,
+        count_instructions: flags & flag::COUNT_INSNS != 0
+            || costs & wire::cost::OF_INSTRUCTIONS != 0,
         costs,
         follow: flags & flag::FOLLOW != 0,
-        clock: flags & flag::CLOCK != 0,
+        clock: flags & flag::CLOCK != 0 || costs & wire::cost::CYCLES != 0,
         fsgsbase: stack.has_fsgsbase(),
         null_clears_base: !stack.has_fsgsbase() || thread::null_clears_base(),
         bmi2: features & 1 << 8 != 0,

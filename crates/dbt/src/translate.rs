@@ -158,7 +158,9 @@ impl Engine {
         self.note_translated(key.pc, source.bytes as u64);
         self.scratch.source = source;
         self.count(stat::BLOCKS);
-        self.add(stat::TRANSLATE_CYCLES, self.clock() - before);
+        let took = self.clock() - before;
+        self.add(stat::TRANSLATE_CYCLES, took);
+        crate::contexts::leave_out(self, took);
         id
     }
 
@@ -175,8 +177,11 @@ impl Engine {
             at = insn.next_pc();
             emit.begin_insn(i);
             if emit.counting.is_on() {
+                if emit.counting.has_classes() {
+                    emit.map.class(insn.class());
+                }
                 if i >= run.end {
-                    run = Run::plan(&source.insns, i);
+                    run = Run::plan(&source.insns, i, emit.counting.costs());
                     emit.begin_run(&run);
                 }
                 emit.count_at(&run, i);

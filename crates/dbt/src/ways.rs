@@ -155,7 +155,7 @@ fn events(source: &Superblock, lazy: bool, out: &mut Vec<Event>) {
     };
     let (mut first, mut from) = (0, 0);
     while first < end {
-        let run = Run::plan(insns, first);
+        let run = Run::plan(insns, first, 0);
         push(from, run.end, EventKind::Executed);
         match run.place {
             Place::AtBranch if lazy => push(from, run.end, EventKind::Again),
@@ -196,7 +196,7 @@ impl Engine {
     pub fn count_ways(&mut self, id: BlockId, source: &Superblock) -> Counting {
         if self.ways.is_none() {
             let pc = self.block(id).key().pc;
-            return Counting::of_instructions(self.words_at(pc));
+            return Counting::of_instructions(self.words_at(pc), self.settings.costs);
         }
         let last = source.insns.last();
         let branch =

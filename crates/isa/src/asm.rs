@@ -290,6 +290,11 @@ impl<'a> Asm<'a> {
     }
 
     /// `not reg`
+    /// `rdtsc`: to edx:eax.
+    pub fn rdtsc(&mut self) {
+        self.bytes(&[0x0F, 0x31]);
+    }
+
     pub fn not(&mut self, reg: Reg) {
         self.byte(0x48 | reg.high());
         self.bytes(&[0xF7, 0xD0 | reg.low()]);

@@ -8,6 +8,7 @@
 extern crate alloc;
 
 pub mod asm;
+pub mod class;
 pub mod insn;
 pub mod reg;
 pub mod relocate;
@@ -15,5 +16,6 @@ pub mod relocate;
 pub mod text;
 
 pub use asm::{Asm, Cc};
+pub use class::Class;
 pub use insn::{DecodeError, Flow, Insn, StackMove};
 pub use reg::Reg;

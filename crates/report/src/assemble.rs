@@ -1,6 +1,6 @@
 //! From a recording to what a report needs of it, by asking `analysis`.
 
-use analysis::callgraph::{self, Value, value_of};
+use analysis::callgraph;
 use analysis::hot::{self, Limits};
 use analysis::{Forest, K, Weight, merged, summary};
 use trace::{Cost, Label, Mode, Process, Recording, Thread};
@@ -66,7 +66,7 @@ impl<'a> Report<'a> {
         let totals = summary::of_recording(recording);
         let metrics = metrics(recording);
         let by = view.by.filter(|by| metrics.contains(by));
-        let by = by.or(metrics.last().copied()).unwrap_or_default();
+        let by = by.or_else(|| hottest_by(&metrics)).unwrap_or_default();
         let others = metrics.iter().copied().filter(|&metric| metric != by);
         let weights: Vec<Weight> = [by].into_iter().chain(others).collect();
         let mut sections = Vec::new();
@@ -104,13 +104,26 @@ impl<'a> Report<'a> {
     }
 }
 
+/// What makes contexts hot if nobody says: instructions, then cycles, then calls.
+fn hottest_by(metrics: &[Weight]) -> Option<Weight> {
+    let instructions = Weight::Cost(Cost::Instructions);
+    match metrics.contains(&instructions) {
+        true => Some(instructions),
+        false => metrics.last().copied(),
+    }
+}
+
 /// What was counted in the contexts of a recording.
 fn metrics(recording: &Recording) -> Vec<Weight> {
-    let mut threads = recording
+    let threads = recording
         .processes
         .iter()
         .flat_map(|process| &process.threads);
-    let mut is_known = |cost: &Cost| threads.any(|thread| thread.costs_of(*cost).is_some());
+    let is_known = |cost: &Cost| {
+        threads
+            .clone()
+            .any(|thread| thread.costs_of(*cost).is_some())
+    };
     let costs = Cost::ALL.into_iter().filter(|cost| is_known(cost));
     let costs: Vec<Cost> = costs.collect();
     [Weight::Calls]
@@ -163,18 +176,19 @@ fn sections_of(
         }
         section.stacks = view.stacks.then(|| forests(analysis::activations));
         section.graph = view.graph.then(|| {
-            let values: Vec<Value> = weights.iter().copied().map(value_of).collect();
             let twins = frames::twins(process);
             let same = |label| twins.get(&label).copied().unwrap_or(label);
-            callgraph::of(&forests(analysis::activations), &values, same)
+            callgraph::of(&forests(analysis::activations), weights, same)
         });
         let totals = threads
             .iter()
             .map(|&at| summary::of_thread(&process.threads[at]));
-        for totals in totals {
-            section.calls = section.calls.saturating_add(totals.events);
-            section.insns = section.insns.saturating_add(totals.insns);
-        }
+        let totals: Vec<summary::Totals> = totals.collect();
+        let sum = |&weight: &Weight| {
+            let of_threads = totals.iter().map(|totals| totals.of(weight));
+            (weight, of_threads.fold(0, u64::saturating_add))
+        };
+        section.totals = weights.iter().map(sum).collect();
         section.threads = threads;
         section
     };

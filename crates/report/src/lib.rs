@@ -57,7 +57,7 @@ use analysis::callgraph::CallGraph;
 use analysis::hot::Row;
 use analysis::merged::Contexts;
 use analysis::summary::Totals;
-use trace::{Cost, Label, Recording};
+use trace::{Label, Recording};
 
 /// Everything that can be shown about one recording.
 pub struct Report<'a> {
@@ -98,10 +98,7 @@ impl Report<'_> {
 
     /// A metric of the whole recording.
     pub fn total(&self, metric: Weight) -> u64 {
-        match metric {
-            Weight::Calls => self.totals.events,
-            Weight::Cost(Cost::Instructions) => self.totals.insns,
-        }
+        self.totals.of(metric)
     }
 }
 
@@ -111,10 +108,8 @@ pub struct Section {
     pub process: usize,
     /// Indices into [`trace::Process::threads`].
     pub threads: Vec<usize>,
-    /// Function calls of these threads.
-    pub calls: u64,
-    /// Their instructions, if they were counted.
-    pub insns: u64,
+    /// What these threads counted, all of [`Report::metrics`].
+    pub totals: Vec<(Weight, u64)>,
     /// Who called whom, from the roots: every call counted once, on its context
     /// ([`analysis::activations`]). For [`text`].
     pub contexts: Option<Tree>,
@@ -151,18 +146,15 @@ pub struct Tree {
 impl Section {
     /// A metric of the section.
     pub fn total(&self, metric: Weight) -> u64 {
-        match metric {
-            Weight::Calls => self.calls,
-            Weight::Cost(Cost::Instructions) => self.insns,
-        }
+        let found = self.totals.iter().find(|(weight, _)| *weight == metric);
+        found.map_or(0, |(_, total)| *total)
     }
 
     fn empty(process: usize) -> Section {
         Section {
             process,
             threads: Vec::new(),
-            calls: 0,
-            insns: 0,
+            totals: Vec::new(),
             contexts: None,
             callers: None,
             ksf: None,

@@ -8,7 +8,7 @@ use trace::Cost;
 
 use crate::{Report, Section};
 
-/// Something that is counted exactly.
+/// Something that is counted; cycles are estimated.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
     pub weight: Weight,
@@ -50,8 +50,17 @@ impl From<Weight> for Metric {
     fn from(weight: Weight) -> Metric {
         let (name, event) = match weight {
             Weight::Calls => ("calls", "Calls"),
-            // As valgrind calls them.
-            Weight::Cost(cost @ Cost::Instructions) => (cost.name(), "Ir"),
+            Weight::Cost(cost) => (
+                cost.name(),
+                // As valgrind calls the first. What it calls Dr and Dw is accesses.
+                match cost {
+                    Cost::Instructions => "Ir",
+                    Cost::Branches => "Branches",
+                    Cost::Loads => "Loads",
+                    Cost::Stores => "Stores",
+                    Cost::Cycles => "Cycles",
+                },
+            ),
         };
         Metric {
             weight,

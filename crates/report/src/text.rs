@@ -21,6 +21,7 @@ pub(crate) mod tree;
 
 use std::io::{self, Write};
 
+use analysis::Weight;
 use trace::{Mode, Process};
 
 use crate::numbers::{command_line, counted, cut_middle, duration, grouped};
@@ -171,7 +172,7 @@ fn write_threads(
     section: &Section,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let calls = counted(section.calls, metrics::event(report));
+    let calls = counted(section.total(Weight::Calls), metrics::event(report));
     match section.threads[..] {
         [thread] => writeln!(out, "thread {}: {calls}", process.threads[thread].tid),
         _ => writeln!(

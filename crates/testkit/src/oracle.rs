@@ -34,7 +34,7 @@ use std::process::{Command, Stdio};
 
 pub use blocks::{BlocksWanted, Ran, Spot};
 pub use code::ProgramPc;
-pub use events::{Counts, Executions, Function, Moment, ThreadCount, Wanted};
+pub use events::{CostsByContext, Counts, Executions, Function, Moment, ThreadCount, Wanted};
 
 /// What the oracle is asked for.
 #[derive(Clone, Copy, Debug)]

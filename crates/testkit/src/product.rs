@@ -1,11 +1,11 @@
 //! The product as a counter: what its reports say about a test program.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use crate::build::Built;
+use crate::oracle::CostsByContext;
 use crate::run::{self, Ending};
 use crate::tree::{self, Section, Tree};
 
@@ -42,24 +42,29 @@ impl Run<'_> {
         Ok(joined)
     }
 
-    /// The instructions of every context that `everypath contexts` prints with
-    /// `options`, by the names on its path, those of all processes together.
-    pub fn instructions_by_context(
-        &self,
-        options: &[String],
-    ) -> Result<BTreeMap<Vec<String>, u64>, String> {
-        let mut words = vec!["contexts", "--k-inf", "--join-threads"];
-        words.extend(["--format", "folded", "--by", "instructions"]);
+    /// The costs of every context that `everypath contexts` prints with `options`, by
+    /// the names on its path, those of all processes together; 0 if it does not count
+    /// them.
+    pub fn costs_by_context(&self, options: &[String]) -> Result<CostsByContext, String> {
+        let mut words = vec!["contexts", "--k-inf", "--join-threads", "--format", "csv"];
         words.extend(options.iter().map(String::as_str));
-        let mut sums = BTreeMap::new();
-        for line in self.report(&words)?.lines() {
-            let odd = || format!("no folded stack: {line}");
-            let (path, count) = line.rsplit_once(' ').ok_or_else(odd)?;
-            let count: u64 = count.parse().map_err(|_| odd())?;
-            // The first frame is the process.
-            let names = path.split(';').skip(1).map(str::to_owned);
-            *sums.entry(names.collect()).or_insert(0) += count;
+        let report = self.report(&words)?;
+        let mut lines = report.lines().map(fields);
+        let head = lines.next().ok_or("the report is empty")?;
+        let column = |name: &str| head.iter().position(|field| field == name);
+        let path_at = column("path").ok_or("no column of paths")?;
+        let columns = ["instructions", "branches", "loads", "stores"].map(column);
+        let mut sums = CostsByContext::new();
+        for line in lines {
+            let path = line[path_at].split(';').map(str::to_owned).collect();
+            let sum = sums.entry(path).or_default();
+            for (sum, column) in sum.iter_mut().zip(columns) {
+                let Some(column) = column else { continue };
+                let odd = |_| format!("no number: {line:?}");
+                *sum += line[column].parse::<u64>().map_err(odd)?;
+            }
         }
+        sums.retain(|_, costs| *costs != [0; 4]);
         Ok(sums)
     }
 
@@ -126,4 +131,21 @@ fn instructions_in(report: &str) -> Option<u64> {
     numbers
         .filter_map(|pair| pair[0].replace([',', '_', '\''], "").parse().ok())
         .max()
+}
+
+/// The fields of a line of CSV (RFC 4180).
+fn fields(line: &str) -> Vec<String> {
+    let mut fields = vec![String::new()];
+    let mut quoted = false;
+    let mut letters = line.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let field = fields.last_mut().expect("there is one");
+        match letter {
+            '"' if quoted && letters.next_if_eq(&'"').is_some() => field.push('"'),
+            '"' => quoted = !quoted,
+            ',' if !quoted => fields.push(String::new()),
+            other => field.push(other),
+        }
+    }
+    fields
 }

@@ -10,7 +10,7 @@
 //! `EVERYPATH_ONLY=name` leaves one program, `EVERYPATH_NATIVE=1` only part 1.
 #![forbid(unsafe_code)]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ use nix::unistd::Pid;
 use testkit::again::Again;
 use testkit::build::{self, Built};
 use testkit::directive::Comparison;
-use testkit::oracle::{self, Function, Options, Wanted};
+use testkit::oracle::{self, CostsByContext, Function, Options, Wanted};
 use testkit::paper::{self, Case};
 use testkit::product::Run;
 use testkit::program::{self, Program, missing_feature};
@@ -282,27 +282,33 @@ fn all_functions(program: &Program, built: &Built, product: &Path) -> Result<(),
         .filter(|function| own_code || function.module == program.name)
         .map(|function| &*function.name)
         .collect();
-    let compared = |mut costs: Costs| {
+    let compared = |mut costs: CostsByContext| {
         let last = |path: &Vec<String>| path.last().is_some_and(|name| own.contains(&**name));
         costs.retain(|path, _| own_code || last(path));
         costs
     };
-    let expected = compared(counts.instructions_by_context());
+    let mut expected = compared(counts.costs_by_context());
+    let all = ["--cost", "branches,loads,stores"].map(str::to_owned);
+    also_in_chaos(&all, |options| {
+        same_costs(compared(run.costs_by_context(options)?), &expected)
+    })?;
+    // Instructions alone, as without `--cost`.
+    for [_, others @ ..] in expected.values_mut() {
+        *others = [0; 3];
+    }
     also_in_chaos(&[], |options| {
-        same_costs(compared(run.instructions_by_context(options)?), &expected)
+        same_costs(compared(run.costs_by_context(options)?), &expected)
     })
 }
 
-/// Instructions by path.
-type Costs = BTreeMap<Vec<String>, u64>;
-
 /// Context by context.
-fn same_costs(ours: Costs, expected: &Costs) -> Result<(), String> {
-    let renamed = |costs: &Costs| {
-        let mut sums = Costs::new();
-        for (path, &cost) in costs {
+fn same_costs(ours: CostsByContext, expected: &CostsByContext) -> Result<(), String> {
+    let renamed = |costs: &CostsByContext| {
+        let mut sums = CostsByContext::new();
+        for (path, &costs) in costs {
             let path = path.iter().map(|name| comparable(name)).collect();
-            *sums.entry(path).or_default() += cost;
+            let sum = sums.entry(path).or_default();
+            *sum = std::array::from_fn(|i| sum[i] + costs[i]);
         }
         sums
     };
@@ -310,11 +316,12 @@ fn same_costs(ours: Costs, expected: &Costs) -> Result<(), String> {
     let paths: BTreeSet<&Vec<String>> = ours.keys().chain(expected.keys()).collect();
     let differences = paths.into_iter().filter_map(|path| {
         let (ours, expected) = (ours.get(path), expected.get(path));
-        let number = |cost: Option<&u64>| cost.map_or("none".to_owned(), u64::to_string);
+        let number =
+            |cost: Option<&[u64; 4]>| cost.map_or("none".to_owned(), |costs| format!("{costs:?}"));
         (ours != expected).then(|| {
             let (ours, expected) = (number(ours), number(expected));
             format!(
-                "{}: {ours} instructions, expected {expected}",
+                "{}: {ours}, expected {expected} (instructions, branches, loads, stores)",
                 path.join(";")
             )
         })

@@ -290,26 +290,54 @@ impl Thread {
     }
 }
 
-/// What was counted besides calls, exactly.
+/// What was counted besides calls; all but the last exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cost {
     /// Instructions retired; a repeated string instruction is one.
     Instructions,
+    /// Of them, near branches: jumps, conditional or not, calls and returns.
+    Branches,
+    /// Of them, those that read memory, the stack included.
+    Loads,
+    /// Of them, those that write memory, the stack included.
+    Stores,
+    /// Cycles of the time-stamp counter. An estimate: they pass while the thread waits
+    /// or is not scheduled, too, and while what was asked for is counted.
+    Cycles,
 }
 
 impl Cost {
-    pub const ALL: [Cost; 1] = [Cost::Instructions];
+    pub const ALL: [Cost; 5] = [
+        Cost::Instructions,
+        Cost::Branches,
+        Cost::Loads,
+        Cost::Stores,
+        Cost::Cycles,
+    ];
+
+    /// Its place in [`Cost::ALL`].
+    pub const fn index(self) -> usize {
+        self.bit().trailing_zeros() as usize
+    }
 
     /// Its bit in `wire::cost`.
     pub const fn bit(self) -> u32 {
         match self {
             Cost::Instructions => wire::cost::INSTRUCTIONS,
+            Cost::Branches => wire::cost::BRANCHES,
+            Cost::Loads => wire::cost::LOADS,
+            Cost::Stores => wire::cost::STORES,
+            Cost::Cycles => wire::cost::CYCLES,
         }
     }
 
     pub const fn name(self) -> &'static str {
         match self {
             Cost::Instructions => "instructions",
+            Cost::Branches => "branches",
+            Cost::Loads => "loads",
+            Cost::Stores => "stores",
+            Cost::Cycles => "cycles",
         }
     }
 }

@@ -209,8 +209,10 @@ fn threads(walk: &mut Walk, record: &ProcessRecord) -> Vec<(Thread, counts::Plac
         };
         let unsettled = unsettled(&pool, record);
         let mut nodes = nodes::read(walk, record.nodes.load(Acquire), &layout);
-        for (node, instructions) in unsettled {
-            nodes.add(node, Cost::Instructions, instructions);
+        for (node, words) in unsettled {
+            for (cost, word) in Cost::ALL.into_iter().zip(words) {
+                nodes.add(node, cost, word);
+            }
         }
         (thread.nodes, thread.costs) = (nodes.nodes, nodes.costs);
         if let Some(values) = thread.costs_of(Cost::Instructions) {
@@ -235,9 +237,9 @@ fn insns(pool: &Pool, record: &ThreadRecord) -> u64 {
     words.fold(before, |sum, word| sum.wrapping_add(word.load(Relaxed)))
 }
 
-/// Of a thread that was killed, or runs: nodes (offsets), and instructions that they
-/// have not got yet.
-fn unsettled(pool: &Pool, record: &ThreadRecord) -> Vec<(u64, u64)> {
+/// Of a thread that was killed, or runs: nodes (offsets), and what they have not got yet,
+/// in the order of [`Cost::ALL`].
+fn unsettled(pool: &Pool, record: &ThreadRecord) -> Vec<(u64, Vec<u64>)> {
     let states_at = record.live_states.load(Acquire);
     let states: Option<&LiveStates> = pool.at(states_at).filter(|_| states_at != 0);
     let words: Option<&InsnWords> = pool.at(record.live_insns.load(Acquire));
@@ -248,10 +250,7 @@ fn unsettled(pool: &Pool, record: &ThreadRecord) -> Vec<(u64, u64)> {
     let words = words.words.chunks(COST_WORDS);
     let rows = states.states.iter().zip(words).map(|(state, words)| {
         let node = from.wrapping_add(state.load(Relaxed));
-        let sum = words
-            .iter()
-            .fold(0, |sum: u64, word| sum.wrapping_add(word.load(Relaxed)));
-        (node, sum)
+        (node, words.iter().map(|word| word.load(Relaxed)).collect())
     });
     rows.collect()
 }

@@ -2,6 +2,16 @@
 
 /// Instructions retired.
 pub const INSTRUCTIONS: u32 = 1 << 0;
+/// Of them, near branches: jumps, conditional or not, calls and returns.
+pub const BRANCHES: u32 = 1 << 1;
+/// Of them, those that read memory.
+pub const LOADS: u32 = 1 << 2;
+/// Of them, those that write memory.
+pub const STORES: u32 = 1 << 3;
+/// Cycles of the time-stamp counter: an estimate.
+pub const CYCLES: u32 = 1 << 4;
 
+/// What an instruction counts each time that it retires.
+pub const OF_INSTRUCTIONS: u32 = INSTRUCTIONS | BRANCHES | LOADS | STORES;
 /// All there are.
-pub const ALL: u32 = INSTRUCTIONS;
+pub const ALL: u32 = OF_INSTRUCTIONS | CYCLES;

@@ -13,7 +13,8 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"EVPPOOL\x01");
 /// | 3 | a file is known by its inode's last change, too; tables are in a list |
 /// | 4 | nodes with costs; counts of fragments |
 /// | 5 | forests of basic blocks |
-pub const VERSION: u32 = 5;
+/// | 6 | costs besides instructions; a word for each |
+pub const VERSION: u32 = 6;
 
 /// Allocation granularity of the pool, the page size of x86-64.
 pub const PAGE: u64 = 4096;
@@ -307,8 +308,11 @@ pub struct InsnWords {
 }
 
 pub const INSN_WORDS: usize = 8;
-/// Words that are used for one state while contexts carry costs.
-pub const COST_WORDS: usize = 2;
+/// While contexts carry costs, each state has a word for each cost of
+/// [`crate::cost::OF_INSTRUCTIONS`], in the order of their bits.
+pub const COST_WORDS: usize = crate::cost::OF_INSTRUCTIONS.count_ones() as usize;
+
+const _: () = assert!(2 * COST_WORDS == INSN_WORDS);
 
 /// Header of a chunk of nodes; the nodes follow it.
 #[derive(Debug)]

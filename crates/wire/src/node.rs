@@ -45,6 +45,11 @@ pub const fn stride(costs: u32) -> u64 {
     size_of::<Node>() as u64 + 8 * costs.count_ones() as u64
 }
 
+/// From the node to the cost with this bit, which is one of `costs`.
+pub const fn cost_offset(costs: u32, bit: u32) -> u64 {
+    stride(costs & ((1 << bit) - 1))
+}
+
 /// Set in [`Node::depth_flags`] of a root; its `neg_key` then holds the
 /// function id (label) of the root itself.
 pub const ROOT: u32 = 1 << 31;

@@ -5,6 +5,7 @@ use core::mem::offset_of;
 use agent::thread::{TRANSITION_STATES, TRANSITION_TAGS, ThreadContext};
 use isa::Reg;
 use wire::node::{FIRST_STATE, FUNC_SHIFT, Node, PLACED_FUNCS, place, step, tag};
+use wire::{COST_WORDS, cost};
 
 use crate::block::{Arrival, Key};
 use crate::counting::Words;
@@ -25,6 +26,11 @@ pub(super) const CODE: i32 = offset_of!(ThreadContext, exit) as i32;
 const COST_STATE: i32 = offset_of!(ThreadContext, cost_state) as i32;
 const LEAF_STATE: i32 = offset_of!(ThreadContext, leaf_state) as i32;
 const SPILL_RAX: i32 = SPILL;
+/// Where a node is, for a moment.
+const SUM: i32 = offset_of!(ThreadContext, cost_node) as i32;
+const CYCLES_FROM: i32 = offset_of!(ThreadContext, cycles_from) as i32;
+const CYCLES_NOW: i32 = offset_of!(ThreadContext, cycles_now) as i32;
+const CYCLES_SPILL: i32 = offset_of!(ThreadContext, cycles_spill) as i32;
 
 /// What a slow path is about (in `ThreadContext::exit`).
 pub(super) mod code {
@@ -167,34 +173,37 @@ impl Engine {
     /// Adds what the thread has counted in `words` to the node of the state in rdx
     /// (`activations::costs`); changes rcx.
     fn emit_settle(&self, asm: &mut isa::Asm<'_>, words: Words) {
-        const COST: i32 = size_of::<Node>() as i32;
-        let words = words.displacements();
-        let is_behind_gs = self.has_nodes_behind_gs();
-        let node = |asm: &mut isa::Asm<'_>| {
-            asm.mov_r_gs(Reg::Rax, NODES);
-            asm.lea_sum(Reg::Rax, Reg::Rax, Reg::Rdx, 0);
-        };
+        let costs = self.settings.costs;
         asm.mov_gs_r(SPILL_RAX, Reg::Rax);
-        if is_behind_gs {
-            asm.mov_r_gs_mem(Reg::Rcx, Reg::Rdx, NODE + COST);
-        } else {
-            node(asm);
-            asm.mov_r_mem(Reg::Rcx, Reg::Rax, COST);
-        }
-        for word in words.clone() {
+        for bit in (0..COST_WORDS as u32).filter(|bit| costs & 1 << bit != 0) {
+            let word = words.of_cost(bit);
             asm.mov_r_gs(Reg::Rax, word);
-            asm.lea_sum(Reg::Rcx, Reg::Rcx, Reg::Rax, 0);
-        }
-        if is_behind_gs {
-            asm.mov_gs_mem_r(Reg::Rdx, NODE + COST, Reg::Rcx);
-        } else {
-            node(asm);
-            asm.mov_mem_r(Reg::Rax, COST, Reg::Rcx);
-        }
-        for word in words {
+            self.emit_add_cost(asm, bit);
             asm.mov_gs_imm64(word, 0);
         }
+        if costs & cost::CYCLES != 0 {
+            emit_cycles(asm);
+            self.emit_add_cost(asm, cost::CYCLES.trailing_zeros());
+        }
         asm.mov_r_gs(Reg::Rax, SPILL_RAX);
+    }
+
+    /// Adds rax to the cost with this bit of the state in rdx; changes rax and rcx.
+    fn emit_add_cost(&self, asm: &mut isa::Asm<'_>, bit: u32) {
+        let offset = wire::node::cost_offset(self.settings.costs, bit) as i32;
+        if self.has_nodes_behind_gs() {
+            asm.mov_r_gs_mem(Reg::Rcx, Reg::Rdx, NODE + offset);
+            asm.lea_sum(Reg::Rcx, Reg::Rcx, Reg::Rax, 0);
+            asm.mov_gs_mem_r(Reg::Rdx, NODE + offset, Reg::Rcx);
+        } else {
+            asm.mov_r_gs(Reg::Rcx, NODES);
+            asm.lea_sum(Reg::Rcx, Reg::Rcx, Reg::Rdx, 0);
+            asm.mov_gs_r(SUM, Reg::Rcx);
+            asm.mov_r_mem(Reg::Rcx, Reg::Rcx, offset);
+            asm.lea_sum(Reg::Rax, Reg::Rcx, Reg::Rax, 0);
+            asm.mov_r_gs(Reg::Rcx, SUM);
+            asm.mov_mem_r(Reg::Rcx, offset, Reg::Rax);
+        }
     }
 
     /// The words that the code at `pc` counts instructions in, if they are counted.
@@ -304,6 +313,21 @@ fn label_check(func: u32, near: u64) -> u32 {
     ((near >> 32) as u32)
         .wrapping_add(func << (FUNC_SHIFT - 32))
         .wrapping_add(1)
+}
+
+/// rax: the cycles since they were asked for last; changes rcx. Flags stay, so the halves
+/// of the counter are put together in memory.
+fn emit_cycles(asm: &mut isa::Asm<'_>) {
+    asm.mov_gs_r(CYCLES_SPILL, Reg::Rdx);
+    asm.rdtsc();
+    asm.mov_gs_r(CYCLES_NOW, Reg::Rax);
+    asm.mov_gs_r(CYCLES_NOW + 4, Reg::Rdx);
+    asm.mov_r_gs(Reg::Rdx, CYCLES_SPILL);
+    asm.mov_r_gs(Reg::Rax, CYCLES_NOW);
+    asm.mov_r_gs(Reg::Rcx, CYCLES_FROM);
+    asm.mov_gs_r(CYCLES_FROM, Reg::Rax);
+    asm.not(Reg::Rcx);
+    asm.lea_sum(Reg::Rax, Reg::Rax, Reg::Rcx, 1);
 }
 
 /// rdx: the state. Writes the record above the top one, or the one found by

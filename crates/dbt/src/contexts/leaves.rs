@@ -78,7 +78,8 @@ impl Engine {
         let Some(contexts) = &self.contexts else {
             return false;
         };
-        if contexts.blocks.is_some() {
+        // Cycles are read where the context changes, and calling a leaf changes it, too.
+        if contexts.blocks.is_some() || self.settings.costs & wire::cost::CYCLES != 0 {
             return false;
         }
         if let Some(known) = contexts.leaves.0.get(&start) {

@@ -37,7 +37,7 @@ pub fn write(
 pub fn noun(report: &Report, metric: Metric) -> &'static str {
     match metric {
         Metric::Calls => metrics::event(report),
-        Metric::Instructions => "instruction",
+        Metric::Cost(cost) => cost.name().trim_end_matches('s'),
     }
 }
 

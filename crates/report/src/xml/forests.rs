@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Display;
 use std::io;
 
-use analysis::{Forest, NodeId};
+use analysis::{Forest, NodeId, Weight};
 use trace::{Label, Process};
 
 use super::Hex;
@@ -86,7 +86,7 @@ fn write_thread(
     is_intra: bool,
     xml: &mut Writer,
 ) -> io::Result<()> {
-    xml.open("thread", &[("events", &section.calls)])?;
+    xml.open("thread", &[("events", &section.total(Weight::Calls))])?;
     for &thread in &section.threads {
         xml.text("id", &[], &process.threads[thread].tid)?;
     }

@@ -42,6 +42,8 @@ pub struct ThreadCount {
     pub process: usize,
     /// Instructions retired.
     pub instructions: u64,
+    /// Which of them were branches, loads and stores: 1 for each.
+    pub classes: Vec<[u8; 3]>,
     /// Events that happened in the parent before the fork.
     pub inherited: usize,
     /// Every instruction that was executed, by name of its file and offset there
@@ -87,6 +89,22 @@ pub struct Wanted<'a> {
     pub start: Option<&'a str>,
     /// Nothing from the moment when this function is entered.
     pub stop: Option<&'a str>,
+}
+
+/// Instructions, and of them branches, loads and stores, by path.
+pub type CostsByContext = BTreeMap<Vec<String>, [u64; 4]>;
+
+fn plus(a: [u64; 4], b: [u64; 4]) -> [u64; 4] {
+    std::array::from_fn(|i| a[i] + b[i])
+}
+
+impl ThreadCount {
+    /// What the instructions with these numbers cost.
+    fn costs(&self, numbers: Range<u64>) -> [u64; 4] {
+        let of = |&[branch, load, store]: &[u8; 3]| [1, branch, load, store].map(u64::from);
+        let run = &self.classes[numbers.start as usize..numbers.end as usize];
+        run.iter().map(of).fold([0; 4], plus)
+    }
 }
 
 impl Wanted<'_> {
@@ -143,11 +161,11 @@ impl Counts {
         Tree::joined(&self.slab_forests(&Wanted::EVERYTHING))
     }
 
-    /// The instructions of every context, by the names on its path, the thread's root
+    /// The costs of every context, by the names on its path, the thread's root
     /// left out; all threads together. Recursion is rolled.
     #[must_use]
-    pub fn instructions_by_context(&self) -> BTreeMap<Vec<String>, u64> {
-        let mut sums = BTreeMap::new();
+    pub fn costs_by_context(&self) -> CostsByContext {
+        let mut sums = CostsByContext::new();
         for thread in &self.threads {
             let functions = &self.processes[thread.process];
             let name = |label| match function(functions, label) {
@@ -159,21 +177,22 @@ impl Counts {
             let mut before = 0;
             let mut add = |path: Option<&Vec<Label>>, ran: Range<u64>| {
                 let meet = |muted: &Range<u64>| {
-                    muted
-                        .end
-                        .min(ran.end)
-                        .saturating_sub(muted.start.max(ran.start))
+                    let (start, end) = (muted.start.max(ran.start), muted.end.min(ran.end));
+                    thread.costs(start..end.max(start))
                 };
-                let muted: u64 = thread.muted.iter().map(meet).sum();
-                *sums.entry(vec![Label::MUTED.to_string()]).or_insert(0) += muted;
-                let instructions = ran.end - ran.start - muted;
+                let muted = thread.muted.iter().map(meet).fold([0; 4], plus);
+                let sum = sums.entry(vec![Label::MUTED.to_string()]).or_default();
+                *sum = plus(*sum, muted);
+                let all = thread.costs(ran);
+                let costs = std::array::from_fn(|i| all[i] - muted[i]);
                 let path = path.map_or(&[][..], |path| &path[..]);
                 let names = match path {
                     [Label::THREAD, rest @ ..] if !rest.is_empty() => rest,
                     all => all,
                 };
                 let names = names.iter().map(|&label| name(label));
-                *sums.entry(names.collect()).or_insert(0) += instructions;
+                let sum = sums.entry(names.collect()).or_default();
+                *sum = plus(*sum, costs);
             };
             for moment in &thread.events {
                 if moment.retired > before {
@@ -194,7 +213,7 @@ impl Counts {
             }
             add(live.last(), before..thread.instructions);
         }
-        sums.retain(|_, instructions| *instructions > 0);
+        sums.retain(|_, costs| *costs != [0; 4]);
         sums
     }
 

@@ -2,7 +2,10 @@
 
 use std::collections::HashSet;
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, Register};
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
+    OpKind, Register,
+};
 
 use super::code::ProgramPc;
 
@@ -75,6 +78,34 @@ fn loads_stack_pointer(instruction: &Instruction) -> bool {
     let is_target = instruction.op0_register() == Register::RSP
         || instruction.mnemonic() == Mnemonic::Xchg && instruction.op1_register() == Register::RSP;
     moves && is_target && instruction.op1_register() != Register::RBP
+}
+
+/// Whether the instruction is a branch, reads memory, writes memory: 1 for each.
+#[must_use]
+pub fn class(bytes: &[u8], pc: ProgramPc) -> [u8; 3] {
+    let mut instruction = Instruction::default();
+    Decoder::with_ip(64, bytes, pc.0, DecoderOptions::NONE).decode_out(&mut instruction);
+    let mut factory = InstructionInfoFactory::new();
+    let info = factory.info(&instruction);
+    let (mut loads, mut stores) = (false, false);
+    for i in 0..instruction.op_count() {
+        let kind = instruction.op_kind(i);
+        let far = matches!(kind, OpKind::FarBranch16 | OpKind::FarBranch32);
+        let near = matches!(kind, OpKind::Register | OpKind::NearBranch64) || far;
+        if near || instruction.try_immediate(i).is_ok() {
+            continue;
+        }
+        let access = info.op_access(i);
+        let both = matches!(access, OpAccess::ReadWrite | OpAccess::ReadCondWrite);
+        loads |= both || matches!(access, OpAccess::Read | OpAccess::CondRead);
+        stores |= both || matches!(access, OpAccess::Write | OpAccess::CondWrite);
+    }
+    // What the stack does is no operand.
+    let grows = instruction.stack_pointer_increment();
+    loads |= grows > 0 || instruction.mnemonic() == Mnemonic::Leave;
+    stores |= grows < 0;
+    let branches = kind(bytes, pc).transfers();
+    [branches, loads, stores].map(u8::from)
 }
 
 /// Where direct branches go that stand in `bytes`, which begin at `start`.

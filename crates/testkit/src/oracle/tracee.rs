@@ -54,6 +54,8 @@ const TGKILL: u64 = 234;
 struct Thread {
     process: usize,
     instructions: u64,
+    /// Of what class each was.
+    classes: Vec<[u8; 3]>,
     activations: Activations,
     inherited: usize,
     /// Executions of each instruction, and those after which the next one followed,
@@ -66,6 +68,7 @@ struct Thread {
     /// The next instruction, and what it is.
     pc: ProgramPc,
     length: u64,
+    class: [u8; 3],
     next: Executed,
     is_int80: bool,
     /// Number of the system call it makes, if it makes one.
@@ -279,12 +282,13 @@ impl Tracee {
         let inherited = activations.as_ref().map_or(0, Activations::len);
         let code = &mut self.codes[process];
         let activations = activations.unwrap_or_else(|| Activations::new(code, self.steps, pc, sp));
-        let (next, length) = look_at(code, pc);
+        let (next, length, class) = look_at(code, pc);
         let order = self.order;
         self.order += 1;
         let thread = Thread {
             process,
             instructions: 0,
+            classes: Vec::new(),
             activations,
             inherited,
             executed: HashMap::new(),
@@ -293,6 +297,7 @@ impl Tracee {
             before: HashMap::new(),
             pc,
             length,
+            class,
             next,
             is_int80: code.read(pc, &mut [0; 2]) == INT80,
             number: 0,
@@ -344,7 +349,6 @@ impl Tracee {
                         if self.options.blocks {
                             thread.note(&self.codes[thread.process], false);
                         }
-                        thread.instructions += 1;
                         thread.executed(true);
                     }
                 }
@@ -378,9 +382,8 @@ impl Tracee {
         if let Some(signal) = handler {
             thread.activations.signal(code, signal, pc, sp);
         } else if !unmoved {
-            thread.instructions += 1;
-            thread.activations.retired = thread.instructions;
             thread.executed(pc.0 == thread.pc.0.wrapping_add(thread.length));
+            thread.activations.retired = thread.instructions;
             if thread.next.kind == Kind::SystemCall {
                 let signal = match thread.number {
                     KILL | TKILL => registers.rsi,
@@ -394,7 +397,7 @@ impl Tracee {
             }
         }
         thread.pc = pc;
-        (thread.next, thread.length) = look_at(code, pc);
+        (thread.next, thread.length, thread.class) = look_at(code, pc);
         thread.is_int80 = code.read(pc, &mut [0; 2]) == INT80;
         thread.number = registers.rax;
         if continues {
@@ -410,12 +413,11 @@ impl Tracee {
         self.held.remove(&pid);
         if let Some(mut thread) = self.threads.remove(&pid) {
             // The last instruction, `syscall`, retired without a stop.
-            let last = u64::from(thread.next.kind == Kind::SystemCall);
-            if last > 0 {
-                thread.executed(true);
+            if thread.next.kind == Kind::SystemCall {
                 if self.options.blocks {
                     thread.note(&self.codes[thread.process], false);
                 }
+                thread.executed(true);
             }
             thread.keep_executed(&self.codes[thread.process]);
             let (events, muted) = thread.activations.into_events();
@@ -423,7 +425,8 @@ impl Tracee {
                 thread.order,
                 ThreadCount {
                     process: thread.process,
-                    instructions: thread.instructions + last,
+                    instructions: thread.instructions,
+                    classes: thread.classes,
                     inherited: thread.inherited,
                     executed: thread.before,
                     ran: thread.ran,
@@ -505,6 +508,8 @@ impl Thread {
 
     /// The instruction at `pc` was; `fell`: the one behind it follows.
     fn executed(&mut self, fell: bool) {
+        self.instructions += 1;
+        self.classes.push(self.class);
         let executions = self.executed.entry(self.pc).or_default();
         executions.count += 1;
         executions.fell += u64::from(fell);
@@ -520,13 +525,14 @@ impl Thread {
     }
 }
 
-fn look_at(code: &mut Code, pc: ProgramPc) -> (Executed, u64) {
+fn look_at(code: &mut Code, pc: ProgramPc) -> (Executed, u64, [u8; 3]) {
     let mut buffer = [0; LONGEST];
     let bytes = code.read(pc, &mut buffer);
     let (kind, length) = (instruction::kind(bytes, pc), instruction::length(bytes, pc));
+    let class = instruction::class(bytes, pc);
     let executed = Executed {
         kind,
         place: code.place(pc),
     };
-    (executed, length)
+    (executed, length, class)
 }

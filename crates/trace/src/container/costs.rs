@@ -9,7 +9,13 @@ use crate::error::{ReadError, WriteError};
 use crate::model::{Cost, Costs, Thread};
 
 /// A cost by its number in a file.
-const NUMBERS: [(Cost, u64); 1] = [(Cost::Instructions, 0)];
+const NUMBERS: [(Cost, u64); 5] = [
+    (Cost::Instructions, 0),
+    (Cost::Branches, 1),
+    (Cost::Loads, 2),
+    (Cost::Stores, 3),
+    (Cost::Cycles, 4),
+];
 
 fn number(cost: Cost) -> u64 {
     let row = NUMBERS.iter().find(|(known, _)| *known == cost);

@@ -25,16 +25,31 @@
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use agent::thread::ThreadContext;
-use wire::COST_WORDS;
-use wire::node::Node;
+use wire::{COST_WORDS, cost};
 
 use super::{Tool, tool_of};
+use crate::engine::Engine;
+
+fn stamp() -> u64 {
+    // SAFETY: rdtsc reads a counter.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
 
 /// Adds what the thread has counted to its nodes.
 pub fn settle(context: &mut ThreadContext) {
     if let Some(tool) = tool_of(context) {
         tool.settle(context);
     }
+}
+
+/// Cycles of the running thread that are no context's: what was asked for took them.
+pub fn leave_out(engine: &Engine, cycles: u64) {
+    if engine.settings.costs & cost::CYCLES == 0 {
+        return;
+    }
+    // SAFETY: the thread's own block, of which this word is read and written here only.
+    let from = unsafe { &mut (*agent::thread::current()).cycles_from };
+    *from = from.wrapping_add(cycles);
 }
 
 impl Tool {
@@ -45,25 +60,38 @@ impl Tool {
         }
         let states = [context.cost_state, context.leaf_state];
         for (state, words) in states.into_iter().zip(context.insns.chunks_mut(COST_WORDS)) {
-            let counted = words
-                .iter()
-                .fold(0, |sum: u64, word| sum.wrapping_add(*word));
-            words.fill(0);
-            if counted == 0 {
-                continue;
+            for (bit, word) in (0..).zip(words) {
+                let counted = core::mem::take(word);
+                if counted != 0 && self.costs & 1 << bit != 0 {
+                    self.add(state, bit, counted);
+                }
             }
-            let node = self.records.0.wrapping_add(state);
-            // SAFETY: states are those of nodes in the pool, behind which their costs
-            // stand (`wire::node::stride`); only this thread writes them.
-            let cost = unsafe { &*((node + size_of::<Node>() as u64) as *const AtomicU64) };
-            cost.store(cost.load(Relaxed).wrapping_add(counted), Relaxed);
         }
+        if self.costs & cost::CYCLES != 0 {
+            let now = stamp();
+            let cycles = now.wrapping_sub(context.cycles_from);
+            context.cycles_from = now;
+            self.add(context.cost_state, cost::CYCLES.trailing_zeros(), cycles);
+        }
+    }
+
+    /// Adds to the cost with this bit of a state's node.
+    fn add(&self, state: u64, bit: u32, counted: u64) {
+        let node = self.records.0.wrapping_add(state);
+        let at = node + wire::node::cost_offset(self.costs, bit);
+        // SAFETY: states are those of nodes in the pool, behind which their costs
+        // stand (`wire::node::stride`); only this thread writes them.
+        let cost = unsafe { &*(at as *const AtomicU64) };
+        cost.store(cost.load(Relaxed).wrapping_add(counted), Relaxed);
     }
 
     /// Nothing was counted yet.
     pub(super) fn begin(&self, context: &mut ThreadContext) {
         self.go_on(context);
         context.leaf_state = context.cost_state;
+        if self.costs & cost::CYCLES != 0 {
+            context.cycles_from = stamp();
+        }
     }
 
     /// What is counted from here on is the top activation's.

@@ -1,0 +1,113 @@
+//! `--cost`: every cost is in every context and form, and none changes another.
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use testkit::folder::Folder;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_everypath");
+
+/// `sum` has eight instructions a turn at most, of them two loads and a store.
+const PROGRAM: &str = r#"
+__attribute__((noinline)) void sum(volatile long *to, volatile long *from, long n) {
+    for (long i = 0; i < n; i++)
+        *to = *to + from[i];
+}
+int main(void) {
+    static long from[1000], to;
+    for (int i = 0; i < 50; i++)
+        sum(&to, from, 1000);
+    return to;
+}
+"#;
+
+/// By cost, what the JSON report has for `sum`.
+fn of_sum(folder: &Folder, costs: &str) -> BTreeMap<String, u64> {
+    let head = ["contexts", "--funcs", "sum", "--cost", costs];
+    let rest = ["--format", "json", "--report", "report", "--", "./program"];
+    let output = folder.run(BINARY, &[&head[..], &rest].concat());
+    assert!(output.status.success(), "{output:?}");
+    let report = fs::read(folder.file("report")).unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
+    let process = &report["processes"][0];
+    let id = &process["functions"][0]["id"];
+    let forest = &process["forests"][0];
+    let nodes = forest["nodes"].as_array().unwrap();
+    let of_node = |values: &serde_json::Value| {
+        let own = (0..nodes.len()).filter(|&at| &nodes[at][1] == id);
+        own.map(|at| values[at].as_u64().unwrap()).sum()
+    };
+    let costs = forest["costs"].as_object().unwrap();
+    costs
+        .iter()
+        .map(|(name, values)| (name.clone(), of_node(values)))
+        .collect()
+}
+
+#[test]
+fn costs_follow_from_the_source() {
+    let folder = Folder::new("costs");
+    folder.program(&["-O1"], "program", PROGRAM);
+    let exact = of_sum(&folder, "branches,loads,stores");
+    let names: Vec<&str> = exact.keys().map(String::as_str).collect();
+    assert_eq!(names, ["branches", "instructions", "loads", "stores"]);
+    // In each call a return, which loads; in each turn a branch, two loads, a store.
+    assert_eq!((exact["loads"], exact["stores"]), (50 * 2001, 50 * 1000));
+    let (turns, entry) = (exact["branches"] / 50, exact["branches"] % 50);
+    assert!(entry == 0 && (1001..1004).contains(&turns), "{exact:?}");
+    assert!(exact["instructions"] > 50 * 5000, "{exact:?}");
+
+    let all = of_sum(&folder, "calls,instructions,branches,loads,stores,cycles");
+    for (name, value) in &exact {
+        assert_eq!(all[name], *value, "{name}");
+    }
+    // Of four instructions at most in a cycle.
+    assert!(all["cycles"] > exact["instructions"] / 10, "{all:?}");
+    let alone = of_sum(&folder, "cycles");
+    assert_eq!(alone.keys().collect::<Vec<_>>(), ["cycles"]);
+    assert_eq!(of_sum(&folder, "calls"), BTreeMap::new());
+}
+
+#[test]
+fn every_form_has_every_cost() {
+    let folder = Folder::new("costs-forms");
+    folder.program(&["-O1"], "program", PROGRAM);
+    let costs = "branches,loads,stores,cycles";
+    let record = [
+        "contexts",
+        "-q",
+        "--cost",
+        costs,
+        "-o",
+        "run.evp",
+        "--",
+        "./program",
+    ];
+    assert!(folder.run(BINARY, &record).status.success());
+    let report = |words: &[&str]| {
+        let output = folder.run(BINARY, &[&["report", "run.evp"], words].concat());
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let csv = report(&["--format", "csv"]);
+    let expected = "process,thread,depth,instructions,calls,branches,loads,stores,cycles,";
+    assert!(csv.starts_with(expected), "{csv}");
+    let callgrind = report(&["--format", "callgrind"]);
+    assert!(callgrind.contains("events: Ir Calls Branches Loads Stores Cycles\n"));
+    let text = report(&["--by", "loads"]);
+    assert!(text.contains(" loads "), "{text}");
+    for cost in costs.split(',') {
+        assert!(report(&["--format", "xml"]).contains(&format!(" {cost}=\"")));
+        assert!(report(&["--format", "speedscope"]).contains(cost));
+        let folded = report(&["--format", "folded", "--by", cost]);
+        let value = |line: &str| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap();
+        let column = expected.split(',').position(|name| name == cost).unwrap();
+        let of_line = |line: &str| line.split(',').nth(column).unwrap().parse::<u64>().unwrap();
+        let sums = (
+            folded.lines().map(value).sum::<u64>(),
+            csv.lines().skip(1).map(of_line).sum::<u64>(),
+        );
+        assert_eq!(sums.0, sums.1, "{cost}");
+    }
+}
