@@ -306,7 +306,14 @@ pub struct Owed {
 
 impl Owed {
     /// Most bytes of it.
-    pub const BYTES: u64 = (9 + 7 + 9) * COST_WORDS as u64;
+    pub fn bytes(self) -> u64 {
+        (9 + 7 + 9) * self.added.additions(0).count() as u64
+    }
+
+    /// Most bytes of [`add_spilled`].
+    pub fn spilled_bytes(self) -> u64 {
+        9 + self.bytes() + 9
+    }
 
     pub fn emit(self, asm: &mut Asm<'_>) {
         add_in(asm, Reg::Rdx, self);
@@ -330,9 +337,6 @@ impl Owed {
         (self.apart || instructions > 0).then_some(rest)
     }
 }
-
-/// Most bytes of [`add_spilled`].
-pub const SPILLED_BYTES: u64 = 9 + Owed::BYTES + 9;
 
 /// The same where no register is spilled.
 pub fn add_spilled(asm: &mut Asm<'_>, owed: Owed) {

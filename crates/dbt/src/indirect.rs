@@ -295,7 +295,7 @@ impl Engine {
                 None => emit.not_executed(),
             };
             match owed {
-                Some(owed) => self.attach_way(emit.id, site, kind, Owed::BYTES, |asm| {
+                Some(owed) => self.attach_way(emit.id, site, kind, owed.bytes(), |asm| {
                     owed.emit(asm);
                 }),
                 None => self.attach(emit.id, site, kind),
@@ -322,7 +322,7 @@ impl Engine {
     fn make_other(&mut self, call: bool, guessed: u64, owed: Option<Owed>) -> u64 {
         const LOOKUP: u64 = 10 + 4 + 6 + 4 + 8;
         let tables = self.tables;
-        let room = LOOKUP + owed.map_or(0, |_| Owed::BYTES);
+        let room = LOOKUP + owed.map_or(0, Owed::bytes);
         let code = self.cache.cold(room, 1, |asm| {
             asm.mov_r_imm(Reg::Rdx, guessed);
             asm.lea_sum(Reg::Rcx, Reg::Rcx, Reg::Rdx, 0);

@@ -26,7 +26,7 @@ use wire::stat;
 
 use crate::block::{Arrival, Block, BlockId, ExitKind, Key};
 use crate::contexts::Paths;
-use crate::counting::{Counting, Run, SPILLED_BYTES, add_spilled};
+use crate::counting::{Counting, Run, add_spilled};
 use crate::engine::Engine;
 use crate::indirect::{emit_restores, emit_spills};
 use crate::pcmap::{Recipe, Writer};
@@ -364,7 +364,7 @@ impl Engine {
             false => emit.pending_there(),
         };
         match owed {
-            Some(owed) => self.attach_way(emit.id, site, kind, SPILLED_BYTES, |asm| {
+            Some(owed) => self.attach_way(emit.id, site, kind, owed.spilled_bytes(), |asm| {
                 add_spilled(asm, owed);
             }),
             None => self.attach(emit.id, site, kind),
