@@ -19,11 +19,12 @@
 //! each ran is, and what it went to has counts of its own.
 
 pub mod blocks;
+mod code;
 pub mod hot;
 
-use std::collections::BTreeSet;
 use std::fmt;
 
+pub use code::Code;
 use hashbrown::HashMap;
 use isa::{Flow, Insn};
 use trace::{EventKind, Fragment, Process, Recording};
@@ -45,7 +46,7 @@ pub struct Counted {
     pub unit: u32,
     /// Offset in the file; in no file, the address.
     pub at: u64,
-    pub bytes: Box<[u8]>,
+    pub bytes: Code,
     pub flow: Flow,
     /// Executions.
     pub count: u64,
@@ -137,13 +138,15 @@ pub fn of(recording: &Recording, wanted: impl Fn(usize, usize) -> bool) -> Resul
 struct Sum {
     unit: u32,
     at: u64,
-    bytes: Box<[u8]>,
+    bytes: Code,
     flow: Flow,
     count: u128,
     fell: u128,
     target: Option<u32>,
     next: Option<u32>,
     source: Source,
+    /// Another one at this place, which has other bytes.
+    other: Option<u32>,
 }
 
 #[derive(Default)]
@@ -153,7 +156,8 @@ struct Table {
     units: Vec<Unit>,
     unit_of: HashMap<Unit, u32>,
     insns: Vec<Sum>,
-    known: HashMap<(u32, u64, Box<[u8]>), u32>,
+    /// By unit and place, one of those there.
+    known: HashMap<(u32, u64), u32>,
 }
 
 /// An instruction of a fragment.
@@ -183,29 +187,29 @@ impl Table {
         // Instructions by address, for targets; of several, the first.
         let mut by_pc: HashMap<u64, u32> = HashMap::new();
         let mut met: Vec<Place> = Vec::new();
+        let (mut places, mut counts) = (Vec::new(), Vec::new());
         for fragment in &process.fragments {
             let unsound = |what| Unsound {
                 process: index,
                 fragment: fragment.id,
                 what,
             };
-            let counts: Vec<u64> = (fragment.first_slot..)
-                .zip(&fragment.events)
-                .map(|(slot, _)| slots.get(&slot).copied().unwrap_or(0))
-                .collect();
+            counts.clear();
+            let own = (fragment.first_slot..).zip(&fragment.events);
+            counts.extend(own.map(|(slot, _)| slots.get(&slot).copied().unwrap_or(0)));
             let cuts = cuts.get(&fragment.id).map_or(&[][..], Vec::as_slice);
             if counts.iter().all(|&count| count == 0) && cuts.is_empty() {
                 continue;
             }
-            let places = self
-                .decode(index, process, (&units, &texts), fragment)
+            places.clear();
+            self.decode(index, process, (&units, &texts), fragment, &mut places)
                 .map_err(unsound)?;
             for place in &places {
                 by_pc.entry(place.pc).or_insert(place.insn);
             }
             self.count(fragment, &places, &counts, cuts)
                 .map_err(unsound)?;
-            met.extend(places);
+            met.append(&mut places);
         }
         for place in met {
             let sum = &mut self.insns[place.insn as usize];
@@ -244,8 +248,8 @@ impl Table {
         process: &Process,
         (units, texts): (&[u32], &[u32]),
         fragment: &Fragment,
-    ) -> Result<Vec<Place>, &'static str> {
-        let mut places = Vec::new();
+        places: &mut Vec<Place>,
+    ) -> Result<(), &'static str> {
         let mut code = fragment.code.as_slice();
         for piece in &fragment.pieces {
             let lies_in = piece.module.and_then(|at| {
@@ -284,7 +288,7 @@ impl Table {
                 pc = insn.next_pc();
             }
         }
-        Ok(places)
+        Ok(())
     }
 
     fn text(&mut self, text: &str) -> u32 {
@@ -304,23 +308,30 @@ impl Table {
         insn: &Insn,
         source: impl FnOnce() -> Source,
     ) -> Result<u32, &'static str> {
-        let bytes: Box<[u8]> = insn.bytes().into();
-        if let Some(&known) = self.known.get(&(unit, at, bytes.clone())) {
-            return Ok(known);
-        }
         let new = u32::try_from(self.insns.len()).map_err(|_| "there are too many instructions")?;
+        let first = self.known.entry((unit, at)).or_insert(new);
+        let mut known = (*first != new).then_some(*first);
+        while let Some(at) = known {
+            let sum = &self.insns[at as usize];
+            if *sum.bytes == *insn.bytes() {
+                return Ok(at);
+            }
+            known = sum.other;
+        }
+        let other = (*first != new).then_some(*first);
+        *first = new;
         self.insns.push(Sum {
             unit,
             at,
-            bytes: bytes.clone(),
+            bytes: Code::new(insn.bytes()),
             flow: insn.flow(),
             count: 0,
             fell: 0,
             target: None,
             next: None,
             source: source(),
+            other,
         });
-        self.known.insert((unit, at, bytes), new);
         Ok(new)
     }
 
@@ -366,22 +377,23 @@ impl Table {
             fragment: 0,
             what: "a count is more than 64 bits hold",
         };
-        let mut order: Vec<usize> = (0..self.insns.len())
-            .filter(|&at| self.insns[at].count > 0)
-            .collect();
-        order.sort_by_key(|&at| (self.insns[at].unit, self.insns[at].at, at));
+        let executed = self
+            .insns
+            .iter()
+            .enumerate()
+            .filter(|(_, sum)| sum.count > 0);
+        let mut order: Vec<(u32, u64, usize)> =
+            executed.map(|(old, sum)| (sum.unit, sum.at, old)).collect();
+        order.sort_unstable();
         let mut new = vec![None; self.insns.len()];
-        for (at, &old) in order.iter().enumerate() {
+        for (at, &(.., old)) in order.iter().enumerate() {
             new[old] = Some(at as u32);
         }
         let moved = |old: Option<u32>| new[old? as usize];
-        let mut insns: Vec<Option<Sum>> = self.insns.into_iter().map(Some).collect();
         let number = |count: u128| u64::try_from(count).map_err(|_| too_large);
         let mut out = Vec::with_capacity(order.len());
-        for old in order {
-            let Some(sum) = insns[old].take() else {
-                continue;
-            };
+        for (.., old) in order {
+            let sum = &self.insns[old];
             out.push(Counted {
                 unit: sum.unit,
                 at: sum.at,
@@ -402,9 +414,9 @@ impl Table {
     }
 }
 
-/// The offsets of all recorded instructions, by module of the process.
-pub fn offsets(process: &Process) -> HashMap<u32, BTreeSet<u64>> {
-    let mut offsets: HashMap<u32, BTreeSet<u64>> = HashMap::new();
+/// The offsets of all recorded instructions, ascending, by module of the process.
+pub fn offsets(process: &Process) -> Vec<(u32, Vec<u64>)> {
+    let mut offsets: HashMap<u32, Vec<u64>> = HashMap::new();
     for fragment in &process.fragments {
         let mut code = fragment.code.as_slice();
         for piece in &fragment.pieces {
@@ -423,12 +435,18 @@ pub fn offsets(process: &Process) -> HashMap<u32, BTreeSet<u64>> {
             let mut pc = piece.pc;
             let of_module = offsets.entry(module).or_default();
             while let Ok(insn) = Insn::decode(bytes, pc) {
-                of_module.insert(offset.wrapping_add(pc.wrapping_sub(start)));
+                of_module.push(offset.wrapping_add(pc.wrapping_sub(start)));
                 bytes = &bytes[insn.len()..];
                 pc = insn.next_pc();
             }
         }
     }
+    for of_module in offsets.values_mut() {
+        of_module.sort_unstable();
+        of_module.dedup();
+    }
+    let mut offsets: Vec<(u32, Vec<u64>)> = offsets.into_iter().collect();
+    offsets.sort_unstable_by_key(|(module, _)| *module);
     offsets
 }
 

@@ -8,10 +8,11 @@
 //! its tables: each file's questions are asked together, and several files are
 //! asked at a time.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use analysis::counts::offsets;
 use image::{FileOffset, Image, Images, Symbol, Version};
 use trace::{Module, Process, Recording, Source};
 use wire::FileId;
@@ -39,18 +40,23 @@ struct Row {
     line: Option<(String, u32)>,
 }
 
+/// Where the recorded code of a process is, by module.
+type Offsets = Vec<(u32, Vec<u64>)>;
+
 /// What is asked of one file.
 #[derive(Default)]
 struct Question {
     functions: Vec<u64>,
-    code: BTreeSet<u64>,
+    /// Ascending.
+    code: Vec<u64>,
 }
 
 pub fn symbolize(recording: &mut Recording, images: &Images) {
-    let answers = ask(questions(recording), images);
-    for process in &mut recording.processes {
+    let code: Vec<Offsets> = recording.processes.iter().map(offsets).collect();
+    let answers = ask(questions(recording, &code), images);
+    for (process, code) in recording.processes.iter_mut().zip(code) {
         fill(process, &answers);
-        fill_sources(process, &answers);
+        fill_sources(process, code, &answers);
     }
 }
 
@@ -59,10 +65,10 @@ fn key(module: &Module) -> Key {
 }
 
 /// What is to be looked up, by file; those with the most questions last.
-fn questions(recording: &Recording) -> Vec<(Key, Question)> {
+fn questions(recording: &Recording, code: &[Offsets]) -> Vec<(Key, Question)> {
     let mut places: HashMap<Key, usize> = HashMap::new();
     let mut questions: Vec<(Key, Question)> = Vec::new();
-    for process in &recording.processes {
+    for (process, code) in recording.processes.iter().zip(code) {
         let mut place = |module| {
             *places.entry(key(module)).or_insert_with(|| {
                 questions.push((key(module), Question::default()));
@@ -76,8 +82,8 @@ fn questions(recording: &Recording) -> Vec<(Key, Question)> {
                 questions[file].1.functions.push(function.file_offset);
             }
         }
-        for (module, offsets) in analysis::counts::offsets(process) {
-            if let Some(&file) = files.get(module as usize) {
+        for (module, offsets) in code {
+            if let Some(&file) = files.get(*module as usize) {
                 questions[file].1.code.extend(offsets);
             }
         }
@@ -86,6 +92,8 @@ fn questions(recording: &Recording) -> Vec<(Key, Question)> {
         // Forked children share nearly everything.
         asked.functions.sort_unstable();
         asked.functions.dedup();
+        asked.code.sort_unstable();
+        asked.code.dedup();
     }
     questions.sort_by_key(|(_, asked)| asked.functions.len() + asked.code.len());
     questions
@@ -130,32 +138,36 @@ fn answer(key: &Key, asked: &Question, images: &Images) -> Answers {
     }
 }
 
-fn rows(image: &Image, code: &BTreeSet<u64>) -> Vec<Row> {
+fn rows(image: &Image, code: &[u64]) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
+    let mut last_name = None;
     for &offset in code {
-        let symbol = image.symbolize(FileOffset(offset));
-        let name = symbol.raw_name.map(|_| symbol.name);
-        let row = Row {
-            offset,
-            start: name.as_ref().map_or(0, |_| offset - symbol.offset),
-            name,
-            line: symbol.file.zip(symbol.line),
-        };
-        let same =
-            |last: &Row| (&last.name, last.start, &last.line) == (&row.name, row.start, &row.line);
-        if !rows.last().is_some_and(same) {
-            rows.push(row);
+        let (file, line) = image.line_at(FileOffset(offset));
+        let line = file.zip(line);
+        let (name, start) = image.name_at(FileOffset(offset));
+        let name = name.map(|name| (name, start.0));
+        let last = rows.last().filter(|_| name == last_name);
+        if last.is_some_and(|last| last.line == line) {
+            continue;
         }
+        rows.push(Row {
+            offset,
+            start: name.map_or(0, |(_, start)| start),
+            name: match last {
+                Some(last) => last.name.clone(),
+                None => name.map(|(name, _)| image::demangled(name)),
+            },
+            line,
+        });
+        last_name = name;
     }
     rows
 }
 
 /// Rows of a process's modules, as far as its own code was executed.
-fn fill_sources(process: &mut Process, answers: &HashMap<Key, Answers>) {
-    let mut offsets: Vec<_> = analysis::counts::offsets(process).into_iter().collect();
-    offsets.sort_unstable_by_key(|(module, _)| *module);
+fn fill_sources(process: &mut Process, code: Offsets, answers: &HashMap<Key, Answers>) {
     let mut texts: HashMap<String, u32> = HashMap::new();
-    for (module, code) in offsets {
+    for (module, code) in code {
         let known = &process.modules[module as usize];
         let Some(answers) = answers.get(&key(known)) else {
             continue;

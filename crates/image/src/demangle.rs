@@ -22,6 +22,11 @@ pub fn demangle_short(raw: &str) -> Option<String> {
     readable(raw, false)
 }
 
+/// The name as people know it; as it is where it is not mangled.
+pub fn demangled(raw: &str) -> String {
+    demangle(raw).unwrap_or_else(|| raw.to_owned())
+}
+
 /// Whether [`demangle`] would try this name at all.
 pub(crate) fn is_mangled(raw: &str) -> bool {
     raw.starts_with("_Z") || raw.starts_with("_R") || raw.starts_with("__Z")

@@ -11,7 +11,7 @@ use object::{LittleEndian as LE, ReadCache, elf};
 
 use crate::addr::{self, FileOffset, LinkAddr, Segment};
 use crate::debug::{self, DebugLink};
-use crate::demangle::demangle;
+use crate::demangle::demangled;
 use crate::elf::{Dynamic, Elf, ImageKind};
 use crate::error::{Fault, ImageError};
 use crate::frames;
@@ -192,15 +192,12 @@ impl Image {
 
     /// Name, file and line of a byte of code.
     pub fn symbolize(&self, offset: FileOffset) -> Symbol {
-        let (file, line) = self.line(offset);
+        let (file, line) = self.line_at(offset);
         let (raw_name, start) = self.name_at(offset);
-        let name = raw_name.as_deref().map_or_else(
-            || fallback_name(&self.path, start),
-            |raw| demangle(raw).unwrap_or_else(|| raw.to_owned()),
-        );
+        let name = raw_name.map_or_else(|| fallback_name(&self.path, start), demangled);
         Symbol {
             name,
-            raw_name,
+            raw_name: raw_name.map(str::to_owned),
             offset: offset.0 - start.0,
             file,
             line,
@@ -208,12 +205,12 @@ impl Image {
     }
 
     /// Raw name of the code at `offset` and where what it names begins.
-    fn name_at(&self, offset: FileOffset) -> (Option<String>, FileOffset) {
+    pub fn name_at(&self, offset: FileOffset) -> (Option<&str>, FileOffset) {
         let Some(extent) = self.function_at(offset) else {
             return (None, offset);
         };
         if let Some(name) = extent.name {
-            return (Some(self.name(name).to_owned()), extent.start);
+            return (Some(self.name(name)), extent.start);
         }
         // An unnamed part behind its function counts from the function.
         let owner = match extent.kind {
@@ -222,11 +219,12 @@ impl Image {
         };
         let named = owner.and_then(|owner| Some((owner.name?, owner.start)));
         named.map_or((None, extent.start), |(name, start)| {
-            (Some(self.name(name).to_owned()), start)
+            (Some(self.name(name)), start)
         })
     }
 
-    fn line(&self, offset: FileOffset) -> (Option<String>, Option<u32>) {
+    /// Source file and line of a byte of code.
+    pub fn line_at(&self, offset: FileOffset) -> (Option<String>, Option<u32>) {
         let Some(addr) = self.link_addr(offset) else {
             return (None, None);
         };

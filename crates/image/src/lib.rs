@@ -44,7 +44,7 @@ mod symbols;
 
 pub use addr::{FileOffset, LinkAddr, Segment};
 pub use cache::{Images, Version};
-pub use demangle::{demangle, demangle_short};
+pub use demangle::{demangle, demangle_short, demangled};
 pub use elf::ImageKind;
 pub use error::{Fault, ImageError};
 pub use functions::{ExtentKind, Function};
