@@ -168,6 +168,13 @@ struct Place {
     flow: Flow,
 }
 
+impl Place {
+    /// Whether it follows in its fragment where the conditional branch before is taken.
+    fn is_behind_taken(&self, branch: &Place) -> bool {
+        is_conditional(branch.flow) && self.pc != branch.next_pc
+    }
+}
+
 impl Table {
     fn add(
         &mut self,
@@ -352,8 +359,12 @@ impl Table {
         } = tally(fragment, places, counts, cuts)?;
         for (at, place) in places.iter().enumerate() {
             let count = executed[at];
+            let went_on = (at + 1 < end).then(|| executed[at + 1] + left[at + 1]);
             let fell = match last {
-                _ if at + 1 < end => executed[at + 1] + left[at + 1],
+                _ if let Some(went_on) = went_on => match places[at + 1].is_behind_taken(place) {
+                    true => count - went_on,
+                    false => went_on,
+                },
                 Some((EventKind::Taken, taken)) => count - taken,
                 Some((_, fell)) => fell,
                 None => count,

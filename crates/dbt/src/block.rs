@@ -344,6 +344,8 @@ pub struct Seen<const BITS: u64>(alloc::boxed::Box<[u64]>);
 /// Which addresses may have a block: asked at every instruction that is
 /// translated, where the map would be a miss of the processor's caches.
 pub type Starts = Seen<{ 1 << 20 }>;
+/// Where branches go back to: loops, as far as they are of interest.
+pub type Heads = Seen<{ 1 << 16 }>;
 
 impl<const BITS: u64> Default for Seen<BITS> {
     fn default() -> Seen<BITS> {

@@ -34,6 +34,7 @@ use wire::{COST_WORDS, cost};
 
 use crate::indirect::{Guess, SPILL_RCX};
 use crate::pcmap::Recipe;
+use crate::superblock::is_turned;
 use crate::translate::Emit;
 use crate::ways::LastBranch;
 
@@ -272,9 +273,11 @@ impl Run {
                 Flow::Return(_) | Flow::IndirectJump | Flow::IndirectCall
             )
         });
-        let skips = insns
-            .last()
-            .is_some_and(|last| matches!(last.flow(), Flow::Cond(_, target) if target > last.pc()));
+        // A turned branch, too, mostly goes on in the superblock.
+        let skips = insns.last().is_some_and(|last| match last.flow() {
+            Flow::Cond(_, target) => target > last.pc() || is_turned(&rest[until - 1..]),
+            _ => false,
+        });
         let place = match dead {
             Some(at) => Place::Add(at),
             None if branches => Place::AtBranch,

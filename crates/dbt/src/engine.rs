@@ -9,7 +9,7 @@ use agent::thread::ThreadContext;
 use hashbrown::HashMap;
 use wire::stat;
 
-use crate::block::{Block, BlockId, BlockMap, Exit, ExitId, Key, PcHasher, Starts};
+use crate::block::{Block, BlockId, BlockMap, Exit, ExitId, Heads, Key, PcHasher, Starts};
 use crate::cache::Cache;
 use crate::contexts::Contexts;
 use crate::evict::Evictions;
@@ -57,6 +57,8 @@ pub struct Engine {
     pub blocks: Slab<Block>,
     pub map: BlockMap,
     pub starts: Starts,
+    /// Where branches go back to, if that is of interest.
+    pub heads: Heads,
     pub exits: Slab<Exit>,
     /// Ids that can be used again: their code is gone.
     pub free_blocks: Vec<BlockId>,

@@ -49,28 +49,29 @@ impl Engine {
     }
 
     /// As `attach`, with what `emit` puts, in at most `room` bytes, on the way: the
-    /// branch at `site` goes to cold code, whose jump is the exit.
+    /// branch at `site` goes to cold code, whose jump is the exit. `emit` says where that
+    /// is entered.
     pub fn attach_way(
         &mut self,
         block: BlockId,
         site: u64,
         kind: ExitKind,
         room: u64,
-        emit: impl FnOnce(&mut Asm<'_>),
+        emit: impl FnOnce(&mut Asm<'_>) -> u64,
     ) {
         const JUMP: u64 = 5 + 7;
         let id = self.new_exit();
         let kind = self.canonical_kind(kind);
         // Before the code, so that it lies behind it.
         let stub = self.make_stub(id, kind);
-        let mut jump = 0;
+        let (mut entry, mut jump) = (0, 0);
         let way = self.cache.cold(room + JUMP, 8, |asm| {
-            emit(asm);
+            entry = emit(asm);
             asm.align_displacement(1);
             jump = asm.jmp(stub);
         });
-        let way = way.expect("make_room leaves room for a block's ways out");
-        self.cache.patch(site, way);
+        way.expect("make_room leaves room for a block's ways out");
+        self.cache.patch(site, entry);
         self.exits[id.0 as usize] = Exit::new(kind, block, self.cache.arena(), jump, stub);
         self.link_if_there(id, kind);
     }

@@ -296,7 +296,9 @@ impl Engine {
             };
             match owed {
                 Some(owed) => self.attach_way(emit.id, site, kind, owed.bytes(), |asm| {
+                    let entry = asm.here();
                     owed.emit(asm);
+                    entry
                 }),
                 None => self.attach(emit.id, site, kind),
             }

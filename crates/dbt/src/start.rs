@@ -17,7 +17,7 @@ use sys::signal::{SIG_BLOCK, SIG_UNBLOCK, SigSet};
 use wire::view::Pool;
 use wire::{Mode, flag};
 
-use crate::block::{Arrival, BlockMap, Key, Starts};
+use crate::block::{Arrival, BlockMap, Heads, Key, Starts};
 use crate::cache::Cache;
 use crate::contexts::{self, Contexts};
 use crate::engine::{ENGINE, Engine, Heritage, Settings};
@@ -231,6 +231,7 @@ fn boot(
         blocks: Slab::default(),
         map: BlockMap::default(),
         starts: Starts::default(),
+        heads: Heads::default(),
         exits: Slab::default(),
         free_blocks: Vec::new(),
         free_exits: Vec::new(),

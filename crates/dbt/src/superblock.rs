@@ -4,6 +4,12 @@
 //! is a side exit. Stop at calls, returns, indirect branches, system calls,
 //! where a block already begins, and at the caps. Bytes are read from the
 //! program's memory, which must be executable for the program.
+//!
+//! Where something is counted, a superblock that ends with a branch back to its own
+//! start goes on there for some more turns: a branch that is followed when it is taken
+//! is *turned*, its side exit is where it falls through. One addition, or event, then
+//! stands for several turns. For the same reason superblocks are longer than elsewhere
+//! where basic blocks are counted (docs/design/0017-turns.md).
 
 use alloc::vec::Vec;
 
@@ -17,6 +23,12 @@ use crate::engine::Engine;
 /// more code than they save jumps (docs/design/0009-superblocks.md).
 const MAX_INSNS: usize = 96;
 const MAX_EXITS: usize = 12;
+/// Where each way out of a superblock is an event, one does not end with fewer
+/// instructions than this because a block begins there already.
+const DUPLICATED: usize = 24;
+/// The same of one with several turns of a loop.
+const MAX_TURNED_INSNS: usize = 48;
+const MAX_TURNED_EXITS: usize = 8;
 
 /// First and last byte of the vsyscall page (Linux ABI).
 pub const VSYSCALL: core::ops::Range<u64> = 0xffff_ffff_ff60_0000..0xffff_ffff_ff60_1000;
@@ -50,6 +62,23 @@ pub struct Superblock {
     pub volatile: bool,
     /// How many bytes the instructions have.
     pub bytes: usize,
+}
+
+impl Superblock {
+    /// Whether the branch at `i` is followed where it is taken.
+    pub fn is_turned(&self, i: usize) -> bool {
+        is_turned(&self.insns[i..])
+    }
+}
+
+/// The same of the branch that `insns` begin with.
+pub fn is_turned(insns: &[Insn]) -> bool {
+    match insns {
+        [branch, next, ..] => {
+            matches!(branch.flow(), Flow::Cond(..)) && next.pc() != branch.next_pc()
+        }
+        _ => false,
+    }
 }
 
 /// Bytes read ahead: about as many as a superblock's straight run has.
@@ -104,9 +133,30 @@ impl Window {
     }
 }
 
+/// A superblock as it was where it came to what begins a block already.
+struct Met {
+    insns: usize,
+    pages: usize,
+    bytes: usize,
+    end: End,
+}
+
 impl Engine {
-    // Long function: one loop whose cases end it or go on.
     pub fn superblock(&mut self, key: Key) -> Superblock {
+        let mut met = None;
+        let mut out = self.follow(key, &mut met);
+        if let Some(met) = met {
+            // It is no loop.
+            out.insns.truncate(met.insns);
+            out.pages.truncate(met.pages);
+            (out.bytes, out.end) = (met.bytes, met.end);
+        }
+        out
+    }
+
+    /// `met`: where it is to end if it comes back to its start no more.
+    // Long function: one loop whose cases end it or go on.
+    fn follow(&mut self, key: Key, met: &mut Option<Met>) -> Superblock {
         let mut out = Superblock {
             end: End::Itself,
             volatile: self.is_volatile(key.pc),
@@ -120,6 +170,9 @@ impl Engine {
         let mut window = Window::NONE;
         let mut reader = window.reader();
         let mut side_exits = 0;
+        let is_head = self.counts_turns() && self.heads.may_contain(key.pc);
+        // Of a loop, what stands before this.
+        let mut turned_to = key.pc;
         loop {
             if VSYSCALL.contains(&pc) {
                 let entry = pc & 0x3ff == 0 && pc & 0xfff < 0xc00;
@@ -130,15 +183,35 @@ impl Engine {
                 };
                 return out;
             }
-            if let Some(last) = out.insns.last() {
+            let turns = (key.pc..turned_to).contains(&pc);
+            if let Some(last) = out.insns.last().filter(|_| !turns) {
                 let arrival = self.arrival_behind(last, pc);
                 let inside = Key { pc, arrival };
                 if out.insns.len() >= MAX_INSNS
                     || side_exits >= MAX_EXITS
                     || !out.volatile && self.enters_volatile(&out, pc)
-                    || self.starts.may_contain(pc) && self.map.get(inside, &self.blocks).is_some()
                 {
                     out.end = End::Goto(inside);
+                    return out;
+                }
+                if met.is_none()
+                    && !(self.has_blocks() && out.insns.len() < DUPLICATED)
+                    && self.starts.may_contain(pc)
+                    && self.map.get(inside, &self.blocks).is_some()
+                {
+                    let end = End::Goto(inside);
+                    if !is_head || turned_to != key.pc || out.insns.len() >= MAX_TURNED_INSNS / 2 {
+                        out.end = end;
+                        return out;
+                    }
+                    *met = Some(Met {
+                        insns: out.insns.len(),
+                        pages: out.pages.len(),
+                        bytes: out.bytes,
+                        end,
+                    });
+                }
+                if met.is_some() && out.insns.len() > MAX_TURNED_INSNS / 2 {
                     return out;
                 }
             }
@@ -165,20 +238,34 @@ impl Engine {
             out.insns.push(insn);
             if let Flow::Jump(target) | Flow::Cond(_, target) | Flow::CountJump(target) = flow {
                 self.note_jump(insn.pc(), target);
+                if target <= insn.pc() && self.counts_turns() {
+                    self.heads.add(target);
+                }
             }
             match flow {
                 Flow::Next | Flow::CountJump(_) => pc = insn.next_pc(),
-                Flow::Cond(..) => {
+                Flow::Cond(_, target) => {
                     side_exits += 1;
+                    if self.turns(&out, key, target) {
+                        (turned_to, pc) = (insn.next_pc(), target);
+                        *met = None;
+                        continue;
+                    }
                     pc = insn.next_pc();
                 }
                 Flow::Jump(target) => {
+                    let start = key;
                     let key = self.arrive_by_jump(insn.pc(), target);
                     if self.jumps_into(insn.pc(), target) {
                         out.end = End::Into(key);
                         return out;
                     }
-                    // A loop is closed by a link, not unrolled.
+                    if self.turns(&out, start, target) {
+                        (turned_to, pc) = (insn.next_pc(), target);
+                        *met = None;
+                        continue;
+                    }
+                    // Else a loop is closed by a link.
                     let again = out.insns.iter().any(|old| old.pc() == target);
                     if key.arrival != Arrival::Inside
                         || again
@@ -206,6 +293,36 @@ impl Engine {
                 return out;
             }
         }
+    }
+
+    /// Whether anything is counted that one turn of a loop has as the next one.
+    fn counts_turns(&self) -> bool {
+        self.settings.count_instructions || self.ways.is_some() || self.has_blocks()
+    }
+
+    /// Whether `out`, which begins with `start` and ends with a branch to `target`, goes on
+    /// there with one more turn of the loop that it is.
+    fn turns(&self, out: &Superblock, start: Key, target: u64) -> bool {
+        if !self.counts_turns()
+            || target != start.pc
+            || start.arrival != Arrival::Inside
+            || out.volatile
+        {
+            return false;
+        }
+        let Some(branch) = out.insns.last() else {
+            return false;
+        };
+        let leaves = |insn: &&Insn| matches!(insn.flow(), Flow::Cond(..) | Flow::CountJump(_));
+        let turn = out.insns.iter().rposition(|insn| insn.pc() == target);
+        let turn = &out.insns[turn.unwrap_or(0)..];
+        let exits = turn.iter().filter(leaves).count();
+        let all_exits = out.insns.iter().filter(leaves).count();
+        branch.next_pc() != target
+            && out.insns.len() + turn.len() <= MAX_TURNED_INSNS
+            && all_exits + exits <= MAX_TURNED_EXITS
+            && self.arrive_by_jump(branch.pc(), target) == start
+            && !self.jumps_into(branch.pc(), target)
     }
 
     /// Whether what `out` holds is guarded and what follows at `pc` is compared.

@@ -79,6 +79,14 @@ impl Emit<'_> {
     }
 }
 
+/// Which way of a conditional branch leaves the superblock.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Taken(u64),
+    /// It is turned.
+    Through,
+}
+
 impl Engine {
     /// Translates the code at `key`. The block is entered in the map; `pad`
     /// says for which table it gets a landing pad in front.
@@ -205,8 +213,12 @@ impl Engine {
                     emit.goto(target);
                 }
                 Flow::Cond(cc, target) => {
+                    let way = match source.is_turned(i) {
+                        true => Way::Through,
+                        false => Way::Taken(target),
+                    };
                     let last = i + 1 == source.insns.len();
-                    self.emit_cond(emit, insn, cc, target, (i, last));
+                    self.emit_cond(emit, insn, cc, way, (i, last));
                 }
                 Flow::CountJump(target) => self.emit_count_jump(emit, insn, target, i),
                 Flow::Call(target) => {
@@ -338,26 +350,34 @@ impl Engine {
         emit.mapped = emit.asm.here();
     }
 
-    /// `index`: of the instruction, and whether it is the last one.
+    /// The last operand: index of the instruction, and whether it is the last one.
     fn emit_cond(
         &mut self,
         emit: &mut Emit<'_>,
         insn: &Insn,
         cc: Cc,
-        target: u64,
+        way: Way,
         (i, last): (usize, bool),
     ) {
-        let key = self.arrive_by_jump(insn.pc(), target);
-        let into = self.jumps_into(insn.pc(), target);
+        let (cc, kind) = match way {
+            Way::Taken(target) => {
+                let key = self.arrive_by_jump(insn.pc(), target);
+                let kind = match self.jumps_into(insn.pc(), target) {
+                    true => ExitKind::Event(key),
+                    false => ExitKind::Direct(key),
+                };
+                (cc, kind)
+            }
+            Way::Through => {
+                let key = self.arrive_by_jump(insn.pc(), insn.next_pc());
+                (cc.inverted(), ExitKind::Direct(key))
+            }
+        };
         emit.asm.align_displacement(2);
         let site = emit.asm.jcc(cc, emit.asm.here());
         emit.over(insn);
-        let kind = match into {
-            true => ExitKind::Event(key),
-            false => ExitKind::Direct(key),
-        };
         if let Some(path) = emit.path_at(i) {
-            return self.attach_path(emit.id, site, kind, path);
+            return self.attach_path(emit, site, kind, path);
         }
         let owed = match last {
             true => emit.last_branch(LastBranch::Taken),
@@ -365,7 +385,9 @@ impl Engine {
         };
         match owed {
             Some(owed) => self.attach_way(emit.id, site, kind, owed.spilled_bytes(), |asm| {
+                let entry = asm.here();
                 add_spilled(asm, owed);
+                entry
             }),
             None => self.attach(emit.id, site, kind),
         }
@@ -388,7 +410,7 @@ impl Engine {
         emit.asm.bind(over);
         emit.over(insn);
         match emit.path_at(i) {
-            Some(path) => self.attach_path(emit.id, site, ExitKind::Direct(key), path),
+            Some(path) => self.attach_path(emit, site, ExitKind::Direct(key), path),
             None => self.attach(emit.id, site, ExitKind::Direct(key)),
         }
     }

@@ -11,6 +11,13 @@ use crate::Reg;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cc(pub u8);
 
+impl Cc {
+    /// The condition that holds where this one does not.
+    pub fn inverted(self) -> Cc {
+        Cc(self.0 ^ 1)
+    }
+}
+
 /// A forward 8-bit jump whose target is not yet known.
 #[must_use]
 #[derive(Debug)]

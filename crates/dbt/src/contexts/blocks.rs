@@ -230,7 +230,11 @@ impl Engine {
         if self.has_blocks() {
             self.plan_into(source, arrival, &mut plan);
         }
-        Paths { plan, entered: 0 }
+        Paths {
+            begins: self.has_activations() && arrival.is_event(),
+            plan,
+            entered: 0,
+        }
     }
 
     fn plan_into(&mut self, source: &Superblock, arrival: Arrival, plan: &mut Vec<(u32, bool)>) {

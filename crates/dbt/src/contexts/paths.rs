@@ -20,7 +20,7 @@ use wire::node::{PLACED_FUNCS, place, step, tag};
 use super::emit::{
     CODE, NODE, RECORD, RETURN, SHADOW, code, emit_above, emit_is_negative, emit_push,
 };
-use crate::block::{Arrival, BlockId, ExitKind, Key};
+use crate::block::{Arrival, ExitKind, Key};
 use crate::engine::Engine;
 use crate::entry::Routine;
 use crate::indirect::{emit_restores, emit_spills};
@@ -40,6 +40,20 @@ pub struct Paths {
     pub plan: Vec<(u32, bool)>,
     /// What was entered by now and is not on record.
     pub entered: u32,
+    /// The superblock begins an activation, and nothing went on record since: the state
+    /// is [`ENTRY_STATE`].
+    pub begins: bool,
+}
+
+impl Paths {
+    /// The word that has the state. At the begin of an activation that is one that is not
+    /// written in between, so that nothing has to wait for the event before.
+    fn state(&self) -> i32 {
+        match self.begins {
+            true => ENTRY_STATE,
+            false => STATE,
+        }
+    }
 }
 
 impl Emit<'_> {
@@ -83,10 +97,11 @@ impl Emit<'_> {
 
 impl Engine {
     /// The way out of a branch on which `path` goes on record.
-    pub fn attach_path(&mut self, id: BlockId, site: u64, kind: ExitKind, path: u32) {
+    pub fn attach_path(&mut self, emit: &Emit<'_>, site: u64, kind: ExitKind, path: u32) {
         let lookup = self.cache.thunk(Routine::Lookup);
-        self.attach_way(id, site, kind, WAY_BYTES, |asm| {
-            emit_way(asm, path, lookup);
+        let state = emit.paths.state();
+        self.attach_way(emit.id, site, kind, WAY_BYTES, |asm| {
+            emit_way(asm, path, state, lookup)
         });
     }
 
@@ -171,8 +186,10 @@ impl Engine {
     /// The event of a path, before the branch that ends it; rcx and rdx are spilled and
     /// free.
     pub fn emit_path(&mut self, emit: &mut Emit<'_>, path: u32) {
+        let state = emit.paths.state();
+        emit.paths.begins = false;
         let asm = &mut emit.asm;
-        let hit = emit_search(asm, path);
+        let hit = emit_search(asm, path, state);
         let back = asm.here() + 5 + FOUND;
         let slow = self.slow_path(Routine::Lookup, code::LOOKUP, step(path), back);
         let asm = &mut emit.asm;
@@ -186,13 +203,16 @@ impl Engine {
     }
 }
 
+/// Bytes of [`emit_search`], and of what it has for a path that is in no table.
+const SEARCH: u64 = LOAD + 4 + 9 + 5 + 2;
+const LOAD: u64 = 9;
 /// Bytes of [`emit_found`].
 const FOUND: u64 = 4 + 9 + 9 + 9;
 
-/// rdx: the state; jumps if the table has the edge of `path`. A path that is in no table
+/// rdx: the state, which is in the word `state`; jumps if the table has the edge of `path`. A path that is in no table
 /// never hits.
-fn emit_search(asm: &mut isa::Asm<'_>, path: u32) -> Option<isa::asm::Short> {
-    asm.mov_r_gs(Reg::Rdx, STATE);
+fn emit_search(asm: &mut isa::Asm<'_>, path: u32, state: i32) -> Option<isa::asm::Short> {
+    asm.mov_r_gs(Reg::Rdx, state);
     (path < PLACED_FUNCS).then(|| {
         asm.movzx_r32_r16(Reg::Rcx, Reg::Rdx);
         asm.mov_r32_gs_index8(Reg::Rcx, Reg::Rcx, EDGE_TAGS + 8 * place(path) as i32);
@@ -218,22 +238,37 @@ fn emit_count(asm: &mut isa::Asm<'_>) {
     asm.mov_gs_mem_r(Reg::Rdx, NODE, Reg::Rcx);
 }
 
-/// The event of a path on a way out, where nothing is spilled and a slow path is in line.
-fn emit_way(asm: &mut isa::Asm<'_>, path: u32, lookup: u64) {
-    emit_spills(asm);
-    let hit = emit_search(asm, path);
+/// The event of a path on a way out, where nothing is spilled; returns where it is
+/// entered. What is slow stands before that, out of the way of what is fetched.
+///
+/// ```text
+/// slow: what = LOOKUP; event_return = back; rcx = step; jmp lookup
+/// entry: spills; rdx = state; hit? -> found, else jmp slow
+/// found: edge and next state from the table
+/// back: count; restores
+/// ```
+fn emit_way(asm: &mut isa::Asm<'_>, path: u32, state: i32, lookup: u64) -> u64 {
+    /// Bytes from the entry to `back`, without the search.
+    const SPILLS: u64 = 9 + 9;
     /// Bytes of what is left of the slow path behind the load of `back`.
-    const REST: u64 = 9 + 10 + 5 + FOUND;
+    const REST: u64 = 9 + 10 + 5;
+    let slow = asm.here();
+    let search = if path < PLACED_FUNCS { SEARCH } else { LOAD };
+    let after = REST + SPILLS + search + 2 + FOUND;
     asm.mov_gs_imm32(CODE, code::LOOKUP);
-    let load = match u32::try_from(asm.here() + 10 + REST) {
+    let load = match u32::try_from(asm.here() + 10 + after) {
         Ok(_) => 5,
         Err(_) => 10,
     };
-    let back = asm.here() + load + REST;
+    let back = asm.here() + load + after;
     asm.mov_r_imm(Reg::Rcx, back);
     asm.mov_gs_r(RETURN, Reg::Rcx);
     asm.mov_r_imm(Reg::Rcx, step(path));
     asm.jmp(lookup);
+    let entry = asm.here();
+    emit_spills(asm);
+    let hit = emit_search(asm, path, state);
+    asm.jmp_near(slow);
     if let Some(hit) = hit {
         asm.bind(hit);
     }
@@ -241,4 +276,5 @@ fn emit_way(asm: &mut isa::Asm<'_>, path: u32, lookup: u64) {
     assert_eq!(asm.here(), back, "the slow path comes back here");
     emit_count(asm);
     emit_restores(asm);
+    entry
 }
