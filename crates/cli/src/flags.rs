@@ -72,6 +72,7 @@ Examples:
   everypath diff old.evp new.evp --fail-if 'instructions>+2%'
   everypath diff old.evp new.evp --fail-if 'parse:calls>+0' --fail-if 'calls<-5000'
   everypath diff old.evp new.evp --format flamegraph > diff.svg
+  everypath diff old.evp new.evp --html diff.html  a page to explore all changes with
 
 A CONDITION is METRIC>+N or METRIC<-N: it grew, or shrank, by more than N; N% is
 per cent of the value before. FUNCTION:METRIC>+N is about one function, in all
@@ -240,6 +241,9 @@ pub struct Diff {
     /// Form of the comparison
     #[arg(long, value_name = "FORM", default_value = "report")]
     pub format: DiffFormat,
+    /// Write a page to explore all changes with, for a browser, and no comparison
+    #[arg(long, value_name = "FILE", conflicts_with = "format")]
+    pub html: Option<PathBuf>,
     /// What changed most; without it by instructions, if both recordings have them
     #[arg(long, value_name = "METRIC")]
     pub by: Option<String>,

@@ -156,6 +156,97 @@ fn names_are_text_whatever_they_are() {
     check(&folder, "hostile");
 }
 
+/// Two recordings of programs that differ, compared.
+fn compare(folder: &Folder) {
+    let files = ["diff", "before.evp", "after.evp"];
+    let stdout = run(folder, &[&files[..], &["--html", "page.html"]].concat());
+    assert_eq!(stdout, "");
+    for (form, file) in [("json", "report.json"), ("folded", "report.txt")] {
+        let text = run(folder, &[&files[..], &["--format", form]].concat());
+        fs::write(folder.file(file), text).unwrap();
+    }
+}
+
+const BEFORE: &str = "\
+#include <stdio.h>
+#include <stdlib.h>
+static int leaf(int x) { return x + 1; }
+static int dropped(int x) { return x * 2; }
+static int work(int x) { return leaf(x) + leaf(x) + dropped(x); }
+int main(void) {
+    int sum = 0;
+    for (int i = 0; i < 5; i++) sum += work(i);
+    for (int i = 0; i < 40; i++) free(malloc(i));
+    printf(\"%d\\n\", sum);
+}
+";
+
+#[test]
+fn a_page_shows_what_changed() {
+    let folder = folder("changes");
+    let after = BEFORE
+        .replace(" + dropped(x)", "")
+        .replace("static int dropped", "int dropped")
+        .replace("i < 5", "i < 7")
+        .replace("i < 40", "i < 33");
+    for (name, source) in [("before", BEFORE), ("after", &after)] {
+        fs::create_dir_all(folder.file(name)).unwrap();
+        let program = format!("{name}/prog");
+        folder.program(&["-g", "-O0", "-static"], &program, source);
+        let file = format!("{name}.evp");
+        run(
+            &folder,
+            &["contexts", "--k-inf", "-q", "-o", &file, "--", &program],
+        );
+    }
+    compare(&folder);
+    check(&folder, "changes");
+}
+
+#[test]
+fn a_million_contexts_compared() {
+    let folder = folder("many");
+    compile(&folder, "benches/programs/growth.c", "growth");
+    for (file, count) in [("before.evp", "900000"), ("after.evp", "1000000")] {
+        let options = ["contexts", "--cost", "calls", "--k-inf", "-q", "-o", file];
+        run(
+            &folder,
+            &[&options[..], &["--", "./growth", count]].concat(),
+        );
+    }
+    // Another number is another command.
+    let files = ["diff", "before.evp", "after.evp", "--force"];
+    run(&folder, &[&files[..], &["--html", "page.html"]].concat());
+    check(&folder, "manyChanges");
+}
+
+#[test]
+fn names_are_text_in_a_comparison_too() {
+    let folder = folder("hostile-changes");
+    for (file, calls) in [("before.evp", 2), ("after.evp", LARGEST - 1)] {
+        fs::write(folder.file(file), sample::bytes(&recording(TAGS, calls))).unwrap();
+    }
+    compare(&folder);
+    check(&folder, "hostileChanges");
+    fs::write(
+        folder.file("after.evp"),
+        sample::bytes(&recording(TAGS, LARGEST)),
+    )
+    .unwrap();
+    let page = fs::read(folder.file("page.html")).unwrap();
+    let output = everypath(
+        &folder,
+        &["diff", "before.evp", "after.evp", "--html", "page.html"],
+    );
+    assert_eq!(output.status.code(), Some(125), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("the page counts up to 9007199254740991 (2^53 - 1)"),
+        "{said}"
+    );
+    assert_eq!(fs::read(folder.file("page.html")).unwrap(), page);
+}
+
 #[test]
 fn nothing_is_shown_as_nothing() {
     let folder = folder("nothing");

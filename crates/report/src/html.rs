@@ -18,7 +18,9 @@
 //! 2^53 - 1 is an error.
 
 mod columns;
+mod comparison;
 mod head;
+mod tables;
 
 use std::io::{self, Write};
 
@@ -27,6 +29,7 @@ use analysis::merged::{Contexts, Metric};
 use head::Names;
 
 use crate::Report;
+use crate::diff::Comparison;
 use crate::numbers::{command_line, counted};
 
 const PAGE: &str = include_str!("html/page.html");
@@ -34,12 +37,14 @@ const STYLE: &str = include_str!("html/page.css");
 
 /// The scripts, in the order in which they build on each other. Together they
 /// are one module.
-const SCRIPTS: [&str; 12] = [
+const SCRIPTS: [&str; 14] = [
     include_str!("html/data.js"),
     include_str!("html/model.js"),
+    include_str!("html/changes.js"),
     include_str!("html/callers.js"),
     include_str!("html/format.js"),
     include_str!("html/list.js"),
+    include_str!("html/columns.js"),
     include_str!("html/tree.js"),
     include_str!("html/functions.js"),
     include_str!("html/flame.js"),
@@ -56,20 +61,42 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let none = Contexts::default();
     let contexts = report.merged.as_ref().unwrap_or(&none);
     let totals = totals(report, contexts)?;
+    let title = command_line(&report.recording.meta.command);
+    page(&title, out, |out| {
+        let names = Names::new(contexts);
+        head::write(report, contexts, &names, &totals, out)?;
+        let nodes = contexts.nodes.iter();
+        columns::tree(nodes.map(|node| (node.depth, names.number(node.name))), out)?;
+        (0..contexts.metrics.len()).try_for_each(|metric| {
+            let threads = contexts.threads.iter();
+            columns::values(metric, threads.map(|thread| &*thread.values[metric]), out)
+        })
+    })
+}
+
+/// The page of two recordings.
+pub fn write_comparison(comparison: &Comparison, out: &mut dyn Write) -> io::Result<()> {
+    for (metric, total) in comparison.diff.metrics.iter().zip(&comparison.diff.totals) {
+        exact(total.before.max(total.after), comparison::noun(metric.name))?;
+    }
+    page(&comparison::title(comparison), out, |out| {
+        comparison::write(comparison, out)
+    })
+}
+
+/// The page with what `data` writes into it.
+fn page(
+    title: &str,
+    out: &mut dyn Write,
+    data: impl Fn(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
     for part in parts(PAGE) {
         match part {
             Part::Text(text) => out.write_all(text.as_bytes())?,
-            Part::Slot("title") => {
-                let title = command_line(&report.recording.meta.command);
-                out.write_all(escaped(&title).as_bytes())?;
-            }
+            Part::Slot("title") => out.write_all(escaped(title).as_bytes())?,
             Part::Slot("style") => out.write_all(STYLE.as_bytes())?,
             Part::Slot("script") => out.write_all(SCRIPTS.concat().as_bytes())?,
-            Part::Slot("data") => {
-                let names = Names::new(contexts);
-                head::write(report, contexts, &names, &totals, out)?;
-                columns::write(contexts, &names, out)?;
-            }
+            Part::Slot("data") => data(out)?,
             Part::Slot(name) => unreachable!("the page has a slot {name}"),
         }
     }
@@ -85,16 +112,21 @@ fn totals(report: &Report, contexts: &Contexts) -> io::Result<Vec<u64>> {
             .flat_map(|thread| &thread.values[at]);
         values.fold(0, |sum: u64, &(_, value)| sum.saturating_add(value))
     };
-    let within = |(at, &metric): (usize, &Metric)| match total(at) {
-        total if total <= MOST => Ok(total),
-        total => {
-            let amount = counted(total, head::noun(report, metric));
-            Err(io::Error::other(format!(
-                "{amount}: the page counts up to {MOST} (2^53 - 1); use --format json"
-            )))
-        }
-    };
-    contexts.metrics.iter().enumerate().map(within).collect()
+    let metrics = contexts.metrics.iter().enumerate();
+    metrics
+        .map(|(at, &metric): (usize, &Metric)| exact(total(at), head::noun(report, metric)))
+        .collect()
+}
+
+/// `total`, if it is one that the scripts can count to.
+fn exact(total: u64, noun: &str) -> io::Result<u64> {
+    if total <= MOST {
+        return Ok(total);
+    }
+    let amount = counted(total, noun);
+    Err(io::Error::other(format!(
+        "{amount}: the page counts up to {MOST} (2^53 - 1); use --format json"
+    )))
 }
 
 /// A piece of the page as it is, or the name of what is to stand there.

@@ -22,11 +22,13 @@ class Controls {
 
   fillHead(get) {
     const { head } = this.app.data;
-    const begun = new Date(head.started_unix_ms);
-    const date = begun.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
     get("command").textContent = visible(head.command);
     get("command").title = visible(head.command);
-    const time = make("time", { dateTime: begun.toISOString(), title: begun.toISOString() }, date);
+    if (head.comparison) {
+      this.fillComparison(get, head.comparison);
+      return;
+    }
+    const time = timeOf(head.started_unix_ms);
     const totals = make("span", { id: "totals" }, head.totals);
     get("about").append(head.end, " · ", time, " · ", totals);
     for (const [name, value] of head.options) get("about").append(" · ", make("code", {}, visible(`--${name} ${value}`)));
@@ -35,14 +37,33 @@ class Controls {
       notes.unshift(`k = ${head.k}: a context is kept with ${counted(head.k, "caller")}; what was called from further in begins anew below “…”, and what is “with everything below” ends there (--k-inf keeps whole paths)`);
     }
     notes.push(`recorded by ${head.producer}`);
-    get("notes").querySelector("summary").textContent = counted(notes.length, "note");
-    get("notes").querySelector("ul").append(...notes.map((note) => make("li", {}, visible(note))));
+    fillNotes(get("notes"), notes);
+  }
+
+  /** Of two recordings: how each was made, and what changed in all. */
+  fillComparison(get, { before, after }) {
+    const { metrics, notes, k } = this.app.data.head;
+    const totals = make("span", { id: "totals" });
+    metrics.forEach((metric, at) => {
+      const change = `${signed(metric.total - metric.before)}, ${growth(metric.before, metric.total)}`;
+      totals.append(`${at > 0 ? " · " : ""}${grouped(metric.before)} → ${counted(metric.total, metric.noun)} (${change})`);
+    });
+    get("about").append(totals);
+    const about = (word, { file, command, end, started_unix_ms: started, producer }) =>
+      make("li", {}, `${word}: ${visible(file)} · `, make("code", {}, visible(command)), ` · ${end} · `, timeOf(started), ` · recorded by ${visible(producer)}`);
+    const all = [...notes];
+    if (k !== null) all.push(`k = ${k}: what was called from further in begins anew below “…”, and what is “with everything below” ends there`);
+    fillNotes(get("notes"), all);
+    get("notes").querySelector("ul").prepend(about("before", before), about("after", after));
+    get("notes").querySelector("summary").textContent = "Both recordings";
   }
 
   /** All, each process, and each thread of a process that has several. */
   fillThreads() {
     const { head, values } = this.app.data;
     this.threads.replaceChildren();
+    this.threads.hidden = this.app.isComparison;
+    if (this.app.isComparison) return;
     const option = (value, text) => this.threads.append(new Option(visible(text), value));
     const all = head.threads.map((_, thread) => thread);
     const ofProcess = new Map();
@@ -70,6 +91,7 @@ class Controls {
   fillMetrics() {
     const { metrics } = this.app.data.head;
     metrics.forEach(({ noun }, metric) => this.metrics.append(new Option(`${noun}s`, metric)));
+    this.metrics.value = String(this.app.metric);
     this.metrics.hidden = metrics.length < 2;
   }
 
@@ -197,8 +219,8 @@ class Controls {
     }
     const { view, noun } = app;
     const whole = app.data.head.metrics[app.metric].total;
-    const functions = view.perName().own.reduce((count, own) => count + (own > 0 ? 1 : 0), 0);
-    const contexts = counted(view.counted, view.threads.length > 1 ? "distinct context" : "context");
+    const functions = view.countedNames().length;
+    const contexts = counted(view.counted, view.threads.length > 1 || view.base ? "distinct context" : "context");
     this.shown.hidden = app.isWhole;
     this.shown.textContent = `${grouped(view.sum)} of ${counted(whole, noun)}, ${contexts}, ${counted(functions, "function")}`;
     this.shown.title = this.shown.textContent;
@@ -208,6 +230,18 @@ class Controls {
     this.found.textContent = found;
     this.found.title = title;
   }
+}
+
+/** When something began. */
+function timeOf(unixMs) {
+  const begun = new Date(unixMs);
+  const date = begun.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+  return make("time", { dateTime: begun.toISOString(), title: begun.toISOString() }, date);
+}
+
+function fillNotes(element, notes) {
+  element.querySelector("summary").textContent = counted(notes.length, "note");
+  element.querySelector("ul").append(...notes.map((note) => make("li", {}, visible(note))));
 }
 
 /** The list of a key, made if there is none. */

@@ -76,28 +76,46 @@ class Details {
     return list;
   }
 
-  /** A line of value, share and what it is. */
-  number(value, of, what) {
-    return make("tr", {}, make("td", {}, grouped(value)), make("td", {}, percent(value, of)), make("td", {}, what));
+  /** A line of value, share and what it is; of two recordings, of both values and the change. */
+  number(value, before, what) {
+    const { view } = this.app;
+    if (!view.base) {
+      return [make("tr", {}, make("td", {}, grouped(value)), make("td", {}, percent(value, view.sum)), make("td", {}, what))];
+    }
+    const change = value === before ? "" : `${signed(value - before)}  ${growth(before, value)}`;
+    const colour = value > before ? "rose" : "fell";
+    return [
+      make("tr", { className: "what" }, make("td", { colSpan: 2 }, what)),
+      make("tr", {}, make("td", {}, `${grouped(before)} → ${grouped(value)}`), make("td", { className: colour }, change)),
+    ];
+  }
+
+  numbersTable(...lines) {
+    return make("table", { className: this.app.view.base ? "numbers both" : "numbers" }, ...lines.flat());
+  }
+
+  /** The same of a list's entry: its share of the list; of two recordings, the change. */
+  share(value, before, sum) {
+    if (!this.app.view.base) return [grouped(value), percent(value, sum)];
+    return [value === before ? "0" : signed(value - before), growth(before, value)];
   }
 
   numbers(name) {
     const { view, noun } = this.app;
     const { own, contexts, total } = view.perName();
-    const table = make("table", { className: "numbers" });
-    table.append(
-      this.number(own[name], view.sum, `${noun}s, in ${counted(contexts[name], "context")}`),
-      this.number(total[name], view.sum, "with everything below"),
+    const before = view.base?.perName();
+    const table = this.numbersTable(
+      this.number(own[name], before?.own[name], `${noun}s, in ${counted(contexts[name], "context")}`),
+      this.number(total[name], before?.total[name], "with everything below"),
     );
     return make("section", { id: "of-function" }, make("h3", {}, "Function"), table);
   }
 
   context(node) {
     const { view, noun, data } = this.app;
-    const table = make("table", { className: "numbers" });
-    table.append(
-      this.number(view.own[node], view.sum, `${noun}s here`),
-      this.number(view.total(node), view.sum, "with everything below"),
+    const table = this.numbersTable(
+      this.number(view.own[node], view.base?.own[node], `${noun}s here`),
+      this.number(view.total(node), view.base?.total(node), "with everything below"),
     );
     const begun = this.begun(node);
     if (begun > 0) table.append(make("tr", {}, make("td", {}, grouped(begun)), make("td"), make("td", {}, "times begun")));
@@ -133,8 +151,8 @@ class Details {
     const { view, noun, names } = this.app;
     const steps = [];
     for (let at = node; at >= 0; at = model.parent(at)) steps.push(model.name(at));
-    const table = make("table", { className: "numbers" });
-    table.append(this.number(model.total(node), view.sum, `${noun}s of ${visible(names.text[steps.at(-1)])} by this path`));
+    const what = `${noun}s of ${visible(names.text[steps.at(-1)])} by this path`;
+    const table = this.numbersTable(this.number(model.total(node), view.base && model.totalBefore(node), what));
     const list = make("ol", { className: "path" });
     for (const name of steps) {
       const button = make("button", {}, visible(names.text[name]));
@@ -149,10 +167,11 @@ class Details {
     if (list.length === 0) return [];
     const sum = list.reduce((all, [, value]) => all + value, 0);
     const table = make("table", { className: "neighbours" });
-    const row = ([other, value]) => {
+    const row = ([other, value, before]) => {
       const button = make("button", { title: visible(this.app.names.text[other]) }, visible(this.app.names.text[other]));
       button.addEventListener("click", () => this.app.selectName(other));
-      return make("tr", {}, make("td", {}, grouped(value)), make("td", {}, percent(value, sum)), make("td", {}, button));
+      const [amount, part] = this.share(value, before, sum);
+      return make("tr", {}, make("td", {}, amount), make("td", {}, part), make("td", {}, button));
     };
     const section = make("section", { id: title.toLowerCase() }, make("h3", {}, title, make("small", {}, grouped(list.length))), table);
     this.inPieces(section, list.length, FEW, (at) => table.append(row(list[at])));
@@ -183,7 +202,8 @@ class Details {
     }
     path.append(texts.slice(-TAIL).join(" › "));
     const head = make("button", { className: "go", title: "Show this context in the tree" });
-    head.append(make("b", {}, grouped(view.own[node])), ` ${percent(view.own[node], view.sum)}`);
+    const [amount, part] = this.share(view.own[node], view.base?.own[node], view.sum);
+    head.append(make("b", {}, amount), ` ${part}`);
     head.addEventListener("click", () => this.app.goTo(node));
     return make("li", { className: node === selected ? "current" : "" }, head, path);
   }
@@ -212,5 +232,6 @@ function aboutSpecial(text, k) {
   if (text === "__root__") return "Stands for all functions that were not selected.";
   if (text === "[truncated]") return "Calls beyond the limit of nodes (--max-nodes); their contexts were not kept.";
   if (text.startsWith("[signal ")) return "A signal's handler; its context begins anew.";
+  if (!text.startsWith("[")) return "A program, with all its processes and threads.";
   return "No function.";
 }

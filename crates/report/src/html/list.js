@@ -178,8 +178,8 @@ function putText(element, text, search) {
  */
 function makeHeader(columns, sort) {
   const header = make("div", { className: "row header", role: "row" });
-  for (const { key, title, className } of columns) {
-    const head = make("button", { className: `head ${className}`, title, role: "columnheader" });
+  for (const { key, className } of columns) {
+    const head = make("button", { className: `head ${className}`, role: "columnheader" });
     head.dataset.key = key;
     head.addEventListener("click", () => sort(key));
     header.append(head);
