@@ -9,8 +9,9 @@ import { pathToFileURL } from "node:url";
 import { Browser } from "./browser.mjs";
 import * as ofOne from "./cases.mjs";
 import * as ofTwo from "./changes.mjs";
+import * as ofCode from "./code.mjs";
 
-const cases = { ...ofOne, ...ofTwo };
+const cases = { ...ofOne, ...ofTwo, ...ofCode };
 
 const [name, path, json, text] = process.argv.slice(2);
 const browser = new Browser();

@@ -10,7 +10,7 @@ use analysis::diff::Condition;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use trace::Cost;
 
-use crate::condition;
+use crate::{condition, show};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -172,9 +172,8 @@ pub struct Contexts {
     /// Nodes per process after which new contexts go to a [truncated] node
     #[arg(long, value_name = "N", default_value_t = 50_000_000)]
     pub max_nodes: u64,
-    /// Write a page to explore all contexts with, for a browser
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
+    #[command(flatten)]
+    pub page: Page,
     #[command(flatten)]
     pub view: View,
     #[command(flatten)]
@@ -220,11 +219,36 @@ pub struct Report {
     #[arg(long, value_name = "LIST", conflicts_with = "format")]
     pub annotate: Vec<String>,
     /// Form of the report
-    #[arg(long, value_name = "FORM", default_value = "report")]
+    #[arg(
+        long,
+        value_name = "FORM",
+        default_value = "report",
+        conflicts_with = "html"
+    )]
     pub format: Format,
-    /// Write a page to explore all contexts with, for a browser, and no report
-    #[arg(long, value_name = "FILE", conflicts_with = "format")]
+    #[command(flatten)]
+    pub page: Page,
+}
+
+/// A page for a browser.
+#[derive(Debug, Args)]
+pub struct Page {
+    /// Write a page to explore everything with, for a browser
+    #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Code and source lines that the page may hold; 0: none
+    #[arg(long, value_name = "MB", default_value_t = 8)]
+    #[arg(value_parser = clap::value_parser!(u32).range(..1000))]
+    pub html_code: u32,
+}
+
+impl Page {
+    pub fn wanted(&self) -> Option<show::Page<'_>> {
+        self.html.as_deref().map(|path| show::Page {
+            path,
+            code: self.html_code,
+        })
+    }
 }
 
 #[derive(Debug, Args)]

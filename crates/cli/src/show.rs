@@ -3,11 +3,14 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::path::Path;
 
+use image::Images;
 use report::text::Style;
 use report::{Hot, Report, Weight};
 use trace::{Mode, Recording};
 
+use crate::beside::OnDisk;
 use crate::flags::{Format, View, WhichForest};
 
 /// How a recording is shown.
@@ -133,15 +136,34 @@ fn sources(files: BTreeSet<&str>) -> HashMap<String, Vec<String>> {
     files.into_iter().filter_map(lines).collect()
 }
 
+/// What of a page is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Page<'a> {
+    pub path: &'a Path,
+    /// Megabytes of code and source; 0: none.
+    pub code: u32,
+}
+
 /// All contexts of `recording` as a page for a browser.
-pub fn write_page(recording: &Recording, notes: &[String], out: &mut dyn Write) -> io::Result<()> {
+pub fn write_page(
+    recording: &Recording,
+    notes: &[String],
+    page: Page,
+    images: &Images,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let view = report::View {
         merged: true,
         ..report::View::default()
     };
     let mut report = Report::new(recording, &view);
     report.notes = notes.to_vec();
-    report::html::write(&report, out)
+    let mut files = OnDisk::new(images);
+    let beside = (page.code > 0).then(|| report::html::Beside {
+        files: &mut files,
+        budget: page.code as usize * 1_000_000,
+    });
+    report::html::write(&report, beside, out)
 }
 
 /// Names of the statistics; without a run of `--lockstep`, not those of it.

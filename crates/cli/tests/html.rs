@@ -156,6 +156,102 @@ fn names_are_text_whatever_they_are() {
     check(&folder, "hostile");
 }
 
+/// A loop with a branch that goes both ways, and a tag in a line of code.
+const CODE: &str = "\
+#include <stdio.h>
+static inline int twice(int x) { return 2 * x; }
+__attribute__((noinline)) int work(int n)
+{
+\tint sum = 0;
+\tfor (int i = 0; i < n; i++) {
+\t\tif (i % 3 == 0)
+\t\t\tsum += twice(i); /* </script><img src=x onerror=\"everypath.evil=1\"> */
+\t\telse
+\t\t\tputchar('0' + i % 10);
+\t}
+\treturn sum;
+}
+int main(void) { printf(\"%d\\n\", work(100)); return 0; }
+";
+
+/// What others say of the function `work` of `prog`: each instruction's place and
+/// line (binutils), and its executions and those taken (`count --annotate`).
+fn keep_oracle(folder: &Folder) {
+    let tool = |name: &str, arguments: &[&str]| {
+        let output = folder.run(name, arguments);
+        assert!(output.status.success(), "{name}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let objdump = ["-d", "-M", "intel", "--disassemble=work", "prog"];
+    let disassembly = tool("objdump", &objdump);
+    let address = |line: &str| {
+        let (address, _) = line.split_once(':')?;
+        u64::from_str_radix(address.strip_prefix("  ")?.trim(), 16).ok()
+    };
+    let mut text = String::new();
+    let mut executed = std::collections::HashMap::new();
+    let counts = ["count", "-q", "--annotate", "work", "--report", "work.txt"];
+    run(folder, &[&counts[..], &["--", "./prog"]].concat());
+    for line in fs::read_to_string(folder.file("work.txt")).unwrap().lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if let Some(at) = words.iter().position(|word| word.starts_with("0x")) {
+            executed.insert(words[at].to_owned(), words[..at].join(" "));
+        }
+    }
+    for at in disassembly.lines().filter_map(address) {
+        let at = format!("{at:#x}");
+        let place = tool("addr2line", &["-e", "prog", &at]);
+        let place = place.trim().rsplit_once(':').unwrap().1;
+        let place = place.split(' ').next().unwrap();
+        let counts = executed.get(&at).map_or("", String::as_str);
+        text.push_str(&format!("{at} {place} {counts}\n"));
+    }
+    fs::write(folder.file("report.txt"), text).unwrap();
+    fs::write(folder.file("report.json"), "{}").unwrap();
+}
+
+#[test]
+fn code_and_source_stand_beside_the_tree() {
+    let folder = folder("code");
+    folder.program(&["-g", "-O1"], "prog", CODE);
+    keep_oracle(&folder);
+    let record = ["contexts", "--k-inf", "-q", "-o", "run.evp", "--", "./prog"];
+    run(&folder, &record);
+    let page = ["report", "run.evp", "--html", "page.html"];
+    run(&folder, &page);
+    check(&folder, "code");
+    // Little room, none, and a program that is another now, or gone.
+    run(&folder, &[&page[..], &["--html-code", "0"]].concat());
+    check(&folder, "withoutCode");
+    folder.program(&["-g", "-O1"], "prog", &CODE.replace("% 3", "% 5"));
+    run(&folder, &page);
+    check(&folder, "changedCode");
+    fs::remove_file(folder.file("prog")).unwrap();
+    run(&folder, &page);
+    check(&folder, "goneCode");
+}
+
+#[test]
+fn code_of_basic_blocks_has_exact_counts() {
+    let folder = folder("code-blocks");
+    folder.program(&["-g", "-O1"], "prog", CODE);
+    keep_oracle(&folder);
+    for mode in ["intra", "inter"] {
+        let record = [
+            "contexts",
+            "-k",
+            "3",
+            "-q",
+            "--html",
+            "page.html",
+            "--mode",
+            mode,
+        ];
+        run(&folder, &[&record[..], &["--", "./prog"]].concat());
+        check(&folder, "blockCode");
+    }
+}
+
 /// Two recordings of programs that differ, compared.
 fn compare(folder: &Folder) {
     let files = ["diff", "before.evp", "after.evp"];

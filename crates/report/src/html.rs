@@ -8,7 +8,7 @@
 //! Approach: the page is `html/page.html` with its style and scripts put in. It
 //! carries the tree of [`analysis::merged`] as columns of numbers, compressed,
 //! in base64 ([`columns`]), and everything else as one JSON document, compressed
-//! the same way ([`head`]). The scripts inflate and show what is looked at.
+//! the same way ([`head`]), and source and instructions of the functions ([`code`]). The scripts inflate and show what is looked at.
 //!
 //! Invariants: no byte of the recording stands in the page as it is, but for the
 //! title, which is escaped. The values of each metric add up to the total of
@@ -17,12 +17,17 @@
 //! Limit: the scripts calculate in doubles, so a metric whose total is beyond
 //! 2^53 - 1 is an error.
 
+mod code;
 mod columns;
 mod comparison;
 mod head;
+mod listing;
 mod tables;
 
 use std::io::{self, Write};
+
+pub use code::Beside;
+pub use listing::{Files, Line};
 
 use analysis::merged::{Contexts, Metric};
 
@@ -37,7 +42,7 @@ const STYLE: &str = include_str!("html/page.css");
 
 /// The scripts, in the order in which they build on each other. Together they
 /// are one module.
-const SCRIPTS: [&str; 14] = [
+const SCRIPTS: [&str; 15] = [
     include_str!("html/data.js"),
     include_str!("html/model.js"),
     include_str!("html/changes.js"),
@@ -49,6 +54,7 @@ const SCRIPTS: [&str; 14] = [
     include_str!("html/functions.js"),
     include_str!("html/flame.js"),
     include_str!("html/search.js"),
+    include_str!("html/code.js"),
     include_str!("html/details.js"),
     include_str!("html/controls.js"),
     include_str!("html/app.js"),
@@ -57,7 +63,8 @@ const SCRIPTS: [&str; 14] = [
 /// The largest whole number up to which doubles are exact.
 const MOST: u64 = (1 << 53) - 1;
 
-pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+/// The page of a recording; `beside`: with the code of its functions.
+pub fn write(report: &Report, beside: Option<Beside>, out: &mut dyn Write) -> io::Result<()> {
     let none = Contexts::default();
     let contexts = report.merged.as_ref().unwrap_or(&none);
     let totals = totals(report, contexts)?;
@@ -67,10 +74,14 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         head::write(report, contexts, &names, &totals, out)?;
         let nodes = contexts.nodes.iter();
         columns::tree(nodes.map(|node| (node.depth, names.number(node.name))), out)?;
-        (0..contexts.metrics.len()).try_for_each(|metric| {
+        for metric in 0..contexts.metrics.len() {
             let threads = contexts.threads.iter();
-            columns::values(metric, threads.map(|thread| &*thread.values[metric]), out)
-        })
+            columns::values(metric, threads.map(|thread| &*thread.values[metric]), out)?;
+        }
+        match beside {
+            Some(beside) => code::write(report.recording, contexts, beside, out),
+            None => Ok(()),
+        }
     })
 }
 
@@ -88,15 +99,16 @@ pub fn write_comparison(comparison: &Comparison, out: &mut dyn Write) -> io::Res
 fn page(
     title: &str,
     out: &mut dyn Write,
-    data: impl Fn(&mut dyn Write) -> io::Result<()>,
+    data: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
+    let mut data = Some(data);
     for part in parts(PAGE) {
         match part {
             Part::Text(text) => out.write_all(text.as_bytes())?,
             Part::Slot("title") => out.write_all(escaped(title).as_bytes())?,
             Part::Slot("style") => out.write_all(STYLE.as_bytes())?,
             Part::Slot("script") => out.write_all(SCRIPTS.concat().as_bytes())?,
-            Part::Slot("data") => data(out)?,
+            Part::Slot("data") => data.take().map_or(Ok(()), |data| data(out))?,
             Part::Slot(name) => unreachable!("the page has a slot {name}"),
         }
     }

@@ -16,6 +16,8 @@ class App {
     this.tab = "tree";
     this.inverted = false;
     this.selected = null;
+    this.hasCode = document.getElementById("data-code") !== null;
+    this.listings = null;
     this.search = new Search(this);
     const section = (id) => document.getElementById(id);
     this.makeView();
@@ -221,6 +223,12 @@ class App {
     return hottest;
   }
 
+  /** The code has been read, behind everything else. */
+  setListings(listings) {
+    this.listings = listings;
+    if (this.details.tab === "code") this.details.show(this.selected);
+  }
+
   // What is searched for.
 
   searchFor(text) {
@@ -324,6 +332,7 @@ async function start() {
     document.getElementById("app").hidden = false;
     window.everypath = new App(data);
     loading.hidden = true;
+    window.everypath.setListings(await loadListings());
   } catch (error) {
     loading.textContent = `The recording cannot be shown: ${error.message}`;
     throw error;

@@ -201,6 +201,7 @@ class Controls {
       1: () => app.show("tree"),
       2: () => app.show("flame"),
       3: () => app.show("functions"),
+      c: () => app.details.choose(app.details.tab === "code" ? "calls" : "code"),
       "?": () => get("help").showModal(),
       Escape: () => this.closeMenus(document.body) || this.leaveSearch(),
     }[event.key];
@@ -264,6 +265,7 @@ function helpText() {
     ["*  -", "expand and collapse everything below the selected row"],
     ["1 2 3", "tree, flame graph, functions"],
     ["i", "callees or callers"],
+    ["c", "calls or code of the selected function"],
     ["Esc", "clear the search; in the flame graph, show all"],
     ["Ctrl + wheel, Shift + wheel, drag", "zoom and move the flame graph"],
   ];

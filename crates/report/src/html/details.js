@@ -12,13 +12,19 @@ class Details {
   constructor(app, host) {
     this.app = app;
     this.host = host;
+    this.tab = "calls";
   }
 
   /** @param selected name, node of the call tree or -1, path of callers or null */
   show(selected) {
+    this.selected = selected;
+    this.panel = null;
+    const isCode = selected !== null && this.tab === "code";
+    this.host.classList.toggle("with-code", isCode);
     const parts = selected ? this.parts(selected) : this.nothing();
     this.host.replaceChildren(...parts);
     this.host.scrollTop = 0;
+    this.panel?.reveal();
     const path = this.host.querySelector(".path");
     if (path) path.scrollTop = path.scrollHeight;
   }
@@ -29,7 +35,9 @@ class Details {
 
   parts({ name, node, callers }) {
     const { app } = this;
-    const parts = [make("h2", {}, visible(app.names.text[name])), this.actions(name, node), this.facts(name)];
+    const parts = [make("h2", {}, visible(app.names.text[name])), this.actions(name, node), ...this.tabs()];
+    if (this.tab === "code") return [...parts, this.code(name)];
+    parts.push(this.facts(name));
     if (node >= 0) parts.push(this.context(node));
     else if (callers) parts.push(this.callerPath(callers));
     parts.push(this.numbers(name));
@@ -54,6 +62,50 @@ class Details {
       action("Flame graph", "Show it in the flame graph", () => app.showSelected("flame", false)),
       action("Search", "Find all contexts of this name", () => app.searchFor(app.names.text[name])),
     );
+  }
+
+  /** What is shown of the function: who calls whom, or its code, if the page has any. */
+  tabs() {
+    if (!this.app.hasCode) return [];
+    const tab = (key, text, title) => {
+      const button = make("button", { role: "tab", title, ariaSelected: String(this.tab === key) }, text);
+      button.dataset.part = key;
+      button.addEventListener("click", () => this.choose(key));
+      return button;
+    };
+    return [
+      make("div", { className: "group", id: "parts", role: "tablist" }, tab("calls", "Calls", "Numbers, callers, callees and contexts (c)"), tab("code", "Code", "Source and instructions (c)")),
+    ];
+  }
+
+  choose(tab) {
+    if (!this.app.hasCode) return;
+    this.tab = tab;
+    this.show(this.selected);
+  }
+
+  /** Source and instructions of the function; of a basic block, of the function that it is in. */
+  code(name) {
+    const { listings, names } = this.app;
+    const hint = (text) => make("p", { className: "hint", id: "no-code" }, visible(text));
+    if (!listings) return hint("Reading the code…");
+    if (!names.isFunction(name)) return hint("It is no function and has no code.");
+    const listing = listings.of(name);
+    if (!listing) return hint(listings.left ?? "Its code is not in the page.");
+    if (listing.problem) return hint(listing.problem);
+    this.panel = new CodePanel(listing, listings.files, listing.block ? this.ofBlocks(listing, name) : {});
+    return this.panel.element;
+  }
+
+  /** Instructions are executed as often as their block, in what is shown. */
+  ofBlocks({ block }, name) {
+    const { names, view } = this.app;
+    const { own } = view.perName();
+    return {
+      executions: (at) => own[block[at]],
+      titleOf: (at) => (block[at] === block[at - 1] ? null : names.text[block[at]]),
+      marked: (at) => block[at] === name,
+    };
   }
 
   facts(name) {
