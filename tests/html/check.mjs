@@ -10,8 +10,9 @@ import { Browser } from "./browser.mjs";
 import * as ofOne from "./cases.mjs";
 import * as ofTwo from "./changes.mjs";
 import * as ofCode from "./code.mjs";
+import * as ofCounts from "./counts.mjs";
 
-const cases = { ...ofOne, ...ofTwo, ...ofCode };
+const cases = { ...ofOne, ...ofTwo, ...ofCode, ...ofCounts };
 
 const [name, path, json, text] = process.argv.slice(2);
 const browser = new Browser();

@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { search, text } from "./look.mjs";
 import { grouped } from "./oracle.mjs";
 
-function parsed(oracle) {
+export function parsed(oracle) {
   return oracle.trim().split("\n").map((line) => {
     const [at, number, executed = "", taken = ""] = line.split(" ");
     return { at: Number(at), number: Number(number), executed, taken };
@@ -13,8 +13,9 @@ function parsed(oracle) {
 }
 
 /** The visible rows of the source or of the instructions, as texts by column. */
-function listed(page, list) {
-  return page.evaluate(`(({ details: { panel } }) => {
+export function listed(page, list) {
+  return page.evaluate(`((app) => {
+    const panel = app.panel ?? app.details.panel;
     const keys = [...panel.${list}.header.children].map((head) => head.dataset.key);
     return panel.${list}.rows.filter((row) => !row.hidden).sort((a, b) => a.index - b.index)
       .map((row) => Object.fromEntries([...row.children].map((cell, at) => [keys[at], cell.textContent]).concat([["isSame", row.classList.contains("same")]])));
@@ -70,6 +71,12 @@ export async function blockCode(page, _, oracle) {
   })))(everypath)`);
   assert.deepEqual(shown.map(({ executed, ...rest }) => ({ ...rest, executed: grouped(executed) })),
     expected.map(({ at, number, executed }) => ({ at, number, executed })));
+  await linesOf(page, expected);
+  assert.match(await page.evaluate("everypath.details.panel.items[0].title"), /^\{work\+0 at \d+,0\}$/);
+}
+
+/** The lines that are visible have the executions of their instructions. */
+export async function linesOf(page, expected) {
   const lines = (await listed(page, "source")).filter(({ times }) => times);
   const value = ({ executed }) => Number(executed.replaceAll(",", ""));
   for (const { number, times, sum } of lines) {
@@ -78,7 +85,6 @@ export async function blockCode(page, _, oracle) {
     assert.equal(sum, grouped(ofLine.reduce((all, count) => all + count, 0)));
   }
   assert.ok(lines.length > 3);
-  assert.match(await page.evaluate("everypath.details.panel.items[0].title"), /^\{work\+0 at \d+,0\}$/);
 }
 
 export async function withoutCode(page) {

@@ -165,7 +165,7 @@ fn count(flags: &Count) -> Result<Ending> {
         costs: Vec::new(),
         selector: Selector::everything(),
         options,
-        html: None,
+        html: flags.page.wanted(),
         show: Show::counts(
             flags.destination.format,
             report::counts::View {
@@ -284,8 +284,8 @@ fn report(flags: &Report) -> Result<Ending> {
         show.notes.push(note);
     }
     let mode = prefix.recording.meta.mode;
-    if flags.page.html.is_some() && mode != Mode::Contexts {
-        bail!("'{shown}': a page shows contexts, and only `contexts` records any");
+    if flags.page.html.is_some() && mode == Mode::Run {
+        bail!("'{shown}': a page shows what `contexts` or `count` recorded");
     }
     let fits = match mode {
         Mode::Contexts => true,
@@ -302,21 +302,21 @@ fn report(flags: &Report) -> Result<Ending> {
     if let (Some(option), None) = (tables.blocks_option(), prefix.recording.meta.blocks) {
         bail!("'{shown}': {option} is about basic blocks, and these contexts are of functions");
     }
-    if let Some(page) = flags.page.wanted() {
-        let output = Output::prepare(page.path, Kind::Report)?;
-        let (recording, images) = (&prefix.recording, Images::new());
-        output.replace(|out| show::write_page(recording, &show.notes, page, &images, out))?;
-        return Ok(Ending::Exit(0));
-    }
-    if !flags.annotate.is_empty() && mode != Mode::Counts {
-        bail!("'{shown}': --annotate shows instructions, and only `count` records any");
-    }
     show.counts = report::counts::View {
         top: flags.view.top,
         per_thread: flags.per_thread,
         modules: names(&flags.modules),
         annotate: names(&flags.annotate),
     };
+    if let Some(page) = flags.page.wanted() {
+        let output = Output::prepare(page.path, Kind::Report)?;
+        let (recording, images) = (&prefix.recording, Images::new());
+        output.replace(|out| show::write_page(recording, &show, page, &images, out))?;
+        return Ok(Ending::Exit(0));
+    }
+    if !flags.annotate.is_empty() && mode != Mode::Counts {
+        bail!("'{shown}': --annotate shows instructions, and only `count` records any");
+    }
     show.engine_stats |= prefix.recording.meta.mode == Mode::Run;
     let stdout = io::stdout();
     if flags.format == Format::Pprof && stdout.is_terminal() {

@@ -52,6 +52,7 @@ Examples:
   everypath count --top 50 --modules libcrypto.so.3 -- openssl version
   everypath count --annotate main,'work*' -- ./prog
   everypath count --format csv --report blocks.csv -- ./prog
+  everypath count --html count.html -- ./prog      a page with source and instructions
   everypath count -o run.evp -- make -j4   and later   everypath report run.evp
 
 Counts are exact, for all threads and child processes. A basic block's share is
@@ -196,6 +197,8 @@ pub struct Count {
     /// Show these functions instruction by instruction, as names or globs
     #[arg(long, value_name = "LIST", conflicts_with = "format")]
     pub annotate: Vec<String>,
+    #[command(flatten)]
+    pub page: Page,
     #[command(flatten)]
     pub destination: Destination,
     #[command(flatten)]

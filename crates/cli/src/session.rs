@@ -79,8 +79,7 @@ impl Session<'_> {
         });
         let page = page.zip(self.html).map(|(output, page)| {
             progress.says("writing the page");
-            let notes = &self.show.notes;
-            output.save(|out| show::write_page(&recording, notes, page, &images, out))
+            output.save(|out| show::write_page(&recording, &self.show, page, &images, out))
         });
         drop(progress);
         self.warn(&run.warnings);

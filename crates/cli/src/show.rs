@@ -144,25 +144,35 @@ pub struct Page<'a> {
     pub code: u32,
 }
 
-/// All contexts of `recording` as a page for a browser.
+/// A recording as a page for a browser.
 pub fn write_page(
     recording: &Recording,
-    notes: &[String],
+    show: &Show,
     page: Page,
     images: &Images,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let view = report::View {
-        merged: true,
-        ..report::View::default()
-    };
-    let mut report = Report::new(recording, &view);
-    report.notes = notes.to_vec();
     let mut files = OnDisk::new(images);
     let beside = (page.code > 0).then(|| report::html::Beside {
         files: &mut files,
         budget: page.code as usize * 1_000_000,
     });
+    if recording.meta.mode == Mode::Counts {
+        let view = report::counts::View {
+            per_thread: false,
+            ..show.counts.clone()
+        };
+        let report = report::counts::Report::new(recording, &view);
+        let mut report = report.map_err(io::Error::other)?;
+        report.notes.clone_from(&show.notes);
+        return report::counts::page::write(&report, beside, out);
+    }
+    let view = report::View {
+        merged: true,
+        ..report::View::default()
+    };
+    let mut report = Report::new(recording, &view);
+    report.notes.clone_from(&show.notes);
     report::html::write(&report, beside, out)
 }
 

@@ -252,6 +252,24 @@ fn code_of_basic_blocks_has_exact_counts() {
     }
 }
 
+#[test]
+fn a_page_shows_what_was_counted() {
+    let folder = folder("counts");
+    folder.program(&["-g", "-O1"], "prog", CODE);
+    keep_oracle(&folder);
+    let record = ["count", "-q", "-o", "run.evp", "--html", "run.html"];
+    run(&folder, &[&record[..], &["--", "./prog"]].concat());
+    run(&folder, &["report", "run.evp", "--html", "page.html"]);
+    let pages = ["run.html", "page.html"].map(|name| fs::read(folder.file(name)).unwrap());
+    assert!(
+        pages[0] == pages[1],
+        "made after the run and from the recording"
+    );
+    let json = run(&folder, &["report", "run.evp", "--format", "json"]);
+    fs::write(folder.file("report.json"), json).unwrap();
+    check(&folder, "counts");
+}
+
 /// Two recordings of programs that differ, compared.
 fn compare(folder: &Folder) {
     let files = ["diff", "before.evp", "after.evp"];
@@ -379,7 +397,7 @@ fn what_cannot_be_shown_is_refused_and_leaves_the_file_alone() {
     keep(&folder, &run);
     assert_eq!(
         refused(&["report", "run.evp", "--html", "page.html"]),
-        "everypath: 'run.evp': a page shows contexts, and only `contexts` records any\n"
+        "everypath: 'run.evp': a page shows what `contexts` or `count` recorded\n"
     );
     let both = refused(&[
         "report",

@@ -14,6 +14,8 @@
 //! title, which is escaped. The values of each metric add up to the total of
 //! the recording.
 //!
+//! The page of counts ([`crate::counts::page`]) is made of the same parts.
+//!
 //! Limit: the scripts calculate in doubles, so a metric whose total is beyond
 //! 2^53 - 1 is an error.
 
@@ -27,7 +29,12 @@ mod tables;
 use std::io::{self, Write};
 
 pub use code::Beside;
+pub(crate) use code::Listings;
+pub(crate) use columns::element;
+pub(crate) use head::VERSION;
 pub use listing::{Files, Line};
+pub(crate) use listing::{Listed, Listing};
+pub(crate) use tables::JsonModule;
 
 use analysis::merged::{Contexts, Metric};
 
@@ -38,11 +45,13 @@ use crate::diff::Comparison;
 use crate::numbers::{command_line, counted};
 
 const PAGE: &str = include_str!("html/page.html");
+const CONTEXTS: &str = include_str!("html/contexts.html");
+const COUNTS: &str = include_str!("html/counts.html");
 const STYLE: &str = include_str!("html/page.css");
 
 /// The scripts, in the order in which they build on each other. Together they
 /// are one module.
-const SCRIPTS: [&str; 15] = [
+const SCRIPTS: [&str; 16] = [
     include_str!("html/data.js"),
     include_str!("html/model.js"),
     include_str!("html/changes.js"),
@@ -56,8 +65,22 @@ const SCRIPTS: [&str; 15] = [
     include_str!("html/search.js"),
     include_str!("html/code.js"),
     include_str!("html/details.js"),
+    include_str!("html/bar.js"),
     include_str!("html/controls.js"),
     include_str!("html/app.js"),
+];
+
+/// The same of the page of counts.
+const COUNTS_SCRIPTS: [&str; 9] = [
+    include_str!("html/data.js"),
+    include_str!("html/format.js"),
+    include_str!("html/list.js"),
+    include_str!("html/columns.js"),
+    include_str!("html/functions.js"),
+    include_str!("html/search.js"),
+    include_str!("html/code.js"),
+    include_str!("html/bar.js"),
+    include_str!("html/counts.js"),
 ];
 
 /// The largest whole number up to which doubles are exact.
@@ -95,9 +118,28 @@ pub fn write_comparison(comparison: &Comparison, out: &mut dyn Write) -> io::Res
     })
 }
 
-/// The page with what `data` writes into it.
+/// The page of contexts with what `data` writes into it.
 fn page(
     title: &str,
+    out: &mut dyn Write,
+    data: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    fill(title, CONTEXTS, &SCRIPTS, out, data)
+}
+
+/// The page of counts.
+pub(crate) fn counts_page(
+    title: &str,
+    out: &mut dyn Write,
+    data: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    fill(title, COUNTS, &COUNTS_SCRIPTS, out, data)
+}
+
+fn fill(
+    title: &str,
+    body: &str,
+    scripts: &[&str],
     out: &mut dyn Write,
     data: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
@@ -107,7 +149,8 @@ fn page(
             Part::Text(text) => out.write_all(text.as_bytes())?,
             Part::Slot("title") => out.write_all(escaped(title).as_bytes())?,
             Part::Slot("style") => out.write_all(STYLE.as_bytes())?,
-            Part::Slot("script") => out.write_all(SCRIPTS.concat().as_bytes())?,
+            Part::Slot("script") => out.write_all(scripts.concat().as_bytes())?,
+            Part::Slot("body") => out.write_all(body.as_bytes())?,
             Part::Slot("data") => data.take().map_or(Ok(()), |data| data(out))?,
             Part::Slot(name) => unreachable!("the page has a slot {name}"),
         }
@@ -131,7 +174,7 @@ fn totals(report: &Report, contexts: &Contexts) -> io::Result<Vec<u64>> {
 }
 
 /// `total`, if it is one that the scripts can count to.
-fn exact(total: u64, noun: &str) -> io::Result<u64> {
+pub(crate) fn exact(total: u64, noun: &str) -> io::Result<u64> {
     if total <= MOST {
         return Ok(total);
     }
@@ -174,7 +217,7 @@ mod tests {
 
     #[test]
     fn the_scripts_cannot_end_their_element() {
-        for script in SCRIPTS {
+        for script in SCRIPTS.iter().chain(&COUNTS_SCRIPTS) {
             assert!(!script.contains("</script") && !script.contains("<!--"));
         }
         assert!(!STYLE.contains("</"));
@@ -186,7 +229,7 @@ mod tests {
             .into_iter()
             .filter(|part| matches!(part, Part::Slot(_)))
             .collect();
-        let names = ["title", "style", "data", "script"];
+        let names = ["title", "style", "body", "data", "script"];
         assert_eq!(slots, names.map(Part::Slot));
     }
 

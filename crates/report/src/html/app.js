@@ -25,7 +25,7 @@ class App {
     this.colours = new Colours(this.moduleSums);
     this.treeView = new TreeView(this, section("tree"));
     this.flameView = new FlameView(this, section("flame"));
-    this.functionsView = new FunctionsView(this, section("functions"));
+    this.functionsView = new FunctionsView(this, section("functions"), this.isComparison ? FUNCTION_CHANGES : FUNCTION_VALUES);
     this.details = new Details(this, section("details"));
     this.controls = new Controls(this);
     this.search.update();
@@ -119,7 +119,7 @@ class App {
     classList.toggle("comparison", this.isComparison);
     this.treeView.setModel(this.model, keeps);
     this.flameView.setModel(this.model, keeps);
-    this.functionsView.setView(this.view);
+    this.functionsView.setTable(new FunctionTable(this.view));
     this.update();
   }
 
@@ -136,6 +136,11 @@ class App {
     this.update();
     this.carrySelection();
     this.focus();
+  }
+
+  /** What is selected in the table, in the tree. */
+  open() {
+    this.show("tree");
   }
 
   invert(inverted) {

@@ -45,6 +45,10 @@ class FunctionTable {
     this.columns = view.perName();
   }
 
+  rows() {
+    return this.view.countedNames();
+  }
+
   own(name) {
     return this.columns.own[name];
   }

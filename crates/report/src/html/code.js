@@ -47,6 +47,8 @@ class CodePanel {
     this.texts = withoutMargin(listing.source.map(shownSource));
     this.countLines();
     this.element = make("div", { className: "code" }, ...this.sourcePart(), ...this.codePart());
+    const most = this.sums.reduce((most, sum) => Math.max(most, sum), 0);
+    this.element.style.setProperty("--counts", grouped(most).length + 1);
   }
 
   /** Per line how often one of its instructions was executed most, and all of them together. */
@@ -83,7 +85,7 @@ class CodePanel {
     this.source = this.list("source", header, this.lines.length, (row, at) => this.fillLine(row, this.lines[at]));
     // As high as its lines, as far as the style allows.
     this.source.host.style.height = `${this.lines.length * CODE_ROW + CODE_HEAD}px`;
-    this.source.host.style.setProperty("--wide", `${longest(this.texts)}ch`);
+    this.source.host.style.setProperty("--wide", longest(this.texts));
     this.source.host.addEventListener("click", (event) => {
       const item = this.lines[rowOf(event) ?? -1];
       if (item?.line !== undefined && this.hasCode[item.line]) this.choose(item.line, this.code, this.itemOf(item.line));
@@ -129,7 +131,7 @@ class CodePanel {
     if (listing.taken) heads.push(["taken", "Taken", "Of conditional branches"], ["fell", "Not taken", "Of conditional branches"]);
     const header = codeHeader([...heads, ["offset", "Offset"], ["line", "Instruction"], ["place", "Source"]]);
     this.code = this.list("instructions", header, this.items.length, (row, at) => this.fillInsn(row, this.items[at]));
-    this.code.host.style.setProperty("--wide", `${longest(listing.text)}ch`);
+    this.code.host.style.setProperty("--wide", longest(listing.text));
     this.code.host.addEventListener("click", (event) => {
       const item = this.items[rowOf(event) ?? -1];
       const line = item?.at === undefined ? -1 : listing.row[item.at];
@@ -176,9 +178,8 @@ class CodePanel {
   list(className, header, count, fill) {
     const host = make("div", { className: `scroller ${className}`, tabIndex: 0 });
     const keys = [...header.children].map((head) => head.dataset.key);
-    const classOf = (key) => (key === "line" || key === "place" ? key : "number");
     const makeRow = () => {
-      const cells = Object.fromEntries(keys.map((key) => [key, make("span", { className: classOf(key) })]));
+      const cells = Object.fromEntries(keys.map((key) => [key, make("span", { className: classOfCode(key) })]));
       const row = make("div", { className: "row" }, ...Object.values(cells));
       row.cells = cells;
       return row;
@@ -212,10 +213,15 @@ class CodePanel {
   }
 }
 
+function classOfCode(key) {
+  if (key === "line" || key === "place") return key;
+  return key === "number" || key === "offset" ? "number" : "number count";
+}
+
 function codeHeader(heads) {
   const header = make("div", { className: "row header" });
   for (const [key, text, title = ""] of heads) {
-    const head = make("span", { className: `head ${key === "line" || key === "place" ? key : "number"}`, title }, text);
+    const head = make("span", { className: `head ${classOfCode(key)}`, title }, text);
     head.dataset.key = key;
     header.append(head);
   }

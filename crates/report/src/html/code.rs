@@ -35,7 +35,7 @@ pub struct Beside<'a> {
 /// All listings of a page.
 #[derive(Default, Serialize)]
 pub struct Listings {
-    files: SourceFiles,
+    pub files: SourceFiles,
     listings: Vec<Listing>,
     /// Per function its listing, or -1.
     of: Vec<i64>,
@@ -48,19 +48,19 @@ pub struct Listings {
 }
 
 impl Listings {
-    fn new(functions: usize) -> Listings {
+    pub fn new(functions: usize) -> Listings {
         Listings {
             of: vec![-1; functions],
             ..Listings::default()
         }
     }
 
-    fn is_full(&self, budget: usize) -> bool {
+    pub fn is_full(&self, budget: usize) -> bool {
         self.size >= budget
     }
 
     /// Adds the listing of some functions; `false` if there is no room for it.
-    fn add(&mut self, functions: &[usize], listing: Listing, budget: usize) {
+    pub fn add(&mut self, functions: &[usize], listing: Listing, budget: usize) {
         let size = self.size.saturating_add(listing.size());
         if size > budget {
             self.leave(functions.len());
@@ -73,18 +73,17 @@ impl Listings {
         self.listings.push(listing);
     }
 
-    fn leave(&mut self, functions: usize) {
+    pub fn leave(&mut self, functions: usize) {
         self.missing += functions as u64;
     }
 
-    fn write(mut self, noun: &str, budget: usize, out: &mut dyn Write) -> io::Result<()> {
+    pub fn write(mut self, noun: &str, budget: usize, out: &mut dyn Write) -> io::Result<()> {
         if self.missing > 0 {
             self.left = Some(format!(
-                "The page holds {} MB of code and source; {} with lower counts {} left out. \
-                 --html-code MB changes that.",
+                "The page holds {} MB of code and source, of what counted most; there was no \
+                 room for {}. --html-code MB changes that.",
                 budget as f64 / 1e6,
                 counted(self.missing, noun),
-                if self.missing == 1 { "is" } else { "are" }
             ));
         }
         let json = serde_json::to_vec(&self).map_err(io::Error::from)?;

@@ -149,3 +149,11 @@ function nameHeads(header, columns, noun, names) {
     head.title = column.about(noun);
   }
 }
+
+/** The module of a name and its colour. */
+function putModule(dot, element, names, colours, name) {
+  const module = names.module(name);
+  element.textContent = visible(names.moduleText(module));
+  element.title = module < 0 ? "" : visible(names.modules[module].path);
+  colours.dot(dot, module);
+}

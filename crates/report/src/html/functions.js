@@ -1,12 +1,16 @@
-// The table of all functions that were counted. What is searched for is all
-// that it shows.
+// A table, such as that of all functions that were counted. What is searched for is
+// all that it shows.
 
 class FunctionsView {
-  constructor(app, host) {
+  /**
+   * @param app gives names, colours and search; is told what is selected and what is to be opened
+   * @param columns of numbers, before those of text
+   */
+  constructor(app, host, columns) {
     this.app = app;
     this.host = host;
-    this.columns = app.isComparison ? FUNCTION_CHANGES : FUNCTION_VALUES;
-    this.order = { key: app.isComparison ? "share" : "own", rising: false };
+    this.columns = columns;
+    this.order = { key: "share", rising: false };
     this.rows = [];
     this.selected = -1;
     this.header = makeHeader([...this.columns, ...TEXT_COLUMNS], (key) => this.sort(key));
@@ -18,13 +22,14 @@ class FunctionsView {
       if (at !== undefined) this.select(at);
     });
     this.scroller.addEventListener("dblclick", (event) => {
-      if (rowOf(event) !== undefined) this.app.show("tree");
+      if (rowOf(event) !== undefined) this.app.open();
     });
     this.scroller.addEventListener("keydown", (event) => this.key(event));
   }
 
-  setView(view) {
-    this.table = new FunctionTable(view);
+  /** @param table values of rows, which are names of the app */
+  setTable(table) {
+    this.table = table;
     this.update();
   }
 
@@ -36,7 +41,7 @@ class FunctionsView {
   /** Chooses the rows anew: those that were counted and match. */
   update() {
     const { search, names } = this.app;
-    const rows = this.table.view.countedNames().filter((name) => !search.query || search.matches(name));
+    const rows = this.table.rows().filter((name) => !search.query || search.matches(name));
     this.rows = rows.sort(comparison(this.columns, this.order, this.table, names, (name) => name));
     showOrder(this.header, this.order);
     this.list.setCount(this.rows.length);
@@ -64,7 +69,7 @@ class FunctionsView {
     const { page } = this.list;
     const last = this.rows.length - 1;
     const to = { ArrowDown: at + 1, ArrowUp: at - 1, PageDown: at + page, PageUp: at - page, Home: 0, End: last }[event.key];
-    if (event.key === "Enter" && at >= 0) this.app.show("tree");
+    if (event.key === "Enter" && at >= 0) this.app.open();
     else if (to !== undefined && last >= 0) this.select(Math.max(0, Math.min(to, last)));
     else return;
     event.preventDefault();

@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use serde::Serialize;
 
 /// Lines without code that are shown between two with some.
-const BETWEEN: u32 = 4;
+const BETWEEN: u32 = 8;
 
 /// Texts of source files and where code comes from, by who may read files.
 pub trait Files {

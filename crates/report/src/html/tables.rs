@@ -26,6 +26,16 @@ pub struct JsonModule<'a> {
     build_id: Option<String>,
 }
 
+impl<'a> JsonModule<'a> {
+    pub fn new(path: &'a str, build_id: Option<&[u8]>) -> JsonModule<'a> {
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        JsonModule {
+            path,
+            build_id: build_id.map(hex),
+        }
+    }
+}
+
 /// Columns, an entry per function.
 #[derive(Default, Serialize)]
 pub struct Functions {
@@ -69,11 +79,7 @@ impl<'a> Tables<'a> {
         let modules = &mut self.modules;
         let number = self.module_numbers.entry((path, build_id));
         *number.or_insert_with(|| {
-            let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-            modules.push(JsonModule {
-                path,
-                build_id: build_id.map(hex),
-            });
+            modules.push(JsonModule::new(path, build_id));
             modules.len() as i64 - 1
         })
     }
