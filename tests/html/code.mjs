@@ -39,7 +39,7 @@ export async function code(page, _, oracle) {
   assert.deepEqual(shown, expected.map(({ at, number }) => ({ at, number, executed: "", taken: "" })));
   const lines = await listed(page, "source");
   assert.match(lines[0].line, /\/prog\.c$/);
-  const line = lines.find(({ line }) => line.includes("twice"));
+  const line = lines.find(({ line }) => line.includes("sum += twice"));
   assert.ok(line.line.includes(`</script><img src=x onerror="everypath.evil=1">`));
   const insns = await listed(page, "code");
   assert.equal(insns[0].offset, "+0x0");

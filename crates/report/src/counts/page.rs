@@ -37,7 +37,10 @@ pub fn write(report: &Report, beside: Option<Beside>, out: &mut dyn Write) -> io
     })
 }
 
-/// Code of one function, or of a module's that is in none with a name.
+/// Code without a symbol is listed by so many bytes of its file.
+const PIECE: u64 = 4096;
+
+/// Code of one function, or a piece of code without a symbol.
 struct Function<'a> {
     insns: Vec<&'a Counted>,
     executed: u64,
@@ -50,8 +53,12 @@ fn functions<'a>(report: &Report, section: &'a Section) -> Vec<Function<'a>> {
     let insns = section.counts.insns.iter();
     for insn in insns.filter(|insn| report.lists(&section.counts, insn)) {
         let source = insn.source.function;
-        let start = source.map(|(name, distance)| (name, insn.at.wrapping_sub(distance)));
-        let at = *known.entry((insn.unit, start)).or_insert_with(|| {
+        let name = source.map(|(name, _)| name);
+        let start = match source {
+            Some((_, distance)) => insn.at.wrapping_sub(distance),
+            None => insn.at - insn.at % PIECE,
+        };
+        let at = *known.entry((insn.unit, name, start)).or_insert_with(|| {
             functions.push(Function {
                 insns: Vec::new(),
                 executed: 0,
@@ -71,7 +78,10 @@ impl Function<'_> {
         let name = first.and_then(|first| section.function_name(first));
         match (name, first) {
             (Some(name), _) => name.to_owned(),
-            (None, Some(first)) => format!("{}, no symbol", section.unit_name(first)),
+            (None, Some(first)) => {
+                let start = first.at - first.at % PIECE;
+                format!("{}+{start:#x}, no symbol", section.unit_name(first))
+            }
             (None, None) => String::new(),
         }
     }

@@ -8,8 +8,10 @@ use std::collections::{BTreeSet, HashMap};
 
 use serde::Serialize;
 
-/// Lines without code that are shown between two with some.
+/// Lines without code that are shown between two with some, and before the first: there
+/// the function's name stands.
 const BETWEEN: u32 = 8;
+const AHEAD: u32 = 2;
 
 /// Texts of source files and where code comes from, by who may read files.
 pub trait Files {
@@ -143,6 +145,7 @@ impl SourceFiles {
         }
         let mut rows = HashMap::new();
         for (file, numbers) in of_file {
+            let is_own = listing.number.is_empty();
             let index = self.number(file);
             let text = files.text(file);
             if text.is_none() {
@@ -150,8 +153,12 @@ impl SourceFiles {
             }
             let mut last = None;
             for &number in &numbers {
-                let near = last.filter(|&last| text.is_some() && number - last <= BETWEEN);
-                for shown in near.map_or(number, |last| last + 1)..=number {
+                let first = match last {
+                    Some(last) if text.is_some() && number - last <= BETWEEN => last + 1,
+                    None if text.is_some() && is_own => number.saturating_sub(AHEAD).max(1),
+                    _ => number,
+                };
+                for shown in first.min(number)..=number {
                     let at = (shown as usize).checked_sub(1);
                     let line = at.and_then(|at| text?.get(at)).cloned();
                     listing.file.push(index);
