@@ -11,6 +11,18 @@ function table(page, id) {
     [head.modules[table.module[row]].path, table.at[row], name, table.executed[row], table.times[row], table.insns[row]].join(" ")))(everypath)`);
 }
 
+/** A program whose own path is a tag. */
+export async function hostileCounts(page) {
+  const evil = '<img src=x onerror="everypath.evil=1">';
+  assert.ok((await text(page, "#command")).includes(evil));
+  await search(page, "work");
+  await page.press("Enter", "Home");
+  assert.ok((await text(page, "#details .hint")).endsWith(evil));
+  assert.ok((await text(page, "#one-module")).includes(evil));
+  assert.equal(await page.evaluate(`document.querySelectorAll("img").length`), 0);
+  assert.equal(await page.evaluate("everypath.evil"), undefined);
+}
+
 export async function counts(page, report, oracle) {
   const [section] = report.sections;
   const sum = section.blocks.reduce((sum, { executed: count, instructions }) => sum + count * instructions, 0);

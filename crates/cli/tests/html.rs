@@ -268,6 +268,10 @@ fn a_page_shows_what_was_counted() {
     let json = run(&folder, &["report", "run.evp", "--format", "json"]);
     fs::write(folder.file("report.json"), json).unwrap();
     check(&folder, "counts");
+    let evil = "./<img src=x onerror=\"everypath.evil=1\">";
+    fs::copy(folder.file("prog"), folder.file(evil)).unwrap();
+    run(&folder, &["count", "-q", "--html", "page.html", "--", evil]);
+    check(&folder, "hostileCounts");
 }
 
 /// Two recordings of programs that differ, compared.

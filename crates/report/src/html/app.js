@@ -34,6 +34,11 @@ class App {
     this.focus();
   }
 
+  /** What has contexts. */
+  get what() {
+    return this.data.head.metrics[0].noun === "execution" ? "basic block" : "function";
+  }
+
   /** One of what is counted. */
   get noun() {
     return this.data.head.metrics[this.metric].noun;
@@ -107,10 +112,11 @@ class App {
   showModels(keeps) {
     const { noun } = this;
     const title = noun[0].toUpperCase() + noun.slice(1) + "s";
-    const texts = { name: this.inverted ? "Function, callers below" : "Context", module: "Module", place: "Source" };
+    const what = this.what[0].toUpperCase() + this.what.slice(1);
+    const texts = { name: this.inverted ? `${what}, callers below` : "Context", module: "Module", place: "Source" };
     const { treeView, functionsView } = this;
     nameHeads(treeView.header, [...treeView.columns, ...TEXT_COLUMNS], title, texts);
-    nameHeads(functionsView.header, [...functionsView.columns, ...TEXT_COLUMNS], title, { ...texts, name: "Function" });
+    nameHeads(functionsView.header, [...functionsView.columns, ...TEXT_COLUMNS], title, { ...texts, name: what });
     const { total, before = 0 } = this.data.head.metrics[this.metric];
     const digits = grouped(Math.max(total, before)).length;
     document.documentElement.style.setProperty("--digits", Math.max(digits, 8));

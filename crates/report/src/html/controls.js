@@ -12,6 +12,7 @@ class Controls {
     this.shown = get("shown");
     this.query = get("query");
     this.found = get("found");
+    if (app.what !== "function") get("tabs").querySelector("[data-tab=functions]").textContent = "Basic blocks";
     this.fillHead(get);
     this.fillThreads();
     this.fillMetrics();
@@ -223,7 +224,7 @@ class Controls {
     const functions = view.countedNames().length;
     const contexts = counted(view.counted, view.threads.length > 1 || view.base ? "distinct context" : "context");
     this.shown.hidden = app.isWhole;
-    this.shown.textContent = `${grouped(view.sum)} of ${counted(whole, noun)}, ${contexts}, ${counted(functions, "function")}`;
+    this.shown.textContent = `${grouped(view.sum)} of ${counted(whole, noun)}, ${contexts}, ${counted(functions, app.what)}`;
     this.shown.title = this.shown.textContent;
   }
 
