@@ -1,6 +1,7 @@
 // The cases of check.mjs.
 
 import assert from "node:assert/strict";
+import { boxes, choose, rows, search, text } from "./look.mjs";
 import { functionsOf, grouped, isCalled, listed, totalOf, treeOf } from "./oracle.mjs";
 
 // What the page holds, and what it shows.
@@ -38,38 +39,6 @@ function paths(nodes, number) {
   for (const [parent, key] of nodes) texts.push(`${parent < 0 ? "" : texts[parent]}/${key}`);
   const list = nodes.map(([, key, own, total], at) => [texts[at], number(key, own, total)]);
   return list.filter(([, text]) => text !== undefined).map(([path, text]) => `${path} ${text}`).sort();
-}
-
-/** The visible rows of a table, as texts by the class of the cell. */
-async function rows(page, table) {
-  return page.evaluate(`[...document.querySelectorAll("#${table} .layer .row")].filter((row) => !row.hidden)
-    .sort((a, b) => a.index - b.index)
-    .map((row) => {
-      const text = (cell) => row.querySelector(cell)?.textContent ?? "";
-      return {
-        index: row.index, own: text(".own"), total: text(".total"), share: text(".share"), contexts: text(".contexts"),
-        name: text(".text"), module: text(".module"), place: text(".place"), twist: text(".twist"),
-        isSelected: row.ariaSelected === "true", marks: [...row.querySelectorAll("mark")].map((mark) => mark.textContent),
-      };
-    })`);
-}
-
-async function text(page, selector) {
-  return page.evaluate(`document.querySelector(${JSON.stringify(selector)}).textContent`);
-}
-
-async function choose(page, selector, value) {
-  await page.evaluate(`(() => {
-    const select = document.querySelector(${JSON.stringify(selector)});
-    select.value = ${JSON.stringify(value)};
-    select.dispatchEvent(new Event("change"));
-  })()`);
-  await page.settle();
-}
-
-async function search(page, query) {
-  await page.press("/");
-  await page.type(query);
 }
 
 /** Everything that may be chosen, with which forests of the report that is. */
@@ -285,14 +254,6 @@ async function table(page, tree, report) {
   // It is cleared, and then left.
   await page.press("Escape", "Escape");
   assert.ok(report.totals.functions > shown.length);
-}
-
-/** The boxes that are drawn: depth, left, right, node. */
-async function boxes(page) {
-  await page.until(`document.getElementById("flame").ariaBusy !== "true"`);
-  await page.settle();
-  return page.evaluate(`everypath.flameView.drawn.flatMap((row, depth) => (row ?? []).map(([left, right, node]) => ({ depth, left, right, node })))
-    .filter(({ node }) => node >= 0)`);
 }
 
 async function flame(page, report) {

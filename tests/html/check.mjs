@@ -1,13 +1,18 @@
 // Checks of a page in a browser: node check.mjs CASE PAGE [JSON [TEXT]]
 //
 // PAGE was made by `--html`, JSON and TEXT by `--format json` and `report` of
-// the same recording. What is wrong is printed, and the exit status is 1.
+// the same recording; of two recordings by `diff`, and TEXT is folded. What is wrong is printed, and the exit status is 1.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 import { Browser } from "./browser.mjs";
-import * as cases from "./cases.mjs";
+import * as ofOne from "./cases.mjs";
+import * as ofTwo from "./changes.mjs";
+import * as ofCode from "./code.mjs";
+import * as ofCounts from "./counts.mjs";
+
+const cases = { ...ofOne, ...ofTwo, ...ofCode, ...ofCounts };
 
 const [name, path, json, text] = process.argv.slice(2);
 const browser = new Browser();

@@ -76,3 +76,30 @@ export function listed(tree, number, path = "", list = []) {
   }
   return path === "" ? list.sort() : list;
 }
+
+/** The same of the JSON of a comparison: nodes are { before, after }, themselves and with everything below. */
+export function changesOf(comparison, metric) {
+  const roots = new Map();
+  const nodes = [];
+  for (const [parent, at, ...figures] of comparison.contexts) {
+    const { name, module } = comparison.functions[at];
+    const siblings = parent < 0 ? roots : nodes[parent].children;
+    const [before, after] = figures[metric];
+    const node = { own: [before, after], total: [before, after], children: new Map() };
+    const key = module === null ? name : `${module}!${name}`;
+    // Siblings of one name in one module are one.
+    if (siblings.has(key)) throw new Error(`${key} stands twice`);
+    siblings.set(key, node);
+    nodes.push(node);
+  }
+  comparison.contexts.toReversed().forEach(([parent], back) => {
+    const node = nodes[nodes.length - 1 - back];
+    if (parent >= 0) nodes[parent].total = nodes[parent].total.map((value, side) => value + node.total[side]);
+  });
+  return roots;
+}
+
+/** A change with its sign. */
+export function signed([before, after]) {
+  return after > before ? `+${grouped(after - before)}` : after < before ? `-${grouped(before - after)}` : "";
+}

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow, bail};
 use clap::CommandFactory;
-use image::Selector;
+use image::{Images, Selector};
 use trace::{BlockContexts, Cost, Mode, Prefix};
 use wire::flag;
 
@@ -92,7 +92,7 @@ fn contexts(flags: &Contexts) -> Result<Ending> {
     Session {
         target: &flags.target,
         destination: &flags.destination,
-        html: flags.html.as_deref(),
+        html: flags.page.wanted(),
         mode: Mode::Contexts,
         blocks,
         k: (!flags.k_inf && !flags.roll_loops).then_some(flags.k),
@@ -175,7 +175,7 @@ fn count(flags: &Count) -> Result<Ending> {
         costs: Vec::new(),
         selector: Selector::everything(),
         options,
-        html: None,
+        html: flags.page.wanted(),
         show: Show::counts(
             flags.destination.format,
             report::counts::View {
@@ -288,14 +288,14 @@ fn report(flags: &Report) -> Result<Ending> {
     if let Some(loss) = prefix.lost {
         let note = format!("'{shown}' is damaged. {loss}");
         // These have no place for notes.
-        if flags.format.needs_contexts() || flags.html.is_some() {
+        if flags.format.needs_contexts() || flags.page.html.is_some() {
             eprintln!("everypath: {note}");
         }
         show.notes.push(note);
     }
     let mode = prefix.recording.meta.mode;
-    if flags.html.is_some() && mode != Mode::Contexts {
-        bail!("'{shown}': a page shows contexts, and only `contexts` records any");
+    if flags.page.html.is_some() && mode == Mode::Run {
+        bail!("'{shown}': a page shows what `contexts` or `count` recorded");
     }
     let fits = match mode {
         Mode::Contexts => true,
@@ -312,20 +312,21 @@ fn report(flags: &Report) -> Result<Ending> {
     if let (Some(option), None) = (tables.blocks_option(), prefix.recording.meta.blocks) {
         bail!("'{shown}': {option} is about basic blocks, and these contexts are of functions");
     }
-    if let Some(path) = &flags.html {
-        let page = Output::prepare(path, Kind::Report)?;
-        page.replace(|out| show::write_page(&prefix.recording, &show.notes, out))?;
-        return Ok(Ending::Exit(0));
-    }
-    if !flags.annotate.is_empty() && mode != Mode::Counts {
-        bail!("'{shown}': --annotate shows instructions, and only `count` records any");
-    }
     show.counts = report::counts::View {
         top: flags.view.top,
         per_thread: flags.per_thread,
         modules: names(&flags.modules),
         annotate: names(&flags.annotate),
     };
+    if let Some(page) = flags.page.wanted() {
+        let output = Output::prepare(page.path, Kind::Report)?;
+        let (recording, images) = (&prefix.recording, Images::new());
+        output.replace(|out| show::write_page(recording, &show, page, &images, out))?;
+        return Ok(Ending::Exit(0));
+    }
+    if !flags.annotate.is_empty() && mode != Mode::Counts {
+        bail!("'{shown}': --annotate shows instructions, and only `count` records any");
+    }
     show.engine_stats |= prefix.recording.meta.mode == Mode::Run;
     let stdout = io::stdout();
     if flags.format == Format::Pprof && stdout.is_terminal() {

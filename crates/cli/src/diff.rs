@@ -16,6 +16,7 @@ use trace::Recording;
 use crate::commands::{finish_stdout, read};
 use crate::ending::Ending;
 use crate::flags::{self, DiffFormat};
+use crate::output::{Kind, Output};
 use crate::show;
 
 /// A condition of `--fail-if` is met.
@@ -45,7 +46,7 @@ pub fn diff(flags: &flags::Diff) -> Result<Ending> {
         .filter(|verdict| verdict.met)
         .map(form::sentence)
         .collect();
-    if !flags.format.shows_notes() {
+    if flags.html.is_none() && !flags.format.shows_notes() {
         notes.iter().for_each(|note| eprintln!("everypath: {note}"));
     }
     let mut comparison = Comparison::new(
@@ -57,7 +58,10 @@ pub fn diff(flags: &flags::Diff) -> Result<Ending> {
     comparison.top = (!flags.full).then_some(flags.top);
     comparison.verdicts = verdicts;
     comparison.notes = notes;
-    let ending = write(&comparison, flags.format)?;
+    let ending = match &flags.html {
+        Some(path) => write_page(&comparison, path)?,
+        None => write(&comparison, flags.format)?,
+    };
     for sentence in &met {
         eprintln!("everypath: {sentence}");
     }
@@ -126,6 +130,12 @@ fn find(metrics: &[Metric], name: &str) -> Result<usize> {
             names.join(" and ")
         )
     })
+}
+
+fn write_page(comparison: &Comparison, path: &Path) -> Result<Ending> {
+    let page = Output::prepare(path, Kind::Report)?;
+    page.replace(|out| report::html::write_comparison(comparison, out))?;
+    Ok(Ending::Exit(0))
 }
 
 fn write(comparison: &Comparison, format: DiffFormat) -> Result<Ending> {

@@ -10,7 +10,7 @@ use analysis::diff::Condition;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use trace::Cost;
 
-use crate::condition;
+use crate::{condition, show};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -52,6 +52,7 @@ Examples:
   everypath count --top 50 --modules libcrypto.so.3 -- openssl version
   everypath count --annotate main,'work*' -- ./prog
   everypath count --format csv --report blocks.csv -- ./prog
+  everypath count --html count.html -- ./prog      a page with source and instructions
   everypath count -o run.evp -- make -j4   and later   everypath report run.evp
 
 Counts are exact, for all threads and child processes. A basic block's share is
@@ -72,6 +73,7 @@ Examples:
   everypath diff old.evp new.evp --fail-if 'instructions>+2%'
   everypath diff old.evp new.evp --fail-if 'parse:calls>+0' --fail-if 'calls<-5000'
   everypath diff old.evp new.evp --format flamegraph > diff.svg
+  everypath diff old.evp new.evp --html diff.html  a page to explore all changes with
 
 A CONDITION is METRIC>+N or METRIC<-N: it grew, or shrank, by more than N; N% is
 per cent of the value before. FUNCTION:METRIC>+N is about one function, in all
@@ -171,9 +173,8 @@ pub struct Contexts {
     /// Nodes per process after which new contexts go to a [truncated] node
     #[arg(long, value_name = "N", default_value_t = 50_000_000)]
     pub max_nodes: u64,
-    /// Write a page to explore all contexts with, for a browser
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
+    #[command(flatten)]
+    pub page: Page,
     #[command(flatten)]
     pub view: View,
     #[command(flatten)]
@@ -197,6 +198,8 @@ pub struct Count {
     #[arg(long, value_name = "LIST", conflicts_with = "format")]
     pub annotate: Vec<String>,
     #[command(flatten)]
+    pub page: Page,
+    #[command(flatten)]
     pub destination: Destination,
     #[command(flatten)]
     pub target: Target,
@@ -219,11 +222,36 @@ pub struct Report {
     #[arg(long, value_name = "LIST", conflicts_with = "format")]
     pub annotate: Vec<String>,
     /// Form of the report
-    #[arg(long, value_name = "FORM", default_value = "report")]
+    #[arg(
+        long,
+        value_name = "FORM",
+        default_value = "report",
+        conflicts_with = "html"
+    )]
     pub format: Format,
-    /// Write a page to explore all contexts with, for a browser, and no report
-    #[arg(long, value_name = "FILE", conflicts_with = "format")]
+    #[command(flatten)]
+    pub page: Page,
+}
+
+/// A page for a browser.
+#[derive(Debug, Args)]
+pub struct Page {
+    /// Write a page to explore everything with, for a browser
+    #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Code and source lines that the page may hold; 0: none
+    #[arg(long, value_name = "MB", default_value_t = 8)]
+    #[arg(value_parser = clap::value_parser!(u32).range(..1000))]
+    pub html_code: u32,
+}
+
+impl Page {
+    pub fn wanted(&self) -> Option<show::Page<'_>> {
+        self.html.as_deref().map(|path| show::Page {
+            path,
+            code: self.html_code,
+        })
+    }
 }
 
 #[derive(Debug, Args)]
@@ -240,6 +268,9 @@ pub struct Diff {
     /// Form of the comparison
     #[arg(long, value_name = "FORM", default_value = "report")]
     pub format: DiffFormat,
+    /// Write a page to explore all changes with, for a browser, and no comparison
+    #[arg(long, value_name = "FILE", conflicts_with = "format")]
+    pub html: Option<PathBuf>,
     /// What changed most; without it by instructions, if both recordings have them
     #[arg(long, value_name = "METRIC")]
     pub by: Option<String>,

@@ -22,7 +22,7 @@ use crate::flags::{Destination, Target};
 use crate::output::{Kind, Output};
 use crate::progress::Progress;
 use crate::selection::{self, Extents};
-use crate::show::{self, Show};
+use crate::show::{self, Page, Show};
 use crate::{program, symbolize};
 
 /// Everything that was asked for.
@@ -30,7 +30,7 @@ pub struct Session<'a> {
     pub target: &'a Target,
     pub destination: &'a Destination,
     /// Where a page for a browser goes.
-    pub html: Option<&'a Path>,
+    pub html: Option<Page<'a>>,
     pub mode: Mode,
     /// Contexts are of basic blocks.
     pub blocks: Option<BlockContexts>,
@@ -61,7 +61,7 @@ impl Session<'_> {
         };
         let output = prepare(destination.output.as_deref(), Kind::Recording)?;
         let report = prepare(destination.report.as_deref(), Kind::Report)?;
-        let page = prepare(self.html, Kind::Report)?;
+        let page = prepare(self.html.map(|page| page.path), Kind::Report)?;
         let files = [&output, &report, &page];
         let named = files.into_iter().any(Option::is_some) || self.prints();
         let mut tables = Extents::new(&images, &self.selector, &request.program, named);
@@ -77,9 +77,9 @@ impl Session<'_> {
             progress.says("writing the recording");
             output.save(|out| trace::write(&recording, out))
         });
-        let page = page.map(|page| {
+        let page = page.zip(self.html).map(|(output, page)| {
             progress.says("writing the page");
-            page.save(|out| show::write_page(&recording, &self.show.notes, out))
+            output.save(|out| show::write_page(&recording, &self.show, page, &images, out))
         });
         drop(progress);
         self.warn(&run.warnings);

@@ -3,11 +3,14 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::path::Path;
 
+use image::Images;
 use report::text::Style;
 use report::{Hot, Report, Weight};
 use trace::{Mode, Recording};
 
+use crate::beside::OnDisk;
 use crate::flags::{Format, View, WhichForest};
 
 /// How a recording is shown.
@@ -133,15 +136,44 @@ fn sources(files: BTreeSet<&str>) -> HashMap<String, Vec<String>> {
     files.into_iter().filter_map(lines).collect()
 }
 
-/// All contexts of `recording` as a page for a browser.
-pub fn write_page(recording: &Recording, notes: &[String], out: &mut dyn Write) -> io::Result<()> {
+/// What of a page is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Page<'a> {
+    pub path: &'a Path,
+    /// Megabytes of code and source; 0: none.
+    pub code: u32,
+}
+
+/// A recording as a page for a browser.
+pub fn write_page(
+    recording: &Recording,
+    show: &Show,
+    page: Page,
+    images: &Images,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut files = OnDisk::new(images);
+    let beside = (page.code > 0).then(|| report::html::Beside {
+        files: &mut files,
+        budget: page.code as usize * 1_000_000,
+    });
+    if recording.meta.mode == Mode::Counts {
+        let view = report::counts::View {
+            per_thread: false,
+            ..show.counts.clone()
+        };
+        let report = report::counts::Report::new(recording, &view);
+        let mut report = report.map_err(io::Error::other)?;
+        report.notes.clone_from(&show.notes);
+        return report::counts::page::write(&report, beside, out);
+    }
     let view = report::View {
         merged: true,
         ..report::View::default()
     };
     let mut report = Report::new(recording, &view);
-    report.notes = notes.to_vec();
-    report::html::write(&report, out)
+    report.notes.clone_from(&show.notes);
+    report::html::write(&report, beside, out)
 }
 
 /// Names of the statistics; without a run of `--lockstep`, not those of it.

@@ -156,6 +156,215 @@ fn names_are_text_whatever_they_are() {
     check(&folder, "hostile");
 }
 
+/// A loop with a branch that goes both ways, and a tag in a line of code.
+const CODE: &str = "\
+#include <stdio.h>
+static inline int twice(int x) { return 2 * x; }
+__attribute__((noinline)) int work(int n)
+{
+\tint sum = 0;
+\tfor (int i = 0; i < n; i++) {
+\t\tif (i % 3 == 0)
+\t\t\tsum += twice(i); /* </script><img src=x onerror=\"everypath.evil=1\"> */
+\t\telse
+\t\t\tputchar('0' + i % 10);
+\t}
+\treturn sum;
+}
+int main(void) { printf(\"%d\\n\", work(100)); return 0; }
+";
+
+/// What others say of the function `work` of `prog`: each instruction's place and
+/// line (binutils), and its executions and those taken (`count --annotate`).
+fn keep_oracle(folder: &Folder) {
+    let tool = |name: &str, arguments: &[&str]| {
+        let output = folder.run(name, arguments);
+        assert!(output.status.success(), "{name}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let objdump = ["-d", "-M", "intel", "--disassemble=work", "prog"];
+    let disassembly = tool("objdump", &objdump);
+    let address = |line: &str| {
+        let (address, _) = line.split_once(':')?;
+        u64::from_str_radix(address.strip_prefix("  ")?.trim(), 16).ok()
+    };
+    let mut text = String::new();
+    let mut executed = std::collections::HashMap::new();
+    let counts = ["count", "-q", "--annotate", "work", "--report", "work.txt"];
+    run(folder, &[&counts[..], &["--", "./prog"]].concat());
+    for line in fs::read_to_string(folder.file("work.txt")).unwrap().lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if let Some(at) = words.iter().position(|word| word.starts_with("0x")) {
+            executed.insert(words[at].to_owned(), words[..at].join(" "));
+        }
+    }
+    for at in disassembly.lines().filter_map(address) {
+        let at = format!("{at:#x}");
+        let place = tool("addr2line", &["-e", "prog", &at]);
+        let place = place.trim().rsplit_once(':').unwrap().1;
+        let place = place.split(' ').next().unwrap();
+        let counts = executed.get(&at).map_or("", String::as_str);
+        text.push_str(&format!("{at} {place} {counts}\n"));
+    }
+    fs::write(folder.file("report.txt"), text).unwrap();
+    fs::write(folder.file("report.json"), "{}").unwrap();
+}
+
+#[test]
+fn code_and_source_stand_beside_the_tree() {
+    let folder = folder("code");
+    folder.program(&["-g", "-O1"], "prog", CODE);
+    keep_oracle(&folder);
+    let record = ["contexts", "--k-inf", "-q", "-o", "run.evp", "--", "./prog"];
+    run(&folder, &record);
+    let page = ["report", "run.evp", "--html", "page.html"];
+    run(&folder, &page);
+    check(&folder, "code");
+    // Little room, none, and a program that is another now, or gone.
+    run(&folder, &[&page[..], &["--html-code", "0"]].concat());
+    check(&folder, "withoutCode");
+    folder.program(&["-g", "-O1"], "prog", &CODE.replace("% 3", "% 5"));
+    run(&folder, &page);
+    check(&folder, "changedCode");
+    fs::remove_file(folder.file("prog")).unwrap();
+    run(&folder, &page);
+    check(&folder, "goneCode");
+}
+
+#[test]
+fn code_of_basic_blocks_has_exact_counts() {
+    let folder = folder("code-blocks");
+    folder.program(&["-g", "-O1"], "prog", CODE);
+    keep_oracle(&folder);
+    for mode in ["intra", "inter"] {
+        let record = [
+            "contexts",
+            "-k",
+            "3",
+            "-q",
+            "--html",
+            "page.html",
+            "--mode",
+            mode,
+        ];
+        run(&folder, &[&record[..], &["--", "./prog"]].concat());
+        check(&folder, "blockCode");
+    }
+}
+
+#[test]
+fn a_page_shows_what_was_counted() {
+    let folder = folder("counts");
+    folder.program(&["-g", "-O1"], "prog", CODE);
+    keep_oracle(&folder);
+    let record = ["count", "-q", "-o", "run.evp", "--html", "run.html"];
+    run(&folder, &[&record[..], &["--", "./prog"]].concat());
+    run(&folder, &["report", "run.evp", "--html", "page.html"]);
+    let pages = ["run.html", "page.html"].map(|name| fs::read(folder.file(name)).unwrap());
+    assert!(
+        pages[0] == pages[1],
+        "made after the run and from the recording"
+    );
+    let json = run(&folder, &["report", "run.evp", "--format", "json"]);
+    fs::write(folder.file("report.json"), json).unwrap();
+    check(&folder, "counts");
+    let evil = "./<img src=x onerror=\"everypath.evil=1\">";
+    fs::copy(folder.file("prog"), folder.file(evil)).unwrap();
+    run(&folder, &["count", "-q", "--html", "page.html", "--", evil]);
+    check(&folder, "hostileCounts");
+}
+
+/// Two recordings of programs that differ, compared.
+fn compare(folder: &Folder) {
+    let files = ["diff", "before.evp", "after.evp"];
+    let stdout = run(folder, &[&files[..], &["--html", "page.html"]].concat());
+    assert_eq!(stdout, "");
+    for (form, file) in [("json", "report.json"), ("folded", "report.txt")] {
+        let text = run(folder, &[&files[..], &["--format", form]].concat());
+        fs::write(folder.file(file), text).unwrap();
+    }
+}
+
+const BEFORE: &str = "\
+#include <stdio.h>
+#include <stdlib.h>
+static int leaf(int x) { return x + 1; }
+static int dropped(int x) { return x * 2; }
+static int work(int x) { return leaf(x) + leaf(x) + dropped(x); }
+int main(void) {
+    int sum = 0;
+    for (int i = 0; i < 5; i++) sum += work(i);
+    for (int i = 0; i < 40; i++) free(malloc(i));
+    printf(\"%d\\n\", sum);
+}
+";
+
+#[test]
+fn a_page_shows_what_changed() {
+    let folder = folder("changes");
+    let after = BEFORE
+        .replace(" + dropped(x)", "")
+        .replace("static int dropped", "int dropped")
+        .replace("i < 5", "i < 7")
+        .replace("i < 40", "i < 33");
+    for (name, source) in [("before", BEFORE), ("after", &after)] {
+        fs::create_dir_all(folder.file(name)).unwrap();
+        let program = format!("{name}/prog");
+        folder.program(&["-g", "-O0", "-static"], &program, source);
+        let file = format!("{name}.evp");
+        run(
+            &folder,
+            &["contexts", "--k-inf", "-q", "-o", &file, "--", &program],
+        );
+    }
+    compare(&folder);
+    check(&folder, "changes");
+}
+
+#[test]
+fn a_million_contexts_compared() {
+    let folder = folder("many");
+    compile(&folder, "benches/programs/growth.c", "growth");
+    for (file, count) in [("before.evp", "900000"), ("after.evp", "1000000")] {
+        let options = ["contexts", "--cost", "calls", "--k-inf", "-q", "-o", file];
+        run(
+            &folder,
+            &[&options[..], &["--", "./growth", count]].concat(),
+        );
+    }
+    // Another number is another command.
+    let files = ["diff", "before.evp", "after.evp", "--force"];
+    run(&folder, &[&files[..], &["--html", "page.html"]].concat());
+    check(&folder, "manyChanges");
+}
+
+#[test]
+fn names_are_text_in_a_comparison_too() {
+    let folder = folder("hostile-changes");
+    for (file, calls) in [("before.evp", 2), ("after.evp", LARGEST - 1)] {
+        fs::write(folder.file(file), sample::bytes(&recording(TAGS, calls))).unwrap();
+    }
+    compare(&folder);
+    check(&folder, "hostileChanges");
+    fs::write(
+        folder.file("after.evp"),
+        sample::bytes(&recording(TAGS, LARGEST)),
+    )
+    .unwrap();
+    let page = fs::read(folder.file("page.html")).unwrap();
+    let output = everypath(
+        &folder,
+        &["diff", "before.evp", "after.evp", "--html", "page.html"],
+    );
+    assert_eq!(output.status.code(), Some(125), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("the page counts up to 9007199254740991 (2^53 - 1)"),
+        "{said}"
+    );
+    assert_eq!(fs::read(folder.file("page.html")).unwrap(), page);
+}
+
 #[test]
 fn nothing_is_shown_as_nothing() {
     let folder = folder("nothing");
@@ -192,7 +401,7 @@ fn what_cannot_be_shown_is_refused_and_leaves_the_file_alone() {
     keep(&folder, &run);
     assert_eq!(
         refused(&["report", "run.evp", "--html", "page.html"]),
-        "everypath: 'run.evp': a page shows contexts, and only `contexts` records any\n"
+        "everypath: 'run.evp': a page shows what `contexts` or `count` recorded\n"
     );
     let both = refused(&[
         "report",

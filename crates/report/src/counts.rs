@@ -8,6 +8,7 @@ mod annotate;
 mod callgrind;
 mod csv;
 mod json;
+pub mod page;
 mod table;
 
 use std::collections::{BTreeSet, HashMap};

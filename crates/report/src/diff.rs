@@ -100,7 +100,7 @@ impl<'a> Comparison<'a> {
 }
 
 /// What is shown for an identity.
-fn name(identity: &Identity) -> String {
+pub(crate) fn name(identity: &Identity) -> String {
     match *identity {
         Identity::Named { name, .. } | Identity::Program(name) => name.to_owned(),
         Identity::At { module, offset } => format!("{module}+{offset:#x}"),

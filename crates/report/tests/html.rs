@@ -62,7 +62,7 @@ fn page(recording: &Recording) -> Result<String, String> {
     let mut report = Report::new(recording, &view);
     report.notes = vec![TAG.into()];
     let mut out = Vec::new();
-    report::html::write(&report, &mut out).map_err(|error| error.to_string())?;
+    report::html::write(&report, None, &mut out).map_err(|error| error.to_string())?;
     Ok(String::from_utf8(out).unwrap())
 }
 

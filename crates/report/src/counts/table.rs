@@ -45,29 +45,36 @@ pub(super) fn write(report: &Report<'_>, style: Style, out: &mut dyn Write) -> i
 }
 
 fn write_totals(section: &Section, out: &mut dyn Write) -> io::Result<()> {
+    let totals = totals(section);
+    let width = totals[0].0.len();
+    totals
+        .into_iter()
+        .try_for_each(|(value, what)| writeln!(out, "{value:>width$}  {what}"))
+}
+
+/// Figures, and what they are of.
+pub(super) fn totals(section: &Section) -> [(String, String); 3] {
     let totals = &section.totals;
-    let executed = many(totals.executed);
-    let width = executed.len();
-    writeln!(
-        out,
-        "{executed:>width$}  instructions executed, of {} in {}",
-        counted(totals.insns, "place"),
-        counted(totals.blocks, "basic block"),
-    )?;
-    writeln!(
-        out,
-        "{:>width$}  conditional branches executed, {} of them taken ({})",
-        many(totals.decided),
-        many(totals.taken),
-        share(totals.taken, totals.decided),
-    )?;
-    writeln!(
-        out,
-        "{:>width$}  conditional branches met: {} never taken, {} always",
-        grouped(totals.branches),
-        grouped(totals.never_taken),
-        grouped(totals.always_taken),
-    )
+    let places = counted(totals.insns, "place");
+    let blocks = counted(totals.blocks, "basic block");
+    let taken = many(totals.taken);
+    let share = share(totals.taken, totals.decided);
+    let never = totals.never_taken;
+    let always = totals.always_taken;
+    [
+        (
+            many(totals.executed),
+            format!("instructions executed, of {places} in {blocks}"),
+        ),
+        (
+            many(totals.decided),
+            format!("conditional branches executed, {taken} of them taken ({share})"),
+        ),
+        (
+            grouped(totals.branches),
+            format!("conditional branches met: {never} never taken, {always} always"),
+        ),
+    ]
 }
 
 /// The columns of numbers; what is left of a line is for the place.

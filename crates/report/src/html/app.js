@@ -1,15 +1,23 @@
 // The page as a whole: what is shown, what is selected, and who is told.
 
+/** The lists of values of two recordings. */
+const BEFORE = 0;
+const AFTER = 1;
+
 class App {
   constructor(data) {
     this.data = data;
     this.names = new Names(data.head);
-    this.metric = 0;
-    this.threads = data.head.threads.map((_, thread) => thread);
+    /** Of two recordings: what the columns of values have as threads is before and after. */
+    this.isComparison = data.head.comparison !== undefined;
+    this.metric = data.head.metric;
+    this.threads = this.isComparison ? [AFTER] : data.head.threads.map((_, thread) => thread);
     this.modules = null;
     this.tab = "tree";
     this.inverted = false;
     this.selected = null;
+    this.hasCode = document.getElementById("data-code") !== null;
+    this.listings = null;
     this.search = new Search(this);
     const section = (id) => document.getElementById(id);
     this.makeView();
@@ -17,13 +25,18 @@ class App {
     this.colours = new Colours(this.moduleSums);
     this.treeView = new TreeView(this, section("tree"));
     this.flameView = new FlameView(this, section("flame"));
-    this.functionsView = new FunctionsView(this, section("functions"));
+    this.functionsView = new FunctionsView(this, section("functions"), this.isComparison ? FUNCTION_CHANGES : FUNCTION_VALUES);
     this.details = new Details(this, section("details"));
     this.controls = new Controls(this);
     this.search.update();
     this.showModels(false);
     this.details.show(null);
     this.focus();
+  }
+
+  /** What has contexts. */
+  get what() {
+    return this.data.head.metrics[0].noun === "execution" ? "basic block" : "function";
   }
 
   /** One of what is counted. */
@@ -35,7 +48,7 @@ class App {
   sumModules() {
     const sums = new Array(this.names.modules.length).fill(0);
     const all = this.data.head.threads.map((_, thread) => thread);
-    const view = this.isWhole ? this.view : new View(this.data, this.names, this.metric, all, null);
+    const view = this.isWhole && !this.isComparison ? this.view : new View(this.data, this.names, this.metric, all, null);
     view.perName().own.forEach((own, name) => {
       const module = this.names.module(name);
       if (module >= 0) sums[module] += own;
@@ -46,7 +59,9 @@ class App {
   // What is looked at.
 
   makeView() {
-    this.view = new View(this.data, this.names, this.metric, this.threads, this.modules);
+    const { data, names, metric, threads, modules } = this;
+    const base = this.isComparison ? new View(data, names, metric, [BEFORE], modules) : null;
+    this.view = new View(data, names, metric, threads, modules, base);
     this.callTree = new CallTree(this.view);
     this.lazyCallers = undefined;
   }
@@ -62,7 +77,7 @@ class App {
 
   /** Whether nothing is left out. */
   get isWhole() {
-    return !this.modules && this.threads.length === this.data.head.threads.length;
+    return !this.modules && (this.isComparison || this.threads.length === this.data.head.threads.length);
   }
 
   setThreads(threads) {
@@ -86,7 +101,7 @@ class App {
     this.makeView();
     this.search.update();
     this.showModels(!this.inverted);
-    if (this.selected && this.view.perName().total[this.selected.name] === 0) this.selected = null;
+    if (this.selected && !this.view.isNameShown(this.selected.name)) this.selected = null;
     if (this.selected?.callers) this.selected.callers = null;
     this.details.show(this.selected);
     this.carrySelection();
@@ -97,41 +112,27 @@ class App {
   showModels(keeps) {
     const { noun } = this;
     const title = noun[0].toUpperCase() + noun.slice(1) + "s";
-    const texts = {
-      own: title,
-      total: "In subtree",
-      share: "Share",
-      contexts: "Contexts",
-      name: this.inverted ? "Function, callers below" : "Context",
-      module: "Module",
-      place: "Source",
-    };
-    const titles = {
-      own: `${title} in this context, without what it called`,
-      total: `${title} in this context and in everything below it`,
-    };
-    for (const head of this.treeView.header.querySelectorAll(".head")) {
-      head.textContent = texts[head.dataset.key];
-      head.title = titles[head.dataset.key] ?? head.title;
-    }
-    for (const head of this.functionsView.header.children) {
-      const { key } = head.dataset;
-      head.textContent = { ...texts, own: title, name: "Function" }[key];
-      head.title = { own: title, total: `${title} of it and of everything below it; nothing twice` }[key] ?? head.title;
-    }
-    const digits = grouped(this.data.head.metrics[this.metric].total).length;
+    const what = this.what[0].toUpperCase() + this.what.slice(1);
+    const texts = { name: this.inverted ? `${what}, callers below` : "Context", module: "Module", place: "Source" };
+    const { treeView, functionsView } = this;
+    nameHeads(treeView.header, [...treeView.columns, ...TEXT_COLUMNS], title, texts);
+    nameHeads(functionsView.header, [...functionsView.columns, ...TEXT_COLUMNS], title, { ...texts, name: what });
+    const { total, before = 0 } = this.data.head.metrics[this.metric];
+    const digits = grouped(Math.max(total, before)).length;
     document.documentElement.style.setProperty("--digits", Math.max(digits, 8));
-    document.getElementById("views").classList.toggle("inverted", this.inverted);
+    const { classList } = document.getElementById("views");
+    classList.toggle("inverted", this.inverted);
+    classList.toggle("comparison", this.isComparison);
     this.treeView.setModel(this.model, keeps);
     this.flameView.setModel(this.model, keeps);
-    this.functionsView.setView(this.view);
+    this.functionsView.setTable(new FunctionTable(this.view));
     this.update();
   }
 
   /** Shows the tab that is chosen. */
   update() {
     for (const section of document.querySelectorAll("#views > section")) section.hidden = section.id !== this.tab;
-    document.getElementById("empty").hidden = this.view.sum > 0;
+    document.getElementById("empty").hidden = !this.view.isEmpty;
     this.controls.update();
     this.sayFound();
   }
@@ -141,6 +142,11 @@ class App {
     this.update();
     this.carrySelection();
     this.focus();
+  }
+
+  /** What is selected in the table, in the tree. */
+  open() {
+    this.show("tree");
   }
 
   invert(inverted) {
@@ -210,7 +216,7 @@ class App {
       node = callers?.model === this.callerTree ? callers.node : this.callerTree.tops.find((top) => this.callerTree.name(top) === name);
     } else {
       node = this.selected.node;
-      if (node < 0 || this.view.total(node) === 0) node = this.hottest(name);
+      if (node < 0 || !this.view.isShown(node)) node = this.hottest(name);
     }
     if (node !== undefined) view.reveal(node);
   }
@@ -222,10 +228,16 @@ class App {
     const { start, list } = this.view.contexts.byName(this.names.count);
     let hottest;
     for (const node of list.subarray(start[name], start[name + 1])) {
-      const total = this.view.total(node);
-      if (total > 0 && (hottest === undefined || total > this.view.total(hottest))) hottest = node;
+      const weight = this.callTree.weight(node);
+      if (this.view.isShown(node) && (hottest === undefined || weight > this.callTree.weight(hottest))) hottest = node;
     }
     return hottest;
+  }
+
+  /** The code has been read, behind everything else. */
+  setListings(listings) {
+    this.listings = listings;
+    if (this.details.tab === "code") this.details.show(this.selected);
   }
 
   // What is searched for.
@@ -247,7 +259,7 @@ class App {
   get siblings() {
     if (this.tab === "tree") return (node) => this.treeView.children(node);
     const { callTree } = this;
-    const largestFirst = (a, b) => callTree.total(b) - callTree.total(a) || a - b;
+    const largestFirst = (a, b) => callTree.weight(b) - callTree.weight(a) || a - b;
     return (node) => (node < 0 ? callTree.roots() : callTree.children(node)).sort(largestFirst);
   }
 
@@ -331,6 +343,7 @@ async function start() {
     document.getElementById("app").hidden = false;
     window.everypath = new App(data);
     loading.hidden = true;
+    window.everypath.setListings(await loadListings());
   } catch (error) {
     loading.textContent = `The recording cannot be shown: ${error.message}`;
     throw error;

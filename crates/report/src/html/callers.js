@@ -21,12 +21,13 @@ class CallerTree {
     this.nodes = [];
     /** For `grouped`: zero, but while it runs. */
     this.group = new Uint32Array(view.names.count);
-    const { own } = view.perName();
-    const names = [...own.keys()].filter((name) => own[name] > 0);
-    names.sort((a, b) => own[b] - own[a] || a - b);
+    const functions = new FunctionTable(view);
+    const { own } = functions.columns;
+    const names = [...view.countedNames()].sort((a, b) => own[b] - own[a] || a - b);
     let start = 0;
     this.tops = names.map((name) => {
-      const node = this.add({ name, parent: -1, depth: 0, start, total: own[name] });
+      const changed = view.base ? { totalBefore: functions.ownBefore(name), moved: functions.moved(name) } : {};
+      const node = this.add({ name, parent: -1, depth: 0, start, total: own[name], ...changed });
       start += own[name];
       return node;
     });
@@ -68,7 +69,7 @@ class CallerTree {
   /** The contexts of a node by their next caller, in pieces of two arrays. */
   grouped(node) {
     const { parent, name } = this.contexts;
-    const { own } = this.view;
+    const { own, base } = this.view;
     const groups = [];
     const callers = node.reached.map((context) => parent[context] + 1);
     // By name: the number of its group, from 1; then how many are in it.
@@ -76,7 +77,7 @@ class CallerTree {
       if (caller === 0) continue;
       const n = name[caller - 1];
       if (this.group[n] === 0) {
-        groups.push({ name: n, total: 0, at: 0, count: 0 });
+        groups.push({ name: n, total: 0, totalBefore: 0, moved: 0, at: 0, count: 0 });
         this.group[n] = groups.length;
       }
       groups[this.group[n] - 1].count++;
@@ -94,10 +95,13 @@ class CallerTree {
       leaves[group.at] = node.leaves[i];
       reached[group.at++] = callers[i] - 1;
       group.total += own[node.leaves[i]];
+      if (!base) continue;
+      group.totalBefore += base.own[node.leaves[i]];
+      group.moved += this.view.weight(node.leaves[i]);
     }
-    return groups.map(({ name, total, at, count }) => {
+    return groups.map(({ name, total, totalBefore, moved, at, count }) => {
       this.group[name] = 0;
-      return { name, total, leaves: leaves.subarray(at - count, at), reached: reached.subarray(at - count, at) };
+      return { name, total, totalBefore, moved, leaves: leaves.subarray(at - count, at), reached: reached.subarray(at - count, at) };
     });
   }
 
@@ -133,6 +137,26 @@ class CallerTree {
 
   total(id) {
     return this.nodes[id].total;
+  }
+
+  ownBefore(id) {
+    return this.nodes[id].totalBefore;
+  }
+
+  totalBefore(id) {
+    return this.nodes[id].totalBefore;
+  }
+
+  moved(id) {
+    return this.nodes[id].moved;
+  }
+
+  ownWeight(id) {
+    return this.weight(id);
+  }
+
+  weight(id) {
+    return this.view.base ? this.moved(id) : this.total(id);
   }
 
   start(id) {

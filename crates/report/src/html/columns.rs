@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `data-levels` | per node by how much less than one it is deeper than the node before |
 //! | `data-names` | per node its name, as in the table of `super::head` |
-//! | `data-values-N` | of metric N, thread after thread: how many values; then per value how far its node is from the one before, and the value |
+//! | `data-values-N` | of metric N, thread after thread (or before and after): how many values; then per value how far its node is from the one before, and the value |
 //!
 //! Numbers are in base 128, lowest digit first, the top bit set in all but the
 //! last. A column is one zlib stream (`DecompressionStream("deflate")` of the
@@ -12,43 +12,46 @@
 
 use std::io::{self, Write};
 
-use analysis::merged::Contexts;
+use analysis::merged::Value;
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
-
-use super::head::Names;
 
 /// Bytes per line of base64; a multiple of three, so that a line needs no other.
 const LINE: usize = 48 << 10;
 
-pub fn write(contexts: &Contexts, names: &Names, out: &mut dyn Write) -> io::Result<()> {
+/// The nodes in preorder: depth and name of each.
+pub fn tree(nodes: impl Iterator<Item = (u32, u64)>, out: &mut dyn Write) -> io::Result<()> {
     let mut levels = Numbers::default();
-    let mut numbers = Numbers::default();
+    let mut names = Numbers::default();
     let mut before = None;
-    for node in &contexts.nodes {
+    for (depth, name) in nodes {
         // A root after the first one is as a child of nothing.
         let deepest = before.map_or(0, |depth: u32| u64::from(depth) + 1);
-        levels.push(deepest.saturating_sub(u64::from(node.depth)));
-        numbers.push(names.number(node.name));
-        before = Some(node.depth);
+        levels.push(deepest.saturating_sub(u64::from(depth)));
+        names.push(name);
+        before = Some(depth);
     }
     element("data-levels", &levels.0, out)?;
-    element("data-names", &numbers.0, out)?;
-    for metric in 0..contexts.metrics.len() {
-        let mut values = Numbers::default();
-        for thread in &contexts.threads {
-            let list = &thread.values[metric];
-            values.push(list.len() as u64);
-            let mut last = 0;
-            for &(node, value) in list {
-                values.push(u64::from(node - last));
-                values.push(value);
-                last = node;
-            }
+    element("data-names", &names.0, out)
+}
+
+/// The values of a metric: a list for each thread, in the order of the nodes.
+pub fn values<'a>(
+    metric: usize,
+    lists: impl Iterator<Item = &'a [Value]>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut values = Numbers::default();
+    for list in lists {
+        values.push(list.len() as u64);
+        let mut last = 0;
+        for &(node, value) in list {
+            values.push(u64::from(node - last));
+            values.push(value);
+            last = node;
         }
-        element(&format!("data-values-{metric}"), &values.0, out)?;
     }
-    Ok(())
+    element(&format!("data-values-{metric}"), &values.0, out)
 }
 
 /// Bytes as an element that the browser does not look into.

@@ -12,6 +12,7 @@ class Controls {
     this.shown = get("shown");
     this.query = get("query");
     this.found = get("found");
+    if (app.what !== "function") get("tabs").querySelector("[data-tab=functions]").textContent = "Basic blocks";
     this.fillHead(get);
     this.fillThreads();
     this.fillMetrics();
@@ -22,11 +23,13 @@ class Controls {
 
   fillHead(get) {
     const { head } = this.app.data;
-    const begun = new Date(head.started_unix_ms);
-    const date = begun.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
     get("command").textContent = visible(head.command);
     get("command").title = visible(head.command);
-    const time = make("time", { dateTime: begun.toISOString(), title: begun.toISOString() }, date);
+    if (head.comparison) {
+      this.fillComparison(get, head.comparison);
+      return;
+    }
+    const time = timeOf(head.started_unix_ms);
     const totals = make("span", { id: "totals" }, head.totals);
     get("about").append(head.end, " · ", time, " · ", totals);
     for (const [name, value] of head.options) get("about").append(" · ", make("code", {}, visible(`--${name} ${value}`)));
@@ -35,14 +38,33 @@ class Controls {
       notes.unshift(`k = ${head.k}: a context is kept with ${counted(head.k, "caller")}; what was called from further in begins anew below “…”, and what is “with everything below” ends there (--k-inf keeps whole paths)`);
     }
     notes.push(`recorded by ${head.producer}`);
-    get("notes").querySelector("summary").textContent = counted(notes.length, "note");
-    get("notes").querySelector("ul").append(...notes.map((note) => make("li", {}, visible(note))));
+    fillNotes(get("notes"), notes);
+  }
+
+  /** Of two recordings: how each was made, and what changed in all. */
+  fillComparison(get, { before, after }) {
+    const { metrics, notes, k } = this.app.data.head;
+    const totals = make("span", { id: "totals" });
+    metrics.forEach((metric, at) => {
+      const change = `${signed(metric.total - metric.before)}, ${growth(metric.before, metric.total)}`;
+      totals.append(`${at > 0 ? " · " : ""}${grouped(metric.before)} → ${counted(metric.total, metric.noun)} (${change})`);
+    });
+    get("about").append(totals);
+    const about = (word, { file, command, end, started_unix_ms: started, producer }) =>
+      make("li", {}, `${word}: ${visible(file)} · `, make("code", {}, visible(command)), ` · ${end} · `, timeOf(started), ` · recorded by ${visible(producer)}`);
+    const all = [...notes];
+    if (k !== null) all.push(`k = ${k}: what was called from further in begins anew below “…”, and what is “with everything below” ends there`);
+    fillNotes(get("notes"), all);
+    get("notes").querySelector("ul").prepend(about("before", before), about("after", after));
+    get("notes").querySelector("summary").textContent = "Both recordings";
   }
 
   /** All, each process, and each thread of a process that has several. */
   fillThreads() {
     const { head, values } = this.app.data;
     this.threads.replaceChildren();
+    this.threads.hidden = this.app.isComparison;
+    if (this.app.isComparison) return;
     const option = (value, text) => this.threads.append(new Option(visible(text), value));
     const all = head.threads.map((_, thread) => thread);
     const ofProcess = new Map();
@@ -70,6 +92,7 @@ class Controls {
   fillMetrics() {
     const { metrics } = this.app.data.head;
     metrics.forEach(({ noun }, metric) => this.metrics.append(new Option(`${noun}s`, metric)));
+    this.metrics.value = String(this.app.metric);
     this.metrics.hidden = metrics.length < 2;
   }
 
@@ -179,6 +202,7 @@ class Controls {
       1: () => app.show("tree"),
       2: () => app.show("flame"),
       3: () => app.show("functions"),
+      c: () => app.details.choose(app.details.tab === "code" ? "calls" : "code"),
       "?": () => get("help").showModal(),
       Escape: () => this.closeMenus(document.body) || this.leaveSearch(),
     }[event.key];
@@ -197,10 +221,10 @@ class Controls {
     }
     const { view, noun } = app;
     const whole = app.data.head.metrics[app.metric].total;
-    const functions = view.perName().own.reduce((count, own) => count + (own > 0 ? 1 : 0), 0);
-    const contexts = counted(view.counted, view.threads.length > 1 ? "distinct context" : "context");
+    const functions = view.countedNames().length;
+    const contexts = counted(view.counted, view.threads.length > 1 || view.base ? "distinct context" : "context");
     this.shown.hidden = app.isWhole;
-    this.shown.textContent = `${grouped(view.sum)} of ${counted(whole, noun)}, ${contexts}, ${counted(functions, "function")}`;
+    this.shown.textContent = `${grouped(view.sum)} of ${counted(whole, noun)}, ${contexts}, ${counted(functions, app.what)}`;
     this.shown.title = this.shown.textContent;
   }
 
@@ -230,6 +254,7 @@ function helpText() {
     ["*  -", "expand and collapse everything below the selected row"],
     ["1 2 3", "tree, flame graph, functions"],
     ["i", "callees or callers"],
+    ["c", "calls or code of the selected function"],
     ["Esc", "clear the search; in the flame graph, show all"],
     ["Ctrl + wheel, Shift + wheel, drag", "zoom and move the flame graph"],
   ];
@@ -237,29 +262,4 @@ function helpText() {
   for (const [key, what] of keys) table.append(make("tr", {}, make("td", {}, make("kbd", {}, key)), make("td", {}, what)));
   const close = make("button", {}, "Close");
   return [make("h2", {}, "Keys"), table, close];
-}
-
-/** Lets the details be made wider and narrower. */
-function splitter(bar, pane) {
-  const set = (size) => document.documentElement.style.setProperty("--details", `${Math.round(size)}px`);
-  const isBelow = () => getComputedStyle(bar).cursor === "row-resize";
-  bar.addEventListener("pointerdown", (event) => {
-    bar.setPointerCapture(event.pointerId);
-    const box = pane.getBoundingClientRect();
-    const move = ({ clientX, clientY }) => {
-      const size = isBelow() ? box.bottom - clientY : box.right - clientX;
-      set(Math.max(120, Math.min(size, (isBelow() ? innerHeight : innerWidth) * 0.7)));
-    };
-    bar.addEventListener("pointermove", move);
-    bar.addEventListener("pointerup", () => bar.removeEventListener("pointermove", move), { once: true });
-  });
-  bar.addEventListener("keydown", (event) => {
-    const box = pane.getBoundingClientRect();
-    const size = isBelow() ? box.height : box.width;
-    const step = { ArrowLeft: 20, ArrowUp: 20, ArrowRight: -20, ArrowDown: -20 }[event.key];
-    if (!step) return;
-    event.preventDefault();
-    event.stopPropagation();
-    set(size + step);
-  });
 }

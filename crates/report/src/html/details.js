@@ -12,13 +12,19 @@ class Details {
   constructor(app, host) {
     this.app = app;
     this.host = host;
+    this.tab = "calls";
   }
 
   /** @param selected name, node of the call tree or -1, path of callers or null */
   show(selected) {
+    this.selected = selected;
+    this.panel = null;
+    const isCode = selected !== null && this.tab === "code";
+    this.host.classList.toggle("with-code", isCode);
     const parts = selected ? this.parts(selected) : this.nothing();
     this.host.replaceChildren(...parts);
     this.host.scrollTop = 0;
+    this.panel?.reveal();
     const path = this.host.querySelector(".path");
     if (path) path.scrollTop = path.scrollHeight;
   }
@@ -29,7 +35,9 @@ class Details {
 
   parts({ name, node, callers }) {
     const { app } = this;
-    const parts = [make("h2", {}, visible(app.names.text[name])), this.actions(name, node), this.facts(name)];
+    const parts = [make("h2", {}, visible(app.names.text[name])), this.actions(name, node), ...this.tabs()];
+    if (this.tab === "code") return [...parts, this.code(name)];
+    parts.push(this.facts(name));
     if (node >= 0) parts.push(this.context(node));
     else if (callers) parts.push(this.callerPath(callers));
     parts.push(this.numbers(name));
@@ -56,6 +64,50 @@ class Details {
     );
   }
 
+  /** What is shown of the function: who calls whom, or its code, if the page has any. */
+  tabs() {
+    if (!this.app.hasCode) return [];
+    const tab = (key, text, title) => {
+      const button = make("button", { role: "tab", title, ariaSelected: String(this.tab === key) }, text);
+      button.dataset.part = key;
+      button.addEventListener("click", () => this.choose(key));
+      return button;
+    };
+    return [
+      make("div", { className: "group", id: "parts", role: "tablist" }, tab("calls", "Calls", "Numbers, callers, callees and contexts (c)"), tab("code", "Code", "Source and instructions (c)")),
+    ];
+  }
+
+  choose(tab) {
+    if (!this.app.hasCode) return;
+    this.tab = tab;
+    this.show(this.selected);
+  }
+
+  /** Source and instructions of the function; of a basic block, of the function that it is in. */
+  code(name) {
+    const { listings, names } = this.app;
+    const hint = (text) => make("p", { className: "hint", id: "no-code" }, visible(text));
+    if (!listings) return hint("Reading the code…");
+    if (!names.isFunction(name)) return hint("It is no function and has no code.");
+    const listing = listings.of(name);
+    if (!listing) return hint(listings.left ?? "Its code is not in the page.");
+    if (listing.problem) return hint(listing.problem);
+    this.panel = new CodePanel(listing, listings.files, listing.block ? this.ofBlocks(listing, name) : {});
+    return this.panel.element;
+  }
+
+  /** Instructions are executed as often as their block, in what is shown. */
+  ofBlocks({ block }, name) {
+    const { names, view } = this.app;
+    const { own } = view.perName();
+    return {
+      executions: (at) => own[block[at]],
+      titleOf: (at) => (block[at] === block[at - 1] ? null : names.text[block[at]]),
+      marked: (at) => block[at] === name,
+    };
+  }
+
   facts(name) {
     const { names, data } = this.app;
     const list = make("dl");
@@ -76,28 +128,46 @@ class Details {
     return list;
   }
 
-  /** A line of value, share and what it is. */
-  number(value, of, what) {
-    return make("tr", {}, make("td", {}, grouped(value)), make("td", {}, percent(value, of)), make("td", {}, what));
+  /** A line of value, share and what it is; of two recordings, of both values and the change. */
+  number(value, before, what) {
+    const { view } = this.app;
+    if (!view.base) {
+      return [make("tr", {}, make("td", {}, grouped(value)), make("td", {}, percent(value, view.sum)), make("td", {}, what))];
+    }
+    const change = value === before ? "" : `${signed(value - before)}  ${growth(before, value)}`;
+    const colour = value > before ? "rose" : "fell";
+    return [
+      make("tr", { className: "what" }, make("td", { colSpan: 2 }, what)),
+      make("tr", {}, make("td", {}, `${grouped(before)} → ${grouped(value)}`), make("td", { className: colour }, change)),
+    ];
+  }
+
+  numbersTable(...lines) {
+    return make("table", { className: this.app.view.base ? "numbers both" : "numbers" }, ...lines.flat());
+  }
+
+  /** The same of a list's entry: its share of the list; of two recordings, the change. */
+  share(value, before, sum) {
+    if (!this.app.view.base) return [grouped(value), percent(value, sum)];
+    return [value === before ? "0" : signed(value - before), growth(before, value)];
   }
 
   numbers(name) {
     const { view, noun } = this.app;
     const { own, contexts, total } = view.perName();
-    const table = make("table", { className: "numbers" });
-    table.append(
-      this.number(own[name], view.sum, `${noun}s, in ${counted(contexts[name], "context")}`),
-      this.number(total[name], view.sum, "with everything below"),
+    const before = view.base?.perName();
+    const table = this.numbersTable(
+      this.number(own[name], before?.own[name], `${noun}s, in ${counted(contexts[name], "context")}`),
+      this.number(total[name], before?.total[name], "with everything below"),
     );
     return make("section", { id: "of-function" }, make("h3", {}, "Function"), table);
   }
 
   context(node) {
     const { view, noun, data } = this.app;
-    const table = make("table", { className: "numbers" });
-    table.append(
-      this.number(view.own[node], view.sum, `${noun}s here`),
-      this.number(view.total(node), view.sum, "with everything below"),
+    const table = this.numbersTable(
+      this.number(view.own[node], view.base?.own[node], `${noun}s here`),
+      this.number(view.total(node), view.base?.total(node), "with everything below"),
     );
     const begun = this.begun(node);
     if (begun > 0) table.append(make("tr", {}, make("td", {}, grouped(begun)), make("td"), make("td", {}, "times begun")));
@@ -133,8 +203,8 @@ class Details {
     const { view, noun, names } = this.app;
     const steps = [];
     for (let at = node; at >= 0; at = model.parent(at)) steps.push(model.name(at));
-    const table = make("table", { className: "numbers" });
-    table.append(this.number(model.total(node), view.sum, `${noun}s of ${visible(names.text[steps.at(-1)])} by this path`));
+    const what = `${noun}s of ${visible(names.text[steps.at(-1)])} by this path`;
+    const table = this.numbersTable(this.number(model.total(node), view.base && model.totalBefore(node), what));
     const list = make("ol", { className: "path" });
     for (const name of steps) {
       const button = make("button", {}, visible(names.text[name]));
@@ -149,10 +219,11 @@ class Details {
     if (list.length === 0) return [];
     const sum = list.reduce((all, [, value]) => all + value, 0);
     const table = make("table", { className: "neighbours" });
-    const row = ([other, value]) => {
+    const row = ([other, value, before]) => {
       const button = make("button", { title: visible(this.app.names.text[other]) }, visible(this.app.names.text[other]));
       button.addEventListener("click", () => this.app.selectName(other));
-      return make("tr", {}, make("td", {}, grouped(value)), make("td", {}, percent(value, sum)), make("td", {}, button));
+      const [amount, part] = this.share(value, before, sum);
+      return make("tr", {}, make("td", {}, amount), make("td", {}, part), make("td", {}, button));
     };
     const section = make("section", { id: title.toLowerCase() }, make("h3", {}, title, make("small", {}, grouped(list.length))), table);
     this.inPieces(section, list.length, FEW, (at) => table.append(row(list[at])));
@@ -183,7 +254,8 @@ class Details {
     }
     path.append(texts.slice(-TAIL).join(" › "));
     const head = make("button", { className: "go", title: "Show this context in the tree" });
-    head.append(make("b", {}, grouped(view.own[node])), ` ${percent(view.own[node], view.sum)}`);
+    const [amount, part] = this.share(view.own[node], view.base?.own[node], view.sum);
+    head.append(make("b", {}, amount), ` ${part}`);
     head.addEventListener("click", () => this.app.goTo(node));
     return make("li", { className: node === selected ? "current" : "" }, head, path);
   }
@@ -212,5 +284,6 @@ function aboutSpecial(text, k) {
   if (text === "__root__") return "Stands for all functions that were not selected.";
   if (text === "[truncated]") return "Calls beyond the limit of nodes (--max-nodes); their contexts were not kept.";
   if (text.startsWith("[signal ")) return "A signal's handler; its context begins anew.";
+  if (!text.startsWith("[")) return "A program, with all its processes and threads.";
   return "No function.";
 }

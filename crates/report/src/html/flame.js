@@ -12,6 +12,8 @@ const LETTERS = 28;
 const ZOOM_MS = 160;
 /** Callers of what is zoomed to that are shown. */
 const CRUMBS = 30;
+const HINT = "Click a box to zoom to it; Ctrl + wheel, drag and arrows work, too";
+const CHANGE_HINT = "As wide as after; red: more than before in the box itself, blue: less; click to zoom";
 /** Longest time to look for callers before something is drawn. */
 const WORK_MS = 20;
 
@@ -100,7 +102,8 @@ class FlameView {
     const style = getComputedStyle(document.documentElement);
     const of = (name) => style.getPropertyValue(name).trim();
     const hues = Array.from({ length: HUES }, (_, hue) => Number(of(`--hue-${hue}`)));
-    return { hues, light: Number(of("--box-light")), chroma: of("--box-chroma"), other: of("--box-other"), rest: of("--box-rest"),
+    return { hues, light: Number(of("--box-light")), strong: Number(of("--box-strong")),
+      more: of("--hue-more"), less: of("--hue-less"), chroma: of("--box-chroma"), other: of("--box-other"), rest: of("--box-rest"),
       text: of("--text"), hit: of("--hit"), hitText: of("--hit-text"), accent: of("--accent"), fills: new Map() };
   }
 
@@ -159,6 +162,8 @@ class FlameView {
     for (const node of nodes) {
       const start = model.start(node);
       const total = model.total(node);
+      // What is gone has no width.
+      if (total === 0) continue;
       if (start + total <= this.from || start >= this.to) continue;
       const left = Math.max(0, (start - this.from) * scale);
       const right = Math.min(this.width, (start + total - this.from) * scale);
@@ -207,7 +212,7 @@ class FlameView {
     const isHit = app.search.query && app.search.matches(name);
     const isFaded = app.search.query && !isHit;
     context.globalAlpha = isFaded ? 0.4 : 1;
-    context.fillStyle = isHit ? colours.hit : this.fillOf(name);
+    context.fillStyle = isHit ? colours.hit : this.fillOf(node, name);
     context.fillRect(left, y, right - left - gap, BOX - 1);
     const letters = Math.floor((right - left - 8) / this.letter);
     if (letters >= 2) {
@@ -220,7 +225,8 @@ class FlameView {
   }
 
   /** The hue of its module; a little different for each function, so that neighbours are seen apart. */
-  fillOf(name) {
+  fillOf(node, name) {
+    if (this.app.isComparison) return this.fillOfChange(node);
     const { fills, hues, light, chroma, other } = this.colours;
     let fill = fills.get(name);
     if (fill) return fill;
@@ -229,6 +235,15 @@ class FlameView {
     fill = hue < 0 ? other : `oklch(${light + shade * 0.05} ${chroma} ${hues[hue] + shade * 18})`;
     fills.set(name, fill);
     return fill;
+  }
+
+  /** Red for more than before in the box itself, blue for less; the more, the stronger. */
+  fillOfChange(node) {
+    const { light, strong, more, less, rest } = this.colours;
+    const change = this.model.own(node) - this.model.ownBefore(node);
+    if (change === 0) return rest;
+    const strength = Math.min(1, Math.sqrt(Math.abs(change) / this.app.view.changes.largest));
+    return `oklch(${light + (strong - light) * strength} ${0.03 + 0.13 * strength} ${change > 0 ? more : less})`;
   }
 
   /** Around what is selected, what is pointed at, and the same function elsewhere. */
@@ -247,6 +262,8 @@ class FlameView {
 
   /** Shows a node as wide as the window; -1 shows all. */
   zoom(node) {
+    // What is gone has no width: the callers of it that are left have.
+    while (node >= 0 && this.model.total(node) === 0) node = this.model.parent(node);
     this.zoomed = node;
     const from = node < 0 ? 0 : this.model.start(node);
     const to = from + (node < 0 ? this.model.sum : this.model.total(node));
@@ -304,7 +321,7 @@ class FlameView {
     all.id = "zoom-out";
     if (crumbs.length === CRUMBS) crumbs.push(make("span", { className: "hint" }, "…"));
     this.crumbs.replaceChildren(all, ...crumbs.reverse());
-    if (this.zoomed < 0) this.crumbs.append(make("span", { className: "hint" }, "Click a box to zoom to it; Ctrl + wheel, drag and arrows work, too"));
+    if (this.zoomed < 0) this.crumbs.append(make("span", { className: "hint" }, this.app.isComparison ? CHANGE_HINT : HINT));
     this.crumbs.scrollLeft = this.crumbs.scrollWidth;
   }
 
@@ -349,7 +366,11 @@ class FlameView {
     const where = [names.moduleText(names.module(name)), names.place(name)].filter(Boolean).join("  ");
     const total = `${counted(model.total(node), noun)} (${percent(model.total(node), model.sum)})`;
     const lines = [make("b", {}, visible(names.text[name]))];
-    if (model instanceof CallerTree) {
+    if (this.app.isComparison) {
+      const changed = (before, after) => `${grouped(before)} → ${counted(after, noun)} (${signed(after - before)}, ${growth(before, after)})`;
+      lines.push(make("p", {}, `${changed(model.totalBefore(node), model.total(node))} with everything below`));
+      if (model instanceof CallTree) lines.push(make("p", {}, `${changed(model.ownBefore(node), model.own(node))} here`));
+    } else if (model instanceof CallerTree) {
       lines.push(make("p", {}, total));
     } else {
       lines.push(make("p", {}, `${total} with everything below`), make("p", {}, `${counted(model.own(node), noun)} here`));

@@ -19,6 +19,23 @@ function percent(value, total) {
   return value > 0 && share < 0.005 ? "<0.01%" : `${share.toFixed(2)}%`;
 }
 
+/** A change with its sign: `+1,234`, `-5`, `0`. */
+function signed(change) {
+  return change > 0 ? `+${grouped(change)}` : grouped(change);
+}
+
+/** A change in per cent of the value before, as in the text report. */
+function growth(before, after) {
+  if (before === after) return "0.00%";
+  if (before === 0) return "new";
+  if (after === 0) return "gone";
+  const share = ((after - before) * 100) / before;
+  const sign = share > 0 ? "+" : "-";
+  const size = Math.abs(share);
+  if (size < 0.005) return `${sign}<0.01%`;
+  return `${sign}${size.toFixed(size < 1000 ? 2 : 0)}%`;
+}
+
 function baseName(path) {
   return path.slice(path.replace(/\/+$/, "").lastIndexOf("/") + 1);
 }

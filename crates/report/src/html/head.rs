@@ -5,21 +5,21 @@
 //! numbers, addresses hexadecimal strings. Lists that have an entry per name or
 //! per function are columns, because they are long.
 
-use std::collections::HashMap;
 use std::io::{self, Write};
 
 use analysis::merged::{Contexts, Metric, Name, OfThread};
 use serde::Serialize;
-use trace::{Function, Label, Process};
+use trace::{Label, Process};
 
 use super::columns;
+use super::tables::{Functions, JsonModule, Row, Tables};
 use crate::names::label_name;
 use crate::numbers::command_line;
 use crate::{Report, metrics, stacks, text};
 
 /// Member `version`: raised when the scripts of one page could not read the
 /// data of another. Nobody else reads it.
-const VERSION: u32 = 1;
+pub const VERSION: u32 = 1;
 
 pub fn write(
     report: &Report,
@@ -86,7 +86,9 @@ struct Document<'a> {
     options: &'a [(String, String)],
     notes: Vec<String>,
     nodes: usize,
-    metrics: Vec<JsonMetric>,
+    /// Which of `metrics` is shown first.
+    metric: usize,
+    metrics: Vec<JsonMetric<'a>>,
     processes: Vec<JsonProcess>,
     threads: Vec<JsonThread<'a>>,
     modules: Vec<JsonModule<'a>>,
@@ -96,9 +98,13 @@ struct Document<'a> {
 }
 
 #[derive(Serialize)]
-struct JsonMetric {
-    noun: &'static str,
-    total: u64,
+pub struct JsonMetric<'a> {
+    /// One of what is counted; its plural is made with an s.
+    pub noun: &'a str,
+    pub total: u64,
+    /// Of the recording that this one is compared with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -107,8 +113,8 @@ struct JsonProcess {
     command: String,
 }
 
-#[derive(Serialize)]
-struct JsonThread<'a> {
+#[derive(Default, Serialize)]
+pub struct JsonThread<'a> {
     /// Index of its process.
     process: usize,
     tid: u32,
@@ -116,26 +122,20 @@ struct JsonThread<'a> {
     begun: &'a [(u32, u64)],
 }
 
-#[derive(Serialize)]
-struct JsonModule<'a> {
-    path: &'a str,
-    build_id: Option<String>,
-}
-
-/// Columns, an entry per function.
-#[derive(Default, Serialize)]
-struct Functions {
-    /// Index of the module, or -1.
-    module: Vec<i64>,
-    /// File offset of the first instruction; without a module empty.
-    offset: Vec<String>,
-    /// Where it was in the memory of the process.
-    address: Vec<String>,
-    process: Vec<usize>,
-    /// Index of the source file, or -1.
-    file: Vec<i64>,
-    /// 0: not known.
-    line: Vec<u32>,
+/// Where a function of a process is.
+fn row(at: usize, process: &Process, label: Label) -> Row<'_> {
+    let known = process.function(label);
+    let module = known.and_then(|function| process.module_of(function));
+    Row {
+        module: module.map(|module| (&*module.path, module.build_id.as_deref())),
+        offset: known
+            .filter(|_| module.is_some())
+            .map(|function| function.file_offset),
+        address: known.map(|function| function.pc),
+        process: at,
+        file: known.and_then(|function| function.file.as_deref()),
+        line: known.and_then(|function| function.line),
+    }
 }
 
 impl<'a> Document<'a> {
@@ -150,7 +150,7 @@ impl<'a> Document<'a> {
         let mut tables = Tables::default();
         let functions = contexts.functions.iter().map(|place| {
             let process = &processes[place.process];
-            tables.function(place.process, process, place.label);
+            tables.function(row(place.process, process, place.label));
             label_name(process, place.label)
         });
         let mut texts: Vec<String> = functions.collect();
@@ -165,6 +165,7 @@ impl<'a> Document<'a> {
         let metric = |(&metric, &total)| JsonMetric {
             noun: noun(report, metric),
             total,
+            before: None,
         };
         let process = |process: &Process| JsonProcess {
             pid: process.pid,
@@ -186,6 +187,7 @@ impl<'a> Document<'a> {
             options: &meta.options,
             notes: text::notes::all(report),
             nodes: contexts.nodes.len(),
+            metric: 0,
             metrics: contexts.metrics.iter().zip(totals).map(metric).collect(),
             processes: processes.iter().map(process).collect(),
             threads: contexts.threads.iter().map(thread).collect(),
@@ -194,59 +196,5 @@ impl<'a> Document<'a> {
             names: texts,
             functions: tables.functions,
         }
-    }
-}
-
-/// Modules and source files, each once for all processes.
-#[derive(Default)]
-struct Tables<'a> {
-    modules: Vec<JsonModule<'a>>,
-    module_numbers: HashMap<(&'a str, Option<&'a [u8]>), i64>,
-    files: Vec<&'a str>,
-    file_numbers: HashMap<&'a str, i64>,
-    functions: Functions,
-}
-
-impl<'a> Tables<'a> {
-    fn function(&mut self, at: usize, process: &'a Process, label: Label) {
-        let known = process.function(label);
-        let module = known.and_then(|function| self.module(process, function));
-        let hex = |value: u64| format!("{value:#x}");
-        let in_file = known.filter(|_| module.is_some());
-        let file = known.and_then(|function| function.file.as_deref());
-        let file = file.map(|file| self.file(file));
-        let columns = &mut self.functions;
-        columns.module.push(module.unwrap_or(-1));
-        let offset = in_file.map(|function| hex(function.file_offset));
-        columns.offset.push(offset.unwrap_or_default());
-        let address = known.map(|function| hex(function.pc));
-        columns.address.push(address.unwrap_or_default());
-        columns.process.push(at);
-        columns.file.push(file.unwrap_or(-1));
-        let line = known.and_then(|function| function.line);
-        columns.line.push(line.unwrap_or(0));
-    }
-
-    fn module(&mut self, process: &'a Process, function: &Function) -> Option<i64> {
-        let module = process.module_of(function)?;
-        let build_id = module.build_id.as_deref();
-        let modules = &mut self.modules;
-        let number = self.module_numbers.entry((&module.path, build_id));
-        Some(*number.or_insert_with(|| {
-            let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-            modules.push(JsonModule {
-                path: &module.path,
-                build_id: build_id.map(hex),
-            });
-            modules.len() as i64 - 1
-        }))
-    }
-
-    fn file(&mut self, file: &'a str) -> i64 {
-        let files = &mut self.files;
-        *self.file_numbers.entry(file).or_insert_with(|| {
-            files.push(file);
-            files.len() as i64 - 1
-        })
     }
 }

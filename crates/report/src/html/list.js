@@ -13,8 +13,10 @@ class List {
    * @param header shown above the rows
    * @param makeRow gives a row element
    * @param fillRow fills one in: (row, index)
+   * @param rowHeight in pixels, as in the style
    */
-  constructor(host, header, makeRow, fillRow) {
+  constructor(host, header, makeRow, fillRow, rowHeight = ROW_HEIGHT) {
+    this.rowHeight = rowHeight;
     this.host = host;
     this.header = header;
     this.makeRow = makeRow;
@@ -33,7 +35,7 @@ class List {
   }
 
   get height() {
-    return this.count * ROW_HEIGHT;
+    return this.count * this.rowHeight;
   }
 
   get visibleHeight() {
@@ -91,9 +93,9 @@ class List {
 
   /** Scrolls as little as is needed to show a row, with some around it. */
   reveal(index) {
-    const around = Math.min(3 * ROW_HEIGHT, this.visibleHeight / 3);
-    const y = index * ROW_HEIGHT;
-    const last = y + ROW_HEIGHT - this.visibleHeight;
+    const around = Math.min(3 * this.rowHeight, this.visibleHeight / 3);
+    const y = index * this.rowHeight;
+    const last = y + this.rowHeight - this.visibleHeight;
     if (y - around < this.top) this.goTo(y - around);
     else if (last + around > this.top) this.goTo(last + around);
     else this.draw();
@@ -101,8 +103,8 @@ class List {
 
   /** The same, but in the middle if it was not visible. */
   center(index) {
-    const y = index * ROW_HEIGHT;
-    const isVisible = y >= this.top && y + ROW_HEIGHT <= this.top + this.visibleHeight;
+    const y = index * this.rowHeight;
+    const isVisible = y >= this.top && y + this.rowHeight <= this.top + this.visibleHeight;
     if (isVisible) this.draw();
     else this.goTo(y - this.visibleHeight / 2);
   }
@@ -115,11 +117,11 @@ class List {
   }
 
   get first() {
-    return Math.floor(this.top / ROW_HEIGHT);
+    return Math.floor(this.top / this.rowHeight);
   }
 
   get last() {
-    return Math.min(this.count, Math.ceil((this.top + this.visibleHeight) / ROW_HEIGHT));
+    return Math.min(this.count, Math.ceil((this.top + this.visibleHeight) / this.rowHeight));
   }
 
   draw() {
@@ -139,14 +141,14 @@ class List {
         continue;
       }
       row.index = first + at;
-      row.style.transform = `translateY(${(first + at) * ROW_HEIGHT - this.top}px)`;
+      row.style.transform = `translateY(${(first + at) * this.rowHeight - this.top}px)`;
       this.fillRow(row, first + at);
     }
   }
 
   /** Rows that fit. */
   get page() {
-    return Math.max(1, Math.floor(this.visibleHeight / ROW_HEIGHT) - 1);
+    return Math.max(1, Math.floor(this.visibleHeight / this.rowHeight) - 1);
   }
 }
 
@@ -178,8 +180,8 @@ function putText(element, text, search) {
  */
 function makeHeader(columns, sort) {
   const header = make("div", { className: "row header", role: "row" });
-  for (const { key, title, className } of columns) {
-    const head = make("button", { className: `head ${className}`, title, role: "columnheader" });
+  for (const { key, className } of columns) {
+    const head = make("button", { className: `head ${className}`, role: "columnheader" });
     head.dataset.key = key;
     head.addEventListener("click", () => sort(key));
     header.append(head);

@@ -2,6 +2,9 @@
 //
 // Because nodes are in preorder, the value of a subtree is the difference of
 // two sums (`before`). All sums are at most the metric's total, so exact.
+//
+// Of two recordings there are two views: that of the one after has that of the one
+// before as its `base`. A context is shown if either counted something there.
 
 /** Names and where they are. */
 class Names {
@@ -53,9 +56,11 @@ class View {
   /**
    * @param threads indices of the threads whose values are added up
    * @param modules the modules whose functions count, or null for everything
+   * @param base the view that this one is compared with, or null
    */
-  constructor(data, names, metric, threads, modules) {
+  constructor(data, names, metric, threads, modules, base = null) {
     const { contexts } = data;
+    this.base = base;
     this.contexts = contexts;
     this.names = names;
     this.threads = threads;
@@ -68,9 +73,29 @@ class View {
     this.counted = 0;
     for (let i = 0; i < contexts.count; i++) {
       this.before[i + 1] = this.before[i] + this.own[i];
-      if (this.own[i] > 0) this.counted++;
+      if (this.isCounted(i)) this.counted++;
     }
     this.sum = this.before[contexts.count];
+    if (base) this.changes = new Changes(this);
+  }
+
+  /** Whether something was counted in a context itself. */
+  isCounted(node) {
+    return this.own[node] > 0 || (this.base !== null && this.base.own[node] > 0);
+  }
+
+  /** Whether something was counted at a context or below it. */
+  isShown(node) {
+    return this.total(node) > 0 || (this.base !== null && this.base.total(node) > 0);
+  }
+
+  get isEmpty() {
+    return this.sum === 0 && (this.base === null || this.base.sum === 0);
+  }
+
+  /** How much a context matters by itself: its value, or how much that changed. */
+  weight(node) {
+    return this.changes ? Math.abs(this.changes.own(node)) : this.own[node];
   }
 
   keep(wanted) {
@@ -108,47 +133,77 @@ class View {
     return this.columns;
   }
 
+  /** Whether something was counted in any context of a name. */
+  isNameCounted(name) {
+    return this.perName().own[name] > 0 || (this.base !== null && this.base.isNameCounted(name));
+  }
+
+  /** Whether something was counted at or below any context of a name. */
+  isNameShown(name) {
+    return this.perName().total[name] > 0 || (this.base !== null && this.base.isNameShown(name));
+  }
+
+  /** The names of which something was counted. */
+  countedNames() {
+    this.listed ??= Array.from({ length: this.names.count }, (_, name) => name).filter((name) => this.isNameCounted(name));
+    return this.listed;
+  }
+
   /** The contexts of a name that counted, in order. */
   contextsOf(name) {
     const { start, list } = this.contexts.byName(this.names.count);
-    return list.subarray(start[name], start[name + 1]).filter((node) => this.own[node] > 0);
+    return list.subarray(start[name], start[name + 1]).filter((node) => this.isCounted(node));
   }
 
-  /** The same, largest value first. */
+  /** The same, those that matter most first. */
   hottestOf(name) {
-    return this.contextsOf(name).sort((a, b) => this.own[b] - this.own[a] || a - b);
+    return this.contextsOf(name).sort((a, b) => this.weight(b) - this.weight(a) || a - b);
   }
 
-  /** By whom and what: [name, value] of each caller, largest first. */
+  /** By whom and what: [name, value, value before] of each caller. */
   callersOf(name) {
     const { parent, name: names } = this.contexts;
-    const callers = new Map();
+    const callers = new Sums(this);
     for (const node of this.contextsOf(name)) {
-      if (parent[node] >= 0) addTo(callers, names[parent[node]], this.own[node]);
+      if (parent[node] >= 0) callers.add(names[parent[node]], node);
     }
-    return largestFirst(callers);
+    return callers.list();
   }
 
   /** The same of what it called. */
   calleesOf(name) {
     const { end, name: names } = this.contexts;
     const { start, list } = this.contexts.byName(this.names.count);
-    const callees = new Map();
+    const callees = new Sums(this);
     for (let at = start[name]; at < start[name + 1]; at++) {
       for (let i = list[at] + 1; i < end[list[at]]; i = end[i]) {
-        if (this.own[i] > 0) addTo(callees, names[i], this.own[i]);
+        if (this.isCounted(i)) callees.add(names[i], i);
       }
     }
-    return largestFirst(callees);
+    return callees.list();
   }
 }
 
-function addTo(map, key, value) {
-  map.set(key, (map.get(key) ?? 0) + value);
-}
+/** Values of contexts, added up by name. */
+class Sums {
+  constructor(view) {
+    this.view = view;
+    this.sums = new Map();
+  }
 
-function largestFirst(map) {
-  return [...map].sort((a, b) => b[1] - a[1] || a[0] - b[0]);
+  add(name, node) {
+    const { own, base } = this.view;
+    const sum = this.sums.get(name) ?? [name, 0, 0];
+    sum[1] += own[node];
+    sum[2] += base ? base.own[node] : 0;
+    this.sums.set(name, sum);
+  }
+
+  /** Largest value, or largest change, first. */
+  list() {
+    const weight = this.view.base ? ([, value, before]) => Math.abs(value - before) : ([, value]) => value;
+    return [...this.sums.values()].sort((a, b) => weight(b) - weight(a) || a[0] - b[0]);
+  }
 }
 
 /**
@@ -166,7 +221,7 @@ class CallTree {
   }
 
   roots() {
-    return this.contexts.roots().filter((node) => this.view.total(node) > 0);
+    return this.contexts.roots().filter((node) => this.view.isShown(node));
   }
 
   /** Whether its children are found without work. */
@@ -175,11 +230,13 @@ class CallTree {
   }
 
   children(node) {
-    return this.contexts.children(node).filter((child) => this.view.total(child) > 0);
+    return this.contexts.children(node).filter((child) => this.view.isShown(child));
   }
 
   hasChildren(node) {
-    return this.view.total(node) > this.view.own[node];
+    const { view } = this;
+    const has = ({ own, before }) => before[view.contexts.end[node]] > before[node] + own[node];
+    return has(view) || (view.base !== null && has(view.base));
   }
 
   parent(node) {
@@ -200,6 +257,28 @@ class CallTree {
 
   total(node) {
     return this.view.total(node);
+  }
+
+  ownBefore(node) {
+    return this.view.base.own[node];
+  }
+
+  totalBefore(node) {
+    return this.view.base.total(node);
+  }
+
+  /** How much changed at a node and below it, whichever way. */
+  moved(node) {
+    return this.view.changes.moved(node);
+  }
+
+  /** How much of what matters is in the node itself, and with everything below it. */
+  ownWeight(node) {
+    return this.view.weight(node);
+  }
+
+  weight(node) {
+    return this.view.base ? this.moved(node) : this.total(node);
   }
 
   /** Where it begins if all values are laid side by side. */

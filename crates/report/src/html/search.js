@@ -39,7 +39,7 @@ class Search {
     this.covered = 0;
     let inside = 0;
     for (let i = 0; i < contexts.count; i++) {
-      const isMatch = this.hits[contexts.name[i]] === 1 && view.total(i) > 0;
+      const isMatch = this.hits[contexts.name[i]] === 1 && view.isShown(i);
       this.before[i + 1] = this.before[i] + (isMatch ? 1 : 0);
       if (isMatch && i >= inside) {
         this.covered += view.total(i);
@@ -47,8 +47,7 @@ class Search {
       }
     }
     this.contexts = this.before[contexts.count];
-    const { own } = view.perName();
-    this.functions = [...own.keys()].filter((name) => own[name] > 0 && this.matches(name));
+    this.functions = view.countedNames().filter((name) => this.matches(name));
   }
 
   /** Where the query is in a text: [from, to] of each. */

@@ -3,16 +3,6 @@
 // `rows` holds the node of every row; opening and closing inserts and removes a
 // run of them. Siblings are put in order when they are first shown.
 
-/** What rows can be ordered by: text rises, numbers fall at first. */
-const TREE_COLUMNS = [
-  { key: "own", className: "number own" },
-  { key: "total", className: "number total" },
-  { key: "share", className: "share", title: "Share of all that is shown, with everything below" },
-  { key: "name", className: "name", title: "Order by name" },
-  { key: "module", className: "module", title: "Order by module" },
-  { key: "place", className: "place", title: "Order by source line" },
-];
-
 /** From this number on, siblings in order are kept. */
 const MANY = 32;
 
@@ -21,15 +11,16 @@ class TreeView {
   constructor(app, host) {
     this.app = app;
     this.host = host;
-    this.order = { key: "total", rising: false };
+    this.columns = app.isComparison ? TREE_CHANGES : TREE_VALUES;
+    this.order = { key: app.isComparison ? "share" : "total", rising: false };
     this.rows = new Uint32Array(64);
     this.count = 0;
     this.open = new Uint8Array(64);
     this.selected = -1;
     this.ordered = new Map();
-    this.header = makeHeader(TREE_COLUMNS, (key) => this.sort(key));
+    this.header = makeHeader([...this.columns, ...TEXT_COLUMNS], (key) => this.sort(key));
     // Names are followed by where they are, so that deep rows have all the width.
-    this.header.append(make("span", { className: "name" }, ...[...this.header.children].slice(3)));
+    this.header.append(make("span", { className: "name" }, ...[...this.header.children].slice(this.columns.length)));
     this.scroller = make("div", { className: "scroller", tabIndex: 0, role: "tree" });
     host.append(this.tools(), this.scroller);
     this.list = new List(this.scroller, this.header, () => this.makeRow(), (row, at) => this.fill(row, at));
@@ -90,10 +81,7 @@ class TreeView {
   // Order.
 
   sort(key) {
-    const { order } = this;
-    const isText = ["name", "module", "place"].includes(key);
-    if (key === "share") key = "total";
-    this.order = { key, rising: order.key === key ? !order.rising : isText };
+    this.order = nextOrder(this.order, key);
     this.ordered.clear();
     this.rebuild();
     this.revealSelected();
@@ -101,20 +89,7 @@ class TreeView {
 
   compare() {
     const { model, app } = this;
-    const { key, rising } = this.order;
-    const sign = rising ? 1 : -1;
-    const text = {
-      name: (node) => app.names.text[model.name(node)],
-      module: (node) => app.names.moduleText(app.names.module(model.name(node))),
-      place: (node) => app.names.file(model.name(node)),
-    }[key];
-    if (!text) return (a, b) => sign * (model[key](a) - model[key](b)) || model.total(b) - model.total(a) || a - b;
-    const line = key === "place" ? (node) => app.names.line(model.name(node)) : () => 0;
-    return (a, b) => {
-      const [left, right] = [text(a), text(b)];
-      const texts = left < right ? -1 : left > right ? 1 : line(a) - line(b);
-      return sign * texts || model.total(b) - model.total(a) || a - b;
-    };
+    return comparison(this.columns, this.order, model, app.names, (node) => model.name(node));
   }
 
   /** Children in order; of -1 the roots. */
@@ -163,7 +138,7 @@ class TreeView {
   }
 
   draw() {
-    const isOne = this.model instanceof CallerTree && this.order.key === "total";
+    const isOne = !this.app.isComparison && this.model instanceof CallerTree && this.order.key === "total";
     showOrder(this.header, isOne ? { ...this.order, key: "own" } : this.order);
     this.scroller.setAttribute("aria-activedescendant", `tree-${this.selected}`);
     this.list.setCount(this.count);
@@ -229,7 +204,8 @@ class TreeView {
   expandHottest() {
     let node = this.selected;
     let next = this.hottestChild(node);
-    const goesOn = () => node === this.selected || this.model instanceof CallerTree || this.model.own(node) < this.model.total(next);
+    const { model } = this;
+    const goesOn = () => node === this.selected || model instanceof CallerTree || model.ownWeight(node) < model.weight(next);
     while (next >= 0 && goesOn()) {
       if (node >= 0) this.setOpen(node, 1);
       node = next;
@@ -245,7 +221,7 @@ class TreeView {
     const nodes = node < 0 ? this.model.roots() : this.model.children(node);
     let hottest = -1;
     for (const child of nodes) {
-      if (hottest < 0 || this.model.total(child) > this.model.total(hottest)) hottest = child;
+      if (hottest < 0 || this.model.weight(child) > this.model.weight(hottest)) hottest = child;
     }
     return hottest;
   }
@@ -345,10 +321,7 @@ class TreeView {
 
   makeRow() {
     const cells = {
-      own: make("span", { className: "number own" }),
-      total: make("span", { className: "number total" }),
-      bar: make("i"),
-      percent: make("span"),
+      numbers: makeCells(this.columns),
       indent: make("span", { className: "indent" }),
       twist: make("span", { className: "twist" }),
       dot: make("span", { className: "dot" }),
@@ -356,12 +329,11 @@ class TreeView {
       module: make("span", { className: "module" }),
       place: make("span", { className: "place" }),
     };
-    const share = make("span", { className: "share" }, cells.bar, cells.percent);
     // Where it is stands in a second line, which is not seen, if there is no room.
     const lead = make("span", { className: "lead" }, cells.indent, cells.twist, cells.dot, cells.text);
     const name = make("span", { className: "name" }, lead, cells.module, cells.place);
     const row = make("div", { className: "row", role: "treeitem" });
-    row.append(cells.own, cells.total, share, name);
+    row.append(...cells.numbers, name);
     row.cells = cells;
     return row;
   }
@@ -371,11 +343,8 @@ class TreeView {
     const { names } = app;
     const node = this.rows[at];
     const name = model.name(node);
-    const { own, total, bar, percent: share, indent, twist, dot, text, module, place } = row.cells;
-    own.textContent = model.own(node) > 0 ? grouped(model.own(node)) : "";
-    total.textContent = grouped(model.total(node));
-    bar.style.width = `${(model.total(node) * 100) / model.sum}%`;
-    share.textContent = percent(model.total(node), model.sum);
+    const { numbers, indent, twist, dot, text, module, place } = row.cells;
+    fillCells(numbers, this.columns, model, node);
     const depth = model.depth(node) - this.least;
     indent.style.width = `${depth * 12}px`;
     const hasChildren = model.hasChildren(node);
@@ -387,17 +356,9 @@ class TreeView {
     putText(text, names.text[name], app.search);
     text.title = visible(names.text[name]);
     text.classList.toggle("special", !names.isFunction(name));
-    text.classList.toggle("passed", model.own(node) === 0);
+    text.classList.toggle("passed", model.ownWeight(node) === 0);
     putModule(dot, module, names, app.colours, name);
     place.textContent = visible(names.place(name));
     place.title = visible(names.file(name));
   }
-}
-
-/** The module of a name and its colour. */
-function putModule(dot, element, names, colours, name) {
-  const module = names.module(name);
-  element.textContent = visible(names.moduleText(module));
-  element.title = module < 0 ? "" : visible(names.modules[module].path);
-  colours.dot(dot, module);
 }

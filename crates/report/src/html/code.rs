@@ -1,0 +1,290 @@
+//! The code of functions and their source lines, for the details of the page:
+//! element `data-code`.
+//!
+//! | recording | where the code comes from | counts |
+//! |---|---|---|
+//! | contexts of functions | the module's file, if it is still the one that ran | none |
+//! | contexts of basic blocks | the recording, by function | of the block, for what is shown |
+//!
+//! A page holds so much text as its budget allows, of what counted most first.
+//!
+//! Limits: a function is one extent: what the compiler put elsewhere (`.cold`) is not
+//! shown with it.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+use analysis::merged::{Contexts, Name, Place};
+use isa::{Flow, Insn};
+use serde::Serialize;
+use trace::{Module, Process, Recording};
+
+use super::columns;
+use super::listing::{Files, Listed, Listing, SourceFiles};
+use crate::code::Code;
+use crate::numbers::counted;
+
+/// What a page may hold of code.
+pub struct Beside<'a> {
+    pub files: &'a mut dyn Files,
+    /// Bytes of text.
+    pub budget: usize,
+}
+
+/// All listings of a page.
+#[derive(Default, Serialize)]
+pub struct Listings {
+    pub files: SourceFiles,
+    listings: Vec<Listing>,
+    /// Per function its listing, or -1.
+    of: Vec<i64>,
+    /// What was left out, as a sentence.
+    left: Option<String>,
+    #[serde(skip)]
+    size: usize,
+    #[serde(skip)]
+    missing: u64,
+}
+
+impl Listings {
+    pub fn new(functions: usize) -> Listings {
+        Listings {
+            of: vec![-1; functions],
+            ..Listings::default()
+        }
+    }
+
+    pub fn is_full(&self, budget: usize) -> bool {
+        self.size >= budget
+    }
+
+    /// Adds the listing of some functions; `false` if there is no room for it.
+    pub fn add(&mut self, functions: &[usize], listing: Listing, budget: usize) {
+        let size = self.size.saturating_add(listing.size());
+        if size > budget {
+            self.leave(functions.len());
+            return;
+        }
+        self.size = size;
+        for &function in functions {
+            self.of[function] = self.listings.len() as i64;
+        }
+        self.listings.push(listing);
+    }
+
+    pub fn leave(&mut self, functions: usize) {
+        self.missing += functions as u64;
+    }
+
+    pub fn write(mut self, noun: &str, budget: usize, out: &mut dyn Write) -> io::Result<()> {
+        if self.missing > 0 {
+            self.left = Some(format!(
+                "The page holds {} MB of code and source, of what counted most; there was no \
+                 room for {}. --html-code MB changes that.",
+                budget as f64 / 1e6,
+                counted(self.missing, noun),
+            ));
+        }
+        let json = serde_json::to_vec(&self).map_err(io::Error::from)?;
+        columns::element("data-code", &json, out)
+    }
+}
+
+pub fn write(
+    recording: &Recording,
+    contexts: &Contexts,
+    beside: Beside<'_>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let order = hottest(contexts);
+    let Beside { files, budget } = beside;
+    if recording.meta.blocks.is_some() {
+        of_blocks(recording, contexts, &order, files, budget).write("basic block", budget, out)
+    } else {
+        of_functions(recording, contexts, &order, files, budget).write("function", budget, out)
+    }
+}
+
+/// The functions, what counted most first.
+fn hottest(contexts: &Contexts) -> Vec<usize> {
+    let mut sums = vec![0u64; contexts.functions.len()];
+    for thread in &contexts.threads {
+        for &(node, value) in thread.values.last().into_iter().flatten() {
+            if let Name::Function(function) = contexts.nodes[node as usize].name {
+                let sum = &mut sums[function as usize];
+                *sum = sum.saturating_add(value);
+            }
+        }
+    }
+    let mut order: Vec<usize> = (0..sums.len()).collect();
+    order.sort_by_key(|&function| (Reverse(sums[function]), function));
+    order
+}
+
+/// From the files of their modules.
+fn of_functions(
+    recording: &Recording,
+    contexts: &Contexts,
+    order: &[usize],
+    files: &mut dyn Files,
+    budget: usize,
+) -> Listings {
+    let mut listings = Listings::new(contexts.functions.len());
+    for &number in order {
+        if listings.is_full(budget) {
+            listings.leave(1);
+            continue;
+        }
+        let Place { process, label } = contexts.functions[number];
+        let process = &recording.processes[process];
+        let known = process.function(label);
+        let module = known.and_then(|function| process.module_of(function));
+        let listing = match known.zip(module) {
+            None => Listing::problem("It is in no file, and its code was not recorded.".into()),
+            Some((function, module)) => match files.code(module, function.file_offset) {
+                Err(sentence) => Listing::problem(sentence),
+                Ok((start, code)) => {
+                    let insns = disassembled(module, start, &code, files);
+                    listings.files.listing(insns, files)
+                }
+            },
+        };
+        listings.add(&[number], listing, budget);
+    }
+    listings
+}
+
+/// The instructions of a function that begins at an offset of a file.
+fn disassembled(
+    module: &Module,
+    start: u64,
+    mut code: &[u8],
+    files: &mut dyn Files,
+) -> Vec<Listed> {
+    let mut insns = Vec::new();
+    let mut at = start;
+    while !code.is_empty() {
+        let insn = Insn::decode(code, at).ok();
+        let target = insn.as_ref().and_then(target);
+        let target = target.and_then(|target| files.place(module, target));
+        let text = isa::text::of(code, at, target.as_deref());
+        // Behind what is no instruction nothing is known to begin.
+        let len = insn.map_or(code.len(), |insn| insn.len());
+        insns.push(Listed {
+            at,
+            len: len as u64,
+            text,
+            line: files.line(module, at),
+            ..Listed::default()
+        });
+        code = code.get(len..).unwrap_or_default();
+        at += len as u64;
+    }
+    insns
+}
+
+fn target(insn: &Insn) -> Option<u64> {
+    match insn.flow() {
+        Flow::Call(to)
+        | Flow::Jump(to)
+        | Flow::Cond(_, to)
+        | Flow::CountJump(to)
+        | Flow::TransactionBegin(to) => Some(to),
+        _ => None,
+    }
+}
+
+/// From the recording: the blocks of each function together.
+fn of_blocks(
+    recording: &Recording,
+    contexts: &Contexts,
+    order: &[usize],
+    files: &mut dyn Files,
+    budget: usize,
+) -> Listings {
+    let codes: Vec<Code> = recording.processes.iter().map(Code::new).collect();
+    let mut listings = Listings::new(contexts.functions.len());
+    for mut blocks in groups(recording, contexts, order) {
+        blocks.sort_by_key(|&number| place_of(recording, contexts.functions[number]));
+        if listings.is_full(budget) {
+            listings.leave(blocks.len());
+            continue;
+        }
+        let mut insns = Vec::new();
+        for &number in &blocks {
+            let Place { process, label } = contexts.functions[number];
+            let code = &codes[process];
+            let process = &recording.processes[process];
+            of_block(process, code, (label, number), files, &mut insns);
+        }
+        let listing = listings.files.listing(insns, files);
+        listings.add(&blocks, listing, budget);
+    }
+    listings
+}
+
+/// Adds the instructions of a block.
+fn of_block(
+    process: &Process,
+    code: &Code,
+    (label, number): (trace::Label, usize),
+    files: &mut dyn Files,
+    insns: &mut Vec<Listed>,
+) {
+    let Some((function, block)) = process.function(label).zip(process.block(label)) else {
+        return;
+    };
+    let module = process.module_of(function);
+    let recorded = function.file.clone().zip(function.line);
+    let mut bytes = &block.code[..];
+    let mut at = module.map_or(function.pc, |_| function.file_offset);
+    for text in code.instructions(function, block) {
+        let len = Insn::decode(bytes, at).map_or(bytes.len(), |insn| insn.len());
+        let line = module.and_then(|module| files.line(module, at));
+        insns.push(Listed {
+            at,
+            len: len as u64,
+            text,
+            line: line.or_else(|| recorded.clone()),
+            block: Some(number as u64),
+            ..Listed::default()
+        });
+        bytes = bytes.get(len..).unwrap_or_default();
+        at = at.wrapping_add(len as u64);
+    }
+}
+
+/// File and offset there, or the address.
+fn place_of(recording: &Recording, place: Place) -> Option<(Option<&str>, u64)> {
+    let process = &recording.processes[place.process];
+    let function = process.function(place.label)?;
+    Some(match process.module_of(function) {
+        Some(module) => (Some(&module.path), function.file_offset),
+        None => (None, function.pc),
+    })
+}
+
+/// Blocks of one function together, the hottest block's first.
+fn groups(recording: &Recording, contexts: &Contexts, order: &[usize]) -> Vec<Vec<usize>> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    let mut known: HashMap<(Option<&str>, u64, &str), usize> = HashMap::new();
+    for &number in order {
+        let Place { process, label } = contexts.functions[number];
+        let block = recording.processes[process].block(label);
+        let name = block.and_then(|block| block.function.as_deref().zip(Some(block.offset)));
+        let key = name.and_then(|(name, offset)| {
+            let (path, at) = place_of(recording, contexts.functions[number])?;
+            Some((path, at.wrapping_sub(offset), name))
+        });
+        let group = match key {
+            Some(key) => *known.entry(key).or_insert(groups.len()),
+            None => groups.len(),
+        };
+        match groups.get_mut(group) {
+            Some(group) => group.push(number),
+            None => groups.push(vec![number]),
+        }
+    }
+    groups
+}
