@@ -20,6 +20,7 @@
 
 pub mod blocks;
 pub mod hot;
+pub mod lines;
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -52,6 +52,7 @@ Examples:
   everypath count --top 50 --modules libcrypto.so.3 -- openssl version
   everypath count --annotate main,'work*' -- ./prog
   everypath count --format csv --report blocks.csv -- ./prog
+  everypath count --format lcov --report cover.info -- ./prog; genhtml -o html cover.info
   everypath count -o run.evp -- make -j4   and later   everypath report run.evp
 
 Counts are exact, for all threads and child processes. A basic block's share is
@@ -457,6 +458,8 @@ pub enum Format {
     Csv,
     /// Contexts, functions and basic blocks, for programs (docs/formats/everypath.xsd)
     Xml,
+    /// Coverage of lines, functions and branches by `count`, for lcov and genhtml
+    Lcov,
 }
 
 impl Format {
@@ -481,6 +484,7 @@ impl Format {
             Format::Json => Some(report::counts::Form::Json),
             Format::Csv => Some(report::counts::Form::Csv),
             Format::Callgrind => Some(report::counts::Form::Callgrind),
+            Format::Lcov => Some(report::counts::Form::Lcov),
             _ => None,
         }
     }
@@ -488,6 +492,12 @@ impl Format {
     /// Whether tables of functions and basic blocks may follow.
     pub fn shows_tables(self) -> bool {
         matches!(self, Format::Report | Format::Text)
+    }
+
+    /// Whether it shows what `count` records and nothing else.
+    pub fn needs_counts(self) -> bool {
+        self.of_counts()
+            .is_some_and(report::counts::Form::needs_binaries)
     }
 
     /// Whether it shows contexts and nothing else.

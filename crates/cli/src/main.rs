@@ -22,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 mod ahead;
+mod binaries;
 mod commands;
 mod condition;
 mod diff;

@@ -4,10 +4,12 @@ use std::collections::{BTreeSet, HashMap};
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 
+use report::counts::Form;
 use report::text::Style;
 use report::{Hot, Report, Weight};
 use trace::{Mode, Recording};
 
+use crate::binaries;
 use crate::flags::{Format, View, WhichForest};
 
 /// How a recording is shown.
@@ -19,6 +21,8 @@ pub struct Show {
     pub notes: Vec<String>,
     /// What of a recording of `count`.
     pub counts: report::counts::View,
+    /// Says nothing on standard error.
+    pub quiet: bool,
 }
 
 impl Show {
@@ -55,6 +59,7 @@ impl Show {
             engine_stats,
             notes: Vec::new(),
             counts: report::counts::View::default(),
+            quiet: false,
         }
     }
 
@@ -66,14 +71,7 @@ impl Show {
             engine_stats,
             notes: Vec::new(),
             counts: report::counts::View::default(),
-        }
-    }
-
-    /// For a run that counts blocks.
-    pub fn counts(format: Format, counts: report::counts::View) -> Show {
-        Show {
-            counts,
-            ..Show::run(format, false)
+            quiet: false,
         }
     }
 
@@ -103,6 +101,7 @@ impl Show {
             Format::Speedscope => report::speedscope::write(&report, out),
             Format::Csv => report::csv::write(&report, out),
             Format::Xml => report::xml::write(&report, out),
+            Format::Lcov => Err(io::Error::other(crate::commands::NO_COUNTS)),
         }
     }
 
@@ -118,6 +117,13 @@ impl Show {
         let mut report = report.map_err(io::Error::other)?;
         report.notes.clone_from(&self.notes);
         report.sources = sources(report.source_files());
+        if form.needs_binaries() {
+            let (binaries, missing) = binaries::open(&report.modules());
+            report.binaries = binaries;
+            if form == Form::Lcov && !self.quiet {
+                binaries::say_what_is_missing(&missing);
+            }
+        }
         report.write(form, style, out)
     }
 }

@@ -16,7 +16,7 @@ use crate::elf::{Dynamic, Elf, ImageKind};
 use crate::error::{Fault, ImageError};
 use crate::frames;
 use crate::functions::{self, Code, ExtentKind, Function, Input, Table};
-use crate::lines::Lines;
+use crate::lines::{LineTable, Lines};
 use crate::names::{NameId, Names};
 use crate::sparse::{self, Holes};
 use crate::symbols::Collector;
@@ -82,6 +82,23 @@ impl Image {
         Ok(Image { holes, ..image })
     }
 
+    /// With code and constants, however large.
+    pub fn open_whole(path: impl AsRef<Path>) -> Result<Image, ImageError> {
+        let path = path.as_ref();
+        let unreadable = |source| ImageError::Unreadable {
+            path: path.to_owned(),
+            source,
+        };
+        if !fs::metadata(path).map_err(unreadable)?.is_file() {
+            return Err(unreadable(std::io::Error::other("it is no regular file")));
+        }
+        let bytes = fs::read(path).map_err(unreadable)?;
+        Image::from_bytes(bytes, path).map_err(|fault| ImageError::Unusable {
+            path: path.to_owned(),
+            fault,
+        })
+    }
+
     /// An image that is no file; `[vdso]` for instance.
     pub fn parse(bytes: &[u8]) -> Result<Image, Fault> {
         Image::from_bytes(bytes.to_vec(), Path::new("[memory]"))
@@ -111,6 +128,11 @@ impl Image {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Bytes of the file; where [`Image::open`] left some out, 0.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// Length of the file.
@@ -240,6 +262,19 @@ impl Image {
     /// question; for who knows that it will be asked and has the time now.
     pub fn prepare_lines(&self) {
         drop(self.lines());
+    }
+
+    /// All lines of the code, also of code that never runs.
+    pub fn line_table(&self) -> LineTable {
+        match &mut *self.lines() {
+            Some(Some(lines)) => lines.table(&self.segments, &self.bytes),
+            _ => LineTable::default(),
+        }
+    }
+
+    /// Whether it has line tables itself, and not in a separate debug file.
+    pub fn has_own_lines(&self) -> bool {
+        matches!(&*self.lines(), Some(Some(lines)) if lines.are_own())
     }
 
     fn lines(&self) -> MutexGuard<'_, Option<Option<Lines>>> {

@@ -49,5 +49,6 @@ pub use elf::ImageKind;
 pub use error::{Fault, ImageError};
 pub use functions::{ExtentKind, Function};
 pub use image::{Image, Symbol, fallback_name};
+pub use lines::{LineRange, LineTable};
 pub use names::NameId;
 pub use select::{ExtentFlags, FuncExtent, Pattern, Selector, glob, split_list};

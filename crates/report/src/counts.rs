@@ -1,5 +1,6 @@
 //! What [`trace::Mode::Counts`] recorded: hottest blocks and lines as text, functions
-//! instruction by instruction, every block as CSV, blocks and edges as JSON.
+//! instruction by instruction, every block as CSV, blocks and edges as JSON, and forms
+//! for other tools.
 //!
 //! Counts are printed in full and exact in every form; JSON has those beyond 2^53,
 //! which many of its readers round, as strings.
@@ -8,6 +9,7 @@ mod annotate;
 mod callgrind;
 mod csv;
 mod json;
+mod lcov;
 mod table;
 
 use std::collections::{BTreeSet, HashMap};
@@ -15,7 +17,8 @@ use std::io::{self, Write};
 
 use analysis::counts::blocks::{self, Block, Blocks};
 use analysis::counts::hot::{self, Totals};
-use analysis::counts::{self, Counted, Counts, Unsound};
+use analysis::counts::{self, Counted, Counts, Unit, Unsound};
+use image::Image;
 use trace::Recording;
 
 use crate::names::base_name;
@@ -42,6 +45,19 @@ pub enum Form {
     Json,
     Csv,
     Callgrind,
+    Lcov,
+}
+
+impl Form {
+    /// Whether it also needs the files of the modules, for what is not recorded.
+    pub fn needs_binaries(self) -> bool {
+        matches!(self, Form::Lcov)
+    }
+
+    /// Whether it can show each thread by itself.
+    pub fn shows_threads(self) -> bool {
+        !self.needs_binaries()
+    }
 }
 
 /// Counts of some threads, and what follows from them.
@@ -61,6 +77,8 @@ pub struct Report<'a> {
     pub notes: Vec<String>,
     /// Lines of source files, by the names that [`Report::source_files`] gives.
     pub sources: HashMap<String, Vec<String>>,
+    /// Files that [`Report::modules`] names and that are as they were.
+    pub binaries: HashMap<Unit, Image>,
 }
 
 impl<'a> Report<'a> {
@@ -92,7 +110,23 @@ impl<'a> Report<'a> {
             sections: sections.collect::<Result<_, _>>()?,
             notes: Vec::new(),
             sources: HashMap::new(),
+            binaries: HashMap::new(),
         })
+    }
+
+    /// Files whose code is listed, with all instructions of them that ran.
+    pub fn modules(&self) -> Vec<(&Unit, Vec<&Counted>)> {
+        let mut modules = Vec::new();
+        for section in &self.sections {
+            for (number, unit) in (0..).zip(&section.counts.units) {
+                let insns = section.counts.insns.iter();
+                let insns: Vec<_> = insns.filter(|insn| insn.unit == number).collect();
+                if self.lists_unit(unit) && unit.path.is_some() && !insns.is_empty() {
+                    modules.push((unit, insns));
+                }
+            }
+        }
+        modules
     }
 
     /// Files whose text is shown beside the functions of [`View::annotate`].
@@ -110,15 +144,20 @@ impl<'a> Report<'a> {
             Form::Json => json::write(self, out),
             Form::Csv => csv::write(self, out),
             Form::Callgrind => callgrind::write(self, out),
+            Form::Lcov => lcov::write(self, out),
         }
     }
 
     /// Whether the instruction's file is one of those that are listed.
     fn lists(&self, counts: &Counts, insn: &Counted) -> bool {
+        self.lists_unit(&counts.units[insn.unit as usize])
+    }
+
+    fn lists_unit(&self, unit: &Unit) -> bool {
         if self.view.modules.is_empty() {
             return true;
         }
-        let path = counts.units[insn.unit as usize].path.as_deref();
+        let path = unit.path.as_deref();
         let name = path.map_or("", base_name);
         let mut patterns = self.view.modules.iter();
         patterns.any(|pattern| image::glob(pattern, name) || path == Some(pattern))
