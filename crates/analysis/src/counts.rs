@@ -21,6 +21,7 @@
 pub mod blocks;
 pub mod hot;
 pub mod lines;
+pub mod transfers;
 
 use std::collections::BTreeSet;
 use std::fmt;

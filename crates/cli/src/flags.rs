@@ -53,6 +53,7 @@ Examples:
   everypath count --annotate main,'work*' -- ./prog
   everypath count --format csv --report blocks.csv -- ./prog
   everypath count --format lcov --report cover.info -- ./prog; genhtml -o html cover.info
+  everypath count --format fdata --report run.fdata -- ./prog; llvm-bolt prog -data run.fdata -o fast
   everypath count -o run.evp -- make -j4   and later   everypath report run.evp
 
 Counts are exact, for all threads and child processes. A basic block's share is
@@ -460,6 +461,8 @@ pub enum Format {
     Xml,
     /// Coverage of lines, functions and branches by `count`, for lcov and genhtml
     Lcov,
+    /// Branches and calls of one file by `count`, for llvm-bolt
+    Fdata,
 }
 
 impl Format {
@@ -485,6 +488,7 @@ impl Format {
             Format::Csv => Some(report::counts::Form::Csv),
             Format::Callgrind => Some(report::counts::Form::Callgrind),
             Format::Lcov => Some(report::counts::Form::Lcov),
+            Format::Fdata => Some(report::counts::Form::Fdata),
             _ => None,
         }
     }

@@ -101,7 +101,7 @@ impl Show {
             Format::Speedscope => report::speedscope::write(&report, out),
             Format::Csv => report::csv::write(&report, out),
             Format::Xml => report::xml::write(&report, out),
-            Format::Lcov => Err(io::Error::other(crate::commands::NO_COUNTS)),
+            Format::Lcov | Format::Fdata => Err(io::Error::other(crate::commands::NO_COUNTS)),
         }
     }
 
@@ -119,10 +119,11 @@ impl Show {
         report.sources = sources(report.source_files());
         if form.needs_binaries() {
             let (binaries, missing) = binaries::open(&report.modules());
-            report.binaries = binaries;
             if form == Form::Lcov && !self.quiet {
                 binaries::say_what_is_missing(&missing);
             }
+            report.binaries = binaries;
+            report.missing = missing;
         }
         report.write(form, style, out)
     }

@@ -17,6 +17,7 @@ use crate::error::{Fault, ImageError};
 use crate::frames;
 use crate::functions::{self, Code, ExtentKind, Function, Input, Table};
 use crate::lines::{LineTable, Lines};
+use crate::linker::{self, LinkerSymbol};
 use crate::names::{NameId, Names};
 use crate::sparse::{self, Holes};
 use crate::symbols::Collector;
@@ -262,6 +263,30 @@ impl Image {
     /// question; for who knows that it will be asked and has the time now.
     pub fn prepare_lines(&self) {
         drop(self.lines());
+    }
+
+    /// Functions of the file's own symbol table; none in a stripped file.
+    pub fn linker_symbols(&self) -> Vec<LinkerSymbol> {
+        Elf::parse(&*self.bytes).map_or_else(|_| Vec::new(), |elf| linker::read(&elf))
+    }
+
+    /// Bytes from a link address to the end of its segment, as far as they are in the
+    /// file; empty where nothing is.
+    pub fn bytes_from(&self, addr: LinkAddr) -> &[u8] {
+        let segment = self.segments.iter().find(|segment| {
+            let into = addr.0.checked_sub(segment.addr.0);
+            into.is_some_and(|into| into < segment.file_size)
+        });
+        let bytes = segment.and_then(|segment| {
+            let into = addr.0 - segment.addr.0;
+            let (start, end) = (
+                segment.offset.0 + into,
+                segment.offset.0 + segment.file_size,
+            );
+            let place = usize::try_from(start).ok()?..usize::try_from(end).ok()?;
+            self.bytes.get(place)
+        });
+        bytes.unwrap_or_default()
     }
 
     /// All lines of the code, also of code that never runs.

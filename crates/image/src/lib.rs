@@ -21,6 +21,7 @@
 //! | `demangle` | C++ and Rust names |
 //! | `debug` | where the separate debug file is |
 //! | `lines` | DWARF line lookup |
+//! | `linker` | functions as the symbol table has them |
 //! | `sparse` | files without their code and constants |
 //! | `cache` | one [`Image`] per file on disk |
 #![forbid(unsafe_code)]
@@ -36,6 +37,7 @@ mod frames;
 mod functions;
 mod image;
 mod lines;
+mod linker;
 mod names;
 mod owners;
 mod select;
@@ -50,5 +52,6 @@ pub use error::{Fault, ImageError};
 pub use functions::{ExtentKind, Function};
 pub use image::{Image, Symbol, fallback_name};
 pub use lines::{LineRange, LineTable};
+pub use linker::LinkerSymbol;
 pub use names::NameId;
 pub use select::{ExtentFlags, FuncExtent, Pattern, Selector, glob, split_list};

@@ -8,6 +8,7 @@
 mod annotate;
 mod callgrind;
 mod csv;
+mod fdata;
 mod json;
 mod lcov;
 mod table;
@@ -46,12 +47,13 @@ pub enum Form {
     Csv,
     Callgrind,
     Lcov,
+    Fdata,
 }
 
 impl Form {
     /// Whether it also needs the files of the modules, for what is not recorded.
     pub fn needs_binaries(self) -> bool {
-        matches!(self, Form::Lcov)
+        matches!(self, Form::Lcov | Form::Fdata)
     }
 
     /// Whether it can show each thread by itself.
@@ -79,6 +81,8 @@ pub struct Report<'a> {
     pub sources: HashMap<String, Vec<String>>,
     /// Files that [`Report::modules`] names and that are as they were.
     pub binaries: HashMap<Unit, Image>,
+    /// Why others could not be used.
+    pub missing: Vec<(Unit, String)>,
 }
 
 impl<'a> Report<'a> {
@@ -111,6 +115,7 @@ impl<'a> Report<'a> {
             notes: Vec::new(),
             sources: HashMap::new(),
             binaries: HashMap::new(),
+            missing: Vec::new(),
         })
     }
 
@@ -137,6 +142,43 @@ impl<'a> Report<'a> {
             .collect()
     }
 
+    /// For a form of one file: the program's own, or the one that `--modules` names.
+    fn only_module(&self) -> io::Result<(&Section, u32, &Image)> {
+        let refuse = |message: String| Err(io::Error::other(message));
+        let program = self.recording.processes.first().map(|first| &first.exe);
+        let is_wanted = |unit: &Unit| match self.view.modules.is_empty() {
+            true => unit.path.is_some() && unit.path.as_ref() == program,
+            false => self.lists_unit(unit),
+        };
+        let mut modules = self.modules();
+        modules.retain(|(unit, _)| is_wanted(unit));
+        match &modules[..] {
+            [] => {
+                return refuse("no code was executed of the file that this --format is of".into());
+            }
+            [_] => {}
+            [(one, _), (other, _), ..] => {
+                let path = |unit: &Unit| unit.path.clone().unwrap_or_default();
+                return refuse(format!(
+                    "this --format is of one file, and '{}' and '{}' are wanted; name one with \
+                     --modules",
+                    path(one),
+                    path(other)
+                ));
+            }
+        }
+        let unit = modules[0].0;
+        let Some(image) = self.binaries.get(unit) else {
+            let missing = self.missing.iter().find(|(missing, _)| missing == unit);
+            let why = missing.map_or("its file cannot be read", |(_, why)| why);
+            return refuse(format!("{why}, and this --format needs it"));
+        };
+        let section = &self.sections[0];
+        let mut units = (0..).zip(&section.counts.units);
+        let number = units.find(|(_, known)| *known == unit);
+        Ok((section, number.map_or(0, |(number, _)| number), image))
+    }
+
     pub fn write(&self, form: Form, style: Style, out: &mut dyn Write) -> io::Result<()> {
         match form {
             Form::Table if !self.view.annotate.is_empty() => annotate::write(self, style, out),
@@ -145,6 +187,7 @@ impl<'a> Report<'a> {
             Form::Csv => csv::write(self, out),
             Form::Callgrind => callgrind::write(self, out),
             Form::Lcov => lcov::write(self, out),
+            Form::Fdata => fdata::write(self, out),
         }
     }
 
