@@ -54,6 +54,7 @@ Examples:
   everypath count --format csv --report blocks.csv -- ./prog
   everypath count --format lcov --report cover.info -- ./prog; genhtml -o html cover.info
   everypath count --format fdata --report run.fdata -- ./prog; llvm-bolt prog -data run.fdata -o fast
+  everypath count --format llvm --report run.prof -- ./prog   # clang -fprofile-sample-use=run.prof
   everypath count -o run.evp -- make -j4   and later   everypath report run.evp
 
 Counts are exact, for all threads and child processes. A basic block's share is
@@ -463,6 +464,8 @@ pub enum Format {
     Lcov,
     /// Branches and calls of one file by `count`, for llvm-bolt
     Fdata,
+    /// Lines and calls of one file by `count`, for clang -fprofile-sample-use
+    Llvm,
 }
 
 impl Format {
@@ -489,6 +492,7 @@ impl Format {
             Format::Callgrind => Some(report::counts::Form::Callgrind),
             Format::Lcov => Some(report::counts::Form::Lcov),
             Format::Fdata => Some(report::counts::Form::Fdata),
+            Format::Llvm => Some(report::counts::Form::Llvm),
             _ => None,
         }
     }

@@ -101,7 +101,9 @@ impl Show {
             Format::Speedscope => report::speedscope::write(&report, out),
             Format::Csv => report::csv::write(&report, out),
             Format::Xml => report::xml::write(&report, out),
-            Format::Lcov | Format::Fdata => Err(io::Error::other(crate::commands::NO_COUNTS)),
+            Format::Lcov | Format::Fdata | Format::Llvm => {
+                Err(io::Error::other(crate::commands::NO_COUNTS))
+            }
         }
     }
 

@@ -236,6 +236,7 @@ fn mistakes_in_the_flags() {
         ("run --format lcov true", NO_COUNTS),
         ("contexts --format lcov true", NO_COUNTS),
         ("contexts --format fdata true", NO_COUNTS),
+        ("contexts --format llvm true", NO_COUNTS),
         (
             "count --per-thread --format lcov true",
             "this --format is of all threads together; leave out --per-thread",

@@ -19,6 +19,7 @@ use crate::functions::{self, Code, ExtentKind, Function, Input, Table};
 use crate::lines::{LineTable, Lines};
 use crate::linker::{self, LinkerSymbol};
 use crate::names::{NameId, Names};
+use crate::scopes::{self, Scope};
 use crate::sparse::{self, Holes};
 use crate::symbols::Collector;
 
@@ -295,6 +296,11 @@ impl Image {
             Some(Some(lines)) => lines.table(&self.segments, &self.bytes),
             _ => LineTable::default(),
         }
+    }
+
+    /// Functions with code, and what was inlined into them, as its own DWARF has them.
+    pub fn scopes(&self) -> Vec<Scope> {
+        scopes::read(&self.bytes)
     }
 
     /// Whether it has line tables itself, and not in a separate debug file.

@@ -22,6 +22,7 @@
 //! | `debug` | where the separate debug file is |
 //! | `lines` | DWARF line lookup |
 //! | `linker` | functions as the symbol table has them |
+//! | `scopes` | DWARF functions and what was inlined into them |
 //! | `sparse` | files without their code and constants |
 //! | `cache` | one [`Image`] per file on disk |
 #![forbid(unsafe_code)]
@@ -40,6 +41,7 @@ mod lines;
 mod linker;
 mod names;
 mod owners;
+mod scopes;
 mod select;
 mod sparse;
 mod symbols;
@@ -54,4 +56,5 @@ pub use image::{Image, Symbol, fallback_name};
 pub use lines::{LineRange, LineTable};
 pub use linker::LinkerSymbol;
 pub use names::NameId;
+pub use scopes::Scope;
 pub use select::{ExtentFlags, FuncExtent, Pattern, Selector, glob, split_list};

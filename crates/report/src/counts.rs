@@ -11,6 +11,7 @@ mod csv;
 mod fdata;
 mod json;
 mod lcov;
+mod llvm;
 mod table;
 
 use std::collections::{BTreeSet, HashMap};
@@ -48,12 +49,13 @@ pub enum Form {
     Callgrind,
     Lcov,
     Fdata,
+    Llvm,
 }
 
 impl Form {
     /// Whether it also needs the files of the modules, for what is not recorded.
     pub fn needs_binaries(self) -> bool {
-        matches!(self, Form::Lcov | Form::Fdata)
+        matches!(self, Form::Lcov | Form::Fdata | Form::Llvm)
     }
 
     /// Whether it can show each thread by itself.
@@ -188,6 +190,7 @@ impl<'a> Report<'a> {
             Form::Callgrind => callgrind::write(self, out),
             Form::Lcov => lcov::write(self, out),
             Form::Fdata => fdata::write(self, out),
+            Form::Llvm => llvm::write(self, out),
         }
     }
 
