@@ -109,6 +109,64 @@ fn llvm_bolt_makes_a_real_program_jump_less() {
     );
 }
 
+/// An interpreter of a million codes, with a jump table that a code never in use has an
+/// entry of, and two that share their end.
+const SWITCH: &str = "\
+#include <stdio.h>
+int main(void)
+{
+    unsigned char code[1024];
+    unsigned seed = 7;
+    for (int i = 0; i < 1024; i++) {
+        seed = seed * 1103515245 + 12345;
+        code[i] = (seed >> 16) % 8;
+    }
+    long sum = 0, x = 1;
+    for (int i = 0; i < 1000000; i++) {
+        switch (code[i & 1023]) {
+        case 0: sum += x; break;
+        case 1: sum -= x; break;
+        case 2: x = x * 3 + 1; break;
+        case 3: x ^= sum; break;
+        case 4: if (sum & 1) sum += 7; break;
+        case 5: sum = sum << 1 | (sum >> 63 & 1);
+        case 6: x += 5; break;
+        case 7: sum ^= i; break;
+        case 8: puts(\"never\"); break;
+        case 9: x += 9; break;
+        default: x--; break;
+        }
+    }
+    printf(\"%ld\\n\", sum);
+}
+";
+
+#[test]
+fn where_a_jump_table_leads_follows_from_what_ran() {
+    let folder = Folder::new("bolt-switch");
+    let flags = ["-O2", "-fno-pie", "-no-pie", "-Wl,--emit-relocs"];
+    folder.program(&flags, "packs", SWITCH);
+    let run = ["count", "-q", "-o", "run.evp", "--", "./packs"];
+    assert!(folder.run(BINARY, &run).status.success());
+    fs::write(
+        folder.file("run.fdata"),
+        report(&folder, &["--format", "fdata"]),
+    )
+    .unwrap();
+    let bolt = [BOLT, "packs", "-o", "packs.bolt", "-data=run.fdata"];
+    let options = ["-reorder-blocks=ext-tsp", "-dyno-stats", "-report-stale"];
+    let said = succeeds(&folder, &[&bolt[..], &options].concat());
+    assert!(!said.contains("stale"), "{said}");
+    assert_eq!(
+        succeeds(&folder, &["./packs.bolt"]),
+        succeeds(&folder, &["./packs"])
+    );
+    assert_eq!(statistic(&said, "taken jump table branches")[0], 1_000_000);
+    let (_, executed) = of_json(&folder, "taken");
+    let [theirs, _] = statistic(&said, "executed instructions");
+    assert!(theirs.abs_diff(executed) < 100, "{executed} {theirs}");
+}
+
 /// Executed instructions and taken direct branches, by address, from the callgrind form.
 fn transfers(folder: &Folder) -> (BTreeMap<u64, u64>, BTreeMap<(u64, u64), u64>) {
     let text = report(folder, &["--format", "callgrind", "--modules", "packs"]);

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs;
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -67,38 +68,34 @@ pub fn fallback_name(path: &Path, offset: FileOffset) -> String {
 
 impl Image {
     pub fn open(path: impl AsRef<Path>) -> Result<Image, ImageError> {
-        let path = path.as_ref();
+        let (image, holes) = Image::open_with(path.as_ref(), sparse::read)?;
+        Ok(Image { holes, ..image })
+    }
+
+    /// With code and constants, however large.
+    pub fn open_whole(path: impl AsRef<Path>) -> Result<Image, ImageError> {
+        let (image, ()) = Image::open_with(path.as_ref(), |path| Ok((fs::read(path)?, ())))?;
+        Ok(image)
+    }
+
+    fn open_with<T>(
+        path: &Path,
+        read: impl FnOnce(&Path) -> io::Result<(Vec<u8>, T)>,
+    ) -> Result<(Image, T), ImageError> {
         let unreadable = |source| ImageError::Unreadable {
             path: path.to_owned(),
             source,
         };
         // Programs map devices too: `/dev/zero` would be read for ever.
         if !fs::metadata(path).map_err(unreadable)?.is_file() {
-            return Err(unreadable(std::io::Error::other("it is no regular file")));
+            return Err(unreadable(io::Error::other("it is no regular file")));
         }
-        let (bytes, holes) = sparse::read(path).map_err(unreadable)?;
+        let (bytes, more) = read(path).map_err(unreadable)?;
         let image = Image::from_bytes(bytes, path).map_err(|fault| ImageError::Unusable {
             path: path.to_owned(),
             fault,
         })?;
-        Ok(Image { holes, ..image })
-    }
-
-    /// With code and constants, however large.
-    pub fn open_whole(path: impl AsRef<Path>) -> Result<Image, ImageError> {
-        let path = path.as_ref();
-        let unreadable = |source| ImageError::Unreadable {
-            path: path.to_owned(),
-            source,
-        };
-        if !fs::metadata(path).map_err(unreadable)?.is_file() {
-            return Err(unreadable(std::io::Error::other("it is no regular file")));
-        }
-        let bytes = fs::read(path).map_err(unreadable)?;
-        Image::from_bytes(bytes, path).map_err(|fault| ImageError::Unusable {
-            path: path.to_owned(),
-            fault,
-        })
+        Ok((image, more))
     }
 
     /// An image that is no file; `[vdso]` for instance.
