@@ -2,7 +2,7 @@
 //! addresses, without any execution.
 
 use std::collections::{BTreeSet, HashSet};
-use std::ops::Range;
+use std::ops::{Bound, Range};
 
 use isa::{Flow, Insn};
 
@@ -39,7 +39,8 @@ pub(super) fn layout(text: &Text<'_>) -> Layout {
     for body in bodies.iter().filter(|body| !body.jumps.is_empty()) {
         let mut known: Vec<(u64, BTreeSet<u64>)> = Vec::new();
         for &(place, table) in &body.tables {
-            let end = addressed.range(table + 1..).next().copied();
+            let behind = (Bound::Excluded(table), Bound::Unbounded);
+            let end = addressed.range(behind).next().copied();
             let bytes = (text.read)(table);
             let len = end.map_or(bytes.len() as u64, |end| end - table);
             let bytes = &bytes[..bytes.len().min(usize::try_from(len).unwrap_or(usize::MAX))];
