@@ -15,4 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
     if let Some(offset) = image.file_offset(image.entry()) {
         image.symbolize(offset);
     }
+    image.line_table();
+    image.scopes();
+    image.linker_symbols();
 });

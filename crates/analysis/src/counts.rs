@@ -21,6 +21,8 @@
 pub mod blocks;
 mod code;
 pub mod hot;
+pub mod lines;
+pub mod transfers;
 
 use std::fmt;
 

@@ -40,9 +40,15 @@ pub fn run(command: &Command) -> Result<Ending> {
 pub const NO_CONTEXTS: &str =
     "this --format shows contexts, and only `contexts` records any; use report or json";
 
+/// And some have nothing of contexts.
+pub const NO_COUNTS: &str = "this --format shows lines and branches, and only `count` records any";
+
 fn run_only(flags: &Run) -> Result<Ending> {
     if flags.destination.format.needs_contexts() {
         bail!(NO_CONTEXTS);
+    }
+    if flags.destination.format.needs_counts() {
+        bail!(NO_COUNTS);
     }
     Session {
         target: &flags.target,
@@ -69,6 +75,9 @@ fn contexts(flags: &Contexts) -> Result<Ending> {
     check_numbers(flags)?;
     let blocks = blocks_of(flags)?;
     let destination = &flags.destination;
+    if destination.format.needs_counts() {
+        bail!(NO_COUNTS);
+    }
     check_tables(&flags.view, destination.format)?;
     if let (Some(option), None) = (flags.view.tables.blocks_option(), blocks) {
         bail!("{option} is about basic blocks; give --mode intra or --mode inter");
@@ -160,6 +169,7 @@ fn count(flags: &Count) -> Result<Ending> {
     if flags.destination.format.of_counts().is_none() {
         bail!(NO_CONTEXTS);
     }
+    check_threads(flags.per_thread, flags.destination.format)?;
     let options = match flags.modules.is_empty() {
         true => Vec::new(),
         false => vec![("modules".to_owned(), flags.modules.join(","))],
@@ -176,18 +186,28 @@ fn count(flags: &Count) -> Result<Ending> {
         selector: Selector::everything(),
         options,
         html: flags.page.wanted(),
-        show: Show::counts(
-            flags.destination.format,
-            report::counts::View {
+        show: Show {
+            counts: report::counts::View {
                 top: flags.top,
                 per_thread: flags.per_thread,
                 modules: names(&flags.modules),
                 annotate: names(&flags.annotate),
             },
-        ),
+            quiet: flags.destination.quiet,
+            ..Show::run(flags.destination.format, false)
+        },
         speaks: true,
     }
     .run()
+}
+
+fn check_threads(per_thread: bool, format: Format) -> Result<()> {
+    match format.of_counts() {
+        Some(form) if per_thread && !form.shows_threads() => {
+            bail!("this --format is of all threads together; leave out --per-thread")
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The names of all lists.
@@ -288,7 +308,8 @@ fn report(flags: &Report) -> Result<Ending> {
     if let Some(loss) = prefix.lost {
         let note = format!("'{shown}' is damaged. {loss}");
         // These have no place for notes.
-        if flags.format.needs_contexts() || flags.page.html.is_some() {
+        if flags.format.needs_contexts() || flags.format.needs_counts() || flags.page.html.is_some()
+        {
             eprintln!("everypath: {note}");
         }
         show.notes.push(note);
@@ -297,14 +318,8 @@ fn report(flags: &Report) -> Result<Ending> {
     if flags.page.html.is_some() && mode == Mode::Run {
         bail!("'{shown}': a page shows what `contexts` or `count` recorded");
     }
-    let fits = match mode {
-        Mode::Contexts => true,
-        Mode::Counts => flags.format.of_counts().is_some(),
-        Mode::Run => !flags.format.needs_contexts(),
-    };
-    if !fits {
-        bail!("'{shown}': {NO_CONTEXTS}");
-    }
+    check_form(flags.format, mode).map_err(|error| anyhow!("'{shown}': {error}"))?;
+    check_threads(flags.per_thread, flags.format)?;
     let tables = &flags.view.tables;
     if let (Some(option), true) = (tables.option(), mode != Mode::Contexts) {
         bail!("'{shown}': {option} lists what contexts are of, and only `contexts` records any");
@@ -334,10 +349,28 @@ fn report(flags: &Report) -> Result<Ending> {
     }
     let style = show::style_of(&stdout);
     let mut out = BufWriter::new(stdout.lock());
-    finish_stdout(
-        show.write(&prefix.recording, style, &mut out)
-            .and_then(|()| out.flush()),
-    )
+    let written = show.write(&prefix.recording, style, &mut out);
+    match written.and_then(|()| out.flush()) {
+        // It is not there to be written.
+        Err(error) if error.kind() == io::ErrorKind::Other => bail!("'{shown}': {error}"),
+        written => finish_stdout(written),
+    }
+}
+
+/// Whether a recording has what the form shows.
+fn check_form(format: Format, mode: Mode) -> Result<()> {
+    let fits = match mode {
+        Mode::Contexts => true,
+        Mode::Counts => format.of_counts().is_some(),
+        Mode::Run => !format.needs_contexts(),
+    };
+    if !fits {
+        bail!(NO_CONTEXTS);
+    }
+    if mode != Mode::Counts && format.needs_counts() {
+        bail!(NO_COUNTS);
+    }
+    Ok(())
 }
 
 fn man(command: Option<&str>) -> Result<Ending> {

@@ -53,6 +53,9 @@ Examples:
   everypath count --annotate main,'work*' -- ./prog
   everypath count --format csv --report blocks.csv -- ./prog
   everypath count --html count.html -- ./prog      a page with source and instructions
+  everypath count --format lcov --report cover.info -- ./prog; genhtml -o html cover.info
+  everypath count --format fdata --report run.fdata -- ./prog; llvm-bolt prog -data run.fdata -o fast
+  everypath count --format llvm --report run.prof -- ./prog   # clang -fprofile-sample-use=run.prof
   everypath count -o run.evp -- make -j4   and later   everypath report run.evp
 
 Counts are exact, for all threads and child processes. A basic block's share is
@@ -500,6 +503,12 @@ pub enum Format {
     Csv,
     /// Contexts, functions and basic blocks, for programs (docs/formats/everypath.xsd)
     Xml,
+    /// Coverage of lines, functions and branches by `count`, for lcov and genhtml
+    Lcov,
+    /// Branches and calls of one file by `count`, for llvm-bolt
+    Fdata,
+    /// Lines and calls of one file by `count`, for clang -fprofile-sample-use
+    Llvm,
 }
 
 impl Format {
@@ -524,6 +533,9 @@ impl Format {
             Format::Json => Some(report::counts::Form::Json),
             Format::Csv => Some(report::counts::Form::Csv),
             Format::Callgrind => Some(report::counts::Form::Callgrind),
+            Format::Lcov => Some(report::counts::Form::Lcov),
+            Format::Fdata => Some(report::counts::Form::Fdata),
+            Format::Llvm => Some(report::counts::Form::Llvm),
             _ => None,
         }
     }
@@ -531,6 +543,12 @@ impl Format {
     /// Whether tables of functions and basic blocks may follow.
     pub fn shows_tables(self) -> bool {
         matches!(self, Format::Report | Format::Text)
+    }
+
+    /// Whether it shows what `count` records and nothing else.
+    pub fn needs_counts(self) -> bool {
+        self.of_counts()
+            .is_some_and(report::counts::Form::needs_binaries)
     }
 
     /// Whether it shows contexts and nothing else.

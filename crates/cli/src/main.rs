@@ -23,6 +23,7 @@
 
 mod ahead;
 mod beside;
+mod binaries;
 mod commands;
 mod condition;
 mod diff;

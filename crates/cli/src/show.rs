@@ -6,11 +6,13 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use image::Images;
+use report::counts::Form;
 use report::text::Style;
 use report::{Hot, Report, Weight};
 use trace::{Mode, Recording};
 
 use crate::beside::OnDisk;
+use crate::binaries;
 use crate::flags::{Format, View, WhichForest};
 
 /// How a recording is shown.
@@ -22,6 +24,8 @@ pub struct Show {
     pub notes: Vec<String>,
     /// What of a recording of `count`.
     pub counts: report::counts::View,
+    /// Says nothing on standard error.
+    pub quiet: bool,
 }
 
 impl Show {
@@ -58,6 +62,7 @@ impl Show {
             engine_stats,
             notes: Vec::new(),
             counts: report::counts::View::default(),
+            quiet: false,
         }
     }
 
@@ -69,14 +74,7 @@ impl Show {
             engine_stats,
             notes: Vec::new(),
             counts: report::counts::View::default(),
-        }
-    }
-
-    /// For a run that counts blocks.
-    pub fn counts(format: Format, counts: report::counts::View) -> Show {
-        Show {
-            counts,
-            ..Show::run(format, false)
+            quiet: false,
         }
     }
 
@@ -106,6 +104,9 @@ impl Show {
             Format::Speedscope => report::speedscope::write(&report, out),
             Format::Csv => report::csv::write(&report, out),
             Format::Xml => report::xml::write(&report, out),
+            Format::Lcov | Format::Fdata | Format::Llvm => {
+                Err(io::Error::other(crate::commands::NO_COUNTS))
+            }
         }
     }
 
@@ -121,6 +122,14 @@ impl Show {
         let mut report = report.map_err(io::Error::other)?;
         report.notes.clone_from(&self.notes);
         report.sources = sources(report.source_files());
+        if form.needs_binaries() {
+            let (binaries, missing) = binaries::open(&report.modules());
+            if form == Form::Lcov && !self.quiet {
+                binaries::say_what_is_missing(&missing);
+            }
+            report.binaries = binaries;
+            report.missing = missing;
+        }
         report.write(form, style, out)
     }
 }

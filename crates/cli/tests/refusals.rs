@@ -210,6 +210,7 @@ fn set_id_programs() {
 fn mistakes_in_the_flags() {
     const NO_CONTEXTS: &str =
         "this --format shows contexts, and only `contexts` records any; use report or json";
+    const NO_COUNTS: &str = "this --format shows lines and branches, and only `count` records any";
     // The arguments, and the sentence.
     const CASES: &[(&str, &str)] = &[
         (
@@ -232,6 +233,14 @@ fn mistakes_in_the_flags() {
         ("run --format csv true", NO_CONTEXTS),
         ("run --format firefox true", NO_CONTEXTS),
         ("run --format speedscope true", NO_CONTEXTS),
+        ("run --format lcov true", NO_COUNTS),
+        ("contexts --format lcov true", NO_COUNTS),
+        ("contexts --format fdata true", NO_COUNTS),
+        ("contexts --format llvm true", NO_COUNTS),
+        (
+            "count --per-thread --format lcov true",
+            "this --format is of all threads together; leave out --per-thread",
+        ),
         (
             "contexts --format pprof true",
             "--format pprof is no text for standard error; name a file with --report FILE",

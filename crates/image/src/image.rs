@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs;
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -16,8 +17,10 @@ use crate::elf::{Dynamic, Elf, ImageKind};
 use crate::error::{Fault, ImageError};
 use crate::frames;
 use crate::functions::{self, Code, ExtentKind, Function, Input, Table};
-use crate::lines::Lines;
+use crate::lines::{LineTable, Lines};
+use crate::linker::{self, LinkerSymbol};
 use crate::names::{NameId, Names};
+use crate::scopes::{self, Scope};
 use crate::sparse::{self, Holes};
 use crate::symbols::Collector;
 
@@ -65,21 +68,34 @@ pub fn fallback_name(path: &Path, offset: FileOffset) -> String {
 
 impl Image {
     pub fn open(path: impl AsRef<Path>) -> Result<Image, ImageError> {
-        let path = path.as_ref();
+        let (image, holes) = Image::open_with(path.as_ref(), sparse::read)?;
+        Ok(Image { holes, ..image })
+    }
+
+    /// With code and constants, however large.
+    pub fn open_whole(path: impl AsRef<Path>) -> Result<Image, ImageError> {
+        let (image, ()) = Image::open_with(path.as_ref(), |path| Ok((fs::read(path)?, ())))?;
+        Ok(image)
+    }
+
+    fn open_with<T>(
+        path: &Path,
+        read: impl FnOnce(&Path) -> io::Result<(Vec<u8>, T)>,
+    ) -> Result<(Image, T), ImageError> {
         let unreadable = |source| ImageError::Unreadable {
             path: path.to_owned(),
             source,
         };
         // Programs map devices too: `/dev/zero` would be read for ever.
         if !fs::metadata(path).map_err(unreadable)?.is_file() {
-            return Err(unreadable(std::io::Error::other("it is no regular file")));
+            return Err(unreadable(io::Error::other("it is no regular file")));
         }
-        let (bytes, holes) = sparse::read(path).map_err(unreadable)?;
+        let (bytes, more) = read(path).map_err(unreadable)?;
         let image = Image::from_bytes(bytes, path).map_err(|fault| ImageError::Unusable {
             path: path.to_owned(),
             fault,
         })?;
-        Ok(Image { holes, ..image })
+        Ok((image, more))
     }
 
     /// An image that is no file; `[vdso]` for instance.
@@ -111,6 +127,11 @@ impl Image {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Bytes of the file; where [`Image::open`] left some out, 0.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// Length of the file.
@@ -238,6 +259,48 @@ impl Image {
     /// question; for who knows that it will be asked and has the time now.
     pub fn prepare_lines(&self) {
         drop(self.lines());
+    }
+
+    /// Functions of the file's own symbol table; none in a stripped file.
+    pub fn linker_symbols(&self) -> Vec<LinkerSymbol> {
+        Elf::parse(&*self.bytes).map_or_else(|_| Vec::new(), |elf| linker::read(&elf))
+    }
+
+    /// Bytes from a link address to the end of its segment, as far as they are in the
+    /// file; empty where nothing is.
+    pub fn bytes_from(&self, addr: LinkAddr) -> &[u8] {
+        let segment = self.segments.iter().find(|segment| {
+            let into = addr.0.checked_sub(segment.addr.0);
+            into.is_some_and(|into| into < segment.file_size)
+        });
+        let bytes = segment.and_then(|segment| {
+            let into = addr.0 - segment.addr.0;
+            let (start, end) = (
+                segment.offset.0 + into,
+                segment.offset.0 + segment.file_size,
+            );
+            let place = usize::try_from(start).ok()?..usize::try_from(end).ok()?;
+            self.bytes.get(place)
+        });
+        bytes.unwrap_or_default()
+    }
+
+    /// All lines of the code, also of code that never runs.
+    pub fn line_table(&self) -> LineTable {
+        match &mut *self.lines() {
+            Some(Some(lines)) => lines.table(&self.segments, &self.bytes),
+            _ => LineTable::default(),
+        }
+    }
+
+    /// Functions with code, and what was inlined into them, as its own DWARF has them.
+    pub fn scopes(&self) -> Vec<Scope> {
+        scopes::read(&self.bytes)
+    }
+
+    /// Whether it has line tables itself, and not in a separate debug file.
+    pub fn has_own_lines(&self) -> bool {
+        matches!(&*self.lines(), Some(Some(lines)) if lines.are_own())
     }
 
     fn lines(&self) -> MutexGuard<'_, Option<Option<Lines>>> {

@@ -21,6 +21,8 @@
 //! | `demangle` | C++ and Rust names |
 //! | `debug` | where the separate debug file is |
 //! | `lines` | DWARF line lookup |
+//! | `linker` | functions as the symbol table has them |
+//! | `scopes` | DWARF functions and what was inlined into them |
 //! | `sparse` | files without their code and constants |
 //! | `cache` | one [`Image`] per file on disk |
 #![forbid(unsafe_code)]
@@ -36,8 +38,10 @@ mod frames;
 mod functions;
 mod image;
 mod lines;
+mod linker;
 mod names;
 mod owners;
+mod scopes;
 mod select;
 mod sparse;
 mod symbols;
@@ -49,5 +53,8 @@ pub use elf::ImageKind;
 pub use error::{Fault, ImageError};
 pub use functions::{ExtentKind, Function};
 pub use image::{Image, Symbol, fallback_name};
+pub use lines::{LineRange, LineTable};
+pub use linker::LinkerSymbol;
 pub use names::NameId;
+pub use scopes::Scope;
 pub use select::{ExtentFlags, FuncExtent, Pattern, Selector, glob, split_list};

@@ -37,7 +37,7 @@ use hashbrown::HashMap;
 use object::read::elf::ElfFile64;
 use object::{Object, ObjectSection, ReadCache, ReadRef};
 
-use crate::addr::LinkAddr;
+use crate::addr::{FileOffset, LinkAddr, Segment};
 use crate::folders;
 
 pub(crate) type Slice<'d> = EndianSlice<'d, LE>;
@@ -50,6 +50,26 @@ const DROPPED: u64 = 0;
 /// of sixteen million places, and then an address behind them must be near; so
 /// many in a row are no accident but an ill-made file.
 const ACCIDENTS: usize = 64;
+
+/// All lines of an image's code, for who wants also those that never ran.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LineTable {
+    pub files: Vec<String>,
+    /// In the order of the file, disjoint; code made for no line is in none.
+    pub ranges: Vec<LineRange>,
+}
+
+/// Code that was made of one line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineRange {
+    pub start: FileOffset,
+    pub end: FileOffset,
+    /// Index into [`LineTable::files`].
+    pub file: u32,
+    pub line: u32,
+    /// Tells blocks of one line apart (DWARF 5, 6.2.2); mostly 0.
+    pub discriminator: u32,
+}
 
 /// Line tables of one image.
 pub(crate) struct Lines {
@@ -94,6 +114,7 @@ struct Row {
     /// `None`: a sequence ended here. 0: made by the compiler for no line.
     line: Option<u32>,
     file: u64,
+    discriminator: u32,
 }
 
 impl Rows {
@@ -106,6 +127,11 @@ impl Rows {
 }
 
 impl Lines {
+    /// Whether they are in the image, and not in a debug file.
+    pub(crate) fn are_own(&self) -> bool {
+        self.sections.debug.is_none()
+    }
+
     /// From the image itself, else from its debug file.
     pub(crate) fn load(image: &[u8], debug: Option<&Path>) -> Option<Lines> {
         if let Some(lines) = Lines::read(image, None) {
@@ -139,21 +165,51 @@ impl Lines {
 
     fn look_up(&mut self, addr: u64, image: &[u8]) -> Option<(Option<String>, Option<u32>)> {
         let program = self.program_at(addr, image)?;
+        let row = self.rows.get(&program)?.at(addr)?;
+        let (file, line) = (row.file, row.line.filter(|&line| line != 0));
+        Some((self.file_of(program, file, image), line))
+    }
+
+    /// Name of a file of a program that was run.
+    fn file_of(&mut self, program: usize, index: u64, image: &[u8]) -> Option<String> {
         let found = self.rows.get(&program)?;
-        let row = found.at(addr)?;
-        let line = row.line.filter(|&line| line != 0);
-        let Some(file) = found.files.get(&row.file) else {
-            return Some((None, line));
-        };
+        let file = found.files.get(&index)?;
         if found.version >= 5 || file.starts_with('/') {
-            return Some((Some(file.clone()), line));
+            return Some(file.clone());
         }
         let debug = self.sections.debug.as_deref();
         let folders = self
             .folders
             .get_or_insert_with(|| folders::read(image, debug));
         let folder = folders.get(&program).map_or("", String::as_str);
-        Some((Some(join(folder, file)), line))
+        Some(join(folder, file))
+    }
+
+    /// Runs all programs. Only code of `segments` that is in the file is of interest.
+    pub(crate) fn table(&mut self, segments: &[Segment], image: &[u8]) -> LineTable {
+        let mut table = LineTable::default();
+        let mut numbers: HashMap<String, u32> = HashMap::new();
+        let mut program = 0;
+        while let Some(length) = length_of(&self.sections.line, program) {
+            let made = self.sections.rows(program, image);
+            let indices: Vec<u64> = made.files.keys().copied().collect();
+            self.rows.insert(program, made);
+            let mut files: HashMap<u64, u32> = HashMap::new();
+            for index in indices {
+                let name = self.file_of(program, index, image).unwrap_or_default();
+                let new = numbers.len() as u32;
+                files.insert(index, *numbers.entry(name).or_insert(new));
+            }
+            if let Some(made) = self.rows.remove(&program) {
+                add_ranges(&made.rows, &files, segments, &mut table.ranges);
+            }
+            program = program.saturating_add(length);
+        }
+        let mut files: Vec<(String, u32)> = numbers.into_iter().collect();
+        files.sort_unstable_by_key(|&(_, number)| number);
+        table.files = files.into_iter().map(|(name, _)| name).collect();
+        make_disjoint(&mut table.ranges);
+        table
     }
 
     /// The program that has a row for `addr`. It was run.
@@ -180,6 +236,51 @@ impl Lines {
     }
 }
 
+/// What rows of one program say of code that is in the file.
+fn add_ranges(
+    rows: &[Row],
+    files: &HashMap<u64, u32>,
+    segments: &[Segment],
+    ranges: &mut Vec<LineRange>,
+) {
+    let place = |addr| {
+        let executable = |segment: &&Segment| segment.executable;
+        let segment = segments.iter().filter(executable).find(|segment| {
+            let into = u64::checked_sub(addr, segment.addr.0);
+            into.is_some_and(|into| into < segment.file_size)
+        })?;
+        Some(segment.offset.0 + (addr - segment.addr.0))
+    };
+    for pair in rows.windows(2) {
+        let (row, len) = (&pair[0], pair[1].addr.saturating_sub(pair[0].addr));
+        let (Some(line), Some(&file)) = (row.line.filter(|&line| line != 0), files.get(&row.file))
+        else {
+            continue;
+        };
+        let Some(start) = place(row.addr).filter(|_| len > 0) else {
+            continue;
+        };
+        ranges.push(LineRange {
+            start: FileOffset(start),
+            end: FileOffset(start.saturating_add(len)),
+            file,
+            line,
+            discriminator: row.discriminator,
+        });
+    }
+}
+
+/// Where ranges overlap, the one that begins last counts.
+fn make_disjoint(ranges: &mut Vec<LineRange>) {
+    ranges.sort_by_key(|range| range.start);
+    for at in 1..ranges.len() {
+        let next = ranges[at].start;
+        let before = &mut ranges[at - 1];
+        before.end = before.end.min(next);
+    }
+    ranges.retain(|range| range.start < range.end);
+}
+
 impl Sections {
     fn program(&self, offset: usize) -> Option<Program<'_>> {
         let lines = DebugLine::new(&self.line, LE);
@@ -201,6 +302,7 @@ impl Sections {
                 addr: row.address(),
                 line: (!row.end_sequence()).then_some(line),
                 file: row.file_index(),
+                discriminator: row.discriminator() as u32,
             });
             if row.end_sequence() {
                 sequences.push(std::mem::take(&mut rows));

@@ -44,6 +44,9 @@ fn exercise(bytes: Vec<u8>, lines: bool) {
         {
             image.symbolize(offset);
         }
+        image.line_table();
+        image.scopes();
+        image.linker_symbols();
     }
     image.near_names("mian");
 }

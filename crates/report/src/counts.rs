@@ -1,5 +1,6 @@
 //! What [`trace::Mode::Counts`] recorded: hottest blocks and lines as text, functions
-//! instruction by instruction, every block as CSV, blocks and edges as JSON.
+//! instruction by instruction, every block as CSV, blocks and edges as JSON, and forms
+//! for other tools.
 //!
 //! Counts are printed in full and exact in every form; JSON has those beyond 2^53,
 //! which many of its readers round, as strings.
@@ -7,7 +8,10 @@
 mod annotate;
 mod callgrind;
 mod csv;
+mod fdata;
 mod json;
+mod lcov;
+mod llvm;
 pub mod page;
 mod table;
 
@@ -16,7 +20,8 @@ use std::io::{self, Write};
 
 use analysis::counts::blocks::{self, Block, Blocks};
 use analysis::counts::hot::{self, Totals};
-use analysis::counts::{self, Counted, Counts, Unsound};
+use analysis::counts::{self, Counted, Counts, Unit, Unsound};
+use image::Image;
 use trace::Recording;
 
 use crate::names::base_name;
@@ -43,6 +48,21 @@ pub enum Form {
     Json,
     Csv,
     Callgrind,
+    Lcov,
+    Fdata,
+    Llvm,
+}
+
+impl Form {
+    /// Whether it also needs the files of the modules, for what is not recorded.
+    pub fn needs_binaries(self) -> bool {
+        matches!(self, Form::Lcov | Form::Fdata | Form::Llvm)
+    }
+
+    /// Whether it can show each thread by itself.
+    pub fn shows_threads(self) -> bool {
+        !self.needs_binaries()
+    }
 }
 
 /// Counts of some threads, and what follows from them.
@@ -62,6 +82,10 @@ pub struct Report<'a> {
     pub notes: Vec<String>,
     /// Lines of source files, by the names that [`Report::source_files`] gives.
     pub sources: HashMap<String, Vec<String>>,
+    /// Files that [`Report::modules`] names and that are as they were.
+    pub binaries: HashMap<Unit, Image>,
+    /// Why others could not be used.
+    pub missing: Vec<(Unit, String)>,
 }
 
 impl<'a> Report<'a> {
@@ -93,7 +117,24 @@ impl<'a> Report<'a> {
             sections: sections.collect::<Result<_, _>>()?,
             notes: Vec::new(),
             sources: HashMap::new(),
+            binaries: HashMap::new(),
+            missing: Vec::new(),
         })
+    }
+
+    /// Files whose code is listed, with all instructions of them that ran.
+    pub fn modules(&self) -> Vec<(&Unit, Vec<&Counted>)> {
+        let mut modules = Vec::new();
+        for section in &self.sections {
+            for (number, unit) in (0..).zip(&section.counts.units) {
+                let insns = section.counts.insns.iter();
+                let insns: Vec<_> = insns.filter(|insn| insn.unit == number).collect();
+                if self.lists_unit(unit) && unit.path.is_some() && !insns.is_empty() {
+                    modules.push((unit, insns));
+                }
+            }
+        }
+        modules
     }
 
     /// Files whose text is shown beside the functions of [`View::annotate`].
@@ -104,6 +145,43 @@ impl<'a> Report<'a> {
             .collect()
     }
 
+    /// For a form of one file: the program's own, or the one that `--modules` names.
+    fn only_module(&self) -> io::Result<(&Section, u32, &Image)> {
+        let refuse = |message: String| Err(io::Error::other(message));
+        let program = self.recording.processes.first().map(|first| &first.exe);
+        let is_wanted = |unit: &Unit| match self.view.modules.is_empty() {
+            true => unit.path.is_some() && unit.path.as_ref() == program,
+            false => self.lists_unit(unit),
+        };
+        let mut modules = self.modules();
+        modules.retain(|(unit, _)| is_wanted(unit));
+        match &modules[..] {
+            [] => {
+                return refuse("no code was executed of the file that this --format is of".into());
+            }
+            [_] => {}
+            [(one, _), (other, _), ..] => {
+                let path = |unit: &Unit| unit.path.clone().unwrap_or_default();
+                return refuse(format!(
+                    "this --format is of one file, and '{}' and '{}' are wanted; name one with \
+                     --modules",
+                    path(one),
+                    path(other)
+                ));
+            }
+        }
+        let unit = modules[0].0;
+        let Some(image) = self.binaries.get(unit) else {
+            let missing = self.missing.iter().find(|(missing, _)| missing == unit);
+            let why = missing.map_or("its file cannot be read", |(_, why)| why);
+            return refuse(format!("{why}, and this --format needs it"));
+        };
+        let section = &self.sections[0];
+        let mut units = (0..).zip(&section.counts.units);
+        let number = units.find(|(_, known)| *known == unit);
+        Ok((section, number.map_or(0, |(number, _)| number), image))
+    }
+
     pub fn write(&self, form: Form, style: Style, out: &mut dyn Write) -> io::Result<()> {
         match form {
             Form::Table if !self.view.annotate.is_empty() => annotate::write(self, style, out),
@@ -111,15 +189,22 @@ impl<'a> Report<'a> {
             Form::Json => json::write(self, out),
             Form::Csv => csv::write(self, out),
             Form::Callgrind => callgrind::write(self, out),
+            Form::Lcov => lcov::write(self, out),
+            Form::Fdata => fdata::write(self, out),
+            Form::Llvm => llvm::write(self, out),
         }
     }
 
     /// Whether the instruction's file is one of those that are listed.
     fn lists(&self, counts: &Counts, insn: &Counted) -> bool {
+        self.lists_unit(&counts.units[insn.unit as usize])
+    }
+
+    fn lists_unit(&self, unit: &Unit) -> bool {
         if self.view.modules.is_empty() {
             return true;
         }
-        let path = counts.units[insn.unit as usize].path.as_deref();
+        let path = unit.path.as_deref();
         let name = path.map_or("", base_name);
         let mut patterns = self.view.modules.iter();
         patterns.any(|pattern| image::glob(pattern, name) || path == Some(pattern))

@@ -42,3 +42,4 @@ pub mod sample;
 pub mod soak;
 pub mod suite;
 pub mod tree;
+pub mod zstd;
