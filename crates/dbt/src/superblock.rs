@@ -133,6 +133,16 @@ impl Window {
     }
 }
 
+/// A loop that a superblock may be.
+struct Loop {
+    start: u64,
+    /// Branches go back to its start.
+    is_head: bool,
+    /// Behind the branch that was turned; `start`: none was yet.
+    end: u64,
+    met: Option<Met>,
+}
+
 /// A superblock as it was where it came to what begins a block already.
 struct Met {
     insns: usize,
@@ -141,11 +151,46 @@ struct Met {
     end: End,
 }
 
+impl Loop {
+    /// `branch` is followed back to the start.
+    fn turn(&mut self, branch: &Insn) -> u64 {
+        self.end = branch.next_pc();
+        self.met = None;
+        self.start
+    }
+
+    /// `out` came to what begins a block already, where it would be over by `end`: whether
+    /// it is, or may come back to its start.
+    fn ends(&mut self, out: &Superblock, end: End) -> bool {
+        let is_turned = self.end != self.start;
+        if !self.is_head || is_turned || out.insns.len() >= MAX_TURNED_INSNS / 2 {
+            return true;
+        }
+        self.met = Some(Met {
+            insns: out.insns.len(),
+            pages: out.pages.len(),
+            bytes: out.bytes,
+            end,
+        });
+        false
+    }
+
+    /// Whether it is none: another turn would be too long.
+    fn is_none(&self, out: &Superblock) -> bool {
+        self.met.is_some() && out.insns.len() > MAX_TURNED_INSNS / 2
+    }
+}
+
 impl Engine {
     pub fn superblock(&mut self, key: Key) -> Superblock {
-        let mut met = None;
-        let mut out = self.follow(key, &mut met);
-        if let Some(met) = met {
+        let mut turns = Loop {
+            start: key.pc,
+            is_head: self.counts_turns() && self.heads.may_contain(key.pc),
+            end: key.pc,
+            met: None,
+        };
+        let mut out = self.follow(key, &mut turns);
+        if let Some(met) = turns.met {
             // It is no loop.
             out.insns.truncate(met.insns);
             out.pages.truncate(met.pages);
@@ -154,9 +199,8 @@ impl Engine {
         out
     }
 
-    /// `met`: where it is to end if it comes back to its start no more.
     // Long function: one loop whose cases end it or go on.
-    fn follow(&mut self, key: Key, met: &mut Option<Met>) -> Superblock {
+    fn follow(&mut self, key: Key, turns: &mut Loop) -> Superblock {
         let mut out = Superblock {
             end: End::Itself,
             volatile: self.is_volatile(key.pc),
@@ -170,21 +214,16 @@ impl Engine {
         let mut window = Window::NONE;
         let mut reader = window.reader();
         let mut side_exits = 0;
-        let is_head = self.counts_turns() && self.heads.may_contain(key.pc);
-        // Of a loop, what stands before this.
-        let mut turned_to = key.pc;
         loop {
             if VSYSCALL.contains(&pc) {
-                let entry = pc & 0x3ff == 0 && pc & 0xfff < 0xc00;
-                out.end = if entry {
-                    End::Vsyscall(pc)
-                } else {
-                    End::Unfetchable(pc)
-                };
+                let is_entry = pc & 0x3ff == 0 && pc & 0xfff < 0xc00;
+                let ends = [End::Unfetchable(pc), End::Vsyscall(pc)];
+                out.end = ends[usize::from(is_entry)];
                 return out;
             }
-            let turns = (key.pc..turned_to).contains(&pc);
-            if let Some(last) = out.insns.last().filter(|_| !turns) {
+            // What is there already has passed this.
+            let is_again = (turns.start..turns.end).contains(&pc);
+            if let Some(last) = out.insns.last().filter(|_| !is_again) {
                 let arrival = self.arrival_behind(last, pc);
                 let inside = Key { pc, arrival };
                 if out.insns.len() >= MAX_INSNS
@@ -194,24 +233,12 @@ impl Engine {
                     out.end = End::Goto(inside);
                     return out;
                 }
-                if met.is_none()
+                let meets = turns.met.is_none()
                     && !(self.has_blocks() && out.insns.len() < DUPLICATED)
                     && self.starts.may_contain(pc)
-                    && self.map.get(inside, &self.blocks).is_some()
-                {
-                    let end = End::Goto(inside);
-                    if !is_head || turned_to != key.pc || out.insns.len() >= MAX_TURNED_INSNS / 2 {
-                        out.end = end;
-                        return out;
-                    }
-                    *met = Some(Met {
-                        insns: out.insns.len(),
-                        pages: out.pages.len(),
-                        bytes: out.bytes,
-                        end,
-                    });
-                }
-                if met.is_some() && out.insns.len() > MAX_TURNED_INSNS / 2 {
+                    && self.map.get(inside, &self.blocks).is_some();
+                if meets && turns.ends(&out, End::Goto(inside)) || turns.is_none(&out) {
+                    out.end = End::Goto(inside);
                     return out;
                 }
             }
@@ -247,8 +274,7 @@ impl Engine {
                 Flow::Cond(_, target) => {
                     side_exits += 1;
                     if self.turns(&out, key, target) {
-                        (turned_to, pc) = (insn.next_pc(), target);
-                        *met = None;
+                        pc = turns.turn(&insn);
                         continue;
                     }
                     pc = insn.next_pc();
@@ -261,8 +287,7 @@ impl Engine {
                         return out;
                     }
                     if self.turns(&out, start, target) {
-                        (turned_to, pc) = (insn.next_pc(), target);
-                        *met = None;
+                        pc = turns.turn(&insn);
                         continue;
                     }
                     // Else a loop is closed by a link.
