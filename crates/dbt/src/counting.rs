@@ -39,6 +39,9 @@ use crate::translate::Emit;
 use crate::ways::LastBranch;
 
 const WORDS: i32 = offset_of!(ThreadContext, insns) as i32;
+/// Words that instructions have if contexts carry nothing else of them. Each is three
+/// instructions more where it is settled.
+const INSN_WORDS_ALONE: usize = 2;
 /// Most instructions of a run: the map has a byte for their number.
 const MOST: usize = 200;
 
@@ -141,16 +144,33 @@ impl Words {
     }
 
     /// The word of the cost with this bit, as a displacement from gs.
-    pub fn of_cost(self, bit: u32) -> i32 {
+    fn of_cost(self, bit: u32) -> i32 {
         WORDS + 8 * (i32::from(self.number()) + bit as i32)
     }
 
-    /// Where a run's instructions are counted.
-    fn in_turn(self, turn: usize) -> i32 {
-        match self {
-            Words::All => WORDS + 8 * (turn % wire::INSN_WORDS) as i32,
-            Words::Own | Words::Leaf => self.of_cost(0),
-        }
+    /// The words that count `costs`: displacement and bit of the cost.
+    pub fn of_costs(self, costs: u32) -> impl Iterator<Item = (i32, u32)> {
+        let used = match has_classes(costs) {
+            true => costs & cost::OF_INSTRUCTIONS,
+            false if costs & cost::INSTRUCTIONS == 0 => 0,
+            false => (1 << INSN_WORDS_ALONE) - 1,
+        };
+        let words = (0..COST_WORDS as u32).filter(move |word| used & 1 << word != 0);
+        words.map(move |word| {
+            let bit = cost::of_word(costs, word).trailing_zeros();
+            (self.of_cost(word), bit)
+        })
+    }
+
+    /// Where a run's instructions are counted, and from there on what else of them is
+    /// among `costs`.
+    fn in_turn(self, turn: usize, costs: u32) -> i32 {
+        let words = match self {
+            Words::All => wire::INSN_WORDS,
+            Words::Own | Words::Leaf if has_classes(costs) => 1,
+            Words::Own | Words::Leaf => INSN_WORDS_ALONE,
+        };
+        self.of_cost((turn % words) as u32)
     }
 }
 
@@ -482,7 +502,7 @@ impl Emit<'_> {
             What::Nothing | What::Ways(_) => Words::All,
         };
         Owed {
-            word: words.in_turn(turn),
+            word: words.in_turn(turn, self.counting.costs),
             added: amounts,
             instructions,
             last,

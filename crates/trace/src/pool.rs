@@ -210,8 +210,10 @@ fn threads(walk: &mut Walk, record: &ProcessRecord) -> Vec<(Thread, counts::Plac
         let unsettled = unsettled(&pool, record);
         let mut nodes = nodes::read(walk, record.nodes.load(Acquire), &layout);
         for (node, words) in unsettled {
-            for (cost, word) in Cost::ALL.into_iter().zip(words) {
-                nodes.add(node, cost, word);
+            for (number, word) in (0..).zip(words) {
+                let bit = wire::cost::of_word(layout.costs, number);
+                let cost = Cost::ALL.into_iter().find(|cost| cost.bit() == bit);
+                nodes.add(node, cost.unwrap_or(Cost::Instructions), word);
             }
         }
         (thread.nodes, thread.costs) = (nodes.nodes, nodes.costs);
@@ -238,7 +240,7 @@ fn insns(pool: &Pool, record: &ThreadRecord) -> u64 {
 }
 
 /// Of a thread that was killed, or runs: nodes (offsets), and what they have not got yet,
-/// in the order of [`Cost::ALL`].
+/// word by word (`wire::cost::of_word`).
 fn unsettled(pool: &Pool, record: &ThreadRecord) -> Vec<(u64, Vec<u64>)> {
     let states_at = record.live_states.load(Acquire);
     let states: Option<&LiveStates> = pool.at(states_at).filter(|_| states_at != 0);

@@ -13,5 +13,15 @@ pub const CYCLES: u32 = 1 << 4;
 
 /// What an instruction counts each time that it retires.
 pub const OF_INSTRUCTIONS: u32 = INSTRUCTIONS | BRANCHES | LOADS | STORES;
+/// The cost that the word with this number counts ([`crate::COST_WORDS`]), as a bit. Words
+/// of what is not counted are instructions', where an addition would wait for the one
+/// before.
+pub const fn of_word(costs: u32, word: u32) -> u32 {
+    match costs & 1 << word {
+        0 => INSTRUCTIONS,
+        bit => bit,
+    }
+}
+
 /// All there are.
 pub const ALL: u32 = OF_INSTRUCTIONS | CYCLES;

@@ -4,8 +4,8 @@ use core::mem::offset_of;
 
 use agent::thread::{TRANSITION_STATES, TRANSITION_TAGS, ThreadContext};
 use isa::Reg;
+use wire::cost;
 use wire::node::{FIRST_STATE, FUNC_SHIFT, Node, PLACED_FUNCS, place, step, tag};
-use wire::{COST_WORDS, cost};
 
 use crate::block::{Arrival, Key};
 use crate::counting::Words;
@@ -175,8 +175,7 @@ impl Engine {
     fn emit_settle(&self, asm: &mut isa::Asm<'_>, words: Words) {
         let costs = self.settings.costs;
         asm.mov_gs_r(SPILL_RAX, Reg::Rax);
-        for bit in (0..COST_WORDS as u32).filter(|bit| costs & 1 << bit != 0) {
-            let word = words.of_cost(bit);
+        for (word, bit) in words.of_costs(costs) {
             asm.mov_r_gs(Reg::Rax, word);
             self.emit_add_cost(asm, bit);
             asm.mov_gs_imm64(word, 0);

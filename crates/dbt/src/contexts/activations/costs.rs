@@ -60,10 +60,11 @@ impl Tool {
         }
         let states = [context.cost_state, context.leaf_state];
         for (state, words) in states.into_iter().zip(context.insns.chunks_mut(COST_WORDS)) {
-            for (bit, word) in (0..).zip(words) {
+            for (number, word) in (0..).zip(words) {
                 let counted = core::mem::take(word);
-                if counted != 0 && self.costs & 1 << bit != 0 {
-                    self.add(state, bit, counted);
+                let cost = cost::of_word(self.costs, number);
+                if counted != 0 && self.costs & cost != 0 {
+                    self.add(state, cost.trailing_zeros(), counted);
                 }
             }
         }
