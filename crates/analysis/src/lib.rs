@@ -13,6 +13,7 @@ pub mod forest;
 pub mod hot;
 pub mod merged;
 pub mod oracle;
+pub mod static_costs;
 pub mod summary;
 
 pub use forest::{

@@ -108,9 +108,9 @@ fn contexts(flags: &Contexts) -> Result<Ending> {
         flags: bits(&wanted),
         max_nodes: flags.max_nodes,
         costs: match (blocks, flags.cost.is_empty()) {
-            (Some(_), _) => Vec::new(),
+            (Some(_), true) => Vec::new(),
             (None, true) => vec![Cost::Instructions],
-            (None, false) => costs_of(&flags.cost),
+            (_, false) => costs_of(&flags.cost),
         },
         selector: selection::selector(flags),
         options: options(flags),
@@ -152,8 +152,12 @@ fn blocks_of(flags: &Contexts) -> Result<Option<BlockContexts>> {
             "--start-func and --stop-func are about functions; choose what is counted with --funcs"
         );
     }
-    if flags.cost.iter().any(|cost| cost.cost().is_some()) {
-        bail!("--cost is about functions; of basic blocks, executions are counted");
+    if flags
+        .cost
+        .iter()
+        .any(|cost| cost.cost() == Some(Cost::Cycles))
+    {
+        bail!("cycles are those of functions; leave out --mode, or cycles of --cost");
     }
     if flags.unroll_recursion {
         bail!("--unroll-recursion is about functions; without --roll-loops nothing is rolled");

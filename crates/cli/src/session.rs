@@ -69,6 +69,9 @@ impl Session<'_> {
         let progress = Progress::new(self.destination.quiet);
         progress.says("reading what was recorded");
         let mut recording = trace::from_pool(&run.pool.view(), self.meta(&run));
+        if self.blocks.is_some() {
+            analysis::static_costs::add(&mut recording, &self.costs);
+        }
         if named {
             progress.says("looking up names");
             symbolize::symbolize(&mut recording, &images);
@@ -123,7 +126,11 @@ impl Session<'_> {
             chaos: self.target.chaos,
             lockstep: self.target.lockstep,
             max_nodes: self.max_nodes,
-            costs: self.costs.iter().fold(0, |bits, cost| bits | cost.bit()),
+            costs: match self.blocks {
+                // Their code says what they cost.
+                Some(_) => 0,
+                None => self.costs.iter().fold(0, |bits, cost| bits | cost.bit()),
+            },
         })
     }
 

@@ -92,3 +92,34 @@ fn alarms_inside_of_blocks_change_nothing() {
         assert!(calm == storm, "{mode:?}");
     }
 }
+
+/// What `work` cost in all, the four costs that blocks have.
+fn costs(folder: &Folder, mode: &[&str]) -> [u64; 4] {
+    let options = ["--funcs", "work", "--cost", "branches,loads,stores"];
+    let report = contexts(folder, &[mode, &options], "json", &["./program"]);
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    let process = &report["processes"][0];
+    let forest = &process["forests"][0];
+    let functions = process["functions"].as_array().unwrap();
+    let of_work = |node: &serde_json::Value| {
+        let own = functions.iter().find(|function| function["id"] == node[1]);
+        own.is_some_and(|own| own["name"].as_str().unwrap().contains("work"))
+    };
+    let nodes = forest["nodes"].as_array().unwrap();
+    ["instructions", "branches", "loads", "stores"].map(|cost| {
+        let values = forest["costs"][cost].as_array().unwrap();
+        let own = nodes.iter().zip(values).filter(|(node, _)| of_work(node));
+        own.map(|(_, value)| value.as_u64().unwrap()).sum()
+    })
+}
+
+#[test]
+fn blocks_cost_what_their_function_does() {
+    let folder = Folder::new("blocks-costs");
+    folder.program(&["-O1", "-g"], "program", PROGRAM);
+    let function = costs(&folder, &[]);
+    assert!(function[0] > 5_000_000, "{function:?}");
+    for mode in MODES {
+        assert_eq!(costs(&folder, mode), function, "{mode:?}");
+    }
+}

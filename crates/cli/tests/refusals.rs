@@ -275,8 +275,8 @@ fn mistakes_in_the_flags() {
             "--unroll-recursion is about functions; without --roll-loops nothing is rolled",
         ),
         (
-            "contexts --mode intra --cost instructions true",
-            "--cost is about functions; of basic blocks, executions are counted",
+            "contexts --mode intra --cost loads,cycles true",
+            "cycles are those of functions; leave out --mode, or cycles of --cost",
         ),
         (
             "contexts --mode intra --roll-loops -k 2 true",
