@@ -312,6 +312,9 @@ fn from_npm(path: &str) -> PathBuf {
     file.canonicalize().unwrap()
 }
 
+/// How long the Firefox Profiler's command line may take, on a busy machine.
+const LIMIT: Duration = Duration::from_secs(100);
+
 /// A profile that the Firefox Profiler's command line holds open.
 struct Session<'a> {
     folder: &'a Folder,
@@ -325,7 +328,24 @@ impl Session<'_> {
         let mut server = Session::command(folder);
         let server = server.arg("--daemon").arg(profile);
         let server = server.args(["--session", "test"]).spawn().unwrap();
-        Session { folder, server }
+        let session = Session { folder, server };
+        session.wait();
+        session
+    }
+
+    /// Until the profile is loaded: who asks before the server listens takes it for dead,
+    /// and removes what says where it is.
+    fn wait(&self) {
+        let start = Instant::now();
+        loop {
+            let log = fs::read_to_string(self.folder.file("sessions/test.log"));
+            let log = log.unwrap_or_default();
+            if log.contains("Profile loaded") {
+                return;
+            }
+            assert!(start.elapsed() < LIMIT, "the server says: {log}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 
     fn command(folder: &Folder) -> Command {
@@ -341,7 +361,7 @@ impl Session<'_> {
         command
     }
 
-    /// Asks until there is an answer: it takes a while to start.
+    /// Asks until there is an answer.
     fn ask(&self, words: &[&str]) -> Value {
         let start = Instant::now();
         loop {
@@ -354,7 +374,7 @@ impl Session<'_> {
                 .unwrap();
             match serde_json::from_slice(&output.stdout) {
                 Ok(answer) if output.status.success() => return answer,
-                _ if start.elapsed() > Duration::from_secs(100) => panic!("{output:?}"),
+                _ if start.elapsed() > LIMIT => panic!("{output:?}"),
                 _ => std::thread::sleep(Duration::from_millis(100)),
             }
         }
