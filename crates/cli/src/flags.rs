@@ -170,7 +170,7 @@ pub struct Contexts {
     /// Count nothing after this function is entered
     #[arg(long, value_name = "NAME")]
     pub stop_func: Option<String>,
-    /// What to count in each context; without it calls and instructions, or executions of blocks
+    /// What to count in each context; without it calls and instructions
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub cost: Vec<Metric>,
     /// Nodes per process after which new contexts go to a [truncated] node
