@@ -4,7 +4,8 @@
 //! gs base -> ThreadContext (one page, in the pool)      layout seen by emitted code
 //!            transitions  [tag, state; 65536]           contexts mode only,
 //!                                                       see dbt/contexts.rs
-//!            edges        [tag, edge, state, 0; 65538]   contexts of basic blocks
+//!            cells        [tag, state, edge, count; 65536]   contexts of basic blocks,
+//!                                                       see dbt/contexts/paths.rs
 //!            slots [count; as many as are used]         counts mode only, see
 //!                                                       dbt/ways.rs
 //!
@@ -32,10 +33,13 @@ pub const TRANSITIONS: usize = 1 << 16;
 pub const TRANSITION_TAGS: i32 = 4096;
 pub const TRANSITION_STATES: i32 = TRANSITION_TAGS + 4;
 
-/// The same where states lead to edges (`dbt::contexts::blocks`): a negated tag, an
-/// edge, the state that it leads to, and nothing, at the place times 8.
-pub const EDGES: usize = TRANSITIONS + 2;
-pub const EDGE_TAGS: i32 = TRANSITION_TAGS;
+/// For each path of basic blocks (`dbt::contexts::paths`) an edge that it often is: a
+/// negated tag, the state that it leads to, the edge, and how often it was counted when
+/// another edge asked for the cell. The index is the path's low half, the tag is the
+/// state that it is taken from and the path's high half, added.
+pub const CELLS: usize = 1 << 16;
+/// Displacement of the first cell from the gs base: behind the transitions.
+pub const CELL_TAGS: i32 = TRANSITION_TAGS + TRANSITIONS as i32 * 8;
 
 /// Displacement of the first slot (counts mode) from the gs base.
 pub const SLOTS: i32 = 4096;
@@ -45,7 +49,8 @@ pub const SLOTS: i32 = 4096;
 pub enum Behind {
     Nothing,
     Transitions,
-    Edges,
+    /// And cells.
+    Cells,
     /// Bytes of address space for slots, and how many of them are backed.
     Slots {
         space: u64,
@@ -54,11 +59,11 @@ pub enum Behind {
 }
 
 impl Behind {
-    fn space(self) -> u64 {
+    pub fn space(self) -> u64 {
         match self {
             Behind::Nothing => 0,
             Behind::Transitions => TRANSITIONS as u64 * 8,
-            Behind::Edges => EDGES as u64 * 16,
+            Behind::Cells => Behind::Transitions.space() + CELLS as u64 * 16,
             Behind::Slots { space, .. } => space,
         }
     }
@@ -266,7 +271,7 @@ impl Blocks {
         // it is page aligned memory of at least this size.
         unsafe {
             core::ptr::write_bytes(context, 0, 1);
-            if matches!(behind, Behind::Transitions | Behind::Edges) && used_before {
+            if matches!(behind, Behind::Transitions | Behind::Cells) && used_before {
                 core::ptr::write_bytes(
                     (block.context + TRANSITION_TAGS as u64) as *mut u64,
                     0,

@@ -7,13 +7,13 @@ use std::path::Path;
 use anyhow::{Result, anyhow, bail};
 use clap::CommandFactory;
 use image::{Images, Selector};
-use trace::{BlockContexts, Cost, Mode, Prefix};
+use trace::{BlockContexts, Cost, Mode, Prefix, Recording};
 use wire::flag;
 
 use crate::diff;
 use crate::ending::Ending;
 use crate::flags::{
-    BlockKind, Cli, Command, ContextMode, Contexts, Count, Format, Report, Run, View,
+    BlockKind, Cli, Command, ContextMode, Contexts, Count, Format, Report, Run, View, WhichForest,
 };
 use crate::output::{Kind, Output, mid_sentence, reason};
 use crate::selection;
@@ -95,6 +95,7 @@ fn contexts(flags: &Contexts) -> Result<Ending> {
         (flags.view.engine_stats, flag::CLOCK),
         (flags.roll_loops, flag::ROLL_LOOPS),
         (flags.blocks == BlockKind::Dynamic, flag::DYNAMIC_BLOCKS),
+        (blocks.is_some_and(|blocks| !blocks.windows), flag::SLABS),
         // Blocks are rolled as loops or not at all.
         (blocks.is_some(), flag::UNROLL),
     ];
@@ -136,6 +137,9 @@ fn blocks_of(flags: &Contexts) -> Result<Option<BlockContexts>> {
         if flags.roll_loops {
             bail!("--roll-loops is about basic blocks; give --mode intra or --mode inter");
         }
+        if flags.slabs {
+            bail!("--slabs is about basic blocks; those of functions are kept anyhow");
+        }
         if flags.blocks == BlockKind::Dynamic {
             bail!("--blocks is about basic blocks; give --mode intra or --mode inter");
         }
@@ -166,7 +170,27 @@ fn blocks_of(flags: &Contexts) -> Result<Option<BlockContexts>> {
         intra: flags.mode == ContextMode::Intra,
         roll_loops: flags.roll_loops,
         dynamic: flags.blocks == BlockKind::Dynamic,
+        windows: !flags.roll_loops
+            && !flags.slabs
+            && !shows_slabs(flags.destination.format, &flags.view),
     }))
+}
+
+/// Whether a report shows the k-slab forest itself.
+fn shows_slabs(format: Format, view: &View) -> bool {
+    format.shows_slabs() && view.forest != WhichForest::Kccf
+}
+
+/// A k-slab forest cannot be had from contexts.
+fn check_slabs(flags: &Report, recording: &Recording) -> Result<()> {
+    let blocks = recording.meta.blocks;
+    if shows_slabs(flags.format, &flags.view) && blocks.is_some_and(|blocks| blocks.windows) {
+        bail!(
+            "keeps contexts and not the k-slab forest; show them with --forest kccf, or record \
+             with --slabs"
+        );
+    }
+    Ok(())
 }
 
 fn count(flags: &Count) -> Result<Ending> {
@@ -331,6 +355,7 @@ fn report(flags: &Report) -> Result<Ending> {
     if let (Some(option), None) = (tables.blocks_option(), prefix.recording.meta.blocks) {
         bail!("'{shown}': {option} is about basic blocks, and these contexts are of functions");
     }
+    check_slabs(flags, &prefix.recording).map_err(|error| anyhow!("'{shown}' {error}"))?;
     show.counts = report::counts::View {
         top: flags.view.top,
         per_thread: flags.per_thread,

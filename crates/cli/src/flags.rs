@@ -149,6 +149,9 @@ pub struct Contexts {
     /// End basic blocks where branches go, or only where they are
     #[arg(long, value_name = "HOW", default_value = "classic")]
     pub blocks: BlockKind,
+    /// Keep the k-slab forest of basic blocks itself, not only contexts
+    #[arg(long)]
+    pub slabs: bool,
     /// Callers that a context keeps: the k of k-slab forests
     #[arg(short, value_name = "N", default_value_t = 10)]
     pub k: u32,
@@ -524,6 +527,11 @@ impl Format {
     /// Whether it shows functions and their calls, for other tools.
     pub fn shows_graph(self) -> bool {
         self == Format::Callgrind
+    }
+
+    /// Whether it shows the k-slab forest with the paper's counters.
+    pub fn shows_slabs(self) -> bool {
+        matches!(self, Format::Text | Format::Json | Format::Xml)
     }
 
     /// How it shows the counts of `count`, if it can.

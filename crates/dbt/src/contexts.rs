@@ -84,8 +84,9 @@ impl Contexts {
     pub fn new(pool: &Pool) -> Contexts {
         let config = &pool.header().config;
         let flags = config.flags.load(Relaxed);
+        let k = config.k.load(Relaxed);
         Contexts {
-            k: config.k.load(Relaxed),
+            k,
             rolling: match flags {
                 _ if flags & wire::flag::ROLL_LOOPS != 0 => Rolling::Loops,
                 _ if flags & wire::flag::UNROLL != 0 => Rolling::Nothing,
@@ -101,7 +102,7 @@ impl Contexts {
             flags: alloc::vec::Vec::new(),
             restorers: alloc::vec::Vec::new(),
             leaves: leaves::Leaves::default(),
-            blocks: blocks::BasicBlocks::new(config.mode.load(Relaxed), flags),
+            blocks: blocks::BasicBlocks::new(config.mode.load(Relaxed), k, flags),
             last_function: 0..0,
         }
     }

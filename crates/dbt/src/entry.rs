@@ -19,8 +19,11 @@
 use core::arch::global_asm;
 use core::mem::offset_of;
 
-use agent::thread::{TRANSITION_STATES, TRANSITION_TAGS, ThreadContext};
+use agent::thread::{CELL_TAGS, TRANSITION_STATES, TRANSITION_TAGS, ThreadContext};
 use wire::node::{FUNC_SHIFT, Node, PLACE_HIGH, PLACE_LOW, PLACED_FUNCS, PLACES, TAG_BITS};
+
+/// How often an edge must be counted between two others that ask for its cell, to keep it.
+const DEFENDED: u32 = 64;
 
 /// Values of [`ThreadContext::reason`].
 pub mod reason {
@@ -72,8 +75,24 @@ global_asm!(
     "jz 8f",
     "add rcx, 8",
     ".endm",
-    // Contexts: a transition that the table does not hold. rdx: the state, rcx:
-    // the function's step. The name in the index is the key, or for the children
+    // eax becomes the place of the transition of function ecx from state edx, and ecx its
+    // tag, negated (`wire::node::transition`).
+    ".macro everypath_place",
+    "mov eax, ecx",
+    "shr eax, {tag_bits}",
+    "imul eax, eax, {place_high}",
+    "and ecx, (1 << {tag_bits}) - 1",
+    "imul esi, ecx, {place_low}",
+    "add eax, esi",
+    "and eax, {places} - 1",
+    "add eax, eax",
+    "movzx esi, dx",
+    "add eax, esi",
+    "add ecx, edx",
+    "neg ecx",
+    ".endm",
+    // Contexts: a transition that the table does not hold; or, of basic blocks, one that it
+    // may hold, and asks for its path's cell. rdx: the state, rcx: the function's step. The name in the index is the key, or for the children
     // of the deepest nodes that of their top (crate forest). rdx becomes the
     // next state. Stepped like the window below: nothing here writes the trap
     // flag.
@@ -89,6 +108,18 @@ global_asm!(
     "mov gs:[{saves} + 32], rdi",
     "cmp qword ptr gs:[{stopped}], 0",
     "jne 8f",
+    "cmp dword ptr gs:[{has_blocks}], 0",
+    "je 4f",
+    "shr rcx, {func_shift}",
+    "cmp ecx, {placed}",
+    "jae 6f",
+    "everypath_place",
+    "mov edi, gs:[rax * 4 + {states}]",
+    "cmp ecx, gs:[rax * 4 + {tags}]",
+    "je everypath_found_edge",
+    "6:",
+    "mov rcx, gs:[{saves} + 0]",
+    "4:",
     "mov rdi, rdx",
     "add rdi, gs:[{nodes}]",
     "mov eax, [rdi + {depth}]",
@@ -169,40 +200,13 @@ global_asm!(
     "shr rcx, {func_shift}",
     "cmp ecx, {placed}",
     "jae 6f",
-    // eax: the place (`wire::node::transition`).
-    "mov eax, ecx",
-    "shr eax, {tag_bits}",
-    "imul eax, eax, {place_high}",
-    "and ecx, (1 << {tag_bits}) - 1",
-    "imul esi, ecx, {place_low}",
-    "add eax, esi",
-    "and eax, {places} - 1",
-    "add eax, eax",
-    "movzx esi, dx",
-    "add eax, esi",
-    "add ecx, edx",
-    "neg ecx",
-    "cmp dword ptr gs:[{has_blocks}], 0",
-    "jne 4f",
+    "everypath_place",
     "mov gs:[rax * 4 + {tags}], ecx",
     "mov gs:[rax * 4 + {states}], edi",
-    "jmp 6f",
-    "4:",
-    "mov gs:[rax * 8 + {tags}], ecx",
-    "mov gs:[rax * 8 + {tags} + 4], edi",
-    "mov rsi, rdi",
-    "add rsi, gs:[{nodes}]",
-    "mov esi, [rsi + {depth}]",
-    "mov gs:[rax * 8 + {tags} + 8], esi",
     "6:",
-    "mov rdx, rdi",
-    // An edge says the next state.
     "cmp dword ptr gs:[{has_blocks}], 0",
-    "je 4f",
-    "add rdi, gs:[{nodes}]",
-    "mov edi, [rdi + {depth}]",
-    "mov gs:[{block_state}], rdi",
-    "4:",
+    "jne everypath_found_edge",
+    "mov rdx, rdi",
     // Where a context was not known, what it calls will not be known: the
     // home of its children.
     "mov rcx, rdx",
@@ -213,6 +217,7 @@ global_asm!(
     "and ecx, -{line}",
     "mov rax, gs:[{index}]",
     "prefetcht0 [rax + rcx * 8]",
+    "5:",
     "mov rax, gs:[{saves} + 8]",
     "add al, 127",
     "sahf",
@@ -221,6 +226,42 @@ global_asm!(
     "mov rsi, gs:[{saves} + 24]",
     "mov rdi, gs:[{saves} + 32]",
     "jmp qword ptr gs:[{event_return}]",
+    // edi: an edge, edx: the state that it comes from; edx becomes the edge. It leads to
+    // another state. It gets its path's cell, unless the edge there was counted often
+    // since the last time that another one asked.
+    "everypath_found_edge:",
+    "mov rsi, rdi",
+    "add rsi, gs:[{nodes}]",
+    "mov ebx, [rsi + {count}]",
+    "mov esi, [rsi + {depth}]",
+    "mov gs:[{block_state}], rsi",
+    "mov rcx, gs:[{saves} + 0]",
+    "shr rcx, {func_shift}",
+    "cmp ecx, {placed}",
+    "jae 4f",
+    "movzx eax, cx",
+    "shl eax, 4",
+    "shr ecx, 16",
+    "add ecx, edx",
+    "neg ecx",
+    "mov edx, gs:[rax + {cells} + 8]",
+    "test edx, edx",
+    "jz 6f",
+    "add rdx, gs:[{nodes}]",
+    "mov edx, [rdx + {count}]",
+    "xchg edx, gs:[rax + {cells} + 12]",
+    "sub edx, gs:[rax + {cells} + 12]",
+    "neg edx",
+    "cmp edx, {defended}",
+    "jae 4f",
+    "6:",
+    "mov gs:[rax + {cells}], ecx",
+    "mov gs:[rax + {cells} + 4], esi",
+    "mov gs:[rax + {cells} + 8], edi",
+    "mov gs:[rax + {cells} + 12], ebx",
+    "4:",
+    "mov edx, edi",
+    "jmp 5b",
     // Not known: the engine makes it.
     "8:",
     "mov rax, gs:[{saves} + 8]",
@@ -406,6 +447,9 @@ global_asm!(
     fallback = const forest::FALLBACK,
     event_return = const offset_of!(ThreadContext, event_return),
     tags = const TRANSITION_TAGS,
+    cells = const CELL_TAGS,
+    defended = const DEFENDED,
+    count = const offset_of!(Node, count),
     func_shift = const FUNC_SHIFT,
     placed = const PLACED_FUNCS,
     place_high = const PLACE_HIGH,

@@ -294,7 +294,7 @@ impl Engine {
     pub fn behind(&self) -> Behind {
         match &self.ways {
             Some(ways) => ways.behind(),
-            None if self.has_blocks() => Behind::Edges,
+            None if self.has_blocks() => Behind::Cells,
             None if self.contexts.is_some() => Behind::Transitions,
             None => Behind::Nothing,
         }

@@ -18,9 +18,7 @@
 //! A node is 24 bytes and its costs; children are found by the name of the transition in an
 //! open-addressing table (`index.rs`).
 //!
-//! For basic blocks what leads from state to state is an *edge* ([`Forest::edge`]), which
-//! stands for several blocks that are executed one after the other. It is counted on
-//! the edge, and the reader goes the way once more (`wire::node::FIRST_BLOCK`).
+//! For basic blocks what leads from state to state is an *edge* (`edges.rs`).
 //!
 //! Invariant: nodes are published (counted in their chunk) after they are
 //! complete and never move. This crate knows no system calls: memory comes
@@ -30,17 +28,18 @@
 
 extern crate alloc;
 
+mod edges;
 mod index;
 
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use wire::NodeChunk;
-use wire::node::{
-    DEPTH, FIRST_FUNC, LABEL_ENTRY, LABEL_TRUNCATED, Node, ROOT, decode_key, key, stride,
-};
+use wire::node::{DEPTH, FIRST_FUNC, LABEL_TRUNCATED, Node, ROOT, decode_key, key, stride};
 use wire::view::Pool;
 
+pub use edges::History;
+use edges::Way;
 pub use index::{FALLBACK, HASH, HOME, HOME_MASK, HOME_SHIFT, LINE, Table};
 use index::{Index, Name};
 
@@ -87,6 +86,8 @@ pub struct Forest {
     /// memory ([`Forest::begin_blocks`]).
     entry: Option<State>,
     truncated_edge: Option<State>,
+    history: History,
+    way: Way,
 }
 
 impl Forest {
@@ -105,6 +106,8 @@ impl Forest {
             truncated: None,
             entry: None,
             truncated_edge: None,
+            history: History::Slabs,
+            way: Way::default(),
         }
     }
 
@@ -187,13 +190,8 @@ impl Forest {
         if Some(state) == self.truncated {
             return state;
         }
-        let rolled = match self.rolling {
-            Rolling::Nothing => None,
-            Rolling::Recursion => (self.label(state) == func).then_some(state),
-            Rolling::Loops => self.above(state).find(|&above| self.label(above) == func),
-        };
-        if let Some(rolled) = rolled {
-            return rolled;
+        if self.rolling == Rolling::Recursion && self.label(state) == func {
+            return state;
         }
         match self.next(state, func, searched, memory) {
             Some(next) => next,
@@ -255,77 +253,6 @@ impl Forest {
         labels
     }
 
-    /// From here on, what leads on are edges. The state of who has entered no block.
-    /// After [`Forest::reserve_truncated`].
-    pub fn begin_blocks(&mut self, states_from: u64, memory: &mut dyn Memory) -> Option<State> {
-        let entry = self.root(LABEL_ENTRY, memory)?;
-        self.entry = Some(entry);
-        let truncated = self.truncated?;
-        let name = self.child_name(truncated, LABEL_TRUNCATED);
-        self.truncated_edge = self.make_edge(name, truncated, states_from, memory);
-        self.truncated_edge.map(|_| entry)
-    }
-
-    /// The edge that `path`, made of `blocks`, is from `state` on, and where it leads.
-    /// States are told from `states_from` on. Counts nothing.
-    pub fn edge(
-        &mut self,
-        state: State,
-        path: u32,
-        blocks: &[u32],
-        states_from: u64,
-        memory: &mut dyn Memory,
-    ) -> Option<(State, State)> {
-        let name = self.child_name(state, path);
-        if let Some(edge) = self.find(name) {
-            return Some((edge, self.top(edge)));
-        }
-        let next = blocks.iter().fold(state, |state, &block| {
-            self.step_from(state, block, false, memory)
-        });
-        let made = match memory.take_node() {
-            true => self.make_edge(name, next, states_from, memory),
-            false => None,
-        };
-        match made {
-            Some(edge) => Some((edge, next)),
-            None => self.edge_beyond(path, states_from, memory),
-        }
-    }
-
-    /// The edge of `path` beyond the limits. Each path has its own, so that every block
-    /// counts; they are as many as there is code, and are in no budget.
-    fn edge_beyond(
-        &mut self,
-        path: u32,
-        states_from: u64,
-        memory: &mut dyn Memory,
-    ) -> Option<(State, State)> {
-        let truncated = self.truncated?;
-        let name = self.child_name(truncated, path);
-        let edge = match self.find(name) {
-            Some(edge) => Some(edge),
-            None => self.make_edge(name, truncated, states_from, memory),
-        };
-        Some((edge.or(self.truncated_edge)?, truncated))
-    }
-
-    /// `None`: there is no room, or the state is out of an edge's reach.
-    fn make_edge(
-        &mut self,
-        name: Name,
-        next: State,
-        states_from: u64,
-        memory: &mut dyn Memory,
-    ) -> Option<State> {
-        let state = next.0.wrapping_sub(states_from);
-        let top = ((next.0 - self.pool.base()) / 8) as u32;
-        let word = u32::try_from(state).ok().filter(|word| word & ROOT == 0)?;
-        let edge = self.publish(name.key.wrapping_neg(), top, word, memory)?;
-        self.insert(name, edge);
-        Some(edge)
-    }
-
     /// Whether what leads on are edges.
     pub fn has_edges(&self) -> bool {
         self.entry.is_some()
@@ -383,7 +310,7 @@ impl Forest {
         State(u64::from(self.node(state).top.load(Relaxed)) * 8 + self.pool.base())
     }
 
-    /// A child in a tree of the first slab.
+    /// A child that has no top: in a tree of the first slab, or of a window.
     fn child(&mut self, parent: State, func: u32, memory: &mut dyn Memory) -> Option<State> {
         let name = self.child_name(parent, func);
         match self.find(name) {

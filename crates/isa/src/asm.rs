@@ -197,11 +197,14 @@ impl<'a> Asm<'a> {
         self.dword(disp as u32);
     }
 
-    /// `mov reg32, dword gs:[index*8 + disp]`
-    pub fn mov_r32_gs_index8(&mut self, reg: Reg, index: Reg, disp: i32) {
-        self.bytes(&[0x65, 0x40 | reg.high() << 2 | index.high() << 1]);
-        self.bytes(&[0x8B, reg.low() << 3 | 4, 0xC5 | index.low() << 3]);
-        self.dword(disp as u32);
+    /// `mov reg32, dword gs:[disp]`
+    pub fn mov_r32_gs(&mut self, reg: Reg, disp: i32) {
+        self.byte(0x65);
+        if reg.high() != 0 {
+            self.byte(0x44);
+        }
+        self.byte(0x8B);
+        self.absolute(reg.low(), disp);
     }
 
     /// `add qword gs:[disp], imm8/imm32` (writes flags)
@@ -280,6 +283,13 @@ impl<'a> Asm<'a> {
             index.low() << 3 | base.low(),
             disp as u8,
         ]);
+    }
+
+    /// `lea reg, [rip + target]`
+    pub fn lea_rip(&mut self, reg: Reg, target: u64) {
+        self.rex_w(reg, 0, 0);
+        self.bytes(&[0x8D, reg.low() << 3 | 5]);
+        self.rel32(target);
     }
 
     /// `lea reg32, [base + disp32]`; `base` is neither rsp nor r12. Clears the

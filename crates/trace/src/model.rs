@@ -64,6 +64,9 @@ pub struct BlockContexts {
     pub roll_loops: bool,
     /// Blocks end at branches only, not where one is known to go.
     pub dynamic: bool,
+    /// What is kept are contexts of k blocks before, from their roots, and each counts
+    /// at its end; not a k-slab forest. k is finite then.
+    pub windows: bool,
 }
 
 /// How a process image ended.

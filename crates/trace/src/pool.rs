@@ -23,6 +23,7 @@ mod counts;
 mod edges;
 mod log;
 mod nodes;
+mod windows;
 
 use std::collections::{HashMap, HashSet};
 use std::mem::offset_of;
@@ -65,6 +66,7 @@ pub fn from_pool(pool: &Pool, meta: Meta) -> Recording {
         k: recording.meta.k,
         roll_loops: blocks.roll_loops,
         intra: blocks.intra,
+        windows: blocks.windows,
     });
     for (index, &offset) in offsets.iter().enumerate() {
         let Some(record) = pool.at::<ProcessRecord>(offset) else {

@@ -14,7 +14,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"EVPPOOL\x01");
 /// | 4 | nodes with costs; counts of fragments |
 /// | 5 | forests of basic blocks |
 /// | 6 | costs besides instructions; a word for each |
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// Allocation granularity of the pool, the page size of x86-64.
 pub const PAGE: u64 = 4096;
@@ -62,6 +62,9 @@ pub mod flag {
     pub const ROLL_LOOPS: u32 = 1 << 9;
     /// Blocks end at branches only, also where one is known to go (4.3.1).
     pub const DYNAMIC_BLOCKS: u32 = 1 << 10;
+    /// States of basic blocks are places in the k-slab forest, also where k is finite;
+    /// otherwise they are windows of the last k blocks.
+    pub const SLABS: u32 = 1 << 11;
 }
 
 /// What the CLI asks of the engine; written once, before the target starts.

@@ -72,6 +72,8 @@ fn selection(meta: &Meta) -> String {
         .filter(|(name, _)| SELECTING.contains(&name.as_str()))
         .map(|(name, value)| format!("--{name} {value}"))
         .collect();
+    let slabs = meta.blocks.is_some_and(|blocks| !blocks.windows) && meta.k.is_some();
+    options.extend(slabs.then(|| "--slabs".to_owned()));
     options.sort();
     match options.is_empty() {
         true => "everything".into(),

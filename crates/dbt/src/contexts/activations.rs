@@ -4,7 +4,7 @@
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
-use agent::thread::{TRANSITION_TAGS, TRANSITIONS, ThreadContext, reg};
+use agent::thread::{Behind, CELL_TAGS, TRANSITION_TAGS, ThreadContext, reg};
 use forest::{Forest, Memory, State};
 use wire::func;
 use wire::node::{
@@ -193,13 +193,18 @@ fn share_index(context: &mut ThreadContext, tool: &Tool) {
     context.wrap_depth = wraps.map_or(u64::MAX, u64::from);
 }
 
-/// Empties a thread's transition cache. Another thread may be using it: its
-/// entries are words, and one written at the same time stays at worst.
+/// Empties a thread's transition cache, and the cells if there are any. Another thread may
+/// be using the cache: its entries are words, and one written at the same time stays at
+/// worst.
 fn forget_transitions(context: &ThreadContext) {
     let base = &raw const *context as u64 + TRANSITION_TAGS as u64;
-    for entry in 0..TRANSITIONS as u64 {
-        // SAFETY: the table behind the context (agent::thread).
-        unsafe { core::ptr::write_volatile((base + entry * 8) as *mut u64, 0) };
+    let behind = match context.has_blocks {
+        0 => Behind::Transitions,
+        _ => Behind::Cells,
+    };
+    for word in 0..behind.space() / 8 {
+        // SAFETY: what lies behind the context (agent::thread).
+        unsafe { core::ptr::write_volatile((base + word * 8) as *mut u64, 0) };
     }
 }
 
@@ -230,17 +235,21 @@ fn lookup(context: &mut ThreadContext, tool: &mut Tool) {
     share_index(context, tool);
     context.regs[reg::RDX] = tool.records.offset(next);
     if remember && function < PLACED_FUNCS && context.far == 0 {
-        let (place, tag) = transition(tool.records.offset(from) as State32, function);
+        let from_word = tool.records.offset(from) as State32;
+        let (place, tag) = transition(from_word, function);
         let (place, tag) = (u64::from(place), tag.wrapping_neg());
         let next = context.regs[reg::RDX] as State32;
         let table = context.this + TRANSITION_TAGS as u64;
-        // SAFETY: the thread's own table behind its context (agent::thread).
+        // SAFETY: the thread's own tables behind its context (agent::thread).
         unsafe {
+            *((table + place * 4) as *mut [u32; 2]) = [tag, next];
             if context.has_blocks != 0 {
-                let state = context.block_state as State32;
-                *((table + place * 8) as *mut [u32; 3]) = [tag, next, state];
-            } else {
-                *((table + place * 4) as *mut [u32; 2]) = [tag, next];
+                let cell = context.this + CELL_TAGS as u64 + u64::from(function as u16) * 16;
+                let cell = cell as *mut [u32; 4];
+                if *cell == [0; 4] {
+                    let tag = (from_word + (function >> 16)).wrapping_neg();
+                    *cell = [tag, context.block_state as State32, next, 0];
+                }
             }
         }
     }
@@ -353,7 +362,8 @@ impl Engine {
         let counting = contexts.is_counting();
         context.stopped = u64::from(contexts.stopped);
         let mut forest = Forest::new(pool, contexts.k, contexts.rolling, self.settings.costs);
-        let intra = contexts.blocks.as_ref().map(|blocks| blocks.intra);
+        let blocks = contexts.blocks.as_ref().map(|all| (all.intra, all.history));
+        let intra = blocks.map(|(intra, _)| intra);
         let mut budget = Budget {
             pool,
             left: &mut contexts.nodes_left,
@@ -364,13 +374,9 @@ impl Engine {
         let shadow = map_shadow(shadow_len)?;
         let far = self.settings.chaos != 0 && intra.is_none();
         let records = Records::from(context, begins.root, far);
-        let mut first = if counting {
-            begins.root
-        } else {
-            begins.waiting
-        };
-        if let Some(intra) = intra {
-            begins.entry = forest.begin_blocks(records.0, &mut budget)?;
+        let mut first = [begins.waiting, begins.root][usize::from(counting)];
+        if let Some((intra, history)) = blocks {
+            begins.entry = forest.begin_blocks(history, records.0, &mut budget)?;
             context.entry_state = begins.entry.0.wrapping_sub(records.0);
             first = if intra { begins.entry } else { begins.root };
         }

@@ -5,13 +5,14 @@
 //! Approach: which blocks a superblock executes is known where it is left. So there
 //! is one event per exit: for the *path*, the blocks that were entered since the last
 //! event. A path is a symbol like a function of the function mode, and a state and a
-//! path lead to an *edge* of the forest (`forest::Forest::edge`), found in the same
-//! table of transitions. The edge is counted and holds the next state; what its blocks
-//! count for is worked out when the recording is read.
+//! path lead to an *edge* of the forest (`forest::Forest::edge`), found in the path's
+//! cell (`paths`) or the same table of transitions. The edge is counted and holds the
+//! next state; what its blocks count for is worked out when the recording is read.
 //!
 //! ```text
 //!   state   top record of the shadow stack, [shadow_top + 8]
-//!   event   table[state, path] -> edge;  edge.count += 1;  state = edge.next
+//!   event   cell[path], for this state? or table[state, path]
+//!           -> edge, next;  edge.count += 1;  state = next
 //! ```
 //!
 //! | | intra | inter |
@@ -38,6 +39,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use agent::syscalls::Process;
+use forest::History;
 use hashbrown::HashMap;
 use isa::insn::{MAX_LEN, Reader};
 use isa::{Flow, Insn};
@@ -70,6 +72,7 @@ struct Extent {
 pub struct BasicBlocks {
     /// Per activation of a function, not per thread.
     pub intra: bool,
+    pub history: History,
     dynamic: bool,
     /// By file and address: the code there may change.
     ids: Map<(u32, u64), u32>,
@@ -87,11 +90,15 @@ pub struct BasicBlocks {
 }
 
 impl BasicBlocks {
-    pub fn new(mode: u32, flags: u32) -> Option<BasicBlocks> {
+    pub fn new(mode: u32, k: u32, flags: u32) -> Option<BasicBlocks> {
         let intra = mode == wire::Mode::Intra as u32;
         let any = intra || mode == wire::Mode::Inter as u32;
         any.then(|| BasicBlocks {
             intra,
+            history: match k == 0 || flags & wire::flag::SLABS != 0 {
+                true => History::Slabs,
+                false => History::Windows,
+            },
             dynamic: flags & wire::flag::DYNAMIC_BLOCKS != 0,
             ids: Map::default(),
             last_id: FIRST_BLOCK - 1,

@@ -6,6 +6,11 @@
 //! | what ends a superblock | before it, or behind its spills |
 //! | a function is entered | a record whose state is `entry_state` |
 //!
+//! An event asks its path's cell first: a state, the edge that the path is from there, and
+//! the state that this leads to. Two of three events find theirs, mostly more
+//! (docs/design/0018), and then nothing waits for the event before but a branch that is
+//! predicted. What the cell does not have, the table of transitions has, or the index.
+//!
 //! Whatever the event stands before may fault or be interrupted, so the map says at
 //! each instruction which path was entered and is not on record, and whether it is in the
 //! middle of a block (`pcmap`).
@@ -13,9 +18,10 @@
 use alloc::vec::Vec;
 use core::mem::offset_of;
 
-use agent::thread::{EDGE_TAGS, ThreadContext};
-use isa::Reg;
-use wire::node::{PLACED_FUNCS, place, step, tag};
+use agent::thread::{CELL_TAGS, TRANSITION_STATES, TRANSITION_TAGS, ThreadContext};
+use isa::asm::Short;
+use isa::{Asm, Reg};
+use wire::node::{Node, PLACED_FUNCS, place, step, tag};
 
 use super::emit::{
     CODE, NODE, RECORD, RETURN, SHADOW, code, emit_above, emit_is_negative, emit_push,
@@ -29,8 +35,10 @@ use crate::translate::Emit;
 
 const ENTRY_STATE: i32 = offset_of!(ThreadContext, entry_state) as i32;
 const STATE: i32 = offset_of!(ThreadContext, block_state) as i32;
+/// From an edge to the state that it leads to.
+const NODE_NEXT: i32 = offset_of!(Node, depth_flags) as i32;
 /// Most bytes of [`emit_way`].
-const WAY_BYTES: u64 = 184;
+const WAY_BYTES: u64 = SLOW + 120;
 
 /// What a superblock being emitted enters.
 #[derive(Debug, Default)]
@@ -98,11 +106,12 @@ impl Emit<'_> {
 impl Engine {
     /// The way out of a branch on which `path` goes on record.
     pub fn attach_path(&mut self, emit: &Emit<'_>, site: u64, kind: ExitKind, path: u32) {
-        let lookup = self.cache.thunk(Routine::Lookup);
-        let state = emit.paths.state();
-        self.attach_way(emit.id, site, kind, WAY_BYTES, |asm| {
-            emit_way(asm, path, state, lookup)
-        });
+        let event = PathEvent {
+            path,
+            state: emit.paths.state(),
+            lookup: self.cache.thunk(Routine::Lookup),
+        };
+        self.attach_way(emit.id, site, kind, WAY_BYTES, |asm| emit_way(asm, &event));
     }
 
     /// What was entered up to instruction `i`, which leaves the superblock, goes on
@@ -186,53 +195,124 @@ impl Engine {
     /// The event of a path, before the branch that ends it; rcx and rdx are spilled and
     /// free.
     pub fn emit_path(&mut self, emit: &mut Emit<'_>, path: u32) {
-        let state = emit.paths.state();
+        let event = PathEvent {
+            path,
+            state: emit.paths.state(),
+            lookup: self.cache.thunk(Routine::Lookup),
+        };
         emit.paths.begins = false;
         let asm = &mut emit.asm;
-        let hit = emit_search(asm, path, state);
+        let hit = event.emit_search(asm);
         let back = asm.here() + 5 + FOUND;
-        let slow = self.slow_path(Routine::Lookup, code::LOOKUP, step(path), back);
+        let slow = self
+            .cache
+            .cold(event.slow_bytes(), 1, |asm| event.emit_slow(asm, back))
+            .expect("make_room leaves room for a block's slow paths");
         let asm = &mut emit.asm;
         asm.jmp(slow);
         if let Some(hit) = hit {
             asm.bind(hit);
         }
-        emit_found(asm, path);
+        event.emit_found(asm);
         assert_eq!(asm.here(), back, "the slow path comes back here");
         emit_count(asm);
     }
 }
 
-/// Bytes of [`emit_search`], and of what it has for a path that is in no table.
-const SEARCH: u64 = LOAD + 4 + 9 + 5 + 2;
-const LOAD: u64 = 9;
-/// Bytes of [`emit_found`].
-const FOUND: u64 = 4 + 9 + 9 + 9;
-
-/// rdx: the state, which is in the word `state`; jumps if the table has the edge of `path`. A path that is in no table
-/// never hits.
-fn emit_search(asm: &mut isa::Asm<'_>, path: u32, state: i32) -> Option<isa::asm::Short> {
-    asm.mov_r_gs(Reg::Rdx, state);
-    (path < PLACED_FUNCS).then(|| {
-        asm.movzx_r32_r16(Reg::Rcx, Reg::Rdx);
-        asm.mov_r32_gs_index8(Reg::Rcx, Reg::Rcx, EDGE_TAGS + 8 * place(path) as i32);
-        asm.lea_sum32(Reg::Rcx, Reg::Rcx, Reg::Rdx, tag(path) as i8);
-        asm.jrcxz()
-    })
+/// The event of a path.
+struct PathEvent {
+    path: u32,
+    /// The word that the state is in.
+    state: i32,
+    lookup: u64,
 }
 
-/// rdx: the state; becomes the edge that the table has, and the state that it leads to
-/// is that on top. What is slow has done all this.
-fn emit_found(asm: &mut isa::Asm<'_>, path: u32) {
-    let entry = EDGE_TAGS + 8 * place(path) as i32;
-    asm.movzx_r32_r16(Reg::Rcx, Reg::Rdx);
-    asm.mov_r32_gs_index8(Reg::Rdx, Reg::Rcx, entry + 4);
-    asm.mov_r32_gs_index8(Reg::Rcx, Reg::Rcx, entry + 8);
-    asm.mov_gs_r(STATE, Reg::Rcx);
+/// Bytes of [`PathEvent::emit_search`], and of what it has for a path that is in no table.
+const SEARCH: u64 = LOAD + 8 + 5 + 2;
+const LOAD: u64 = 9;
+/// Bytes of [`PathEvent::emit_found`].
+const FOUND: u64 = 8 + 9 + 8;
+/// Bytes of [`PathEvent::emit_slow`], and of what it has for a path that is in no table.
+const SLOW: u64 = 20 + ASK + 43 + 14;
+const ASK: u64 = 12 + 7 + 9 + 10 + 5;
+
+impl PathEvent {
+    /// Whether there is a place in the tables for it.
+    fn is_placed(&self) -> bool {
+        self.path < PLACED_FUNCS
+    }
+
+    fn slow_bytes(&self) -> u64 {
+        if self.is_placed() { SLOW } else { ASK }
+    }
+
+    /// Displacement of the path's cell.
+    fn cell(&self) -> i32 {
+        CELL_TAGS + (self.path as u16 as i32) * 16
+    }
+
+    /// rdx: the state; jumps if the cell has an edge from there.
+    fn emit_search(&self, asm: &mut Asm<'_>) -> Option<Short> {
+        asm.mov_r_gs(Reg::Rdx, self.state);
+        self.is_placed().then(|| {
+            asm.mov_r32_gs(Reg::Rcx, self.cell());
+            asm.lea_sum32(Reg::Rcx, Reg::Rcx, Reg::Rdx, (self.path >> 16) as i8);
+            asm.jrcxz()
+        })
+    }
+
+    /// rdx becomes the edge that the cell has, and the state that it leads to is that on
+    /// top. What is slow has done all this.
+    fn emit_found(&self, asm: &mut Asm<'_>) {
+        asm.mov_r32_gs(Reg::Rcx, self.cell() + 4);
+        asm.mov_gs_r(STATE, Reg::Rcx);
+        asm.mov_r32_gs(Reg::Rdx, self.cell() + 8);
+    }
+
+    /// What the cell does not have, the table of transitions may have. An edge that was
+    /// found there 256 times asks for the cell.
+    ///
+    /// ```text
+    ///         table[rdx, path]? -> found
+    ///   ask:  what = LOOKUP; event_return = back; rcx = step; jmp lookup
+    /// found:  rdx = edge; its count % 256 = 0? -> again
+    ///         state = the one that it leads to; jmp back
+    /// again:  rdx = state; jmp ask
+    /// ```
+    fn emit_slow(&self, asm: &mut Asm<'_>, back: u64) {
+        let begin = asm.here();
+        let entry = 4 * place(self.path) as i32;
+        let found = self.is_placed().then(|| {
+            asm.movzx_r32_r16(Reg::Rcx, Reg::Rdx);
+            asm.mov_r32_gs_index4(Reg::Rcx, Reg::Rcx, TRANSITION_TAGS + entry);
+            asm.lea_sum32(Reg::Rcx, Reg::Rcx, Reg::Rdx, tag(self.path) as i8);
+            asm.jrcxz()
+        });
+        let ask = asm.here();
+        asm.mov_gs_imm32(CODE, code::LOOKUP);
+        asm.lea_rip(Reg::Rcx, back);
+        asm.mov_gs_r(RETURN, Reg::Rcx);
+        asm.mov_r_imm(Reg::Rcx, step(self.path));
+        asm.jmp(self.lookup);
+        let Some(found) = found else { return };
+        asm.bind(found);
+        asm.movzx_r32_r16(Reg::Rcx, Reg::Rdx);
+        asm.mov_r32_gs_index4(Reg::Rdx, Reg::Rcx, TRANSITION_STATES + entry);
+        asm.mov_r_gs_mem(Reg::Rcx, Reg::Rdx, NODE);
+        asm.movzx_r32_r8(Reg::Rcx, Reg::Rcx);
+        let again = asm.jrcxz();
+        asm.mov_r32_gs_mem(Reg::Rcx, Reg::Rdx, NODE + NODE_NEXT);
+        asm.mov_gs_r(STATE, Reg::Rcx);
+        asm.jmp(back);
+        asm.bind(again);
+        asm.mov_r_gs(Reg::Rdx, self.state);
+        asm.jmp(ask);
+        assert_eq!(asm.here(), begin + SLOW);
+    }
 }
 
 /// rdx: an edge.
-fn emit_count(asm: &mut isa::Asm<'_>) {
+fn emit_count(asm: &mut Asm<'_>) {
     asm.mov_r_gs_mem(Reg::Rcx, Reg::Rdx, NODE);
     asm.lea(Reg::Rcx, Reg::Rcx, 1);
     asm.mov_gs_mem_r(Reg::Rdx, NODE, Reg::Rcx);
@@ -242,37 +322,26 @@ fn emit_count(asm: &mut isa::Asm<'_>) {
 /// entered. What is slow stands before that, out of the way of what is fetched.
 ///
 /// ```text
-/// slow: what = LOOKUP; event_return = back; rcx = step; jmp lookup
+/// slow: see `PathEvent::emit_slow`
 /// entry: spills; rdx = state; hit? -> found, else jmp slow
-/// found: edge and next state from the table
+/// found: edge and next state from the cell
 /// back: count; restores
 /// ```
-fn emit_way(asm: &mut isa::Asm<'_>, path: u32, state: i32, lookup: u64) -> u64 {
-    /// Bytes from the entry to `back`, without the search.
+fn emit_way(asm: &mut Asm<'_>, event: &PathEvent) -> u64 {
+    /// Bytes of the spills.
     const SPILLS: u64 = 9 + 9;
-    /// Bytes of what is left of the slow path behind the load of `back`.
-    const REST: u64 = 9 + 10 + 5;
     let slow = asm.here();
-    let search = if path < PLACED_FUNCS { SEARCH } else { LOAD };
-    let after = REST + SPILLS + search + 2 + FOUND;
-    asm.mov_gs_imm32(CODE, code::LOOKUP);
-    let load = match u32::try_from(asm.here() + 10 + after) {
-        Ok(_) => 5,
-        Err(_) => 10,
-    };
-    let back = asm.here() + load + after;
-    asm.mov_r_imm(Reg::Rcx, back);
-    asm.mov_gs_r(RETURN, Reg::Rcx);
-    asm.mov_r_imm(Reg::Rcx, step(path));
-    asm.jmp(lookup);
+    let search = if event.is_placed() { SEARCH } else { LOAD };
+    let back = slow + event.slow_bytes() + SPILLS + search + 5 + FOUND;
+    event.emit_slow(asm, back);
     let entry = asm.here();
     emit_spills(asm);
-    let hit = emit_search(asm, path, state);
-    asm.jmp_near(slow);
+    let hit = event.emit_search(asm);
+    asm.jmp(slow);
     if let Some(hit) = hit {
         asm.bind(hit);
     }
-    emit_found(asm, path);
+    event.emit_found(asm);
     assert_eq!(asm.here(), back, "the slow path comes back here");
     emit_count(asm);
     emit_restores(asm);

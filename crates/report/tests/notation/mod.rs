@@ -51,6 +51,7 @@ pub fn parse_line(line: &str, recording: &mut Recording) {
             recording.meta.blocks = Some(BlockContexts {
                 intra: rest.starts_with("intra"),
                 roll_loops: rest.ends_with("rolled"),
+                windows: false,
                 dynamic: false,
             });
         }

@@ -346,12 +346,13 @@ fn meta(chunk: &Chunk) -> Result<Meta, ReadError> {
         0 => (Mode::Run, None),
         1 => (Mode::Contexts, None),
         2 => (Mode::Counts, None),
-        3 => (
+        mode @ 3..=4 => (
             Mode::Contexts,
             Some(BlockContexts {
                 intra: input.flag()?,
                 roll_loops: input.flag()?,
                 dynamic: input.flag()?,
+                windows: mode == 4,
             }),
         ),
         _ => return Err(input.malformed("its mode is unknown")),

@@ -139,7 +139,7 @@ fn meta(meta: &Meta) -> Encoder {
         (Mode::Run, _) => 0,
         (Mode::Contexts, None) => 1,
         (Mode::Counts, _) => 2,
-        (Mode::Contexts, Some(_)) => 3,
+        (Mode::Contexts, Some(blocks)) => 3 + u64::from(blocks.windows),
     });
     if let (Mode::Contexts, Some(blocks)) = (meta.mode, meta.blocks) {
         out.flag(blocks.intra);

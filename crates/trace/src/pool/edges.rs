@@ -3,7 +3,8 @@
 //! The engine counts where a superblock is left, on the edge that a path is from a
 //! state (`wire::node::FIRST_BLOCK`). Each of the path's blocks made a step of its own,
 //! by the rules of `forest`; every one of those nodes exists. Here each step is made
-//! once more, and counts as often as the edge did. Then the edges go.
+//! once more, and counts as often as the edge did. Then the edges go. Where states are
+//! windows, `windows` does it.
 //!
 //! What does not fit together, as after a scribble, counts on `[truncated]`.
 
@@ -12,6 +13,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use wire::{log, node};
 
+use super::windows;
 use crate::model::{Label, Node, Thread};
 
 /// How states lead on, see `forest`.
@@ -22,6 +24,8 @@ pub(super) struct Rules {
     pub roll_loops: bool,
     /// Trees begin with blocks: a thread's root has nothing below it.
     pub intra: bool,
+    /// States are windows of the last k blocks.
+    pub windows: bool,
 }
 
 /// The paths of a process image, by id.
@@ -36,7 +40,7 @@ impl Paths {
         }
     }
 
-    fn blocks(&self, path: u32, out: &mut Vec<u32>) {
+    pub(super) fn blocks(&self, path: u32, out: &mut Vec<u32>) {
         out.clear();
         let mut at = path;
         while let Some(&(before, block)) = self.0.get(&at) {
@@ -48,27 +52,32 @@ impl Paths {
 }
 
 /// Whether a node is one, and no edge.
-fn is_state(node: &Node) -> bool {
+pub(super) fn is_state(node: &Node) -> bool {
     node.parent.is_none() || node.label.0 >= node::FIRST_BLOCK
 }
 
 /// Counts on the nodes of `thread` what its edges counted, and drops those.
 pub(super) fn expand(thread: &mut Thread, paths: &Paths, rules: Rules) {
+    if let (Some(k), true) = (rules.k, rules.windows) {
+        return windows::expand(thread, paths, k, rules.intra);
+    }
     let nodes = &thread.nodes;
     let mut counts: Vec<u64> = nodes.iter().map(|node| node.count).collect();
     let states = (0..).zip(nodes).filter(|(_, node)| is_state(node));
     let mut children = Children::with_capacity_and_hasher(nodes.len() / 2, Mixed::default());
     children.extend(states.map(|(at, node)| (name(node.parent, node.label), at)));
-    let walk = Walk {
+    let mut walk = Walk {
         nodes,
         children,
         rules,
+        way: Vec::new(),
     };
     let lost = walk.children.get(&name(None, Label::TRUNCATED)).copied();
     let mut blocks = Vec::new();
     for edge in nodes.iter().filter(|node| !is_state(node)) {
         let mut state = edge.parent;
         paths.blocks(edge.label.0, &mut blocks);
+        walk.find_way(state);
         for &block in &blocks {
             state = state.and_then(|state| walk.step(state, Label(block)));
             if let Some(at) = state.or(lost) {
@@ -84,18 +93,18 @@ pub(super) fn expand(thread: &mut Thread, paths: &Paths, rules: Rules) {
 }
 
 /// States by [`name`].
-type Children = HashMap<u64, u32, Mixed>;
-type Mixed = BuildHasherDefault<Mix>;
+pub(super) type Children = HashMap<u64, u32, Mixed>;
+pub(super) type Mixed = BuildHasherDefault<Mix>;
 
 /// Of the state that `label` makes below `parent`.
-fn name(parent: Option<u32>, label: Label) -> u64 {
+pub(super) fn name(parent: Option<u32>, label: Label) -> u64 {
     let parent = parent.map_or(0, |parent| u64::from(parent) + 1);
     parent << 32 | u64::from(label.0)
 }
 
 /// A multiplication: millions of names are looked up, of which nobody chose one.
 #[derive(Default)]
-struct Mix(u64);
+pub(super) struct Mix(u64);
 
 impl Hasher for Mix {
     fn finish(&self) -> u64 {
@@ -117,22 +126,41 @@ struct Walk<'a> {
     nodes: &'a [Node],
     children: Children,
     rules: Rules,
+    /// Where loops are rolled, the nodes from the root to the state, and their labels:
+    /// an edge mostly begins where the one before led to, or above it.
+    way: Vec<(Label, u32)>,
 }
 
 impl Walk<'_> {
+    /// Makes the way the one to `state`.
+    fn find_way(&mut self, state: Option<u32>) {
+        let Some(state) = state.filter(|_| self.rules.roll_loops) else {
+            return;
+        };
+        match self.way.iter().rposition(|&(_, on)| on == state) {
+            Some(at) => self.way.truncate(at + 1),
+            None => {
+                let above =
+                    std::iter::successors(Some(state), |&at| self.nodes[at as usize].parent);
+                self.way.clear();
+                self.way
+                    .extend(above.map(|at| (self.nodes[at as usize].label, at)));
+                self.way.reverse();
+            }
+        }
+    }
+
     /// The state after `block` in `state`; `None`: it was never made.
-    fn step(&self, state: u32, block: Label) -> Option<u32> {
+    fn step(&mut self, state: u32, block: Label) -> Option<u32> {
         let here = &self.nodes[state as usize];
         if here.label == Label::TRUNCATED && here.parent.is_none() {
             return Some(state);
         }
         if self.rules.roll_loops {
-            let above = std::iter::successors(Some(state), |&at| self.nodes[at as usize].parent);
-            let rolled = above
-                .into_iter()
-                .find(|&at| self.nodes[at as usize].label == block);
-            if rolled.is_some() {
-                return rolled;
+            let rolled = self.way.iter().rposition(|&(label, _)| label == block);
+            if let Some(at) = rolled {
+                self.way.truncate(at + 1);
+                return Some(self.way[at].1);
             }
         }
         let k = self.rules.k.unwrap_or(u32::MAX / 2);
@@ -141,18 +169,26 @@ impl Walk<'_> {
             () if here.depth + 1 == 2 * k => Some(here.top?),
             () => Some(state),
         };
-        self.children.get(&name(parent, block)).copied()
+        let next = self.children.get(&name(parent, block)).copied();
+        if self.rules.roll_loops {
+            self.way.extend(next.map(|next| (block, next)));
+        }
+        next
+    }
+}
+
+/// Whether nothing of a report hangs below the root with this label, nor counts there.
+pub(super) fn is_idle(label: Label, intra: bool) -> bool {
+    match label {
+        Label(node::LABEL_ENTRY) => true,
+        Label::THREAD | Label::ROOT => intra,
+        _ => false,
     }
 }
 
 /// Leaves the nodes that are states of contexts.
 fn drop_edges(thread: &mut Thread, intra: bool) {
-    let idle = |label| match label {
-        Label(node::LABEL_ENTRY) => true,
-        Label::THREAD | Label::ROOT => intra,
-        _ => false,
-    };
-    let keeps = |node: &Node| is_state(node) && !idle(node.label);
+    let keeps = |node: &Node| is_state(node) && !is_idle(node.label, intra);
     let mut left = 0;
     let places: Vec<Option<u32>> = thread
         .nodes

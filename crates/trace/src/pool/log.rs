@@ -88,7 +88,10 @@ impl Logs {
         let own = pieces.remove(0);
         let named: HashSet<u32> = match pieces.as_slice() {
             [] => HashSet::new(),
-            _ => labels(&process.threads),
+            ancestors => labels(
+                &process.threads,
+                ancestors.iter().copied().flatten().chain(own),
+            ),
         };
         for entry in pieces.into_iter().rev().flatten() {
             replay.feed(entry, |id| named.contains(&id));
@@ -110,10 +113,23 @@ impl Logs {
     }
 }
 
-/// Every label that a node of these threads has.
-fn labels(threads: &[Thread]) -> HashSet<u32> {
+/// Every label that a node of these threads has, and the blocks of the paths among those,
+/// which `entries` tell.
+fn labels<'a>(threads: &[Thread], entries: impl Iterator<Item = &'a Entry>) -> HashSet<u32> {
     let nodes = threads.iter().flat_map(|thread| &thread.nodes);
-    nodes.map(|node| node.label.0).collect()
+    let mut labels: HashSet<u32> = nodes.map(|node| node.label.0).collect();
+    let mut paths = Paths::default();
+    for entry in entries {
+        if let Entry::Path(path) = entry {
+            paths.push(path);
+        }
+    }
+    let mut blocks = Vec::new();
+    for path in labels.iter().copied().collect::<Vec<u32>>() {
+        paths.blocks(path, &mut blocks);
+        labels.extend(&blocks);
+    }
+    labels
 }
 
 /// Decodes the chain of chunks from `offset`.

@@ -196,6 +196,7 @@ fn block_contexts(u: Bytes) -> Result<BlockContexts> {
     Ok(BlockContexts {
         intra: u.arbitrary()?,
         roll_loops: u.arbitrary()?,
+        windows: u.arbitrary()?,
         dynamic: u.arbitrary()?,
     })
 }

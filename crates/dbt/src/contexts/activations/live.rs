@@ -112,8 +112,7 @@ impl Begins {
                     LABEL_ENTRY => self.entry,
                     label => forest.root(label, memory).unwrap_or(self.truncated),
                 };
-                let step = |from, &block| forest.step(from, block, memory);
-                blocks.iter().fold(begin, step)
+                forest.behind(begin, blocks, memory)
             }
             Live::Calls(functions) => {
                 let begin = match state == self.waiting {

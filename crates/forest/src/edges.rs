@@ -1,0 +1,193 @@
+//! What leads from state to state where contexts are of basic blocks.
+//!
+//! An *edge* stands for several blocks that are executed one after the other, a path. It is
+//! counted, and the reader goes the way once more (`wire::node::FIRST_BLOCK`).
+//!
+//! With finite k a state need not be a place in slabs: a *window*, the last k blocks,
+//! says all that contexts ask for ([`History::Windows`]), and a loop then comes back
+//! to the same state in each turn, not in every k-th.
+//!
+//! Edges are made in the order in which they are executed, so where loops are rolled
+//! the way from the root to the last state is kept ([`Way`]): most begin there.
+
+use alloc::vec::Vec;
+
+use wire::node::{FIRST_FUNC, LABEL_ENTRY, LABEL_TRUNCATED, ROOT};
+
+use crate::index::Name;
+use crate::{Forest, Memory, Rolling, State};
+
+/// What a state of basic blocks knows of those before, with finite k.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum History {
+    /// Its place in the k-slab forest.
+    Slabs,
+    /// The last k: its node is where they lead to from a root.
+    Windows,
+}
+
+/// What leads from the root of its tree to a state of basic blocks: labels and nodes. The
+/// edges that a loop makes begin where the one before led to, or not far above.
+#[derive(Debug, Default)]
+pub(crate) struct Way {
+    labels: Vec<u32>,
+    states: Vec<State>,
+}
+
+impl Way {
+    /// Goes back to the node at `at`.
+    fn cut(&mut self, at: usize) {
+        self.labels.truncate(at + 1);
+        self.states.truncate(at + 1);
+    }
+
+    fn push(&mut self, label: u32, state: State) {
+        self.labels.push(label);
+        self.states.push(state);
+    }
+}
+
+impl Forest {
+    /// From here on, what leads on are edges. The state of who has entered no block.
+    /// After [`Forest::reserve_truncated`].
+    pub fn begin_blocks(
+        &mut self,
+        history: History,
+        states_from: u64,
+        memory: &mut dyn Memory,
+    ) -> Option<State> {
+        let entry = self.root(LABEL_ENTRY, memory)?;
+        self.entry = Some(entry);
+        self.history = history;
+        let truncated = self.truncated?;
+        let name = self.child_name(truncated, LABEL_TRUNCATED);
+        self.truncated_edge = self.make_edge(name, truncated, states_from, memory);
+        self.truncated_edge.map(|_| entry)
+    }
+
+    /// The edge that `path`, made of `blocks`, is from `state` on, and where it leads.
+    /// States are told from `states_from` on. Counts nothing.
+    pub fn edge(
+        &mut self,
+        state: State,
+        path: u32,
+        blocks: &[u32],
+        states_from: u64,
+        memory: &mut dyn Memory,
+    ) -> Option<(State, State)> {
+        let name = self.child_name(state, path);
+        if let Some(edge) = self.find(name) {
+            return Some((edge, self.top(edge)));
+        }
+        let next = self.behind(state, blocks, memory);
+        let made = match memory.take_node() {
+            true => self.make_edge(name, next, states_from, memory),
+            false => None,
+        };
+        match made {
+            Some(edge) => Some((edge, next)),
+            None => self.edge_beyond(path, states_from, memory),
+        }
+    }
+
+    /// The state after `blocks` were entered in `state`, one after the other.
+    pub fn behind(&mut self, state: State, blocks: &[u32], memory: &mut dyn Memory) -> State {
+        if Some(state) == self.truncated || blocks.is_empty() {
+            return state;
+        }
+        let next = match (self.rolling, self.history) {
+            (Rolling::Loops, _) => self.rolled(state, blocks, memory),
+            (_, History::Windows) => self.window(state, blocks, memory),
+            (_, History::Slabs) => {
+                let step = |state, &block| self.step_from(state, block, false, memory);
+                return blocks.iter().fold(state, step);
+            }
+        };
+        next.or(self.truncated).unwrap_or(state)
+    }
+
+    /// The same where a block that is on the way from the root is gone back to.
+    fn rolled(&mut self, state: State, blocks: &[u32], memory: &mut dyn Memory) -> Option<State> {
+        self.find_way(state);
+        let mut at = state;
+        for &block in blocks {
+            let before = self.way.labels.iter().rposition(|&label| label == block);
+            match before {
+                Some(before) => self.way.cut(before),
+                None => {
+                    let next = self.next(at, block, false, memory)?;
+                    self.way.push(block, next);
+                }
+            }
+            at = *self.way.states.last()?;
+        }
+        Some(at)
+    }
+
+    /// Makes the way the one to `state`; who has entered no block has none.
+    fn find_way(&mut self, state: State) {
+        if let Some(at) = self.way.states.iter().rposition(|&on| on == state) {
+            return self.way.cut(at);
+        }
+        let mut way = core::mem::take(&mut self.way);
+        way.labels.clear();
+        way.states.clear();
+        if Some(state) != self.entry {
+            way.states.extend(self.above(state));
+            way.states.reverse();
+            way.labels
+                .extend(way.states.iter().map(|&state| self.label(state)));
+        }
+        self.way = way;
+    }
+
+    /// The state that knows the last k of what leads to `state` and `blocks`.
+    fn window(&mut self, state: State, blocks: &[u32], memory: &mut dyn Memory) -> Option<State> {
+        let mut labels = match Some(state) == self.entry {
+            true => Vec::new(),
+            false => self.way_to(state),
+        };
+        labels.extend_from_slice(blocks);
+        let window = &labels[labels.len().saturating_sub(self.k as usize)..];
+        let (&first, others) = window.split_first()?;
+        let root = match first < FIRST_FUNC {
+            true => self.root(first, memory)?,
+            false => self.tree(first, memory)?,
+        };
+        let child = |state, &block| self.child(state, block, memory);
+        others.iter().try_fold(root, child)
+    }
+
+    /// The edge of `path` beyond the limits. Each path has its own, so that every block
+    /// counts; they are as many as there is code, and are in no budget.
+    fn edge_beyond(
+        &mut self,
+        path: u32,
+        states_from: u64,
+        memory: &mut dyn Memory,
+    ) -> Option<(State, State)> {
+        let truncated = self.truncated?;
+        let name = self.child_name(truncated, path);
+        let edge = match self.find(name) {
+            Some(edge) => Some(edge),
+            None => self.make_edge(name, truncated, states_from, memory),
+        };
+        Some((edge.or(self.truncated_edge)?, truncated))
+    }
+
+    /// `None`: there is no room, or the state is out of an edge's reach.
+    fn make_edge(
+        &mut self,
+        name: Name,
+        next: State,
+        states_from: u64,
+        memory: &mut dyn Memory,
+    ) -> Option<State> {
+        let state = next.0.wrapping_sub(states_from);
+        let top = ((next.0 - self.pool.base()) / 8) as u32;
+        let word = u32::try_from(state).ok().filter(|word| word & ROOT == 0)?;
+        let edge = self.publish(name.key.wrapping_neg(), top, word, memory)?;
+        self.insert(name, edge);
+        Some(edge)
+    }
+}
