@@ -5,15 +5,16 @@ use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use image::Images;
+use anyhow::{Result, bail};
+use image::{Image, Images};
 use report::counts::Form;
 use report::text::Style;
 use report::{Hot, Report, Weight};
 use trace::{Mode, Recording};
 
 use crate::beside::OnDisk;
-use crate::binaries;
 use crate::flags::{Format, View, WhichForest};
+use crate::{binaries, program};
 
 /// How a recording is shown.
 #[derive(Clone, Debug)]
@@ -78,6 +79,22 @@ impl Show {
         }
     }
 
+    /// Refuses a form that the file of the program which is to run rules out already.
+    pub fn verify(&self, program: &Path) -> Result<()> {
+        let Some(form) = self.format.of_counts() else {
+            return Ok(());
+        };
+        if !form.is_of_one_file() || !self.counts.modules.is_empty() {
+            return Ok(());
+        }
+        // One that cannot be read is spoken of when it has run.
+        let image = Image::open_whole(program::elf_of(program)).ok();
+        match image.and_then(|image| form.refusal(&image)) {
+            Some(why) => bail!("{why}; nothing was run"),
+            None => Ok(()),
+        }
+    }
+
     pub fn write(
         &self,
         recording: &Recording,
@@ -124,13 +141,14 @@ impl Show {
         report.sources = sources(report.source_files());
         if form.needs_binaries() {
             let (binaries, missing) = binaries::open(&report.modules());
-            if form == Form::Lcov && !self.quiet {
-                binaries::say_what_is_missing(&missing);
-            }
             report.binaries = binaries;
             report.missing = missing;
         }
-        report.write(form, style, out)
+        report.write(form, style, out)?;
+        if form == Form::Lcov && !self.quiet {
+            binaries::say_what_is_missing(&report.missing);
+        }
+        Ok(())
     }
 }
 
