@@ -131,3 +131,31 @@ fn the_recording_is_kept_elsewhere_if_need_be() {
         fs::remove_file(path).unwrap();
     }
 }
+
+#[test]
+fn coverage_needs_line_tables() {
+    let folder = with_program("bare-lines");
+    let sentence = "no file that ran has line tables of its own, which -g gives, so no source \
+                    line is known";
+    let run = ["count", "--format", "lcov", "--report", "out", "./prog"];
+    assert_eq!(
+        said(&folder, &run),
+        format!(
+            "everypath: cannot write 'out': {sentence}; what was recorded is in 'out.evp', for \
+             `everypath report out.evp --format FORM`\n"
+        )
+    );
+    assert!(!folder.file("out").exists());
+    let refused = |options: &[&str]| {
+        let report = ["report", "out.evp", "--format", "lcov"];
+        let output = everypath(&folder, &[&report, options].concat());
+        assert_eq!(output.status.code(), Some(125));
+        assert!(output.stdout.is_empty());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let (own, named) = (refused(&[]), refused(&["--modules", "prog"]));
+    assert_eq!(own, format!("everypath: 'out.evp': {sentence}\n"));
+    let sentence = sentence.replace("that ran", "of --modules that ran");
+    let sentence = sentence.replace(" of its own", "");
+    assert_eq!(named, format!("everypath: 'out.evp': {sentence}\n"));
+}
