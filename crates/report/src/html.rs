@@ -32,8 +32,8 @@ pub use code::Beside;
 pub(crate) use code::Listings;
 pub(crate) use columns::element;
 pub(crate) use head::VERSION;
+pub(crate) use listing::Listed;
 pub use listing::{Files, Line};
-pub(crate) use listing::{Listed, Listing};
 pub(crate) use tables::JsonModule;
 
 use analysis::merged::{Contexts, Metric};
@@ -51,7 +51,7 @@ const STYLE: &str = include_str!("html/page.css");
 
 /// The scripts, in the order in which they build on each other. Together they
 /// are one module.
-const SCRIPTS: [&str; 16] = [
+const SCRIPTS: [&str; 17] = [
     include_str!("html/data.js"),
     include_str!("html/model.js"),
     include_str!("html/changes.js"),
@@ -66,12 +66,13 @@ const SCRIPTS: [&str; 16] = [
     include_str!("html/code.js"),
     include_str!("html/details.js"),
     include_str!("html/bar.js"),
+    include_str!("html/start.js"),
     include_str!("html/controls.js"),
     include_str!("html/app.js"),
 ];
 
 /// The same of the page of counts.
-const COUNTS_SCRIPTS: [&str; 9] = [
+const COUNTS_SCRIPTS: [&str; 10] = [
     include_str!("html/data.js"),
     include_str!("html/format.js"),
     include_str!("html/list.js"),
@@ -80,6 +81,7 @@ const COUNTS_SCRIPTS: [&str; 9] = [
     include_str!("html/search.js"),
     include_str!("html/code.js"),
     include_str!("html/bar.js"),
+    include_str!("html/start.js"),
     include_str!("html/counts.js"),
 ];
 

@@ -12,7 +12,7 @@ use analysis::counts::{Counted, hot};
 use serde::Serialize;
 
 use super::{Report, Section, table};
-use crate::html::{self, Beside, JsonModule, Listed, Listing, Listings, VERSION};
+use crate::html::{self, Beside, JsonModule, Listed, Listings, VERSION};
 use crate::names::base_name;
 use crate::numbers::{command_line, duration};
 use crate::signals;
@@ -255,25 +255,19 @@ fn table_of_lines(section: &Section, functions: &[Function]) -> Table {
     table
 }
 
-/// Source and instructions of each function, as far as there is room.
+/// Source and instructions of each function.
 fn listings(
     section: &Section,
     functions: &[Function],
     beside: Beside,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let Beside { files, budget } = beside;
-    let mut listings = Listings::new(functions.len());
-    for (number, function) in functions.iter().enumerate() {
-        if listings.is_full(budget) {
-            listings.leave(1);
-            continue;
-        }
-        let insns = function.insns.iter().map(|insn| listed(section, insn));
-        let listing: Listing = listings.files.listing(insns.collect(), files);
-        listings.add(&[number], listing, budget);
-    }
-    listings.write("function", budget, out)
+    let each = (0..functions.len()).map(|number| vec![number]);
+    let listings = Listings::new(functions.len(), each, beside, |group, _| {
+        let insns = functions[group[0]].insns.iter();
+        Ok(insns.map(|insn| listed(section, insn)).collect())
+    });
+    listings.write("function", out)
 }
 
 fn listed(section: &Section, insn: &Counted) -> Listed {

@@ -10,7 +10,7 @@ const TAB = 8;
 /** The listings of all functions, once they are decoded; null if the page has none. */
 async function loadListings() {
   if (!document.getElementById("data-code")) return null;
-  return new Listings(JSON.parse(new TextDecoder().decode(await inflated("data-code"))));
+  return new Listings(await inflatedJson("data-code"));
 }
 
 class Listings {

@@ -274,21 +274,4 @@ class CountsPage {
   }
 }
 
-async function start() {
-  const loading = document.getElementById("loading");
-  try {
-    if (typeof DecompressionStream === "undefined") {
-      throw new Error("this browser is too old for it; one of 2024 or later is needed");
-    }
-    const head = JSON.parse(new TextDecoder().decode(await inflated("data-head")));
-    document.getElementById("app").hidden = false;
-    window.everypath = new CountsPage(head);
-    loading.hidden = true;
-    window.everypath.setListings(await loadListings());
-  } catch (error) {
-    loading.textContent = `The recording cannot be shown: ${error.message}`;
-    throw error;
-  }
-}
-
-start();
+start(loadHead, CountsPage);
