@@ -70,17 +70,28 @@ macro_rules! of_cost {
     };
 }
 
+/// What contexts count.
+const CALLS: Metric = Metric {
+    name: "calls",
+    of_node: |thread, at| match thread.nodes[at] {
+        node if node.label.is_function() => node.count,
+        _ => 0,
+    },
+    of_thread: |thread| summary::counted(thread).events,
+    rest: Label::TRUNCATED,
+    is_recorded: |recording| {
+        recording.meta.mode == Mode::Contexts && recording.meta.blocks.is_none()
+    },
+};
+
 /// All that can be compared. A row here is all that a new figure needs.
 pub const METRICS: &[Metric] = &[
+    CALLS,
+    // Those of basic blocks.
     Metric {
-        name: "calls",
-        of_node: |thread, at| match thread.nodes[at] {
-            node if node.label.is_function() => node.count,
-            _ => 0,
-        },
-        of_thread: |thread| summary::counted(thread).events,
-        rest: Label::TRUNCATED,
-        is_recorded: |recording| recording.meta.mode == Mode::Contexts,
+        name: "executions",
+        is_recorded: |recording| recording.meta.blocks.is_some(),
+        ..CALLS
     },
     // Also counted by `run`, which has no contexts.
     Metric {

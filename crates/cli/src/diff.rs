@@ -35,11 +35,15 @@ pub fn diff(flags: &flags::Diff) -> Result<Ending> {
     for condition in &flags.fail_if {
         find(&metrics, &condition.metric)?;
     }
+    let is_of_blocks = after.meta.blocks.is_some();
     let difference = Diff::new(&before, &after, &metrics);
     let verdicts = differ::judge(&difference, &flags.fail_if);
     for verdict in verdicts.iter().filter(|verdict| verdict.functions == 0) {
         let name = verdict.condition.function.as_deref().unwrap_or_default();
-        notes.push(format!("no function '{name}' was called, before or after"));
+        notes.push(match is_of_blocks {
+            true => format!("no basic block '{name}' was executed, before or after"),
+            false => format!("no function '{name}' was called, before or after"),
+        });
     }
     let met: Vec<String> = verdicts
         .iter()
@@ -109,9 +113,15 @@ fn metrics(before: &Recording, after: &Recording, flags: &flags::Diff) -> Result
     let metrics = differ::metrics_of(before, after);
     if metrics.is_empty() {
         let is_bare = |recording| differ::metrics_of(recording, recording).is_empty();
-        let bare = match is_bare(before) {
-            true => &flags.before,
-            false => &flags.after,
+        let bare = match (is_bare(before), is_bare(after)) {
+            (true, _) => &flags.before,
+            (_, true) => &flags.after,
+            _ => bail!(
+                "'{}' and '{}' have no figure in common: calls are of functions, and executions \
+                 of basic blocks",
+                flags.before.display(),
+                flags.after.display()
+            ),
         };
         bail!(
             "'{}' has nothing to compare; record with `contexts`, or `run --count-instructions`",

@@ -81,8 +81,9 @@ Examples:
 A CONDITION is METRIC>+N or METRIC<-N: it grew, or shrank, by more than N; N% is
 per cent of the value before. FUNCTION:METRIC>+N is about one function, in all
 its contexts; its parameters may be left out, and MODULE! may stand before it.
-METRIC is calls or instructions. The exit status is 0, or 1 if a condition is
-met, which is said on standard error, or 125 if nothing could be compared.";
+METRIC is calls (of basic blocks: executions), instructions or another cost that
+both have. The exit status is 0, or 1 if a condition is met, which is said on
+standard error, or 125 if nothing could be compared.";
 
 /// Exact calling contexts of unmodified x86-64 Linux programs.
 #[derive(Debug, Parser)]

@@ -307,18 +307,29 @@ fn a_page_shows_what_changed() {
         .replace("static int dropped", "int dropped")
         .replace("i < 5", "i < 7")
         .replace("i < 40", "i < 33");
+    let record = |options: &[&str]| {
+        for name in ["before", "after"] {
+            let (file, program) = (format!("{name}.evp"), format!("{name}/prog"));
+            let run_it = ["-q", "-o", &file, "--", &program];
+            run(&folder, &[&["contexts"], options, &run_it].concat());
+        }
+        compare(&folder);
+    };
     for (name, source) in [("before", BEFORE), ("after", &after)] {
         fs::create_dir_all(folder.file(name)).unwrap();
         let program = format!("{name}/prog");
         folder.program(&["-g", "-O0", "-static"], &program, source);
-        let file = format!("{name}.evp");
-        run(
-            &folder,
-            &["contexts", "--k-inf", "-q", "-o", &file, "--", &program],
-        );
     }
-    compare(&folder);
+    record(&["--k-inf"]);
     check(&folder, "changes");
+    record(&[
+        "--mode",
+        "intra",
+        "--roll-loops",
+        "--funcs",
+        "main,work,leaf",
+    ]);
+    check(&folder, "blockChanges");
 }
 
 #[test]
