@@ -23,6 +23,14 @@ export async function hostileCounts(page) {
   assert.equal(await page.evaluate("everypath.evil"), undefined);
 }
 
+/** As large as doubles are exact. */
+export async function largeCounts(page) {
+  const sum = await page.evaluate("everypath.head.executed");
+  assert.ok(sum <= Number.MAX_SAFE_INTEGER && sum > Number.MAX_SAFE_INTEGER - 3008);
+  const [row] = await rows(page, "functions");
+  assert.deepEqual([row.name, row.own], ["_start", grouped(sum)]);
+}
+
 export async function counts(page, report, oracle) {
   const [section] = report.sections;
   const sum = section.blocks.reduce((sum, { executed: count, instructions }) => sum + count * instructions, 0);

@@ -274,6 +274,37 @@ fn a_page_shows_what_was_counted() {
     check(&folder, "hostileCounts");
 }
 
+/// Up to 2^53 - 1 executed instructions; what is beyond is refused, and the file stays.
+#[test]
+fn counts_beyond_what_a_page_counts_to_are_refused() {
+    let folder = folder("large-counts");
+    let kept = repository().join("crates/trace/tests/recordings/4-turns.evp");
+    let kept = trace::read(fs::read(kept).unwrap().as_slice()).unwrap();
+    let sum = kept.processes[0].threads[0].insns;
+    let times = |factor: u64| {
+        let mut recording = kept.clone();
+        let thread = &mut recording.processes[0].threads[0];
+        thread.insns *= factor;
+        for slot in &mut thread.counts {
+            slot.count *= factor;
+        }
+        keep(&folder, &recording);
+        everypath(&folder, &["report", "run.evp", "--html", "page.html"])
+    };
+    let most = LARGEST / sum;
+    assert_eq!(times(most).status.code(), Some(0));
+    let page = fs::read(folder.file("page.html")).unwrap();
+    check(&folder, "largeCounts");
+    let refused = times(most + 1);
+    assert_eq!(refused.status.code(), Some(125), "{refused:?}");
+    let said = String::from_utf8(refused.stderr).unwrap();
+    let limit = "page.html': 9,007,199,254,743,872 instructions: the page counts up to \
+                 9007199254740991 (2^53 - 1); use --format json\n";
+    assert_eq!((most + 1) * sum, 9_007_199_254_743_872);
+    assert!(said.ends_with(limit), "{said}");
+    assert_eq!(fs::read(folder.file("page.html")).unwrap(), page);
+}
+
 /// Two recordings of programs that differ, compared.
 fn compare(folder: &Folder) {
     let files = ["diff", "before.evp", "after.evp"];
