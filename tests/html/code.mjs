@@ -105,3 +105,23 @@ export async function goneCode(page) {
   await openCode(page, "work");
   assert.match(await text(page, "#no-code"), /^'\/.*\/prog' cannot be read: no such file or directory\.$/);
 }
+
+/** All source lines of the page, as one text. */
+async function sourceOf(page) {
+  await page.until("everypath.listings !== null");
+  return page.evaluate(`everypath.listings.listings.flatMap(({ source }) => source).join("\\n")`);
+}
+
+export async function ownSource(page) {
+  const source = await sourceOf(page);
+  assert.ok(source.includes("sum += twice(i)") && !source.includes("SECRET"));
+}
+
+export async function noSource(page) {
+  const source = await sourceOf(page);
+  assert.ok(!source.includes("sum += twice(i)") && !source.includes("SECRET"));
+}
+
+export async function namedSource(page) {
+  assert.ok((await sourceOf(page)).includes("SECRET"));
+}

@@ -243,10 +243,10 @@ pub struct Page {
     /// Write a page to explore everything with, for a browser
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Code and source lines that the page may hold; 0: none
-    #[arg(long, value_name = "MB", default_value_t = 8)]
+    /// Room for code and source (8; 0: none); given, for files that only a recording names, too
+    #[arg(long, value_name = "MB")]
     #[arg(value_parser = clap::value_parser!(u32).range(..1000))]
-    pub html_code: u32,
+    pub html_code: Option<u32>,
 }
 
 impl Page {

@@ -17,6 +17,7 @@ use launch::{Ended, Request, Run};
 use report::text::Style;
 use trace::{BlockContexts, Cost, End, Meta, Mode, Recording};
 
+use crate::beside::{OnDisk, Trust};
 use crate::ending::Ending;
 use crate::flags::{Destination, Target};
 use crate::output::{self, Kind, Output, Unsaved, mid_sentence};
@@ -87,7 +88,10 @@ impl Session<'_> {
         });
         let page = page.zip(self.html).map(|(output, page)| {
             progress.says("writing the page");
-            output.save(|out| show::write_page(&recording, &self.show, page, &images, out))
+            output.save(|out| {
+                let mut files = OnDisk::new(&images, Trust::Recording);
+                show::write_page(&recording, &self.show, page, &mut files, out)
+            })
         });
         drop(progress);
         self.warn(&run.warnings);

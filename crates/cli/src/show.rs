@@ -6,13 +6,14 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use image::{Image, Images};
+use image::Image;
 use report::counts::Form;
+use report::html::Beside;
 use report::text::Style;
 use report::{Hot, Report, Weight};
 use trace::{Mode, Recording};
 
-use crate::beside::OnDisk;
+use crate::beside::{self, OnDisk, Trust};
 use crate::flags::{Format, View, WhichForest};
 use crate::{binaries, program};
 
@@ -154,12 +155,7 @@ impl Show {
 
 /// Lines of the source files that are here.
 fn sources(files: BTreeSet<&str>) -> HashMap<String, Vec<String>> {
-    let lines = |file: &str| {
-        let bytes = std::fs::read(file).ok()?;
-        let text = String::from_utf8_lossy(&bytes);
-        let lines = text.lines().map(str::to_owned).collect();
-        Some((file.to_owned(), lines))
-    };
+    let lines = |file: &str| Some((file.to_owned(), beside::lines_of(file)?));
     files.into_iter().filter_map(lines).collect()
 }
 
@@ -167,8 +163,25 @@ fn sources(files: BTreeSet<&str>) -> HashMap<String, Vec<String>> {
 #[derive(Clone, Copy, Debug)]
 pub struct Page<'a> {
     pub path: &'a Path,
-    /// Megabytes of code and source; 0: none.
-    pub code: u32,
+    /// Megabytes of code and source, if that was asked for; 0: none.
+    pub code: Option<u32>,
+}
+
+/// Megabytes of code and source that a page holds if nobody says how much.
+const CODE: u32 = 8;
+
+impl Page<'_> {
+    fn budget(&self) -> usize {
+        self.code.unwrap_or(CODE) as usize * 1_000_000
+    }
+
+    /// Who asks for code by number gets all that a recording names.
+    pub fn trust(&self) -> Trust {
+        match self.code {
+            Some(_) => Trust::Recording,
+            None => Trust::Modules,
+        }
+    }
 }
 
 /// A recording as a page for a browser.
@@ -176,14 +189,11 @@ pub fn write_page(
     recording: &Recording,
     show: &Show,
     page: Page,
-    images: &Images,
+    files: &mut OnDisk,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let mut files = OnDisk::new(images);
-    let beside = (page.code > 0).then(|| report::html::Beside {
-        files: &mut files,
-        budget: page.code as usize * 1_000_000,
-    });
+    let budget = page.budget();
+    let beside = (budget > 0).then_some(Beside { files, budget });
     if recording.meta.mode == Mode::Counts {
         let view = report::counts::View {
             per_thread: false,

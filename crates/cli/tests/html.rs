@@ -231,6 +231,47 @@ fn code_and_source_stand_beside_the_tree() {
     check(&folder, "goneCode");
 }
 
+/// A recording from elsewhere names a file that is no source as one. It is read only
+/// if a number is given.
+#[test]
+fn a_recording_does_not_choose_which_files_are_read() {
+    let folder = folder("strangers");
+    fs::write(folder.file("secret"), "SECRET\n".repeat(40)).unwrap();
+    let secret = folder.file("secret").to_str().unwrap().to_owned();
+    let page = ["report", "run.evp", "--html", "page.html"];
+    for mode in [&["count"][..], &["contexts", "--mode", "intra", "-k", "1"]] {
+        folder.program(&["-g", "-O1"], "prog", CODE);
+        let record = ["-q", "-o", "run.evp", "--", "./prog"];
+        run(&folder, &[mode, &record].concat());
+        let bytes = fs::read(folder.file("run.evp")).unwrap();
+        let mut recording = trace::read(bytes.as_slice()).unwrap();
+        let process = &mut recording.processes[0];
+        let files = process.functions.iter_mut().filter_map(|f| f.file.as_mut());
+        let names = process.texts.iter_mut().chain(files);
+        let sources = names.filter(|name| name.ends_with(".c") || name.ends_with(".h"));
+        let named = sources.map(|name| name.clone_from(&secret)).count();
+        assert!(named > 0);
+        keep(&folder, &recording);
+        // What the program's own file says is believed.
+        run(&folder, &page);
+        check(&folder, "ownSource");
+        fs::remove_file(folder.file("prog")).unwrap();
+        let output = everypath(&folder, &page);
+        assert_eq!(output.status.code(), Some(0));
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(
+            said,
+            format!(
+                "everypath: no module that ran and is here names '{secret}' as source, only the \
+                 recording does; --html-code MB puts that into the page, too\n"
+            )
+        );
+        check(&folder, "noSource");
+        run(&folder, &[&page[..], &["--html-code", "8"]].concat());
+        check(&folder, "namedSource");
+    }
+}
+
 #[test]
 fn code_of_basic_blocks_has_exact_counts() {
     let folder = folder("code-blocks");

@@ -8,11 +8,12 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use analysis::counts::{Counted, hot};
+use analysis::counts::{Counted, Unit, hot};
 use serde::Serialize;
+use trace::Module;
 
 use super::{Report, Section, table};
-use crate::html::{self, Beside, JsonModule, Listed, Listings, VERSION};
+use crate::html::{self, Beside, JsonModule, Line, Listed, Listings, VERSION};
 use crate::names::base_name;
 use crate::numbers::{command_line, duration};
 use crate::signals;
@@ -263,23 +264,40 @@ fn listings(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let each = (0..functions.len()).map(|number| vec![number]);
-    let listings = Listings::new(functions.len(), each, beside, |group, _| {
+    let units = section.counts.units.iter();
+    let modules: Vec<Option<Module>> = units.map(module).collect();
+    let listings = Listings::new(functions.len(), each, beside, |group, files| {
         let insns = functions[group[0]].insns.iter();
-        Ok(insns.map(|insn| listed(section, insn)).collect())
+        let listed = insns.map(|insn| {
+            let module = modules[insn.unit as usize].as_ref();
+            // As the recording says, but by a file that is here it may be shown.
+            let line = module.and_then(|module| files.line(module, insn.at));
+            listed(section, insn, line)
+        });
+        Ok(listed.collect())
     });
     listings.write("function", out)
 }
 
-fn listed(section: &Section, insn: &Counted) -> Listed {
+fn module(unit: &Unit) -> Option<Module> {
+    Some(Module {
+        path: unit.path.clone()?,
+        build_id: unit.build_id.clone(),
+        ..Module::default()
+    })
+}
+
+fn listed(section: &Section, insn: &Counted, line: Option<Line>) -> Listed {
     let target = insn.target.map(|at| &section.counts.insns[at as usize]);
     let target = target.map(|target| section.place(target));
     Listed {
         at: insn.at,
         len: insn.bytes.len() as u64,
         text: isa::text::of(&insn.bytes, insn.at, target.as_deref()),
-        line: section
-            .file(insn)
-            .map(|(file, line)| (file.to_owned(), line)),
+        line: line.or_else(|| {
+            let (file, line) = section.file(insn)?;
+            Some((file.to_owned(), line))
+        }),
         count: Some(insn.count),
         taken: insn.is_conditional().then(|| insn.taken()),
         ..Listed::default()

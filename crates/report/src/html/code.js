@@ -76,7 +76,7 @@ class CodePanel {
     if (listing.number.length === 0) return [...parts, hint("No source lines are known: there is no debug information of this code.")];
     if (listing.unread.length > 0) {
       const paths = listing.unread.map((file) => files[file]);
-      parts.push(hint(`Not there to be read when the page was written: ${paths.map(baseName).join(", ")}`, paths.join("\n")));
+      parts.push(hint(`Not read when the page was written: ${paths.map(baseName).join(", ")}`, paths.join("\n")));
     }
     this.lines = this.sourceItems();
     if (this.lines.length === 0) return parts;
