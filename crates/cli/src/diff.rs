@@ -10,14 +10,16 @@ use std::path::Path;
 
 use analysis::diff::{self as differ, Diff, Metric};
 use anyhow::{Result, anyhow, bail};
+use image::Images;
 use report::diff::{self as form, Comparison, Recorded};
 use trace::Recording;
 
+use crate::beside::OnDisk;
 use crate::commands::{finish_stdout, read};
 use crate::ending::Ending;
 use crate::flags::{self, DiffFormat};
 use crate::output::{Kind, Output};
-use crate::show;
+use crate::show::{self, Page};
 
 /// A condition of `--fail-if` is met.
 const CONDITION_MET: u8 = 1;
@@ -63,7 +65,10 @@ pub fn diff(flags: &flags::Diff) -> Result<Ending> {
     comparison.verdicts = verdicts;
     comparison.notes = notes;
     let ending = match &flags.html {
-        Some(path) => write_page(&comparison, path)?,
+        Some(path) => {
+            let code = flags.html_code;
+            write_page(&comparison, Page { path, code })?
+        }
         None => write(&comparison, flags.format)?,
     };
     for sentence in &met {
@@ -142,9 +147,15 @@ fn find(metrics: &[Metric], name: &str) -> Result<usize> {
     })
 }
 
-fn write_page(comparison: &Comparison, path: &Path) -> Result<Ending> {
-    let page = Output::prepare(path, Kind::Report)?;
-    page.replace(|out| report::html::write_comparison(comparison, out))?;
+fn write_page(comparison: &Comparison, page: Page) -> Result<Ending> {
+    let output = Output::prepare(page.path, Kind::Report)?;
+    let images = Images::new();
+    output.replace(|out| {
+        let mut files = OnDisk::new(&images, page.trust());
+        report::html::write_comparison(comparison, page.beside(&mut files), out)?;
+        files.say_what_was_refused();
+        io::Result::Ok(())
+    })?;
     Ok(Ending::Exit(0))
 }
 

@@ -275,6 +275,10 @@ pub struct Diff {
     /// Write a page to explore all changes with, for a browser, and no comparison
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     pub html: Option<PathBuf>,
+    /// Room for code and source (8; 0: none); given, for files that only a recording names, too
+    #[arg(long, value_name = "MB", requires = "html")]
+    #[arg(value_parser = clap::value_parser!(u32).range(..1000))]
+    pub html_code: Option<u32>,
     /// What changed most; without it by instructions, if both recordings have them
     #[arg(long, value_name = "METRIC")]
     pub by: Option<String>,

@@ -171,8 +171,10 @@ pub struct Page<'a> {
 const CODE: u32 = 8;
 
 impl Page<'_> {
-    fn budget(&self) -> usize {
-        self.code.unwrap_or(CODE) as usize * 1_000_000
+    /// What is written beside, if anything is.
+    pub fn beside<'f>(&self, files: &'f mut OnDisk) -> Option<Beside<'f>> {
+        let budget = self.code.unwrap_or(CODE) as usize * 1_000_000;
+        (budget > 0).then_some(Beside { files, budget })
     }
 
     /// Who asks for code by number gets all that a recording names.
@@ -192,8 +194,7 @@ pub fn write_page(
     files: &mut OnDisk,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let budget = page.budget();
-    let beside = (budget > 0).then_some(Beside { files, budget });
+    let beside = page.beside(files);
     if recording.meta.mode == Mode::Counts {
         let view = report::counts::View {
             per_thread: false,

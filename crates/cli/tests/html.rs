@@ -362,7 +362,11 @@ const BEFORE: &str = "\
 #include <stdlib.h>
 static int leaf(int x) { return x + 1; }
 static int dropped(int x) { return x * 2; }
-static int work(int x) { return leaf(x) + leaf(x) + dropped(x); }
+static int work(int x) {
+    int sum = leaf(x);
+    sum += leaf(x) + dropped(x);
+    return sum;
+}
 int main(void) {
     int sum = 0;
     for (int i = 0; i < 5; i++) sum += work(i);
@@ -390,18 +394,24 @@ fn a_page_shows_what_changed() {
     for (name, source) in [("before", BEFORE), ("after", &after)] {
         fs::create_dir_all(folder.file(name)).unwrap();
         let program = format!("{name}/prog");
-        folder.program(&["-g", "-O0", "-static"], &program, source);
+        folder.program(&["-g", "-O0", "-static-pie"], &program, source);
     }
     record(&["--k-inf"]);
     check(&folder, "changes");
-    record(&[
-        "--mode",
-        "intra",
-        "--roll-loops",
-        "--funcs",
-        "main,work,leaf",
-    ]);
+    fs::copy(folder.file("after/prog"), folder.file("prog")).unwrap();
+    keep_oracle(&folder);
+    check(&folder, "codeOfTwo");
+    let blocks = ["--mode", "intra", "--roll-loops", "--funcs"];
+    record(&[&blocks[..], &["main,work,leaf,dropped"]].concat());
     check(&folder, "blockChanges");
+    keep_oracle(&folder);
+    check(&folder, "blockCode");
+    let bare = ["--html", "page.html", "--html-code", "0"];
+    run(
+        &folder,
+        &[&["diff", "before.evp", "after.evp"], &bare[..]].concat(),
+    );
+    check(&folder, "noCodeOfTwo");
 }
 
 #[test]

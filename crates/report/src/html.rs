@@ -110,13 +110,17 @@ pub fn write(report: &Report, beside: Option<Beside>, out: &mut dyn Write) -> io
     })
 }
 
-/// The page of two recordings.
-pub fn write_comparison(comparison: &Comparison, out: &mut dyn Write) -> io::Result<()> {
+/// The page of two recordings; `beside`: with the code of their functions.
+pub fn write_comparison(
+    comparison: &Comparison,
+    beside: Option<Beside>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     for (metric, total) in comparison.diff.metrics.iter().zip(&comparison.diff.totals) {
         exact(total.before.max(total.after), comparison::noun(metric.name))?;
     }
     page(&comparison::title(comparison), out, |out| {
-        comparison::write(comparison, out)
+        comparison::write(comparison, beside, out)
     })
 }
 

@@ -18,7 +18,7 @@ use std::io::{self, Write};
 use analysis::merged::{Contexts, Name, Place};
 use isa::{Flow, Insn};
 use serde::Serialize;
-use trace::{Module, Process, Recording};
+use trace::{Label, Module, Process, Recording};
 
 use super::columns;
 use super::listing::{Files, Listed, Listing, SourceFiles};
@@ -105,35 +105,106 @@ impl Listings {
     }
 }
 
+/// Functions or basic blocks of one recording or of two, by number.
+pub struct Functions<'a> {
+    pub recordings: Vec<&'a Recording>,
+    /// Of each the index of a recording that has it, and where.
+    pub places: Vec<Option<(usize, Place)>>,
+}
+
+impl<'a> Functions<'a> {
+    fn get(&self, number: usize) -> Option<(&'a Process, Label)> {
+        let (recording, place) = self.places[number]?;
+        let process = &self.recordings[recording].processes[place.process];
+        Some((process, place.label))
+    }
+
+    /// Lists them in the order of their numbers in `order`.
+    pub fn write(
+        &self,
+        order: &[usize],
+        beside: Beside<'_>,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        let count = self.places.len();
+        let is_of_blocks = |recording: &&Recording| recording.meta.blocks.is_some();
+        if !self.recordings.iter().all(is_of_blocks) {
+            let alone = order.iter().map(|&number| vec![number]);
+            let listings = Listings::new(count, alone, beside, |group, files| {
+                of_function(self.get(group[0]), files)
+            });
+            return listings.write("function", out);
+        }
+        let recordings = self.recordings.iter();
+        let codes: Vec<Vec<Code>> = recordings
+            .map(|recording| recording.processes.iter().map(Code::new).collect())
+            .collect();
+        let listings = Listings::new(count, self.groups(order), beside, |group, files| {
+            let mut insns = Vec::new();
+            for &number in group {
+                let Some((recording, place)) = self.places[number] else {
+                    continue;
+                };
+                let code = &codes[recording][place.process];
+                let process = &self.recordings[recording].processes[place.process];
+                of_block(process, code, (place.label, number), files, &mut insns);
+            }
+            Ok(insns)
+        });
+        listings.write("basic block", out)
+    }
+
+    /// File and offset there, or the address.
+    fn place(&self, number: usize) -> Option<(Option<&'a str>, u64)> {
+        let (process, label) = self.get(number)?;
+        let function = process.function(label)?;
+        Some(match process.module_of(function) {
+            Some(module) => (Some(&module.path), function.file_offset),
+            None => (None, function.pc),
+        })
+    }
+
+    /// Blocks of one function together, by address; that of the first block first.
+    fn groups(&self, order: &[usize]) -> Vec<Vec<usize>> {
+        let mut groups: Vec<Vec<usize>> = Vec::new();
+        let mut known: HashMap<(usize, Option<&str>, u64, &str), usize> = HashMap::new();
+        for &number in order {
+            let key = self.places[number].and_then(|(recording, _)| {
+                let (process, label) = self.get(number)?;
+                let block = process.block(label)?;
+                let name = block.function.as_deref()?;
+                let (path, at) = self.place(number)?;
+                Some((recording, path, at.wrapping_sub(block.offset), name))
+            });
+            let group = match key {
+                Some(key) => *known.entry(key).or_insert(groups.len()),
+                None => groups.len(),
+            };
+            match groups.get_mut(group) {
+                Some(group) => group.push(number),
+                None => groups.push(vec![number]),
+            }
+        }
+        for blocks in &mut groups {
+            blocks.sort_by_key(|&number| self.place(number));
+        }
+        groups
+    }
+}
+
+/// The functions of one recording.
 pub fn write(
     recording: &Recording,
     contexts: &Contexts,
     beside: Beside<'_>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let order = hottest(contexts);
-    let functions = contexts.functions.len();
-    if recording.meta.blocks.is_none() {
-        let alone = order.into_iter().map(|number| vec![number]);
-        let listings = Listings::new(functions, alone, beside, |group, files| {
-            let Place { process, label } = contexts.functions[group[0]];
-            of_function(&recording.processes[process], label, files)
-        });
-        return listings.write("function", out);
-    }
-    let codes: Vec<Code> = recording.processes.iter().map(Code::new).collect();
-    let groups = groups(recording, contexts, &order);
-    let listings = Listings::new(functions, groups, beside, |group, files| {
-        let mut insns = Vec::new();
-        for &number in group {
-            let Place { process, label } = contexts.functions[number];
-            let code = &codes[process];
-            let process = &recording.processes[process];
-            of_block(process, code, (label, number), files, &mut insns);
-        }
-        Ok(insns)
-    });
-    listings.write("basic block", out)
+    let places = contexts.functions.iter();
+    let functions = Functions {
+        recordings: vec![recording],
+        places: places.map(|&place| Some((0, place))).collect(),
+    };
+    functions.write(&hottest(contexts), beside, out)
 }
 
 /// The functions, what counted most first.
@@ -154,13 +225,14 @@ fn hottest(contexts: &Contexts) -> Vec<usize> {
 
 /// From the file of its module.
 fn of_function(
-    process: &Process,
-    label: trace::Label,
+    place: Option<(&Process, Label)>,
     files: &mut dyn Files,
 ) -> Result<Vec<Listed>, String> {
-    let function = process.function(label);
-    let module = function.and_then(|function| process.module_of(function));
-    let Some((function, module)) = function.zip(module) else {
+    let function = place.and_then(|(process, label)| {
+        let function = process.function(label)?;
+        Some((function, process.module_of(function)?))
+    });
+    let Some((function, module)) = function else {
         return Err("It is in no file, and its code was not recorded.".into());
     };
     let (start, code) = files.code(module, function.file_offset)?;
@@ -211,7 +283,7 @@ fn target(insn: &Insn) -> Option<u64> {
 fn of_block(
     process: &Process,
     code: &Code,
-    (label, number): (trace::Label, usize),
+    (label, number): (Label, usize),
     files: &mut dyn Files,
     insns: &mut Vec<Listed>,
 ) {
@@ -236,41 +308,4 @@ fn of_block(
         bytes = bytes.get(len..).unwrap_or_default();
         at = at.wrapping_add(len as u64);
     }
-}
-
-/// File and offset there, or the address.
-fn place_of(recording: &Recording, place: Place) -> Option<(Option<&str>, u64)> {
-    let process = &recording.processes[place.process];
-    let function = process.function(place.label)?;
-    Some(match process.module_of(function) {
-        Some(module) => (Some(&module.path), function.file_offset),
-        None => (None, function.pc),
-    })
-}
-
-/// Blocks of one function together, by address; that of the hottest block first.
-fn groups(recording: &Recording, contexts: &Contexts, order: &[usize]) -> Vec<Vec<usize>> {
-    let mut groups: Vec<Vec<usize>> = Vec::new();
-    let mut known: HashMap<(Option<&str>, u64, &str), usize> = HashMap::new();
-    for &number in order {
-        let Place { process, label } = contexts.functions[number];
-        let block = recording.processes[process].block(label);
-        let name = block.and_then(|block| block.function.as_deref().zip(Some(block.offset)));
-        let key = name.and_then(|(name, offset)| {
-            let (path, at) = place_of(recording, contexts.functions[number])?;
-            Some((path, at.wrapping_sub(offset), name))
-        });
-        let group = match key {
-            Some(key) => *known.entry(key).or_insert(groups.len()),
-            None => groups.len(),
-        };
-        match groups.get_mut(group) {
-            Some(group) => group.push(number),
-            None => groups.push(vec![number]),
-        }
-    }
-    for blocks in &mut groups {
-        blocks.sort_by_key(|&number| place_of(recording, contexts.functions[number]));
-    }
-    groups
 }
