@@ -315,6 +315,21 @@ fn a_page_shows_what_was_counted() {
     check(&folder, "hostileCounts");
 }
 
+/// Of two processes with two threads each, and the shell that started them.
+#[test]
+fn a_page_shows_what_each_thread_counted() {
+    let folder = folder("count-threads");
+    compile(&folder, "tests/paper/prog1.c", "prog1");
+    let record = ["count", "-q", "-o", "run.evp", "--html", "page.html", "--"];
+    run(
+        &folder,
+        &[&record[..], &["sh", "-c", "./prog1; ./prog1 x"]].concat(),
+    );
+    let report = ["report", "run.evp", "--format", "json", "--per-thread"];
+    fs::write(folder.file("report.json"), run(&folder, &report)).unwrap();
+    check(&folder, "countThreads");
+}
+
 /// Up to 2^53 - 1 executed instructions; what is beyond is refused, and the file stays.
 #[test]
 fn counts_beyond_what_a_page_counts_to_are_refused() {

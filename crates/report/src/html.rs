@@ -20,7 +20,7 @@
 //! 2^53 - 1 is an error.
 
 mod code;
-mod columns;
+pub(crate) mod columns;
 mod comparison;
 mod head;
 mod listing;

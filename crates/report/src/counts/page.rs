@@ -4,10 +4,13 @@
 //!
 //! Limit: as there, the scripts count up to 2^53 - 1.
 
+mod threads;
+
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
+use analysis::counts::blocks::Block;
 use analysis::counts::{Counted, Unit, hot};
 use serde::Serialize;
 use trace::Module;
@@ -17,6 +20,7 @@ use crate::html::{self, Beside, JsonModule, Line, Listed, Listings, VERSION};
 use crate::names::base_name;
 use crate::numbers::{command_line, duration};
 use crate::signals;
+use threads::{Rows, Threads};
 
 pub fn write(report: &Report, beside: Option<Beside>, out: &mut dyn Write) -> io::Result<()> {
     // One for all threads, as long as nobody asked for each by itself.
@@ -27,10 +31,22 @@ pub fn write(report: &Report, beside: Option<Beside>, out: &mut dyn Write) -> io
     html::exact(executed, "instruction")?;
     let functions = functions(report, section);
     let title = command_line(&report.recording.meta.command);
+    let document = Document::new(report, section, &functions);
+    let rows = Rows {
+        functions: &functions,
+        lines: &document.lines,
+        first: hot_blocks(report, section)
+            .map(|block| block.first)
+            .collect(),
+    };
+    let threads = Threads::new(report.recording, &section.counts, rows);
+    let threads = threads.map_err(io::Error::other)?;
     html::counts_page(&title, out, |out| {
-        let document = Document::new(report, section, &functions);
         let json = serde_json::to_vec(&document).map_err(io::Error::from)?;
         html::element("data-head", &json, out)?;
+        if let Some(threads) = threads {
+            threads.write(out)?;
+        }
         match beside {
             Some(beside) => listings(section, &functions, beside, out),
             None => Ok(()),
@@ -203,6 +219,12 @@ fn table_of_functions(section: &Section, functions: &[Function]) -> Table {
     table
 }
 
+/// All blocks that are listed, with most executed instructions first.
+fn hot_blocks<'a>(report: &Report, section: &'a Section) -> impl Iterator<Item = &'a Block> {
+    let lists = |insn: &_| report.lists(&section.counts, insn);
+    hot::blocks(&section.counts, &section.blocks, usize::MAX, lists).into_iter()
+}
+
 fn table_of_blocks(report: &Report, section: &Section, functions: &[Function]) -> Table {
     let mut function_of = HashMap::new();
     for (number, function) in functions.iter().enumerate() {
@@ -210,8 +232,7 @@ fn table_of_blocks(report: &Report, section: &Section, functions: &[Function]) -
         function_of.extend(places.map(|place| (place, number)));
     }
     let mut table = Table::default();
-    let lists = |insn: &_| report.lists(&section.counts, insn);
-    for block in hot::blocks(&section.counts, &section.blocks, usize::MAX, lists) {
+    for block in hot_blocks(report, section) {
         let first = section.first(block);
         let executed = u64::try_from(hot::weight(block)).unwrap_or(u64::MAX);
         let values = [executed, block.count, block.len as u64];

@@ -140,6 +140,12 @@ class Values {
   }
 }
 
+/** The list of a key, made if there is none. */
+function listIn(map, key) {
+  if (!map.has(key)) map.set(key, []);
+  return map.get(key);
+}
+
 /** A document that the page carries. */
 async function inflatedJson(id) {
   return JSON.parse(new TextDecoder().decode(await inflated(id)));
