@@ -243,7 +243,7 @@ pub struct Page {
     /// Write a page to explore everything with, for a browser
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Room for code and source (8; 0: none); given, for files that only a recording names, too
+    /// Code and source it may hold (8; 0: none); given, all that a recording names
     #[arg(long, value_name = "MB")]
     #[arg(value_parser = clap::value_parser!(u32).range(..1000))]
     pub html_code: Option<u32>,
@@ -275,7 +275,7 @@ pub struct Diff {
     /// Write a page to explore all changes with, for a browser, and no comparison
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     pub html: Option<PathBuf>,
-    /// Room for code and source (8; 0: none); given, for files that only a recording names, too
+    /// Code and source it may hold (8; 0: none); given, all that a recording names
     #[arg(long, value_name = "MB", requires = "html")]
     #[arg(value_parser = clap::value_parser!(u32).range(..1000))]
     pub html_code: Option<u32>,
