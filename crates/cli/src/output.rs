@@ -97,7 +97,7 @@ pub enum Unsaved {
         why: String,
         place: PathBuf,
     },
-    #[error("cannot write '{}': {why}; nor '{}': {second}; what was recorded is lost", path.display(), place.display())]
+    #[error("cannot write '{}': {why}; nor '{}': {second}", path.display(), place.display())]
     Lost {
         path: PathBuf,
         why: String,

@@ -227,20 +227,25 @@ fn complain(
     let mut kept = None;
     match saved {
         Some(Ok(path)) => kept = Some(Ok(path)),
-        Some(Err(error)) => {
-            eprintln!("everypath: {error}");
-            if let Unsaved::Elsewhere { place, .. } = error {
-                kept = Some(Ok(place));
+        Some(Err(error)) => match &error {
+            Unsaved::Elsewhere { place, .. } => {
+                eprintln!("everypath: {error}");
+                kept = Some(Ok(place.clone()));
             }
-        }
+            _ => eprintln!("everypath: {error}; what was recorded is lost"),
+        },
         None => {}
     }
     for error in reports.into_iter().filter_map(Result::err) {
-        let Unsaved::Refused { path, .. } = &error else {
-            eprintln!("everypath: {error}");
-            continue;
+        let path = match &error {
+            Unsaved::Refused { path, .. } => path.as_deref(),
+            Unsaved::Lost { .. } => None,
+            Unsaved::Elsewhere { .. } => {
+                eprintln!("everypath: {error}");
+                continue;
+            }
         };
-        let kept = kept.get_or_insert_with(|| output::keep(recording, path.as_deref()));
+        let kept = kept.get_or_insert_with(|| output::keep(recording, path));
         match kept {
             Ok(kept) => eprintln!(
                 "everypath: {error}; what was recorded is in '{0}', for `everypath report {0} \

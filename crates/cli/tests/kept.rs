@@ -132,6 +132,29 @@ fn the_recording_is_kept_elsewhere_if_need_be() {
     }
 }
 
+/// No place takes the report, but the recording is safe where it was asked for.
+#[test]
+fn only_what_is_lost_is_said_to_be() {
+    let folder = with_program("no-place");
+    let run = |options: &[&str]| {
+        fs::create_dir_all(folder.file("gone")).unwrap();
+        let count = ["TMPDIR=/no-such", env!("CARGO_BIN_EXE_everypath"), "count"];
+        let report = ["--format", "csv", "--report", "gone/out", "./prog", "gone"];
+        let output = folder.run("env", &[&count, options, &report].concat());
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        fs::remove_dir_all(folder.file("moved")).unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        let why = "no such file or directory";
+        let start =
+            format!("everypath: cannot write 'gone/out': {why}; nor '/no-such/out': {why}; ");
+        said.strip_prefix(&start).expect(&said).to_owned()
+    };
+    assert!(run(&[]).starts_with("what was recorded is lost: cannot write '/no-such/everypath-"));
+    let said = run(&["-o", "run.evp"]);
+    assert_eq!(named(&format!("; {said}")), "run.evp");
+    check_kept(&folder, &folder.file("run.evp"));
+}
+
 #[test]
 fn coverage_needs_line_tables() {
     let folder = with_program("bare-lines");
