@@ -48,8 +48,8 @@ function callersOf(tree) {
   return roots;
 }
 
-/** Every number of the tree, of the callers and of the functions, for each metric; then by mouse. */
-export async function changes(page, comparison, folded) {
+/** Every number of the tree, of the callers and of the functions, for each metric. */
+async function numbers(page, comparison) {
   for (const [metric, name] of comparison.metrics.entries()) {
     await choose(page, "#metrics", String(metric));
     const [before, after] = comparison.totals[metric];
@@ -59,6 +59,22 @@ export async function changes(page, comparison, folded) {
     assert.deepEqual((await nodesOf(page, "callerTree")).sort(), listed(callersOf(tree)).sort());
     await table(page, comparison, metric);
   }
+}
+
+/** Of basic blocks, which are executed and not called. */
+export async function blockChanges(page, comparison) {
+  assert.deepEqual(comparison.metrics, ["executions"]);
+  await numbers(page, comparison);
+  assert.equal(await text(page, "#tabs [data-tab=functions]"), "Basic blocks");
+  assert.ok((await text(page, "#shown")).includes(" executions, "));
+  await page.press("3", "Home");
+  assert.ok(!/calls|function/i.test(await text(page, "#bar")));
+  assert.ok(!/calls|function/i.test(await text(page, "#functions .header")));
+}
+
+/** The numbers, and then by mouse. */
+export async function changes(page, comparison, folded) {
+  await numbers(page, comparison);
   await treeByMouse(page, comparison);
   await flame(page, folded);
   await gone(page, comparison);

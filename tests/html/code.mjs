@@ -28,8 +28,8 @@ async function openCode(page, query) {
   await page.press("Enter", "Escape", "Escape", "c");
 }
 
-/** Every instruction is that of the disassembler, every line that of the line table and of the file. */
-export async function code(page, _, oracle) {
+/** Opens `work`; every instruction is that of the disassembler, every line that of the line table. */
+async function openWork(page, oracle) {
   await openCode(page, "work");
   assert.equal(await text(page, "#details h2"), "work");
   const expected = parsed(oracle);
@@ -37,6 +37,26 @@ export async function code(page, _, oracle) {
     at, number: listing.number[listing.row[i]], executed: "", taken: "",
   })))(everypath)`);
   assert.deepEqual(shown, expected.map(({ at, number }) => ({ at, number, executed: "", taken: "" })));
+  return expected;
+}
+
+/** Of two recordings: the code of afterwards, and that of before of what is gone. */
+export async function codeOfTwo(page, _, oracle) {
+  await openWork(page, oracle);
+  assert.ok((await listed(page, "source")).some(({ line }) => line.endsWith("sum += leaf(x);")));
+  await page.evaluate(`everypath.selectName(everypath.names.text.indexOf("dropped"))`);
+  assert.ok((await listed(page, "source")).some(({ line }) => line.startsWith("static int dropped")));
+}
+
+export async function noCodeOfTwo(page) {
+  await page.press("Home", "ArrowDown", "c");
+  assert.equal(await page.evaluate(`document.getElementById("parts")`), null);
+  assert.equal(await page.evaluate("everypath.listings"), null);
+}
+
+/** The instructions and their source, and what is marked. */
+export async function code(page, _, oracle) {
+  const expected = await openWork(page, oracle);
   const lines = await listed(page, "source");
   assert.match(lines[0].line, /\/prog\.c$/);
   const line = lines.find(({ line }) => line.includes("sum += twice"));
@@ -104,4 +124,24 @@ export async function changedCode(page) {
 export async function goneCode(page) {
   await openCode(page, "work");
   assert.match(await text(page, "#no-code"), /^'\/.*\/prog' cannot be read: no such file or directory\.$/);
+}
+
+/** All source lines of the page, as one text. */
+async function sourceOf(page) {
+  await page.until("everypath.listings !== null");
+  return page.evaluate(`everypath.listings.listings.flatMap(({ source }) => source).join("\\n")`);
+}
+
+export async function ownSource(page) {
+  const source = await sourceOf(page);
+  assert.ok(source.includes("sum += twice(i)") && !source.includes("SECRET"));
+}
+
+export async function noSource(page) {
+  const source = await sourceOf(page);
+  assert.ok(!source.includes("sum += twice(i)") && !source.includes("SECRET"));
+}
+
+export async function namedSource(page) {
+  assert.ok((await sourceOf(page)).includes("SECRET"));
 }

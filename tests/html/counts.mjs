@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { linesOf, listed, parsed } from "./code.mjs";
-import { rows, search, text } from "./look.mjs";
+import { choose, rows, search, text } from "./look.mjs";
 import { grouped } from "./oracle.mjs";
 
 /** The rows of a table, whole, as one text each. */
@@ -23,6 +23,14 @@ export async function hostileCounts(page) {
   assert.equal(await page.evaluate("everypath.evil"), undefined);
 }
 
+/** As large as doubles are exact. */
+export async function largeCounts(page) {
+  const sum = await page.evaluate("everypath.head.executed");
+  assert.ok(sum <= Number.MAX_SAFE_INTEGER && sum > Number.MAX_SAFE_INTEGER - 3008);
+  const [row] = await rows(page, "functions");
+  assert.deepEqual([row.name, row.own], ["_start", grouped(sum)]);
+}
+
 export async function counts(page, report, oracle) {
   const [section] = report.sections;
   const sum = section.blocks.reduce((sum, { executed: count, instructions }) => sum + count * instructions, 0);
@@ -33,6 +41,68 @@ export async function counts(page, report, oracle) {
   await work(page, parsed(oracle));
   assert.equal(await page.evaluate(`document.querySelectorAll("img, b b").length`), 0);
   assert.equal(await page.evaluate("everypath.evil"), undefined);
+}
+
+/** Each thread by itself is as the report of it, and all of them together as the page at first. */
+export async function countThreads(page, { sections }) {
+  const values = () => page.evaluate(`Object.fromEntries(Object.entries(everypath.views).map(([id, { table }]) =>
+    [id, { executed: [...table.executed], times: [...table.times], insns: [...table.insns], sum: table.sum }]))`);
+  const all = await values();
+  const places = await page.evaluate(`(({ head: { modules, functions, blocks } }) => ({
+    blocks: blocks.at.map((at, row) => modules[blocks.module[row]].path + " " + at),
+    functions: functions.name.map((name, row) => modules[functions.module[row]].path + " " + name),
+  }))(everypath)`);
+  const rowOf = new Map(places.blocks.map((place, row) => [place, row]));
+  let checked = 0;
+  const added = structuredClone(all);
+  for (const { executed, times } of Object.values(added)) for (const list of [executed, times]) list.fill(0);
+  assert.equal(await page.evaluate(`document.querySelectorAll("#threads option").length`), sections.length + 1);
+  for (const [thread, section] of sections.entries()) {
+    await choose(page, "#threads", String(thread));
+    const name = await page.evaluate(`document.getElementById("threads").selectedOptions[0].text`);
+    assert.ok(name.startsWith(`${section.process}: `) && name.includes(`, thread ${section.thread} (`), name);
+    assert.ok(name.endsWith(`(${grouped(section.totals.executed)} instructions)`), name);
+    const own = await values();
+    for (const id of ["functions", "blocks"]) assert.equal(own[id].executed.reduce((sum, value) => sum + value, 0), section.totals.executed);
+    const path = ({ module }) => section.modules[module].path ?? "[no file]";
+    for (const block of section.blocks) {
+      const row = rowOf.get(`${path(block)} ${Number(block.offset)}`);
+      assert.equal(own.blocks.times[row], block.executed);
+    }
+    const sums = new Map();
+    for (const block of section.blocks.filter((block) => path(block).endsWith("/prog1"))) {
+      const key = `${path(block)} ${block.function}`;
+      sums.set(key, (sums.get(key) ?? 0) + block.executed * block.instructions);
+    }
+    places.functions.forEach((place, row) => sums.has(place) && assert.equal(own.functions.executed[row], sums.get(place), place));
+    checked += sums.size;
+    // What is shown was executed by the thread.
+    const shown = await page.evaluate("everypath.view.rows.length");
+    assert.equal(shown, own.functions.insns.filter((insns) => insns > 0).length);
+    for (const [id, table] of Object.entries(own)) {
+      table.executed.forEach((value, row) => (added[id].executed[row] += value));
+      const join = id === "lines" ? Math.max : (one, other) => one + other;
+      table.times.forEach((value, row) => (added[id].times[row] = join(added[id].times[row], value)));
+    }
+    for (let row = 0; row < 10; row++) await codeOfThread(page, row, own.functions);
+  }
+  for (const [id, { executed, times }] of Object.entries(all)) {
+    assert.deepEqual(added[id].executed, executed);
+    if (id !== "lines") assert.deepEqual(added[id].times, times);
+  }
+  assert.ok(checked > 10, `${checked} functions`);
+  await choose(page, "#threads", "-1");
+  assert.deepEqual(await values(), all);
+}
+
+/** The instructions of a function are those of the thread. */
+async function codeOfThread(page, row, { executed, times }) {
+  await page.until("everypath.listings !== null");
+  await page.evaluate(`everypath.select("functions", ${row})`);
+  const { count, taken } = await page.evaluate("(({ count, taken }) => ({ count, taken }))(everypath.panel.listing)");
+  assert.equal(count.reduce((sum, value) => sum + value, 0), executed[row]);
+  assert.ok(times[row] === count[0] || times[row] === 0, "entered, if its first instruction is known");
+  assert.ok(taken.every((taken, at) => taken === null || taken <= count[at]));
 }
 
 /** Each block, and the table in its orders. */

@@ -34,6 +34,7 @@ pub use identity::Identity;
 pub use obstacle::{Obstacle, obstacles};
 
 use crate::forest::{Builder, Forest, NodeId, Weight};
+use crate::merged::Place;
 use crate::summary;
 use identity::Namer;
 
@@ -70,17 +71,28 @@ macro_rules! of_cost {
     };
 }
 
+/// What contexts count.
+const CALLS: Metric = Metric {
+    name: "calls",
+    of_node: |thread, at| match thread.nodes[at] {
+        node if node.label.is_function() => node.count,
+        _ => 0,
+    },
+    of_thread: |thread| summary::counted(thread).events,
+    rest: Label::TRUNCATED,
+    is_recorded: |recording| {
+        recording.meta.mode == Mode::Contexts && recording.meta.blocks.is_none()
+    },
+};
+
 /// All that can be compared. A row here is all that a new figure needs.
 pub const METRICS: &[Metric] = &[
+    CALLS,
+    // Those of basic blocks.
     Metric {
-        name: "calls",
-        of_node: |thread, at| match thread.nodes[at] {
-            node if node.label.is_function() => node.count,
-            _ => 0,
-        },
-        of_thread: |thread| summary::counted(thread).events,
-        rest: Label::TRUNCATED,
-        is_recorded: |recording| recording.meta.mode == Mode::Contexts,
+        name: "executions",
+        is_recorded: |recording| recording.meta.blocks.is_some(),
+        ..CALLS
     },
     // Also counted by `run`, which has no contexts.
     Metric {
@@ -158,6 +170,8 @@ pub struct Frame<'a> {
     pub identity: Identity<'a>,
     /// As recorded: afterwards if it is there, else before.
     pub function: Option<&'a Function>,
+    /// Where that is recorded.
+    pub place: Option<(Side, Place)>,
 }
 
 /// Both recordings in one forest.
@@ -265,6 +279,8 @@ struct Union<'a> {
 /// A process on its way into the union.
 struct Source<'a, 'n> {
     process: &'a Process,
+    /// Its index in the recording.
+    number: usize,
     namer: &'n Namer<'a>,
     side: Side,
     /// The root of its program.
@@ -275,10 +291,11 @@ struct Source<'a, 'n> {
 
 impl<'a> Union<'a> {
     fn add(&mut self, recording: &'a Recording, side: Side, namer: &Namer<'a>) {
-        for process in &recording.processes {
+        for (number, process) in recording.processes.iter().enumerate() {
             let program = self.label(namer.program(process), None, side);
             let mut source = Source {
                 process,
+                number,
                 namer,
                 side,
                 program: self.builder.root(program),
@@ -329,7 +346,10 @@ impl<'a> Union<'a> {
             return known;
         }
         let identity = source.namer.identity(source.process, label);
-        let new = self.label(identity, source.process.function(label), source.side);
+        let process = source.number;
+        let function = source.process.function(label);
+        let function = function.map(|function| (function, Place { process, label }));
+        let new = self.label(identity, function, source.side);
         source.labels.insert(label, new);
         new
     }
@@ -365,15 +385,22 @@ impl<'a> Union<'a> {
     fn label(
         &mut self,
         identity: Identity<'a>,
-        function: Option<&'a Function>,
+        function: Option<(&'a Function, Place)>,
         side: Side,
     ) -> Label {
         let next = Label(self.frames.len() as u32);
         let label = *self.labels.entry(identity.clone()).or_insert(next);
+        let place = function.map(|(_, place)| (side, place));
+        let function = function.map(|(function, _)| function);
         if label == next {
-            self.frames.push(Frame { identity, function });
+            self.frames.push(Frame {
+                identity,
+                function,
+                place,
+            });
         } else if side == Side::After && function.is_some() {
-            self.frames[label.0 as usize].function = function;
+            let frame = &mut self.frames[label.0 as usize];
+            (frame.function, frame.place) = (function, place);
         }
         label
     }

@@ -2,8 +2,12 @@
 //! were run, as far as they are here and still the same.
 //!
 //! A module is what ran if its build id says so; a source file is taken as it is.
+//!
+//! A recording names source files, too, and one of a stranger may name any file that
+//! can be read here: the page would carry it away. So a file is read only if the line
+//! table of such a module names it, unless the names can be trusted ([`Trust`]).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -22,9 +26,23 @@ const LONGEST: u64 = 1 << 20;
 /// Larger files are no source that somebody wrote.
 const LARGEST: u64 = 16 << 20;
 
+/// Which source files are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// Those that a module names which ran and is here.
+    Modules,
+    /// All: it was recorded by this command, or the user asks for it.
+    Recording,
+}
+
 /// Files that were asked for.
 pub struct OnDisk<'a> {
     images: &'a Images,
+    trust: Trust,
+    /// By a module's line table.
+    named: HashSet<String>,
+    /// Files that are here and were not read, as only the recording names them.
+    refused: BTreeSet<String>,
     /// By path and build id; else why not.
     modules: HashMap<Key, Result<Opened, String>>,
     sources: HashMap<String, Option<Vec<String>>>,
@@ -38,12 +56,31 @@ struct Opened {
 }
 
 impl<'a> OnDisk<'a> {
-    pub fn new(images: &'a Images) -> OnDisk<'a> {
+    pub fn new(images: &'a Images, trust: Trust) -> OnDisk<'a> {
         OnDisk {
             images,
+            trust,
+            named: HashSet::new(),
+            refused: BTreeSet::new(),
             modules: HashMap::new(),
             sources: HashMap::new(),
         }
+    }
+
+    /// Says which source is not in the page.
+    pub fn say_what_was_refused(&self) {
+        let Some(first) = self.refused.first() else {
+            return;
+        };
+        let others = match self.refused.len() - 1 {
+            0 => String::new(),
+            1 => " and 1 more file".into(),
+            more => format!(" and {more} more files"),
+        };
+        eprintln!(
+            "everypath: no module that ran and is here names '{first}'{others} as source, only the \
+             recording does; --html-code MB puts that into the page, too"
+        );
     }
 
     fn module(&mut self, module: &Module) -> Result<&Opened, &str> {
@@ -110,22 +147,31 @@ impl Files for OnDisk<'_> {
     }
 
     fn line(&mut self, module: &Module, offset: u64) -> Option<Line> {
-        let symbol = self
-            .module(module)
-            .ok()?
-            .image
-            .symbolize(FileOffset(offset));
-        symbol.file.zip(symbol.line)
+        let image = &self.module(module).ok()?.image;
+        let (file, line) = image.line_at(FileOffset(offset));
+        let (file, line) = file.zip(line)?;
+        if !self.named.contains(&file) {
+            self.named.insert(file.clone());
+        }
+        Some((file, line))
     }
 
     fn text(&mut self, file: &str) -> Option<&[String]> {
-        let lines = self.sources.entry(file.to_owned()).or_insert_with(|| {
-            let meta = fs::metadata(file).ok()?;
-            let bytes =
-                (meta.is_file() && meta.len() <= LARGEST).then(|| fs::read(file).ok())??;
-            let text = String::from_utf8_lossy(&bytes);
-            Some(text.lines().map(str::to_owned).collect())
-        });
-        lines.as_deref()
+        if self.trust == Trust::Modules && !self.named.contains(file) {
+            if Path::new(file).is_file() {
+                self.refused.insert(file.to_owned());
+            }
+            return None;
+        }
+        let lines = self.sources.entry(file.to_owned());
+        lines.or_insert_with(|| lines_of(file)).as_deref()
     }
+}
+
+/// The lines of a source file.
+pub fn lines_of(file: &str) -> Option<Vec<String>> {
+    let meta = fs::metadata(file).ok()?;
+    let bytes = (meta.is_file() && meta.len() <= LARGEST).then(|| fs::read(file).ok())??;
+    let text = String::from_utf8_lossy(&bytes);
+    Some(text.lines().map(str::to_owned).collect())
 }

@@ -10,6 +10,7 @@ use image::{Images, Selector};
 use trace::{BlockContexts, Cost, Mode, Prefix, Recording};
 use wire::flag;
 
+use crate::beside::OnDisk;
 use crate::diff;
 use crate::ending::Ending;
 use crate::flags::{
@@ -18,7 +19,7 @@ use crate::flags::{
 use crate::output::{Kind, Output, mid_sentence, reason};
 use crate::selection;
 use crate::session::Session;
-use crate::show::{self, Show};
+use crate::show::{self, Page, Show};
 
 pub fn run(command: &Command) -> Result<Ending> {
     match command {
@@ -363,10 +364,7 @@ fn report(flags: &Report) -> Result<Ending> {
         annotate: names(&flags.annotate),
     };
     if let Some(page) = flags.page.wanted() {
-        let output = Output::prepare(page.path, Kind::Report)?;
-        let (recording, images) = (&prefix.recording, Images::new());
-        output.replace(|out| show::write_page(recording, &show, page, &images, out))?;
-        return Ok(Ending::Exit(0));
+        return write_page(&prefix.recording, &show, page);
     }
     if !flags.annotate.is_empty() && mode != Mode::Counts {
         bail!("'{shown}': --annotate shows instructions, and only `count` records any");
@@ -384,6 +382,18 @@ fn report(flags: &Report) -> Result<Ending> {
         Err(error) if error.kind() == io::ErrorKind::Other => bail!("'{shown}': {error}"),
         written => finish_stdout(written),
     }
+}
+
+fn write_page(recording: &Recording, show: &Show, page: Page) -> Result<Ending> {
+    let output = Output::prepare(page.path, Kind::Report)?;
+    let images = Images::new();
+    output.replace(|out| {
+        let mut files = OnDisk::new(&images, page.trust());
+        show::write_page(recording, show, page, &mut files, out)?;
+        files.say_what_was_refused();
+        io::Result::Ok(())
+    })?;
+    Ok(Ending::Exit(0))
 }
 
 /// Whether a recording has what the form shows.

@@ -10,14 +10,16 @@ use std::path::Path;
 
 use analysis::diff::{self as differ, Diff, Metric};
 use anyhow::{Result, anyhow, bail};
+use image::Images;
 use report::diff::{self as form, Comparison, Recorded};
 use trace::Recording;
 
+use crate::beside::OnDisk;
 use crate::commands::{finish_stdout, read};
 use crate::ending::Ending;
 use crate::flags::{self, DiffFormat};
 use crate::output::{Kind, Output};
-use crate::show;
+use crate::show::{self, Page};
 
 /// A condition of `--fail-if` is met.
 const CONDITION_MET: u8 = 1;
@@ -35,11 +37,15 @@ pub fn diff(flags: &flags::Diff) -> Result<Ending> {
     for condition in &flags.fail_if {
         find(&metrics, &condition.metric)?;
     }
+    let is_of_blocks = after.meta.blocks.is_some();
     let difference = Diff::new(&before, &after, &metrics);
     let verdicts = differ::judge(&difference, &flags.fail_if);
     for verdict in verdicts.iter().filter(|verdict| verdict.functions == 0) {
         let name = verdict.condition.function.as_deref().unwrap_or_default();
-        notes.push(format!("no function '{name}' was called, before or after"));
+        notes.push(match is_of_blocks {
+            true => format!("no basic block '{name}' was executed, before or after"),
+            false => format!("no function '{name}' was called, before or after"),
+        });
     }
     let met: Vec<String> = verdicts
         .iter()
@@ -59,7 +65,10 @@ pub fn diff(flags: &flags::Diff) -> Result<Ending> {
     comparison.verdicts = verdicts;
     comparison.notes = notes;
     let ending = match &flags.html {
-        Some(path) => write_page(&comparison, path)?,
+        Some(path) => {
+            let code = flags.html_code;
+            write_page(&comparison, Page { path, code })?
+        }
         None => write(&comparison, flags.format)?,
     };
     for sentence in &met {
@@ -109,9 +118,15 @@ fn metrics(before: &Recording, after: &Recording, flags: &flags::Diff) -> Result
     let metrics = differ::metrics_of(before, after);
     if metrics.is_empty() {
         let is_bare = |recording| differ::metrics_of(recording, recording).is_empty();
-        let bare = match is_bare(before) {
-            true => &flags.before,
-            false => &flags.after,
+        let bare = match (is_bare(before), is_bare(after)) {
+            (true, _) => &flags.before,
+            (_, true) => &flags.after,
+            _ => bail!(
+                "'{}' and '{}' have no figure in common: calls are of functions, and executions \
+                 of basic blocks",
+                flags.before.display(),
+                flags.after.display()
+            ),
         };
         bail!(
             "'{}' has nothing to compare; record with `contexts`, or `run --count-instructions`",
@@ -132,9 +147,15 @@ fn find(metrics: &[Metric], name: &str) -> Result<usize> {
     })
 }
 
-fn write_page(comparison: &Comparison, path: &Path) -> Result<Ending> {
-    let page = Output::prepare(path, Kind::Report)?;
-    page.replace(|out| report::html::write_comparison(comparison, out))?;
+fn write_page(comparison: &Comparison, page: Page) -> Result<Ending> {
+    let output = Output::prepare(page.path, Kind::Report)?;
+    let images = Images::new();
+    output.replace(|out| {
+        let mut files = OnDisk::new(&images, page.trust());
+        report::html::write_comparison(comparison, page.beside(&mut files), out)?;
+        files.say_what_was_refused();
+        io::Result::Ok(())
+    })?;
     Ok(Ending::Exit(0))
 }
 

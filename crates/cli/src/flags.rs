@@ -81,8 +81,9 @@ Examples:
 A CONDITION is METRIC>+N or METRIC<-N: it grew, or shrank, by more than N; N% is
 per cent of the value before. FUNCTION:METRIC>+N is about one function, in all
 its contexts; its parameters may be left out, and MODULE! may stand before it.
-METRIC is calls or instructions. The exit status is 0, or 1 if a condition is
-met, which is said on standard error, or 125 if nothing could be compared.";
+METRIC is calls (of basic blocks: executions), instructions or another cost that
+both have. The exit status is 0, or 1 if a condition is met, which is said on
+standard error, or 125 if nothing could be compared.";
 
 /// Exact calling contexts of unmodified x86-64 Linux programs.
 #[derive(Debug, Parser)]
@@ -245,10 +246,10 @@ pub struct Page {
     /// Write a page to explore everything with, for a browser
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Code and source lines that the page may hold; 0: none
-    #[arg(long, value_name = "MB", default_value_t = 8)]
+    /// Code and source it may hold (8; 0: none); given, all that a recording names
+    #[arg(long, value_name = "MB")]
     #[arg(value_parser = clap::value_parser!(u32).range(..1000))]
-    pub html_code: u32,
+    pub html_code: Option<u32>,
 }
 
 impl Page {
@@ -277,6 +278,10 @@ pub struct Diff {
     /// Write a page to explore all changes with, for a browser, and no comparison
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     pub html: Option<PathBuf>,
+    /// Code and source it may hold (8; 0: none); given, all that a recording names
+    #[arg(long, value_name = "MB", requires = "html")]
+    #[arg(value_parser = clap::value_parser!(u32).range(..1000))]
+    pub html_code: Option<u32>,
     /// What changed most; without it by instructions, if both recordings have them
     #[arg(long, value_name = "METRIC")]
     pub by: Option<String>,

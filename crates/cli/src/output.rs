@@ -5,7 +5,9 @@
 //! complete, so an older file of that name survives until then. Before the run
 //! some of its space is really written, because a full disk says so only then.
 //! If the write fails after the run, the same data goes to a file in the
-//! temporary folder instead, and the message says where.
+//! temporary folder instead, and the message says where. What is not there to be
+//! written, as a form of report refuses some recordings, is tried nowhere else:
+//! then the recording itself is kept ([`keep`]).
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Seek, Write};
@@ -13,6 +15,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
+use trace::{Recording, WriteError};
 
 /// What is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,6 +45,67 @@ impl Kind {
     }
 }
 
+/// Why what was to be written did not come.
+#[derive(Debug)]
+pub enum Failure {
+    /// Another place may take it.
+    Place(String),
+    /// It is not there to be written, wherever to.
+    Refused(String),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        match error.kind() {
+            // What a form of report says of a recording.
+            io::ErrorKind::Other => Failure::Refused(mid_sentence(&error.to_string())),
+            _ => Failure::Place(reason(&error)),
+        }
+    }
+}
+
+impl From<WriteError> for Failure {
+    fn from(error: WriteError) -> Failure {
+        let sentence = mid_sentence(&error.to_string());
+        match error {
+            WriteError::Io(_) => Failure::Place(sentence),
+            _ => Failure::Refused(sentence),
+        }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        let (Failure::Place(why) | Failure::Refused(why)) = self;
+        f.write_str(why)
+    }
+}
+
+/// What became of data that is not where it was to be.
+#[derive(Debug, thiserror::Error)]
+pub enum Unsaved {
+    /// There was nothing to write.
+    #[error("{why}")]
+    Refused {
+        why: String,
+        /// Where it was to be, if that is a file among others.
+        path: Option<PathBuf>,
+    },
+    #[error("cannot write '{}': {why}; what was recorded is in '{}'", path.display(), place.display())]
+    Elsewhere {
+        path: PathBuf,
+        why: String,
+        place: PathBuf,
+    },
+    #[error("cannot write '{}': {why}; nor '{}': {second}", path.display(), place.display())]
+    Lost {
+        path: PathBuf,
+        why: String,
+        place: PathBuf,
+        second: String,
+    },
+}
+
 /// A place that was writable before the run.
 pub struct Output {
     path: PathBuf,
@@ -59,9 +123,13 @@ impl Output {
         open(path, kind).and_then(probe).map_err(refuse)
     }
 
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Writes with `write` what can be written again; if that fails, the file is
     /// as it was.
-    pub fn replace<E: std::fmt::Display>(
+    pub fn replace<E: Into<Failure>>(
         mut self,
         write: impl Fn(&mut dyn Write) -> Result<(), E>,
     ) -> Result<()> {
@@ -70,47 +138,75 @@ impl Output {
     }
 
     /// Writes with `write`, and keeps the data elsewhere if that fails.
-    pub fn save<E: std::fmt::Display>(
+    pub fn save<E: Into<Failure>>(
         mut self,
         write: impl Fn(&mut dyn Write) -> Result<(), E>,
-    ) -> Result<()> {
-        let Err(failure) = self.try_save(&write) else {
-            return Ok(());
+    ) -> Result<(), Unsaved> {
+        let path = self.path.clone();
+        let why = match self.try_save(&write) {
+            Ok(()) => return Ok(()),
+            Err(Failure::Refused(why)) => {
+                return Err(Unsaved::Refused {
+                    why: format!("cannot write '{}': {why}", path.display()),
+                    path: self.temporary.is_some().then_some(path),
+                });
+            }
+            Err(Failure::Place(why)) => why,
         };
-        let shown = self.path.display();
-        let name = self
-            .path
-            .file_name()
-            .unwrap_or_else(|| "recording".as_ref());
-        let elsewhere = unused(&std::env::temp_dir().join(name));
-        let saved = File::create_new(&elsewhere)
-            .map_err(|error| reason(&error))
+        let name = path.file_name().unwrap_or_else(|| "recording".as_ref());
+        let place = unused(&std::env::temp_dir().join(name));
+        let saved = File::create_new(&place)
+            .map_err(Failure::from)
             .and_then(|file| write_all(file, self.kind, &write));
         Err(match saved {
-            Ok(()) => anyhow!(
-                "cannot write '{shown}': {failure}; what was recorded is in '{}'",
-                elsewhere.display()
-            ),
-            Err(second) => anyhow!(
-                "cannot write '{shown}': {failure}; nor '{}': {second}; \
-                what was recorded is lost",
-                elsewhere.display()
-            ),
+            Ok(()) => Unsaved::Elsewhere { path, why, place },
+            Err(second) => Unsaved::Lost {
+                path,
+                why,
+                place,
+                second: second.to_string(),
+            },
         })
     }
 
-    fn try_save<E: std::fmt::Display>(
+    fn try_save<E: Into<Failure>>(
         &mut self,
         write: &impl Fn(&mut dyn Write) -> Result<(), E>,
-    ) -> Result<(), String> {
-        let file = self.file.try_clone().map_err(|error| reason(&error))?;
+    ) -> Result<(), Failure> {
+        let file = self.file.try_clone()?;
         write_all(file, self.kind, write)?;
         if let Some(temporary) = &self.temporary {
-            fs::rename(temporary, &self.path).map_err(|error| reason(&error))?;
+            fs::rename(temporary, &self.path)?;
             self.temporary = None;
         }
         Ok(())
     }
+}
+
+/// Keeps a recording that nobody asked to be kept, as a report of it was refused:
+/// beside the report, else in the temporary folder. Gives its path.
+pub fn keep(recording: &Recording, report: Option<&Path>) -> Result<PathBuf, String> {
+    let beside = report.map(|report| {
+        let mut name = report.as_os_str().to_owned();
+        name.push(".evp");
+        PathBuf::from(name)
+    });
+    let name = format!("everypath-{}.evp", std::process::id());
+    let places = beside
+        .into_iter()
+        .chain([std::env::temp_dir().join(name)])
+        .map(|place| unused(&place));
+    let mut last = String::new();
+    for place in places {
+        let output = open(&place, Kind::Recording).map_err(Failure::from);
+        let written = output
+            .and_then(|mut output| output.try_save(&|out: &mut _| trace::write(recording, out)));
+        match written {
+            Ok(()) => return Ok(place),
+            Err(failure) => last = format!("cannot write '{}': {failure}", place.display()),
+        }
+    }
+    Err(last)
 }
 
 /// What was never completed leaves no file behind.
@@ -191,21 +287,20 @@ fn probe(mut output: Output) -> io::Result<Output> {
     Ok(output)
 }
 
-fn write_all<E: std::fmt::Display>(
+fn write_all<E: Into<Failure>>(
     file: File,
     kind: Kind,
     write: &impl Fn(&mut dyn Write) -> Result<(), E>,
-) -> Result<(), String> {
+) -> Result<(), Failure> {
     let mut buffered = BufWriter::with_capacity(1 << 18, file);
-    write(&mut buffered).map_err(|error| mid_sentence(&error.to_string()))?;
+    write(&mut buffered).map_err(Into::into)?;
     let file = buffered
         .into_inner()
-        .map_err(|error| reason(error.error()))?;
+        .map_err(|error| Failure::from(error.into_error()))?;
     match kind.sync(&file) {
-        Ok(()) => Ok(()),
         // Pipes and devices cannot be synchronized and need not be.
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
-        Err(error) => Err(reason(&error)),
+        Err(error) if error.kind() != io::ErrorKind::InvalidInput => Err(error.into()),
+        _ => Ok(()),
     }
 }
 

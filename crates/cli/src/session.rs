@@ -17,9 +17,10 @@ use launch::{Ended, Request, Run};
 use report::text::Style;
 use trace::{BlockContexts, Cost, End, Meta, Mode, Recording};
 
+use crate::beside::{OnDisk, Trust};
 use crate::ending::Ending;
 use crate::flags::{Destination, Target};
-use crate::output::{Kind, Output};
+use crate::output::{self, Kind, Output, Unsaved, mid_sentence};
 use crate::progress::Progress;
 use crate::selection::{self, Extents};
 use crate::show::{self, Page, Show};
@@ -54,6 +55,9 @@ impl Session<'_> {
         let images = Arc::new(Images::new());
         let request = self.request()?;
         selection::verify(&images, &self.selector, &request.program)?;
+        if self.destination.report.is_some() || self.prints() {
+            self.show.verify(&request.program)?;
+        }
         let destination = self.destination;
         let prepare = |path: Option<&Path>, kind| {
             let output = path.map(|path| Output::prepare(path, kind)).transpose();
@@ -78,18 +82,21 @@ impl Session<'_> {
         }
         let saved = output.map(|output| {
             progress.says("writing the recording");
-            output.save(|out| trace::write(&recording, out))
+            let path = output.path().to_owned();
+            let saved = output.save(|out| trace::write(&recording, out));
+            saved.map(|()| path)
         });
         let page = page.zip(self.html).map(|(output, page)| {
             progress.says("writing the page");
-            output.save(|out| show::write_page(&recording, &self.show, page, &images, out))
+            output.save(|out| {
+                let mut files = OnDisk::new(&images, Trust::Recording);
+                show::write_page(&recording, &self.show, page, &mut files, out)
+            })
         });
         drop(progress);
         self.warn(&run.warnings);
-        for saved in [saved, page].into_iter().flatten() {
-            complain(saved);
-        }
-        complain(self.report(report, &recording));
+        let report = self.report(report, &recording);
+        complain(&recording, saved, [page.unwrap_or(Ok(())), report]);
         let ending = match run.ended {
             _ if diverged(&recording) => Ending::Exit(125),
             Ended::Exited(status) => Ending::Exit(status as u8),
@@ -172,7 +179,7 @@ impl Session<'_> {
         }
     }
 
-    fn report(&self, file: Option<Output>, recording: &Recording) -> Result<()> {
+    fn report(&self, file: Option<Output>, recording: &Recording) -> Result<(), Unsaved> {
         let plain = |out: &mut dyn Write| self.show.write(recording, Style::PLAIN, out);
         match file {
             Some(file) if self.destination.is_packed() => {
@@ -186,8 +193,10 @@ impl Session<'_> {
                 let mut out = BufWriter::new(stderr.lock());
                 let written = self.show.write(recording, style, &mut out);
                 match written.and_then(|()| out.flush()) {
-                    // It is not there to be written.
-                    Err(error) if error.kind() == io::ErrorKind::Other => Err(error.into()),
+                    Err(error) if error.kind() == io::ErrorKind::Other => Err(Unsaved::Refused {
+                        why: mid_sentence(&error.to_string()),
+                        path: None,
+                    }),
                     // Nobody reads it any more, or nothing can be said there: no
                     // reason to change how the run ends.
                     _ => Ok(()),
@@ -208,9 +217,42 @@ fn diverged(recording: &Recording) -> bool {
     sum > 0
 }
 
-/// Says what failed after the run, even when asked to be quiet: data is at stake.
-fn complain(result: Result<()>) {
-    if let Err(error) = result {
-        eprintln!("everypath: {error:#}");
+/// Says what failed after the run, even when asked to be quiet: data is at stake. A
+/// recording that was `saved` nowhere is kept where a report of it was refused.
+fn complain(
+    recording: &Recording,
+    saved: Option<Result<PathBuf, Unsaved>>,
+    reports: [Result<(), Unsaved>; 2],
+) {
+    let mut kept = None;
+    match saved {
+        Some(Ok(path)) => kept = Some(Ok(path)),
+        Some(Err(error)) => match &error {
+            Unsaved::Elsewhere { place, .. } => {
+                eprintln!("everypath: {error}");
+                kept = Some(Ok(place.clone()));
+            }
+            _ => eprintln!("everypath: {error}; what was recorded is lost"),
+        },
+        None => {}
+    }
+    for error in reports.into_iter().filter_map(Result::err) {
+        let path = match &error {
+            Unsaved::Refused { path, .. } => path.as_deref(),
+            Unsaved::Lost { .. } => None,
+            Unsaved::Elsewhere { .. } => {
+                eprintln!("everypath: {error}");
+                continue;
+            }
+        };
+        let kept = kept.get_or_insert_with(|| output::keep(recording, path));
+        match kept {
+            Ok(kept) => eprintln!(
+                "everypath: {error}; what was recorded is in '{0}', for `everypath report {0} \
+                 --format FORM`",
+                kept.display()
+            ),
+            Err(why) => eprintln!("everypath: {error}; what was recorded is lost: {why}"),
+        }
     }
 }

@@ -5,15 +5,17 @@ use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use image::Images;
+use anyhow::{Result, bail};
+use image::Image;
 use report::counts::Form;
+use report::html::Beside;
 use report::text::Style;
 use report::{Hot, Report, Weight};
 use trace::{Mode, Recording};
 
-use crate::beside::OnDisk;
-use crate::binaries;
+use crate::beside::{self, OnDisk, Trust};
 use crate::flags::{Format, View, WhichForest};
+use crate::{binaries, program};
 
 /// How a recording is shown.
 #[derive(Clone, Debug)]
@@ -78,6 +80,22 @@ impl Show {
         }
     }
 
+    /// Refuses a form that the file of the program which is to run rules out already.
+    pub fn verify(&self, program: &Path) -> Result<()> {
+        let Some(form) = self.format.of_counts() else {
+            return Ok(());
+        };
+        if !form.is_of_one_file() || !self.counts.modules.is_empty() {
+            return Ok(());
+        }
+        // One that cannot be read is spoken of when it has run.
+        let image = Image::open_whole(program::elf_of(program)).ok();
+        match image.and_then(|image| form.refusal(&image)) {
+            Some(why) => bail!("{why}; nothing was run"),
+            None => Ok(()),
+        }
+    }
+
     pub fn write(
         &self,
         recording: &Recording,
@@ -124,24 +142,20 @@ impl Show {
         report.sources = sources(report.source_files());
         if form.needs_binaries() {
             let (binaries, missing) = binaries::open(&report.modules());
-            if form == Form::Lcov && !self.quiet {
-                binaries::say_what_is_missing(&missing);
-            }
             report.binaries = binaries;
             report.missing = missing;
         }
-        report.write(form, style, out)
+        report.write(form, style, out)?;
+        if form == Form::Lcov && !self.quiet {
+            binaries::say_what_is_missing(&report.missing);
+        }
+        Ok(())
     }
 }
 
 /// Lines of the source files that are here.
 fn sources(files: BTreeSet<&str>) -> HashMap<String, Vec<String>> {
-    let lines = |file: &str| {
-        let bytes = std::fs::read(file).ok()?;
-        let text = String::from_utf8_lossy(&bytes);
-        let lines = text.lines().map(str::to_owned).collect();
-        Some((file.to_owned(), lines))
-    };
+    let lines = |file: &str| Some((file.to_owned(), beside::lines_of(file)?));
     files.into_iter().filter_map(lines).collect()
 }
 
@@ -149,8 +163,27 @@ fn sources(files: BTreeSet<&str>) -> HashMap<String, Vec<String>> {
 #[derive(Clone, Copy, Debug)]
 pub struct Page<'a> {
     pub path: &'a Path,
-    /// Megabytes of code and source; 0: none.
-    pub code: u32,
+    /// Megabytes of code and source, if that was asked for; 0: none.
+    pub code: Option<u32>,
+}
+
+/// Megabytes of code and source that a page holds if nobody says how much.
+const CODE: u32 = 8;
+
+impl Page<'_> {
+    /// What is written beside, if anything is.
+    pub fn beside<'f>(&self, files: &'f mut OnDisk) -> Option<Beside<'f>> {
+        let budget = self.code.unwrap_or(CODE) as usize * 1_000_000;
+        (budget > 0).then_some(Beside { files, budget })
+    }
+
+    /// Who asks for code by number gets all that a recording names.
+    pub fn trust(&self) -> Trust {
+        match self.code {
+            Some(_) => Trust::Recording,
+            None => Trust::Modules,
+        }
+    }
 }
 
 /// A recording as a page for a browser.
@@ -158,14 +191,10 @@ pub fn write_page(
     recording: &Recording,
     show: &Show,
     page: Page,
-    images: &Images,
+    files: &mut OnDisk,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let mut files = OnDisk::new(images);
-    let beside = (page.code > 0).then(|| report::html::Beside {
-        files: &mut files,
-        budget: page.code as usize * 1_000_000,
-    });
+    let beside = page.beside(files);
     if recording.meta.mode == Mode::Counts {
         let view = report::counts::View {
             per_thread: false,

@@ -86,6 +86,21 @@ fn blocks_lines_and_branches_have_their_numbers() {
     assert!(text.contains("basic blocks"), "{text}");
 }
 
+/// A kept recording of `for (n = 1000; n; n--) sum += n;`, whose fragment has the loop
+/// several times.
+#[test]
+fn turns_of_a_loop_are_counted_together() {
+    let folder = Folder::new("turns");
+    let kept = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../trace/tests/recordings/4-turns.evp"
+    );
+    let report = |form| stdout(everypath(&folder, &["report", kept, "--format", form]));
+    assert_eq!(blocks(&report("csv"), "_start")[1], (5, 3, 1000));
+    let json = report("json");
+    assert!(json.contains("\"kind\":\"taken\",\"count\":999}"), "{json}");
+}
+
 #[test]
 fn all_threads_and_processes_are_counted_and_one_that_is_killed() {
     let folder = with_work("all");

@@ -131,6 +131,17 @@ fn lines_of_gcov(folder: &Folder) -> Lines {
     lines
 }
 
+/// Our count and gcov's of each line that both know. Where a function begins, gcov names
+/// the line of its name, and code that of its brace.
+fn compared(folder: &Folder, info: &str) -> BTreeMap<(String, u64), (u64, u64)> {
+    let (ours, theirs) = (lines_of(info), lines_of_gcov(folder));
+    let both = theirs.into_iter().filter_map(|(place, count)| {
+        let own = *ours.get(&place)?;
+        Some((place, (own, count)))
+    });
+    both.collect()
+}
+
 /// Numbers of a record, added up.
 fn sum(info: &str, key: &str) -> u64 {
     let values = info.lines().filter_map(|line| line.strip_prefix(key));
@@ -167,15 +178,10 @@ fn lines_are_counted_as_gcov_does() {
     check_readers(&folder, &info);
     folder.compile(&["-O0", "-g", "--coverage"], "counted", "loops.c");
     succeeds(Command::new(folder.file("counted")).current_dir(folder.path()));
-    let (ours, theirs) = (lines_of(&info), lines_of_gcov(&folder));
-    // Where a function begins, gcov names the line of its name, and code that of its brace.
-    let both: Vec<_> = theirs
-        .iter()
-        .filter(|line| ours.contains_key(line.0))
-        .collect();
+    let both = compared(&folder, &info);
     assert!(both.len() >= 26, "{both:?}");
-    for (place, count) in both {
-        assert_eq!(ours[place], *count, "{place:?}");
+    for (place, counts) in both {
+        assert_eq!(counts.0, counts.1, "{place:?}");
     }
     // The head of a loop, its branch, and what never ran.
     assert!(info.contains("DA:32,101\n"), "{info}");
@@ -193,12 +199,8 @@ fn a_real_program_is_counted_as_gcov_does() {
     check_readers(&folder, &info);
     zstd::build(folder.path(), "cc", &["-O0", "-g", "--coverage"], "counted");
     succeeds(Command::new(folder.file("counted")).current_dir(folder.path()));
-    let (ours, theirs) = (lines_of(&info), lines_of_gcov(&folder));
-    let both: Vec<_> = theirs
-        .iter()
-        .filter(|line| ours.contains_key(line.0))
-        .collect();
-    let same = both.iter().filter(|(place, count)| ours[*place] == **count);
+    let both = compared(&folder, &info);
+    let same = both.values().filter(|counts| counts.0 == counts.1);
     // The others are statements on several lines, which code leaves and enters again
     // (docs/formats/lcov.md).
     let (same, both) = (same.count(), both.len());

@@ -219,6 +219,59 @@ fn real_programs_with_other_input() {
     }
 }
 
+/// Basic blocks are executed, not called, and in all as often as the report says.
+#[test]
+fn executions_of_basic_blocks() {
+    let folder = Folder::new("diff-blocks");
+    build(&folder, "before", PROGRAM);
+    build(&folder, "after", &PROGRAM.replace("i < 5", "i < 105"));
+    let options = ["--mode", "intra", "-k", "3"];
+    for name in ["before", "after"] {
+        let (file, program) = (format!("{name}.evp"), format!("{name}/prog"));
+        record(&folder, &file, &options, &[&program]);
+    }
+    let files = ["before.evp", "after.evp"];
+    let (text, _) = diff(&folder, &files);
+    let totals = text.lines().find(|line| line.starts_with("executions "));
+    let totals = totals.unwrap().replace(',', "");
+    let totals: Vec<&str> = totals.split_whitespace().collect();
+    let expected = files.map(|file| total(&folder, file, "calls").to_string());
+    assert_eq!(totals[1..3], expected, "{text}");
+    assert!(text.contains("\nbasic blocks "), "{text}");
+    assert!(
+        text.contains(" basic blocks changed in executions"),
+        "{text}"
+    );
+    assert!(text.contains("  basic block\n"), "{text}");
+    let (json, _) = diff(&folder, &[&files[..], &["--format", "json"]].concat());
+    assert!(json.contains("\"metrics\":[\"executions\"]"), "{json}");
+    let (csv, _) = diff(&folder, &[&files[..], &["--format", "csv"]].concat());
+    assert!(csv.contains(",executions before,"), "{csv}");
+    for said in [&text, &csv] {
+        assert!(
+            !said.contains(" calls") && !said.contains(",calls"),
+            "{said}"
+        );
+    }
+    let condition = ["--fail-if", "executions>+500"];
+    assert_eq!(diff(&folder, &[&files[..], &condition].concat()).1, 1);
+    let refused = |arguments: &[&str]| {
+        let output = everypath(&folder, &[&["diff"], arguments].concat());
+        assert_eq!(output.status.code(), Some(125), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert_eq!(
+        refused(&[&files[..], &["--fail-if", "calls>+0"]].concat()),
+        "everypath: 'calls' is no metric of these recordings; they have executions\n"
+    );
+    record(&folder, "calls.evp", &["--cost", "calls"], &["after/prog"]);
+    assert_eq!(
+        refused(&["before.evp", "calls.evp", "--force"]),
+        "everypath: 'before.evp' and 'calls.evp' have no figure in common: calls are of \
+         functions, and executions of basic blocks\n"
+    );
+}
+
 /// Without contexts: by program, and in all as the report says.
 #[test]
 fn instructions_of_whole_programs() {

@@ -231,6 +231,47 @@ fn code_and_source_stand_beside_the_tree() {
     check(&folder, "goneCode");
 }
 
+/// A recording from elsewhere names a file that is no source as one. It is read only
+/// if a number is given.
+#[test]
+fn a_recording_does_not_choose_which_files_are_read() {
+    let folder = folder("strangers");
+    fs::write(folder.file("secret"), "SECRET\n".repeat(40)).unwrap();
+    let secret = folder.file("secret").to_str().unwrap().to_owned();
+    let page = ["report", "run.evp", "--html", "page.html"];
+    for mode in [&["count"][..], &["contexts", "--mode", "intra", "-k", "1"]] {
+        folder.program(&["-g", "-O1"], "prog", CODE);
+        let record = ["-q", "-o", "run.evp", "--", "./prog"];
+        run(&folder, &[mode, &record].concat());
+        let bytes = fs::read(folder.file("run.evp")).unwrap();
+        let mut recording = trace::read(bytes.as_slice()).unwrap();
+        let process = &mut recording.processes[0];
+        let files = process.functions.iter_mut().filter_map(|f| f.file.as_mut());
+        let names = process.texts.iter_mut().chain(files);
+        let sources = names.filter(|name| name.ends_with(".c") || name.ends_with(".h"));
+        let named = sources.map(|name| name.clone_from(&secret)).count();
+        assert!(named > 0);
+        keep(&folder, &recording);
+        // What the program's own file says is believed.
+        run(&folder, &page);
+        check(&folder, "ownSource");
+        fs::remove_file(folder.file("prog")).unwrap();
+        let output = everypath(&folder, &page);
+        assert_eq!(output.status.code(), Some(0));
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(
+            said,
+            format!(
+                "everypath: no module that ran and is here names '{secret}' as source, only the \
+                 recording does; --html-code MB puts that into the page, too\n"
+            )
+        );
+        check(&folder, "noSource");
+        run(&folder, &[&page[..], &["--html-code", "8"]].concat());
+        check(&folder, "namedSource");
+    }
+}
+
 #[test]
 fn code_of_basic_blocks_has_exact_counts() {
     let folder = folder("code-blocks");
@@ -274,6 +315,52 @@ fn a_page_shows_what_was_counted() {
     check(&folder, "hostileCounts");
 }
 
+/// Of two processes with two threads each, and the shell that started them.
+#[test]
+fn a_page_shows_what_each_thread_counted() {
+    let folder = folder("count-threads");
+    compile(&folder, "tests/paper/prog1.c", "prog1");
+    let record = ["count", "-q", "-o", "run.evp", "--html", "page.html", "--"];
+    run(
+        &folder,
+        &[&record[..], &["sh", "-c", "./prog1; ./prog1 x"]].concat(),
+    );
+    let report = ["report", "run.evp", "--format", "json", "--per-thread"];
+    fs::write(folder.file("report.json"), run(&folder, &report)).unwrap();
+    check(&folder, "countThreads");
+}
+
+/// Up to 2^53 - 1 executed instructions; what is beyond is refused, and the file stays.
+#[test]
+fn counts_beyond_what_a_page_counts_to_are_refused() {
+    let folder = folder("large-counts");
+    let kept = repository().join("crates/trace/tests/recordings/4-turns.evp");
+    let kept = trace::read(fs::read(kept).unwrap().as_slice()).unwrap();
+    let sum = kept.processes[0].threads[0].insns;
+    let times = |factor: u64| {
+        let mut recording = kept.clone();
+        let thread = &mut recording.processes[0].threads[0];
+        thread.insns *= factor;
+        for slot in &mut thread.counts {
+            slot.count *= factor;
+        }
+        keep(&folder, &recording);
+        everypath(&folder, &["report", "run.evp", "--html", "page.html"])
+    };
+    let most = LARGEST / sum;
+    assert_eq!(times(most).status.code(), Some(0));
+    let page = fs::read(folder.file("page.html")).unwrap();
+    check(&folder, "largeCounts");
+    let refused = times(most + 1);
+    assert_eq!(refused.status.code(), Some(125), "{refused:?}");
+    let said = String::from_utf8(refused.stderr).unwrap();
+    let limit = "page.html': 9,007,199,254,743,872 instructions: the page counts up to \
+                 9007199254740991 (2^53 - 1); use --format json\n";
+    assert_eq!((most + 1) * sum, 9_007_199_254_743_872);
+    assert!(said.ends_with(limit), "{said}");
+    assert_eq!(fs::read(folder.file("page.html")).unwrap(), page);
+}
+
 /// Two recordings of programs that differ, compared.
 fn compare(folder: &Folder) {
     let files = ["diff", "before.evp", "after.evp"];
@@ -290,7 +377,11 @@ const BEFORE: &str = "\
 #include <stdlib.h>
 static int leaf(int x) { return x + 1; }
 static int dropped(int x) { return x * 2; }
-static int work(int x) { return leaf(x) + leaf(x) + dropped(x); }
+static int work(int x) {
+    int sum = leaf(x);
+    sum += leaf(x) + dropped(x);
+    return sum;
+}
 int main(void) {
     int sum = 0;
     for (int i = 0; i < 5; i++) sum += work(i);
@@ -307,18 +398,35 @@ fn a_page_shows_what_changed() {
         .replace("static int dropped", "int dropped")
         .replace("i < 5", "i < 7")
         .replace("i < 40", "i < 33");
+    let record = |options: &[&str]| {
+        for name in ["before", "after"] {
+            let (file, program) = (format!("{name}.evp"), format!("{name}/prog"));
+            let run_it = ["-q", "-o", &file, "--", &program];
+            run(&folder, &[&["contexts"], options, &run_it].concat());
+        }
+        compare(&folder);
+    };
     for (name, source) in [("before", BEFORE), ("after", &after)] {
         fs::create_dir_all(folder.file(name)).unwrap();
         let program = format!("{name}/prog");
-        folder.program(&["-g", "-O0", "-static"], &program, source);
-        let file = format!("{name}.evp");
-        run(
-            &folder,
-            &["contexts", "--k-inf", "-q", "-o", &file, "--", &program],
-        );
+        folder.program(&["-g", "-O0", "-static-pie"], &program, source);
     }
-    compare(&folder);
+    record(&["--k-inf"]);
     check(&folder, "changes");
+    fs::copy(folder.file("after/prog"), folder.file("prog")).unwrap();
+    keep_oracle(&folder);
+    check(&folder, "codeOfTwo");
+    let blocks = ["--mode", "intra", "--roll-loops", "--funcs"];
+    record(&[&blocks[..], &["main,work,leaf,dropped"]].concat());
+    check(&folder, "blockChanges");
+    keep_oracle(&folder);
+    check(&folder, "blockCode");
+    let bare = ["--html", "page.html", "--html-code", "0"];
+    run(
+        &folder,
+        &[&["diff", "before.evp", "after.evp"], &bare[..]].concat(),
+    );
+    check(&folder, "noCodeOfTwo");
 }
 
 #[test]

@@ -273,7 +273,7 @@ impl Engine {
                 Flow::Next | Flow::CountJump(_) => pc = insn.next_pc(),
                 Flow::Cond(_, target) => {
                     side_exits += 1;
-                    if self.turns(&out, key, target) {
+                    if self.can_turn(&out, key, target) {
                         pc = turns.turn(&insn);
                         continue;
                     }
@@ -286,7 +286,7 @@ impl Engine {
                         out.end = End::Into(key);
                         return out;
                     }
-                    if self.turns(&out, start, target) {
+                    if self.can_turn(&out, start, target) {
                         pc = turns.turn(&insn);
                         continue;
                     }
@@ -327,7 +327,7 @@ impl Engine {
 
     /// Whether `out`, which begins with `start` and ends with a branch to `target`, goes on
     /// there with one more turn of the loop that it is.
-    fn turns(&self, out: &Superblock, start: Key, target: u64) -> bool {
+    fn can_turn(&self, out: &Superblock, start: Key, target: u64) -> bool {
         if !self.counts_turns()
             || target != start.pc
             || start.arrival != Arrival::Inside

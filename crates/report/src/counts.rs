@@ -59,6 +59,20 @@ impl Form {
         matches!(self, Form::Lcov | Form::Fdata | Form::Llvm)
     }
 
+    /// Whether it is of one file: the program's own, or that of `--modules`.
+    pub fn is_of_one_file(self) -> bool {
+        matches!(self, Form::Fdata | Form::Llvm)
+    }
+
+    /// Why there is none of a file, if that says so itself.
+    pub fn refusal(self, image: &Image) -> Option<String> {
+        match self {
+            Form::Fdata => fdata::refusal(image),
+            Form::Llvm => llvm::refusal(image),
+            _ => None,
+        }
+    }
+
     /// Whether it can show each thread by itself.
     pub fn shows_threads(self) -> bool {
         !self.needs_binaries()

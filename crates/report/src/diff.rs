@@ -80,6 +80,13 @@ impl<'a> Comparison<'a> {
         }
     }
 
+    /// Whether contexts are of basic blocks.
+    pub fn is_of_blocks(&self) -> bool {
+        let both = [&self.before, &self.after];
+        both.into_iter()
+            .all(|recorded| recorded.recording.meta.blocks.is_some())
+    }
+
     fn metric_name(&self) -> &'static str {
         self.diff.metrics[self.metric].name
     }

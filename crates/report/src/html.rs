@@ -20,7 +20,7 @@
 //! 2^53 - 1 is an error.
 
 mod code;
-mod columns;
+pub(crate) mod columns;
 mod comparison;
 mod head;
 mod listing;
@@ -32,8 +32,8 @@ pub use code::Beside;
 pub(crate) use code::Listings;
 pub(crate) use columns::element;
 pub(crate) use head::VERSION;
+pub(crate) use listing::Listed;
 pub use listing::{Files, Line};
-pub(crate) use listing::{Listed, Listing};
 pub(crate) use tables::JsonModule;
 
 use analysis::merged::{Contexts, Metric};
@@ -51,7 +51,7 @@ const STYLE: &str = include_str!("html/page.css");
 
 /// The scripts, in the order in which they build on each other. Together they
 /// are one module.
-const SCRIPTS: [&str; 16] = [
+const SCRIPTS: [&str; 17] = [
     include_str!("html/data.js"),
     include_str!("html/model.js"),
     include_str!("html/changes.js"),
@@ -66,12 +66,13 @@ const SCRIPTS: [&str; 16] = [
     include_str!("html/code.js"),
     include_str!("html/details.js"),
     include_str!("html/bar.js"),
+    include_str!("html/start.js"),
     include_str!("html/controls.js"),
     include_str!("html/app.js"),
 ];
 
 /// The same of the page of counts.
-const COUNTS_SCRIPTS: [&str; 9] = [
+const COUNTS_SCRIPTS: [&str; 10] = [
     include_str!("html/data.js"),
     include_str!("html/format.js"),
     include_str!("html/list.js"),
@@ -80,6 +81,7 @@ const COUNTS_SCRIPTS: [&str; 9] = [
     include_str!("html/search.js"),
     include_str!("html/code.js"),
     include_str!("html/bar.js"),
+    include_str!("html/start.js"),
     include_str!("html/counts.js"),
 ];
 
@@ -108,13 +110,17 @@ pub fn write(report: &Report, beside: Option<Beside>, out: &mut dyn Write) -> io
     })
 }
 
-/// The page of two recordings.
-pub fn write_comparison(comparison: &Comparison, out: &mut dyn Write) -> io::Result<()> {
+/// The page of two recordings; `beside`: with the code of their functions.
+pub fn write_comparison(
+    comparison: &Comparison,
+    beside: Option<Beside>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     for (metric, total) in comparison.diff.metrics.iter().zip(&comparison.diff.totals) {
         exact(total.before.max(total.after), comparison::noun(metric.name))?;
     }
     page(&comparison::title(comparison), out, |out| {
-        comparison::write(comparison, out)
+        comparison::write(comparison, beside, out)
     })
 }
 

@@ -76,6 +76,19 @@ fn compiled(name: &str) -> PathBuf {
     program
 }
 
+/// A program of assembly, without a C library: what is translated of it is known.
+fn assembled(name: &str, text: &str) -> PathBuf {
+    std::fs::create_dir_all(build::cache_directory()).expect("the build directory is writable");
+    let program = build::cache_directory().join(format!("{name}-{}", std::process::id()));
+    let source = program.with_extension("s");
+    std::fs::write(&source, text).expect("the build directory is writable");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-nostdlib", "-static", "-o"]);
+    compiler.arg(&program).arg(source);
+    assert!(compiler.status().expect("cc is installed").success());
+    program
+}
+
 /// Exits that what is printed may take more or less: other digits.
 const PRINTING: u64 = 60;
 
@@ -172,4 +185,60 @@ fn code_is_laid_out_anew() {
             assert_eq!(flushes(&["300", filter]), 0, "{mode:?}, {filter}");
         }
     }
+}
+
+/// 100,000 turns of a loop of one basic block, and as many of one of two.
+const TURNS: &str = "
+    .globl _start
+_start:
+    mov $100000, %ecx
+1:  add %ecx, %eax
+    dec %ecx
+    jnz 1b
+    mov $100000, %ecx
+2:  test %ecx, %ecx
+    js 3f
+    dec %ecx
+    jnz 2b
+3:  mov $60, %eax
+    xor %edi, %edi
+    syscall
+";
+
+/// Where something is counted, tight loops are translated several turns long, and
+/// not elsewhere (docs/design/0017-turns.md). Were they not, everything would still
+/// be right, and slow.
+#[test]
+fn counted_loops_are_turned() {
+    let program = assembled("turns", TURNS);
+    let translated = |mode: &[&str]| {
+        let report = report(mode, &program, &[]);
+        statistic(&report, "instructions translated")
+    };
+    let inter = ["contexts", "--mode", "inter", "-k", "3", "--engine-stats"];
+    let [plain, counted, calls, others @ ..] = MODES.map(translated);
+    let counting = [&[counted, translated(&inter)][..], &others].concat();
+    assert_eq!(calls, plain);
+    for counted in counting {
+        assert!(counted >= 2 * plain, "{plain}, {counted}");
+    }
+}
+
+/// So what is added to one word waits for an addition of some turns before.
+#[test]
+fn turned_loops_are_counted_in_several_words() {
+    let program = assembled("additions", TURNS);
+    let recording = program.with_extension("evp");
+    let product = mode::product(&program::repository()).unwrap_or_else(|error| panic!("{error}"));
+    let mut command = Command::new(product);
+    command
+        .args(["count", "--quiet", "--output"])
+        .arg(&recording);
+    assert!(command.arg("--").arg(&program).status().unwrap().success());
+    let bytes = std::fs::read(&recording).expect("it was recorded");
+    let recording = trace::read(bytes.as_slice()).expect("it is whole");
+    let counts = &recording.processes[0].threads[0].counts;
+    let most = counts.iter().map(|slot| slot.count).max();
+    // Of 100,000 turns of each loop.
+    assert!(most <= Some(25_000), "{counts:?}");
 }

@@ -123,6 +123,20 @@ fn every_version_is_described_and_kept() {
     assert!(numbers.is_empty(), "no recording is of version {numbers:?}");
 }
 
+/// The file of version 4 has what that version brought: one instruction in several turns.
+#[test]
+fn a_fragment_goes_on_where_a_branch_is_taken() {
+    let bytes = fs::read(folder().join("4-turns.evp")).unwrap();
+    let recording = read(bytes.as_slice()).unwrap();
+    let fragments = recording.processes.iter().flat_map(|p| &p.fragments);
+    let turns = |fragment: &trace::Fragment| {
+        let starts = fragment.pieces.iter().map(|piece| piece.pc);
+        let distinct: std::collections::BTreeSet<u64> = starts.clone().collect();
+        starts.count() - distinct.len()
+    };
+    assert!(fragments.map(turns).max().unwrap() > 3);
+}
+
 /// No file is kept that is not tested.
 #[test]
 fn every_file_is_in_the_list() {

@@ -26,9 +26,7 @@ pub(super) fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> 
     let (section, unit, image) = report.only_module()?;
     let symbols = symbols(image);
     if symbols.is_empty() {
-        let path = image.path().display();
-        let message = format!("'{path}' has no symbol table, by which llvm-bolt knows functions");
-        return Err(io::Error::other(message));
+        return Err(io::Error::other(bare(image)));
     }
     let functions: Vec<Range<u64>> = symbols.iter().map(extent).collect();
     let text = Text {
@@ -40,6 +38,15 @@ pub(super) fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> 
         write_transfer(&transfer, &symbols, out)?;
     }
     Ok(())
+}
+
+pub(super) fn refusal(image: &Image) -> Option<String> {
+    image.linker_symbols().is_empty().then(|| bare(image))
+}
+
+fn bare(image: &Image) -> String {
+    let path = image.path().display();
+    format!("'{path}' has no symbol table, by which llvm-bolt knows functions")
 }
 
 fn write_transfer(

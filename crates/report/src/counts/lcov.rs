@@ -55,6 +55,14 @@ pub(super) fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> 
             }
         }
     }
+    if sources.is_empty() {
+        let whose = match report.view.modules.is_empty() {
+            true => "no file that ran has line tables of its own",
+            false => "no file of --modules that ran has line tables",
+        };
+        let message = format!("{whose}, which -g gives, so no source line is known");
+        return Err(io::Error::other(message));
+    }
     writeln!(out, "TN:")?;
     for (name, source) in &sources {
         write_source(name, source, out)?;

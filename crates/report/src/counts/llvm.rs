@@ -48,12 +48,7 @@ pub(super) fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> 
     let (section, unit, image) = report.only_module()?;
     let source = Source::new(image);
     if source.scopes.is_empty() {
-        let path = image.path().display();
-        let message = format!(
-            "'{path}' has no DWARF that says which functions were inlined; compile it with \
-             -gline-tables-only -fdebug-info-for-profiling, or -g"
-        );
-        return Err(io::Error::other(message));
+        return Err(io::Error::other(bare(image)));
     }
     let mut functions: Vec<(u64, String, Profile)> = Vec::new();
     for (name, mut profile) in source.profiles(section, unit) {
@@ -66,6 +61,18 @@ pub(super) fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> 
         profile.write(1, out)?;
     }
     Ok(())
+}
+
+pub(super) fn refusal(image: &Image) -> Option<String> {
+    image.scopes().is_empty().then(|| bare(image))
+}
+
+fn bare(image: &Image) -> String {
+    format!(
+        "'{}' has no DWARF that says which functions were inlined; compile it with \
+         -gline-tables-only -fdebug-info-for-profiling, or -g",
+        image.path().display()
+    )
 }
 
 /// What the file says of its code.

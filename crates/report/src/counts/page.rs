@@ -4,18 +4,23 @@
 //!
 //! Limit: as there, the scripts count up to 2^53 - 1.
 
+mod threads;
+
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use analysis::counts::{Counted, hot};
+use analysis::counts::blocks::Block;
+use analysis::counts::{Counted, Unit, hot};
 use serde::Serialize;
+use trace::Module;
 
 use super::{Report, Section, table};
-use crate::html::{self, Beside, JsonModule, Listed, Listing, Listings, VERSION};
+use crate::html::{self, Beside, JsonModule, Line, Listed, Listings, VERSION};
 use crate::names::base_name;
 use crate::numbers::{command_line, duration};
 use crate::signals;
+use threads::{Rows, Threads};
 
 pub fn write(report: &Report, beside: Option<Beside>, out: &mut dyn Write) -> io::Result<()> {
     // One for all threads, as long as nobody asked for each by itself.
@@ -26,10 +31,22 @@ pub fn write(report: &Report, beside: Option<Beside>, out: &mut dyn Write) -> io
     html::exact(executed, "instruction")?;
     let functions = functions(report, section);
     let title = command_line(&report.recording.meta.command);
+    let document = Document::new(report, section, &functions);
+    let rows = Rows {
+        functions: &functions,
+        lines: &document.lines,
+        first: hot_blocks(report, section)
+            .map(|block| block.first)
+            .collect(),
+    };
+    let threads = Threads::new(report.recording, &section.counts, rows);
+    let threads = threads.map_err(io::Error::other)?;
     html::counts_page(&title, out, |out| {
-        let document = Document::new(report, section, &functions);
         let json = serde_json::to_vec(&document).map_err(io::Error::from)?;
         html::element("data-head", &json, out)?;
+        if let Some(threads) = threads {
+            threads.write(out)?;
+        }
         match beside {
             Some(beside) => listings(section, &functions, beside, out),
             None => Ok(()),
@@ -202,6 +219,12 @@ fn table_of_functions(section: &Section, functions: &[Function]) -> Table {
     table
 }
 
+/// All blocks that are listed, with most executed instructions first.
+fn hot_blocks<'a>(report: &Report, section: &'a Section) -> impl Iterator<Item = &'a Block> {
+    let lists = |insn: &_| report.lists(&section.counts, insn);
+    hot::blocks(&section.counts, &section.blocks, usize::MAX, lists).into_iter()
+}
+
 fn table_of_blocks(report: &Report, section: &Section, functions: &[Function]) -> Table {
     let mut function_of = HashMap::new();
     for (number, function) in functions.iter().enumerate() {
@@ -209,8 +232,7 @@ fn table_of_blocks(report: &Report, section: &Section, functions: &[Function]) -
         function_of.extend(places.map(|place| (place, number)));
     }
     let mut table = Table::default();
-    let lists = |insn: &_| report.lists(&section.counts, insn);
-    for block in hot::blocks(&section.counts, &section.blocks, usize::MAX, lists) {
+    for block in hot_blocks(report, section) {
         let first = section.first(block);
         let executed = u64::try_from(hot::weight(block)).unwrap_or(u64::MAX);
         let values = [executed, block.count, block.len as u64];
@@ -255,37 +277,48 @@ fn table_of_lines(section: &Section, functions: &[Function]) -> Table {
     table
 }
 
-/// Source and instructions of each function, as far as there is room.
+/// Source and instructions of each function.
 fn listings(
     section: &Section,
     functions: &[Function],
     beside: Beside,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let Beside { files, budget } = beside;
-    let mut listings = Listings::new(functions.len());
-    for (number, function) in functions.iter().enumerate() {
-        if listings.is_full(budget) {
-            listings.leave(1);
-            continue;
-        }
-        let insns = function.insns.iter().map(|insn| listed(section, insn));
-        let listing: Listing = listings.files.listing(insns.collect(), files);
-        listings.add(&[number], listing, budget);
-    }
-    listings.write("function", budget, out)
+    let each = (0..functions.len()).map(|number| vec![number]);
+    let units = section.counts.units.iter();
+    let modules: Vec<Option<Module>> = units.map(module).collect();
+    let listings = Listings::new(functions.len(), each, beside, |group, files| {
+        let insns = functions[group[0]].insns.iter();
+        let listed = insns.map(|insn| {
+            let module = modules[insn.unit as usize].as_ref();
+            // As the recording says, but by a file that is here it may be shown.
+            let line = module.and_then(|module| files.line(module, insn.at));
+            listed(section, insn, line)
+        });
+        Ok(listed.collect())
+    });
+    listings.write("function", out)
 }
 
-fn listed(section: &Section, insn: &Counted) -> Listed {
+fn module(unit: &Unit) -> Option<Module> {
+    Some(Module {
+        path: unit.path.clone()?,
+        build_id: unit.build_id.clone(),
+        ..Module::default()
+    })
+}
+
+fn listed(section: &Section, insn: &Counted, line: Option<Line>) -> Listed {
     let target = insn.target.map(|at| &section.counts.insns[at as usize]);
     let target = target.map(|target| section.place(target));
     Listed {
         at: insn.at,
         len: insn.bytes.len() as u64,
         text: isa::text::of(&insn.bytes, insn.at, target.as_deref()),
-        line: section
-            .file(insn)
-            .map(|(file, line)| (file.to_owned(), line)),
+        line: line.or_else(|| {
+            let (file, line) = section.file(insn)?;
+            Some((file.to_owned(), line))
+        }),
         count: Some(insn.count),
         taken: insn.is_conditional().then(|| insn.taken()),
         ..Listed::default()

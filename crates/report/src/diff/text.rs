@@ -97,7 +97,11 @@ fn write_totals(comparison: &Comparison, out: &mut dyn Write) -> io::Result<()> 
         .map(|(metric, &total)| (metric.name, total))
         .collect();
     if has_contexts(comparison) {
-        rows.extend([("functions", functions), ("contexts", contexts)]);
+        let functions_name = match comparison.is_of_blocks() {
+            true => "basic blocks",
+            false => "functions",
+        };
+        rows.extend([(functions_name, functions), ("contexts", contexts)]);
     }
     // Those are mostly the same.
     let others = [
@@ -150,6 +154,7 @@ fn write_functions(comparison: &Comparison, style: Style, out: &mut dyn Write) -
     let all = comparison.functions.len();
     let top = comparison.top;
     let what = match has_contexts(comparison) {
+        true if comparison.is_of_blocks() => "basic block",
         true => "function",
         false => "program",
     };

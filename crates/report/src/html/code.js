@@ -10,7 +10,7 @@ const TAB = 8;
 /** The listings of all functions, once they are decoded; null if the page has none. */
 async function loadListings() {
   if (!document.getElementById("data-code")) return null;
-  return new Listings(JSON.parse(new TextDecoder().decode(await inflated("data-code"))));
+  return new Listings(await inflatedJson("data-code"));
 }
 
 class Listings {
@@ -76,7 +76,7 @@ class CodePanel {
     if (listing.number.length === 0) return [...parts, hint("No source lines are known: there is no debug information of this code.")];
     if (listing.unread.length > 0) {
       const paths = listing.unread.map((file) => files[file]);
-      parts.push(hint(`Not there to be read when the page was written: ${paths.map(baseName).join(", ")}`, paths.join("\n")));
+      parts.push(hint(`Not read when the page was written: ${paths.map(baseName).join(", ")}`, paths.join("\n")));
     }
     this.lines = this.sourceItems();
     if (this.lines.length === 0) return parts;

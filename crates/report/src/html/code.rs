@@ -18,7 +18,7 @@ use std::io::{self, Write};
 use analysis::merged::{Contexts, Name, Place};
 use isa::{Flow, Insn};
 use serde::Serialize;
-use trace::{Module, Process, Recording};
+use trace::{Label, Module, Process, Recording};
 
 use super::columns;
 use super::listing::{Files, Listed, Listing, SourceFiles};
@@ -35,12 +35,14 @@ pub struct Beside<'a> {
 /// All listings of a page.
 #[derive(Default, Serialize)]
 pub struct Listings {
-    pub files: SourceFiles,
+    files: SourceFiles,
     listings: Vec<Listing>,
     /// Per function its listing, or -1.
     of: Vec<i64>,
     /// What was left out, as a sentence.
     left: Option<String>,
+    #[serde(skip)]
+    budget: usize,
     #[serde(skip)]
     size: usize,
     #[serde(skip)]
@@ -48,22 +50,38 @@ pub struct Listings {
 }
 
 impl Listings {
-    pub fn new(functions: usize) -> Listings {
-        Listings {
+    /// Lists each group of so many `functions` together, in their order and as far as
+    /// there is room. `insns` gives the instructions of a group, or says why there are none.
+    pub fn new(
+        functions: usize,
+        groups: impl IntoIterator<Item = Vec<usize>>,
+        beside: Beside,
+        mut insns: impl FnMut(&[usize], &mut dyn Files) -> Result<Vec<Listed>, String>,
+    ) -> Listings {
+        let Beside { files, budget } = beside;
+        let mut all = Listings {
             of: vec![-1; functions],
+            budget,
             ..Listings::default()
+        };
+        for group in groups {
+            if all.size >= budget {
+                all.missing += group.len() as u64;
+                continue;
+            }
+            let listing = match insns(&group, files) {
+                Ok(insns) => all.files.listing(insns, files),
+                Err(sentence) => Listing::problem(sentence),
+            };
+            all.add(&group, listing);
         }
+        all
     }
 
-    pub fn is_full(&self, budget: usize) -> bool {
-        self.size >= budget
-    }
-
-    /// Adds the listing of some functions; `false` if there is no room for it.
-    pub fn add(&mut self, functions: &[usize], listing: Listing, budget: usize) {
+    fn add(&mut self, functions: &[usize], listing: Listing) {
         let size = self.size.saturating_add(listing.size());
-        if size > budget {
-            self.leave(functions.len());
+        if size > self.budget {
+            self.missing += functions.len() as u64;
             return;
         }
         self.size = size;
@@ -73,16 +91,12 @@ impl Listings {
         self.listings.push(listing);
     }
 
-    pub fn leave(&mut self, functions: usize) {
-        self.missing += functions as u64;
-    }
-
-    pub fn write(mut self, noun: &str, budget: usize, out: &mut dyn Write) -> io::Result<()> {
+    pub fn write(mut self, noun: &str, out: &mut dyn Write) -> io::Result<()> {
         if self.missing > 0 {
             self.left = Some(format!(
                 "The page holds {} MB of code and source, of what counted most; there was no \
                  room for {}. --html-code MB changes that.",
-                budget as f64 / 1e6,
+                self.budget as f64 / 1e6,
                 counted(self.missing, noun),
             ));
         }
@@ -91,19 +105,106 @@ impl Listings {
     }
 }
 
+/// Functions or basic blocks of one recording or of two, by number.
+pub struct Functions<'a> {
+    pub recordings: Vec<&'a Recording>,
+    /// Of each the index of a recording that has it, and where.
+    pub places: Vec<Option<(usize, Place)>>,
+}
+
+impl<'a> Functions<'a> {
+    fn get(&self, number: usize) -> Option<(&'a Process, Label)> {
+        let (recording, place) = self.places[number]?;
+        let process = &self.recordings[recording].processes[place.process];
+        Some((process, place.label))
+    }
+
+    /// Lists them in the order of their numbers in `order`.
+    pub fn write(
+        &self,
+        order: &[usize],
+        beside: Beside<'_>,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        let count = self.places.len();
+        let is_of_blocks = |recording: &&Recording| recording.meta.blocks.is_some();
+        if !self.recordings.iter().all(is_of_blocks) {
+            let alone = order.iter().map(|&number| vec![number]);
+            let listings = Listings::new(count, alone, beside, |group, files| {
+                of_function(self.get(group[0]), files)
+            });
+            return listings.write("function", out);
+        }
+        let recordings = self.recordings.iter();
+        let codes: Vec<Vec<Code>> = recordings
+            .map(|recording| recording.processes.iter().map(Code::new).collect())
+            .collect();
+        let listings = Listings::new(count, self.groups(order), beside, |group, files| {
+            let mut insns = Vec::new();
+            for &number in group {
+                let Some((recording, place)) = self.places[number] else {
+                    continue;
+                };
+                let code = &codes[recording][place.process];
+                let process = &self.recordings[recording].processes[place.process];
+                of_block(process, code, (place.label, number), files, &mut insns);
+            }
+            Ok(insns)
+        });
+        listings.write("basic block", out)
+    }
+
+    /// File and offset there, or the address.
+    fn place(&self, number: usize) -> Option<(Option<&'a str>, u64)> {
+        let (process, label) = self.get(number)?;
+        let function = process.function(label)?;
+        Some(match process.module_of(function) {
+            Some(module) => (Some(&module.path), function.file_offset),
+            None => (None, function.pc),
+        })
+    }
+
+    /// Blocks of one function together, by address; that of the first block first.
+    fn groups(&self, order: &[usize]) -> Vec<Vec<usize>> {
+        let mut groups: Vec<Vec<usize>> = Vec::new();
+        let mut known: HashMap<(usize, Option<&str>, u64, &str), usize> = HashMap::new();
+        for &number in order {
+            let key = self.places[number].and_then(|(recording, _)| {
+                let (process, label) = self.get(number)?;
+                let block = process.block(label)?;
+                let name = block.function.as_deref()?;
+                let (path, at) = self.place(number)?;
+                Some((recording, path, at.wrapping_sub(block.offset), name))
+            });
+            let group = match key {
+                Some(key) => *known.entry(key).or_insert(groups.len()),
+                None => groups.len(),
+            };
+            match groups.get_mut(group) {
+                Some(group) => group.push(number),
+                None => groups.push(vec![number]),
+            }
+        }
+        for blocks in &mut groups {
+            blocks.sort_by_key(|&number| self.place(number));
+        }
+        groups
+    }
+}
+
+/// The functions of one recording.
 pub fn write(
     recording: &Recording,
     contexts: &Contexts,
     beside: Beside<'_>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let order = hottest(contexts);
-    let Beside { files, budget } = beside;
-    if recording.meta.blocks.is_some() {
-        of_blocks(recording, contexts, &order, files, budget).write("basic block", budget, out)
-    } else {
-        of_functions(recording, contexts, &order, files, budget).write("function", budget, out)
-    }
+    let places = contexts.functions.iter();
+    let functions = Functions {
+        recordings: vec![recording],
+        places: places.map(|&place| Some((0, place))).collect(),
+    };
+    functions.write(&hottest(contexts), beside, out)
 }
 
 /// The functions, what counted most first.
@@ -122,37 +223,20 @@ fn hottest(contexts: &Contexts) -> Vec<usize> {
     order
 }
 
-/// From the files of their modules.
-fn of_functions(
-    recording: &Recording,
-    contexts: &Contexts,
-    order: &[usize],
+/// From the file of its module.
+fn of_function(
+    place: Option<(&Process, Label)>,
     files: &mut dyn Files,
-    budget: usize,
-) -> Listings {
-    let mut listings = Listings::new(contexts.functions.len());
-    for &number in order {
-        if listings.is_full(budget) {
-            listings.leave(1);
-            continue;
-        }
-        let Place { process, label } = contexts.functions[number];
-        let process = &recording.processes[process];
-        let known = process.function(label);
-        let module = known.and_then(|function| process.module_of(function));
-        let listing = match known.zip(module) {
-            None => Listing::problem("It is in no file, and its code was not recorded.".into()),
-            Some((function, module)) => match files.code(module, function.file_offset) {
-                Err(sentence) => Listing::problem(sentence),
-                Ok((start, code)) => {
-                    let insns = disassembled(module, start, &code, files);
-                    listings.files.listing(insns, files)
-                }
-            },
-        };
-        listings.add(&[number], listing, budget);
-    }
-    listings
+) -> Result<Vec<Listed>, String> {
+    let function = place.and_then(|(process, label)| {
+        let function = process.function(label)?;
+        Some((function, process.module_of(function)?))
+    });
+    let Some((function, module)) = function else {
+        return Err("It is in no file, and its code was not recorded.".into());
+    };
+    let (start, code) = files.code(module, function.file_offset)?;
+    Ok(disassembled(module, start, &code, files))
 }
 
 /// The instructions of a function that begins at an offset of a file.
@@ -195,40 +279,11 @@ fn target(insn: &Insn) -> Option<u64> {
     }
 }
 
-/// From the recording: the blocks of each function together.
-fn of_blocks(
-    recording: &Recording,
-    contexts: &Contexts,
-    order: &[usize],
-    files: &mut dyn Files,
-    budget: usize,
-) -> Listings {
-    let codes: Vec<Code> = recording.processes.iter().map(Code::new).collect();
-    let mut listings = Listings::new(contexts.functions.len());
-    for mut blocks in groups(recording, contexts, order) {
-        blocks.sort_by_key(|&number| place_of(recording, contexts.functions[number]));
-        if listings.is_full(budget) {
-            listings.leave(blocks.len());
-            continue;
-        }
-        let mut insns = Vec::new();
-        for &number in &blocks {
-            let Place { process, label } = contexts.functions[number];
-            let code = &codes[process];
-            let process = &recording.processes[process];
-            of_block(process, code, (label, number), files, &mut insns);
-        }
-        let listing = listings.files.listing(insns, files);
-        listings.add(&blocks, listing, budget);
-    }
-    listings
-}
-
 /// Adds the instructions of a block.
 fn of_block(
     process: &Process,
     code: &Code,
-    (label, number): (trace::Label, usize),
+    (label, number): (Label, usize),
     files: &mut dyn Files,
     insns: &mut Vec<Listed>,
 ) {
@@ -253,38 +308,4 @@ fn of_block(
         bytes = bytes.get(len..).unwrap_or_default();
         at = at.wrapping_add(len as u64);
     }
-}
-
-/// File and offset there, or the address.
-fn place_of(recording: &Recording, place: Place) -> Option<(Option<&str>, u64)> {
-    let process = &recording.processes[place.process];
-    let function = process.function(place.label)?;
-    Some(match process.module_of(function) {
-        Some(module) => (Some(&module.path), function.file_offset),
-        None => (None, function.pc),
-    })
-}
-
-/// Blocks of one function together, the hottest block's first.
-fn groups(recording: &Recording, contexts: &Contexts, order: &[usize]) -> Vec<Vec<usize>> {
-    let mut groups: Vec<Vec<usize>> = Vec::new();
-    let mut known: HashMap<(Option<&str>, u64, &str), usize> = HashMap::new();
-    for &number in order {
-        let Place { process, label } = contexts.functions[number];
-        let block = recording.processes[process].block(label);
-        let name = block.and_then(|block| block.function.as_deref().zip(Some(block.offset)));
-        let key = name.and_then(|(name, offset)| {
-            let (path, at) = place_of(recording, contexts.functions[number])?;
-            Some((path, at.wrapping_sub(offset), name))
-        });
-        let group = match key {
-            Some(key) => *known.entry(key).or_insert(groups.len()),
-            None => groups.len(),
-        };
-        match groups.get_mut(group) {
-            Some(group) => group.push(number),
-            None => groups.push(vec![number]),
-        }
-    }
-    groups
 }

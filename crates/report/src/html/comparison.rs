@@ -10,14 +10,19 @@ use analysis::diff::{Frame, Identity, Pair};
 use analysis::merged::Value;
 use serde::Serialize;
 
+use super::code::{Beside, Functions};
 use super::columns;
 use super::head::{JsonMetric, JsonThread, VERSION};
-use super::tables::{Functions, JsonModule, Row, Tables};
+use super::tables::{self, JsonModule, Row, Tables};
 use crate::diff::{Comparison, Recorded, name, sentence};
 use crate::numbers::{command_line, duration};
 use crate::signals;
 
-pub fn write(comparison: &Comparison, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(
+    comparison: &Comparison,
+    beside: Option<Beside>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let frames = Frames::new(&comparison.diff.frames);
     let json = serde_json::to_vec(&Document::new(comparison, &frames)).map_err(io::Error::from)?;
     columns::element("data-head", &json, out)?;
@@ -37,7 +42,36 @@ pub fn write(comparison: &Comparison, out: &mut dyn Write) -> io::Result<()> {
         });
         columns::values(metric, lists.iter().map(Vec::as_slice), out)?;
     }
-    Ok(())
+    match beside {
+        Some(beside) => write_code(comparison, &frames, beside, out),
+        None => Ok(()),
+    }
+}
+
+/// The code of all functions as it was after, or before if they are gone; what changed
+/// most first.
+fn write_code(
+    comparison: &Comparison,
+    frames: &Frames,
+    beside: Beside,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let place = |&at: &usize| {
+        let (side, place) = comparison.diff.frames[at].place?;
+        let recording = match side {
+            analysis::diff::Side::Before => 0,
+            analysis::diff::Side::After => 1,
+        };
+        Some((recording, place))
+    };
+    let functions = Functions {
+        recordings: vec![comparison.before.recording, comparison.after.recording],
+        places: frames.order[..frames.functions].iter().map(place).collect(),
+    };
+    let changed = comparison.functions.iter();
+    let order = changed.map(|function| frames.numbers[function.frame] as usize);
+    let order: Vec<usize> = order.filter(|&number| number < frames.functions).collect();
+    functions.write(&order, beside, out)
 }
 
 /// What the figures of a metric are, one of them.
@@ -96,7 +130,7 @@ struct Document<'a> {
     modules: Vec<JsonModule<'a>>,
     files: Vec<&'a str>,
     names: Vec<String>,
-    functions: Functions,
+    functions: tables::Functions,
 }
 
 #[derive(Serialize)]

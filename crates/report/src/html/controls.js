@@ -234,12 +234,6 @@ class Controls {
   }
 }
 
-/** The list of a key, made if there is none. */
-function listIn(map, key) {
-  if (!map.has(key)) map.set(key, []);
-  return map.get(key);
-}
-
 function shortened(text) {
   return text.length > 70 ? `${text.slice(0, 69)}…` : text;
 }

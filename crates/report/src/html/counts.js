@@ -13,6 +13,7 @@ class CountTable {
   constructor(columns, page) {
     Object.assign(this, columns);
     this.page = page;
+    this.columns = columns;
     this.sum = page.head.executed;
     this.count = columns.name.length;
     this.text = columns.name;
@@ -22,7 +23,7 @@ class CountTable {
   rows() {
     const { module } = this.page;
     const all = Array.from({ length: this.count }, (_, row) => row);
-    return module < 0 ? all : all.filter((row) => this.module[row] === module);
+    return all.filter((row) => this.insns[row] > 0 && (module < 0 || this.module[row] === module));
   }
 
   weight(row) {
@@ -90,19 +91,82 @@ class Filter extends Search {
   }
 }
 
+/** What each thread counted, by instruction. */
+class CountThreads {
+  constructor({ names, executed, left, ...rows }, values) {
+    Object.assign(this, { names, executed, left, rows, values });
+    this.ofFunction = new Map();
+    rows.function.forEach((row, at) => listIn(this.ofFunction, row).push(at));
+  }
+
+  choose(thread) {
+    [this.counts, this.taken] = this.values.map((values) => {
+      const all = new Float64Array(this.rows.function.length);
+      values.add(thread, all);
+      return all;
+    });
+  }
+
+  /** Zeros for the numbers of a table. */
+  static zeros({ name: { length } }) {
+    return { executed: new Float64Array(length), times: new Float64Array(length), insns: new Float64Array(length) };
+  }
+
+  functions(columns) {
+    const values = CountThreads.zeros(columns);
+    for (const [row, all] of this.ofFunction) {
+      if (row < 0) continue;
+      for (const at of all) this.addTo(values, row, at);
+      // Where all threads together have entered it, its first instruction is the first.
+      if (columns.times[row] > 0) values.times[row] = this.counts[all[0]];
+    }
+    return values;
+  }
+
+  blocks(columns) {
+    const values = CountThreads.zeros(columns);
+    this.rows.first.forEach((first, row) => {
+      for (let at = first; at < first + columns.insns[row]; at++) this.addTo(values, row, at);
+      values.times[row] = this.counts[first];
+    });
+    return values;
+  }
+
+  lines(columns) {
+    const values = CountThreads.zeros(columns);
+    this.rows.line.forEach((row, at) => {
+      if (row < 0) return;
+      this.addTo(values, row, at);
+      values.times[row] = Math.max(values.times[row], this.counts[at]);
+    });
+    return values;
+  }
+
+  addTo({ executed, insns }, row, at) {
+    executed[row] += this.counts[at];
+    insns[row] += this.counts[at] > 0;
+  }
+
+  /** The code of a function with the thread's counts. */
+  listing(listing, row) {
+    const all = this.ofFunction.get(row);
+    const taken = listing.taken.map((taken, at) => (taken === null ? null : this.taken[all[at]]));
+    return { ...listing, count: all.map((at) => this.counts[at]), taken };
+  }
+}
+
 class CountsPage {
-  constructor(head) {
+  constructor({ head, threads }) {
     this.head = head;
+    this.threads = threads;
+    this.thread = -1;
     this.module = -1;
     this.tab = "functions";
     this.listings = null;
     this.hasCode = document.getElementById("data-code") !== null;
     this.panel = null;
     this.selected = null;
-    const weights = new Array(head.modules.length).fill(0);
-    head.functions.module.forEach((module, row) => (weights[module] += head.functions.executed[row]));
-    this.weights = weights;
-    this.colours = new Colours(weights);
+    this.colours = new Colours(this.weightsOf(head.functions));
     const { executed, share, insns, times } = COUNT_VALUES;
     this.views = {
       functions: this.makeView("functions", CountNames, [executed, share, times("Entered", "Executions of the first instruction"), insns]),
@@ -111,6 +175,7 @@ class CountsPage {
     };
     document.documentElement.style.setProperty("--digits", Math.max(grouped(head.executed).length, 9));
     this.fillHead();
+    this.fillThreads();
     this.fillModules();
     this.listen();
     splitter(document.getElementById("splitter"), document.getElementById("details"));
@@ -140,23 +205,67 @@ class CountsPage {
     fillNotes(get("notes"), [...head.totals.slice(1), ...head.notes, `recorded by ${head.producer}`]);
   }
 
+  /** What was executed of each module. */
+  weightsOf({ module, executed }) {
+    const weights = new Array(this.head.modules.length).fill(0);
+    module.forEach((module, row) => (weights[module] += executed[row]));
+    return weights;
+  }
+
+  fillThreads() {
+    const { threads } = this;
+    const select = document.getElementById("threads");
+    select.hidden = threads === null;
+    if (select.hidden) return;
+    const { names, executed, left } = threads;
+    select.append(new Option(`All: ${counted(names.length + left, "thread")}`, -1));
+    names.forEach((name, thread) => select.append(new Option(visible(`${name} (${counted(executed[thread], "instruction")})`), thread)));
+    if (left > 0) select.append(new Option(`${counted(left, "thread")} with fewer instructions`, -2));
+    for (const option of select.options) option.disabled = option.value === "-2";
+    select.addEventListener("change", () => this.setThread(Number(select.value)));
+  }
+
+  /** Shows what one thread counted; -1: all. */
+  setThread(thread) {
+    this.thread = thread;
+    if (thread >= 0) this.threads.choose(thread);
+    for (const [id, { table }] of Object.entries(this.views)) {
+      const { columns } = table;
+      Object.assign(table, thread < 0 ? columns : this.threads[id](columns));
+      table.sum = thread < 0 ? this.head.executed : this.threads.executed[thread];
+    }
+    this.fillModules();
+    this.showRows();
+    this.showDetails();
+  }
+
   fillModules() {
     const select = document.getElementById("one-module");
-    const order = [...this.weights.keys()].filter((module) => this.weights[module] > 0).sort((a, b) => this.weights[b] - this.weights[a]);
-    select.append(new Option("All modules", -1));
+    const { table } = this.views.functions;
+    const weights = this.weightsOf(table);
+    const isShown = (module) => weights[module] > 0 || module === this.module;
+    const order = [...weights.keys()].filter(isShown).sort((a, b) => weights[b] - weights[a]);
+    select.replaceChildren(new Option("All modules", -1));
     for (const module of order) {
       const { path } = this.head.modules[module];
-      select.append(new Option(visible(`${baseName(path)} (${percent(this.weights[module], this.head.executed)})`), module));
+      select.append(new Option(visible(`${baseName(path)} (${percent(weights[module], table.sum)})`), module));
     }
-    select.addEventListener("change", () => {
-      this.module = Number(select.value);
-      for (const view of Object.values(this.views)) view.update();
-      this.sayShown();
-    });
+    select.value = String(this.module);
+  }
+
+  /** Other rows of the tables are shown, or other numbers. */
+  showRows() {
+    for (const view of Object.values(this.views)) view.update();
+    this.sayShown();
   }
 
   listen() {
     const query = document.getElementById("query");
+    const modules = document.getElementById("one-module");
+    modules.addEventListener("change", () => {
+      this.module = Number(modules.value);
+      this.showRows();
+    });
     for (const tab of document.querySelectorAll("#tabs button")) tab.addEventListener("click", () => this.show(tab.dataset.tab));
     query.addEventListener("input", () => this.setQuery(query.value));
     query.addEventListener("keydown", (event) => {
@@ -218,8 +327,8 @@ class CountsPage {
     const { rows, table } = this.view;
     document.getElementById("empty").hidden = table.count > 0;
     const sum = rows.reduce((sum, row) => sum + table.executed[row], 0);
-    const isAll = rows.length === table.count;
-    document.getElementById("shown").textContent = isAll ? grouped(table.count) : `${grouped(rows.length)} of ${grouped(table.count)} · ${percent(sum, table.sum)}`;
+    const all = table.insns.reduce((all, insns) => all + (insns > 0), 0);
+    document.getElementById("shown").textContent = rows.length === all ? grouped(all) : `${grouped(rows.length)} of ${grouped(all)} · ${percent(sum, table.sum)}`;
   }
 
   select(id, row) {
@@ -245,10 +354,12 @@ class CountsPage {
     const { id, row } = this.selected;
     const { table, app } = this.views[id];
     const name = table.function[row];
-    const { functions, modules } = this.head;
+    const { modules } = this.head;
+    const functions = this.views.functions.table;
     const facts = make("p", { className: "hint" }, visible(modules[functions.module[name]].path));
     const numbers = make("p", {}, `${counted(functions.executed[name], "instruction")} executed (${percent(functions.executed[name], table.sum)})`);
-    const listing = this.listings?.of(name);
+    const known = this.listings?.of(name);
+    const listing = known && this.thread >= 0 ? this.threads.listing(known, name) : known;
     const title = make("h2", {}, visible(functions.name[name]));
     let code;
     if (!this.hasCode) code = hint("The page was written without code (--html-code 0).");
@@ -274,21 +385,14 @@ class CountsPage {
   }
 }
 
-async function start() {
-  const loading = document.getElementById("loading");
-  try {
-    if (typeof DecompressionStream === "undefined") {
-      throw new Error("this browser is too old for it; one of 2024 or later is needed");
-    }
-    const head = JSON.parse(new TextDecoder().decode(await inflated("data-head")));
-    document.getElementById("app").hidden = false;
-    window.everypath = new CountsPage(head);
-    loading.hidden = true;
-    window.everypath.setListings(await loadListings());
-  } catch (error) {
-    loading.textContent = `The recording cannot be shown: ${error.message}`;
-    throw error;
-  }
+/** Everything that the page carries, but for code. */
+async function loadCounts() {
+  const head = await loadHead();
+  if (!document.getElementById("data-threads")) return { head, threads: null };
+  const threads = await inflatedJson("data-threads");
+  const values = [];
+  for (let m = 0; m < 2; m++) values.push(new Values(await inflated(`data-values-${m}`), threads.names.length));
+  return { head, threads: new CountThreads(threads, values) };
 }
 
-start();
+start(loadCounts, CountsPage);

@@ -140,9 +140,24 @@ class Values {
   }
 }
 
-/** Everything the page carries. */
+/** The list of a key, made if there is none. */
+function listIn(map, key) {
+  if (!map.has(key)) map.set(key, []);
+  return map.get(key);
+}
+
+/** A document that the page carries. */
+async function inflatedJson(id) {
+  return JSON.parse(new TextDecoder().decode(await inflated(id)));
+}
+
+async function loadHead() {
+  return inflatedJson("data-head");
+}
+
+/** Everything the page of contexts carries, but for code. */
 async function load() {
-  const head = JSON.parse(new TextDecoder().decode(await inflated("data-head")));
+  const head = await loadHead();
   const levels = await inflated("data-levels");
   const names = await inflated("data-names");
   const values = [];
