@@ -179,7 +179,8 @@ fn blocks_of(flags: &Contexts) -> Result<Option<BlockContexts>> {
 
 /// Whether a report shows the k-slab forest itself.
 fn shows_slabs(format: Format, view: &View) -> bool {
-    format.shows_slabs() && view.forest != WhichForest::Kccf
+    let whole = matches!(format, Format::Text | Format::Json | Format::Xml);
+    whole && view.forest != WhichForest::Kccf
 }
 
 /// A k-slab forest cannot be had from contexts.

@@ -534,11 +534,6 @@ impl Format {
         self == Format::Callgrind
     }
 
-    /// Whether it shows the k-slab forest with the paper's counters.
-    pub fn shows_slabs(self) -> bool {
-        matches!(self, Format::Text | Format::Json | Format::Xml)
-    }
-
     /// How it shows the counts of `count`, if it can.
     pub fn of_counts(self) -> Option<report::counts::Form> {
         match self {
