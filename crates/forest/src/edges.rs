@@ -66,17 +66,18 @@ impl Forest {
     }
 
     /// The edge that `path`, made of `blocks`, is from `state` on, and where it leads.
-    /// States are told from `states_from` on. Counts nothing.
+    /// States are told from `states_from` on. `searched`: the index was, and does not hold
+    /// it. Counts nothing.
     pub fn edge(
         &mut self,
         state: State,
-        path: u32,
-        blocks: &[u32],
+        (path, blocks): (u32, &[u32]),
+        searched: bool,
         states_from: u64,
         memory: &mut dyn Memory,
     ) -> Option<(State, State)> {
         let name = self.child_name(state, path);
-        if let Some(edge) = self.find(name) {
+        if !searched && let Some(edge) = self.find(name) {
             return Some((edge, self.top(edge)));
         }
         let next = self.behind(state, blocks, memory);
@@ -110,13 +111,19 @@ impl Forest {
     fn rolled(&mut self, state: State, blocks: &[u32], memory: &mut dyn Memory) -> Option<State> {
         self.find_way(state);
         let mut at = state;
+        // Whether `at` was made just now: it has no children then.
+        let mut is_new = false;
         for &block in blocks {
             let before = self.way.labels.iter().rposition(|&label| label == block);
             match before {
-                Some(before) => self.way.cut(before),
+                Some(before) => {
+                    self.way.cut(before);
+                    is_new = false;
+                }
                 None => {
-                    let next = self.next(at, block, false, memory)?;
+                    let next = self.next(at, block, is_new, memory)?;
                     self.way.push(block, next);
+                    is_new = self.is_newest(next);
                 }
             }
             at = *self.way.states.last()?;

@@ -364,6 +364,14 @@ impl Forest {
         Some(State(self.pool.base() + offset))
     }
 
+    /// Whether no node was made after this one.
+    fn is_newest(&self, state: State) -> bool {
+        let chunk = self.pool.at::<NodeChunk>(self.chunk);
+        let used = chunk.map_or(0, |chunk| u64::from(chunk.used.load(Relaxed)));
+        let end = self.chunk + size_of::<NodeChunk>() as u64 + used * self.stride;
+        state.0 + self.stride == self.pool.base() + end
+    }
+
     fn add_chunk(&mut self, memory: &mut dyn Memory) -> Option<()> {
         let fresh = memory.chunk(self.chunk_size)?;
         let room = self.chunk_size - size_of::<NodeChunk>() as u64;

@@ -23,6 +23,7 @@ mod counts;
 mod edges;
 mod log;
 mod nodes;
+mod rolled;
 mod windows;
 
 use std::collections::{HashMap, HashSet};

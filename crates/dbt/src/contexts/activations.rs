@@ -224,7 +224,7 @@ fn lookup(context: &mut ThreadContext, tool: &mut Tool) {
         engine.count(wire::stat::TRANSITIONS);
         if engine.has_blocks() {
             // Beyond the limits, too, it will always be the same, and is counted there.
-            let (edge, next) = engine.edge(tool, from, function);
+            let (edge, next) = engine.edge(tool, from, function, true);
             context.block_state = tool.records.offset(next);
             return (edge, true);
         }

@@ -3,8 +3,8 @@
 //! The engine counts where a superblock is left, on the edge that a path is from a
 //! state (`wire::node::FIRST_BLOCK`). Each of the path's blocks made a step of its own,
 //! by the rules of `forest`; every one of those nodes exists. Here each step is made
-//! once more, and counts as often as the edge did. Then the edges go. Where states are
-//! windows, `windows` does it.
+//! once more, and counts as often as the edge did. Then the edges go. This is done here for
+//! k-slab forests, by `windows` where states are windows, by `rolled` where loops are rolled.
 //!
 //! What does not fit together, as after a scribble, counts on `[truncated]`.
 
@@ -13,7 +13,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use wire::{log, node};
 
-use super::windows;
+use super::{rolled, windows};
 use crate::model::{Label, Node, Thread};
 
 /// How states lead on, see `forest`.
@@ -61,23 +61,29 @@ pub(super) fn expand(thread: &mut Thread, paths: &Paths, rules: Rules) {
     if let (Some(k), true) = (rules.k, rules.windows) {
         return windows::expand(thread, paths, k, rules.intra);
     }
-    let nodes = &thread.nodes;
+    let counts = match rules.roll_loops {
+        true => rolled::counts(&thread.nodes, paths),
+        false => in_slabs(&thread.nodes, paths, rules.k),
+    };
+    for (node, count) in thread.nodes.iter_mut().zip(counts) {
+        node.count = count;
+    }
+    drop_edges(thread, rules.intra);
+}
+
+/// How often each of `nodes` was come to, in a k-slab forest.
+fn in_slabs(nodes: &[Node], paths: &Paths, k: Option<u32>) -> Vec<u64> {
     let mut counts: Vec<u64> = nodes.iter().map(|node| node.count).collect();
-    let states = (0..).zip(nodes).filter(|(_, node)| is_state(node));
-    let mut children = Children::with_capacity_and_hasher(nodes.len() / 2, Mixed::default());
-    children.extend(states.map(|(at, node)| (name(node.parent, node.label), at)));
-    let mut walk = Walk {
+    let walk = Walk {
         nodes,
-        children,
-        rules,
-        way: Vec::new(),
+        children: children_of(nodes),
+        k,
     };
     let lost = walk.children.get(&name(None, Label::TRUNCATED)).copied();
     let mut blocks = Vec::new();
     for edge in nodes.iter().filter(|node| !is_state(node)) {
         let mut state = edge.parent;
         paths.blocks(edge.label.0, &mut blocks);
-        walk.find_way(state);
         for &block in &blocks {
             state = state.and_then(|state| walk.step(state, Label(block)));
             if let Some(at) = state.or(lost) {
@@ -86,10 +92,15 @@ pub(super) fn expand(thread: &mut Thread, paths: &Paths, rules: Rules) {
             }
         }
     }
-    for (node, count) in thread.nodes.iter_mut().zip(counts) {
-        node.count = count;
-    }
-    drop_edges(thread, rules.intra);
+    counts
+}
+
+/// The states of `nodes`.
+pub(super) fn children_of(nodes: &[Node]) -> Children {
+    let states = (0..).zip(nodes).filter(|(_, node)| is_state(node));
+    let mut children = Children::with_capacity_and_hasher(nodes.len() / 2, Mixed::default());
+    children.extend(states.map(|(at, node)| (name(node.parent, node.label), at)));
+    children
 }
 
 /// States by [`name`].
@@ -125,55 +136,24 @@ impl Hasher for Mix {
 struct Walk<'a> {
     nodes: &'a [Node],
     children: Children,
-    rules: Rules,
-    /// Where loops are rolled, the nodes from the root to the state, and their labels:
-    /// an edge mostly begins where the one before led to, or above it.
-    way: Vec<(Label, u32)>,
+    /// `None`: infinite.
+    k: Option<u32>,
 }
 
 impl Walk<'_> {
-    /// Makes the way the one to `state`.
-    fn find_way(&mut self, state: Option<u32>) {
-        let Some(state) = state.filter(|_| self.rules.roll_loops) else {
-            return;
-        };
-        match self.way.iter().rposition(|&(_, on)| on == state) {
-            Some(at) => self.way.truncate(at + 1),
-            None => {
-                let above =
-                    std::iter::successors(Some(state), |&at| self.nodes[at as usize].parent);
-                self.way.clear();
-                self.way
-                    .extend(above.map(|at| (self.nodes[at as usize].label, at)));
-                self.way.reverse();
-            }
-        }
-    }
-
     /// The state after `block` in `state`; `None`: it was never made.
-    fn step(&mut self, state: u32, block: Label) -> Option<u32> {
+    fn step(&self, state: u32, block: Label) -> Option<u32> {
         let here = &self.nodes[state as usize];
         if here.label == Label::TRUNCATED && here.parent.is_none() {
             return Some(state);
         }
-        if self.rules.roll_loops {
-            let rolled = self.way.iter().rposition(|&(label, _)| label == block);
-            if let Some(at) = rolled {
-                self.way.truncate(at + 1);
-                return Some(self.way[at].1);
-            }
-        }
-        let k = self.rules.k.unwrap_or(u32::MAX / 2);
+        let k = self.k.unwrap_or(u32::MAX / 2);
         let parent = match () {
             () if here.label == Label(node::LABEL_ENTRY) => None,
             () if here.depth + 1 == 2 * k => Some(here.top?),
             () => Some(state),
         };
-        let next = self.children.get(&name(parent, block)).copied();
-        if self.rules.roll_loops {
-            self.way.extend(next.map(|next| (block, next)));
-        }
-        next
+        self.children.get(&name(parent, block)).copied()
     }
 }
 

@@ -13,7 +13,7 @@ use crate::engine::{self, Engine};
 pub fn record_path(context: &mut ThreadContext, path: u32) {
     let Some(tool) = tool_of(context) else { return };
     let from = tool.state(context);
-    let (edge, next) = engine::with(|engine| engine.edge(tool, from, path));
+    let (edge, next) = engine::with(|engine| engine.edge(tool, from, path, false));
     // SAFETY: a node in the pool; only this thread writes it.
     let node = unsafe { &*(edge.0 as *const wire::node::Node) };
     node.count.store(node.count.load(Relaxed) + 1, Relaxed);
@@ -22,8 +22,15 @@ pub fn record_path(context: &mut ThreadContext, path: u32) {
 }
 
 impl Engine {
-    /// The edge that a path is from `from` on, and where it leads.
-    pub(super) fn edge(&mut self, tool: &mut Tool, from: State, path: u32) -> (State, State) {
+    /// The edge that a path is from `from` on, and where it leads. `searched`: the index
+    /// was, and does not hold it.
+    pub(super) fn edge(
+        &mut self,
+        tool: &mut Tool,
+        from: State,
+        path: u32,
+        searched: bool,
+    ) -> (State, State) {
         let pool = self.process.log.pool;
         let nothing = (from, from);
         let Some(contexts) = &mut self.contexts else {
@@ -40,7 +47,7 @@ impl Engine {
         let states_from = tool.records.0;
         let found = tool
             .forest
-            .edge(from, path, steps, states_from, &mut budget);
+            .edge(from, (path, steps), searched, states_from, &mut budget);
         self.publish_chunk(tool);
         found.unwrap_or(nothing)
     }
