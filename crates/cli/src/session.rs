@@ -41,6 +41,8 @@ pub struct Session<'a> {
     pub max_nodes: u64,
     /// What contexts carry besides calls.
     pub costs: Vec<Cost>,
+    /// Bytes of streams that may wait for their compression.
+    pub buffer: u64,
     pub selector: Selector,
     /// For the recording: options that were given, as the user wrote them.
     pub options: Vec<(String, String)>,
@@ -65,10 +67,15 @@ impl Session<'_> {
         let files = [&output, &report, &page];
         let named = files.into_iter().any(Option::is_some) || self.prints();
         let mut tables = Extents::new(&images, &self.selector, &request.program, named);
-        let run = launch::run(&request, &mut tables)?;
+        let mut drain = crate::traces::Drain::default();
+        let run = launch::run(&request, &mut tables, &mut drain)?;
         let progress = Progress::new(self.destination.quiet);
         progress.says("reading what was recorded");
-        let mut recording = trace::from_pool(&run.pool.view(), self.meta(&run));
+        let (pool, mut drain) = (run.pool.view(), drain.0);
+        let mut recording = trace::from_drained_pool(&pool, self.meta(&run), &mut drain);
+        if let Some(error) = drain.error() {
+            complain(Err(anyhow!("parts of the trace are missing: {error}")));
+        }
         if self.blocks.is_some() {
             analysis::static_costs::add(&mut recording, &self.costs);
         }
@@ -120,12 +127,14 @@ impl Session<'_> {
                 (Mode::Contexts, Some(blocks)) if blocks.intra => wire::Mode::Intra,
                 (Mode::Contexts, Some(_)) => wire::Mode::Inter,
                 (Mode::Counts, _) => wire::Mode::Counts,
+                (Mode::Trace, _) => wire::Mode::Trace,
             },
             k: self.k,
             flags: self.flags | follow | fault,
             chaos: self.target.chaos,
             lockstep: self.target.lockstep,
             max_nodes: self.max_nodes,
+            buffer: self.buffer,
             costs: match self.blocks {
                 // Their code says what they cost.
                 Some(_) => 0,

@@ -322,7 +322,10 @@ impl Engine {
 
     /// Whether anything is counted that one turn of a loop has as the next one.
     fn counts_turns(&self) -> bool {
-        self.settings.count_instructions || self.ways.is_some() || self.has_blocks()
+        self.settings.count_instructions
+            || self.ways.is_some()
+            || self.streams.is_some()
+            || self.has_blocks()
     }
 
     /// Whether `out`, which begins with `start` and ends with a branch to `target`, goes on

@@ -39,6 +39,7 @@ enum Entry {
     Cut(Cut),
     Block(Block),
     Path(log::Path),
+    Target(u64),
 }
 
 /// What one image logged itself, and whom it continues.
@@ -103,6 +104,7 @@ impl Logs {
         replay.fragments.sort_by_key(|fragment| fragment.first_slot);
         process.fragments = replay.fragments;
         process.cuts = replay.cuts;
+        process.targets = replay.targets;
         replay.blocks.sort_by_key(|block| block.id);
         replay.blocks.dedup_by_key(|block| block.id);
         process.blocks = replay.blocks;
@@ -154,6 +156,7 @@ fn entry(walk: &Walk, record: Record, payload: u64) -> Option<Entry> {
     const CUT: u16 = Kind::Cut as u16;
     const BLOCK: u16 = Kind::Block as u16;
     const PATH: u16 = Kind::Path as u16;
+    const TARGET: u16 = Kind::Target as u16;
     let (len, time_ns) = (record.len as usize, record.time_ns);
     match record.kind {
         MAP => {
@@ -185,6 +188,9 @@ fn entry(walk: &Walk, record: Record, payload: u64) -> Option<Entry> {
         }
         PATH if len >= size_of::<log::Path>() => {
             Some(Entry::Path(*walk.pool.at::<log::Path>(payload)?))
+        }
+        TARGET if len >= size_of::<log::Target>() => {
+            Some(Entry::Target(walk.pool.at::<log::Target>(payload)?.pc))
         }
         FRAGMENT => fragment(walk, payload, len).map(Entry::Fragment),
         CUT if len >= size_of::<log::Cut>() => {
@@ -266,6 +272,7 @@ struct Replay {
     cuts: Vec<Cut>,
     blocks: Vec<Block>,
     paths: Paths,
+    targets: Vec<u64>,
     /// Live pieces by start; they never overlap.
     live: BTreeMap<u64, Piece>,
     /// Number of live pieces of each module.
@@ -284,6 +291,7 @@ impl Replay {
             Entry::Path(path) => self.paths.push(path),
             Entry::Fragment(fragment) => self.fragment(fragment),
             Entry::Cut(cut) => self.cuts.push(*cut),
+            Entry::Target(target) => self.targets.push(*target),
         }
     }
 
