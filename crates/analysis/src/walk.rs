@@ -107,9 +107,13 @@ impl Why {
     }
 }
 
+/// Most instructions in pieces that are remembered.
+const MOST_STEPS: usize = 16 << 20;
+
 /// A piece that was decoded, and where it was found to go on.
 #[derive(Debug)]
 struct Known {
+    place: Place,
     straight: Straight,
     /// By outcome.
     next: [Option<u32>; 2],
@@ -121,6 +125,8 @@ pub struct Pieces {
     code: Code,
     known: Vec<Known>,
     by_place: HashMap<Place, u32>,
+    /// In all of them.
+    steps: usize,
 }
 
 impl Pieces {
@@ -129,6 +135,7 @@ impl Pieces {
             code: Code::of(process),
             known: Vec::new(),
             by_place: HashMap::new(),
+            steps: 0,
         }
     }
 
@@ -141,12 +148,27 @@ impl Pieces {
             return index;
         }
         let index = self.known.len() as u32;
+        let straight = self.code.straight(place);
+        self.steps += straight.steps.len() + 1;
         self.known.push(Known {
-            straight: self.code.straight(place),
+            place,
+            straight,
             next: [None; 2],
         });
         self.by_place.insert(place, index);
         index
+    }
+
+    /// Forgets all pieces but this one, if they are too many; where it is then.
+    fn forget(&mut self, index: u32) -> u32 {
+        if self.steps < MOST_STEPS {
+            return index;
+        }
+        let place = self.known[index as usize].place;
+        self.known.clear();
+        self.by_place.clear();
+        self.steps = 0;
+        self.at(place)
     }
 
     /// Behind piece `index`, if its last instruction had this outcome.
@@ -159,7 +181,7 @@ impl Pieces {
         let pc = steps.last().map_or(0, |step| step.pc);
         let place = match (known.straight.turn, outcome) {
             (Turn::Either(places), _) => places[usize::from(outcome)],
-            (Turn::Always(place), true) => place,
+            (Turn::Always(place), true) | (Turn::Goes(place), _) => place,
             (Turn::Unknown, _) => return Err(Unsound::NoCode(end(steps))),
             _ => return Err(Unsound::Outcome(pc)),
         };
@@ -223,6 +245,8 @@ pub struct Walk<'a> {
     left: u32,
     /// What comes next, if it was read ahead.
     ahead: Option<u8>,
+    /// Control comes to an address without an outcome, and what is executed from there.
+    coming: Option<(u64, Place)>,
     over: bool,
 }
 
@@ -239,6 +263,7 @@ impl<'a> Walk<'a> {
             outcomes: 0,
             left: 0,
             ahead: None,
+            coming: None,
             over: false,
         }
     }
@@ -276,7 +301,16 @@ impl<'a> Walk<'a> {
     }
 
     fn advance(&mut self) -> Result<Option<Found>, Unsound> {
+        if let Some((piece, from)) = self.piece {
+            self.piece = Some((self.pieces.forget(piece), from));
+        }
         loop {
+            if let Some((pc, then)) = self.coming {
+                if let Some(found) = self.come_to(pc, then)? {
+                    return Ok(Some(found));
+                }
+                continue;
+            }
             if self.left > 0 {
                 return self.outcome().map(Some);
             }
@@ -300,13 +334,16 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Up to the next outcome, and its branch.
+    /// The piece is executed to its end: up to the next outcome, and its branch.
     fn outcome(&mut self) -> Result<Found, Unsound> {
         let (piece, from) = self.piece.ok_or(Unsound::Nowhere)?;
-        self.left -= 1;
-        let outcome = self.outcomes >> self.left & 1 != 0;
         let straight = &self.pieces.known[piece as usize].straight;
         let to = straight.steps.len() as u32;
+        let goes = matches!(straight.turn, Turn::Goes(_));
+        if !goes {
+            self.left -= 1;
+        }
+        let outcome = self.outcomes >> self.left & 1 != 0;
         let next = match straight.turn {
             Turn::Indirect => {
                 let pc = straight.steps.last().map_or(0, |step| step.pc);
@@ -316,7 +353,7 @@ impl<'a> Walk<'a> {
                 let target = self.target()?;
                 self.pieces.at(Place::At(target))
             }
-            _ => self.pieces.next(piece, outcome)?,
+            _ => self.pieces.next(piece, outcome && !goes)?,
         };
         self.piece = Some((next, 0));
         Ok(Found::Executed { piece, from, to })
@@ -339,23 +376,20 @@ impl<'a> Walk<'a> {
         self.pieces.code.target(low).ok_or(Unsound::NoTarget(low))
     }
 
-    /// `None`: nothing was done.
+    /// `None`: nothing was done yet.
     fn escape(&mut self) -> Result<Option<Found>, Unsound> {
         match self.bytes.next()?.ok_or(Unsound::Cut)? {
             escape::AT => {
                 let pc = self.bytes.address()?;
-                let found = self.come_to(pc)?;
-                let next = self.pieces.at(Place::At(pc));
-                self.piece = Some((next, 0));
-                Ok(found)
+                self.coming = Some((pc, Place::At(pc)));
+                Ok(None)
             }
             escape::CODE => {
                 let id = u32::from_le_bytes(self.bytes.array()?);
                 let start = self.pieces.code.start_of(id);
-                let found = self.come_to(start.ok_or(Unsound::NoFragment(id))?)?;
-                let next = self.pieces.at(Place::In(id, 0));
-                self.piece = Some((next, 0));
-                Ok(found)
+                let start = start.ok_or(Unsound::NoFragment(id))?;
+                self.coming = Some((start, Place::In(id, 0)));
+                Ok(None)
             }
             escape::TO => {
                 let [number] = self.bytes.array()?;
@@ -369,25 +403,32 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Control came to `pc` without an outcome.
-    fn come_to(&mut self, pc: u64) -> Result<Option<Found>, Unsound> {
+    /// Control comes to `pc` without an outcome, and goes on with `then`.
+    fn come_to(&mut self, pc: u64, then: Place) -> Result<Option<Found>, Unsound> {
         let (piece, from) = self.piece.ok_or(Unsound::Nowhere)?;
         let straight = &self.pieces.known[piece as usize].straight;
+        let all = straight.steps.len() as u32;
         let rest = &straight.steps[from as usize..];
         let to = match rest.iter().position(|step| step.pc == pc) {
-            Some(0) => return Ok(None),
             Some(steps) => from + steps as u32,
-            // Nothing is known of what is there, as nothing of it was executed.
-            None if rest.is_empty() && self.is_at(pc) => return Ok(None),
-            None if matches!(straight.turn, Turn::Unknown) && reaches(rest, pc) => {
-                straight.steps.len() as u32
+            None if matches!(straight.turn, Turn::Goes(_)) => {
+                let next = self.pieces.next(piece, false)?;
+                self.piece = Some((next, 0));
+                let to = all;
+                return Ok(Some(Found::Executed { piece, from, to }));
             }
+            // Nothing is known of what is there, as nothing of it was executed.
+            None if rest.is_empty() && self.is_at(pc) => all,
+            None if matches!(straight.turn, Turn::Unknown) && reaches(rest, pc) => all,
             None => {
                 let from = rest.first().map_or(0, |step| step.pc);
                 return Err(Unsound::NotThere { from, to: pc });
             }
         };
-        Ok(Some(Found::Executed { piece, from, to }))
+        self.coming = None;
+        let next = self.pieces.at(then);
+        self.piece = Some((next, 0));
+        Ok((from < to).then_some(Found::Executed { piece, from, to }))
     }
 
     /// Whether the piece that is executed next, of which nothing is known, is there.

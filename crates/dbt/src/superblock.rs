@@ -23,7 +23,7 @@ use crate::engine::Engine;
 /// more code than they save jumps (docs/design/0009-superblocks.md).
 const MAX_INSNS: usize = 96;
 const MAX_EXITS: usize = 12;
-/// Where each way out of a superblock is an event, one does not end with fewer
+/// Where each way out of a superblock is an event or appends to a stream, one does not end with fewer
 /// instructions than this because a block begins there already.
 const DUPLICATED: usize = 24;
 /// The same of one with several turns of a loop.
@@ -234,7 +234,7 @@ impl Engine {
                     return out;
                 }
                 let meets = turns.met.is_none()
-                    && !(self.has_blocks() && out.insns.len() < DUPLICATED)
+                    && !(self.appends_at_exits() && out.insns.len() < DUPLICATED)
                     && self.starts.may_contain(pc)
                     && self.map.get(inside, &self.blocks).is_some();
                 if meets && turns.ends(&out, End::Goto(inside)) || turns.is_none(&out) {
@@ -318,6 +318,11 @@ impl Engine {
                 return out;
             }
         }
+    }
+
+    /// Whether each way out is an event, or appends to a stream.
+    fn appends_at_exits(&self) -> bool {
+        self.has_blocks() || self.streams.is_some()
     }
 
     /// Whether anything is counted that one turn of a loop has as the next one.

@@ -9,6 +9,10 @@ use isa::insn::{MAX_LEN, Reader};
 use isa::{Flow, Insn};
 use trace::{Fragment, Process};
 
+/// Most instructions of a piece. Pieces overlap, and whoever made the recording could have
+/// them begin everywhere.
+const LONGEST: usize = 256;
+
 /// Where control is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Place {
@@ -25,6 +29,8 @@ pub(super) enum Turn {
     /// Has an outcome, and goes nowhere else.
     Always(Place),
     Indirect,
+    /// Has no outcome: the piece is only long enough.
+    Goes(Place),
     /// Nothing is known of what is there.
     Unknown,
 }
@@ -149,6 +155,10 @@ impl Code {
     pub(super) fn straight(&self, mut place: Place) -> Straight {
         let mut steps = Vec::new();
         loop {
+            if steps.len() == LONGEST {
+                let turn = Turn::Goes(place);
+                return Straight { steps, turn };
+            }
             let Some(insn) = self.at(place) else {
                 let turn = Turn::Unknown;
                 return Straight { steps, turn };
