@@ -65,6 +65,11 @@ pub struct Superblock {
 }
 
 impl Superblock {
+    /// Whether the instruction at `i` ends it by itself.
+    pub fn ends_with(&self, i: usize) -> bool {
+        i + 1 == self.insns.len() && self.end == End::Itself
+    }
+
     /// Whether the branch at `i` is followed where it is taken.
     pub fn is_turned(&self, i: usize) -> bool {
         is_turned(&self.insns[i..])
@@ -303,6 +308,7 @@ impl Engine {
                     pc = target;
                     continue;
                 }
+                Flow::Call(target) if self.follows_call(&out, target) => pc = target,
                 _ => return out,
             }
             if matches!(flow, Flow::CountJump(_)) {
@@ -323,6 +329,15 @@ impl Engine {
     /// Whether each way out is an event, or appends to a stream.
     fn appends_at_exits(&self) -> bool {
         self.has_blocks() || self.streams.is_some()
+    }
+
+    /// Whether `out`, which ends with a call of `target`, goes on there. Then what was not
+    /// appended yet is appended with what the function has.
+    fn follows_call(&self, out: &Superblock, target: u64) -> bool {
+        self.streams.is_some()
+            && !out.volatile
+            && out.insns.iter().all(|insn| insn.pc() != target)
+            && self.process.regions.find(target).is_some()
     }
 
     /// Whether anything is counted that one turn of a loop has as the next one.

@@ -239,7 +239,7 @@ impl Engine {
                 Flow::CountJump(target) => self.emit_count_jump(emit, insn, target, i),
                 Flow::Call(target) => {
                     self.record(emit, i);
-                    self.emit_call(emit, insn, target);
+                    self.emit_call(emit, insn, target, source.ends_with(i));
                 }
                 Flow::IndirectJump | Flow::IndirectCall => {
                     // `pop r; jmp *r` is a return by hand; the unwinder ends so.
@@ -437,7 +437,7 @@ impl Engine {
         self.attach(emit.id, site, kind);
     }
 
-    fn emit_call(&mut self, emit: &mut Emit<'_>, insn: &Insn, target: u64) {
+    fn emit_call(&mut self, emit: &mut Emit<'_>, insn: &Insn, target: u64, last: bool) {
         self.emit_push_return(emit, insn.next_pc());
         if self.settings.mistranslate {
             const CMC: u8 = 0xF5;
@@ -450,8 +450,10 @@ impl Engine {
         emit.goto(target);
         emit.recorded(false);
         emit.went(insn.pc(), target);
-        let key = self.called_from(insn.pc(), target);
-        self.emit_exit(emit, ExitKind::Direct(key));
+        if last {
+            let key = self.called_from(insn.pc(), target);
+            self.emit_exit(emit, ExitKind::Direct(key));
+        }
     }
 
     /// `called`: the stack pointer is that of a call, to a stub that this jump ends.

@@ -48,7 +48,7 @@ pub struct Dump {
     /// The trace (made with `everypath trace`)
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Only these instructions of each thread, from 1 on; either number may be left out
+    /// Only these instructions of each thread, from 1 on; ..TO and FROM.. will do
     #[arg(long, value_name = "FROM..TO", value_parser = range)]
     pub range: Option<Range<u64>>,
     /// Only the thread with this number
