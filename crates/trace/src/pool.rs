@@ -54,6 +54,7 @@ pub fn from_drained_pool(pool: &Pool, meta: Meta, drain: &mut Drain) -> Recordin
     if !pool.is_valid() {
         return recording;
     }
+    drain.drain(pool);
     let mut walk = Walk::new(*pool);
     let mut offsets = walk.chain(pool.header().processes.load(Acquire), |pool, offset| {
         Some(pool.at::<ProcessRecord>(offset)?.next.load(Acquire))

@@ -109,9 +109,8 @@ impl Drain {
         }
     }
 
-    /// The whole stream of the thread with `record`, which runs no more.
+    /// The whole stream of the thread with `record`, after the last [`Drain::drain`].
     pub(super) fn finish(&mut self, pool: &Pool, record: u64) -> Vec<Part> {
-        self.drain(pool);
         let Some(mut thread) = self.threads.remove(&record) else {
             return Vec::new();
         };
