@@ -4,6 +4,7 @@
 // run: args alpha beta
 // run: oracle own-functions
 // run: no-blocks its mappings are in another order
+// run: no-order its environment may be in another order
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>

@@ -2,6 +2,7 @@
 // handler it tells the rest; absolute sleeps tell nothing.
 // build: cc -O1
 // run: oracle own-functions
+// run: no-order its signals come when time has passed
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>

@@ -3,6 +3,7 @@
 // build: cc -O1
 // run: oracle own-functions
 // run: no-blocks its mappings are in another order
+// run: no-order the same
 #define _GNU_SOURCE
 #include <elf.h>
 #include <link.h>

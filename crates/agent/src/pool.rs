@@ -235,6 +235,11 @@ impl ProcessLog {
         self.append(log::Kind::Cut, &fixed, &[]).map(|_| ())
     }
 
+    /// `None`: it could not be written.
+    pub fn target(&mut self, pc: u64) -> Option<()> {
+        self.append(log::Kind::Target, &[pc], &[]).map(|_| ())
+    }
+
     pub fn unmap(&mut self, start: u64, end: u64) {
         self.append(log::Kind::Unmap, &[start, end], &[]);
     }

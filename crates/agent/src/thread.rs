@@ -180,6 +180,12 @@ pub struct ThreadContext {
     pub cycles_from: u64,
     pub cycles_now: [u64; 2],
     pub cycles_spill: u64,
+    /// Where the next byte of the thread's stream goes (`wire::stream`), and where the
+    /// page is that cannot be written.
+    pub stream: u64,
+    pub stream_end: u64,
+    /// Nonzero: the stream says where it begins.
+    pub stream_begun: u64,
 }
 
 const _: () = {

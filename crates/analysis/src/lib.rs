@@ -15,6 +15,7 @@ pub mod merged;
 pub mod oracle;
 pub mod static_costs;
 pub mod summary;
+pub mod walk;
 
 pub use forest::{
     Forest, K, NodeId, Weight, activations, inv_k, join, kccf, kccf_of_activations,

@@ -20,12 +20,16 @@ use crate::output::{Kind, Output, mid_sentence, reason};
 use crate::selection;
 use crate::session::Session;
 use crate::show::{self, Page, Show};
+use crate::traces;
 
 pub fn run(command: &Command) -> Result<Ending> {
     match command {
         Command::Run(flags) => run_only(flags),
         Command::Contexts(flags) => contexts(flags),
         Command::Count(flags) => count(flags),
+        Command::Trace(flags) => traces::trace(flags),
+        Command::Dump(flags) => traces::dump(flags),
+        Command::Verify(flags) => traces::verify(flags),
         Command::Report(flags) => report(flags),
         Command::Diff(flags) => diff::diff(flags),
         Command::Man { command } => man(command.as_deref()),
@@ -64,6 +68,7 @@ fn run_only(flags: &Run) -> Result<Ending> {
         ]),
         max_nodes: 1,
         costs: Vec::new(),
+        buffer: 0,
         selector: Selector::everything(),
         options: Vec::new(),
         show: Show::run(flags.destination.format, flags.engine_stats),
@@ -114,6 +119,7 @@ fn contexts(flags: &Contexts) -> Result<Ending> {
             (None, true) => vec![Cost::Instructions],
             (_, false) => costs_of(&flags.cost),
         },
+        buffer: 0,
         selector: selection::selector(flags),
         options: options(flags),
         show: Show::new(flags.destination.format, &flags.view),
@@ -213,6 +219,7 @@ fn count(flags: &Count) -> Result<Ending> {
         flags: 0,
         max_nodes: 1,
         costs: Vec::new(),
+        buffer: 0,
         selector: Selector::everything(),
         options,
         html: flags.page.wanted(),
@@ -345,7 +352,7 @@ fn report(flags: &Report) -> Result<Ending> {
         show.notes.push(note);
     }
     let mode = prefix.recording.meta.mode;
-    if flags.page.html.is_some() && mode == Mode::Run {
+    if flags.page.html.is_some() && matches!(mode, Mode::Run | Mode::Trace) {
         bail!("'{shown}': a page shows what `contexts` or `count` recorded");
     }
     check_form(flags.format, mode).map_err(|error| anyhow!("'{shown}': {error}"))?;
@@ -403,6 +410,7 @@ fn check_form(format: Format, mode: Mode) -> Result<()> {
         Mode::Contexts => true,
         Mode::Counts => format.of_counts().is_some(),
         Mode::Run => !format.needs_contexts(),
+        Mode::Trace => bail!("it is a trace; look at it with `everypath dump`"),
     };
     if !fits {
         bail!(NO_CONTEXTS);

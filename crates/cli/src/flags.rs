@@ -3,12 +3,19 @@
 //! Help, man pages, completions and parsing all come from these types. An
 //! option's doc comment is its help text.
 
+mod kinds;
+mod traces;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use analysis::diff::Condition;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use trace::Cost;
+
+pub use kinds::{BlockKind, ContextMode};
+use traces::{DUMP_EXAMPLES, TRACE_EXAMPLES, VERIFY_EXAMPLES};
+pub use traces::{Dump, Trace, Verify};
 
 use crate::{condition, show};
 
@@ -105,6 +112,15 @@ pub enum Command {
     /// Count how often every basic block, branch and line was executed
     #[command(after_help = COUNT_EXAMPLES)]
     Count(Count),
+    /// Record every instruction of every thread, in order
+    #[command(after_help = TRACE_EXAMPLES)]
+    Trace(Trace),
+    /// Show a trace, instruction by instruction
+    #[command(after_help = DUMP_EXAMPLES)]
+    Dump(Dump),
+    /// Read a whole trace and say what it holds; exit status 1 if it is damaged
+    #[command(after_help = VERIFY_EXAMPLES)]
+    Verify(Verify),
     /// Show a recording made with --output
     #[command(after_help = REPORT_EXAMPLES)]
     Report(Report),
@@ -433,26 +449,6 @@ pub struct Target {
 pub enum YesNo {
     Yes,
     No,
-}
-
-/// What has contexts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ContextMode {
-    /// Functions, by who called them
-    Function,
-    /// Basic blocks, by those before in the same activation of their function
-    Intra,
-    /// Basic blocks, by those before in the thread
-    Inter,
-}
-
-/// What a basic block is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum BlockKind {
-    /// It ends at branches, and where a direct branch of its function goes
-    Classic,
-    /// It ends at branches, so blocks may overlap (IHPP 4.3.1)
-    Dynamic,
 }
 
 /// What is counted in contexts.

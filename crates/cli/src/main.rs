@@ -37,6 +37,7 @@ mod selection;
 mod session;
 mod show;
 mod symbolize;
+mod traces;
 mod vdso;
 
 use std::process::ExitCode;

@@ -42,6 +42,8 @@ pub struct Session<'a> {
     pub max_nodes: u64,
     /// What contexts carry besides calls.
     pub costs: Vec<Cost>,
+    /// Bytes of streams that may wait for their compression.
+    pub buffer: u64,
     pub selector: Selector,
     /// For the recording: options that were given, as the user wrote them.
     pub options: Vec<(String, String)>,
@@ -55,10 +57,10 @@ impl Session<'_> {
         let images = Arc::new(Images::new());
         let request = self.request()?;
         selection::verify(&images, &self.selector, &request.program)?;
-        if self.destination.report.is_some() || self.prints() {
+        let destination = self.destination;
+        if destination.report.is_some() || self.prints() {
             self.show.verify(&request.program)?;
         }
-        let destination = self.destination;
         let prepare = |path: Option<&Path>, kind| {
             let output = path.map(|path| Output::prepare(path, kind)).transpose();
             output.map_err(|error| anyhow!("{error}; nothing was run"))
@@ -66,16 +68,13 @@ impl Session<'_> {
         let output = prepare(destination.output.as_deref(), Kind::Recording)?;
         let report = prepare(destination.report.as_deref(), Kind::Report)?;
         let page = prepare(self.html.map(|page| page.path), Kind::Report)?;
-        let files = [&output, &report, &page];
-        let named = files.into_iter().any(Option::is_some) || self.prints();
+        let named = [&output, &report, &page].into_iter().any(Option::is_some) || self.prints();
         let mut tables = Extents::new(&images, &self.selector, &request.program, named);
-        let run = launch::run(&request, &mut tables)?;
+        let mut drain = crate::traces::Drain::default();
+        let run = launch::run(&request, &mut tables, &mut drain)?;
         let progress = Progress::new(self.destination.quiet);
         progress.says("reading what was recorded");
-        let mut recording = trace::from_pool(&run.pool.view(), self.meta(&run));
-        if self.blocks.is_some() {
-            analysis::static_costs::add(&mut recording, &self.costs);
-        }
+        let mut recording = self.read(&run, drain.0);
         if named {
             progress.says("looking up names");
             symbolize::symbolize(&mut recording, &images);
@@ -108,6 +107,18 @@ impl Session<'_> {
         Ok(ending)
     }
 
+    /// What was recorded; `drain` has some of it already.
+    fn read(&self, run: &Run, mut drain: trace::Drain) -> Recording {
+        let mut recording = trace::from_drained_pool(&run.pool.view(), self.meta(run), &mut drain);
+        if let Some(error) = drain.error() {
+            eprintln!("everypath: parts of the trace are missing: {error}");
+        }
+        if self.blocks.is_some() {
+            analysis::static_costs::add(&mut recording, &self.costs);
+        }
+        recording
+    }
+
     fn request(&self) -> Result<Request> {
         let program: PathBuf = program::check(&self.target.command[0])?;
         let follow = match self.target.follow_children {
@@ -127,12 +138,14 @@ impl Session<'_> {
                 (Mode::Contexts, Some(blocks)) if blocks.intra => wire::Mode::Intra,
                 (Mode::Contexts, Some(_)) => wire::Mode::Inter,
                 (Mode::Counts, _) => wire::Mode::Counts,
+                (Mode::Trace, _) => wire::Mode::Trace,
             },
             k: self.k,
             flags: self.flags | follow | fault,
             chaos: self.target.chaos,
             lockstep: self.target.lockstep,
             max_nodes: self.max_nodes,
+            buffer: self.buffer,
             costs: match self.blocks {
                 // Their code says what they cost.
                 Some(_) => 0,

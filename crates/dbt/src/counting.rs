@@ -34,6 +34,7 @@ use wire::{COST_WORDS, cost};
 
 use crate::indirect::{Guess, SPILL_RCX};
 use crate::pcmap::Recipe;
+use crate::streams::Append;
 use crate::superblock::is_turned;
 use crate::translate::Emit;
 use crate::ways::LastBranch;
@@ -314,9 +315,57 @@ impl Run {
     }
 }
 
-/// An addition in rdx.
+/// What a branch has to do on its way, in rdx.
 #[derive(Clone, Copy, Debug)]
-pub struct Owed {
+pub enum Owed {
+    Added(Addition),
+    Appended(Append),
+}
+
+impl Owed {
+    /// Most bytes of it.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Owed::Added(addition) => addition.bytes(),
+            Owed::Appended(_) => Append::BYTES,
+        }
+    }
+
+    /// Most bytes of [`add_spilled`].
+    pub fn spilled_bytes(self) -> u64 {
+        match self {
+            Owed::Added(addition) => 9 + addition.bytes() + 9,
+            Owed::Appended(_) => Append::SPILLED,
+        }
+    }
+
+    pub fn emit(self, asm: &mut Asm<'_>) {
+        match self {
+            Owed::Added(addition) => add_in(asm, Reg::Rdx, addition),
+            Owed::Appended(append) => append.emit(asm),
+        }
+    }
+
+    /// All but the branch itself, if there are any or that is counted, too.
+    pub fn without_last(self) -> Option<Owed> {
+        match self {
+            Owed::Added(addition) => addition.without_last().map(Owed::Added),
+            Owed::Appended(append) => append.without_last().map(Owed::Appended),
+        }
+    }
+
+    /// The same of an indirect branch that is known to go to `target`.
+    pub fn to(self, target: u64) -> Owed {
+        match self {
+            Owed::Added(_) => self,
+            Owed::Appended(append) => Owed::Appended(append.to(target)),
+        }
+    }
+}
+
+/// An addition in a register.
+#[derive(Clone, Copy, Debug)]
+pub struct Addition {
     /// The first word, and what is added from there on.
     word: i32,
     added: Amounts,
@@ -327,31 +376,20 @@ pub struct Owed {
     apart: bool,
 }
 
-impl Owed {
-    /// Most bytes of it.
-    pub fn bytes(self) -> u64 {
+impl Addition {
+    fn bytes(self) -> u64 {
         (9 + 7 + 9) * self.added.additions(0).count() as u64
     }
 
-    /// Most bytes of [`add_spilled`].
-    pub fn spilled_bytes(self) -> u64 {
-        9 + self.bytes() + 9
-    }
-
-    pub fn emit(self, asm: &mut Asm<'_>) {
-        add_in(asm, Reg::Rdx, self);
-    }
-
-    /// All but the branch itself, if there are any or that is counted, too.
-    pub fn without_last(self) -> Option<Owed> {
+    fn without_last(self) -> Option<Addition> {
         let instructions = self.instructions - 1;
         let rest = match self.apart {
-            true => Owed {
+            true => Addition {
                 word: self.word + 8,
                 instructions,
                 ..self
             },
-            false => Owed {
+            false => Addition {
                 added: self.added.minus(self.last),
                 instructions,
                 ..self
@@ -363,12 +401,17 @@ impl Owed {
 
 /// The same where no register is spilled.
 pub fn add_spilled(asm: &mut Asm<'_>, owed: Owed) {
-    asm.mov_gs_r(SPILL_RCX, Reg::Rcx);
-    add_in(asm, Reg::Rcx, owed);
-    asm.mov_r_gs(Reg::Rcx, SPILL_RCX);
+    match owed {
+        Owed::Added(addition) => {
+            asm.mov_gs_r(SPILL_RCX, Reg::Rcx);
+            add_in(asm, Reg::Rcx, addition);
+            asm.mov_r_gs(Reg::Rcx, SPILL_RCX);
+        }
+        Owed::Appended(append) => append.emit_spilled(asm),
+    }
 }
 
-fn add_in(asm: &mut Asm<'_>, scratch: Reg, owed: Owed) {
+fn add_in(asm: &mut Asm<'_>, scratch: Reg, owed: Addition) {
     for (word, number) in owed.added.additions(owed.word) {
         asm.mov_r_gs(scratch, word);
         asm.lea(scratch, scratch, number);
@@ -396,7 +439,7 @@ impl Emit<'_> {
         let all = self.counting.pending.plus(run.amounts);
         match run.place {
             Place::Add(place) if place == at => {
-                let owed = self.addition(all);
+                let owed = self.amounts(all);
                 for (word, number) in owed.added.additions(owed.word) {
                     self.asm.add_gs_imm(word, number);
                 }
@@ -454,6 +497,9 @@ impl Emit<'_> {
 
     /// What the branch is to count, once, on each way that it can go.
     pub fn owed(&mut self) -> Option<Owed> {
+        if self.outcomes.is_on() {
+            return Some(Owed::Appended(self.outcomes.indirect()));
+        }
         let owed = core::mem::take(&mut self.counting.owed);
         (!owed.is_nothing()).then(|| self.addition(owed))
     }
@@ -482,12 +528,16 @@ impl Emit<'_> {
 
     /// What counts one more execution of instructions that have these amounts.
     fn addition(&mut self, amounts: Amounts) -> Owed {
+        Owed::Added(self.amounts(amounts))
+    }
+
+    fn amounts(&mut self, amounts: Amounts) -> Addition {
         let [instructions, ..] = amounts.0;
         let last = self.counting.last_insn;
         if let What::Ways(next) = &mut self.counting.what {
             let word = *next;
             *next += 8;
-            return Owed {
+            return Addition {
                 word,
                 added: Amounts::ONE,
                 instructions,
@@ -501,7 +551,7 @@ impl Emit<'_> {
             What::Instructions(words) => words,
             What::Nothing | What::Ways(_) => Words::All,
         };
-        Owed {
+        Addition {
             word: words.in_turn(turn, self.counting.costs),
             added: amounts,
             instructions,

@@ -78,6 +78,7 @@ fn route(context: &mut ThreadContext, thread: &mut Thread) {
 pub fn go_to(context: &mut ThreadContext, key: Key) {
     engine::with(|engine| {
         engine.arrive(context);
+        engine.begin_at(context, key.pc);
         let id = engine.find(key, None);
         context.resume_host = engine.block(id).host;
     });
@@ -112,6 +113,7 @@ fn indirect_miss(context: &mut ThreadContext) {
     engine::with(|engine| {
         engine.arrive(context);
         engine.count(stat::EXITS_INDIRECT);
+        engine.name_target(context, target);
         if !call {
             engine.enter_inside(target);
         }
@@ -309,7 +311,10 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, call: Call) -> 
             Some(result) => result,
             None => return After::Raw,
         },
-        Kind::Sigreturn => sigreturn::sigreturn(context, thread),
+        Kind::Sigreturn => {
+            engine::with(|engine| engine.is_at(context, call.next));
+            sigreturn::sigreturn(context, thread)
+        }
         Kind::Clone => process::clone(context, thread, &call),
         Kind::Clone3 => process::clone3(context, thread, &call),
         Kind::Fork | Kind::Vfork => process::fork(context, thread, &call, kind == Kind::Vfork),
@@ -318,13 +323,20 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, call: Call) -> 
                 Kind::Execve => agent::exec::Call::execve(call.args),
                 _ => agent::exec::Call::execveat(call.args),
             };
+            engine::with(|engine| engine.is_at(context, call.next));
             match process::exec(thread, wanted) {
                 Some(result) => result,
                 None => return After::Again,
             }
         }
-        Kind::Exit => process::exit_thread(context, thread, call.args[0] as i32),
-        Kind::ExitGroup => process::exit_group(thread, call.args[0] as i32),
+        Kind::Exit => {
+            engine::with(|engine| engine.is_at(context, call.next));
+            process::exit_thread(context, thread, call.args[0] as i32)
+        }
+        Kind::ExitGroup => {
+            engine::with(|engine| engine.is_at(context, call.next));
+            process::exit_group(thread, call.args[0] as i32)
+        }
         Kind::ArchPrctl => match arch_prctl(context, call.args) {
             Some(result) => result,
             None => return After::Raw,
@@ -404,6 +416,10 @@ fn vsyscall(context: &mut ThreadContext, thread: &mut Thread, pc: u64) {
     let result = unsafe { sys::raw::syscall(number, args) };
     context.regs[reg::RAX] = result as u64;
     context.regs[reg::RSP] = sp + 8;
+    engine::with(|engine| {
+        engine.is_at(context, pc);
+        engine.goes_to(context, wire::stream::why::VSYSCALL, back);
+    });
     go_to(
         context,
         Key {

@@ -15,6 +15,7 @@ use crate::contexts::Contexts;
 use crate::evict::Evictions;
 use crate::indirect::{Chains, Tables};
 use crate::slab::Slab;
+use crate::streams::Streams;
 use crate::ways::Ways;
 
 /// What the engine was asked to do.
@@ -80,6 +81,7 @@ pub struct Engine {
     pub memory_opened: bool,
     pub contexts: Option<Contexts>,
     pub ways: Option<Ways>,
+    pub streams: Option<Streams>,
     /// Chaos: pseudo-random state.
     pub dice: u64,
     /// Raised by every eviction.

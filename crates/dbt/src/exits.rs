@@ -11,6 +11,7 @@
 use isa::Asm;
 
 use crate::block::{BlockId, Exit, ExitId, ExitKind};
+use crate::counting::{Owed, add_spilled};
 use crate::engine::Engine;
 use crate::pcmap::Recipe;
 use crate::translate::Emit;
@@ -26,6 +27,7 @@ impl Engine {
     /// The jump is an exact boundary unless an event stands between it and the
     /// next instruction: a signal must not come in between and lose it.
     pub fn emit_exit(&mut self, emit: &mut Emit<'_>, kind: ExitKind) {
+        emit.write_outcomes();
         let site = self.emit_unlinked_jump(emit);
         let event = match kind {
             ExitKind::Direct(key) => self.canonical(key).arrival.is_event(),
@@ -74,6 +76,15 @@ impl Engine {
         self.cache.patch(site, entry);
         self.exits[id.0 as usize] = Exit::new(kind, block, self.cache.arena(), jump, stub);
         self.link_if_there(id, kind);
+    }
+
+    /// An exit that does that on its way.
+    pub fn attach_owed(&mut self, block: BlockId, site: u64, kind: ExitKind, owed: Owed) {
+        self.attach_way(block, site, kind, owed.spilled_bytes(), |asm| {
+            let entry = asm.here();
+            add_spilled(asm, owed);
+            entry
+        });
     }
 
     fn canonical_kind(&self, kind: ExitKind) -> ExitKind {

@@ -39,6 +39,7 @@ use crate::engine::Engine;
 use crate::entry::Routine;
 use crate::pcmap::Recipe;
 use crate::slab::Slab;
+use crate::streams;
 use crate::translate::Emit;
 
 /// The landing mark of indirect branches.
@@ -131,14 +132,17 @@ fn emit_check(asm: &mut Asm<'_>, pc: u64, miss: u64) -> (u64, Short) {
 }
 
 /// Emits the pad of the block that follows; for an event, with the spills that
-/// it begins with, which the pad jumps over. Returns the pad and the address of
-/// the block.
-pub fn emit_pad(asm: &mut Asm<'_>, key: Key, miss: u64) -> (Pad, u64) {
+/// it begins with, which the pad jumps over. `named`: who comes says so. Returns the pad
+/// and the address of the block.
+pub fn emit_pad(asm: &mut Asm<'_>, key: Key, miss: u64, named: bool) -> (Pad, u64) {
     let start = asm.here();
     let (miss, right) = emit_check(asm, key.pc, miss);
     if !key.arrival.is_event() {
         asm.bind(right);
         let hit = asm.here();
+        if named {
+            streams::emit_target(asm, key.pc);
+        }
         emit_restores(asm);
         return (Pad { start, miss, hit }, asm.here());
     }
@@ -305,7 +309,10 @@ impl Engine {
         }
         emit.asm.bind(right);
         if let Some(owed) = owed {
-            owed.emit(&mut emit.asm);
+            owed.to(key.pc).emit(&mut emit.asm);
+        }
+        if self.must_name_target(key.pc) {
+            streams::emit_target(&mut emit.asm, key.pc);
         }
         let kind = if key.arrival.is_event() {
             ExitKind::Spilled(key)
@@ -439,8 +446,10 @@ impl Engine {
             return Some(pad);
         }
         let verify = self.verify_routine(call);
+        let named = self.must_name_target(block.key().pc);
+        let room = PAD as u64 + 8 + if named { streams::TARGET_BYTES } else { 0 };
         let (mut miss, mut hit) = (0, 0);
-        let start = self.cache.cold(PAD as u64 + 8, 8, |asm| {
+        let start = self.cache.cold(room, 8, |asm| {
             let right;
             (miss, right) = emit_check(asm, block.key().pc, verify);
             asm.bind(right);
@@ -448,6 +457,9 @@ impl Engine {
             if block.key().arrival.is_event() {
                 asm.jmp(block.host + RCX_RDX_SPILLS);
             } else {
+                if named {
+                    streams::emit_target(asm, block.key().pc);
+                }
                 emit_restores(asm);
                 asm.jmp(block.host);
             }

@@ -34,6 +34,7 @@ pub mod sigreturn;
 mod single_step;
 pub mod slab;
 pub mod start;
+pub mod streams;
 pub mod superblock;
 pub mod translate;
 pub mod ways;

@@ -12,6 +12,8 @@
 //! | `0x90`, i32 | program cursor goes to block start + i32 |
 //! | `0xB0` + m, u32 = p | the basic blocks entered, and not yet on record, are path p; with m = 1 the instruction here is in the middle of one |
 //! | `0xC0` + c | the next instruction is of class c ([`isa::Class`]); without it, of none, or that is not counted |
+//! | `0xD0` + b | a branch had outcome b, which is not in the stream yet (`streams`) |
+//! | `0xD2` | all outcomes are in the stream |
 //! | `0xA0` + w, u8 = n | n instructions from here on have been counted already, in word w; with 0, those from here on will be |
 //!
 //! A *recipe* says what a fault in those bytes must undo: which registers'
@@ -85,6 +87,16 @@ impl Writer {
         self.bytes.extend_from_slice(&path.to_le_bytes());
     }
 
+    /// A branch had this outcome, which is not in the stream yet.
+    pub fn outcome(&mut self, outcome: bool) {
+        self.bytes.push(0xD0 | u8::from(outcome));
+    }
+
+    /// All outcomes are in the stream.
+    pub fn outcomes_written(&mut self) {
+        self.bytes.push(0xD2);
+    }
+
     /// Of what class the instruction is that comes next.
     pub fn class(&mut self, class: Class) {
         if class != Class::default() {
@@ -121,6 +133,8 @@ pub struct Place {
     pub path: u32,
     /// In the middle of a basic block.
     pub middle: bool,
+    /// Outcomes that are not in the stream yet, behind the highest bit.
+    pub outcomes: u32,
 }
 
 impl Place {
@@ -137,6 +151,7 @@ impl Place {
             fragment: 0,
             path: 0,
             middle: false,
+            outcomes: 1,
         }
     }
 }
@@ -166,6 +181,7 @@ fn classes(map: &[u8], index: i64, ahead: i64) -> [i64; 3] {
             0x10 | 0x11 => (2, false),
             0x90 | 0xB0 | 0xB1 => (4, false),
             0xA0..=0xA7 => (1, false),
+            0xD0..=0xD2 => (0, false),
             code => {
                 class = Class(code & 7);
                 (0, false)
@@ -187,7 +203,7 @@ fn classes(map: &[u8], index: i64, ahead: i64) -> [i64; 3] {
 // Long function: one row per code of the map.
 fn walk(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
     let (mut host, mut app, mut ahead, mut word) = (0u64, pc, None::<i64>, 0);
-    let (mut index, mut path, mut middle) = (0, 0, false);
+    let (mut index, mut path, mut middle, mut outcomes) = (0, 0, false, 1);
     let mut rest = map;
     while let [code, tail @ ..] = rest {
         match *code {
@@ -199,6 +215,7 @@ fn walk(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
                         index,
                         path,
                         middle,
+                        outcomes,
                         ..Place::boundary(app)
                     });
                 }
@@ -223,6 +240,7 @@ fn walk(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
                         index,
                         path,
                         middle,
+                        outcomes,
                         ..Place::boundary(app)
                     });
                 }
@@ -246,6 +264,14 @@ fn walk(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
                 rest = tail;
             }
             0xC0..=0xC7 => rest = tail,
+            0xD0 | 0xD1 => {
+                outcomes = outcomes << 1 | u32::from(*code & 1);
+                rest = tail;
+            }
+            0xD2 => {
+                outcomes = 1;
+                rest = tail;
+            }
             0xA0..=0xA7 => {
                 let [n, tail @ ..] = tail else { return None };
                 word = usize::from(*code - 0xA0);

@@ -204,6 +204,8 @@ unsafe fn drop_block(engine: &mut Engine, thread: *mut Thread) {
     settle_record(engine, thread.record, unsafe { &mut *thread.context });
     end_record(engine, thread.record, thread.context);
     engine.keep_slots(thread.record, thread.context);
+    // SAFETY: as above.
+    engine.end_stream(unsafe { &mut *thread.context });
     engine.process.blocks.give_back(thread.block);
 }
 
@@ -258,6 +260,7 @@ pub fn adopt(context: &mut ThreadContext, thread: &mut Thread) {
             }
             if let Some(record) = pool.at::<ThreadRecord>(offset) {
                 engine.publish_slots(record, context);
+                engine.begin_stream(context, record);
             }
             crate::contexts::publish_thread(engine, context, offset);
         }
@@ -506,6 +509,7 @@ pub fn exit_thread(context: &mut ThreadContext, thread: &mut Thread, code: i32) 
         settle_record(engine, thread.record, context);
         end_record(engine, thread.record, context);
         engine.keep_slots(thread.record, context);
+        engine.end_stream(context);
         crate::contexts::end_thread(engine, context);
         let used = engine.process.blocks.free_flag(thread.block);
         // A vfork child's block is given back by its parent.

@@ -211,6 +211,7 @@ pub fn uncount(context: &mut ThreadContext, place: &pcmap::Place) {
     if place.fragment != 0 {
         return engine::with(|engine| engine.cut(context, place));
     }
+    engine::with(|engine| engine.leave_at(context, place));
     // Of words that are used in turn only the sum counts.
     let [branches, loads, stores] = place.classes_ahead;
     let ahead = [place.counted_ahead, branches, loads, stores];
@@ -270,6 +271,7 @@ pub fn deliver(
             }
             thread.blocked = SigSet(blocked.0 & SigSet::SYNCHRONOUS.0);
             crate::contexts::on_handler(context, held.signal, frame, action.restorer, &place);
+            engine::with(|engine| engine.goes_to(context, held.signal as u8, action.handler));
             context.resume_app = action.handler;
             context.exit = 2; // a handler is called
             uc.mcontext.rip = entry::resume_address();
@@ -333,6 +335,9 @@ fn fault(
         && (signal == SIGSEGV || signal == SIGBUS)
     {
         uc.mcontext.rip = next;
+        return;
+    }
+    if signal == SIGSEGV && crate::streams::overflowed(context, uc) {
         return;
     }
     if signal == SIGTRAP && uc.mcontext.trapno == trap::DEBUG {

@@ -6,7 +6,10 @@ use agent::signals::{HOLD, quiesce, requeue_held};
 use agent::thread::{Thread, ThreadContext, reg};
 use sys::signal::*;
 
+use wire::stream::why;
+
 use crate::dispatch::Call;
+use crate::engine;
 use crate::entry;
 use crate::signals::{TRAP_FLAG, Unfetchable, raise_fetch_fault};
 
@@ -67,6 +70,7 @@ pub fn sigreturn(context: &mut ThreadContext, thread: &mut Thread) -> isize {
     }
     let arrival = crate::contexts::on_sigreturn(context, frame.uc.mcontext.rip);
     context.resume_app = frame.uc.mcontext.rip;
+    engine::with(|engine| engine.goes_to(context, why::SIGRETURN, frame.uc.mcontext.rip));
     if frame.uc.mcontext.eflags & TRAP_FLAG != 0 {
         thread.step_from = context.resume_app;
     }

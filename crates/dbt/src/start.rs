@@ -25,6 +25,7 @@ use crate::entry::{self, Routine};
 use crate::evict::Evictions;
 use crate::indirect::{Chains, Tables};
 use crate::slab::Slab;
+use crate::streams::Streams;
 use crate::ways::Ways;
 
 /// Facts that the signal handler needs without the lock. Set once, here.
@@ -245,6 +246,7 @@ fn boot(
         memory_opened: false,
         contexts: is_contexts.then(|| Contexts::new(&pool)),
         ways: (mode == Mode::Counts as u32).then(|| Ways::new(&pool)),
+        streams: (mode == Mode::Trace as u32).then(Streams::default),
         dice: settings.chaos | 1,
         epoch: 1,
         threads: Vec::new(),

@@ -23,7 +23,7 @@ use crate::engine::Engine;
 /// more code than they save jumps (docs/design/0009-superblocks.md).
 const MAX_INSNS: usize = 96;
 const MAX_EXITS: usize = 12;
-/// Where each way out of a superblock is an event, one does not end with fewer
+/// Where each way out of a superblock is an event or appends to a stream, one does not end with fewer
 /// instructions than this because a block begins there already.
 const DUPLICATED: usize = 24;
 /// The same of one with several turns of a loop.
@@ -65,6 +65,11 @@ pub struct Superblock {
 }
 
 impl Superblock {
+    /// Whether the instruction at `i` ends it by itself.
+    pub fn ends_with(&self, i: usize) -> bool {
+        i + 1 == self.insns.len() && self.end == End::Itself
+    }
+
     /// Whether the branch at `i` is followed where it is taken.
     pub fn is_turned(&self, i: usize) -> bool {
         is_turned(&self.insns[i..])
@@ -234,7 +239,7 @@ impl Engine {
                     return out;
                 }
                 let meets = turns.met.is_none()
-                    && !(self.has_blocks() && out.insns.len() < DUPLICATED)
+                    && !(self.appends_at_exits() && out.insns.len() < DUPLICATED)
                     && self.starts.may_contain(pc)
                     && self.map.get(inside, &self.blocks).is_some();
                 if meets && turns.ends(&out, End::Goto(inside)) || turns.is_none(&out) {
@@ -303,6 +308,7 @@ impl Engine {
                     pc = target;
                     continue;
                 }
+                Flow::Call(target) if self.follows_call(&out, target) => pc = target,
                 _ => return out,
             }
             if matches!(flow, Flow::CountJump(_)) {
@@ -320,9 +326,26 @@ impl Engine {
         }
     }
 
+    /// Whether each way out is an event, or appends to a stream.
+    fn appends_at_exits(&self) -> bool {
+        self.has_blocks() || self.streams.is_some()
+    }
+
+    /// Whether `out`, which ends with a call of `target`, goes on there. Then what was not
+    /// appended yet is appended with what the function has.
+    fn follows_call(&self, out: &Superblock, target: u64) -> bool {
+        self.streams.is_some()
+            && !out.volatile
+            && out.insns.iter().all(|insn| insn.pc() != target)
+            && self.process.regions.find(target).is_some()
+    }
+
     /// Whether anything is counted that one turn of a loop has as the next one.
     fn counts_turns(&self) -> bool {
-        self.settings.count_instructions || self.ways.is_some() || self.has_blocks()
+        self.settings.count_instructions
+            || self.ways.is_some()
+            || self.streams.is_some()
+            || self.has_blocks()
     }
 
     /// Whether `out`, which begins with `start` and ends with a branch to `target`, goes on

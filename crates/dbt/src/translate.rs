@@ -26,10 +26,11 @@ use wire::stat;
 
 use crate::block::{Arrival, Block, BlockId, ExitKind, Key};
 use crate::contexts::Paths;
-use crate::counting::{Counting, Run, add_spilled};
+use crate::counting::{Counting, Owed, Run, add_spilled};
 use crate::engine::Engine;
 use crate::indirect::{emit_restores, emit_spills};
 use crate::pcmap::{Recipe, Writer};
+use crate::streams::Outcomes;
 use crate::superblock::{End, Superblock};
 use crate::ways::LastBranch;
 
@@ -48,6 +49,8 @@ pub struct Emit<'a> {
     pub counting: Counting,
     /// Contexts of basic blocks.
     pub paths: Paths,
+    /// Streams.
+    pub outcomes: Outcomes,
 }
 
 impl core::fmt::Debug for Emit<'_> {
@@ -71,6 +74,13 @@ impl Emit<'_> {
     fn over(&mut self, insn: &Insn) {
         self.cover(true, Recipe::NONE);
         self.map.advance(insn.len());
+    }
+
+    /// A direct jump is followed.
+    fn jump(&mut self, insn: &Insn, target: u64) {
+        self.map.advance(insn.len());
+        self.goto(target);
+        self.went(insn.pc(), target);
     }
 
     /// What is emitted next is of the instruction at `pc`, within 2 GB.
@@ -105,6 +115,8 @@ impl Engine {
         let id = self.add_block(Block::new(key, segment, maps));
         let counting = self.count_ways(id, &source);
         let paths = self.plan_paths(&source, key.arrival);
+        let fragment = self.describe_code(&source);
+        let named = pad.is_some() && self.must_name_target(key.pc);
         let (start, room) = self.cache.open();
         let mut emit = Emit {
             asm: Asm::new(room, start),
@@ -116,6 +128,7 @@ impl Engine {
             start_pc: key.pc,
             counting,
             paths,
+            outcomes: Outcomes::new(self.streams.is_some()),
         };
         let pad = pad.map(|call| {
             let miss = self.cache.thunk(if call {
@@ -123,7 +136,7 @@ impl Engine {
             } else {
                 crate::entry::Routine::VerifyJump
             });
-            let (pad, host) = crate::indirect::emit_pad(&mut emit.asm, key, miss);
+            let (pad, host) = crate::indirect::emit_pad(&mut emit.asm, key, miss, named);
             emit.mapped = host;
             (call, pad)
         });
@@ -133,6 +146,9 @@ impl Engine {
         let host = emit.mapped;
         if event {
             self.emit_event(&mut emit, key);
+        }
+        if fragment != 0 {
+            emit.begin_fragment(fragment);
         }
         self.emit_superblock(&mut emit, &source);
         assert!(
@@ -184,6 +200,7 @@ impl Engine {
             }
             at = insn.next_pc();
             emit.begin_insn(i);
+            emit.keep_outcomes_few();
             if emit.counting.is_on() {
                 if emit.counting.has_classes() {
                     emit.map.class(insn.class());
@@ -208,9 +225,8 @@ impl Engine {
                     }
                 }
                 Flow::Jump(target) => {
-                    emit.map.advance(insn.len());
+                    emit.jump(insn, target);
                     at = target;
-                    emit.goto(target);
                 }
                 Flow::Cond(cc, target) => {
                     let way = match source.is_turned(i) {
@@ -223,7 +239,7 @@ impl Engine {
                 Flow::CountJump(target) => self.emit_count_jump(emit, insn, target, i),
                 Flow::Call(target) => {
                     self.record(emit, i);
-                    self.emit_call(emit, insn, target);
+                    self.emit_call(emit, insn, target, source.ends_with(i));
                 }
                 Flow::IndirectJump | Flow::IndirectCall => {
                     // `pop r; jmp *r` is a return by hand; the unwinder ends so.
@@ -299,6 +315,7 @@ impl Engine {
         emit.asm.mov_r_imm(Reg::Rax, 0);
         emit.over(insn);
         emit.goto(target);
+        emit.passed(true);
         emit.recorded(false);
         let arrival = Arrival::Inside;
         let key = Key {
@@ -379,16 +396,15 @@ impl Engine {
         if let Some(path) = emit.path_at(i) {
             return self.attach_path(emit, site, kind, path);
         }
+        let taken = matches!(way, Way::Taken(_));
         let owed = match last {
+            _ if emit.outcomes.is_on() => Some(Owed::Appended(emit.outcomes.way(taken))),
             true => emit.last_branch(LastBranch::Taken),
             false => emit.pending_there(),
         };
+        emit.passed(!taken);
         match owed {
-            Some(owed) => self.attach_way(emit.id, site, kind, owed.spilled_bytes(), |asm| {
-                let entry = asm.here();
-                add_spilled(asm, owed);
-                entry
-            }),
+            Some(owed) => self.attach_owed(emit.id, site, kind, owed),
             None => self.attach(emit.id, site, kind),
         }
     }
@@ -409,26 +425,19 @@ impl Engine {
         let site = emit.asm.jmp(emit.asm.here());
         emit.asm.bind(over);
         emit.over(insn);
-        match emit.path_at(i) {
-            Some(path) => self.attach_path(emit, site, ExitKind::Direct(key), path),
-            None => self.attach(emit.id, site, ExitKind::Direct(key)),
+        let kind = ExitKind::Direct(key);
+        if let Some(path) = emit.path_at(i) {
+            return self.attach_path(emit, site, kind, path);
         }
+        if emit.outcomes.is_on() {
+            let owed = Owed::Appended(emit.outcomes.way(true));
+            emit.passed(false);
+            return self.attach_owed(emit.id, site, kind, owed);
+        }
+        self.attach(emit.id, site, kind);
     }
 
-    /// Pushes the program's return address as one 8-byte store.
-    fn emit_push_return(&mut self, emit: &mut Emit<'_>, address: u64) {
-        if address as i64 == i64::from(address as i32) {
-            emit.asm.push_imm32(address as i32);
-            return;
-        }
-        let literal = self
-            .cache
-            .cold(8, 8, |asm| asm.bytes(&address.to_le_bytes()))
-            .expect("make_room leaves room for a block's literals");
-        emit.asm.push_mem_rip(literal);
-    }
-
-    fn emit_call(&mut self, emit: &mut Emit<'_>, insn: &Insn, target: u64) {
+    fn emit_call(&mut self, emit: &mut Emit<'_>, insn: &Insn, target: u64, last: bool) {
         self.emit_push_return(emit, insn.next_pc());
         if self.settings.mistranslate {
             const CMC: u8 = 0xF5;
@@ -440,8 +449,11 @@ impl Engine {
         // the target's first instruction.
         emit.goto(target);
         emit.recorded(false);
-        let key = self.called_from(insn.pc(), target);
-        self.emit_exit(emit, ExitKind::Direct(key));
+        emit.went(insn.pc(), target);
+        if last {
+            let key = self.called_from(insn.pc(), target);
+            self.emit_exit(emit, ExitKind::Direct(key));
+        }
     }
 
     /// `called`: the stack pointer is that of a call, to a stub that this jump ends.
@@ -548,6 +560,7 @@ impl Engine {
             Some(Kind::Stores) => !self.memory_opened,
             Some(_) => false,
         }) && self.settings.lockstep == 0;
+        emit.write_outcomes();
         if !plain {
             let site = self.emit_unlinked_jump(emit);
             let kind = ExitKind::Syscall {

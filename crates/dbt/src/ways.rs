@@ -175,7 +175,8 @@ fn events(source: &Superblock, lazy: bool, out: &mut Vec<Event>) {
     }
 }
 
-fn hash(bytes: &[u8], flags: u32) -> u64 {
+/// Of what a record holds.
+pub fn hash(bytes: &[u8], flags: u32) -> u64 {
     let mut hash = 0xCBF2_9CE4_8422_2325 ^ u64::from(flags);
     let mut mix = |word: u64| {
         hash = (hash ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -372,8 +373,8 @@ fn displacement(slot: u32) -> i32 {
     SLOTS + 8 * slot as i32
 }
 
-/// Writes what the record of `source` holds behind its fixed part.
-fn describe(source: &Superblock, lazy: bool, tail: &mut Vec<u8>) -> Shape {
+/// Writes the pieces that `source` is made of, and says how many.
+pub fn describe_pieces(source: &Superblock, tail: &mut Vec<u8>) -> u32 {
     let insns = &source.insns;
     let follows = |at: usize| at > 0 && insns[at - 1].next_pc() == insns[at].pc();
     let mut pieces = 0;
@@ -388,12 +389,18 @@ fn describe(source: &Superblock, lazy: bool, tail: &mut Vec<u8>) -> Shape {
         pieces += 1;
         from = at;
     }
+    pieces
+}
+
+/// Writes what the record of `source` holds behind its fixed part.
+fn describe(source: &Superblock, lazy: bool, tail: &mut Vec<u8>) -> Shape {
+    let pieces = describe_pieces(source, tail);
     let mut all = Vec::new();
     events(source, lazy, &mut all);
     for event in &all {
         tail.extend_from_slice(&event.word().to_le_bytes());
     }
-    for insn in insns {
+    for insn in &source.insns {
         tail.extend_from_slice(insn.bytes());
     }
     let faults = matches!(
@@ -408,7 +415,7 @@ fn describe(source: &Superblock, lazy: bool, tail: &mut Vec<u8>) -> Shape {
 }
 
 /// Whether the pool has exactly these bytes at `offset`.
-fn holds(pool: &Pool, offset: u64, bytes: &[u8]) -> bool {
+pub fn holds(pool: &Pool, offset: u64, bytes: &[u8]) -> bool {
     let mut buffer = [0; 256];
     let mut at = offset;
     bytes.chunks(buffer.len()).all(|piece| {

@@ -262,6 +262,33 @@ impl<'a> Asm<'a> {
         self.mem(reg, base, disp);
     }
 
+    /// `mov byte [base + disp], imm`; `base` is one of the first eight.
+    pub fn mov_mem_imm8(&mut self, base: Reg, disp: i8, imm: u8) {
+        self.byte(0xC6);
+        self.mem(Reg::Rax, base, disp.into());
+        self.byte(imm);
+    }
+
+    /// `mov word [base + disp], imm`; `base` is one of the first eight.
+    pub fn mov_mem_imm16(&mut self, base: Reg, disp: i8, imm: u16) {
+        self.bytes(&[0x66, 0xC7]);
+        self.mem(Reg::Rax, base, disp.into());
+        self.bytes(&imm.to_le_bytes());
+    }
+
+    /// `mov dword [base + disp], imm`; `base` is one of the first eight.
+    pub fn mov_mem_imm32(&mut self, base: Reg, disp: i8, imm: u32) {
+        self.byte(0xC7);
+        self.mem(Reg::Rax, base, disp.into());
+        self.dword(imm);
+    }
+
+    /// `mov word [base + disp], reg16`; both of the first eight.
+    pub fn mov_mem_r16(&mut self, base: Reg, disp: i8, reg: Reg) {
+        self.bytes(&[0x66, 0x89]);
+        self.mem(reg, base, disp.into());
+    }
+
     /// `lea reg, [base + disp]`
     pub fn lea(&mut self, reg: Reg, base: Reg, disp: i32) {
         self.rex_w(reg, 0, base.high());

@@ -21,6 +21,7 @@ use thiserror::Error;
 use wire::view::Pool;
 use wire::{Mode, PAGE};
 
+mod drain;
 mod inherit;
 mod pool;
 mod requests;
@@ -50,6 +51,8 @@ pub struct Request {
     pub max_nodes: u64,
     /// What contexts carry besides calls: bits from `wire::cost`.
     pub costs: u32,
+    /// Bytes of streams that may wait to be taken out of the pool.
+    pub buffer: u64,
 }
 
 /// Answers the engine's questions.
@@ -62,6 +65,12 @@ pub trait Tables {
     fn expected(&mut self) -> Option<PathBuf> {
         None
     }
+}
+
+/// Takes what the target has written out of the pool while it runs.
+pub trait Drain {
+    /// Whether anything was freed.
+    fn drain(&mut self, pool: &Pool) -> bool;
 }
 
 /// How the program ended.
@@ -107,7 +116,11 @@ impl LaunchError {
 }
 
 /// Runs the program to its end.
-pub fn run(request: &Request, tables: &mut (dyn Tables + Send)) -> Result<Run, LaunchError> {
+pub fn run(
+    request: &Request,
+    tables: &mut (dyn Tables + Send),
+    drain: &mut (dyn Drain + Send),
+) -> Result<Run, LaunchError> {
     let pool = OwnedPool::create(request.mode)?;
     configure(&pool.view(), request);
     let payload = payload_file()?;
@@ -119,9 +132,15 @@ pub fn run(request: &Request, tables: &mut (dyn Tables + Send)) -> Result<Run, L
     let ended = std::thread::scope(|scope| {
         let asks = matches!(request.mode, Mode::Contexts | Mode::Intra | Mode::Inter);
         let server = asks.then(|| scope.spawn(|| requests::serve(pool.view(), tables, &done)));
+        let drains = request.mode == Mode::Trace;
+        let drain = drains.then(|| scope.spawn(|| drain::serve(&pool.view(), drain, &done)));
         let ended = wait::wait(child);
         done.store(true, Release);
         requests::ring(&view);
+        if let Some(drain) = drain {
+            drain::ring(&view);
+            let _ = drain.join();
+        }
         if let Some(server) = server {
             let _ = server.join();
         }
@@ -154,6 +173,8 @@ fn configure(pool: &Pool, request: &Request) {
         .store(request.lockstep.unwrap_or(0), Relaxed);
     config.max_nodes.store(request.max_nodes, Relaxed);
     config.costs.store(request.costs, Relaxed);
+    let chunks = request.buffer.div_ceil(wire::stream::CHUNK);
+    config.max_chunks.store(chunks, Relaxed);
     header.magic.store(wire::MAGIC, Release);
 }
 
@@ -179,6 +200,11 @@ fn warnings(pool: &Pool) -> Vec<String> {
     let denied = pool.header().denied.load(Acquire);
     if denied == 0 {
         return Vec::new();
+    }
+    if pool.header().config.mode.load(Relaxed) == Mode::Trace as u32 {
+        return vec![format!(
+            "the recording area was full {denied} times; what threads did after that is missing"
+        )];
     }
     vec![format!(
         "the recording area was full {denied} times; counts of what came after are in [truncated] nodes or missing"

@@ -64,6 +64,7 @@ impl<'a> Document<'a> {
                 Mode::Run => "run",
                 Mode::Contexts => "contexts",
                 Mode::Counts => "count",
+                Mode::Trace => "trace",
             },
             k: meta.k,
             unrolled: meta.unroll,

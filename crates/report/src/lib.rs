@@ -44,6 +44,7 @@ pub mod pprof;
 mod signals;
 pub mod speedscope;
 mod stacks;
+pub mod steps;
 pub mod text;
 pub mod xml;
 

@@ -64,7 +64,7 @@ impl Style {
 pub fn write(report: &Report, style: Style, out: &mut dyn Write) -> io::Result<()> {
     write_head(report, style, out)?;
     match report.recording.meta.mode {
-        Mode::Run | Mode::Counts => write_instructions(report, out)?,
+        Mode::Run | Mode::Counts | Mode::Trace => write_instructions(report, out)?,
         Mode::Contexts => write_contexts(report, style, out)?,
     }
     write_statistics(report, out)?;
@@ -81,6 +81,7 @@ fn write_head(report: &Report, style: Style, out: &mut dyn Write) -> io::Result<
         Mode::Run => "run",
         Mode::Contexts => "contexts",
         Mode::Counts => "count",
+        Mode::Trace => "trace",
     };
     let title = format!("everypath {mode}: {}", command_line(&meta.command));
     writeln!(out, "{}", style.bold(&cut_middle(&title, style.width)))?;

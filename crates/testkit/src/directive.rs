@@ -17,6 +17,7 @@
 //! // run: oracle-disagrees in this  they are, and the product is wrong in this
 //! // run: oracle-args 2              arguments of that comparison, to shorten it
 //! // run: no-counts it waits         counts of instructions are not compared, because it waits
+//! // run: no-order it waits          their order is not, because it waits
 //! ```
 //!
 //! Invariant: an unknown word is an error, never ignored: a misspelt
@@ -82,6 +83,8 @@ pub struct Directives {
     pub no_counts: Option<String>,
     /// Why contexts of its blocks are not compared.
     pub no_blocks: Option<String>,
+    /// Why the order of its instructions is not compared.
+    pub no_order: Option<String>,
     /// Arguments when they are, if others.
     pub oracle_args: Option<Vec<String>>,
 }
@@ -125,6 +128,7 @@ impl Default for Directives {
             oracle: None,
             no_counts: None,
             no_blocks: None,
+            no_order: None,
             oracle_args: None,
         }
     }
@@ -193,6 +197,7 @@ fn parse_run(directives: &mut Directives, line: usize, text: &str) -> Result<(),
         }
         "no-counts" => directives.no_counts = Some(value.to_owned()),
         "no-blocks" => directives.no_blocks = Some(value.to_owned()),
+        "no-order" => directives.no_order = Some(value.to_owned()),
         "no-oracle" => directives.oracle = Some(Comparison::Nothing(value.to_owned())),
         "oracle-disagrees" => {
             directives.oracle = Some(Comparison::Disagrees(value.to_owned()));

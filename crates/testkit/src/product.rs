@@ -77,12 +77,21 @@ impl Run<'_> {
 
     /// What `everypath count` records with `options`.
     pub fn recording(&self, options: &[String]) -> Result<trace::Recording, String> {
-        let mut words = vec!["count"];
+        self.recorded("count", options)
+    }
+
+    /// What `everypath trace` records with `options`.
+    pub fn trace(&self, options: &[String]) -> Result<trace::Recording, String> {
+        self.recorded("trace", options)
+    }
+
+    fn recorded(&self, command: &str, options: &[String]) -> Result<trace::Recording, String> {
+        let mut words = vec![command];
         words.extend(options.iter().map(String::as_str));
         let file = self.report_file().with_extension("evp");
         let name = file.to_string_lossy().into_owned();
-        words.extend(["-o", &name]);
-        self.report(&words)?;
+        words.extend(["-o", &name, "--quiet"]);
+        self.run(&words)?;
         let read = std::fs::File::open(&file).map(trace::read);
         // It is there unless the run failed.
         let _ = std::fs::remove_file(&file);
@@ -96,21 +105,29 @@ impl Run<'_> {
     /// functions take other paths at other alignments.
     pub fn report(&self, words: &[&str]) -> Result<String, String> {
         let file = self.report_file();
+        let name = file.to_string_lossy().into_owned();
+        let mut words = words.to_vec();
+        words.extend(["--quiet", "--report", &name]);
+        let ran = self.run(&words);
+        let report = std::fs::read_to_string(&file);
+        // Absent if the run failed.
+        let _ = std::fs::remove_file(&file);
+        ran?;
+        report.map_err(|error| format!("no report was written: {error}"))
+    }
+
+    fn run(&self, words: &[&str]) -> Result<(), String> {
         let mut command = Command::new("setarch");
         command.arg("-R").arg(self.product).args(words);
-        command.arg("--quiet").arg("--report").arg(&file);
         command.arg("--").arg(&self.built.executable);
         command.args(self.args).current_dir(&self.built.directory);
         let outcome = run::run(command, self.stdin, LIMIT)
             .map_err(|error| format!("the product cannot be started: {error}"))?;
-        let report = std::fs::read_to_string(&file);
-        // Absent if the run failed.
-        let _ = std::fs::remove_file(&file);
         if outcome.ending == Ending::TimedOut || matches!(outcome.ending, Ending::Exit(125..=127)) {
             let stderr = String::from_utf8_lossy(&outcome.stderr);
             return Err(format!("{:?}: {stderr}", outcome.ending));
         }
-        report.map_err(|error| format!("no report was written: {error}"))
+        Ok(())
     }
 
     /// A file of this thread beside the program's directory.

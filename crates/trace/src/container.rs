@@ -19,7 +19,7 @@
 //! written; depths are not stored but follow from the parents.
 
 mod blocks;
-mod chunk;
+pub(crate) mod chunk;
 mod codec;
 mod costs;
 mod counts;
@@ -38,7 +38,7 @@ pub const MAGIC: [u8; 8] = *b"\x89EVP\r\n\x1a\n";
 /// Every format that was ever written and what changed in it, oldest first. All
 /// are read. `docs/formats/evp.md` has the same table and the rule for a new row;
 /// `tests/recordings` has files of each.
-pub const VERSIONS: [(u32, &str); 4] = [
+pub const VERSIONS: [(u32, &str); 5] = [
     (1, "first"),
     (
         2,
@@ -52,6 +52,10 @@ pub const VERSIONS: [(u32, &str); 4] = [
         4,
         "mode 2: a fragment may go on where a conditional branch is taken; mode 4 (contexts of basic \
          blocks, without a k-slab forest)",
+    ),
+    (
+        5,
+        "mode 5 (traces), with chunks `TRGT`, `STRM` and four more totals",
     ),
 ];
 

@@ -19,6 +19,7 @@
 pub mod container;
 mod error;
 pub mod model;
+mod part;
 mod pool;
 
 pub use container::{Loss, Prefix, read, read_prefix, write};
@@ -27,4 +28,7 @@ pub use model::{
     Block, BlockContexts, Cost, Costs, Cut, End, Event, EventKind, Fragment, Function, Label, Meta,
     Mode, Module, Node, Piece, Process, Recording, SlotCount, Source, Thread, base_name,
 };
-pub use pool::from_pool;
+pub use part::Part;
+pub use pool::{Drain, from_drained_pool, from_pool};
+/// How the bytes of a stream are to be read.
+pub use wire::stream;

@@ -10,6 +10,8 @@ use std::fmt;
 
 use wire::node;
 
+use crate::part::Part;
+
 /// One run of a command with everything that it started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recording {
@@ -53,6 +55,8 @@ pub enum Mode {
     Contexts,
     /// Executions of every instruction and ways of every branch.
     Counts,
+    /// Every instruction in order.
+    Trace,
 }
 
 /// Which contexts basic blocks have.
@@ -105,10 +109,14 @@ pub struct Process {
     pub threads: Vec<Thread>,
     /// Those of `functions` that are basic blocks, by `id`.
     pub blocks: Vec<Block>,
-    /// The code that ran, by first slot; with [`Mode::Counts`] only.
+    /// The code that ran, by first slot, with [`Mode::Counts`]; and with [`Mode::Trace`] in
+    /// the order in which it was met.
     pub fragments: Vec<Fragment>,
     /// Where fragments were left before their end.
     pub cuts: Vec<Cut>,
+    /// Where indirect branches went; no two have the same low 16 bits. With
+    /// [`Mode::Trace`] only, as the streams of threads.
+    pub targets: Vec<u64>,
     /// Names and lines of that code, by module and offset; each holds up to the
     /// next one of its module.
     pub sources: Vec<Source>,
@@ -283,6 +291,8 @@ pub struct Thread {
     pub costs: Vec<Costs>,
     /// What its slots hold, those that are not 0, by number.
     pub counts: Vec<SlotCount>,
+    /// What it executed, as `wire::stream` says.
+    pub stream: Vec<Part>,
 }
 
 impl Thread {

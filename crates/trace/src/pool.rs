@@ -24,7 +24,10 @@ mod edges;
 mod log;
 mod nodes;
 mod rolled;
+mod streams;
 mod windows;
+
+pub use streams::Drain;
 
 use std::collections::{HashMap, HashSet};
 use std::mem::offset_of;
@@ -36,11 +39,16 @@ use wire::{
     process_state,
 };
 
-use crate::model::{Cost, End, Meta, Process, Recording, Thread};
+use crate::model::{Cost, End, Meta, Mode, Process, Recording, Thread};
 
 /// Everything recorded in the pool until now. A pool of another version, or
 /// bytes that are no pool, give a recording without processes.
 pub fn from_pool(pool: &Pool, meta: Meta) -> Recording {
+    from_drained_pool(pool, meta, &mut Drain::default())
+}
+
+/// The same of a pool that `drain` has taken streams out of.
+pub fn from_drained_pool(pool: &Pool, meta: Meta, drain: &mut Drain) -> Recording {
     let mut recording = Recording {
         meta,
         processes: Vec::new(),
@@ -48,6 +56,7 @@ pub fn from_pool(pool: &Pool, meta: Meta) -> Recording {
     if !pool.is_valid() {
         return recording;
     }
+    drain.drain(pool);
     let mut walk = Walk::new(*pool);
     let mut offsets = walk.chain(pool.header().processes.load(Acquire), |pool, offset| {
         Some(pool.at::<ProcessRecord>(offset)?.next.load(Acquire))
@@ -63,12 +72,7 @@ pub fn from_pool(pool: &Pool, meta: Meta) -> Recording {
         .map(|(index, &offset)| (offset, index))
         .collect();
     let mut logs = log::Logs::default();
-    let rules = recording.meta.blocks.map(|blocks| edges::Rules {
-        k: recording.meta.k,
-        roll_loops: blocks.roll_loops,
-        intra: blocks.intra,
-        windows: blocks.windows,
-    });
+    let rules = edges::Rules::of(&recording.meta);
     for (index, &offset) in offsets.iter().enumerate() {
         let Some(record) = pool.at::<ProcessRecord>(offset) else {
             continue;
@@ -78,7 +82,7 @@ pub fn from_pool(pool: &Pool, meta: Meta) -> Recording {
             .copied()
             .filter(|&parent| parent < index);
         let mut process = process(pool, offset, record, parent);
-        let threads = threads(&mut walk, record);
+        let threads = threads(&mut walk, record, drain);
         let counted: Vec<counts::Place> = threads.iter().map(|thread| thread.1).collect();
         process.threads = threads.into_iter().map(|thread| thread.0).collect();
         let inherited = process.by_fork.then_some(parent).flatten();
@@ -89,7 +93,9 @@ pub fn from_pool(pool: &Pool, meta: Meta) -> Recording {
                 edges::expand(thread, &paths, rules);
             }
         }
-        counts::read(&mut walk, &mut process, &counted);
+        if recording.meta.mode != Mode::Trace {
+            counts::read(&mut walk, &mut process, &counted);
+        }
         recording.processes.push(process);
     }
     let end = recording.meta.end;
@@ -182,7 +188,11 @@ fn process(pool: &Pool, offset: u64, record: &ProcessRecord, parent: Option<usiz
     }
 }
 
-fn threads(walk: &mut Walk, record: &ProcessRecord) -> Vec<(Thread, counts::Place)> {
+fn threads(
+    walk: &mut Walk,
+    record: &ProcessRecord,
+    drain: &mut Drain,
+) -> Vec<(Thread, counts::Place)> {
     let layout = nodes::Layout {
         pool_base: record.pool_base.load(Relaxed),
         costs: walk.pool.header().config.costs.load(Relaxed),
@@ -208,6 +218,7 @@ fn threads(walk: &mut Walk, record: &ProcessRecord) -> Vec<(Thread, counts::Plac
             insns: insns(&pool, record),
             truncated_events: record.truncated_events.load(Relaxed),
             max_depth: record.max_depth.load(Relaxed),
+            stream: drain.finish(&pool, offset),
             ..Thread::default()
         };
         let unsettled = unsettled(&pool, record);

@@ -14,6 +14,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"EVPPOOL\x01");
 /// | 4 | nodes with costs; counts of fragments |
 /// | 5 | forests of basic blocks |
 /// | 6 | costs besides instructions; a word for each |
+/// | 7 | windows of blocks and their cells; streams of what threads executed |
 pub const VERSION: u32 = 7;
 
 /// Allocation granularity of the pool, the page size of x86-64.
@@ -33,6 +34,8 @@ pub enum Mode {
     Intra = 3,
     /// Contexts of basic blocks as if there were no functions (chapter 4.4).
     Inter = 4,
+    /// Every instruction of every thread in order ([`crate::stream`]).
+    Trace = 5,
 }
 
 /// Bits of [`Config::flags`].
@@ -88,6 +91,8 @@ pub struct Config {
     /// What nodes carry besides calls: bits from [`crate::cost`].
     pub costs: AtomicU32,
     pub reserved: AtomicU32,
+    /// Chunks of streams that may wait for their reader ([`crate::stream`]).
+    pub max_chunks: AtomicU64,
 }
 
 /// First page of the pool.
@@ -112,6 +117,7 @@ pub struct PoolHeader {
     /// Newest FuncTable, in the same way.
     pub tables: AtomicU64,
     pub config: Config,
+    pub chunks: crate::stream::Chunks,
 }
 
 /// How a process record stands.
@@ -278,6 +284,8 @@ pub struct ThreadRecord {
     pub slots: AtomicU64,
     /// Once it has ended: offset of its [`SavedCounts`] (0: none).
     pub counts: AtomicU64,
+    /// Its first [`crate::stream::Chunk`] (offset, 0: none).
+    pub stream: AtomicU64,
 }
 
 /// The states that instructions are counted for which no node has got yet.

@@ -25,6 +25,7 @@ pub mod cost;
 pub mod layout;
 pub mod log;
 pub mod node;
+pub mod stream;
 pub mod view;
 
 pub use layout::*;

@@ -41,6 +41,8 @@ pub enum Kind {
     Block = 6,
     /// A [`Path`].
     Path = 7,
+    /// A [`Target`].
+    Target = 8,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -106,6 +108,9 @@ pub struct Path {
 /// A straight piece of translated code with one entry ([`crate::Mode::Counts`]):
 /// instructions that are executed in order until it is left.
 ///
+/// With [`crate::Mode::Trace`] it has no slots, and id 0 if all of its code is what its
+/// addresses are known to hold: of each byte, that which came first in the log.
+///
 /// What follows: `pieces` times (address u64, bytes u64), in the order of execution;
 /// `events` times an [event](Event) as one u64; then the bytes of all pieces.
 #[derive(Clone, Copy, Debug)]
@@ -113,12 +118,20 @@ pub struct Path {
 pub struct Fragment {
     /// Slot of the first event; those of the others follow.
     pub first_slot: u64,
-    /// Dense from 1; a forked child goes on with its parent's numbers.
+    /// Dense from 1; a forked child goes on with its parent's numbers. See above for 0.
     pub id: u32,
     /// Bits of [`fragment_flag`].
     pub flags: u32,
     pub pieces: u32,
     pub events: u32,
+}
+
+/// Indirect branches go to `pc`, and to nothing that came before in the log and has the
+/// same low 16 bits ([`crate::Mode::Trace`]).
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Target {
+    pub pc: u64,
 }
 
 /// Bits of [`Fragment::flags`].

@@ -57,6 +57,10 @@ unsafe impl Shared for crate::log::Map {}
 unsafe impl Shared for crate::log::Unmap {}
 // SAFETY: as above.
 unsafe impl Shared for crate::log::Func {}
+// SAFETY: as above.
+unsafe impl Shared for crate::log::Target {}
+// SAFETY: as above.
+unsafe impl Shared for crate::stream::Chunk {}
 
 /// A mapped pool. Copyable handle; the mapping outlives it by contract of [`Pool::new`].
 #[derive(Clone, Copy, Debug)]
@@ -115,7 +119,23 @@ impl Pool {
     /// Copies bytes out, as many as lie in the mapping and fit `out`.
     pub fn read_bytes(&self, offset: u64, out: &mut [u8]) -> usize {
         let room = self.len.saturating_sub(offset).min(out.len() as u64) as usize;
-        for (i, byte) in out[..room].iter_mut().enumerate() {
+        let mut at = 0;
+        if offset.is_multiple_of(8) {
+            let (words, _) = out[..room].as_chunks_mut::<8>();
+            for word in words {
+                // SAFETY: `offset + at + 8 <= len` by `room`, and aligned, as the base is;
+                // volatile as below.
+                let read = unsafe {
+                    self.base
+                        .add(offset as usize + at)
+                        .cast::<u64>()
+                        .read_volatile()
+                };
+                *word = read.to_ne_bytes();
+                at += 8;
+            }
+        }
+        for (i, byte) in (at..).zip(&mut out[at..room]) {
             // SAFETY: `offset + i < len` by `room`; volatile because another
             // process may write.
             *byte = unsafe { self.base.add(offset as usize + i).read_volatile() };

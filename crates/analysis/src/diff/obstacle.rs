@@ -90,6 +90,7 @@ impl fmt::Display for Obstacle {
             Mode::Run => "`run`".to_owned(),
             Mode::Contexts => "`contexts`".to_owned(),
             Mode::Counts => "`count`".to_owned(),
+            Mode::Trace => "`trace`".to_owned(),
         };
         let quoted = |name: &String| format!("'{name}'");
         let (what, before, after) = match self {

@@ -9,6 +9,19 @@ use crate::indirect::{SPILL_OTHER, SPILL_RDX};
 use crate::pcmap::Recipe;
 
 impl Engine {
+    /// Pushes the program's return address as one 8-byte store.
+    pub(super) fn emit_push_return(&mut self, emit: &mut Emit<'_>, address: u64) {
+        if address as i64 == i64::from(address as i32) {
+            emit.asm.push_imm32(address as i32);
+            return;
+        }
+        let literal = self
+            .cache
+            .cold(8, 8, |asm| asm.bytes(&address.to_le_bytes()))
+            .expect("make_room leaves room for a block's literals");
+        emit.asm.push_mem_rip(literal);
+    }
+
     pub(super) fn emit_far_operand(&mut self, emit: &mut Emit<'_>, insn: &Insn, target: u64) {
         let scratch = relocate::free_register(insn, &[]);
         emit.asm.mov_gs_r(SPILL_OTHER, scratch);

@@ -36,8 +36,9 @@ pub enum Ran {
 pub struct Spot {
     /// As the product names a block that begins there.
     pub name: String,
-    /// File name of its module.
+    /// File name of its module, and the offset there; without a file, its address.
     pub module: String,
+    pub offset: u64,
     /// It is in a function, or in code that nobody knows.
     pub counts: bool,
     /// An extent of code begins there.

@@ -235,6 +235,7 @@ impl Code {
         let unknown = |name| Spot {
             name,
             module: String::new(),
+            offset: pc.0,
             counts: true,
             starts_extent: false,
             is_target: false,
@@ -252,6 +253,7 @@ impl Code {
         let Some(extent) = image.function_at(offset) else {
             return Spot {
                 module,
+                offset: offset.0,
                 ..unknown(name)
             };
         };
@@ -265,6 +267,7 @@ impl Code {
         Spot {
             name,
             module,
+            offset: offset.0,
             counts: extent.kind != ExtentKind::Plt,
             starts_extent: extent.start == offset,
             is_target: instruction::targets(bytes, start).contains(&pc),

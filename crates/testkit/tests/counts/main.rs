@@ -15,12 +15,16 @@
 //! What is recorded must also fit together: the sum over blocks is what the threads
 //! retired, and what goes into a block comes out of it.
 //!
-//! The same runs of the oracle say which contexts basic blocks have ([`blocks_of`]).
+//! The same runs of the oracle say which contexts basic blocks have ([`blocks_of`]), and in
+//! which order everything is executed ([`traces_of`]).
+//!
+//! `// run: no-order` leaves out the order.
 //!
 //! `EVERYPATH_ONLY=name` leaves one program.
 #![forbid(unsafe_code)]
 
 mod blocks_of;
+mod traces_of;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -131,11 +135,15 @@ fn check(program: &Program, built: &Built, part: Part, product: &Path) -> Result
         });
         compared.map_err(|error| format!("{}: {error}", options.join(" ")))?;
     }
+    let module = (part == Part::OwnFile).then_some(&*name);
+    match &directives.no_order {
+        Some(reason) => println!("left    {}, order: {reason}", program.name),
+        None => traces_of::check(&run, &stepped, module)?,
+    }
     if let Some(reason) = &directives.no_blocks {
         println!("left    {}, blocks: {reason}", program.name);
         return Ok(());
     }
-    let module = (part == Part::OwnFile).then_some(&*name);
     blocks_of::check(&run, &stepped, module)
 }
 

@@ -13,6 +13,7 @@ use std::io::{self, Read, Write};
 
 use super::{MAX_RATIO, MAX_RAW, MAX_TOTAL, RATIO_FREE};
 use crate::error::{ReadError, WriteError};
+use crate::part::Part;
 
 /// Four letters that say what a chunk holds.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,6 +46,10 @@ impl Kind {
     pub const CNTS: Kind = Kind(*b"CNTS");
     /// Basic blocks of the process, as many chunks as needed.
     pub const BLKS: Kind = Kind(*b"BLKS");
+    /// Targets of indirect branches of the process, as many chunks as needed.
+    pub const TRGT: Kind = Kind(*b"TRGT");
+    /// A part of the thread's stream, as many chunks as needed.
+    pub const STRM: Kind = Kind(*b"STRM");
     /// Totals; the last chunk.
     pub const DONE: Kind = Kind(*b"DONE");
 
@@ -66,7 +71,7 @@ impl fmt::Debug for Kind {
     }
 }
 
-pub(super) const HEADER: usize = 16;
+pub(crate) const HEADER: usize = 16;
 /// What zstd may add to incompressible bytes, generously.
 const MAX_STORED: u32 = MAX_RAW + (1 << 20);
 /// A speed at which the disk, not the compressor, is waited for.
@@ -87,24 +92,40 @@ pub(super) fn write_chunk(out: &mut impl Write, kind: Kind, raw: &[u8]) -> Resul
         kind,
         bytes: raw.len(),
     })?;
-    let mut stored = zstd::bulk::compress(raw, LEVEL)?;
-    pad(&mut stored, least_stored(raw_len.into()) as usize);
+    let stored = compress(raw, LEVEL)?;
+    write_stored(out, kind, raw_len, &stored)
+}
+
+/// What is compressed already.
+pub(super) fn write_stored(
+    out: &mut impl Write,
+    kind: Kind,
+    raw_len: u32,
+    stored: &[u8],
+) -> Result<(), WriteError> {
     let stored_len = u32::try_from(stored.len())
         .ok()
         .filter(|&len| len <= MAX_STORED);
     let stored_len = stored_len.ok_or(WriteError::TooLarge {
         kind,
-        bytes: raw.len(),
+        bytes: raw_len as usize,
     })?;
     let mut header = [0; HEADER];
     header[..4].copy_from_slice(&kind.0);
     header[4..8].copy_from_slice(&raw_len.to_le_bytes());
     header[8..12].copy_from_slice(&stored_len.to_le_bytes());
-    let sum = crc32c::crc32c_append(crc32c::crc32c(&header[..12]), &stored);
+    let sum = crc32c::crc32c_append(crc32c::crc32c(&header[..12]), stored);
     header[12..].copy_from_slice(&sum.to_le_bytes());
     out.write_all(&header)?;
-    out.write_all(&stored)?;
+    out.write_all(stored)?;
     Ok(())
+}
+
+/// As it is stored: not less than a reader accepts.
+pub(crate) fn compress(raw: &[u8], level: i32) -> io::Result<Vec<u8>> {
+    let mut stored = zstd::bulk::compress(raw, level)?;
+    pad(&mut stored, least_stored(raw.len() as u64) as usize);
+    Ok(stored)
 }
 
 /// Makes `stored` at least `least` bytes with a skippable frame of zeros.
@@ -125,6 +146,8 @@ pub(super) struct Chunk {
     /// Offset of its header in the file.
     pub at: u64,
     pub raw: Vec<u8>,
+    /// What a chunk of a stream has instead.
+    pub part: Part,
 }
 
 /// Reads chunk after chunk and knows where it is.
@@ -180,14 +203,34 @@ impl<R: Read> Chunks<R> {
         if crc32c::crc32c_append(crc32c::crc32c(&header[..12]), &stored) != sum {
             return Err(ReadError::Checksum { kind, at });
         }
+        if kind == Kind::STRM {
+            let len = raw_len;
+            return Ok(Chunk {
+                kind,
+                at,
+                raw: Vec::new(),
+                part: Part { len, stored },
+            });
+        }
         self.raw_left -= u64::from(raw_len);
         let raw = decompress(&stored, raw_len).ok_or(ReadError::Compression { kind, at })?;
-        Ok(Chunk { kind, at, raw })
+        let part = Part::default();
+        Ok(Chunk {
+            kind,
+            at,
+            raw,
+            part,
+        })
     }
 
     fn check_sizes(&self, kind: Kind, at: u64, raw: u32, stored: u32) -> Result<(), ReadError> {
         let bytes = u64::from(raw);
-        if raw > MAX_RAW || bytes > self.raw_left || u64::from(stored) < least_stored(bytes) {
+        let left = match kind {
+            // It stays compressed.
+            Kind::STRM => u64::MAX,
+            _ => self.raw_left,
+        };
+        if raw > MAX_RAW || bytes > left || u64::from(stored) < least_stored(bytes) {
             return Err(ReadError::TooLarge { kind, at, bytes });
         }
         if stored > MAX_STORED {
@@ -217,7 +260,7 @@ impl<R: Read> Chunks<R> {
 }
 
 /// `None` unless the frames are sound and give exactly `raw_len` bytes.
-fn decompress(stored: &[u8], raw_len: u32) -> Option<Vec<u8>> {
+pub(crate) fn decompress(stored: &[u8], raw_len: u32) -> Option<Vec<u8>> {
     let mut decoder = zstd::stream::read::Decoder::with_buffer(stored).ok()?;
     decoder.window_log_max(WINDOW_LOG_MAX).ok()?;
     let mut raw = Vec::new();

@@ -229,6 +229,7 @@ mod tests {
             kind: Kind::META,
             at: 0,
             raw,
+            part: Default::default(),
         };
         let mut decoder = Decoder::new(&chunk);
         let value = decoder.uint()?;

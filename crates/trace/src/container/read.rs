@@ -10,6 +10,7 @@ use crate::error::ReadError;
 use crate::model::{
     BlockContexts, End, Function, Meta, Mode, Module, Process, Recording, SlotCount, Thread,
 };
+use crate::part::Part;
 
 /// Reads a whole recording; any damage is an error.
 pub fn read(input: impl Read) -> Result<Recording, ReadError> {
@@ -152,6 +153,10 @@ fn feed(recording: &mut Recording, chunk: &Chunk) -> Result<Step, ReadError> {
             let counts = &mut threads.last_mut().expect("tested by the guard").counts;
             counts.extend(slot_counts(input)?);
         }
+        (Kind::STRM, Some(Process { threads, .. })) if !threads.is_empty() => {
+            let thread = threads.last_mut().expect("tested by the guard");
+            thread.stream.push(chunk.part.clone());
+        }
         (Kind::THRD, Some(process)) => {
             check_thread(process.threads.last(), &input)?;
             let thread = thread_head(&mut input)?;
@@ -202,7 +207,7 @@ fn slot_counts(input: Decoder<'_>) -> Result<Vec<SlotCount>, ReadError> {
 
 /// Whether it is about a process whose code was counted.
 fn is_counted(kind: Kind) -> bool {
-    [Kind::FRAG, Kind::CUTS, Kind::TEXT, Kind::SRCS].contains(&kind)
+    [Kind::FRAG, Kind::CUTS, Kind::TRGT, Kind::TEXT, Kind::SRCS].contains(&kind)
 }
 
 fn counted(kind: Kind, input: Decoder<'_>, process: &mut Process) -> Result<(), ReadError> {
@@ -216,6 +221,13 @@ fn counted(kind: Kind, input: Decoder<'_>, process: &mut Process) -> Result<(), 
             })?);
         }
         Kind::CUTS => process.cuts.extend(items(input, counts::cut)?),
+        Kind::TRGT => {
+            let mut before = 0u64;
+            process.targets.extend(items(input, |input| {
+                before = before.wrapping_add_signed(input.int()?);
+                Ok(before)
+            })?);
+        }
         Kind::TEXT => process.texts.extend(items(input, Decoder::text)?),
         _ => {
             let mut before = 0;
@@ -231,7 +243,7 @@ fn counted(kind: Kind, input: Decoder<'_>, process: &mut Process) -> Result<(), 
 
 /// The error for a chunk of unknown kind or in the wrong place.
 fn unexpected(chunk: &Chunk) -> ReadError {
-    const KNOWN: [Kind; 13] = [
+    const KNOWN: [Kind; 15] = [
         Kind::META,
         Kind::PROC,
         Kind::MODS,
@@ -243,6 +255,8 @@ fn unexpected(chunk: &Chunk) -> ReadError {
         Kind::TEXT,
         Kind::SRCS,
         Kind::CNTS,
+        Kind::TRGT,
+        Kind::STRM,
         Kind::BLKS,
         Kind::DONE,
     ];
@@ -260,7 +274,8 @@ fn unexpected(chunk: &Chunk) -> ReadError {
 
 /// Totals that the last chunk states: processes, modules, functions, threads,
 /// nodes; if code was counted, fragments, cuts, texts, sources, counts; and if contexts
-/// are of basic blocks, those.
+/// are of basic blocks, those. Of a trace: fragments, targets, parts of streams and their
+/// bytes.
 pub(super) fn totals(recording: &Recording) -> Vec<u64> {
     let mut totals = vec![recording.processes.len() as u64, 0, 0, 0, 0];
     for process in &recording.processes {
@@ -286,6 +301,20 @@ pub(super) fn totals(recording: &Recording) -> Vec<u64> {
             let counts = process.threads.iter().map(|thread| thread.counts.len());
             counts.sum()
         }));
+    }
+    if recording.meta.mode == Mode::Trace {
+        let threads = || {
+            recording
+                .processes
+                .iter()
+                .flat_map(|process| &process.threads)
+        };
+        let parts = || threads().flat_map(|thread| &thread.stream);
+        let processes = || recording.processes.iter();
+        totals.push(processes().map(|p| p.fragments.len() as u64).sum());
+        totals.push(processes().map(|p| p.targets.len() as u64).sum());
+        totals.push(parts().count() as u64);
+        totals.push(parts().map(Part::len).sum());
     }
     if recording.meta.blocks.is_some() {
         let blocks = recording
@@ -355,6 +384,7 @@ fn meta(chunk: &Chunk) -> Result<Meta, ReadError> {
                 windows: mode == 4,
             }),
         ),
+        5 => (Mode::Trace, None),
         _ => return Err(input.malformed("its mode is unknown")),
     };
     let meta = Meta {
@@ -451,5 +481,6 @@ fn thread_head(input: &mut Decoder<'_>) -> Result<Thread, ReadError> {
         nodes: Vec::new(),
         costs: Vec::new(),
         counts: Vec::new(),
+        stream: Vec::new(),
     })
 }

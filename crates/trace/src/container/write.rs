@@ -2,7 +2,7 @@
 
 use std::io::{BufWriter, Write};
 
-use super::chunk::{Kind, write_chunk};
+use super::chunk::{Kind, write_chunk, write_stored};
 use super::codec::{Base, Encoder};
 use super::{MAGIC, VERSION, blocks, costs, counts, nodes};
 use crate::error::WriteError;
@@ -67,6 +67,9 @@ fn write_process(out: &mut impl Write, process: &Process) -> Result<(), WriteErr
             counts::put_count(encoder, before, counted);
             before = counted.slot;
         })?;
+        for part in &thread.stream {
+            write_stored(out, Kind::STRM, part.len, &part.stored)?;
+        }
     }
     Ok(())
 }
@@ -82,6 +85,14 @@ fn write_counted(out: &mut impl Write, process: &Process) -> Result<(), WriteErr
         before = counts::Before::after(fragment);
     })?;
     write_items(out, Kind::CUTS, &process.cuts, counts::put_cut)?;
+    let mut before = 0;
+    write_items(out, Kind::TRGT, &process.targets, |encoder, &target| {
+        if encoder.bytes.is_empty() {
+            before = 0;
+        }
+        encoder.int(target.wrapping_sub(before).cast_signed());
+        before = target;
+    })?;
     write_items(out, Kind::TEXT, &process.texts, |encoder, text| {
         encoder.text(text)
     })?;
@@ -140,6 +151,7 @@ fn meta(meta: &Meta) -> Encoder {
         (Mode::Contexts, None) => 1,
         (Mode::Counts, _) => 2,
         (Mode::Contexts, Some(blocks)) => 3 + u64::from(blocks.windows),
+        (Mode::Trace, _) => 5,
     });
     if let (Mode::Contexts, Some(blocks)) = (meta.mode, meta.blocks) {
         out.flag(blocks.intra);

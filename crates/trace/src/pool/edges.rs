@@ -14,7 +14,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use wire::{log, node};
 
 use super::{rolled, windows};
-use crate::model::{Label, Node, Thread};
+use crate::model::{Label, Meta, Node, Thread};
 
 /// How states lead on, see `forest`.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +26,18 @@ pub(super) struct Rules {
     pub intra: bool,
     /// States are windows of the last k blocks.
     pub windows: bool,
+}
+
+impl Rules {
+    /// `None`: there are no edges.
+    pub(super) fn of(meta: &Meta) -> Option<Rules> {
+        meta.blocks.map(|blocks| Rules {
+            k: meta.k,
+            roll_loops: blocks.roll_loops,
+            intra: blocks.intra,
+            windows: blocks.windows,
+        })
+    }
 }
 
 /// The paths of a process image, by id.

@@ -39,6 +39,7 @@ enum Entry {
     Cut(Cut),
     Block(Block),
     Path(log::Path),
+    Target(u64),
 }
 
 /// What one image logged itself, and whom it continues.
@@ -106,6 +107,7 @@ impl Logs {
         replay.fragments.sort_by_key(|fragment| fragment.first_slot);
         process.fragments = replay.fragments;
         process.cuts = replay.cuts;
+        process.targets = replay.targets;
         replay.blocks.sort_by_key(|block| block.id);
         replay.blocks.dedup_by_key(|block| block.id);
         process.blocks = replay.blocks;
@@ -170,6 +172,7 @@ fn entry(walk: &Walk, record: Record, payload: u64) -> Option<Entry> {
     const CUT: u16 = Kind::Cut as u16;
     const BLOCK: u16 = Kind::Block as u16;
     const PATH: u16 = Kind::Path as u16;
+    const TARGET: u16 = Kind::Target as u16;
     let (len, time_ns) = (record.len as usize, record.time_ns);
     match record.kind {
         MAP => {
@@ -201,6 +204,9 @@ fn entry(walk: &Walk, record: Record, payload: u64) -> Option<Entry> {
         }
         PATH if len >= size_of::<log::Path>() => {
             Some(Entry::Path(*walk.pool.at::<log::Path>(payload)?))
+        }
+        TARGET if len >= size_of::<log::Target>() => {
+            Some(Entry::Target(walk.pool.at::<log::Target>(payload)?.pc))
         }
         FRAGMENT => fragment(walk, payload, len).map(Entry::Fragment),
         CUT if len >= size_of::<log::Cut>() => {
@@ -282,6 +288,7 @@ struct Replay {
     cuts: Vec<Cut>,
     blocks: Vec<Block>,
     paths: Paths,
+    targets: Vec<u64>,
     /// Live pieces by start; they never overlap.
     live: BTreeMap<u64, Piece>,
     /// Number of live pieces of each module.
@@ -300,6 +307,7 @@ impl Replay {
             Entry::Path(path) => self.paths.push(path),
             Entry::Fragment(fragment) => self.fragment(fragment),
             Entry::Cut(cut) => self.cuts.push(*cut),
+            Entry::Target(target) => self.targets.push(*target),
         }
     }
 

@@ -88,6 +88,7 @@ fn thread(u: Bytes, most_nodes: usize) -> Result<Thread> {
         costs: costs(u, nodes.len())?,
         nodes,
         counts: Vec::new(),
+        stream: Vec::new(),
     })
 }
 

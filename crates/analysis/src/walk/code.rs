@@ -1,0 +1,236 @@
+//! The code of a process as its streams are read with: straight pieces up to the next
+//! outcome.
+//!
+//! A byte of code is what was known first of its address; a fragment with an id has code of
+//! its own, and is followed until it is left.
+
+use hashbrown::HashMap;
+use isa::insn::{MAX_LEN, Reader};
+use isa::{Flow, Insn};
+use trace::{Fragment, Process};
+
+/// Most instructions of a piece. Pieces overlap, and whoever made the recording could have
+/// them begin everywhere.
+const LONGEST: usize = 256;
+
+/// Where control is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Place {
+    At(u64),
+    /// Before the instruction with that index of one of the fragments that have an id.
+    In(u32, u32),
+}
+
+/// What follows a straight piece.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Turn {
+    /// Taken, or not.
+    Either([Place; 2]),
+    /// Has an outcome, and goes nowhere else.
+    Always(Place),
+    Indirect,
+    /// Has no outcome: the piece is only long enough.
+    Goes(Place),
+    /// Nothing is known of what is there.
+    Unknown,
+}
+
+/// One instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    pub pc: u64,
+    /// Bytes.
+    pub len: u8,
+    /// Of the fragment whose code it is; 0: the code that its address had first.
+    pub fragment: u32,
+    pub flow: Flow,
+}
+
+/// Instructions that are executed one after the other, without an outcome before the last.
+#[derive(Clone, Debug)]
+pub(super) struct Straight {
+    pub steps: Vec<Step>,
+    pub turn: Turn,
+}
+
+/// Bytes of one page, and which of them are known.
+#[derive(Debug)]
+struct Page {
+    bytes: [u8; 4096],
+    known: [u64; 64],
+}
+
+/// All code of a process.
+#[derive(Debug, Default)]
+pub struct Code {
+    pages: HashMap<u64, Box<Page>>,
+    others: HashMap<u32, Vec<Insn>>,
+    targets: HashMap<u16, u64>,
+}
+
+impl Code {
+    pub fn of(process: &Process) -> Code {
+        let mut code = Code::default();
+        for fragment in &process.fragments {
+            match fragment.id {
+                0 => code.learn(fragment),
+                id => {
+                    code.others.insert(id, insns(fragment));
+                }
+            }
+        }
+        for &target in &process.targets {
+            code.targets.entry(target as u16).or_insert(target);
+        }
+        code
+    }
+
+    fn learn(&mut self, fragment: &Fragment) {
+        let mut bytes = fragment.code.iter();
+        for piece in &fragment.pieces {
+            for offset in 0..u64::from(piece.len) {
+                let Some(&byte) = bytes.next() else { return };
+                let address = piece.pc.wrapping_add(offset);
+                let page = self.pages.entry(address >> 12).or_insert_with(|| {
+                    Box::new(Page {
+                        bytes: [0; 4096],
+                        known: [0; 64],
+                    })
+                });
+                let at = (address & 4095) as usize;
+                let bit = 1 << (at % 64);
+                if page.known[at / 64] & bit == 0 {
+                    page.known[at / 64] |= bit;
+                    page.bytes[at] = byte;
+                }
+            }
+        }
+    }
+
+    pub(super) fn target(&self, low: u16) -> Option<u64> {
+        self.targets.get(&low).copied()
+    }
+
+    /// Where the fragment begins.
+    pub(super) fn start_of(&self, fragment: u32) -> Option<u64> {
+        Some(self.others.get(&fragment)?.first()?.pc())
+    }
+
+    fn insn(&self, pc: u64) -> Option<Insn> {
+        let mut bytes = [0; MAX_LEN];
+        let mut len = 0;
+        for (offset, byte) in (0..).zip(&mut bytes) {
+            let address = pc.wrapping_add(offset);
+            let at = (address & 4095) as usize;
+            match self.pages.get(&(address >> 12)) {
+                Some(page) if page.known[at / 64] & 1 << (at % 64) != 0 => *byte = page.bytes[at],
+                _ => break,
+            }
+            len += 1;
+        }
+        Reader::new(&bytes[..len], pc).decode(pc).ok()
+    }
+
+    /// The bytes of an instruction.
+    pub fn bytes(&self, step: &Step) -> Vec<u8> {
+        let found = match step.fragment {
+            0 => self.insn(step.pc),
+            id => {
+                let insns = self.others.get(&id).into_iter().flatten();
+                insns.copied().find(|insn| insn.pc() == step.pc)
+            }
+        };
+        found.map_or_else(Vec::new, |insn| insn.bytes().to_vec())
+    }
+
+    fn at(&self, place: Place) -> Option<Insn> {
+        match place {
+            Place::At(pc) => self.insn(pc),
+            Place::In(id, index) => self.others.get(&id)?.get(index as usize).copied(),
+        }
+    }
+
+    /// What is executed from `place` on up to the next outcome. Ends, because without an
+    /// outcome control only goes forward.
+    pub(super) fn straight(&self, mut place: Place) -> Straight {
+        let mut steps = Vec::new();
+        loop {
+            if steps.len() == LONGEST {
+                let turn = Turn::Goes(place);
+                return Straight { steps, turn };
+            }
+            let Some(insn) = self.at(place) else {
+                let turn = Turn::Unknown;
+                return Straight { steps, turn };
+            };
+            steps.push(Step {
+                pc: insn.pc(),
+                len: insn.len() as u8,
+                fragment: match place {
+                    Place::At(_) => 0,
+                    Place::In(id, _) => id,
+                },
+                flow: insn.flow(),
+            });
+            let then = |pc| self.then(place, pc);
+            let turn = match insn.flow() {
+                Flow::Cond(_, target) | Flow::CountJump(target) => {
+                    Turn::Either([then(insn.next_pc()), then(target)])
+                }
+                Flow::TransactionBegin(target) => Turn::Always(then(target)),
+                Flow::Jump(target) | Flow::Call(target) if target <= insn.pc() => {
+                    Turn::Always(then(target))
+                }
+                Flow::IndirectJump | Flow::IndirectCall | Flow::Return(_) => Turn::Indirect,
+                Flow::Jump(target) | Flow::Call(target) => {
+                    place = then(target);
+                    continue;
+                }
+                Flow::Next | Flow::Syscall | Flow::Int80 | Flow::Trap | Flow::Odd => {
+                    // The last address has none behind it.
+                    if insn.next_pc() < insn.pc() {
+                        Turn::Unknown
+                    } else {
+                        place = then(insn.next_pc());
+                        continue;
+                    }
+                }
+            };
+            return Straight { steps, turn };
+        }
+    }
+
+    /// Control goes from `place` to `pc`: within the fragment, if it goes on there.
+    fn then(&self, place: Place, pc: u64) -> Place {
+        if let Place::In(id, index) = place {
+            let next = Place::In(id, index + 1);
+            if self.at(next).is_some_and(|insn| insn.pc() == pc) {
+                return next;
+            }
+        }
+        Place::At(pc)
+    }
+}
+
+/// The instructions of a fragment, as far as they are some.
+fn insns(fragment: &Fragment) -> Vec<Insn> {
+    let mut all = Vec::new();
+    let mut code = fragment.code.as_slice();
+    for piece in &fragment.pieces {
+        let Some((bytes, rest)) = code.split_at_checked(piece.len as usize) else {
+            break;
+        };
+        code = rest;
+        let mut reader = Reader::new(bytes, piece.pc);
+        let mut pc = piece.pc;
+        let end = piece.pc.wrapping_add(piece.len.into());
+        while pc != end {
+            let Ok(insn) = reader.decode(pc) else {
+                return all;
+            };
+            pc = insn.next_pc();
+            all.push(insn);
+        }
+    }
+    all
+}

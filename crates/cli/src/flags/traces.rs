@@ -1,0 +1,80 @@
+//! `trace`, `dump` and `verify`.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::Target;
+
+pub const TRACE_EXAMPLES: &str = "\
+Examples:
+  everypath trace -o run.evp -- ./prog
+  everypath trace -o run.evp --buffer 256 -- make -j4
+  everypath dump run.evp --range 1..1000       what it executed first
+  everypath verify run.evp                     how many instructions each thread executed
+
+All threads, all child processes, signals in place, generated code included. The
+trace holds the code that ran, so no binary is needed to read it.";
+
+pub const DUMP_EXAMPLES: &str = "\
+Examples:
+  everypath dump run.evp | less
+  everypath dump run.evp --range 1000..1100
+  everypath dump run.evp --thread 4711 --range 5000..";
+
+pub const VERIFY_EXAMPLES: &str = "\
+Examples:
+  everypath verify run.evp";
+
+#[derive(Debug, Args)]
+pub struct Trace {
+    /// Keep the trace in this file, for `everypath dump`
+    #[arg(short, long, value_name = "FILE.evp")]
+    pub output: PathBuf,
+    /// What all threads together may have in memory that is not compressed yet
+    #[arg(long, value_name = "MB", default_value_t = 64)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=16384))]
+    pub buffer: u32,
+    /// Print no warnings on standard error
+    #[arg(short, long)]
+    pub quiet: bool,
+    #[command(flatten)]
+    pub target: Target,
+}
+
+#[derive(Debug, Args)]
+pub struct Dump {
+    /// The trace (made with `everypath trace`)
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Only these instructions of each thread, from 1 on; ..TO and FROM.. will do
+    #[arg(long, value_name = "FROM..TO", value_parser = range)]
+    pub range: Option<Range<u64>>,
+    /// Only the thread with this number
+    #[arg(long, value_name = "TID")]
+    pub thread: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub struct Verify {
+    /// The trace (made with `everypath trace`)
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+}
+
+/// `10..20` is 10 to 20, both included.
+fn range(text: &str) -> Result<Range<u64>, String> {
+    let odd = "give it as FROM..TO, with numbers from 1 on";
+    let (from, to) = text.split_once("..").ok_or(odd)?;
+    let number = |text: &str, absent| match text {
+        "" => Ok(absent),
+        text => text.parse::<u64>().map_err(|_| odd),
+    };
+    let (from, to) = (number(from, 1)?, number(to, u64::MAX - 1)?);
+    match from {
+        1.. if from <= to => Ok(from..to.saturating_add(1)),
+        0 => Err(odd.to_owned()),
+        _ => Err(format!("{from} comes after {to}")),
+    }
+}

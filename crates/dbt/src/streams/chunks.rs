@@ -1,0 +1,153 @@
+//! Chunks of the calling thread's stream: full, and the next one.
+//!
+//! Chunks that were read come back by a list of the whole pool. A thread has one
+//! whatever happens; it is the closed ones, which wait for their reader, that are limited.
+//!
+//! Limits: a reader that frees nothing for ten seconds is taken for dead.
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use agent::thread::ThreadContext;
+use sys::signal::{UContext, pf, trap};
+use wire::stream::{self, Chunk};
+use wire::view::Pool;
+
+use crate::engine;
+
+/// How long a thread waits for the reader of its chunks.
+const PATIENCE_NS: u64 = 10_000_000_000;
+
+/// If emitted code of the calling thread came to the end of its chunk, it goes on in
+/// another.
+pub fn overflowed(context: &mut ThreadContext, uc: &mut UContext) -> bool {
+    let registers = &mut uc.mcontext;
+    let end = context.stream_end;
+    let is_store = registers.trapno == trap::PAGE_FAULT && registers.err & pf::WRITE != 0;
+    if end == 0 || !is_store || !(end..end + wire::PAGE).contains(&registers.cr2) {
+        return false;
+    }
+    if !crate::start::arena_contains(registers.rip) {
+        return false;
+    }
+    // What was stored of it already; the rest is stored again, from what faulted on.
+    let mut partly = [0u8; 16];
+    let len = (end.saturating_sub(context.stream) as usize).min(partly.len());
+    for (at, byte) in partly[..len].iter_mut().enumerate() {
+        // SAFETY: the last bytes of the thread's chunk, which it still has.
+        *byte = unsafe { ((context.stream + at as u64) as *const u8).read_volatile() };
+    }
+    let pool = engine::with(|engine| engine.process.log.pool);
+    next_chunk(&pool, context);
+    for (at, &byte) in partly[..len].iter().enumerate() {
+        // SAFETY: the first bytes of the thread's new chunk, which has more.
+        unsafe { ((context.stream + at as u64) as *mut u8).write_volatile(byte) };
+    }
+    registers.rdx = context.stream;
+    true
+}
+
+/// A chunk for the calling thread, its last page closed off.
+pub(super) fn new_chunk(pool: &Pool) -> Option<u64> {
+    let offset = match pool.header().chunks.take(pool) {
+        Some(offset) => offset,
+        None => agent::pool::allocate_backed(pool, stream::CHUNK, stream::END)?,
+    };
+    let guard = pool.base() + offset + stream::END;
+    // SAFETY: a page of a chunk that is the caller's; nobody is to use it.
+    unsafe { sys::mprotect(guard, wire::PAGE, sys::PROT_NONE) }.ok()?;
+    let chunk: &Chunk = pool.at(offset)?;
+    chunk.next.store(0, Relaxed);
+    chunk.used.store(0, Relaxed);
+    chunk.live.store(0, Relaxed);
+    chunk.closed.store(0, Release);
+    Some(offset)
+}
+
+/// Waits while as many chunks wait for their reader as may. `false`: there seems to be none.
+fn wait_for_reader(pool: &Pool) -> bool {
+    let (chunks, most) = (&pool.header().chunks, &pool.header().config.max_chunks);
+    let began = sys::monotonic_ns();
+    loop {
+        let freed = chunks.freed.load(Acquire);
+        if chunks.waiting.load(Relaxed) < most.load(Relaxed) {
+            return true;
+        }
+        let is_served = pool.header().cli_alive.load(Acquire) == 1;
+        if !is_served || sys::monotonic_ns().saturating_sub(began) > PATIENCE_NS {
+            return false;
+        }
+        let timeout = sys::Timespec {
+            sec: 0,
+            nsec: 100_000_000,
+        };
+        let _ = sys::futex_wait(&chunks.freed, freed, Some(timeout));
+    }
+}
+
+/// The thread appends to this chunk from now on.
+pub(super) fn open_chunk(pool: &Pool, context: &mut ThreadContext, offset: u64) -> Option<()> {
+    let chunk: &Chunk = pool.at(offset)?;
+    let word = &raw const context.stream as u64;
+    context.stream = pool.base() + offset + stream::BEGIN;
+    context.stream_end = pool.base() + offset + stream::END;
+    chunk.base.store(pool.base(), Relaxed);
+    chunk.live.store(word.wrapping_sub(pool.base()), Release);
+    Some(())
+}
+
+/// The chunk that the thread appends to, if it is not one that nobody reads.
+fn current_chunk(pool: &Pool, context: &ThreadContext) -> Option<u64> {
+    let end = context.stream_end.checked_sub(pool.base())?;
+    end.checked_sub(stream::END).filter(|_| end <= pool.len())
+}
+
+/// Nothing is appended to the thread's chunk any more; `next` comes behind it.
+pub(super) fn close_chunk(pool: &Pool, context: &ThreadContext, next: u64) {
+    let Some(offset) = current_chunk(pool, context) else {
+        return;
+    };
+    let Some(chunk) = pool.at::<Chunk>(offset) else {
+        return;
+    };
+    let used = context.stream - (pool.base() + offset + stream::BEGIN);
+    chunk.next.store(next, Relaxed);
+    chunk.used.store(used as u32, Relaxed);
+    chunk.live.store(0, Relaxed);
+    let chunks = &pool.header().chunks;
+    chunks.waiting.fetch_add(1, Relaxed);
+    chunk.closed.store(1, Release);
+    let closed = &chunks.closed;
+    closed.fetch_add(1, Release);
+    sys::futex_wake(closed, 1);
+}
+
+/// The thread's chunk is full: another.
+pub(super) fn next_chunk(pool: &Pool, context: &mut ThreadContext) {
+    if current_chunk(pool, context).is_none() {
+        context.stream = context.stream_end - stream::END;
+        return;
+    }
+    let chunk = wait_for_reader(pool).then(|| new_chunk(pool)).flatten();
+    match chunk {
+        Some(offset) => {
+            close_chunk(pool, context, offset);
+            open_chunk(pool, context, offset);
+        }
+        None => {
+            close_chunk(pool, context, 0);
+            lose(pool, context);
+        }
+    }
+}
+
+/// There is no chunk: what the thread appends from now on goes where nobody reads it.
+pub(super) fn lose(pool: &Pool, context: &mut ThreadContext) {
+    pool.header().denied.fetch_add(1, Relaxed);
+    let Some(start) = agent::memory::map_private(stream::CHUNK) else {
+        // Not even that: emitted code cannot go on.
+        sys::exit_group(125)
+    };
+    // SAFETY: the last page of our own fresh mapping.
+    let _ = unsafe { sys::mprotect(start + stream::END, wire::PAGE, sys::PROT_NONE) };
+    (context.stream, context.stream_end) = (start, start + stream::END);
+}

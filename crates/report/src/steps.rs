@@ -1,0 +1,231 @@
+//! A trace as text, instruction by instruction, and whether it can be read at all.
+//!
+//! ```text
+//! # process 4711 prog, thread 4711
+//!          1  7f3c1f2a0540  _start+0x0        mov rdi, rsp
+//!          2  7f3c1f2a0543  _start+0x3        call _dl_start
+//! # signal SIGALRM, to 401136
+//! ```
+//!
+//! Limits: a piece of code that was in several files one after the other, with the same
+//! bytes, is named after the first.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Write};
+use std::ops::Range;
+
+use analysis::walk::{Event, Pieces, Step, Unsound, Walk, Why};
+use trace::{Process, Recording, Thread, base_name};
+
+use crate::numbers::{counted, grouped};
+use crate::signals;
+
+/// What of a trace is shown.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// Instructions of each thread, counted from 1.
+    pub range: Range<u64>,
+    /// Only of the threads with this number.
+    pub thread: Option<u32>,
+}
+
+/// Writes what was executed. Threads whose streams cannot be read to their end say so
+/// where they stop, and make this `false`.
+pub fn dump(recording: &Recording, view: &View, out: &mut dyn Write) -> io::Result<bool> {
+    let mut sound = true;
+    for process in &recording.processes {
+        let names = Names::of(process);
+        let mut pieces = Pieces::of(process);
+        let wanted = |thread: &&Thread| view.thread.is_none_or(|tid| tid == thread.tid);
+        for thread in process.threads.iter().filter(wanted) {
+            writeln!(out, "{}", title(process, thread))?;
+            let mut walk = Walk::new(&mut pieces, thread);
+            let mut lines = Lines {
+                names: &names,
+                known: HashMap::new(),
+                number: 1,
+                range: &view.range,
+            };
+            if let Err(error) = lines.write(&mut walk, out)? {
+                writeln!(out, "# {error}")?;
+                sound = false;
+            }
+        }
+    }
+    Ok(sound)
+}
+
+fn title(process: &Process, thread: &Thread) -> String {
+    let (pid, tid) = (process.pid, thread.tid);
+    format!("# process {pid} {}, thread {tid}", process.program())
+}
+
+/// Reads everything; what of each thread can be read, and whether that is all.
+pub fn verify(recording: &Recording, out: &mut dyn Write) -> io::Result<bool> {
+    let mut sound = true;
+    let (mut insns, mut stored, mut raw) = (0, 0, 0);
+    for process in &recording.processes {
+        let mut pieces = Pieces::of(process);
+        for thread in &process.threads {
+            let (number, error) = count(&mut pieces, thread);
+            insns += number;
+            stored += thread
+                .stream
+                .iter()
+                .map(trace::Part::stored_len)
+                .sum::<u64>();
+            raw += thread.stream.iter().map(trace::Part::len).sum::<u64>();
+            let title = title(process, thread);
+            writeln!(out, "{title}: {}", counted(number, "instruction"))?;
+            if let Some(error) = error {
+                writeln!(out, "# not sound: {error}")?;
+                sound = false;
+            }
+        }
+    }
+    let bits = |bytes: u64| bytes as f64 * 8.0 / insns.max(1) as f64;
+    writeln!(
+        out,
+        "{} in {} bytes of streams: {:.4} bits each, {:.4} as written by the program",
+        counted(insns, "instruction"),
+        grouped(stored),
+        bits(stored),
+        bits(raw)
+    )?;
+    Ok(sound)
+}
+
+fn count(pieces: &mut Pieces, thread: &Thread) -> (u64, Option<Unsound>) {
+    let mut number = 0;
+    let mut walk = Walk::new(pieces, thread);
+    while let Some(event) = walk.next() {
+        match event {
+            Ok(Event::Executed(steps)) => number += steps.len() as u64,
+            Ok(Event::Went { .. }) => {}
+            Err(error) => return (number, Some(error)),
+        }
+    }
+    (number, None)
+}
+
+struct Lines<'a> {
+    names: &'a Names<'a>,
+    /// Texts of instructions, by fragment and address.
+    known: HashMap<(u32, u64), String>,
+    number: u64,
+    range: &'a Range<u64>,
+}
+
+impl Lines<'_> {
+    fn write(
+        &mut self,
+        walk: &mut Walk<'_>,
+        out: &mut dyn Write,
+    ) -> io::Result<Result<(), Unsound>> {
+        let mut shown: Vec<Step> = Vec::new();
+        while self.number < self.range.end {
+            match walk.next() {
+                None => break,
+                Some(Err(error)) => return Ok(Err(error)),
+                Some(Ok(Event::Went { why, to })) if self.range.contains(&self.number) => {
+                    went(why, to, out)?;
+                }
+                Some(Ok(Event::Went { .. })) => {}
+                Some(Ok(Event::Executed(steps))) => {
+                    let before = self.range.start.saturating_sub(self.number);
+                    let before =
+                        usize::try_from(before).map_or(steps.len(), |n| n.min(steps.len()));
+                    self.number += before as u64;
+                    shown.clear();
+                    shown.extend(&steps[before..]);
+                }
+            }
+            for step in shown.drain(..) {
+                if self.number >= self.range.end {
+                    break;
+                }
+                let names = self.names;
+                let key = (step.fragment, step.pc);
+                let text = self.known.entry(key).or_insert_with(|| {
+                    let bytes = walk.code().bytes(&step);
+                    let insn = isa::text::of(&bytes, step.pc, None);
+                    format!("{:x}  {:<32}  {insn}", step.pc, names.name(&step))
+                });
+                writeln!(out, "{:>12}  {text}", self.number)?;
+                self.number += 1;
+            }
+        }
+        Ok(Ok(()))
+    }
+}
+
+fn went(why: Why, to: u64, out: &mut dyn Write) -> io::Result<()> {
+    match why {
+        Why::Start => writeln!(out, "# begins at {to:x}"),
+        Why::Signal(number) => {
+            writeln!(out, "# {}, to {to:x}", signals::name(number.into()))
+        }
+        Why::Sigreturn => writeln!(out, "# return from a handler, to {to:x}"),
+        Why::Vsyscall => writeln!(out, "# back from the vsyscall page, to {to:x}"),
+        Why::Unknown(number) => writeln!(out, "# for reason {number}, to {to:x}"),
+    }
+}
+
+/// What code belongs to.
+struct Names<'a> {
+    process: &'a Process,
+    /// Pieces by fragment and address: behind their end, and their module.
+    pieces: BTreeMap<(u32, u64), (u64, u32)>,
+}
+
+impl Names<'_> {
+    fn of(process: &Process) -> Names<'_> {
+        let mut pieces = BTreeMap::new();
+        for fragment in &process.fragments {
+            for piece in &fragment.pieces {
+                let end = piece.pc.wrapping_add(piece.len.into());
+                if let Some(module) = piece.module {
+                    let known = pieces
+                        .entry((fragment.id, piece.pc))
+                        .or_insert((end, module));
+                    known.0 = known.0.max(end);
+                }
+            }
+        }
+        Names { process, pieces }
+    }
+
+    fn module(&self, step: &Step) -> Option<u32> {
+        let until = (step.fragment, step.pc);
+        let from = (step.fragment, 0);
+        // Pieces overlap; the one that begins last may end before.
+        let mut near = self.pieces.range(from..=until).rev().take(16);
+        let (_, &(_, module)) = near.find(|(_, (end, _))| step.pc < *end)?;
+        Some(module)
+    }
+
+    fn name(&self, step: &Step) -> String {
+        let process = self.process;
+        let Some(number) = self.module(step) else {
+            return String::new();
+        };
+        let Some(module) = process.modules.get(number as usize) else {
+            return String::new();
+        };
+        let at = module
+            .offset
+            .wrapping_add(step.pc.wrapping_sub(module.start));
+        let behind = process
+            .sources
+            .partition_point(|source| (source.module, source.offset) <= (number, at));
+        let source = behind.checked_sub(1).and_then(|at| process.sources.get(at));
+        let function = source
+            .filter(|source| source.module == number)
+            .and_then(|source| {
+                let (text, offset) = source.function?;
+                let name = process.texts.get(text as usize)?;
+                Some(format!("{name}+{:#x}", offset + (at - source.offset)))
+            });
+        function.unwrap_or_else(|| format!("{}+{at:#x}", base_name(&module.path)))
+    }
+}

@@ -1,0 +1,117 @@
+//! `everypath trace` against the oracle: every instruction of every thread, in order,
+//! also in chaos and with so little memory that the program has to wait for it.
+
+use std::collections::HashMap;
+
+use analysis::walk::{Event, Pieces, Walk};
+use testkit::oracle::{Counts, Ran};
+use testkit::product::Run;
+use trace::{Process, Recording, base_name};
+
+/// Instructions around a difference that are shown.
+const SHOWN: usize = 6;
+
+const CASES: [&[&str]; 3] = [&[], &["--chaos", "3"], &["--chaos", "7", "--buffer", "1"]];
+
+/// A file's name and an offset there; no file: an address.
+type Place = (String, u64);
+
+pub fn check(run: &Run<'_>, stepped: &Counts, module: Option<&str>) -> Result<(), String> {
+    let wanted = |name: &str| module.is_none_or(|module| module == name);
+    let mut expected: Vec<Vec<Place>> = Vec::new();
+    for thread in &stepped.threads {
+        let instructions = thread.ran.iter().filter_map(|ran| match ran {
+            Ran::Instruction { pc, .. } => thread.spots.get(pc),
+            Ran::Interrupted(_) => None,
+        });
+        let places = instructions.map(|spot| (spot.module.clone(), spot.offset));
+        expected.push(places.filter(|place| wanted(&place.0)).collect());
+    }
+    for options in CASES {
+        let options: Vec<String> = options.iter().map(|&word| word.to_owned()).collect();
+        let recording = run.trace(&options)?;
+        let ours = executed(&recording, wanted);
+        let compared = ours.and_then(|ours| same(ours, expected.clone()));
+        compared.map_err(|error| format!("trace {}: {error}", options.join(" ")))?;
+    }
+    Ok(())
+}
+
+fn executed(
+    recording: &Recording,
+    wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<Vec<Place>>, String> {
+    let mut threads = Vec::new();
+    for process in &recording.processes {
+        let places = places(process);
+        let mut pieces = Pieces::of(process);
+        for thread in &process.threads {
+            let mut all = Vec::new();
+            let mut walk = Walk::new(&mut pieces, thread);
+            while let Some(event) = walk.next() {
+                let event =
+                    event.map_err(|error| format!("after {} instructions: {error}", all.len()))?;
+                if let Event::Executed(steps) = event {
+                    all.extend(steps.iter().map(|step| {
+                        let place = places.get(&(step.fragment, step.pc));
+                        place.cloned().unwrap_or((String::new(), step.pc))
+                    }));
+                }
+            }
+            all.retain(|(name, _)| wanted(name));
+            threads.push(all);
+        }
+    }
+    Ok(threads)
+}
+
+/// Where every byte of code is.
+fn places(process: &Process) -> HashMap<(u32, u64), Place> {
+    let mut places = HashMap::new();
+    for fragment in &process.fragments {
+        for piece in &fragment.pieces {
+            let module = piece.module.and_then(|at| process.modules.get(at as usize));
+            let Some(module) = module else { continue };
+            let name = base_name(&module.path);
+            for pc in piece.pc..piece.pc + u64::from(piece.len) {
+                let place = || (name.to_owned(), pc - module.start + module.offset);
+                places.entry((fragment.id, pc)).or_insert_with(place);
+            }
+        }
+    }
+    places
+}
+
+/// Threads are in no order.
+fn same(mut ours: Vec<Vec<Place>>, mut expected: Vec<Vec<Place>>) -> Result<(), String> {
+    for threads in [&mut ours, &mut expected] {
+        threads.retain(|thread| !thread.is_empty());
+        threads.sort();
+    }
+    if ours.len() != expected.len() {
+        let (ours, expected) = (ours.len(), expected.len());
+        return Err(format!("{ours} threads, expected {expected}"));
+    }
+    for (ours, expected) in ours.iter().zip(&expected) {
+        let pairs = ours.iter().zip(expected);
+        let same = pairs
+            .take_while(|(ours, expected)| ours == expected)
+            .count();
+        if same < ours.len().max(expected.len()) {
+            let show = |places: &[Place]| {
+                let from = same.saturating_sub(SHOWN).min(places.len());
+                let shown = &places[from..places.len().min(same + SHOWN)];
+                let shown = shown.iter().map(|(name, at)| format!("{name}+{at:#x}"));
+                shown.collect::<Vec<_>>().join(" ")
+            };
+            return Err(format!(
+                "after {same} of {} instructions\n  {}\nexpected {}\n  {}",
+                ours.len(),
+                show(ours),
+                expected.len(),
+                show(expected)
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,157 @@
+//! What a thread executed, as bytes ([`crate::Mode::Trace`]).
+//!
+//! Problem: the address of every instruction that a thread executes, in order, is to be
+//! written by the code that executes it, for next to nothing.
+//!
+//! Approach: who has the code needs to know only how branches ended. The bytes say
+//! that, in the order of execution:
+//!
+//! | byte | meaning |
+//! |---|---|
+//! | 2 to 255 | one to seven [outcomes](outcomes) behind the highest bit, first to last |
+//! | 1, kind... | an [escape](escape) |
+//! | 0 | never written |
+//!
+//! An *outcome* is 1 if a branch was taken. These have one: conditional branches;
+//! direct jumps and calls that do not go forward; `xbegin`, which always aborts; and
+//! indirect branches and returns, whose outcome is 1, and the low 16 bits of where
+//! they went follow the byte that ends with it. So what is executed
+//! without an outcome never comes back to where it was.
+//!
+//! Which of the addresses with these bits is meant: the one that a log record
+//! [`crate::log::Target`] names first, or what an escape says that follows.
+//!
+//! Streams are chains of [`Chunk`]s. Emitted code appends without looking: behind a chunk
+//! is a page that cannot be written.
+
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+/// Of a chunk, all in all.
+pub const CHUNK: u64 = 64 * crate::PAGE;
+/// Where in a chunk its bytes begin, and behind the last; then comes the page that emitted
+/// code faults at.
+pub const BEGIN: u64 = size_of::<Chunk>() as u64;
+pub const END: u64 = CHUNK - crate::PAGE;
+
+/// Outcomes of one byte at most.
+pub const PER_BYTE: u32 = 7;
+
+/// First byte of an escape.
+pub const ESCAPE: u8 = 1;
+
+/// What follows [`ESCAPE`]; integers are little-endian.
+pub mod escape {
+    /// u64: without another outcome, control came to this address; what is there is not
+    /// executed yet.
+    pub const AT: u8 = 1;
+    /// u8 [why](super::why), u64: from where it was, control went to this address.
+    pub const TO: u8 = 2;
+    /// u32: without another outcome, control came to the beginning of the fragment with
+    /// this id; until it leaves that, the fragment's code is executed.
+    pub const CODE: u8 = 3;
+    /// u64: where the indirect branch before it went.
+    pub const TARGET: u8 = 4;
+}
+
+/// Why control went elsewhere without a branch: a number of a signal, or one of these.
+pub mod why {
+    /// The thread begins.
+    pub const START: u8 = 0;
+    /// Return from a signal's handler.
+    pub const SIGRETURN: u8 = 0x80;
+    /// A call of the vsyscall page, and the return from it.
+    pub const VSYSCALL: u8 = 0x81;
+}
+
+/// Header of a chunk.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Chunk {
+    /// Next chunk of the same thread, or the next free one (offset, 0: none).
+    pub next: AtomicU64,
+    /// While emitted code appends: offset of a word that holds where to, as an address in
+    /// the process that has its pool at `base`.
+    pub live: AtomicU64,
+    pub base: AtomicU64,
+    /// Bytes, once it is closed.
+    pub used: AtomicU32,
+    /// 1: nothing is written to it any more.
+    pub closed: AtomicU32,
+}
+
+/// All chunks of a pool.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Chunks {
+    /// First of those that are free.
+    ///
+    /// ```text
+    ///  | how often it was changed 32 | offset / PAGE 32 |
+    /// ```
+    pub free: AtomicU64,
+    /// How many are closed and not freed yet.
+    pub waiting: AtomicU64,
+    /// Futex word: raised when one was freed.
+    pub freed: AtomicU32,
+    /// Futex word: raised when one was closed.
+    pub closed: AtomicU32,
+}
+
+/// Outcomes, first to last behind the highest bit, as they are written: bytes and how many.
+/// At most 28 of them.
+pub fn outcomes(bits: u32) -> ([u8; 4], usize) {
+    let mut left = bits.checked_ilog2().unwrap_or(0);
+    let mut bytes = [0; 4];
+    let mut used = 0;
+    while left > 0 && used < bytes.len() {
+        let now = left.min(PER_BYTE);
+        left -= now;
+        let mask = (1 << now) - 1;
+        bytes[used] = (1 << now | (bits >> left) & mask) as u8;
+        used += 1;
+    }
+    (bytes, used)
+}
+
+impl Chunks {
+    /// Takes a chunk that is free, of those of `pool`.
+    pub fn take(&self, pool: &crate::view::Pool) -> Option<u64> {
+        use core::sync::atomic::Ordering::{AcqRel, Acquire};
+        let mut head = self.free.load(Acquire);
+        loop {
+            let offset = (head & 0xffff_ffff) * crate::PAGE;
+            let chunk: &Chunk = pool.at(offset).filter(|_| offset != 0)?;
+            let next = chunk.next.load(Acquire) / crate::PAGE;
+            let changes = (head >> 32).wrapping_add(1) << 32;
+            let new = changes | (next & 0xffff_ffff);
+            match self.free.compare_exchange(head, new, AcqRel, Acquire) {
+                Ok(_) => return Some(offset),
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Frees one that nobody reads or writes.
+    pub fn free(&self, pool: &crate::view::Pool, offset: u64) {
+        use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+        let Some(chunk) = pool.at::<Chunk>(offset) else {
+            return;
+        };
+        let mut head = self.free.load(Acquire);
+        loop {
+            chunk
+                .next
+                .store((head & 0xffff_ffff) * crate::PAGE, Release);
+            let changes = (head >> 32).wrapping_add(1) << 32;
+            let new = changes | (offset / crate::PAGE);
+            match self.free.compare_exchange(head, new, AcqRel, Acquire) {
+                Ok(_) => break,
+                Err(now) => head = now,
+            }
+        }
+        self.waiting.fetch_sub(1, Relaxed);
+        self.freed.fetch_add(1, Release);
+    }
+}
+
+const _: () = assert!(size_of::<Chunk>() == 32);
