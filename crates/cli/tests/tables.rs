@@ -95,9 +95,9 @@ fn counters_of_blocks_follow_from_the_source() {
     let folder = Folder::new("tables");
     folder.program(&["-g", "-O0"], "prog4", PROG4);
     let modes: [&[&str]; 3] = [
-        &["--mode", "intra", "-k", "100"],
+        &["--mode", "intra", "-k", "100", "--slabs"],
         &["--mode", "intra", "--roll-loops"],
-        &["--mode", "inter", "-k", "2"],
+        &["--mode", "inter", "-k", "2", "--slabs"],
     ];
     for mode in modes {
         let record = [

@@ -124,9 +124,9 @@ fn documents_are_valid_and_complete() {
     let modes: [&[&str]; 5] = [
         &["-k", "2"],
         &["--k-inf"],
-        &["--mode", "intra", "-k", "3", "--funcs", "work,thread,main"],
+        &["--mode", "intra", "-k", "3", "--slabs"],
         &["--mode", "intra", "--roll-loops", "--modules", "prog"],
-        &["--mode", "inter", "-k", "2"],
+        &["--mode", "inter", "-k", "2", "--slabs"],
     ];
     for mode in modes {
         let record = ["contexts", "-q", "-o", "run.evp"];
@@ -144,6 +144,26 @@ fn documents_are_valid_and_complete() {
         );
         let joined = ["--forest", "both", "--join-threads"];
         assert_eq!(check(&folder, &joined), "2 2 True\n", "{mode:?}");
+    }
+}
+
+/// What keeps no k-slab forest has the other one, and nothing in its place.
+#[test]
+fn contexts_of_blocks_need_no_slabs() {
+    let folder = Folder::new("xml-windows");
+    folder.program(&["-g", "-O0", "-pthread"], "prog", PROGRAM);
+    let record = [
+        "contexts", "-q", "-o", "run.evp", "--mode", "intra", "-k", "3",
+    ];
+    let funcs = ["--funcs", "work,thread,main", "--", "./prog"];
+    let output = folder.run(BINARY, &[&record[..], &funcs].concat());
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(check(&folder, &["--forest", "kccf"]), "2 3 True\n");
+    for form in ["text", "json", "xml"] {
+        let output = folder.run(BINARY, &["report", "run.evp", "--format", form]);
+        assert_eq!(output.status.code(), Some(125), "{form}: {output:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("or record with --slabs"), "{said}");
     }
 }
 
