@@ -124,7 +124,15 @@ fn documents_are_valid_and_complete() {
     let modes: [&[&str]; 5] = [
         &["-k", "2"],
         &["--k-inf"],
-        &["--mode", "intra", "-k", "3", "--slabs"],
+        &[
+            "--mode",
+            "intra",
+            "-k",
+            "3",
+            "--slabs",
+            "--funcs",
+            "work,thread,main",
+        ],
         &["--mode", "intra", "--roll-loops", "--modules", "prog"],
         &["--mode", "inter", "-k", "2", "--slabs"],
     ];

@@ -48,6 +48,7 @@ mod emit;
 mod leaves;
 mod paths;
 
+pub use emit::code::LOOKUP;
 pub use paths::Paths;
 
 pub use activations::{

@@ -20,7 +20,9 @@ use core::arch::global_asm;
 use core::mem::offset_of;
 
 use agent::thread::{CELL_TAGS, TRANSITION_STATES, TRANSITION_TAGS, ThreadContext};
-use wire::node::{FUNC_SHIFT, Node, PLACE_HIGH, PLACE_LOW, PLACED_FUNCS, PLACES, TAG_BITS};
+use wire::node::{
+    FIRST_STATE, FUNC_SHIFT, Node, PLACE_HIGH, PLACE_LOW, PLACED_FUNCS, PLACES, TAG_BITS,
+};
 
 /// How often an edge must be counted between two others that ask for its cell, to keep it.
 const DEFENDED: u32 = 64;
@@ -91,11 +93,51 @@ global_asm!(
     "add ecx, edx",
     "neg ecx",
     ".endm",
+    // Contexts of basic blocks: an edge that the table holds, rdx. What it leads to becomes
+    // the thread's state, and no flag is touched; but when it was counted 256 times it is
+    // looked up, to get its path's cell (its key has the path's step).
+    ".global everypath_known, everypath_known_first",
+    "everypath_known:",
+    "movzx ecx, byte ptr gs:[rdx - {first_state} + {count}]",
+    "jrcxz 2f",
+    "3:",
+    "mov ecx, gs:[rdx - {first_state} + {depth}]",
+    "mov gs:[{block_state}], rcx",
+    "jmp qword ptr gs:[{event_return}]",
+    "2:",
+    "mov rcx, gs:[{block_state}]",
+    "jmp 4f",
+    // The same in the state of a function's entry.
+    "everypath_known_first:",
+    "movzx ecx, byte ptr gs:[rdx - {first_state} + {count}]",
+    "jrcxz 2f",
+    "jmp 3b",
+    "2:",
+    "mov rcx, gs:[{entry_state}]",
+    "4:",
+    "mov gs:[{saves}], rcx",
+    "mov rcx, gs:[rdx - {first_state} + {neg_key}]",
+    "mov rdx, gs:[{nodes}]",
+    "lea rcx, [rcx + rdx]",
+    "not rcx",
+    "lea rcx, [rcx + 1]",
+    "mov rdx, gs:[{saves}]",
+    "5:",
+    "mov dword ptr gs:[{exit}], {lookup}",
+    "jmp everypath_lookup",
+    // One that the table does not hold, either. rdx: the state, rcx: the path.
+    ".global everypath_edge",
+    "everypath_edge:",
+    "mov dword ptr gs:[{saves}], 0",
+    "mov gs:[{saves} + 4], ecx",
+    "mov rcx, gs:[{saves}]",
+    "lea rcx, [rcx * 8]",
+    "lea rcx, [rcx * 4]",
+    "jmp 5b",
     // Contexts: a transition that the table does not hold; or, of basic blocks, one that it
-    // may hold, and asks for its path's cell. rdx: the state, rcx: the function's step. The name in the index is the key, or for the children
-    // of the deepest nodes that of their top (crate forest). rdx becomes the
-    // next state. Stepped like the window below: nothing here writes the trap
-    // flag.
+    // may hold, and asks for its path's cell. rdx: the state, rcx: the function's step. The
+    // name in the index is the key, or for the children of the deepest nodes that of their
+    // top (crate forest). rdx becomes the next state. Nothing here writes the trap flag.
     ".global everypath_lookup",
     "everypath_lookup:",
     "mov gs:[{saves} + 0], rcx",
@@ -111,6 +153,9 @@ global_asm!(
     "cmp dword ptr gs:[{has_blocks}], 0",
     "je 4f",
     "shr rcx, {func_shift}",
+    "mov rdi, rcx",
+    "shl rdi, {func_shift}",
+    "mov gs:[{saves} + 0], rdi",
     "cmp ecx, {placed}",
     "jae 6f",
     "everypath_place",
@@ -429,6 +474,9 @@ global_asm!(
     stopped = const offset_of!(ThreadContext, stopped),
     has_blocks = const offset_of!(ThreadContext, has_blocks),
     block_state = const offset_of!(ThreadContext, block_state),
+    entry_state = const offset_of!(ThreadContext, entry_state),
+    exit = const offset_of!(ThreadContext, exit),
+    lookup = const crate::contexts::LOOKUP,
     wrap = const offset_of!(ThreadContext, wrap_depth),
     pool = const offset_of!(ThreadContext, pool_base),
     nodes = const offset_of!(ThreadContext, nodes_base),
@@ -450,6 +498,7 @@ global_asm!(
     cells = const CELL_TAGS,
     defended = const DEFENDED,
     count = const offset_of!(Node, count),
+    first_state = const FIRST_STATE,
     func_shift = const FUNC_SHIFT,
     placed = const PLACED_FUNCS,
     place_high = const PLACE_HIGH,
@@ -473,6 +522,9 @@ unsafe extern "C" {
     static everypath_verify_jump: u8;
     static everypath_verify_call: u8;
     static everypath_event: u8;
+    static everypath_known: u8;
+    static everypath_known_first: u8;
+    static everypath_edge: u8;
     static everypath_lookup: u8;
     static everypath_lookup_end: u8;
     static everypath_resume: u8;
@@ -500,10 +552,13 @@ pub enum Routine {
     VerifyCall = 4,
     Event = 5,
     Lookup = 6,
+    Edge = 7,
+    Known = 8,
+    KnownFirst = 9,
 }
 
 /// Their addresses.
-pub fn routines() -> [u64; 7] {
+pub fn routines() -> [u64; 10] {
     [
         &raw const everypath_exit as u64,
         &raw const everypath_empty_jump as u64,
@@ -512,6 +567,9 @@ pub fn routines() -> [u64; 7] {
         &raw const everypath_verify_call as u64,
         &raw const everypath_event as u64,
         &raw const everypath_lookup as u64,
+        &raw const everypath_edge as u64,
+        &raw const everypath_known as u64,
+        &raw const everypath_known_first as u64,
     ]
 }
 
@@ -529,10 +587,10 @@ pub fn signal_entry() -> agent::signals::Entry {
 }
 
 /// Whether `rip` is on the way into the cache, past the last write of the trap
-/// flag, or in the routine that only looks something up.
+/// flag, or in the routines that only look something up.
 pub fn in_window(rip: u64) -> bool {
     (&raw const everypath_window as u64..&raw const everypath_window_end as u64).contains(&rip)
-        || (&raw const everypath_lookup as u64..&raw const everypath_lookup_end as u64)
+        || (&raw const everypath_known as u64..&raw const everypath_lookup_end as u64)
             .contains(&rip)
 }
 

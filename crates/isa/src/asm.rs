@@ -333,12 +333,12 @@ impl<'a> Asm<'a> {
         self.sum(0x8D, reg, base, index, disp);
     }
 
-    /// `not reg`
     /// `rdtsc`: to edx:eax.
     pub fn rdtsc(&mut self) {
         self.bytes(&[0x0F, 0x31]);
     }
 
+    /// `not reg`
     pub fn not(&mut self, reg: Reg) {
         self.byte(0x48 | reg.high());
         self.bytes(&[0xF7, 0xD0 | reg.low()]);

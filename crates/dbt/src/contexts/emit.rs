@@ -33,7 +33,7 @@ const CYCLES_NOW: i32 = offset_of!(ThreadContext, cycles_now) as i32;
 const CYCLES_SPILL: i32 = offset_of!(ThreadContext, cycles_spill) as i32;
 
 /// What a slow path is about (in `ThreadContext::exit`).
-pub(super) mod code {
+pub mod code {
     /// A transition that neither the table nor the index holds; the registers
     /// are as at [`super::Routine::Lookup`], rdx becomes the next state.
     pub const LOOKUP: u32 = 0;

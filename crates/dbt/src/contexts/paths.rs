@@ -21,11 +21,9 @@ use core::mem::offset_of;
 use agent::thread::{CELL_TAGS, TRANSITION_STATES, TRANSITION_TAGS, ThreadContext};
 use isa::asm::Short;
 use isa::{Asm, Reg};
-use wire::node::{Node, PLACED_FUNCS, place, step, tag};
+use wire::node::{PLACED_FUNCS, place, tag};
 
-use super::emit::{
-    CODE, NODE, RECORD, RETURN, SHADOW, code, emit_above, emit_is_negative, emit_push,
-};
+use super::emit::{NODE, RECORD, RETURN, SHADOW, code, emit_above, emit_is_negative, emit_push};
 use crate::block::{Arrival, ExitKind, Key};
 use crate::engine::Engine;
 use crate::entry::Routine;
@@ -35,8 +33,6 @@ use crate::translate::Emit;
 
 const ENTRY_STATE: i32 = offset_of!(ThreadContext, entry_state) as i32;
 const STATE: i32 = offset_of!(ThreadContext, block_state) as i32;
-/// From an edge to the state that it leads to.
-const NODE_NEXT: i32 = offset_of!(Node, depth_flags) as i32;
 /// Most bytes of [`emit_way`].
 const WAY_BYTES: u64 = SLOW + 120;
 
@@ -106,11 +102,7 @@ impl Emit<'_> {
 impl Engine {
     /// The way out of a branch on which `path` goes on record.
     pub fn attach_path(&mut self, emit: &Emit<'_>, site: u64, kind: ExitKind, path: u32) {
-        let event = PathEvent {
-            path,
-            state: emit.paths.state(),
-            lookup: self.cache.thunk(Routine::Lookup),
-        };
+        let event = self.path_event(emit, path);
         self.attach_way(emit.id, site, kind, WAY_BYTES, |asm| emit_way(asm, &event));
     }
 
@@ -195,11 +187,7 @@ impl Engine {
     /// The event of a path, before the branch that ends it; rcx and rdx are spilled and
     /// free.
     pub fn emit_path(&mut self, emit: &mut Emit<'_>, path: u32) {
-        let event = PathEvent {
-            path,
-            state: emit.paths.state(),
-            lookup: self.cache.thunk(Routine::Lookup),
-        };
+        let event = self.path_event(emit, path);
         emit.paths.begins = false;
         let asm = &mut emit.asm;
         let hit = event.emit_search(asm);
@@ -217,6 +205,19 @@ impl Engine {
         assert_eq!(asm.here(), back, "the slow path comes back here");
         emit_count(asm);
     }
+
+    fn path_event(&self, emit: &Emit<'_>, path: u32) -> PathEvent {
+        let known = match emit.paths.state() {
+            ENTRY_STATE => Routine::KnownFirst,
+            _ => Routine::Known,
+        };
+        PathEvent {
+            path,
+            state: emit.paths.state(),
+            ask: self.cache.thunk(Routine::Edge),
+            known: self.cache.thunk(known),
+        }
+    }
 }
 
 /// The event of a path.
@@ -224,7 +225,10 @@ struct PathEvent {
     path: u32,
     /// The word that the state is in.
     state: i32,
-    lookup: u64,
+    /// What looks for edges that are neither in the cell nor in the table.
+    ask: u64,
+    /// What follows edges that are in the table.
+    known: u64,
 }
 
 /// Bytes of [`PathEvent::emit_search`], and of what it has for a path that is in no table.
@@ -233,8 +237,8 @@ const LOAD: u64 = 9;
 /// Bytes of [`PathEvent::emit_found`].
 const FOUND: u64 = 8 + 9 + 8;
 /// Bytes of [`PathEvent::emit_slow`], and of what it has for a path that is in no table.
-const SLOW: u64 = 20 + ASK + 43 + 14;
-const ASK: u64 = 12 + 7 + 9 + 10 + 5;
+const SLOW: u64 = ASK + 20 + 18;
+const ASK: u64 = 7 + 9 + 5 + 5;
 
 impl PathEvent {
     /// Whether there is a place in the tables for it.
@@ -269,18 +273,19 @@ impl PathEvent {
         asm.mov_r32_gs(Reg::Rdx, self.cell() + 8);
     }
 
-    /// What the cell does not have, the table of transitions may have. An edge that was
-    /// found there 256 times asks for the cell.
+    /// What the cell does not have, the table of transitions may have. The rest is shared
+    /// by all paths (`everypath_edge`):
     ///
     /// ```text
-    ///         table[rdx, path]? -> found
-    ///   ask:  what = LOOKUP; event_return = back; rcx = step; jmp lookup
-    /// found:  rdx = edge; its count % 256 = 0? -> again
-    ///         state = the one that it leads to; jmp back
-    /// again:  rdx = state; jmp ask
+    ///          event_return = back
+    ///          table[rdx, path]? -> found
+    ///          rcx = path; jmp ask
+    ///   found: rdx = the edge; jmp known
     /// ```
     fn emit_slow(&self, asm: &mut Asm<'_>, back: u64) {
         let begin = asm.here();
+        asm.lea_rip(Reg::Rcx, back);
+        asm.mov_gs_r(RETURN, Reg::Rcx);
         let entry = 4 * place(self.path) as i32;
         let found = self.is_placed().then(|| {
             asm.movzx_r32_r16(Reg::Rcx, Reg::Rdx);
@@ -288,26 +293,15 @@ impl PathEvent {
             asm.lea_sum32(Reg::Rcx, Reg::Rcx, Reg::Rdx, tag(self.path) as i8);
             asm.jrcxz()
         });
-        let ask = asm.here();
-        asm.mov_gs_imm32(CODE, code::LOOKUP);
-        asm.lea_rip(Reg::Rcx, back);
-        asm.mov_gs_r(RETURN, Reg::Rcx);
-        asm.mov_r_imm(Reg::Rcx, step(self.path));
-        asm.jmp(self.lookup);
-        let Some(found) = found else { return };
-        asm.bind(found);
-        asm.movzx_r32_r16(Reg::Rcx, Reg::Rdx);
-        asm.mov_r32_gs_index4(Reg::Rdx, Reg::Rcx, TRANSITION_STATES + entry);
-        asm.mov_r_gs_mem(Reg::Rcx, Reg::Rdx, NODE);
-        asm.movzx_r32_r8(Reg::Rcx, Reg::Rcx);
-        let again = asm.jrcxz();
-        asm.mov_r32_gs_mem(Reg::Rcx, Reg::Rdx, NODE + NODE_NEXT);
-        asm.mov_gs_r(STATE, Reg::Rcx);
-        asm.jmp(back);
-        asm.bind(again);
-        asm.mov_r_gs(Reg::Rdx, self.state);
-        asm.jmp(ask);
-        assert_eq!(asm.here(), begin + SLOW);
+        asm.mov_r_imm(Reg::Rcx, self.path.into());
+        asm.jmp(self.ask);
+        if let Some(found) = found {
+            asm.bind(found);
+            asm.movzx_r32_r16(Reg::Rcx, Reg::Rdx);
+            asm.mov_r32_gs_index4(Reg::Rdx, Reg::Rcx, TRANSITION_STATES + entry);
+            asm.jmp(self.known);
+        }
+        assert_eq!(asm.here(), begin + self.slow_bytes());
     }
 }
 
