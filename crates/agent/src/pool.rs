@@ -111,7 +111,7 @@ pub struct ProcessLog {
     threads_on_page: u64,
 }
 
-const THREAD_SLOT: u64 = 128;
+const THREAD_SLOT: u64 = 192;
 const _: () = assert!(size_of::<ThreadRecord>() as u64 <= THREAD_SLOT);
 
 impl ProcessLog {

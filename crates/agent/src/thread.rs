@@ -180,10 +180,10 @@ pub struct ThreadContext {
     pub cycles_from: u64,
     pub cycles_now: [u64; 2],
     pub cycles_spill: u64,
-    /// Where the next byte of the thread's stream goes (`wire::stream`), and where the
-    /// page is that cannot be written.
-    pub stream: u64,
-    pub stream_end: u64,
+    /// Where the next byte of each of the thread's streams goes (`wire::stream`), and
+    /// where the page is that cannot be written.
+    pub streams: [u64; wire::stream::LANES],
+    pub stream_ends: [u64; wire::stream::LANES],
     /// Nonzero: the stream says where it begins.
     pub stream_begun: u64,
 }

@@ -6,7 +6,8 @@
 //!
 //! Approach: [`Code`] knows the code of a process and what is executed up to the next
 //! outcome; each such piece is decoded once and remembers where it was found to go on. A
-//! [`Walk`] reads items and goes from piece to piece.
+//! [`Walk`] reads items, each from the lane that the next branch says, and goes from piece
+//! to piece.
 //!
 //! Invariants: any bytes give pieces or an error ([`Unsound`]), after which there is
 //! nothing more; memory is in proportion to code, not to streams.
@@ -15,14 +16,16 @@
 //! last one; a thread's stream is read from its beginning.
 
 mod code;
+mod lane;
 
 use std::fmt;
 
 pub use code::{Code, Step};
 use code::{Place, Straight, Turn};
 use hashbrown::HashMap;
-use trace::stream::{ESCAPE, PER_BYTE, escape, why};
-use trace::{Part, Process, ReadError, Thread};
+use lane::{Item, Lane};
+use trace::stream::{ESCAPE, LANES, PER_BYTE, TARGETS, escape, lane, why};
+use trace::{Process, ReadError, Thread};
 
 /// Why a stream cannot be read on.
 #[derive(Debug)]
@@ -45,6 +48,8 @@ pub enum Unsound {
     Outcome(u64),
     /// Something is executed before it is said where.
     Nowhere,
+    /// What stands in all lanes is not the same in this one.
+    Lane(u8),
 }
 
 impl fmt::Display for Unsound {
@@ -65,6 +70,7 @@ impl fmt::Display for Unsound {
                 write!(f, "the branch at {pc:#x} cannot have ended as it should")
             }
             Unsound::Nowhere => write!(f, "the stream does not say where it begins"),
+            Unsound::Lane(lane) => write!(f, "lane {lane} does not fit the others"),
         }
     }
 }
@@ -109,6 +115,8 @@ impl Why {
 
 /// Most instructions in pieces that are remembered.
 const MOST_STEPS: usize = 16 << 20;
+/// Most pieces that are looked through for the next outcome.
+const MOST_GOES: usize = 1 << 16;
 
 /// A piece that was decoded, and where it was found to go on.
 #[derive(Debug)]
@@ -117,6 +125,8 @@ struct Known {
     straight: Straight,
     /// By outcome.
     next: [Option<u32>; 2],
+    /// Where the next outcome stands, if that is known.
+    lane: Option<u8>,
 }
 
 /// Straight pieces that were met, for one thread after the other of a process.
@@ -154,6 +164,7 @@ impl Pieces {
             place,
             straight,
             next: [None; 2],
+            lane: None,
         });
         self.by_place.insert(place, index);
         index
@@ -169,6 +180,31 @@ impl Pieces {
         self.by_place.clear();
         self.steps = 0;
         self.at(place)
+    }
+
+    /// In which lane the next outcome is, that of piece `index` or of one behind it.
+    fn lane(&mut self, index: u32) -> u8 {
+        if let Some(lane) = self.known[index as usize].lane {
+            return lane;
+        }
+        let mut at = index;
+        // Without an outcome control goes forward, but who made the recording may say
+        // otherwise.
+        for _ in 0..MOST_GOES {
+            let goes = matches!(self.known[at as usize].straight.turn, Turn::Goes(_));
+            match goes.then(|| self.next(at, false)) {
+                Some(Ok(next)) => at = next,
+                _ => break,
+            }
+        }
+        let straight = &self.known[at as usize].straight;
+        let lane = match (straight.turn, straight.steps.last()) {
+            (Turn::Indirect, _) => TARGETS,
+            (_, Some(step)) => lane(step.pc),
+            (_, None) => 0,
+        };
+        self.known[index as usize].lane = Some(lane as u8);
+        lane as u8
     }
 
     /// Behind piece `index`, if its last instruction had this outcome.
@@ -198,53 +234,16 @@ fn end(steps: &[Step]) -> u64 {
         .map_or(0, |step| step.pc.wrapping_add(step.len.into()))
 }
 
-/// The bytes of a stream, part after part.
-struct Bytes<'a> {
-    parts: std::slice::Iter<'a, Part>,
-    raw: Vec<u8>,
-    at: usize,
-}
-
-impl Bytes<'_> {
-    /// `None`: the stream is over.
-    fn next(&mut self) -> Result<Option<u8>, Unsound> {
-        loop {
-            if let Some(&byte) = self.raw.get(self.at) {
-                self.at += 1;
-                return Ok(Some(byte));
-            }
-            let Some(part) = self.parts.next() else {
-                return Ok(None);
-            };
-            self.raw = part.unpack().map_err(Unsound::Part)?;
-            self.at = 0;
-        }
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Unsound> {
-        let mut bytes = [0; N];
-        for byte in &mut bytes {
-            *byte = self.next()?.ok_or(Unsound::Cut)?;
-        }
-        Ok(bytes)
-    }
-
-    fn address(&mut self) -> Result<u64, Unsound> {
-        self.array().map(u64::from_le_bytes)
-    }
-}
-
-/// Reads the stream of one thread.
+/// Reads the streams of one thread.
 pub struct Walk<'a> {
     pieces: &'a mut Pieces,
-    bytes: Bytes<'a>,
+    /// One, or [`LANES`].
+    lanes: Vec<Lane<'a>>,
     /// The piece that is executed next, and from which of its instructions on.
     piece: Option<(u32, u32)>,
     /// Outcomes of the last byte that are left, first to last below `left` bits.
     outcomes: u8,
     left: u32,
-    /// What comes next, if it was read ahead.
-    ahead: Option<u8>,
     /// Control comes to an address without an outcome, and what is executed from there.
     coming: Option<(u64, Place)>,
     over: bool,
@@ -252,17 +251,15 @@ pub struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     pub fn new(pieces: &'a mut Pieces, thread: &'a Thread) -> Walk<'a> {
+        // Version 5 had one lane.
+        let has_more = thread.stream.iter().any(|part| part.lane > 0);
+        let lanes = 0..if has_more { LANES } else { 1 };
         Walk {
             pieces,
-            bytes: Bytes {
-                parts: thread.stream.iter(),
-                raw: Vec::new(),
-                at: 0,
-            },
+            lanes: lanes.map(|number| Lane::of(thread, number)).collect(),
             piece: None,
             outcomes: 0,
             left: 0,
-            ahead: None,
             coming: None,
             over: false,
         }
@@ -314,19 +311,20 @@ impl<'a> Walk<'a> {
             if self.left > 0 {
                 return self.outcome().map(Some);
             }
-            let byte = match self.ahead.take() {
-                Some(byte) => Some(byte),
-                None => self.bytes.next()?,
+            let lane = match self.piece {
+                Some((piece, _)) if self.lanes.len() > 1 => self.pieces.lane(piece).into(),
+                _ => 0,
             };
-            let Some(byte) = byte else { return Ok(None) };
-            match byte {
-                0 => return Err(Unsound::Item(0)),
-                ESCAPE => {
-                    if let Some(found) = self.escape()? {
-                        return Ok(Some(found));
-                    }
-                }
-                outcomes => {
+            match self.lanes[lane].peek()? {
+                None => return Ok(None),
+                Some(0) => return Err(Unsound::Item(0)),
+                Some(ESCAPE) => match self.escape(lane)? {
+                    Escaped::Over => return Ok(None),
+                    Escaped::Coming => {}
+                    Escaped::Went(found) => return Ok(Some(found)),
+                },
+                Some(outcomes) => {
+                    self.lanes[lane].skip(1);
                     self.left = outcomes.ilog2().min(PER_BYTE);
                     self.outcomes = outcomes;
                 }
@@ -361,45 +359,48 @@ impl<'a> Walk<'a> {
 
     /// Where an indirect branch went.
     fn target(&mut self) -> Result<u64, Unsound> {
-        let low = u16::from_le_bytes(self.bytes.array()?);
-        match self.bytes.next()? {
-            Some(ESCAPE) => match self.bytes.next()?.ok_or(Unsound::Cut)? {
-                escape::TARGET => return self.bytes.address(),
-                // Not of this branch: both bytes come next.
-                _ => {
-                    self.bytes.at -= 1;
-                    self.ahead = Some(ESCAPE);
-                }
-            },
-            byte => self.ahead = byte,
+        let last = self.lanes.len() - 1;
+        let lane = &mut self.lanes[last];
+        let low = u16::from_le_bytes(lane.array()?);
+        if lane.ahead(2)? == [ESCAPE, escape::TARGET] {
+            lane.skip(2);
+            return lane.array().map(u64::from_le_bytes);
         }
         self.pieces.code.target(low).ok_or(Unsound::NoTarget(low))
     }
 
-    /// `None`: nothing was done yet.
-    fn escape(&mut self) -> Result<Option<Found>, Unsound> {
-        match self.bytes.next()?.ok_or(Unsound::Cut)? {
-            escape::AT => {
-                let pc = self.bytes.address()?;
-                self.coming = Some((pc, Place::At(pc)));
-                Ok(None)
+    /// What stands in all lanes.
+    fn escape(&mut self, lane: usize) -> Result<Escaped, Unsound> {
+        let (item, bytes) = self.lanes[lane].item()?;
+        let bytes = &bytes[..item.len()];
+        for (number, other) in (0..).zip(&mut self.lanes) {
+            let there = other.ahead(bytes.len())?;
+            if there.len() < bytes.len() && bytes.starts_with(there) {
+                // The thread was killed before it had written that one.
+                return Ok(Escaped::Over);
             }
-            escape::CODE => {
-                let id = u32::from_le_bytes(self.bytes.array()?);
+            if there != bytes {
+                return Err(Unsound::Lane(number));
+            }
+            other.skip(bytes.len());
+        }
+        match item {
+            Item::At(pc) => {
+                self.coming = Some((pc, Place::At(pc)));
+                Ok(Escaped::Coming)
+            }
+            Item::Code(id) => {
                 let start = self.pieces.code.start_of(id);
                 let start = start.ok_or(Unsound::NoFragment(id))?;
                 self.coming = Some((start, Place::In(id, 0)));
-                Ok(None)
+                Ok(Escaped::Coming)
             }
-            escape::TO => {
-                let [number] = self.bytes.array()?;
-                let to = self.bytes.address()?;
+            Item::To(why, to) => {
                 let next = self.pieces.at(Place::At(to));
                 self.piece = Some((next, 0));
-                let why = Why::of(number);
-                Ok(Some(Found::Went { why, to }))
+                let why = Why::of(why);
+                Ok(Escaped::Went(Found::Went { why, to }))
             }
-            kind => Err(Unsound::Item(kind)),
         }
     }
 
@@ -445,6 +446,15 @@ fn reaches(steps: &[Step], pc: u64) -> bool {
         Flow::Jump(target) | Flow::Call(target) => target == pc,
         _ => end(steps) == pc,
     })
+}
+
+/// What an escape led to.
+enum Escaped {
+    /// Nothing was done yet.
+    Coming,
+    Went(Found),
+    /// It is the last thing, and not whole.
+    Over,
 }
 
 /// An [`Event`], without what it lends.

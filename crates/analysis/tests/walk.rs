@@ -4,6 +4,7 @@
 use analysis::walk::{Event, Pieces, Unsound, Walk};
 use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
+use trace::stream::LANES;
 use trace::{Fragment, Part, Piece, Process, Thread};
 
 /// Instructions of a thread, and what stopped them.
@@ -22,8 +23,10 @@ fn executed(process: &Process, thread: &Thread) -> (Vec<u64>, Option<Unsound>) {
     (all, None)
 }
 
-fn thread(parts: &[&[u8]]) -> Thread {
-    let parts = parts.iter().map(|raw| Part::pack(raw).unwrap());
+fn thread(parts: &[(u8, &[u8])]) -> Thread {
+    let parts = parts
+        .iter()
+        .map(|&(lane, raw)| Part::pack(lane, raw).unwrap());
     Thread {
         stream: parts.collect(),
         ..Thread::default()
@@ -71,18 +74,28 @@ fn any_bytes_give_instructions_or_an_error() {
             .fragments
             .first()
             .map_or(0, |first| first.pieces[0].pc);
-        let mut stream = vec![1, 2, 0];
-        stream.extend(start.to_le_bytes());
-        for _ in 0..u.int_in_range(0..=30)? {
-            match u.int_in_range(0..=3)? {
-                0 => stream.extend([1, u.int_in_range(0..=5)?]),
-                1 => stream.extend(start.to_le_bytes()),
-                _ => stream.push(u.arbitrary()?),
-            }
+        let mut lanes = Vec::new();
+        for lane in 0..u.int_in_range(1..=LANES as u8)? {
+            lanes.push((lane, lane_from(start, u)?));
         }
-        let _ = executed(&process, &thread(&[&stream]));
+        let parts: Vec<_> = lanes.iter().map(|(lane, raw)| (*lane, &raw[..])).collect();
+        let _ = executed(&process, &thread(&parts));
         Ok(())
     });
+}
+
+/// Any items, the first of which says that the thread begins at `start`.
+fn lane_from(start: u64, u: &mut Unstructured<'_>) -> Result<Vec<u8>> {
+    let mut raw = vec![1, 2, 0];
+    raw.extend(start.to_le_bytes());
+    for _ in 0..u.int_in_range(0..=30)? {
+        match u.int_in_range(0..=3)? {
+            0 => raw.extend([1, u.int_in_range(0..=5)?]),
+            1 => raw.extend(start.to_le_bytes()),
+            _ => raw.push(u.arbitrary()?),
+        }
+    }
+    Ok(raw)
 }
 
 fn recorded() -> Process {
@@ -98,10 +111,10 @@ fn a_trace_that_was_cut_is_a_prefix() {
     assert!(whole.1.is_none());
     let raw = process.threads[0].stream[0].unpack().unwrap();
     for cut in 0..raw.len() {
-        let (some, _) = executed(&process, &thread(&[&raw[..cut]]));
+        let (some, _) = executed(&process, &thread(&[(0, &raw[..cut])]));
         assert!(whole.0.starts_with(&some), "cut at {cut}");
         // Where parts end does not matter.
-        let (all, error) = executed(&process, &thread(&[&raw[..cut], &raw[cut..]]));
+        let (all, error) = executed(&process, &thread(&[(0, &raw[..cut]), (0, &raw[cut..])]));
         assert!(error.is_none() && all == whole.0, "in two at {cut}");
     }
 }
@@ -113,6 +126,6 @@ fn bits_that_are_turned_over_do_no_harm() {
     for bit in 0..raw.len() * 8 {
         let mut raw = raw.clone();
         raw[bit / 8] ^= 1 << (bit % 8);
-        let _ = executed(&process, &thread(&[&raw]));
+        let _ = executed(&process, &thread(&[(0, &raw)]));
     }
 }

@@ -497,8 +497,8 @@ impl Emit<'_> {
 
     /// What the branch is to count, once, on each way that it can go.
     pub fn owed(&mut self) -> Option<Owed> {
-        if self.outcomes.is_on() {
-            return Some(Owed::Appended(self.outcomes.indirect()));
+        if self.pending.is_on() {
+            return Some(Owed::Appended(self.pending.indirect()));
         }
         let owed = core::mem::take(&mut self.counting.owed);
         (!owed.is_nothing()).then(|| self.addition(owed))

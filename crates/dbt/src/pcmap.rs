@@ -12,8 +12,8 @@
 //! | `0x90`, i32 | program cursor goes to block start + i32 |
 //! | `0xB0` + m, u32 = p | the basic blocks entered, and not yet on record, are path p; with m = 1 the instruction here is in the middle of one |
 //! | `0xC0` + c | the next instruction is of class c ([`isa::Class`]); without it, of none, or that is not counted |
-//! | `0xD0` + b | a branch had outcome b, which is not in the stream yet (`streams`) |
-//! | `0xD2` | all outcomes are in the stream |
+//! | `0xD0` + 2l + b | a branch of lane l had outcome b, which is not in the stream yet (`streams`) |
+//! | `0xE0` | all outcomes are in the stream |
 //! | `0xA0` + w, u8 = n | n instructions from here on have been counted already, in word w; with 0, those from here on will be |
 //!
 //! A *recipe* says what a fault in those bytes must undo: which registers'
@@ -22,6 +22,8 @@
 use alloc::vec::Vec;
 
 use isa::Class;
+
+use crate::streams::Outcomes;
 
 /// Registers whose program values are in the thread block's spill slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,13 +90,14 @@ impl Writer {
     }
 
     /// A branch had this outcome, which is not in the stream yet.
-    pub fn outcome(&mut self, outcome: bool) {
-        self.bytes.push(0xD0 | u8::from(outcome));
+    pub fn outcome(&mut self, lane: usize, outcome: bool) {
+        self.bytes
+            .push(0xD0 | (lane as u8) << 1 | u8::from(outcome));
     }
 
     /// All outcomes are in the stream.
     pub fn outcomes_written(&mut self) {
-        self.bytes.push(0xD2);
+        self.bytes.push(0xE0);
     }
 
     /// Of what class the instruction is that comes next.
@@ -133,8 +136,8 @@ pub struct Place {
     pub path: u32,
     /// In the middle of a basic block.
     pub middle: bool,
-    /// Outcomes that are not in the stream yet, behind the highest bit.
-    pub outcomes: u32,
+    /// Outcomes that are not in the stream yet.
+    pub outcomes: Outcomes,
 }
 
 impl Place {
@@ -151,7 +154,7 @@ impl Place {
             fragment: 0,
             path: 0,
             middle: false,
-            outcomes: 1,
+            outcomes: Outcomes::NONE,
         }
     }
 }
@@ -181,7 +184,7 @@ fn classes(map: &[u8], index: i64, ahead: i64) -> [i64; 3] {
             0x10 | 0x11 => (2, false),
             0x90 | 0xB0 | 0xB1 => (4, false),
             0xA0..=0xA7 => (1, false),
-            0xD0..=0xD2 => (0, false),
+            0xD0..=0xE0 => (0, false),
             code => {
                 class = Class(code & 7);
                 (0, false)
@@ -203,7 +206,8 @@ fn classes(map: &[u8], index: i64, ahead: i64) -> [i64; 3] {
 // Long function: one row per code of the map.
 fn walk(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
     let (mut host, mut app, mut ahead, mut word) = (0u64, pc, None::<i64>, 0);
-    let (mut index, mut path, mut middle, mut outcomes) = (0, 0, false, 1);
+    let (mut index, mut path, mut middle) = (0, 0, false);
+    let mut outcomes = Outcomes::NONE;
     let mut rest = map;
     while let [code, tail @ ..] = rest {
         match *code {
@@ -264,12 +268,12 @@ fn walk(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
                 rest = tail;
             }
             0xC0..=0xC7 => rest = tail,
-            0xD0 | 0xD1 => {
-                outcomes = outcomes << 1 | u32::from(*code & 1);
+            0xD0..=0xDF => {
+                outcomes = outcomes.and(usize::from(*code >> 1 & 7), *code & 1 != 0);
                 rest = tail;
             }
-            0xD2 => {
-                outcomes = 1;
+            0xE0 => {
+                outcomes = Outcomes::NONE;
                 rest = tail;
             }
             0xA0..=0xA7 => {

@@ -205,7 +205,7 @@ unsafe fn drop_block(engine: &mut Engine, thread: *mut Thread) {
     end_record(engine, thread.record, thread.context);
     engine.keep_slots(thread.record, thread.context);
     // SAFETY: as above.
-    engine.end_stream(unsafe { &mut *thread.context });
+    engine.end_streams(unsafe { &mut *thread.context });
     engine.process.blocks.give_back(thread.block);
 }
 
@@ -260,7 +260,7 @@ pub fn adopt(context: &mut ThreadContext, thread: &mut Thread) {
             }
             if let Some(record) = pool.at::<ThreadRecord>(offset) {
                 engine.publish_slots(record, context);
-                engine.begin_stream(context, record);
+                engine.begin_streams(context, record);
             }
             crate::contexts::publish_thread(engine, context, offset);
         }
@@ -509,7 +509,7 @@ pub fn exit_thread(context: &mut ThreadContext, thread: &mut Thread, code: i32) 
         settle_record(engine, thread.record, context);
         end_record(engine, thread.record, context);
         engine.keep_slots(thread.record, context);
-        engine.end_stream(context);
+        engine.end_streams(context);
         crate::contexts::end_thread(engine, context);
         let used = engine.process.blocks.free_flag(thread.block);
         // A vfork child's block is given back by its parent.

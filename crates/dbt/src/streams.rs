@@ -4,15 +4,21 @@
 //! can be found by, in code that may be left at every branch.
 //!
 //! Approach: outcomes of branches that stay in a superblock are known where it is left, so
-//! each way out appends them at once; usually one byte, and none if it has no branch.
+//! each way out appends them at once; usually one byte, and none if it has no branch. A
+//! thread has several streams (lanes): which one the byte goes to, the address of its first
+//! branch says, so that appends in a row seldom wait for each other.
 //!
 //! ```text
 //!   mov gs:[spill], rdx           not where rdx is spilled anyway
-//!   mov rdx, gs:[stream]
+//!   mov rdx, gs:[lane]
 //!   mov byte [rdx], outcomes      faults if the chunk is full: `chunks::overflowed`
-//!   mov word [rdx + 1], cx        of an indirect branch: where it goes
+//!   lea rdx, [rdx + 1]
+//!   mov gs:[lane], rdx            from here on it is part of the stream
+//!   mov rdx, gs:[targets]         of an indirect branch: where it goes
+//!   mov byte [rdx], WENT
+//!   mov word [rdx + 1], cx
 //!   lea rdx, [rdx + 3]
-//!   mov gs:[stream], rdx          from here on it is part of the stream
+//!   mov gs:[targets], rdx
 //!   mov rdx, gs:[spill]
 //! ```
 //!
@@ -26,7 +32,9 @@
 //! Invariants:
 //! - code, and targets, are in the log before code that refers to them can run;
 //! - rdx is the one register that emitted code appends with;
-//! - what is between `stream` and the end of the chunk is not part of the stream.
+//! - what is between a lane's word and the end of its chunk is not part of the stream;
+//! - escapes stand in all lanes, between the same outcomes; where a branch went, only in
+//!   its own.
 //!
 //! Limits: when the log is full, what is translated from then on cannot be read; when there
 //! is no room for a chunk, and nobody frees one, the thread's stream ends there. The pool's
@@ -52,64 +60,85 @@ use crate::indirect::SPILL_OTHER;
 use crate::pcmap::{self, Recipe};
 use crate::translate::Emit;
 
-const STREAM: i32 = offset_of!(ThreadContext, stream) as i32;
+const STREAMS: i32 = offset_of!(ThreadContext, streams) as i32;
 
-/// More outcomes are appended before the superblock is left: one byte less than what one
-/// store holds.
-const MOST: u32 = 3 * stream::PER_BYTE - 1;
+/// More outcomes are appended before the superblock is left: one less than what one byte
+/// holds.
+const MOST: u32 = stream::PER_BYTE - 1;
 
-/// Outcomes of the superblock being emitted that are not in the stream yet.
-#[derive(Clone, Copy, Debug)]
+/// Outcomes of branches that are not in the stream yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcomes {
-    is_on: bool,
     /// Behind the highest bit.
-    bits: u32,
+    bits: u8,
+    /// That of the first one's branch.
+    lane: u8,
 }
 
 impl Outcomes {
-    pub fn new(is_on: bool) -> Outcomes {
-        Outcomes { is_on, bits: 1 }
+    pub const NONE: Outcomes = Outcomes { bits: 1, lane: 0 };
+
+    pub fn and(self, lane: usize, outcome: bool) -> Outcomes {
+        Outcomes {
+            bits: self.bits << 1 | u8::from(outcome),
+            lane: match self.bits {
+                1 => lane as u8,
+                _ => self.lane,
+            },
+        }
+    }
+
+    fn are_none(self) -> bool {
+        self.bits == 1
+    }
+}
+
+/// Those of the superblock being emitted, if a trace is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Pending {
+    is_on: bool,
+    outcomes: Outcomes,
+}
+
+impl Pending {
+    pub fn new(is_on: bool) -> Pending {
+        Pending {
+            is_on,
+            outcomes: Outcomes::NONE,
+        }
     }
 
     pub fn is_on(&self) -> bool {
         self.is_on
     }
 
-    /// What a way out appends on which the branch has this outcome.
-    pub fn way(&self, outcome: bool) -> Append {
+    /// What a way out appends on which the branch at `pc` has this outcome.
+    pub fn way(&self, pc: u64, outcome: bool) -> Append {
         Append {
-            bits: self.bits << 1 | u32::from(outcome),
-            target: Goes::Nowhere,
+            outcomes: self.outcomes.and(stream::lane(pc), outcome),
+            target: None,
         }
     }
 
     /// What an indirect branch appends, with its target in rcx.
     pub fn indirect(&self) -> Append {
         Append {
-            target: Goes::Rcx,
-            ..self.way(true)
+            outcomes: self.outcomes,
+            target: Some(Goes::Rcx),
         }
-    }
-
-    fn all(&self) -> Option<Append> {
-        (self.bits > 1).then_some(Append {
-            bits: self.bits,
-            target: Goes::Nowhere,
-        })
     }
 }
 
-/// Something that emitted code appends.
+/// Something that emitted code appends: outcomes, then where an indirect branch goes.
 #[derive(Clone, Copy, Debug)]
 pub struct Append {
-    bits: u32,
-    target: Goes,
+    outcomes: Outcomes,
+    target: Option<Goes>,
 }
 
 /// Where an indirect branch goes.
 #[derive(Clone, Copy, Debug)]
 enum Goes {
-    Nowhere,
     Rcx,
     To(u64),
 }
@@ -117,47 +146,47 @@ enum Goes {
 impl Append {
     /// Most bytes of code, with the spill and without.
     pub const SPILLED: u64 = Append::BYTES + 18;
-    pub const BYTES: u64 = 9 + 7 + 6 + 4 + 9;
+    pub const BYTES: u64 = (9 + 4 + 4 + 9) + (9 + 4 + 5 + 4 + 9);
 
     /// The same of a branch that is known to go there.
     pub fn to(self, target: u64) -> Append {
         Append {
-            target: Goes::To(target),
+            target: Some(Goes::To(target)),
             ..self
         }
     }
 
     /// The same if the indirect branch at the end is not executed.
     pub fn without_last(self) -> Option<Append> {
-        let before = Outcomes {
-            is_on: true,
-            bits: self.bits >> 1,
-        };
-        before.all()
+        (!self.outcomes.are_none()).then_some(Append {
+            target: None,
+            ..self
+        })
     }
 
     /// With rdx free.
     pub fn emit(self, asm: &mut Asm<'_>) {
-        asm.mov_r_gs(Reg::Rdx, STREAM);
-        let (bytes, len) = stream::outcomes(self.bits);
-        match len {
-            1 => asm.mov_mem_imm8(Reg::Rdx, 0, bytes[0]),
-            2 => asm.mov_mem_imm16(Reg::Rdx, 0, u16::from_le_bytes([bytes[0], bytes[1]])),
-            _ => asm.mov_mem_imm32(Reg::Rdx, 0, u32::from_le_bytes(bytes)),
+        if !self.outcomes.are_none() {
+            append(asm, self.outcomes.lane.into(), |asm| {
+                asm.mov_mem_imm8(Reg::Rdx, 0, self.outcomes.bits);
+                1
+            });
         }
-        let len = len as i8;
-        let end = match self.target {
-            Goes::Nowhere => len,
-            Goes::Rcx => {
-                asm.mov_mem_r16(Reg::Rdx, len, Reg::Rcx);
-                len + 2
+        let Some(goes) = self.target else { return };
+        append(asm, stream::TARGETS, |asm| {
+            match goes {
+                Goes::Rcx => {
+                    asm.mov_mem_imm8(Reg::Rdx, 0, stream::WENT);
+                    asm.mov_mem_r16(Reg::Rdx, 1, Reg::Rcx);
+                }
+                // One byte more than is appended.
+                Goes::To(target) => {
+                    let item = u32::from(stream::WENT) | u32::from(target as u16) << 8;
+                    asm.mov_mem_imm32(Reg::Rdx, 0, item);
+                }
             }
-            Goes::To(target) => {
-                asm.mov_mem_imm16(Reg::Rdx, len, target as u16);
-                len + 2
-            }
-        };
-        emit_commit(asm, end);
+            3
+        });
     }
 
     pub fn emit_spilled(self, asm: &mut Asm<'_>) {
@@ -165,9 +194,13 @@ impl Append {
     }
 }
 
-fn emit_commit(asm: &mut Asm<'_>, appended: i8) {
-    asm.lea(Reg::Rdx, Reg::Rdx, appended.into());
-    asm.mov_gs_r(STREAM, Reg::Rdx);
+/// Appends to a lane what `store` puts where rdx points to; it gives how many bytes.
+fn append(asm: &mut Asm<'_>, lane: usize, store: impl FnOnce(&mut Asm<'_>) -> i32) {
+    let word = STREAMS + 8 * lane as i32;
+    asm.mov_r_gs(Reg::Rdx, word);
+    let len = store(asm);
+    asm.lea(Reg::Rdx, Reg::Rdx, len);
+    asm.mov_gs_r(word, Reg::Rdx);
 }
 
 fn spilled(asm: &mut Asm<'_>, emit: impl FnOnce(&mut Asm<'_>)) {
@@ -181,54 +214,63 @@ pub const TARGET_BYTES: u64 = 9 + 5 + 7 + 7 + 4 + 9;
 
 /// Says where the indirect branch went that led here; rdx is free.
 pub fn emit_target(asm: &mut Asm<'_>, pc: u64) {
-    asm.mov_r_gs(Reg::Rdx, STREAM);
-    asm.mov_mem_imm16(Reg::Rdx, 0, u16::from_le_bytes([ESCAPE, escape::TARGET]));
-    asm.mov_mem_imm32(Reg::Rdx, 2, pc as u32);
-    asm.mov_mem_imm32(Reg::Rdx, 6, (pc >> 32) as u32);
-    emit_commit(asm, 10);
+    append(asm, stream::TARGETS, |asm| {
+        asm.mov_mem_imm16(Reg::Rdx, 0, u16::from_le_bytes([ESCAPE, escape::TARGET]));
+        asm.mov_mem_imm32(Reg::Rdx, 2, pc as u32);
+        asm.mov_mem_imm32(Reg::Rdx, 6, (pc >> 32) as u32);
+        10
+    });
 }
 
 impl Emit<'_> {
-    /// The branch had this outcome and control stays here.
-    pub fn passed(&mut self, outcome: bool) {
-        if self.outcomes.is_on {
-            self.outcomes.bits = self.outcomes.bits << 1 | u32::from(outcome);
-            self.map.outcome(outcome);
+    /// The branch at `pc` had this outcome and control stays here.
+    pub fn passed(&mut self, pc: u64, outcome: bool) {
+        if self.pending.is_on {
+            let lane = stream::lane(pc);
+            self.pending.outcomes = self.pending.outcomes.and(lane, outcome);
+            self.map.outcome(lane, outcome);
         }
     }
 
     /// The same of a direct jump or call that always goes to `target`.
     pub fn went(&mut self, from: u64, target: u64) {
         if target <= from {
-            self.passed(true);
+            self.passed(from, true);
         }
     }
 
     /// Before an instruction: no way out has more outcomes than can be appended at once.
     pub fn keep_outcomes_few(&mut self) {
-        if self.outcomes.bits.ilog2() >= MOST {
+        if self.pending.outcomes.bits.ilog2() >= MOST {
             self.write_outcomes();
         }
     }
 
     /// Appends what is not in the stream yet, where control is at a boundary.
     pub fn write_outcomes(&mut self) {
-        let Some(append) = self.outcomes.all() else {
-            return;
+        let append = Append {
+            outcomes: self.pending.outcomes,
+            target: None,
         };
+        if append.outcomes.are_none() {
+            return;
+        }
         append.emit_spilled(&mut self.asm);
         self.cover(true, Recipe::other(Reg::Rdx as u8));
         self.map.outcomes_written();
-        self.outcomes.bits = 1;
+        self.pending.outcomes = Outcomes::NONE;
     }
 
     /// Says that the code which follows is `fragment`'s.
     pub fn begin_fragment(&mut self, fragment: u32) {
         spilled(&mut self.asm, |asm| {
-            asm.mov_r_gs(Reg::Rdx, STREAM);
-            asm.mov_mem_imm16(Reg::Rdx, 0, u16::from_le_bytes([ESCAPE, escape::CODE]));
-            asm.mov_mem_imm32(Reg::Rdx, 2, fragment);
-            emit_commit(asm, 6);
+            for lane in 0..stream::LANES {
+                append(asm, lane, |asm| {
+                    asm.mov_mem_imm16(Reg::Rdx, 0, u16::from_le_bytes([ESCAPE, escape::CODE]));
+                    asm.mov_mem_imm32(Reg::Rdx, 2, fragment);
+                    6
+                });
+            }
         });
         self.cover(true, Recipe::other(Reg::Rdx as u8));
     }
@@ -238,7 +280,8 @@ impl Engine {
     /// The indirect branch that led to the engine went to `pc`.
     pub fn name_target(&mut self, context: &mut ThreadContext, pc: u64) {
         if self.must_name_target(pc) {
-            self.append_escape(context, escape::TARGET, None, pc);
+            let (bytes, len) = escape(escape::TARGET, None, pc);
+            self.append(context, stream::TARGETS, &bytes[..len]);
         }
     }
 
@@ -253,8 +296,10 @@ impl Engine {
     /// The thread leaves a superblock at `place`, which is no exit of it.
     pub fn leave_at(&mut self, context: &mut ThreadContext, place: &pcmap::Place) {
         if self.streams.is_some() {
-            let (bytes, len) = stream::outcomes(place.outcomes);
-            self.append(context, &bytes[..len]);
+            let outcomes = place.outcomes;
+            if !outcomes.are_none() {
+                self.append(context, outcomes.lane.into(), &[outcomes.bits]);
+            }
             self.is_at(context, place.app_pc);
         }
     }
@@ -273,56 +318,72 @@ impl Engine {
         }
     }
 
+    /// To all lanes: the reader does not know which one it comes to next.
     fn append_escape(&mut self, context: &mut ThreadContext, kind: u8, why: Option<u8>, pc: u64) {
-        let mut bytes = [0; 11];
-        bytes[..2].copy_from_slice(&[ESCAPE, kind]);
-        let at = match why {
-            Some(why) => {
-                bytes[2] = why;
-                3
-            }
-            None => 2,
-        };
-        bytes[at..at + 8].copy_from_slice(&pc.to_le_bytes());
-        self.append(context, &bytes[..at + 8]);
+        let (bytes, len) = escape(kind, why, pc);
+        for lane in 0..stream::LANES {
+            self.append(context, lane, &bytes[..len]);
+        }
     }
 
-    fn append(&mut self, context: &mut ThreadContext, bytes: &[u8]) {
-        if context.stream == 0 {
+    fn append(&mut self, context: &mut ThreadContext, lane: usize, bytes: &[u8]) {
+        if context.streams[lane] == 0 {
             return;
         }
-        if context.stream + bytes.len() as u64 > context.stream_end {
-            next_chunk(&self.process.log.pool, context);
+        if context.streams[lane] + bytes.len() as u64 > context.stream_ends[lane] {
+            next_chunk(&self.process.log.pool, context, lane);
         }
         for &byte in bytes {
             // SAFETY: between the chunk's begin and the page behind it, by the test
             // above; the calling thread's own, and its emitted code does not run now.
-            unsafe { (context.stream as *mut u8).write_volatile(byte) };
-            context.stream += 1;
+            unsafe { (context.streams[lane] as *mut u8).write_volatile(byte) };
+            context.streams[lane] += 1;
         }
     }
 
-    /// The thread with `record` begins to write a stream.
-    pub fn begin_stream(&mut self, context: &mut ThreadContext, record: &ThreadRecord) {
+    /// The thread with `record` begins to write its streams.
+    pub fn begin_streams(&mut self, context: &mut ThreadContext, record: &ThreadRecord) {
         if self.streams.is_none() {
             return;
         }
         let pool = self.process.log.pool;
-        let chunk = new_chunk(&pool).and_then(|offset| {
-            open_chunk(&pool, context, offset)?;
-            record.stream.store(offset, Release);
-            Some(())
-        });
-        if chunk.is_none() {
-            lose(&pool, context);
+        for (lane, first) in record.streams.iter().enumerate() {
+            let chunk = new_chunk(&pool).and_then(|offset| {
+                open_chunk(&pool, context, lane, offset)?;
+                first.store(offset, Release);
+                Some(())
+            });
+            if chunk.is_none() {
+                lose(&pool, context, lane);
+            }
         }
     }
 
     /// The thread executes no more.
-    pub fn end_stream(&self, context: &mut ThreadContext) {
-        if self.streams.is_some() && context.stream_end != 0 {
-            close_chunk(&self.process.log.pool, context, 0);
-            (context.stream, context.stream_end) = (0, 0);
+    pub fn end_streams(&self, context: &mut ThreadContext) {
+        if self.streams.is_none() {
+            return;
+        }
+        for lane in 0..stream::LANES {
+            if context.stream_ends[lane] != 0 {
+                close_chunk(&self.process.log.pool, context, lane, 0);
+                (context.streams[lane], context.stream_ends[lane]) = (0, 0);
+            }
         }
     }
+}
+
+/// An escape, and how many bytes it has.
+fn escape(kind: u8, why: Option<u8>, pc: u64) -> ([u8; 11], usize) {
+    let mut bytes = [0; 11];
+    bytes[..2].copy_from_slice(&[ESCAPE, kind]);
+    let at = match why {
+        Some(why) => {
+            bytes[2] = why;
+            3
+        }
+        None => 2,
+    };
+    bytes[at..at + 8].copy_from_slice(&pc.to_le_bytes());
+    (bytes, at + 8)
 }

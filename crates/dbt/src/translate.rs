@@ -30,7 +30,7 @@ use crate::counting::{Counting, Owed, Run, add_spilled};
 use crate::engine::Engine;
 use crate::indirect::{emit_restores, emit_spills};
 use crate::pcmap::{Recipe, Writer};
-use crate::streams::Outcomes;
+use crate::streams::Pending;
 use crate::superblock::{End, Superblock};
 use crate::ways::LastBranch;
 
@@ -50,7 +50,7 @@ pub struct Emit<'a> {
     /// Contexts of basic blocks.
     pub paths: Paths,
     /// Streams.
-    pub outcomes: Outcomes,
+    pub pending: Pending,
 }
 
 impl core::fmt::Debug for Emit<'_> {
@@ -128,7 +128,7 @@ impl Engine {
             start_pc: key.pc,
             counting,
             paths,
-            outcomes: Outcomes::new(self.streams.is_some()),
+            pending: Pending::new(self.streams.is_some()),
         };
         let pad = pad.map(|call| {
             let miss = self.cache.thunk(if call {
@@ -315,7 +315,7 @@ impl Engine {
         emit.asm.mov_r_imm(Reg::Rax, 0);
         emit.over(insn);
         emit.goto(target);
-        emit.passed(true);
+        emit.passed(insn.pc(), true);
         emit.recorded(false);
         let arrival = Arrival::Inside;
         let key = Key {
@@ -398,11 +398,11 @@ impl Engine {
         }
         let taken = matches!(way, Way::Taken(_));
         let owed = match last {
-            _ if emit.outcomes.is_on() => Some(Owed::Appended(emit.outcomes.way(taken))),
+            _ if emit.pending.is_on() => Some(Owed::Appended(emit.pending.way(insn.pc(), taken))),
             true => emit.last_branch(LastBranch::Taken),
             false => emit.pending_there(),
         };
-        emit.passed(!taken);
+        emit.passed(insn.pc(), !taken);
         match owed {
             Some(owed) => self.attach_owed(emit.id, site, kind, owed),
             None => self.attach(emit.id, site, kind),
@@ -429,9 +429,9 @@ impl Engine {
         if let Some(path) = emit.path_at(i) {
             return self.attach_path(emit, site, kind, path);
         }
-        if emit.outcomes.is_on() {
-            let owed = Owed::Appended(emit.outcomes.way(true));
-            emit.passed(false);
+        if emit.pending.is_on() {
+            let owed = Owed::Appended(emit.pending.way(insn.pc(), true));
+            emit.passed(insn.pc(), false);
             return self.attach_owed(emit.id, site, kind, owed);
         }
         self.attach(emit.id, site, kind);

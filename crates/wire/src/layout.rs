@@ -15,7 +15,8 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"EVPPOOL\x01");
 /// | 5 | forests of basic blocks |
 /// | 6 | costs besides instructions; a word for each |
 /// | 7 | windows of blocks and their cells; streams of what threads executed |
-pub const VERSION: u32 = 7;
+/// | 8 | several lanes of streams for each thread |
+pub const VERSION: u32 = 8;
 
 /// Allocation granularity of the pool, the page size of x86-64.
 pub const PAGE: u64 = 4096;
@@ -284,8 +285,8 @@ pub struct ThreadRecord {
     pub slots: AtomicU64,
     /// Once it has ended: offset of its [`SavedCounts`] (0: none).
     pub counts: AtomicU64,
-    /// Its first [`crate::stream::Chunk`] (offset, 0: none).
-    pub stream: AtomicU64,
+    /// The first [`crate::stream::Chunk`] of each of its lanes (offset, 0: none).
+    pub streams: [AtomicU64; crate::stream::LANES],
 }
 
 /// The states that instructions are counted for which no node has got yet.

@@ -4,18 +4,20 @@
 //! written by the code that executes it, for next to nothing.
 //!
 //! Approach: who has the code needs to know only how branches ended. The bytes say
-//! that, in the order of execution:
+//! that, in the order of execution. There are several streams of a thread side by side
+//! ([`LANES`]): the address of the first branch in a byte says which one it is in
+//! ([`lane`]), escapes are in all of them.
 //!
 //! | byte | meaning |
 //! |---|---|
-//! | 2 to 255 | one to seven [outcomes](outcomes) behind the highest bit, first to last |
+//! | 2 to 255 | one to seven outcomes behind the highest bit, first to last |
 //! | 1, kind... | an [escape](escape) |
 //! | 0 | never written |
 //!
 //! An *outcome* is 1 if a branch was taken. These have one: conditional branches;
 //! direct jumps and calls that do not go forward; `xbegin`, which always aborts; and
-//! indirect branches and returns, whose outcome is 1, and the low 16 bits of where
-//! they went follow the byte that ends with it. So what is executed
+//! indirect branches and returns, whose outcome is alone in a byte of lane [`TARGETS`], and
+//! the low 16 bits of where they went follow. So what is executed
 //! without an outcome never comes back to where it was.
 //!
 //! Which of the addresses with these bits is meant: the one that a log record
@@ -27,7 +29,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Of a chunk, all in all.
-pub const CHUNK: u64 = 64 * crate::PAGE;
+pub const CHUNK: u64 = 32 * crate::PAGE;
 /// Where in a chunk its bytes begin, and behind the last; then comes the page that emitted
 /// code faults at.
 pub const BEGIN: u64 = size_of::<Chunk>() as u64;
@@ -35,6 +37,20 @@ pub const END: u64 = CHUNK - crate::PAGE;
 
 /// Outcomes of one byte at most.
 pub const PER_BYTE: u32 = 7;
+
+/// Streams that a thread writes side by side: appends to one wait for each other.
+pub const LANES: usize = OUTCOMES + 1;
+/// Lanes for outcomes of branches; the last lane has where indirect branches went.
+pub const OUTCOMES: usize = 4;
+pub const TARGETS: usize = OUTCOMES;
+
+/// Where a byte goes whose first outcome is that of the branch at `pc`.
+pub const fn lane(pc: u64) -> usize {
+    ((pc ^ pc >> 2 ^ pc >> 4) % OUTCOMES as u64) as usize
+}
+
+/// How the byte of an indirect branch begins: one outcome, which is 1.
+pub const WENT: u8 = 0b11;
 
 /// First byte of an escape.
 pub const ESCAPE: u8 = 1;
@@ -49,7 +65,7 @@ pub mod escape {
     /// u32: without another outcome, control came to the beginning of the fragment with
     /// this id; until it leaves that, the fragment's code is executed.
     pub const CODE: u8 = 3;
-    /// u64: where the indirect branch before it went.
+    /// u64: where the indirect branch before it went. In lane [`TARGETS`](super::TARGETS) only.
     pub const TARGET: u8 = 4;
 }
 
@@ -95,22 +111,6 @@ pub struct Chunks {
     pub freed: AtomicU32,
     /// Futex word: raised when one was closed.
     pub closed: AtomicU32,
-}
-
-/// Outcomes, first to last behind the highest bit, as they are written: bytes and how many.
-/// At most 28 of them.
-pub fn outcomes(bits: u32) -> ([u8; 4], usize) {
-    let mut left = bits.checked_ilog2().unwrap_or(0);
-    let mut bytes = [0; 4];
-    let mut used = 0;
-    while left > 0 && used < bytes.len() {
-        let now = left.min(PER_BYTE);
-        left -= now;
-        let mask = (1 << now) - 1;
-        bytes[used] = (1 << now | (bits >> left) & mask) as u8;
-        used += 1;
-    }
-    (bytes, used)
 }
 
 impl Chunks {

@@ -21,28 +21,30 @@ const PATIENCE_NS: u64 = 10_000_000_000;
 /// another.
 pub fn overflowed(context: &mut ThreadContext, uc: &mut UContext) -> bool {
     let registers = &mut uc.mcontext;
-    let end = context.stream_end;
     let is_store = registers.trapno == trap::PAGE_FAULT && registers.err & pf::WRITE != 0;
-    if end == 0 || !is_store || !(end..end + wire::PAGE).contains(&registers.cr2) {
+    let is_at = |&end: &u64| end != 0 && (end..end + wire::PAGE).contains(&registers.cr2);
+    let Some(lane) = context.stream_ends.iter().position(is_at) else {
         return false;
-    }
-    if !crate::start::arena_contains(registers.rip) {
+    };
+    if !is_store || !crate::start::arena_contains(registers.rip) {
         return false;
     }
     // What was stored of it already; the rest is stored again, from what faulted on.
     let mut partly = [0u8; 16];
-    let len = (end.saturating_sub(context.stream) as usize).min(partly.len());
+    let (from, end) = (context.streams[lane], context.stream_ends[lane]);
+    let len = (end.saturating_sub(from) as usize).min(partly.len());
     for (at, byte) in partly[..len].iter_mut().enumerate() {
         // SAFETY: the last bytes of the thread's chunk, which it still has.
-        *byte = unsafe { ((context.stream + at as u64) as *const u8).read_volatile() };
+        *byte = unsafe { ((from + at as u64) as *const u8).read_volatile() };
     }
     let pool = engine::with(|engine| engine.process.log.pool);
-    next_chunk(&pool, context);
+    next_chunk(&pool, context, lane);
     for (at, &byte) in partly[..len].iter().enumerate() {
+        let to = context.streams[lane] + at as u64;
         // SAFETY: the first bytes of the thread's new chunk, which has more.
-        unsafe { ((context.stream + at as u64) as *mut u8).write_volatile(byte) };
+        unsafe { (to as *mut u8).write_volatile(byte) };
     }
-    registers.rdx = context.stream;
+    registers.rdx = context.streams[lane];
     true
 }
 
@@ -85,31 +87,36 @@ fn wait_for_reader(pool: &Pool) -> bool {
 }
 
 /// The thread appends to this chunk from now on.
-pub(super) fn open_chunk(pool: &Pool, context: &mut ThreadContext, offset: u64) -> Option<()> {
+pub(super) fn open_chunk(
+    pool: &Pool,
+    context: &mut ThreadContext,
+    lane: usize,
+    offset: u64,
+) -> Option<()> {
     let chunk: &Chunk = pool.at(offset)?;
-    let word = &raw const context.stream as u64;
-    context.stream = pool.base() + offset + stream::BEGIN;
-    context.stream_end = pool.base() + offset + stream::END;
+    let word = &raw const context.streams[lane] as u64;
+    context.streams[lane] = pool.base() + offset + stream::BEGIN;
+    context.stream_ends[lane] = pool.base() + offset + stream::END;
     chunk.base.store(pool.base(), Relaxed);
     chunk.live.store(word.wrapping_sub(pool.base()), Release);
     Some(())
 }
 
 /// The chunk that the thread appends to, if it is not one that nobody reads.
-fn current_chunk(pool: &Pool, context: &ThreadContext) -> Option<u64> {
-    let end = context.stream_end.checked_sub(pool.base())?;
+fn current_chunk(pool: &Pool, context: &ThreadContext, lane: usize) -> Option<u64> {
+    let end = context.stream_ends[lane].checked_sub(pool.base())?;
     end.checked_sub(stream::END).filter(|_| end <= pool.len())
 }
 
-/// Nothing is appended to the thread's chunk any more; `next` comes behind it.
-pub(super) fn close_chunk(pool: &Pool, context: &ThreadContext, next: u64) {
-    let Some(offset) = current_chunk(pool, context) else {
+/// Nothing is appended to the lane's chunk any more; `next` comes behind it.
+pub(super) fn close_chunk(pool: &Pool, context: &ThreadContext, lane: usize, next: u64) {
+    let Some(offset) = current_chunk(pool, context, lane) else {
         return;
     };
     let Some(chunk) = pool.at::<Chunk>(offset) else {
         return;
     };
-    let used = context.stream - (pool.base() + offset + stream::BEGIN);
+    let used = context.streams[lane] - (pool.base() + offset + stream::BEGIN);
     chunk.next.store(next, Relaxed);
     chunk.used.store(used as u32, Relaxed);
     chunk.live.store(0, Relaxed);
@@ -121,27 +128,27 @@ pub(super) fn close_chunk(pool: &Pool, context: &ThreadContext, next: u64) {
     sys::futex_wake(closed, 1);
 }
 
-/// The thread's chunk is full: another.
-pub(super) fn next_chunk(pool: &Pool, context: &mut ThreadContext) {
-    if current_chunk(pool, context).is_none() {
-        context.stream = context.stream_end - stream::END;
+/// The lane's chunk is full: another.
+pub(super) fn next_chunk(pool: &Pool, context: &mut ThreadContext, lane: usize) {
+    if current_chunk(pool, context, lane).is_none() {
+        context.streams[lane] = context.stream_ends[lane] - stream::END;
         return;
     }
     let chunk = wait_for_reader(pool).then(|| new_chunk(pool)).flatten();
     match chunk {
         Some(offset) => {
-            close_chunk(pool, context, offset);
-            open_chunk(pool, context, offset);
+            close_chunk(pool, context, lane, offset);
+            open_chunk(pool, context, lane, offset);
         }
         None => {
-            close_chunk(pool, context, 0);
-            lose(pool, context);
+            close_chunk(pool, context, lane, 0);
+            lose(pool, context, lane);
         }
     }
 }
 
 /// There is no chunk: what the thread appends from now on goes where nobody reads it.
-pub(super) fn lose(pool: &Pool, context: &mut ThreadContext) {
+pub(super) fn lose(pool: &Pool, context: &mut ThreadContext, lane: usize) {
     pool.header().denied.fetch_add(1, Relaxed);
     let Some(start) = agent::memory::map_private(stream::CHUNK) else {
         // Not even that: emitted code cannot go on.
@@ -149,5 +156,6 @@ pub(super) fn lose(pool: &Pool, context: &mut ThreadContext) {
     };
     // SAFETY: the last page of our own fresh mapping.
     let _ = unsafe { sys::mprotect(start + stream::END, wire::PAGE, sys::PROT_NONE) };
-    (context.stream, context.stream_end) = (start, start + stream::END);
+    context.streams[lane] = start;
+    context.stream_ends[lane] = start + stream::END;
 }

@@ -209,7 +209,7 @@ impl<R: Read> Chunks<R> {
                 kind,
                 at,
                 raw: Vec::new(),
-                part: Part { len, stored },
+                part: Part::stored(len, stored),
             });
         }
         self.raw_left -= u64::from(raw_len);

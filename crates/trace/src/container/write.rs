@@ -68,7 +68,7 @@ fn write_process(out: &mut impl Write, process: &Process) -> Result<(), WriteErr
             before = counted.slot;
         })?;
         for part in &thread.stream {
-            write_stored(out, Kind::STRM, part.len, &part.stored)?;
+            write_stored(out, Kind::STRM, part.len, &part.with_lead())?;
         }
     }
     Ok(())

@@ -12,7 +12,7 @@ use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use wire::stream::{BEGIN, Chunk, END};
+use wire::stream::{BEGIN, Chunk, END, LANES};
 use wire::view::Pool;
 use wire::{ProcessRecord, ThreadRecord};
 
@@ -23,14 +23,16 @@ use crate::part::{PART, Part};
 pub struct Drain {
     /// Newest thread known of each process, by the offsets of their records.
     processes: HashMap<u64, u64>,
-    threads: HashMap<u64, Thread>,
-    /// Threads whose streams are not over.
-    open: Vec<u64>,
+    /// By the offset of the thread's record and the number of the lane.
+    lanes: HashMap<(u64, u8), Lane>,
+    /// Lanes that are not over.
+    open: Vec<(u64, u8)>,
     error: Option<io::Error>,
 }
 
 #[derive(Debug, Default)]
-struct Thread {
+struct Lane {
+    number: u8,
     /// Chunk to be read next; 0: the stream is over.
     chunk: u64,
     raw: Vec<u8>,
@@ -45,24 +47,24 @@ impl Drain {
         }
         self.look_for_threads(pool);
         let mut freed = false;
-        for record in std::mem::take(&mut self.open) {
-            let Some(thread) = self.threads.get_mut(&record) else {
+        for name in std::mem::take(&mut self.open) {
+            let Some(lane) = self.lanes.get_mut(&name) else {
                 continue;
             };
-            while let Some(chunk) = pool.at::<Chunk>(thread.chunk)
-                && thread.chunk != 0
+            while let Some(chunk) = pool.at::<Chunk>(lane.chunk)
+                && lane.chunk != 0
                 && chunk.closed.load(Acquire) == 1
             {
                 let next = chunk.next.load(Acquire);
                 let used = chunk.used.load(Relaxed).into();
-                let done = thread.take(pool, used);
-                pool.header().chunks.free(pool, thread.chunk);
-                thread.chunk = next;
+                let done = lane.take(pool, used);
+                pool.header().chunks.free(pool, lane.chunk);
+                lane.chunk = next;
                 freed = true;
                 self.error = self.error.take().or(done.err());
             }
-            if thread.chunk != 0 {
-                self.open.push(record);
+            if lane.chunk != 0 {
+                self.open.push(name);
             }
         }
         freed
@@ -90,39 +92,46 @@ impl Drain {
     fn add_threads(&mut self, pool: &Pool, newest: u64, known: u64) {
         let mut at = newest;
         while at != known
-            && !self.threads.contains_key(&at)
+            && !self.lanes.contains_key(&(at, 0))
             && let Some(record) = pool.at::<ThreadRecord>(at).filter(|_| at != 0)
         {
-            let chunk = record.stream.load(Acquire);
-            if chunk == 0 {
+            let firsts = record.streams.each_ref().map(|first| first.load(Acquire));
+            if firsts.contains(&0) {
                 // It has not begun; it is looked at again.
                 self.processes.clear();
             } else {
-                let thread = Thread {
-                    chunk,
-                    ..Thread::default()
-                };
-                self.threads.insert(at, thread);
-                self.open.push(at);
+                for (number, chunk) in (0..).zip(firsts) {
+                    let lane = Lane {
+                        number,
+                        chunk,
+                        ..Lane::default()
+                    };
+                    self.lanes.insert((at, number), lane);
+                    self.open.push((at, number));
+                }
             }
             at = record.next.load(Acquire);
         }
     }
 
-    /// The whole stream of the thread with `record`, after the last [`Drain::drain`].
+    /// The streams of the thread with `record`, after the last [`Drain::drain`].
     pub(super) fn finish(&mut self, pool: &Pool, record: u64) -> Vec<Part> {
-        let Some(mut thread) = self.threads.remove(&record) else {
-            return Vec::new();
-        };
-        if let Some(chunk) = pool.at::<Chunk>(thread.chunk)
-            && thread.chunk != 0
-        {
-            let done = thread.take(pool, written(pool, thread.chunk, chunk));
+        let mut parts = Vec::new();
+        for number in 0..LANES as u8 {
+            let Some(mut lane) = self.lanes.remove(&(record, number)) else {
+                continue;
+            };
+            if let Some(chunk) = pool.at::<Chunk>(lane.chunk)
+                && lane.chunk != 0
+            {
+                let done = lane.take(pool, written(pool, lane.chunk, chunk));
+                self.error = self.error.take().or(done.err());
+            }
+            let done = lane.pack();
             self.error = self.error.take().or(done.err());
+            parts.append(&mut lane.parts);
         }
-        let done = thread.pack();
-        self.error = self.error.take().or(done.err());
-        thread.parts
+        parts
     }
 }
 
@@ -140,7 +149,7 @@ fn written(pool: &Pool, offset: u64, chunk: &Chunk) -> u64 {
     }
 }
 
-impl Thread {
+impl Lane {
     fn take(&mut self, pool: &Pool, used: u64) -> io::Result<()> {
         let used = used.min(END - BEGIN) as usize;
         let before = self.raw.len();
@@ -154,7 +163,7 @@ impl Thread {
 
     fn pack(&mut self) -> io::Result<()> {
         if !self.raw.is_empty() {
-            self.parts.push(Part::pack(&self.raw)?);
+            self.parts.push(Part::pack(self.number, &self.raw)?);
             self.raw.clear();
         }
         Ok(())
