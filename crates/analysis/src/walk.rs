@@ -252,7 +252,7 @@ pub struct Walk<'a> {
 impl<'a> Walk<'a> {
     pub fn new(pieces: &'a mut Pieces, thread: &'a Thread) -> Walk<'a> {
         // Version 5 had one lane.
-        let has_more = thread.stream.iter().any(|part| part.lane > 0);
+        let has_more = thread.stream.iter().any(|part| part.stream > 0);
         let lanes = 0..if has_more { LANES } else { 1 };
         Walk {
             pieces,

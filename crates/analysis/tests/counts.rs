@@ -1,6 +1,8 @@
 //! Counts of one small loop, of its cuts, and of fragments that contradict themselves.
 #![forbid(unsafe_code)]
 
+use std::sync::Arc;
+
 use analysis::counts::blocks::EdgeKind;
 use analysis::counts::{self, blocks, hot};
 use trace::{
@@ -52,7 +54,7 @@ fn recording(counts: &[(u64, u64)], cuts: Vec<Cut>) -> Recording {
         .iter()
         .map(|&(slot, count)| SlotCount { slot, count });
     let process = Process {
-        fragments: vec![whole, end],
+        fragments: vec![Arc::new(whole), Arc::new(end)],
         cuts,
         threads: vec![Thread {
             counts: counts.collect(),
@@ -127,10 +129,10 @@ fn contradictions_are_errors() {
         counts::of_recording(&recording).unwrap_err().what
     };
     let texts = [
-        unsound(|process| process.fragments[0].events[0] = event(0, 9)),
-        unsound(|process| process.fragments[0].events[0] = event(0, 4)),
-        unsound(|process| process.fragments[0].code[0] = 0x06),
-        unsound(|process| process.fragments[0].code.truncate(7)),
+        unsound(|process| Arc::make_mut(&mut process.fragments[0]).events[0] = event(0, 9)),
+        unsound(|process| Arc::make_mut(&mut process.fragments[0]).events[0] = event(0, 4)),
+        unsound(|process| Arc::make_mut(&mut process.fragments[0]).code[0] = 0x06),
+        unsound(|process| Arc::make_mut(&mut process.fragments[0]).code.truncate(7)),
         unsound(|process| {
             process.cuts.push(Cut {
                 slot: 3,
@@ -139,7 +141,9 @@ fn contradictions_are_errors() {
                 ahead: 0,
             });
         }),
-        unsound(|process| process.fragments[0].events[0].kind = EventKind::Less),
+        unsound(|process| {
+            Arc::make_mut(&mut process.fragments[0]).events[0].kind = EventKind::Less
+        }),
     ];
     assert_eq!(
         texts,

@@ -1,6 +1,8 @@
 //! Streams of any bytes, with any code, give instructions or an error; and a real trace with
 //! any of its bits turned over.
 
+use std::sync::Arc;
+
 use analysis::walk::{Event, Pieces, Unsound, Walk};
 use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
@@ -24,9 +26,11 @@ fn executed(process: &Process, thread: &Thread) -> (Vec<u64>, Option<Unsound>) {
 }
 
 fn thread(parts: &[(u8, &[u8])]) -> Thread {
-    let parts = parts
-        .iter()
-        .map(|&(lane, raw)| Part::pack(lane, raw).unwrap());
+    let parts = parts.iter().map(|&(lane, raw)| {
+        let mut part = Part::pack(raw).unwrap();
+        part.stream = lane.into();
+        part
+    });
     Thread {
         stream: parts.collect(),
         ..Thread::default()
@@ -66,7 +70,9 @@ fn any_bytes_give_instructions_or_an_error() {
     arbtest(|u| {
         let number = u.int_in_range(0..=4)?;
         let process = Process {
-            fragments: (0..number).map(|_| fragment(u)).collect::<Result<_>>()?,
+            fragments: (0..number)
+                .map(|_| fragment(u).map(Arc::new))
+                .collect::<Result<_>>()?,
             targets: u.arbitrary()?,
             ..Process::default()
         };

@@ -15,6 +15,14 @@ pub enum Ending {
 }
 
 impl Ending {
+    /// As the program ended.
+    pub fn of(ended: launch::Ended) -> Ending {
+        match ended {
+            launch::Ended::Exited(status) => Ending::Exit(status as u8),
+            launch::Ended::Signaled { signal, .. } => Ending::Signal(signal),
+        }
+    }
+
     /// Ends by the signal, or returns the exit code for `main`.
     pub fn finish(self) -> ExitCode {
         match self {

@@ -10,6 +10,7 @@
 //! | `flags` | the one table of commands and options |
 //! | `commands` | flags to sessions |
 //! | `session` | a run from start to end |
+//! | `keep` | the same, of a trace, which is kept while the program runs |
 //! | `program` | can it be started |
 //! | `libraries` | which files it starts with |
 //! | `ahead` | their tables and lines, made while it starts |
@@ -29,6 +30,7 @@ mod condition;
 mod diff;
 mod ending;
 mod flags;
+mod keep;
 mod libraries;
 mod output;
 mod program;

@@ -127,6 +127,30 @@ impl Output {
         &self.path
     }
 
+    /// Gives the file its name before it is complete: whoever is killed, it stays. What is
+    /// written from now on goes to what this gives.
+    pub fn publish(&mut self) -> io::Result<()> {
+        if let Some(temporary) = &self.temporary {
+            fs::rename(temporary, &self.path)?;
+            self.temporary = None;
+        }
+        Ok(())
+    }
+
+    /// The file itself.
+    pub fn file(&self) -> io::Result<File> {
+        self.file.try_clone()
+    }
+
+    /// Makes sure that it is on the disk.
+    pub fn sync(&self) -> io::Result<()> {
+        match self.kind.sync(&self.file) {
+            // Pipes and devices cannot be synchronized and need not be.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+            done => done,
+        }
+    }
+
     /// Writes with `write` what can be written again; if that fails, the file is
     /// as it was.
     pub fn replace<E: Into<Failure>>(
@@ -175,11 +199,7 @@ impl Output {
     ) -> Result<(), Failure> {
         let file = self.file.try_clone()?;
         write_all(file, self.kind, write)?;
-        if let Some(temporary) = &self.temporary {
-            fs::rename(temporary, &self.path)?;
-            self.temporary = None;
-        }
-        Ok(())
+        Ok(self.publish()?)
     }
 }
 

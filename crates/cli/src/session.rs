@@ -9,7 +9,7 @@
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, anyhow};
 use image::{Images, Selector};
@@ -70,11 +70,10 @@ impl Session<'_> {
         let page = prepare(self.html.map(|page| page.path), Kind::Report)?;
         let named = [&output, &report, &page].into_iter().any(Option::is_some) || self.prints();
         let mut tables = Extents::new(&images, &self.selector, &request.program, named);
-        let mut drain = crate::traces::Drain::default();
-        let run = launch::run(&request, &mut tables, &mut drain)?;
+        let run = launch::run(&request, &mut tables, None)?;
         let progress = Progress::new(self.destination.quiet);
         progress.says("reading what was recorded");
-        let mut recording = self.read(&run, drain.0);
+        let mut recording = self.read(&run);
         if named {
             progress.says("looking up names");
             symbolize::symbolize(&mut recording, &images);
@@ -96,10 +95,9 @@ impl Session<'_> {
         self.warn(&run.warnings);
         let report = self.report(report, &recording);
         complain(&recording, saved, [page.unwrap_or(Ok(())), report]);
-        let ending = match run.ended {
-            _ if diverged(&recording) => Ending::Exit(125),
-            Ended::Exited(status) => Ending::Exit(status as u8),
-            Ended::Signaled { signal, .. } => Ending::Signal(signal),
+        let ending = match diverged(&recording) {
+            true => Ending::Exit(125),
+            false => Ending::of(run.ended),
         };
         // Nothing is left to do but end: the system takes all memory back at
         // once, and millions of nodes and names take seconds one by one.
@@ -107,19 +105,15 @@ impl Session<'_> {
         Ok(ending)
     }
 
-    /// What was recorded; `drain` has some of it already.
-    fn read(&self, run: &Run, mut drain: trace::Drain) -> Recording {
-        let mut recording = trace::from_drained_pool(&run.pool.view(), self.meta(run), &mut drain);
-        if let Some(error) = drain.error() {
-            eprintln!("everypath: parts of the trace are missing: {error}");
-        }
+    fn read(&self, run: &Run) -> Recording {
+        let mut recording = trace::from_pool(&run.pool.view(), self.meta(run));
         if self.blocks.is_some() {
             analysis::static_costs::add(&mut recording, &self.costs);
         }
         recording
     }
 
-    fn request(&self) -> Result<Request> {
+    pub fn request(&self) -> Result<Request> {
         let program: PathBuf = program::check(&self.target.command[0])?;
         let follow = match self.target.follow_children {
             crate::flags::YesNo::Yes => wire::flag::FOLLOW,
@@ -155,12 +149,21 @@ impl Session<'_> {
     }
 
     fn meta(&self, run: &Run) -> Meta {
+        Meta {
+            duration_ns: u64::try_from(run.duration.as_nanos()).unwrap_or(u64::MAX),
+            end: end_of(run.ended),
+            ..self.meta_before(run.started)
+        }
+    }
+
+    /// What is known of the run before it.
+    pub fn meta_before(&self, started: SystemTime) -> Meta {
         let words = self
             .target
             .command
             .iter()
             .map(|word| word.to_string_lossy().into_owned());
-        let since = run.started.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = started.duration_since(UNIX_EPOCH).unwrap_or_default();
         Meta {
             producer: concat!("everypath ", env!("CARGO_PKG_VERSION")).into(),
             command: words.collect(),
@@ -171,11 +174,8 @@ impl Session<'_> {
             selected: self.flags & wire::flag::SELECT != 0,
             options: self.options.clone(),
             started_unix_ns: u64::try_from(since.as_nanos()).unwrap_or(u64::MAX),
-            duration_ns: u64::try_from(run.duration.as_nanos()).unwrap_or(u64::MAX),
-            end: match run.ended {
-                Ended::Exited(status) => End::Exited(status),
-                Ended::Signaled { signal, core } => End::Signaled { signal, core },
-            },
+            duration_ns: 0,
+            end: End::Unknown,
         }
     }
 
@@ -184,7 +184,7 @@ impl Session<'_> {
         self.speaks && !self.destination.quiet
     }
 
-    fn warn(&self, warnings: &[String]) {
+    pub fn warn(&self, warnings: &[String]) {
         if !self.destination.quiet {
             for warning in warnings {
                 eprintln!("everypath: {warning}");
@@ -216,6 +216,14 @@ impl Session<'_> {
                 }
             }
         }
+    }
+}
+
+/// The same for a recording.
+pub fn end_of(ended: Ended) -> End {
+    match ended {
+        Ended::Exited(status) => End::Exited(status),
+        Ended::Signaled { signal, core } => End::Signaled { signal, core },
     }
 }
 

@@ -4,24 +4,13 @@ use std::io::{self, BufWriter, Write};
 
 use anyhow::{Result, bail};
 use image::Selector;
-use trace::{Mode, Recording};
-use wire::view::Pool;
+use trace::{Mode, ReadError, Recording};
 
 use crate::commands::{finish_stdout, read};
 use crate::ending::Ending;
 use crate::flags::{Destination, Dump, Format, Trace, Verify};
 use crate::session::Session;
 use crate::show::Show;
-
-/// Takes streams out of the pool.
-#[derive(Default)]
-pub struct Drain(pub trace::Drain);
-
-impl launch::Drain for Drain {
-    fn drain(&mut self, pool: &Pool) -> bool {
-        self.0.drain(pool)
-    }
-}
 
 pub fn trace(flags: &Trace) -> Result<Ending> {
     if flags.target.lockstep.is_some() {
@@ -49,7 +38,7 @@ pub fn trace(flags: &Trace) -> Result<Ending> {
         show: Show::run(Format::Report, false),
         speaks: false,
     }
-    .run()
+    .trace(flags.limit)
 }
 
 pub fn dump(flags: &Dump) -> Result<Ending> {
@@ -57,7 +46,7 @@ pub fn dump(flags: &Dump) -> Result<Ending> {
         range: flags.range.clone().unwrap_or(1..u64::MAX),
         thread: flags.thread,
     };
-    let recording = read_trace(&flags.file)?;
+    let (recording, _) = read_trace(&flags.file)?;
     let threads = || {
         recording
             .processes
@@ -76,8 +65,8 @@ pub fn dump(flags: &Dump) -> Result<Ending> {
 }
 
 pub fn verify(flags: &Verify) -> Result<Ending> {
-    let recording = read_trace(&flags.file)?;
-    print(|out| report::steps::verify(&recording, out))
+    let (recording, is_sound) = read_trace(&flags.file)?;
+    print(|out| Ok(report::steps::verify(&recording, out)? && is_sound))
 }
 
 fn print(write: impl Fn(&mut dyn Write) -> io::Result<bool>) -> Result<Ending> {
@@ -90,15 +79,25 @@ fn print(write: impl Fn(&mut dyn Write) -> io::Result<bool>) -> Result<Ending> {
     }
 }
 
-/// A trace in a file, or what is left of it.
-fn read_trace(path: &std::path::Path) -> Result<Recording> {
+/// A trace in a file, or what is left of it; and whether that is as it was written.
+fn read_trace(path: &std::path::Path) -> Result<(Recording, bool)> {
     let prefix = read(path)?;
     let shown = path.display();
-    if let Some(loss) = prefix.lost {
-        eprintln!("everypath: '{shown}' is damaged. {loss}");
-    }
+    let is_sound = match prefix.lost {
+        None => true,
+        Some(loss) => match loss.error {
+            ReadError::Unfinished { .. } => {
+                eprintln!("everypath: '{shown}': {}", loss.error);
+                true
+            }
+            _ => {
+                eprintln!("everypath: '{shown}' is damaged. {loss}");
+                false
+            }
+        },
+    };
     if prefix.recording.meta.mode != Mode::Trace {
         bail!("'{shown}' is no trace; look at it with `everypath report`");
     }
-    Ok(prefix.recording)
+    Ok((prefix.recording, is_sound))
 }

@@ -1,16 +1,13 @@
-//! `everypath trace` as its users see it: the same executions as `everypath count` has, what
-//! is left of a program that is killed, and what `dump` and `verify` say.
+//! `everypath trace` as its users see it: the same executions as `everypath count` has, files
+//! that cannot grow, and what `dump` and `verify` say.
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use analysis::walk::{Event, Pieces, Walk};
-use rustix::process::{Pid, Signal, kill_process};
 use testkit::folder::Folder;
-use trace::{End, Mode, Process, Recording};
+use trace::{End, Missing, Mode, Process, Recording};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_everypath");
 
@@ -89,11 +86,13 @@ fn a_trace_has_the_executions_that_were_counted() {
     assert!(differ.is_empty(), "{differ:?}");
 }
 
-/// Two processes that compute and sleep, for about a second natively.
+/// Two processes that compute and sleep.
 const LONG: &str = r#"
 static long call(long n, long a, long b, long c) {
     long r;
-    __asm__ volatile("syscall" : "=a"(r) : "a"(n), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory");
+    register long r10 __asm__("r10") = 0;
+    __asm__ volatile("syscall" : "=a"(r) : "a"(n), "D"(a), "S"(b), "d"(c), "r"(r10)
+                     : "rcx", "r11", "memory");
     return r;
 }
 static unsigned one(unsigned x) { return x * 3 + 1; }
@@ -108,12 +107,14 @@ static unsigned work(unsigned x) {
     return x;
 }
 void _start(void) {
-    unsigned x = call(57, 0, 0, 0) ? 1 : 2;
-    for (int i = 0; i < 250; i++) {
+    long child = call(57, 0, 0, 0);
+    unsigned x = child ? 1 : 2;
+    for (int i = 0; i < 2; i++) {
         long pause[2] = {0, 2000000};
         x = work(x);
         call(35, (long)pause, 0, 0);
     }
+    if (child) call(61, child, 0, 0);
     call(231, 0, 0, 0);
 }
 "#;
@@ -137,70 +138,11 @@ fn sequences(recording: &Recording) -> Vec<Vec<u64>> {
     all
 }
 
-/// The process that `everypath` with this number started, once there is one.
-fn child_of(everypath: u32) -> Pid {
-    for _ in 0..1000 {
-        let children = format!("/proc/{everypath}/task/{everypath}/children");
-        let children = std::fs::read_to_string(children).unwrap_or_default();
-        if let Some(child) = children.split_whitespace().next() {
-            return Pid::from_raw(child.parse().unwrap()).unwrap();
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    panic!("everypath starts nothing");
-}
-
-#[test]
-fn what_is_left_of_a_killed_program_is_a_prefix() {
-    let folder = Folder::new("trace-killed");
-    let flags = ["-O1", "-nostdlib", "-static", "-fno-stack-protector"];
-    folder.program(&flags, "long", LONG);
-    let whole = record(&folder, "trace", &["./long"]);
-    let whole = sequences(&whole);
-    assert_eq!(whole.len(), 2);
-    let mut lengths = Vec::new();
-    for round in 0..12_u64 {
-        let mut command = Command::new("setarch");
-        command.args([
-            "-R",
-            BINARY,
-            "trace",
-            "-q",
-            "-o",
-            "killed.evp",
-            "--",
-            "./long",
-        ]);
-        command.current_dir(folder.path()).stdin(Stdio::null());
-        let mut everypath = command.spawn().unwrap();
-        let program = child_of(everypath.id());
-        std::thread::sleep(Duration::from_micros(5_000 + 37_123 * round));
-        kill_process(program, Signal::KILL).unwrap();
-        let status = everypath.wait().unwrap();
-        assert!(!status.success(), "it ends as the program: {status}");
-        let left = read(&folder.file("killed.evp"));
-        assert!(matches!(left.meta.end, End::Signaled { signal: 9, .. }));
-        for (left, whole) in sequences(&left).iter().zip(&whole) {
-            assert!(
-                whole.starts_with(left),
-                "round {round}: {} instructions",
-                left.len()
-            );
-            lengths.push(left.len());
-        }
-    }
-    // Some were killed while they ran.
-    assert!(
-        lengths.iter().any(|&length| length > 100_000),
-        "{lengths:?}"
-    );
-}
-
 #[test]
 fn dump_and_verify_say_what_was_executed() {
     let folder = Folder::new("trace-dump");
     let flags = ["-O1", "-g", "-static", "-nostdlib", "-fno-stack-protector"];
-    folder.program(&flags, "long", &LONG.replace("250", "2"));
+    folder.program(&flags, "long", LONG);
     let recording = record(&folder, "trace", &["./long"]);
     assert_eq!(recording.meta.mode, Mode::Trace);
     let number = sequences(&recording)[0].len();
@@ -218,6 +160,10 @@ fn dump_and_verify_say_what_was_executed() {
         text.contains(&format!(": {} instructions", grouped(number))),
         "{text}"
     );
+    assert!(
+        text.contains("ended: exited with status 0 after "),
+        "{text}"
+    );
     let output = folder.run(BINARY, &["dump", "run.evp", "--range", "1..3"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains(" _start+0x0 "), "{text}");
@@ -233,7 +179,7 @@ fn dump_and_verify_say_what_was_executed() {
 fn a_damaged_trace_says_where() {
     let folder = Folder::new("trace-damaged");
     let flags = ["-O1", "-static", "-nostdlib", "-fno-stack-protector"];
-    folder.program(&flags, "long", &LONG.replace("250", "2"));
+    folder.program(&flags, "long", LONG);
     let mut recording = record(&folder, "trace", &["./long"]);
     // Part of the code is missing.
     let fragments = &mut recording.processes[0].fragments;
@@ -249,6 +195,156 @@ fn a_damaged_trace_says_where() {
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(
         error.contains("look at it with `everypath dump`"),
+        "{error}"
+    );
+}
+
+/// A program whose trace no compression makes small, with what it says.
+fn chatter(folder: &Folder) -> Recording {
+    let work = "    for (int i = 0; i < 3000; i++) {
+        x ^= x << 13, x ^= x >> 17, x ^= x << 5;
+        for (unsigned bit = 1; bit < 256; bit *= 2)
+            if (x & bit) table[0](bit);
+    }
+    return x;
+}
+";
+    let (before, after) = LONG.split_once("    for (int i = 0; i < 3000").unwrap();
+    let (_, after) = after.split_once("return x;\n}\n").unwrap();
+    let text = format!("{before}{work}{after}");
+    let text = text.replace("i < 2;", "i < 60;").replace("2000000", "0");
+    let text = text.replace(
+        "    if (child) call(61",
+        "    call(1, 1, (long)\"end\\n\", 4);\n    if (child) call(61",
+    );
+    let flags = ["-O1", "-static", "-nostdlib", "-fno-stack-protector"];
+    folder.program(&flags, "chatter", &text);
+    record(folder, "trace", &["./chatter"])
+}
+
+/// Runs `script` with the product as `$0`: what was said, and the threads that are in
+/// `run.evp`, each of which has a prefix of what it has in `whole`.
+fn cut_short(folder: &Folder, script: &str, whole: &Recording) -> (String, Recording) {
+    let output = folder.run("/bin/sh", &["-c", script, BINARY]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(output.stdout, b"end\nend\n");
+    let left = read(&folder.file("run.evp"));
+    let wholes = sequences(whole);
+    for sequence in sequences(&left) {
+        let prefix = wholes.iter().any(|whole| whole.starts_with(&sequence));
+        assert!(prefix, "{} instructions", sequence.len());
+    }
+    (String::from_utf8(output.stderr).unwrap(), left)
+}
+
+fn missing(recording: &Recording) -> Vec<Option<Missing>> {
+    let threads = recording
+        .processes
+        .iter()
+        .flat_map(|process| &process.threads);
+    threads.map(|thread| thread.missing).collect()
+}
+
+/// A limit of file sizes is an error of a write: neither the program nor the recorder dies
+/// of it, and the file has what fitted, and how all ended.
+#[test]
+fn a_file_that_cannot_grow_ends_where_it_must() {
+    let folder = Folder::new("trace-limited");
+    let whole = chatter(&folder);
+    let size = std::fs::metadata(folder.file("run.evp")).unwrap().len();
+    assert!(size > 400_000, "{size} bytes");
+    let script = "ulimit -S -f 600; exec setarch -R $0 trace -o run.evp -- ./chatter";
+    let (said, left) = cut_short(&folder, script, &whole);
+    assert!(said.contains("everypath: cannot write '"), "{said}");
+    assert!(
+        said.contains("/run.evp': file too large; what was recorded before that is in it\n"),
+        "{said}"
+    );
+    assert_eq!(left.meta.end, End::Exited(0));
+    assert!(missing(&left).contains(&Some(Missing::Place)));
+    let now = std::fs::metadata(folder.file("run.evp")).unwrap().len();
+    assert!(now <= 600 * 512 && now > 100_000, "{now} bytes");
+}
+
+/// The program's own files are limited as natively.
+#[test]
+fn the_program_gets_the_signal_of_its_own_limit() {
+    let folder = Folder::new("trace-xfsz");
+    let script = "ulimit -f 8192; exec $0 run -q -- dd if=/dev/zero of=large bs=64k count=128";
+    let output = folder.run("/bin/sh", &["-c", script, BINARY]);
+    use std::os::unix::process::ExitStatusExt;
+    let code = output.status.signal().or(output.status.code());
+    // `timeout`, which runs it here, says the signal as a shell does.
+    assert!(matches!(code, Some(25 | 153)), "{output:?}");
+    let size = std::fs::metadata(folder.file("large")).unwrap().len();
+    assert_eq!(size, 8192 * 512);
+}
+
+#[test]
+fn a_trace_keeps_no_more_than_its_limit() {
+    let folder = Folder::new("trace-limit");
+    let whole = chatter(&folder);
+    let script = "exec setarch -R $0 trace --limit 150K -o run.evp -- ./chatter";
+    let (said, left) = cut_short(&folder, script, &whole);
+    assert_eq!(
+        said,
+        "everypath: the trace ends where --limit was reached\n"
+    );
+    assert!(missing(&left).contains(&Some(Missing::Limit)));
+    let size = std::fs::metadata(folder.file("run.evp")).unwrap().len();
+    assert!((50_000..160_000).contains(&size), "{size} bytes");
+    let output = folder.run(BINARY, &["verify", "run.evp"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("; more is not kept: the limit of the trace was reached\n"));
+    for size in ["0", "12Q", "x"] {
+        let arguments = ["trace", "--limit", size, "-o", "x.evp", "--", "./chatter"];
+        let output = folder.run(BINARY, &arguments);
+        assert_eq!(output.status.code(), Some(125));
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(error.contains("give a size as 500K, 20M or 2G"), "{error}");
+    }
+}
+
+/// A file that is cut is read up to the cut, and `verify` says so and how far.
+#[test]
+fn a_trace_that_was_not_finished_is_read() {
+    let folder = Folder::new("trace-unfinished");
+    let flags = ["-O1", "-static", "-nostdlib", "-fno-stack-protector"];
+    folder.program(&flags, "long", LONG);
+    record(&folder, "trace", &["./long"]);
+    let bytes = std::fs::read(folder.file("run.evp")).unwrap();
+    std::fs::write(folder.file("cut.evp"), &bytes[..bytes.len() - 5]).unwrap();
+    let output = folder.run(BINARY, &["verify", "cut.evp"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success());
+    assert!(
+        text.contains("\nnot finished: what is last was recorded after "),
+        "{text}"
+    );
+    assert!(
+        error.contains("'cut.evp': The recording was not finished"),
+        "{error}"
+    );
+    assert!(
+        error.contains(" are the beginning of a chunk and not read."),
+        "{error}"
+    );
+}
+
+/// A device that takes nothing is refused before the run.
+#[test]
+fn a_place_that_is_full_is_refused() {
+    let folder = Folder::new("trace-full");
+    let output = folder.run(
+        BINARY,
+        &["trace", "-o", "/dev/full", "--", "/bin/echo", "x"],
+    );
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(output.stdout.is_empty());
+    assert!(
+        error.ends_with(": no space left on device; nothing was run\n"),
         "{error}"
     );
 }

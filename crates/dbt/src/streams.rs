@@ -347,15 +347,16 @@ impl Engine {
             return;
         }
         let pool = self.process.log.pool;
-        for (lane, first) in record.streams.iter().enumerate() {
-            let chunk = new_chunk(&pool).and_then(|offset| {
-                open_chunk(&pool, context, lane, offset)?;
-                first.store(offset, Release);
-                Some(())
-            });
-            if chunk.is_none() {
+        let firsts = [(); stream::LANES].map(|()| new_chunk(&pool));
+        for lane in 0..stream::LANES {
+            let opened = firsts[lane].and_then(|first| open_chunk(&pool, context, lane, first));
+            if opened.is_none() {
                 lose(&pool, context, lane);
             }
+        }
+        // A lane without a chunk is no lane, and one missing is all missing.
+        for (first, chunk) in record.streams.iter().zip(firsts) {
+            first.store(chunk.unwrap_or(0), Release);
         }
     }
 
@@ -366,7 +367,7 @@ impl Engine {
         }
         for lane in 0..stream::LANES {
             if context.stream_ends[lane] != 0 {
-                close_chunk(&self.process.log.pool, context, lane, 0);
+                close_chunk(&self.process.log.pool, context, lane, 0, stream::CLOSED);
                 (context.streams[lane], context.stream_ends[lane]) = (0, 0);
             }
         }

@@ -19,6 +19,7 @@ const PATIENCE: Timespec = Timespec {
 pub(crate) fn serve(pool: &Pool, drain: &mut (dyn Drain + Send), done: &AtomicBool) {
     let chunks = &pool.header().chunks;
     while !done.load(Acquire) {
+        pool.header().beats.fetch_add(1, Release);
         let closed = chunks.closed.load(Acquire);
         if drain.drain(pool) {
             let _ = futex::wake(&chunks.freed, futex::Flags::empty(), i32::MAX as u32);

@@ -1,7 +1,8 @@
 //! The signal state that our caller gave us, for the program.
 //!
 //! Rust's start-up ignores SIGPIPE, and `Command` gives children the default
-//! for it and an empty mask. A program behind `nohup`, or started by one that
+//! for it and an empty mask. SIGXFSZ we ignore ourselves: a limit of file sizes is then an
+//! error of a write, and does not kill us. A program behind `nohup`, or started by one that
 //! ignores SIGPIPE or blocks signals, must find what it would find natively.
 //! So the state is looked at before `main`, and restored between fork and exec.
 
@@ -10,35 +11,50 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use sys::signal::{SIG_BLOCK, SIG_IGN, SIG_SETMASK, SIGPIPE, SigAction, SigSet};
+use sys::signal::{SIG_BLOCK, SIG_DFL, SIG_IGN, SIG_SETMASK, SIGPIPE, SIGXFSZ, SigAction, SigSet};
 
 static PIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
+static XFSZ_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
 
-/// Runs before Rust's start-up changes the disposition.
+/// Runs before Rust's start-up changes the dispositions.
 #[used]
 // SAFETY: the loader calls the functions of this section once, with the C
-// calling convention; this one only makes a system call and sets a flag.
+// calling convention; this one only makes system calls and sets flags.
 #[unsafe(link_section = ".init_array")]
 static LOOK: extern "C" fn() = look;
 
 extern "C" fn look() {
-    let mut found = SigAction::default();
-    // SAFETY: changes nothing, asks only.
-    let asked = unsafe { sys::sigaction(SIGPIPE, None, Some(&mut found)) };
-    PIPE_WAS_IGNORED.store(asked.is_ok() && found.handler == SIG_IGN, Relaxed);
+    PIPE_WAS_IGNORED.store(is_ignored(SIGPIPE), Relaxed);
+    XFSZ_WAS_IGNORED.store(is_ignored(SIGXFSZ), Relaxed);
+    set(SIGXFSZ, SIG_IGN);
 }
 
-/// Lets the child begin with our caller's mask and SIGPIPE.
+fn is_ignored(signal: u32) -> bool {
+    let mut found = SigAction::default();
+    // SAFETY: changes nothing, asks only.
+    let asked = unsafe { sys::sigaction(signal, None, Some(&mut found)) };
+    asked.is_ok() && found.handler == SIG_IGN
+}
+
+/// `handler` is none: ignored, or the default.
+fn set(signal: u32, handler: u64) {
+    let action = SigAction {
+        handler,
+        ..SigAction::default()
+    };
+    // SAFETY: no handler is installed.
+    let _ = unsafe { sys::sigaction(signal, Some(&action), None) };
+}
+
+/// Lets the child begin with our caller's mask, SIGPIPE and SIGXFSZ.
 pub(crate) fn restore(command: &mut Command) {
     let mask = sys::sigprocmask(SIG_BLOCK, SigSet::EMPTY);
     let hook = move || {
         if PIPE_WAS_IGNORED.load(Relaxed) {
-            let ignore = SigAction {
-                handler: SIG_IGN,
-                ..SigAction::default()
-            };
-            // SAFETY: no handler is installed.
-            let _ = unsafe { sys::sigaction(SIGPIPE, Some(&ignore), None) };
+            set(SIGPIPE, SIG_IGN);
+        }
+        if !XFSZ_WAS_IGNORED.load(Relaxed) {
+            set(SIGXFSZ, SIG_DFL);
         }
         sys::sigprocmask(SIG_SETMASK, mask);
         Ok(())

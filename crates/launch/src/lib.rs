@@ -119,10 +119,10 @@ impl LaunchError {
 pub fn run(
     request: &Request,
     tables: &mut (dyn Tables + Send),
-    drain: &mut (dyn Drain + Send),
+    drain: Option<&mut (dyn Drain + Send)>,
 ) -> Result<Run, LaunchError> {
     let pool = OwnedPool::create(request.mode)?;
-    configure(&pool.view(), request);
+    configure(&pool, request);
     let payload = payload_file()?;
     let started = SystemTime::now();
     let clock = Instant::now();
@@ -131,9 +131,9 @@ pub fn run(
     let view = pool.view();
     let ended = std::thread::scope(|scope| {
         let asks = matches!(request.mode, Mode::Contexts | Mode::Intra | Mode::Inter);
-        let server = asks.then(|| scope.spawn(|| requests::serve(pool.view(), tables, &done)));
-        let drains = request.mode == Mode::Trace;
-        let drain = drains.then(|| scope.spawn(|| drain::serve(&pool.view(), drain, &done)));
+        let server = asks.then(|| scope.spawn(|| requests::serve(view, tables, &done)));
+        let done = &done;
+        let drain = drain.map(|drain| scope.spawn(move || drain::serve(&view, drain, done)));
         let ended = wait::wait(child);
         done.store(true, Release);
         requests::ring(&view);
@@ -157,12 +157,16 @@ pub fn run(
     })
 }
 
-fn configure(pool: &Pool, request: &Request) {
+fn configure(owned: &OwnedPool, request: &Request) {
+    let pool = owned.view();
     let header = pool.header();
     header.bump.store(PAGE, Relaxed);
     header.size.store(pool.len(), Relaxed);
     header.version.store(wire::VERSION, Relaxed);
     header.cli_alive.store(1, Relaxed);
+    header.owner.store(std::process::id(), Relaxed);
+    let descriptor = owned.file().as_raw_fd().cast_unsigned();
+    header.owner_fd.store(descriptor, Relaxed);
     let config = &header.config;
     config.mode.store(request.mode as u32, Relaxed);
     config.flags.store(request.flags, Relaxed);
@@ -174,7 +178,9 @@ fn configure(pool: &Pool, request: &Request) {
     config.max_nodes.store(request.max_nodes, Relaxed);
     config.costs.store(request.costs, Relaxed);
     let chunks = request.buffer.div_ceil(wire::stream::CHUNK);
-    config.max_chunks.store(chunks, Relaxed);
+    // A pool that is small, for a limit of file sizes, has room for other things, too.
+    let most = pool.len() / 4 / wire::stream::CHUNK;
+    config.max_chunks.store(chunks.min(most).max(1), Relaxed);
     header.magic.store(wire::MAGIC, Release);
 }
 
@@ -188,6 +194,7 @@ fn payload_file() -> Result<OwnedFd, LaunchError> {
     let file = rustix::fs::memfd_create("everypath", exec)
         .or_else(|_| rustix::fs::memfd_create("everypath", MemfdFlags::CLOEXEC))
         .map_err(memory)?;
+    let _raised = pool::Raised::new();
     let mut rest = PAYLOAD;
     while !rest.is_empty() {
         let written = rustix::io::write(&file, rest).map_err(memory)?;

@@ -5,6 +5,7 @@ use std::ptr::NonNull;
 
 use rustix::fs::MemfdFlags;
 use rustix::mm::{MapFlags, ProtFlags};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use wire::Mode;
 use wire::view::Pool;
 
@@ -15,6 +16,8 @@ use crate::LaunchError;
 const SIZE: u64 = 1 << 35;
 /// Every thread has a part of it for its slots (`dbt::ways`), most of it a hole.
 const SIZE_FOR_COUNTS: u64 = 1 << 38;
+/// With less there is no sense in beginning; the engine takes no less, either.
+const LEAST: u64 = 1 << 20;
 
 #[derive(Debug)]
 pub struct OwnedPool {
@@ -36,6 +39,7 @@ impl OwnedPool {
         };
         let file =
             rustix::fs::memfd_create("everypath-pool", MemfdFlags::CLOEXEC).map_err(memory)?;
+        let _raised = Raised::new();
         // Limits on file size or address space: as much as they allow.
         let mut len = match mode {
             Mode::Counts => SIZE_FOR_COUNTS,
@@ -61,7 +65,7 @@ impl OwnedPool {
                         NonNull::new(base).expect("mmap does not return null without MAP_FIXED");
                     return Ok(OwnedPool { file, base, len });
                 }
-                Err(_) if len > 16 << 20 => len /= 2,
+                Err(_) if len > LEAST => len /= 2,
                 Err(errno) => return Err(memory(errno)),
             }
         }
@@ -76,6 +80,25 @@ impl OwnedPool {
 
     pub(crate) fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
+    }
+}
+
+/// The limit of file sizes, raised as far as it may be: it is meant for files that stay.
+pub(crate) struct Raised(Rlimit);
+
+impl Raised {
+    pub(crate) fn new() -> Raised {
+        let limit = getrlimit(Resource::Fsize);
+        let (current, maximum) = (limit.maximum, limit.maximum);
+        // If it cannot be raised, the pool is smaller.
+        let _ = setrlimit(Resource::Fsize, Rlimit { current, maximum });
+        Raised(limit)
+    }
+}
+
+impl Drop for Raised {
+    fn drop(&mut self) {
+        let _ = setrlimit(Resource::Fsize, self.0.clone());
     }
 }
 

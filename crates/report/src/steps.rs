@@ -15,7 +15,7 @@ use std::io::{self, Write};
 use std::ops::Range;
 
 use analysis::walk::{Event, Pieces, Step, Unsound, Walk, Why};
-use trace::{Process, Recording, Thread, base_name};
+use trace::{End, Missing, Process, Recording, Thread, base_name};
 
 use crate::numbers::{counted, grouped};
 use crate::signals;
@@ -34,7 +34,7 @@ pub struct View {
 pub fn dump(recording: &Recording, view: &View, out: &mut dyn Write) -> io::Result<bool> {
     let mut sound = true;
     for process in &recording.processes {
-        let names = Names::of(process);
+        let names = Names::of(recording, process);
         let mut pieces = Pieces::of(process);
         let wanted = |thread: &&Thread| view.thread.is_none_or(|tid| tid == thread.tid);
         for thread in process.threads.iter().filter(wanted) {
@@ -49,10 +49,56 @@ pub fn dump(recording: &Recording, view: &View, out: &mut dyn Write) -> io::Resu
             if let Err(error) = lines.write(&mut walk, out)? {
                 writeln!(out, "# {error}")?;
                 sound = false;
+            } else if lines.number < view.range.end {
+                writeln!(out, "# {}", stopped(recording, process, thread))?;
             }
         }
     }
+    writeln!(out, "# {}", ended(recording))?;
     Ok(sound)
+}
+
+/// How it comes that nothing more is known of a thread.
+fn stopped(recording: &Recording, process: &Process, thread: &Thread) -> &'static str {
+    match thread.missing {
+        Some(Missing::Limit) => "more is not kept: the limit of the trace was reached",
+        Some(Missing::Memory) => "more is not known: there was no memory for it, or nobody took it",
+        Some(Missing::Place) => "more is not kept: the file could not be written",
+        None if thread.end_ns.is_some() => "the thread ended",
+        None if process.end == End::Execed => "the process executed another program",
+        None if matches!(process.end, End::Exited(_)) => "the process ended",
+        None if recording.meta.end == End::Unknown => "more is not in the recording",
+        None => "killed, or it still ran when the recording ended",
+    }
+}
+
+/// How the recording ended.
+fn ended(recording: &Recording) -> String {
+    let meta = &recording.meta;
+    let after = |ns: u64| {
+        format!(
+            "after {}.{:03} s",
+            ns / 1_000_000_000,
+            ns / 1_000_000 % 1000
+        )
+    };
+    let ran = after(meta.duration_ns);
+    match meta.end {
+        End::Exited(status) => format!("ended: exited with status {status} {ran}"),
+        End::Signaled { signal, .. } => format!("ended: killed by {} {ran}", signals::name(signal)),
+        End::Execed | End::Unknown => {
+            let threads = recording
+                .processes
+                .iter()
+                .flat_map(|process| &process.threads);
+            let parts = threads.flat_map(|thread| &thread.stream);
+            let last = parts.map(|part| part.taken_unix_ns).max().unwrap_or(0);
+            match last.checked_sub(meta.started_unix_ns) {
+                Some(ns) => format!("not finished: what is last was recorded {}", after(ns)),
+                None => "not finished".to_owned(),
+            }
+        }
+    }
 }
 
 fn title(process: &Process, thread: &Thread) -> String {
@@ -76,7 +122,12 @@ pub fn verify(recording: &Recording, out: &mut dyn Write) -> io::Result<bool> {
                 .sum::<u64>();
             raw += thread.stream.iter().map(trace::Part::len).sum::<u64>();
             let title = title(process, thread);
-            writeln!(out, "{title}: {}", counted(number, "instruction"))?;
+            let insns = counted(number, "instruction");
+            writeln!(
+                out,
+                "{title}: {insns}; {}",
+                stopped(recording, process, thread)
+            )?;
             if let Some(error) = error {
                 writeln!(out, "# not sound: {error}")?;
                 sound = false;
@@ -92,6 +143,7 @@ pub fn verify(recording: &Recording, out: &mut dyn Write) -> io::Result<bool> {
         bits(stored),
         bits(raw)
     )?;
+    writeln!(out, "{}", ended(recording))?;
     Ok(sound)
 }
 
@@ -173,13 +225,20 @@ fn went(why: Why, to: u64, out: &mut dyn Write) -> io::Result<()> {
 
 /// What code belongs to.
 struct Names<'a> {
-    process: &'a Process,
+    /// The process, and those that its code is from: a forked child's parent, and so on.
+    processes: Vec<&'a Process>,
     /// Pieces by fragment and address: behind their end, and their module.
     pieces: BTreeMap<(u32, u64), (u64, u32)>,
 }
 
-impl Names<'_> {
-    fn of(process: &Process) -> Names<'_> {
+impl<'a> Names<'a> {
+    fn of(recording: &'a Recording, process: &'a Process) -> Names<'a> {
+        let mut processes = vec![process];
+        while let Some(last) = processes.last().filter(|last| last.by_fork)
+            && let Some(parent) = last.parent.and_then(|at| recording.processes.get(at))
+        {
+            processes.push(parent);
+        }
         let mut pieces = BTreeMap::new();
         for fragment in &process.fragments {
             for piece in &fragment.pieces {
@@ -192,7 +251,7 @@ impl Names<'_> {
                 }
             }
         }
-        Names { process, pieces }
+        Names { processes, pieces }
     }
 
     fn module(&self, step: &Step) -> Option<u32> {
@@ -205,23 +264,26 @@ impl Names<'_> {
     }
 
     fn name(&self, step: &Step) -> String {
-        let process = self.process;
-        let Some(number) = self.module(step) else {
-            return String::new();
-        };
-        let Some(module) = process.modules.get(number as usize) else {
+        let number = self.module(step);
+        let modules = &self.processes[0].modules;
+        let module = number.and_then(|number| Some((number, modules.get(number as usize)?)));
+        let Some((number, module)) = module else {
             return String::new();
         };
         let at = module
             .offset
             .wrapping_add(step.pc.wrapping_sub(module.start));
-        let behind = process
-            .sources
-            .partition_point(|source| (source.module, source.offset) <= (number, at));
-        let source = behind.checked_sub(1).and_then(|at| process.sources.get(at));
-        let function = source
-            .filter(|source| source.module == number)
-            .and_then(|source| {
+        let nearest = |process: &&'a Process| {
+            let sources = &process.sources;
+            let behind =
+                sources.partition_point(|source| (source.module, source.offset) <= (number, at));
+            let source = sources.get(behind.checked_sub(1)?)?;
+            (source.module == number).then_some((source.offset, source, *process))
+        };
+        let found = self.processes.iter().filter_map(nearest);
+        let function = found
+            .max_by_key(|(offset, ..)| *offset)
+            .and_then(|(_, source, process)| {
                 let (text, offset) = source.function?;
                 let name = process.texts.get(text as usize)?;
                 Some(format!("{name}+{:#x}", offset + (at - source.offset)))

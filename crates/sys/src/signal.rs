@@ -20,6 +20,7 @@ pub const SIGCHLD: u32 = 17;
 pub const SIGCONT: u32 = 18;
 pub const SIGSTOP: u32 = 19;
 pub const SIGURG: u32 = 23;
+pub const SIGXFSZ: u32 = 25;
 pub const SIGWINCH: u32 = 28;
 pub const SIGSYS: u32 = 31;
 pub const NSIG: u32 = 64;

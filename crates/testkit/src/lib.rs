@@ -13,6 +13,7 @@
 //! - [`folder`] is a folder for one test of the product, [`sample`] a recording to show;
 //! - [`tree`] is a forest of calling contexts as text, and its comparison;
 //! - [`soak`] makes random programs of seeds and compares their runs;
+//! - [`kills`] kills traced programs, and who traces them, at random moments;
 //! - [`oracle`] steps a program with ptrace and counts instructions and
 //!   calling contexts by the definitions, slowly and obviously.
 //!
@@ -30,6 +31,7 @@ pub mod build;
 pub mod directive;
 pub mod folder;
 pub mod jobs;
+pub mod kills;
 pub mod mode;
 pub mod oracle;
 pub mod paper;

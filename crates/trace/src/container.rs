@@ -23,11 +23,14 @@ pub(crate) mod chunk;
 mod codec;
 mod costs;
 mod counts;
+mod items;
+pub(crate) mod journal;
 mod nodes;
 mod read;
 mod write;
 
 pub use chunk::Kind;
+pub(crate) use items::{MAX_SHARED, Shared};
 pub use read::{Loss, Prefix, read, read_prefix};
 pub use write::write;
 
@@ -38,7 +41,7 @@ pub const MAGIC: [u8; 8] = *b"\x89EVP\r\n\x1a\n";
 /// Every format that was ever written and what changed in it, oldest first. All
 /// are read. `docs/formats/evp.md` has the same table and the rule for a new row;
 /// `tests/recordings` has files of each.
-pub const VERSIONS: [(u32, &str); 5] = [
+pub const VERSIONS: [(u32, &str); 6] = [
     (1, "first"),
     (
         2,
@@ -56,6 +59,11 @@ pub const VERSIONS: [(u32, &str); 5] = [
     (
         5,
         "mode 5 (traces), with chunks `TRGT`, `STRM` and four more totals",
+    ),
+    (
+        6,
+        "mode 5 is written while the program runs: chunks `LOGS`, and `STRM` and `DONE` with more \
+         in them, in place of all others but `META`",
     ),
 ];
 

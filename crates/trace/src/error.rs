@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::container::{Kind, MAX_RAW, VERSION};
+use crate::container::{Kind, MAX_RAW, MAX_SHARED, VERSION};
 
 /// Why [`write`](crate::write) stopped. What was written until then can be
 /// read with [`read_prefix`](crate::read_prefix).
@@ -20,6 +20,11 @@ pub enum WriteError {
          This is a mistake in the program that made it; please report it."
     )]
     Inconsistent { what: &'static str, index: usize },
+    #[error(
+        "Forked processes share more than {MAX_SHARED} pieces of code, targets and mappings, \
+         the format's limit. Record fewer of them, with --follow-children no."
+    )]
+    TooShared,
 }
 
 /// Why a file could not be read as a recording. `at` is the offset of the
@@ -45,6 +50,14 @@ pub enum ReadError {
          Copy it again from where it was made."
     )]
     Truncated { at: u64 },
+    #[error(
+        "The recording was not finished: everypath was killed, or is still recording, or the file was cut.{}",
+        torn_chunk(*torn)
+    )]
+    Unfinished {
+        /// Bytes of a chunk that is not there to its end.
+        torn: u64,
+    },
     #[error(
         "The {kind} chunk at byte {at} is damaged: its checksum does not match. \
          Copy the file again from where it was made."
@@ -79,4 +92,11 @@ pub enum ReadError {
          Something was appended to it; cut the file there."
     )]
     TrailingBytes { at: u64 },
+}
+
+fn torn_chunk(bytes: u64) -> String {
+    match bytes {
+        0 => String::new(),
+        _ => format!(" Its last {bytes} bytes are the beginning of a chunk and not read."),
+    }
 }

@@ -26,9 +26,9 @@ pub use container::{Loss, Prefix, read, read_prefix, write};
 pub use error::{ReadError, WriteError};
 pub use model::{
     Block, BlockContexts, Cost, Costs, Cut, End, Event, EventKind, Fragment, Function, Label, Meta,
-    Mode, Module, Node, Piece, Process, Recording, SlotCount, Source, Thread, base_name,
+    Missing, Mode, Module, Node, Piece, Process, Recording, SlotCount, Source, Thread, base_name,
 };
 pub use part::Part;
-pub use pool::{Drain, from_drained_pool, from_pool};
+pub use pool::{Keep, Live, from_pool};
 /// How the bytes of a stream are to be read.
 pub use wire::stream;

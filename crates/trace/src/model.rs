@@ -7,6 +7,7 @@
 //! in [`Thread::nodes`].
 
 use std::fmt;
+use std::sync::Arc;
 
 use wire::node;
 
@@ -110,15 +111,16 @@ pub struct Process {
     /// Those of `functions` that are basic blocks, by `id`.
     pub blocks: Vec<Block>,
     /// The code that ran, by first slot, with [`Mode::Counts`]; and with [`Mode::Trace`] in
-    /// the order in which it was met.
-    pub fragments: Vec<Fragment>,
+    /// the order in which it was met; a forked child begins with those that its parent had.
+    pub fragments: Vec<Arc<Fragment>>,
     /// Where fragments were left before their end.
     pub cuts: Vec<Cut>,
     /// Where indirect branches went; no two have the same low 16 bits. With
     /// [`Mode::Trace`] only, as the streams of threads.
     pub targets: Vec<u64>,
     /// Names and lines of that code, by module and offset; each holds up to the
-    /// next one of its module.
+    /// next one of its module. With [`Mode::Trace`] those of code that a forked child has
+    /// from its parent are the parent's.
     pub sources: Vec<Source>,
     /// Texts that `sources` name by index.
     pub texts: Vec<String>,
@@ -293,6 +295,24 @@ pub struct Thread {
     pub counts: Vec<SlotCount>,
     /// What it executed, as `wire::stream` says.
     pub stream: Vec<Part>,
+    /// Why that ends before it does.
+    pub missing: Option<Missing>,
+}
+
+/// Why what a thread executed is not known to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// As much was kept as was asked for.
+    Limit,
+    /// There was no memory for it, or nobody took it out.
+    Memory,
+    /// It could not be written to the file.
+    Place,
+}
+
+impl Missing {
+    /// In the order of their numbers in a file, from 1 on.
+    pub const ALL: [Missing; 3] = [Missing::Limit, Missing::Memory, Missing::Place];
 }
 
 impl Thread {

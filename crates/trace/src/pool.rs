@@ -21,13 +21,16 @@
 
 mod counts;
 mod edges;
+mod live;
 mod log;
 mod nodes;
 mod rolled;
+mod sink;
 mod streams;
 mod windows;
 
-pub use streams::Drain;
+pub use live::Live;
+pub use sink::Keep;
 
 use std::collections::{HashMap, HashSet};
 use std::mem::offset_of;
@@ -39,16 +42,14 @@ use wire::{
     process_state,
 };
 
-use crate::model::{Cost, End, Meta, Mode, Process, Recording, Thread};
+use crate::model::{Cost, End, Meta, Process, Recording, Thread};
 
 /// Everything recorded in the pool until now. A pool of another version, or
 /// bytes that are no pool, give a recording without processes.
+///
+/// Of a trace ([`Mode::Trace`]) that is not what threads executed: [`Live`] takes that out
+/// while they run.
 pub fn from_pool(pool: &Pool, meta: Meta) -> Recording {
-    from_drained_pool(pool, meta, &mut Drain::default())
-}
-
-/// The same of a pool that `drain` has taken streams out of.
-pub fn from_drained_pool(pool: &Pool, meta: Meta, drain: &mut Drain) -> Recording {
     let mut recording = Recording {
         meta,
         processes: Vec::new(),
@@ -56,7 +57,6 @@ pub fn from_drained_pool(pool: &Pool, meta: Meta, drain: &mut Drain) -> Recordin
     if !pool.is_valid() {
         return recording;
     }
-    drain.drain(pool);
     let mut walk = Walk::new(*pool);
     let mut offsets = walk.chain(pool.header().processes.load(Acquire), |pool, offset| {
         Some(pool.at::<ProcessRecord>(offset)?.next.load(Acquire))
@@ -82,7 +82,7 @@ pub fn from_drained_pool(pool: &Pool, meta: Meta, drain: &mut Drain) -> Recordin
             .copied()
             .filter(|&parent| parent < index);
         let mut process = process(pool, offset, record, parent);
-        let threads = threads(&mut walk, record, drain);
+        let threads = threads(&mut walk, record);
         let counted: Vec<counts::Place> = threads.iter().map(|thread| thread.1).collect();
         process.threads = threads.into_iter().map(|thread| thread.0).collect();
         let inherited = process.by_fork.then_some(parent).flatten();
@@ -93,9 +93,7 @@ pub fn from_drained_pool(pool: &Pool, meta: Meta, drain: &mut Drain) -> Recordin
                 edges::expand(thread, &paths, rules);
             }
         }
-        if recording.meta.mode != Mode::Trace {
-            counts::read(&mut walk, &mut process, &counted);
-        }
+        counts::read(&mut walk, &mut process, &counted);
         recording.processes.push(process);
     }
     let end = recording.meta.end;
@@ -188,11 +186,7 @@ fn process(pool: &Pool, offset: u64, record: &ProcessRecord, parent: Option<usiz
     }
 }
 
-fn threads(
-    walk: &mut Walk,
-    record: &ProcessRecord,
-    drain: &mut Drain,
-) -> Vec<(Thread, counts::Place)> {
+fn threads(walk: &mut Walk, record: &ProcessRecord) -> Vec<(Thread, counts::Place)> {
     let layout = nodes::Layout {
         pool_base: record.pool_base.load(Relaxed),
         costs: walk.pool.header().config.costs.load(Relaxed),
@@ -218,7 +212,6 @@ fn threads(
             insns: insns(&pool, record),
             truncated_events: record.truncated_events.load(Relaxed),
             max_depth: record.max_depth.load(Relaxed),
-            stream: drain.finish(&pool, offset),
             ..Thread::default()
         };
         let unsettled = unsettled(&pool, record);

@@ -90,7 +90,7 @@ fn what_is_left_of_an_older_file_is_read() {
         for length in (0..bytes.len()).step_by(97) {
             if let Ok(prefix) = read_prefix(&bytes[..length]) {
                 assert!(prefix.lost.is_some(), "{name} cut at {length}");
-                assert_eq!(prefix.recording.meta, whole.meta);
+                assert_eq!(prefix.recording.meta.command, whole.meta.command);
                 let kept = totals(&prefix.recording);
                 let all = totals(&whole);
                 assert!(kept.iter().zip(all).all(|(kept, all)| *kept <= all));
@@ -134,7 +134,7 @@ fn a_fragment_goes_on_where_a_branch_is_taken() {
         let distinct: std::collections::BTreeSet<u64> = starts.clone().collect();
         starts.count() - distinct.len()
     };
-    assert!(fragments.map(turns).max().unwrap() > 3);
+    assert!(fragments.map(|fragment| turns(fragment)).max().unwrap() > 3);
 }
 
 /// No file is kept that is not tested.

@@ -15,7 +15,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"EVPPOOL\x01");
 /// | 5 | forests of basic blocks |
 /// | 6 | costs besides instructions; a word for each |
 /// | 7 | windows of blocks and their cells; streams of what threads executed |
-/// | 8 | several lanes of streams for each thread |
+/// | 8 | several streams of each thread; they say if they end early; the CLI shows that it lives |
 pub const VERSION: u32 = 8;
 
 /// Allocation granularity of the pool, the page size of x86-64.
@@ -119,6 +119,12 @@ pub struct PoolHeader {
     pub tables: AtomicU64,
     pub config: Config,
     pub chunks: crate::stream::Chunks,
+    /// Raised several times a second by who takes chunks out.
+    pub beats: AtomicU32,
+    /// Who that is, a process, and its descriptor of the pool.
+    pub owner: AtomicU32,
+    pub owner_fd: AtomicU32,
+    pub reserved: AtomicU32,
 }
 
 /// How a process record stands.

@@ -91,9 +91,16 @@ pub struct Chunk {
     pub base: AtomicU64,
     /// Bytes, once it is closed.
     pub used: AtomicU32,
-    /// 1: nothing is written to it any more.
+    /// [`OPEN`], [`CLOSED`] or [`LOST`].
     pub closed: AtomicU32,
 }
+
+/// What a chunk's `closed` says: it is written to.
+pub const OPEN: u32 = 0;
+/// Nothing is written to it any more.
+pub const CLOSED: u32 = 1;
+/// The same, and what the thread did after that is not recorded.
+pub const LOST: u32 = 2;
 
 /// All chunks of a pool.
 #[derive(Debug)]

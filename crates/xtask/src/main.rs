@@ -12,6 +12,7 @@ mod bench;
 mod ci;
 mod edges;
 mod growth;
+mod kills;
 mod layers;
 mod links;
 mod metadata;
@@ -51,6 +52,8 @@ enum Task {
     Growth(growth::Options),
     /// Measure what each kind of control flow costs.
     Edges(edges::Options),
+    /// Kill traced programs and who traces them at random moments.
+    Kills(kills::Options),
     /// Run random programs natively and in every mode, and keep what differs.
     Soak(soak::Options),
 }
@@ -76,6 +79,7 @@ fn run() -> Result<()> {
         Task::Bench(options) => bench::run(&tree, &options),
         Task::Growth(options) => growth::run(&tree, &options),
         Task::Edges(options) => edges::run(&tree, &options),
+        Task::Kills(options) => kills::run(&tree, &options),
         Task::Soak(options) => soak::run(&tree, &options),
     }
 }

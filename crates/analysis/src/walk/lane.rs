@@ -35,7 +35,7 @@ impl Item {
 
 impl<'a> Lane<'a> {
     pub fn of(thread: &'a Thread, number: usize) -> Lane<'a> {
-        let is_of = |part: &&Part| usize::from(part.lane) == number;
+        let is_of = |part: &&Part| usize::from(part.stream) == number;
         Lane {
             parts: thread.stream.iter().filter(is_of).collect(),
             part: 0,

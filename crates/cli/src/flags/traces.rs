@@ -11,11 +11,13 @@ pub const TRACE_EXAMPLES: &str = "\
 Examples:
   everypath trace -o run.evp -- ./prog
   everypath trace -o run.evp --buffer 256 -- make -j4
+  everypath trace -o run.evp --limit 100M -- ./server
   everypath dump run.evp --range 1..1000       what it executed first
   everypath verify run.evp                     how many instructions each thread executed
 
 All threads, all child processes, signals in place, generated code included. The
-trace holds the code that ran, so no binary is needed to read it.";
+trace holds the code that ran, so no binary is needed to read it. The file is
+written while the program runs: whoever is killed, what came before is in it.";
 
 pub const DUMP_EXAMPLES: &str = "\
 Examples:
@@ -36,6 +38,9 @@ pub struct Trace {
     #[arg(long, value_name = "MB", default_value_t = 64)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=16384))]
     pub buffer: u32,
+    /// Keep no more than this; the program goes on unrecorded (500K, 20M, 2G)
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub limit: Option<u64>,
     /// Print no warnings on standard error
     #[arg(short, long)]
     pub quiet: bool,
@@ -61,6 +66,19 @@ pub struct Verify {
     /// The trace (made with `everypath trace`)
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
+}
+
+/// Bytes; units are 1024 times each other.
+fn size(text: &str) -> Result<u64, String> {
+    let units = [('K', 10), ('M', 20), ('G', 30), ('T', 40)];
+    let unit = units.into_iter().find(|(unit, _)| text.ends_with(*unit));
+    let number = match unit {
+        Some((unit, _)) => text.trim_end_matches(unit),
+        None => text,
+    };
+    let number = number.parse::<u64>().ok().filter(|&number| number > 0);
+    let bytes = number.and_then(|number| number.checked_mul(1 << unit.map_or(0, |(_, bits)| bits)));
+    bytes.ok_or_else(|| "give a size as 500K, 20M or 2G".to_owned())
 }
 
 /// `10..20` is 10 to 20, both included.

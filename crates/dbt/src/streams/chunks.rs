@@ -3,7 +3,8 @@
 //! Chunks that were read come back by a list of the whole pool. A thread has one
 //! whatever happens; it is the closed ones, which wait for their reader, that are limited.
 //!
-//! Limits: a reader that frees nothing for ten seconds is taken for dead.
+//! Limits: a reader that frees nothing for ten seconds is taken for dead; one that shows no
+//! life for two, if its file of the pool is gone.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -16,6 +17,8 @@ use crate::engine;
 
 /// How long a thread waits for the reader of its chunks.
 const PATIENCE_NS: u64 = 10_000_000_000;
+/// How long a reader that lives may show nothing of it.
+const SILENCE_NS: u64 = 2_000_000_000;
 
 /// If emitted code of the calling thread came to the end of its chunk, it goes on in
 /// another.
@@ -61,21 +64,33 @@ pub(super) fn new_chunk(pool: &Pool) -> Option<u64> {
     chunk.next.store(0, Relaxed);
     chunk.used.store(0, Relaxed);
     chunk.live.store(0, Relaxed);
-    chunk.closed.store(0, Release);
+    chunk.closed.store(stream::OPEN, Release);
     Some(offset)
 }
 
 /// Waits while as many chunks wait for their reader as may. `false`: there seems to be none.
 fn wait_for_reader(pool: &Pool) -> bool {
-    let (chunks, most) = (&pool.header().chunks, &pool.header().config.max_chunks);
+    let header = pool.header();
+    let (chunks, most) = (&header.chunks, &header.config.max_chunks);
     let began = sys::monotonic_ns();
+    let mut heard = (header.beats.load(Relaxed), began);
     loop {
+        if header.cli_alive.load(Acquire) == 0 {
+            return false;
+        }
         let freed = chunks.freed.load(Acquire);
         if chunks.waiting.load(Relaxed) < most.load(Relaxed) {
             return true;
         }
-        let is_served = pool.header().cli_alive.load(Acquire) == 1;
-        if !is_served || sys::monotonic_ns().saturating_sub(began) > PATIENCE_NS {
+        let now = sys::monotonic_ns();
+        let beats = header.beats.load(Relaxed);
+        if beats != heard.0 {
+            heard = (beats, now);
+        }
+        let is_silent = now.saturating_sub(heard.1) > SILENCE_NS && !is_there(pool);
+        if is_silent || now.saturating_sub(began) > PATIENCE_NS {
+            // Nobody else need find out.
+            header.cli_alive.store(0, Release);
             return false;
         }
         let timeout = sys::Timespec {
@@ -84,6 +99,28 @@ fn wait_for_reader(pool: &Pool) -> bool {
         };
         let _ = sys::futex_wait(&chunks.freed, freed, Some(timeout));
     }
+}
+
+/// Whether the file of the pool can still be reached through its owner: `/proc/PID/fd/FD`.
+fn is_there(pool: &Pool) -> bool {
+    let mut path = [0u8; 40];
+    let mut at = 0;
+    let mut put = |bytes: &[u8]| {
+        path[at..at + bytes.len()].copy_from_slice(bytes);
+        at += bytes.len();
+    };
+    let header = pool.header();
+    for (text, number) in [(&b"/proc/"[..], &header.owner), (b"/fd/", &header.owner_fd)] {
+        put(text);
+        let (mut digits, mut first, mut left) = ([0u8; 10], 10, number.load(Relaxed));
+        while left > 0 || first == 10 {
+            first -= 1;
+            digits[first] = b'0' + (left % 10) as u8;
+            left /= 10;
+        }
+        put(&digits[first..]);
+    }
+    sys::faccessat(sys::AT_FDCWD, path.as_ptr() as u64, 0, 0).is_ok()
 }
 
 /// The thread appends to this chunk from now on.
@@ -108,8 +145,9 @@ fn current_chunk(pool: &Pool, context: &ThreadContext, lane: usize) -> Option<u6
     end.checked_sub(stream::END).filter(|_| end <= pool.len())
 }
 
-/// Nothing is appended to the lane's chunk any more; `next` comes behind it.
-pub(super) fn close_chunk(pool: &Pool, context: &ThreadContext, lane: usize, next: u64) {
+/// Nothing is appended to the lane's chunk any more; `next` comes behind it. How it is
+/// closed: [`stream::CLOSED`], or [`stream::LOST`].
+pub(super) fn close_chunk(pool: &Pool, context: &ThreadContext, lane: usize, next: u64, how: u32) {
     let Some(offset) = current_chunk(pool, context, lane) else {
         return;
     };
@@ -122,7 +160,7 @@ pub(super) fn close_chunk(pool: &Pool, context: &ThreadContext, lane: usize, nex
     chunk.live.store(0, Relaxed);
     let chunks = &pool.header().chunks;
     chunks.waiting.fetch_add(1, Relaxed);
-    chunk.closed.store(1, Release);
+    chunk.closed.store(how, Release);
     let closed = &chunks.closed;
     closed.fetch_add(1, Release);
     sys::futex_wake(closed, 1);
@@ -137,11 +175,11 @@ pub(super) fn next_chunk(pool: &Pool, context: &mut ThreadContext, lane: usize) 
     let chunk = wait_for_reader(pool).then(|| new_chunk(pool)).flatten();
     match chunk {
         Some(offset) => {
-            close_chunk(pool, context, lane, offset);
+            close_chunk(pool, context, lane, offset, stream::CLOSED);
             open_chunk(pool, context, lane, offset);
         }
         None => {
-            close_chunk(pool, context, lane, 0);
+            close_chunk(pool, context, lane, 0, stream::LOST);
             lose(pool, context, lane);
         }
     }

@@ -48,8 +48,10 @@ impl Kind {
     pub const BLKS: Kind = Kind(*b"BLKS");
     /// Targets of indirect branches of the process, as many chunks as needed.
     pub const TRGT: Kind = Kind(*b"TRGT");
-    /// A part of the thread's stream, as many chunks as needed.
+    /// A part of a thread's stream, as many chunks as needed.
     pub const STRM: Kind = Kind(*b"STRM");
+    /// What a trace says of processes, code and threads while it is made.
+    pub const LOGS: Kind = Kind(*b"LOGS");
     /// Totals; the last chunk.
     pub const DONE: Kind = Kind(*b"DONE");
 
@@ -80,6 +82,8 @@ const LEVEL: i32 = 3;
 const WINDOW_LOG_MAX: u32 = MAX_RAW.trailing_zeros();
 /// First magic number of zstd's skippable frames (RFC 8878, 3.1.2).
 const SKIPPABLE: u32 = 0x184D_2A50;
+/// Another: what begins a part of a stream.
+pub(super) const LEAD: u32 = SKIPPABLE + 1;
 
 /// Fewest stored bytes with which a chunk of `raw` bytes is accepted.
 fn least_stored(raw: u64) -> u64 {
@@ -87,25 +91,29 @@ fn least_stored(raw: u64) -> u64 {
 }
 
 pub(super) fn write_chunk(out: &mut impl Write, kind: Kind, raw: &[u8]) -> Result<(), WriteError> {
-    let raw_len = u32::try_from(raw.len()).ok().filter(|&len| len <= MAX_RAW);
-    let raw_len = raw_len.ok_or(WriteError::TooLarge {
-        kind,
-        bytes: raw.len(),
-    })?;
+    let raw_len = raw_len(kind, raw)?;
     let stored = compress(raw, LEVEL)?;
-    write_stored(out, kind, raw_len, &stored)
+    write_stored(out, kind, raw_len, &[&stored])
 }
 
-/// What is compressed already.
+/// What is too large for a chunk is refused.
+pub(super) fn raw_len(kind: Kind, raw: &[u8]) -> Result<u32, WriteError> {
+    let raw_len = u32::try_from(raw.len()).ok().filter(|&len| len <= MAX_RAW);
+    raw_len.ok_or(WriteError::TooLarge {
+        kind,
+        bytes: raw.len(),
+    })
+}
+
+/// What is compressed already, in one piece.
 pub(super) fn write_stored(
     out: &mut impl Write,
     kind: Kind,
     raw_len: u32,
-    stored: &[u8],
+    stored: &[&[u8]],
 ) -> Result<(), WriteError> {
-    let stored_len = u32::try_from(stored.len())
-        .ok()
-        .filter(|&len| len <= MAX_STORED);
+    let len: usize = stored.iter().map(|bytes| bytes.len()).sum();
+    let stored_len = u32::try_from(len).ok().filter(|&len| len <= MAX_STORED);
     let stored_len = stored_len.ok_or(WriteError::TooLarge {
         kind,
         bytes: raw_len as usize,
@@ -114,16 +122,29 @@ pub(super) fn write_stored(
     header[..4].copy_from_slice(&kind.0);
     header[4..8].copy_from_slice(&raw_len.to_le_bytes());
     header[8..12].copy_from_slice(&stored_len.to_le_bytes());
-    let sum = crc32c::crc32c_append(crc32c::crc32c(&header[..12]), stored);
+    let sum = crc32c::crc32c(&header[..12]);
+    let sum = stored
+        .iter()
+        .fold(sum, |sum, bytes| crc32c::crc32c_append(sum, bytes));
     header[12..].copy_from_slice(&sum.to_le_bytes());
-    out.write_all(&header)?;
-    out.write_all(stored)?;
+    let mut chunk = header.to_vec();
+    chunk.reserve_exact(len);
+    stored.iter().for_each(|bytes| chunk.extend(*bytes));
+    out.write_all(&chunk)?;
     Ok(())
 }
 
 /// As it is stored: not less than a reader accepts.
 pub(crate) fn compress(raw: &[u8], level: i32) -> io::Result<Vec<u8>> {
-    let mut stored = zstd::bulk::compress(raw, level)?;
+    compress_with(&mut zstd::bulk::Compressor::new(level)?, raw)
+}
+
+/// The same, with a compressor that is used again.
+pub(crate) fn compress_with(
+    compressor: &mut zstd::bulk::Compressor<'_>,
+    raw: &[u8],
+) -> io::Result<Vec<u8>> {
+    let mut stored = compressor.compress(raw)?;
     pad(&mut stored, least_stored(raw.len() as u64) as usize);
     Ok(stored)
 }
@@ -204,12 +225,15 @@ impl<R: Read> Chunks<R> {
             return Err(ReadError::Checksum { kind, at });
         }
         if kind == Kind::STRM {
-            let len = raw_len;
             return Ok(Chunk {
                 kind,
                 at,
                 raw: Vec::new(),
-                part: Part::stored(len, stored),
+                part: Part {
+                    len: raw_len,
+                    stored,
+                    ..Part::default()
+                },
             });
         }
         self.raw_left -= u64::from(raw_len);

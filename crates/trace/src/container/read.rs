@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::io::{BufReader, Read};
+use std::sync::Arc;
 
 use super::chunk::{Chunk, Chunks, Kind};
 use super::codec::{Base, Decoder};
-use super::{MAGIC, VERSION, blocks, costs, counts, nodes};
+use super::{MAGIC, VERSION, blocks, costs, counts, journal, nodes};
 use crate::error::ReadError;
 use crate::model::{
     BlockContexts, End, Function, Meta, Mode, Module, Process, Recording, SlotCount, Thread,
@@ -55,7 +56,7 @@ impl fmt::Display for Loss {
 /// among the lost ones become `None`, which costs their own counters only.
 pub fn read_prefix(input: impl Read) -> Result<Prefix, ReadError> {
     let mut chunks = Chunks::new(BufReader::new(input));
-    header(&mut chunks)?;
+    let version = header(&mut chunks)?;
     let first = chunks.next()?;
     if first.kind != Kind::META {
         return Err(unexpected(&first));
@@ -64,6 +65,10 @@ pub fn read_prefix(input: impl Read) -> Result<Prefix, ReadError> {
         meta: meta(&first)?,
         processes: Vec::new(),
     };
+    if version >= JOURNALS && recording.meta.mode == Mode::Trace {
+        let lost = journal::read(&mut recording, &mut chunks);
+        return Ok(Prefix { recording, lost });
+    }
     let lost = loop {
         let at = chunks.at;
         let step = chunks.next().and_then(|chunk| feed(&mut recording, &chunk));
@@ -84,7 +89,11 @@ pub fn read_prefix(input: impl Read) -> Result<Prefix, ReadError> {
     Ok(Prefix { recording, lost })
 }
 
-fn header<R: Read>(chunks: &mut Chunks<R>) -> Result<(), ReadError> {
+/// Since this version traces are written while the program runs.
+const JOURNALS: u32 = 6;
+
+/// The format's version.
+fn header<R: Read>(chunks: &mut Chunks<R>) -> Result<u32, ReadError> {
     let magic: [u8; 8] = chunks.bytes()?.map_err(|_| ReadError::NotARecording)?;
     if magic != MAGIC {
         return Err(ReadError::NotARecording);
@@ -98,12 +107,12 @@ fn header<R: Read>(chunks: &mut Chunks<R>) -> Result<(), ReadError> {
         return Err(ReadError::DamagedHeader);
     }
     match u32::from_le_bytes(version) {
-        1..=VERSION => Ok(()),
+        version @ 1..=VERSION => Ok(version),
         found => Err(ReadError::UnknownVersion { found }),
     }
 }
 
-fn trailing<R: Read>(chunks: &mut Chunks<R>) -> Option<Loss> {
+pub(super) fn trailing<R: Read>(chunks: &mut Chunks<R>) -> Option<Loss> {
     let at = chunks.at;
     match chunks.bytes::<1>() {
         Ok(Err(_)) => None,
@@ -217,7 +226,7 @@ fn counted(kind: Kind, input: Decoder<'_>, process: &mut Process) -> Result<(), 
             process.fragments.extend(items(input, |input| {
                 let fragment = counts::fragment(input, before)?;
                 before = counts::Before::after(&fragment);
-                Ok(fragment)
+                Ok(Arc::new(fragment))
             })?);
         }
         Kind::CUTS => process.cuts.extend(items(input, counts::cut)?),
@@ -242,8 +251,8 @@ fn counted(kind: Kind, input: Decoder<'_>, process: &mut Process) -> Result<(), 
 }
 
 /// The error for a chunk of unknown kind or in the wrong place.
-fn unexpected(chunk: &Chunk) -> ReadError {
-    const KNOWN: [Kind; 15] = [
+pub(super) fn unexpected(chunk: &Chunk) -> ReadError {
+    const KNOWN: [Kind; 16] = [
         Kind::META,
         Kind::PROC,
         Kind::MODS,
@@ -257,6 +266,7 @@ fn unexpected(chunk: &Chunk) -> ReadError {
         Kind::CNTS,
         Kind::TRGT,
         Kind::STRM,
+        Kind::LOGS,
         Kind::BLKS,
         Kind::DONE,
     ];
@@ -404,7 +414,7 @@ fn meta(chunk: &Chunk) -> Result<Meta, ReadError> {
     Ok(meta)
 }
 
-fn end(input: &mut Decoder<'_>) -> Result<End, ReadError> {
+pub(super) fn end(input: &mut Decoder<'_>) -> Result<End, ReadError> {
     Ok(match input.uint()? {
         0 => End::Unknown,
         1 => End::Exited(input.i32()?),
@@ -417,7 +427,7 @@ fn end(input: &mut Decoder<'_>) -> Result<End, ReadError> {
     })
 }
 
-fn process_head(input: &mut Decoder<'_>, index: usize) -> Result<Process, ReadError> {
+pub(super) fn process_head(input: &mut Decoder<'_>, index: usize) -> Result<Process, ReadError> {
     let pid = input.u32()?;
     let parent = match input.option(Decoder::uint)? {
         None => None,
@@ -442,7 +452,7 @@ fn process_head(input: &mut Decoder<'_>, index: usize) -> Result<Process, ReadEr
     })
 }
 
-fn module(input: &mut Decoder<'_>) -> Result<Module, ReadError> {
+pub(super) fn module(input: &mut Decoder<'_>) -> Result<Module, ReadError> {
     Ok(Module {
         path: input.text()?,
         start: input.uint()?,
@@ -470,7 +480,7 @@ fn function(input: &mut Decoder<'_>, before: Base) -> Result<Function, ReadError
     })
 }
 
-fn thread_head(input: &mut Decoder<'_>) -> Result<Thread, ReadError> {
+pub(super) fn thread_head(input: &mut Decoder<'_>) -> Result<Thread, ReadError> {
     Ok(Thread {
         tid: input.u32()?,
         start_ns: input.uint()?,
@@ -482,5 +492,6 @@ fn thread_head(input: &mut Decoder<'_>) -> Result<Thread, ReadError> {
         costs: Vec::new(),
         counts: Vec::new(),
         stream: Vec::new(),
+        missing: None,
     })
 }

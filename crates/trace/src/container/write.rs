@@ -2,22 +2,22 @@
 
 use std::io::{BufWriter, Write};
 
-use super::chunk::{Kind, write_chunk, write_stored};
+use super::chunk::{Kind, write_chunk};
 use super::codec::{Base, Encoder};
-use super::{MAGIC, VERSION, blocks, costs, counts, nodes};
+use super::{MAGIC, VERSION, blocks, costs, counts, journal, nodes};
 use crate::error::WriteError;
 use crate::model::{End, Function, Meta, Mode, Module, Process, Recording, Thread};
 
 /// A chunk of items is closed when it has grown to this.
-const CLOSE_AT: usize = 256 << 10;
+pub(super) const CLOSE_AT: usize = 256 << 10;
 
 /// Writes `recording` to `out`. `out` needs no buffer and is flushed.
 pub fn write(recording: &Recording, out: impl Write) -> Result<(), WriteError> {
     let mut out = BufWriter::new(out);
-    let mut header = MAGIC.to_vec();
-    header.extend(VERSION.to_le_bytes());
-    header.extend(crc32c::crc32c(&header).to_le_bytes());
-    out.write_all(&header)?;
+    if recording.meta.mode == Mode::Trace {
+        return journal::write(recording, out);
+    }
+    out.write_all(&header())?;
     write_chunk(&mut out, Kind::META, &meta(&recording.meta).bytes)?;
     for (index, process) in recording.processes.iter().enumerate() {
         if process.parent.is_some_and(|parent| parent >= index) {
@@ -33,8 +33,18 @@ pub fn write(recording: &Recording, out: impl Write) -> Result<(), WriteError> {
     Ok(())
 }
 
+/// What a file begins with.
+pub(super) fn header() -> Vec<u8> {
+    let mut header = MAGIC.to_vec();
+    header.extend(VERSION.to_le_bytes());
+    header.extend(crc32c::crc32c(&header).to_le_bytes());
+    header
+}
+
 fn write_process(out: &mut impl Write, process: &Process) -> Result<(), WriteError> {
-    write_chunk(out, Kind::PROC, &process_head(process).bytes)?;
+    let mut head = Encoder::default();
+    put_process_head(&mut head, process);
+    write_chunk(out, Kind::PROC, &head.bytes)?;
     write_items(out, Kind::MODS, &process.modules, module)?;
     let mut before = Base::default();
     write_items(out, Kind::FUNC, &process.functions, |encoder, function| {
@@ -48,7 +58,9 @@ fn write_process(out: &mut impl Write, process: &Process) -> Result<(), WriteErr
     write_counted(out, process)?;
     for thread in &process.threads {
         check_tops(thread)?;
-        write_chunk(out, Kind::THRD, &thread_head(thread).bytes)?;
+        let mut head = Encoder::default();
+        put_thread_head(&mut head, thread);
+        write_chunk(out, Kind::THRD, &head.bytes)?;
         for (at, run) in thread.nodes.chunks(nodes::PER_CHUNK).enumerate() {
             let encoder = nodes::encode(run, at * nodes::PER_CHUNK)?;
             write_chunk(out, Kind::NODE, &encoder.bytes)?;
@@ -67,9 +79,6 @@ fn write_process(out: &mut impl Write, process: &Process) -> Result<(), WriteErr
             counts::put_count(encoder, before, counted);
             before = counted.slot;
         })?;
-        for part in &thread.stream {
-            write_stored(out, Kind::STRM, part.len, &part.with_lead())?;
-        }
     }
     Ok(())
 }
@@ -85,14 +94,6 @@ fn write_counted(out: &mut impl Write, process: &Process) -> Result<(), WriteErr
         before = counts::Before::after(fragment);
     })?;
     write_items(out, Kind::CUTS, &process.cuts, counts::put_cut)?;
-    let mut before = 0;
-    write_items(out, Kind::TRGT, &process.targets, |encoder, &target| {
-        if encoder.bytes.is_empty() {
-            before = 0;
-        }
-        encoder.int(target.wrapping_sub(before).cast_signed());
-        before = target;
-    })?;
     write_items(out, Kind::TEXT, &process.texts, |encoder, text| {
         encoder.text(text)
     })?;
@@ -142,7 +143,7 @@ fn write_items<T>(
     Ok(())
 }
 
-fn meta(meta: &Meta) -> Encoder {
+pub(super) fn meta(meta: &Meta) -> Encoder {
     let mut out = Encoder::default();
     out.text(&meta.producer);
     out.list(&meta.command, |out, argument| out.text(argument));
@@ -171,7 +172,7 @@ fn meta(meta: &Meta) -> Encoder {
     out
 }
 
-fn end(out: &mut Encoder, end: End) {
+pub(super) fn end(out: &mut Encoder, end: End) {
     match end {
         End::Unknown => out.uint(0),
         End::Exited(code) => {
@@ -187,8 +188,7 @@ fn end(out: &mut Encoder, end: End) {
     }
 }
 
-fn process_head(process: &Process) -> Encoder {
-    let mut out = Encoder::default();
+pub(super) fn put_process_head(out: &mut Encoder, process: &Process) {
     out.uint(process.pid.into());
     out.option(process.parent, |out, parent| out.uint(parent as u64));
     out.flag(process.by_fork);
@@ -196,12 +196,11 @@ fn process_head(process: &Process) -> Encoder {
     out.list(&process.args, |out, argument| out.text(argument));
     out.uint(process.start_ns);
     out.option(process.end_ns, Encoder::uint);
-    end(&mut out, process.end);
+    end(out, process.end);
     out.list(&process.stats, |out, &value| out.uint(value));
-    out
 }
 
-fn module(out: &mut Encoder, module: &Module) {
+pub(super) fn module(out: &mut Encoder, module: &Module) {
     out.text(&module.path);
     out.uint(module.start);
     out.uint(module.end);
@@ -223,15 +222,13 @@ fn put_function(out: &mut Encoder, before: Base, function: &Function) {
     out.option(function.line, |out, line| out.uint(line.into()));
 }
 
-fn thread_head(thread: &Thread) -> Encoder {
-    let mut out = Encoder::default();
+pub(super) fn put_thread_head(out: &mut Encoder, thread: &Thread) {
     out.uint(thread.tid.into());
     out.uint(thread.start_ns);
     out.option(thread.end_ns, Encoder::uint);
     out.uint(thread.insns);
     out.uint(thread.truncated_events);
     out.uint(thread.max_depth);
-    out
 }
 
 /// What the file holds, so that a whole lost chunk is noticed.

@@ -5,6 +5,7 @@
 //! instructions a thread retired, is in the fragments.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -40,7 +41,7 @@ pub(super) fn read(walk: &mut Walk, process: &mut Process, places: &[Place]) {
         cuts,
         ..
     } = process;
-    let ends = fragments.iter().map(end);
+    let ends = fragments.iter().map(|fragment| end(fragment));
     let slots = ends.chain(cuts.iter().map(|cut| cut.slot + 1)).max();
     let Some(slots) = slots else { return };
     let mut used: HashSet<u64> = HashSet::new();
@@ -105,7 +106,7 @@ fn saved_counts(walk: &mut Walk, offset: u64, slots: u64) -> Vec<SlotCount> {
 }
 
 /// Instructions that one more in a slot stands for.
-fn weights(fragments: &[Fragment], cuts: &[Cut]) -> HashMap<u64, i64> {
+fn weights(fragments: &[Arc<Fragment>], cuts: &[Cut]) -> HashMap<u64, i64> {
     let mut weights = HashMap::new();
     for fragment in fragments {
         for (slot, event) in (fragment.first_slot..).zip(&fragment.events) {

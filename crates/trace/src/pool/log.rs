@@ -10,9 +10,11 @@
 //! bounds the sum, beyond it an image keeps only what it logged itself.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use wire::log::{self, Func, Kind, LogChunk, Map, Record, Unmap, fragment_flag};
+use wire::view::Pool;
 use wire::{PATH_MAX, ProcessRecord, node};
 
 use super::edges::Paths;
@@ -24,7 +26,7 @@ const MAX_REPLAYED: usize = 1 << 28;
 /// More slots than a thread can have.
 const MAX_SLOTS: u64 = 1 << 28;
 
-enum Entry {
+pub(super) enum Entry {
     Map {
         time_ns: u64,
         map: Map,
@@ -107,7 +109,6 @@ impl Logs {
         replay.fragments.sort_by_key(|fragment| fragment.first_slot);
         process.fragments = replay.fragments;
         process.cuts = replay.cuts;
-        process.targets = replay.targets;
         replay.blocks.sort_by_key(|block| block.id);
         replay.blocks.dedup_by_key(|block| block.id);
         process.blocks = replay.blocks;
@@ -151,20 +152,65 @@ fn read(walk: &mut Walk, mut offset: u64) -> Vec<Entry> {
     entries
 }
 
-fn read_chunk(walk: &Walk, mut at: u64, end: u64, entries: &mut Vec<Entry>) {
-    while let Some(record) = walk.pool.at::<Record>(at).copied() {
+fn read_chunk(walk: &Walk, at: u64, end: u64, entries: &mut Vec<Entry>) {
+    for_each(&walk.pool, at, end, |entry| entries.extend(entry));
+}
+
+/// Every record in `at..end`; `None` for one that this build does not know.
+fn for_each(pool: &Pool, mut at: u64, end: u64, mut found: impl FnMut(Option<Entry>)) -> u64 {
+    while let Some(record) = pool.at::<Record>(at).copied() {
         let payload = at + size_of::<Record>() as u64;
         let payload_end = payload + u64::from(record.len);
         if payload_end > end {
             break;
         }
-        entries.extend(entry(walk, record, payload));
+        found(entry(pool, record, payload));
         at = payload_end.next_multiple_of(8);
+    }
+    at
+}
+
+/// A log that is read while it is written.
+#[derive(Debug, Default)]
+pub(super) struct Tail {
+    /// The chunk that is read next, and up to where it was.
+    chunk: u64,
+    at: u64,
+    entered: HashSet<u64>,
+}
+
+impl Tail {
+    /// The records that came since, of the log that begins at `first`.
+    pub(super) fn read(&mut self, pool: &Pool, first: u64) -> Vec<Option<Entry>> {
+        let mut entries = Vec::new();
+        if self.chunk == 0 && self.entered.is_empty() {
+            self.enter(first);
+        }
+        while let Some(chunk) = pool.at::<LogChunk>(self.chunk).filter(|_| self.chunk != 0) {
+            // Once there is a next one, nothing is added to this one.
+            let next = chunk.next.load(Acquire);
+            let used = chunk.used.load(Acquire).min(chunk.capacity.load(Relaxed));
+            let begin = self.chunk + size_of::<LogChunk>() as u64;
+            let end = begin + u64::from(used);
+            self.at = for_each(pool, self.at.max(begin), end, |entry| entries.push(entry));
+            if next == 0 {
+                break;
+            }
+            self.enter(next);
+        }
+        entries
+    }
+
+    /// No chunk is read twice.
+    fn enter(&mut self, chunk: u64) {
+        let is_new = chunk != 0 && self.entered.insert(chunk);
+        self.chunk = if is_new { chunk } else { 0 };
+        self.at = 0;
     }
 }
 
 /// `None` for a record of a kind or size that this build does not know.
-fn entry(walk: &Walk, record: Record, payload: u64) -> Option<Entry> {
+fn entry(pool: &Pool, record: Record, payload: u64) -> Option<Entry> {
     const MAP: u16 = Kind::Map as u16;
     const UNMAP: u16 = Kind::Unmap as u16;
     const FUNC: u16 = Kind::Func as u16;
@@ -178,16 +224,16 @@ fn entry(walk: &Walk, record: Record, payload: u64) -> Option<Entry> {
         MAP => {
             let path_len = u32::try_from(len.checked_sub(size_of::<Map>())?).ok()?;
             let path_at = payload + size_of::<Map>() as u64;
-            let map = *walk.pool.at::<Map>(payload)?;
-            let path = text(&bytes(&walk.pool, path_at, path_len, PATH_MAX));
+            let map = *pool.at::<Map>(payload)?;
+            let path = text(&bytes(pool, path_at, path_len, PATH_MAX));
             Some(Entry::Map { time_ns, map, path })
         }
         UNMAP if len >= size_of::<Unmap>() => Some(Entry::Unmap {
             time_ns,
-            unmap: *walk.pool.at::<Unmap>(payload)?,
+            unmap: *pool.at::<Unmap>(payload)?,
         }),
         FUNC if len >= size_of::<Func>() => {
-            let func = *walk.pool.at::<Func>(payload)?;
+            let func = *pool.at::<Func>(payload)?;
             (node::FIRST_FUNC..=node::MAX_FUNC)
                 .contains(&func.id)
                 .then_some(Entry::Func(func))
@@ -195,22 +241,20 @@ fn entry(walk: &Walk, record: Record, payload: u64) -> Option<Entry> {
         BLOCK => {
             let code_len = u32::try_from(len.checked_sub(size_of::<log::Block>())?).ok()?;
             let code_at = payload + size_of::<log::Block>() as u64;
-            let block = *walk.pool.at::<log::Block>(payload)?;
+            let block = *pool.at::<log::Block>(payload)?;
             Some(Entry::Block(Block {
                 id: block.id,
-                code: bytes(&walk.pool, code_at, code_len, log::CHUNK as usize),
+                code: bytes(pool, code_at, code_len, log::CHUNK as usize),
                 ..Block::default()
             }))
         }
-        PATH if len >= size_of::<log::Path>() => {
-            Some(Entry::Path(*walk.pool.at::<log::Path>(payload)?))
-        }
+        PATH if len >= size_of::<log::Path>() => Some(Entry::Path(*pool.at::<log::Path>(payload)?)),
         TARGET if len >= size_of::<log::Target>() => {
-            Some(Entry::Target(walk.pool.at::<log::Target>(payload)?.pc))
+            Some(Entry::Target(pool.at::<log::Target>(payload)?.pc))
         }
-        FRAGMENT => fragment(walk, payload, len).map(Entry::Fragment),
+        FRAGMENT => fragment(pool, payload, len).map(Entry::Fragment),
         CUT if len >= size_of::<log::Cut>() => {
-            let cut = *walk.pool.at::<log::Cut>(payload)?;
+            let cut = *pool.at::<log::Cut>(payload)?;
             let (slot, ahead) = (cut.slot, i32::try_from(cut.ahead).ok()?);
             (slot < MAX_SLOTS).then_some(Entry::Cut(Cut {
                 slot,
@@ -224,11 +268,11 @@ fn entry(walk: &Walk, record: Record, payload: u64) -> Option<Entry> {
 }
 
 /// `None`: what it says does not fit together.
-fn fragment(walk: &Walk, payload: u64, len: usize) -> Option<Fragment> {
-    let head = *walk.pool.at::<log::Fragment>(payload)?;
+fn fragment(pool: &Pool, payload: u64, len: usize) -> Option<Fragment> {
+    let head = *pool.at::<log::Fragment>(payload)?;
     let tail_len = u32::try_from(len.checked_sub(size_of::<log::Fragment>())?).ok()?;
     let tail_at = payload + size_of::<log::Fragment>() as u64;
-    let tail = bytes(&walk.pool, tail_at, tail_len, log::CHUNK as usize);
+    let tail = bytes(pool, tail_at, tail_len, log::CHUNK as usize);
     let pieces_len = (head.pieces as usize).checked_mul(16)?;
     let (pieces, rest) = tail.split_at_checked(pieces_len)?;
     let (events, code) = rest.split_at_checked((head.events as usize).checked_mul(8)?)?;
@@ -281,14 +325,15 @@ struct Piece {
 }
 
 #[derive(Default)]
-struct Replay {
-    modules: Vec<Module>,
+pub(super) struct Replay {
+    pub modules: Vec<Module>,
+    /// Modules that are gone, in that order.
+    pub gone: Vec<u32>,
     functions: Vec<Function>,
-    fragments: Vec<Fragment>,
+    fragments: Vec<Arc<Fragment>>,
     cuts: Vec<Cut>,
     blocks: Vec<Block>,
     paths: Paths,
-    targets: Vec<u64>,
     /// Live pieces by start; they never overlap.
     live: BTreeMap<u64, Piece>,
     /// Number of live pieces of each module.
@@ -296,7 +341,7 @@ struct Replay {
 }
 
 impl Replay {
-    fn feed(&mut self, entry: &Entry, keep_function: impl Fn(u32) -> bool) {
+    pub(super) fn feed(&mut self, entry: &Entry, keep_function: impl Fn(u32) -> bool) {
         match entry {
             Entry::Map { time_ns, map, path } => self.map(*time_ns, map, path),
             Entry::Unmap { time_ns, unmap } => self.carve(*time_ns, unmap.start, unmap.end),
@@ -307,7 +352,7 @@ impl Replay {
             Entry::Path(path) => self.paths.push(path),
             Entry::Fragment(fragment) => self.fragment(fragment),
             Entry::Cut(cut) => self.cuts.push(*cut),
-            Entry::Target(target) => self.targets.push(*target),
+            Entry::Target(_) => {}
         }
     }
 
@@ -378,6 +423,7 @@ impl Replay {
             self.pieces[module] = self.pieces[module] + left - 1;
             if self.pieces[module] == 0 {
                 self.modules[module].unmapped_ns = Some(time_ns);
+                self.gone.push(module as u32);
             }
         }
     }
@@ -390,10 +436,15 @@ impl Replay {
 
     fn fragment(&mut self, fragment: &Fragment) {
         let mut fragment = fragment.clone();
+        self.place(&mut fragment);
+        self.fragments.push(Arc::new(fragment));
+    }
+
+    /// Says in which modules it is.
+    pub(super) fn place(&self, fragment: &mut Fragment) {
         for piece in &mut fragment.pieces {
             piece.module = self.module_at(piece.pc);
         }
-        self.fragments.push(fragment);
     }
 
     fn function(&mut self, func: &Func) {

@@ -1,9 +1,11 @@
 //! Recordings made from random bytes, with every field in use.
 
+use std::sync::Arc;
+
 use arbtest::arbitrary::{Result, Unstructured};
 use trace::{
     Block, BlockContexts, Cost, Costs, Cut, End, Event, EventKind, Fragment, Function, Label, Meta,
-    Mode, Module, Node, Piece, Process, Recording, SlotCount, Source, Thread,
+    Missing, Mode, Module, Node, Part, Piece, Process, Recording, SlotCount, Source, Thread,
 };
 
 type Bytes<'a, 'b> = &'a mut Unstructured<'b>;
@@ -89,6 +91,7 @@ fn thread(u: Bytes, most_nodes: usize) -> Result<Thread> {
         nodes,
         counts: Vec::new(),
         stream: Vec::new(),
+        missing: None,
     })
 }
 
@@ -164,7 +167,7 @@ fn fragment(u: Bytes) -> Result<Fragment> {
 
 /// What only recordings of counts have.
 fn counted(u: Bytes, process: &mut Process) -> Result<()> {
-    process.fragments = few(u, 4, fragment)?;
+    process.fragments = few(u, 4, |u| fragment(u).map(Arc::new))?;
     process.cuts = few(u, 3, |u| {
         Ok(Cut {
             slot: number(u)?,
@@ -211,9 +214,42 @@ fn block(u: Bytes) -> Result<Block> {
     })
 }
 
+/// What only traces have, and what they have not.
+fn traced(u: Bytes, processes: &mut [Process]) -> Result<()> {
+    for index in 0..processes.len() {
+        let mut fragments = few(u, 4, |u| fragment(u).map(Arc::new))?;
+        let mut modules = processes[index].modules.clone();
+        let parent = processes[index]
+            .parent
+            .map(|parent| processes[parent].clone());
+        let process = &mut processes[index];
+        if let Some(parent) = parent.filter(|_| process.by_fork) {
+            fragments.splice(..0, parent.fragments.iter().take(2).cloned());
+            modules.splice(..0, parent.modules.iter().take(1).cloned());
+        }
+        process.fragments = fragments;
+        process.modules = modules;
+        process.targets = few(u, 5, number)?;
+        process.functions.clear();
+        for thread in &mut process.threads {
+            thread.nodes.clear();
+            thread.costs.clear();
+            thread.missing = option(u, |u| Ok(*u.choose(&Missing::ALL)?))?;
+            thread.stream = few(u, 4, |u| {
+                let raw: Vec<u8> = u.arbitrary()?;
+                let mut part = Part::pack(&raw).expect("memory is enough");
+                part.stream = u.int_in_range(0..=2)?;
+                part.taken_unix_ns = number(u)?;
+                Ok(part)
+            })?;
+        }
+    }
+    Ok(())
+}
+
 /// A recording that `write` accepts, with threads of at most `most_nodes`.
 pub fn recording(u: Bytes, most_nodes: usize) -> Result<Recording> {
-    let mode = *u.choose(&[Mode::Run, Mode::Contexts, Mode::Counts])?;
+    let mode = *u.choose(&[Mode::Run, Mode::Contexts, Mode::Counts, Mode::Trace])?;
     let meta = Meta {
         producer: u.arbitrary()?,
         command: few(u, 3, |u| u.arbitrary())?,
@@ -243,6 +279,9 @@ pub fn recording(u: Bytes, most_nodes: usize) -> Result<Recording> {
         for process in &mut processes {
             counted(u, process)?;
         }
+    }
+    if meta.mode == Mode::Trace {
+        traced(u, &mut processes)?;
     }
     Ok(Recording { meta, processes })
 }

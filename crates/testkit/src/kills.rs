@@ -1,0 +1,290 @@
+//! Kills at random moments: what is left of a trace is a prefix, thread by thread.
+//!
+//! Problem: a trace is to hold everything up to the moment at which the program, the CLI
+//! process or both are killed, and a program whose CLI is killed is to go on.
+//!
+//! Approach: `threads.c` executes the same in each thread whenever it runs. A whole trace of
+//! it is the reference; in each round somebody is killed at a random moment, and what the
+//! file has is compared with the reference, instruction by instruction.
+//!
+//! Limits: how much is lost is only measured: against the reference, in the table's figures.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use analysis::walk::{Event, Pieces, Walk};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use trace::{End, Prefix, ReadError, Recording};
+
+use crate::folder::Folder;
+use crate::soak::random::Random;
+
+/// Steps of each thread of the program; it takes two milliseconds for each.
+const STEPS: u32 = 150;
+const FLAGS: [&str; 4] = ["-O1", "-nostdlib", "-static", "-fno-stack-protector"];
+/// Where the linker puts the program's code.
+const BASE: u64 = 0x40_0000;
+/// A program whose CLI was killed has so long to end.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Who is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Victim {
+    Program,
+    Cli,
+    Both,
+}
+
+impl Victim {
+    pub const ALL: [Victim; 3] = [Victim::Program, Victim::Cli, Victim::Both];
+}
+
+/// What a round found.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    pub victim: Victim,
+    /// Threads in the file, and their instructions.
+    pub threads: usize,
+    pub instructions: u64,
+    /// Bytes of a torn chunk.
+    pub torn: u64,
+    /// When the last part was recorded, before the kill.
+    pub behind: Option<Duration>,
+}
+
+/// A program with the traces of its threads.
+pub struct Bench {
+    product: PathBuf,
+    folder: Folder,
+    reference: Vec<Vec<u16>>,
+    /// How long the program takes.
+    took: Duration,
+}
+
+impl Bench {
+    /// Compiles the program and traces it as a whole, twice.
+    pub fn new(product: PathBuf) -> Result<Bench, String> {
+        let folder = Folder::new("kills");
+        let steps = format!("-DROUNDS={STEPS}");
+        let flags: Vec<&str> = FLAGS.into_iter().chain([steps.as_str()]).collect();
+        folder.program(&flags, "threads", include_str!("kills/threads.c"));
+        let mut bench = Bench {
+            product,
+            folder,
+            reference: Vec::new(),
+            took: Duration::ZERO,
+        };
+        let started = Instant::now();
+        bench.reference = bench.whole()?;
+        bench.took = started.elapsed();
+        if bench.whole()? != bench.reference {
+            return Err("the program does not execute the same when it runs again".into());
+        }
+        Ok(bench)
+    }
+
+    /// Instructions of each thread of the reference.
+    pub fn lengths(&self) -> Vec<usize> {
+        self.reference.iter().map(Vec::len).collect()
+    }
+
+    fn whole(&self) -> Result<Vec<Vec<u16>>, String> {
+        let mut child = self.start()?;
+        let status = child.wait().map_err(|error| error.to_string())?;
+        let prefix = self.left()?.ok_or("there is no file")?;
+        if !status.success() || prefix.lost.is_some() {
+            return Err(format!("{status}, {:?}", prefix.lost));
+        }
+        let mut sequences = sequences(&prefix.recording)?;
+        sequences.sort();
+        Ok(sequences)
+    }
+
+    fn start(&self) -> Result<Child, String> {
+        let file = self.folder.file("killed.evp");
+        // Of the round before.
+        let _ = std::fs::remove_file(&file);
+        let mut command = Command::new("setarch");
+        command.arg("-R").arg(&self.product);
+        command.args(["trace", "-q", "-o"]).arg(&file);
+        command.args(["--", "./threads"]);
+        command.current_dir(self.folder.path()).stdin(Stdio::null());
+        command.stdout(Stdio::piped());
+        command.spawn().map_err(|error| error.to_string())
+    }
+
+    /// What is in the file; `None`: there is none.
+    fn left(&self) -> Result<Option<Prefix>, String> {
+        let Ok(file) = File::open(self.folder.file("killed.evp")) else {
+            return Ok(None);
+        };
+        let prefix = trace::read_prefix(file);
+        prefix.map(Some).map_err(|error| error.to_string())
+    }
+
+    /// Kills somebody at a moment that `random` says.
+    pub fn round(&self, victim: Victim, random: &mut Random) -> Result<Found, String> {
+        let mut cli = self.start()?;
+        let (cli_pid, program) = (Pid::from_raw(cli.id() as i32), child_of(cli.id())?);
+        let micros = random.below(self.took.as_micros() as usize);
+        std::thread::sleep(Duration::from_micros(micros as u64));
+        let killed_at = std::time::SystemTime::now();
+        // Who has ended is no error: the moment was late.
+        let end = |pid| {
+            let _ = kill(pid, Signal::SIGKILL);
+        };
+        match victim {
+            Victim::Program => end(program),
+            Victim::Cli => end(cli_pid),
+            Victim::Both if random.percent(50) => {
+                end(program);
+                end(cli_pid);
+            }
+            Victim::Both => {
+                end(cli_pid);
+                end(program);
+            }
+        }
+        let said = said(&mut cli)?;
+        let status = cli.wait().map_err(|error| error.to_string())?;
+        if victim == Victim::Cli && said != "done\n" {
+            return Err(format!("the program did not go on to its end: {said:?}"));
+        }
+        let Some(prefix) = self.left()? else {
+            return match victim {
+                Victim::Program => Err("there is no file".into()),
+                _ => Ok(Found::nothing(victim)),
+            };
+        };
+        let torn = match prefix.lost {
+            None if victim == Victim::Program || status.success() => 0,
+            Some(loss) => match loss.error {
+                ReadError::Unfinished { torn } if victim != Victim::Program => torn,
+                error => return Err(format!("{error}")),
+            },
+            None => 0,
+        };
+        let recording = prefix.recording;
+        let end = recording.meta.end;
+        let is_told = matches!(end, End::Signaled { signal: 9, .. } | End::Exited(0));
+        if victim == Victim::Program && !is_told {
+            return Err(format!(
+                "the recording says that the program ended as {end:?}"
+            ));
+        }
+        let sequences = sequences(&recording)?;
+        let instructions = sequences.iter().map(|sequence| sequence.len() as u64).sum();
+        self.compare(&sequences)?;
+        Ok(Found {
+            victim,
+            threads: sequences.len(),
+            instructions,
+            torn,
+            behind: behind(&recording, killed_at),
+        })
+    }
+
+    /// Each is a prefix of another one of the reference: which thread is recorded first
+    /// depends on the moment.
+    fn compare(&self, sequences: &[Vec<u16>]) -> Result<(), String> {
+        let mut sequences: Vec<&Vec<u16>> = sequences.iter().collect();
+        sequences.sort_by_key(|sequence| std::cmp::Reverse(sequence.len()));
+        let mut left: Vec<&Vec<u16>> = self.reference.iter().collect();
+        for sequence in sequences {
+            let of = left.iter().position(|whole| whole.starts_with(sequence));
+            let of = of.ok_or_else(|| {
+                let same = |whole: &&Vec<u16>| {
+                    let pairs = whole.iter().zip(sequence);
+                    pairs.take_while(|(a, b)| a == b).count()
+                };
+                let same = left.iter().map(same).max();
+                let length = sequence.len();
+                format!("{length} instructions are no prefix of a thread: {same:?} agree")
+            })?;
+            left.swap_remove(of);
+        }
+        Ok(())
+    }
+}
+
+impl Found {
+    fn nothing(victim: Victim) -> Found {
+        Found {
+            victim,
+            threads: 0,
+            instructions: 0,
+            torn: 0,
+            behind: None,
+        }
+    }
+}
+
+/// From when the last part was recorded to the kill.
+fn behind(recording: &Recording, killed: std::time::SystemTime) -> Option<Duration> {
+    let threads = recording
+        .processes
+        .iter()
+        .flat_map(|process| &process.threads);
+    let last = threads.flat_map(|thread| &thread.stream);
+    let last = last.map(|part| part.taken_unix_ns).max()?;
+    let killed = killed.duration_since(std::time::UNIX_EPOCH).ok()?;
+    Some(killed.saturating_sub(Duration::from_nanos(last)))
+}
+
+/// Standard output of the program, whoever its parent is by now.
+fn said(cli: &mut Child) -> Result<String, String> {
+    let mut pipe = cli.stdout.take().ok_or("standard output is no pipe")?;
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        let read = pipe.read_to_string(&mut text).map(|_| text);
+        drop(sender.send(read));
+    });
+    let text = receiver.recv_timeout(PATIENCE);
+    let text = text.map_err(|_| format!("the program runs for more than {PATIENCE:?}"))?;
+    text.map_err(|error| error.to_string())
+}
+
+/// The process that `everypath` with this number started, once there is one.
+fn child_of(everypath: u32) -> Result<Pid, String> {
+    let children = PathBuf::from(format!("/proc/{everypath}/task/{everypath}/children"));
+    for _ in 0..5000 {
+        let found = first_number(&children);
+        if let Some(pid) = found {
+            return Ok(Pid::from_raw(pid));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Err("everypath starts nothing".into())
+}
+
+fn first_number(path: &Path) -> Option<i32> {
+    let text = std::fs::read_to_string(path).ok()?;
+    text.split_whitespace().next()?.parse().ok()
+}
+
+/// Addresses of all instructions of each thread; how it went on must be known.
+fn sequences(recording: &Recording) -> Result<Vec<Vec<u16>>, String> {
+    let mut all = Vec::new();
+    for process in &recording.processes {
+        let mut pieces = Pieces::of(process);
+        for thread in &process.threads {
+            let mut sequence = Vec::new();
+            let mut walk = Walk::new(&mut pieces, thread);
+            while let Some(event) = walk.next() {
+                let event = event.map_err(|error| {
+                    format!("thread {}, {}: {error}", thread.tid, sequence.len())
+                })?;
+                if let Event::Executed(steps) = event {
+                    sequence.extend(steps.iter().map(|step| (step.pc - BASE) as u16));
+                }
+            }
+            all.push(sequence);
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,25 @@
+//! Thirty kills at random moments; `cargo xtask kills` makes hundreds.
+#![forbid(unsafe_code)]
+
+use testkit::kills::{Bench, Victim};
+use testkit::soak::random::Random;
+use testkit::{mode, program};
+
+const ROUNDS: usize = 30;
+
+#[test]
+fn whoever_is_killed_a_prefix_is_left() {
+    let product = mode::product(&program::repository()).unwrap_or_else(|error| panic!("{error}"));
+    let bench = Bench::new(product).unwrap_or_else(|error| panic!("{error}"));
+    let whole: usize = bench.lengths().iter().sum();
+    let mut random = Random::new(1);
+    let mut some = 0;
+    for round in 0..ROUNDS {
+        let victim = Victim::ALL[round % Victim::ALL.len()];
+        match bench.round(victim, &mut random) {
+            Ok(found) => some += usize::from((1..whole as u64).contains(&found.instructions)),
+            Err(error) => panic!("round {round}, {victim:?}: {error}"),
+        }
+    }
+    assert!(some > ROUNDS / 2, "{some} rounds left a part");
+}

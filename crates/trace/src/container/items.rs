@@ -1,0 +1,296 @@
+//! Items of `LOGS` chunks: what a trace says of processes, code and threads, in the order in
+//! which that became known. One row per kind of item, written and read here.
+//!
+//! Numbers are differences to those of the item of the same kind before in the chunk.
+//!
+//! Limits: of code that forked children share, no more than [`MAX_SHARED`] pieces in all.
+
+use std::sync::Arc;
+
+use super::codec::{Decoder, Encoder};
+use super::{counts, read, write};
+use crate::error::ReadError;
+use crate::model::{Fragment, Missing, Module, Process, Recording, Source, Thread};
+
+/// Fragments that forked children have from their parents, all together.
+pub(crate) const MAX_SHARED: u64 = 1 << 26;
+
+/// What an item is.
+mod tag {
+    /// The items that follow are about this process.
+    pub const OF: u64 = 0;
+    pub const PROCESS: u64 = 1;
+    pub const MODULE: u64 = 2;
+    pub const FRAGMENT: u64 = 3;
+    pub const TARGET: u64 = 4;
+    pub const THREAD: u64 = 5;
+    pub const GONE: u64 = 6;
+    pub const BUILD: u64 = 7;
+    pub const TEXT: u64 = 8;
+    pub const SOURCE: u64 = 9;
+    pub const ENDED: u64 = 10;
+    pub const THREAD_ENDED: u64 = 11;
+}
+
+/// How much of what its parent had a forked child begins with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shared {
+    pub modules: usize,
+    pub fragments: usize,
+    pub targets: usize,
+}
+
+/// What numbers are differences to.
+#[derive(Default)]
+struct Before {
+    process: Option<usize>,
+    fragment: counts::Before,
+    target: u64,
+    source: u64,
+}
+
+/// What an item begins.
+#[derive(Clone, Copy)]
+pub(super) enum Begun {
+    Process,
+    Thread(usize),
+}
+
+/// Items of the chunk being written.
+#[derive(Default)]
+pub(super) struct Items {
+    pub out: Encoder,
+    /// How many there are.
+    count: u64,
+    /// Processes and threads (by their process) that begin in it.
+    begun: Vec<Begun>,
+    before: Before,
+}
+
+impl Items {
+    /// The contents of the chunk; the next one begins.
+    pub(super) fn take(&mut self) -> (Vec<u8>, u64, Vec<Begun>) {
+        let all = std::mem::take(self);
+        (all.out.bytes, all.count, all.begun)
+    }
+
+    fn begin(&mut self, process: usize, tag: u64) {
+        if self.before.process != Some(process) {
+            self.before.process = Some(process);
+            self.out.uint(tag::OF);
+            self.out.uint(process as u64);
+            self.count += 1;
+        }
+        self.out.uint(tag);
+        self.count += 1;
+    }
+
+    pub(super) fn process(&mut self, index: usize, process: &Process, shared: Option<Shared>) {
+        // It is the process that follows.
+        self.before.process = Some(index);
+        self.begin(index, tag::PROCESS);
+        self.begun.push(Begun::Process);
+        write::put_process_head(&mut self.out, process);
+        self.out.option(shared, |out, shared| {
+            out.uint(shared.modules as u64);
+            out.uint(shared.fragments as u64);
+            out.uint(shared.targets as u64);
+        });
+    }
+
+    pub(super) fn module(&mut self, process: usize, module: &Module) {
+        self.begin(process, tag::MODULE);
+        write::module(&mut self.out, module);
+    }
+
+    pub(super) fn fragment(&mut self, process: usize, fragment: &Fragment) {
+        self.begin(process, tag::FRAGMENT);
+        counts::put_fragment(&mut self.out, self.before.fragment, fragment);
+        self.before.fragment = counts::Before::after(fragment);
+    }
+
+    pub(super) fn target(&mut self, process: usize, target: u64) {
+        self.begin(process, tag::TARGET);
+        let delta = target.wrapping_sub(self.before.target).cast_signed();
+        self.out.int(delta);
+        self.before.target = target;
+    }
+
+    pub(super) fn thread(&mut self, process: usize, thread: &Thread) {
+        self.begin(process, tag::THREAD);
+        self.begun.push(Begun::Thread(process));
+        write::put_thread_head(&mut self.out, thread);
+    }
+
+    pub(super) fn gone(&mut self, process: usize, module: usize, unmapped_ns: u64) {
+        self.begin(process, tag::GONE);
+        self.out.uint(module as u64);
+        self.out.uint(unmapped_ns);
+    }
+
+    pub(super) fn build(&mut self, process: usize, module: usize, id: &[u8]) {
+        self.begin(process, tag::BUILD);
+        self.out.uint(module as u64);
+        self.out.blob(id);
+    }
+
+    pub(super) fn text(&mut self, process: usize, text: &str) {
+        self.begin(process, tag::TEXT);
+        self.out.text(text);
+    }
+
+    pub(super) fn source(&mut self, process: usize, source: &Source) {
+        self.begin(process, tag::SOURCE);
+        counts::put_source(&mut self.out, self.before.source, source);
+        self.before.source = source.offset;
+    }
+
+    pub(super) fn ended(&mut self, index: usize, process: &Process) {
+        self.begin(index, tag::ENDED);
+        self.out.option(process.end_ns, Encoder::uint);
+        write::end(&mut self.out, process.end);
+        self.out.list(&process.stats, |out, &value| out.uint(value));
+    }
+
+    pub(super) fn thread_ended(&mut self, process: usize, index: usize, thread: &Thread) {
+        self.begin(process, tag::THREAD_ENDED);
+        self.out.uint(index as u64);
+        self.out.option(thread.end_ns, Encoder::uint);
+        self.out.uint(thread.insns);
+        let number = |missing| Missing::ALL.iter().position(|&known| known == missing);
+        let missing = thread.missing.and_then(number);
+        self.out.uint(missing.map_or(0, |number| number as u64 + 1));
+    }
+}
+
+/// Reads items into a recording.
+#[derive(Default)]
+pub(super) struct Reader {
+    pub count: u64,
+    shared: u64,
+}
+
+impl Reader {
+    /// All items of a chunk. Those before one that is refused are in the recording.
+    pub(super) fn feed(
+        &mut self,
+        recording: &mut Recording,
+        mut input: Decoder<'_>,
+    ) -> Result<(), ReadError> {
+        let mut before = Before::default();
+        while !input.is_empty() {
+            self.item(recording, &mut input, &mut before)?;
+            self.count += 1;
+        }
+        Ok(())
+    }
+
+    fn item(
+        &mut self,
+        recording: &mut Recording,
+        input: &mut Decoder<'_>,
+        before: &mut Before,
+    ) -> Result<(), ReadError> {
+        let tag = input.uint()?;
+        if tag == tag::PROCESS {
+            self.process(recording, input)?;
+            before.process = Some(recording.processes.len() - 1);
+            return Ok(());
+        }
+        if tag == tag::OF {
+            before.process = Some(index(input)?);
+            return Ok(());
+        }
+        let process = before
+            .process
+            .and_then(|process| recording.processes.get_mut(process))
+            .ok_or_else(|| input.malformed("an item is about no process"))?;
+        match tag {
+            tag::MODULE => process.modules.push(read::module(input)?),
+            tag::FRAGMENT => {
+                let fragment = counts::fragment(input, before.fragment)?;
+                before.fragment = counts::Before::after(&fragment);
+                process.fragments.push(Arc::new(fragment));
+            }
+            tag::TARGET => {
+                before.target = before.target.wrapping_add_signed(input.int()?);
+                process.targets.push(before.target);
+            }
+            tag::THREAD => process.threads.push(read::thread_head(input)?),
+            tag::GONE => {
+                let (module, time) = (index(input)?, input.uint()?);
+                known(process.modules.get_mut(module), input)?.unmapped_ns = Some(time);
+            }
+            tag::BUILD => {
+                let (module, id) = (index(input)?, input.blob()?);
+                known(process.modules.get_mut(module), input)?.build_id = Some(id.to_vec());
+            }
+            tag::TEXT => process.texts.push(input.text()?),
+            tag::SOURCE => {
+                let source = counts::source(input, before.source)?;
+                before.source = source.offset;
+                process.sources.push(source);
+            }
+            tag::ENDED => {
+                process.end_ns = input.option(Decoder::uint)?;
+                process.end = read::end(input)?;
+                process.stats = input.list(Decoder::uint)?;
+            }
+            tag::THREAD_ENDED => thread_ended(process, input)?,
+            _ => return Err(input.malformed("an item is of no known kind")),
+        }
+        Ok(())
+    }
+
+    fn process(
+        &mut self,
+        recording: &mut Recording,
+        input: &mut Decoder<'_>,
+    ) -> Result<(), ReadError> {
+        let mut process = read::process_head(input, recording.processes.len())?;
+        let shared = input.option(|input| {
+            Ok(Shared {
+                modules: index(input)?,
+                fragments: index(input)?,
+                targets: index(input)?,
+            })
+        })?;
+        if let Some(shared) = shared {
+            let parent = process.parent.and_then(|at| recording.processes.get(at));
+            let parent = known(parent, input)?;
+            self.shared += (shared.fragments + shared.modules + shared.targets) as u64;
+            if self.shared > MAX_SHARED {
+                return Err(input.malformed("processes share more than the format allows"));
+            }
+            let modules = known(parent.modules.get(..shared.modules), input)?;
+            process.modules = modules.to_vec();
+            for module in &mut process.modules {
+                (module.unmapped_ns, module.build_id) = (None, None);
+            }
+            process.fragments = known(parent.fragments.get(..shared.fragments), input)?.to_vec();
+            process.targets = known(parent.targets.get(..shared.targets), input)?.to_vec();
+        }
+        recording.processes.push(process);
+        Ok(())
+    }
+}
+
+fn thread_ended(process: &mut Process, input: &mut Decoder<'_>) -> Result<(), ReadError> {
+    let thread = index(input)?;
+    let thread = known(process.threads.get_mut(thread), input)?;
+    thread.end_ns = input.option(Decoder::uint)?;
+    thread.insns = input.uint()?;
+    thread.missing = match index(input)? {
+        0 => None,
+        number => Some(*known(Missing::ALL.get(number - 1), input)?),
+    };
+    Ok(())
+}
+
+fn index(input: &mut Decoder<'_>) -> Result<usize, ReadError> {
+    Ok(input.u32()? as usize)
+}
+
+fn known<T>(found: Option<T>, input: &Decoder<'_>) -> Result<T, ReadError> {
+    found.ok_or_else(|| input.malformed("an item names what is not there"))
+}

@@ -1,0 +1,395 @@
+//! Traces on disk: written while the program runs, so that what was written stays whatever
+//! is killed.
+//!
+//! ```text
+//!   header META (LOGS | STRM)* DONE
+//! ```
+//!
+//! Invariants: what a part of a stream needs to be read is in `LOGS` chunks before it; a
+//! chunk is handed to the system in one piece, so a file ends in at most one torn chunk;
+//! without `DONE` the recording was not finished.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use super::chunk::{Chunk, Chunks, Kind, LEAD, raw_len, write_chunk, write_stored};
+use super::codec::{Decoder, Encoder};
+use super::items::{Begun, Items, Reader, Shared};
+use super::read::{self, Loss};
+use super::write::{self, CLOSE_AT};
+use crate::error::{ReadError, WriteError};
+use crate::model::{End, Fragment, Meta, Module, Process, Recording, Source, Thread};
+use crate::part::{Packer, Part};
+
+/// What begins the stored bytes of a part, with the eight bytes of a skippable frame.
+const LEAD_LEN: usize = 48;
+
+/// A trace that is being written.
+pub(crate) struct Journal<W> {
+    out: W,
+    items: Items,
+    packer: Packer,
+    /// Bytes of whole chunks in the file.
+    pub written: u64,
+    /// Threads of each process in the file.
+    pub kept: Vec<usize>,
+    /// What the file holds: items, parts, their bytes.
+    totals: [u64; 3],
+}
+
+/// Whose a part is: process and thread in it, and how many parts its stream has before it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Place {
+    pub process: usize,
+    pub thread: usize,
+    pub sequence: u32,
+}
+
+impl<W: Write> Journal<W> {
+    pub(crate) fn new(mut out: W, meta: &Meta) -> Result<Journal<W>, WriteError> {
+        let mut head = write::header();
+        write_chunk(&mut head, Kind::META, &write::meta(meta).bytes)?;
+        out.write_all(&head)?;
+        Ok(Journal {
+            out,
+            items: Items::default(),
+            packer: Packer::new()?,
+            written: head.len() as u64,
+            kept: Vec::new(),
+            totals: [0; 3],
+        })
+    }
+
+    pub(crate) fn process(
+        &mut self,
+        index: usize,
+        process: &Process,
+        shared: Option<Shared>,
+    ) -> Result<(), WriteError> {
+        self.items.process(index, process, shared);
+        self.grown()
+    }
+
+    pub(crate) fn module(&mut self, process: usize, module: &Module) -> Result<(), WriteError> {
+        self.items.module(process, module);
+        self.grown()
+    }
+
+    pub(crate) fn gone(
+        &mut self,
+        process: usize,
+        module: usize,
+        time_ns: u64,
+    ) -> Result<(), WriteError> {
+        self.items.gone(process, module, time_ns);
+        self.grown()
+    }
+
+    pub(crate) fn fragment(
+        &mut self,
+        process: usize,
+        fragment: &Fragment,
+    ) -> Result<(), WriteError> {
+        self.items.fragment(process, fragment);
+        self.grown()
+    }
+
+    pub(crate) fn target(&mut self, process: usize, target: u64) -> Result<(), WriteError> {
+        self.items.target(process, target);
+        self.grown()
+    }
+
+    pub(crate) fn thread(&mut self, process: usize, thread: &Thread) -> Result<(), WriteError> {
+        self.items.thread(process, thread);
+        self.grown()
+    }
+
+    /// Names and build ids of its code, and how it ended.
+    pub(crate) fn names_and_end(
+        &mut self,
+        index: usize,
+        process: &Process,
+    ) -> Result<(), WriteError> {
+        self.names(index, process)?;
+        self.end(index, process)
+    }
+
+    fn names(&mut self, index: usize, process: &Process) -> Result<(), WriteError> {
+        for (at, module) in process.modules.iter().enumerate() {
+            if let Some(id) = &module.build_id {
+                self.items.build(index, at, id);
+                self.grown()?;
+            }
+        }
+        for text in &process.texts {
+            self.items.text(index, text);
+            self.grown()?;
+        }
+        process.sources.iter().try_for_each(|source: &Source| {
+            self.items.source(index, source);
+            self.grown()
+        })
+    }
+
+    /// How it and its threads ended.
+    pub(crate) fn end(&mut self, index: usize, process: &Process) -> Result<(), WriteError> {
+        self.items.ended(index, process);
+        for (at, thread) in process.threads.iter().enumerate() {
+            self.items.thread_ended(index, at, thread);
+            self.grown()?;
+        }
+        self.grown()
+    }
+
+    /// A part of a thread's stream, and before it the items that came until now.
+    pub(crate) fn part(&mut self, place: Place, part: &Part) -> Result<(), WriteError> {
+        self.flush_items()?;
+        let mut lead = Vec::with_capacity(LEAD_LEN);
+        lead.extend(LEAD.to_le_bytes());
+        lead.extend((LEAD_LEN as u32 - 8).to_le_bytes());
+        lead.extend((place.process as u32).to_le_bytes());
+        lead.extend((place.thread as u32).to_le_bytes());
+        lead.extend(place.sequence.to_le_bytes());
+        lead.extend(u32::from(part.stream).to_le_bytes());
+        lead.extend(part.taken_unix_ns.to_le_bytes());
+        lead.resize(LEAD_LEN, 0);
+        let stored: [&[u8]; 2] = [&lead, &part.stored];
+        write_stored(&mut self.out, Kind::STRM, part.len, &stored)?;
+        self.written += chunk_len(&stored);
+        self.totals[1] += 1;
+        self.totals[2] += u64::from(part.len);
+        Ok(())
+    }
+
+    fn grown(&mut self) -> Result<(), WriteError> {
+        match self.items.out.bytes.len() >= CLOSE_AT {
+            true => self.flush_items(),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn flush_items(&mut self) -> Result<(), WriteError> {
+        if self.items.out.bytes.is_empty() {
+            return Ok(());
+        }
+        let (raw, count, begun) = self.items.take();
+        self.chunk(Kind::LOGS, &raw)?;
+        self.totals[0] += count;
+        for begun in begun {
+            match begun {
+                Begun::Process => self.kept.push(0),
+                Begun::Thread(process) => self.kept[process] += 1,
+            }
+        }
+        Ok(())
+    }
+
+    fn chunk(&mut self, kind: Kind, raw: &[u8]) -> Result<(), WriteError> {
+        let len = raw_len(kind, raw)?;
+        let stored = self.packer.stored(raw)?;
+        write_stored(&mut self.out, kind, len, &[&stored])?;
+        self.written += chunk_len(&[&stored]);
+        Ok(())
+    }
+
+    /// The end of the file.
+    pub(crate) fn done(&mut self, duration_ns: u64, end: End) -> Result<(), WriteError> {
+        self.flush_items()?;
+        let mut done = Encoder::default();
+        done.uint(duration_ns);
+        write::end(&mut done, end);
+        for total in self.totals {
+            done.uint(total);
+        }
+        self.chunk(Kind::DONE, &done.bytes)?;
+        self.out.flush()?;
+        Ok(())
+    }
+
+    /// Where it goes, without what was not handed to it yet.
+    pub(crate) fn place(&mut self) -> &mut W {
+        &mut self.out
+    }
+
+    /// Forgets items that are not in the file.
+    pub(crate) fn forget_items(&mut self) {
+        self.items = Items::default();
+    }
+}
+
+fn chunk_len(stored: &[&[u8]]) -> u64 {
+    let len: usize = stored.iter().map(|bytes| bytes.len()).sum();
+    (super::chunk::HEADER + len) as u64
+}
+
+/// A whole recording of [`crate::Mode::Trace`].
+pub(super) fn write(recording: &Recording, out: impl Write) -> Result<(), WriteError> {
+    let meta = Meta {
+        duration_ns: 0,
+        end: End::Unknown,
+        ..recording.meta.clone()
+    };
+    let mut journal = Journal::new(out, &meta)?;
+    for (index, process) in recording.processes.iter().enumerate() {
+        let parent = process.parent.map(|at| recording.processes.get(at));
+        let parent = match (parent, process.parent) {
+            (Some(Some(parent)), Some(at)) if at < index => Some(parent),
+            (None, _) => None,
+            _ => {
+                return Err(WriteError::Inconsistent {
+                    what: "process",
+                    index,
+                });
+            }
+        };
+        let shared = parent.and_then(|parent| shared(parent, process));
+        journal.process(index, process, shared)?;
+        let from = shared.unwrap_or_default();
+        for (at, module) in process.modules.iter().enumerate() {
+            match module.unmapped_ns {
+                _ if at >= from.modules => journal.module(index, module)?,
+                Some(time) => journal.gone(index, at, time)?,
+                None => {}
+            }
+        }
+        for fragment in &process.fragments[from.fragments..] {
+            journal.fragment(index, fragment)?;
+        }
+        for &target in &process.targets[from.targets..] {
+            journal.target(index, target)?;
+        }
+        for (at, thread) in process.threads.iter().enumerate() {
+            journal.thread(index, thread)?;
+            let mut sequences: HashMap<u16, u32> = HashMap::new();
+            for part in &thread.stream {
+                let sequence = sequences.entry(part.stream).or_default();
+                let place = Place {
+                    process: index,
+                    thread: at,
+                    sequence: *sequence,
+                };
+                *sequence += 1;
+                journal.part(place, part)?;
+            }
+        }
+        journal.names_and_end(index, process)?;
+    }
+    journal.done(recording.meta.duration_ns, recording.meta.end)
+}
+
+/// What a forked child has that is its parent's.
+fn shared(parent: &Process, process: &Process) -> Option<Shared> {
+    let fragments = parent.fragments.iter().zip(&process.fragments);
+    let fragments = fragments.take_while(|(a, b)| Arc::ptr_eq(a, b)).count();
+    let alike = |(a, b): &(&Module, &Module)| {
+        let bare = |module: &Module| Module {
+            unmapped_ns: None,
+            build_id: None,
+            ..module.clone()
+        };
+        bare(a) == bare(b)
+    };
+    let modules = parent.modules.iter().zip(&process.modules);
+    let targets = parent.targets.iter().zip(&process.targets);
+    (fragments > 0).then(|| Shared {
+        modules: modules.take_while(alike).count(),
+        fragments,
+        targets: targets.take_while(|(a, b)| a == b).count(),
+    })
+}
+
+/// Everything behind `META`; why that is not all.
+pub(super) fn read<R: Read>(recording: &mut Recording, chunks: &mut Chunks<R>) -> Option<Loss> {
+    let mut reader = Reader::default();
+    let (mut parts, mut raw) = (0, 0);
+    let mut sequences = Sequences::new();
+    loop {
+        let at = chunks.at;
+        let chunk = match chunks.next() {
+            Ok(chunk) => chunk,
+            Err(ReadError::Truncated { at: end }) => {
+                let error = ReadError::Unfinished { torn: end - at };
+                return Some(Loss { at, error });
+            }
+            Err(error) => return Some(Loss { at, error }),
+        };
+        let input = Decoder::new(&chunk);
+        let step = match chunk.kind {
+            Kind::LOGS => reader.feed(recording, input),
+            Kind::STRM => {
+                parts += 1;
+                raw += chunk.part.len();
+                part(recording, &mut sequences, chunk)
+            }
+            Kind::DONE => match done(recording, input, [reader.count, parts, raw]) {
+                Ok(()) => return read::trailing(chunks),
+                Err(error) => Err(error),
+            },
+            kind if kind.may_be_skipped() => Ok(()),
+            _ => Err(read::unexpected(&chunk)),
+        };
+        if let Err(error) = step {
+            return Some(Loss { at, error });
+        }
+    }
+}
+
+/// Parts that were read, by process, thread and stream.
+type Sequences = HashMap<(u32, u32, u16), u32>;
+
+fn part(
+    recording: &mut Recording,
+    sequences: &mut Sequences,
+    mut chunk: Chunk,
+) -> Result<(), ReadError> {
+    let malformed = |what| ReadError::Malformed {
+        kind: chunk.kind,
+        at: chunk.at,
+        what,
+    };
+    let stored = &mut chunk.part.stored;
+    let Some(lead) = stored.first_chunk::<LEAD_LEN>().copied() else {
+        return Err(malformed("it is too short for its beginning"));
+    };
+    let word = |at: usize| u32::from_le_bytes([lead[at], lead[at + 1], lead[at + 2], lead[at + 3]]);
+    if (word(0), word(4)) != (LEAD, LEAD_LEN as u32 - 8) {
+        return Err(malformed("it does not begin as a part of a stream does"));
+    }
+    let thread = recording
+        .processes
+        .get_mut(word(8) as usize)
+        .and_then(|process| process.threads.get_mut(word(12) as usize))
+        .ok_or_else(|| malformed("it is of a thread that is not there"))?;
+    let stream = u16::try_from(word(20)).map_err(|_| malformed("there are not so many streams"))?;
+    let sequence = sequences.entry((word(8), word(12), stream)).or_default();
+    if word(16) != *sequence {
+        return Err(malformed("parts of its stream before it are missing"));
+    }
+    *sequence = sequence.wrapping_add(1);
+    stored.drain(..LEAD_LEN);
+    thread.stream.push(Part {
+        stream,
+        taken_unix_ns: u64::from(word(24)) | u64::from(word(28)) << 32,
+        ..chunk.part
+    });
+    Ok(())
+}
+
+fn done(
+    recording: &mut Recording,
+    mut input: Decoder<'_>,
+    totals: [u64; 3],
+) -> Result<(), ReadError> {
+    let duration_ns = input.uint()?;
+    let end = read::end(&mut input)?;
+    for total in totals {
+        if input.uint()? != total {
+            return Err(input.malformed("its totals are not those of the file"));
+        }
+    }
+    input.end()?;
+    recording.meta.duration_ns = duration_ns;
+    recording.meta.end = end;
+    Ok(())
+}
