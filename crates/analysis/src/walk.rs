@@ -182,6 +182,12 @@ impl Pieces {
         self.at(place)
     }
 
+    /// Why nothing is known of what comes next, if that is so behind this piece.
+    fn no_code(&self, piece: Option<(u32, u32)>) -> Option<Unsound> {
+        let straight = &self.known[piece?.0 as usize].straight;
+        matches!(straight.turn, Turn::Unknown).then(|| Unsound::NoCode(end(&straight.steps)))
+    }
+
     /// In which lane the next outcome is, that of piece `index` or of one behind it.
     fn lane(&mut self, index: u32) -> u8 {
         if let Some(lane) = self.known[index as usize].lane {
@@ -380,7 +386,10 @@ impl<'a> Walk<'a> {
                 return Ok(Escaped::Over);
             }
             if there != bytes {
-                return Err(Unsound::Lane(number));
+                return Err(self
+                    .pieces
+                    .no_code(self.piece)
+                    .unwrap_or(Unsound::Lane(number)));
             }
             other.skip(bytes.len());
         }

@@ -348,8 +348,8 @@ impl Engine {
         }
         let pool = self.process.log.pool;
         let firsts = [(); stream::LANES].map(|()| new_chunk(&pool));
-        for lane in 0..stream::LANES {
-            let opened = firsts[lane].and_then(|first| open_chunk(&pool, context, lane, first));
+        for (lane, first) in firsts.into_iter().enumerate() {
+            let opened = first.and_then(|first| open_chunk(&pool, context, lane, first));
             if opened.is_none() {
                 lose(&pool, context, lane);
             }
