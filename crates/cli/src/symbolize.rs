@@ -14,10 +14,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use analysis::counts::offsets;
 use image::{FileOffset, Image, Images, Symbol, Version};
-use trace::{Module, Process, Recording, Source};
+use trace::{Mode, Module, Process, Recording, Source};
 use wire::FileId;
 
 use crate::vdso;
+
+mod pieces;
 
 /// One file, whatever its mappings.
 type Key = (String, FileId);
@@ -52,11 +54,18 @@ struct Question {
 }
 
 pub fn symbolize(recording: &mut Recording, images: &Images) {
-    let code: Vec<Offsets> = recording.processes.iter().map(offsets).collect();
+    let by_piece = recording.meta.mode == Mode::Trace;
+    let code: Vec<Offsets> = match by_piece {
+        true => pieces::new_code(recording),
+        false => recording.processes.iter().map(offsets).collect(),
+    };
     let answers = ask(questions(recording, &code), images);
     for (process, code) in recording.processes.iter_mut().zip(code) {
         fill(process, &answers);
-        fill_sources(process, code, &answers);
+        match by_piece {
+            true => pieces::fill(process, &answers),
+            false => fill_sources(process, code, &answers),
+        }
     }
 }
 
@@ -181,24 +190,35 @@ fn fill_sources(process: &mut Process, code: Offsets, answers: &HashMap<Key, Ans
             if last.replace(at) == Some(at) {
                 continue;
             }
-            let row = &answers.rows[at];
-            let mut text = |text: &str| {
-                *texts.entry(text.to_owned()).or_insert_with(|| {
-                    process.texts.push(text.to_owned());
-                    process.texts.len() as u32 - 1
-                })
-            };
-            process.sources.push(Source {
-                module,
-                offset,
-                function: row
-                    .name
-                    .as_ref()
-                    .map(|name| (text(name), offset - row.start)),
-                line: row.line.as_ref().map(|(file, line)| (text(file), *line)),
-            });
+            put_row(process, &mut texts, module, offset, &answers.rows[at]);
         }
     }
+}
+
+/// What `offset` of a module comes from, and what follows up to the next.
+fn put_row(
+    process: &mut Process,
+    texts: &mut HashMap<String, u32>,
+    module: u32,
+    offset: u64,
+    row: &Row,
+) {
+    let known = &mut process.texts;
+    let mut text = |text: &str| match texts.get(text) {
+        Some(&number) => number,
+        None => {
+            known.push(text.to_owned());
+            texts.insert(text.to_owned(), known.len() as u32 - 1);
+            known.len() as u32 - 1
+        }
+    };
+    let function = row.name.as_ref();
+    process.sources.push(Source {
+        module,
+        offset,
+        function: function.map(|name| (text(name), offset - row.start)),
+        line: row.line.as_ref().map(|(file, line)| (text(file), *line)),
+    });
 }
 
 fn open((path, file): &Key, images: &Images) -> Option<Arc<Image>> {

@@ -98,7 +98,7 @@ impl Raised {
 
 impl Drop for Raised {
     fn drop(&mut self) {
-        let _ = setrlimit(Resource::Fsize, self.0.clone());
+        let _ = setrlimit(Resource::Fsize, self.0);
     }
 }
 

@@ -13,6 +13,7 @@
 //! workload that finishes in a few milliseconds says nothing, which is why
 //! start-up is measured apart, as a difference in milliseconds.
 
+mod kept;
 pub mod machine;
 mod measure;
 mod table;
@@ -65,6 +66,8 @@ pub struct Measured {
     pub rounds: Vec<Vec<Sample>>,
     /// Cache exits per million instructions, when asked for.
     pub exits: Option<f64>,
+    /// Its trace, if it was traced.
+    pub kept: Option<kept::Kept>,
 }
 
 pub fn run(tree: &Tree, options: &Options) -> Result<()> {
@@ -79,6 +82,7 @@ pub fn run(tree: &Tree, options: &Options) -> Result<()> {
             workload,
             rounds: Vec::new(),
             exits: None,
+            kept: None,
         });
     }
     for round in 1..=options.rounds {
@@ -91,6 +95,11 @@ pub fn run(tree: &Tree, options: &Options) -> Result<()> {
     if options.exits {
         for result in &mut results {
             result.exits = runner.cache_exits(&result.workload)?;
+        }
+    }
+    if options.modes.contains(&Mode::Trace) {
+        for result in &mut results {
+            result.kept = Some(runner.kept(&result.workload)?);
         }
     }
     let text = table::render(&machine, &options.modes, &results);

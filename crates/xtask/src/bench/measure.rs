@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
+use super::kept::{self, Kept};
 use super::workload::Workload;
 use crate::tree::Tree;
 
@@ -32,6 +33,8 @@ pub enum Mode {
     Instructions,
     /// `everypath count`, the report written to a file.
     Count,
+    /// `everypath trace`, compression and names included.
+    Trace,
     /// `valgrind --tool=none`.
     Valgrind,
     /// `valgrind --tool=callgrind`.
@@ -45,6 +48,9 @@ const ROLLED: &[&str] = &["@", "contexts", "--mode", "intra", "--roll-loops", "-
 #[rustfmt::skip]
 const INTER: &[&str] = &["@", "contexts", "--mode", "inter", "-k", "3", "--quiet", "--report", "report.out", "--"];
 
+/// Where a workload's trace goes, in its folder.
+const TRACE: &str = "trace.evp";
+
 impl Mode {
     pub fn name(self) -> &'static str {
         match self {
@@ -56,6 +62,7 @@ impl Mode {
             Mode::Inter => "inter",
             Mode::Instructions => "instructions",
             Mode::Count => "count",
+            Mode::Trace => "trace",
             Mode::Valgrind => "valgrind",
             Mode::Callgrind => "callgrind",
         }
@@ -80,6 +87,7 @@ impl Mode {
             Mode::Rolled => ROLLED,
             Mode::Inter => INTER,
             Mode::Count => &["@", "count", "--quiet", "--report", "report.out", "--"],
+            Mode::Trace => &["@", "trace", "--quiet", "--output", TRACE, "--"],
             Mode::Instructions => &[
                 "@",
                 "run",
@@ -209,6 +217,11 @@ impl Runner {
             return Ok(None);
         }
         Ok(exits_per_million(&fs::read(folder.join("stats.json"))?))
+    }
+
+    /// The trace of the last round.
+    pub fn kept(&self, workload: &Workload) -> Result<Kept> {
+        kept::look(&self.everypath, &self.work.join(&workload.name).join(TRACE))
     }
 
     fn sample(&self, workload: &Workload, mode: Option<Mode>) -> Result<Sample> {

@@ -51,6 +51,7 @@ pub fn render(machine: &str, modes: &[Mode], results: &[Measured]) -> String {
         text.push_str(&startup_table(modes, &startup));
     }
     text.push_str(&failure_list(modes, results));
+    text.push_str(&super::kept::section(results));
     text.push_str("\n## What the workloads stress\n\n");
     for Measured { workload, .. } in results {
         text += &format!("- {}: {}\n", workload.name, workload.stresses);
@@ -241,6 +242,7 @@ mod tests {
             workload,
             rounds,
             exits: None,
+            kept: None,
         }];
         let text = render("", &[Mode::Run, Mode::Contexts], &results);
         assert!(
