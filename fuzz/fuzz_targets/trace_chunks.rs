@@ -8,13 +8,14 @@
 use libfuzzer_sys::fuzz_target;
 use trace::container::{Kind, MAGIC, VERSION};
 
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 9] = [
     Kind::META,
     Kind::PROC,
     Kind::MODS,
     Kind::FUNC,
     Kind::THRD,
     Kind::NODE,
+    Kind::LOGS,
     Kind::DONE,
     Kind(*b"note"),
 ];

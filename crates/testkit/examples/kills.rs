@@ -34,7 +34,7 @@ fn run() -> Result<usize, String> {
         }
     }
     let product = mode::product(&program::repository()).map_err(|error| error.to_string())?;
-    let mut bench = Bench::new(product)?;
+    let mut bench = Bench::new(product, 4)?;
     let whole: usize = bench.lengths().iter().sum();
     println!("reference: instructions {:?}", bench.lengths());
     let mut random = Random::new(seed);

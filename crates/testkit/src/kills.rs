@@ -66,11 +66,14 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Compiles the program and traces it as a whole, twice.
-    pub fn new(product: PathBuf) -> Result<Bench, String> {
+    /// Compiles the program and traces it as a whole, twice. `scale`: how much it executes in
+    /// its time, ten million instructions each.
+    pub fn new(product: PathBuf, scale: u32) -> Result<Bench, String> {
         let folder = Folder::new("kills");
         let steps = format!("-DROUNDS={STEPS}");
-        let flags: Vec<&str> = FLAGS.into_iter().chain([steps.as_str()]).collect();
+        let scale = format!("-DSCALE={scale}");
+        let numbers = [steps.as_str(), scale.as_str()];
+        let flags: Vec<&str> = FLAGS.into_iter().chain(numbers).collect();
         folder.program(&flags, "threads", include_str!("kills/threads.c"));
         let mut bench = Bench {
             product,

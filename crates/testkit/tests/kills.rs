@@ -10,7 +10,7 @@ const ROUNDS: usize = 30;
 #[test]
 fn whoever_is_killed_a_prefix_is_left() {
     let product = mode::product(&program::repository()).unwrap_or_else(|error| panic!("{error}"));
-    let mut bench = Bench::new(product).unwrap_or_else(|error| panic!("{error}"));
+    let mut bench = Bench::new(product, 1).unwrap_or_else(|error| panic!("{error}"));
     let whole: usize = bench.lengths().iter().sum();
     let mut random = Random::new(1);
     let mut some = 0;

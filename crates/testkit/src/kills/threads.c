@@ -46,7 +46,7 @@ extern void restorer(void);
 static void sleeper(void) {
     unsigned x = 3;
     for (int i = 0; i < ROUNDS; i++) {
-        x = work(x, 3000);
+        x = work(x, 750 * SCALE);
         rest();
     }
 }
@@ -54,7 +54,7 @@ static void sleeper(void) {
 static void busy(void) {
     unsigned x = 5;
     for (int i = 0; i < ROUNDS; i++) {
-        x = work(x, 8000);
+        x = work(x, 2000 * SCALE);
         if (i % 2) rest();
     }
 }
@@ -65,7 +65,7 @@ static void signalled(void) {
     long pid = call(NR_getpid, 0, 0, 0, 0), tid = call(NR_gettid, 0, 0, 0, 0);
     unsigned x = 9;
     for (int i = 0; i < ROUNDS; i++) {
-        x = work(x, 1000);
+        x = work(x, 250 * SCALE);
         call(NR_tgkill, pid, tid, 10, 0);
         if (i % 4 == 0) rest();
     }
@@ -89,9 +89,9 @@ __attribute__((force_align_arg_pointer)) void _start(void) {
     start(shared, stacks[1] + sizeof stacks[1], busy);
     long child = call(NR_fork, 0, 0, 0, 0);
     if (child == 0) {
-        work(11, 20000);
+        work(11, 5000 * SCALE);
         for (int i = 0; i < ROUNDS / 2; i++) {
-            work(i, 2000);
+            work(i, 500 * SCALE);
             rest();
         }
         call(NR_exit_group, 0, 0, 0, 0);
