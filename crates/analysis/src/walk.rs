@@ -15,15 +15,22 @@
 //! Limits: a thread that was killed in the middle of what has no outcomes is shown up to the
 //! last one; a thread's stream is read from its beginning.
 
+mod branches;
 mod code;
 mod lane;
+mod sites;
+mod steer;
 
 use std::fmt;
 
+pub use branches::{Branch, Branches, Item};
 pub use code::{Code, Step};
 use code::{Place, Straight, Turn};
 use hashbrown::HashMap;
-use lane::{Item, Lane};
+use lane::{Escape, Lane};
+pub use sites::{Kind, Site};
+use sites::{Marks, Sites};
+pub use steer::Steer;
 use trace::stream::{ESCAPE, LANES, PER_BYTE, TARGETS, escape, lane, why};
 use trace::{Process, ReadError, Thread};
 
@@ -123,6 +130,7 @@ const MOST_GOES: usize = 1 << 16;
 struct Known {
     place: Place,
     straight: Straight,
+    branches: Marks,
     /// By outcome.
     next: [Option<u32>; 2],
     /// Where the next outcome stands, if that is known.
@@ -137,6 +145,7 @@ pub struct Pieces {
     by_place: HashMap<Place, u32>,
     /// In all of them.
     steps: usize,
+    sites: Sites,
 }
 
 impl Pieces {
@@ -146,11 +155,17 @@ impl Pieces {
             known: Vec::new(),
             by_place: HashMap::new(),
             steps: 0,
+            sites: Sites::default(),
         }
     }
 
     pub fn code(&self) -> &Code {
         &self.code
+    }
+
+    /// All branches of the code that was met, by number.
+    pub fn sites(&self) -> &[Site] {
+        self.sites.all()
     }
 
     fn at(&mut self, place: Place) -> u32 {
@@ -162,6 +177,7 @@ impl Pieces {
         self.steps += straight.steps.len() + 1;
         self.known.push(Known {
             place,
+            branches: self.sites.marks(&straight.steps),
             straight,
             next: [None; 2],
             lane: None,
@@ -252,6 +268,8 @@ pub struct Walk<'a> {
     left: u32,
     /// Control comes to an address without an outcome, and what is executed from there.
     coming: Option<(u64, Place)>,
+    /// Where it went on when it came there, if that is other code than it would have been.
+    entered: Option<Place>,
     over: bool,
 }
 
@@ -267,6 +285,7 @@ impl<'a> Walk<'a> {
             outcomes: 0,
             left: 0,
             coming: None,
+            entered: None,
             over: false,
         }
     }
@@ -278,29 +297,46 @@ impl<'a> Walk<'a> {
         reason = "an iterator cannot lend what it gives"
     )]
     pub fn next(&mut self) -> Option<Result<Event<'_>, Unsound>> {
-        if self.over {
-            return None;
-        }
-        match self.advance() {
-            Ok(Some(Found::Executed { piece, from, to })) => {
-                let steps = &self.pieces.known[piece as usize].straight.steps;
-                let steps = &steps[from as usize..to as usize];
-                Some(Ok(Event::Executed(steps)))
-            }
-            Ok(Some(Found::Went { why, to })) => Some(Ok(Event::Went { why, to })),
-            Ok(None) => {
-                self.over = true;
-                None
-            }
-            Err(error) => {
-                self.over = true;
-                Some(Err(error))
+        loop {
+            match self.found()? {
+                Ok(Found::Executed {
+                    piece, from, to, ..
+                }) => {
+                    let steps = &self.pieces.known[piece as usize].straight.steps;
+                    let steps = &steps[from as usize..to as usize];
+                    return Some(Ok(Event::Executed(steps)));
+                }
+                Ok(Found::Went { why, to }) => return Some(Ok(Event::Went { why, to })),
+                Ok(Found::Entered(_)) => {}
+                Err(error) => return Some(Err(error)),
             }
         }
     }
 
+    /// The same, without what it lends.
+    fn found(&mut self) -> Option<Result<Found, Unsound>> {
+        if self.over {
+            return None;
+        }
+        let found = self.advance().transpose();
+        self.over = !matches!(found, Some(Ok(_)));
+        found
+    }
+
     pub fn code(&self) -> &Code {
         self.pieces.code()
+    }
+
+    /// Where it goes on.
+    fn here(&self) -> u64 {
+        let place = self
+            .piece
+            .map(|(piece, _)| &self.pieces.known[piece as usize].place);
+        match place {
+            Some(&Place::At(pc)) => pc,
+            Some(&Place::In(id, _)) => self.pieces.code.start_of(id).unwrap_or(0),
+            None => 0,
+        }
     }
 
     fn advance(&mut self) -> Result<Option<Found>, Unsound> {
@@ -308,6 +344,9 @@ impl<'a> Walk<'a> {
             self.piece = Some((self.pieces.forget(piece), from));
         }
         loop {
+            if let Some(place) = self.entered.take() {
+                return Ok(Some(Found::Entered(place)));
+            }
             if let Some((pc, then)) = self.coming {
                 if let Some(found) = self.come_to(pc, then)? {
                     return Ok(Some(found));
@@ -360,7 +399,12 @@ impl<'a> Walk<'a> {
             _ => self.pieces.next(piece, outcome && !goes)?,
         };
         self.piece = Some((next, 0));
-        Ok(Found::Executed { piece, from, to })
+        Ok(Found::Executed {
+            piece,
+            from,
+            to,
+            outcome: (!goes).then_some(outcome),
+        })
     }
 
     /// Where an indirect branch went.
@@ -377,8 +421,8 @@ impl<'a> Walk<'a> {
 
     /// What stands in all lanes.
     fn escape(&mut self, lane: usize) -> Result<Escaped, Unsound> {
-        let (item, bytes) = self.lanes[lane].item()?;
-        let bytes = &bytes[..item.len()];
+        let (escape, bytes) = self.lanes[lane].escape()?;
+        let bytes = &bytes[..escape.len()];
         for (number, other) in (0..).zip(&mut self.lanes) {
             let there = other.ahead(bytes.len())?;
             if there.len() < bytes.len() && bytes.starts_with(there) {
@@ -393,18 +437,18 @@ impl<'a> Walk<'a> {
             }
             other.skip(bytes.len());
         }
-        match item {
-            Item::At(pc) => {
+        match escape {
+            Escape::At(pc) => {
                 self.coming = Some((pc, Place::At(pc)));
                 Ok(Escaped::Coming)
             }
-            Item::Code(id) => {
+            Escape::Code(id) => {
                 let start = self.pieces.code.start_of(id);
                 let start = start.ok_or(Unsound::NoFragment(id))?;
                 self.coming = Some((start, Place::In(id, 0)));
                 Ok(Escaped::Coming)
             }
-            Item::To(why, to) => {
+            Escape::To(why, to) => {
                 let next = self.pieces.at(Place::At(to));
                 self.piece = Some((next, 0));
                 let why = Why::of(why);
@@ -424,8 +468,12 @@ impl<'a> Walk<'a> {
             None if matches!(straight.turn, Turn::Goes(_)) => {
                 let next = self.pieces.next(piece, false)?;
                 self.piece = Some((next, 0));
-                let to = all;
-                return Ok(Some(Found::Executed { piece, from, to }));
+                return Ok(Some(Found::Executed {
+                    piece,
+                    from,
+                    to: all,
+                    outcome: None,
+                }));
             }
             // Nothing is known of what is there, as nothing of it was executed.
             None if rest.is_empty() && self.is_at(pc) => all,
@@ -436,9 +484,17 @@ impl<'a> Walk<'a> {
             }
         };
         self.coming = None;
+        let was = self.pieces.known[piece as usize].place;
+        let is_other = matches!(was, Place::In(..)) || matches!(then, Place::In(..));
+        self.entered = is_other.then_some(then);
         let next = self.pieces.at(then);
         self.piece = Some((next, 0));
-        Ok((from < to).then_some(Found::Executed { piece, from, to }))
+        Ok((from < to).then_some(Found::Executed {
+            piece,
+            from,
+            to,
+            outcome: None,
+        }))
     }
 
     /// Whether the piece that is executed next, of which nothing is known, is there.
@@ -468,6 +524,17 @@ enum Escaped {
 
 /// An [`Event`], without what it lends.
 enum Found {
-    Executed { piece: u32, from: u32, to: u32 },
-    Went { why: Why, to: u64 },
+    Executed {
+        piece: u32,
+        from: u32,
+        to: u32,
+        /// Of the last instruction, if it has one.
+        outcome: Option<bool>,
+    },
+    Went {
+        why: Why,
+        to: u64,
+    },
+    /// It goes on there, in other code than the path before led to.
+    Entered(Place),
 }

@@ -11,6 +11,7 @@ use trace::{BlockContexts, Cost, Mode, Prefix, Recording};
 use wire::flag;
 
 use crate::beside::OnDisk;
+use crate::branches;
 use crate::diff;
 use crate::ending::Ending;
 use crate::flags::{
@@ -29,6 +30,7 @@ pub fn run(command: &Command) -> Result<Ending> {
         Command::Count(flags) => count(flags),
         Command::Trace(flags) => traces::trace(flags),
         Command::Dump(flags) => traces::dump(flags),
+        Command::Stats(flags) => branches::stats(flags),
         Command::Verify(flags) => traces::verify(flags),
         Command::Report(flags) => report(flags),
         Command::Diff(flags) => diff::diff(flags),

@@ -3,6 +3,7 @@
 //! Help, man pages, completions and parsing all come from these types. An
 //! option's doc comment is its help text.
 
+mod branches;
 mod kinds;
 mod traces;
 
@@ -13,7 +14,9 @@ use analysis::diff::Condition;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use trace::Cost;
 
-pub use kinds::{BlockKind, ContextMode};
+use branches::STATS_EXAMPLES;
+pub use branches::{DescriptorForm, Mcf, Stats, StatsForm};
+pub use kinds::{BlockKind, ContextMode, YesNo};
 use traces::{DUMP_EXAMPLES, TRACE_EXAMPLES, VERIFY_EXAMPLES};
 pub use traces::{Dump, Trace, Verify};
 
@@ -118,6 +121,9 @@ pub enum Command {
     /// Show a trace, instruction by instruction
     #[command(after_help = DUMP_EXAMPLES)]
     Dump(Dump),
+    /// Count the branches of a trace: classes, bias, entropy, targets, blocks
+    #[command(after_help = STATS_EXAMPLES)]
+    Stats(Stats),
     /// Read a whole trace and say what it holds; exit status 1 if it is damaged
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(Verify),
@@ -443,12 +449,6 @@ pub struct Target {
     #[arg(value_name = "PROGRAM", required = true)]
     #[arg(trailing_var_arg = true)]
     pub command: Vec<OsString>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum YesNo {
-    Yes,
-    No,
 }
 
 /// What is counted in contexts.

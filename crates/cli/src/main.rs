@@ -19,12 +19,15 @@
 //! | `output` | files that results go to |
 //! | `show` | recordings to reports |
 //! | `diff` | two recordings to a comparison |
+//! | `traces` | recording traces, and showing them |
+//! | `branches` | branches of traces |
 //! | `condition` | what is not to have changed |
 #![forbid(unsafe_code)]
 
 mod ahead;
 mod beside;
 mod binaries;
+mod branches;
 mod commands;
 mod condition;
 mod diff;

@@ -1,11 +1,13 @@
 //! `trace`, `dump` and `verify`: everything that was executed, in order.
 
 use std::io::{self, BufWriter, Write};
+use std::path::Path;
 
 use anyhow::{Result, bail};
 use image::Selector;
 use trace::{Mode, ReadError, Recording};
 
+use crate::branches;
 use crate::commands::{finish_stdout, read};
 use crate::ending::Ending;
 use crate::flags::{Destination, Dump, Format, Trace, Verify};
@@ -42,26 +44,28 @@ pub fn trace(flags: &Trace) -> Result<Ending> {
 }
 
 pub fn dump(flags: &Dump) -> Result<Ending> {
+    if let Some(form) = flags.mcf.mcf {
+        return branches::dump(flags, form);
+    }
     let view = report::steps::View {
         range: flags.range.clone().unwrap_or(1..u64::MAX),
         thread: flags.thread,
     };
     let (recording, _) = read_trace(&flags.file)?;
-    let threads = || {
-        recording
-            .processes
-            .iter()
-            .flat_map(|process| &process.threads)
-    };
-    if let Some(wanted) = flags.thread
-        && threads().all(|thread| thread.tid != wanted)
-    {
-        bail!(
-            "'{}': there is no thread {wanted}; `everypath verify` lists them",
-            flags.file.display()
-        );
-    }
+    check_thread(&recording, &flags.file, flags.thread)?;
     print(|out| report::steps::dump(&recording, &view, out))
+}
+
+/// Whether there is a thread that was asked for.
+pub fn check_thread(recording: &Recording, path: &Path, wanted: Option<u32>) -> Result<()> {
+    let mut threads = recording.processes.iter().flat_map(|p| &p.threads);
+    match wanted {
+        Some(wanted) if threads.all(|thread| thread.tid != wanted) => bail!(
+            "'{}': there is no thread {wanted}; `everypath verify` lists them",
+            path.display()
+        ),
+        _ => Ok(()),
+    }
 }
 
 pub fn verify(flags: &Verify) -> Result<Ending> {
@@ -80,7 +84,7 @@ fn print(write: impl Fn(&mut dyn Write) -> io::Result<bool>) -> Result<Ending> {
 }
 
 /// A trace in a file, or what is left of it; and whether that is as it was written.
-fn read_trace(path: &std::path::Path) -> Result<(Recording, bool)> {
+pub fn read_trace(path: &Path) -> Result<(Recording, bool)> {
     let prefix = read(path)?;
     let shown = path.display();
     let is_sound = match prefix.lost {

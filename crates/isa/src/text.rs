@@ -3,7 +3,10 @@
 use alloc::format;
 use alloc::string::String;
 
-use iced_x86::{Decoder, DecoderOptions, Formatter, Instruction, IntelFormatter};
+use iced_x86::{
+    CC_a, CC_ae, CC_e, CC_g, CC_ge, CC_ne, Decoder, DecoderOptions, Formatter, Instruction,
+    IntelFormatter, Mnemonic,
+};
 
 /// The instruction of `bytes` at `pc`. `target` names where a direct branch goes; without a
 /// name that is shown as a distance from `pc`. Bytes that are no instruction are
@@ -11,13 +14,7 @@ use iced_x86::{Decoder, DecoderOptions, Formatter, Instruction, IntelFormatter};
 pub fn of(bytes: &[u8], pc: u64, target: Option<&str>) -> String {
     let mut instruction = Instruction::default();
     Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE).decode_out(&mut instruction);
-    let mut formatter = IntelFormatter::new();
-    let options = formatter.options_mut();
-    options.set_hex_prefix("0x");
-    options.set_hex_suffix("");
-    options.set_uppercase_hex(false);
-    options.set_space_after_operand_separator(true);
-    options.set_rip_relative_addresses(true);
+    let mut formatter = formatter();
     let mut text = String::new();
     if instruction.is_invalid() {
         return String::from("(bad)");
@@ -38,6 +35,42 @@ pub fn of(bytes: &[u8], pc: u64, target: Option<&str>) -> String {
     }
 }
 
+fn formatter() -> IntelFormatter {
+    let mut formatter = IntelFormatter::new();
+    let options = formatter.options_mut();
+    options.set_hex_prefix("0x");
+    options.set_hex_suffix("");
+    options.set_uppercase_hex(false);
+    options.set_space_after_operand_separator(true);
+    options.set_rip_relative_addresses(true);
+    formatter
+}
+
+/// The same, but branches with their target as an address, and conditions by the names
+/// that Intel's own decoder gives them: `jnbe`, `jz`.
+pub fn absolute(bytes: &[u8], pc: u64) -> String {
+    let mut instruction = Instruction::default();
+    Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE).decode_out(&mut instruction);
+    if instruction.is_invalid() {
+        return String::from("(bad)");
+    }
+    let mut formatter = formatter();
+    let options = formatter.options_mut();
+    options.set_branch_leading_zeros(false);
+    options.set_show_branch_size(false);
+    if !matches!(instruction.mnemonic(), Mnemonic::Loope | Mnemonic::Loopne) {
+        options.set_cc_a(CC_a::nbe);
+        options.set_cc_ae(CC_ae::nb);
+        options.set_cc_e(CC_e::z);
+        options.set_cc_ne(CC_ne::nz);
+        options.set_cc_g(CC_g::nle);
+        options.set_cc_ge(CC_ge::nl);
+    }
+    let mut text = String::new();
+    formatter.format(&instruction, &mut text);
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,6 +87,25 @@ mod tests {
         ];
         for (bytes, target, text) in cases {
             assert_eq!(of(bytes, 0x1000, target), text);
+        }
+    }
+    /// Those that figures of the mTrace thesis show.
+    #[test]
+    fn branches_have_absolute_targets() {
+        let cases: [(&[u8], u64, &str); 10] = [
+            (&[0x0F, 0x87, 0xC5, 0, 0, 0], 0x4004D3, "jnbe 0x40059e"),
+            (&[0x0F, 0x83, 0xBF, 0, 0, 0], 0x4004D9, "jnb 0x40059e"),
+            (&[0x74, 0x00], 0x4004F5, "jz 0x4004f7"),
+            (&[0xE2, 0xFE], 0x400572, "loop 0x400572"),
+            (&[0xE1, 0xFE], 0x40057B, "loope 0x40057b"),
+            (&[0xE0, 0xFE], 0x40057B, "loopne 0x40057b"),
+            (&[0xEB, 0x03], 0x40058F, "jmp 0x400594"),
+            (&[0xE8, 0x1A, 0xFE, 0xFF, 0xFF], 0x400599, "call 0x4003b8"),
+            (&[0xC3], 0x40059F, "ret"),
+            (&[0xFF, 0xD0], 0x400511, "call rax"),
+        ];
+        for (bytes, pc, text) in cases {
+            assert_eq!(absolute(bytes, pc), text);
         }
     }
 }

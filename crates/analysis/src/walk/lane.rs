@@ -16,19 +16,19 @@ pub(super) struct Lane<'a> {
 
 /// An escape that stands in all lanes.
 #[derive(Clone, Copy)]
-pub(super) enum Item {
+pub(super) enum Escape {
     At(u64),
     To(u8, u64),
     Code(u32),
 }
 
-impl Item {
+impl Escape {
     /// In bytes.
     pub fn len(self) -> usize {
         match self {
-            Item::At(_) => 2 + 8,
-            Item::To(..) => 3 + 8,
-            Item::Code(_) => 2 + 4,
+            Escape::At(_) => 2 + 8,
+            Escape::To(..) => 3 + 8,
+            Escape::Code(_) => 2 + 4,
         }
     }
 }
@@ -80,7 +80,7 @@ impl<'a> Lane<'a> {
     }
 
     /// The escape that comes next, and its bytes.
-    pub fn item(&mut self) -> Result<(Item, [u8; 11]), Unsound> {
+    pub fn escape(&mut self) -> Result<(Escape, [u8; 11]), Unsound> {
         let there = self.ahead(11)?;
         let mut bytes = [0; 11];
         bytes[..there.len()].copy_from_slice(there);
@@ -90,9 +90,9 @@ impl<'a> Lane<'a> {
             u64::from_le_bytes(number)
         };
         let item = match bytes[1] {
-            escape::AT => Item::At(number(2)),
-            escape::CODE => Item::Code(number(2) as u32),
-            escape::TO => Item::To(bytes[2], number(3)),
+            escape::AT => Escape::At(number(2)),
+            escape::CODE => Escape::Code(number(2) as u32),
+            escape::TO => Escape::To(bytes[2], number(3)),
             kind => return Err(Unsound::Item(kind)),
         };
         match there.len() < item.len() {

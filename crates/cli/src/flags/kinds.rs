@@ -21,3 +21,9 @@ pub enum BlockKind {
     /// It ends at branches, so blocks may overlap (IHPP 4.3.1)
     Dynamic,
 }
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum YesNo {
+    Yes,
+    No,
+}

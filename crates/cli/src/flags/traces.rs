@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Target;
+use super::{Mcf, Target};
 
 pub const TRACE_EXAMPLES: &str = "\
 Examples:
@@ -23,7 +23,9 @@ pub const DUMP_EXAMPLES: &str = "\
 Examples:
   everypath dump run.evp | less
   everypath dump run.evp --range 1000..1100
-  everypath dump run.evp --thread 4711 --range 5000..";
+  everypath dump run.evp --thread 4711 --range 5000..
+  everypath dump run.evp --mcf ascii --disasm              branches, as mcfTrace has them
+  everypath dump run.evp --mcf binary | zstd > run.mcf.zst   (docs/formats/mcf.md)";
 
 pub const VERIFY_EXAMPLES: &str = "\
 Examples:
@@ -59,6 +61,8 @@ pub struct Dump {
     /// Only the thread with this number
     #[arg(long, value_name = "TID")]
     pub thread: Option<u32>,
+    #[command(flatten)]
+    pub mcf: Mcf,
 }
 
 #[derive(Debug, Args)]

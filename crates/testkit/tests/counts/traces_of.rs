@@ -1,9 +1,11 @@
 //! `everypath trace` against the oracle: every instruction of every thread, in order,
-//! also in chaos and with so little memory that the program has to wait for it.
+//! also in chaos and with so little memory that the program has to wait for it. And its
+//! branches, as they follow from that order.
 
 use std::collections::HashMap;
 
-use analysis::walk::{Event, Pieces, Walk};
+use analysis::walk::{Branches, Event, Item, Pieces, Walk};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
 use testkit::oracle::{Counts, Ran};
 use testkit::product::Run;
 use trace::{Process, Recording, base_name};
@@ -31,7 +33,9 @@ pub fn check(run: &Run<'_>, stepped: &Counts, module: Option<&str>) -> Result<()
         let options: Vec<String> = options.iter().map(|&word| word.to_owned()).collect();
         let recording = run.trace(&options)?;
         let ours = executed(&recording, wanted);
-        let compared = ours.and_then(|ours| same(ours, expected.clone()));
+        let compared = ours
+            .and_then(|ours| same(ours, expected.clone()))
+            .and_then(|()| branches(&recording));
         compared.map_err(|error| format!("trace {}: {error}", options.join(" ")))?;
     }
     Ok(())
@@ -114,4 +118,79 @@ fn same(mut ours: Vec<Vec<Place>>, mut expected: Vec<Vec<Place>>) -> Result<(), 
         }
     }
     Ok(())
+}
+
+/// A branch: which instruction of the thread it is, where, whether it was taken, its
+/// target; `None`: what was executed behind it does not say.
+type Branch = (u64, u64, Option<bool>, Option<u64>);
+
+/// Whether branches are read as the instructions and their order say.
+fn branches(recording: &Recording) -> Result<(), String> {
+    for process in &recording.processes {
+        let mut pieces = Pieces::of(process);
+        for thread in &process.threads {
+            let expected = expected_branches(&mut Walk::new(&mut pieces, thread));
+            let mut number = 0;
+            for item in Branches::new(&mut pieces, thread) {
+                let Ok(Item::Branch(branch)) = item else {
+                    continue;
+                };
+                let Some(&(at, pc, taken, target)) = expected.get(number) else {
+                    return Err(format!("a branch too many: {branch:x?}"));
+                };
+                let same = (at, pc) == (branch.number, branch.pc)
+                    && taken.is_none_or(|taken| taken == branch.taken)
+                    && target.is_none_or(|target| target == branch.target);
+                if !same {
+                    let expected = expected[number];
+                    return Err(format!("{branch:x?}, expected {expected:x?}"));
+                }
+                number += 1;
+            }
+            if number != expected.len() {
+                return Err(format!("{number} branches, expected {}", expected.len()));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn expected_branches(walk: &mut Walk<'_>) -> Vec<Branch> {
+    // Instructions, and `None` where control goes elsewhere without a branch.
+    let mut all = Vec::new();
+    while let Some(Ok(event)) = walk.next() {
+        match event {
+            Event::Executed(steps) => {
+                let steps = steps.to_vec();
+                let bytes = steps
+                    .into_iter()
+                    .map(|step| (step, walk.code().bytes(&step)));
+                all.extend(bytes.map(Some));
+            }
+            Event::Went { .. } => all.push(None),
+        }
+    }
+    let mut branches = Vec::new();
+    let mut number = 0;
+    for (at, ran) in all.iter().enumerate() {
+        let Some((step, bytes)) = ran else { continue };
+        number += 1;
+        let mut insn = Instruction::default();
+        Decoder::with_ip(64, bytes, step.pc, DecoderOptions::NONE).decode_out(&mut insn);
+        let next = all.get(at + 1).and_then(Option::as_ref);
+        let next = next.map(|(step, _)| step.pc);
+        let target = insn.near_branch_target();
+        let (taken, target) = match insn.flow_control() {
+            FlowControl::ConditionalBranch if target == insn.next_ip() => (None, Some(target)),
+            FlowControl::ConditionalBranch => (next.map(|next| next == target), Some(target)),
+            FlowControl::UnconditionalBranch if !insn.is_jmp_far() => (Some(true), Some(target)),
+            FlowControl::Call if insn.is_call_near() => (Some(true), Some(target)),
+            FlowControl::IndirectBranch if insn.is_jmp_near_indirect() => (Some(true), next),
+            FlowControl::IndirectCall if insn.is_call_near_indirect() => (Some(true), next),
+            FlowControl::Return if insn.mnemonic() == iced_x86::Mnemonic::Ret => (Some(true), next),
+            _ => continue,
+        };
+        branches.push((number, step.pc, taken, target));
+    }
+    branches
 }

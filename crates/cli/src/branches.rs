@@ -1,0 +1,101 @@
+//! `dump --mcf` and `stats`: a trace as its branches.
+
+use std::cell::RefCell;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::Path;
+
+use anyhow::{Result, anyhow, bail};
+use report::{mcf, stats};
+use trace::Recording;
+
+use crate::commands::finish_stdout;
+use crate::ending::Ending;
+use crate::flags::{DescriptorForm, Dump, Stats, StatsForm};
+use crate::output::{Kind, Output};
+use crate::traces::{check_thread, read_trace};
+
+pub fn dump(flags: &Dump, form: DescriptorForm) -> Result<Ending> {
+    let form = match form {
+        DescriptorForm::Binary => mcf::Form::Binary,
+        DescriptorForm::Ascii => mcf::Form::Ascii,
+    };
+    if form == mcf::Form::Binary && flags.mcf.disasm {
+        bail!("binary descriptors have no place for instructions; use --mcf ascii");
+    }
+    let view = mcf::View {
+        form,
+        disassemble: flags.mcf.disasm,
+        range: flags.range.clone().unwrap_or(1..u64::MAX),
+        thread: flags.thread,
+    };
+    let output = Output::wanted(flags.mcf.output.as_deref())?;
+    if form == mcf::Form::Binary && output.is_none() && io::stdout().is_terminal() {
+        bail!("binary descriptors are no text for a terminal; send them to a file: -o FILE");
+    }
+    let (recording, _) = read_trace(&flags.file)?;
+    check_thread(&recording, &flags.file, flags.thread)?;
+    let shown = flags.file.display();
+    let threads = mcf::threads(&recording, flags.thread);
+    let threads = threads.map_err(|error| anyhow!("'{shown}': {error}"))?;
+    let failures = RefCell::new(Vec::new());
+    let ending = send(output, |out| {
+        *failures.borrow_mut() = mcf::write(&threads, &view, out)?;
+        Ok(())
+    })?;
+    Ok(say(&flags.file, failures.take(), ending))
+}
+
+pub fn stats(flags: &Stats) -> Result<Ending> {
+    let (recording, _) = read_trace(&flags.file)?;
+    check_thread(&recording, &flags.file, flags.thread)?;
+    let stats = analysis::branch_stats::of(&recording, flags.thread);
+    let form = match flags.format {
+        StatsForm::Report => stats::Form::Report,
+        StatsForm::Json => stats::Form::Json,
+        StatsForm::Mcf => stats::Form::Mcf,
+    };
+    let ending = send(None, |out| stats::write(form, &recording, &stats, out))?;
+    let tid = |thread: &analysis::branch_stats::Thread| tid(&recording, thread);
+    let failed = stats.threads.iter().filter_map(|thread| {
+        let error = thread.error.as_ref()?;
+        Some(format!("thread {}: {error}", tid(thread)))
+    });
+    Ok(say(&flags.file, failed.collect(), ending))
+}
+
+fn tid(recording: &Recording, thread: &analysis::branch_stats::Thread) -> u32 {
+    recording.processes[thread.process].threads[thread.thread].tid
+}
+
+impl Output {
+    /// A file that was asked for.
+    pub fn wanted(path: Option<&Path>) -> Result<Option<Output>> {
+        path.map(|path| Output::prepare(path, Kind::Report))
+            .transpose()
+    }
+}
+
+/// To the file, or to standard output.
+pub fn send(
+    output: Option<Output>,
+    write: impl Fn(&mut dyn Write) -> io::Result<()>,
+) -> Result<Ending> {
+    match output {
+        Some(output) => output.replace(write).map(|()| Ending::Exit(0)),
+        None => {
+            let mut out = BufWriter::with_capacity(1 << 18, io::stdout().lock());
+            finish_stdout(write(&mut out).and_then(|()| out.flush()))
+        }
+    }
+}
+
+/// Says which threads could not be read to their end; the exit status is 1 then.
+pub fn say(file: &Path, failures: Vec<String>, ending: Ending) -> Ending {
+    for failure in &failures {
+        eprintln!("everypath: '{}': {failure}", file.display());
+    }
+    match failures.is_empty() {
+        true => ending,
+        false => Ending::Exit(1),
+    }
+}

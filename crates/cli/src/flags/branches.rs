@@ -1,0 +1,61 @@
+//! `stats`, and `dump --mcf`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+pub const STATS_EXAMPLES: &str = "\
+Examples:
+  everypath trace -o run.evp -- ./prog
+  everypath stats run.evp
+  everypath stats run.evp --thread 4711
+  everypath stats run.evp --format json > stats.json   (docs/formats/stats.md)
+  everypath stats run.evp --format mcf                 as mcfTrace writes them
+
+The entropy of a branch is the number of bits that an outcome, or a target, says
+to who knows how often each was at that branch of the code.";
+
+/// Descriptors of mcfTrace instead of text.
+#[derive(Debug, Args)]
+pub struct Mcf {
+    /// Write a descriptor of mcfTrace for each branch instead (docs/formats/mcf.md)
+    #[arg(long, value_name = "FORM")]
+    pub mcf: Option<DescriptorForm>,
+    /// Put the instruction behind each descriptor of --mcf ascii
+    #[arg(long, requires = "mcf")]
+    pub disasm: bool,
+    /// Write the descriptors of --mcf to FILE, not standard output
+    #[arg(short, long, value_name = "FILE", requires = "mcf")]
+    pub output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DescriptorForm {
+    /// As bytes
+    Binary,
+    /// As lines of text
+    Ascii,
+}
+
+#[derive(Debug, Args)]
+pub struct Stats {
+    /// The trace (made with `everypath trace`)
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Only the thread with this number
+    #[arg(long, value_name = "TID")]
+    pub thread: Option<u32>,
+    /// Form of the statistics
+    #[arg(long, value_name = "FORM", default_value = "report")]
+    pub format: StatsForm,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StatsForm {
+    /// Tables, for a terminal
+    Report,
+    /// Everything, for programs
+    Json,
+    /// The statistics file of mcfTrace
+    Mcf,
+}
