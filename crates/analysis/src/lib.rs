@@ -14,6 +14,7 @@ pub mod forest;
 pub mod hot;
 pub mod merged;
 pub mod oracle;
+pub mod raptor;
 pub mod static_costs;
 pub mod summary;
 pub mod walk;

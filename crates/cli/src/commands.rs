@@ -18,6 +18,7 @@ use crate::flags::{
     BlockKind, Cli, Command, ContextMode, Contexts, Count, Format, Report, Run, View, WhichForest,
 };
 use crate::output::{Kind, Output, mid_sentence, reason};
+use crate::raptor;
 use crate::selection;
 use crate::session::Session;
 use crate::show::{self, Page, Show};
@@ -31,6 +32,7 @@ pub fn run(command: &Command) -> Result<Ending> {
         Command::Trace(flags) => traces::trace(flags),
         Command::Dump(flags) => traces::dump(flags),
         Command::Stats(flags) => branches::stats(flags),
+        Command::Raptor(flags) => raptor::raptor(flags),
         Command::Verify(flags) => traces::verify(flags),
         Command::Report(flags) => report(flags),
         Command::Diff(flags) => diff::diff(flags),

@@ -5,6 +5,7 @@
 
 mod branches;
 mod kinds;
+mod raptor;
 mod traces;
 
 use std::ffi::OsString;
@@ -16,7 +17,9 @@ use trace::Cost;
 
 use branches::STATS_EXAMPLES;
 pub use branches::{DescriptorForm, Mcf, Stats, StatsForm};
-pub use kinds::{BlockKind, ContextMode, YesNo};
+pub use kinds::{BlockKind, ContextMode, WhichForest, YesNo};
+use raptor::RAPTOR_EXAMPLES;
+pub use raptor::Raptor;
 use traces::{DUMP_EXAMPLES, TRACE_EXAMPLES, VERIFY_EXAMPLES};
 pub use traces::{Dump, Trace, Verify};
 
@@ -124,6 +127,9 @@ pub enum Command {
     /// Count the branches of a trace: classes, bias, entropy, targets, blocks
     #[command(after_help = STATS_EXAMPLES)]
     Stats(Stats),
+    /// Reduce a trace to what branch predictors got wrong (mcfTRaptor), and back
+    #[command(after_help = RAPTOR_EXAMPLES)]
+    Raptor(Raptor),
     /// Read a whole trace and say what it holds; exit status 1 if it is damaged
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(Verify),
@@ -581,16 +587,6 @@ impl DiffFormat {
     pub fn shows_notes(self) -> bool {
         matches!(self, DiffFormat::Report | DiffFormat::Json)
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum WhichForest {
-    /// k-slab forest: contexts from their roots
-    Ksf,
-    /// k-calling-context forest: each function with its callers
-    Kccf,
-    /// One after the other
-    Both,
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@
 //! | `diff` | two recordings to a comparison |
 //! | `traces` | recording traces, and showing them |
 //! | `branches` | branches of traces |
+//! | `raptor` | what predictors made of branches |
 //! | `condition` | what is not to have changed |
 #![forbid(unsafe_code)]
 
@@ -38,6 +39,7 @@ mod libraries;
 mod output;
 mod program;
 mod progress;
+mod raptor;
 mod selection;
 mod session;
 mod show;

@@ -110,7 +110,8 @@ pub fn by_process<'a, 'b>(threads: &'b [Numbered<'a>]) -> impl Iterator<Item = &
     threads.chunk_by(|one, other| std::ptr::eq(one.process, other.process))
 }
 
-fn binary(thread: u8, branch: &Branch) -> [u8; LEN] {
+/// The descriptor of a branch.
+pub(crate) fn binary(thread: u8, branch: &Branch) -> [u8; LEN] {
     let mut bytes = [0; LEN];
     bytes[0] = thread;
     bytes[1..9].copy_from_slice(&branch.pc.to_le_bytes());
@@ -124,7 +125,8 @@ fn binary(thread: u8, branch: &Branch) -> [u8; LEN] {
     bytes
 }
 
-fn ascii(thread: u8, branch: &Branch, out: &mut dyn Write) -> io::Result<()> {
+/// The same as text, without the end of the line.
+pub(crate) fn ascii(thread: u8, branch: &Branch, out: &mut dyn Write) -> io::Result<()> {
     let what = match (branch.kind, branch.taken) {
         (kind, _) if kind.is_indirect() => "U, I, T",
         (Kind::Conditional, true) => "C, D, T",

@@ -14,6 +14,8 @@ use trace::Thread;
 pub struct Branch {
     /// Which, for [`Branches::sites`].
     pub site: u32,
+    /// Of the fragment whose code it is; 0: the code that its address had first.
+    pub fragment: u32,
     pub pc: u64,
     /// Behind it.
     pub next: u64,
@@ -98,6 +100,7 @@ impl<'a> Branches<'a> {
         };
         Branch {
             site: number,
+            fragment: site.step.fragment,
             pc: site.step.pc,
             next: site.step.pc.wrapping_add(site.step.len.into()),
             kind: site.kind,

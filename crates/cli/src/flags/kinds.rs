@@ -27,3 +27,13 @@ pub enum YesNo {
     Yes,
     No,
 }
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WhichForest {
+    /// k-slab forest: contexts from their roots
+    Ksf,
+    /// k-calling-context forest: each function with its callers
+    Kccf,
+    /// One after the other
+    Both,
+}

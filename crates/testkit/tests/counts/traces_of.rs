@@ -1,9 +1,11 @@
 //! `everypath trace` against the oracle: every instruction of every thread, in order,
 //! also in chaos and with so little memory that the program has to wait for it. And its
-//! branches, as they follow from that order.
+//! branches, as they follow from that order, and as they are made again of what predictors
+//! got wrong.
 
 use std::collections::HashMap;
 
+use analysis::raptor::{Config, TARGETS};
 use analysis::walk::{Branches, Event, Item, Pieces, Walk};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
 use testkit::oracle::{Counts, Ran};
@@ -35,7 +37,8 @@ pub fn check(run: &Run<'_>, stepped: &Counts, module: Option<&str>) -> Result<()
         let ours = executed(&recording, wanted);
         let compared = ours
             .and_then(|ours| same(ours, expected.clone()))
-            .and_then(|()| branches(&recording));
+            .and_then(|()| branches(&recording))
+            .and_then(|()| made_again(&recording));
         compared.map_err(|error| format!("trace {}: {error}", options.join(" ")))?;
     }
     Ok(())
@@ -118,6 +121,16 @@ fn same(mut ours: Vec<Vec<Place>>, mut expected: Vec<Vec<Place>>) -> Result<(), 
         }
     }
     Ok(())
+}
+
+/// Whether descriptors of predictors and the code give all branches again.
+fn made_again(recording: &Recording) -> Result<(), String> {
+    let config = Config {
+        targets: TARGETS.iter().find(|row| row.decodable).ok_or("no row")?,
+        ..Config::default()
+    };
+    let threads = report::mcf::threads(recording, None)?;
+    report::raptor::check(&threads, &config).map(|_| ())
 }
 
 /// A branch: which instruction of the thread it is, where, whether it was taken, its

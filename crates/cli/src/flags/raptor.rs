@@ -1,0 +1,83 @@
+//! `raptor`.
+
+use std::path::PathBuf;
+
+use analysis::raptor::{MOST_ENTRIES, OUTCOMES, TARGETS};
+use clap::Args;
+
+use super::DescriptorForm;
+
+pub const RAPTOR_EXAMPLES: &str = "\
+Examples:
+  everypath trace -o run.evp -- ./prog
+  everypath raptor run.evp                             how well predictors did
+  everypath raptor run.evp --outcomes tage --entries 65536 --ras 64 --ibtb 1024
+  everypath raptor run.evp -o run.raptor               the descriptors (docs/formats/mcf.md)
+  everypath raptor run.evp --form ascii --disasm -o run.txt
+  everypath raptor run.evp --targets ibtb-last --check all branches, from descriptors and code
+  everypath raptor run.evp --targets ibtb-last --decode run.raptor > run.mcf";
+
+#[derive(Debug, Args)]
+pub struct Raptor {
+    /// The trace (made with `everypath trace`)
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// What predicts conditional branches: gshare, bimodal or tage
+    #[arg(long, value_name = "NAME", default_value = "gshare")]
+    #[arg(value_parser = OUTCOMES.map(|row| row.name), hide_possible_values = true)]
+    pub outcomes: String,
+    /// Its entries, a power of two; 0: not taken is predicted
+    #[arg(
+        long,
+        visible_alias = "gshare",
+        value_name = "N",
+        default_value_t = 4096
+    )]
+    #[arg(value_parser = entries)]
+    pub entries: u32,
+    /// Entries of the return-address stack; 0: none
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    #[arg(value_parser = clap::value_parser!(u32).range(..=i64::from(MOST_ENTRIES)))]
+    pub ras: u32,
+    /// What predicts indirect jumps and calls: ibtb or ibtb-last
+    #[arg(long, value_name = "NAME", default_value = "ibtb")]
+    #[arg(value_parser = TARGETS.map(|row| row.name), hide_possible_values = true)]
+    pub targets: String,
+    /// Its entries, a power of two; 0: none
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = pairs)]
+    pub ibtb: u32,
+    /// Only the thread with this number
+    #[arg(long, value_name = "TID")]
+    pub thread: Option<u32>,
+    /// Write the descriptors to FILE; with --decode, those of mcfTrace
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Form of the descriptors that are written
+    #[arg(long, value_name = "FORM", default_value = "binary")]
+    pub form: DescriptorForm,
+    /// Put the branch behind each descriptor of --form ascii
+    #[arg(long, requires = "output", conflicts_with = "decode")]
+    pub disasm: bool,
+    /// Make all branches of the descriptors again, and compare; status 1: differ
+    #[arg(long, conflicts_with_all = ["output", "decode"])]
+    pub check: bool,
+    /// Make mcfTrace descriptors of the binary ones in FILE and the recorded code
+    #[arg(long, value_name = "FILE")]
+    pub decode: Option<PathBuf>,
+}
+
+fn entries(text: &str) -> Result<u32, String> {
+    match text.parse::<u32>() {
+        Ok(0) => Ok(0),
+        Ok(number) if number.is_power_of_two() && number <= MOST_ENTRIES => Ok(number),
+        _ => Err(format!("give 0, or a power of two up to {MOST_ENTRIES}")),
+    }
+}
+
+/// The same, in sets of two.
+fn pairs(text: &str) -> Result<u32, String> {
+    match entries(text)? {
+        1 => Err("sets have two entries, so 2 are the fewest".to_owned()),
+        number => Ok(number),
+    }
+}

@@ -1,0 +1,123 @@
+//! `raptor`: traces as what branch predictors got wrong, and back.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+
+use analysis::raptor::{Config, OUTCOMES, TARGETS};
+use anyhow::{Result, anyhow, bail};
+use report::mcf::{Form, Numbered};
+use report::raptor::{self, View};
+use report::{mcf, raptor::Row};
+use trace::Recording;
+
+use crate::branches::{say, send};
+use crate::ending::Ending;
+use crate::flags::{DescriptorForm, Raptor};
+use crate::output::{Output, reason};
+use crate::traces::{check_thread, read_trace};
+
+pub fn raptor(flags: &Raptor) -> Result<Ending> {
+    let config = config(flags);
+    let form = match flags.form {
+        DescriptorForm::Binary => Form::Binary,
+        DescriptorForm::Ascii => Form::Ascii,
+    };
+    if form == Form::Binary && flags.disasm {
+        bail!("binary descriptors have no place for branches; use --form ascii");
+    }
+    if (flags.check || flags.decode.is_some()) && !config.targets.decodable {
+        bail!(
+            "a target in either way of a set of '{}' counts as predicted, and no decoder can \
+             tell in which; give --targets ibtb-last",
+            config.targets.name
+        );
+    }
+    let output = Output::wanted(flags.output.as_deref())?;
+    let recording = read_trace(&flags.file)?;
+    check_thread(&recording, &flags.file, flags.thread)?;
+    let shown = flags.file.display();
+    let threads = mcf::threads(&recording, flags.thread);
+    let threads = threads.map_err(|error| anyhow!("'{shown}': {error}"))?;
+    if flags.check {
+        return check(flags, &threads, &config);
+    }
+    if flags.decode.is_some() {
+        return decode(flags, &threads, &config, form, output);
+    }
+    let view = View {
+        form,
+        disassemble: flags.disasm,
+    };
+    let rows = match output {
+        None => raptor::write(&threads, &config, None)?,
+        Some(output) => {
+            let rows = RefCell::new(Vec::new());
+            output.replace(|out: &mut dyn Write| {
+                *rows.borrow_mut() = raptor::write(&threads, &config, Some((view, out)))?;
+                io::Result::Ok(())
+            })?;
+            rows.into_inner()
+        }
+    };
+    let ending = summary(&recording, &config, &rows)?;
+    let failures = rows.iter().filter_map(|row| {
+        let error = row.error.as_ref()?;
+        Some(format!("thread {}: {error}", row.thread.thread.tid))
+    });
+    Ok(say(&flags.file, failures.collect(), ending))
+}
+
+fn config(flags: &Raptor) -> Config {
+    // The names were checked when they were parsed.
+    let outcomes = OUTCOMES.iter().find(|row| row.name == flags.outcomes);
+    let targets = TARGETS.iter().find(|row| row.name == flags.targets);
+    Config {
+        outcomes: outcomes.unwrap_or(&OUTCOMES[0]),
+        outcome_entries: flags.entries,
+        targets: targets.unwrap_or(&TARGETS[0]),
+        target_entries: flags.ibtb,
+        returns: flags.ras,
+    }
+}
+
+fn summary(recording: &Recording, config: &Config, rows: &[Row<'_>]) -> Result<Ending> {
+    send(None, |out| raptor::summary(recording, config, rows, out))
+}
+
+fn check(flags: &Raptor, threads: &[Numbered<'_>], config: &Config) -> Result<Ending> {
+    match raptor::check(threads, config) {
+        Ok(checked) => send(None, |out| {
+            let (branches, insns) = (checked.branches, checked.insns);
+            writeln!(
+                out,
+                "{branches} branches of {insns} instructions made again, all equal"
+            )
+        }),
+        Err(error) => Ok(say(&flags.file, vec![error], Ending::Exit(0))),
+    }
+}
+
+fn decode(
+    flags: &Raptor,
+    threads: &[Numbered<'_>],
+    config: &Config,
+    form: Form,
+    output: Option<Output>,
+) -> Result<Ending> {
+    let path = flags.decode.as_deref().unwrap_or(&flags.file);
+    if form == Form::Binary && output.is_none() && io::stdout().is_terminal() {
+        bail!("binary descriptors are no text for a terminal; send them to a file: -o FILE");
+    }
+    let open = || {
+        let file = File::open(path);
+        file.map_err(|error| anyhow!("cannot read '{}': {}", path.display(), reason(&error)))
+    };
+    open()?;
+    let failure = RefCell::new(None);
+    let ending = send(output, |out| {
+        *failure.borrow_mut() = raptor::decode(threads, config, form, File::open(path)?, out)?;
+        Ok(())
+    })?;
+    Ok(say(path, failure.take().into_iter().collect(), ending))
+}
