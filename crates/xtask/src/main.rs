@@ -18,6 +18,7 @@ mod links;
 mod metadata;
 mod sizes;
 mod soak;
+mod tables;
 mod tree;
 mod unsafety;
 
@@ -54,6 +55,8 @@ enum Task {
     Edges(edges::Options),
     /// Kill traced programs and who traces them at random moments.
     Kills(kills::Options),
+    /// Make the tables of the mTrace thesis for programs of our own.
+    Tables(tables::Options),
     /// Run random programs natively and in every mode, and keep what differs.
     Soak(soak::Options),
 }
@@ -80,6 +83,7 @@ fn run() -> Result<()> {
         Task::Growth(options) => growth::run(&tree, &options),
         Task::Edges(options) => edges::run(&tree, &options),
         Task::Kills(options) => kills::run(&tree, &options),
+        Task::Tables(options) => tables::run(&tree, &options),
         Task::Soak(options) => soak::run(&tree, &options),
     }
 }

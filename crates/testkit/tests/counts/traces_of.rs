@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use analysis::raptor::{Config, TARGETS};
 use analysis::walk::{Branches, Event, Item, Pieces, Walk};
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 use testkit::oracle::{Counts, Ran};
 use testkit::product::Run;
 use trace::{Process, Recording, base_name};
@@ -169,41 +169,43 @@ fn branches(recording: &Recording) -> Result<(), String> {
 }
 
 fn expected_branches(walk: &mut Walk<'_>) -> Vec<Branch> {
-    // Instructions, and `None` where control goes elsewhere without a branch.
-    let mut all = Vec::new();
-    while let Some(Ok(event)) = walk.next() {
-        match event {
-            Event::Executed(steps) => {
-                let steps = steps.to_vec();
-                let bytes = steps
-                    .into_iter()
-                    .map(|step| (step, walk.code().bytes(&step)));
-                all.extend(bytes.map(Some));
-            }
-            Event::Went { .. } => all.push(None),
-        }
-    }
     let mut branches = Vec::new();
     let mut number = 0;
-    for (at, ran) in all.iter().enumerate() {
-        let Some((step, bytes)) = ran else { continue };
-        number += 1;
-        let mut insn = Instruction::default();
-        Decoder::with_ip(64, bytes, step.pc, DecoderOptions::NONE).decode_out(&mut insn);
-        let next = all.get(at + 1).and_then(Option::as_ref);
-        let next = next.map(|(step, _)| step.pc);
-        let target = insn.near_branch_target();
-        let (taken, target) = match insn.flow_control() {
-            FlowControl::ConditionalBranch if target == insn.next_ip() => (None, Some(target)),
-            FlowControl::ConditionalBranch => (next.map(|next| next == target), Some(target)),
-            FlowControl::UnconditionalBranch if !insn.is_jmp_far() => (Some(true), Some(target)),
-            FlowControl::Call if insn.is_call_near() => (Some(true), Some(target)),
-            FlowControl::IndirectBranch if insn.is_jmp_near_indirect() => (Some(true), next),
-            FlowControl::IndirectCall if insn.is_call_near_indirect() => (Some(true), next),
-            FlowControl::Return if insn.mnemonic() == iced_x86::Mnemonic::Ret => (Some(true), next),
-            _ => continue,
+    // The instruction before.
+    let mut last: Option<Instruction> = None;
+    while let Some(Ok(event)) = walk.next() {
+        let steps = match event {
+            Event::Executed(steps) => steps.to_vec(),
+            Event::Went { .. } => {
+                branches.extend(last.take().and_then(|insn| branch(&insn, number, None)));
+                continue;
+            }
         };
-        branches.push((number, step.pc, taken, target));
+        for step in steps {
+            branches.extend(last.and_then(|insn| branch(&insn, number, Some(step.pc))));
+            number += 1;
+            let bytes = walk.code().bytes(&step);
+            let mut insn = Instruction::default();
+            Decoder::with_ip(64, &bytes, step.pc, DecoderOptions::NONE).decode_out(&mut insn);
+            last = Some(insn);
+        }
     }
+    branches.extend(last.and_then(|insn| branch(&insn, number, None)));
     branches
+}
+
+/// What an instruction is as a branch, and what is executed next makes of it.
+fn branch(insn: &Instruction, number: u64, next: Option<u64>) -> Option<Branch> {
+    let target = insn.near_branch_target();
+    let (taken, target) = match insn.flow_control() {
+        FlowControl::ConditionalBranch if target == insn.next_ip() => (None, Some(target)),
+        FlowControl::ConditionalBranch => (next.map(|next| next == target), Some(target)),
+        FlowControl::UnconditionalBranch if !insn.is_jmp_far() => (Some(true), Some(target)),
+        FlowControl::Call if insn.is_call_near() => (Some(true), Some(target)),
+        FlowControl::IndirectBranch if insn.is_jmp_near_indirect() => (Some(true), next),
+        FlowControl::IndirectCall if insn.is_call_near_indirect() => (Some(true), next),
+        FlowControl::Return if insn.mnemonic() == Mnemonic::Ret => (Some(true), next),
+        _ => return None,
+    };
+    Some((number, insn.ip(), taken, target))
 }

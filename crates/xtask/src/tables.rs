@@ -1,0 +1,137 @@
+//! `cargo xtask tables mtrace`: the tables of the mTrace thesis for programs of our own.
+//!
+//! Approach: each program runs once under `everypath trace` with 1, 4 and 8 threads; from that one
+//! trace come the descriptors of mcfTrace and mcfTRaptor, as they are and through compressors,
+//! and misprediction rates. Beside them stands what the trace itself takes.
+//!
+//! Limits: descriptors of one thread follow those of another, where the thesis has them mixed, so
+//! compressors do not suffer from more threads as they do there. One run each, so times are what they were, with whatever else the machine did. Tables
+//! 6.8 and 6.9 (predictors that threads share) are left out: a trace does not order threads.
+
+mod measure;
+mod render;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use crate::bench::{everypath, machine, publish, target_directory};
+use crate::tree::Tree;
+use measure::Measured;
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// Which tables.
+    which: Which,
+    /// The program to measure; built with `cargo build --release` when absent.
+    #[arg(long)]
+    everypath: Option<PathBuf>,
+    /// Words for the name of the file in benches/runs.
+    #[arg(long, default_value = "mtrace")]
+    label: String,
+    /// Print only; write no file.
+    #[arg(long)]
+    dry: bool,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Which {
+    /// Those of the mTrace thesis: 5.1, 6.1, 6.2, 6.5 to 6.7.
+    Mtrace,
+}
+
+/// A program that does the same work in any number of threads.
+struct Workload {
+    name: &'static str,
+    /// Shell lines that make it and its input in its folder; `$PROGRAMS` is benches/programs.
+    setup: &'static str,
+    /// Words, in which `N` is the number of threads.
+    command: &'static [&'static str],
+    threads: &'static [u32],
+}
+
+const WORKLOADS: [Workload; 4] = [
+    Workload {
+        name: "threads",
+        setup: "cc -O1 -pthread -o threads $PROGRAMS/threads.c",
+        command: &["./threads", "N", "16"],
+        threads: &[1, 4, 8],
+    },
+    Workload {
+        name: "xz",
+        setup: "python3 $PROGRAMS/gen_text.py 1 | head -c 32768 > text || true",
+        command: &["xz", "-0kcf", "-TN", "--block-size=4KiB", "text"],
+        threads: &[1, 4, 8],
+    },
+    Workload {
+        name: "gcc",
+        setup: "echo 'int main(void) { return 0; }' > small.c",
+        command: &["gcc", "-S", "-o", "small.s", "small.c"],
+        threads: &[1],
+    },
+    Workload {
+        name: "python3",
+        setup: "true",
+        command: &["/usr/bin/python3", "-S", "-c", "print(sum(range(9999)))"],
+        threads: &[1],
+    },
+];
+
+/// Compressors and their arguments; they read standard input and write standard output.
+const COMPRESSORS: [(&str, &[&str]); 3] = [
+    ("gzip", &["-c"]),
+    ("bzip2", &["-c"]),
+    ("zstd", &["-q", "-c"]),
+];
+
+/// Heading and options of what predicts.
+const PREDICTORS: [(&str, &[&str]); 5] = [
+    ("thesis", &[]),
+    ("ibtb-last", &["--targets", "ibtb-last"]),
+    ("bimodal", &["--outcomes", "bimodal"]),
+    ("tage", &["--outcomes", "tage"]),
+    (
+        "large",
+        &[
+            "--outcomes",
+            "tage",
+            "--entries",
+            "65536",
+            "--ibtb",
+            "4096",
+            "--ras",
+            "256",
+            "--targets",
+            "ibtb-last",
+        ],
+    ),
+];
+
+pub fn run(tree: &Tree, options: &Options) -> Result<()> {
+    let Which::Mtrace = options.which;
+    let target = target_directory(tree);
+    let everypath = everypath(tree, &target, options.everypath.as_deref())?;
+    let notes = machine::notes(tree, &[])?;
+    let mut rows = Vec::new();
+    for workload in &WORKLOADS {
+        let folder = target.join("tables").join(workload.name);
+        measure::set_up(tree, workload, &folder)?;
+        for &threads in workload.threads {
+            eprintln!("{}, {threads} threads", workload.name);
+            rows.push(one(&everypath, workload, threads, &folder)?);
+        }
+    }
+    publish(
+        tree,
+        &options.label,
+        options.dry,
+        &render::all(&notes, &rows),
+    )
+}
+
+fn one(everypath: &Path, workload: &Workload, threads: u32, folder: &Path) -> Result<Measured> {
+    let command = workload.command.iter();
+    let command = command.map(|word| word.replace('N', &threads.to_string()));
+    let command: Vec<String> = command.collect();
+    measure::measure(everypath, workload.name, threads, &command, folder)
+}

@@ -1,0 +1,198 @@
+//! The tables, in the order of the thesis.
+
+use super::measure::{Measured, Sizes};
+use super::{COMPRESSORS, PREDICTORS};
+
+type Cells = Vec<String>;
+
+// Long function: one table after the other.
+pub fn all(notes: &str, rows: &[Measured]) -> String {
+    let mut text = format!(
+        "# Tables of the mTrace thesis for programs of our own\n\n{notes}\n\
+         `cargo xtask tables mtrace`: each program ran once under `everypath trace`; everything else is made of that trace. The programs are\n\
+         in `crates/xtask/src/tables.rs`. Times are wall times of one run each, on a machine with other work. N: threads.\n\
+         Descriptors of one thread follow those of another, so compressors do not suffer from more threads as in the thesis, which mixes them.\n\
+         Tables 6.8 and 6.9 (predictors that threads share) are left out, as traces do not order threads.\n"
+    );
+    let sizes = |name: &str| {
+        let ratios = COMPRESSORS.map(|(tool, _)| format!("raw : {tool}"));
+        let tools = COMPRESSORS.map(|(tool, _)| tool.to_owned());
+        [vec![name.to_owned()], tools.to_vec(), ratios.to_vec()].concat()
+    };
+    let times = || {
+        let tools = COMPRESSORS.map(|(tool, _)| format!("{tool}, s"));
+        [vec!["raw, s".to_owned()], tools.to_vec()].concat()
+    };
+    let mut add = |title: &str, head: Cells, cells: &dyn Fn(&Measured) -> Cells| {
+        text += &table(title, &head, rows, cells);
+    };
+    add(
+        "Instructions and branches (5.1)",
+        strings(&[
+            "instructions",
+            "branches, %",
+            "unconditional direct, %",
+            "conditional taken, %",
+            "conditional not taken, %",
+            "unconditional indirect, %",
+        ]),
+        &classes,
+    );
+    add("mcfTrace, bytes (6.1)", sizes("raw"), &|row| {
+        of_sizes(&row.mcf)
+    });
+    add(
+        "mcfTrace, time (6.2)",
+        [
+            strings(&["native, s", "everypath trace, s", "everypath stats, s"]),
+            times(),
+        ]
+        .concat(),
+        &|row| {
+            [
+                seconds(&[row.native_s, row.trace_s, row.stats_s]),
+                of_times(&row.mcf),
+            ]
+            .concat()
+        },
+    );
+    add(
+        "mcfTRaptor, misprediction rates (6.5): gshare 4096, return-address stack 32, ibtb 64",
+        strings(&[
+            "conditional",
+            "outcomes wrong, %",
+            "indirect",
+            "targets wrong, %",
+        ]),
+        &|row| {
+            let rates = row.rates[0];
+            let [all, wrong] = rates.outcomes;
+            let [targets, missed] = rates.targets;
+            vec![
+                all.to_string(),
+                share(wrong, all),
+                targets.to_string(),
+                share(missed, targets),
+            ]
+        },
+    );
+    add("mcfTRaptor, bytes (6.6)", sizes("raw"), &|row| {
+        of_sizes(&row.raptor)
+    });
+    add("mcfTRaptor, time (6.7)", times(), &|row| {
+        of_times(&row.raptor)
+    });
+    let names = PREDICTORS.iter().flat_map(|(name, _)| {
+        [
+            format!("{name}: outcomes, %"),
+            "targets, %".to_owned(),
+            "bytes".to_owned(),
+        ]
+    });
+    let title = "Other predictors: mispredictions, bytes of descriptors (large: tage 65536, return-address stack 256, ibtb-last 4096)";
+    add(title, names.collect(), &predictors);
+    add("Bits per instruction", bits_head(), &bits);
+    text
+}
+
+fn table(
+    title: &str,
+    head: &[String],
+    rows: &[Measured],
+    cells: &dyn Fn(&Measured) -> Cells,
+) -> String {
+    let mut text = format!("\n## {title}\n\n| program | N | {} |\n", head.join(" | "));
+    text += &format!("|---|---:|{}\n", "---:|".repeat(head.len()));
+    for row in rows {
+        let cells = cells(row).join(" | ");
+        text += &format!("| {} | {} | {cells} |\n", row.name, row.threads);
+    }
+    text
+}
+
+fn strings(texts: &[&str]) -> Cells {
+    texts.iter().map(|&text| text.to_owned()).collect()
+}
+
+fn share(part: u64, all: u64) -> String {
+    format!("{:.3}", part as f64 * 100.0 / all.max(1) as f64)
+}
+
+fn seconds(times: &[f64]) -> Cells {
+    times.iter().map(|time| format!("{time:.2}")).collect()
+}
+
+fn number(row: &Measured, name: &str) -> u64 {
+    row.stats[name].as_u64().unwrap_or(0)
+}
+
+fn classes(row: &Measured) -> Cells {
+    let (insns, branches) = (number(row, "instructions"), number(row, "branches"));
+    let kinds = [
+        "unconditional_direct",
+        "conditional_taken",
+        "conditional_not_taken",
+        "unconditional_indirect",
+    ];
+    let mut cells = vec![insns.to_string(), share(branches, insns)];
+    cells.extend(kinds.map(|kind| share(number(row, kind), branches)));
+    cells
+}
+
+fn of_sizes(sizes: &Sizes) -> Cells {
+    let raw = sizes[0].0;
+    let bytes = sizes.iter().map(|(bytes, _)| bytes.to_string());
+    let ratios = sizes[1..]
+        .iter()
+        .map(|(bytes, _)| format!("{:.1}", raw as f64 / *bytes as f64));
+    bytes.chain(ratios).collect()
+}
+
+fn of_times(sizes: &Sizes) -> Cells {
+    seconds(&sizes.iter().map(|(_, time)| *time).collect::<Vec<_>>())
+}
+
+fn predictors(row: &Measured) -> Cells {
+    let cells = row.rates.iter().flat_map(|rates| {
+        let [all, wrong] = rates.outcomes;
+        let [targets, missed] = rates.targets;
+        [
+            share(wrong, all),
+            share(missed, targets),
+            rates.bytes.to_string(),
+        ]
+    });
+    cells.collect()
+}
+
+fn bits_head() -> Cells {
+    let best = strings(&[
+        "mcfTrace",
+        "with bzip2",
+        "with zstd",
+        "mcfTRaptor",
+        "with bzip2",
+        "with zstd",
+    ]);
+    let ours = strings(&[
+        "everypath's streams",
+        "its whole file, code and names included",
+    ]);
+    [best, ours].concat()
+}
+
+fn bits(row: &Measured) -> Cells {
+    let at = |tool: &str| {
+        1 + COMPRESSORS
+            .iter()
+            .position(|(name, _)| *name == tool)
+            .unwrap_or(0)
+    };
+    let insns = number(row, "instructions").max(1) as f64;
+    let sizes = [&row.mcf, &row.raptor]
+        .into_iter()
+        .flat_map(|sizes| [0, at("bzip2"), at("zstd")].map(|which| sizes[which].0));
+    let all = sizes.chain([row.streams, row.file]);
+    all.map(|bytes| format!("{:.4}", bytes as f64 * 8.0 / insns))
+        .collect()
+}
