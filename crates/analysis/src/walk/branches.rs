@@ -112,7 +112,12 @@ impl<'a> Branches<'a> {
 
     fn run(&mut self, piece: u32, from: u32, to: u32, outcome: Option<bool>) {
         let marks = &self.walk.pieces.known[piece as usize].branches;
-        let before = |limit: u32| marks.iter().take_while(|(at, _)| *at < limit).count() as u32;
+        // Nearly always it is all of the piece.
+        let before = |limit: u32| match marks.last() {
+            Some((last, _)) if *last < limit => marks.len() as u32,
+            _ if limit == 0 => 0,
+            _ => marks.iter().take_while(|(at, _)| *at < limit).count() as u32,
+        };
         self.run = Some(Run {
             piece,
             from,
