@@ -34,7 +34,7 @@ pub fn raptor(flags: &Raptor) -> Result<Ending> {
         );
     }
     let output = Output::wanted(flags.output.as_deref())?;
-    let recording = read_trace(&flags.file)?;
+    let (recording, _) = read_trace(&flags.file)?;
     check_thread(&recording, &flags.file, flags.thread)?;
     let shown = flags.file.display();
     let threads = mcf::threads(&recording, flags.thread);

@@ -18,7 +18,7 @@ to who knows how often each was at that branch of the code.";
 /// Descriptors of mcfTrace instead of text.
 #[derive(Debug, Args)]
 pub struct Mcf {
-    /// Write a descriptor of mcfTrace for each branch instead (docs/formats/mcf.md)
+    /// Write the descriptors of mcfTrace instead (docs/formats/mcf.md)
     #[arg(long, value_name = "FORM")]
     pub mcf: Option<DescriptorForm>,
     /// Put the instruction behind each descriptor of --mcf ascii
