@@ -236,6 +236,12 @@ impl ProcessLog {
     }
 
     /// `None`: it could not be written.
+    pub fn jump(&mut self, jump: log::Jump) -> Option<()> {
+        let fixed = [jump.slot, jump.pc, u64::from(jump.fragment)];
+        self.append(log::Kind::Jump, &fixed, &[]).map(|_| ())
+    }
+
+    /// `None`: it could not be written.
     pub fn target(&mut self, pc: u64) -> Option<()> {
         self.append(log::Kind::Target, &[pc], &[]).map(|_| ())
     }

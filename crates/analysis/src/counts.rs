@@ -15,21 +15,26 @@
 //! but a branch is left elsewhere than to its successor. Fragments that contradict
 //! themselves, as damage or a stranger makes them, are an error ([`Unsound`]).
 //!
-//! Limits: where indirect jumps, calls and returns went is not recorded: how often
-//! each ran is, and what it went to has counts of its own.
+//! Where an indirect jump, call or return went is told by its fragment's jumps, each with
+//! the module that was at the target then.
+//!
+//! Limits: recordings older than version 6 do not say where these went. Of code that was
+//! written over, one of those that were there is what a jump went to.
 
 pub mod blocks;
 mod code;
 pub mod hot;
 pub mod lines;
+mod tally;
 pub mod transfers;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 pub use code::Code;
 use hashbrown::HashMap;
 use isa::{Flow, Insn};
-use trace::{EventKind, Fragment, Process, Recording};
+use trace::{EventKind, Fragment, Jump, Process, Recording};
 
 /// A file, or the code of one process that is in no file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -77,6 +82,11 @@ impl Counted {
         is_conditional(self.flow)
     }
 
+    /// A branch that goes where a register or memory says, also a return.
+    pub fn is_indirect(&self) -> bool {
+        is_indirect(self.flow)
+    }
+
     /// How often a branch was taken.
     pub fn taken(&self) -> u64 {
         self.count - self.fell
@@ -90,6 +100,27 @@ pub struct Counts {
     pub texts: Vec<String>,
     /// By unit and place.
     pub insns: Vec<Counted>,
+    /// Where indirect jumps, calls and returns went, by index of the branch.
+    pub went: Vec<Went>,
+}
+
+/// An indirect jump, call or return, and one place to which it went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Went {
+    /// Indices into [`Counts::insns`]; `None`: nothing was executed there.
+    pub from: u32,
+    pub to: Option<u32>,
+    pub count: u64,
+}
+
+impl Counts {
+    /// Where the branch with this index went.
+    pub fn went_from(&self, branch: usize) -> &[Went] {
+        let before = |went: &Went| (went.from as usize) < branch;
+        let rest = &self.went[self.went.partition_point(before)..];
+        let own = rest.partition_point(|went| went.from as usize == branch);
+        &rest[..own]
+    }
 }
 
 /// Why a recording cannot be counted up.
@@ -160,6 +191,8 @@ struct Table {
     insns: Vec<Sum>,
     /// By unit and place, one of those there.
     known: HashMap<(u32, u64), u32>,
+    /// By branch and target.
+    went: HashMap<(u32, Option<u32>), u128>,
 }
 
 /// An instruction of a fragment.
@@ -186,13 +219,9 @@ impl Table {
     ) -> Result<(), Unsound> {
         let units = self.units(process);
         let texts: Vec<u32> = process.texts.iter().map(|text| self.text(text)).collect();
-        let mut cuts: HashMap<u32, Vec<(usize, i64, u64)>> = HashMap::new();
-        for cut in &process.cuts {
-            if let Some(&count) = slots.get(&cut.slot) {
-                let of_fragment = cuts.entry(cut.fragment).or_default();
-                of_fragment.push((cut.at as usize, cut.ahead.into(), count));
-            }
-        }
+        let cuts = tally::cuts(process, slots);
+        let jumps = tally::jumps(process, slots);
+        let mut went: Vec<(u32, &Jump, u64)> = Vec::new();
         // Instructions by address, for targets; of several, the first.
         let mut by_pc: HashMap<u64, u32> = HashMap::new();
         let mut met: Vec<Place> = Vec::new();
@@ -207,6 +236,8 @@ impl Table {
             let own = (fragment.first_slot..).zip(&fragment.events);
             counts.extend(own.map(|(slot, _)| slots.get(&slot).copied().unwrap_or(0)));
             let cuts = cuts.get(&fragment.id).map_or(&[][..], Vec::as_slice);
+            let jumps = jumps.get(&fragment.id).map_or(&[][..], Vec::as_slice);
+            tally::add_jumps(fragment, jumps, &mut counts).map_err(unsound)?;
             if counts.iter().all(|&count| count == 0) && cuts.is_empty() {
                 continue;
             }
@@ -218,7 +249,18 @@ impl Table {
             }
             self.count(fragment, &places, &counts, cuts)
                 .map_err(unsound)?;
+            if let (Some(last), false) = (places.last(), jumps.is_empty()) {
+                if !is_indirect(last.flow) {
+                    return Err(unsound("it does not end with an indirect branch"));
+                }
+                went.extend(jumps.iter().map(|&(jump, count)| (last.insn, jump, count)));
+            }
             met.append(&mut places);
+        }
+        for (from, jump, count) in went {
+            let place = self.lies_in(index, process, &units, jump.pc, jump.module);
+            let to = self.known.get(&place).copied();
+            *self.went.entry((from, to)).or_default() += u128::from(count);
         }
         for place in met {
             let sum = &mut self.insns[place.insn as usize];
@@ -251,6 +293,30 @@ impl Table {
         })
     }
 
+    /// Unit and place of an address, in the module that it has there.
+    fn lies_in(
+        &mut self,
+        index: usize,
+        process: &Process,
+        units: &[u32],
+        pc: u64,
+        module: Option<u32>,
+    ) -> (u32, u64) {
+        let in_file = module.and_then(|at| {
+            let module = process.modules.get(at as usize)?;
+            let offset = pc.wrapping_sub(module.start);
+            Some((*units.get(at as usize)?, module.offset.wrapping_add(offset)))
+        });
+        in_file.unwrap_or_else(|| {
+            let unit = self.unit(Unit {
+                path: None,
+                build_id: None,
+                process: Some(index),
+            });
+            (unit, pc)
+        })
+    }
+
     fn decode(
         &mut self,
         index: usize,
@@ -261,19 +327,7 @@ impl Table {
     ) -> Result<(), &'static str> {
         let mut code = fragment.code.as_slice();
         for piece in &fragment.pieces {
-            let lies_in = piece.module.and_then(|at| {
-                let module = process.modules.get(at as usize)?;
-                let offset = piece.pc.wrapping_sub(module.start);
-                Some((*units.get(at as usize)?, module.offset.wrapping_add(offset)))
-            });
-            let (unit, start) = lies_in.unwrap_or_else(|| {
-                let unit = self.unit(Unit {
-                    path: None,
-                    build_id: None,
-                    process: Some(index),
-                });
-                (unit, piece.pc)
-            });
+            let (unit, start) = self.lies_in(index, process, units, piece.pc, piece.module);
             let (mut bytes, rest) = code
                 .split_at_checked(piece.len as usize)
                 .ok_or("its code is shorter than its pieces")?;
@@ -354,11 +408,11 @@ impl Table {
         cuts: &[(usize, i64, u64)],
     ) -> Result<(), &'static str> {
         let end = places.len();
-        let Tally {
+        let tally::Tally {
             executed,
             left,
             last,
-        } = tally(fragment, places, counts, cuts)?;
+        } = tally::of(fragment, places, counts, cuts)?;
         for (at, place) in places.iter().enumerate() {
             let count = executed[at];
             let went_on = (at + 1 < end).then(|| executed[at + 1] + left[at + 1]);
@@ -419,10 +473,22 @@ impl Table {
                 source: sum.source,
             });
         }
+        let mut sums: BTreeMap<(u32, Option<u32>), u128> = BTreeMap::new();
+        for ((from, to), count) in self.went {
+            if let Some(from) = new[from as usize] {
+                *sums.entry((from, moved(to))).or_default() += count;
+            }
+        }
+        let mut went = Vec::with_capacity(sums.len());
+        for ((from, to), count) in sums {
+            let count = number(count)?;
+            went.push(Went { from, to, count });
+        }
         Ok(Counts {
             units: self.units,
             texts: self.texts,
             insns: out,
+            went,
         })
     }
 }
@@ -484,64 +550,6 @@ fn source(process: &Process, texts: &[u32], module: u32, at: u64) -> Source {
     }
 }
 
-/// What happened in a fragment, instruction by instruction.
-struct Tally {
-    executed: Vec<i128>,
-    /// Arrivals there by who did not execute it.
-    left: Vec<i128>,
-    /// One of the ways out of the last branch.
-    last: Option<(EventKind, i128)>,
-}
-
-fn tally(
-    fragment: &Fragment,
-    places: &[Place],
-    counts: &[u64],
-    cuts: &[(usize, i64, u64)],
-) -> Result<Tally, &'static str> {
-    let end = places.len();
-    let mut executed = Differences(vec![0; end + 1]);
-    let mut left = vec![0i128; end + 1];
-    let mut last = None;
-    for (event, &count) in fragment.events.iter().zip(counts) {
-        let (from, to) = (usize::from(event.from), usize::from(event.to));
-        let count = i128::from(count);
-        if to > end || from >= to {
-            return Err("an event is beyond its end");
-        }
-        match event.kind {
-            EventKind::Executed => executed.add(from, to, count),
-            // A jump that is made again, once it is bound, is left before it.
-            EventKind::Again => {
-                executed.add(from, to - 1, count);
-                left[to - 1] += count;
-            }
-            EventKind::Less => {
-                executed.add(from, to, -count);
-                left[from] += count;
-            }
-            EventKind::Taken | EventKind::Fell => last = Some((event.kind, count)),
-        }
-    }
-    for &(at, ahead, count) in cuts {
-        let other = at as i128 + i128::from(ahead);
-        let other = usize::try_from(other).map_err(|_| "a cut is before its start")?;
-        if at > end || other > end {
-            return Err("a cut is beyond its end");
-        }
-        left[at] += i128::from(count);
-        match ahead >= 0 {
-            true => executed.add(at, other, -i128::from(count)),
-            false => executed.add(other, at, count.into()),
-        }
-    }
-    Ok(Tally {
-        executed: executed.sums(),
-        left,
-        last,
-    })
-}
-
 /// Where a direct branch goes.
 fn target(flow: Flow) -> Option<u64> {
     match flow {
@@ -554,25 +562,13 @@ fn target(flow: Flow) -> Option<u64> {
     }
 }
 
-fn is_conditional(flow: Flow) -> bool {
-    matches!(flow, Flow::Cond(..) | Flow::CountJump(_))
+fn is_indirect(flow: Flow) -> bool {
+    matches!(
+        flow,
+        Flow::IndirectJump | Flow::IndirectCall | Flow::Return(_)
+    )
 }
 
-/// Numbers, given as what is added to ranges of them.
-struct Differences(Vec<i128>);
-
-impl Differences {
-    fn add(&mut self, from: usize, to: usize, value: i128) {
-        self.0[from] += value;
-        self.0[to] -= value;
-    }
-
-    fn sums(self) -> Vec<i128> {
-        let mut sum = 0;
-        let sums = self.0.into_iter().map(|difference| {
-            sum += difference;
-            sum
-        });
-        sums.collect()
-    }
+fn is_conditional(flow: Flow) -> bool {
+    matches!(flow, Flow::Cond(..) | Flow::CountJump(_))
 }

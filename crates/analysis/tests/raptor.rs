@@ -116,7 +116,7 @@ fn run(u: &mut Unstructured<'_>) -> Result<(Process, Vec<Item>, u64)> {
         blocks.push(Block::random(u, at, number, fragment)?);
     }
     let process = Process {
-        fragments: blocks.iter().map(Block::fragment).collect(),
+        fragments: blocks.iter().map(|block| block.fragment().into()).collect(),
         ..Process::default()
     };
     let block_of = |pc: u64| ((pc - BASE) / SPACE) as usize;

@@ -5,6 +5,7 @@ use core::hash::{BuildHasher, BuildHasherDefault};
 use hashbrown::HashTable;
 
 use crate::slab::Slab;
+use crate::ways::Site;
 
 /// How control comes to a block. Only tools make a difference: without one,
 /// every arrival is `Inside`.
@@ -107,6 +108,15 @@ pub struct Pad {
     pub miss: u64,
     /// Where it goes on if it is, with rcx and rdx still spilled.
     pub hit: u64,
+}
+
+/// By which an indirect branch comes to a block that is not there yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Landing {
+    /// The table.
+    pub call: bool,
+    /// Which branch, if that is counted.
+    pub site: Option<Site>,
 }
 
 impl Block {

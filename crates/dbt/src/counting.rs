@@ -17,7 +17,8 @@
 //! Forward branches are mostly not taken; and if one is, that costs the way its
 //! spill and a jump, which the run would have cost always.
 //!
-//! `count` (`ways`) counts runs at the same places, each in a word of its own.
+//! `count` (`ways`) counts runs at the same places, each in a word of its own; but what ends
+//! with an indirect branch always there, as the word says where that goes (`ways::jumps`).
 //!
 //! Otherwise the words are eight, used in turn: an addition waits for the one before it
 //! to the same word. Where events add them up (`contexts::costs`) there is one for each
@@ -232,6 +233,11 @@ impl Counting {
         !matches!(self.what, What::Nothing)
     }
 
+    /// Whether indirect branches count for themselves where they go.
+    pub fn names_targets(&self) -> bool {
+        matches!(self.what, What::Ways(_))
+    }
+
     /// What the indirect branch goes to, if that was asked already.
     pub fn guess(&self) -> Option<Option<Guess>> {
         self.guess
@@ -261,8 +267,9 @@ pub enum Place {
 }
 
 impl Run {
-    /// The run that begins at `first`, and where it is counted.
-    pub fn plan(insns: &[Insn], first: usize, costs: u32) -> Run {
+    /// The run that begins at `first`, and where it is counted. `named`: indirect branches
+    /// count for themselves.
+    pub fn plan(insns: &[Insn], first: usize, costs: u32, named: bool) -> Run {
         let rest = &insns[first..];
         let ends = |insn: &Insn| {
             !matches!(insn.flow(), Flow::Next | Flow::Jump(_))
@@ -300,6 +307,7 @@ impl Run {
             _ => false,
         });
         let place = match dead {
+            Some(_) if named && branches => Place::AtBranch,
             Some(at) => Place::Add(at),
             None if branches => Place::AtBranch,
             None if skips && until < rest.len() => Place::Later,
@@ -336,6 +344,14 @@ impl Owed {
         match self {
             Owed::Added(addition) => 9 + addition.bytes() + 9,
             Owed::Appended(_) => Append::SPILLED,
+        }
+    }
+
+    /// The one word of an addition.
+    pub fn word(self) -> Option<i32> {
+        match self {
+            Owed::Added(addition) => Some(addition.word),
+            Owed::Appended(_) => None,
         }
     }
 
@@ -465,14 +481,7 @@ impl Emit<'_> {
         self.map.counted((run.end - at) as u8, word);
     }
 
-    /// In a branch, where it can fault no more and rdx is free.
-    pub fn count_in_rdx(&mut self) {
-        if let Some(owed) = self.owed() {
-            owed.emit(&mut self.asm);
-        }
-    }
-
-    /// The same where no register is spilled, and before anything of the branch.
+    /// Counts where no register is spilled, and before anything of the branch.
     pub fn count_before_check(&mut self) {
         if let Some(owed) = self.owed() {
             add_spilled(&mut self.asm, owed);

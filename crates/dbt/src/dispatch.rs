@@ -6,7 +6,7 @@ use agent::syscalls::{self, Effect, Kind};
 use agent::thread::{Thread, ThreadContext, reg};
 use wire::stat;
 
-use crate::block::{Arrival, ExitId, ExitKind, Key};
+use crate::block::{Arrival, ExitId, ExitKind, Key, Landing};
 use crate::engine::{self, Engine};
 use crate::entry::reason;
 use crate::locate::place_of;
@@ -114,6 +114,7 @@ fn indirect_miss(context: &mut ThreadContext) {
         engine.arrive(context);
         engine.count(stat::EXITS_INDIRECT);
         engine.name_target(context, target);
+        let site = engine.count_jump(context, target);
         if !call {
             engine.enter_inside(target);
         }
@@ -122,12 +123,12 @@ fn indirect_miss(context: &mut ThreadContext) {
                 pc: target,
                 arrival,
             },
-            Some(call),
+            Some(Landing { call, site }),
         );
         // An address that cannot be fetched must not stay in a table: it may
         // become code later.
         if !engine.block(id).unfetchable {
-            engine.publish_indirect(id, call);
+            engine.publish_indirect(id, call, site);
         }
         context.resume_host = engine.block(id).host;
     });

@@ -9,7 +9,7 @@ use agent::thread::ThreadContext;
 use hashbrown::HashMap;
 use wire::stat;
 
-use crate::block::{Block, BlockId, BlockMap, Exit, ExitId, Heads, Key, PcHasher, Starts};
+use crate::block::{Block, BlockId, BlockMap, Exit, ExitId, Heads, Key, Landing, PcHasher, Starts};
 use crate::cache::Cache;
 use crate::contexts::Contexts;
 use crate::evict::Evictions;
@@ -161,7 +161,7 @@ impl Engine {
 
     /// The block for `key`, translated if need be. `pad`: control comes
     /// through a table, so a new block gets its landing pad in line.
-    pub fn find(&mut self, key: Key, pad: Option<bool>) -> BlockId {
+    pub fn find(&mut self, key: Key, pad: Option<Landing>) -> BlockId {
         let key = self.canonical(key);
         match self.map.get(key, &self.blocks) {
             Some(id) if self.is_stale(id) => {

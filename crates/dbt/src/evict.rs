@@ -190,7 +190,7 @@ impl Engine {
     }
 
     /// Makes another segment current.
-    fn next_segment(&mut self) {
+    pub fn next_segment(&mut self) {
         let settled = self.epoch;
         let evicts = self.is_over_budget() && !self.is_working_set()
             || self.settings.chaos != 0 && self.roll().is_multiple_of(2);

@@ -21,6 +21,9 @@
 //! An empty slot holds the engine's miss routine. Two targets with one index
 //! are chained: the first pad's miss branch goes to a check for the second.
 //!
+//! Where it is counted where branches go, each of them finds other slots, with pads that
+//! count (`ways::jumps`).
+//!
 //! The tables lie below 2 GB, so that one `jmp` can address them without a base
 //! register. Entries are aligned words; a reader sees an old or a new one, and
 //! both are right because the pad verifies.
@@ -41,6 +44,7 @@ use crate::pcmap::Recipe;
 use crate::slab::Slab;
 use crate::streams;
 use crate::translate::Emit;
+use crate::ways::{self, Site};
 
 /// The landing mark of indirect branches.
 pub const ENDBR64: [u8; 4] = [0xF3, 0x0F, 0x1E, 0xFA];
@@ -59,65 +63,102 @@ pub const SPILL_RCX: i32 = SPILL + 8;
 pub const SPILL_RDX: i32 = SPILL + 16;
 pub const SPILL_OTHER: i32 = SPILL + 24;
 
+/// Most pairs of tables.
+const SETS: usize = 32;
+
 #[derive(Clone, Copy, Debug)]
 pub struct Tables {
-    pub jump: u64,
-    pub call: u64,
+    /// Pairs of tables, that of jumps before that of calls; 0: not there.
+    sets: [u64; SETS],
+    /// Slots of a table: one for each index, and one more for each key that is added to it.
+    len: u64,
+    /// What an empty slot of each holds.
+    empty: [u64; 2],
     rotate_calls: bool,
 }
 
 impl Tables {
-    /// Maps both tables in low memory and fills them with the miss routines.
-    pub fn new(empty_jump: u64, empty_call: u64, rotate_calls: bool) -> Option<Tables> {
+    /// `keys`: what branches add to an index is less.
+    pub fn new(empty: [u64; 2], rotate_calls: bool, keys: u32) -> Option<Tables> {
+        let mut tables = Tables {
+            sets: [0; SETS],
+            len: SLOTS + u64::from(keys),
+            empty,
+            rotate_calls,
+        };
+        tables.add_set(0).then_some(tables)
+    }
+
+    /// Maps a pair of tables in low memory and fills it with the miss routines, if it is
+    /// not there. Whether it is.
+    pub fn add_set(&mut self, set: usize) -> bool {
+        match self.sets.get(set) {
+            None => return false,
+            Some(0) => {}
+            Some(_) => return true,
+        }
         // Odd places that linkers, sanitizers and JITs do not ask for.
         let candidates = (0..64).map(|i| 0x3a5d_0000 + i * 0x0070_0000);
         let prot = sys::PROT_READ | sys::PROT_WRITE;
-        let jump = candidates
-            .into_iter()
-            .find_map(|at| agent::memory::map_at(at, SLOTS * 16, prot, sys::MAP_FIXED_NOREPLACE))?;
-        let tables = Tables {
-            jump,
-            call: jump + SLOTS * 8,
-            rotate_calls,
+        let Some(jump) = candidates.into_iter().find_map(|at| {
+            agent::memory::map_at(at, self.len * 16, prot, sys::MAP_FIXED_NOREPLACE)
+        }) else {
+            return false;
         };
+        self.sets[set] = jump;
         // One call for 256 faults; older kernels do not know it.
         // SAFETY: advice on our own mapping.
-        let _ = unsafe { sys::madvise(jump, SLOTS * 16, sys::MADV_POPULATE_WRITE) };
-        for slot in 0..2 * SLOTS as usize {
-            let call = slot >= SLOTS as usize;
-            let empty = if call { empty_call } else { empty_jump };
-            tables.word(slot).store(empty, Ordering::Relaxed);
+        let _ = unsafe { sys::madvise(jump, self.len * 16, sys::MADV_POPULATE_WRITE) };
+        let first = set * 2 * self.len as usize;
+        for slot in first..first + 2 * self.len as usize {
+            let empty = self.empty[usize::from(self.is_of_calls(slot))];
+            self.word(slot).store(empty, Ordering::Relaxed);
         }
-        Some(tables)
+        true
     }
 
-    /// A slot's word. Those of calls follow those of jumps.
+    /// A slot's word. Those of calls follow those of jumps, those of a set the set before.
     fn word(&self, slot: usize) -> &'static AtomicU64 {
-        assert!(slot < 2 * SLOTS as usize);
+        let pair = 2 * self.len as usize;
+        let (set, slot) = (slot / pair, slot % pair);
+        let table = self.sets[set];
+        assert!(table != 0);
         // SAFETY: a word of our mapping, which is never removed; all access is
         // atomic.
-        unsafe { &*((self.jump as *const AtomicU64).add(slot)) }
+        unsafe { &*((table as *const AtomicU64).add(slot)) }
     }
 
     /// The slot for a target.
-    fn of(&self, pc: u64, call: bool) -> usize {
+    pub fn of(&self, pc: u64, call: bool, site: Option<Site>) -> usize {
         let bits = if call && self.rotate_calls {
             pc >> 4
         } else {
             pc
         };
-        (bits & (SLOTS - 1)) as usize + usize::from(call) * SLOTS as usize
+        let key = u64::from(site.map_or(0, Site::key));
+        let table = 2 * site.map_or(0, Site::set) + usize::from(call);
+        ((bits & (SLOTS - 1)) + key + table as u64 * self.len) as usize
     }
 
     /// Emits the lookup of the target in rcx (rcx, rdx already spilled).
-    pub fn emit_lookup(&self, asm: &mut Asm<'_>, call: bool) {
+    pub fn emit_lookup(&self, asm: &mut Asm<'_>, call: bool, site: Option<Site>) {
+        if let Some(site) = site {
+            site.emit(asm);
+        }
         if call && self.rotate_calls {
             asm.rorx(Reg::Rdx, Reg::Rcx, 4);
             asm.movzx_r32_r16(Reg::Rdx, Reg::Rdx);
         } else {
             asm.movzx_r32_r16(Reg::Rdx, Reg::Rcx);
         }
-        asm.jmp_table(Reg::Rdx, (if call { self.call } else { self.jump }) as u32);
+        let jump = self.sets[site.map_or(0, Site::set)];
+        let first = u64::from(site.map_or(0, Site::key)) + if call { self.len } else { 0 };
+        asm.jmp_table(Reg::Rdx, (jump + first * 8) as u32);
+    }
+
+    /// Whether a slot is in a table of calls.
+    fn is_of_calls(&self, slot: usize) -> bool {
+        !(slot / self.len as usize).is_multiple_of(2)
     }
 }
 
@@ -132,9 +173,15 @@ fn emit_check(asm: &mut Asm<'_>, pc: u64, miss: u64) -> (u64, Short) {
 }
 
 /// Emits the pad of the block that follows; for an event, with the spills that
-/// it begins with, which the pad jumps over. `named`: who comes says so. Returns the pad
-/// and the address of the block.
-pub fn emit_pad(asm: &mut Asm<'_>, key: Key, miss: u64, named: bool) -> (Pad, u64) {
+/// it begins with, which the pad jumps over. `named`: who comes says so. `counted`: the
+/// slot that it counts in. Returns the pad and the address of the block.
+pub fn emit_pad(
+    asm: &mut Asm<'_>,
+    key: Key,
+    miss: u64,
+    named: bool,
+    counted: Option<u32>,
+) -> (Pad, u64) {
     let start = asm.here();
     let (miss, right) = emit_check(asm, key.pc, miss);
     if !key.arrival.is_event() {
@@ -142,6 +189,9 @@ pub fn emit_pad(asm: &mut Asm<'_>, key: Key, miss: u64, named: bool) -> (Pad, u6
         let hit = asm.here();
         if named {
             streams::emit_target(asm, key.pc);
+        }
+        if let Some(slot) = counted {
+            ways::emit_count(asm, slot);
         }
         emit_restores(asm);
         return (Pad { start, miss, hit }, asm.here());
@@ -276,13 +326,28 @@ impl Engine {
         Some(Guess { target, lazy })
     }
 
+    /// rcx: a target. On to it by a table.
+    pub fn emit_lookup(&mut self, emit: &mut Emit<'_>, call: bool) {
+        let owed = emit.owed();
+        let (site, owed) = self.site(emit.id, owed, call);
+        if let Some(owed) = owed {
+            owed.emit(&mut emit.asm);
+        }
+        self.tables.emit_lookup(&mut emit.asm, call, site);
+    }
+
     /// rcx: a target. On to `key` if it is that.
     pub fn emit_guess(&mut self, emit: &mut Emit<'_>, insn: &Insn, key: Key, lazy: bool) {
         let key = self.canonical(key);
-        let owed = emit.owed();
+        let call = insn.flow() == Flow::IndirectCall;
+        let all = emit.owed();
+        let (site, owed) = self.site(emit.id, all, call);
+        let slot = site
+            .filter(|site| site.is_counted())
+            .map(|site| self.jump_slot(site, key.pc));
         let other = match lazy {
             true => emit.asm.here(),
-            false => self.make_other(insn.flow() == Flow::IndirectCall, key.pc, owed),
+            false => self.make_other(call, key.pc, owed, site),
         };
         let (site, right) = emit_check(&mut emit.asm, key.pc, other);
         if lazy {
@@ -294,8 +359,8 @@ impl Engine {
             let pc = insn.pc();
             let kind = ExitKind::Bound(Key { pc, arrival });
             // The jump is made again, what came before it is not.
-            let owed = match owed {
-                Some(owed) => owed.without_last(),
+            let owed = match all {
+                Some(all) => all.without_last(),
                 None => emit.not_executed(),
             };
             match owed {
@@ -310,6 +375,9 @@ impl Engine {
         emit.asm.bind(right);
         if let Some(owed) = owed {
             owed.to(key.pc).emit(&mut emit.asm);
+        }
+        if let Some(slot) = slot {
+            ways::emit_count(&mut emit.asm, slot);
         }
         if self.must_name_target(key.pc) {
             streams::emit_target(&mut emit.asm, key.pc);
@@ -328,8 +396,14 @@ impl Engine {
     }
 
     /// Code for a target that is not the guessed one: rcx is their difference.
-    fn make_other(&mut self, call: bool, guessed: u64, owed: Option<Owed>) -> u64 {
-        const LOOKUP: u64 = 10 + 4 + 6 + 4 + 8;
+    fn make_other(
+        &mut self,
+        call: bool,
+        guessed: u64,
+        owed: Option<Owed>,
+        site: Option<Site>,
+    ) -> u64 {
+        const LOOKUP: u64 = 10 + 4 + 6 + 4 + 8 + ways::SITE_BYTES;
         let tables = self.tables;
         let room = LOOKUP + owed.map_or(0, Owed::bytes);
         let code = self.cache.cold(room, 1, |asm| {
@@ -338,7 +412,7 @@ impl Engine {
             if let Some(owed) = owed {
                 owed.emit(asm);
             }
-            tables.emit_lookup(asm, call);
+            tables.emit_lookup(asm, call, site);
         });
         code.expect("make_room leaves room for a block's guesses")
     }
@@ -361,30 +435,34 @@ impl Engine {
 
     /// Makes `id` reachable through a table: a pad, and the slot or a place on
     /// the chain of whoever has the slot.
-    pub fn publish_indirect(&mut self, id: BlockId, call: bool) {
+    pub fn publish_indirect(&mut self, id: BlockId, call: bool, site: Option<Site>) {
         if self.block(id).volatile {
             return;
         }
         let pc = self.block(id).key().pc;
-        let slot = self.tables.of(pc, call);
+        let slot = self.tables.of(pc, call, site);
+        let counted = site.filter(|site| site.is_counted());
         let members = self.chains.members(slot);
         let (length, last) = members.fold((0, None), |(length, _), link| (length + 1, Some(link)));
         if self.chains.members(slot).any(|link| link.block == id) {
             return;
         }
-        let Some(last) = last.filter(|_| length < MAX_CHAIN) else {
+        let last = last.filter(|_| length < MAX_CHAIN);
+        if last.is_none() {
             self.cut_chain(slot);
-            let Some(pad) = self.ensure_pad(id, call) else {
-                return;
-            };
+        }
+        let pad = match counted {
+            None => self.ensure_pad(id, call),
+            Some(site) if self.has_pad_of(id, site) => self.block(id).pad(call),
+            Some(site) => return self.publish_pair(id, site, slot, last),
+        };
+        let Some(pad) = pad else { return };
+        let Some(last) = last else {
             self.chains.push(slot, id, pad.miss);
             self.tables.word(slot).store(pad.start, Ordering::Release);
             return;
         };
         let last_pc = self.block(last.block).key().pc;
-        let Some(pad) = self.ensure_pad(id, call) else {
-            return;
-        };
         let verify = self.verify_routine(call);
         let mut miss = 0;
         let stub = self.cache.cold(48, 8, |asm| {
@@ -403,9 +481,49 @@ impl Engine {
         self.chains.push(slot, id, miss);
     }
 
+    /// The same with a cold pad, which counts that `site` went to `id`. `last`: the
+    /// last one of the slot's chain.
+    fn publish_pair(&mut self, id: BlockId, site: Site, slot: usize, last: Option<Link>) {
+        const ROOM: u64 = 10 + 4 + 2 + 10 + 3 + 5 + ways::COUNT_BYTES + 18 + 5;
+        let (pc, host) = (self.block(id).key().pc, self.block(id).host);
+        let last_pc = last.map(|last| self.block(last.block).key().pc);
+        let call = self.tables.is_of_calls(slot);
+        let (verify, counted) = (self.verify_routine(call), self.jump_slot(site, pc));
+        let mut miss = 0;
+        let pad = self.cache.cold(ROOM, 8, |asm| {
+            let right = match last_pc {
+                None => {
+                    let right;
+                    (miss, right) = emit_check(asm, pc, verify);
+                    right
+                }
+                Some(last_pc) => {
+                    // rcx = target - last_pc, rdx = -last_pc.
+                    asm.mov_r_imm(Reg::Rdx, last_pc.wrapping_sub(pc));
+                    asm.lea_sum(Reg::Rcx, Reg::Rcx, Reg::Rdx, 0);
+                    let right = asm.jrcxz();
+                    asm.mov_r_imm(Reg::Rdx, pc.wrapping_neg());
+                    asm.align_displacement(1);
+                    miss = asm.jmp(verify);
+                    right
+                }
+            };
+            asm.bind(right);
+            ways::emit_count(asm, counted);
+            emit_restores(asm);
+            asm.jmp(host);
+        });
+        let Some(pad) = pad else { return };
+        match last {
+            None => self.tables.word(slot).store(pad, Ordering::Release),
+            Some(last) => self.cache.patch(last.miss, pad),
+        }
+        self.chains.push(slot, id, miss);
+    }
+
     /// Empties a slot and lets every member of its chain miss to the engine.
     fn cut_chain(&mut self, slot: usize) {
-        let call = slot >= SLOTS as usize;
+        let call = self.tables.is_of_calls(slot);
         let (verify, empty) = (self.verify_routine(call), self.empty_routine(call));
         self.tables.word(slot).store(empty, Ordering::Release);
         for link in self.chains.members(slot) {
@@ -428,11 +546,17 @@ impl Engine {
     /// Takes a dying block out of both tables.
     pub fn unpublish_indirect(&mut self, id: BlockId) {
         let pc = self.block(id).key().pc;
+        self.forget_pad_of(id);
+        for slot in self.slots_of_comers(pc) {
+            if self.chains.members(slot).any(|link| link.block == id) {
+                self.cut_chain(slot);
+            }
+        }
         for call in [false, true] {
             if self.block(id).pad(call).is_none() {
                 continue;
             }
-            let slot = self.tables.of(pc, call);
+            let slot = self.tables.of(pc, call, None);
             if self.chains.members(slot).any(|link| link.block == id) {
                 self.cut_chain(slot);
             }

@@ -26,7 +26,7 @@ use crate::evict::Evictions;
 use crate::indirect::{Chains, Tables};
 use crate::slab::Slab;
 use crate::streams::Streams;
-use crate::ways::Ways;
+use crate::ways::{self, Ways};
 
 /// Facts that the signal handler needs without the lock. Set once, here.
 static ARENA: AtomicU64 = AtomicU64::new(0);
@@ -185,11 +185,10 @@ fn boot(
     let settings = settings(&pool, stack);
     let tiny = (settings.chaos != 0).then_some(256 << 10);
     let cache = Cache::new(place.arena, place.arena_len, tiny);
-    let (jump, call) = (
-        cache.thunk(Routine::EmptyJump),
-        cache.thunk(Routine::EmptyCall),
-    );
-    let Some(tables) = Tables::new(jump, call, settings.bmi2) else {
+    let empty = [Routine::EmptyJump, Routine::EmptyCall].map(|routine| cache.thunk(routine));
+    let ways = pool.header().config.mode.load(Relaxed) == Mode::Counts as u32;
+    let keys = if ways { ways::KEYS } else { 0 };
+    let Some(tables) = Tables::new(empty, settings.bmi2, keys) else {
         fail(
             "no low memory for the branch tables while starting",
             orders.execfn,

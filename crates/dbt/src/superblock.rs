@@ -406,3 +406,11 @@ impl Engine {
         pages.push(page);
     }
 }
+
+/// Whether a superblock ends with it, by itself.
+pub fn ends(insn: &Insn) -> bool {
+    !matches!(
+        insn.flow(),
+        Flow::Next | Flow::Jump(_) | Flow::Cond(..) | Flow::CountJump(_)
+    )
+}

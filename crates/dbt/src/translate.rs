@@ -24,14 +24,14 @@ use agent::syscalls::Kind;
 use isa::{Asm, Cc, Flow, Insn, Reg, StackMove, relocate};
 use wire::stat;
 
-use crate::block::{Arrival, Block, BlockId, ExitKind, Key};
+use crate::block::{Arrival, Block, BlockId, ExitKind, Key, Landing};
 use crate::contexts::Paths;
 use crate::counting::{Counting, Owed, Run, add_spilled};
 use crate::engine::Engine;
 use crate::indirect::{emit_restores, emit_spills};
 use crate::pcmap::{Recipe, Writer};
 use crate::streams::Pending;
-use crate::superblock::{End, Superblock};
+use crate::superblock::{End, Superblock, ends};
 use crate::ways::LastBranch;
 
 const APP_GS: i32 = core::mem::offset_of!(agent::thread::ThreadContext, app_gs) as i32;
@@ -99,9 +99,9 @@ enum Way {
 
 impl Engine {
     /// Translates the code at `key`. The block is entered in the map; `pad`
-    /// says for which table it gets a landing pad in front.
+    /// says for whom it gets a landing pad in front.
     // Long function: the steps of one translation.
-    pub fn translate(&mut self, key: Key, pad: Option<bool>) -> BlockId {
+    pub fn translate(&mut self, key: Key, pad: Option<Landing>) -> BlockId {
         let before = self.clock();
         self.make_room();
         let event = key.arrival.is_event();
@@ -117,6 +117,10 @@ impl Engine {
         let paths = self.plan_paths(&source, key.arrival);
         let fragment = self.describe_code(&source);
         let named = pad.is_some() && self.must_name_target(key.pc);
+        let site = pad
+            .and_then(|pad| pad.site)
+            .filter(|site| site.is_counted());
+        let counted = site.map(|site| self.jump_slot(site, key.pc));
         let (start, room) = self.cache.open();
         let mut emit = Emit {
             asm: Asm::new(room, start),
@@ -130,13 +134,13 @@ impl Engine {
             paths,
             pending: Pending::new(self.streams.is_some()),
         };
-        let pad = pad.map(|call| {
+        let pad = pad.map(|Landing { call, .. }| {
             let miss = self.cache.thunk(if call {
                 crate::entry::Routine::VerifyCall
             } else {
                 crate::entry::Routine::VerifyJump
             });
-            let (pad, host) = crate::indirect::emit_pad(&mut emit.asm, key, miss, named);
+            let (pad, host) = crate::indirect::emit_pad(&mut emit.asm, key, miss, named, counted);
             emit.mapped = host;
             (call, pad)
         });
@@ -164,7 +168,11 @@ impl Engine {
         block.host = host;
         if let Some((call, pad)) = pad {
             block.set_pad(call, pad);
+            if let Some(site) = site {
+                self.keep_pad_of(id, site);
+            }
         }
+        let block = self.block(id);
         block.map_len = u16::try_from(map.len()).expect("a block's map is short");
         block.unfetchable = unfetchable;
         self.map.insert(id, &self.blocks);
@@ -206,7 +214,8 @@ impl Engine {
                     emit.map.class(insn.class());
                 }
                 if i >= run.end {
-                    run = Run::plan(&source.insns, i, emit.counting.costs());
+                    let named = emit.counting.names_targets();
+                    run = Run::plan(&source.insns, i, emit.counting.costs(), named);
                     emit.begin_run(&run);
                 }
                 emit.count_at(&run, i);
@@ -478,8 +487,7 @@ impl Engine {
             let key = self.guessed_key(guess.target, call, called);
             return self.emit_guess(emit, insn, key, guess.lazy);
         }
-        emit.count_in_rdx();
-        self.tables.emit_lookup(&mut emit.asm, call);
+        self.emit_lookup(emit, call);
         emit.cover(false, Recipe::RCX_RDX);
         emit.map.advance(insn.len());
     }
@@ -537,11 +545,10 @@ impl Engine {
         }
         self.emit_return_event(emit, insn.pc());
         emit.asm.pop(Reg::Rcx);
-        emit.count_in_rdx();
         if extra > 0 {
             emit.asm.lea(Reg::Rsp, Reg::Rsp, i32::from(extra));
         }
-        self.tables.emit_lookup(&mut emit.asm, false);
+        self.emit_lookup(emit, false);
         emit.cover(!begun, Recipe::RCX_RDX);
         emit.map.advance(insn.len());
     }
@@ -589,12 +596,4 @@ impl Engine {
             }),
         );
     }
-}
-
-/// Whether a superblock ends with it, by itself.
-fn ends(insn: &Insn) -> bool {
-    !matches!(
-        insn.flow(),
-        Flow::Next | Flow::Jump(_) | Flow::Cond(..) | Flow::CountJump(_)
-    )
 }

@@ -45,6 +45,11 @@ use crate::engine::Engine;
 use crate::pcmap;
 use crate::superblock::{End, Superblock};
 
+mod jumps;
+
+use jumps::Jumps;
+pub use jumps::{COUNT_BYTES, KEYS, SITE_BYTES, Site, emit_count};
+
 /// Of the pool, what each thread has for slots.
 const PART: u64 = 1 << 13;
 /// Slots are backed in steps of this many bytes.
@@ -57,6 +62,7 @@ pub struct Ways {
     /// The fragment of each block, by its id; 0: none.
     of_block: Vec<u32>,
     cuts: HashMap<(u32, u16, i16), u32, BuildHasherDefault<PcHasher>>,
+    jumps: Jumps,
     /// Slots and fragments handed out.
     slots: u64,
     last_fragment: u32,
@@ -90,6 +96,7 @@ impl Ways {
             fragments: HashTable::new(),
             of_block: Vec::new(),
             cuts: HashMap::default(),
+            jumps: Jumps::default(),
             slots: 0,
             last_fragment: 0,
             space,
@@ -155,12 +162,10 @@ fn events(source: &Superblock, lazy: bool, out: &mut Vec<Event>) {
     };
     let (mut first, mut from) = (0, 0);
     while first < end {
-        let run = Run::plan(insns, first, 0);
+        let run = Run::plan(insns, first, 0, true);
         push(from, run.end, EventKind::Executed);
         match run.place {
             Place::AtBranch if lazy => push(from, run.end, EventKind::Again),
-            Place::AtBranch => {}
-            _ if lazy && run.end == end => push(end - 1, end, EventKind::Less),
             _ => {}
         }
         if !matches!(run.place, Place::Later) {
@@ -316,10 +321,7 @@ impl Engine {
                 None => return,
             },
         };
-        let word = (context.this + SLOTS as u64 + 8 * u64::from(slot)) as *mut u64;
-        // SAFETY: a slot of the calling thread, handed out and so backed; code of
-        // the program, which counts in others, does not run now.
-        unsafe { word.write_volatile(word.read_volatile() + 1) };
+        add_one(context, slot);
     }
 
     fn new_cut(&mut self, key: (u32, u16, i16)) -> Option<u32> {
@@ -366,6 +368,14 @@ impl Engine {
             .filter(|slot| **slot != 0)
             .for_each(|slot| *slot = 0);
     }
+}
+
+/// Counts in a slot that is backed.
+fn add_one(context: &mut ThreadContext, slot: u32) {
+    let word = (context.this + SLOTS as u64 + 8 * u64::from(slot)) as *mut u64;
+    // SAFETY: a slot of the calling thread, handed out and so backed; code of
+    // the program, which counts in others, does not run now.
+    unsafe { word.write_volatile(word.read_volatile() + 1) };
 }
 
 /// Displacement of a slot from the gs base.

@@ -63,7 +63,8 @@ pub const VERSIONS: [(u32, &str); 6] = [
     (
         6,
         "mode 5 is written while the program runs: chunks `LOGS`, and `STRM` and `DONE` with more \
-         in them, in place of all others but `META`",
+         in them, in place of all others but `META`; five streams for a thread; mode 2: where \
+         indirect branches went, with chunk `JUMP` and one more total",
     ),
 ];
 

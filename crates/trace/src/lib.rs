@@ -25,8 +25,9 @@ mod pool;
 pub use container::{Loss, Prefix, read, read_prefix, write};
 pub use error::{ReadError, WriteError};
 pub use model::{
-    Block, BlockContexts, Cost, Costs, Cut, End, Event, EventKind, Fragment, Function, Label, Meta,
-    Missing, Mode, Module, Node, Piece, Process, Recording, SlotCount, Source, Thread, base_name,
+    Block, BlockContexts, Cost, Costs, Cut, End, Event, EventKind, Fragment, Function, Jump, Label,
+    Meta, Missing, Mode, Module, Node, Piece, Process, Recording, SlotCount, Source, Thread,
+    base_name,
 };
 pub use part::Part;
 pub use pool::{Keep, Live, from_pool};

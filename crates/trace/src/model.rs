@@ -115,6 +115,8 @@ pub struct Process {
     pub fragments: Vec<Arc<Fragment>>,
     /// Where fragments were left before their end.
     pub cuts: Vec<Cut>,
+    /// Where indirect branches at the end of fragments went.
+    pub jumps: Vec<Jump>,
     /// Where indirect branches went; no two have the same low 16 bits. With
     /// [`Mode::Trace`] only, as the streams of threads.
     pub targets: Vec<u64>,
@@ -216,6 +218,27 @@ pub struct Cut {
     /// So many instructions from `at` on were counted by events all the same; less
     /// than 0: so many before it were not.
     pub ahead: i32,
+}
+
+/// The indirect jump, call or return that ends a fragment went to `pc`. With each time,
+/// the last event that reaches the fragment's end happened once more than its slot says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Jump {
+    /// Says how often.
+    pub slot: u64,
+    pub fragment: u32,
+    pub pc: u64,
+    /// Index of the module there; `None`: no file.
+    pub module: Option<u32>,
+}
+
+impl Fragment {
+    /// The event that a [`Jump`] from its end stands for.
+    pub fn jump_event(&self) -> Option<usize> {
+        let end = self.events.iter().map(|event| event.to).max()?;
+        let executed = |event: &Event| event.kind == EventKind::Executed && event.to == end;
+        self.events.iter().rposition(executed)
+    }
 }
 
 /// Where the code of a module from a file offset on comes from.

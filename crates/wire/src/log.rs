@@ -43,6 +43,8 @@ pub enum Kind {
     Path = 7,
     /// A [`Target`].
     Target = 8,
+    /// A [`Jump`].
+    Jump = 9,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -124,6 +126,18 @@ pub struct Fragment {
     pub flags: u32,
     pub pieces: u32,
     pub events: u32,
+}
+
+/// The indirect jump, call or return that ends `fragment` went to `pc`, as often as `slot`
+/// says; each time, all that the last of the fragment's events which reach its end stands
+/// for was executed, too.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Jump {
+    pub slot: u64,
+    pub pc: u64,
+    pub fragment: u32,
+    pub reserved: u32,
 }
 
 /// Indirect branches go to `pc`, and to nothing that came before in the log and has the

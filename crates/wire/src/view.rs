@@ -32,6 +32,8 @@ unsafe impl Shared for crate::log::Fragment {}
 // SAFETY: as above.
 unsafe impl Shared for crate::log::Cut {}
 // SAFETY: as above.
+unsafe impl Shared for crate::log::Jump {}
+// SAFETY: as above.
 unsafe impl Shared for crate::log::Block {}
 // SAFETY: as above.
 unsafe impl Shared for crate::log::Path {}

@@ -31,6 +31,7 @@ pub enum EdgeKind {
     Taken,
     Jump,
     Call,
+    Return,
 }
 
 /// From block to block, by index.
@@ -91,7 +92,16 @@ pub fn of(counts: &Counts) -> Blocks {
                 edge(EdgeKind::Jump, to(last.target), last.count);
             }
             Flow::Call(_) => edge(EdgeKind::Call, to(last.target), last.count),
-            Flow::IndirectJump | Flow::IndirectCall | Flow::Return(_) => {}
+            Flow::IndirectJump | Flow::IndirectCall | Flow::Return(_) => {
+                let kind = match last.flow {
+                    Flow::IndirectJump => EdgeKind::Jump,
+                    Flow::IndirectCall => EdgeKind::Call,
+                    _ => EdgeKind::Return,
+                };
+                for went in counts.went_from(block.first + block.len - 1) {
+                    edge(kind, to(went.to), went.count);
+                }
+            }
             Flow::Next | Flow::Syscall | Flow::Int80 | Flow::Odd | Flow::Trap => {
                 edge(EdgeKind::Fall, to(last.next), last.fell);
             }
@@ -104,6 +114,9 @@ pub fn of(counts: &Counts) -> Blocks {
 fn leaders(counts: &Counts) -> Vec<bool> {
     let insns = &counts.insns;
     let mut is_leader = vec![false; insns.len()];
+    for to in counts.went.iter().filter_map(|went| went.to) {
+        is_leader[to as usize] = true;
+    }
     for (at, insn) in insns.iter().enumerate() {
         if let Some(target) = insn.target {
             is_leader[target as usize] = true;

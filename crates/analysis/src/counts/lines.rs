@@ -13,9 +13,9 @@
 //!
 //! Invariant: a line with code has an entry, also if that never ran.
 //!
-//! Limits: jumps that are indirect count as arrivals, also within one line. A call
-//! that does not come back and is followed by code of its line that others enter may
-//! hide as many entries as it made.
+//! Limits: of recordings older than version 6, jumps that are indirect count as arrivals,
+//! also within one line; and a call that does not come back and is followed by code of its
+//! line that others enter may hide as many entries as it made.
 
 use std::collections::BTreeMap;
 
@@ -119,23 +119,47 @@ fn from_itself(counts: &Counts, lines: &[Option<u32>]) -> Vec<u64> {
                 edge(insn.target, insn.count, is_forward);
             }
             Flow::Call(_) | Flow::IndirectCall => calls.push(at),
-            Flow::IndirectJump | Flow::Return(_) => {}
+            Flow::IndirectJump => {
+                for went in counts.went_from(at) {
+                    let is_forward = went.to.is_some_and(|to| to as usize > at);
+                    edge(went.to, went.count, is_forward);
+                }
+            }
+            Flow::Return(_) => {}
             Flow::Next | Flow::Syscall | Flow::Int80 | Flow::Odd | Flow::Trap => {
                 edge(insn.next, insn.fell, true);
             }
         }
     }
-    // A call comes back at most as often as nothing else explains what ran behind it.
+    let returned = returned(counts);
+    // A call comes back as often as something returned there; if that is not known, at most
+    // as often as nothing else explains what ran behind it.
     for at in calls {
         let Some(next) = insns[at].next.map(|next| next as usize) else {
             continue;
         };
         if lines[at].is_some() && lines[at] == lines[next] {
-            let back = insns[next].count.saturating_sub(known[next]);
+            let back = match counts.went.is_empty() {
+                true => insns[next].count.saturating_sub(known[next]),
+                false => returned[next],
+            };
             inside[next] = inside[next].saturating_add(back.min(insns[at].count));
         }
     }
     inside
+}
+
+/// How often something returned to each instruction.
+fn returned(counts: &Counts) -> Vec<u64> {
+    let mut returned = vec![0u64; counts.insns.len()];
+    for went in &counts.went {
+        let is_return = matches!(counts.insns[went.from as usize].flow, Flow::Return(_));
+        if let Some(to) = went.to.filter(|_| is_return) {
+            let sum = &mut returned[to as usize];
+            *sum = sum.saturating_add(went.count);
+        }
+    }
+    returned
 }
 
 /// Where conditional branches are in the code of `range`.

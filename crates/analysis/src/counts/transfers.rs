@@ -11,16 +11,16 @@
 //! up to the first that leads to no instruction of the function, or to the next such
 //! table.
 //!
-//! Where indirect jumps went is not recorded. Of one by a table it follows, if no other
-//! jump leads to the same places: what arrived there and nothing else explains; it is
-//! taken only if that is, to the last one, how often the jump was executed.
+//! A call goes on behind itself as often as something returned there. What comes to a
+//! function's first instruction from elsewhere is there, too ([`Transfer::from`] is `None`).
 //!
-//! Limits: other indirect jumps are left out, and indirect calls; what these add up to
-//! at a function's first instruction is there ([`Transfer::from`] is `None`).
+//! Limits: recordings older than version 6 do not say where indirect jumps and calls went,
+//! and what returned: then a call is taken to go on as often as nothing else explains what
+//! ran behind it.
 
 mod tables;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use isa::Flow;
@@ -38,7 +38,7 @@ pub struct Text<'a> {
 /// From the last instruction of a block to the first of another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Transfer {
-    /// `None`: by what is not known.
+    /// `None`: from another file, or by what is not known.
     pub from: Option<u64>,
     pub to: u64,
     pub count: u64,
@@ -52,7 +52,7 @@ pub fn of(
     text: &Text<'_>,
     to_link: impl Fn(u64) -> Option<u64>,
 ) -> Vec<Transfer> {
-    let layout = tables::layout(text);
+    let leaders = tables::leaders(text);
     let insns = &counts.insns;
     let places: Vec<Option<u64>> = insns
         .iter()
@@ -62,10 +62,18 @@ pub fn of(
     let mut sums = Sums {
         sums: BTreeMap::new(),
         arrived: HashMap::new(),
+        returned: HashMap::new(),
         executed: executed(counts, &places),
     };
     let mut calls = Vec::new();
-    for (insn, from) in insns.iter().zip(&places) {
+    for (at, (insn, from)) in insns.iter().zip(&places).enumerate() {
+        for went in counts.went_from(at) {
+            match (insn.flow, from, place(went.to)) {
+                (Flow::Return(_), _, Some(to)) => sums.return_to(to, went.count),
+                (_, Some(from), Some(to)) => sums.add(*from, to, went.count),
+                _ => {}
+            }
+        }
         let Some(from) = *from else { continue };
         let to = place(insn.target);
         match (insn.flow, to) {
@@ -80,7 +88,7 @@ pub fn of(
                 sums.add(from, next, insn.fell);
             }
             flow => {
-                if !layout.leaders.contains(&next) {
+                if !leaders.contains(&next) {
                     continue;
                 }
                 match flow {
@@ -90,7 +98,7 @@ pub fn of(
             }
         }
     }
-    sums.finish(text, &calls, &layout.jumps)
+    sums.finish(text, &calls, counts.went.is_empty())
 }
 
 struct Sums {
@@ -98,25 +106,26 @@ struct Sums {
     sums: BTreeMap<(u64, u64), u64>,
     /// The same by to.
     arrived: HashMap<u64, u64>,
+    /// Returns, by where they went.
+    returned: HashMap<u64, u64>,
     executed: HashMap<u64, u64>,
 }
 
 impl Sums {
-    /// Adds what only follows from the rest: calls that came back, jumps by tables, and
-    /// unknown entries.
+    /// Adds what follows from the rest: calls that came back, and entries from elsewhere.
+    /// `guessed`: returns are not known.
     fn finish(
         mut self,
         text: &Text<'_>,
         calls: &[(u64, u64, u64)],
-        jumps: &[(u64, BTreeSet<u64>)],
+        guessed: bool,
     ) -> Vec<Transfer> {
         for &(from, to, count) in calls {
-            self.add(from, to, self.unexplained(to).min(count));
-        }
-        for (from, targets) in self.of_tables(jumps) {
-            for (to, count) in targets {
-                self.add(from, to, count);
-            }
+            let back = match guessed {
+                true => self.unexplained(to),
+                false => self.returned.get(&to).copied().unwrap_or(0),
+            };
+            self.add(from, to, back.min(count));
         }
         let entries = text.functions.iter().map(|function| Transfer {
             from: None,
@@ -132,26 +141,9 @@ impl Sums {
         entries.chain(known).collect()
     }
 
-    /// Where indirect jumps went, if only they explain it, and all of it.
-    fn of_tables(&self, jumps: &[(u64, BTreeSet<u64>)]) -> Vec<(u64, Vec<(u64, u64)>)> {
-        let mut users: HashMap<u64, u32> = HashMap::new();
-        for to in jumps.iter().flat_map(|(_, targets)| targets) {
-            *users.entry(*to).or_default() += 1;
-        }
-        let mut sure = Vec::new();
-        for (from, targets) in jumps {
-            let targets: Vec<(u64, u64)> = targets
-                .iter()
-                .filter(|to| users.get(to) == Some(&1))
-                .map(|&to| (to, self.unexplained(to)))
-                .collect();
-            let sum: u128 = targets.iter().map(|(_, count)| u128::from(*count)).sum();
-            let count = self.executed.get(from).copied().unwrap_or(0);
-            if sum == u128::from(count) {
-                sure.push((*from, targets));
-            }
-        }
-        sure
+    fn return_to(&mut self, to: u64, count: u64) {
+        let sum = self.returned.entry(to).or_default();
+        *sum = sum.saturating_add(count);
     }
 
     fn add(&mut self, from: u64, to: u64, count: u64) {

@@ -7,6 +7,9 @@
 //!                                       prog.c:9  for (int i = 0; i < n; i++)
 //!           100            99  0x1149   jl work+0x4
 //!                                       (7 bytes that were not executed)
+//!            12                0x1160   jmp rax
+//!                           9              to work+0x30
+//!                           3              to work+0x44
 //! ```
 //!
 //! Only what was executed is recorded, so what lies between is told by its size.
@@ -16,6 +19,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use analysis::counts::Counted;
+use isa::Flow;
 
 use super::{Report, Section};
 use crate::names::base_name;
@@ -24,6 +28,8 @@ use crate::text::Style;
 
 /// Columns before an instruction.
 const NUMBERS: usize = 14 + 14 + 2 + 10;
+/// Most targets of one instruction.
+const TARGETS: usize = 12;
 
 pub(super) fn write(report: &Report<'_>, style: Style, out: &mut dyn Write) -> io::Result<()> {
     let mut is_first = true;
@@ -56,13 +62,14 @@ pub(super) fn files<'a>(report: &'a Report<'_>, section: &'a Section) -> BTreeSe
     let functions = functions(report, section);
     let insns = functions.iter().flatten();
     insns
-        .filter_map(|insn| Some(section.file(insn)?.0))
+        .filter_map(|(_, insn)| Some(section.file(insn)?.0))
         .collect()
 }
 
-/// The instructions of each function that is to be shown, by their places.
-fn functions<'a>(report: &Report<'_>, section: &'a Section) -> Vec<Vec<&'a Counted>> {
-    let mut functions: Vec<Vec<&Counted>> = Vec::new();
+/// The instructions of each function that is to be shown, by their places, with their
+/// indices.
+fn functions<'a>(report: &Report<'_>, section: &'a Section) -> Vec<Vec<(usize, &'a Counted)>> {
+    let mut functions: Vec<Vec<(usize, &Counted)>> = Vec::new();
     let key = |insn: &Counted| {
         let distance = insn
             .source
@@ -70,7 +77,7 @@ fn functions<'a>(report: &Report<'_>, section: &'a Section) -> Vec<Vec<&'a Count
             .map(|(name, distance)| (name, insn.at - distance));
         (insn.unit, distance)
     };
-    for insn in &section.counts.insns {
+    for (index, insn) in section.counts.insns.iter().enumerate() {
         let is_wanted = |name: &str| report.view.annotate.iter().any(|one| fits(one, name));
         if !section.function_name(insn).is_some_and(is_wanted)
             || !report.lists(&section.counts, insn)
@@ -78,8 +85,8 @@ fn functions<'a>(report: &Report<'_>, section: &'a Section) -> Vec<Vec<&'a Count
             continue;
         }
         match functions.last_mut() {
-            Some(last) if key(last[0]) == key(insn) => last.push(insn),
-            _ => functions.push(vec![insn]),
+            Some(last) if key(last[0].1) == key(insn) => last.push((index, insn)),
+            _ => functions.push(vec![(index, insn)]),
         }
     }
     functions
@@ -94,17 +101,17 @@ fn fits(pattern: &str, name: &str) -> bool {
 fn write_function(
     report: &Report<'_>,
     section: &Section,
-    insns: &[&Counted],
+    insns: &[(usize, &Counted)],
     style: Style,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let Some(first) = insns.first() else {
+    let Some((_, first)) = insns.first() else {
         return Ok(());
     };
     let name = section.function_name(first).unwrap_or_default();
     let executed = insns
         .iter()
-        .fold(0u64, |sum, insn| sum.saturating_add(insn.count));
+        .fold(0u64, |sum, (_, insn)| sum.saturating_add(insn.count));
     let executed = counted(executed, "instruction");
     let title = style.bold(name);
     writeln!(
@@ -118,7 +125,7 @@ fn write_function(
     );
     writeln!(out, "{}", style.dim(&head))?;
     let (mut line, mut end) = (None, first.at);
-    for insn in insns {
+    for &(index, insn) in insns {
         if insn.at > end {
             let left = format!("({} bytes that were not executed)", insn.at - end);
             writeln!(out, "{:NUMBERS$}{}", "", style.dim(&left))?;
@@ -140,6 +147,33 @@ fn write_function(
         let count = grouped(insn.count);
         let offset = format!("{:#x}", insn.at);
         writeln!(out, "{count:>14}{taken:>14}  {offset:<10}{text}")?;
+        if !matches!(insn.flow, Flow::Return(_)) {
+            write_targets(section, index, style, out)?;
+        }
+    }
+    Ok(())
+}
+
+/// Where an indirect branch went, most often first.
+fn write_targets(
+    section: &Section,
+    index: usize,
+    style: Style,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut went = section.counts.went_from(index).to_vec();
+    went.sort_by_key(|went| std::cmp::Reverse(went.count));
+    for went in went.iter().take(TARGETS) {
+        let to = went.to.map(|to| &section.counts.insns[to as usize]);
+        let to = to.map_or("where nothing was executed".to_owned(), |to| {
+            section.place(to)
+        });
+        let text = style.dim(&format!("to {to}")).to_string();
+        writeln!(out, "{:>28}{:14}{text}", grouped(went.count), "")?;
+    }
+    if let Some(more @ 1..) = went.len().checked_sub(TARGETS) {
+        let text = style.dim(&format!("and {more} more")).to_string();
+        writeln!(out, "{:42}{text}", "")?;
     }
     Ok(())
 }

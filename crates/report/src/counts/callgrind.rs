@@ -12,8 +12,8 @@
 //! |---|---|
 //! | event | `Ir`: instructions executed |
 //! | `ob=`, `fl=`, `fn=`, `fi=` | module, the function's first file, function, file of inlined code; `???` where unknown |
-//! | `jump=`, `jcnd=` | direct jumps, and conditional branches with both ways |
-//! | `calls=` | direct calls; with inclusive cost 0, which is not known here: `contexts` knows it |
+//! | `jump=`, `jcnd=` | jumps, and conditional branches with both ways |
+//! | `calls=` | calls; with inclusive cost 0, which is not known here: `contexts` knows it |
 //! | part | a thread, with `--per-thread` |
 //!
 //! Invariant: all costs together are the instructions executed, which `summary:` and
@@ -83,7 +83,7 @@ impl<'a> Part<'a, '_> {
             (insn.unit, start)
         };
         let (mut last, mut file) = (None, None);
-        for insn in &section.counts.insns {
+        for (at, insn) in section.counts.insns.iter().enumerate() {
             if !report.lists(&section.counts, insn) {
                 continue;
             }
@@ -100,6 +100,11 @@ impl<'a> Part<'a, '_> {
             }
             writeln!(self.out, "{} {}", self.position(insn), insn.count)?;
             self.write_branch(insn)?;
+            for went in section.counts.went_from(at) {
+                if let Some(to) = went.to {
+                    self.write_went(insn, &section.counts.insns[to as usize], went.count)?;
+                }
+            }
         }
         Ok(())
     }
@@ -109,20 +114,23 @@ impl<'a> Part<'a, '_> {
             return Ok(());
         };
         let target = &self.section.counts.insns[target as usize];
+        if !insn.is_conditional() {
+            return self.write_went(insn, target, insn.count);
+        }
+        let (from, to) = (self.position(insn), self.position(target));
+        let (taken, count) = (insn.taken(), insn.count);
+        writeln!(self.out, "jcnd={taken}/{count} {to}\n{from}")
+    }
+
+    fn write_went(&mut self, insn: &Counted, target: &'a Counted, count: u64) -> io::Result<()> {
         let (from, to) = (self.position(insn), self.position(target));
         match insn.flow {
-            Flow::Cond(..) | Flow::CountJump(_) => {
-                writeln!(
-                    self.out,
-                    "jcnd={}/{} {to}\n{from}",
-                    insn.taken(),
-                    insn.count
-                )
+            Flow::Jump(_) | Flow::IndirectJump => {
+                writeln!(self.out, "jump={count} {to}\n{from}")
             }
-            Flow::Jump(_) => writeln!(self.out, "jump={} {to}\n{from}", insn.count),
-            Flow::Call(_) => {
+            Flow::Call(_) | Flow::IndirectCall => {
                 self.write_names(["cob", "cfl", "cfn"], target)?;
-                writeln!(self.out, "calls={} {to}\n{from} 0", insn.count)
+                writeln!(self.out, "calls={count} {to}\n{from} 0")
             }
             _ => Ok(()),
         }

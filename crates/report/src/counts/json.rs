@@ -142,12 +142,7 @@ impl<'a> JsonSection<'a> {
             Some(JsonEdge {
                 from: new[edge.from]?,
                 to: edge.to.and_then(|to| new[to]),
-                kind: match edge.kind {
-                    EdgeKind::Fall => "fall",
-                    EdgeKind::Taken => "taken",
-                    EdgeKind::Jump => "jump",
-                    EdgeKind::Call => "call",
-                },
+                kind: kind(edge.kind),
                 count: Exact(edge.count.into()),
             })
         });
@@ -168,6 +163,16 @@ impl<'a> JsonSection<'a> {
             edges: edges.collect(),
             blocks,
         }
+    }
+}
+
+fn kind(kind: EdgeKind) -> &'static str {
+    match kind {
+        EdgeKind::Fall => "fall",
+        EdgeKind::Taken => "taken",
+        EdgeKind::Jump => "jump",
+        EdgeKind::Call => "call",
+        EdgeKind::Return => "return",
     }
 }
 

@@ -14,7 +14,7 @@
 //! | place with 0 | code of a function that ran, which itself never did |
 //! | total | the sum over all places, inlined ones too |
 //! | head | executions of the function's first instruction |
-//! | call targets | of direct calls |
+//! | call targets | of direct calls, and of indirect ones what they called in the file |
 //!
 //! Limits: of one file, with its DWARF. Functions of one name are one.
 
@@ -118,12 +118,17 @@ impl<'a> Source<'a> {
     fn profiles(&self, section: &Section, unit: u32) -> Profiles {
         let mut profiles = Profiles::new();
         let insns = &section.counts.insns;
-        let own = || insns.iter().filter(|insn| insn.unit == unit);
+        let own = || {
+            insns
+                .iter()
+                .enumerate()
+                .filter(|(_, insn)| insn.unit == unit)
+        };
         let function_of = |insn: &Counted| {
             let addr = self.image.link_addr(FileOffset(insn.at))?;
             Some((addr, self.function_at(addr)?))
         };
-        for insn in own() {
+        for (at, insn) in own() {
             let Some((addr, function)) = function_of(insn) else {
                 continue;
             };
@@ -137,12 +142,22 @@ impl<'a> Source<'a> {
             let body = body_at(profile, function, addr, line);
             let copies = u64::from(copies(line.discriminator));
             body.count = body.count.max(insn.count.saturating_mul(copies));
-            let callee = insn.target.and_then(|to| insns.get(to as usize));
-            if let (isa::Flow::Call(_), Some((_, callee))) =
-                (insn.flow, callee.and_then(function_of))
-            {
-                let calls = body.calls.entry(callee.name.clone()).or_default();
-                *calls = calls.saturating_add(insn.count);
+            let mut call = |to: Option<u32>, count: u64| {
+                let callee = to.map(|to| &insns[to as usize]);
+                let callee = callee.filter(|callee| callee.unit == unit);
+                if let Some((_, callee)) = callee.and_then(function_of) {
+                    let calls = body.calls.entry(callee.name.clone()).or_default();
+                    *calls = calls.saturating_add(count);
+                }
+            };
+            match insn.flow {
+                isa::Flow::Call(_) => call(insn.target, insn.count),
+                isa::Flow::IndirectCall => {
+                    for went in section.counts.went_from(at) {
+                        call(went.to, went.count);
+                    }
+                }
+                _ => {}
             }
         }
         self.add_what_never_ran(&mut profiles);

@@ -26,6 +26,8 @@ pub enum Ran {
         retired: u64,
         /// Whether a block ends with it.
         ends: bool,
+        /// Whether it is a return, or a jump or call to where something else says.
+        indirect: bool,
     },
     /// A handler was called before the instruction here.
     Interrupted(ProgramPc),
@@ -139,7 +141,9 @@ impl Counts {
                     go_on(&live, pc, &mut begins, true);
                     begins = true;
                 }
-                Ran::Instruction { pc, retired, ends } => {
+                Ran::Instruction {
+                    pc, retired, ends, ..
+                } => {
                     feed(&mut live, retired, true);
                     go_on(&live, pc, &mut begins, false);
                     if begins || self.leads(thread, pc, wanted) {

@@ -69,6 +69,16 @@ pub fn kind(bytes: &[u8], pc: ProgramPc) -> Kind {
     }
 }
 
+/// Whether it goes where a register or memory says.
+#[must_use]
+pub fn is_indirect(bytes: &[u8], pc: ProgramPc) -> bool {
+    let mut instruction = Instruction::default();
+    Decoder::with_ip(64, bytes, pc.0, DecoderOptions::NONE).decode_out(&mut instruction);
+    instruction.is_jmp_near_indirect()
+        || instruction.is_call_near_indirect()
+        || instruction.mnemonic() == Mnemonic::Ret
+}
+
 /// `mov rsp, rbp` goes back to what the same activation had.
 fn loads_stack_pointer(instruction: &Instruction) -> bool {
     let moves = matches!(

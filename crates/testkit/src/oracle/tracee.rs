@@ -71,6 +71,7 @@ struct Thread {
     class: [u8; 3],
     next: Executed,
     is_int80: bool,
+    is_indirect: bool,
     /// Number of the system call it makes, if it makes one.
     number: u64,
     /// Signal on its way to a handler.
@@ -300,6 +301,8 @@ impl Tracee {
             class,
             next,
             is_int80: code.read(pc, &mut [0; 2]) == INT80,
+            is_indirect: self.options.blocks
+                && instruction::is_indirect(code.read(pc, &mut [0; LONGEST]), pc),
             number: 0,
             delivered: 0,
             fresh: true,
@@ -399,6 +402,8 @@ impl Tracee {
         thread.pc = pc;
         (thread.next, thread.length, thread.class) = look_at(code, pc);
         thread.is_int80 = code.read(pc, &mut [0; 2]) == INT80;
+        thread.is_indirect =
+            self.options.blocks && instruction::is_indirect(code.read(pc, &mut [0; LONGEST]), pc);
         thread.number = registers.rax;
         if continues {
             for held in std::mem::take(&mut self.held) {
@@ -502,6 +507,7 @@ impl Thread {
             pc,
             retired: self.instructions,
             ends: kind.transfers() || kind == Kind::SystemCall || self.is_int80,
+            indirect: self.is_indirect,
         });
         self.spots.entry(pc).or_insert_with(|| code.spot(pc));
     }

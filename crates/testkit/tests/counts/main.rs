@@ -1,6 +1,7 @@
 //! `everypath count`, also in chaos, against the single-stepping oracle: every
 //! instruction of every program that the oracle can count, how often it was
-//! executed and how often what lies behind it followed.
+//! executed and how often what lies behind it followed; and of every indirect jump, call
+//! and return, where it went ([`edges_of`]).
 //!
 //! | program | compared |
 //! |---|---|
@@ -24,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 mod blocks_of;
+mod edges_of;
 mod traces_of;
 
 use std::collections::HashMap;
@@ -123,6 +125,7 @@ fn check(program: &Program, built: &Built, part: Part, product: &Path) -> Result
         args,
         stdin: &directives.stdin,
     };
+    let edges = edges_of::expected(&stepped);
     for chaos in [None, Some("3")] {
         let options: Vec<String> = chaos.map_or(Vec::new(), |seed| {
             vec!["--chaos".to_owned(), seed.to_owned()]
@@ -131,7 +134,8 @@ fn check(program: &Program, built: &Built, part: Part, product: &Path) -> Result
         let compared = sound(&recording).and_then(|()| {
             let mut ours = executed(&recording)?;
             ours.retain(|(file, _), _| wanted(file));
-            same(&ours, &expected)
+            same(&ours, &expected)?;
+            edges_of::check(&recording, &edges, &wanted)
         });
         compared.map_err(|error| format!("{}: {error}", options.join(" ")))?;
     }

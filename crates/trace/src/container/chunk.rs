@@ -38,6 +38,8 @@ impl Kind {
     pub const FRAG: Kind = Kind(*b"FRAG");
     /// Cuts of the process, as many chunks as needed.
     pub const CUTS: Kind = Kind(*b"CUTS");
+    /// Where indirect branches of the process went, as many chunks as needed.
+    pub const JUMP: Kind = Kind(*b"JUMP");
     /// Texts of the process, as many chunks as needed.
     pub const TEXT: Kind = Kind(*b"TEXT");
     /// Sources of the process, as many chunks as needed.

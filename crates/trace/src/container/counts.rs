@@ -6,7 +6,7 @@
 
 use super::codec::{Decoder, Encoder};
 use crate::error::ReadError;
-use crate::model::{Cut, Event, EventKind, Fragment, Piece, SlotCount, Source};
+use crate::model::{Cut, Event, EventKind, Fragment, Jump, Piece, SlotCount, Source};
 
 /// More slots than a thread can have.
 const MAX_SLOTS: u64 = 1 << 28;
@@ -104,6 +104,25 @@ pub(super) fn cut(input: &mut Decoder<'_>) -> Result<Cut, ReadError> {
         fragment: input.u32()?,
         at: input.u32()?,
         ahead: input.i32()?,
+    })
+}
+
+pub(super) fn put_jump(out: &mut Encoder, before: Jump, jump: &Jump) {
+    out.int(delta(jump.slot, before.slot));
+    out.int(i64::from(jump.fragment) - i64::from(before.fragment));
+    out.int(delta(jump.pc, before.pc));
+    out.option(jump.module, |out, module| out.uint(module.into()));
+}
+
+pub(super) fn jump(input: &mut Decoder<'_>, before: Jump) -> Result<Jump, ReadError> {
+    let slot = before.slot.wrapping_add_signed(input.int()?);
+    let fragment = i64::from(before.fragment).checked_add(input.int()?);
+    let fragment = fragment.and_then(|id| u32::try_from(id).ok());
+    Ok(Jump {
+        slot,
+        fragment: fragment.ok_or_else(|| input.malformed("a number is longer than 32 bits"))?,
+        pc: before.pc.wrapping_add_signed(input.int()?),
+        module: input.option(Decoder::u32)?,
     })
 }
 

@@ -9,9 +9,12 @@ use super::codec::{Base, Decoder};
 use super::{MAGIC, VERSION, blocks, costs, counts, journal, nodes};
 use crate::error::ReadError;
 use crate::model::{
-    BlockContexts, End, Function, Meta, Mode, Module, Process, Recording, SlotCount, Thread,
+    BlockContexts, End, Function, Jump, Meta, Mode, Module, Process, Recording, SlotCount, Thread,
 };
 use crate::part::Part;
+
+/// The first version with [`Kind::JUMP`].
+const JUMPS: u32 = 6;
 
 /// Reads a whole recording; any damage is an error.
 pub fn read(input: impl Read) -> Result<Recording, ReadError> {
@@ -71,7 +74,9 @@ pub fn read_prefix(input: impl Read) -> Result<Prefix, ReadError> {
     }
     let lost = loop {
         let at = chunks.at;
-        let step = chunks.next().and_then(|chunk| feed(&mut recording, &chunk));
+        let step = chunks
+            .next()
+            .and_then(|chunk| feed(&mut recording, &chunk, version));
         match step {
             Ok(Step::More) => {}
             Ok(Step::Done) => break trailing(&mut chunks),
@@ -131,7 +136,7 @@ enum Step {
 
 /// Takes one chunk into the recording, or leaves the recording as it was.
 // Long function: one row per kind of chunk.
-fn feed(recording: &mut Recording, chunk: &Chunk) -> Result<Step, ReadError> {
+fn feed(recording: &mut Recording, chunk: &Chunk, version: u32) -> Result<Step, ReadError> {
     let mut input = Decoder::new(chunk);
     let process = recording.processes.last_mut();
     match (chunk.kind, process) {
@@ -191,7 +196,7 @@ fn feed(recording: &mut Recording, chunk: &Chunk) -> Result<Step, ReadError> {
         }
         (Kind::DONE, process) => {
             check_thread(process.and_then(|process| process.threads.last()), &input)?;
-            for total in totals(recording) {
+            for total in totals(recording, version) {
                 if input.uint()? != total {
                     return Err(input.malformed("its totals are not those of the file"));
                 }
@@ -216,7 +221,15 @@ fn slot_counts(input: Decoder<'_>) -> Result<Vec<SlotCount>, ReadError> {
 
 /// Whether it is about a process whose code was counted.
 fn is_counted(kind: Kind) -> bool {
-    [Kind::FRAG, Kind::CUTS, Kind::TRGT, Kind::TEXT, Kind::SRCS].contains(&kind)
+    const KINDS: [Kind; 6] = [
+        Kind::FRAG,
+        Kind::CUTS,
+        Kind::JUMP,
+        Kind::TRGT,
+        Kind::TEXT,
+        Kind::SRCS,
+    ];
+    KINDS.contains(&kind)
 }
 
 fn counted(kind: Kind, input: Decoder<'_>, process: &mut Process) -> Result<(), ReadError> {
@@ -230,6 +243,13 @@ fn counted(kind: Kind, input: Decoder<'_>, process: &mut Process) -> Result<(), 
             })?);
         }
         Kind::CUTS => process.cuts.extend(items(input, counts::cut)?),
+        Kind::JUMP => {
+            let mut before = Jump::default();
+            process.jumps.extend(items(input, |input| {
+                before = counts::jump(input, before)?;
+                Ok(before)
+            })?);
+        }
         Kind::TRGT => {
             let mut before = 0u64;
             process.targets.extend(items(input, |input| {
@@ -252,7 +272,7 @@ fn counted(kind: Kind, input: Decoder<'_>, process: &mut Process) -> Result<(), 
 
 /// The error for a chunk of unknown kind or in the wrong place.
 pub(super) fn unexpected(chunk: &Chunk) -> ReadError {
-    const KNOWN: [Kind; 16] = [
+    const KNOWN: [Kind; 17] = [
         Kind::META,
         Kind::PROC,
         Kind::MODS,
@@ -261,6 +281,7 @@ pub(super) fn unexpected(chunk: &Chunk) -> ReadError {
         Kind::NODE,
         Kind::FRAG,
         Kind::CUTS,
+        Kind::JUMP,
         Kind::TEXT,
         Kind::SRCS,
         Kind::CNTS,
@@ -283,10 +304,11 @@ pub(super) fn unexpected(chunk: &Chunk) -> ReadError {
 }
 
 /// Totals that the last chunk states: processes, modules, functions, threads,
-/// nodes; if code was counted, fragments, cuts, texts, sources, counts; and if contexts
+/// nodes; if code was counted, fragments, cuts, texts, sources, counts, jumps (from version 6
+/// on); and if contexts
 /// are of basic blocks, those. Of a trace: fragments, targets, parts of streams and their
 /// bytes.
-pub(super) fn totals(recording: &Recording) -> Vec<u64> {
+pub(super) fn totals(recording: &Recording, version: u32) -> Vec<u64> {
     let mut totals = vec![recording.processes.len() as u64, 0, 0, 0, 0];
     for process in &recording.processes {
         totals[1] += process.modules.len() as u64;
@@ -311,6 +333,9 @@ pub(super) fn totals(recording: &Recording) -> Vec<u64> {
             let counts = process.threads.iter().map(|thread| thread.counts.len());
             counts.sum()
         }));
+        if version >= JUMPS {
+            totals.push(sum(|process| process.jumps.len()));
+        }
     }
     if recording.meta.mode == Mode::Trace {
         let threads = || {

@@ -6,7 +6,7 @@ use super::chunk::{Kind, write_chunk};
 use super::codec::{Base, Encoder};
 use super::{MAGIC, VERSION, blocks, costs, counts, journal, nodes};
 use crate::error::WriteError;
-use crate::model::{End, Function, Meta, Mode, Module, Process, Recording, Thread};
+use crate::model::{End, Function, Jump, Meta, Mode, Module, Process, Recording, Thread};
 
 /// A chunk of items is closed when it has grown to this.
 pub(super) const CLOSE_AT: usize = 256 << 10;
@@ -94,6 +94,14 @@ fn write_counted(out: &mut impl Write, process: &Process) -> Result<(), WriteErr
         before = counts::Before::after(fragment);
     })?;
     write_items(out, Kind::CUTS, &process.cuts, counts::put_cut)?;
+    let mut before = Jump::default();
+    write_items(out, Kind::JUMP, &process.jumps, |encoder, jump| {
+        if encoder.bytes.is_empty() {
+            before = Jump::default();
+        }
+        counts::put_jump(encoder, before, jump);
+        before = *jump;
+    })?;
     write_items(out, Kind::TEXT, &process.texts, |encoder, text| {
         encoder.text(text)
     })?;
@@ -234,7 +242,7 @@ pub(super) fn put_thread_head(out: &mut Encoder, thread: &Thread) {
 /// What the file holds, so that a whole lost chunk is noticed.
 fn done(recording: &Recording) -> Encoder {
     let mut out = Encoder::default();
-    for total in super::read::totals(recording) {
+    for total in super::read::totals(recording, VERSION) {
         out.uint(total);
     }
     out

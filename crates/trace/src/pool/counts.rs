@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use wire::{SavedCount, SavedCounts, ThreadRecord};
 
 use super::Walk;
-use crate::model::{Cut, EventKind, Fragment, Process, SlotCount, Thread};
+use crate::model::{Cut, EventKind, Fragment, Jump, Process, SlotCount, Thread};
 
 /// Where a thread's counts are.
 #[derive(Clone, Copy)]
@@ -39,10 +39,13 @@ pub(super) fn read(walk: &mut Walk, process: &mut Process, places: &[Place]) {
         threads,
         fragments,
         cuts,
+        jumps,
         ..
     } = process;
     let ends = fragments.iter().map(|fragment| end(fragment));
-    let slots = ends.chain(cuts.iter().map(|cut| cut.slot + 1)).max();
+    let cut = cuts.iter().map(|cut| cut.slot + 1);
+    let jumped = jumps.iter().map(|jump| jump.slot + 1);
+    let slots = ends.chain(cut).chain(jumped).max();
     let Some(slots) = slots else { return };
     let mut used: HashSet<u64> = HashSet::new();
     for (thread, place) in threads.iter_mut().zip(places) {
@@ -53,12 +56,15 @@ pub(super) fn read(walk: &mut Walk, process: &mut Process, places: &[Place]) {
         used.extend(thread.counts.iter().map(|counted| counted.slot));
     }
     cuts.retain(|cut| used.contains(&cut.slot));
-    let named: HashSet<u32> = cuts.iter().map(|cut| cut.fragment).collect();
+    jumps.retain(|jump| used.contains(&jump.slot));
+    let cut = cuts.iter().map(|cut| cut.fragment);
+    let jumped = jumps.iter().map(|jump| jump.fragment);
+    let named: HashSet<u32> = cut.chain(jumped).collect();
     fragments.retain(|fragment| {
         (fragment.first_slot..end(fragment)).any(|slot| used.contains(&slot))
             || named.contains(&fragment.id)
     });
-    let weights = weights(fragments, cuts);
+    let weights = weights(fragments, cuts, jumps);
     for thread in threads {
         thread.insns = retired(thread, &weights);
     }
@@ -106,8 +112,9 @@ fn saved_counts(walk: &mut Walk, offset: u64, slots: u64) -> Vec<SlotCount> {
 }
 
 /// Instructions that one more in a slot stands for.
-fn weights(fragments: &[Arc<Fragment>], cuts: &[Cut]) -> HashMap<u64, i64> {
+fn weights(fragments: &[Arc<Fragment>], cuts: &[Cut], jumps: &[Jump]) -> HashMap<u64, i64> {
     let mut weights = HashMap::new();
+    let mut of_jump = HashMap::new();
     for fragment in fragments {
         for (slot, event) in (fragment.first_slot..).zip(&fragment.events) {
             let length = i64::from(event.to) - i64::from(event.from);
@@ -119,6 +126,14 @@ fn weights(fragments: &[Arc<Fragment>], cuts: &[Cut]) -> HashMap<u64, i64> {
             };
             weights.insert(slot, weight);
         }
+        if let Some(event) = fragment.jump_event() {
+            let slot = fragment.first_slot + event as u64;
+            of_jump.insert(fragment.id, weights.get(&slot).copied().unwrap_or(0));
+        }
+    }
+    for jump in jumps {
+        let weight = of_jump.get(&jump.fragment).copied().unwrap_or(0);
+        weights.insert(jump.slot, weight);
     }
     for cut in cuts {
         weights.insert(cut.slot, -i64::from(cut.ahead));

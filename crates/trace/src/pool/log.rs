@@ -19,7 +19,7 @@ use wire::{PATH_MAX, ProcessRecord, node};
 
 use super::edges::Paths;
 use super::{Walk, bytes, text};
-use crate::model::{self, Block, Cut, Event, Fragment, Function, Module, Process, Thread};
+use crate::model::{self, Block, Cut, Event, Fragment, Function, Jump, Module, Process, Thread};
 
 /// Records replayed for one recording, all images together.
 const MAX_REPLAYED: usize = 1 << 28;
@@ -39,6 +39,7 @@ pub(super) enum Entry {
     Func(Func),
     Fragment(Fragment),
     Cut(Cut),
+    Jump(Jump),
     Block(Block),
     Path(log::Path),
     Target(u64),
@@ -109,6 +110,7 @@ impl Logs {
         replay.fragments.sort_by_key(|fragment| fragment.first_slot);
         process.fragments = replay.fragments;
         process.cuts = replay.cuts;
+        process.jumps = replay.jumps;
         replay.blocks.sort_by_key(|block| block.id);
         replay.blocks.dedup_by_key(|block| block.id);
         process.blocks = replay.blocks;
@@ -216,6 +218,7 @@ fn entry(pool: &Pool, record: Record, payload: u64) -> Option<Entry> {
     const FUNC: u16 = Kind::Func as u16;
     const FRAGMENT: u16 = Kind::Fragment as u16;
     const CUT: u16 = Kind::Cut as u16;
+    const JUMP: u16 = Kind::Jump as u16;
     const BLOCK: u16 = Kind::Block as u16;
     const PATH: u16 = Kind::Path as u16;
     const TARGET: u16 = Kind::Target as u16;
@@ -263,8 +266,19 @@ fn entry(pool: &Pool, record: Record, payload: u64) -> Option<Entry> {
                 ahead,
             }))
         }
+        JUMP if len >= size_of::<log::Jump>() => jump(pool, payload),
         _ => None,
     }
+}
+
+fn jump(pool: &Pool, payload: u64) -> Option<Entry> {
+    let jump = *pool.at::<log::Jump>(payload)?;
+    (jump.slot < MAX_SLOTS).then_some(Entry::Jump(Jump {
+        slot: jump.slot,
+        fragment: jump.fragment,
+        pc: jump.pc,
+        module: None,
+    }))
 }
 
 /// `None`: what it says does not fit together.
@@ -332,6 +346,7 @@ pub(super) struct Replay {
     functions: Vec<Function>,
     fragments: Vec<Arc<Fragment>>,
     cuts: Vec<Cut>,
+    jumps: Vec<Jump>,
     blocks: Vec<Block>,
     paths: Paths,
     /// Live pieces by start; they never overlap.
@@ -352,6 +367,10 @@ impl Replay {
             Entry::Path(path) => self.paths.push(path),
             Entry::Fragment(fragment) => self.fragment(fragment),
             Entry::Cut(cut) => self.cuts.push(*cut),
+            Entry::Jump(jump) => self.jumps.push(Jump {
+                module: self.module_at(jump.pc),
+                ..*jump
+            }),
             Entry::Target(_) => {}
         }
     }

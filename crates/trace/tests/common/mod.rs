@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arbtest::arbitrary::{Result, Unstructured};
 use trace::{
-    Block, BlockContexts, Cost, Costs, Cut, End, Event, EventKind, Fragment, Function, Label, Meta,
-    Missing, Mode, Module, Node, Part, Piece, Process, Recording, SlotCount, Source, Thread,
+    Block, BlockContexts, Cost, Costs, Cut, End, Event, EventKind, Fragment, Function, Jump, Label,
+    Meta, Missing, Mode, Module, Node, Part, Piece, Process, Recording, SlotCount, Source, Thread,
 };
 
 type Bytes<'a, 'b> = &'a mut Unstructured<'b>;
@@ -174,6 +174,14 @@ fn counted(u: Bytes, process: &mut Process) -> Result<()> {
             fragment: u.arbitrary()?,
             at: u.arbitrary()?,
             ahead: u.arbitrary()?,
+        })
+    })?;
+    process.jumps = few(u, 3, |u| {
+        Ok(Jump {
+            slot: number(u)?,
+            fragment: u.arbitrary()?,
+            pc: number(u)?,
+            module: u.arbitrary()?,
         })
     })?;
     process.texts = few(u, 3, |u| u.arbitrary())?;

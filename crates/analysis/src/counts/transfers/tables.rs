@@ -9,62 +9,44 @@ use isa::{Flow, Insn};
 use super::Text;
 use crate::counts::target;
 
-/// What is known without running the file.
-#[derive(Default)]
-pub(super) struct Layout {
-    /// Where blocks begin, but for what follows a branch.
-    pub(super) leaders: HashSet<u64>,
-    /// Indirect jumps, each with the table that its code addressed last before it.
-    pub(super) jumps: Vec<(u64, BTreeSet<u64>)>,
-}
-
 /// One function, decoded.
 struct Body {
     starts: HashSet<u64>,
-    /// Data that it addresses, and its indirect jumps, in order of place.
-    tables: Vec<(u64, u64)>,
-    jumps: Vec<u64>,
+    /// Data that it addresses.
+    tables: Vec<u64>,
+    /// Whether it has an indirect jump.
+    jumps: bool,
 }
 
-pub(super) fn layout(text: &Text<'_>) -> Layout {
-    let mut layout = Layout::default();
+/// Where blocks begin, but for what follows a branch.
+pub(super) fn leaders(text: &Text<'_>) -> HashSet<u64> {
+    let mut leaders = HashSet::new();
     let mut bodies = Vec::new();
     for function in text.functions {
-        bodies.push(body(text, function, &mut layout.leaders));
+        bodies.push(body(text, function, &mut leaders));
     }
     let addressed: BTreeSet<u64> = bodies
         .iter()
-        .flat_map(|body| body.tables.iter().map(|&(_, table)| table))
+        .flat_map(|body| body.tables.iter().copied())
         .collect();
-    for body in bodies.iter().filter(|body| !body.jumps.is_empty()) {
-        let mut known: Vec<(u64, BTreeSet<u64>)> = Vec::new();
-        for &(place, table) in &body.tables {
+    for body in bodies.iter().filter(|body| body.jumps) {
+        for &table in &body.tables {
             let behind = (Bound::Excluded(table), Bound::Unbounded);
             let end = addressed.range(behind).next().copied();
             let bytes = (text.read)(table);
             let len = end.map_or(bytes.len() as u64, |end| end - table);
             let bytes = &bytes[..bytes.len().min(usize::try_from(len).unwrap_or(usize::MAX))];
-            let targets = entries(table, bytes, &body.starts);
-            layout.leaders.extend(&targets);
-            if !targets.is_empty() {
-                known.push((place, targets.into_iter().collect()));
-            }
-        }
-        for &jump in &body.jumps {
-            let before = known.iter().rfind(|(place, _)| *place <= jump);
-            if let Some((_, targets)) = before {
-                layout.jumps.push((jump, targets.clone()));
-            }
+            leaders.extend(entries(table, bytes, &body.starts));
         }
     }
-    layout
+    leaders
 }
 
 fn body(text: &Text<'_>, function: &Range<u64>, leaders: &mut HashSet<u64>) -> Body {
     let mut body = Body {
         starts: HashSet::new(),
         tables: Vec::new(),
-        jumps: Vec::new(),
+        jumps: false,
     };
     for insn in decoded(text, function) {
         let (place, flow) = (insn.pc(), insn.flow());
@@ -77,11 +59,8 @@ fn body(text: &Text<'_>, function: &Range<u64>, leaders: &mut HashSet<u64>) -> B
         }
         let near = insn.rip_relative().map(|(addr, _)| addr);
         let far = absolute_table(insn.bytes());
-        body.tables
-            .extend(near.into_iter().chain(far).map(|table| (place, table)));
-        if flow == Flow::IndirectJump {
-            body.jumps.push(place);
-        }
+        body.tables.extend(near.into_iter().chain(far));
+        body.jumps |= flow == Flow::IndirectJump;
     }
     body
 }

@@ -1,0 +1,219 @@
+//! Where indirect jumps, calls and returns go: `count`.
+//!
+//! Problem: how often each of them went to each target, exactly, at the price of how often
+//! it was executed.
+//!
+//! Approach: who comes to a landing pad is told by the pad. Each such branch is a *site*
+//! with a key of its own, by which it looks further on in the table than others
+//! (`indirect`); so no two sites find one target in the same slot, and a pad that checks
+//! its target is the pad of one pair. It counts in the pair's slot, and the site counts
+//! nothing: its executions are the sum over its pairs.
+//!
+//! ```text
+//!  site:  ...;  mov gs:[site], number;  edx = 16 bits of target;  jmp [table + key*8 + rdx*8]
+//!  pad:   is it the target?  mov rdx, gs:[slot];  lea;  mov;  restores;  jmp block
+//! ```
+//!
+//! Where the site guesses its target, it counts in that pair's slot itself. The engine, which
+//! a pair comes to for the first time, finds the site in the thread's context and counts.
+//!
+//! Invariants:
+//! - a site has the same number in whatever code its fragment has, so a pad is right as long
+//!   as its target's block is;
+//! - keys are the low bits of numbers; numbers with other high bits have other tables.
+//!
+//! Limits: without room for a pair, where the branch went is lost, and not that it was
+//! executed; the pool's `denied` says so.
+
+use alloc::vec::Vec;
+use core::hash::BuildHasherDefault;
+use core::mem::offset_of;
+
+use agent::thread::ThreadContext;
+use hashbrown::HashMap;
+use isa::{Asm, Reg};
+use wire::log;
+
+use super::{add_one, displacement};
+use crate::block::{BlockId, PcHasher};
+use crate::counting::Owed;
+use crate::engine::Engine;
+
+const SITE: i32 = offset_of!(ThreadContext, site) as i32;
+/// Keys of a table.
+pub const KEYS: u32 = 1 << 14;
+
+/// What a site adds to a look-up, in bytes.
+pub const SITE_BYTES: u64 = 12;
+/// Bytes of [`emit_count`].
+pub const COUNT_BYTES: u64 = 9 + 7 + 9;
+
+/// An indirect branch at the end of a fragment, by number; 0: it counts its executions
+/// itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Site(u32);
+
+impl Site {
+    const NONE: Site = Site(0);
+
+    /// By how many slots it looks further on.
+    pub fn key(self) -> u32 {
+        self.0 % KEYS
+    }
+
+    /// Which tables it has.
+    pub fn set(self) -> usize {
+        (self.0 / KEYS) as usize
+    }
+
+    pub fn is_counted(self) -> bool {
+        self != Site::NONE
+    }
+
+    /// Says who comes.
+    pub fn emit(self, asm: &mut Asm<'_>) {
+        asm.mov_gs_imm32(SITE, self.0);
+    }
+}
+
+/// Counts in a slot; rdx is free.
+pub fn emit_count(asm: &mut Asm<'_>, slot: u32) {
+    let word = displacement(slot);
+    asm.mov_r_gs(Reg::Rdx, word);
+    asm.lea(Reg::Rdx, Reg::Rdx, 1);
+    asm.mov_gs_r(word, Reg::Rdx);
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    fragment: u32,
+    /// Counts executions that went nobody knows where.
+    slot: u32,
+    call: bool,
+}
+
+/// Sites and pairs of a process.
+#[derive(Debug, Default)]
+pub struct Jumps {
+    /// By number; those with key 0 are none.
+    sites: Vec<Known>,
+    of_fragment: HashMap<u32, Site, BuildHasherDefault<PcHasher>>,
+    /// The slot of each pair.
+    slots: HashMap<(Site, u64), u32, BuildHasherDefault<PcHasher>>,
+    /// Of blocks with a pad in front, whose it is.
+    pads: HashMap<u32, Site, BuildHasherDefault<PcHasher>>,
+    /// Who went to an address.
+    comers: HashMap<u64, Vec<Site>, BuildHasherDefault<PcHasher>>,
+}
+
+impl Engine {
+    /// The site that ends block `id`, `None` if where branches go is not counted, and what
+    /// is left of what it owes.
+    pub fn site(
+        &mut self,
+        id: BlockId,
+        owed: Option<Owed>,
+        call: bool,
+    ) -> (Option<Site>, Option<Owed>) {
+        let Some(ways) = &mut self.ways else {
+            return (None, owed);
+        };
+        let fragment = ways.fragment_of(id);
+        let Some(word) = owed.and_then(Owed::word).filter(|_| fragment != 0) else {
+            return (Some(Site::NONE), owed);
+        };
+        if let Some(&site) = ways.jumps.of_fragment.get(&fragment) {
+            return (Some(site), None);
+        }
+        let known = Known {
+            fragment,
+            slot: ((word - displacement(0)) / 8) as u32,
+            call,
+        };
+        let sites = &mut ways.jumps.sites;
+        let number = sites.len() as u32;
+        if number.is_multiple_of(KEYS) {
+            if !self.tables.add_set((number / KEYS) as usize) {
+                return (Some(Site::NONE), owed);
+            }
+            sites.push(known);
+        }
+        let site = Site(sites.len() as u32);
+        sites.push(known);
+        ways.jumps.of_fragment.insert(fragment, site);
+        (Some(site), None)
+    }
+
+    /// The slot of a pair, new or known.
+    pub fn jump_slot(&mut self, site: Site, target: u64) -> u32 {
+        let Some(ways) = &self.ways else { return 0 };
+        if let Some(&slot) = ways.jumps.slots.get(&(site, target)) {
+            return slot;
+        }
+        let known = ways.jumps.sites[site.0 as usize];
+        let new = self.take_slots(1).and_then(|slot| {
+            let jump = log::Jump {
+                slot,
+                pc: target,
+                fragment: known.fragment,
+                reserved: 0,
+            };
+            self.process.log.jump(jump).map(|()| slot as u32)
+        });
+        let slot = new.unwrap_or(known.slot);
+        if let Some(ways) = &mut self.ways {
+            ways.jumps.slots.insert((site, target), slot);
+            ways.jumps.comers.entry(target).or_default().push(site);
+        }
+        slot
+    }
+
+    /// The branch that led to the engine went to `target`. Which it was; `None`: that is
+    /// not counted.
+    pub fn count_jump(&mut self, context: &mut ThreadContext, target: u64) -> Option<Site> {
+        self.ways.as_ref()?;
+        let site = Site(context.site);
+        if site.is_counted() {
+            // Its pad is made next.
+            if self.cache.is_full() {
+                self.next_segment();
+            }
+            let slot = self.jump_slot(site, target);
+            add_one(context, slot);
+        }
+        Some(site)
+    }
+
+    /// The pad in front of a new block counts for this site.
+    pub fn keep_pad_of(&mut self, id: BlockId, site: Site) {
+        if let Some(ways) = &mut self.ways {
+            ways.jumps.pads.insert(id.0, site);
+        }
+    }
+
+    pub fn has_pad_of(&self, id: BlockId, site: Site) -> bool {
+        let ways = self.ways.as_ref();
+        ways.is_some_and(|ways| ways.jumps.pads.get(&id.0) == Some(&site))
+    }
+
+    pub fn forget_pad_of(&mut self, id: BlockId) {
+        if let Some(ways) = &mut self.ways {
+            ways.jumps.pads.remove(&id.0);
+        }
+    }
+
+    /// The slots of tables in which pads of pairs with this target are.
+    pub fn slots_of_comers(&mut self, target: u64) -> Vec<usize> {
+        let Some(ways) = &self.ways else {
+            return Vec::new();
+        };
+        let jumps = &ways.jumps;
+        let comers = jumps.comers.get(&target).into_iter().flatten();
+        comers
+            .map(|&site| {
+                let call = jumps.sites[site.0 as usize].call;
+                self.tables.of(target, call, Some(site))
+            })
+            .collect()
+    }
+}
