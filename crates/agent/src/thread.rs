@@ -186,6 +186,8 @@ pub struct ThreadContext {
     pub stream_ends: [u64; wire::stream::LANES],
     /// Nonzero: the stream says where it begins.
     pub stream_begun: u64,
+    /// Where it is counted that no cell and no table had an edge, shared by all threads.
+    pub edge_lookups: u64,
     /// The indirect branch that was executed last (`dbt::ways::jumps`).
     pub site: u32,
 }

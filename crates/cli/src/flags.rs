@@ -448,6 +448,9 @@ pub struct Target {
     #[arg(long, value_name = "N", hide = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..1 << 30))]
     pub lockstep: Option<u32>,
+    /// Do not lay code out anew by the clock: runs translate as much every time
+    #[arg(long, hide = true)]
+    pub steady: bool,
     /// Mistranslate calls, to show that --lockstep sees it
     #[arg(long, hide = true)]
     pub lockstep_fault: bool,

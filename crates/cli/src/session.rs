@@ -123,6 +123,10 @@ impl Session<'_> {
             true => wire::flag::MISTRANSLATE,
             false => 0,
         };
+        let steady = match self.target.steady {
+            true => wire::flag::STEADY,
+            false => 0,
+        };
         Ok(Request {
             program,
             argv: self.target.command.clone(),
@@ -135,7 +139,7 @@ impl Session<'_> {
                 (Mode::Trace, _) => wire::Mode::Trace,
             },
             k: self.k,
-            flags: self.flags | follow | fault,
+            flags: self.flags | follow | fault | steady,
             chaos: self.target.chaos,
             lockstep: self.target.lockstep,
             max_nodes: self.max_nodes,

@@ -217,12 +217,17 @@ pub fn write_page(
 /// Names of the statistics; without a run of `--lockstep`, not those of it.
 fn stat_names(recording: &Recording) -> &'static [&'static str] {
     let lockstep = |process: &trace::Process| {
-        let own = process.stats.iter().skip(wire::stat::LOCKSTEP);
-        own.clone().any(|&value| value != 0)
+        let own = wire::stat::LOCKSTEP..=wire::stat::LOCKSTEP_DIVERGENCES;
+        let own = process
+            .stats
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| own.contains(at));
+        own.clone().any(|(_, &value)| value != 0)
     };
     match recording.processes.iter().any(lockstep) {
         true => &wire::stat::NAMES,
-        false => &wire::stat::NAMES[..wire::stat::LOCKSTEP],
+        false => &wire::stat::NAMES_ALONE,
     }
 }
 

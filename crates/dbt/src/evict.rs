@@ -57,6 +57,20 @@ struct Layouts {
     stopped: bool,
 }
 
+impl Evictions {
+    /// `steady`: code is never laid out anew by the clock.
+    pub fn new(steady: bool) -> Evictions {
+        let layouts = Layouts {
+            stopped: steady,
+            ..Layouts::default()
+        };
+        Evictions {
+            layouts,
+            ..Evictions::default()
+        }
+    }
+}
+
 /// Sizes are said for one block in so many.
 const GAUGES: u64 = 64;
 /// The clock is read for one block in so many.

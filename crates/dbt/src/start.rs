@@ -186,6 +186,7 @@ fn boot(
     let tiny = (settings.chaos != 0).then_some(256 << 10);
     let cache = Cache::new(place.arena, place.arena_len, tiny);
     let empty = [Routine::EmptyJump, Routine::EmptyCall].map(|routine| cache.thunk(routine));
+    let steady = pool.header().config.flags.load(Relaxed) & flag::STEADY != 0;
     let ways = pool.header().config.mode.load(Relaxed) == Mode::Counts as u32;
     let keys = if ways { ways::KEYS } else { 0 };
     let Some(tables) = Tables::new(empty, settings.bmi2, keys) else {
@@ -236,7 +237,7 @@ fn boot(
         free_blocks: Vec::new(),
         free_exits: Vec::new(),
         recycled: 0,
-        evictions: Evictions::default(),
+        evictions: Evictions::new(steady),
         pages: HashMap::default(),
         protected: HashMap::default(),
         chains: Chains::default(),

@@ -181,12 +181,7 @@ impl<'a> JsonProcess<'a> {
             forests: sections
                 .flat_map(|section| JsonForest::all(process, section))
                 .collect(),
-            engine: report
-                .stat_names
-                .iter()
-                .copied()
-                .zip(process.stats.iter().copied())
-                .collect(),
+            engine: report.stats(process).collect(),
         }
     }
 }

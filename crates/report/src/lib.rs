@@ -80,13 +80,23 @@ pub struct Report<'a> {
     pub counters: Vec<HashMap<Label, u64>>,
     /// All threads in one tree, if asked for. For [`html`].
     pub merged: Option<Contexts>,
-    /// Names of the engine's statistics, index by index; empty: do not show them.
+    /// Names of the engine's statistics, index by index; empty: do not show them, or one of them.
     pub stat_names: &'a [&'a str],
     /// Sentences for the end of the report, such as what a repair lost.
     pub notes: Vec<String>,
 }
 
-impl Report<'_> {
+impl<'a> Report<'a> {
+    /// The engine's statistics of a process that are shown.
+    pub(crate) fn stats<'p>(
+        &'p self,
+        process: &'p trace::Process,
+    ) -> impl Iterator<Item = (&'a str, u64)> + 'p {
+        let stats = self.stat_names.iter().zip(&process.stats);
+        let named = stats.filter(|(name, _)| !name.is_empty());
+        named.map(|(name, value)| (*name, *value))
+    }
+
     /// A metric of all sections.
     fn sections_total(&self, metric: Weight) -> u64 {
         let totals = self.sections.iter().map(|section| section.total(metric));

@@ -220,8 +220,8 @@ fn write_statistics(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             process.pid,
             command_line(&process.args)
         )?;
-        for (name, value) in report.stat_names.iter().zip(&process.stats) {
-            writeln!(out, "{:>18}  {name}", grouped(*value))?;
+        for (name, value) in report.stats(process) {
+            writeln!(out, "{:>18}  {name}", grouped(value))?;
         }
     }
     Ok(())

@@ -162,8 +162,8 @@ fn write_engine(report: &Report, process: &Process, xml: &mut Writer) -> io::Res
         return Ok(());
     }
     xml.open("engine", &[])?;
-    for (name, value) in report.stat_names.iter().zip(&process.stats) {
-        xml.text("stat", &[("name", name)], value)?;
+    for (name, value) in report.stats(process) {
+        xml.text("stat", &[("name", &name)], &value)?;
     }
     xml.close()
 }

@@ -69,6 +69,9 @@ pub mod flag {
     /// States of basic blocks are places in the k-slab forest, also where k is finite;
     /// otherwise they are windows of the last k blocks.
     pub const SLABS: u32 = 1 << 11;
+    /// Code is not laid out anew by the clock, for tests that compare how much was
+    /// translated.
+    pub const STEADY: u32 = 1 << 12;
 }
 
 /// What the CLI asks of the engine; written once, before the target starts.
@@ -162,7 +165,7 @@ pub mod stat {
     pub const HEAP_BYTES: usize = 14;
     pub const TRANSITIONS: usize = 15;
     pub const APP_BYTES_AGAIN: usize = 16;
-    /// From here on only with [`Config::lockstep`].
+    /// From here to the divergences only with [`Config::lockstep`].
     pub const LOCKSTEP: usize = 17;
     pub const LOCKSTEP_WINDOWS: usize = 17;
     pub const LOCKSTEP_STEPS: usize = 18;
@@ -172,8 +175,10 @@ pub mod stat {
     pub const LOCKSTEP_REFUSED: usize = 22;
     pub const LOCKSTEP_RECIPES: usize = 23;
     pub const LOCKSTEP_DIVERGENCES: usize = 24;
+    /// Contexts of basic blocks: paths for which neither cell nor table had the edge.
+    pub const EDGE_LOOKUPS: usize = 25;
     /// Human names, index by index.
-    pub const NAMES: [&str; 25] = [
+    pub const NAMES: [&str; 26] = [
         "blocks translated",
         "instructions translated",
         "code bytes translated",
@@ -199,7 +204,18 @@ pub mod stat {
         "lockstep windows left out: no native run",
         "lockstep recoveries from within an instruction",
         "lockstep divergences",
+        "edges looked up",
     ];
+    /// Those of runs without lockstep; no name: left out.
+    pub const NAMES_ALONE: [&str; NAMES.len()] = {
+        let mut names = NAMES;
+        let mut at = LOCKSTEP;
+        while at <= LOCKSTEP_DIVERGENCES {
+            names[at] = "";
+            at += 1;
+        }
+        names
+    };
 }
 
 /// One process image: a new one begins at fork, clone without `CLONE_VM`, and exec.

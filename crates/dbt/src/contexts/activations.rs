@@ -358,6 +358,7 @@ impl Engine {
     /// State of a thread in which `path` is live (the parent's, after fork).
     fn new_tool(&mut self, context: &mut ThreadContext, path: &[Activation]) -> Option<Tool> {
         let pool = self.process.log.pool;
+        context.edge_lookups = self.stat(wire::stat::EDGE_LOOKUPS).as_ptr() as u64;
         let contexts = self.contexts.as_mut()?;
         let counting = contexts.is_counting();
         context.stopped = u64::from(contexts.stopped);

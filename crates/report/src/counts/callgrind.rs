@@ -12,7 +12,7 @@
 //! |---|---|
 //! | event | `Ir`: instructions executed |
 //! | `ob=`, `fl=`, `fn=`, `fi=` | module, the function's first file, function, file of inlined code; `???` where unknown |
-//! | `jump=`, `jcnd=` | jumps, and conditional branches with both ways |
+//! | `jump=`, `jcnd=` | jumps within a module, and conditional branches with both ways |
 //! | `calls=` | calls; with inclusive cost 0, which is not known here: `contexts` knows it |
 //! | part | a thread, with `--per-thread` |
 //!
@@ -125,6 +125,8 @@ impl<'a> Part<'a, '_> {
     fn write_went(&mut self, insn: &Counted, target: &'a Counted, count: u64) -> io::Result<()> {
         let (from, to) = (self.position(insn), self.position(target));
         match insn.flow {
+            // Where a jump goes is said without a module.
+            Flow::Jump(_) | Flow::IndirectJump if insn.unit != target.unit => Ok(()),
             Flow::Jump(_) | Flow::IndirectJump => {
                 writeln!(self.out, "jump={count} {to}\n{from}")
             }

@@ -135,7 +135,7 @@ fn check(program: &Program, built: &Built, part: Part, product: &Path) -> Result
             let mut ours = executed(&recording)?;
             ours.retain(|(file, _), _| wanted(file));
             same(&ours, &expected)?;
-            edges_of::check(&recording, &edges, &wanted)
+            edges_of::check(&recording, &edges, wanted)
         });
         compared.map_err(|error| format!("{}: {error}", options.join(" ")))?;
     }
