@@ -20,9 +20,7 @@ use core::arch::global_asm;
 use core::mem::offset_of;
 
 use agent::thread::{CELL_TAGS, TRANSITION_STATES, TRANSITION_TAGS, ThreadContext};
-use wire::node::{
-    FIRST_STATE, FUNC_SHIFT, Node, PLACE_HIGH, PLACE_LOW, PLACED_FUNCS, PLACES, TAG_BITS,
-};
+use wire::node::{FUNC_SHIFT, Node, PLACE_HIGH, PLACE_LOW, PLACED_FUNCS, PLACES, TAG_BITS};
 
 /// How often an edge must be counted between two others that ask for its cell, to keep it.
 const DEFENDED: u32 = 64;
@@ -96,7 +94,7 @@ global_asm!(
     // Contexts of basic blocks: an edge that the table holds, rdx. What it leads to becomes
     // the thread's state, and no flag is touched; but when it was counted 256 times it is
     // looked up, to get its path's cell (its key has the path's step).
-    ".global everypath_known, everypath_known_first",
+    ".global everypath_known, everypath_known_first, everypath_edge",
     "everypath_known:",
     "movzx ecx, byte ptr gs:[rdx - {first_state} + {count}]",
     "jrcxz 2f",
@@ -126,7 +124,6 @@ global_asm!(
     "mov dword ptr gs:[{exit}], {lookup}",
     "jmp everypath_lookup",
     // One that the table does not hold, either. rdx: the state, rcx: the path.
-    ".global everypath_edge",
     "everypath_edge:",
     "mov dword ptr gs:[{saves}], 0",
     "mov gs:[{saves} + 4], ecx",
@@ -501,7 +498,7 @@ global_asm!(
     cells = const CELL_TAGS,
     defended = const DEFENDED,
     count = const offset_of!(Node, count),
-    first_state = const FIRST_STATE,
+    first_state = const wire::node::FIRST_STATE,
     func_shift = const FUNC_SHIFT,
     placed = const PLACED_FUNCS,
     place_high = const PLACE_HIGH,
