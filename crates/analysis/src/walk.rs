@@ -14,6 +14,28 @@
 //!
 //! Limits: a thread that was killed in the middle of what has no outcomes is shown up to the
 //! last one; a thread's stream is read from its beginning.
+//!
+//! ```
+//! use analysis::walk::{Event, Pieces, Step, Walk};
+//! use isa::Flow;
+//!
+//! let is_call = |step: &&Step| matches!(step.flow, Flow::Call(_) | Flow::IndirectCall);
+//! # let file = std::fs::File::open("../trace/tests/recordings/6-trace.evp")?;
+//! let mut calls = 0;
+//! for process in &trace::read(file)?.processes {
+//!     let mut pieces = Pieces::of(process);
+//!     for thread in &process.threads {
+//!         let mut walk = Walk::new(&mut pieces, thread);
+//!         while let Some(event) = walk.next() {
+//!             if let Event::Executed(steps) = event? {
+//!                 calls += steps.iter().filter(is_call).count();
+//!             }
+//!         }
+//!     }
+//! }
+//! # assert_eq!(calls, 15);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod branches;
 mod code;
