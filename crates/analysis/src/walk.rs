@@ -376,7 +376,7 @@ impl<'a> Walk<'a> {
                 continue;
             }
             if self.left > 0 {
-                return self.outcome().map(Some);
+                return self.outcome();
             }
             let lane = match self.piece {
                 Some((piece, _)) if self.lanes.len() > 1 => self.pieces.lane(piece).into(),
@@ -399,8 +399,9 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The piece is executed to its end: up to the next outcome, and its branch.
-    fn outcome(&mut self) -> Result<Found, Unsound> {
+    /// The piece is executed to its end: up to the next outcome, and its branch. `None`:
+    /// the thread was killed on the way to a target that was not listed yet.
+    fn outcome(&mut self) -> Result<Option<Found>, Unsound> {
         let (piece, from) = self.piece.ok_or(Unsound::Nowhere)?;
         let straight = &self.pieces.known[piece as usize].straight;
         let to = straight.steps.len() as u32;
@@ -415,30 +416,35 @@ impl<'a> Walk<'a> {
                 if !outcome || self.left > 0 {
                     return Err(Unsound::Outcome(pc));
                 }
-                let target = self.target()?;
-                self.pieces.at(Place::At(target))
+                match self.target()? {
+                    Some(target) => self.pieces.at(Place::At(target)),
+                    None => return Ok(None),
+                }
             }
             _ => self.pieces.next(piece, outcome && !goes)?,
         };
         self.piece = Some((next, 0));
-        Ok(Found::Executed {
+        Ok(Some(Found::Executed {
             piece,
             from,
             to,
             outcome: (!goes).then_some(outcome),
-        })
+        }))
     }
 
-    /// Where an indirect branch went.
-    fn target(&mut self) -> Result<u64, Unsound> {
+    /// Where an indirect branch went; `None`: that is not known, and nothing follows.
+    fn target(&mut self) -> Result<Option<u64>, Unsound> {
         let last = self.lanes.len() - 1;
         let lane = &mut self.lanes[last];
         let low = u16::from_le_bytes(lane.array()?);
         if lane.ahead(2)? == [ESCAPE, escape::TARGET] {
             lane.skip(2);
-            return lane.array().map(u64::from_le_bytes);
+            return lane.array().map(|target| Some(u64::from_le_bytes(target)));
         }
-        self.pieces.code.target(low).ok_or(Unsound::NoTarget(low))
+        match self.pieces.code.target(low) {
+            None if lane.peek()?.is_some() => Err(Unsound::NoTarget(low)),
+            target => Ok(target),
+        }
     }
 
     /// What stands in all lanes.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use analysis::walk::{Event, Pieces, Unsound, Walk};
 use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
-use trace::stream::LANES;
+use trace::stream::{LANES, TARGETS};
 use trace::{Fragment, Part, Piece, Process, Thread};
 
 /// Instructions of a thread, and what stopped them.
@@ -107,6 +107,44 @@ fn lane_from(start: u64, u: &mut Unstructured<'_>) -> Result<Vec<u8>> {
 fn recorded() -> Process {
     let bytes = include_bytes!("../../trace/tests/recordings/5-trace.evp");
     trace::read(&bytes[..]).unwrap().processes.remove(0)
+}
+
+/// Code that goes somewhere and was killed before it was told where.
+#[test]
+fn a_target_that_was_not_listed_yet_is_the_end() {
+    const JMP_RAX: [u8; 2] = [0xFF, 0xE0];
+    let piece = Piece {
+        pc: 0x1000,
+        len: JMP_RAX.len() as u32,
+        module: None,
+    };
+    let fragment = Fragment {
+        pieces: vec![piece],
+        code: JMP_RAX.to_vec(),
+        ..Fragment::default()
+    };
+    let process = |targets: &[u64]| Process {
+        fragments: vec![fragment.clone().into()],
+        targets: targets.to_vec(),
+        ..Process::default()
+    };
+    let start = [1, 2, 0, 0x00, 0x10, 0, 0, 0, 0, 0, 0];
+    let goes = |rest: &[u8]| {
+        let mut lanes = vec![start.to_vec(); LANES];
+        lanes[TARGETS].extend([0b11, 0x34, 0x12]);
+        lanes[TARGETS].extend(rest);
+        lanes
+    };
+    let run = |process: &Process, lanes: &[Vec<u8>]| {
+        let parts: Vec<_> = (0..).zip(lanes.iter().map(Vec::as_slice)).collect();
+        executed(process, &thread(&parts))
+    };
+    let (all, error) = run(&process(&[]), &goes(&[]));
+    assert!(all.is_empty() && error.is_none(), "{error:?}");
+    let (all, error) = run(&process(&[0x1234]), &goes(&[]));
+    assert!(all == [0x1000] && error.is_none(), "{error:?}");
+    let (_, error) = run(&process(&[]), &goes(&[0b11]));
+    assert!(matches!(error, Some(Unsound::NoTarget(0x1234))));
 }
 
 #[test]
