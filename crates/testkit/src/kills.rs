@@ -133,11 +133,14 @@ impl Bench {
     /// Kills somebody at a moment that `random` says.
     pub fn round(&mut self, victim: Victim, random: &mut Random) -> Result<Found, String> {
         let mut cli = self.start()?;
-        let (cli_pid, program) = (Pid::from_raw(cli.id() as i32), child_of(cli.id())?);
+        let cli_pid = Pid::from_raw(cli.id() as i32);
+        let program = child_of(&mut cli)?;
         let micros = random.below(self.took.as_micros() as usize);
         std::thread::sleep(Duration::from_micros(micros as u64));
         let killed_at = std::time::SystemTime::now();
-        strike(victim, [cli_pid, program], random);
+        if let Some(program) = program {
+            strike(victim, [cli_pid, program], random);
+        }
         let said = said(&mut cli)?;
         let status = cli.wait().map_err(|error| error.to_string())?;
         if victim == Victim::Cli && said != "done\n" {
@@ -257,13 +260,16 @@ fn said(cli: &mut Child) -> Result<String, String> {
     text.map_err(|error| error.to_string())
 }
 
-/// The process that `everypath` with this number started, once there is one.
-fn child_of(everypath: u32) -> Result<Pid, String> {
-    let children = PathBuf::from(format!("/proc/{everypath}/task/{everypath}/children"));
+/// The process that `everypath` started, once there is one; `None`: both have ended already.
+fn child_of(everypath: &mut Child) -> Result<Option<Pid>, String> {
+    let pid = everypath.id();
+    let children = PathBuf::from(format!("/proc/{pid}/task/{pid}/children"));
     for _ in 0..5000 {
-        let found = first_number(&children);
-        if let Some(pid) = found {
-            return Ok(Pid::from_raw(pid));
+        if let Some(pid) = first_number(&children) {
+            return Ok(Some(Pid::from_raw(pid)));
+        }
+        if everypath.try_wait().is_ok_and(|status| status.is_some()) {
+            return Ok(None);
         }
         std::thread::sleep(Duration::from_millis(1));
     }
