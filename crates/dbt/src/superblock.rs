@@ -23,6 +23,8 @@ use crate::engine::Engine;
 /// more code than they save jumps (docs/design/0009-superblocks.md).
 const MAX_INSNS: usize = 96;
 const MAX_EXITS: usize = 12;
+// Each instruction may begin a block.
+const _: () = assert!(MAX_INSNS <= wire::log::MAX_PATH);
 /// Where each way out of a superblock is an event or appends to a stream, one does not end with fewer
 /// instructions than this because a block begins there already.
 const DUPLICATED: usize = 24;

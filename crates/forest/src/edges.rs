@@ -12,7 +12,7 @@
 
 use alloc::vec::Vec;
 
-use wire::node::{FIRST_FUNC, LABEL_ENTRY, LABEL_TRUNCATED, ROOT};
+use wire::node::{FIRST_BLOCK, FIRST_FUNC, LABEL_ENTRY, LABEL_TRUNCATED, ROOT};
 
 use crate::index::Name;
 use crate::{Forest, Memory, Rolling, State};
@@ -27,23 +27,39 @@ pub enum History {
 }
 
 /// What leads from the root of its tree to a state of basic blocks: labels and nodes. The
-/// edges that a loop makes begin where the one before led to, or not far above.
+/// edges that a loop makes begin where the one before led to, or not far above. A node
+/// lies as deep in the way as in its tree.
 #[derive(Debug, Default)]
 pub(crate) struct Way {
     labels: Vec<u32>,
     states: Vec<State>,
+    /// For each block, where on the way it was last; elsewhere now, or no longer there,
+    /// if that has another label.
+    places: Vec<u32>,
 }
 
 impl Way {
-    /// Goes back to the node at `at`.
-    fn cut(&mut self, at: usize) {
-        self.labels.truncate(at + 1);
-        self.states.truncate(at + 1);
+    /// Goes back to the `len` nodes that come first.
+    fn cut(&mut self, len: usize) {
+        self.labels.truncate(len);
+        self.states.truncate(len);
     }
 
     fn push(&mut self, label: u32, state: State) {
+        if let Some(block) = label.checked_sub(FIRST_BLOCK) {
+            let block = block as usize;
+            if block >= self.places.len() {
+                self.places.resize(block + block / 2 + 64, 0);
+            }
+            self.places[block] = self.labels.len() as u32;
+        }
         self.labels.push(label);
         self.states.push(state);
+    }
+
+    fn place_of(&self, block: u32) -> Option<usize> {
+        let place = *self.places.get(block.checked_sub(FIRST_BLOCK)? as usize)? as usize;
+        (self.labels.get(place) == Some(&block)).then_some(place)
     }
 }
 
@@ -114,10 +130,9 @@ impl Forest {
         // Whether `at` was made just now: it has no children then.
         let mut is_new = false;
         for &block in blocks {
-            let before = self.way.labels.iter().rposition(|&label| label == block);
-            match before {
+            match self.way.place_of(block) {
                 Some(before) => {
-                    self.way.cut(before);
+                    self.way.cut(before + 1);
                     is_new = false;
                 }
                 None => {
@@ -133,17 +148,23 @@ impl Forest {
 
     /// Makes the way the one to `state`; who has entered no block has none.
     fn find_way(&mut self, state: State) {
-        if let Some(at) = self.way.states.iter().rposition(|&on| on == state) {
-            return self.way.cut(at);
-        }
         let mut way = core::mem::take(&mut self.way);
-        way.labels.clear();
-        way.states.clear();
-        if Some(state) != self.entry {
-            way.states.extend(self.above(state));
-            way.states.reverse();
-            way.labels
-                .extend(way.states.iter().map(|&state| self.label(state)));
+        let mut below = Vec::new();
+        let mut at = Some(state).filter(|_| Some(state) != self.entry);
+        while let Some(here) = at {
+            let depth = self.depth(here) as usize;
+            if way.states.get(depth) == Some(&here) {
+                way.cut(depth + 1);
+                break;
+            }
+            below.push(here);
+            at = self.parent(here);
+        }
+        if at.is_none() {
+            way.cut(0);
+        }
+        for &state in below.iter().rev() {
+            way.push(self.label(state), state);
         }
         self.way = way;
     }

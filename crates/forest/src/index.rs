@@ -16,7 +16,7 @@
 //!  home:     32 entries from (place * scale) >> 32 on, where place is that of
 //!            the parent behind the origin, rounded down to a line, which is a
 //!            cache line; none for places from `homes` on
-//!            tag: | 0 (1) | place / 8 (14) | function (17) |
+//!            tag: | 0 (1) | place / 8 (13) | block (1) | function (17) |
 //!  fallback: line (high half of the hash * lines) >> 32, then each `step` lines on
 //!            tag: | 1 (1) | low half of the hash (31) |
 //! ```
@@ -28,9 +28,10 @@
 //! their number, so that it comes to all of them).
 //!
 //! In its home an entry is known by its tag alone: those whose homes overlap
-//! have parents within 4 kB, and 14 bits tell them apart over 128. So a search
+//! have parents within 4 kB, and 13 bits tell them apart over 64. So a search
 //! that ends there, as nearly all do, waits for one line and not for the node.
-//! In the fallback the tag spares looking at nodes that are not meant.
+//! In the fallback the tag spares looking at nodes that are not meant. Basic blocks
+//! have ids of their own range, and a bit in the tag.
 //!
 //! The table grows by half, so that it is always at least half full: with at
 //! most 16 bytes of index a node costs at most 40. The scale is then chosen anew, as if the nodes to
@@ -41,7 +42,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use wire::node::PLACED_FUNCS;
+use wire::node::{FIRST_BLOCK, PLACED_FUNCS};
 
 /// Multiplier of the hash of names (2^64 divided by the golden ratio).
 pub const HASH: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -58,12 +59,14 @@ const FULL: (usize, usize) = (3, 4);
 const SCATTERED: u64 = 100;
 
 /// Position of the parent's place in the tag of an entry at home, and its mask.
-pub const HOME_SHIFT: u32 = 17;
-pub const HOME_MASK: u32 = 0x3FFF << HOME_SHIFT;
+pub const HOME_SHIFT: u32 = 18;
+pub const HOME_MASK: u32 = 0x1FFF << HOME_SHIFT;
+/// Behind the last basic block that has a home.
+const LAST_BLOCK: u32 = FIRST_BLOCK + PLACED_FUNCS;
 /// In the tag of an entry in the fallback.
 pub const FALLBACK: u32 = 1 << 31;
 
-const _: () = assert!(PLACED_FUNCS == 1 << HOME_SHIFT);
+const _: () = assert!(PLACED_FUNCS << 1 == 1 << HOME_SHIFT);
 // A home reaches over this much of the nodes, at most.
 const _: () = assert!(SCATTERED * (HOME + LINE) as u64 <= (HOME_MASK >> HOME_SHIFT << 3) as u64);
 
@@ -110,6 +113,15 @@ pub(crate) struct Name {
 }
 
 impl Name {
+    /// The function in the tag of an entry at home; `None`: it has none.
+    fn home_func(self) -> Option<u32> {
+        match self.func {
+            func if func < PLACED_FUNCS => Some(func),
+            FIRST_BLOCK..LAST_BLOCK => Some(self.func - FIRST_BLOCK + PLACED_FUNCS),
+            _ => None,
+        }
+    }
+
     /// An entry in the fallback, without its node.
     fn fallback_tag(self) -> u64 {
         (self.key.wrapping_mul(HASH) | u64::from(FALLBACK)) << 32
@@ -166,11 +178,12 @@ impl Index {
 
     fn home(&self, name: Name) -> Option<Home> {
         let place = name.parent?.wrapping_sub(self.origin);
-        if place >= self.homes || name.func >= PLACED_FUNCS {
+        let func = name.home_func()?;
+        if place >= self.homes {
             return None;
         }
         let first = self.start + ((place * self.scale) >> 32) as usize / LINE * LINE;
-        let tag = (place as u32) << (HOME_SHIFT - 3) & HOME_MASK | name.func;
+        let tag = (place as u32) << (HOME_SHIFT - 3) & HOME_MASK | func;
         Some(Home {
             places: first..first + HOME,
             tag: u64::from(tag) << 32,
@@ -342,6 +355,37 @@ mod tests {
         ] {
             let mean = mean_probes(&filled(&parents), &parents);
             assert!(mean < most, "{what}: {mean}");
+        }
+    }
+
+    #[test]
+    fn functions_and_blocks_lie_at_home() {
+        let count = 50_000u64;
+        let parent = |at: u64| 4096 + at * 24;
+        for first in [256, wire::node::FIRST_BLOCK] {
+            let name = |at: u64| {
+                let func = first + (at % 4000) as u32;
+                Name {
+                    key: wire::node::key(0x7f12_3400_0000 + parent(at), func),
+                    func,
+                    parent: Some(parent(at)),
+                }
+            };
+            let mut index = Index::new();
+            for at in 0..count {
+                if index.is_full() {
+                    index.grow(parent(0), parent(at));
+                    (0..at).for_each(|at| index.insert(name(at), parent(at)));
+                }
+                index.insert(name(at), parent(at));
+            }
+            let is_home = |&at: &u64| {
+                let home = index.home(name(at)).map_or(0..0, |home| home.places);
+                let offset = |place: usize| index.words[place] as u32 as u64 * 8;
+                home.into_iter().any(|place| offset(place) == parent(at))
+            };
+            let at_home = (0..count).filter(is_home).count() as u64;
+            assert!(at_home * 10 > count * 9, "{first}: {at_home}");
         }
     }
 }

@@ -19,6 +19,7 @@
 //! Limits: a counter read while its process runs may be one event behind the
 //! next one read. Nothing is locked.
 
+mod children;
 mod counts;
 mod edges;
 mod live;

@@ -98,6 +98,8 @@ pub struct Block {
 
 /// What is executed when path `id` is taken: all of path `before` (0: nothing), then
 /// `block`.
+///
+/// It has at most [`MAX_PATH`] blocks.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Path {
@@ -106,6 +108,9 @@ pub struct Path {
     pub block: u32,
     pub reserved: u32,
 }
+
+/// Most blocks of a [`Path`].
+pub const MAX_PATH: usize = 96;
 
 /// A straight piece of translated code with one entry ([`crate::Mode::Counts`]):
 /// instructions that are executed in order until it is left.

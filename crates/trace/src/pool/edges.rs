@@ -10,9 +10,11 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Range;
 
 use wire::{log, node};
 
+use super::children::Children;
 use super::{rolled, windows};
 use crate::model::{Label, Meta, Node, Thread};
 
@@ -40,26 +42,28 @@ impl Rules {
     }
 }
 
-/// The paths of a process image, by id.
+/// The paths of a process image, by id: the blocks of each, in order.
 #[derive(Debug, Default)]
-pub(super) struct Paths(HashMap<u32, (u32, u32)>);
+pub(super) struct Paths {
+    by_id: HashMap<u32, Range<usize>, Mixed>,
+    blocks: Vec<u32>,
+}
 
 impl Paths {
     pub(super) fn push(&mut self, path: &log::Path) {
-        // What comes before has a smaller number, so every way back ends.
-        if path.before < path.id {
-            self.0.insert(path.id, (path.before, path.block));
+        let start = self.blocks.len();
+        let before = self.by_id.get(&path.before).cloned().unwrap_or(0..0);
+        if before.len() >= log::MAX_PATH {
+            return;
         }
+        self.blocks.extend_from_within(before);
+        self.blocks.push(path.block);
+        self.by_id.insert(path.id, start..self.blocks.len());
     }
 
-    pub(super) fn blocks(&self, path: u32, out: &mut Vec<u32>) {
-        out.clear();
-        let mut at = path;
-        while let Some(&(before, block)) = self.0.get(&at) {
-            out.push(block);
-            at = before;
-        }
-        out.reverse();
+    pub(super) fn blocks(&self, path: u32) -> &[u32] {
+        let range = self.by_id.get(&path).cloned();
+        range.map_or(&[], |range| &self.blocks[range])
     }
 }
 
@@ -73,57 +77,60 @@ pub(super) fn expand(thread: &mut Thread, paths: &Paths, rules: Rules) {
     if let (Some(k), true) = (rules.k, rules.windows) {
         return windows::expand(thread, paths, k, rules.intra);
     }
-    let counts = match rules.roll_loops {
-        true => rolled::counts(&thread.nodes, paths),
-        false => in_slabs(&thread.nodes, paths, rules.k),
-    };
-    for (node, count) in thread.nodes.iter_mut().zip(counts) {
-        node.count = count;
+    match rules.roll_loops {
+        true => rolled::count(&mut thread.nodes, paths),
+        false => count_in_slabs(&mut thread.nodes, paths, rules.k),
     }
     drop_edges(thread, rules.intra);
 }
 
-/// How often each of `nodes` was come to, in a k-slab forest.
-fn in_slabs(nodes: &[Node], paths: &Paths, k: Option<u32>) -> Vec<u64> {
-    let mut counts: Vec<u64> = nodes.iter().map(|node| node.count).collect();
-    let walk = Walk {
-        nodes,
-        children: children_of(nodes),
-        k,
-    };
-    let lost = walk.children.get(&name(None, Label::TRUNCATED)).copied();
-    let mut blocks = Vec::new();
-    for edge in nodes.iter().filter(|node| !is_state(node)) {
-        let mut state = edge.parent;
-        paths.blocks(edge.label.0, &mut blocks);
-        for &block in &blocks {
-            state = state.and_then(|state| walk.step(state, Label(block)));
+/// Counts on a node `count` more.
+pub(super) fn add(nodes: &mut [Node], at: u32, count: u64) {
+    let node = &mut nodes[at as usize];
+    node.count = node.count.wrapping_add(count);
+}
+
+/// Counts on each of `nodes` how often it was come to, in a k-slab forest.
+fn count_in_slabs(nodes: &mut [Node], paths: &Paths, k: Option<u32>) {
+    let children = Children::of(nodes);
+    let lost = children.find(nodes, None, Label::TRUNCATED);
+    for at in 0..nodes.len() {
+        let Some(edge) = nodes.get(at).filter(|node| !is_state(node)) else {
+            continue;
+        };
+        let (mut state, count) = (edge.parent, edge.count);
+        for &block in paths.blocks(edge.label.0) {
+            state = state.and_then(|state| step(nodes, &children, k, state, Label(block)));
             if let Some(at) = state.or(lost) {
-                let count = &mut counts[at as usize];
-                *count = count.wrapping_add(edge.count);
+                add(nodes, at, count);
             }
         }
     }
-    counts
 }
 
-/// The states of `nodes`.
-pub(super) fn children_of(nodes: &[Node]) -> Children {
-    let states = (0..).zip(nodes).filter(|(_, node)| is_state(node));
-    let mut children = Children::with_capacity_and_hasher(nodes.len() / 2, Mixed::default());
-    children.extend(states.map(|(at, node)| (name(node.parent, node.label), at)));
-    children
+/// The state after `block` in `state`; `None`: it was never made.
+fn step(
+    nodes: &[Node],
+    children: &Children,
+    k: Option<u32>,
+    state: u32,
+    block: Label,
+) -> Option<u32> {
+    let here = &nodes[state as usize];
+    if here.label == Label::TRUNCATED && here.parent.is_none() {
+        return Some(state);
+    }
+    let k = k.unwrap_or(u32::MAX / 2);
+    let parent = match () {
+        () if here.label == Label(node::LABEL_ENTRY) => None,
+        () if here.depth + 1 == 2 * k => Some(here.top?),
+        () => Some(state),
+    };
+    children.find(nodes, parent, block)
 }
 
-/// States by [`name`].
-pub(super) type Children = HashMap<u64, u32, Mixed>;
+/// A table of words that nobody chose.
 pub(super) type Mixed = BuildHasherDefault<Mix>;
-
-/// Of the state that `label` makes below `parent`.
-pub(super) fn name(parent: Option<u32>, label: Label) -> u64 {
-    let parent = parent.map_or(0, |parent| u64::from(parent) + 1);
-    parent << 32 | u64::from(label.0)
-}
 
 /// A multiplication: millions of names are looked up, of which nobody chose one.
 #[derive(Default)]
@@ -145,30 +152,6 @@ impl Hasher for Mix {
     }
 }
 
-struct Walk<'a> {
-    nodes: &'a [Node],
-    children: Children,
-    /// `None`: infinite.
-    k: Option<u32>,
-}
-
-impl Walk<'_> {
-    /// The state after `block` in `state`; `None`: it was never made.
-    fn step(&self, state: u32, block: Label) -> Option<u32> {
-        let here = &self.nodes[state as usize];
-        if here.label == Label::TRUNCATED && here.parent.is_none() {
-            return Some(state);
-        }
-        let k = self.k.unwrap_or(u32::MAX / 2);
-        let parent = match () {
-            () if here.label == Label(node::LABEL_ENTRY) => None,
-            () if here.depth + 1 == 2 * k => Some(here.top?),
-            () => Some(state),
-        };
-        self.children.get(&name(parent, block)).copied()
-    }
-}
-
 /// Whether nothing of a report hangs below the root with this label, nor counts there.
 pub(super) fn is_idle(label: Label, intra: bool) -> bool {
     match label {
@@ -180,18 +163,21 @@ pub(super) fn is_idle(label: Label, intra: bool) -> bool {
 
 /// Leaves the nodes that are states of contexts.
 fn drop_edges(thread: &mut Thread, intra: bool) {
+    const GONE: u32 = u32::MAX;
     let keeps = |node: &Node| is_state(node) && !is_idle(node.label, intra);
     let mut left = 0;
-    let places: Vec<Option<u32>> = thread
+    let places: Vec<u32> = thread
         .nodes
         .iter()
-        .map(|node| {
-            let place = keeps(node).then_some(left);
-            left += u32::from(place.is_some());
-            place
+        .map(|node| match keeps(node) {
+            true => {
+                left += 1;
+                left - 1
+            }
+            false => GONE,
         })
         .collect();
-    let place = |at: u32| places.get(at as usize).copied().flatten();
+    let place = |at: u32| places.get(at as usize).copied().filter(|&at| at != GONE);
     thread.nodes.retain(keeps);
     for node in &mut thread.nodes {
         node.parent = node.parent.and_then(place);

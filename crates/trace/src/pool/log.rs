@@ -17,7 +17,7 @@ use wire::log::{self, Func, Kind, LogChunk, Map, Record, Unmap, fragment_flag};
 use wire::view::Pool;
 use wire::{PATH_MAX, ProcessRecord, node};
 
-use super::edges::Paths;
+use super::edges::{Mixed, Paths};
 use super::{Walk, bytes, text};
 use crate::model::{self, Block, Cut, Event, Fragment, Function, Jump, Module, Process, Thread};
 
@@ -90,8 +90,8 @@ impl Logs {
 
         let mut replay = Replay::default();
         let own = pieces.remove(0);
-        let named: HashSet<u32> = match pieces.as_slice() {
-            [] => HashSet::new(),
+        let named: HashSet<u32, Mixed> = match pieces.as_slice() {
+            [] => HashSet::default(),
             ancestors => labels(
                 &process.threads,
                 ancestors.iter().copied().flatten().chain(own),
@@ -120,19 +120,17 @@ impl Logs {
 
 /// Every label that a node of these threads has, and the blocks of the paths among those,
 /// which `entries` tell.
-fn labels<'a>(threads: &[Thread], entries: impl Iterator<Item = &'a Entry>) -> HashSet<u32> {
+fn labels<'a>(threads: &[Thread], entries: impl Iterator<Item = &'a Entry>) -> HashSet<u32, Mixed> {
     let nodes = threads.iter().flat_map(|thread| &thread.nodes);
-    let mut labels: HashSet<u32> = nodes.map(|node| node.label.0).collect();
+    let mut labels: HashSet<u32, Mixed> = nodes.map(|node| node.label.0).collect();
     let mut paths = Paths::default();
     for entry in entries {
         if let Entry::Path(path) = entry {
             paths.push(path);
         }
     }
-    let mut blocks = Vec::new();
     for path in labels.iter().copied().collect::<Vec<u32>>() {
-        paths.blocks(path, &mut blocks);
-        labels.extend(&blocks);
+        labels.extend(paths.blocks(path));
     }
     labels
 }

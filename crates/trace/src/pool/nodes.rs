@@ -10,6 +10,7 @@
 //! A node that does not decode becomes a root labelled `[truncated]`: what it
 //! counted did happen, only where is lost.
 
+use std::cell::Cell;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -67,17 +68,36 @@ struct Run {
     first_index: u64,
 }
 
+impl Run {
+    fn end(&self, stride: u64) -> u64 {
+        self.first_offset + self.len * stride
+    }
+}
+
 /// The runs of one thread, sorted by offset.
 struct Runs {
     stride: u64,
     list: Vec<Run>,
+    /// The one asked for last: parents mostly lie where those before lay.
+    last: Cell<usize>,
 }
 
 impl Runs {
+    /// The last that begins at `offset` or before.
+    fn run_of(&self, offset: u64) -> Option<&Run> {
+        let last = self.list.get(self.last.get());
+        let holds = |run: &&Run| (run.first_offset..run.end(self.stride)).contains(&offset);
+        if let Some(run) = last.filter(holds) {
+            return Some(run);
+        }
+        let after = self.list.partition_point(|run| run.first_offset <= offset);
+        self.last.set(after.checked_sub(1)?);
+        self.list.get(self.last.get())
+    }
+
     /// The index of the node at `offset`, if one of the thread begins there.
     fn index_of(&self, offset: u64) -> Option<u32> {
-        let after = self.list.partition_point(|run| run.first_offset <= offset);
-        let run = self.list.get(after.checked_sub(1)?)?;
+        let run = self.run_of(offset)?;
         let distance = offset - run.first_offset;
         let at = distance / self.stride;
         let begins = distance.is_multiple_of(self.stride) && at < run.len;
@@ -142,7 +162,11 @@ fn runs(in_order: &[(u64, u64)], stride: u64) -> Runs {
         first_index += len;
     }
     runs.sort_by_key(|run| run.first_offset);
-    Runs { stride, list: runs }
+    Runs {
+        stride,
+        list: runs,
+        last: Cell::new(0),
+    }
 }
 
 /// `earlier` are the nodes before this one: a parent must be among them.

@@ -14,57 +14,59 @@
 //!
 //! What does not fit together, as after a scribble, counts on `[truncated]`.
 
+use std::collections::HashMap;
+
 use wire::node;
 
-use super::edges::{Children, Paths, children_of, is_state, name};
+use super::children::Children;
+use super::edges::{Mixed, Paths, add, is_state};
 use crate::model::{Label, Node};
 
 /// In place of a node that is not known yet.
 const UNKNOWN: u32 = u32::MAX;
 
-/// How often each of `nodes` was come to.
-pub(super) fn counts(nodes: &[Node], paths: &Paths) -> Vec<u64> {
-    let mut counts: Vec<u64> = nodes.iter().map(|node| node.count).collect();
+/// Counts on each of `nodes` how often it was come to.
+pub(super) fn count(nodes: &mut [Node], paths: &Paths) {
     let is_lost = |node: &Node| node.parent.is_none() && node.label == Label::TRUNCATED;
-    let lost = (0..).zip(nodes).find(|(_, node)| is_lost(node));
-    let mut walk = Walk {
-        nodes,
-        children: None,
-        way: Vec::new(),
-        landed: Vec::new(),
-    };
-    let mut blocks = Vec::new();
-    for edge in nodes.iter().filter(|node| !is_state(node)) {
-        paths.blocks(edge.label.0, &mut blocks);
-        if walk.along(edge, &blocks).is_none() {
-            walk.search(edge, &blocks);
+    let lost = (0..).zip(&*nodes).find(|(_, node)| is_lost(node));
+    let lost = lost.map(|(at, _)| at);
+    let mut walk = Walk::default();
+    for at in 0..nodes.len() {
+        let Some(&edge) = nodes.get(at).filter(|node| !is_state(node)) else {
+            continue;
+        };
+        let blocks = paths.blocks(edge.label.0);
+        if walk.along(nodes, &edge, blocks).is_none() {
+            walk.search(nodes, &edge, blocks);
         }
         for block in 0..blocks.len() {
             let landed = walk.landed.get(block).map(|&(_, node)| node);
-            if let Some(at) = landed.or(lost.map(|lost| lost.0)) {
-                let count = &mut counts[at as usize];
-                *count = count.wrapping_add(edge.count);
+            if let Some(at) = landed.or(lost) {
+                add(nodes, at, edge.count);
             }
         }
     }
-    counts
 }
 
-struct Walk<'a> {
-    nodes: &'a [Node],
+#[derive(Default)]
+struct Walk {
     /// Made when it is first asked.
     children: Option<Children>,
-    /// From the root to the state, without what stands for no block.
+    /// From the root to the state, without what stands for no block: a node is where its
+    /// depth says.
     way: Vec<(Label, u32)>,
+    /// For each label, where on the way it was last; elsewhere now, or no longer there, if
+    /// that has another one.
+    places: HashMap<u32, usize, Mixed>,
     /// For each block of the edge, the place on the way, and the node, that it led to.
     landed: Vec<(usize, u32)>,
 }
 
-impl Walk<'_> {
+impl Walk {
     /// Where the blocks of `edge` lead, by where it ends. `None`: it does not say.
-    fn along(&mut self, edge: &Node, blocks: &[u32]) -> Option<()> {
+    fn along(&mut self, nodes: &[Node], edge: &Node, blocks: &[u32]) -> Option<()> {
         self.landed.clear();
-        self.find_way(edge.parent?);
+        self.find_way(nodes, edge.parent?);
         // From there on the way's nodes are not known.
         let mut fresh = self.way.len();
         for &block in blocks {
@@ -77,7 +79,7 @@ impl Walk<'_> {
                     self.way.truncate(place + 1);
                     fresh = fresh.min(place + 1);
                 }
-                None => self.way.push((Label(block), UNKNOWN)),
+                None => self.push(Label(block), UNKNOWN),
             }
             let place = self.way.len() - 1;
             self.landed.push((place, self.way[place].1));
@@ -85,7 +87,7 @@ impl Walk<'_> {
         let mut at = edge.top;
         for (label, node) in self.way[fresh..].iter_mut().rev() {
             *node = at?;
-            let here = self.nodes.get(at? as usize)?;
+            let here = nodes.get(at? as usize)?;
             if here.label != *label {
                 return None;
             }
@@ -104,22 +106,22 @@ impl Walk<'_> {
     }
 
     /// The same by looking for each node, up to the first that is not there.
-    fn search(&mut self, edge: &Node, blocks: &[u32]) {
+    fn search(&mut self, nodes: &[Node], edge: &Node, blocks: &[u32]) {
         self.landed.clear();
         self.way.clear();
         let Some(state) = edge.parent else { return };
-        self.find_way(state);
+        self.find_way(nodes, state);
         let mut state = Some(state);
         for &block in blocks {
-            state = state.and_then(|state| self.step(state, Label(block)));
+            state = state.and_then(|state| self.step(nodes, state, Label(block)));
             let Some(node) = state else { return };
             self.landed.push((0, node));
         }
     }
 
     /// The state after `block` in `state`; `None`: it was never made.
-    fn step(&mut self, state: u32, block: Label) -> Option<u32> {
-        let here = &self.nodes[state as usize];
+    fn step(&mut self, nodes: &[Node], state: u32, block: Label) -> Option<u32> {
+        let here = &nodes[state as usize];
         if here.label == Label::TRUNCATED && here.parent.is_none() {
             return Some(state);
         }
@@ -128,27 +130,44 @@ impl Walk<'_> {
             return Some(self.way[place].1);
         }
         let parent = (here.label != Label(node::LABEL_ENTRY)).then_some(state);
-        let nodes = self.nodes;
-        let children = self.children.get_or_insert_with(|| children_of(nodes));
-        let next = children.get(&name(parent, block)).copied()?;
-        self.way.push((block, next));
+        let children = self.children.get_or_insert_with(|| Children::of(nodes));
+        let next = children.find(nodes, parent, block)?;
+        self.push(block, next);
         Some(next)
     }
 
+    fn push(&mut self, label: Label, node: u32) {
+        self.places.insert(label.0, self.way.len());
+        self.way.push((label, node));
+    }
+
     fn place_of(&self, block: Label) -> Option<usize> {
-        self.way.iter().rposition(|&(label, _)| label == block)
+        let place = *self.places.get(&block.0)?;
+        let on = |&(label, _): &(Label, u32)| label == block;
+        self.way.get(place).is_some_and(on).then_some(place)
     }
 
     /// Makes the way the one to `state`.
-    fn find_way(&mut self, state: u32) {
-        if let Some(place) = self.way.iter().rposition(|&(_, on)| on == state) {
-            return self.way.truncate(place + 1);
+    fn find_way(&mut self, nodes: &[Node], state: u32) {
+        let mut below = Vec::new();
+        let mut at = Some(state);
+        while let Some(here) = at {
+            let node = &nodes[here as usize];
+            let place = node.depth as usize;
+            if self.way.get(place).is_some_and(|&(_, on)| on == here) {
+                self.way.truncate(place + 1);
+                break;
+            }
+            if node.label != Label(node::LABEL_ENTRY) {
+                below.push((node.label, here));
+            }
+            at = node.parent;
         }
-        let above = std::iter::successors(Some(state), |&at| self.nodes[at as usize].parent);
-        let labelled = above.map(|at| (self.nodes[at as usize].label, at));
-        self.way.clear();
-        self.way
-            .extend(labelled.filter(|&(label, _)| label != Label(node::LABEL_ENTRY)));
-        self.way.reverse();
+        if at.is_none() {
+            self.way.clear();
+        }
+        for &(label, node) in below.iter().rev() {
+            self.push(label, node);
+        }
     }
 }

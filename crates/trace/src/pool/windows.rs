@@ -12,9 +12,11 @@
 //! The states of the engine go, but for roots that count for themselves. What does not fit together, as after a scribble,
 //! counts on `[truncated]`.
 
+use std::collections::HashMap;
+
 use wire::node;
 
-use super::edges::{Children, Paths, is_idle, is_state, name};
+use super::edges::{Mixed, Paths, is_idle, is_state};
 use crate::model::{Label, Node, Thread};
 
 /// Makes of the nodes of `thread` those of contexts of `k` blocks before.
@@ -22,7 +24,7 @@ pub(super) fn expand(thread: &mut Thread, paths: &Paths, k: u32, intra: bool) {
     let recorded = std::mem::take(&mut thread.nodes);
     let longest = (k as usize).saturating_add(1);
     let mut contexts = Contexts::default();
-    let (mut labels, mut blocks) = (Vec::new(), Vec::new());
+    let mut labels = Vec::new();
     for edge in recorded.iter().filter(|node| node.count > 0) {
         if is_state(edge) {
             if !is_idle(edge.label, intra) {
@@ -30,12 +32,11 @@ pub(super) fn expand(thread: &mut Thread, paths: &Paths, k: u32, intra: bool) {
             }
             continue;
         }
-        paths.blocks(edge.label.0, &mut blocks);
         labels.clear();
         labels.extend(way_to(&recorded, edge.parent));
         let lost = labels.first() == Some(&Label::TRUNCATED);
         labels.reverse();
-        for &block in &blocks {
+        for &block in paths.blocks(edge.label.0) {
             labels.push(Label(block));
             let window = match lost {
                 true => &[Label::TRUNCATED],
@@ -58,7 +59,8 @@ fn way_to(nodes: &[Node], state: Option<u32>) -> impl Iterator<Item = Label> {
 #[derive(Default)]
 struct Contexts {
     nodes: Vec<Node>,
-    children: Children,
+    /// By [`name`].
+    children: HashMap<u64, u32, Mixed>,
 }
 
 impl Contexts {
@@ -87,4 +89,10 @@ impl Contexts {
             nodes.len() as u32 - 1
         })
     }
+}
+
+/// Of the state that `label` makes below `parent`.
+fn name(parent: Option<u32>, label: Label) -> u64 {
+    let parent = parent.map_or(0, |parent| u64::from(parent) + 1);
+    parent << 32 | u64::from(label.0)
 }
