@@ -186,6 +186,9 @@ pub struct ThreadContext {
     pub stream_ends: [u64; wire::stream::LANES],
     /// Nonzero: the stream says where it begins.
     pub stream_begun: u64,
+    /// Chunks filled since the last keyframe, and the number of that.
+    pub stream_filled: u32,
+    pub stream_keyframe: u32,
     /// Where it is counted that no cell and no table had an edge, shared by all threads.
     pub edge_lookups: u64,
     /// The indirect branch that was executed last (`dbt::ways::jumps`).
@@ -225,8 +228,9 @@ pub struct Thread {
     pub pending: Option<Pending>,
     /// The trap flag is set to reach a boundary.
     pub stepping: bool,
-    /// A store to translated code is being stepped: page to look at afterwards.
-    pub stepping_store: bool,
+    /// No signal waits for the boundary, but fresh code after a store to its own page,
+    /// or a keyframe.
+    pub stepping_on: bool,
     /// Synchronous signals that were sent while the program "blocks" them, and
     /// what came with each (see `signals::hold`).
     pub held: SigSet,
@@ -311,7 +315,7 @@ impl Blocks {
             blocked: SigSet::EMPTY,
             pending: None,
             stepping: false,
-            stepping_store: false,
+            stepping_on: false,
             held: SigSet::EMPTY,
             held_info: [SigInfo::NONE; 6],
             opened: SigSet::EMPTY,

@@ -13,7 +13,7 @@
 //! nothing more; memory is in proportion to code, not to streams.
 //!
 //! Limits: a thread that was killed in the middle of what has no outcomes is shown up to the
-//! last one; a thread's stream is read from its beginning.
+//! last one.
 //!
 //! ```
 //! use analysis::walk::{Event, Pieces, Step, Walk};
@@ -40,71 +40,23 @@
 mod branches;
 mod code;
 mod lane;
+pub mod segments;
 mod sites;
 mod steer;
-
-use std::fmt;
+mod unsound;
 
 pub use branches::{Branch, Branches, Item};
 pub use code::{Code, Step};
 use code::{Place, Straight, Turn};
 use hashbrown::HashMap;
 use lane::{Escape, Lane};
+pub use segments::Segment;
 pub use sites::{Kind, Site};
 use sites::{Marks, Sites};
 pub use steer::Steer;
 use trace::stream::{ESCAPE, LANES, PER_BYTE, TARGETS, escape, lane, why};
-use trace::{Process, ReadError, Thread};
-
-/// Why a stream cannot be read on.
-#[derive(Debug)]
-pub enum Unsound {
-    /// A part of it cannot be decompressed.
-    Part(ReadError),
-    /// It ends within an item.
-    Cut,
-    /// There is no such item.
-    Item(u8),
-    /// The code that runs next is not in the recording.
-    NoCode(u64),
-    /// An indirect branch went to an address whose low bits are not known.
-    NoTarget(u16),
-    /// There is no fragment with this number.
-    NoFragment(u32),
-    /// Control does not come to this address, as it should, from there.
-    NotThere { from: u64, to: u64 },
-    /// An instruction cannot have had the outcome that it should.
-    Outcome(u64),
-    /// Something is executed before it is said where.
-    Nowhere,
-    /// What stands in all lanes is not the same in this one.
-    Lane(u8),
-}
-
-impl fmt::Display for Unsound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Unsound::Part(error) => error.fmt(f),
-            Unsound::Cut => write!(f, "the stream ends in the middle of an item"),
-            Unsound::Item(kind) => write!(f, "the stream has an item of unknown kind {kind}"),
-            Unsound::NoCode(pc) => write!(f, "the code at {pc:#x} is not in the recording"),
-            Unsound::NoTarget(low) => {
-                write!(f, "no known target of a branch ends with {low:#x}")
-            }
-            Unsound::NoFragment(id) => write!(f, "there is no fragment {id}"),
-            Unsound::NotThere { from, to } => {
-                write!(f, "control does not come from {from:#x} to {to:#x}")
-            }
-            Unsound::Outcome(pc) => {
-                write!(f, "the branch at {pc:#x} cannot have ended as it should")
-            }
-            Unsound::Nowhere => write!(f, "the stream does not say where it begins"),
-            Unsound::Lane(lane) => write!(f, "lane {lane} does not fit the others"),
-        }
-    }
-}
-
-impl std::error::Error for Unsound {}
+use trace::{Process, Thread};
+pub use unsound::Unsound;
 
 /// What a thread did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -292,22 +244,47 @@ pub struct Walk<'a> {
     coming: Option<(u64, Place)>,
     /// Where it went on when it came there, if that is other code than it would have been.
     entered: Option<Place>,
+    /// It begins at a keyframe, of which nothing was read yet.
+    begins: bool,
+    /// A keyframe ends it: whether it has come there.
+    arrived: Option<bool>,
     over: bool,
 }
 
 impl<'a> Walk<'a> {
+    /// Of all that is kept of it.
     pub fn new(pieces: &'a mut Pieces, thread: &'a Thread) -> Walk<'a> {
+        let first = match thread.gap {
+            None => Some(Segment::default()),
+            Some(_) => segments::segments(thread).first().copied(),
+        };
+        let over = first.is_none();
+        let walk = Walk::of(pieces, thread, first.unwrap_or_default().onward());
+        Walk { over, ..walk }
+    }
+
+    /// Of one of its segments.
+    pub fn of(pieces: &'a mut Pieces, thread: &'a Thread, segment: Segment) -> Walk<'a> {
         // Version 5 had one lane.
         let has_more = thread.stream.iter().any(|part| part.stream > 0);
         let lanes = 0..if has_more { LANES } else { 1 };
+        let lane = |number: usize| {
+            let from = segment.from.map_or(0, |from| from[number]);
+            let to = segment
+                .to
+                .map(|to| to[number].saturating_add(Escape::AT as u64));
+            Lane::between(thread, number, from, to)
+        };
         Walk {
             pieces,
-            lanes: lanes.map(|number| Lane::of(thread, number)).collect(),
+            lanes: lanes.map(lane).collect(),
             piece: None,
             outcomes: 0,
             left: 0,
             coming: None,
             entered: None,
+            begins: segment.from.is_some(),
+            arrived: segment.to.map(|_| false),
             over: false,
         }
     }
@@ -340,7 +317,10 @@ impl<'a> Walk<'a> {
         if self.over {
             return None;
         }
-        let found = self.advance().transpose();
+        let found = match self.advance().transpose() {
+            None if self.arrived == Some(false) => Some(Err(Unsound::Keyframe)),
+            found => found,
+        };
         self.over = !matches!(found, Some(Ok(_)));
         found
     }
@@ -465,7 +445,16 @@ impl<'a> Walk<'a> {
             }
             other.skip(bytes.len());
         }
+        if let Some(arrived) = &mut self.arrived {
+            *arrived = matches!(escape, Escape::At(_)) && self.lanes.iter().all(Lane::is_over);
+        }
         match escape {
+            Escape::At(pc) if self.begins => {
+                self.begins = false;
+                self.piece = Some((self.pieces.at(Place::At(pc)), 0));
+                Ok(Escaped::Coming)
+            }
+            _ if self.begins => Err(Unsound::Keyframe),
             Escape::At(pc) => {
                 self.coming = Some((pc, Place::At(pc)));
                 Ok(Escaped::Coming)

@@ -3,16 +3,19 @@
 
 use std::sync::Arc;
 
-use analysis::walk::{Event, Pieces, Unsound, Walk};
+use analysis::walk::segments::{self, Task, segments};
+use analysis::walk::{Event, Pieces, Segment, Unsound, Walk};
 use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
 use trace::stream::{LANES, TARGETS};
-use trace::{Fragment, Part, Piece, Process, Thread};
+use trace::{Fragment, Gap, Keyframe, Part, Piece, Process, Recording, Thread};
 
 /// Instructions of a thread, and what stopped them.
 fn executed(process: &Process, thread: &Thread) -> (Vec<u64>, Option<Unsound>) {
-    let mut pieces = Pieces::of(process);
-    let mut walk = Walk::new(&mut pieces, thread);
+    all_of(Walk::new(&mut Pieces::of(process), thread))
+}
+
+fn all_of(mut walk: Walk<'_>) -> (Vec<u64>, Option<Unsound>) {
     let mut all = Vec::new();
     while let Some(event) = walk.next() {
         match event {
@@ -85,9 +88,36 @@ fn any_bytes_give_instructions_or_an_error() {
             lanes.push((lane, lane_from(start, u)?));
         }
         let parts: Vec<_> = lanes.iter().map(|(lane, raw)| (*lane, &raw[..])).collect();
-        let _ = executed(&process, &thread(&parts));
+        let mut thread = thread(&parts);
+        let _ = executed(&process, &thread);
+        thread.keyframes = (0..u.int_in_range(0..=4)?)
+            .map(|_| keyframe(u))
+            .collect::<Result<_>>()?;
+        thread.gap = match u.ratio(1, 4)? {
+            true => Some(Gap {
+                bytes: keyframe(u)?.at,
+                ..Gap::default()
+            }),
+            false => None,
+        };
+        let _ = executed(&process, &thread);
+        for segment in segments(&thread) {
+            let _ = all_of(Walk::of(&mut Pieces::of(&process), &thread, segment));
+        }
         Ok(())
     });
+}
+
+/// Mostly small numbers.
+fn keyframe(u: &mut Unstructured<'_>) -> Result<Keyframe> {
+    let mut keyframe = Keyframe::default();
+    for at in &mut keyframe.at {
+        *at = match u.ratio(1, 20)? {
+            true => u.arbitrary()?,
+            false => u.int_in_range(0..=60)?,
+        };
+    }
+    Ok(keyframe)
 }
 
 /// Any items, the first of which says that the thread begins at `start`.
@@ -160,6 +190,147 @@ fn a_trace_that_was_cut_is_a_prefix() {
         // Where parts end does not matter.
         let (all, error) = executed(&process, &thread(&[(0, &raw[..cut]), (0, &raw[cut..])]));
         assert!(error.is_none() && all == whole.0, "in two at {cut}");
+    }
+}
+
+/// With keyframes.
+fn with_keyframes() -> Recording {
+    let bytes = include_bytes!("../../trace/tests/recordings/7-trace.evp");
+    trace::read(&bytes[..]).unwrap()
+}
+
+/// The thread with the first bytes of each lane.
+fn cut(thread: &Thread, lens: [usize; LANES]) -> Thread {
+    let mut raw = vec![Vec::new(); LANES];
+    for part in &thread.stream {
+        raw[usize::from(part.stream)].extend(part.unpack().unwrap());
+    }
+    let parts = (0..).zip(&raw).map(|(lane, raw)| {
+        let len = lens[usize::from(lane)].min(raw.len());
+        (lane, &raw[..len])
+    });
+    Thread {
+        keyframes: thread.keyframes.clone(),
+        ..self::thread(&parts.collect::<Vec<_>>())
+    }
+}
+
+#[test]
+fn from_every_keyframe_on_is_what_was_executed_there() {
+    let recording = with_keyframes();
+    let (process, thread) = (&recording.processes[0], &recording.processes[0].threads[0]);
+    let (whole, error) = executed(process, thread);
+    assert!(error.is_none() && whole.len() == 317_422);
+    let segments = segments(thread);
+    assert_eq!(segments.len(), thread.keyframes.len() + 1);
+    assert_eq!(segments.len(), 26);
+    let mut pieces = Pieces::of(process);
+    let mut before = 0;
+    for segment in segments {
+        let (rest, error) = all_of(Walk::of(&mut pieces, thread, segment.onward()));
+        assert!(error.is_none() && rest == whole[before..]);
+        let (own, error) = all_of(Walk::of(&mut pieces, thread, segment));
+        assert!(error.is_none() && rest.starts_with(&own));
+        before += own.len();
+    }
+    assert_eq!(before, whole.len());
+    // And several at once.
+    let counts = segments::each(&recording, &Task::all(&recording), segments::count);
+    assert_eq!(counts.iter().map(|(insns, _)| insns).sum::<u64>(), 317_422);
+}
+
+/// What is cut may name keyframes that are not there.
+#[test]
+fn keyframes_behind_a_cut_are_passed_over() {
+    let recording = with_keyframes();
+    let (process, thread) = (&recording.processes[0], &recording.processes[0].threads[0]);
+    let whole = executed(process, thread).0;
+    let mut pieces = Pieces::of(process);
+    for keyframe in &thread.keyframes {
+        for behind in [0, 1, 9, 10, 11, 100] {
+            let lens = keyframe.at.map(|at| at as usize + behind);
+            let cut = cut(thread, lens);
+            let mut all = Vec::new();
+            for segment in segments(&cut) {
+                all.extend(all_of(Walk::of(&mut pieces, &cut, segment)).0);
+            }
+            assert!(whole.starts_with(&all));
+        }
+    }
+}
+
+/// A keyframe that is not where it should be is an error, for who comes there and for who
+/// begins there.
+#[test]
+fn keyframes_that_are_none_are_found() {
+    let recording = with_keyframes();
+    let process = &recording.processes[0];
+    let mut pieces = Pieces::of(process);
+    for (number, lane, by) in [(3, 0, 1), (5, 2, 10), (7, 4, 3)] {
+        let mut thread = process.threads[0].clone();
+        thread.keyframes[number].at[lane] += by;
+        let mut wrong = segments(&thread).into_iter().filter(|&segment| {
+            let (_, error) = all_of(Walk::of(&mut pieces, &thread, segment));
+            error.is_some()
+        });
+        assert!(wrong.next().is_some() && wrong.next().is_some());
+    }
+}
+
+#[test]
+fn what_is_behind_a_gap_is_read() {
+    let recording = with_keyframes();
+    let (process, thread) = (&recording.processes[0], &recording.processes[0].threads[0]);
+    let whole = executed(process, thread).0;
+    let mut raw = vec![Vec::new(); LANES];
+    for part in &thread.stream {
+        raw[usize::from(part.stream)].extend(part.unpack().unwrap());
+    }
+    for (number, keyframe) in thread.keyframes.iter().enumerate() {
+        // It may begin in the middle of anything.
+        let bytes = keyframe.at.map(|at| at - at % 7);
+        let rest: Vec<_> = (0..)
+            .zip(raw.iter().zip(bytes))
+            .map(|(lane, (raw, from))| (lane, &raw[from as usize..]))
+            .collect();
+        let kept = Thread {
+            keyframes: thread.keyframes.clone(),
+            gap: Some(Gap {
+                bytes,
+                ..Gap::default()
+            }),
+            ..self::thread(&rest)
+        };
+        let (rest, error) = executed(process, &kept);
+        assert!(error.is_none() && whole.ends_with(&rest));
+        assert_eq!(segments(&kept).len(), thread.keyframes.len() - number);
+        let onward = segments(thread)[number + 1].onward();
+        let expected = all_of(Walk::of(&mut Pieces::of(process), thread, onward));
+        assert_eq!(rest, expected.0);
+    }
+    // Nothing, if there is no keyframe.
+    let none = Thread {
+        gap: Some(Gap::default()),
+        ..Thread::default()
+    };
+    assert!(segments(&none).is_empty() && executed(process, &none).0.is_empty());
+}
+
+#[test]
+fn bits_that_are_turned_over_in_segments_do_no_harm() {
+    let recording = with_keyframes();
+    let process = &recording.processes[0];
+    let thread = &process.threads[0];
+    let segment: Segment = segments(thread)[4];
+    let raw: Vec<u8> = thread.stream[0].unpack().unwrap();
+    for bit in (0..raw.len() * 8).step_by(211) {
+        let mut raw = raw.clone();
+        raw[bit / 8] ^= 1 << (bit % 8);
+        let mut part = Part::pack(&raw).unwrap();
+        part.stream = thread.stream[0].stream;
+        let mut other = thread.clone();
+        other.stream[0] = part;
+        let _ = all_of(Walk::of(&mut Pieces::of(process), &other, segment));
     }
 }
 

@@ -162,15 +162,14 @@ fn step(thread: &mut Thread, uc: &mut UContext) {
 fn stepped(context: &mut ThreadContext, thread: &mut Thread, uc: &mut UContext) {
     uc.mcontext.eflags &= !TRAP_FLAG;
     thread.stepping = false;
-    if thread.stepping_store {
-        // The store to its own page is done: go on with fresh code, as soon as
-        // all registers are the program's again.
+    if thread.stepping_on {
+        // Go on with fresh code, as soon as all registers are the program's again.
         let place = match locate(uc.mcontext.rip) {
             Where::Boundary(place) => Some(place),
             Where::Inside => return step(thread, uc),
             Where::Engine => None,
         };
-        thread.stepping_store = false;
+        thread.stepping_on = false;
         if let Some(held) = thread.pending.take_if(|held| held.signal == 0) {
             uc.sigmask = held.mask;
         }
@@ -338,7 +337,7 @@ fn fault(
         return;
     }
     if signal == SIGSEGV && crate::streams::overflowed(context, uc) {
-        return;
+        return step_to_keyframe(context, thread, uc);
     }
     if signal == SIGTRAP && uc.mcontext.trapno == trap::DEBUG {
         // The program set the trap flag. Only its own instructions count.
@@ -400,7 +399,7 @@ fn fault(
     if core::mem::take(&mut thread.stepping) {
         uc.mcontext.eflags &= !TRAP_FLAG;
     }
-    thread.stepping_store = false;
+    thread.stepping_on = false;
     thread.pending = Some(Pending {
         signal,
         info,
@@ -441,19 +440,31 @@ fn guarded_store(context: &mut ThreadContext, thread: &mut Thread, uc: &mut UCon
     let Some(own) = own else { return false };
     if own {
         lockstep::interrupted(context, uc);
-        // Nothing else may come between the store and the trap.
         let mask = before_held(context, thread, uc);
-        thread.pending = Some(Pending {
-            signal: 0,
-            info: information(0, 0),
-            mask,
-            fault: None,
-        });
-        uc.sigmask = HOLD;
-        thread.stepping_store = true;
-        step(thread, uc);
+        step_on(thread, uc, mask);
     }
     true
+}
+
+/// If a keyframe is due, which is made wherever code is left, leaves it at the next boundary.
+fn step_to_keyframe(context: &ThreadContext, thread: &mut Thread, uc: &mut UContext) {
+    let is_free = thread.pending.is_none() && uc.mcontext.eflags & TRAP_FLAG == 0;
+    if is_free && crate::streams::keyframe_is_due(context) {
+        step_on(thread, uc, uc.sigmask);
+    }
+}
+
+/// Goes on with fresh code at the next boundary. Nothing else may come before the trap.
+fn step_on(thread: &mut Thread, uc: &mut UContext, mask: SigSet) {
+    thread.pending = Some(Pending {
+        signal: 0,
+        info: information(0, 0),
+        mask,
+        fault: None,
+    });
+    uc.sigmask = HOLD;
+    thread.stepping_on = true;
+    step(thread, uc);
 }
 
 /// The program's pages are never executable: control that escapes the cache

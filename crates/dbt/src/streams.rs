@@ -51,8 +51,8 @@ use isa::{Asm, Reg};
 use wire::ThreadRecord;
 use wire::stream::{self, ESCAPE, escape};
 
-pub use chunks::overflowed;
 use chunks::{close_chunk, lose, new_chunk, next_chunk, open_chunk};
+pub use chunks::{keyframe_is_due, overflowed};
 pub use known::Streams;
 
 use crate::engine::Engine;
@@ -304,10 +304,25 @@ impl Engine {
         }
     }
 
-    /// The thread is at `pc`, and did not get there by an outcome.
+    /// The thread is at `pc`, and did not get there by an outcome. If one is due, that is a
+    /// keyframe.
     pub fn is_at(&mut self, context: &mut ThreadContext, pc: u64) {
-        if self.streams.is_some() {
-            self.append_escape(context, escape::AT, None, pc);
+        if self.streams.is_none() {
+            return;
+        }
+        let pool = self.process.log.pool;
+        if !chunks::is_due(&pool, context) {
+            return self.append_escape(context, escape::AT, None, pc);
+        }
+        for lane in 0..stream::LANES {
+            chunks::prepare_keyframe(&pool, context, lane);
+        }
+        self.append_escape(context, escape::AT, None, pc);
+        context.stream_keyframe += 1;
+        context.stream_filled = 0;
+        let (_, len) = escape(escape::AT, None, pc);
+        for lane in 0..stream::LANES {
+            chunks::mark_keyframe(&pool, context, lane, len);
         }
     }
 

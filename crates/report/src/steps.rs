@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use std::ops::Range;
 
+use analysis::walk::segments::{self, Segment, Task};
 use analysis::walk::{Event, Pieces, Step, Unsound, Walk, Why};
 use trace::{End, Missing, Process, Recording, Thread, base_name};
 
@@ -33,17 +34,22 @@ pub struct View {
 /// where they stop, and make this `false`.
 pub fn dump(recording: &Recording, view: &View, out: &mut dyn Write) -> io::Result<bool> {
     let mut sound = true;
-    for process in &recording.processes {
+    for (of_process, process) in recording.processes.iter().enumerate() {
         let names = Names::of(recording, process);
         let mut pieces = Pieces::of(process);
-        let wanted = |thread: &&Thread| view.thread.is_none_or(|tid| tid == thread.tid);
-        for thread in process.threads.iter().filter(wanted) {
+        let wanted =
+            |(_, thread): &(usize, &Thread)| view.thread.is_none_or(|tid| tid == thread.tid);
+        for (of_thread, thread) in process.threads.iter().enumerate().filter(wanted) {
             writeln!(out, "{}", title(process, thread))?;
-            let mut walk = Walk::new(&mut pieces, thread);
+            let (start, before) = seek(recording, (of_process, of_thread), view.range.start);
+            let mut walk = match start {
+                Some(start) => Walk::of(&mut pieces, thread, start.onward()),
+                None => Walk::new(&mut pieces, thread),
+            };
             let mut lines = Lines {
                 names: &names,
                 known: HashMap::new(),
-                number: 1,
+                number: before + 1,
                 range: &view.range,
             };
             if let Err(error) = lines.write(&mut walk, out)? {
@@ -57,6 +63,42 @@ pub fn dump(recording: &Recording, view: &View, out: &mut dyn Write) -> io::Resu
     writeln!(out, "# {}", ended(recording))?;
     Ok(sound)
 }
+
+/// Where to begin to read a thread whose instruction `number` is wanted, and how many are
+/// before that.
+fn seek(recording: &Recording, whose: (usize, usize), number: u64) -> (Option<Segment>, u64) {
+    let (process, thread) = whose;
+    let task = |segment| Task {
+        process,
+        thread,
+        segment,
+    };
+    let segments = segments::segments(&recording.processes[process].threads[thread]);
+    let is_before = |segment: &&Segment| segment.before.is_some_and(|before| before < number);
+    let numbered = segments.iter().take_while(is_before).count();
+    let Some(mut at) = numbered.checked_sub(1) else {
+        return (None, 0);
+    };
+    let mut before = segments[at].before.unwrap_or(0);
+    // Those that nobody has counted yet.
+    while segments
+        .get(at + 1)
+        .is_some_and(|next| next.before.is_none())
+    {
+        let some = &segments[at..segments.len().min(at + AT_ONCE)];
+        let tasks: Vec<Task> = some.iter().copied().map(task).collect();
+        for (insns, error) in segments::each(recording, &tasks, segments::count) {
+            if error.is_some() || before + insns >= number || at + 1 == segments.len() {
+                return (Some(segments[at]), before);
+            }
+            (at, before) = (at + 1, before + insns);
+        }
+    }
+    (Some(segments[at]), before)
+}
+
+/// Segments that are counted before it is looked whether that is far enough.
+const AT_ONCE: usize = 16;
 
 /// How it comes that nothing more is known of a thread.
 fn stopped(recording: &Recording, process: &Process, thread: &Thread) -> &'static str {
@@ -109,12 +151,12 @@ fn title(process: &Process, thread: &Thread) -> String {
 /// Reads everything; what of each thread can be read, and whether that is all.
 pub fn verify(recording: &Recording, out: &mut dyn Write) -> io::Result<bool> {
     let mut sound = true;
-    let (mut insns, mut stored, mut raw) = (0, 0, 0);
-    for process in &recording.processes {
-        let mut pieces = Pieces::of(process);
-        for thread in &process.threads {
-            let (number, error) = count(&mut pieces, thread);
+    let (mut insns, mut stored, mut raw, mut keyframes) = (0, 0, 0, 0);
+    let counts = count(recording);
+    for (process, counts) in recording.processes.iter().zip(counts) {
+        for (thread, (number, error)) in process.threads.iter().zip(counts) {
             insns += number;
+            keyframes += segments::segments(thread).len().saturating_sub(1) as u64;
             stored += thread
                 .stream
                 .iter()
@@ -137,27 +179,32 @@ pub fn verify(recording: &Recording, out: &mut dyn Write) -> io::Result<bool> {
     let bits = |bytes: u64| bytes as f64 * 8.0 / insns.max(1) as f64;
     writeln!(
         out,
-        "{} in {} bytes of streams: {:.4} bits each, {:.4} as written by the program",
+        "{} in {} bytes of streams: {:.4} bits each, {:.4} as written by the program; {}",
         counted(insns, "instruction"),
         grouped(stored),
         bits(stored),
-        bits(raw)
+        bits(raw),
+        counted(keyframes, "keyframe")
     )?;
     writeln!(out, "{}", ended(recording))?;
     Ok(sound)
 }
 
-fn count(pieces: &mut Pieces, thread: &Thread) -> (u64, Option<Unsound>) {
-    let mut number = 0;
-    let mut walk = Walk::new(pieces, thread);
-    while let Some(event) = walk.next() {
-        match event {
-            Ok(Event::Executed(steps)) => number += steps.len() as u64,
-            Ok(Event::Went { .. }) => {}
-            Err(error) => return (number, Some(error)),
+/// By process and thread: instructions, and why there are no more, if that is no end.
+fn count(recording: &Recording) -> Vec<Vec<(u64, Option<Unsound>)>> {
+    let threads = |process: &Process| process.threads.iter().map(|_| (0, None)).collect();
+    let mut all: Vec<Vec<_>> = recording.processes.iter().map(threads).collect();
+    let tasks = Task::all(recording);
+    let counts = segments::each(recording, &tasks, segments::count);
+    for (task, (insns, error)) in tasks.iter().zip(counts) {
+        let (sum, failed) = &mut all[task.process][task.thread];
+        if failed.is_none() {
+            let is_wrong = task.segment.before.is_some_and(|before| before != *sum);
+            *sum += insns;
+            *failed = is_wrong.then_some(Unsound::Keyframe).or(error);
         }
     }
-    (number, None)
+    all
 }
 
 struct Lines<'a> {

@@ -41,7 +41,7 @@ pub const MAGIC: [u8; 8] = *b"\x89EVP\r\n\x1a\n";
 /// Every format that was ever written and what changed in it, oldest first. All
 /// are read. `docs/formats/evp.md` has the same table and the rule for a new row;
 /// `tests/recordings` has files of each.
-pub const VERSIONS: [(u32, &str); 6] = [
+pub const VERSIONS: [(u32, &str); 7] = [
     (1, "first"),
     (
         2,
@@ -65,6 +65,11 @@ pub const VERSIONS: [(u32, &str); 6] = [
         "mode 5 is written while the program runs: chunks `LOGS`, and `STRM` and `DONE` with more \
          in them, in place of all others but `META`; five streams for a thread; mode 2: where \
          indirect branches went, with chunk `JUMP` and one more total",
+    ),
+    (
+        7,
+        "mode 5: places that a thread's streams can be read from, and beginnings of them that are \
+         not kept: items 12 to 14",
     ),
 ];
 

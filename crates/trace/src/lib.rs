@@ -18,12 +18,14 @@
 
 pub mod container;
 mod error;
+mod keyframe;
 pub mod model;
 mod part;
 mod pool;
 
 pub use container::{Loss, Prefix, read, read_prefix, write};
 pub use error::{ReadError, WriteError};
+pub use keyframe::{Gap, Keyframe};
 pub use model::{
     Block, BlockContexts, Cost, Costs, Cut, End, Event, EventKind, Fragment, Function, Jump, Label,
     Meta, Missing, Mode, Module, Node, Piece, Process, Recording, SlotCount, Source, Thread,

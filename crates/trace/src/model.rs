@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use wire::node;
 
+use crate::keyframe::{Gap, Keyframe};
 use crate::part::Part;
 
 /// One run of a command with everything that it started.
@@ -318,7 +319,11 @@ pub struct Thread {
     pub counts: Vec<SlotCount>,
     /// What it executed, as `wire::stream` says.
     pub stream: Vec<Part>,
-    /// Why that ends before it does.
+    /// Where that can be read from, in order.
+    pub keyframes: Vec<Keyframe>,
+    /// What is missing before it.
+    pub gap: Option<Gap>,
+    /// Why it ends before the thread does.
     pub missing: Option<Missing>,
 }
 
@@ -339,6 +344,13 @@ impl Missing {
 }
 
 impl Thread {
+    /// Parts of one of its streams that are missing before those that are kept.
+    pub(crate) fn parts_gone(&self, stream: u16) -> u32 {
+        let gap = self.gap.as_ref();
+        let parts = gap.and_then(|gap| gap.parts.get(usize::from(stream)));
+        parts.copied().unwrap_or(0)
+    }
+
     /// A cost of each node; `None` if it was not recorded.
     pub fn costs_of(&self, cost: Cost) -> Option<&[u64]> {
         let found = self.costs.iter().find(|costs| costs.cost == cost);

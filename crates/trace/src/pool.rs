@@ -22,6 +22,7 @@
 mod children;
 mod counts;
 mod edges;
+mod keyframes;
 mod live;
 mod log;
 mod nodes;

@@ -16,7 +16,8 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"EVPPOOL\x01");
 /// | 6 | costs besides instructions; a word for each |
 /// | 7 | windows of blocks and their cells; streams of what threads executed |
 /// | 8 | several streams of each thread, they say if they end early, and the CLI that it lives; counts of where indirect branches go |
-pub const VERSION: u32 = 8;
+/// | 9 | chunks of streams say where they begin and where a keyframe is |
+pub const VERSION: u32 = 9;
 
 /// Allocation granularity of the pool, the page size of x86-64.
 pub const PAGE: u64 = 4096;

@@ -25,6 +25,9 @@
 //!
 //! Streams are chains of [`Chunk`]s. Emitted code appends without looking: behind a chunk
 //! is a page that cannot be written.
+//!
+//! A *keyframe* is an [`escape::AT`] in all lanes that the headers of its chunks point to.
+//! Who begins to read there needs nothing from before.
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -34,6 +37,14 @@ pub const CHUNK: u64 = 32 * crate::PAGE;
 /// code faults at.
 pub const BEGIN: u64 = size_of::<Chunk>() as u64;
 pub const END: u64 = CHUNK - crate::PAGE;
+
+/// The same of a chunk in chaos: so little fits that small programs fill many.
+pub const BEGIN_TINY: u64 = END - 1024;
+
+/// A thread makes a keyframe when it has filled so many chunks since the one before; in
+/// chaos, so few.
+pub const KEYFRAME_EVERY: u32 = 16;
+pub const KEYFRAME_EVERY_TINY: u32 = 3;
 
 /// Outcomes of one byte at most.
 pub const PER_BYTE: u32 = 7;
@@ -93,6 +104,13 @@ pub struct Chunk {
     pub used: AtomicU32,
     /// [`OPEN`], [`CLOSED`] or [`LOST`].
     pub closed: AtomicU32,
+    /// Where its bytes begin: [`BEGIN`], or [`BEGIN_TINY`].
+    pub begin: AtomicU32,
+    /// How many of its bytes are before the keyframe in it, of which there is one at most.
+    pub before_keyframe: AtomicU32,
+    /// Which keyframe of the thread that is; 0: there is none. Stored last.
+    pub keyframe: AtomicU32,
+    pub reserved: AtomicU32,
 }
 
 /// What a chunk's `closed` says: it is written to.
@@ -161,4 +179,4 @@ impl Chunks {
     }
 }
 
-const _: () = assert!(size_of::<Chunk>() == 32);
+const _: () = assert!(size_of::<Chunk>() == 48);

@@ -12,6 +12,9 @@ pub(super) struct Lane<'a> {
     raw: Vec<u8>,
     /// How many of `raw` were read.
     at: usize,
+    /// How many bytes of the next part are left out, and how many come at most.
+    skipped: u64,
+    left: u64,
 }
 
 /// An escape that stands in all lanes.
@@ -23,10 +26,13 @@ pub(super) enum Escape {
 }
 
 impl Escape {
+    /// Bytes of [`Escape::At`].
+    pub const AT: usize = 2 + 8;
+
     /// In bytes.
     pub fn len(self) -> usize {
         match self {
-            Escape::At(_) => 2 + 8,
+            Escape::At(_) => Escape::AT,
             Escape::To(..) => 3 + 8,
             Escape::Code(_) => 2 + 4,
         }
@@ -34,14 +40,31 @@ impl Escape {
 }
 
 impl<'a> Lane<'a> {
-    pub fn of(thread: &'a Thread, number: usize) -> Lane<'a> {
+    /// What is behind `from` bytes of it, or behind what is missing, up to `to`.
+    pub fn between(thread: &'a Thread, number: usize, from: u64, to: Option<u64>) -> Lane<'a> {
         let is_of = |part: &&Part| usize::from(part.stream) == number;
+        let parts: Vec<&Part> = thread.stream.iter().filter(is_of).collect();
+        let gone = thread.gap.map_or(0, |gap| gap.bytes[number]);
+        let from = from.max(gone);
+        let mut skipped = from - gone;
+        let mut part = 0;
+        while let Some(next) = parts.get(part).filter(|next| next.len() <= skipped) {
+            skipped -= next.len();
+            part += 1;
+        }
         Lane {
-            parts: thread.stream.iter().filter(is_of).collect(),
-            part: 0,
+            parts,
+            part,
             raw: Vec::new(),
             at: 0,
+            skipped,
+            left: to.map_or(u64::MAX, |to| to.saturating_sub(from)),
         }
+    }
+
+    /// Nothing more comes.
+    pub fn is_over(&self) -> bool {
+        self.at == self.raw.len() && (self.left == 0 || self.part == self.parts.len())
     }
 
     /// The next byte; `None`: the lane is over.
@@ -56,11 +79,18 @@ impl<'a> Lane<'a> {
     /// The next bytes; fewer at the end of the lane.
     pub fn ahead(&mut self, len: usize) -> Result<&[u8], Unsound> {
         while self.raw.len() - self.at < len
+            && self.left > 0
             && let Some(part) = self.parts.get(self.part)
         {
             let more = part.unpack().map_err(Unsound::Part)?;
+            let skipped = (more.len() as u64).min(self.skipped) as usize;
+            let more = &more[skipped..];
+            let most = (more.len() as u64).min(self.left) as usize;
+            let more = &more[..most];
             self.raw.drain(..self.at);
             self.raw.extend(more);
+            self.skipped -= skipped as u64;
+            self.left -= more.len() as u64;
             (self.part, self.at) = (self.part + 1, 0);
         }
         let to = self.raw.len().min(self.at + len);

@@ -3,6 +3,9 @@
 //! Chunks that were read come back by a list of the whole pool. A thread has one
 //! whatever happens; it is the closed ones, which wait for their reader, that are limited.
 //!
+//! At a keyframe each lane's chunk says where that is; one that has one already is closed, so
+//! that each has one at most.
+//!
 //! Limits: a reader that frees nothing for ten seconds is taken for dead; one that shows no
 //! life for two, if its file of the pool is gone.
 
@@ -51,6 +54,10 @@ pub fn overflowed(context: &mut ThreadContext, uc: &mut UContext) -> bool {
     true
 }
 
+fn is_chaos(pool: &Pool) -> bool {
+    pool.header().config.chaos_seed.load(Relaxed) != 0
+}
+
 /// A chunk for the calling thread, its last page closed off.
 pub(super) fn new_chunk(pool: &Pool) -> Option<u64> {
     let offset = match pool.header().chunks.take(pool) {
@@ -61,9 +68,15 @@ pub(super) fn new_chunk(pool: &Pool) -> Option<u64> {
     // SAFETY: a page of a chunk that is the caller's; nobody is to use it.
     unsafe { sys::mprotect(guard, wire::PAGE, sys::PROT_NONE) }.ok()?;
     let chunk: &Chunk = pool.at(offset)?;
+    let begin = match is_chaos(pool) {
+        true => stream::BEGIN_TINY,
+        false => stream::BEGIN,
+    };
     chunk.next.store(0, Relaxed);
     chunk.used.store(0, Relaxed);
     chunk.live.store(0, Relaxed);
+    chunk.begin.store(begin as u32, Relaxed);
+    chunk.keyframe.store(0, Relaxed);
     chunk.closed.store(stream::OPEN, Release);
     Some(offset)
 }
@@ -132,7 +145,8 @@ pub(super) fn open_chunk(
 ) -> Option<()> {
     let chunk: &Chunk = pool.at(offset)?;
     let word = &raw const context.streams[lane] as u64;
-    context.streams[lane] = pool.base() + offset + stream::BEGIN;
+    let begin = u64::from(chunk.begin.load(Relaxed));
+    context.streams[lane] = pool.base() + offset + begin;
     context.stream_ends[lane] = pool.base() + offset + stream::END;
     chunk.base.store(pool.base(), Relaxed);
     chunk.live.store(word.wrapping_sub(pool.base()), Release);
@@ -145,6 +159,13 @@ fn current_chunk(pool: &Pool, context: &ThreadContext, lane: usize) -> Option<u6
     end.checked_sub(stream::END).filter(|_| end <= pool.len())
 }
 
+/// Bytes in the lane's chunk, which is at `offset`.
+fn used(pool: &Pool, context: &ThreadContext, lane: usize, offset: u64) -> u32 {
+    let begin = |chunk: &Chunk| u64::from(chunk.begin.load(Relaxed));
+    let begin = pool.at(offset).map_or(0, begin);
+    (context.streams[lane] - (pool.base() + offset + begin)) as u32
+}
+
 /// Nothing is appended to the lane's chunk any more; `next` comes behind it. How it is
 /// closed: [`stream::CLOSED`], or [`stream::LOST`].
 pub(super) fn close_chunk(pool: &Pool, context: &ThreadContext, lane: usize, next: u64, how: u32) {
@@ -154,9 +175,9 @@ pub(super) fn close_chunk(pool: &Pool, context: &ThreadContext, lane: usize, nex
     let Some(chunk) = pool.at::<Chunk>(offset) else {
         return;
     };
-    let used = context.streams[lane] - (pool.base() + offset + stream::BEGIN);
+    let used = used(pool, context, lane, offset);
     chunk.next.store(next, Relaxed);
-    chunk.used.store(used as u32, Relaxed);
+    chunk.used.store(used, Relaxed);
     chunk.live.store(0, Relaxed);
     let chunks = &pool.header().chunks;
     chunks.waiting.fetch_add(1, Relaxed);
@@ -172,6 +193,7 @@ pub(super) fn next_chunk(pool: &Pool, context: &mut ThreadContext, lane: usize) 
         context.streams[lane] = context.stream_ends[lane] - stream::END;
         return;
     }
+    context.stream_filled += 1;
     let chunk = wait_for_reader(pool).then(|| new_chunk(pool)).flatten();
     match chunk {
         Some(offset) => {
@@ -182,6 +204,40 @@ pub(super) fn next_chunk(pool: &Pool, context: &mut ThreadContext, lane: usize) 
             close_chunk(pool, context, lane, 0, stream::LOST);
             lose(pool, context, lane);
         }
+    }
+}
+
+/// Whether the thread has written so much since its last keyframe that another is due.
+pub fn keyframe_is_due(context: &ThreadContext) -> bool {
+    engine::with(|engine| is_due(&engine.process.log.pool, context))
+}
+
+pub(super) fn is_due(pool: &Pool, context: &ThreadContext) -> bool {
+    let every = match is_chaos(pool) {
+        true => stream::KEYFRAME_EVERY_TINY,
+        false => stream::KEYFRAME_EVERY,
+    };
+    context.stream_filled >= every && context.stream_keyframe < u32::MAX
+}
+
+/// Makes room for a keyframe in the lane's chunk.
+pub(super) fn prepare_keyframe(pool: &Pool, context: &mut ThreadContext, lane: usize) {
+    let chunk = current_chunk(pool, context, lane).and_then(|offset| pool.at::<Chunk>(offset));
+    if chunk.is_some_and(|chunk| chunk.keyframe.load(Relaxed) != 0) {
+        next_chunk(pool, context, lane);
+    }
+}
+
+/// The last `len` bytes of the lane's chunk are those of the keyframe with the thread's
+/// next number.
+pub(super) fn mark_keyframe(pool: &Pool, context: &ThreadContext, lane: usize, len: usize) {
+    let Some(offset) = current_chunk(pool, context, lane) else {
+        return;
+    };
+    if let Some(chunk) = pool.at::<Chunk>(offset) {
+        let before = used(pool, context, lane, offset) - len as u32;
+        chunk.before_keyframe.store(before, Relaxed);
+        chunk.keyframe.store(context.stream_keyframe, Release);
     }
 }
 

@@ -1,16 +1,17 @@
 //! `everypath trace` against the oracle: every instruction of every thread, in order,
 //! also in chaos and with so little memory that the program has to wait for it. And its
 //! branches, as they follow from that order, and as they are made again of what predictors
-//! got wrong.
+//! got wrong. And every keyframe is a place to begin at.
 
 use std::collections::HashMap;
 
 use analysis::raptor::{Config, TARGETS};
-use analysis::walk::{Branches, Event, Item, Pieces, Walk};
+use analysis::walk::segments::segments;
+use analysis::walk::{Branches, Event, Item, Pieces, Segment, Step, Walk, Why};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 use testkit::oracle::{Counts, Ran};
 use testkit::product::Run;
-use trace::{Process, Recording, base_name};
+use trace::{Process, Recording, Thread, base_name};
 
 /// Instructions around a difference that are shown.
 const SHOWN: usize = 6;
@@ -38,6 +39,7 @@ pub fn check(run: &Run<'_>, stepped: &Counts, module: Option<&str>) -> Result<()
         let compared = ours
             .and_then(|ours| same(ours, expected.clone()))
             .and_then(|()| branches(&recording))
+            .and_then(|()| keyframes(&recording))
             .and_then(|()| made_again(&recording));
         compared.map_err(|error| format!("trace {}: {error}", options.join(" ")))?;
     }
@@ -131,6 +133,63 @@ fn made_again(recording: &Recording) -> Result<(), String> {
     };
     let threads = report::mcf::threads(recording, None)?;
     report::raptor::check(&threads, &config).map(|_| ())
+}
+
+/// An instruction, or where control went without one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Did {
+    Executed(Step),
+    Went(Why, u64),
+}
+
+fn did(pieces: &mut Pieces, thread: &Thread, segment: Segment) -> Result<Vec<Did>, String> {
+    let mut all = Vec::new();
+    let mut walk = Walk::of(pieces, thread, segment);
+    while let Some(event) = walk.next() {
+        match event.map_err(|error| format!("{segment:?}: {error}"))? {
+            Event::Executed(steps) => all.extend(steps.iter().copied().map(Did::Executed)),
+            Event::Went { why, to } => all.push(Did::Went(why, to)),
+        }
+    }
+    Ok(all)
+}
+
+/// Instructions that are walked from keyframes to the end of a thread; then it is only from
+/// one keyframe to the next.
+const ONWARD: usize = 50_000_000;
+
+/// Whether what is executed from a keyframe on is the end of what is executed at all.
+fn keyframes(recording: &Recording) -> Result<(), String> {
+    for process in &recording.processes {
+        let mut pieces = Pieces::of(process);
+        for thread in &process.threads {
+            let segments = segments(thread);
+            if segments.len() <= thread.keyframes.len() {
+                return Err("a keyframe is not where it could be".to_owned());
+            }
+            let mut whole = did(&mut pieces, thread, Segment::default())?;
+            let (mut onward, mut behind) = (0, Vec::new());
+            for segment in segments.into_iter().rev() {
+                let own = did(&mut pieces, thread, segment)?;
+                if onward < ONWARD {
+                    let rest = did(&mut pieces, thread, segment.onward())?;
+                    onward += rest.len();
+                    if rest != [own.clone(), behind].concat() {
+                        return Err(format!("{segment:?} does not begin what follows"));
+                    }
+                    behind = rest;
+                }
+                if !whole.ends_with(&own) {
+                    return Err(format!("{segment:?} is not what was executed there"));
+                }
+                whole.truncate(whole.len() - own.len());
+            }
+            if !whole.is_empty() {
+                return Err(format!("{} are before the first segment", whole.len()));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A branch: which instruction of the thread it is, where, whether it was taken, its

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::codec::{Decoder, Encoder};
 use super::{counts, read, write};
 use crate::error::ReadError;
+use crate::keyframe::{Gap, Keyframe};
 use crate::model::{Fragment, Missing, Module, Process, Recording, Source, Thread};
 
 /// Fragments that forked children have from their parents, all together.
@@ -30,6 +31,9 @@ mod tag {
     pub const SOURCE: u64 = 9;
     pub const ENDED: u64 = 10;
     pub const THREAD_ENDED: u64 = 11;
+    pub const KEYFRAME: u64 = 12;
+    pub const NUMBERS: u64 = 13;
+    pub const GAP: u64 = 14;
 }
 
 /// How much of what its parent had a forked child begins with.
@@ -163,6 +167,36 @@ impl Items {
     }
 }
 
+/// Items about streams.
+impl Items {
+    pub(super) fn keyframe(&mut self, process: usize, thread: usize, keyframe: &Keyframe) {
+        self.begin(process, tag::KEYFRAME);
+        self.out.uint(thread as u64);
+        keyframe.at.iter().for_each(|&at| self.out.uint(at));
+    }
+
+    /// How many instructions are before each of the first keyframes.
+    pub(super) fn numbers(&mut self, process: usize, thread: usize, insns: &[u64]) {
+        self.begin(process, tag::NUMBERS);
+        self.out.uint(thread as u64);
+        let mut before = 0u64;
+        self.out.list(insns, |out, &insns| {
+            out.int(insns.wrapping_sub(before).cast_signed());
+            before = insns;
+        });
+    }
+
+    pub(super) fn gap(&mut self, process: usize, thread: usize, gap: &Gap) {
+        self.begin(process, tag::GAP);
+        self.out.uint(thread as u64);
+        for (&parts, &bytes) in gap.parts.iter().zip(&gap.bytes) {
+            self.out.uint(parts.into());
+            self.out.uint(bytes);
+        }
+        self.out.uint(gap.stored);
+    }
+}
+
 /// Reads items into a recording.
 #[derive(Default)]
 pub(super) struct Reader {
@@ -185,6 +219,7 @@ impl Reader {
         Ok(())
     }
 
+    // Long function: one row per kind of item.
     fn item(
         &mut self,
         recording: &mut Recording,
@@ -237,6 +272,15 @@ impl Reader {
                 process.stats = input.list(Decoder::uint)?;
             }
             tag::THREAD_ENDED => thread_ended(process, input)?,
+            tag::KEYFRAME => {
+                let thread = thread(process, input)?;
+                thread.keyframes.push(keyframe(input)?);
+            }
+            tag::NUMBERS => numbers(thread(process, input)?, input)?,
+            tag::GAP => {
+                let thread = thread(process, input)?;
+                thread.gap = Some(gap(input)?);
+            }
             _ => return Err(input.malformed("an item is of no known kind")),
         }
         Ok(())
@@ -275,9 +319,49 @@ impl Reader {
     }
 }
 
-fn thread_ended(process: &mut Process, input: &mut Decoder<'_>) -> Result<(), ReadError> {
+/// The thread that an item is about.
+fn thread<'a>(
+    process: &'a mut Process,
+    input: &mut Decoder<'_>,
+) -> Result<&'a mut Thread, ReadError> {
     let thread = index(input)?;
-    let thread = known(process.threads.get_mut(thread), input)?;
+    known(process.threads.get_mut(thread), input)
+}
+
+fn keyframe(input: &mut Decoder<'_>) -> Result<Keyframe, ReadError> {
+    let mut keyframe = Keyframe::default();
+    for at in &mut keyframe.at {
+        *at = input.uint()?;
+    }
+    Ok(keyframe)
+}
+
+fn gap(input: &mut Decoder<'_>) -> Result<Gap, ReadError> {
+    let mut gap = Gap::default();
+    for (parts, bytes) in gap.parts.iter_mut().zip(&mut gap.bytes) {
+        (*parts, *bytes) = (input.u32()?, input.uint()?);
+    }
+    gap.stored = input.uint()?;
+    Ok(gap)
+}
+
+fn numbers(thread: &mut Thread, input: &mut Decoder<'_>) -> Result<(), ReadError> {
+    let mut before = 0u64;
+    let numbers = input.list(|input| {
+        before = before.wrapping_add_signed(input.int()?);
+        Ok(before)
+    })?;
+    if numbers.len() > thread.keyframes.len() {
+        return Err(input.malformed("it has numbers of more keyframes than there are"));
+    }
+    for (keyframe, insns) in thread.keyframes.iter_mut().zip(numbers) {
+        keyframe.insns = Some(insns);
+    }
+    Ok(())
+}
+
+fn thread_ended(process: &mut Process, input: &mut Decoder<'_>) -> Result<(), ReadError> {
+    let thread = thread(process, input)?;
     thread.end_ns = input.option(Decoder::uint)?;
     thread.insns = input.uint()?;
     thread.missing = match index(input)? {

@@ -19,6 +19,7 @@ use super::items::{Begun, Items, Reader, Shared};
 use super::read::{self, Loss};
 use super::write::{self, CLOSE_AT};
 use crate::error::{ReadError, WriteError};
+use crate::keyframe::Keyframe;
 use crate::model::{End, Fragment, Meta, Module, Process, Recording, Source, Thread};
 use crate::part::{Packer, Part};
 
@@ -105,6 +106,16 @@ impl<W: Write> Journal<W> {
         self.grown()
     }
 
+    pub(crate) fn keyframe(
+        &mut self,
+        process: usize,
+        thread: usize,
+        keyframe: &Keyframe,
+    ) -> Result<(), WriteError> {
+        self.items.keyframe(process, thread, keyframe);
+        self.grown()
+    }
+
     /// Names and build ids of its code, and how it ended.
     pub(crate) fn names_and_end(
         &mut self,
@@ -137,6 +148,11 @@ impl<W: Write> Journal<W> {
         self.items.ended(index, process);
         for (at, thread) in process.threads.iter().enumerate() {
             self.items.thread_ended(index, at, thread);
+            let keyframes = thread.keyframes.iter();
+            let numbers: Vec<u64> = keyframes.map_while(|keyframe| keyframe.insns).collect();
+            if !numbers.is_empty() {
+                self.items.numbers(index, at, &numbers);
+            }
             self.grown()?;
         }
         self.grown()
@@ -261,15 +277,22 @@ pub(super) fn write(recording: &Recording, out: impl Write) -> Result<(), WriteE
         }
         for (at, thread) in process.threads.iter().enumerate() {
             journal.thread(index, thread)?;
+            if let Some(gap) = &thread.gap {
+                journal.items.gap(index, at, gap);
+            }
+            for keyframe in &thread.keyframes {
+                journal.keyframe(index, at, keyframe)?;
+            }
             let mut sequences: HashMap<u16, u32> = HashMap::new();
             for part in &thread.stream {
-                let sequence = sequences.entry(part.stream).or_default();
+                let gone = || thread.parts_gone(part.stream);
+                let sequence = sequences.entry(part.stream).or_insert_with(gone);
                 let place = Place {
                     process: index,
                     thread: at,
                     sequence: *sequence,
                 };
-                *sequence += 1;
+                *sequence = sequence.wrapping_add(1);
                 journal.part(place, part)?;
             }
         }
@@ -362,7 +385,9 @@ fn part(
         .and_then(|process| process.threads.get_mut(word(12) as usize))
         .ok_or_else(|| malformed("it is of a thread that is not there"))?;
     let stream = u16::try_from(word(20)).map_err(|_| malformed("there are not so many streams"))?;
-    let sequence = sequences.entry((word(8), word(12), stream)).or_default();
+    let gone = || thread.parts_gone(stream);
+    let whose = (word(8), word(12), stream);
+    let sequence = sequences.entry(whose).or_insert_with(gone);
     if word(16) != *sequence {
         return Err(malformed("parts of its stream before it are missing"));
     }

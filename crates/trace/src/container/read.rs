@@ -517,6 +517,8 @@ pub(super) fn thread_head(input: &mut Decoder<'_>) -> Result<Thread, ReadError> 
         costs: Vec::new(),
         counts: Vec::new(),
         stream: Vec::new(),
+        keyframes: Vec::new(),
+        gap: None,
         missing: None,
     })
 }

@@ -27,6 +27,7 @@ use wire::stream::{BEGIN, END};
 use wire::view::Pool;
 use wire::{ProcessRecord, ThreadRecord, made, process_state};
 
+use super::keyframes;
 use super::log::{Entry, Replay, Tail};
 use super::sink::{Keep, Sink};
 use super::streams::{self, Chain};
@@ -56,6 +57,7 @@ pub struct Live<W> {
     open: Vec<usize>,
     threads: Vec<Writer>,
     ready: Vec<Ready>,
+    keyframes: keyframes::Found,
     written: Instant,
     /// What forked children have of their parents so far.
     shared: u64,
@@ -127,6 +129,7 @@ impl<W: Keep> Live<W> {
             open: Vec::new(),
             threads: Vec::new(),
             ready: Vec::new(),
+            keyframes: keyframes::Found::default(),
             written: Instant::now(),
             shared: 0,
         })
@@ -339,10 +342,19 @@ impl<W: Keep> Live<W> {
         let writer = &mut self.threads[at];
         let chain = &mut writer.chain;
         let raw = mem::take(&mut chain.raw);
+        let found = mem::take(&mut chain.keyframes);
         let place = self.images[writer.image].index.zip(writer.thread);
         let Some((process, thread)) = place else {
             return;
         };
+        for marked in found {
+            let keyframe = self
+                .keyframes
+                .add((process, thread), chain.stream.into(), marked);
+            if let Some(keyframe) = keyframe {
+                self.sink.keyframe(process, thread, &keyframe);
+            }
+        }
         if chain.is_lost {
             self.sink.lost(process, thread, Missing::Memory);
         }

@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use crate::container::Shared;
 use crate::container::journal::{Journal, Place};
 use crate::error::WriteError;
+use crate::keyframe::Keyframe;
 use crate::model::{Fragment, Meta, Missing, Module, Process, Recording, Thread};
 use crate::part::Part;
 
@@ -105,6 +106,12 @@ impl<W: Keep> Sink<W> {
 
     pub(super) fn thread(&mut self, process: usize, thread: &Thread) {
         self.write(|journal| journal.thread(process, thread));
+    }
+
+    pub(super) fn keyframe(&mut self, process: usize, thread: usize, keyframe: &Keyframe) {
+        if self.stopped.is_none() {
+            self.write(|journal| journal.keyframe(process, thread, keyframe));
+        }
     }
 
     pub(super) fn part(&mut self, place: Place, part: &Part) {

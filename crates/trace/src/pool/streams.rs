@@ -22,6 +22,12 @@ pub(super) struct Chain {
     chunk: u64,
     /// Bytes of that chunk that were read.
     taken: u64,
+    /// Bytes in the chunks before.
+    before: u64,
+    /// The chunk's keyframe was found.
+    has_keyframe: bool,
+    /// Keyframes that were read: their numbers, and how many bytes are before each.
+    pub keyframes: Vec<(u32, u64)>,
     /// What was read and is not kept yet.
     pub raw: Vec<u8>,
     /// Parts that were made of it.
@@ -40,6 +46,9 @@ pub(super) fn chains(record: &ThreadRecord) -> Vec<Chain> {
         stream,
         chunk,
         taken: 0,
+        before: 0,
+        has_keyframe: false,
+        keyframes: Vec::new(),
         raw: Vec::new(),
         parts: 0,
         is_lost: false,
@@ -65,7 +74,8 @@ impl Chain {
         let next = chunk.next.load(Acquire);
         self.take(pool, chunk.used.load(Relaxed).into());
         pool.header().chunks.free(pool, self.chunk);
-        (self.chunk, self.taken) = (next, 0);
+        self.before += self.taken;
+        (self.chunk, self.taken, self.has_keyframe) = (next, 0, false);
         true
     }
 
@@ -94,13 +104,27 @@ impl Chain {
 
     /// What is between what was read and the chunk's first `used` bytes.
     fn take(&mut self, pool: &Pool, used: u64) {
-        let new = used.min(END - BEGIN).saturating_sub(self.taken);
-        let before = self.raw.len();
-        self.raw.resize(before + new as usize, 0);
-        let from = self.chunk + BEGIN + self.taken;
-        pool.read_bytes(from, &mut self.raw[before..]);
+        let Some(chunk) = self.chunk(pool) else {
+            return;
+        };
+        let begin = begin(chunk);
+        let new = used.min(END - begin).saturating_sub(self.taken);
+        let len = self.raw.len();
+        self.raw.resize(len + new as usize, 0);
+        pool.read_bytes(self.chunk + begin + self.taken, &mut self.raw[len..]);
         self.taken += new;
+        let keyframe = chunk.keyframe.load(Acquire);
+        let before = u64::from(chunk.before_keyframe.load(Relaxed));
+        if !self.has_keyframe && keyframe != 0 && before < self.taken {
+            self.has_keyframe = true;
+            self.keyframes.push((keyframe, self.before + before));
+        }
     }
+}
+
+/// Where the bytes of a chunk begin.
+fn begin(chunk: &Chunk) -> u64 {
+    u64::from(chunk.begin.load(Relaxed)).clamp(BEGIN, END)
 }
 
 /// Bytes of an open chunk.
@@ -110,8 +134,9 @@ fn written(pool: &Pool, offset: u64, chunk: &Chunk) -> u64 {
         None => chunk.used.load(Relaxed).into(),
         Some(word) => {
             let at = word.load(Acquire).wrapping_sub(chunk.base.load(Relaxed));
-            at.checked_sub(offset + BEGIN)
-                .filter(|&used| used <= END - BEGIN)
+            let begin = begin(chunk);
+            at.checked_sub(offset + begin)
+                .filter(|&used| used <= END - begin)
                 .unwrap_or(0)
         }
     }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use arbtest::arbitrary::{Result, Unstructured};
 use trace::{
-    Block, BlockContexts, Cost, Costs, Cut, End, Event, EventKind, Fragment, Function, Jump, Label,
-    Meta, Missing, Mode, Module, Node, Part, Piece, Process, Recording, SlotCount, Source, Thread,
+    Block, BlockContexts, Cost, Costs, Cut, End, Event, EventKind, Fragment, Function, Gap, Jump,
+    Keyframe, Label, Meta, Missing, Mode, Module, Node, Part, Piece, Process, Recording, SlotCount,
+    Source, Thread,
 };
 
 type Bytes<'a, 'b> = &'a mut Unstructured<'b>;
@@ -91,6 +92,8 @@ fn thread(u: Bytes, most_nodes: usize) -> Result<Thread> {
         nodes,
         counts: Vec::new(),
         stream: Vec::new(),
+        keyframes: Vec::new(),
+        gap: None,
         missing: None,
     })
 }
@@ -222,6 +225,30 @@ fn block(u: Bytes) -> Result<Block> {
     })
 }
 
+/// Places to begin at, the first of them with numbers, and a gap.
+fn streams(u: Bytes, thread: &mut Thread) -> Result<()> {
+    thread.keyframes = few(u, 4, |u| {
+        let mut keyframe = Keyframe::default();
+        for at in &mut keyframe.at {
+            *at = number(u)?;
+        }
+        Ok(keyframe)
+    })?;
+    let numbered = u.int_in_range(0..=thread.keyframes.len())?;
+    for keyframe in &mut thread.keyframes[..numbered] {
+        keyframe.insns = Some(number(u)?);
+    }
+    thread.gap = option(u, |u| {
+        let mut gap = Gap::default();
+        for (parts, bytes) in gap.parts.iter_mut().zip(&mut gap.bytes) {
+            (*parts, *bytes) = (u.arbitrary()?, number(u)?);
+        }
+        gap.stored = number(u)?;
+        Ok(gap)
+    })?;
+    Ok(())
+}
+
 /// What only traces have, and what they have not.
 fn traced(u: Bytes, processes: &mut [Process]) -> Result<()> {
     for index in 0..processes.len() {
@@ -242,6 +269,7 @@ fn traced(u: Bytes, processes: &mut [Process]) -> Result<()> {
         for thread in &mut process.threads {
             thread.nodes.clear();
             thread.costs.clear();
+            streams(u, thread)?;
             thread.missing = option(u, |u| Ok(*u.choose(&Missing::ALL)?))?;
             thread.stream = few(u, 4, |u| {
                 let raw: Vec<u8> = u.arbitrary()?;

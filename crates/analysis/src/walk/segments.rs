@@ -1,0 +1,155 @@
+//! Stretches of a trace between keyframes, which are read without what comes before; so
+//! several at once.
+//!
+//! Invariant: what the segments of a thread give, one after the other, is what a walk of all
+//! of it gives; each is read up to the keyframe behind it, and that has to be where control
+//! comes to then.
+//!
+//! Limits: each worker decodes code for itself.
+
+use std::num::NonZero;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+
+use trace::stream::LANES;
+use trace::{Recording, Thread};
+
+use super::lane::Escape;
+use super::{Pieces, Unsound, Walk};
+
+/// A stretch of the streams of a thread: from a keyframe, or from their beginning, to the
+/// next one, or to their end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segment {
+    pub(super) from: Option<[u64; LANES]>,
+    pub(super) to: Option<[u64; LANES]>,
+    /// Instructions that are kept and before it, if the recording says that.
+    pub before: Option<u64>,
+}
+
+impl Segment {
+    /// From where it begins to the end of the thread.
+    pub fn onward(self) -> Segment {
+        Segment { to: None, ..self }
+    }
+}
+
+/// The segments of a thread, in order; none, if nothing of it can be read.
+pub fn segments(thread: &Thread) -> Vec<Segment> {
+    let gone = thread.gap.map(|gap| gap.bytes);
+    let mut ends = gone.unwrap_or_default();
+    for part in &thread.stream {
+        if let Some(end) = ends.get_mut(usize::from(part.stream)) {
+            *end = end.saturating_add(part.len());
+        }
+    }
+    let mut segments = Vec::new();
+    let mut open = gone.is_none().then(Segment::default);
+    let mut least = gone.unwrap_or([1; LANES]);
+    for keyframe in &thread.keyframes {
+        let behind = keyframe.at.map(|at| at.saturating_add(Escape::AT as u64));
+        let is_kept = keyframe
+            .at
+            .iter()
+            .zip(&least)
+            .all(|(at, least)| at >= least)
+            && behind.iter().zip(&ends).all(|(behind, end)| behind <= end);
+        if !is_kept {
+            continue;
+        }
+        least = behind;
+        let next = Segment {
+            from: Some(keyframe.at),
+            to: None,
+            before: keyframe.insns,
+        };
+        segments.extend(open.replace(next).map(|segment| Segment {
+            to: Some(keyframe.at),
+            ..segment
+        }));
+    }
+    segments.extend(open);
+    if let Some(first) = segments.first_mut() {
+        first.before = Some(0);
+    }
+    segments
+}
+
+/// A segment of one of the threads of a recording.
+#[derive(Clone, Copy, Debug)]
+pub struct Task {
+    pub process: usize,
+    pub thread: usize,
+    pub segment: Segment,
+}
+
+impl Task {
+    /// All of a recording.
+    pub fn all(recording: &Recording) -> Vec<Task> {
+        let mut tasks = Vec::new();
+        for (process, threads) in recording.processes.iter().enumerate() {
+            for (thread, streams) in threads.threads.iter().enumerate() {
+                tasks.extend(segments(streams).into_iter().map(|segment| Task {
+                    process,
+                    thread,
+                    segment,
+                }));
+            }
+        }
+        tasks
+    }
+}
+
+/// Does the work for each of them, on as many processors as there are; what it gave, in
+/// their order.
+pub fn each<T: Send>(
+    recording: &Recording,
+    tasks: &[Task],
+    work: impl Fn(Walk<'_>) -> T + Sync,
+) -> Vec<T> {
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        let mut done = Vec::new();
+        let mut known: Option<(usize, Pieces)> = None;
+        while let index = next.fetch_add(1, Relaxed)
+            && let Some(task) = tasks.get(index)
+        {
+            let process = &recording.processes[task.process];
+            let pieces = match known.take() {
+                Some((of, pieces)) if of == task.process => pieces,
+                _ => Pieces::of(process),
+            };
+            let (_, pieces) = known.insert((task.process, pieces));
+            let thread = &process.threads[task.thread];
+            done.push((index, work(Walk::of(pieces, thread, task.segment))));
+        }
+        done
+    };
+    let workers = thread::available_parallelism().map_or(1, NonZero::get);
+    let workers = workers.min(tasks.len());
+    let mut all: Vec<(usize, T)> = match workers {
+        0 | 1 => worker(),
+        _ => thread::scope(|scope| {
+            let started: Vec<_> = (0..workers).map(|_| scope.spawn(worker)).collect();
+            let done = started.into_iter().map(|worker| worker.join());
+            done.flat_map(|done| done.expect("a walk gives errors, no panics"))
+                .collect()
+        }),
+    };
+    all.sort_unstable_by_key(|(index, _)| *index);
+    all.into_iter().map(|(_, given)| given).collect()
+}
+
+/// Instructions of the rest of a walk, and why there are no more, if that is no end.
+pub fn count(mut walk: Walk<'_>) -> (u64, Option<Unsound>) {
+    let mut insns = 0;
+    while let Some(found) = walk.found() {
+        match found {
+            Ok(super::Found::Executed { from, to, .. }) => insns += u64::from(to - from),
+            Ok(_) => {}
+            Err(error) => return (insns, Some(error)),
+        }
+    }
+    (insns, None)
+}
