@@ -39,6 +39,8 @@ pub use build::Builder;
 use hashbrown::HashMap;
 use trace::{Cost, Costs, Label, Thread};
 
+use crate::summary::is_call;
+
 /// k of a k-SF or k-CCF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum K {
@@ -106,6 +108,9 @@ pub struct Forest {
     first: BTreeSet<NodeId>,
     /// Each as long as `rows`.
     costs: Vec<Costs>,
+    /// What nodes cost with all that they called, where the nodes do not say it
+    /// (`crate::fold`); each as long as `rows`.
+    inclusive: Vec<(Weight, Vec<u64>)>,
 }
 
 /// What nodes are compared by.
@@ -189,11 +194,23 @@ impl Forest {
         }
     }
 
-    /// A cost of each node with everything below it. That is what the context cost with
-    /// all that it called, if every root [`Forest::is_first`]; else some of it hangs
-    /// in other trees.
-    pub fn with_callees(&self, weight: Weight) -> Vec<u64> {
-        let own = self.nodes().map(|node| self.weight(weight, node));
+    /// What each context cost with all that was called from it, each activation once.
+    /// `None`: not known, as some of it hangs in other trees.
+    pub fn inclusive(&self, weight: Weight) -> Option<Vec<u64>> {
+        if !self.inclusive.is_empty() {
+            let found = self.inclusive.iter().find(|(of, _)| *of == weight);
+            return found.map(|(_, values)| values.clone());
+        }
+        let is_whole = self.roots().iter().all(|&root| self.is_first(root));
+        is_whole.then(|| self.below(weight))
+    }
+
+    /// A cost of each node with everything below it.
+    fn below(&self, weight: Weight) -> Vec<u64> {
+        let own = self.nodes().map(|node| match weight {
+            Weight::Calls if !is_call(self.label(node)) => 0,
+            _ => self.weight(weight, node),
+        });
         let mut sums: Vec<u64> = own.collect();
         for node in self.nodes().rev() {
             if let Some(parent) = self.parent(node) {
@@ -284,14 +301,8 @@ impl Forest {
 /// 3.2), from nodes whose events were counted once, on the state node.
 pub fn ksf_from_recording(thread: &Thread) -> Forest {
     shaped(thread, |builder, ids| {
-        for (node, id) in thread.nodes.iter().zip(ids) {
-            let Some(id) = *id else { continue };
-            builder.add(id, node.count);
-            if let Some(top) = node.top.and_then(|top| *ids.get(top as usize)?) {
-                builder.add(top, node.count);
-            }
-        }
-        add_costs(builder, ids, thread);
+        count_states(builder, ids, thread);
+        count_tops(builder, ids, thread);
     })
 }
 
@@ -299,18 +310,17 @@ pub fn ksf_from_recording(thread: &Thread) -> Forest {
 /// path that holds its whole k-context: what clearing (3.3.3) is to achieve.
 /// `inv_k` of it is the k-CCF, also where the paper's clearing is not exact.
 pub fn activations(thread: &Thread) -> Forest {
-    shaped(thread, |builder, ids| {
-        for (node, id) in thread.nodes.iter().zip(ids) {
-            if let Some(id) = *id {
-                builder.add(id, node.count);
-            }
-        }
-        add_costs(builder, ids, thread);
-    })
+    shaped(thread, |builder, ids| count_states(builder, ids, thread))
 }
 
-/// Costs are at the state that they were counted in, and nowhere else.
-fn add_costs(builder: &mut Builder, ids: &[Option<NodeId>], thread: &Thread) {
+/// Counts events at their states. Costs are at the state that they were counted in, and
+/// nowhere else.
+pub(crate) fn count_states(builder: &mut Builder, ids: &[Option<NodeId>], thread: &Thread) {
+    for (node, id) in thread.nodes.iter().zip(ids) {
+        if let Some(id) = *id {
+            builder.add(id, node.count);
+        }
+    }
     for costs in &thread.costs {
         for (&value, id) in costs.values.iter().zip(ids) {
             if let Some(id) = *id {
@@ -320,10 +330,20 @@ fn add_costs(builder: &mut Builder, ids: &[Option<NodeId>], thread: &Thread) {
     }
 }
 
+/// Counts events at the top nodes of their states.
+pub(crate) fn count_tops(builder: &mut Builder, ids: &[Option<NodeId>], thread: &Thread) {
+    for (node, id) in thread.nodes.iter().zip(ids) {
+        let top = node.top.filter(|_| id.is_some());
+        if let Some(top) = top.and_then(|top| *ids.get(top as usize)?) {
+            builder.add(top, node.count);
+        }
+    }
+}
+
 /// The forest of a recording, counted by `count`. Recorded siblings are
 /// distinct, so nobody has to be looked up to make it; where they are not (the
 /// file says something else), it is made again with looking.
-fn shaped(thread: &Thread, count: impl Fn(&mut Builder, &[Option<NodeId>])) -> Forest {
+pub(crate) fn shaped(thread: &Thread, count: impl Fn(&mut Builder, &[Option<NodeId>])) -> Forest {
     let make = |distinct| {
         let (mut builder, ids) = shape(thread, distinct);
         count(&mut builder, &ids);

@@ -10,6 +10,7 @@ pub mod callgraph;
 pub mod cct;
 pub mod counts;
 pub mod diff;
+pub mod fold;
 pub mod forest;
 pub mod hot;
 pub mod merged;

@@ -23,7 +23,7 @@ use hashbrown::HashMap;
 use trace::{Cost, Function, Label, Node as Recorded, Process, Recording, Thread};
 
 use crate::forest::{Builder, Forest, NodeId, Weight, recorded_into};
-use crate::summary;
+use crate::summary::{self, is_call};
 
 /// What is counted in a context, without what it called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Metric {
 
     /// What each node of `thread` counted.
     fn of_nodes(self, thread: &Thread) -> Vec<u64> {
-        let calls = |node: &Recorded| match is_called(node.label) {
+        let calls = |node: &Recorded| match is_call(node.label) {
             true => node.count,
             false => 0,
         };
@@ -83,10 +83,6 @@ impl Metric {
         };
         summary::of_thread(thread).of(weight)
     }
-}
-
-fn is_called(label: Label) -> bool {
-    label.is_function() || label == Label::TRUNCATED
 }
 
 /// What a node stands for.
@@ -224,7 +220,7 @@ impl<'a> Merge<'a> {
             values
         });
         let values = values.collect();
-        let begun = thread.nodes.iter().map(|node| match is_called(node.label) {
+        let begun = thread.nodes.iter().map(|node| match is_call(node.label) {
             false => node.count,
             true => 0,
         });

@@ -9,8 +9,9 @@
 //! | [`ksf_online`] | k-SF by two pointers and a shadow stack | listing 3.2 |
 //! | [`record`] | the same, as the engine stores it: one state pointer | `wire::node` |
 //! | [`call_graph`] | every path on its own, label by label | [`crate::callgraph`] |
+//! | [`inclusive`] | what was spent while a context was on the stack | [`crate::fold`] |
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use trace::{Label, Node, Thread};
 
@@ -122,6 +123,60 @@ fn subtree(cct: &Forest, head: NodeId, height: u32) -> Forest {
         }
     }
     tree.finish()
+}
+
+/// What was spent while an activation of each context was live: all that came after an
+/// event is spent by the newest activation, and for those that wait for it. Nobody waits
+/// for a handler. `contexts` says which ones an activation with a whole path belongs to.
+pub fn inclusive(
+    spent: &[(Event, u64)],
+    recursion: Recursion,
+    contexts: impl Fn(&[Label]) -> Vec<Vec<Label>>,
+) -> BTreeMap<Vec<Label>, u64> {
+    let mut sums = BTreeMap::new();
+    // For each activation its whole path, and whether nobody waits for it.
+    let mut stack: Vec<(Vec<Label>, bool)> = Vec::new();
+    for &(event, spent) in spent {
+        match event {
+            Event::Leave => drop(stack.pop()),
+            Event::Begin(label) => stack.push((vec![label], true)),
+            Event::Enter(label) => {
+                let mut path = stack.last().map_or(Vec::new(), |(path, _)| path.clone());
+                let rolled = path
+                    .last()
+                    .is_some_and(|&last| recursion.rolls(last, label));
+                if !rolled {
+                    path.push(label);
+                }
+                let is_first = stack.is_empty();
+                stack.push((path, is_first));
+            }
+        }
+        let begun = stack.iter().rposition(|(_, begins)| *begins).unwrap_or(0);
+        let live = stack[begun..].iter().flat_map(|(path, _)| contexts(path));
+        for context in live.collect::<BTreeSet<_>>() {
+            *sums.entry(context).or_insert(0) += spent;
+        }
+    }
+    sums
+}
+
+/// The paths of the nodes of a k-SF that count an activation: its slab's, and the one's
+/// that began a slab before.
+pub fn slab_paths(path: &[Label], k: u32) -> Vec<Vec<Label>> {
+    let k = k as usize;
+    let slab = (path.len() - 1) / k * k;
+    let heads = [Some(slab), slab.checked_sub(k)];
+    let heads = heads.into_iter().flatten();
+    heads.map(|head| path[head..].to_vec()).collect()
+}
+
+/// The paths of the nodes of a k-CCF that count an activation: with no caller, one, and
+/// so on to k.
+pub fn caller_paths(path: &[Label], k: u32) -> Vec<Vec<Label>> {
+    let longest = path.len().min(k as usize + 1);
+    let reversed: Vec<Label> = path.iter().rev().copied().collect();
+    (1..=longest).map(|len| reversed[..len].to_vec()).collect()
 }
 
 /// An entry of the shadow stack of listing 3.2.

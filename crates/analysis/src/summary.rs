@@ -66,6 +66,11 @@ impl Totals {
     }
 }
 
+/// Whether what a node counts are calls: starts of threads and handlers are none.
+pub fn is_call(label: Label) -> bool {
+    label.is_function() || label == Label::TRUNCATED
+}
+
 pub fn of_thread(thread: &Thread) -> Totals {
     let mut totals = counted(thread);
     totals.functions = entered(thread).collect::<HashSet<Label>>().len() as u64;

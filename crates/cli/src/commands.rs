@@ -115,7 +115,7 @@ fn contexts(flags: &Contexts) -> Result<Ending> {
         html: flags.page.wanted(),
         mode: Mode::Contexts,
         blocks,
-        k: (!flags.k_inf && !flags.roll_loops).then_some(flags.k),
+        k: (!flags.k_inf && !flags.roll_loops && !flags.inclusive).then_some(flags.k),
         flags: bits(&wanted),
         max_nodes: flags.max_nodes,
         costs: match (blocks, flags.cost.is_empty()) {
@@ -126,7 +126,10 @@ fn contexts(flags: &Contexts) -> Result<Ending> {
         buffer: 0,
         selector: selection::selector(flags),
         options: options(flags),
-        show: Show::new(flags.destination.format, &flags.view),
+        show: Show {
+            fold: flags.inclusive.then_some(flags.k),
+            ..Show::new(flags.destination.format, &flags.view)
+        },
         speaks: true,
     }
     .run()
@@ -161,6 +164,9 @@ fn blocks_of(flags: &Contexts) -> Result<Option<BlockContexts>> {
             "--k-inf makes a context of every turn of every loop; roll them with --roll-loops, \
              or give a number with -k"
         );
+    }
+    if flags.inclusive {
+        bail!("--inclusive is about what functions call; leave out --mode");
     }
     if flags.start_func.is_some() || flags.stop_func.is_some() {
         bail!(
@@ -203,6 +209,23 @@ fn check_slabs(flags: &Report, recording: &Recording) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Whole contexts of functions can be folded, and nothing else.
+fn check_fold(flags: &Report, recording: &Recording) -> Result<()> {
+    let meta = &recording.meta;
+    match (flags.k, meta.mode, meta.blocks, meta.k) {
+        (None, ..) | (Some(1..), Mode::Contexts, None, None) => Ok(()),
+        (Some(0), ..) => bail!("is shown with -k 1 or more: -k 0 keeps no callers"),
+        (_, Mode::Contexts, None, Some(k)) => bail!(
+            "was recorded with -k {k}, and -k needs whole contexts: record it with --k-inf, or \
+             with --inclusive"
+        ),
+        (_, Mode::Contexts, Some(_), _) => {
+            bail!("has contexts of basic blocks, and -k folds those of functions")
+        }
+        _ => bail!("has no contexts, and -k folds those that `contexts --k-inf` records"),
+    }
 }
 
 fn count(flags: &Count) -> Result<Ending> {
@@ -369,6 +392,8 @@ fn report(flags: &Report) -> Result<Ending> {
         bail!("'{shown}': {option} is about basic blocks, and these contexts are of functions");
     }
     check_slabs(flags, &prefix.recording).map_err(|error| anyhow!("'{shown}' {error}"))?;
+    check_fold(flags, &prefix.recording).map_err(|error| anyhow!("'{shown}' {error}"))?;
+    show.fold = flags.k;
     show.counts = report::counts::View {
         top: flags.view.top,
         per_thread: flags.per_thread,

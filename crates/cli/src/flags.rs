@@ -17,7 +17,7 @@ use trace::Cost;
 
 use branches::STATS_EXAMPLES;
 pub use branches::{DescriptorForm, Mcf, Stats, StatsForm};
-pub use kinds::{BlockKind, ContextMode, WhichForest, YesNo};
+pub use kinds::{BlockKind, ContextMode, DiffFormat, WhichForest, YesNo};
 use raptor::RAPTOR_EXAMPLES;
 pub use raptor::Raptor;
 use traces::{DUMP_EXAMPLES, TRACE_EXAMPLES, VERIFY_EXAMPLES};
@@ -51,6 +51,7 @@ Examples:
   everypath contexts -k 2 --forest kccf --funcs a,b,c --join-threads --format text -- ./prog1
   everypath contexts --k-inf --format flamegraph --report calls.svg -- ./prog
   everypath contexts --k-inf --html calls.html -- ./prog
+  everypath contexts -k 3 --inclusive -- ./prog    with what each context called
   everypath contexts --modules libcrypto.so.3 -- openssl version
   everypath contexts --start-func main -- ./prog
   everypath contexts --mode intra --roll-loops --funcs foo --format text -- ./prog
@@ -81,6 +82,7 @@ Examples:
   everypath report run.evp --format callgrind > callgrind.out; kcachegrind callgrind.out
   everypath report run.evp --format firefox > calls.json   # for profiler.firefox.com
   everypath report run.evp --format csv > contexts.csv
+  everypath report run.evp -k 3 --forest both      what --k-inf recorded, 3 callers deep
   everypath report run.evp --html calls.html       a page to explore all contexts with";
 
 const DIFF_EXAMPLES: &str = "\
@@ -187,6 +189,9 @@ pub struct Contexts {
     /// Keep whole paths from the start of each thread (k infinite)
     #[arg(long, conflicts_with = "k")]
     pub k_inf: bool,
+    /// Say what contexts cost with all they called: records whole paths, shows k
+    #[arg(long, conflicts_with_all = ["k_inf", "roll_loops", "slabs"])]
+    pub inclusive: bool,
     /// Count only these functions, as names, globs or MODULE!NAME
     #[arg(long, value_name = "LIST")]
     pub funcs: Vec<String>,
@@ -245,6 +250,9 @@ pub struct Report {
     /// The recording (made with --output)
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
+    /// Fold whole contexts (recorded with --k-inf) to this many callers
+    #[arg(short, value_name = "N")]
+    pub k: Option<u32>,
     #[command(flatten)]
     pub view: View,
     /// Show each thread by itself (recordings of `count`)
@@ -567,28 +575,6 @@ impl Format {
     /// Whether it shows contexts and nothing else.
     pub fn needs_contexts(self) -> bool {
         matches!(self, Format::Text | Format::Xml) || self.shows_stacks() || self.shows_graph()
-    }
-}
-
-/// Form of a comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DiffFormat {
-    /// What changed most, for a terminal
-    Report,
-    /// Everything, for programs (docs/formats/diff.schema.json)
-    Json,
-    /// Every function, for spreadsheets
-    Csv,
-    /// Every context with both counts, for differential flame graphs
-    Folded,
-    /// A differential flame graph (SVG, for a browser)
-    Flamegraph,
-}
-
-impl DiffFormat {
-    /// Whether it has a place for notes.
-    pub fn shows_notes(self) -> bool {
-        matches!(self, DiffFormat::Report | DiffFormat::Json)
     }
 }
 

@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 
+use analysis::fold::Fold;
 use anyhow::{Result, bail};
 use image::Image;
 use report::counts::Form;
@@ -22,6 +23,8 @@ use crate::{binaries, program};
 pub struct Show {
     pub format: Format,
     pub view: report::View,
+    /// Whole contexts are folded into those of so many callers.
+    pub fold: Option<u32>,
     pub engine_stats: bool,
     pub notes: Vec<String>,
     /// What of a recording of `count`.
@@ -61,6 +64,7 @@ impl Show {
         Show {
             format,
             view,
+            fold: None,
             engine_stats,
             notes: Vec::new(),
             counts: report::counts::View::default(),
@@ -73,6 +77,7 @@ impl Show {
         Show {
             format,
             view: report::View::default(),
+            fold: None,
             engine_stats,
             notes: Vec::new(),
             counts: report::counts::View::default(),
@@ -105,7 +110,11 @@ impl Show {
         if recording.meta.mode == Mode::Counts {
             return self.write_counts(recording, style, out);
         }
-        let mut report = Report::new(recording, &self.view);
+        let fold = self.folded(recording);
+        let mut report = match &fold {
+            Some(fold) => Report::folded(fold, &self.view),
+            None => Report::new(recording, &self.view),
+        };
         if self.engine_stats {
             report.stat_names = stat_names(recording);
         }
@@ -126,6 +135,10 @@ impl Show {
                 Err(io::Error::other(crate::commands::NO_COUNTS))
             }
         }
+    }
+
+    fn folded<'r>(&self, recording: &'r Recording) -> Option<Fold<'r>> {
+        self.fold.map(|k| Fold::new(recording, k))
     }
 
     fn write_counts(
@@ -209,7 +222,11 @@ pub fn write_page(
         merged: true,
         ..report::View::default()
     };
-    let mut report = Report::new(recording, &view);
+    let fold = show.folded(recording);
+    let mut report = match &fold {
+        Some(fold) => Report::folded(fold, &view),
+        None => Report::new(recording, &view),
+    };
     report.notes.clone_from(&show.notes);
     report::html::write(&report, beside, out)
 }

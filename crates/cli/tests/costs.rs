@@ -111,3 +111,73 @@ fn every_form_has_every_cost() {
         assert_eq!(sums.0, sums.1, "{cost}");
     }
 }
+
+/// `outer` is on two ways to `inner`, and below itself.
+const NESTED: &str = r#"
+volatile long sink;
+__attribute__((noinline)) void inner(int n) { for (int i = 0; i < n; i++) sink++; }
+__attribute__((noinline)) void outer(int n);
+__attribute__((noinline)) void between(int n) { inner(10); outer(n - 1); sink++; }
+__attribute__((noinline)) void outer(int n) { inner(20); if (n > 0) between(n); sink++; }
+int main(void) { outer(5); between(3); return 0; }
+"#;
+
+/// The rows of a table of contexts without the columns that differ between runs.
+fn rows(csv: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(csv);
+    let rest = |line: &str| line.splitn(3, ',').nth(2).unwrap_or_default().to_owned();
+    let mut rows: Vec<String> = text.lines().map(rest).collect();
+    rows[1..].sort();
+    rows
+}
+
+#[test]
+fn whole_contexts_are_folded_at_once_or_later() {
+    let folder = Folder::new("costs-folded");
+    folder.program(&["-O1", "-fno-optimize-sibling-calls"], "program", NESTED);
+    let only = ["--funcs", "main,outer,between,inner"];
+    let run = |words: &[&str]| {
+        let words = [&["contexts"], words, &only, &["--", "./program"]].concat();
+        let output = folder.run(BINARY, &words);
+        assert!(output.status.success(), "{output:?}");
+    };
+    let csv = ["-q", "--format", "csv", "--report"];
+    run(&[
+        &["-k", "2", "--inclusive", "-o", "run.evp"],
+        &csv[..],
+        &["at-once"],
+    ]
+    .concat());
+    run(&[&["-k", "2"], &csv[..], &["live"]].concat());
+    let later = |words: &[&str]| {
+        let output = folder.run(BINARY, &[&["report", "run.evp"], words].concat());
+        assert!(output.status.success(), "{output:?}");
+        output.stdout
+    };
+    let at_once = rows(&fs::read(folder.file("at-once")).unwrap());
+    assert_eq!(rows(&later(&["-k", "2", "--format", "csv"])), at_once);
+
+    // Without the inclusive columns it is what -k 2 alone records.
+    let short = |row: &String| {
+        let fields: Vec<&str> = row.split(',').collect();
+        [&fields[..3], &fields[5..]].concat().join(",")
+    };
+    let mut shortened: Vec<String> = at_once.iter().map(short).collect();
+    shortened[1..].sort();
+    assert_eq!(shortened, rows(&fs::read(folder.file("live")).unwrap()));
+
+    // Main's calls, once: 5 levels and itself of outer and inner each, 5 of between with
+    // an inner; then the same from between with 3.
+    let main = at_once.iter().find(|row| row.ends_with(",main")).unwrap();
+    let fields: Vec<&str> = main.split(',').collect();
+    assert_eq!(
+        fields[4],
+        (1 + (6 + 6 + 5 + 5) + (3 + 3 + 3 + 3)).to_string()
+    );
+    let text = later(&["-k", "2", "--forest", "both"]);
+    let text = String::from_utf8_lossy(&text);
+    assert_eq!(text.matches("with callees").count(), 2, "{text}");
+    assert!(text.contains("(k = 2, folded from "), "{text}");
+    // What is in the file are whole paths.
+    assert!(String::from_utf8_lossy(&later(&[])).contains("(k = infinite)"));
+}

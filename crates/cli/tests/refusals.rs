@@ -73,6 +73,57 @@ fn no_such_program() {
 }
 
 #[test]
+fn only_whole_contexts_of_functions_are_folded() {
+    let folder = Folder::new("refused-folds");
+    let write = |name: &str, meta: Meta| {
+        let recording = Recording {
+            meta,
+            processes: vec![Process::default()],
+        };
+        let mut file = fs::File::create(folder.file(name)).unwrap();
+        trace::write(&recording, &mut file).unwrap();
+    };
+    let contexts = Meta {
+        mode: Mode::Contexts,
+        ..Meta::default()
+    };
+    write("whole", contexts.clone());
+    write("run", Meta::default());
+    write(
+        "three",
+        Meta {
+            k: Some(3),
+            ..contexts
+        },
+    );
+    let cases = [
+        (
+            "whole",
+            "0",
+            "is shown with -k 1 or more: -k 0 keeps no callers",
+        ),
+        (
+            "three",
+            "2",
+            "was recorded with -k 3, and -k needs whole contexts: record it with --k-inf, or \
+             with --inclusive",
+        ),
+        (
+            "run",
+            "2",
+            "has no contexts, and -k folds those that `contexts --k-inf` records",
+        ),
+    ];
+    for (file, k, sentence) in cases {
+        let sentence = format!("'{file}' {sentence}");
+        refused(&folder, &["report", file, "-k", k], 125, &sentence);
+    }
+    let sentence = "--inclusive is about what functions call; leave out --mode";
+    let words = ["contexts", "--inclusive", "--mode", "inter", "/bin/true"];
+    refused(&folder, &words, 125, sentence);
+}
+
+#[test]
 fn not_executable() {
     let folder = Folder::new("mode");
     let path = executable(&folder, "plain", b"#!/bin/sh\n");

@@ -1,9 +1,10 @@
 //! From a recording to what a report needs of it, by asking `analysis`.
 
 use analysis::callgraph;
+use analysis::fold::{self, Fold};
 use analysis::hot::{self, Limits};
 use analysis::{Forest, K, Weight, merged, summary};
-use trace::{Cost, Label, Mode, Process, Recording, Thread};
+use trace::{Cost, Label, Mode, Process, Recording};
 
 use crate::{Direction, Report, Section, Tree, frames};
 
@@ -63,6 +64,15 @@ pub struct Hot {
 impl<'a> Report<'a> {
     /// Takes of `recording` what `view` shows.
     pub fn new(recording: &'a Recording, view: &View) -> Report<'a> {
+        Report::of(recording, None, view)
+    }
+
+    /// The same of whole contexts that were folded, with their inclusive costs.
+    pub fn folded(fold: &'a Fold, view: &View) -> Report<'a> {
+        Report::of(&fold.recording, Some(fold), view)
+    }
+
+    fn of(recording: &'a Recording, fold: Option<&Fold>, view: &View) -> Report<'a> {
         let totals = summary::of_recording(recording);
         let metrics = metrics(recording);
         let by = view.by.filter(|by| metrics.contains(by));
@@ -73,8 +83,14 @@ impl<'a> Report<'a> {
         if recording.meta.mode == Mode::Contexts {
             let k = K::from(recording.meta.k);
             for (at, process) in recording.processes.iter().enumerate() {
-                let exact = recording.meta.blocks.is_some();
-                sections.extend(sections_of(at, process, (k, exact), view, &weights));
+                let source = Source {
+                    at,
+                    process,
+                    k,
+                    by_activations: recording.meta.blocks.is_some(),
+                    fold,
+                };
+                sections.extend(sections_of(&source, view, &weights));
             }
         }
         let wants_counters = view.counters || view.tables != Tables::default();
@@ -88,6 +104,7 @@ impl<'a> Report<'a> {
             by,
             sections,
             merged: view.merged.then(|| merged::of_recording(recording)),
+            folded_from: fold.map(|fold| summary::of_recording(fold.whole).contexts),
             stat_names: &[],
             notes: Vec::new(),
         };
@@ -132,15 +149,61 @@ fn metrics(recording: &Recording) -> Vec<Weight> {
         .collect()
 }
 
-/// The sections of one process: one per thread that counted anything, or one for all.
-/// With k, whether the k-CCF is made of activations.
-fn sections_of(
+/// A process, and how its forests are made.
+struct Source<'a> {
+    /// Its number.
     at: usize,
-    process: &Process,
-    (k, by_activations): (K, bool),
-    view: &View,
-    weights: &[Weight],
-) -> Vec<Section> {
+    process: &'a Process,
+    k: K,
+    /// Whether the k-CCF is made of activations.
+    by_activations: bool,
+    /// What it was folded from.
+    fold: Option<&'a Fold<'a>>,
+}
+
+impl Source<'_> {
+    fn activations(&self, threads: &[usize]) -> Forest {
+        joined(threads, |thread| match self.fold {
+            Some(fold) => fold.thread(self.at, thread).activations(),
+            None => analysis::activations(&self.process.threads[thread]),
+        })
+    }
+
+    fn ksf(&self, threads: &[usize]) -> Forest {
+        joined(threads, |thread| match self.fold {
+            Some(fold) => fold.thread(self.at, thread).ksf(),
+            None => analysis::ksf_from_recording(&self.process.threads[thread]),
+        })
+    }
+
+    fn kccf(&self, threads: &[usize]) -> Forest {
+        // Where roots are called, too, as blocks are, the paper's way is not exact.
+        let kccf = match self.by_activations {
+            true => analysis::kccf_of_activations(&self.activations(threads), self.k),
+            false => analysis::kccf(&self.ksf(threads), self.k),
+        };
+        let Some(fold) = self.fold else { return kccf };
+        let threads = threads.iter().map(|&thread| fold.thread(self.at, thread));
+        fold::callers_with_inclusive(&kccf, threads)
+    }
+
+    /// Of whole contexts, where there are any: a call graph has no use for k.
+    fn graph(&self, threads: &[usize], weights: &[Weight]) -> callgraph::CallGraph {
+        let twins = frames::twins(self.process);
+        let same = |label| twins.get(&label).copied().unwrap_or(label);
+        let whole = joined(threads, |thread| {
+            analysis::activations(match self.fold {
+                Some(fold) => fold.thread(self.at, thread).whole,
+                None => &self.process.threads[thread],
+            })
+        });
+        callgraph::of(&whole, weights, same)
+    }
+}
+
+/// The sections of one process: one per thread that counted anything, or one for all.
+fn sections_of(source: &Source, view: &View, weights: &[Weight]) -> Vec<Section> {
+    let process = source.process;
     let counted = |&thread: &usize| !process.threads[thread].nodes.is_empty();
     let threads: Vec<usize> = (0..process.threads.len()).filter(counted).collect();
     let groups: Vec<Vec<usize>> = match view.join_threads {
@@ -149,37 +212,26 @@ fn sections_of(
         false => threads.into_iter().map(|thread| vec![thread]).collect(),
     };
     let section = |threads: Vec<usize>| {
-        let forests = |make: fn(&Thread) -> Forest| joined(process, &threads, make);
-        let ksf = || forests(analysis::ksf_from_recording);
-        // Where roots are called, too, as blocks are, the paper's way is not exact.
-        let kccf = || match by_activations {
-            true => analysis::kccf_of_activations(&forests(analysis::activations), k),
-            false => analysis::kccf(&ksf(), k),
+        let mut section = Section::empty(source.at);
+        let tree = |direction, forest| Tree {
+            direction,
+            forest,
+            rows: Vec::new(),
         };
-        let mut section = Section::empty(at);
         match view.hot {
             Some(_) => {
-                let tree = |direction, forest| Tree {
-                    direction,
-                    forest,
-                    rows: Vec::new(),
-                };
-                section.contexts = view
-                    .ksf
-                    .then(|| tree(Direction::Callees, forests(analysis::activations)));
-                section.callers = view.kccf.then(|| tree(Direction::Callers, kccf()));
+                let contexts = || tree(Direction::Callees, source.activations(&threads));
+                let callers = || tree(Direction::Callers, source.kccf(&threads));
+                section.contexts = view.ksf.then(contexts);
+                section.callers = view.kccf.then(callers);
             }
             None => {
-                section.kccf = view.kccf.then(kccf);
-                section.ksf = view.ksf.then(ksf);
+                section.kccf = view.kccf.then(|| source.kccf(&threads));
+                section.ksf = view.ksf.then(|| source.ksf(&threads));
             }
         }
-        section.stacks = view.stacks.then(|| forests(analysis::activations));
-        section.graph = view.graph.then(|| {
-            let twins = frames::twins(process);
-            let same = |label| twins.get(&label).copied().unwrap_or(label);
-            callgraph::of(&forests(analysis::activations), weights, same)
-        });
+        section.stacks = view.stacks.then(|| source.activations(&threads));
+        section.graph = view.graph.then(|| source.graph(&threads, weights));
         let totals = threads
             .iter()
             .map(|&at| summary::of_thread(&process.threads[at]));
@@ -196,8 +248,8 @@ fn sections_of(
 }
 
 /// The forests of several threads as one.
-fn joined(process: &Process, threads: &[usize], make: fn(&Thread) -> Forest) -> Forest {
-    let mut forests = threads.iter().map(|&thread| make(&process.threads[thread]));
+fn joined(threads: &[usize], make: impl Fn(usize) -> Forest) -> Forest {
+    let mut forests = threads.iter().map(|&thread| make(thread));
     match threads.len() {
         1 => forests.next().unwrap_or_default(),
         _ => analysis::join(&forests.collect::<Vec<Forest>>()),

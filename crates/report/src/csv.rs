@@ -11,13 +11,14 @@
 //! | process, thread | their ids; no thread where threads were joined |
 //! | depth | callers that the path has |
 //! | calls | calls that ended in this context: one column per metric |
+//! | inclusive_calls | the same with all calls made from there, each once, where that is known: one column per metric |
 //! | function, module, file, line | the function that was called, as far as known |
 //! | path | its callers and itself as in [`crate::folded`]: outermost first, with `;` between |
 //!
 //! Quoted as RFC 4180 has it: a field with a comma, a quote or an end of line in it
 //! stands in quotes, and a quote in it is doubled. Lines end with a line feed.
 //!
-//! Invariant: each metric's column adds up to the total of the recording.
+//! Invariant: each metric's column without the inclusive one adds up to the total of the recording.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -32,33 +33,36 @@ use crate::stacks::{self, Frame};
 use crate::{Report, Section, folded};
 
 pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    let metrics: String = metrics::of(report)
-        .iter()
-        .map(|metric| format!("{},", metric.name))
-        .collect();
+    let all = metrics::of(report);
+    let own = all.iter().map(|metric| format!("{},", metric.name));
+    let inclusive = all.iter().filter(|_| report.knows_inclusive());
+    let inclusive = inclusive.map(|metric| format!("{},", metric.inclusive));
+    let metrics: String = own.chain(inclusive).collect();
     writeln!(
         out,
         "process,thread,depth,{metrics}function,module,file,line,path"
     )?;
     for section in &report.sections {
         let process = &report.recording.processes[section.process];
-        write_section(process, section, &metrics::weights(report), out)?;
+        write_section(report, process, section, out)?;
     }
     Ok(())
 }
 
 fn write_section(
+    report: &Report,
     process: &Process,
     section: &Section,
-    weights: &[Weight],
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let thread = match section.threads[..] {
         [thread] => process.threads[thread].tid.to_string(),
         _ => String::new(),
     };
+    let weights = &metrics::weights(report)[..];
+    let inclusive = inclusive(report, section, weights);
     let mut columns: HashMap<Frame, Columns> = HashMap::new();
-    stacks::each(section, weights, |path, values| {
+    stacks::each_node(section, weights, |path, values, node| {
         let mut shown = String::new();
         for (at, &frame) in path.iter().enumerate() {
             let columns = columns.entry(frame);
@@ -72,10 +76,21 @@ fn write_section(
         for value in values {
             write!(out, "{value},")?;
         }
+        for (values, own) in inclusive.iter().zip(values) {
+            let value = node.map_or(*own, |node| values[node.index()]);
+            write!(out, "{value},")?;
+        }
         let last = path.last().and_then(|last| columns.get(last));
         let function = last.map_or(",,,", |columns| &columns.function);
         writeln!(out, "{function},{}", field(&shown))
     })
+}
+
+/// What contexts cost with all that they called, weight by weight.
+fn inclusive(report: &Report, section: &Section, weights: &[Weight]) -> Vec<Vec<u64>> {
+    let forest = section.stacks.iter().filter(|_| report.knows_inclusive());
+    let values = forest.flat_map(|forest| weights.iter().map(|&weight| forest.inclusive(weight)));
+    values.flatten().collect()
 }
 
 /// A frame as it is written.

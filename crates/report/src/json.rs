@@ -15,7 +15,7 @@ use serde::{Serialize, Serializer};
 use trace::{Cost, End, Function, Label, Mode, Module, Process, Thread};
 
 use crate::names::{function_name, symbol_of};
-use crate::{Report, Section};
+use crate::{Report, Section, metrics};
 
 /// Member `format` of every document.
 pub const FORMAT: &str = "everypath report";
@@ -179,7 +179,7 @@ impl<'a> JsonProcess<'a> {
                 .collect(),
             threads: process.threads.iter().map(JsonThread::new).collect(),
             forests: sections
-                .flat_map(|section| JsonForest::all(process, section))
+                .flat_map(|section| JsonForest::all(report, process, section))
                 .collect(),
             engine: report.stats(process).collect(),
         }
@@ -282,10 +282,14 @@ struct JsonForest<'a> {
     nodes: Nodes<'a>,
     /// What nodes carry besides calls.
     costs: BTreeMap<&'static str, Costs<'a>>,
+    /// What was counted in each node and in all that it called, where it is known.
+    inclusive: BTreeMap<&'static str, Vec<u64>>,
 }
 
 impl<'a> JsonForest<'a> {
-    fn all(process: &'a Process, section: &'a Section) -> Vec<JsonForest<'a>> {
+    fn all(report: &Report, process: &'a Process, section: &'a Section) -> Vec<JsonForest<'a>> {
+        let metrics = metrics::of(report);
+        let known = metrics.iter().filter(|_| report.knows_inclusive());
         let threads = section.threads.iter().map(|&at| process.threads[at].tid);
         let threads: Vec<u32> = threads.collect();
         let forests = [("k-sf", &section.ksf), ("k-ccf", &section.kccf)];
@@ -305,6 +309,10 @@ impl<'a> JsonForest<'a> {
                 costs: forest
                     .costs()
                     .map(|cost| (cost.name(), Costs(forest, cost)))
+                    .collect(),
+                inclusive: known
+                    .clone()
+                    .filter_map(|metric| Some((metric.name, forest.inclusive(metric.weight)?)))
                     .collect(),
             })
         };

@@ -80,6 +80,8 @@ pub struct Report<'a> {
     pub counters: Vec<HashMap<Label, u64>>,
     /// All threads in one tree, if asked for. For [`html`].
     pub merged: Option<Contexts>,
+    /// How many whole contexts were folded, if they were ([`analysis::fold`]).
+    pub folded_from: Option<u64>,
     /// Names of the engine's statistics, index by index; empty: do not show them, or one of them.
     pub stat_names: &'a [&'a str],
     /// Sentences for the end of the report, such as what a repair lost.
@@ -95,6 +97,12 @@ impl<'a> Report<'a> {
         let stats = self.stat_names.iter().zip(&process.stats);
         let named = stats.filter(|(name, _)| !name.is_empty());
         named.map(|(name, value)| (*name, *value))
+    }
+
+    /// Whether it is known what contexts cost with all that they called.
+    fn knows_inclusive(&self) -> bool {
+        let meta = &self.recording.meta;
+        meta.blocks.is_none() && (meta.k.is_none() || self.folded_from.is_some())
     }
 
     /// A metric of all sections.

@@ -14,6 +14,8 @@ pub struct Metric {
     pub weight: Weight,
     /// Plural, in lower case.
     pub name: &'static str,
+    /// The same with all that was called, as tables call it.
+    pub inclusive: &'static str,
     /// One word without blanks, for forms that list events by name.
     pub event: &'static str,
 }
@@ -48,23 +50,21 @@ pub fn weights(report: &Report) -> Vec<Weight> {
 
 impl From<Weight> for Metric {
     fn from(weight: Weight) -> Metric {
-        let (name, event) = match weight {
-            Weight::Calls => ("calls", "Calls"),
-            Weight::Cost(cost) => (
-                cost.name(),
-                // As valgrind calls the first. What it calls Dr and Dw is accesses.
-                match cost {
-                    Cost::Instructions => "Ir",
-                    Cost::Branches => "Branches",
-                    Cost::Loads => "Loads",
-                    Cost::Stores => "Stores",
-                    Cost::Cycles => "Cycles",
-                },
-            ),
+        // As valgrind calls instructions. What it calls Dr and Dw is accesses.
+        let (name, inclusive, event) = match weight {
+            Weight::Calls => ("calls", "inclusive_calls", "Calls"),
+            Weight::Cost(cost) => match cost {
+                Cost::Instructions => (cost.name(), "inclusive_instructions", "Ir"),
+                Cost::Branches => (cost.name(), "inclusive_branches", "Branches"),
+                Cost::Loads => (cost.name(), "inclusive_loads", "Loads"),
+                Cost::Stores => (cost.name(), "inclusive_stores", "Stores"),
+                Cost::Cycles => (cost.name(), "inclusive_cycles", "Cycles"),
+            },
         };
         Metric {
             weight,
             name,
+            inclusive,
             event,
         }
     }

@@ -28,6 +28,15 @@ pub fn each<E>(
     metrics: &[Weight],
     mut each: impl FnMut(&[Frame], &[u64]) -> Result<(), E>,
 ) -> Result<(), E> {
+    each_node(section, metrics, |path, values, _| each(path, values))
+}
+
+/// The same with the node of each context; `None` for what is in none.
+pub fn each_node<E>(
+    section: &Section,
+    metrics: &[Weight],
+    mut each: impl FnMut(&[Frame], &[u64], Option<NodeId>) -> Result<(), E>,
+) -> Result<(), E> {
     let Some(forest) = &section.stacks else {
         return Ok(());
     };
@@ -64,8 +73,8 @@ pub fn each<E>(
             *left = left.saturating_sub(*value);
         }
         match path[..] {
-            [] => each(&[Frame::Label(label)], &values)?,
-            _ => each(&path, &values)?,
+            [] => each(&[Frame::Label(label)], &values, Some(node))?,
+            _ => each(&path, &values, Some(node))?,
         }
     }
     rest(metrics, &left, &mut each)
@@ -75,7 +84,7 @@ pub fn each<E>(
 fn rest<E>(
     metrics: &[Weight],
     left: &[u64],
-    each: &mut impl FnMut(&[Frame], &[u64]) -> Result<(), E>,
+    each: &mut impl FnMut(&[Frame], &[u64], Option<NodeId>) -> Result<(), E>,
 ) -> Result<(), E> {
     let is_calls = |metric: &Weight| *metric == Weight::Calls;
     let part = |wanted: bool| -> Vec<u64> {
@@ -87,7 +96,7 @@ fn rest<E>(
     // Calls beyond the limit of nodes; their instructions are a context's.
     for (label, values) in [(Label::TRUNCATED, part(true)), (Label::MUTED, part(false))] {
         if values.iter().any(|&value| value > 0) {
-            each(&[Frame::Label(label)], &values)?;
+            each(&[Frame::Label(label)], &values, None)?;
         }
     }
     Ok(())

@@ -111,7 +111,10 @@ pub(crate) fn totals(report: &Report) -> String {
             Some(_) => "basic block",
         };
         parts.push(counted(totals.functions, place));
-        parts.push(format!("{} (k = {k})", counted(totals.contexts, "context")));
+        let folded = report.folded_from;
+        let whole = folded.map(|whole| format!(", folded from {}", grouped(whole)));
+        let k = format!("(k = {k}{})", whole.unwrap_or_default());
+        parts.push(format!("{} {k}", counted(totals.contexts, "context")));
         parts.push(counted(totals.events, metrics::event(report)));
     }
     if totals.insns > 0 {

@@ -5,13 +5,14 @@
 //! line `-----`:
 //!
 //! ```text
-//! show: report width=80 top=5 join        form and options
+//! show: report width=80 top=5 join        form and options; fold=2: to so many callers
 //! note: a sentence                        for the end of the report
 //! ```
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
 
+use analysis::fold::Fold;
 use report::text::Style;
 use report::{Detail, Hot, Report, View};
 use trace::{Mode, Recording};
@@ -114,13 +115,18 @@ struct Show {
     form: String,
     style: Style,
     view: View,
+    fold: Option<u32>,
     engine: bool,
     notes: Vec<String>,
 }
 
 fn render(input: &str) -> String {
     let (recording, show) = parse(input);
-    let mut report = Report::new(&recording, &show.view);
+    let fold = show.fold.map(|k| Fold::new(&recording, k));
+    let mut report = match &fold {
+        Some(fold) => Report::folded(fold, &show.view),
+        None => Report::new(&recording, &show.view),
+    };
     report.stat_names = if show.engine {
         &["blocks", "cache exits, direct"]
     } else {
@@ -150,6 +156,7 @@ fn parse(input: &str) -> (Recording, Show) {
         form: String::new(),
         style: Style::PLAIN,
         view: View::default(),
+        fold: None,
         engine: false,
         notes: Vec::new(),
     };
@@ -169,6 +176,7 @@ fn parse_show(text: &str, show: &mut Show) {
         match word.split_once('=') {
             Some(("width", value)) => show.style.width = value.parse().unwrap(),
             Some(("top", value)) => hot.top = value.parse().ok(),
+            Some(("fold", value)) => show.fold = value.parse().ok(),
             Some(("min", value)) => hot.min_percent = value.parse().unwrap(),
             Some(("depth", value)) => hot.depth = value.parse().ok(),
             Some(_) => panic!("no option {word}"),

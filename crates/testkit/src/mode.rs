@@ -19,7 +19,7 @@ pub struct Mode {
 ///
 /// In chaos, contexts count calls only: with instructions events are so long that a timer of
 /// 50 microseconds leaves `signal_storm_faults` no time (docs/design/0014). What
-/// they count in chaos is compared in `tests/contexts.rs`.
+/// they count in chaos is compared in `tests/contexts`.
 #[rustfmt::skip]
 pub const MODES: &[Mode] = &[
     Mode { name: "run",              arguments: &["run", "--quiet"] },

@@ -80,6 +80,11 @@ impl Run<'_> {
         self.recorded("count", options)
     }
 
+    /// What `everypath contexts` records with `options`.
+    pub fn contexts(&self, options: &[String]) -> Result<trace::Recording, String> {
+        self.recorded("contexts", options)
+    }
+
     /// What `everypath trace` records with `options`.
     pub fn trace(&self, options: &[String]) -> Result<trace::Recording, String> {
         self.recorded("trace", options)

@@ -6,7 +6,7 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use trace::{Cost, Costs, Label};
 
-use super::{Forest, NO_PARENT, NodeId, Row};
+use super::{Forest, NO_PARENT, NodeId, Row, Weight};
 
 /// A forest under construction: nodes are found or made by parent and label.
 #[derive(Debug, Default)]
@@ -15,6 +15,7 @@ pub struct Builder {
     rows: Vec<Row>,
     first: BTreeSet<NodeId>,
     costs: Vec<Costs>,
+    inclusive: Vec<(Weight, Vec<u64>)>,
     /// Ids by (parent, label).
     index: HashTable<u32>,
 }
@@ -77,6 +78,26 @@ impl Builder {
         values[node.index()] = values[node.index()].saturating_add(value);
     }
 
+    /// Adds to what the first nodes cost with all that they called, one value for each.
+    pub fn add_inclusive(&mut self, weight: Weight, values: &[u64]) {
+        let sums = self.inclusive_of(weight);
+        if sums.len() < values.len() {
+            sums.resize(values.len(), 0);
+        }
+        for (sum, value) in sums.iter_mut().zip(values) {
+            *sum = sum.saturating_add(*value);
+        }
+    }
+
+    fn inclusive_of(&mut self, weight: Weight) -> &mut Vec<u64> {
+        let at = self.inclusive.iter().position(|(of, _)| *of == weight);
+        let at = at.unwrap_or_else(|| {
+            self.inclusive.push((weight, Vec::new()));
+            self.inclusive.len() - 1
+        });
+        &mut self.inclusive[at].1
+    }
+
     /// Adds what `forest` counted at `from`.
     pub(super) fn add_all(&mut self, node: NodeId, forest: &Forest, from: NodeId) {
         self.add(node, forest.count(from));
@@ -110,8 +131,33 @@ impl Builder {
                 }
             };
             self.add_all(id, forest, node);
+            for (weight, values) in &forest.inclusive {
+                let (len, sums) = (id.index() + 1, self.inclusive_of(*weight));
+                if sums.len() < len {
+                    sums.resize(len, 0);
+                }
+                sums[id.index()] = sums[id.index()].saturating_add(values[node.index()]);
+            }
             ids.push(id);
         }
+    }
+
+    /// How many nodes there are.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The child of `parent`, or the root, with this label, if it was made.
+    pub fn find(&self, parent: Option<NodeId>, label: Label) -> Option<NodeId> {
+        let rows = &self.rows;
+        let wanted = (parent.map_or(NO_PARENT, |parent| parent.0), label);
+        let key = |&id: &u32| (rows[id as usize].parent, rows[id as usize].label);
+        let found = self.index.find(hash(wanted), |id| key(id) == wanted);
+        found.map(|&id| NodeId(id))
     }
 
     /// Forgets the index, so that the next look-ups are in a small one. The
@@ -153,11 +199,13 @@ impl Builder {
             mut rows,
             first,
             mut costs,
+            mut inclusive,
             index,
         } = self;
         drop(index);
-        for costs in &mut costs {
-            costs.values.resize(rows.len(), 0);
+        let costs_of = costs.iter_mut().map(|costs| &mut costs.values);
+        for values in costs_of.chain(inclusive.iter_mut().map(|(_, values)| values)) {
+            values.resize(rows.len(), 0);
         }
         let children = sort_children(&mut rows);
         Forest {
@@ -165,6 +213,7 @@ impl Builder {
             children,
             first,
             costs,
+            inclusive,
         }
     }
 }

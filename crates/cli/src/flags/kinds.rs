@@ -1,4 +1,4 @@
-//! What contexts are of.
+//! Words that options take: what contexts are of, forms of a comparison.
 
 use clap::ValueEnum;
 
@@ -36,4 +36,26 @@ pub enum WhichForest {
     Kccf,
     /// One after the other
     Both,
+}
+
+/// Form of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DiffFormat {
+    /// What changed most, for a terminal
+    Report,
+    /// Everything, for programs (docs/formats/diff.schema.json)
+    Json,
+    /// Every function, for spreadsheets
+    Csv,
+    /// Every context with both counts, for differential flame graphs
+    Folded,
+    /// A differential flame graph (SVG, for a browser)
+    Flamegraph,
+}
+
+impl DiffFormat {
+    /// Whether it has a place for notes.
+    pub fn shows_notes(self) -> bool {
+        matches!(self, DiffFormat::Report | DiffFormat::Json)
+    }
 }

@@ -112,10 +112,14 @@ pub(crate) fn list(names: &BTreeSet<String>) -> String {
 
 fn truncated(report: &Report) -> Option<String> {
     let events = report.totals.truncated;
+    let missing = match report.knows_inclusive() {
+        true => ", and missing from what contexts cost with callees",
+        false => "",
+    };
     (events > 0).then(|| {
         format!(
-            "the limit of nodes was reached: {} in contexts beyond it {} counted in [truncated] \
-             (see --max-nodes)",
+            "the limit of nodes was reached: {} in contexts beyond it {} counted in [truncated]\
+             {missing} (see --max-nodes)",
             counted(events, metrics::event(report)),
             if events == 1 { "is" } else { "are" },
         )

@@ -3,17 +3,18 @@
 //! | column | when |
 //! |---|---|
 //! | what makes contexts hot, and its share of all | always |
-//! | the same with everything called from there, and its share | for instructions, where the tree holds all of that |
+//! | the same with everything called from there, each activation once, and its share | for instructions and other costs, where it is known |
 //! | calls, or instructions | what the first is not, if both were counted |
 //!
 //! A tree does not hold all that was called from a context if contexts are cut off
-//! after k callers: what was called deeper down hangs in trees of its own.
+//! after k callers: what was called deeper down hangs in trees of its own. Then it is known
+//! only where whole contexts were recorded and folded ([`analysis::fold`]).
 
 use analysis::{NodeId, Weight};
 
 use crate::metrics;
 use crate::numbers::{grouped, percent};
-use crate::{Direction, Report, Tree};
+use crate::{Report, Tree};
 
 /// A number per node, and perhaps its share.
 pub struct Column {
@@ -51,12 +52,10 @@ pub fn columns(report: &Report, tree: &Tree) -> Vec<Column> {
         own(by),
         share,
     )];
-    let is_whole = || {
-        let mut roots = forest.roots().iter();
-        roots.all(|&root| forest.is_first(root))
-    };
-    if by != Weight::Calls && tree.direction == Direction::Callees && is_whole() {
-        let sums = forest.with_callees(by);
+    let inclusive = || forest.inclusive(by);
+    if by != Weight::Calls
+        && let Some(sums) = inclusive()
+    {
         columns.push(Column::new(tree, "with callees", sums, Share::Of(total)));
     }
     let others = report.metrics.iter().filter(|&&metric| metric != by);

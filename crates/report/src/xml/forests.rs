@@ -10,6 +10,7 @@ use trace::{Label, Process};
 
 use super::Hex;
 use super::writer::Writer;
+use crate::metrics::{self, Metric};
 use crate::paper::is_counted;
 use crate::{Report, Section};
 
@@ -44,9 +45,11 @@ pub fn write(report: &Report, at: usize, process: &Process, xml: &mut Writer) ->
     write_labels(&sections, xml)?;
     let blocks = report.recording.meta.blocks;
     let is_intra = blocks.is_some_and(|blocks| blocks.intra);
+    let metrics = metrics::of(report).into_iter();
+    let inclusive: Vec<Metric> = metrics.filter(|_| report.knows_inclusive()).collect();
     xml.open("threads", &[])?;
     for section in &sections {
-        write_thread(process, section, is_intra, xml)?;
+        write_thread(process, section, is_intra, &inclusive, xml)?;
     }
     let shown = sections.iter().flat_map(|section| &section.threads);
     let shown: HashSet<&usize> = shown.collect();
@@ -84,6 +87,7 @@ fn write_thread(
     process: &Process,
     section: &Section,
     is_intra: bool,
+    inclusive: &[Metric],
     xml: &mut Writer,
 ) -> io::Result<()> {
     xml.open("thread", &[("events", &section.total(Weight::Calls))])?;
@@ -97,7 +101,7 @@ fn write_thread(
     let (mut owners, mut roots) = by_owner(section, owner);
     if !is_intra || owners.contains(&Owner::Thread) {
         let own = roots.remove(&Owner::Thread).unwrap_or_default();
-        write_forests(section, &own, xml)?;
+        write_forests(section, &own, inclusive, xml)?;
     }
     owners.retain(|&owner| owner != Owner::Thread);
     if !owners.is_empty() {
@@ -108,7 +112,7 @@ fn write_thread(
                 xml.text("funcAddr", &[], &Hex(first))?;
             }
             let own = roots.remove(&owner).unwrap_or_default();
-            write_forests(section, &own, xml)?;
+            write_forests(section, &own, inclusive, xml)?;
             xml.close()?;
         }
         xml.close()?;
@@ -152,7 +156,12 @@ fn by_owner(
     (owners, all)
 }
 
-fn write_forests(section: &Section, roots: &Roots, xml: &mut Writer) -> io::Result<()> {
+fn write_forests(
+    section: &Section,
+    roots: &Roots,
+    inclusive: &[Metric],
+    xml: &mut Writer,
+) -> io::Result<()> {
     let forests = [
         ("kSF", &section.ksf, &roots.ksf),
         ("kCCF", &section.kccf, &roots.kccf),
@@ -160,14 +169,24 @@ fn write_forests(section: &Section, roots: &Roots, xml: &mut Writer) -> io::Resu
     for (name, forest, roots) in forests {
         if let Some(forest) = forest {
             xml.open(name, &[])?;
-            write_nodes(forest, roots, xml)?;
+            write_nodes(forest, roots, inclusive, xml)?;
             xml.close()?;
         }
     }
     Ok(())
 }
 
-fn write_nodes(forest: &Forest, roots: &[NodeId], xml: &mut Writer) -> io::Result<()> {
+fn write_nodes(
+    forest: &Forest,
+    roots: &[NodeId],
+    inclusive: &[Metric],
+    xml: &mut Writer,
+) -> io::Result<()> {
+    let inclusive = inclusive.iter().filter_map(|metric| {
+        let values = forest.inclusive(metric.weight)?;
+        Some((metric.inclusive, values))
+    });
+    let inclusive: Vec<(&'static str, Vec<u64>)> = inclusive.collect();
     for node in forest.preorder_of(roots) {
         if !is_counted(forest, node) {
             continue;
@@ -183,6 +202,8 @@ fn write_nodes(forest: &Forest, roots: &[NodeId], xml: &mut Writer) -> io::Resul
         attributes.push(("of", &of));
         attributes.push(("count", &count));
         attributes.extend(costs.iter().map(|(name, value)| (*name, value as _)));
+        let inclusive = inclusive.iter();
+        attributes.extend(inclusive.map(|(name, values)| (*name, &values[node.index()] as _)));
         xml.empty("node", &attributes)?;
     }
     Ok(())

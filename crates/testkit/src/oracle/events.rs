@@ -99,6 +99,33 @@ fn plus(a: [u64; 4], b: [u64; 4]) -> [u64; 4] {
 }
 
 impl ThreadCount {
+    /// Every event, whether it is a call, and what the instructions until the next one cost,
+    /// but for those of lazy binding.
+    fn spent(&self) -> Vec<(Event, [u64; 5])> {
+        let ends = self.events.iter().skip(1).map(|moment| moment.retired);
+        let ends = ends.chain([self.instructions]);
+        let moments = self.events.iter().zip(ends);
+        let costs = |(moment, end): (&Moment, u64)| {
+            let ran = moment.retired..end.max(moment.retired);
+            let muted = |muted: &Range<u64>| {
+                let start = muted.start.max(ran.start);
+                self.costs(start..muted.end.min(ran.end).max(start))
+            };
+            let muted = self.muted.iter().map(muted).fold([0; 4], plus);
+            let [all, branches, loads, stores] = self.costs(ran.clone());
+            let is_call = u64::from(matches!(moment.event, Event::Enter(_)));
+            let costs = [
+                is_call,
+                all - muted[0],
+                branches - muted[1],
+                loads - muted[2],
+                stores - muted[3],
+            ];
+            (moment.event, costs)
+        };
+        moments.map(costs).collect()
+    }
+
     /// What the instructions with these numbers cost.
     fn costs(&self, numbers: Range<u64>) -> [u64; 4] {
         let of = |&[branch, load, store]: &[u8; 3]| [1, branch, load, store].map(u64::from);
@@ -214,6 +241,38 @@ impl Counts {
             add(live.last(), before..thread.instructions);
         }
         sums.retain(|_, costs| *costs != [0; 4]);
+        sums
+    }
+
+    /// Calls and costs of every context of k callers with all that was called from it, by
+    /// the names on its path, as `paths` makes them of a whole one; all threads together.
+    #[must_use]
+    pub fn inclusive(
+        &self,
+        k: u32,
+        paths: fn(&[Label], u32) -> Vec<Vec<Label>>,
+    ) -> BTreeMap<Vec<String>, [u64; 5]> {
+        let mut sums: BTreeMap<Vec<String>, [u64; 5]> = BTreeMap::new();
+        for thread in &self.threads {
+            let functions = &self.processes[thread.process];
+            let name = |&label: &Label| match function(functions, label) {
+                Some(function) => function.name.clone(),
+                None => label.to_string(),
+            };
+            let spent = thread.spent();
+            for at in 0..5 {
+                let spent: Vec<(Event, u64)> = spent
+                    .iter()
+                    .map(|&(event, costs)| (event, costs[at]))
+                    .collect();
+                let rolled = Recursion::Rolled;
+                let inclusive = oracle::inclusive(&spent, rolled, |path| paths(path, k));
+                for (path, value) in inclusive {
+                    sums.entry(path.iter().map(name).collect()).or_default()[at] += value;
+                }
+            }
+        }
+        sums.retain(|_, costs| *costs != [0; 5]);
         sums
     }
 

@@ -5,10 +5,13 @@
 //! 2. `everypath contexts` against the same forests, line by line;
 //! 3. `everypath contexts`, also in chaos, against the oracle, node by node, on
 //!    every program of `tests/programs`: each one says `// run: oracle`, `// run: oracle
-//!    own-functions`, or why not.
+//!    own-functions`, or why not;
+//! 4. whole contexts folded to those of k callers ([`folded`]).
 //!
 //! `EVERYPATH_ONLY=name` leaves one program, `EVERYPATH_NATIVE=1` only part 1.
 #![forbid(unsafe_code)]
+
+mod folded;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -98,6 +101,13 @@ fn run_all() -> Result<(), String> {
                 ));
             }
         };
+        if folded::PROGRAMS.contains(&&*program.name) {
+            jobs.push(Job {
+                program: program.clone(),
+                part: "folded",
+                check: folded::check,
+            });
+        }
         jobs.push(Job {
             program,
             part: "oracle, product",
