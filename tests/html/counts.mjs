@@ -185,3 +185,34 @@ async function work(page, oracle) {
   const marked = await page.evaluate(`(({ panel: { listing, marked } }) => new Set(listing.row.filter((_, at) => marked(at))).size)(everypath)`);
   assert.equal(marked, 1);
 }
+
+/** What indirect branches lead to stands below them, for all threads together. */
+export async function countTargets(page) {
+  await page.until("everypath.listings !== null");
+  await search(page, "dispatch");
+  await page.press("Enter", "Home");
+  assert.equal(await text(page, "#details h2"), "dispatch");
+  const all = await listed(page, "code");
+  const calls = all.flatMap(({ line, offset }, at) => (offset && /^call /.test(line) && all[at + 1]?.line.includes("→") ? [at] : []));
+  assert.equal(calls.length, 1);
+  const [call] = calls;
+  const below = all.slice(call + 1);
+  const targets = below.slice(0, below.findIndex(({ offset }) => offset));
+  // 100 rounds: i % 3 is 0 once more than 1 and 2; ties in the order of their places.
+  assert.deepEqual(targets.map(({ line, taken }) => [line.trim(), taken]).sort(), [
+    ["→ <b>one</b>", "34"], ["→ three", "33"], ["→ two", "33"],
+  ]);
+  assert.equal(targets[0].taken, "34");
+  assert.equal(all[call].times, "100");
+  assert.equal(await page.evaluate(`document.querySelectorAll("b").length`), 0);
+  await linesAreMarked(page, call);
+}
+
+/** A click on an instruction behind the targets marks that one. */
+async function linesAreMarked(page, call) {
+  const behind = (await listed(page, "code")).findIndex(({ offset, place }, at) => at > call && offset && place);
+  await page.evaluate(`everypath.panel.code.rows.filter((row) => !row.hidden).sort((a, b) => a.index - b.index)[${behind}].click()`);
+  const after = await listed(page, "code");
+  assert.ok(after[behind].isSame);
+  assert.ok(after.every(({ isSame, offset }) => !isSame || offset));
+}

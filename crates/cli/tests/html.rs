@@ -315,6 +315,34 @@ fn a_page_shows_what_was_counted() {
     check(&folder, "hostileCounts");
 }
 
+/// Where the one indirect call of it goes, a third of the times each.
+const DISPATCH: &str = r#"
+__attribute__((noinline)) int one(int n) __asm__("<b>one</b>");
+__attribute__((noinline)) int one(int n) { return n + 1; }
+__attribute__((noinline)) int two(int n) { return n * 2; }
+__attribute__((noinline)) int three(int n) { return n ^ 3; }
+int (*volatile table[3])(int) = {one, two, three};
+__attribute__((noinline)) int dispatch(int rounds) {
+    int sum = 0;
+    for (int i = 0; i < rounds; i++)
+        sum += table[i % 3](i);
+    return sum & 7;
+}
+int main(void) { return dispatch(100); }
+"#;
+
+#[test]
+fn a_page_shows_where_indirect_branches_went() {
+    let folder = folder("count-targets");
+    folder.program(&["-g", "-O1"], "prog", DISPATCH);
+    let record = ["count", "-q", "-o", "run.evp", "--html", "page.html"];
+    // It ends with another status.
+    let words = [&record[..], &["--", "./prog"]].concat();
+    let output = folder.run(env!("CARGO_BIN_EXE_everypath"), &words);
+    assert!(folder.file("page.html").exists(), "{output:?}");
+    check(&folder, "countTargets");
+}
+
 /// Of two processes with two threads each, and the shell that started them.
 #[test]
 fn a_page_shows_what_each_thread_counted() {

@@ -28,6 +28,8 @@ use crate::text::Style;
 
 /// Columns before an instruction.
 const NUMBERS: usize = 14 + 14 + 2 + 10;
+/// In place of a target that could not be fetched.
+pub(super) const NOWHERE: &str = "where nothing was executed";
 /// Most targets of one instruction.
 const TARGETS: usize = 12;
 
@@ -165,9 +167,7 @@ fn write_targets(
     went.sort_by_key(|went| std::cmp::Reverse(went.count));
     for went in went.iter().take(TARGETS) {
         let to = went.to.map(|to| &section.counts.insns[to as usize]);
-        let to = to.map_or("where nothing was executed".to_owned(), |to| {
-            section.place(to)
-        });
+        let to = to.map_or(NOWHERE.to_owned(), |to| section.place(to));
         let text = style.dim(&format!("to {to}")).to_string();
         writeln!(out, "{:>28}{:14}{text}", grouped(went.count), "")?;
     }

@@ -12,9 +12,11 @@ use std::io::{self, Write};
 
 use analysis::counts::blocks::Block;
 use analysis::counts::{Counted, Unit, hot};
+use isa::Flow;
 use serde::Serialize;
 use trace::Module;
 
+use super::annotate::NOWHERE;
 use super::{Report, Section, table};
 use crate::html::{self, Beside, JsonModule, Line, Listed, Listings, VERSION};
 use crate::names::base_name;
@@ -287,17 +289,40 @@ fn listings(
     let each = (0..functions.len()).map(|number| vec![number]);
     let units = section.counts.units.iter();
     let modules: Vec<Option<Module>> = units.map(module).collect();
+    let all = section.counts.insns.iter().enumerate();
+    let branches = all.filter(|(index, _)| !section.counts.went_from(*index).is_empty());
+    let places: HashMap<(u32, u64, &[u8]), usize> = branches
+        .map(|(index, insn)| ((insn.unit, insn.at, &*insn.bytes), index))
+        .collect();
     let listings = Listings::new(functions.len(), each, beside, |group, files| {
         let insns = functions[group[0]].insns.iter();
         let listed = insns.map(|insn| {
             let module = modules[insn.unit as usize].as_ref();
             // As the recording says, but by a file that is here it may be shown.
             let line = module.and_then(|module| files.line(module, insn.at));
-            listed(section, insn, line)
+            let index = places.get(&(insn.unit, insn.at, &*insn.bytes));
+            let went = index.map_or(Vec::new(), |&index| went(section, index));
+            Listed {
+                went,
+                ..listed(section, insn, line)
+            }
         });
         Ok(listed.collect())
     });
     listings.write("function", out)
+}
+
+/// Where an indirect jump or call went, most often first; of a return its callers say it.
+fn went(section: &Section, branch: usize) -> Vec<(String, u64)> {
+    if matches!(section.counts.insns[branch].flow, Flow::Return(_)) {
+        return Vec::new();
+    }
+    let mut all = section.counts.went_from(branch).to_vec();
+    all.sort_by_key(|went| Reverse(went.count));
+    let target = |to: u32| section.place(&section.counts.insns[to as usize]);
+    let name = |to: Option<u32>| to.map_or(NOWHERE.to_owned(), target);
+    let named = all.into_iter().map(|went| (name(went.to), went.count));
+    named.collect()
 }
 
 fn module(unit: &Unit) -> Option<Module> {

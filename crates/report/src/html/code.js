@@ -6,6 +6,8 @@ const CODE_ROW = 18;
 /** Head and scroll bar of a list. */
 const CODE_HEAD = 40;
 const TAB = 8;
+/** Targets of an indirect branch that stand below it at first. */
+const TARGETS = 12;
 
 /** The listings of all functions, once they are decoded; null if the page has none. */
 async function loadListings() {
@@ -128,10 +130,10 @@ class CodePanel {
     const { listing } = this;
     this.items = this.codeItems();
     const heads = this.executions ? [["times", "Executed"]] : [];
-    if (listing.taken) heads.push(["taken", "Taken", "Of conditional branches"], ["fell", "Not taken", "Of conditional branches"]);
+    if (listing.taken) heads.push(["taken", "Taken", "Of conditional branches; of indirect ones how often each target"], ["fell", "Not taken", "Of conditional branches"]);
     const header = codeHeader([...heads, ["offset", "Offset"], ["line", "Instruction"], ["place", "Source"]]);
     this.code = this.list("instructions", header, this.items.length, (row, at) => this.fillInsn(row, this.items[at]));
-    this.code.host.style.setProperty("--wide", longest(listing.text));
+    this.code.host.style.setProperty("--wide", longest([...listing.text, ...this.items.map(({ target = "" }) => target)]));
     this.code.host.addEventListener("click", (event) => {
       const item = this.items[rowOf(event) ?? -1];
       const line = item?.at === undefined ? -1 : listing.row[item.at];
@@ -148,15 +150,27 @@ class CodePanel {
       const title = this.titleOf?.(at);
       if (title) items.push({ title });
       items.push({ at });
+      items.push(...this.targetItems(at));
     }
     return items;
   }
 
-  fillInsn(row, { at, title }) {
+  /** Where an indirect branch went, most often first. */
+  targetItems(at) {
+    this.went ??= new Map(this.listing.went ?? []);
+    const all = this.went.get(at) ?? [];
+    const items = all.slice(0, TARGETS).map(([target, times]) => ({ target: `  → ${target}`, times }));
+    if (all.length <= TARGETS) return items;
+    const rest = all.slice(TARGETS);
+    const times = rest.reduce((sum, [, times]) => sum + times, 0);
+    return [...items, { target: `  → ${counted(rest.length, "other place")}`, times }];
+  }
+
+  fillInsn(row, { at, title, target, times }) {
     const { listing } = this;
     const isInsn = at !== undefined;
     const { cells } = row;
-    cells.line.textContent = visible(isInsn ? listing.text[at] : title);
+    cells.line.textContent = visible(isInsn ? listing.text[at] : (target ?? title));
     cells.offset.textContent = isInsn ? `+0x${(listing.at[at] - listing.at[0]).toString(16)}` : "";
     cells.offset.title = isInsn ? `0x${listing.at[at].toString(16)}` : "";
     const line = isInsn ? listing.row[at] : -1;
@@ -165,10 +179,11 @@ class CodePanel {
     if (this.executions) cells.times.textContent = isInsn ? grouped(this.executions(at)) : "";
     if (listing.taken) {
       const taken = isInsn ? listing.taken[at] : null;
-      cells.taken.textContent = taken === null ? "" : grouped(taken);
+      cells.taken.textContent = target ? grouped(times) : taken === null ? "" : grouped(taken);
       cells.fell.textContent = taken === null ? "" : grouped(listing.count[at] - taken);
     }
-    row.classList.toggle("title", !isInsn);
+    row.classList.toggle("title", title !== undefined);
+    row.classList.toggle("target", target !== undefined);
     row.classList.toggle("same", isInsn && line >= 0 && line === this.chosen);
     row.classList.toggle("marked", isInsn && this.marked(at));
   }

@@ -151,7 +151,8 @@ class CountThreads {
   listing(listing, row) {
     const all = this.ofFunction.get(row);
     const taken = listing.taken.map((taken, at) => (taken === null ? null : this.taken[all[at]]));
-    return { ...listing, count: all.map((at) => this.counts[at]), taken };
+    // Where indirect branches went is known of all threads together.
+    return { ...listing, went: [], count: all.map((at) => this.counts[at]), taken };
   }
 }
 

@@ -44,6 +44,8 @@ pub struct Listed {
     pub count: Option<u64>,
     /// Of a conditional branch.
     pub taken: Option<u64>,
+    /// Where an indirect branch went, and how often.
+    pub went: Vec<(String, u64)>,
 }
 
 #[derive(Default, Serialize)]
@@ -63,6 +65,9 @@ pub struct Listing {
     count: Vec<u64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     taken: Vec<Option<u64>>,
+    /// Of indirect branches: which instruction, and where it went how often.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    went: Vec<(usize, Vec<(String, u64)>)>,
     /// Per line of source: index of its file, number, text.
     file: Vec<usize>,
     number: Vec<u32>,
@@ -82,7 +87,9 @@ impl Listing {
     /// Bytes of text.
     pub fn size(&self) -> usize {
         let texts = self.text.iter().chain(&self.source).chain(&self.problem);
-        texts.map(String::len).sum()
+        let targets = self.went.iter().flat_map(|(_, targets)| targets);
+        let targets = targets.map(|(target, _)| target);
+        texts.chain(targets).map(String::len).sum()
     }
 }
 
@@ -115,6 +122,9 @@ impl SourceFiles {
             end = insn.at.saturating_add(insn.len);
             let row = insn.line.and_then(|line| rows.get(&line).copied());
             listing.row.push(row.unwrap_or(-1));
+            if !insn.went.is_empty() {
+                listing.went.push((listing.at.len(), insn.went));
+            }
             listing.at.push(insn.at);
             listing.text.push(insn.text);
             listing.block.extend(insn.block);
