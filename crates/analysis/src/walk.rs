@@ -40,6 +40,7 @@
 mod branches;
 mod code;
 mod lane;
+mod runs;
 pub mod segments;
 mod sites;
 mod steer;
@@ -50,6 +51,7 @@ pub use code::{Code, Step};
 use code::{Place, Straight, Turn};
 use hashbrown::HashMap;
 use lane::{Escape, Lane};
+pub use runs::{Did, Key, Run, Runs};
 pub use segments::Segment;
 pub use sites::{Kind, Site};
 use sites::{Marks, Sites};

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Result, anyhow, bail};
 use clap::CommandFactory;
 use image::{Images, Selector};
-use trace::{BlockContexts, Cost, Mode, Prefix, Recording};
+use trace::{BlockContexts, Cost, Loss, Mode, Prefix, Recording};
 use wire::flag;
 
 use crate::beside::OnDisk;
@@ -17,6 +17,7 @@ use crate::ending::Ending;
 use crate::flags::{
     BlockKind, Cli, Command, ContextMode, Contexts, Count, Format, Report, Run, View, WhichForest,
 };
+use crate::made::Made;
 use crate::output::{Kind, Output, mid_sentence, reason};
 use crate::raptor;
 use crate::selection;
@@ -34,7 +35,7 @@ pub fn run(command: &Command) -> Result<Ending> {
         Command::Stats(flags) => branches::stats(flags),
         Command::Raptor(flags) => raptor::raptor(flags),
         Command::Verify(flags) => traces::verify(flags),
-        Command::Report(flags) => report(flags),
+        Command::Report(flags) => report_file(flags),
         Command::Diff(flags) => diff::diff(flags),
         Command::Man { command } => man(command.as_deref()),
         Command::Completions { shell } => {
@@ -363,13 +364,19 @@ pub fn read(path: &Path) -> Result<Prefix> {
     })
 }
 
-fn report(flags: &Report) -> Result<Ending> {
+fn report_file(flags: &Report) -> Result<Ending> {
     check_view(&flags.view)?;
     check_tables(&flags.view, flags.format)?;
+    let prefix = read(&flags.file)?;
+    let made = Made::of(flags, prefix.recording)?;
+    let ending = report(flags, &made.recording, prefix.lost)?;
+    Ok(made.end(flags, ending))
+}
+
+fn report(flags: &Report, recording: &Recording, lost: Option<Loss>) -> Result<Ending> {
     let shown = flags.file.display();
     let mut show = Show::new(flags.format, &flags.view);
-    let prefix = read(&flags.file)?;
-    if let Some(loss) = prefix.lost {
+    if let Some(loss) = lost {
         let note = format!("'{shown}' is damaged. {loss}");
         // These have no place for notes.
         if flags.format.needs_contexts() || flags.format.needs_counts() || flags.page.html.is_some()
@@ -378,7 +385,7 @@ fn report(flags: &Report) -> Result<Ending> {
         }
         show.notes.push(note);
     }
-    let mode = prefix.recording.meta.mode;
+    let mode = recording.meta.mode;
     if flags.page.html.is_some() && matches!(mode, Mode::Run | Mode::Trace) {
         bail!("'{shown}': a page shows what `contexts` or `count` recorded");
     }
@@ -388,12 +395,12 @@ fn report(flags: &Report) -> Result<Ending> {
     if let (Some(option), true) = (tables.option(), mode != Mode::Contexts) {
         bail!("'{shown}': {option} lists what contexts are of, and only `contexts` records any");
     }
-    if let (Some(option), None) = (tables.blocks_option(), prefix.recording.meta.blocks) {
+    if let (Some(option), None) = (tables.blocks_option(), recording.meta.blocks) {
         bail!("'{shown}': {option} is about basic blocks, and these contexts are of functions");
     }
-    check_slabs(flags, &prefix.recording).map_err(|error| anyhow!("'{shown}' {error}"))?;
-    check_fold(flags, &prefix.recording).map_err(|error| anyhow!("'{shown}' {error}"))?;
+    check_fold(flags, recording).map_err(|error| anyhow!("'{shown}' {error}"))?;
     show.fold = flags.k;
+    check_slabs(flags, recording).map_err(|error| anyhow!("'{shown}' {error}"))?;
     show.counts = report::counts::View {
         top: flags.view.top,
         per_thread: flags.per_thread,
@@ -401,19 +408,19 @@ fn report(flags: &Report) -> Result<Ending> {
         annotate: names(&flags.annotate),
     };
     if let Some(page) = flags.page.wanted() {
-        return write_page(&prefix.recording, &show, page);
+        return write_page(recording, &show, page);
     }
     if !flags.annotate.is_empty() && mode != Mode::Counts {
         bail!("'{shown}': --annotate shows instructions, and only `count` records any");
     }
-    show.engine_stats |= prefix.recording.meta.mode == Mode::Run;
+    show.engine_stats |= recording.meta.mode == Mode::Run;
     let stdout = io::stdout();
     if flags.format == Format::Pprof && stdout.is_terminal() {
         bail!("--format pprof is no text for a terminal; send it to a file: > FILE.pb.gz");
     }
     let style = show::style_of(&stdout);
     let mut out = BufWriter::new(stdout.lock());
-    let written = show.write(&prefix.recording, style, &mut out);
+    let written = show.write(recording, style, &mut out);
     match written.and_then(|()| out.flush()) {
         // It is not there to be written.
         Err(error) if error.kind() == io::ErrorKind::Other => bail!("'{shown}': {error}"),
@@ -439,7 +446,7 @@ fn check_form(format: Format, mode: Mode) -> Result<()> {
         Mode::Contexts => true,
         Mode::Counts => format.of_counts().is_some(),
         Mode::Run => !format.needs_contexts(),
-        Mode::Trace => bail!("it is a trace; look at it with `everypath dump`"),
+        Mode::Trace => false,
     };
     if !fits {
         bail!(NO_CONTEXTS);

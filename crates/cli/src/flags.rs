@@ -21,7 +21,7 @@ pub use kinds::{BlockKind, ContextMode, DiffFormat, WhichForest, YesNo};
 use raptor::RAPTOR_EXAMPLES;
 pub use raptor::Raptor;
 use traces::{DUMP_EXAMPLES, TRACE_EXAMPLES, VERIFY_EXAMPLES};
-pub use traces::{Dump, Trace, Verify};
+pub use traces::{Dump, Made, Trace, Verify, What};
 
 use crate::{condition, show};
 
@@ -83,7 +83,8 @@ Examples:
   everypath report run.evp --format firefox > calls.json   # for profiler.firefox.com
   everypath report run.evp --format csv > contexts.csv
   everypath report run.evp -k 3 --forest both      what --k-inf recorded, 3 callers deep
-  everypath report run.evp --html calls.html       a page to explore all contexts with";
+  everypath report run.evp --html calls.html       a page to explore all contexts with
+  everypath report trace.evp --as counts           what `count` would have recorded";
 
 const DIFF_EXAMPLES: &str = "\
 Examples:
@@ -253,6 +254,8 @@ pub struct Report {
     /// Fold whole contexts (recorded with --k-inf) to this many callers
     #[arg(short, value_name = "N")]
     pub k: Option<u32>,
+    #[command(flatten)]
+    pub made: Made,
     #[command(flatten)]
     pub view: View,
     /// Show each thread by itself (recordings of `count`)

@@ -36,6 +36,7 @@ mod ending;
 mod flags;
 mod keep;
 mod libraries;
+mod made;
 mod output;
 mod program;
 mod progress;

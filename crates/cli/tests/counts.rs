@@ -192,3 +192,56 @@ fn forms_of_other_recordings_are_refused() {
         );
     }
 }
+
+/// Deterministic, all in one thread: what is made of a trace is byte for byte what is
+/// recorded live.
+#[test]
+fn counts_of_a_trace_are_those_of_a_live_run() {
+    let folder = Folder::new("of-a-trace");
+    let binary = env!("CARGO_BIN_EXE_everypath");
+    let sql = "create table t(a,b); insert into t values(1,'x'),(2,'y'); select sum(a) from t;";
+    for (mode, file) in [("trace", "trace.evp"), ("count", "count.evp")] {
+        let head = ["-R", binary, mode, "-q", "-o", file, "--"];
+        let arguments = [&head[..], &["sqlite3", ":memory:", sql]].concat();
+        stdout(folder.run("setarch", &arguments));
+    }
+    for form in [
+        &["csv"][..],
+        &["csv", "--per-thread"],
+        &["callgrind"],
+        &["json"],
+    ] {
+        let report = |file: &str, what: &[&str]| {
+            let arguments = [&["report", file], what, &["--format"], form].concat();
+            let text = stdout(everypath(&folder, &arguments));
+            // Numbers of the process, and how it was called.
+            let is_comparable = |line: &&str| !line.starts_with("desc: ");
+            text.lines()
+                .filter(is_comparable)
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        let (made, live) = (
+            report("trace.evp", &["--as", "counts"]),
+            report("count.evp", &[]),
+        );
+        assert!(
+            made.len() > usize::from(form[0] != "json") * 5000,
+            "{form:?}"
+        );
+        let differ = made.iter().zip(&live).find(|(made, live)| made != live);
+        let per_thread = form.len() > 1;
+        assert!(per_thread || differ.is_none(), "{form:?}: {differ:?}");
+        assert_eq!(made.len(), live.len(), "{form:?}");
+    }
+    let kept = ["report", "trace.evp", "--as", "counts", "-o", "made.evp"];
+    stdout(everypath(&folder, &kept));
+    let csv = |file: &str| stdout(everypath(&folder, &["report", file, "--format", "csv"]));
+    assert_eq!(csv("made.evp"), csv("count.evp"));
+    let output = everypath(&folder, &["report", "count.evp", "--as", "counts"]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        error.contains("--as is about traces, and this is none"),
+        "{error}"
+    );
+}

@@ -1,9 +1,9 @@
-//! `trace`, `dump` and `verify`.
+//! `trace`, `dump` and `verify`, and what `report` makes of a trace.
 
 use std::ops::Range;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::{Mcf, Target};
 
@@ -70,6 +70,23 @@ pub struct Verify {
     /// The trace (made with `everypath trace`)
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
+}
+
+/// What a report makes of a trace.
+#[derive(Debug, Args)]
+pub struct Made {
+    /// Make this of a trace first, as if it had been recorded
+    #[arg(long = "as", value_name = "WHAT")]
+    pub what: Option<What>,
+    /// Keep what was made, as a recording of its own
+    #[arg(short, long, value_name = "FILE.evp", requires = "what")]
+    pub output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum What {
+    /// What `everypath count` records
+    Counts,
 }
 
 /// Bytes; units are 1024 times each other.

@@ -126,23 +126,24 @@ fn check(program: &Program, built: &Built, part: Part, product: &Path) -> Result
         stdin: &directives.stdin,
     };
     let edges = edges_of::expected(&stepped);
+    let counted = |recording: &Recording| {
+        sound(recording)?;
+        let mut ours = executed(recording)?;
+        ours.retain(|(file, _), _| wanted(file));
+        same(&ours, &expected)?;
+        edges_of::check(recording, &edges, wanted)
+    };
     for chaos in [None, Some("3")] {
         let options: Vec<String> = chaos.map_or(Vec::new(), |seed| {
             vec!["--chaos".to_owned(), seed.to_owned()]
         });
         let recording = run.recording(&options)?;
-        let compared = sound(&recording).and_then(|()| {
-            let mut ours = executed(&recording)?;
-            ours.retain(|(file, _), _| wanted(file));
-            same(&ours, &expected)?;
-            edges_of::check(&recording, &edges, wanted)
-        });
-        compared.map_err(|error| format!("{}: {error}", options.join(" ")))?;
+        counted(&recording).map_err(|error| format!("{}: {error}", options.join(" ")))?;
     }
     let module = (part == Part::OwnFile).then_some(&*name);
     match &directives.no_order {
         Some(reason) => println!("left    {}, order: {reason}", program.name),
-        None => traces_of::check(&run, &stepped, module)?,
+        None => traces_of::check(&run, &stepped, module, &counted)?,
     }
     if let Some(reason) = &directives.no_blocks {
         println!("left    {}, blocks: {reason}", program.name);

@@ -1,10 +1,11 @@
 //! `everypath trace` against the oracle: every instruction of every thread, in order,
 //! also in chaos and with so little memory that the program has to wait for it. And its
 //! branches, as they follow from that order, and as they are made again of what predictors
-//! got wrong. And every keyframe is a place to begin at.
+//! got wrong; and the counts that are made of it. And every keyframe is a place to begin at.
 
 use std::collections::HashMap;
 
+use analysis::counts::from_trace;
 use analysis::raptor::{Config, TARGETS};
 use analysis::walk::segments::segments;
 use analysis::walk::{Branches, Event, Item, Pieces, Segment, Step, Walk, Why};
@@ -21,7 +22,13 @@ const CASES: [&[&str]; 3] = [&[], &["--chaos", "3"], &["--chaos", "7", "--buffer
 /// A file's name and an offset there; no file: an address.
 type Place = (String, u64);
 
-pub fn check(run: &Run<'_>, stepped: &Counts, module: Option<&str>) -> Result<(), String> {
+/// `counted` compares a recording as `everypath count` makes it.
+pub fn check(
+    run: &Run<'_>,
+    stepped: &Counts,
+    module: Option<&str>,
+    counted: &dyn Fn(&Recording) -> Result<(), String>,
+) -> Result<(), String> {
     let wanted = |name: &str| module.is_none_or(|module| module == name);
     let mut expected: Vec<Vec<Place>> = Vec::new();
     for thread in &stepped.threads {
@@ -40,6 +47,7 @@ pub fn check(run: &Run<'_>, stepped: &Counts, module: Option<&str>) -> Result<()
             .and_then(|ours| same(ours, expected.clone()))
             .and_then(|()| branches(&recording))
             .and_then(|()| keyframes(&recording))
+            .and_then(|()| counted(&from_trace::recording(&recording).0))
             .and_then(|()| made_again(&recording));
         compared.map_err(|error| format!("trace {}: {error}", options.join(" ")))?;
     }

@@ -1,0 +1,117 @@
+//! From streams to runs: straight pieces of code that a thread executed, each with a name.
+//!
+//! Problem: who adds something up for every instruction would do so billions of times; but
+//! the code has few pieces, and they are executed again and again.
+//!
+//! Approach: a [`Run`] says which piece was executed, from where to where, and how its last
+//! branch went. Two runs with the same [`Run::key`] are the same instructions, so what is
+//! known of them needs to be found once.
+
+use trace::Thread;
+
+use super::code::{Code, Place, Step};
+use super::{Found, Pieces, Unsound, Walk, Why};
+
+/// Instructions that were executed one after the other; no branch but the last of them has
+/// an outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    piece: u32,
+    place: Place,
+    from: u32,
+    to: u32,
+    /// Of the last instruction, if it has one.
+    pub outcome: Option<bool>,
+}
+
+/// Which instructions a run is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Key {
+    place: Place,
+    from: u32,
+    to: u32,
+}
+
+impl Run {
+    pub fn key(&self) -> Key {
+        Key {
+            place: self.place,
+            from: self.from,
+            to: self.to,
+        }
+    }
+
+    /// In instructions.
+    pub fn len(&self) -> u64 {
+        u64::from(self.to - self.from)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.from == self.to
+    }
+}
+
+/// What a thread did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Did {
+    Ran(Run),
+    /// It went to this address without a branch.
+    Went {
+        why: Why,
+        to: u64,
+    },
+    /// It goes on in other code than its address had first, or again in that.
+    Entered,
+}
+
+/// Reads the streams of one thread, run by run.
+pub struct Runs<'a> {
+    walk: Walk<'a>,
+}
+
+impl<'a> Runs<'a> {
+    pub fn new(pieces: &'a mut Pieces, thread: &'a Thread) -> Runs<'a> {
+        Runs {
+            walk: Walk::new(pieces, thread),
+        }
+    }
+
+    /// The instructions of the run that was read last.
+    pub fn steps(&self, run: &Run) -> &[Step] {
+        let steps = &self.walk.pieces.known[run.piece as usize].straight.steps;
+        &steps[run.from as usize..run.to as usize]
+    }
+
+    /// Where an indirect branch went, if it ends the run that was read last.
+    pub fn here(&self) -> u64 {
+        self.walk.here()
+    }
+
+    pub fn code(&self) -> &Code {
+        self.walk.code()
+    }
+}
+
+impl Iterator for Runs<'_> {
+    type Item = Result<Did, Unsound>;
+
+    fn next(&mut self) -> Option<Result<Did, Unsound>> {
+        let found = self.walk.found()?;
+        Some(found.map(|found| match found {
+            Found::Executed {
+                piece,
+                from,
+                to,
+                outcome,
+            } => Did::Ran(Run {
+                piece,
+                place: self.walk.pieces.known[piece as usize].place,
+                from,
+                to,
+                outcome,
+            }),
+            Found::Went { why, to } => Did::Went { why, to },
+            Found::Entered(_) => Did::Entered,
+        }))
+    }
+}
