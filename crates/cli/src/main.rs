@@ -34,6 +34,7 @@ mod condition;
 mod diff;
 mod ending;
 mod flags;
+mod folders;
 mod keep;
 mod libraries;
 mod made;

@@ -11,6 +11,7 @@ use crate::branches;
 use crate::commands::{finish_stdout, read};
 use crate::ending::Ending;
 use crate::flags::{Destination, Dump, Format, Trace, Verify};
+use crate::folders;
 use crate::session::Session;
 use crate::show::Show;
 
@@ -46,6 +47,9 @@ pub fn trace(flags: &Trace) -> Result<Ending> {
 pub fn dump(flags: &Dump) -> Result<Ending> {
     if let Some(form) = flags.mcf.mcf {
         return branches::dump(flags, form);
+    }
+    if let Some(folder) = &flags.pt {
+        return folders::pt(flags, folder);
     }
     let view = report::steps::View {
         range: flags.range.clone().unwrap_or(1..u64::MAX),

@@ -42,6 +42,7 @@ pub mod names;
 mod numbers;
 pub mod paper;
 pub mod pprof;
+pub mod pt;
 pub mod raptor;
 mod signals;
 pub mod speedscope;

@@ -25,7 +25,8 @@ Examples:
   everypath dump run.evp --range 1000..1100
   everypath dump run.evp --thread 4711 --range 5000..
   everypath dump run.evp --mcf ascii --disasm              branches, as mcfTrace has them
-  everypath dump run.evp --mcf binary | zstd > run.mcf.zst   (docs/formats/mcf.md)";
+  everypath dump run.evp --mcf binary | zstd > run.mcf.zst   (docs/formats/mcf.md)
+  everypath dump run.evp --pt run.pt           packets of Intel PT, for its decoders";
 
 pub const VERIFY_EXAMPLES: &str = "\
 Examples:
@@ -61,6 +62,12 @@ pub struct Dump {
     /// Only the thread with this number
     #[arg(long, value_name = "TID")]
     pub thread: Option<u32>,
+    /// Write packets of Intel PT and the code into this folder (docs/formats/pt.md)
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["mcf", "range"])]
+    pub pt: Option<PathBuf>,
+    /// With --pt: have a target for every return, also where decoders know it
+    #[arg(long, requires = "pt")]
+    pub pt_targets: bool,
     #[command(flatten)]
     pub mcf: Mcf,
 }
