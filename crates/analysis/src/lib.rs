@@ -15,6 +15,7 @@ pub mod forest;
 pub mod hot;
 pub mod merged;
 pub mod oracle;
+pub mod pack;
 pub mod raptor;
 pub mod static_costs;
 pub mod summary;

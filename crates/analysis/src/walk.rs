@@ -40,6 +40,8 @@
 mod branches;
 mod code;
 mod lane;
+pub mod packed;
+mod pieces;
 mod runs;
 pub mod segments;
 mod sites;
@@ -48,16 +50,17 @@ mod unsound;
 
 pub use branches::{Branch, Branches, Item};
 pub use code::{Code, Step};
-use code::{Place, Straight, Turn};
-use hashbrown::HashMap;
+use code::{Place, Turn};
 use lane::{Escape, Lane};
+use packed::{Next, Packed};
+pub use pieces::Pieces;
+use pieces::{Known, end};
 pub use runs::{Did, Key, Run, Runs};
 pub use segments::Segment;
 pub use sites::{Kind, Site};
-use sites::{Marks, Sites};
 pub use steer::Steer;
-use trace::stream::{ESCAPE, LANES, PER_BYTE, TARGETS, escape, lane, why};
-use trace::{Process, Thread};
+use trace::Thread;
+use trace::stream::{ESCAPE, LANES, PER_BYTE, WENT, escape, why};
 pub use unsound::Unsound;
 
 /// What a thread did.
@@ -85,6 +88,15 @@ pub enum Why {
 }
 
 impl Why {
+    fn number(self) -> u8 {
+        match self {
+            Why::Start => why::START,
+            Why::Sigreturn => why::SIGRETURN,
+            Why::Vsyscall => why::VSYSCALL,
+            Why::Signal(number) | Why::Unknown(number) => number,
+        }
+    }
+
     fn of(number: u8) -> Why {
         match number {
             why::START => Why::Start,
@@ -96,147 +108,13 @@ impl Why {
     }
 }
 
-/// Most instructions in pieces that are remembered.
-const MOST_STEPS: usize = 16 << 20;
-/// Most pieces that are looked through for the next outcome.
-const MOST_GOES: usize = 1 << 16;
-
-/// A piece that was decoded, and where it was found to go on.
-#[derive(Debug)]
-struct Known {
-    place: Place,
-    straight: Straight,
-    branches: Marks,
-    /// By outcome.
-    next: [Option<u32>; 2],
-    /// Where the next outcome stands, if that is known.
-    lane: Option<u8>,
-}
-
-/// Straight pieces that were met, for one thread after the other of a process.
-#[derive(Debug)]
-pub struct Pieces {
-    code: Code,
-    known: Vec<Known>,
-    by_place: HashMap<Place, u32>,
-    /// In all of them.
-    steps: usize,
-    sites: Sites,
-}
-
-impl Pieces {
-    pub fn of(process: &Process) -> Pieces {
-        Pieces {
-            code: Code::of(process),
-            known: Vec::new(),
-            by_place: HashMap::new(),
-            steps: 0,
-            sites: Sites::default(),
-        }
-    }
-
-    pub fn code(&self) -> &Code {
-        &self.code
-    }
-
-    /// All branches of the code that was met, by number.
-    pub fn sites(&self) -> &[Site] {
-        self.sites.all()
-    }
-
-    fn at(&mut self, place: Place) -> u32 {
-        if let Some(&index) = self.by_place.get(&place) {
-            return index;
-        }
-        let index = self.known.len() as u32;
-        let straight = self.code.straight(place);
-        self.steps += straight.steps.len() + 1;
-        self.known.push(Known {
-            place,
-            branches: self.sites.marks(&straight.steps),
-            straight,
-            next: [None; 2],
-            lane: None,
-        });
-        self.by_place.insert(place, index);
-        index
-    }
-
-    /// Forgets all pieces but this one, if they are too many; where it is then.
-    fn forget(&mut self, index: u32) -> u32 {
-        if self.steps < MOST_STEPS {
-            return index;
-        }
-        let place = self.known[index as usize].place;
-        self.known.clear();
-        self.by_place.clear();
-        self.steps = 0;
-        self.at(place)
-    }
-
-    /// Why nothing is known of what comes next, if that is so behind this piece.
-    fn no_code(&self, piece: Option<(u32, u32)>) -> Option<Unsound> {
-        let straight = &self.known[piece?.0 as usize].straight;
-        matches!(straight.turn, Turn::Unknown).then(|| Unsound::NoCode(end(&straight.steps)))
-    }
-
-    /// In which lane the next outcome is, that of piece `index` or of one behind it.
-    fn lane(&mut self, index: u32) -> u8 {
-        if let Some(lane) = self.known[index as usize].lane {
-            return lane;
-        }
-        let mut at = index;
-        // Without an outcome control goes forward, but who made the recording may say
-        // otherwise.
-        for _ in 0..MOST_GOES {
-            let goes = matches!(self.known[at as usize].straight.turn, Turn::Goes(_));
-            match goes.then(|| self.next(at, false)) {
-                Some(Ok(next)) => at = next,
-                _ => break,
-            }
-        }
-        let straight = &self.known[at as usize].straight;
-        let lane = match (straight.turn, straight.steps.last()) {
-            (Turn::Indirect, _) => TARGETS,
-            (_, Some(step)) => lane(step.pc),
-            (_, None) => 0,
-        };
-        self.known[index as usize].lane = Some(lane as u8);
-        lane as u8
-    }
-
-    /// Behind piece `index`, if its last instruction had this outcome.
-    fn next(&mut self, index: u32, outcome: bool) -> Result<u32, Unsound> {
-        let known = &self.known[index as usize];
-        if let Some(next) = known.next[usize::from(outcome)] {
-            return Ok(next);
-        }
-        let steps = &known.straight.steps;
-        let pc = steps.last().map_or(0, |step| step.pc);
-        let place = match (known.straight.turn, outcome) {
-            (Turn::Either(places), _) => places[usize::from(outcome)],
-            (Turn::Always(place), true) | (Turn::Goes(place), _) => place,
-            (Turn::Unknown, _) => return Err(Unsound::NoCode(end(steps))),
-            _ => return Err(Unsound::Outcome(pc)),
-        };
-        let next = self.at(place);
-        self.known[index as usize].next[usize::from(outcome)] = Some(next);
-        Ok(next)
-    }
-}
-
-/// Behind the last of them.
-fn end(steps: &[Step]) -> u64 {
-    steps
-        .last()
-        .map_or(0, |step| step.pc.wrapping_add(step.len.into()))
-}
-
 /// Reads the streams of one thread.
 pub struct Walk<'a> {
     pieces: &'a mut Pieces,
-    /// One, or [`LANES`].
+    /// One, or [`LANES`], or none if it is packed.
     lanes: Vec<Lane<'a>>,
+    /// What is read in place of lanes, or written from them.
+    packed: Option<Box<Packed<'a>>>,
     /// The piece that is executed next, and from which of its instructions on.
     piece: Option<(u32, u32)>,
     /// Outcomes of the last byte that are left, first to last below `left` bits.
@@ -257,16 +135,17 @@ impl<'a> Walk<'a> {
     /// Of all that is kept of it.
     pub fn new(pieces: &'a mut Pieces, thread: &'a Thread) -> Walk<'a> {
         let first = match thread.gap {
-            None => Some(Segment::default()),
+            None => None,
             Some(_) => segments::segments(thread).first().copied(),
         };
-        let over = first.is_none();
-        let walk = Walk::of(pieces, thread, first.unwrap_or_default().onward());
-        Walk { over, ..walk }
+        Walk::of(pieces, thread, first.unwrap_or_default().onward())
     }
 
     /// Of one of its segments.
     pub fn of(pieces: &'a mut Pieces, thread: &'a Thread, segment: Segment) -> Walk<'a> {
+        if packed::is_packed(thread) {
+            return Walk::of_packed(pieces, thread);
+        }
         // Version 5 had one lane.
         let has_more = thread.stream.iter().any(|part| part.stream > 0);
         let lanes = 0..if has_more { LANES } else { 1 };
@@ -278,15 +157,35 @@ impl<'a> Walk<'a> {
             Lane::between(thread, number, from, to)
         };
         Walk {
-            pieces,
             lanes: lanes.map(lane).collect(),
+            begins: segment.from.is_some(),
+            arrived: segment.to.map(|_| false),
+            // Behind a gap nothing is known without a keyframe.
+            over: thread.gap.is_some() && segment.from.is_none(),
+            ..Walk::without_lanes(pieces)
+        }
+    }
+
+    fn of_packed(pieces: &'a mut Pieces, thread: &'a Thread) -> Walk<'a> {
+        Walk {
+            packed: Packed::read(thread).ok().map(Box::new),
+            begins: thread.gap.is_some(),
+            ..Walk::without_lanes(pieces)
+        }
+    }
+
+    fn without_lanes(pieces: &'a mut Pieces) -> Walk<'a> {
+        Walk {
+            pieces,
+            lanes: Vec::new(),
+            packed: None,
             piece: None,
             outcomes: 0,
             left: 0,
             coming: None,
             entered: None,
-            begins: segment.from.is_some(),
-            arrived: segment.to.map(|_| false),
+            begins: false,
+            arrived: None,
             over: false,
         }
     }
@@ -360,6 +259,13 @@ impl<'a> Walk<'a> {
             if self.left > 0 {
                 return self.outcome();
             }
+            if self.lanes.is_empty() {
+                match self.unpack()? {
+                    Escaped::Over => return Ok(None),
+                    Escaped::Coming => continue,
+                    Escaped::Went(found) => return Ok(Some(found)),
+                }
+            }
             let lane = match self.piece {
                 Some((piece, _)) if self.lanes.len() > 1 => self.pieces.lane(piece).into(),
                 _ => 0,
@@ -385,20 +291,24 @@ impl<'a> Walk<'a> {
     /// the thread was killed on the way to a target that was not listed yet.
     fn outcome(&mut self) -> Result<Option<Found>, Unsound> {
         let (piece, from) = self.piece.ok_or(Unsound::Nowhere)?;
-        let straight = &self.pieces.known[piece as usize].straight;
+        let known = &self.pieces.known[piece as usize];
+        let straight = &known.straight;
         let to = straight.steps.len() as u32;
         let goes = matches!(straight.turn, Turn::Goes(_));
         if !goes {
             self.left -= 1;
         }
-        let outcome = self.outcomes >> self.left & 1 != 0;
+        let mut outcome = self.outcomes >> self.left & 1 != 0;
+        if let Some(packed) = &mut self.packed {
+            outcome = packed.outcome(known, self.pieces.sites.all(), outcome)?;
+        }
         let next = match straight.turn {
             Turn::Indirect => {
                 let pc = straight.steps.last().map_or(0, |step| step.pc);
                 if !outcome || self.left > 0 {
                     return Err(Unsound::Outcome(pc));
                 }
-                match self.target()? {
+                match self.target(piece)? {
                     Some(target) => self.pieces.at(Place::At(target)),
                     None => return Ok(None),
                 }
@@ -414,8 +324,25 @@ impl<'a> Walk<'a> {
         }))
     }
 
-    /// Where an indirect branch went; `None`: that is not known, and nothing follows.
-    fn target(&mut self) -> Result<Option<u64>, Unsound> {
+    /// Where the indirect branch of a piece went; `None`: that is not known, and nothing
+    /// follows.
+    fn target(&mut self, piece: u32) -> Result<Option<u64>, Unsound> {
+        // Who reads what is packed asks only there.
+        let target = match self.lanes.is_empty() {
+            true => Some(0),
+            false => self.target_in_lane()?,
+        };
+        match (&mut self.packed, target) {
+            (Some(packed), Some(target)) => {
+                let known = &self.pieces.known[piece as usize];
+                let target = packed.target(known, self.pieces.sites.all(), target)?;
+                Ok(Some(target))
+            }
+            _ => Ok(target),
+        }
+    }
+
+    fn target_in_lane(&mut self) -> Result<Option<u64>, Unsound> {
         let last = self.lanes.len() - 1;
         let lane = &mut self.lanes[last];
         let low = u16::from_le_bytes(lane.array()?);
@@ -450,6 +377,26 @@ impl<'a> Walk<'a> {
         if let Some(arrived) = &mut self.arrived {
             *arrived = matches!(escape, Escape::At(_)) && self.lanes.iter().all(Lane::is_over);
         }
+        if let Some(packed) = &mut self.packed {
+            packed.escape(escape)?;
+        }
+        self.follow(escape)
+    }
+
+    /// What comes next where there are no lanes.
+    fn unpack(&mut self) -> Result<Escaped, Unsound> {
+        let packed = self.packed.as_mut().ok_or(Unsound::Cut)?;
+        match packed.next()? {
+            Next::End => Ok(Escaped::Over),
+            Next::Escape(escape) => self.follow(escape),
+            Next::Outcome => {
+                (self.outcomes, self.left) = (WENT, 1);
+                Ok(Escaped::Coming)
+            }
+        }
+    }
+
+    fn follow(&mut self, escape: Escape) -> Result<Escaped, Unsound> {
         match escape {
             Escape::At(pc) if self.begins => {
                 self.begins = false;

@@ -19,6 +19,7 @@ use crate::flags::{
 };
 use crate::made::Made;
 use crate::output::{Kind, Output, mid_sentence, reason};
+use crate::pack;
 use crate::raptor;
 use crate::selection;
 use crate::session::Session;
@@ -34,6 +35,7 @@ pub fn run(command: &Command) -> Result<Ending> {
         Command::Dump(flags) => traces::dump(flags),
         Command::Stats(flags) => branches::stats(flags),
         Command::Raptor(flags) => raptor::raptor(flags),
+        Command::Pack(flags) => pack::pack(flags),
         Command::Verify(flags) => traces::verify(flags),
         Command::Report(flags) => report_file(flags),
         Command::Diff(flags) => diff::diff(flags),

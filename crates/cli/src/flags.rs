@@ -20,8 +20,8 @@ pub use branches::{DescriptorForm, Mcf, Stats, StatsForm};
 pub use kinds::{BlockKind, ContextMode, DiffFormat, WhichForest, YesNo};
 use raptor::RAPTOR_EXAMPLES;
 pub use raptor::Raptor;
-use traces::{DUMP_EXAMPLES, TRACE_EXAMPLES, VERIFY_EXAMPLES};
-pub use traces::{Dump, Made, Trace, Verify, What};
+use traces::{DUMP_EXAMPLES, PACK_EXAMPLES, TRACE_EXAMPLES, VERIFY_EXAMPLES};
+pub use traces::{Dump, Made, Pack, Trace, Verify, What};
 
 use crate::{condition, show};
 
@@ -133,6 +133,9 @@ pub enum Command {
     /// Reduce a trace to what branch predictors got wrong (mcfTRaptor), and back
     #[command(after_help = RAPTOR_EXAMPLES)]
     Raptor(Raptor),
+    /// Make a trace as small as its branches can be foreseen
+    #[command(after_help = PACK_EXAMPLES)]
+    Pack(Pack),
     /// Read a whole trace and say what it holds; exit status 1 if it is damaged
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(Verify),

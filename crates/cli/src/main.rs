@@ -39,6 +39,7 @@ mod keep;
 mod libraries;
 mod made;
 mod output;
+mod pack;
 mod program;
 mod progress;
 mod raptor;

@@ -32,7 +32,7 @@ mod write;
 pub use chunk::Kind;
 pub(crate) use items::{MAX_SHARED, Shared};
 pub use read::{Loss, Prefix, read, read_prefix};
-pub use write::write;
+pub use write::{write, write_small};
 
 /// First bytes of every file. Like PNG's, they tell a text-mode copy (the line
 /// ends change) and a 7-bit one (the first byte changes) from the real thing.

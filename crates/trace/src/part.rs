@@ -13,7 +13,7 @@ use crate::error::ReadError;
 /// to have many at a time.
 pub(crate) const PART: usize = 1 << 20;
 /// What the compressor may take; the program waits for it if it writes quicker.
-const LEVEL: i32 = 1;
+pub(crate) const LEVEL: i32 = 1;
 
 /// Bytes of a stream, compressed.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -65,7 +65,11 @@ pub(crate) struct Packer(zstd::bulk::Compressor<'static>);
 
 impl Packer {
     pub(crate) fn new() -> io::Result<Packer> {
-        zstd::bulk::Compressor::new(LEVEL).map(Packer)
+        Packer::at_level(LEVEL)
+    }
+
+    pub(crate) fn at_level(level: i32) -> io::Result<Packer> {
+        zstd::bulk::Compressor::new(level).map(Packer)
     }
 
     pub(crate) fn pack(&mut self, raw: &[u8]) -> io::Result<Part> {

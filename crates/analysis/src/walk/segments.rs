@@ -37,6 +37,13 @@ impl Segment {
 
 /// The segments of a thread, in order; none, if nothing of it can be read.
 pub fn segments(thread: &Thread) -> Vec<Segment> {
+    if super::packed::is_packed(thread) {
+        let before = Some(0);
+        return vec![Segment {
+            before,
+            ..Segment::default()
+        }];
+    }
     let gone = thread.gap.map(|gap| gap.bytes);
     let mut ends = gone.unwrap_or_default();
     for part in &thread.stream {
@@ -85,6 +92,22 @@ pub struct Task {
 }
 
 impl Task {
+    /// The threads of a recording, each as a whole.
+    pub fn whole(recording: &Recording) -> Vec<Task> {
+        let mut tasks = Vec::new();
+        for (process, threads) in recording.processes.iter().enumerate() {
+            for (thread, streams) in threads.threads.iter().enumerate() {
+                let first = segments(streams).first().copied();
+                tasks.push(Task {
+                    process,
+                    thread,
+                    segment: first.unwrap_or_default().onward(),
+                });
+            }
+        }
+        tasks
+    }
+
     /// All of a recording.
     pub fn all(recording: &Recording) -> Vec<Task> {
         let mut tasks = Vec::new();

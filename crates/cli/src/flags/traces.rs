@@ -72,6 +72,23 @@ pub struct Dump {
     pub mcf: Mcf,
 }
 
+pub const PACK_EXAMPLES: &str = "\
+Examples:
+  everypath pack run.evp -o small.evp      several times smaller, read as before";
+
+#[derive(Debug, Args)]
+pub struct Pack {
+    /// The trace (made with `everypath trace`)
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Keep the packed trace in this file
+    #[arg(short, long, value_name = "FILE.evp")]
+    pub output: PathBuf,
+    /// Say nothing
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
 #[derive(Debug, Args)]
 pub struct Verify {
     /// The trace (made with `everypath trace`)

@@ -21,7 +21,7 @@ use super::write::{self, CLOSE_AT};
 use crate::error::{ReadError, WriteError};
 use crate::keyframe::Keyframe;
 use crate::model::{End, Fragment, Meta, Module, Process, Recording, Source, Thread};
-use crate::part::{Packer, Part};
+use crate::part::{LEVEL, Packer, Part};
 
 /// What begins the stored bytes of a part, with the eight bytes of a skippable frame.
 const LEAD_LEN: usize = 48;
@@ -48,14 +48,19 @@ pub(crate) struct Place {
 }
 
 impl<W: Write> Journal<W> {
-    pub(crate) fn new(mut out: W, meta: &Meta) -> Result<Journal<W>, WriteError> {
+    pub(crate) fn new(out: W, meta: &Meta) -> Result<Journal<W>, WriteError> {
+        Journal::at_level(out, meta, LEVEL)
+    }
+
+    /// Compressed at this level of zstd.
+    fn at_level(mut out: W, meta: &Meta, level: i32) -> Result<Journal<W>, WriteError> {
         let mut head = write::header();
         write_chunk(&mut head, Kind::META, &write::meta(meta).bytes)?;
         out.write_all(&head)?;
         Ok(Journal {
             out,
             items: Items::default(),
-            packer: Packer::new()?,
+            packer: Packer::at_level(level)?,
             written: head.len() as u64,
             kept: Vec::new(),
             totals: [0; 3],
@@ -240,13 +245,13 @@ fn chunk_len(stored: &[&[u8]]) -> u64 {
 }
 
 /// A whole recording of [`crate::Mode::Trace`].
-pub(super) fn write(recording: &Recording, out: impl Write) -> Result<(), WriteError> {
+pub(super) fn write(recording: &Recording, out: impl Write, level: i32) -> Result<(), WriteError> {
     let meta = Meta {
         duration_ns: 0,
         end: End::Unknown,
         ..recording.meta.clone()
     };
-    let mut journal = Journal::new(out, &meta)?;
+    let mut journal = Journal::at_level(out, &meta, level)?;
     for (index, process) in recording.processes.iter().enumerate() {
         let parent = process.parent.map(|at| recording.processes.get(at));
         let parent = match (parent, process.parent) {

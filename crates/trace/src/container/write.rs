@@ -7,15 +7,18 @@ use super::codec::{Base, Encoder};
 use super::{MAGIC, VERSION, blocks, costs, counts, journal, nodes};
 use crate::error::WriteError;
 use crate::model::{End, Function, Jump, Meta, Mode, Module, Process, Recording, Thread};
+use crate::part::LEVEL;
 
 /// A chunk of items is closed when it has grown to this.
 pub(super) const CLOSE_AT: usize = 256 << 10;
+/// Of zstd, where nobody waits.
+const HARD_LEVEL: i32 = 19;
 
 /// Writes `recording` to `out`. `out` needs no buffer and is flushed.
 pub fn write(recording: &Recording, out: impl Write) -> Result<(), WriteError> {
     let mut out = BufWriter::new(out);
     if recording.meta.mode == Mode::Trace {
-        return journal::write(recording, out);
+        return journal::write(recording, out, LEVEL);
     }
     out.write_all(&header())?;
     write_chunk(&mut out, Kind::META, &meta(&recording.meta).bytes)?;
@@ -31,6 +34,14 @@ pub fn write(recording: &Recording, out: impl Write) -> Result<(), WriteError> {
     write_chunk(&mut out, Kind::DONE, &done(recording).bytes)?;
     out.flush()?;
     Ok(())
+}
+
+/// The same of a trace, with as few bytes as zstd can make of all but the streams.
+pub fn write_small(recording: &Recording, out: impl Write) -> Result<(), WriteError> {
+    match recording.meta.mode {
+        Mode::Trace => journal::write(recording, BufWriter::new(out), HARD_LEVEL),
+        _ => write(recording, out),
+    }
 }
 
 /// What a file begins with.

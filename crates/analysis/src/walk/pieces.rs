@@ -1,0 +1,148 @@
+//! Straight pieces of code: what is executed up to the next outcome.
+//!
+//! Invariant: a piece is decoded once, and remembers where each outcome led, until there are
+//! too many of them.
+
+use hashbrown::HashMap;
+use trace::Process;
+use trace::stream::{TARGETS, lane};
+
+use super::Unsound;
+use super::code::{Code, Place, Step, Straight, Turn};
+use super::sites::{Marks, Site, Sites};
+
+/// Most instructions in pieces that are remembered.
+const MOST_STEPS: usize = 16 << 20;
+/// Most pieces that are looked through for the next outcome.
+const MOST_GOES: usize = 1 << 16;
+
+/// A piece that was decoded, and where it was found to go on.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub place: Place,
+    pub straight: Straight,
+    pub branches: Marks,
+    /// By outcome.
+    next: [Option<u32>; 2],
+    /// Where the next outcome stands, if that is known.
+    lane: Option<u8>,
+}
+
+/// Straight pieces that were met, for one thread after the other of a process.
+#[derive(Debug)]
+pub struct Pieces {
+    pub(super) code: Code,
+    pub(super) known: Vec<Known>,
+    pub(super) by_place: HashMap<Place, u32>,
+    /// In all of them.
+    steps: usize,
+    pub(super) sites: Sites,
+}
+
+impl Pieces {
+    pub fn of(process: &Process) -> Pieces {
+        Pieces {
+            code: Code::of(process),
+            known: Vec::new(),
+            by_place: HashMap::new(),
+            steps: 0,
+            sites: Sites::default(),
+        }
+    }
+
+    pub fn code(&self) -> &Code {
+        &self.code
+    }
+
+    /// All branches of the code that was met, by number.
+    pub fn sites(&self) -> &[Site] {
+        self.sites.all()
+    }
+
+    pub(super) fn at(&mut self, place: Place) -> u32 {
+        if let Some(&index) = self.by_place.get(&place) {
+            return index;
+        }
+        let index = self.known.len() as u32;
+        let straight = self.code.straight(place);
+        self.steps += straight.steps.len() + 1;
+        self.known.push(Known {
+            place,
+            branches: self.sites.marks(&straight.steps),
+            straight,
+            next: [None; 2],
+            lane: None,
+        });
+        self.by_place.insert(place, index);
+        index
+    }
+
+    /// Forgets all pieces but this one, if they are too many; where it is then.
+    pub(super) fn forget(&mut self, index: u32) -> u32 {
+        if self.steps < MOST_STEPS {
+            return index;
+        }
+        let place = self.known[index as usize].place;
+        self.known.clear();
+        self.by_place.clear();
+        self.steps = 0;
+        self.at(place)
+    }
+
+    /// Why nothing is known of what comes next, if that is so behind this piece.
+    pub(super) fn no_code(&self, piece: Option<(u32, u32)>) -> Option<Unsound> {
+        let straight = &self.known[piece?.0 as usize].straight;
+        matches!(straight.turn, Turn::Unknown).then(|| Unsound::NoCode(end(&straight.steps)))
+    }
+
+    /// In which lane the next outcome is, that of piece `index` or of one behind it.
+    pub(super) fn lane(&mut self, index: u32) -> u8 {
+        if let Some(lane) = self.known[index as usize].lane {
+            return lane;
+        }
+        let mut at = index;
+        // Without an outcome control goes forward, but who made the recording may say
+        // otherwise.
+        for _ in 0..MOST_GOES {
+            let goes = matches!(self.known[at as usize].straight.turn, Turn::Goes(_));
+            match goes.then(|| self.next(at, false)) {
+                Some(Ok(next)) => at = next,
+                _ => break,
+            }
+        }
+        let straight = &self.known[at as usize].straight;
+        let lane = match (straight.turn, straight.steps.last()) {
+            (Turn::Indirect, _) => TARGETS,
+            (_, Some(step)) => lane(step.pc),
+            (_, None) => 0,
+        };
+        self.known[index as usize].lane = Some(lane as u8);
+        lane as u8
+    }
+
+    /// Behind piece `index`, if its last instruction had this outcome.
+    pub(super) fn next(&mut self, index: u32, outcome: bool) -> Result<u32, Unsound> {
+        let known = &self.known[index as usize];
+        if let Some(next) = known.next[usize::from(outcome)] {
+            return Ok(next);
+        }
+        let steps = &known.straight.steps;
+        let pc = steps.last().map_or(0, |step| step.pc);
+        let place = match (known.straight.turn, outcome) {
+            (Turn::Either(places), _) => places[usize::from(outcome)],
+            (Turn::Always(place), true) | (Turn::Goes(place), _) => place,
+            (Turn::Unknown, _) => return Err(Unsound::NoCode(end(steps))),
+            _ => return Err(Unsound::Outcome(pc)),
+        };
+        let next = self.at(place);
+        self.known[index as usize].next[usize::from(outcome)] = Some(next);
+        Ok(next)
+    }
+}
+
+/// Behind the last of them.
+pub(super) fn end(steps: &[Step]) -> u64 {
+    steps
+        .last()
+        .map_or(0, |step| step.pc.wrapping_add(step.len.into()))
+}

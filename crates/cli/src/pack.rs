@@ -1,0 +1,47 @@
+//! `pack`: a trace as small as its branches can be foreseen.
+
+use std::fs;
+
+use analysis::walk::packed::{self, Refused};
+use anyhow::{Result, bail};
+
+use crate::ending::Ending;
+use crate::flags::Pack;
+use crate::output::{Kind, Output};
+use crate::progress::Progress;
+use crate::traces::read_trace;
+
+pub fn pack(flags: &Pack) -> Result<Ending> {
+    let shown = flags.file.display();
+    let output = Output::prepare(&flags.output, Kind::Recording)?;
+    let progress = Progress::new(flags.quiet);
+    progress.says("reading the trace");
+    let (recording, is_sound) = read_trace(&flags.file)?;
+    if !is_sound {
+        bail!("'{shown}' is not packed, as what is damaged would be gone for good");
+    }
+    progress.says("packing, and reading that once more");
+    let packed = match packed::recording(&recording) {
+        Ok(packed) => packed,
+        Err(Refused::IsPacked) => bail!("'{shown}' is packed"),
+        Err(Refused::Unsound(tid, error)) => {
+            bail!("'{shown}': thread {tid} cannot be read: {error}; see `everypath verify`")
+        }
+        Err(Refused::Differs(tid)) => bail!(
+            "'{shown}' is not packed: thread {tid} would not be read as it is. \
+             This is a bug of everypath; the trace is as it was"
+        ),
+    };
+    progress.says("writing the packed trace");
+    output.replace(|out| trace::write_small(&packed, out))?;
+    drop(progress);
+    if !flags.quiet {
+        let size = |path| fs::metadata(path).map_or(0, |file| file.len());
+        let (before, after) = (size(&flags.file), size(&flags.output));
+        eprintln!(
+            "everypath: {before} bytes in '{shown}', {after} in '{}'",
+            flags.output.display()
+        );
+    }
+    Ok(Ending::Exit(0))
+}
