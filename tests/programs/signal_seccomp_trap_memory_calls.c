@@ -2,6 +2,7 @@
 // files, sigaltstack and stat; the handler answers each.
 // build: cc -O1
 // run: oracle own-functions
+// run: no-order its filter traps the call that a new chunk of a trace needs, and chaos has small chunks
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/filter.h>

@@ -237,6 +237,16 @@ fn from_every_keyframe_on_is_what_was_executed_there() {
     // And several at once.
     let counts = segments::each(&recording, &Task::all(&recording), segments::count);
     assert_eq!(counts.iter().map(|(insns, _)| insns).sum::<u64>(), 317_422);
+    // And counted up to each.
+    let mut numbered = recording.clone();
+    assert!(segments::number(&mut numbered).is_none());
+    let thread = &numbered.processes[0].threads[0];
+    let mut before = 0;
+    for (keyframe, (insns, _)) in thread.keyframes.iter().zip(&counts) {
+        before += insns;
+        assert_eq!(keyframe.insns, Some(before));
+    }
+    assert_eq!(thread.keyframes.len(), 25);
 }
 
 /// What is cut may name keyframes that are not there.

@@ -38,6 +38,7 @@ pub fn run(command: &Command) -> Result<Ending> {
         Command::Pack(flags) => pack::pack(flags),
         Command::Verify(flags) => traces::verify(flags),
         Command::Report(flags) => report_file(flags),
+        Command::Index(flags) => traces::index(flags),
         Command::Diff(flags) => diff::diff(flags),
         Command::Man { command } => man(command.as_deref()),
         Command::Completions { shell } => {

@@ -20,7 +20,7 @@ pub use branches::{DescriptorForm, Mcf, Stats, StatsForm};
 pub use kinds::{BlockKind, ContextMode, DiffFormat, WhichForest, YesNo};
 use raptor::RAPTOR_EXAMPLES;
 pub use raptor::Raptor;
-use traces::{DUMP_EXAMPLES, PACK_EXAMPLES, TRACE_EXAMPLES, VERIFY_EXAMPLES};
+use traces::{DUMP_EXAMPLES, INDEX_EXAMPLES, PACK_EXAMPLES, TRACE_EXAMPLES, VERIFY_EXAMPLES};
 pub use traces::{Dump, Made, Pack, Trace, Verify, What};
 
 use crate::{condition, show};
@@ -139,6 +139,9 @@ pub enum Command {
     /// Read a whole trace and say what it holds; exit status 1 if it is damaged
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(Verify),
+    /// Count a trace, so that `dump --range` finds its place at once
+    #[command(after_help = INDEX_EXAMPLES)]
+    Index(Verify),
     /// Show a recording made with --output
     #[command(after_help = REPORT_EXAMPLES)]
     Report(Report),

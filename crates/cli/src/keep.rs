@@ -4,14 +4,15 @@
 //! when it starts, the file has its name. After that nothing that goes wrong with the file
 //! changes the run: it is said when the program has ended, whose end wins.
 
-use std::fs::File;
-use std::io::{self, Seek, SeekFrom, Write};
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use image::{Images, Selector};
-use trace::{Live, Meta, WriteError};
+use trace::{KeepSource, Live, Meta, Most, WriteError};
 use wire::view::Pool;
 
 use crate::ending::Ending;
@@ -22,22 +23,71 @@ use crate::session::{self, Session};
 use crate::symbolize;
 
 /// The file, and how to take back what was written to it.
-struct Kept(File);
+struct Kept {
+    file: File,
+    path: PathBuf,
+    /// It is not the one that the output knows.
+    is_other: bool,
+}
 
 impl Write for Kept {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
+        self.file.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
+        match self.is_other {
+            true => self.file.sync_data(),
+            false => self.file.flush(),
+        }
     }
 }
 
 impl trace::Keep for Kept {
     fn cut(&mut self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)?;
-        self.0.seek(SeekFrom::Start(len)).map(|_| ())
+        self.file.set_len(len)?;
+        self.file.seek(SeekFrom::Start(len)).map(|_| ())
+    }
+
+    /// The file beside it takes its name: whoever is killed, one of them is there.
+    fn rewrite(&mut self, pieces: &[KeepSource<'_>]) -> io::Result<()> {
+        let mut name = self.path.clone().into_os_string();
+        name.push(format!(".{}", std::process::id()));
+        let beside = PathBuf::from(name);
+        let copied = self.copy(&beside, pieces);
+        let renamed = copied.and_then(|new| fs::rename(&beside, &self.path).map(|()| new));
+        match renamed {
+            Ok(new) => {
+                (self.file, self.is_other) = (new, true);
+                Ok(())
+            }
+            Err(error) => {
+                let _ = fs::remove_file(&beside);
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Kept {
+    fn copy(&self, to: &Path, pieces: &[KeepSource<'_>]) -> io::Result<File> {
+        let mut options = File::options();
+        let mut new = options.read(true).write(true).create_new(true).open(to)?;
+        new.set_permissions(self.file.metadata()?.permissions())?;
+        let mut old = File::open(&self.path)?;
+        for piece in pieces {
+            match piece {
+                KeepSource::New(bytes) => new.write_all(bytes)?,
+                KeepSource::Old(range) => {
+                    old.seek(SeekFrom::Start(range.start))?;
+                    let len = range.end - range.start;
+                    if io::copy(&mut (&mut old).take(len), &mut new)? < len {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
+                }
+            }
+        }
+        Ok(new)
     }
 }
 
@@ -67,8 +117,8 @@ impl Drain {
 }
 
 impl Session<'_> {
-    /// Runs the program; of its trace no more than `limit` bytes are kept.
-    pub fn trace(self, limit: Option<u64>) -> Result<Ending> {
+    /// Runs the program; of its trace no more than `most` is kept.
+    pub fn trace(self, most: Most) -> Result<Ending> {
         let images = Arc::new(Images::new());
         let request = self.request()?;
         let path = self.destination.output.as_deref();
@@ -77,8 +127,7 @@ impl Session<'_> {
         let output = Output::prepare(path, Kind::Recording);
         let output = output.map_err(|error| refused(&error.to_string()))?;
         let meta = self.meta_before(SystemTime::now());
-        let live = output.file().map_err(WriteError::from);
-        let live = live.and_then(|file| Live::new(Kept(file), &meta, limit));
+        let live = begin(&output, &meta, most)?;
         let mut drain = Drain {
             live: live.map_err(|error| refused(&mid_sentence(&error.to_string())))?,
             output,
@@ -126,4 +175,21 @@ impl Session<'_> {
         std::mem::forget((run, recording, images));
         Ok(ending)
     }
+}
+
+/// The file's beginning.
+fn begin(output: &Output, meta: &Meta, most: Most) -> Result<Result<Live<Kept>, WriteError>> {
+    let file = output.file().map_err(WriteError::from);
+    if let (Most::Newest(_), Ok(file)) = (most, &file)
+        && !file.metadata().is_ok_and(|metadata| metadata.is_file())
+    {
+        let shown = output.path().display();
+        bail!("--ring needs a file, and '{shown}' is none; nothing was run");
+    }
+    let kept = |file| Kept {
+        file,
+        path: output.path().to_owned(),
+        is_other: false,
+    };
+    Ok(file.and_then(|file| Live::new(kept(file), meta, most)))
 }

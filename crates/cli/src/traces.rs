@@ -1,17 +1,19 @@
-//! `trace`, `dump` and `verify`: everything that was executed, in order.
+//! `trace`, `dump`, `verify` and `index`: everything that was executed, in order.
 
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
+use analysis::walk::segments;
 use anyhow::{Result, bail};
 use image::Selector;
-use trace::{Mode, ReadError, Recording};
+use trace::{Mode, Most, ReadError, Recording};
 
 use crate::branches;
 use crate::commands::{finish_stdout, read};
 use crate::ending::Ending;
 use crate::flags::{Destination, Dump, Format, Trace, Verify};
 use crate::folders;
+use crate::output::{Kind, Output};
 use crate::session::Session;
 use crate::show::Show;
 
@@ -41,7 +43,11 @@ pub fn trace(flags: &Trace) -> Result<Ending> {
         show: Show::run(Format::Report, false),
         speaks: false,
     }
-    .trace(flags.limit)
+    .trace(match (flags.limit, flags.ring) {
+        (Some(bytes), _) => Most::First(bytes),
+        (None, Some(bytes)) => Most::Newest(bytes),
+        (None, None) => Most::All,
+    })
 }
 
 pub fn dump(flags: &Dump) -> Result<Ending> {
@@ -77,6 +83,27 @@ pub fn verify(flags: &Verify) -> Result<Ending> {
     print(|out| Ok(report::steps::verify(&recording, out)? && is_sound))
 }
 
+/// Writes into the file how many instructions are before each keyframe.
+pub fn index(flags: &Verify) -> Result<Ending> {
+    let shown = flags.file.display();
+    let prefix = read(&flags.file)?;
+    if let Some(loss) = prefix.lost {
+        bail!("'{shown}' is not whole, and is left as it is. {loss}");
+    }
+    let mut recording = prefix.recording;
+    check_mode(&recording, &flags.file)?;
+    let output = Output::prepare(&flags.file, Kind::Recording)?;
+    let failed = segments::number(&mut recording);
+    output.replace(|out| trace::write(&recording, out))?;
+    match failed {
+        None => Ok(Ending::Exit(0)),
+        Some(error) => {
+            eprintln!("everypath: '{shown}': {error}; what is before that is counted");
+            Ok(Ending::Exit(1))
+        }
+    }
+}
+
 fn print(write: impl Fn(&mut dyn Write) -> io::Result<bool>) -> Result<Ending> {
     let mut out = BufWriter::new(io::stdout().lock());
     let written = write(&mut out).and_then(|sound| out.flush().map(|()| sound));
@@ -104,8 +131,16 @@ pub fn read_trace(path: &Path) -> Result<(Recording, bool)> {
             }
         },
     };
-    if prefix.recording.meta.mode != Mode::Trace {
-        bail!("'{shown}' is no trace; look at it with `everypath report`");
-    }
+    check_mode(&prefix.recording, path)?;
     Ok((prefix.recording, is_sound))
+}
+
+fn check_mode(recording: &Recording, path: &Path) -> Result<()> {
+    if recording.meta.mode != Mode::Trace {
+        bail!(
+            "'{}' is no trace; look at it with `everypath report`",
+            path.display()
+        );
+    }
+    Ok(())
 }

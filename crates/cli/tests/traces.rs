@@ -305,6 +305,101 @@ fn a_trace_keeps_no_more_than_its_limit() {
     }
 }
 
+/// What is kept is the end of what each thread executes, from a keyframe on; chaos has many.
+#[test]
+fn a_ring_keeps_the_newest() {
+    let folder = Folder::new("trace-ring");
+    let whole = sequences(&chatter(&folder));
+    let script = "exec setarch -R $0 trace --chaos 3 --ring 150K -o run.evp -- ./chatter";
+    let output = folder.run("/bin/sh", &["-c", script, BINARY]);
+    assert!(
+        output.status.success() && output.stderr.is_empty(),
+        "{output:?}"
+    );
+    let left = read(&folder.file("run.evp"));
+    let threads = || left.processes.iter().flat_map(|process| &process.threads);
+    assert!(threads().any(|thread| thread.gap.is_some()));
+    let mut longest = 0;
+    for (sequence, thread) in sequences(&left).iter().zip(threads()) {
+        let is_end = |whole: &&Vec<u64>| whole.ends_with(sequence);
+        assert!(
+            whole.iter().any(|whole| is_end(&whole)),
+            "{}",
+            sequence.len()
+        );
+        if thread.gap.is_some() {
+            longest = longest.max(sequence.len());
+        }
+    }
+    assert!(longest > 10_000, "{longest}");
+    let size = std::fs::metadata(folder.file("run.evp")).unwrap().len();
+    assert!((50_000..160_000).contains(&size), "{size} bytes");
+    let files = std::fs::read_dir(folder.file(".")).unwrap().count();
+    assert_eq!(files, 3, "the program, its source, and the trace");
+    let output = folder.run(BINARY, &["verify", "run.evp"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("\n# its beginning, "), "{text}");
+    let arguments = [
+        "trace",
+        "--ring",
+        "1M",
+        "-o",
+        "/dev/null",
+        "--",
+        "./chatter",
+    ];
+    let output = folder.run(BINARY, &arguments);
+    assert_eq!(output.status.code(), Some(125));
+    let said = String::from_utf8(output.stderr).unwrap();
+    let refused = "--ring needs a file, and '/dev/null' is none; nothing was run";
+    assert!(said.contains(refused), "{said}");
+}
+
+/// Counted or not, the same instructions have the same numbers.
+#[test]
+fn an_index_changes_no_number() {
+    let folder = Folder::new("trace-index");
+    chatter(&folder);
+    let arguments = ["trace", "--chaos", "3", "-o", "run.evp", "--", "./chatter"];
+    assert!(folder.run(BINARY, &arguments).status.success());
+    let dumped = || {
+        let ranges = ["1..3", "50000..50020", "100000..100100", "9999999.."];
+        ranges.map(|range| {
+            folder
+                .run(BINARY, &["dump", "run.evp", "--range", range])
+                .stdout
+        })
+    };
+    let before = dumped();
+    let keyframes = |recording: &Recording, counted: bool| {
+        let processes = recording.processes.iter();
+        let threads = processes.flat_map(|process| &process.threads);
+        let keyframes = threads.flat_map(|thread| &thread.keyframes);
+        keyframes
+            .filter(|keyframe| keyframe.insns.is_some() == counted)
+            .count()
+    };
+    let recording = read(&folder.file("run.evp"));
+    let number = keyframes(&recording, false);
+    assert!(number > 10, "{number}");
+    let output = folder.run(BINARY, &["index", "run.evp"]);
+    assert!(
+        output.status.success() && output.stderr.is_empty(),
+        "{output:?}"
+    );
+    let counted = read(&folder.file("run.evp"));
+    assert_eq!(keyframes(&counted, true), number);
+    assert_eq!(sequences(&counted), sequences(&recording));
+    assert!(dumped() == before);
+    let output = folder.run(BINARY, &["verify", "run.evp"]);
+    assert!(output.status.success(), "{output:?}");
+    let all = std::fs::read(folder.file("run.evp")).unwrap();
+    std::fs::write(folder.file("run.evp"), &all[..all.len() - 5]).unwrap();
+    let output = folder.run(BINARY, &["index", "run.evp"]);
+    assert_eq!(output.status.code(), Some(125), "{output:?}");
+}
+
 /// A file that is cut is read up to the cut, and `verify` says so and how far.
 #[test]
 fn a_trace_that_was_not_finished_is_read() {

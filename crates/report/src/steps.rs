@@ -41,6 +41,9 @@ pub fn dump(recording: &Recording, view: &View, out: &mut dyn Write) -> io::Resu
             |(_, thread): &(usize, &Thread)| view.thread.is_none_or(|tid| tid == thread.tid);
         for (of_thread, thread) in process.threads.iter().enumerate().filter(wanted) {
             writeln!(out, "{}", title(process, thread))?;
+            if let Some(gap) = missing_before(thread) {
+                writeln!(out, "# {gap}")?;
+            }
             let (start, before) = seek(recording, (of_process, of_thread), view.range.start);
             let mut walk = match start {
                 Some(start) => Walk::of(&mut pieces, thread, start.onward()),
@@ -62,6 +65,21 @@ pub fn dump(recording: &Recording, view: &View, out: &mut dyn Write) -> io::Resu
     }
     writeln!(out, "# {}", ended(recording))?;
     Ok(sound)
+}
+
+/// What is not kept of the beginning of a thread.
+fn missing_before(thread: &Thread) -> Option<String> {
+    let gap = thread.gap?;
+    let parts = gap.parts.iter().map(|&parts| u64::from(parts)).sum();
+    Some(format!(
+        "its beginning, {} of {} bytes, is not kept; {}",
+        counted(parts, "part"),
+        grouped(gap.stored),
+        match segments::segments(thread).first() {
+            Some(_) => "what is shown begins at a keyframe, with number 1",
+            None => "nothing of it can be read",
+        }
+    ))
 }
 
 /// Where to begin to read a thread whose instruction `number` is wanted, and how many are
@@ -170,6 +188,9 @@ pub fn verify(recording: &Recording, out: &mut dyn Write) -> io::Result<bool> {
                 "{title}: {insns}; {}",
                 stopped(recording, process, thread)
             )?;
+            if let Some(gap) = missing_before(thread) {
+                writeln!(out, "# {gap}")?;
+            }
             if let Some(error) = error {
                 writeln!(out, "# not sound: {error}")?;
                 sound = false;

@@ -26,13 +26,14 @@ mod keyframes;
 mod live;
 mod log;
 mod nodes;
+mod ring;
 mod rolled;
 mod sink;
 mod streams;
 mod windows;
 
 pub use live::Live;
-pub use sink::Keep;
+pub use sink::{Keep, Most, Source as KeepSource};
 
 use std::collections::{HashMap, HashSet};
 use std::mem::offset_of;

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
 use trace::stream::LANES;
-use trace::{Recording, Thread};
+use trace::{Keyframe, Recording, Thread};
 
 use super::lane::Escape;
 use super::{Pieces, Unsound, Walk};
@@ -175,4 +175,36 @@ pub fn count(mut walk: Walk<'_>) -> (u64, Option<Unsound>) {
         }
     }
     (insns, None)
+}
+
+/// Notes how many instructions are before each keyframe, as far as a thread can be read;
+/// others are forgotten. Why one cannot be read to its end, if that is so.
+pub fn number(recording: &mut Recording) -> Option<Unsound> {
+    let tasks = Task::all(recording);
+    let counts = each(recording, &tasks, count);
+    let threads = |process: &mut trace::Process| {
+        let threads = process.threads.iter_mut();
+        threads.for_each(|thread| thread.keyframes.clear());
+    };
+    recording.processes.iter_mut().for_each(threads);
+    let (mut failed, mut last, mut before, mut is_whole) = (None, None, 0, true);
+    for (task, (insns, error)) in tasks.iter().zip(counts) {
+        let whose = (task.process, task.thread);
+        if last.replace(whose) != Some(whose) {
+            (before, is_whole) = (0, true);
+        }
+        let thread = &mut recording.processes[task.process].threads[task.thread];
+        thread
+            .keyframes
+            .extend(task.segment.from.map(|at| Keyframe {
+                at,
+                insns: is_whole.then_some(before),
+            }));
+        before += insns;
+        if let Some(error) = error {
+            is_whole = false;
+            failed.get_or_insert(error);
+        }
+    }
+    failed
 }

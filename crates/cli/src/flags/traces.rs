@@ -1,4 +1,4 @@
-//! `trace`, `dump` and `verify`, and what `report` makes of a trace.
+//! `trace`, `dump`, `verify`, `index` and `pack`, and what `report` makes of a trace.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -12,6 +12,7 @@ Examples:
   everypath trace -o run.evp -- ./prog
   everypath trace -o run.evp --buffer 256 -- make -j4
   everypath trace -o run.evp --limit 100M -- ./server
+  everypath trace -o run.evp --ring 100M -- ./server    its last instructions
   everypath dump run.evp --range 1..1000       what it executed first
   everypath verify run.evp                     how many instructions each thread executed
 
@@ -32,6 +33,13 @@ pub const VERIFY_EXAMPLES: &str = "\
 Examples:
   everypath verify run.evp";
 
+pub const INDEX_EXAMPLES: &str = "\
+Examples:
+  everypath index run.evp
+  everypath dump run.evp --range 5000000000..5000000020
+
+The counts are kept in the file, which is written anew.";
+
 #[derive(Debug, Args)]
 pub struct Trace {
     /// Keep the trace in this file, for `everypath dump`
@@ -44,6 +52,9 @@ pub struct Trace {
     /// Keep no more than this; the program goes on unrecorded (500K, 20M, 2G)
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub limit: Option<u64>,
+    /// Keep the newest of it, between half of this and this (20M, 2G)
+    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "limit")]
+    pub ring: Option<u64>,
     /// Print no warnings on standard error
     #[arg(short, long)]
     pub quiet: bool,

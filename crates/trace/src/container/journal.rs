@@ -11,15 +11,16 @@
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
+use std::ops::Range;
 use std::sync::Arc;
 
-use super::chunk::{Chunk, Chunks, Kind, LEAD, raw_len, write_chunk, write_stored};
+use super::chunk::{Chunk, Chunks, HEADER, Kind, LEAD, raw_len, write_chunk, write_stored};
 use super::codec::{Decoder, Encoder};
 use super::items::{Begun, Items, Reader, Shared};
 use super::read::{self, Loss};
 use super::write::{self, CLOSE_AT};
 use crate::error::{ReadError, WriteError};
-use crate::keyframe::Keyframe;
+use crate::keyframe::{Gap, Keyframe};
 use crate::model::{End, Fragment, Meta, Module, Process, Recording, Source, Thread};
 use crate::part::{LEVEL, Packer, Part};
 
@@ -37,6 +38,36 @@ pub(crate) struct Journal<W> {
     pub kept: Vec<usize>,
     /// What the file holds: items, parts, their bytes.
     totals: [u64; 3],
+    /// Chunks that were written, if anybody wants to know.
+    pub wrote: Option<Vec<Wrote>>,
+}
+
+/// A chunk in the file; the first is all that comes before items.
+#[derive(Clone, Debug)]
+pub(crate) struct Wrote {
+    pub at: Range<u64>,
+    pub what: What,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum What {
+    Logs,
+    Part {
+        whose: (usize, usize),
+        stream: usize,
+        /// Its bytes, before compression.
+        raw: u64,
+    },
+    Marks {
+        items: u64,
+    },
+}
+
+/// An item about the streams of a thread, given by process and index.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Mark {
+    Keyframe((usize, usize), Keyframe),
+    Gap((usize, usize), Gap),
 }
 
 /// Whose a part is: process and thread in it, and how many parts its stream has before it.
@@ -64,7 +95,64 @@ impl<W: Write> Journal<W> {
             written: head.len() as u64,
             kept: Vec::new(),
             totals: [0; 3],
+            wrote: None,
         })
+    }
+
+    /// Remembers all chunks from now on.
+    pub(crate) fn remember(&mut self) {
+        self.wrote = Some(vec![Wrote {
+            at: 0..self.written,
+            what: What::Logs,
+        }]);
+    }
+
+    fn written(&mut self, stored: &[&[u8]], what: What) {
+        let from = self.written;
+        self.written += chunk_len(stored);
+        if let Some(wrote) = &mut self.wrote {
+            let at = from..self.written;
+            wrote.push(Wrote { at, what });
+        }
+    }
+
+    /// Items about streams, in a chunk of their own.
+    pub(crate) fn marks(&mut self, marks: &[Mark]) -> Result<(), WriteError> {
+        self.flush_items()?;
+        if marks.is_empty() {
+            return Ok(());
+        }
+        let (chunk, items) = self.marks_chunk(marks)?;
+        self.out.write_all(&chunk)?;
+        self.written(&[&chunk[HEADER..]], What::Marks { items });
+        self.totals[0] += items;
+        Ok(())
+    }
+
+    /// That chunk, and how many items it has.
+    pub(crate) fn marks_chunk(&mut self, marks: &[Mark]) -> Result<(Vec<u8>, u64), WriteError> {
+        let mut items = Items::default();
+        for mark in marks {
+            match mark {
+                Mark::Keyframe((process, thread), mark) => items.keyframe(*process, *thread, mark),
+                Mark::Gap((process, thread), mark) => items.gap(*process, *thread, mark),
+            }
+        }
+        let (raw, count, _) = items.take();
+        let len = raw_len(Kind::LOGS, &raw)?;
+        let stored = self.packer.stored(&raw)?;
+        let mut chunk = Vec::new();
+        write_stored(&mut chunk, Kind::LOGS, len, &[&stored])?;
+        Ok((chunk, count))
+    }
+
+    /// The file is another one, of `len` bytes, with so many items, parts and their bytes
+    /// more, and less.
+    pub(crate) fn is_now(&mut self, len: u64, more: [u64; 3], less: [u64; 3]) {
+        self.written = len;
+        for (total, (more, less)) in self.totals.iter_mut().zip(more.into_iter().zip(less)) {
+            *total = *total + more - less;
+        }
     }
 
     pub(crate) fn process(
@@ -177,7 +265,12 @@ impl<W: Write> Journal<W> {
         lead.resize(LEAD_LEN, 0);
         let stored: [&[u8]; 2] = [&lead, &part.stored];
         write_stored(&mut self.out, Kind::STRM, part.len, &stored)?;
-        self.written += chunk_len(&stored);
+        let what = What::Part {
+            whose: (place.process, place.thread),
+            stream: part.stream.into(),
+            raw: part.len.into(),
+        };
+        self.written(&stored, what);
         self.totals[1] += 1;
         self.totals[2] += u64::from(part.len);
         Ok(())
@@ -210,7 +303,7 @@ impl<W: Write> Journal<W> {
         let len = raw_len(kind, raw)?;
         let stored = self.packer.stored(raw)?;
         write_stored(&mut self.out, kind, len, &[&stored])?;
-        self.written += chunk_len(&[&stored]);
+        self.written(&[&stored], What::Logs);
         Ok(())
     }
 
@@ -241,7 +334,7 @@ impl<W: Write> Journal<W> {
 
 fn chunk_len(stored: &[&[u8]]) -> u64 {
     let len: usize = stored.iter().map(|bytes| bytes.len()).sum();
-    (super::chunk::HEADER + len) as u64
+    (HEADER + len) as u64
 }
 
 /// A whole recording of [`crate::Mode::Trace`].

@@ -29,7 +29,7 @@ use wire::{ProcessRecord, ThreadRecord, made, process_state};
 
 use super::keyframes;
 use super::log::{Entry, Replay, Tail};
-use super::sink::{Keep, Sink};
+use super::sink::{Keep, Most, Sink};
 use super::streams::{self, Chain};
 use crate::container::journal::Place;
 use crate::container::{MAX_SHARED, Shared};
@@ -116,10 +116,11 @@ struct Ready {
 }
 
 impl<W: Keep> Live<W> {
-    /// Begins the file. No more than `limit` bytes of streams and code are kept.
-    pub fn new(out: W, meta: &Meta, limit: Option<u64>) -> Result<Live<W>, WriteError> {
+    /// Begins the file. No more than `most` of streams and code is kept.
+    pub fn new(out: W, meta: &Meta, most: Most) -> Result<Live<W>, WriteError> {
+        let limit = most.bytes();
         Ok(Live {
-            sink: Sink::new(out, meta, limit)?,
+            sink: Sink::new(out, meta, most)?,
             packer: Packer::new()?,
             // Where there is a limit, it is kept to.
             piece: limit.map_or(PART, |limit| (limit / 16).clamp(1024, PART as u64) as usize),
@@ -331,7 +332,11 @@ impl<W: Keep> Live<W> {
             self.pack(at);
             if self.threads[at].chain.is_over() {
                 let writer = self.threads.swap_remove(at);
-                self.images[writer.image].writers -= 1;
+                let image = &mut self.images[writer.image];
+                image.writers -= 1;
+                if let Some((process, thread)) = image.index.zip(writer.thread) {
+                    self.sink.over(process, thread);
+                }
             }
         }
         freed

@@ -5,7 +5,9 @@
 
 use std::collections::HashMap;
 use std::io::{self, Write};
+use std::ops::Range;
 
+use super::ring::Ring;
 use crate::container::Shared;
 use crate::container::journal::{Journal, Place};
 use crate::error::WriteError;
@@ -17,11 +19,50 @@ use crate::part::Part;
 pub trait Keep: Write {
     /// Takes back what was written behind its first `len` bytes.
     fn cut(&mut self, len: u64) -> io::Result<()>;
+
+    /// Has these bytes from now on, all at once, and goes on behind them.
+    fn rewrite(&mut self, pieces: &[Source<'_>]) -> io::Result<()>;
+}
+
+/// Bytes of a place: those that it has there, or new ones.
+#[derive(Clone, Debug)]
+pub enum Source<'a> {
+    Old(Range<u64>),
+    New(&'a [u8]),
+}
+
+/// How much of a trace is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Most {
+    #[default]
+    All,
+    /// So many bytes, the first ones.
+    First(u64),
+    /// So many, the newest.
+    Newest(u64),
+}
+
+impl Most {
+    pub(super) fn bytes(self) -> Option<u64> {
+        match self {
+            Most::All => None,
+            Most::First(bytes) | Most::Newest(bytes) => Some(bytes),
+        }
+    }
 }
 
 impl Keep for Vec<u8> {
     fn cut(&mut self, len: u64) -> io::Result<()> {
         self.truncate(len as usize);
+        Ok(())
+    }
+
+    fn rewrite(&mut self, pieces: &[Source<'_>]) -> io::Result<()> {
+        let all = pieces.iter().flat_map(|piece| match piece {
+            Source::Old(range) => &self[range.start as usize..range.end as usize],
+            Source::New(bytes) => bytes,
+        });
+        *self = all.copied().collect();
         Ok(())
     }
 }
@@ -32,17 +73,28 @@ pub(super) struct Sink<W> {
     pub stopped: Option<Missing>,
     error: Option<WriteError>,
     limit: u64,
+    ring: Option<Ring>,
     /// Threads, by process and index, of which something is missing.
     missing: HashMap<(usize, usize), Missing>,
 }
 
 impl<W: Keep> Sink<W> {
-    pub(super) fn new(out: W, meta: &Meta, limit: Option<u64>) -> Result<Sink<W>, WriteError> {
+    pub(super) fn new(out: W, meta: &Meta, most: Most) -> Result<Sink<W>, WriteError> {
+        let mut journal = Journal::new(out, meta)?;
+        let (limit, ring) = match most {
+            Most::All => (u64::MAX, None),
+            Most::First(limit) => (limit, None),
+            Most::Newest(limit) => (u64::MAX, Some(Ring::new(limit))),
+        };
+        if ring.is_some() {
+            journal.remember();
+        }
         Ok(Sink {
-            journal: Journal::new(out, meta)?,
+            journal,
             stopped: None,
             error: None,
-            limit: limit.unwrap_or(u64::MAX),
+            limit,
+            ring,
             missing: HashMap::new(),
         })
     }
@@ -109,9 +161,40 @@ impl<W: Keep> Sink<W> {
     }
 
     pub(super) fn keyframe(&mut self, process: usize, thread: usize, keyframe: &Keyframe) {
-        if self.stopped.is_none() {
-            self.write(|journal| journal.keyframe(process, thread, keyframe));
+        match &mut self.ring {
+            Some(ring) => ring.keyframe((process, thread), keyframe),
+            None if self.stopped.is_some() => {}
+            None => self.write(|journal| journal.keyframe(process, thread, keyframe)),
         }
+    }
+
+    /// One of the streams of a thread is over.
+    pub(super) fn over(&mut self, process: usize, thread: usize) {
+        if let Some(ring) = &mut self.ring {
+            ring.over((process, thread));
+        }
+    }
+
+    /// Gives up the oldest parts, if only the newest are kept and there are too many.
+    fn keep_newest(&mut self) {
+        let Some(mut ring) = self.ring.take() else {
+            return;
+        };
+        let marks = ring.take_new();
+        self.write(|journal| {
+            journal.marks(&marks)?;
+            ring.wrote(journal.wrote.iter_mut().flat_map(std::mem::take));
+            if journal.written < ring.full {
+                return Ok(());
+            }
+            let smaller = ring.shrink(journal.written);
+            let (marks, items) = journal.marks_chunk(&smaller.marks)?;
+            journal.place().rewrite(&smaller.pieces(&marks))?;
+            let len = ring.shrunk(marks.len() as u64, items);
+            journal.is_now(len, [items, 0, 0], smaller.gone);
+            Ok(())
+        });
+        self.ring = Some(ring);
     }
 
     pub(super) fn part(&mut self, place: Place, part: &Part) {
@@ -134,6 +217,7 @@ impl<W: Keep> Sink<W> {
 
     pub(super) fn flush(&mut self) {
         self.write(Journal::flush_items);
+        self.keep_newest();
     }
 
     /// Names, ends, and the end of the file.
