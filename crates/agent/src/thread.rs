@@ -178,6 +178,9 @@ pub struct ThreadContext {
     /// With cycles, up to which they were added to a node, as the time stamp counter
     /// has it; and where emitted code keeps what it reads there, and a register.
     pub cycles_from: u64,
+    /// Nonzero: the program has forbidden the thread to read that counter (`PR_SET_TSC`),
+    /// so nobody here does.
+    pub tsc_forbidden: u64,
     pub cycles_now: [u64; 2],
     pub cycles_spill: u64,
     /// Where the next byte of each of the thread's streams goes (`wire::stream`), and

@@ -282,6 +282,13 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, call: Call) -> 
         Kind::Prctl if call.args[0] == PR_SET_SYSCALL_USER_DISPATCH => {
             sys::Errno::EINVAL.as_result()
         }
+        Kind::Prctl if call.args[0] == u64::from(sys::PR_SET_TSC) => {
+            let forbids = call.args[1] == u64::from(sys::PR_TSC_SIGSEGV);
+            let args = call.args.map(|arg| arg as usize);
+            // SAFETY: it changes what the thread may read, and nothing else.
+            let change = || unsafe { sys::raw::syscall(sys::nr::PRCTL, args) };
+            crate::contexts::set_tsc(context, forbids, change)
+        }
         Kind::Prctl if call.args[0] != PR_SET_SECCOMP => return After::Raw,
         Kind::Prctl | Kind::Seccomp => {
             engine::with(Engine::stop_layouts);

@@ -140,9 +140,11 @@ impl Engine {
         &self.process.log.process().stats[index]
     }
 
-    /// The time-stamp counter if translation is measured, else 0.
+    /// The time-stamp counter if translation is measured and it may be read, else 0.
     pub fn clock(&self) -> u64 {
-        if !self.settings.clock {
+        // SAFETY: the running thread's own block.
+        let is_forbidden = || unsafe { (*agent::thread::current()).tsc_forbidden != 0 };
+        if !self.settings.clock || is_forbidden() {
             return 0;
         }
         // SAFETY: rdtsc reads a counter.

@@ -161,6 +161,7 @@ fn make_sharing(
         fresh.rflags = context.rflags;
         fresh.xmm = context.xmm;
         fresh.app_gs = context.app_gs;
+        fresh.tsc_forbidden = context.tsc_forbidden;
         fresh.epoch = engine.epoch;
         if wish.sp != 0 {
             fresh.regs[reg::RSP] = wish.sp;
@@ -310,6 +311,7 @@ fn make_copy(context: &mut ThreadContext, thread: &mut Thread, wish: Wish) -> is
         rflags: context.rflags,
         xmm: context.xmm,
         app_gs: context.app_gs,
+        tsc_forbidden: context.tsc_forbidden,
     });
     let shadow = crate::contexts::snapshot(context);
     // Held across fork: in the child nobody else can hold it.
@@ -342,6 +344,7 @@ struct Snapshot {
     rflags: u64,
     xmm: [[u64; 2]; 16],
     app_gs: u64,
+    tsc_forbidden: u64,
 }
 
 /// In the forked child: records, thread block and forest of its own.
@@ -380,6 +383,7 @@ fn become_child(
     context.rflags = snapshot.rflags;
     context.xmm = snapshot.xmm;
     context.app_gs = snapshot.app_gs;
+    context.tsc_forbidden = snapshot.tsc_forbidden;
     context.epoch = engine.epoch;
     if sp != 0 {
         context.regs[reg::RSP] = sp;

@@ -276,6 +276,8 @@ fn boot(
     // SAFETY: a fresh block.
     let context = unsafe { &mut *thread.context };
     engine.threads.push(thread.context);
+    // It stays forbidden over exec. Nobody else asks: a filter may not like the question.
+    context.tsc_forbidden = u64::from(settings.clock && sys::is_tsc_forbidden());
     contexts::begin_thread(&mut engine, context, None, false);
     *ENGINE.lock() = Some(engine);
     crate::lockstep::begin(settings.lockstep);

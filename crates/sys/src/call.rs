@@ -352,6 +352,26 @@ pub fn arch_prctl(code: u32, addr: u64) -> Result<()> {
     check(unsafe { syscall(nr::ARCH_PRCTL, [code as usize, addr as usize, 0, 0, 0, 0]) }).map(drop)
 }
 
+/// Whether the thread may not read the time-stamp counter (`prctl(PR_GET_TSC)`).
+pub fn is_tsc_forbidden() -> bool {
+    let mut mode = 0u32;
+    // SAFETY: writes one int.
+    let got = check(unsafe {
+        syscall(
+            nr::PRCTL,
+            [
+                crate::PR_GET_TSC as usize,
+                &raw mut mode as usize,
+                0,
+                0,
+                0,
+                0,
+            ],
+        )
+    });
+    got.is_ok() && mode == crate::PR_TSC_SIGSEGV
+}
+
 /// `prctl(PR_SET_NAME)`; `name` ends with NUL.
 pub fn set_name(name: &[u8; 16]) {
     // SAFETY: reads at most 16 bytes.

@@ -17,7 +17,7 @@ mod edges;
 mod handlers;
 mod live;
 
-pub use costs::{leave_out, settle};
+pub use costs::{leave_out, set_tsc, settle};
 pub use edges::record_path;
 pub use handlers::{on_handler, on_sigreturn};
 

@@ -29,6 +29,7 @@ const SPILL_RAX: i32 = SPILL;
 /// Where a node is, for a moment.
 const SUM: i32 = offset_of!(ThreadContext, cost_node) as i32;
 const CYCLES_FROM: i32 = offset_of!(ThreadContext, cycles_from) as i32;
+const TSC_FORBIDDEN: i32 = offset_of!(ThreadContext, tsc_forbidden) as i32;
 const CYCLES_NOW: i32 = offset_of!(ThreadContext, cycles_now) as i32;
 const CYCLES_SPILL: i32 = offset_of!(ThreadContext, cycles_spill) as i32;
 
@@ -314,9 +315,14 @@ fn label_check(func: u32, near: u64) -> u32 {
         .wrapping_add(1)
 }
 
-/// rax: the cycles since they were asked for last; changes rcx. Flags stay, so the halves
-/// of the counter are put together in memory.
+/// rax: the cycles since they were asked for last, 0 while the program forbids to ask;
+/// changes rcx. Flags stay, so the halves of the counter are put together in memory.
 fn emit_cycles(asm: &mut isa::Asm<'_>) {
+    asm.mov_r_gs(Reg::Rcx, TSC_FORBIDDEN);
+    let allowed = asm.jrcxz();
+    asm.mov_r_imm(Reg::Rax, 0);
+    let done = asm.jmp_short();
+    asm.bind(allowed);
     asm.mov_gs_r(CYCLES_SPILL, Reg::Rdx);
     asm.rdtsc();
     asm.mov_gs_r(CYCLES_NOW, Reg::Rax);
@@ -327,6 +333,7 @@ fn emit_cycles(asm: &mut isa::Asm<'_>) {
     asm.mov_gs_r(CYCLES_FROM, Reg::Rax);
     asm.not(Reg::Rcx);
     asm.lea_sum(Reg::Rax, Reg::Rax, Reg::Rcx, 1);
+    asm.bind(done);
 }
 
 /// rdx: the state. Writes the record above the top one, or the one found by

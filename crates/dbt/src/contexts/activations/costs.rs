@@ -30,8 +30,15 @@ use wire::{COST_WORDS, cost};
 use super::{Tool, tool_of};
 use crate::engine::Engine;
 
-fn stamp() -> u64 {
-    // SAFETY: rdtsc reads a counter.
+/// The time-stamp counter, if the running thread and the one of `context` may read it.
+fn stamp(context: &ThreadContext) -> Option<u64> {
+    // SAFETY: the running thread's own block.
+    let own = unsafe { (*agent::thread::current()).tsc_forbidden };
+    (own | context.tsc_forbidden == 0).then(read_stamp)
+}
+
+fn read_stamp() -> u64 {
+    // SAFETY: rdtsc reads a counter, and the caller looked whether it is forbidden.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
@@ -40,6 +47,27 @@ pub fn settle(context: &mut ThreadContext) {
     if let Some(tool) = tool_of(context) {
         tool.settle(context);
     }
+}
+
+/// The program allows or forbids the running thread to read the time-stamp counter. While
+/// it is forbidden no cycles are counted: reading it would end the program. `change` does it.
+pub fn set_tsc(
+    context: &mut ThreadContext,
+    forbids: bool,
+    change: impl FnOnce() -> isize,
+) -> isize {
+    if forbids {
+        settle(context);
+        context.tsc_forbidden = 1;
+    }
+    let result = change();
+    if !forbids && result == 0 && context.tsc_forbidden != 0 {
+        context.tsc_forbidden = 0;
+        if let Some(tool) = tool_of(context) {
+            tool.begin_cycles(context);
+        }
+    }
+    result
 }
 
 /// Cycles of the running thread that are no context's: what was asked for took them.
@@ -68,8 +96,9 @@ impl Tool {
                 }
             }
         }
-        if self.costs & cost::CYCLES != 0 {
-            let now = stamp();
+        if self.costs & cost::CYCLES != 0
+            && let Some(now) = stamp(context)
+        {
             let cycles = now.wrapping_sub(context.cycles_from);
             context.cycles_from = now;
             self.add(context.cost_state, cost::CYCLES.trailing_zeros(), cycles);
@@ -90,8 +119,13 @@ impl Tool {
     pub(super) fn begin(&self, context: &mut ThreadContext) {
         self.go_on(context);
         context.leaf_state = context.cost_state;
-        if self.costs & cost::CYCLES != 0 {
-            context.cycles_from = stamp();
+        self.begin_cycles(context);
+    }
+
+    /// Cycles are counted from here on, if they are. The running thread may have no block yet.
+    fn begin_cycles(&self, context: &mut ThreadContext) {
+        if self.costs & cost::CYCLES != 0 && context.tsc_forbidden == 0 {
+            context.cycles_from = read_stamp();
         }
     }
 
