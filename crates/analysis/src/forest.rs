@@ -201,8 +201,12 @@ impl Forest {
             let found = self.inclusive.iter().find(|(of, _)| *of == weight);
             return found.map(|(_, values)| values.clone());
         }
-        let is_whole = self.roots().iter().all(|&root| self.is_first(root));
-        is_whole.then(|| self.below(weight))
+        self.is_whole().then(|| self.below(weight))
+    }
+
+    /// Whether each tree holds all that was called from its contexts.
+    pub fn is_whole(&self) -> bool {
+        self.roots().iter().all(|&root| self.is_first(root))
     }
 
     /// A cost of each node with everything below it.

@@ -52,9 +52,9 @@ pub fn columns(report: &Report, tree: &Tree) -> Vec<Column> {
         own(by),
         share,
     )];
-    let inclusive = || forest.inclusive(by);
     if by != Weight::Calls
-        && let Some(sums) = inclusive()
+        && shows_inclusive(report)
+        && let Some(sums) = forest.inclusive(by)
     {
         columns.push(Column::new(tree, "with callees", sums, Share::Of(total)));
     }
@@ -64,6 +64,13 @@ pub fn columns(report: &Report, tree: &Tree) -> Vec<Column> {
         Column::new(tree, title, own(metric), Share::None)
     }));
     columns
+}
+
+/// With finite k, only where that cut nothing off in any tree: else the column would be
+/// there for some threads and not for others.
+fn shows_inclusive(report: &Report) -> bool {
+    let mut trees = report.sections.iter().filter_map(|s| s.contexts.as_ref());
+    report.knows_inclusive() || trees.all(|tree| tree.forest.is_whole())
 }
 
 impl Column {
