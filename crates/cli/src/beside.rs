@@ -1,30 +1,29 @@
 //! What a page shows beside contexts: code and source lines, from the files that
 //! were run, as far as they are here and still the same.
 //!
-//! A module is what ran if its build id says so; a source file is taken as it is.
+//! A module is what ran if its build id says so; a source file is what was compiled if its
+//! checksum or time says so, and where the line table has neither, it is taken as it is.
 //!
 //! A recording names source files, too, and one of a stranger may name any file that
 //! can be read here: the page would carry it away. So a file is read only if the line
 //! table of such a module names it, unless the names can be trusted ([`Trust`]).
 
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::fs::{self, File};
+use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use image::{FileOffset, Image, ImageError, Images};
+use image::{FileOffset, Image, ImageError, Images, SourceStamp};
 use report::html::{Files, Line};
 use trace::Module;
 
 use crate::output::reason;
+use crate::source::{self, Source};
 
 /// Longer functions are shown by no one who wants to read them.
 const LONGEST: u64 = 1 << 20;
-
-/// Larger files are no source that somebody wrote.
-const LARGEST: u64 = 16 << 20;
 
 /// Which source files are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +38,10 @@ pub enum Trust {
 pub struct OnDisk<'a> {
     images: &'a Images,
     trust: Trust,
-    /// By a module's line table.
-    named: HashSet<String>,
+    /// By a module's line table, and what it says of them.
+    named: HashMap<String, SourceStamp>,
+    /// Files that are here and are not what was compiled.
+    changed: BTreeSet<String>,
     /// Files that are here and were not read, as only the recording names them.
     refused: BTreeSet<String>,
     /// By path and build id; else why not.
@@ -60,27 +61,25 @@ impl<'a> OnDisk<'a> {
         OnDisk {
             images,
             trust,
-            named: HashSet::new(),
+            named: HashMap::new(),
+            changed: BTreeSet::new(),
             refused: BTreeSet::new(),
             modules: HashMap::new(),
             sources: HashMap::new(),
         }
     }
 
-    /// Says which source is not in the page.
-    pub fn say_what_was_refused(&self) {
-        let Some(first) = self.refused.first() else {
-            return;
-        };
-        let others = match self.refused.len() - 1 {
-            0 => String::new(),
-            1 => " and 1 more file".into(),
-            more => format!(" and {more} more files"),
-        };
-        eprintln!(
-            "everypath: no module that ran and is here names '{first}'{others} as source, only the \
-             recording does; --html-code MB puts that into the page, too"
-        );
+    /// Says which source is not shown; `how` says how it is.
+    pub fn say_what_was_refused(&self, how: &str) {
+        if let Some(files) = listed(&self.refused) {
+            eprintln!(
+                "everypath: no module that ran and is here names {files} as source, only the \
+                 recording does; {how}"
+            );
+        }
+        if let Some(files) = listed(&self.changed) {
+            eprintln!("everypath: not shown as source, as changed since it was compiled: {files}");
+        }
     }
 
     fn module(&mut self, module: &Module) -> Result<&Opened, &str> {
@@ -92,6 +91,16 @@ impl<'a> OnDisk<'a> {
             .or_insert_with(|| open(module, images));
         opened.as_ref().map_err(String::as_str)
     }
+}
+
+/// The first one, and how many more there are.
+fn listed(files: &BTreeSet<String>) -> Option<String> {
+    let first = files.first()?;
+    Some(match files.len() - 1 {
+        0 => format!("'{first}'"),
+        1 => format!("'{first}' and 1 more file"),
+        more => format!("'{first}' and {more} more files"),
+    })
 }
 
 fn open(module: &Module, images: &Images) -> Result<Opened, String> {
@@ -147,31 +156,33 @@ impl Files for OnDisk<'_> {
     }
 
     fn line(&mut self, module: &Module, offset: u64) -> Option<Line> {
-        let image = &self.module(module).ok()?.image;
+        let image = Arc::clone(&self.module(module).ok()?.image);
         let (file, line) = image.line_at(FileOffset(offset));
         let (file, line) = file.zip(line)?;
-        if !self.named.contains(&file) {
-            self.named.insert(file.clone());
+        if !self.named.contains_key(&file) {
+            let stamp = image.source_stamp(FileOffset(offset));
+            self.named.insert(file.clone(), stamp);
         }
         Some((file, line))
     }
 
     fn text(&mut self, file: &str) -> Option<&[String]> {
-        if self.trust == Trust::Modules && !self.named.contains(file) {
+        let stamp = self.named.get(file);
+        if self.trust == Trust::Modules && stamp.is_none() {
             if Path::new(file).is_file() {
                 self.refused.insert(file.to_owned());
             }
             return None;
         }
         let lines = self.sources.entry(file.to_owned());
-        lines.or_insert_with(|| lines_of(file)).as_deref()
+        let lines = lines.or_insert_with(|| match source::read(file, stamp) {
+            Source::Lines(lines) => Some(lines),
+            Source::Changed => {
+                self.changed.insert(file.to_owned());
+                None
+            }
+            Source::None => None,
+        });
+        lines.as_deref()
     }
-}
-
-/// The lines of a source file.
-pub fn lines_of(file: &str) -> Option<Vec<String>> {
-    let meta = fs::metadata(file).ok()?;
-    let bytes = (meta.is_file() && meta.len() <= LARGEST).then(|| fs::read(file).ok())??;
-    let text = String::from_utf8_lossy(&bytes);
-    Some(text.lines().map(str::to_owned).collect())
 }

@@ -10,7 +10,7 @@ use image::{Images, Selector};
 use trace::{BlockContexts, Cost, Loss, Mode, Prefix, Recording};
 use wire::flag;
 
-use crate::beside::OnDisk;
+use crate::beside::{OnDisk, Trust};
 use crate::branches;
 use crate::diff;
 use crate::ending::Ending;
@@ -404,6 +404,10 @@ fn report(flags: &Report, recording: &Recording, lost: Option<Loss>) -> Result<E
     check_fold(flags, recording).map_err(|error| anyhow!("'{shown}' {error}"))?;
     show.fold = flags.k;
     check_slabs(flags, recording).map_err(|error| anyhow!("'{shown}' {error}"))?;
+    show.trust = match flags.any_source {
+        true => Trust::Recording,
+        false => Trust::Modules,
+    };
     show.counts = report::counts::View {
         top: flags.view.top,
         per_thread: flags.per_thread,
@@ -437,7 +441,7 @@ fn write_page(recording: &Recording, show: &Show, page: Page) -> Result<Ending> 
     output.replace(|out| {
         let mut files = OnDisk::new(&images, page.trust());
         show::write_page(recording, show, page, &mut files, out)?;
-        files.say_what_was_refused();
+        files.say_what_was_refused("--html-code MB puts that into the page, too");
         io::Result::Ok(())
     })?;
     Ok(Ending::Exit(0))

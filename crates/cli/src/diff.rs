@@ -153,7 +153,7 @@ fn write_page(comparison: &Comparison, page: Page) -> Result<Ending> {
     output.replace(|out| {
         let mut files = OnDisk::new(&images, page.trust());
         report::html::write_comparison(comparison, page.beside(&mut files), out)?;
-        files.say_what_was_refused();
+        files.say_what_was_refused("--html-code MB puts that into the page, too");
         io::Result::Ok(())
     })?;
     Ok(Ending::Exit(0))

@@ -273,6 +273,9 @@ pub struct Report {
     /// Show functions instruction by instruction (recordings of `count`)
     #[arg(long, value_name = "LIST", conflicts_with = "format")]
     pub annotate: Vec<String>,
+    /// Read any source file for that which the recording names
+    #[arg(long, requires = "annotate")]
+    pub any_source: bool,
     /// Form of the report
     #[arg(
         long,

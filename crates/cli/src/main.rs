@@ -46,6 +46,7 @@ mod raptor;
 mod selection;
 mod session;
 mod show;
+mod source;
 mod symbolize;
 mod traces;
 mod vdso;

@@ -1,20 +1,19 @@
 //! A recording to a report in the form that was asked for.
 
-use std::collections::{BTreeSet, HashMap};
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 
 use analysis::fold::Fold;
 use anyhow::{Result, bail};
-use image::Image;
+use image::{Image, Images};
 use report::counts::Form;
 use report::html::Beside;
 use report::text::Style;
 use report::{Hot, Report, Weight};
 use trace::{Mode, Recording};
 
-use crate::beside::{self, OnDisk, Trust};
+use crate::beside::{OnDisk, Trust};
 use crate::flags::{Format, View, WhichForest};
 use crate::{binaries, program};
 
@@ -31,6 +30,8 @@ pub struct Show {
     pub counts: report::counts::View,
     /// Says nothing on standard error.
     pub quiet: bool,
+    /// Which source files are read for `--annotate`.
+    pub trust: Trust,
 }
 
 impl Show {
@@ -69,6 +70,7 @@ impl Show {
             notes: Vec::new(),
             counts: report::counts::View::default(),
             quiet: false,
+            trust: Trust::Recording,
         }
     }
 
@@ -82,6 +84,7 @@ impl Show {
             notes: Vec::new(),
             counts: report::counts::View::default(),
             quiet: false,
+            trust: Trust::Recording,
         }
     }
 
@@ -152,7 +155,14 @@ impl Show {
         let report = report::counts::Report::new(recording, &self.counts);
         let mut report = report.map_err(io::Error::other)?;
         report.notes.clone_from(&self.notes);
-        report.sources = sources(report.source_files());
+        if !self.counts.annotate.is_empty() {
+            let images = Images::new();
+            let mut files = OnDisk::new(&images, self.trust);
+            report.read_sources(&mut files);
+            if !self.quiet {
+                files.say_what_was_refused("--any-source shows it, too");
+            }
+        }
         if form.needs_binaries() {
             let (binaries, missing) = binaries::open(&report.modules());
             report.binaries = binaries;
@@ -164,12 +174,6 @@ impl Show {
         }
         Ok(())
     }
-}
-
-/// Lines of the source files that are here.
-fn sources(files: BTreeSet<&str>) -> HashMap<String, Vec<String>> {
-    let lines = |file: &str| Some((file.to_owned(), beside::lines_of(file)?));
-    files.into_iter().filter_map(lines).collect()
 }
 
 /// What of a page is asked for.

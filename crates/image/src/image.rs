@@ -17,7 +17,7 @@ use crate::elf::{Dynamic, Elf, ImageKind};
 use crate::error::{Fault, ImageError};
 use crate::frames;
 use crate::functions::{self, Code, ExtentKind, Function, Input, Table};
-use crate::lines::{LineTable, Lines};
+use crate::lines::{LineTable, Lines, SourceStamp};
 use crate::linker::{self, LinkerSymbol};
 use crate::names::{NameId, Names};
 use crate::scopes::{self, Scope};
@@ -252,6 +252,15 @@ impl Image {
         match &mut *self.lines() {
             Some(Some(lines)) => lines.find(addr, &self.bytes),
             _ => (None, None),
+        }
+    }
+
+    /// What the line table says of the source file of a byte of code.
+    pub fn source_stamp(&self, offset: FileOffset) -> SourceStamp {
+        let addr = self.link_addr(offset);
+        match (addr, &mut *self.lines()) {
+            (Some(addr), Some(Some(lines))) => lines.stamp(addr, &self.bytes),
+            _ => SourceStamp::default(),
         }
     }
 

@@ -53,7 +53,7 @@ pub use elf::ImageKind;
 pub use error::{Fault, ImageError};
 pub use functions::{ExtentKind, Function};
 pub use image::{Image, Symbol, fallback_name};
-pub use lines::{LineRange, LineTable};
+pub use lines::{LineRange, LineTable, SourceStamp};
 pub use linker::LinkerSymbol;
 pub use names::NameId;
 pub use scopes::Scope;

@@ -71,6 +71,15 @@ pub struct LineRange {
     pub discriminator: u32,
 }
 
+/// What a line table says of a source file besides its name; DWARF 5 has checksums if the
+/// compiler makes them, and times if they are not 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SourceStamp {
+    pub md5: Option<[u8; 16]>,
+    /// Seconds since 1970.
+    pub modified: Option<u64>,
+}
+
 /// Line tables of one image.
 pub(crate) struct Lines {
     sections: Sections,
@@ -106,6 +115,7 @@ struct Rows {
     rows: Vec<Row>,
     /// Those that rows name.
     files: HashMap<u64, String>,
+    stamps: HashMap<u64, SourceStamp>,
 }
 
 /// From `addr` up to the next row.
@@ -161,6 +171,15 @@ impl Lines {
     /// `image` is what [`Lines::load`] was given.
     pub(crate) fn find(&mut self, addr: LinkAddr, image: &[u8]) -> (Option<String>, Option<u32>) {
         self.look_up(addr.0, image).unwrap_or((None, None))
+    }
+
+    /// What is said of the source file that a byte of code comes from.
+    pub(crate) fn stamp(&mut self, addr: LinkAddr, image: &[u8]) -> SourceStamp {
+        let found = self.program_at(addr.0, image).and_then(|program| {
+            let rows = self.rows.get(&program)?;
+            rows.stamps.get(&rows.at(addr.0)?.file).copied()
+        });
+        found.unwrap_or_default()
     }
 
     fn look_up(&mut self, addr: u64, image: &[u8]) -> Option<(Option<String>, Option<u32>)> {
@@ -237,6 +256,16 @@ impl Lines {
 }
 
 /// What rows of one program say of code that is in the file.
+fn stamp(header: &gimli::LineProgramHeader<Slice<'_>>, index: u64) -> SourceStamp {
+    let Some(file) = header.file(index) else {
+        return SourceStamp::default();
+    };
+    SourceStamp {
+        md5: header.file_has_md5().then(|| *file.md5()),
+        modified: Some(file.timestamp()).filter(|&time| time != 0),
+    }
+}
+
 fn add_ranges(
     rows: &[Row],
     files: &HashMap<u64, u32>,
@@ -318,6 +347,7 @@ impl Sections {
             let file = same[0].file;
             let name = || self.file(run.header(), file, image);
             found.files.entry(file).or_insert_with(name);
+            found.stamps.insert(file, stamp(run.header(), file));
         }
         found
     }

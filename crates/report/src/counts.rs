@@ -22,8 +22,9 @@ use analysis::counts::blocks::{self, Block, Blocks};
 use analysis::counts::hot::{self, Totals};
 use analysis::counts::{self, Counted, Counts, Unit, Unsound};
 use image::Image;
-use trace::Recording;
+use trace::{Module, Recording};
 
+use crate::html::Files;
 use crate::names::base_name;
 use crate::text::Style;
 
@@ -94,7 +95,7 @@ pub struct Report<'a> {
     view: &'a View,
     sections: Vec<Section>,
     pub notes: Vec<String>,
-    /// Lines of source files, by the names that [`Report::source_files`] gives.
+    /// Lines of source files, as [`Report::read_sources`] found them.
     pub sources: HashMap<String, Vec<String>>,
     /// Files that [`Report::modules`] names and that are as they were.
     pub binaries: HashMap<Unit, Image>,
@@ -151,12 +152,22 @@ impl<'a> Report<'a> {
         modules
     }
 
-    /// Files whose text is shown beside the functions of [`View::annotate`].
-    pub fn source_files(&self) -> BTreeSet<&str> {
-        let sections = self.sections.iter();
-        sections
-            .flat_map(|section| annotate::files(self, section))
-            .collect()
+    /// Reads what is shown beside the functions of [`View::annotate`].
+    pub fn read_sources(&mut self, files: &mut dyn Files) {
+        let mut names = BTreeSet::new();
+        for section in &self.sections {
+            let modules = section.counts.units.iter().map(page::module);
+            let modules: Vec<Option<Module>> = modules.collect();
+            for insn in annotate::insns(self, section) {
+                // What the module names, too, is known to be source.
+                if let Some(module) = &modules[insn.unit as usize] {
+                    files.line(module, insn.at);
+                }
+                names.extend(section.file(insn).map(|(file, _)| file));
+            }
+        }
+        let read = |name: &str| Some((name.to_owned(), files.text(name)?.to_vec()));
+        self.sources = names.into_iter().filter_map(read).collect();
     }
 
     /// For a form of one file: the program's own, or the one that `--modules` names.

@@ -73,6 +73,7 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("prost", &["report"]),
     ("zstd", &["trace"]),
     ("crc32c", &["trace"]),
+    ("md-5", &["cli"]),
     ("serde_json", &["report", "xtask"]),
     ("clap", &["cli", "xtask"]),
     ("anyhow", &["cli", "xtask"]),

@@ -15,7 +15,6 @@
 //! Only what was executed is recorded, so what lies between is told by its size.
 //! Targets of branches are named as places are in the other forms.
 
-use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use analysis::counts::Counted;
@@ -59,13 +58,10 @@ pub(super) fn write(report: &Report<'_>, style: Style, out: &mut dyn Write) -> i
     Ok(())
 }
 
-/// Source files of the functions to be shown.
-pub(super) fn files<'a>(report: &'a Report<'_>, section: &'a Section) -> BTreeSet<&'a str> {
-    let functions = functions(report, section);
-    let insns = functions.iter().flatten();
-    insns
-        .filter_map(|(_, insn)| Some(section.file(insn)?.0))
-        .collect()
+/// The instructions to be shown.
+pub(super) fn insns<'a>(report: &Report<'_>, section: &'a Section) -> Vec<&'a Counted> {
+    let functions = functions(report, section).into_iter().flatten();
+    functions.map(|(_, insn)| insn).collect()
 }
 
 /// The instructions of each function that is to be shown, by their places, with their
@@ -189,7 +185,9 @@ fn write_source(
     };
     let lines = report.sources.get(file);
     let text = lines.and_then(|lines| lines.get((number as usize).checked_sub(1)?));
-    let text = text.map_or(String::new(), |text| format!("  {}", text.trim()));
+    let text = text.map_or(String::new(), |text| {
+        format!("  {}", text.trim().replace(char::is_control, " "))
+    });
     let shown = format!("{}:{number}{text}", base_name(file));
     let room = style.width.saturating_sub(NUMBERS).max(20);
     let shown = cut_middle(&shown, room);

@@ -325,7 +325,7 @@ fn went(section: &Section, branch: usize) -> Vec<(String, u64)> {
     named.collect()
 }
 
-fn module(unit: &Unit) -> Option<Module> {
+pub(super) fn module(unit: &Unit) -> Option<Module> {
     Some(Module {
         path: unit.path.clone()?,
         build_id: unit.build_id.clone(),
