@@ -215,6 +215,13 @@ fn check_slabs(flags: &Report, recording: &Recording) -> Result<()> {
     Ok(())
 }
 
+fn trust(flags: &Report) -> Trust {
+    match flags.any_source {
+        true => Trust::Recording,
+        false => Trust::Modules,
+    }
+}
+
 /// Whole contexts of functions can be folded, and nothing else.
 fn check_fold(flags: &Report, recording: &Recording) -> Result<()> {
     let meta = &recording.meta;
@@ -401,13 +408,10 @@ fn report(flags: &Report, recording: &Recording, lost: Option<Loss>) -> Result<E
     if let (Some(option), None) = (tables.blocks_option(), recording.meta.blocks) {
         bail!("'{shown}': {option} is about basic blocks, and these contexts are of functions");
     }
+    check_slabs(flags, recording).map_err(|error| anyhow!("'{shown}' {error}"))?;
     check_fold(flags, recording).map_err(|error| anyhow!("'{shown}' {error}"))?;
     show.fold = flags.k;
-    check_slabs(flags, recording).map_err(|error| anyhow!("'{shown}' {error}"))?;
-    show.trust = match flags.any_source {
-        true => Trust::Recording,
-        false => Trust::Modules,
-    };
+    show.trust = trust(flags);
     show.counts = report::counts::View {
         top: flags.view.top,
         per_thread: flags.per_thread,
