@@ -2,7 +2,7 @@
 // himself to read the clock of the CPU gets a fault for each reading of his own and no other,
 // however much is called meanwhile. Another thread still may.
 // build: cc -O1 -pthread -static
-// run: oracle own-functions
+// run: no-oracle whether a join waits is the machine's to decide
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <setjmp.h>

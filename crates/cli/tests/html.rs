@@ -317,7 +317,6 @@ fn a_page_shows_what_was_counted() {
 
 /// Where the one indirect call of it goes, a third of the times each.
 const DISPATCH: &str = r#"
-__attribute__((noinline)) int one(int n) __asm__("<b>one</b>");
 __attribute__((noinline)) int one(int n) { return n + 1; }
 __attribute__((noinline)) int two(int n) { return n * 2; }
 __attribute__((noinline)) int three(int n) { return n ^ 3; }
