@@ -416,3 +416,40 @@ export async function million(page, report) {
   assert.ok((await boxes(page)).length > 10);
   assert.ok((await page.evaluate(`document.querySelectorAll("*").length`)) < 3000);
 }
+
+/** Whole contexts that were folded: every node and function has what it cost in all. */
+export async function folded(page, report) {
+  const places = ({ modules }, { module, file_offset: offset, pc }) => (module === null ? pc : `${modules[module].path}+${offset}`);
+  const expected = { nodes: new Map(), functions: new Map() };
+  const metric = await page.evaluate("everypath.metric");
+  const named = await page.evaluate("everypath.data.head.metrics.map(({ noun }) => `${noun}s`)");
+  for (const process of report.processes) {
+    const functions = new Map(process.functions.map((known) => [known.id, places(process, known)]));
+    for (const { kind, nodes, labels, inclusive } of process.forests) {
+      const values = inclusive[named[metric]];
+      const paths = [];
+      nodes.forEach(([parent, label], at) => {
+        paths.push([...(parent < 0 ? [] : paths[parent]), functions.get(label) ?? labels[label]]);
+        const map = kind === "k-sf" ? expected.nodes : parent < 0 ? expected.functions : null;
+        if (map && values[at] > 0) map.set(paths[at].join(";"), (map.get(paths[at].join(";")) ?? 0) + values[at]);
+      });
+    }
+  }
+  const found = await page.evaluate(`(({ data: { contexts, head }, names, view }) => {
+    const place = (name) => {
+      if (!names.isFunction(name)) return names.text[name];
+      const { module, offset, address } = head.functions;
+      return module[name] < 0 ? address[name] : head.modules[module[name]].path + "+" + offset[name];
+    };
+    const isUnknown = (name) => names.text[name].includes(" callers beyond k = ");
+    const nodes = Array.from(view.inclusive.nodes, (value, node) =>
+      [contexts.path(node).map((at) => contexts.name[at]).filter((name) => !isUnknown(name)).map(place).join(";"), value]);
+    const functions = Array.from(view.inclusive.functions, (value, name) => [place(name), value]);
+    return { nodes: nodes.filter(([, value]) => value > 0), functions: functions.filter(([, value]) => value > 0) };
+  })(everypath)`);
+  assert.deepEqual(new Map(found.nodes), expected.nodes);
+  const isFunction = ([name]) => !/^[_[]/.test(name);
+  assert.deepEqual(new Map(found.functions), new Map([...expected.functions].filter(isFunction)));
+  assert.ok(expected.nodes.size > 20);
+  assert.equal(await text(page, "#tree .head[data-key=total]"), "With callees");
+}

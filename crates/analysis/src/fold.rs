@@ -224,6 +224,27 @@ impl Folded<'_> {
         })
     }
 
+    /// The inclusive costs of what each recorded node of the folded thread stands for.
+    pub fn by_node(&self) -> Vec<(Weight, Vec<u64>)> {
+        let nodes = self.thread.nodes.len();
+        let ids: Vec<Option<NodeId>> = (0..nodes).map(|at| Some(NodeId::at(at))).collect();
+        self.by_place(&ids, nodes)
+    }
+
+    /// The inclusive costs of functions, in all contexts together; `number` says which of
+    /// so many a label is.
+    pub fn by_function(
+        &self,
+        functions: usize,
+        number: impl Fn(Label) -> Option<u32>,
+    ) -> Vec<(Weight, Vec<u64>)> {
+        let nodes = &self.whole.nodes;
+        inclusive(self.whole, functions, |node, all| {
+            let number = number(nodes[node].label);
+            all.extend(number.map(|number| NodeId::at(number as usize)));
+        })
+    }
+
     /// Adds to a k-calling-context forest, of this thread and perhaps others, the inclusive
     /// costs of this one's contexts.
     pub fn add_to_callers(&self, callers: &mut Builder) {

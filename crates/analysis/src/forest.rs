@@ -88,7 +88,7 @@ impl From<Option<u32>> for K {
 pub struct NodeId(u32);
 
 impl NodeId {
-    fn at(index: usize) -> NodeId {
+    pub(crate) fn at(index: usize) -> NodeId {
         NodeId(u32::try_from(index).expect("Builder stops below 2^32 nodes"))
     }
 

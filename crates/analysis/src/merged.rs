@@ -22,6 +22,7 @@
 use hashbrown::HashMap;
 use trace::{Cost, Function, Label, Node as Recorded, Process, Recording, Thread};
 
+use crate::fold::{Fold, Folded};
 use crate::forest::{Builder, Forest, NodeId, Weight, recorded_into};
 use crate::summary::{self, is_call};
 
@@ -75,13 +76,16 @@ impl Metric {
         }
     }
 
-    /// What `thread` counted in all.
-    fn total(self, thread: &Thread) -> u64 {
-        let weight = match self {
+    fn weight(self) -> Weight {
+        match self {
             Metric::Calls => Weight::Calls,
             Metric::Cost(cost) => Weight::Cost(cost),
-        };
-        summary::of_thread(thread).of(weight)
+        }
+    }
+
+    /// What `thread` counted in all.
+    fn total(self, thread: &Thread) -> u64 {
+        summary::of_thread(thread).of(self.weight())
     }
 }
 
@@ -126,6 +130,10 @@ pub struct OfThread {
     pub values: Vec<Vec<Value>>,
     /// How often the thread, or a handler in it, began: roots that nothing called.
     pub begun: Vec<Value>,
+    /// Of a fold, per metric what nodes cost with all that they called, and what functions
+    /// did, by their places in [`Contexts::functions`].
+    pub inclusive: Vec<Vec<Value>>,
+    pub of_functions: Vec<Vec<Value>>,
 }
 
 /// All contexts of a recording.
@@ -141,6 +149,15 @@ pub struct Contexts {
 
 /// Merges all threads of `recording`.
 pub fn of_recording(recording: &Recording) -> Contexts {
+    merged(recording, None)
+}
+
+/// The same of whole contexts that were folded, with their inclusive costs.
+pub fn of_fold(fold: &Fold) -> Contexts {
+    merged(&fold.recording, Some(fold))
+}
+
+fn merged(recording: &Recording, fold: Option<&Fold>) -> Contexts {
     let mut merge = Merge {
         metrics: Metric::of_recording(recording),
         ..Merge::default()
@@ -148,7 +165,10 @@ pub fn of_recording(recording: &Recording) -> Contexts {
     for (at, process) in recording.processes.iter().enumerate() {
         let labels = merge.labels(at, process);
         for (thread, recorded) in process.threads.iter().enumerate() {
-            merge.thread((at, thread), recorded, &labels);
+            let ids = merge.thread((at, thread), recorded, &labels);
+            if let (Some(ids), Some(fold)) = (ids, fold) {
+                merge.inclusive(fold.thread(at, thread), &ids, &labels);
+            }
         }
     }
     merge.finish()
@@ -193,9 +213,15 @@ impl<'a> Merge<'a> {
         labels
     }
 
-    fn thread(&mut self, at: (usize, usize), thread: &Thread, labels: &HashMap<Label, Label>) {
+    /// Gives what became of its nodes.
+    fn thread(
+        &mut self,
+        at: (usize, usize),
+        thread: &Thread,
+        labels: &HashMap<Label, Label>,
+    ) -> Option<Vec<Option<NodeId>>> {
         if thread.nodes.is_empty() && thread.truncated_events == 0 {
-            return;
+            return None;
         }
         let builder = std::mem::take(&mut self.builder);
         let label = |label| labels.get(&label).copied().unwrap_or(label);
@@ -231,7 +257,37 @@ impl<'a> Merge<'a> {
             thread: at.1,
             values,
             begun,
+            ..OfThread::default()
         });
+        Some(ids)
+    }
+
+    /// Adds inclusive costs to the thread that was added last.
+    fn inclusive(
+        &mut self,
+        thread: Folded,
+        ids: &[Option<NodeId>],
+        labels: &HashMap<Label, Label>,
+    ) {
+        let number = |label| labels.get(&label)?.function_number();
+        let by_node = thread.by_node();
+        let by_function = thread.by_function(self.functions.len(), number);
+        let Some(last) = self.threads.last_mut() else {
+            return;
+        };
+        for metric in &self.metrics {
+            let weight = metric.weight();
+            let of = |found: &[(Weight, Vec<u64>)]| {
+                let found = found.iter().find(|(of, _)| *of == weight);
+                found.map_or_else(Vec::new, |(_, values)| values.clone())
+            };
+            let nodes = ids.iter().zip(of(&by_node)).filter(|&(_, value)| value > 0);
+            let nodes = nodes.filter_map(|(id, value)| Some((id.as_ref()?.index() as u32, value)));
+            last.inclusive.push(nodes.collect());
+            let functions = (0..).zip(of(&by_function));
+            let functions = functions.filter(|&(_, value)| value > 0);
+            last.of_functions.push(functions.collect());
+        }
     }
 
     fn finish(self) -> Contexts {
@@ -239,7 +295,8 @@ impl<'a> Merge<'a> {
         let (nodes, positions) = in_preorder(&forest);
         let mut threads = self.threads;
         for thread in &mut threads {
-            for values in thread.values.iter_mut().chain([&mut thread.begun]) {
+            let lists = thread.values.iter_mut().chain(&mut thread.inclusive);
+            for values in lists.chain([&mut thread.begun]) {
                 settle(values, &positions);
             }
         }

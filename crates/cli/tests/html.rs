@@ -342,6 +342,24 @@ fn a_page_shows_where_indirect_branches_went() {
     check(&folder, "countTargets");
 }
 
+/// What is called from contexts of two callers is known if whole ones were recorded.
+#[test]
+fn folded_contexts_have_their_costs_with_callees() {
+    let folder = folder("folded");
+    compile(&folder, "tests/paper/prog1.c", "prog1");
+    let record = ["contexts", "-q", "--k-inf", "-o", "run.evp", "--"];
+    run(
+        &folder,
+        &[&record[..], &["sh", "-c", "./prog1; ./prog1 x"]].concat(),
+    );
+    let report = ["report", "run.evp", "-k", "2"];
+    run(&folder, &[&report[..], &["--html", "page.html"]].concat());
+    let json = ["--format", "json", "--forest", "both", "--join-threads"];
+    let json = run(&folder, &[&report[..], &json].concat());
+    fs::write(folder.file("report.json"), json).unwrap();
+    check(&folder, "folded");
+}
+
 /// Of two processes with two threads each, and the shell that started them.
 #[test]
 fn a_page_shows_what_each_thread_counted() {

@@ -103,7 +103,10 @@ impl<'a> Report<'a> {
             metrics,
             by,
             sections,
-            merged: view.merged.then(|| merged::of_recording(recording)),
+            merged: view.merged.then(|| match fold {
+                Some(fold) => merged::of_fold(fold),
+                None => merged::of_recording(recording),
+            }),
             folded_from: fold.map(|fold| summary::of_recording(fold.whole).contexts),
             stat_names: &[],
             notes: Vec::new(),

@@ -102,6 +102,9 @@ pub fn write(report: &Report, beside: Option<Beside>, out: &mut dyn Write) -> io
         for metric in 0..contexts.metrics.len() {
             let threads = contexts.threads.iter();
             columns::values(metric, threads.map(|thread| &*thread.values[metric]), out)?;
+            if report.folded_from.is_some() {
+                columns::inclusive(metric, &contexts.threads, out)?;
+            }
         }
         match beside {
             Some(beside) => code::write(report.recording, contexts, beside, out),

@@ -54,6 +54,14 @@ const TREE_VALUES = [
   share(valueOf.total, sumOf, () => "Share", () => "Share of all that is shown, with everything below"),
 ];
 
+/** The same where it is known what contexts cut off after k callers cost in all. */
+const withCallees = (model, row) => (model.withCallees ? model.withCallees(row) : model.total(row));
+const TREE_FOLDED = [
+  TREE_VALUES[0],
+  plain("total", withCallees, () => "With callees", (noun) => `${noun} in this context and in everything called from there, each activation once`),
+  share(withCallees, sumOf, () => "Share", () => "Share of all that is shown, with everything called from there"),
+];
+
 const TREE_CHANGES = [
   change("own", "ownBefore", "own", () => "Change here", (noun) => `More or less ${noun.toLowerCase()} in this context, without what it called`),
   plain("before", (model, row) => model.totalBefore(row), () => "Before", (noun) => `${noun} before, with everything below`),

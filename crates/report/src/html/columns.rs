@@ -5,6 +5,8 @@
 //! | `data-levels` | per node by how much less than one it is deeper than the node before |
 //! | `data-names` | per node its name, as in the table of `super::head` |
 //! | `data-values-N` | of metric N, thread after thread (or before and after): how many values; then per value how far its node is from the one before, and the value |
+//! | `data-inclusive-N` | the same of what nodes cost with all that they called, if whole contexts were folded |
+//! | `data-functions-N` | the same of functions, by their names' numbers |
 //!
 //! Numbers are in base 128, lowest digit first, the top bit set in all but the
 //! last. A column is one zlib stream (`DecompressionStream("deflate")` of the
@@ -12,7 +14,7 @@
 
 use std::io::{self, Write};
 
-use analysis::merged::Value;
+use analysis::merged::{OfThread, Value};
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 
@@ -41,6 +43,22 @@ pub fn values<'a>(
     lists: impl Iterator<Item = &'a [Value]>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
+    lists_of(&format!("data-values-{metric}"), lists, out)
+}
+
+/// What nodes and functions cost with all that they called.
+pub fn inclusive(metric: usize, threads: &[OfThread], out: &mut dyn Write) -> io::Result<()> {
+    let nodes = threads.iter().map(|thread| &*thread.inclusive[metric]);
+    lists_of(&format!("data-inclusive-{metric}"), nodes, out)?;
+    let functions = threads.iter().map(|thread| &*thread.of_functions[metric]);
+    lists_of(&format!("data-functions-{metric}"), functions, out)
+}
+
+fn lists_of<'a>(
+    id: &str,
+    lists: impl Iterator<Item = &'a [Value]>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let mut values = Numbers::default();
     for list in lists {
         values.push(list.len() as u64);
@@ -51,7 +69,7 @@ pub fn values<'a>(
             last = node;
         }
     }
-    element(&format!("data-values-{metric}"), &values.0, out)
+    element(id, &values.0, out)
 }
 
 /// Bytes as an element that the browser does not look into.

@@ -160,9 +160,14 @@ async function load() {
   const head = await loadHead();
   const levels = await inflated("data-levels");
   const names = await inflated("data-names");
-  const values = [];
-  for (let m = 0; m < head.metrics.length; m++) {
-    values.push(new Values(await inflated(`data-values-${m}`), head.threads.length));
-  }
-  return { head, contexts: new Contexts(head.nodes, levels, names), values };
+  const valuesOf = async (what) => {
+    const values = [];
+    for (let m = 0; m < head.metrics.length; m++) {
+      values.push(new Values(await inflated(`data-${what}-${m}`), head.threads.length));
+    }
+    return values;
+  };
+  const values = await valuesOf("values");
+  const inclusive = head.folded ? { nodes: await valuesOf("inclusive"), functions: await valuesOf("functions") } : null;
+  return { head, contexts: new Contexts(head.nodes, levels, names), values, inclusive };
 }

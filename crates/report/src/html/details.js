@@ -167,7 +167,7 @@ class Details {
     const { view, noun, data } = this.app;
     const table = this.numbersTable(
       this.number(view.own[node], view.base?.own[node], `${noun}s here`),
-      this.number(view.total(node), view.base?.total(node), "with everything below"),
+      this.number(view.withCallees(node), view.base?.total(node), view.inclusive ? "with everything called" : "with everything below"),
     );
     const begun = this.begun(node);
     if (begun > 0) table.append(make("tr", {}, make("td", {}, grouped(begun)), make("td"), make("td", {}, "times begun")));

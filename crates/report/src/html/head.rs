@@ -83,6 +83,8 @@ struct Document<'a> {
     totals: String,
     /// `null`: infinite.
     k: Option<u32>,
+    /// Whether what contexts cost with all that they called is in the page.
+    folded: bool,
     options: &'a [(String, String)],
     notes: Vec<String>,
     nodes: usize,
@@ -184,6 +186,7 @@ impl<'a> Document<'a> {
             end: text::how_it_ended(report),
             totals: text::totals(report),
             k: meta.k,
+            folded: report.folded_from.is_some(),
             options: &meta.options,
             notes: text::notes::all(report),
             nodes: contexts.nodes.len(),

@@ -76,7 +76,25 @@ class View {
       if (this.isCounted(i)) this.counted++;
     }
     this.sum = this.before[contexts.count];
+    // What is known of whole contexts is of all modules together.
+    this.inclusive = data.inclusive && !modules ? this.wholeOf(data) : null;
     if (base) this.changes = new Changes(this);
+  }
+
+  /** What nodes and functions cost with all that they called, also where that hangs in other trees. */
+  wholeOf({ inclusive, contexts }) {
+    const nodes = new Float64Array(contexts.count);
+    const functions = new Float64Array(this.names.count);
+    for (const thread of this.threads) {
+      inclusive.nodes[this.metric].add(thread, nodes);
+      inclusive.functions[this.metric].add(thread, functions);
+    }
+    return { nodes, functions };
+  }
+
+  /** Of the node and everything called from there; as far as the tree has it, if no more is known. */
+  withCallees(node) {
+    return this.inclusive?.nodes[node] || this.total(node);
   }
 
   /** Whether something was counted in a context itself. */
@@ -129,6 +147,8 @@ class View {
         contexts[n]++;
       }
     }
+    const whole = this.inclusive?.functions;
+    for (let n = 0; whole && n < total.length; n++) total[n] = whole[n] || total[n];
     this.columns = { own, contexts, total };
     return this.columns;
   }
@@ -257,6 +277,10 @@ class CallTree {
 
   total(node) {
     return this.view.total(node);
+  }
+
+  withCallees(node) {
+    return this.view.withCallees(node);
   }
 
   ownBefore(node) {

@@ -11,7 +11,8 @@ class TreeView {
   constructor(app, host) {
     this.app = app;
     this.host = host;
-    this.columns = app.isComparison ? TREE_CHANGES : TREE_VALUES;
+    const ofOne = app.data.head.folded ? TREE_FOLDED : TREE_VALUES;
+    this.columns = app.isComparison ? TREE_CHANGES : ofOne;
     this.order = { key: app.isComparison ? "share" : "total", rising: false };
     this.rows = new Uint32Array(64);
     this.count = 0;
