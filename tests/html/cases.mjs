@@ -451,5 +451,5 @@ export async function folded(page, report) {
   const isFunction = ([name]) => !/^[_[]/.test(name);
   assert.deepEqual(new Map(found.functions), new Map([...expected.functions].filter(isFunction)));
   assert.ok(expected.nodes.size > 20);
-  assert.equal(await text(page, "#tree .head[data-key=total]"), "With callees");
+  assert.equal(await text(page, "#tree .head[data-key=total]"), "Inclusive");
 }

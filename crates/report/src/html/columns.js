@@ -58,7 +58,7 @@ const TREE_VALUES = [
 const withCallees = (model, row) => (model.withCallees ? model.withCallees(row) : model.total(row));
 const TREE_FOLDED = [
   TREE_VALUES[0],
-  plain("total", withCallees, () => "With callees", (noun) => `${noun} in this context and in everything called from there, each activation once`),
+  plain("total", withCallees, () => "Inclusive", (noun) => `${noun} in this context and in everything called from there, each activation once`),
   share(withCallees, sumOf, () => "Share", () => "Share of all that is shown, with everything called from there"),
 ];
 
