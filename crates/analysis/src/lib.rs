@@ -5,6 +5,7 @@
 //! it (`oracle`), and property tests that hold the two against each other.
 #![forbid(unsafe_code)]
 
+pub mod activations;
 pub mod branch_stats;
 pub mod callgraph;
 pub mod cct;

@@ -238,11 +238,7 @@ fn enter(ksf: &mut Builder, k: K, label: Label, caller: Option<Activation>) -> A
 /// What the engine records for these events: nodes as in [`Thread::nodes`],
 /// each event counted once on its state node.
 pub fn record(events: &[Event], k: K, recursion: Recursion) -> Thread {
-    let mut recorder = Recorder {
-        k,
-        nodes: Vec::new(),
-        index: HashMap::new(),
-    };
+    let mut recorder = Recorder::new(k);
     let mut stack: Vec<u32> = Vec::new();
     let mut max_depth = 0;
     for &event in events {
@@ -271,15 +267,24 @@ pub fn record(events: &[Event], k: K, recursion: Recursion) -> Thread {
     }
 }
 
-struct Recorder {
+/// Nodes as the engine records them.
+pub(crate) struct Recorder {
     k: K,
-    nodes: Vec<Node>,
+    pub nodes: Vec<Node>,
     index: HashMap<(Option<u32>, Label), u32>,
 }
 
 impl Recorder {
+    pub fn new(k: K) -> Recorder {
+        Recorder {
+            k,
+            nodes: Vec::new(),
+            index: HashMap::new(),
+        }
+    }
+
     /// The child of `parent`, or the root, with this label.
-    fn node(&mut self, parent: Option<u32>, label: Label) -> u32 {
+    pub fn node(&mut self, parent: Option<u32>, label: Label) -> u32 {
         let next = self.nodes.len() as u32;
         let depth = parent.map_or(0, |parent| self.nodes[parent as usize].depth + 1);
         *self.index.entry((parent, label)).or_insert_with(|| {
@@ -298,7 +303,7 @@ impl Recorder {
     /// The top node, or the state itself in the first slab, is the whole
     /// context since the slab began, so its depth tells whether a new slab
     /// begins; then the old top's child is the new bottom.
-    fn step(&mut self, state: u32, label: Label) -> u32 {
+    pub fn step(&mut self, state: u32, label: Label) -> u32 {
         let top = self.nodes[state as usize].top;
         let in_slab = top.unwrap_or(state);
         let (next, next_top) = if self.k.heads_slab(self.nodes[in_slab as usize].depth + 1) {

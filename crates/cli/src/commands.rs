@@ -141,7 +141,7 @@ fn contexts(flags: &Contexts) -> Result<Ending> {
 
 /// The costs among what is to be counted. What some instructions are is counted with
 /// how many there are.
-fn costs_of(metrics: &[crate::flags::Metric]) -> Vec<Cost> {
+pub fn costs_of(metrics: &[crate::flags::Metric]) -> Vec<Cost> {
     let mut costs: Vec<Cost> = metrics.iter().filter_map(|metric| metric.cost()).collect();
     if costs.iter().any(|cost| *cost != Cost::Cycles) {
         costs.push(Cost::Instructions);

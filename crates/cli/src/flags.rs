@@ -84,7 +84,8 @@ Examples:
   everypath report run.evp --format csv > contexts.csv
   everypath report run.evp -k 3 --forest both      what --k-inf recorded, 3 callers deep
   everypath report run.evp --html calls.html       a page to explore all contexts with
-  everypath report trace.evp --as counts           what `count` would have recorded";
+  everypath report trace.evp --as counts           what `count` would have recorded
+  everypath report trace.evp --as contexts -k 3    and `contexts`";
 
 const DIFF_EXAMPLES: &str = "\
 Examples:

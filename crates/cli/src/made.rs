@@ -1,17 +1,50 @@
 //! `report --as`: what another command would have recorded, made of a trace.
 
+use analysis::K;
+use analysis::activations::contexts::{self, Wanted};
+use analysis::cct::Recursion;
 use anyhow::{Result, bail};
-use trace::{Mode, Recording};
+use image::Images;
+use trace::{Cost, Mode, Recording};
 
 use crate::branches::say;
 use crate::ending::Ending;
 use crate::flags::{Report, What};
+use crate::functions::Files;
 use crate::output::{Kind, Output};
+use crate::symbolize;
 
 /// A recording, and why parts of it are missing.
 pub struct Made {
     pub recording: Recording,
     pub failures: Vec<String>,
+}
+
+fn contexts(flags: &Report, traced: &Recording) -> Result<(Recording, Vec<String>)> {
+    let made = &flags.made;
+    let costs: Vec<Cost> = match made.cost.is_empty() {
+        true => vec![Cost::Instructions],
+        false => crate::commands::costs_of(&made.cost),
+    };
+    if costs.contains(&Cost::Cycles) {
+        bail!("a trace has no cycles; leave them out of --cost");
+    }
+    let wanted = Wanted {
+        k: match made.k_inf {
+            true => K::Infinite,
+            false => K::Finite(made.k),
+        },
+        recursion: Recursion::from(made.unroll_recursion),
+        costs,
+    };
+    let images = Images::new();
+    let mut files = Files::new(&images);
+    let (mut recording, failures) =
+        contexts::recording(traced, &wanted, &mut |module| files.extents(module));
+    files.identify(&mut recording);
+    symbolize::symbolize(&mut recording, &images);
+    files.say_what_changed();
+    Ok((recording, failures))
 }
 
 impl Made {
@@ -23,7 +56,7 @@ impl Made {
             if is_trace {
                 bail!(
                     "'{shown}': it is a trace; look at it with `everypath dump`, or make counts \
-                     of it with --as counts"
+                     or contexts of it with --as"
                 );
             }
             return Ok(Made {
@@ -36,6 +69,7 @@ impl Made {
         }
         let (recording, failures) = match what {
             What::Counts => analysis::counts::from_trace::recording(&recording),
+            What::Contexts => contexts(flags, &recording)?,
         };
         let made = Made {
             recording,

@@ -35,6 +35,7 @@ mod diff;
 mod ending;
 mod flags;
 mod folders;
+mod functions;
 mod keep;
 mod libraries;
 mod made;

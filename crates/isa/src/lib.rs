@@ -12,6 +12,7 @@ pub mod class;
 pub mod insn;
 pub mod reg;
 pub mod relocate;
+pub mod stack;
 #[cfg(feature = "text")]
 pub mod text;
 
@@ -19,3 +20,4 @@ pub use asm::{Asm, Cc};
 pub use class::Class;
 pub use insn::{DecodeError, Flow, Insn, StackMove};
 pub use reg::Reg;
+pub use stack::StackEffect;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{Mcf, Target};
+use super::{Mcf, Metric, Target};
 
 pub const TRACE_EXAMPLES: &str = "\
 Examples:
@@ -113,6 +113,19 @@ pub struct Made {
     /// Make this of a trace first, as if it had been recorded
     #[arg(long = "as", value_name = "WHAT")]
     pub what: Option<What>,
+    /// Callers that a context keeps, with --as contexts
+    #[arg(short, value_name = "N", default_value_t = 10)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub k: u32,
+    /// Keep whole paths, with --as contexts
+    #[arg(long, conflicts_with = "k")]
+    pub k_inf: bool,
+    /// Make a node per level when a function calls itself, with --as contexts
+    #[arg(long)]
+    pub unroll_recursion: bool,
+    /// What to count in each context, with --as contexts
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub cost: Vec<Metric>,
     /// Keep what was made, as a recording of its own
     #[arg(short, long, value_name = "FILE.evp", requires = "what")]
     pub output: Option<PathBuf>,
@@ -122,6 +135,8 @@ pub struct Made {
 pub enum What {
     /// What `everypath count` records
     Counts,
+    /// What `everypath contexts` records; reads the binaries again
+    Contexts,
 }
 
 /// Bytes; units are 1024 times each other.

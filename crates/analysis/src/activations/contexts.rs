@@ -1,0 +1,214 @@
+//! Contexts from a trace: the recording that `everypath contexts` would have made.
+
+use std::cell::RefCell;
+
+use trace::{Cost, Costs as Column, Function, Label, Mode, Module, Process, Recording, Thread};
+
+use super::{Costs, Extent, Met, Sink, of_recording};
+use crate::K;
+use crate::cct::{Event, Recursion};
+use crate::oracle::Recorder;
+
+/// What is to be recorded.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    pub k: K,
+    pub recursion: Recursion,
+    /// All but cycles, which a trace does not have.
+    pub costs: Vec<Cost>,
+}
+
+/// The recording without names, and a sentence for each thread whose stream ends too early.
+pub fn recording(
+    traced: &Recording,
+    wanted: &Wanted,
+    extents: &mut dyn FnMut(&Module) -> Vec<Extent>,
+) -> (Recording, Vec<String>) {
+    let done: RefCell<Vec<Vec<Thread>>> = RefCell::default();
+    let (functions, failures) = of_recording(
+        traced,
+        extents,
+        |_, _| Contexts::new(wanted),
+        |process, thread, sink| {
+            let mut done = done.borrow_mut();
+            done.resize_with(process + 1, Vec::new);
+            let thread = &traced.processes[process].threads[thread];
+            done[process].push(sink.into_thread(thread));
+        },
+    );
+    let mut done = done.into_inner();
+    done.resize_with(traced.processes.len(), Vec::new);
+    let mut meta = traced.meta.clone();
+    meta.mode = Mode::Contexts;
+    meta.k = match wanted.k {
+        K::Finite(k) => Some(k),
+        K::Infinite => None,
+    };
+    meta.unroll = wanted.recursion == Recursion::Unrolled;
+    let all = traced.processes.iter().zip(functions).zip(done);
+    let processes = all.map(|((process, met), threads)| of_process(process, &met, threads));
+    let processes = processes.collect();
+    (Recording { meta, processes }, failures)
+}
+
+fn of_process(process: &Process, met: &[Met], threads: Vec<Thread>) -> Process {
+    let nodes = threads.iter().flat_map(|thread| &thread.nodes);
+    let mut used = vec![false; met.len()];
+    for number in nodes.filter_map(|node| node.label.function_number()) {
+        used[number as usize] = true;
+    }
+    let functions = (0..).zip(met).zip(used).filter(|(_, used)| *used);
+    let functions = functions.map(|((number, met), _)| {
+        let module = met.module.map(|at| &process.modules[at as usize]);
+        let offset = module.map(|module| {
+            module
+                .offset
+                .wrapping_add(met.pc.wrapping_sub(module.start))
+        });
+        Function {
+            id: Label::function(number).0,
+            pc: met.pc,
+            module: met.module,
+            file_offset: offset.unwrap_or(0),
+            ..Function::default()
+        }
+    });
+    Process {
+        functions: functions.collect(),
+        threads,
+        exe: process.exe.clone(),
+        args: process.args.clone(),
+        modules: process.modules.clone(),
+        blocks: Vec::new(),
+        fragments: Vec::new(),
+        cuts: Vec::new(),
+        jumps: Vec::new(),
+        targets: Vec::new(),
+        sources: Vec::new(),
+        texts: Vec::new(),
+        stats: process.stats.clone(),
+        ..*process
+    }
+}
+
+/// The nodes of a thread.
+struct Contexts<'w> {
+    wanted: &'w Wanted,
+    recorder: Recorder,
+    /// By node.
+    costs: Vec<Costs>,
+    /// States of what is live.
+    stack: Vec<u32>,
+    /// Of what was executed, up to when it is counted.
+    settled: Costs,
+    muted: bool,
+    max_depth: usize,
+}
+
+impl Contexts<'_> {
+    fn new(wanted: &Wanted) -> Contexts<'_> {
+        Contexts {
+            wanted,
+            recorder: Recorder::new(wanted.k),
+            costs: Vec::new(),
+            stack: Vec::new(),
+            settled: [0; 4],
+            muted: false,
+            max_depth: 0,
+        }
+    }
+
+    /// What was executed up to now was the newest activation's.
+    fn settle(&mut self, at: Costs) {
+        let ran: Costs = std::array::from_fn(|cost| at[cost] - self.settled[cost]);
+        self.settled = at;
+        let node = match self.muted {
+            true => self.recorder.node(None, Label::MUTED),
+            false => match self.stack.last() {
+                Some(&state) => state,
+                None => self.recorder.node(None, Label::THREAD),
+            },
+        };
+        self.costs.resize(self.recorder.nodes.len(), [0; 4]);
+        for (sum, ran) in self.costs[node as usize].iter_mut().zip(ran) {
+            *sum += ran;
+        }
+    }
+
+    fn step(&mut self, event: Event) {
+        let state = match (event, self.stack.last()) {
+            (Event::Leave, _) => {
+                self.stack.pop();
+                return;
+            }
+            (Event::Begin(label), _) | (Event::Enter(label), None) => {
+                self.recorder.node(None, label)
+            }
+            (Event::Enter(label), Some(&state)) => {
+                let caller = self.recorder.nodes[state as usize].label;
+                match self.wanted.recursion.rolls(caller, label) {
+                    true => state,
+                    false => self.recorder.step(state, label),
+                }
+            }
+        };
+        self.stack.push(state);
+        self.max_depth = self.max_depth.max(self.stack.len());
+    }
+
+    fn into_thread(mut self, thread: &Thread) -> Thread {
+        self.costs.resize(self.recorder.nodes.len(), [0; 4]);
+        let column = |&cost: &Cost| Column {
+            cost,
+            values: self.costs.iter().map(|costs| costs[cost.index()]).collect(),
+        };
+        Thread {
+            tid: thread.tid,
+            start_ns: thread.start_ns,
+            end_ns: thread.end_ns,
+            missing: thread.missing,
+            insns: self.settled[0],
+            max_depth: self.max_depth as u64,
+            costs: self.wanted.costs.iter().map(column).collect(),
+            nodes: self.recorder.nodes,
+            ..Thread::default()
+        }
+    }
+}
+
+impl Sink for Contexts<'_> {
+    fn event(&mut self, event: Event, at: Costs) {
+        if at != self.settled {
+            self.settle(at);
+        }
+        self.step(event);
+        if event != Event::Leave
+            && let Some(&state) = self.stack.last()
+        {
+            self.recorder.nodes[state as usize].count += 1;
+        }
+    }
+
+    fn muted(&mut self, is: bool, at: Costs) {
+        self.settle(at);
+        self.muted = is;
+        if is {
+            let node = self.recorder.node(None, Label::MUTED);
+            self.recorder.nodes[node as usize].count += 1;
+        }
+    }
+
+    fn inherited(&mut self, events: &[Event]) {
+        events.iter().for_each(|&event| self.step(event));
+        // That the thread began is its own.
+        if let Some(&root) = self.stack.first() {
+            self.recorder.nodes[root as usize].count += 1;
+        }
+    }
+
+    fn end(&mut self, at: Costs) {
+        if at != self.settled {
+            self.settle(at);
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What of a run of instructions matters for activations.
+
+use isa::{Flow, Insn, StackEffect};
+
+use super::Costs;
+use super::extents::{Functions, Place};
+use super::machine::RBP;
+use crate::walk::{Code, Step};
+
+/// How control came to an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Plain,
+    Call,
+    Return,
+    Jump,
+    /// What was executed before loads the stack pointer.
+    Stack,
+}
+
+/// An instruction that was executed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Executed {
+    pub kind: Kind,
+    pub place: Place,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Act {
+    /// Control goes on from one of its instructions to the next, behind these costs.
+    Arrive {
+        costs: Costs,
+        last: Executed,
+        place: Place,
+    },
+    Effect(StackEffect),
+    /// The stack pointer is loaded; the costs up to then.
+    Load(Costs),
+    /// A call was made that comes back there.
+    Call(u64),
+    Kernel(Back),
+}
+
+/// The kernel was entered, and comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Back {
+    pub pc: u64,
+    /// The code says that it was asked for vfork.
+    pub from_vfork: bool,
+}
+
+/// Number of that system call.
+const VFORK: u32 = 58;
+
+/// Of a run.
+#[derive(Debug)]
+pub(super) struct Shape {
+    pub start: Place,
+    pub acts: Box<[Act]>,
+    pub last: Executed,
+    pub flow: Flow,
+    /// Behind the last instruction, if that does not branch.
+    pub next: u64,
+    pub costs: Costs,
+}
+
+pub(super) fn of(steps: &[Step], code: &Code, functions: &mut Functions<'_>) -> Option<Shape> {
+    let (first, final_step) = (steps.first()?, steps.last()?);
+    let start = functions.place(first.fragment, first.pc);
+    let mut acts: Vec<Act> = Vec::new();
+    let mut costs = [0; 4];
+    let mut last: Option<Executed> = None;
+    // What the code says is in that register.
+    let mut eax = None;
+    for step in steps {
+        let place = functions.place(step.fragment, step.pc);
+        if let Some(last) = last
+            && (last.kind != Kind::Plain
+                || last.place.function != place.function
+                || last.place.stub)
+        {
+            acts.push(Act::Arrive { costs, last, place });
+        }
+        let insn = Insn::decode(&code.bytes(step), step.pc).ok();
+        let effect = insn.map_or(StackEffect::Nothing, |insn| insn.stack_effect());
+        costs[0] += 1;
+        if let Some(insn) = insn {
+            for (sum, amount) in costs[1..].iter_mut().zip(insn.class().amounts()) {
+                *sum += u64::from(amount);
+            }
+        }
+        let next = step.pc.wrapping_add(step.len.into());
+        let kind = match step.flow {
+            Flow::Call(_) | Flow::IndirectCall => {
+                acts.push(Act::Call(next));
+                Kind::Call
+            }
+            // Where it goes is known at the end of the run only.
+            Flow::Return(_) => Kind::Return,
+            Flow::Jump(_) | Flow::Cond(..) | Flow::CountJump(_) | Flow::IndirectJump => Kind::Jump,
+            Flow::Syscall | Flow::Int80 => {
+                acts.push(Act::Kernel(Back {
+                    pc: next,
+                    from_vfork: eax == Some(VFORK),
+                }));
+                Kind::Plain
+            }
+            _ => kind_of(effect),
+        };
+        push(&mut acts, kind, effect, costs);
+        eax = match insn {
+            Some(insn) if insn.constant_eax().is_some() => insn.constant_eax(),
+            Some(insn) if !insn.may_write_rax() => eax,
+            _ => None,
+        };
+        last = Some(Executed { kind, place });
+    }
+    Some(Shape {
+        start,
+        acts: acts.into(),
+        last: last?,
+        flow: final_step.flow,
+        next: final_step.pc.wrapping_add(final_step.len.into()),
+        costs,
+    })
+}
+
+/// What an instruction does to the stack pointer, together with those before.
+fn push(acts: &mut Vec<Act>, kind: Kind, effect: StackEffect, costs: Costs) {
+    match (kind, effect) {
+        (Kind::Call | Kind::Return, _) | (_, StackEffect::Nothing) => {}
+        (_, StackEffect::Loads) => acts.push(Act::Load(costs)),
+        (_, StackEffect::Adds(more)) => match acts.last_mut() {
+            Some(Act::Effect(StackEffect::Adds(sum))) => *sum += more,
+            _ => acts.push(Act::Effect(effect)),
+        },
+        (_, StackEffect::Loses(more)) => match acts.last_mut() {
+            Some(Act::Effect(StackEffect::Loses(all))) => *all |= more,
+            _ => acts.push(Act::Effect(effect)),
+        },
+        _ => acts.push(Act::Effect(effect)),
+    }
+}
+
+fn kind_of(effect: StackEffect) -> Kind {
+    match effect {
+        StackEffect::Loads => Kind::Stack,
+        StackEffect::From(register, 0) if register != RBP => Kind::Stack,
+        _ => Kind::Plain,
+    }
+}

@@ -1,0 +1,175 @@
+//! Contexts that are made of a trace are those of a live run: the same paths, calls,
+//! instructions, branches, loads and stores, of every function, the C library's too.
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+
+use testkit::folder::Folder;
+use testkit::{build, program};
+use trace::{Cost, Label, Process, Recording};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_everypath");
+
+/// Programs of `tests/programs` that do the same each time, and end activations in odd
+/// ways.
+const PROGRAMS: [&str; 17] = [
+    "code_rwx_jit",
+    "code_selfmod_same_block",
+    "contexts_exceptions",
+    "contexts_fork",
+    "contexts_jumps",
+    "contexts_leaves",
+    "contexts_prog4",
+    "contexts_recursion",
+    "contexts_signals",
+    "contexts_vfork",
+    "flow_backtrace_signal",
+    "flow_call_site_self",
+    "flow_longjmp",
+    "flow_retpoline",
+    "flow_tail_calls",
+    "flow_virtual_calls",
+    "signal_nested",
+];
+
+const COSTS: [Cost; 4] = [
+    Cost::Instructions,
+    Cost::Branches,
+    Cost::Loads,
+    Cost::Stores,
+];
+
+/// Calls and costs by path: which slabs, and in each the names from its root.
+type Contexts = BTreeMap<Vec<String>, [u64; 5]>;
+
+fn read(folder: &Folder, file: &str) -> Recording {
+    trace::read(std::fs::File::open(folder.file(file)).unwrap()).unwrap()
+}
+
+fn name(process: &Process, label: Label) -> String {
+    let Some(function) = process.function(label) else {
+        return label.to_string();
+    };
+    match (&function.name, process.module_of(function)) {
+        (Some(name), _) => name.clone(),
+        (None, Some(module)) => format!("{}+{:#x}", module.path, function.file_offset),
+        (None, None) => format!("{:#x}", function.pc),
+    }
+}
+
+fn contexts(recording: &Recording) -> Contexts {
+    let mut all = Contexts::new();
+    for process in &recording.processes {
+        for thread in &process.threads {
+            for (at, node) in thread.nodes.iter().enumerate() {
+                let mut path = vec![node.top.is_some().to_string()];
+                let mut up = Some(at as u32);
+                while let Some(here) = up {
+                    let node = &thread.nodes[here as usize];
+                    path.push(name(process, node.label));
+                    up = node.parent;
+                }
+                let sum = all.entry(path).or_default();
+                // Live, that of lazy binding counts what it calls; nothing shows it.
+                sum[0] += if node.label == Label::MUTED {
+                    0
+                } else {
+                    node.count
+                };
+                for (sum, cost) in sum[1..].iter_mut().zip(COSTS) {
+                    *sum += thread.costs_of(cost).unwrap()[at];
+                }
+            }
+        }
+    }
+    all.retain(|_, numbers| *numbers != [0; 5]);
+    all
+}
+
+/// Runs the program live and traced, with those options; all contexts of both.
+fn check(folder: &Folder, options: &[&str], words: &[&str]) -> usize {
+    let run = |mode: &[&str], file: &str| {
+        let head = [&["-R", BINARY], mode, &["-q", "-o", file, "--"]].concat();
+        let output = folder.run("setarch", &[&head[..], words].concat());
+        assert_ne!(output.status.code(), Some(125), "{output:?}");
+    };
+    let costs = ["--cost", "branches,loads,stores"];
+    run(&["trace"], "trace.evp");
+    run(&[&["contexts"], options, &costs].concat(), "live.evp");
+    let make = [
+        &["report", "trace.evp", "--as", "contexts", "-o", "made.evp"],
+        options,
+        &costs,
+    ];
+    let output = folder.run(BINARY, &make.concat());
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    let (made, live) = (
+        contexts(&read(folder, "made.evp")),
+        contexts(&read(folder, "live.evp")),
+    );
+    let paths = made.keys().chain(live.keys());
+    let differ = paths.filter(|path| made.get(*path) != live.get(*path));
+    let shown: Vec<_> = differ
+        .map(|path| (path, made.get(path), live.get(path)))
+        .collect();
+    assert!(
+        shown.is_empty(),
+        "{words:?} {options:?}: {} of {} differ (made, live): {:#?}",
+        shown.len(),
+        live.len(),
+        &shown[..shown.len().min(4)]
+    );
+    live.len()
+}
+
+#[test]
+fn contexts_of_a_trace_are_those_of_a_live_run() {
+    let folder = Folder::new("made-programs");
+    let repository = program::repository();
+    let programs = program::discover(&repository.join("tests/programs")).unwrap();
+    let cache = build::cache_directory();
+    for name in PROGRAMS {
+        let program = programs.iter().find(|program| program.name == name);
+        let program = program.unwrap_or_else(|| panic!("there is no {name}"));
+        let built = build::build(program, &cache).unwrap();
+        let directives = &program.directives;
+        let args = directives.oracle_args.as_ref().unwrap_or(&directives.args);
+        let words: Vec<&str> = std::iter::once(built.executable.to_str().unwrap())
+            .chain(args.iter().map(String::as_str))
+            .collect();
+        check(&folder, &["--k-inf"], &words);
+        // A forked child's slabs begin elsewhere live.
+        if !["contexts_fork", "contexts_vfork"].contains(&name) {
+            check(&folder, &["-k", "2"], &words);
+        }
+    }
+}
+
+#[test]
+fn contexts_of_real_programs_are_those_of_live_runs() {
+    let folder = Folder::new("made-real");
+    let sql = "create table t(a,b); insert into t values(1,'x'),(2,'y'); select sum(a) from t;";
+    let sqlite = ["sqlite3", ":memory:", sql];
+    assert!(check(&folder, &["--k-inf"], &sqlite) > 5000);
+    assert!(check(&folder, &["-k", "3", "--unroll-recursion"], &sqlite) > 2000);
+    assert!(check(&folder, &["-k", "10"], &["/usr/bin/gcc", "--version"]) > 300);
+}
+
+#[test]
+fn what_a_trace_cannot_give_is_refused() {
+    let folder = Folder::new("made-refused");
+    let head = [BINARY, "trace", "-q", "-o", "trace.evp", "--", "true"];
+    assert!(folder.run(head[0], &head[1..]).status.success());
+    let arguments = [
+        "report",
+        "trace.evp",
+        "--as",
+        "contexts",
+        "--cost",
+        "cycles",
+    ];
+    let output = folder.run(BINARY, &arguments);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("a trace has no cycles"), "{error}");
+    assert_eq!(output.status.code(), Some(125));
+}

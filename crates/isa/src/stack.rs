@@ -1,0 +1,153 @@
+//! What instructions do to the stack pointer, for who follows it without its value.
+
+use iced_x86::{
+    InstructionInfoFactory, InstructionInfoOptions, Mnemonic, OpAccess, Register, UsedRegister,
+};
+
+use crate::Insn;
+
+/// A register that keeps its value over calls, by its place in [`KEPT`].
+pub type Kept = u8;
+
+/// Registers that calls leave as they were.
+pub const KEPT: [Register; 6] = [
+    Register::RBX,
+    Register::RBP,
+    Register::R12,
+    Register::R13,
+    Register::R14,
+    Register::R15,
+];
+
+/// What an instruction does to rsp, and to registers that may hold what it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StackEffect {
+    Nothing,
+    /// A constant is added to rsp; calls and returns included.
+    Adds(i64),
+    /// 8 is added, and the register is loaded, mostly with what the caller had.
+    Pops(Kept),
+    /// rsp = register + n.
+    From(Kept, i64),
+    /// register = rsp + n.
+    Into(Kept, i64),
+    /// rsp = rbp + 8, and rbp is loaded.
+    Leave,
+    /// Low bits of rsp are cleared.
+    Aligns(i64),
+    /// rsp is loaded with what no constant says.
+    Loads,
+    /// Registers are written with what it does not say: a bit each.
+    Loses(u8),
+}
+
+fn kept(register: Register) -> Option<Kept> {
+    let at = KEPT.iter().position(|&kept| kept == register)?;
+    Some(at as Kept)
+}
+
+impl Insn {
+    pub fn stack_effect(&self) -> StackEffect {
+        if let Some(effect) = self.named_effect() {
+            return effect;
+        }
+        match (self.raw.stack_pointer_increment(), self.written()) {
+            (0, 0) => StackEffect::Nothing,
+            (0, written) => StackEffect::Loses(written),
+            (n, _) => StackEffect::Adds(n.into()),
+        }
+    }
+
+    /// Of instructions that name the stack or frame pointer.
+    fn named_effect(&self) -> Option<StackEffect> {
+        let raw = &self.raw;
+        let (to, from) = (raw.op0_register(), raw.op1_register());
+        let number = || raw.try_immediate(1).ok().map(|number| number as i64);
+        let address = || {
+            let plain = raw.memory_index() == Register::None;
+            (
+                plain.then(|| raw.memory_base()),
+                raw.memory_displacement64() as i64,
+            )
+        };
+        Some(match (raw.mnemonic(), to) {
+            (Mnemonic::Leave, _) => StackEffect::Leave,
+            (Mnemonic::Pop, _) if let Some(register) = kept(to) => StackEffect::Pops(register),
+            (Mnemonic::Add, Register::RSP) => StackEffect::Adds(number()?),
+            // By a register: lower by something, which is not known.
+            (Mnemonic::Sub, Register::RSP) => match number() {
+                Some(n) => StackEffect::Adds(n.wrapping_neg()),
+                None => StackEffect::Nothing,
+            },
+            (Mnemonic::And, Register::RSP) => StackEffect::Aligns(number()?),
+            (Mnemonic::Mov, Register::RSP) if let Some(register) = kept(from) => {
+                StackEffect::From(register, 0)
+            }
+            (Mnemonic::Mov, _) if from == Register::RSP => StackEffect::Into(kept(to)?, 0),
+            (Mnemonic::Lea, Register::RSP) => match address() {
+                (Some(Register::RSP), n) => StackEffect::Adds(n),
+                (Some(base), n) if let Some(register) = kept(base) => {
+                    StackEffect::From(register, n)
+                }
+                // Mostly of a frame that was aligned, before it returns.
+                _ => StackEffect::Nothing,
+            },
+            (Mnemonic::Lea, _) => match address() {
+                (Some(Register::RSP), n) => StackEffect::Into(kept(to)?, n),
+                _ => return None,
+            },
+            (Mnemonic::Mov | Mnemonic::Pop, Register::RSP) => StackEffect::Loads,
+            (Mnemonic::Xchg, _) if [to, from].contains(&Register::RSP) => StackEffect::Loads,
+            _ => return None,
+        })
+    }
+
+    /// Which of [`KEPT`] it may write.
+    fn written(&self) -> u8 {
+        let mut factory = InstructionInfoFactory::new();
+        let without = InstructionInfoOptions::NO_MEMORY_USAGE;
+        let info = factory.info_options(&self.raw, without);
+        let writes =
+            |used: &&UsedRegister| !matches!(used.access(), OpAccess::Read | OpAccess::CondRead);
+        let written = info.used_registers().iter().filter(writes);
+        let bits = written.filter_map(|used| kept(used.register().full_register()));
+        bits.fold(0, |all, register| all | 1 << register)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn effects_are_those_of_the_manual() {
+        let table: &[(&[u8], StackEffect)] = &[
+            (&[0x55], StackEffect::Adds(-8)),
+            (&[0x5d], StackEffect::Pops(1)),
+            (&[0x5c], StackEffect::Loads),
+            (&[0xc9], StackEffect::Leave),
+            (&[0xe8, 0, 0, 0, 0], StackEffect::Adds(-8)),
+            (&[0xc3], StackEffect::Adds(8)),
+            (&[0xc2, 0x10, 0], StackEffect::Adds(24)),
+            (&[0x48, 0x83, 0xec, 0x18], StackEffect::Adds(-24)),
+            (&[0x48, 0x83, 0xc4, 0x18], StackEffect::Adds(24)),
+            (&[0x48, 0x83, 0xe4, 0xf0], StackEffect::Aligns(-16)),
+            (&[0x48, 0x29, 0xc4], StackEffect::Nothing),
+            (&[0x48, 0x89, 0xe5], StackEffect::Into(1, 0)),
+            (&[0x48, 0x89, 0xec], StackEffect::From(1, 0)),
+            (&[0x48, 0x8d, 0x65, 0xd8], StackEffect::From(1, -40)),
+            (&[0x48, 0x8d, 0x64, 0x24, 0x08], StackEffect::Adds(8)),
+            (&[0x4c, 0x89, 0xc4], StackEffect::Loads),
+            (&[0x48, 0x94], StackEffect::Loads),
+            (&[0x31, 0xed], StackEffect::Loses(2)),
+            (&[0x48, 0x89, 0xdc], StackEffect::From(0, 0)),
+            (&[0x41, 0x5f], StackEffect::Pops(5)),
+            (&[0x48, 0x89, 0xc8], StackEffect::Nothing),
+            (&[0x48, 0x39, 0xe0], StackEffect::Nothing),
+        ];
+        for &(bytes, expected) in table {
+            let insn = Insn::decode(bytes, 0x1000).unwrap();
+            assert_eq!(insn.stack_effect(), expected, "{bytes:x?}");
+        }
+    }
+}
