@@ -49,6 +49,7 @@ mod session;
 mod show;
 mod source;
 mod symbolize;
+mod timelines;
 mod traces;
 mod vdso;
 

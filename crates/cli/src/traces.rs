@@ -16,6 +16,7 @@ use crate::folders;
 use crate::output::{Kind, Output};
 use crate::session::Session;
 use crate::show::Show;
+use crate::timelines;
 
 pub fn trace(flags: &Trace) -> Result<Ending> {
     if flags.target.lockstep.is_some() {
@@ -56,6 +57,9 @@ pub fn dump(flags: &Dump) -> Result<Ending> {
     }
     if let Some(folder) = &flags.pt {
         return folders::pt(flags, folder);
+    }
+    if flags.timeline.uftrace.is_some() || flags.timeline.perfetto.is_some() {
+        return timelines::dump(flags);
     }
     let view = report::steps::View {
         range: flags.range.clone().unwrap_or(1..u64::MAX),

@@ -50,6 +50,7 @@ mod stacks;
 pub mod stats;
 pub mod steps;
 pub mod text;
+pub mod timeline;
 pub mod xml;
 
 pub use analysis::Weight;

@@ -27,7 +27,9 @@ Examples:
   everypath dump run.evp --thread 4711 --range 5000..
   everypath dump run.evp --mcf ascii --disasm              branches, as mcfTrace has them
   everypath dump run.evp --mcf binary | zstd > run.mcf.zst   (docs/formats/mcf.md)
-  everypath dump run.evp --pt run.pt           packets of Intel PT, for its decoders";
+  everypath dump run.evp --pt run.pt           packets of Intel PT, for its decoders
+  everypath dump run.evp --uftrace calls --depth 8; uftrace replay -d calls
+  everypath dump run.evp --perfetto calls.json --funcs 'parse_*,main'";
 
 pub const VERIFY_EXAMPLES: &str = "\
 Examples:
@@ -73,12 +75,14 @@ pub struct Dump {
     /// Only the thread with this number
     #[arg(long, value_name = "TID")]
     pub thread: Option<u32>,
-    /// Write packets of Intel PT and the code into this folder (docs/formats/pt.md)
+    /// Write Intel PT packets and the code into this folder (docs/formats/pt.md)
     #[arg(long, value_name = "DIR", conflicts_with_all = ["mcf", "range"])]
     pub pt: Option<PathBuf>,
     /// With --pt: have a target for every return, also where decoders know it
     #[arg(long, requires = "pt")]
     pub pt_targets: bool,
+    #[command(flatten)]
+    pub timeline: Timeline,
     #[command(flatten)]
     pub mcf: Mcf,
 }
@@ -98,6 +102,27 @@ pub struct Pack {
     /// Say nothing
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+/// Calls in time.
+#[derive(Debug, Args)]
+pub struct Timeline {
+    /// Write calls into this folder, for uftrace (docs/formats/timelines.md)
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["mcf", "range", "pt"])]
+    pub uftrace: Option<PathBuf>,
+    /// Write calls as trace events, for Perfetto and Chrome
+    #[arg(long, value_name = "FILE.json")]
+    #[arg(conflicts_with_all = ["mcf", "range", "pt", "uftrace"])]
+    pub perfetto: Option<PathBuf>,
+    /// Only calls of these functions, as names or globs, of those two
+    #[arg(long, value_name = "LIST")]
+    pub funcs: Vec<String>,
+    /// Only so many levels of calls
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub depth: Option<u32>,
+    /// Calls that are written without asking
+    #[arg(long, value_name = "N", default_value_t = 5_000_000)]
+    pub max_calls: u64,
 }
 
 #[derive(Debug, Args)]

@@ -1,0 +1,143 @@
+//! Calls in time: uftrace reads them and counts each function's calls as contexts do, and
+//! trace events begin and end in pairs.
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+
+use testkit::folder::Folder;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_everypath");
+
+const SQL: &str = "create table t(a,b); insert into t values(1,'x'); select sum(a) from t;";
+
+fn run(folder: &Folder, program: &str, arguments: &[&str]) -> String {
+    let output = folder.run(program, arguments);
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A trace of sqlite3, and the calls of each function by what contexts are made of it.
+fn traced(folder: &Folder) -> BTreeMap<String, u64> {
+    run(
+        folder,
+        BINARY,
+        &[
+            "trace", "-q", "-o", "run.evp", "--", "sqlite3", ":memory:", SQL,
+        ],
+    );
+    let make = [
+        "report",
+        "run.evp",
+        "--as",
+        "contexts",
+        "--k-inf",
+        "--unroll-recursion",
+    ];
+    let csv = run(folder, BINARY, &[&make[..], &["--format", "json"]].concat());
+    assert!(csv.starts_with("{\"format\":"));
+    run(folder, BINARY, &[&make[..], &["-o", "made.evp"]].concat());
+    let file = std::fs::File::open(folder.file("made.evp")).unwrap();
+    let recording = trace::read(file).unwrap();
+    let mut calls = BTreeMap::new();
+    for process in &recording.processes {
+        for node in process.threads.iter().flat_map(|thread| &thread.nodes) {
+            if let Some(function) = process.function(node.label)
+                && let Some(name) = &function.name
+            {
+                *calls.entry(name.clone()).or_default() += node.count;
+            }
+        }
+    }
+    calls
+}
+
+#[test]
+fn uftrace_counts_the_same_calls() {
+    let folder = Folder::new("timelines-uftrace");
+    let expected = traced(&folder);
+    run(&folder, BINARY, &["dump", "run.evp", "--uftrace", "calls"]);
+    let fields = ["report", "-d", "calls", "--no-pager", "-f", "call"];
+    let report = run(&folder, "uftrace", &fields);
+    let rows = report
+        .lines()
+        .filter_map(|line| line.trim().split_once("  "));
+    let rows = rows.filter_map(|(calls, name)| Some((name.trim().to_owned(), calls.parse().ok()?)));
+    let mut found: BTreeMap<String, u64> = rows.collect();
+    found.retain(|name, _| expected.contains_key(name));
+    assert!(expected.len() > 300, "{}", expected.len());
+    let differ = expected
+        .iter()
+        .find(|(name, calls)| found.get(*name) != Some(calls));
+    assert!(differ.is_none(), "{differ:?} of {found:?}");
+    run(
+        &folder,
+        BINARY,
+        &[
+            "dump",
+            "run.evp",
+            "--uftrace",
+            "few",
+            "--funcs",
+            "sqlite3_*",
+            "--depth",
+            "2",
+        ],
+    );
+    let graph = run(&folder, "uftrace", &["replay", "-d", "few", "--no-pager"]);
+    assert!(graph.contains("sqlite3_prepare_v2"), "{graph}");
+}
+
+#[test]
+fn trace_events_are_pairs() {
+    let folder = Folder::new("timelines-perfetto");
+    let expected = traced(&folder);
+    run(
+        &folder,
+        BINARY,
+        &["dump", "run.evp", "--perfetto", "calls.json"],
+    );
+    let text = std::fs::read_to_string(folder.file("calls.json")).unwrap();
+    assert!(text.contains("\"clock\":\"instructions executed by the thread"));
+    let (mut begun, mut open) = (BTreeMap::<String, u64>::new(), Vec::new());
+    let mut last = 0;
+    for line in text.lines() {
+        let Some(rest) = line.strip_prefix("{\"ph\":\"") else {
+            continue;
+        };
+        if rest.starts_with('M') {
+            continue;
+        }
+        let (name, rest) = rest[11..].split_once("\",\"pid\"").unwrap();
+        let time = rest.rsplit_once("\"ts\":").unwrap().1;
+        let time: u64 = time.trim_end_matches([',', '}']).parse().unwrap();
+        assert!(last <= time, "{line}");
+        last = time;
+        match line.as_bytes()[7] {
+            b'B' => {
+                *begun.entry(name.to_owned()).or_default() += 1;
+                open.push(name.to_owned());
+            }
+            _ => assert_eq!(open.pop().as_deref(), Some(name)),
+        }
+    }
+    assert!(open.is_empty());
+    let differ = expected
+        .iter()
+        .find(|(name, calls)| begun.get(*name) != Some(calls));
+    assert!(differ.is_none(), "{differ:?}");
+    let refused = [
+        "dump",
+        "run.evp",
+        "--perfetto",
+        "more.json",
+        "--max-calls",
+        "10",
+    ];
+    let output = folder.run(BINARY, &refused);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        error.contains("choose with --funcs, --thread or --depth"),
+        "{error}"
+    );
+    assert_eq!(output.status.code(), Some(125));
+}

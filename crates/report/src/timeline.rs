@@ -1,0 +1,152 @@
+//! Calls in time, for tools that show them so: uftrace, Perfetto, Chrome.
+//!
+//! A trace has no clock. Time is the number of instructions that the thread has executed:
+//! each thread has its own, and they cannot be compared. (uftrace reads it as nanoseconds,
+//! Perfetto as microseconds.)
+//!
+//! Approach: who asks says first what calls there are, from contexts with k = 1: these have
+//! names, and numbers that say how much would be written. Activations then come one after the other
+//! ([`analysis::activations`]).
+//!
+//! Limits: activations that a forked child has from its parent are not shown in the child,
+//! as the calls were the parent's.
+
+mod chrome;
+mod uftrace;
+
+use std::collections::HashMap;
+use std::io;
+
+use analysis::activations::{Costs, Sink};
+use analysis::cct::Event;
+use trace::{Label, Recording};
+
+pub use chrome::Chrome;
+pub use uftrace::{MOST_LEVELS, Uftrace};
+
+use crate::names::label_name;
+
+/// What is shown.
+pub struct View<'a> {
+    /// Only functions with such names.
+    pub wants: &'a dyn Fn(&str) -> bool,
+    /// No deeper than so many that are shown.
+    pub depth: u32,
+    pub thread: Option<u32>,
+}
+
+/// What is written, to where.
+pub trait Form {
+    fn enter(&mut self, thread: At, name: u32, depth: u32, time: u64) -> io::Result<()>;
+    fn leave(&mut self, thread: At, name: u32, depth: u32, time: u64) -> io::Result<()>;
+    /// A thread has nothing more.
+    fn end(&mut self, thread: At) -> io::Result<()>;
+}
+
+/// Indices of process and thread.
+pub type At = (usize, usize);
+
+/// Names of everything that is called.
+#[derive(Debug, Default)]
+pub struct Names {
+    pub all: Vec<String>,
+    /// By process and label, those that are wanted.
+    known: HashMap<(usize, Label), u32>,
+    /// Calls of these.
+    pub calls: u64,
+}
+
+impl Names {
+    /// Of contexts with k = 1 of the same trace.
+    pub fn of(contexts: &Recording, view: &View<'_>) -> Names {
+        let mut names = Names::default();
+        let mut numbers: HashMap<String, u32> = HashMap::new();
+        for (index, process) in contexts.processes.iter().enumerate() {
+            let wanted = |tid: u32| view.thread.is_none_or(|thread| thread == tid);
+            for thread in process.threads.iter().filter(|thread| wanted(thread.tid)) {
+                for node in &thread.nodes {
+                    let name = label_name(process, node.label);
+                    if matches!(node.label, Label::THREAD | Label::MUTED) || !(view.wants)(&name) {
+                        continue;
+                    }
+                    let next = names.all.len() as u32;
+                    let number = *numbers.entry(name.clone()).or_insert_with(|| {
+                        names.all.push(name);
+                        next
+                    });
+                    names.known.insert((index, node.label), number);
+                    names.calls += node.count;
+                }
+            }
+        }
+        names
+    }
+}
+
+/// One thread.
+pub struct Thread<'a, F> {
+    pub at: At,
+    pub names: &'a Names,
+    pub depth: u32,
+    pub form: &'a std::cell::RefCell<F>,
+    /// The names of what is live; `None` for what is not shown.
+    live: Vec<Option<u32>>,
+    shown: u32,
+    pub failed: io::Result<()>,
+}
+
+impl<'a, F: Form> Thread<'a, F> {
+    pub fn new(at: At, names: &'a Names, depth: u32, form: &'a std::cell::RefCell<F>) -> Self {
+        Thread {
+            at,
+            names,
+            depth,
+            form,
+            live: Vec::new(),
+            shown: 0,
+            failed: Ok(()),
+        }
+    }
+
+    fn pop(&mut self, time: u64) {
+        if let Some(Some(name)) = self.live.pop() {
+            self.shown -= 1;
+            if self.failed.is_ok() {
+                let form = &mut *self.form.borrow_mut();
+                self.failed = form.leave(self.at, name, self.shown, time);
+            }
+        }
+    }
+}
+
+impl<F: Form> Sink for Thread<'_, F> {
+    fn event(&mut self, event: Event, at: Costs) {
+        let label = match event {
+            Event::Leave => return self.pop(at[0]),
+            Event::Enter(label) | Event::Begin(label) => label,
+        };
+        let name = self.names.known.get(&(self.at.0, label)).copied();
+        let name = name.filter(|_| self.shown < self.depth);
+        self.live.push(name);
+        if let Some(name) = name {
+            if self.failed.is_ok() {
+                let form = &mut *self.form.borrow_mut();
+                self.failed = form.enter(self.at, name, self.shown, at[0]);
+            }
+            self.shown += 1;
+        }
+    }
+
+    fn inherited(&mut self, events: &[Event]) {
+        self.live.resize(events.len(), None);
+    }
+
+    fn end(&mut self, at: Costs) {
+        while !self.live.is_empty() {
+            self.pop(at[0]);
+        }
+        if self.failed.is_ok() {
+            self.failed = self.form.borrow_mut().end(self.at);
+        }
+    }
+}

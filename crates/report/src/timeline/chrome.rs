@@ -1,0 +1,93 @@
+//! Trace events as Chrome and Perfetto read them: JSON with a beginning and an end for
+//! each call.
+//!
+//! One instruction is a microsecond, which is their unit; `otherData` says that it is none.
+
+use std::io::{self, Write};
+
+use trace::Recording;
+
+use super::{At, Form};
+
+pub struct Chrome<'a> {
+    out: &'a mut dyn Write,
+    /// As JSON, with quotes.
+    names: Vec<String>,
+    /// Process and thread numbers.
+    ids: Vec<Vec<(u32, u32)>>,
+    any: bool,
+}
+
+impl<'a> Chrome<'a> {
+    pub fn new(
+        recording: &Recording,
+        names: &[String],
+        out: &'a mut dyn Write,
+    ) -> io::Result<Chrome<'a>> {
+        let quoted = |name: &String| serde_json::to_string(name).unwrap_or_default();
+        let ids = recording.processes.iter().map(|process| {
+            let threads = process.threads.iter();
+            threads.map(|thread| (process.pid, thread.tid)).collect()
+        });
+        write!(
+            out,
+            "{{\"otherData\":{{\"producer\":{},\"clock\":\"instructions executed by the thread; \
+             1 us is one; threads cannot be compared\"}},\"traceEvents\":[",
+            quoted(&recording.meta.producer)
+        )?;
+        let mut chrome = Chrome {
+            out,
+            names: names.iter().map(quoted).collect(),
+            ids: ids.collect(),
+            any: false,
+        };
+        for process in &recording.processes {
+            let name = serde_json::to_string(process.program())?;
+            let pid = process.pid;
+            chrome.event(format_args!(
+                "{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{pid},\"tid\":{pid},\
+                 \"args\":{{\"name\":{name}}}}}"
+            ))?;
+        }
+        Ok(chrome)
+    }
+
+    fn event(&mut self, event: std::fmt::Arguments<'_>) -> io::Result<()> {
+        self.begin()?;
+        self.out.write_fmt(event)
+    }
+
+    fn begin(&mut self) -> io::Result<()> {
+        let before: &[u8] = if self.any { b",\n" } else { b"\n" };
+        self.any = true;
+        self.out.write_all(before)
+    }
+
+    fn call(&mut self, phase: char, at: At, name: u32, time: u64) -> io::Result<()> {
+        self.begin()?;
+        let (pid, tid) = self.ids[at.0][at.1];
+        let name = &self.names[name as usize];
+        write!(
+            self.out,
+            "{{\"ph\":\"{phase}\",\"name\":{name},\"pid\":{pid},\"tid\":{tid},\"ts\":{time}}}"
+        )
+    }
+
+    pub fn finish(self) -> io::Result<()> {
+        writeln!(self.out, "\n]}}")
+    }
+}
+
+impl Form for Chrome<'_> {
+    fn enter(&mut self, thread: At, name: u32, _: u32, time: u64) -> io::Result<()> {
+        self.call('B', thread, name, time)
+    }
+
+    fn leave(&mut self, thread: At, name: u32, _: u32, time: u64) -> io::Result<()> {
+        self.call('E', thread, name, time)
+    }
+
+    fn end(&mut self, _: At) -> io::Result<()> {
+        Ok(())
+    }
+}
