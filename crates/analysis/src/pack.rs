@@ -29,6 +29,9 @@ pub use range::{Coder, Cut, Decoder, Encoder};
 const MOST_CALLS: usize = 1 << 16;
 /// Targets of a branch that have a number.
 const MOST_TARGETS: usize = 256;
+/// Sizes of tables, as powers of two: up to 112 MB in all.
+pub const SMALLEST: u32 = 10;
+pub const LARGEST: u32 = 22;
 /// Longest run that is told apart from longer ones.
 const LONGEST: u32 = 4000;
 
@@ -79,10 +82,11 @@ pub struct Model {
     kinds: [Flag; 8],
 }
 
-impl Default for Model {
-    fn default() -> Model {
+impl Model {
+    /// With tables of 2^bits entries, [`SMALLEST`] to [`LARGEST`].
+    pub fn new(bits: u32) -> Model {
         Model {
-            conditional: Mixer::new(1 << 12),
+            conditional: Mixer::new(1 << 12, bits.clamp(SMALLEST, LARGEST)),
             local: Vec::new(),
             outcomes: 1,
             path: 0,
@@ -96,9 +100,7 @@ impl Default for Model {
             kinds: Default::default(),
         }
     }
-}
 
-impl Model {
     /// Whether the conditional branch `site` is taken, which then goes to `target`.
     pub fn conditional(
         &mut self,

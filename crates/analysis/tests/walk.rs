@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use analysis::walk::packed::{self, Refused};
 use analysis::walk::segments::{self, Task, segments};
 use analysis::walk::{Event, Pieces, Segment, Unsound, Walk};
 use arbtest::arbitrary::{Result, Unstructured};
@@ -84,7 +85,7 @@ fn any_bytes_give_instructions_or_an_error() {
             .first()
             .map_or(0, |first| first.pieces[0].pc);
         let mut lanes = Vec::new();
-        for lane in 0..u.int_in_range(1..=LANES as u8)? {
+        for lane in 0..u.int_in_range(1..=LANES as u8 + 2)? {
             lanes.push((lane, lane_from(start, u)?));
         }
         let parts: Vec<_> = lanes.iter().map(|(lane, raw)| (*lane, &raw[..])).collect();
@@ -352,5 +353,82 @@ fn bits_that_are_turned_over_do_no_harm() {
         let mut raw = raw.clone();
         raw[bit / 8] ^= 1 << (bit % 8);
         let _ = executed(&process, &thread(&[(0, &raw)]));
+    }
+}
+
+#[test]
+fn what_is_packed_is_read_as_before() {
+    let recording = with_keyframes();
+    let whole = executed(&recording.processes[0], &recording.processes[0].threads[0]).0;
+    let packed = packed::recording(&recording).unwrap();
+    let (process, thread) = (&packed.processes[0], &packed.processes[0].threads[0]);
+    let (again, error) = executed(process, thread);
+    assert!(error.is_none() && again == whole);
+    let stored = |thread: &Thread| thread.stream.iter().map(Part::stored_len).sum::<u64>();
+    let before = stored(&recording.processes[0].threads[0]);
+    assert!(
+        stored(thread) * 2 < before,
+        "{} of {before}",
+        stored(thread)
+    );
+    assert!(matches!(packed::recording(&packed), Err(Refused::IsPacked)));
+    // Behind a gap, too.
+    let mut newest = recording.clone();
+    let thread = &mut newest.processes[0].threads[0];
+    let from = thread.keyframes[20].at;
+    let mut raw = vec![Vec::new(); LANES];
+    for part in &thread.stream {
+        raw[usize::from(part.stream)].extend(part.unpack().unwrap());
+    }
+    let rest: Vec<_> = (0..)
+        .zip(raw.iter().zip(from))
+        .map(|(lane, (raw, from))| (lane, &raw[from as usize..]))
+        .collect();
+    thread.stream = self::thread(&rest).stream;
+    thread.gap = Some(Gap {
+        bytes: from,
+        ..Gap::default()
+    });
+    let (process, thread) = (&newest.processes[0], &newest.processes[0].threads[0]);
+    let (rest, error) = executed(process, thread);
+    assert!(error.is_none() && !rest.is_empty() && whole.ends_with(&rest));
+    let packed = packed::recording(&newest).unwrap();
+    let (again, error) = executed(&packed.processes[0], &packed.processes[0].threads[0]);
+    assert!(error.is_none() && again == rest);
+}
+
+#[test]
+fn what_is_packed_and_damaged_does_no_harm() {
+    let packed = packed::recording(&with_keyframes()).unwrap();
+    let process = &packed.processes[0];
+    let whole = executed(process, &process.threads[0]).0;
+    let [branches, events] = &process.threads[0].stream[..] else {
+        panic!("two streams");
+    };
+    let parts = [branches, events].map(|part| (part.stream as u8, part.unpack().unwrap()));
+    for (which, (_, raw)) in parts.iter().enumerate() {
+        let step = raw.len() / 25 + 1;
+        for len in (0..raw.len()).step_by(step) {
+            let mut cut = parts.clone();
+            cut[which].1.truncate(len);
+            let cut = thread(&cut.each_ref().map(|(stream, raw)| (*stream, &raw[..])));
+            // The decoder reads four bytes ahead: the end is not known to be missing before.
+            let (some, _) = executed(process, &cut);
+            assert!(whole.starts_with(&some), "{which} {len}");
+        }
+        for bit in (0..raw.len() * 8).step_by(step * 8 + 3) {
+            let mut turned = parts.clone();
+            turned[which].1[bit / 8] ^= 1 << (bit % 8);
+            let turned = turned.each_ref().map(|(stream, raw)| (*stream, &raw[..]));
+            let thread = thread(&turned);
+            let mut pieces = Pieces::of(process);
+            let mut walk = Walk::new(&mut pieces, &thread);
+            // It may mean something else, and much of that.
+            for _ in 0..100_000 {
+                if walk.next().is_none() {
+                    break;
+                }
+            }
+        }
     }
 }

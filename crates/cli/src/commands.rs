@@ -225,7 +225,7 @@ fn trust(flags: &Report) -> Trust {
 /// Whole contexts of functions can be folded, and nothing else.
 fn check_fold(flags: &Report, recording: &Recording) -> Result<()> {
     let meta = &recording.meta;
-    match (flags.k, meta.mode, meta.blocks, meta.k) {
+    match (flags.fold(), meta.mode, meta.blocks, meta.k) {
         (None, ..) | (Some(1..), Mode::Contexts, None, None) => Ok(()),
         (Some(0), ..) => bail!("is shown with -k 1 or more: -k 0 keeps no callers"),
         (_, Mode::Contexts, None, Some(k)) => bail!(
@@ -410,7 +410,7 @@ fn report(flags: &Report, recording: &Recording, lost: Option<Loss>) -> Result<E
     }
     check_slabs(flags, recording).map_err(|error| anyhow!("'{shown}' {error}"))?;
     check_fold(flags, recording).map_err(|error| anyhow!("'{shown}' {error}"))?;
-    show.fold = flags.k;
+    show.fold = flags.fold();
     show.trust = trust(flags);
     show.counts = report::counts::View {
         top: flags.view.top,

@@ -258,7 +258,8 @@ pub struct Report {
     /// The recording (made with --output)
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Fold whole contexts (recorded with --k-inf) to this many callers
+    /// Callers that a context keeps: of whole ones (recorded with --k-inf), and
+    /// with --as contexts (10)
     #[arg(short, value_name = "N")]
     pub k: Option<u32>,
     #[command(flatten)]
@@ -287,6 +288,15 @@ pub struct Report {
     pub format: Format,
     #[command(flatten)]
     pub page: Page,
+}
+
+impl Report {
+    /// To how many callers whole contexts are folded.
+    pub fn fold(&self) -> Option<u32> {
+        // Those that are made with finite k have it already.
+        let is_made = self.made.what == Some(What::Contexts) && !self.made.k_inf;
+        self.k.filter(|_| !is_made)
+    }
 }
 
 /// A page for a browser.

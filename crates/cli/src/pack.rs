@@ -23,7 +23,7 @@ pub fn pack(flags: &Pack) -> Result<Ending> {
     progress.says("packing, and reading that once more");
     let packed = match packed::recording(&recording) {
         Ok(packed) => packed,
-        Err(Refused::IsPacked) => bail!("'{shown}' is packed"),
+        Err(Refused::IsPacked) => bail!("'{shown}' is packed already"),
         Err(Refused::Unsound(tid, error)) => {
             bail!("'{shown}': thread {tid} cannot be read: {error}; see `everypath verify`")
         }

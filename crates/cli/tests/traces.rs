@@ -443,3 +443,38 @@ fn a_place_that_is_full_is_refused() {
         "{error}"
     );
 }
+
+#[test]
+fn a_packed_trace_is_smaller_and_the_same() {
+    let folder = Folder::new("trace-pack");
+    let program = ["/usr/bin/python3", "-c", "print(sum(range(300000)))"];
+    record(&folder, "trace", &program);
+    let output = folder.run(BINARY, &["pack", "run.evp", "-o", "small.evp"]);
+    assert!(output.status.success(), "{output:?}");
+    let size = |name| std::fs::metadata(folder.file(name)).unwrap().len();
+    assert!(size("small.evp") * 4 < size("run.evp") * 3);
+    let range = "--range=2000000..2010000";
+    let shown = |name| folder.run(BINARY, &["dump", name, range]).stdout;
+    assert!(shown("small.evp").len() > 100_000);
+    assert_eq!(shown("small.evp"), shown("run.evp"));
+    let stats = |name| folder.run(BINARY, &["stats", name]).stdout;
+    assert_eq!(stats("small.evp"), stats("run.evp"));
+    let verified = folder.run(BINARY, &["verify", "small.evp"]);
+    assert!(verified.status.success(), "{verified:?}");
+    let said = String::from_utf8_lossy(&verified.stdout).into_owned();
+    assert!(said.contains("packed"), "{said}");
+    let refusals = [
+        (
+            &["pack", "small.evp", "-o", "again.evp"][..],
+            "'small.evp' is packed already",
+        ),
+        (&["pack", "run.evp", "-o", "/nowhere/x.evp"], "cannot write"),
+    ];
+    for (arguments, sentence) in refusals {
+        let output = folder.run(BINARY, arguments);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains(sentence), "{said}");
+        assert_eq!(output.status.code(), Some(125));
+    }
+    assert!(!folder.file("again.evp").exists());
+}

@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use std::ops::Range;
 
+use analysis::walk::packed::is_packed;
 use analysis::walk::segments::{self, Segment, Task};
 use analysis::walk::{Event, Pieces, Step, Unsound, Walk, Why};
 use trace::{End, Missing, Process, Recording, Thread, base_name};
@@ -197,15 +198,22 @@ pub fn verify(recording: &Recording, out: &mut dyn Write) -> io::Result<bool> {
             }
         }
     }
+    let threads = recording.processes.iter().flat_map(|p| &p.threads);
     let bits = |bytes: u64| bytes as f64 * 8.0 / insns.max(1) as f64;
     writeln!(
         out,
-        "{} in {} bytes of streams: {:.4} bits each, {:.4} as written by the program; {}",
+        "{} in {} bytes of streams: {:.4} bits each, {}",
         counted(insns, "instruction"),
         grouped(stored),
         bits(stored),
-        bits(raw),
-        counted(keyframes, "keyframe")
+        match threads.into_iter().any(is_packed) {
+            true => "packed".to_owned(),
+            false => format!(
+                "{:.4} as written by the program; {}",
+                bits(raw),
+                counted(keyframes, "keyframe")
+            ),
+        }
     )?;
     writeln!(out, "{}", ended(recording))?;
     Ok(sound)

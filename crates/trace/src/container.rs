@@ -68,8 +68,8 @@ pub const VERSIONS: [(u32, &str); 7] = [
     ),
     (
         7,
-        "mode 5: places that a thread's streams can be read from, and beginnings of them that are \
-         not kept: items 12 to 14",
+        "mode 5: places that a thread's streams can be read from, beginnings of them that are not \
+         kept: items 12 to 14; packed streams, 5 and 6",
     ),
 ];
 

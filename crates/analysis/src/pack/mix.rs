@@ -67,25 +67,23 @@ fn exp(x: f64) -> f64 {
     sum
 }
 
-/// A counter of one context.
+/// A counter of one context. 0 is that of one that was not seen: tables of them cost only
+/// what is used.
 ///
 /// ```text
-///  | probability 20 | seen 6 | check 6 |
+///  | probability 20, the highest bit turned over | seen 6 | check 6 |
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Counter(u32);
 
+const HALF: u32 = 1 << 19;
 const SEEN_BITS: u32 = 6;
 const CHECK_BITS: u32 = 6;
 const MOST_SEEN: u32 = (1 << SEEN_BITS) - 1;
 
 impl Counter {
-    fn new(check: u32) -> Counter {
-        Counter(1 << 31 | check)
-    }
-
     fn probability(self) -> u32 {
-        self.0 >> (SEEN_BITS + CHECK_BITS)
+        self.0 >> (SEEN_BITS + CHECK_BITS) ^ HALF
     }
 
     fn seen(self) -> u32 {
@@ -105,7 +103,7 @@ impl Counter {
             false => old - ((u64::from(old) * u64::from(rate)) >> 16) as u32,
         };
         let seen = (seen + 1).min(MOST_SEEN);
-        self.0 = (new << SEEN_BITS | seen) << CHECK_BITS | self.check();
+        self.0 = ((new ^ HALF) << SEEN_BITS | seen) << CHECK_BITS | self.check();
     }
 }
 
@@ -114,9 +112,6 @@ impl Counter {
 #[derive(Debug)]
 struct Counters(Vec<Counter>);
 
-/// Entries of a table of counters, as a power of two.
-const COUNTERS: u32 = 20;
-
 /// How quickly weights follow, as a shift.
 const SLOW: u32 = 14;
 
@@ -124,18 +119,21 @@ const SLOW: u32 = 14;
 #[derive(Debug)]
 pub struct Mixer<const N: usize> {
     odds: Odds,
+    /// Of so many entries each, as a power of two.
+    bits: u32,
     counters: [Counters; N],
     /// Of each set, one for each context and one for a constant.
     weights: Vec<[i32; 8]>,
 }
 
 impl<const N: usize> Mixer<N> {
-    /// With so many sets of weights, a power of two.
-    pub fn new(sets: usize) -> Mixer<N> {
+    /// With so many sets of weights, a power of two, and 2^bits counters for each context.
+    pub fn new(sets: usize, bits: u32) -> Mixer<N> {
         const { assert!(N < 8, "one weight is for the constant") };
         Mixer {
             odds: Odds::new(),
-            counters: std::array::from_fn(|_| Counters(vec![Counter::new(0); 1 << COUNTERS])),
+            bits,
+            counters: std::array::from_fn(|_| Counters(vec![Counter::default(); 1 << bits])),
             weights: vec![[23_000; 8]; sets],
         }
     }
@@ -152,11 +150,11 @@ impl<const N: usize> Mixer<N> {
         let mut opinions = [0i32; 8];
         opinions[N] = 77;
         for i in 0..N {
-            let place = (contexts[i] >> (64 - COUNTERS)) as usize;
+            let place = (contexts[i] >> (64 - self.bits)) as usize;
             let check = contexts[i] as u32 & ((1 << CHECK_BITS) - 1);
             let counter = &mut self.counters[i].0[place];
             if counter.check() != check {
-                *counter = Counter::new(check);
+                *counter = Counter(check);
             }
             if counter.seen() > 0 {
                 let upper = counter.probability() >> (20 - LOOKED);
@@ -183,14 +181,8 @@ impl<const N: usize> Mixer<N> {
 }
 
 /// A counter that stands for itself.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Flag(Counter);
-
-impl Default for Flag {
-    fn default() -> Flag {
-        Flag(Counter::new(0))
-    }
-}
 
 impl Flag {
     pub fn code(&mut self, coder: &mut impl Coder, bit: bool) -> Result<bool, Cut> {
@@ -205,4 +197,51 @@ impl Flag {
 pub fn hash(before: u64, what: u64) -> u64 {
     let sum = (before ^ what).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (sum ^ sum >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pack::{Decoder, Encoder};
+
+    #[test]
+    fn odds_and_probabilities_undo_each_other() {
+        let odds = Odds::new();
+        let exact = |x: i32| 65536.0 / (1.0 + (-f64::from(x) / 256.0).exp());
+        for (x, &probability) in (-FAR..=FAR).zip(&odds.probability) {
+            assert!((exact(x) - f64::from(probability)).abs() <= 1.0, "{x}");
+        }
+        assert!(odds.logarithm.is_sorted());
+        for (upper, &x) in (0u32..).zip(&odds.logarithm) {
+            let middle = f64::from((upper << 4) + 8);
+            let near = [x - 1, x + 1].map(|x| exact(x.into()));
+            assert!(near[0] < middle && middle < near[1], "{upper}");
+        }
+    }
+
+    /// What one context says always, another never does: the mixer finds out.
+    #[test]
+    fn what_follows_from_one_context_costs_little() {
+        let mut encoder = Encoder::default();
+        let mut writer = Mixer::<2>::new(16, 12);
+        let mut noise = 1u64;
+        let mut bits = Vec::new();
+        for _ in 0..20_000 {
+            noise = hash(noise, 3);
+            bits.push((noise >> 60, noise >> 59 & 1, noise >> 60 & 1 != 0));
+        }
+        let contexts = |known: u64, unknown: u64| [hash(known, 1), hash(unknown, 2)];
+        for &(known, unknown, bit) in &bits {
+            let coded = writer.code(&mut encoder, 0, contexts(known, unknown), bit);
+            assert_eq!(coded, Ok(bit));
+        }
+        let bytes = encoder.finish();
+        assert!(bytes.len() < 200, "{}", bytes.len());
+        let mut decoder = Decoder::new(bytes.iter().copied()).unwrap();
+        let mut reader = Mixer::<2>::new(16, 12);
+        for &(known, unknown, bit) in &bits {
+            let coded = reader.code(&mut decoder, 0, contexts(known, unknown), false);
+            assert_eq!(coded, Ok(bit));
+        }
+    }
 }

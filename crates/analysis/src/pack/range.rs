@@ -41,8 +41,8 @@ pub struct Encoder {
     bytes: Vec<u8>,
 }
 
-impl Encoder {
-    pub fn new() -> Encoder {
+impl Default for Encoder {
+    fn default() -> Encoder {
         Encoder {
             low: 0,
             range: u32::MAX,
@@ -52,7 +52,9 @@ impl Encoder {
             bytes: Vec::new(),
         }
     }
+}
 
+impl Encoder {
     /// Takes what is written for good.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.bytes)
@@ -170,7 +172,7 @@ mod tests {
                 let bit = u.arbitrary()?;
                 bits.push((if is_likely { set > 1 << 15 } else { bit }, set));
             }
-            let mut encoder = Encoder::new();
+            let mut encoder = Encoder::default();
             for &(bit, set) in &bits {
                 encoder.bit(bit, set).expect("an encoder needs no bytes");
             }

@@ -62,6 +62,11 @@ impl<'a> Lane<'a> {
         }
     }
 
+    /// Bytes of all its parts.
+    pub fn len(&self) -> u64 {
+        self.parts.iter().map(|part| part.len()).sum()
+    }
+
     /// Nothing more comes.
     pub fn is_over(&self) -> bool {
         self.at == self.raw.len() && (self.left == 0 || self.part == self.parts.len())

@@ -16,10 +16,10 @@ use trace::stream::LANES;
 use trace::{Part, Recording, Thread};
 
 use super::code::{Place, Turn};
-use super::lane::Escape;
+use super::lane::{Escape, Lane};
 use super::segments::{self, Task};
 use super::{Found, Kind, Known, Site, Unsound, Walk};
-use crate::pack::{Coder, Cut, Decoder, Encoder, Model};
+use crate::pack::{Coder, Cut, Decoder, Encoder, LARGEST, Model, SMALLEST};
 
 /// Streams of a packed thread.
 pub const BRANCHES: u16 = LANES as u16;
@@ -102,12 +102,21 @@ pub(super) struct Packed<'a> {
 }
 
 impl<'a> Packed<'a> {
-    pub fn write() -> Packed<'a> {
-        let bits = || Bits::Written(Vec::new(), Encoder::new());
+    /// Of so many bytes of lanes.
+    pub fn write(bytes: u64) -> Packed<'a> {
+        let bits = || Bits::Written(Vec::new(), Encoder::default());
+        // An entry for two bytes: most hold several outcomes, but few of those are new.
+        let size = bytes
+            .max(1)
+            .ilog2()
+            .saturating_sub(1)
+            .clamp(SMALLEST, LARGEST);
+        let mut events = bits();
+        put_size(&mut events, size).expect("an encoder needs no bytes");
         Packed {
-            model: Model::default(),
+            model: Model::new(size),
             branches: bits(),
-            events: bits(),
+            events,
             outcomes: 0,
             is_counted: false,
             numbers: Vec::new(),
@@ -123,10 +132,11 @@ impl<'a> Packed<'a> {
             let raw = Vec::new().into_iter();
             Decoder::new(Bytes { parts, raw }).map(|decoder| Bits::Read(Box::new(decoder)))
         };
+        let mut events = bits(EVENTS)?;
         Ok(Packed {
-            model: Model::default(),
+            model: Model::new(put_size(&mut events, 0)?),
             branches: bits(BRANCHES)?,
-            events: bits(EVENTS)?,
+            events,
             outcomes: 0,
             is_counted: false,
             numbers: Vec::new(),
@@ -269,6 +279,14 @@ impl<'a> Packed<'a> {
     }
 }
 
+/// Codes the size of the model's tables, which is below 32.
+fn put_size(events: &mut Bits<'_>, size: u32) -> Result<u32, Cut> {
+    (0..5).try_fold(0, |read, at| {
+        let bit = events.bit(size >> (4 - at) & 1 != 0, 1 << 15)?;
+        Ok(read << 1 | u32::from(bit))
+    })
+}
+
 /// Where a call returns to.
 fn behind(site: &Site) -> u64 {
     site.step.pc.wrapping_add(site.step.len.into())
@@ -319,7 +337,8 @@ pub fn digest(mut walk: Walk<'_>) -> Result<Digest, Unsound> {
 
 /// The streams of a thread, packed.
 fn pack(mut walk: Walk<'_>) -> Result<(Vec<Part>, Digest), Unsound> {
-    walk.packed = Some(Box::new(Packed::write()));
+    let bytes = walk.lanes.iter().map(Lane::len).sum();
+    walk.packed = Some(Box::new(Packed::write(bytes)));
     let mut digest = Digest::default();
     while let Some(found) = walk.found() {
         digest.add(&walk, &found?);

@@ -138,12 +138,8 @@ pub struct Made {
     /// Make this of a trace first, as if it had been recorded
     #[arg(long = "as", value_name = "WHAT")]
     pub what: Option<What>,
-    /// Callers that a context keeps, with --as contexts
-    #[arg(short, value_name = "N", default_value_t = 10)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
-    pub k: u32,
-    /// Keep whole paths, with --as contexts
-    #[arg(long, conflicts_with = "k")]
+    /// Keep whole paths, with --as contexts; -k folds them
+    #[arg(long)]
     pub k_inf: bool,
     /// Make a node per level when a function calls itself, with --as contexts
     #[arg(long)]

@@ -1,7 +1,8 @@
 //! `everypath trace` against the oracle: every instruction of every thread, in order,
 //! also in chaos and with so little memory that the program has to wait for it. And its
 //! branches, as they follow from that order, and as they are made again of what predictors
-//! got wrong; and the counts that are made of it. And every keyframe is a place to begin at.
+//! got wrong; and the counts that are made of it. And every keyframe is a place to begin at,
+//! and packed it is the same.
 
 use std::collections::HashMap;
 
@@ -48,7 +49,8 @@ pub fn check(
             .and_then(|()| branches(&recording))
             .and_then(|()| keyframes(&recording))
             .and_then(|()| counted(&from_trace::recording(&recording).0))
-            .and_then(|()| made_again(&recording));
+            .and_then(|()| made_again(&recording))
+            .and_then(|()| packed(&recording));
         compared.map_err(|error| format!("trace {}: {error}", options.join(" ")))?;
     }
     Ok(())
@@ -131,6 +133,14 @@ fn same(mut ours: Vec<Vec<Place>>, mut expected: Vec<Vec<Place>>) -> Result<(), 
         }
     }
     Ok(())
+}
+
+/// Whether it can be packed; that reads what it packed.
+fn packed(recording: &Recording) -> Result<(), String> {
+    match analysis::walk::packed::recording(recording) {
+        Ok(_) => Ok(()),
+        Err(refused) => Err(format!("{refused:?}")),
+    }
 }
 
 /// Whether descriptors of predictors and the code give all branches again.
