@@ -290,15 +290,6 @@ pub struct Report {
     pub page: Page,
 }
 
-impl Report {
-    /// To how many callers whole contexts are folded.
-    pub fn fold(&self) -> Option<u32> {
-        // Those that are made with finite k have it already.
-        let is_made = self.made.what == Some(What::Contexts) && !self.made.k_inf;
-        self.k.filter(|_| !is_made)
-    }
-}
-
 /// A page for a browser.
 #[derive(Debug, Args)]
 pub struct Page {

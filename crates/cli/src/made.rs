@@ -20,6 +20,15 @@ pub struct Made {
     pub failures: Vec<String>,
 }
 
+impl Report {
+    /// To how many callers whole contexts are folded.
+    pub fn fold(&self) -> Option<u32> {
+        // Those that are made with finite k have it already.
+        let is_made = self.made.what == Some(What::Contexts) && !self.made.k_inf;
+        self.k.filter(|_| !is_made)
+    }
+}
+
 fn contexts(flags: &Report, traced: &Recording) -> Result<(Recording, Vec<String>)> {
     let made = &flags.made;
     let costs: Vec<Cost> = match made.cost.is_empty() {
