@@ -258,8 +258,7 @@ pub struct Report {
     /// The recording (made with --output)
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Callers that a context keeps: of whole ones (recorded with --k-inf), and
-    /// with --as contexts (10)
+    /// Callers kept of whole contexts (--k-inf), and with --as contexts (10)
     #[arg(short, value_name = "N")]
     pub k: Option<u32>,
     #[command(flatten)]

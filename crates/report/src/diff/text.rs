@@ -260,11 +260,23 @@ fn write_contexts(comparison: &Comparison, style: Style, out: &mut dyn Write) ->
     writeln!(
         out,
         "{:>change$}  {:>PERCENT$}  {:>all$}  context",
-        "change", "%", "with callees"
+        "change",
+        "%",
+        sum_title(comparison)
     )?;
     tree::each_line(&most.forest, &most.rows, |callers, node, level| {
         writeln!(out, "{}", columns.line(callers, node, level, style))
     })
+}
+
+/// What the sum over a context and those below it in the tree is.
+fn sum_title(comparison: &Comparison) -> &'static str {
+    let both = [&comparison.before, &comparison.after];
+    match both.iter().all(|one| one.recording.meta.k.is_none()) {
+        true => "with callees",
+        // What is called k levels below is in another tree.
+        false => "and below",
+    }
 }
 
 /// How a line of the tree is laid out.
@@ -285,7 +297,10 @@ impl<'a> Columns<'a> {
         Columns {
             comparison,
             change: width(&|node| diff.own(metric, node), " change"),
-            with_callees: width(&|node| diff.with_callees(metric, node), "with callees"),
+            with_callees: width(
+                &|node| diff.with_callees(metric, node),
+                sum_title(comparison),
+            ),
         }
     }
 
