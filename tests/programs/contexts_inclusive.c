@@ -4,6 +4,7 @@
 // build: cc -O1 -nostdlib -static -fno-builtin -fno-stack-protector -fno-optimize-sibling-calls -fno-inline
 // run: exit 224
 // run: oracle
+// run: no-blocks its restorer is no function, so nobody's: the definition has it below the signal's root
 static volatile unsigned done;
 static long call(long number, long a, long b, long c, long d) {
     long result;

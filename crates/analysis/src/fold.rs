@@ -143,6 +143,7 @@ fn folded(whole: &Thread, k: u32) -> (Thread, Vec<u32>) {
         max_depth: whole.max_depth,
         costs: costs.collect(),
         nodes: slabs.nodes,
+        missing: whole.missing,
         ..Thread::default()
     };
     (thread, states)

@@ -11,6 +11,8 @@
 //! Invariant: writer and reader run the same code ([`Coder`]), and see the same before each
 //! item.
 //!
+//! Memory: in proportion to the code, and some 160 MB.
+//!
 //! Limits: a stream is read from its beginning. About a fifth of a microsecond per
 //! conditional branch, both ways.
 
@@ -23,6 +25,7 @@ use hashbrown::HashMap;
 
 use crate::walk::Kind;
 use mix::{Flag, Mixer, hash};
+use range::Probability;
 pub use range::{Coder, Cut, Decoder, Encoder};
 
 /// Calls whose returns are expected.
@@ -32,6 +35,8 @@ const MOST_TARGETS: usize = 256;
 /// Sizes of tables, as powers of two: up to 112 MB in all.
 pub const SMALLEST: u32 = 10;
 pub const LARGEST: u32 = 22;
+/// Guesses by history that are kept; then all are forgotten.
+const MOST_HISTORIES: usize = 1 << 20;
 /// Longest run that is told apart from longer ones.
 const LONGEST: u32 = 4000;
 
@@ -74,6 +79,8 @@ pub struct Model {
     path: u64,
     indirect: [u64; 2],
     went: HashMap<u32, Went>,
+    /// Entries of all `by_history`.
+    histories: usize,
     guesses: HashMap<(u8, u32), Flag>,
     calls: VecDeque<u64>,
     returned: [Flag; 2],
@@ -92,6 +99,7 @@ impl Model {
             path: 0,
             indirect: [0; 2],
             went: HashMap::new(),
+            histories: 0,
             guesses: HashMap::new(),
             calls: VecDeque::new(),
             returned: Default::default(),
@@ -190,7 +198,19 @@ impl Model {
         Ok(target)
     }
 
+    /// An outcome that the code says: a bit all the same, so that there is an end of those
+    /// who made the bytes up.
+    pub fn certain(&mut self, coder: &mut impl Coder) -> Result<bool, Cut> {
+        coder.bit(true, Probability::MAX)
+    }
+
     fn guessed(&mut self, coder: &mut impl Coder, site: u32, target: u64) -> Result<u64, Cut> {
+        if self.histories > MOST_HISTORIES {
+            self.went
+                .values_mut()
+                .for_each(|went| went.by_history = Default::default());
+            self.histories = 0;
+        }
         let long = hash(self.outcomes & 0xffff, self.indirect[1]);
         let histories = [long, self.indirect[0]];
         let went = self.went.entry(site).or_default();
@@ -218,12 +238,14 @@ impl Model {
                 .map_or_else(|| number(&mut self.bytes, coder, target), Ok)?,
         };
         for (guesses, history) in went.by_history.iter_mut().zip(histories) {
+            let before = guesses.len();
             let guess = guesses.entry(history).or_default();
             match guess.target == target {
                 true => guess.right += 1,
                 false if guess.right > 1 => guess.right /= 2,
                 false => (guess.target, guess.right) = (target, 0),
             }
+            self.histories += guesses.len() - before;
         }
         went.note(target);
         Ok(target)

@@ -32,6 +32,9 @@ Examples:
   everypath contexts -o run.evp -- ./prog          keep the recording...
   everypath report run.evp --top 30                ...and look at it later, anywhere
   everypath diff old.evp new.evp                   what is called more, or less, often
+  everypath count -- ./prog                        how often each block and line ran
+  everypath trace -o run.evp -- ./prog             every instruction, in order...
+  everypath dump run.evp --range 1..100            ...to look at
   everypath run -- ./prog                          translate only: behaves as native
 
 The exit status is the program's own. Everypath's own failures are

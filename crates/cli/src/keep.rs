@@ -6,6 +6,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -74,7 +75,8 @@ impl Kept {
         let mut options = File::options();
         let mut new = options.read(true).write(true).create_new(true).open(to)?;
         new.set_permissions(self.file.metadata()?.permissions())?;
-        let mut old = File::open(&self.path)?;
+        // Its name may be another file's by now.
+        let mut old = File::open(format!("/proc/self/fd/{}", self.file.as_raw_fd()))?;
         for piece in pieces {
             match piece {
                 KeepSource::New(bytes) => new.write_all(bytes)?,

@@ -1,5 +1,7 @@
 //! `report --as`: what another command would have recorded, made of a trace.
 
+use std::path::Path;
+
 use analysis::K;
 use analysis::activations::contexts::{self, Wanted};
 use analysis::cct::Recursion;
@@ -20,7 +22,26 @@ pub struct Made {
     pub failures: Vec<String>,
 }
 
+/// What is made of a trace that has not all is not all, either.
+fn say_what_is_missing(recording: &Recording, path: &Path) {
+    let threads = || recording.processes.iter().flat_map(|p| &p.threads);
+    let ends = threads().filter(|thread| thread.missing.is_some()).count();
+    let begins = threads().filter(|thread| thread.gap.is_some()).count();
+    let shown = path.display();
+    if begins > 0 {
+        eprintln!("everypath: '{shown}': the beginning of {begins} threads was not kept");
+    }
+    if ends > 0 {
+        eprintln!("everypath: '{shown}': {ends} threads end early; `everypath verify` says why");
+    }
+}
+
 impl Report {
+    fn asks_for_contexts(&self) -> bool {
+        let made = &self.made;
+        self.k.is_some() || made.k_inf || made.unroll_recursion || !made.cost.is_empty()
+    }
+
     /// To how many callers whole contexts are folded.
     pub fn fold(&self) -> Option<u32> {
         // Those that are made with finite k have it already.
@@ -80,6 +101,10 @@ impl Made {
         if !is_trace {
             bail!("'{shown}': --as is about traces, and this is none");
         }
+        if what == What::Counts && flags.asks_for_contexts() {
+            bail!("-k, --k-inf, --unroll-recursion and --cost are about --as contexts");
+        }
+        say_what_is_missing(&recording, &flags.file);
         let (recording, failures) = match what {
             What::Counts => analysis::counts::from_trace::recording(&recording),
             What::Contexts => contexts(flags, &recording)?,

@@ -141,3 +141,54 @@ fn trace_events_are_pairs() {
     );
     assert_eq!(output.status.code(), Some(125));
 }
+
+/// A shell that forks, and executes another program in the end.
+#[test]
+fn time_goes_on_where_another_program_is_executed() {
+    let folder = Folder::new("timelines-exec");
+    let script = "/bin/true; (cd /; /bin/echo a); exec /bin/echo b";
+    let trace = [
+        "trace", "-q", "-o", "run.evp", "--", "/bin/sh", "-c", script,
+    ];
+    run(&folder, BINARY, &trace);
+    let dump = ["dump", "run.evp", "--perfetto", "calls.json"];
+    run(&folder, BINARY, &dump);
+    let text = std::fs::read_to_string(folder.file("calls.json")).unwrap();
+    // By process and thread: the last time, and what is open.
+    let mut tracks = BTreeMap::<String, (u64, Vec<String>)>::new();
+    let (mut names, mut events) = (Vec::new(), 0);
+    for line in text.lines() {
+        if line.starts_with("{\"ph\":\"M") {
+            let pid = line.split_once("\"pid\":").unwrap().1;
+            names.push(pid.split_once(',').unwrap().0.to_owned());
+        }
+        let phase = [("{\"ph\":\"B", true), ("{\"ph\":\"E", false)];
+        let Some(&(_, begins)) = phase.iter().find(|(head, _)| line.starts_with(head)) else {
+            continue;
+        };
+        events += 1;
+        let (name, rest) = line[18..].split_once("\",\"pid\":").unwrap();
+        let (track, time) = rest.split_once(",\"ts\":").unwrap();
+        let time: u64 = time.trim_end_matches([',', '}']).parse().unwrap();
+        let (last, open) = tracks.entry(track.to_owned()).or_default();
+        assert!(*last <= time, "{line}");
+        *last = time;
+        match begins {
+            true => open.push(name.to_owned()),
+            false => assert_eq!(open.pop().as_deref(), Some(name), "{line}"),
+        }
+    }
+    assert!(
+        events > 1000 && tracks.len() >= 3,
+        "{events} {}",
+        tracks.len()
+    );
+    names.sort();
+    let all = names.len();
+    names.dedup();
+    assert_eq!(names.len(), all, "each process has a name once");
+    let dump = ["dump", "run.evp", "--uftrace", "calls"];
+    run(&folder, BINARY, &dump);
+    let report = run(&folder, "uftrace", &["report", "-d", "calls", "--no-pager"]);
+    assert!(report.lines().count() > 50, "{report}");
+}

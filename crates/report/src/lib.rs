@@ -16,6 +16,11 @@
 //! | [`csv`] | a table of contexts |
 //! | [`counts`] | basic blocks, edges and lines |
 //! | [`html`] | a page to explore all contexts with, in a browser |
+//! | [`steps`] | a trace, instruction by instruction |
+//! | [`stats`] | what its branches did |
+//! | [`mcf`], [`raptor`] | its branches as descriptors, all or those that were mispredicted |
+//! | [`pt`] | packets of Intel PT |
+//! | [`timeline`] | calls in time, for uftrace and Perfetto |
 //!
 //! Invariant: this is the only crate that knows an output format, and it never
 //! computes: which contexts are hot, what a k-CCF is and how often something

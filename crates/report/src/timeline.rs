@@ -35,6 +35,28 @@ pub struct View<'a> {
     pub thread: Option<u32>,
 }
 
+/// Time of threads: one that executes another program has its number again, and goes on
+/// where that ended.
+#[derive(Debug, Default)]
+struct Clock {
+    /// By thread number, of its last event.
+    last: HashMap<u32, u64>,
+    /// Of the thread that is written, and what is added to its time.
+    current: Option<At>,
+    before: u64,
+}
+
+impl Clock {
+    fn time(&mut self, at: At, tid: u32, time: u64) -> u64 {
+        let last = self.last.entry(tid).or_default();
+        if self.current.replace(at) != Some(at) {
+            self.before = *last;
+        }
+        *last = self.before + time;
+        *last
+    }
+}
+
 /// What is written, to where.
 pub trait Form {
     fn enter(&mut self, thread: At, name: u32, depth: u32, time: u64) -> io::Result<()>;

@@ -59,7 +59,7 @@ fn of_process(process: &Process, met: &[Met], threads: Vec<Thread>) -> Process {
     }
     let functions = (0..).zip(met).zip(used).filter(|(_, used)| *used);
     let functions = functions.map(|((number, met), _)| {
-        let module = met.module.map(|at| &process.modules[at as usize]);
+        let module = met.module.and_then(|at| process.modules.get(at as usize));
         let offset = module.map(|module| {
             module
                 .offset
@@ -68,7 +68,7 @@ fn of_process(process: &Process, met: &[Met], threads: Vec<Thread>) -> Process {
         Function {
             id: Label::function(number).0,
             pc: met.pc,
-            module: met.module,
+            module: met.module.filter(|_| module.is_some()),
             file_offset: offset.unwrap_or(0),
             ..Function::default()
         }
@@ -120,7 +120,7 @@ impl Contexts<'_> {
 
     /// What was executed up to now was the newest activation's.
     fn settle(&mut self, at: Costs) {
-        let ran: Costs = std::array::from_fn(|cost| at[cost] - self.settled[cost]);
+        let ran: Costs = std::array::from_fn(|cost| at[cost].saturating_sub(self.settled[cost]));
         self.settled = at;
         let node = match self.muted {
             true => self.recorder.node(None, Label::MUTED),

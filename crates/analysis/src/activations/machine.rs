@@ -93,6 +93,7 @@ impl Machine {
     pub fn child(mut self) -> Machine {
         self.now = [0; 4];
         self.noted = [0; 4];
+        self.lost = self.lost.map(|(_, sp)| ([0; 4], sp));
         self
     }
 
@@ -363,6 +364,7 @@ impl Machine {
         } else if here.lazy && here.entry {
             self.top().muted = Some(self.sp);
             sink.muted(true, self.now);
+            self.noted = self.now;
         } else if here.entry {
             self.begin(here, functions, sink);
         } else if last.kind == Kind::Jump {
@@ -380,6 +382,7 @@ impl Machine {
         if last.lazy && !here.lazy && sp > entry_sp {
             segment.muted = None;
             sink.muted(false, self.now);
+            self.noted = self.now;
             return false;
         }
         true
@@ -431,6 +434,7 @@ impl Machine {
             .is_some_and(|segment| segment.muted.is_some())
         {
             sink.muted(false, self.now);
+            self.noted = self.now;
         }
         // Its root ends too.
         for _ in 0..=segment.map_or(0, |segment| segment.live.len()) {

@@ -15,6 +15,8 @@
 pub struct Cut;
 
 /// Probability that a bit is set, times 2^16; never 0.
+///
+/// So no bit is free: bytes are fewer than bits by a factor of 360,000 at most.
 pub type Probability = u16;
 
 /// Writes bits, or reads them.
@@ -25,8 +27,9 @@ pub trait Coder {
 
 const TOP: u32 = 1 << 24;
 
+/// All of it but for one in 2^24, at worst, is one of the two parts.
 fn part_of(range: u32, set: Probability) -> u32 {
-    (range >> 16) * u32::from(set)
+    ((u64::from(range) * u64::from(set)) >> 16) as u32
 }
 
 /// Writes.

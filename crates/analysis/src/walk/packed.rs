@@ -7,7 +7,7 @@
 //! | [`BRANCHES`] | outcomes of conditional branches, and targets of indirect ones |
 //! | [`EVENTS`] | how many outcomes come before an escape, and that: again and again, until the end |
 //!
-//! Outcomes that the code says are not in them. Keyframes are escapes like others.
+//! Outcomes that the code says are bits that cost next to nothing. Keyframes are escapes like others.
 //!
 //! Invariant: who packs walks the lanes, and who reads walks the same way ([`Walk`] asks in
 //! both cases here), so the model knows the same.
@@ -214,6 +214,7 @@ impl<'a> Packed<'a> {
                 Ok(taken)
             }
             Turn::Always(_) => {
+                let outcome = self.model.certain(&mut self.branches)?;
                 self.coded();
                 Ok(outcome)
             }

@@ -108,17 +108,18 @@ pub struct Pack {
 #[derive(Debug, Args)]
 pub struct Timeline {
     /// Write calls into this folder, for uftrace (docs/formats/timelines.md)
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["mcf", "range", "pt"])]
+    #[arg(long, value_name = "DIR", group = "timeline", conflicts_with_all = ["mcf", "range", "pt"])]
     pub uftrace: Option<PathBuf>,
     /// Write calls as trace events, for Perfetto and Chrome
-    #[arg(long, value_name = "FILE.json")]
+    #[arg(long, value_name = "FILE.json", group = "timeline")]
     #[arg(conflicts_with_all = ["mcf", "range", "pt", "uftrace"])]
     pub perfetto: Option<PathBuf>,
-    /// Only calls of these functions, as names or globs, of those two
-    #[arg(long, value_name = "LIST")]
+    /// Only calls of these functions, with --uftrace or --perfetto
+    #[arg(long, value_name = "LIST", requires = "timeline")]
     pub funcs: Vec<String>,
     /// Only so many levels of calls
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", requires = "timeline")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub depth: Option<u32>,
     /// Calls that are written without asking
     #[arg(long, value_name = "N", default_value_t = 5_000_000)]
@@ -139,13 +140,13 @@ pub struct Made {
     #[arg(long = "as", value_name = "WHAT")]
     pub what: Option<What>,
     /// Keep whole paths, with --as contexts; -k folds them
-    #[arg(long)]
+    #[arg(long, requires = "what")]
     pub k_inf: bool,
     /// Make a node per level when a function calls itself, with --as contexts
-    #[arg(long)]
+    #[arg(long, requires = "what")]
     pub unroll_recursion: bool,
     /// What to count in each context, with --as contexts
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "what")]
     pub cost: Vec<Metric>,
     /// Keep what was made, as a recording of its own
     #[arg(short, long, value_name = "FILE.evp", requires = "what")]

@@ -3,11 +3,12 @@
 //!
 //! One instruction is a microsecond, which is their unit; `otherData` says that it is none.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use trace::Recording;
+use trace::{Process, Recording};
 
-use super::{At, Form};
+use super::{At, Clock, Form};
 
 pub struct Chrome<'a> {
     out: &'a mut dyn Write,
@@ -15,6 +16,7 @@ pub struct Chrome<'a> {
     names: Vec<String>,
     /// Process and thread numbers.
     ids: Vec<Vec<(u32, u32)>>,
+    clock: Clock,
     any: bool,
 }
 
@@ -39,9 +41,16 @@ impl<'a> Chrome<'a> {
             out,
             names: names.iter().map(quoted).collect(),
             ids: ids.collect(),
+            clock: Clock::default(),
             any: false,
         };
-        for process in &recording.processes {
+        // A program that was executed has the number of the one before.
+        let last: BTreeMap<u32, &Process> = recording
+            .processes
+            .iter()
+            .map(|process| (process.pid, process))
+            .collect();
+        for process in last.into_values() {
             let name = serde_json::to_string(process.program())?;
             let pid = process.pid;
             chrome.event(format_args!(
@@ -67,6 +76,7 @@ impl<'a> Chrome<'a> {
         self.begin()?;
         let (pid, tid) = self.ids[at.0][at.1];
         let name = &self.names[name as usize];
+        let time = self.clock.time(at, tid, time);
         write!(
             self.out,
             "{{\"ph\":\"{phase}\",\"name\":{name},\"pid\":{pid},\"tid\":{tid},\"ts\":{time}}}"

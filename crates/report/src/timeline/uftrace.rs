@@ -14,14 +14,14 @@
 //! Limits: 1,024 levels; the same thread number in several process images (exec) is one thread,
 //! whose time goes on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use trace::Recording;
 
-use super::{At, Form};
+use super::{At, Clock, Form};
 
 /// Levels that a record can say.
 pub const MOST_LEVELS: u32 = 1 << 10;
@@ -36,11 +36,11 @@ const INFO: u64 = 1 | 1 << 3 | 1 << 7;
 pub struct Uftrace {
     folder: PathBuf,
     tids: Vec<Vec<u32>>,
-    /// By thread number: the file, and the time of its last record.
-    files: BTreeMap<u32, (BufWriter<File>, u64)>,
-    /// Added to the time of the thread that is written: by what came before it.
-    before: u64,
-    current: Option<At>,
+    /// Of the thread that is written.
+    file: Option<BufWriter<File>>,
+    /// Threads that have one.
+    begun: HashSet<u32>,
+    clock: Clock,
 }
 
 impl Uftrace {
@@ -91,28 +91,29 @@ impl Uftrace {
         Ok(Uftrace {
             folder: folder.to_owned(),
             tids: recording.processes.iter().map(of).collect(),
-            files: BTreeMap::new(),
-            before: 0,
-            current: None,
+            file: None,
+            begun: HashSet::new(),
+            clock: Clock::default(),
         })
     }
 
     fn record(&mut self, kind: u64, at: At, name: u32, depth: u32, time: u64) -> io::Result<()> {
         let tid = self.tids[at.0][at.1];
-        let (file, last) = match self.files.entry(tid) {
-            std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
-            std::collections::btree_map::Entry::Vacant(entry) => {
-                let file = File::create_new(self.folder.join(format!("{tid}.dat")))?;
-                entry.insert((BufWriter::new(file), 0))
+        let time = self.clock.time(at, tid, time);
+        let file = match &mut self.file {
+            Some(file) => file,
+            None => {
+                let path = self.folder.join(format!("{tid}.dat"));
+                let file = match self.begun.insert(tid) {
+                    true => File::create_new(path)?,
+                    false => File::options().append(true).open(path)?,
+                };
+                self.file.insert(BufWriter::new(file))
             }
         };
-        if self.current.replace(at) != Some(at) {
-            self.before = *last;
-        }
-        *last = self.before + time;
         let address = BASE + 16 * (u64::from(name) + 1);
         let word = kind | 5 << 3 | u64::from(depth) << 6 | address << 16;
-        file.write_all(&last.to_le_bytes())?;
+        file.write_all(&time.to_le_bytes())?;
         file.write_all(&word.to_le_bytes())
     }
 }
@@ -164,10 +165,7 @@ impl Form for Uftrace {
         self.record(1, thread, name, depth, time)
     }
 
-    fn end(&mut self, thread: At) -> io::Result<()> {
-        let tid = self.tids[thread.0][thread.1];
-        self.files
-            .get_mut(&tid)
-            .map_or(Ok(()), |(file, _)| file.flush())
+    fn end(&mut self, _: At) -> io::Result<()> {
+        self.file.take().map_or(Ok(()), |mut file| file.flush())
     }
 }

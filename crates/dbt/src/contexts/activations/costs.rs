@@ -56,12 +56,15 @@ pub fn set_tsc(
     forbids: bool,
     change: impl FnOnce() -> isize,
 ) -> isize {
+    let was_forbidden = context.tsc_forbidden != 0;
     if forbids {
         settle(context);
         context.tsc_forbidden = 1;
     }
     let result = change();
-    if !forbids && result == 0 && context.tsc_forbidden != 0 {
+    // What was refused changed nothing.
+    let is_forbidden = if result == 0 { forbids } else { was_forbidden };
+    if !is_forbidden && context.tsc_forbidden != 0 {
         context.tsc_forbidden = 0;
         if let Some(tool) = tool_of(context) {
             tool.begin_cycles(context);
