@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use analysis::pack::{Coder, Encoder, Model};
 use analysis::walk::packed::{self, Refused};
 use analysis::walk::segments::{self, Task, segments};
 use analysis::walk::{Event, Pieces, Segment, Unsound, Walk};
@@ -431,4 +432,41 @@ fn what_is_packed_and_damaged_does_no_harm() {
             }
         }
     }
+}
+
+/// Some bytes say that an endless loop goes round 2^62 times.
+#[test]
+fn a_packed_stream_ends_with_its_bytes() {
+    let (pc, even) = (0x1000, 1 << 15);
+    let fragment = Fragment {
+        pieces: vec![Piece {
+            pc,
+            len: 2,
+            module: None,
+        }],
+        code: vec![0xEB, 0xFE],
+        ..Fragment::default()
+    };
+    let process = Process {
+        fragments: vec![Arc::new(fragment)],
+        ..Process::default()
+    };
+    let (mut model, mut events) = (Model::new(10), Encoder::default());
+    for _ in 0..5 {
+        events.bit(false, even).unwrap();
+    }
+    model.length(&mut events, 0).unwrap();
+    model.kind(&mut events, 2).unwrap();
+    for number in [0, pc] {
+        model.number(&mut events, number).unwrap();
+    }
+    model.length(&mut events, 1 << 62).unwrap();
+    let (branches, events) = (Encoder::default().finish(), events.finish());
+    let thread = thread(&[
+        (packed::BRANCHES as u8, &branches),
+        (packed::EVENTS as u8, &events),
+    ]);
+    let (all, error) = executed(&process, &thread);
+    assert!(matches!(error, Some(Unsound::Cut)), "{error:?}");
+    assert!((1000..5_000_000).contains(&all.len()), "{}", all.len());
 }
