@@ -7,7 +7,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -52,10 +52,8 @@ impl trace::Keep for Kept {
 
     /// The file beside it takes its name: whoever is killed, one of them is there.
     fn rewrite(&mut self, pieces: &[KeepSource<'_>]) -> io::Result<()> {
-        let mut name = self.path.clone().into_os_string();
-        name.push(format!(".{}", std::process::id()));
-        let beside = PathBuf::from(name);
-        let copied = self.copy(&beside, pieces);
+        let (beside, new) = self.create_beside()?;
+        let copied = self.copy(new, pieces);
         let renamed = copied.and_then(|new| fs::rename(&beside, &self.path).map(|()| new));
         match renamed {
             Ok(new) => {
@@ -71,9 +69,29 @@ impl trace::Keep for Kept {
 }
 
 impl Kept {
-    fn copy(&self, to: &Path, pieces: &[KeepSource<'_>]) -> io::Result<File> {
-        let mut options = File::options();
-        let mut new = options.read(true).write(true).create_new(true).open(to)?;
+    /// A file beside it, with a name that nobody has.
+    fn create_beside(&self) -> io::Result<(PathBuf, File)> {
+        let mut number = 0;
+        loop {
+            let mut name = self.path.clone().into_os_string();
+            name.push(format!(".{}", u64::from(std::process::id()) + number));
+            let beside = PathBuf::from(name);
+            let mut options = File::options();
+            match options
+                .read(true)
+                .write(true)
+                .create_new(true)
+                .open(&beside)
+            {
+                Ok(file) => return Ok((beside, file)),
+                // Left by somebody who was killed.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn copy(&self, mut new: File, pieces: &[KeepSource<'_>]) -> io::Result<File> {
         new.set_permissions(self.file.metadata()?.permissions())?;
         // Its name may be another file's by now.
         let mut old = File::open(format!("/proc/self/fd/{}", self.file.as_raw_fd()))?;
