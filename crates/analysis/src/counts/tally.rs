@@ -4,7 +4,7 @@
 use hashbrown::HashMap;
 use trace::{EventKind, Fragment, Jump, Process};
 
-use super::Place;
+use super::table::Place;
 
 /// Cuts of each fragment that are counted: before which instruction, how many were counted
 /// ahead, how often.
