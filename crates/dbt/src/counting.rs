@@ -9,6 +9,7 @@
 //!
 //! | in the run | code |
 //! |---|---|
+//! | a branch at its end that hardly ever leaves the superblock, as `ways` has seen | with the next run, or on its way |
 //! | a place from which every flag is overwritten before anything reads it or can fault | `add gs:[word], n` |
 //! | else, a return or indirect branch at its end | three instructions more where rcx and rdx are spilled anyway |
 //! | else, a forward conditional branch at its end and another run behind it | nothing: with that run, or, if the branch is taken, on its way |
@@ -38,7 +39,7 @@ use crate::pcmap::Recipe;
 use crate::streams::Append;
 use crate::superblock::is_turned;
 use crate::translate::Emit;
-use crate::ways::LastBranch;
+use crate::ways::{LastBranch, Rare};
 
 const WORDS: i32 = offset_of!(ThreadContext, insns) as i32;
 /// Words that instructions have if contexts carry nothing else of them. Each is three
@@ -73,6 +74,7 @@ pub struct Counting {
     pending: Amounts,
     /// What the last instruction of the run counts.
     last_insn: Amounts,
+    rare: Rare,
 }
 
 /// What some instructions count, in the order of the words ([`COST_WORDS`]); 0 for what
@@ -187,6 +189,7 @@ impl Counting {
             owed: Amounts::default(),
             pending: Amounts::default(),
             last_insn: Amounts::ONE,
+            rare: Rare::NONE,
         }
     }
 
@@ -201,9 +204,15 @@ impl Counting {
     }
 
     /// Of executions, in slots from the one at `displacement` on (`ways`).
-    pub fn of_ways(displacement: i32, guess: Option<Guess>, last: LastBranch) -> Counting {
+    pub fn of_ways(
+        displacement: i32,
+        guess: Option<Guess>,
+        last: LastBranch,
+        rare: Rare,
+    ) -> Counting {
         Counting {
             last,
+            rare,
             ..Counting::new(What::Ways(displacement), Some(guess))
         }
     }
@@ -238,6 +247,10 @@ impl Counting {
         matches!(self.what, What::Ways(_))
     }
 
+    pub fn rare(&self) -> Rare {
+        self.rare
+    }
+
     /// What the indirect branch goes to, if that was asked already.
     pub fn guess(&self) -> Option<Option<Guess>> {
         self.guess
@@ -269,7 +282,7 @@ pub enum Place {
 impl Run {
     /// The run that begins at `first`, and where it is counted. `named`: indirect branches
     /// count for themselves.
-    pub fn plan(insns: &[Insn], first: usize, costs: u32, named: bool) -> Run {
+    pub fn plan(insns: &[Insn], first: usize, costs: u32, named: bool, rare: Rare) -> Run {
         let rest = &insns[first..];
         let ends = |insn: &Insn| {
             !matches!(insn.flow(), Flow::Next | Flow::Jump(_))
@@ -308,6 +321,7 @@ impl Run {
         });
         let place = match dead {
             Some(_) if named && branches => Place::AtBranch,
+            Some(_) if rare.has(first + until - 1) && until < rest.len() => Place::Later,
             Some(at) => Place::Add(at),
             None if branches => Place::AtBranch,
             None if skips && until < rest.len() => Place::Later,

@@ -164,7 +164,7 @@ impl Tables {
 
 /// Emits a pad up to where the target is the right one, rcx and rdx still
 /// spilled; returns the displacement address of its miss branch.
-fn emit_check(asm: &mut Asm<'_>, pc: u64, miss: u64) -> (u64, Short) {
+pub fn emit_check(asm: &mut Asm<'_>, pc: u64, miss: u64) -> (u64, Short) {
     asm.mov_r_imm(Reg::Rdx, pc.wrapping_neg());
     asm.lea_sum(Reg::Rcx, Reg::Rcx, Reg::Rdx, 0);
     let hit = asm.jrcxz();
@@ -333,7 +333,9 @@ impl Engine {
         if let Some(owed) = owed {
             owed.emit(&mut emit.asm);
         }
-        self.tables.emit_lookup(&mut emit.asm, call, site);
+        if !self.emit_usual(emit, call, site) {
+            self.tables.emit_lookup(&mut emit.asm, call, site);
+        }
     }
 
     /// rcx: a target. On to `key` if it is that.
@@ -396,7 +398,7 @@ impl Engine {
     }
 
     /// Code for a target that is not the guessed one: rcx is their difference.
-    fn make_other(
+    pub fn make_other(
         &mut self,
         call: bool,
         guessed: u64,

@@ -214,8 +214,8 @@ impl Engine {
                     emit.map.class(insn.class());
                 }
                 if i >= run.end {
-                    let named = emit.counting.names_targets();
-                    run = Run::plan(&source.insns, i, emit.counting.costs(), named);
+                    let (named, rare) = (emit.counting.names_targets(), emit.counting.rare());
+                    run = Run::plan(&source.insns, i, emit.counting.costs(), named, rare);
                     emit.begin_run(&run);
                 }
                 emit.count_at(&run, i);

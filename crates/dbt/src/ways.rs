@@ -46,9 +46,11 @@ use crate::pcmap;
 use crate::superblock::{End, Superblock};
 
 mod jumps;
+mod usual;
 
 use jumps::Jumps;
 pub use jumps::{COUNT_BYTES, KEYS, SITE_BYTES, Site, emit_count};
+pub use usual::Rare;
 
 /// Of the pool, what each thread has for slots.
 const PART: u64 = 1 << 13;
@@ -150,7 +152,8 @@ impl LastBranch {
 
 /// The events of a superblock, in the order in which `counting` meets them.
 /// `lazy`: its last instruction is a jump that is made again once it is bound.
-fn events(source: &Superblock, lazy: bool, out: &mut Vec<Event>) {
+/// `rare`: branches that hardly ever leave it.
+fn events(source: &Superblock, lazy: bool, rare: Rare, out: &mut Vec<Event>) {
     let insns = source.insns.as_slice();
     let end = insns.len();
     let mut push = |from: usize, to: usize, kind| {
@@ -162,7 +165,7 @@ fn events(source: &Superblock, lazy: bool, out: &mut Vec<Event>) {
     };
     let (mut first, mut from) = (0, 0);
     while first < end {
-        let run = Run::plan(insns, first, 0, true);
+        let run = Run::plan(insns, first, 0, true, rare);
         push(from, run.end, EventKind::Executed);
         match run.place {
             Place::AtBranch if lazy => push(from, run.end, EventKind::Again),
@@ -214,28 +217,36 @@ impl Engine {
             false => self.fragment(source, lazy),
         };
         if let Some(ways) = &mut self.ways {
-            ways.set_fragment(id, known.map_or(0, |known| known.id));
+            ways.set_fragment(id, known.map_or(0, |(known, _)| known.id));
         }
         match known {
-            Some(known) => Counting::of_ways(
+            Some((known, rare)) => Counting::of_ways(
                 displacement(known.first_slot),
                 guess,
                 LastBranch::of(source),
+                rare,
             ),
             None => Counting::of_nothing(guess),
         }
     }
 
-    /// The fragment made of `source`, new or known; `None`: there is no room.
-    fn fragment(&mut self, source: &Superblock, lazy: bool) -> Option<Known> {
+    /// The fragment made of `source`, new or known, and its rare branches; `None`: there
+    /// is no room.
+    fn fragment(&mut self, source: &Superblock, lazy: bool) -> Option<(Known, Rare)> {
         let ways = self.ways.as_mut()?;
         let mut tail = core::mem::take(&mut ways.tail);
-        let shape = describe(source, lazy, &mut tail);
-        let found = self.known_fragment(&shape, &tail);
+        let mut shape = describe(source, lazy, Rare::NONE, &mut tail);
+        let mut found = self.known_fragment(&shape, &tail);
+        let rare = found.map_or(Rare::NONE, |known| self.rare_branches(source, known));
+        if rare != Rare::NONE {
+            tail.clear();
+            shape = describe(source, lazy, rare, &mut tail);
+            found = self.known_fragment(&shape, &tail);
+        }
         let known = found.or_else(|| self.new_fragment(&shape, &tail));
         tail.clear();
         self.ways.as_mut()?.tail = tail;
-        known
+        known.map(|known| (known, rare))
     }
 
     fn known_fragment(&self, shape: &Shape, tail: &[u8]) -> Option<Known> {
@@ -403,10 +414,10 @@ pub fn describe_pieces(source: &Superblock, tail: &mut Vec<u8>) -> u32 {
 }
 
 /// Writes what the record of `source` holds behind its fixed part.
-fn describe(source: &Superblock, lazy: bool, tail: &mut Vec<u8>) -> Shape {
+fn describe(source: &Superblock, lazy: bool, rare: Rare, tail: &mut Vec<u8>) -> Shape {
     let pieces = describe_pieces(source, tail);
     let mut all = Vec::new();
-    events(source, lazy, &mut all);
+    events(source, lazy, rare, &mut all);
     for event in &all {
         tail.extend_from_slice(&event.word().to_le_bytes());
     }

@@ -14,7 +14,7 @@
 //!  pad:   is it the target?  mov rdx, gs:[slot];  lea;  mov;  restores;  jmp block
 //! ```
 //!
-//! Where the site guesses its target, it counts in that pair's slot itself. The engine, which
+//! Where the site guesses its target, it counts in that pair's slot itself (`usual`). The engine, which
 //! a pair comes to for the first time, finds the site in the thread's context and counts.
 //!
 //! Invariants:
@@ -90,6 +90,17 @@ struct Known {
     /// Counts executions that went nobody knows where.
     slot: u32,
     call: bool,
+    /// The newest of its pairs, as a number from 1 on; 0: none.
+    newest: u32,
+}
+
+/// Where a site went.
+#[derive(Clone, Copy, Debug)]
+pub struct Pair {
+    pub target: u64,
+    pub slot: u32,
+    /// The one before, 0: none.
+    before: u32,
 }
 
 /// Sites and pairs of a process.
@@ -98,12 +109,32 @@ pub struct Jumps {
     /// By number; those with key 0 are none.
     sites: Vec<Known>,
     of_fragment: HashMap<u32, Site, BuildHasherDefault<PcHasher>>,
+    pairs: Vec<Pair>,
     /// The slot of each pair.
     slots: HashMap<(Site, u64), u32, BuildHasherDefault<PcHasher>>,
     /// Of blocks with a pad in front, whose it is.
     pads: HashMap<u32, Site, BuildHasherDefault<PcHasher>>,
     /// Who went to an address.
     comers: HashMap<u64, Vec<Site>, BuildHasherDefault<PcHasher>>,
+}
+
+impl Jumps {
+    pub fn site_of(&self, fragment: u32) -> Option<Site> {
+        self.of_fragment.get(&fragment).copied()
+    }
+
+    /// Where `site` went so far.
+    pub fn pairs_of(&self, site: Site) -> impl Iterator<Item = Pair> {
+        let mut at = self
+            .sites
+            .get(site.0 as usize)
+            .map_or(0, |site| site.newest);
+        core::iter::from_fn(move || {
+            let pair = *self.pairs.get(at.checked_sub(1)? as usize)?;
+            at = pair.before;
+            Some(pair)
+        })
+    }
 }
 
 impl Engine {
@@ -129,6 +160,7 @@ impl Engine {
             fragment,
             slot: ((word - displacement(0)) / 8) as u32,
             call,
+            newest: 0,
         };
         let sites = &mut ways.jumps.sites;
         let number = sites.len() as u32;
@@ -162,8 +194,18 @@ impl Engine {
         });
         let slot = new.unwrap_or(known.slot);
         if let Some(ways) = &mut self.ways {
-            ways.jumps.slots.insert((site, target), slot);
-            ways.jumps.comers.entry(target).or_default().push(site);
+            let jumps = &mut ways.jumps;
+            jumps.slots.insert((site, target), slot);
+            jumps.comers.entry(target).or_default().push(site);
+            if new.is_some() {
+                let before = known.newest;
+                jumps.pairs.push(Pair {
+                    target,
+                    slot,
+                    before,
+                });
+                jumps.sites[site.0 as usize].newest = jumps.pairs.len() as u32;
+            }
         }
         slot
     }
