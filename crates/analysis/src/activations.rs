@@ -12,26 +12,25 @@
 //! definitions that the live tool has.
 //!
 //! A forked child begins with what was live in its parent when that executed the system
-//! call behind which the child begins: of several children that begin at one place, in
-//! order. So does what vfork makes, which is a thread of the process here.
+//! call behind which the child begins ([`forks`]). So does what vfork makes, which is a
+//! thread of the process here.
 //!
 //! Limits: a longjmp or an exception that leaves several activations of one function, in
-//! which the same call returned, ends too few of them; so do coroutines. Children that several threads
-//! fork at one place at a time may have each other's callers.
+//! which the same call returned, ends too few of them; so do coroutines.
 
 pub mod contexts;
 mod extents;
+mod forks;
 mod machine;
 mod shape;
 
-use hashbrown::HashMap;
-use trace::{Process, Recording, Thread};
+use trace::{Process, Recording};
 
 use crate::cct::Event;
-use crate::walk::{Did, Pieces, Runs, Why};
+use crate::walk::{Did, Pieces, Runs};
 pub use extents::{Extent, Functions, Met};
-use machine::{Machine, Shapes};
-use shape::Back;
+use forks::Forks;
+use machine::{MOST_LIVE, Machine, Shapes};
 
 /// Instructions, and of them branches, loads and stores, up to a moment.
 pub type Costs = [u64; 4];
@@ -50,12 +49,12 @@ pub trait Sink {
     fn end(&mut self, at: Costs);
 }
 
-/// Everything of a trace. `extents`: the functions of a file; `sink`: for a thread, by the
+/// Everything of a trace. `extents`: the functions of a module, by its index; `sink`: for a thread, by the
 /// indices of process and thread. Gives the functions that were entered, by process, and a
 /// sentence for each thread whose stream ends too early.
 pub fn of_recording<S: Sink>(
     traced: &Recording,
-    extents: &mut dyn FnMut(&trace::Module) -> Vec<Extent>,
+    extents: &mut dyn FnMut(&Process, u32) -> Vec<Extent>,
     mut sink: impl FnMut(usize, usize) -> S,
     mut finished: impl FnMut(usize, usize, S),
 ) -> (Vec<Vec<Met>>, Vec<String>) {
@@ -64,7 +63,7 @@ pub fn of_recording<S: Sink>(
     let mut failures = Vec::new();
     for (index, process) in traced.processes.iter().enumerate() {
         let met = match process.parent {
-            Some(parent) if process.by_fork => functions[parent].clone(),
+            Some(parent) if process.by_fork => functions.get(parent).cloned().unwrap_or_default(),
             _ => Vec::new(),
         };
         let mut known = Functions::new(process, extents, met);
@@ -73,7 +72,7 @@ pub fn of_recording<S: Sink>(
         for (at, thread) in process.threads.iter().enumerate() {
             let mut runs = Runs::new(&mut pieces, thread);
             let mut told = sink(index, at);
-            let mut machine = match forks.taken.remove(&(index, at)) {
+            let mut machine = match forks.of_thread(index, at) {
                 Some(machine) => {
                     told.inherited(&machine.live());
                     machine.child()
@@ -90,6 +89,13 @@ pub fn of_recording<S: Sink>(
                     Ok(Did::Entered) => {}
                     Err(error) => failures.push(format!("thread {}: {error}", thread.tid)),
                 }
+                if machine.is_too_deep() {
+                    failures.push(format!(
+                        "thread {}: more than {MOST_LIVE} calls are live; what follows is left out",
+                        thread.tid
+                    ));
+                    break;
+                }
             }
             machine.end(&mut told);
             finished(index, at, told);
@@ -97,57 +103,4 @@ pub fn of_recording<S: Sink>(
         functions.push(known.into_met());
     }
     (functions, failures)
-}
-
-/// Threads that wait for the activations of who made them, by indices of process and thread.
-struct Forks {
-    /// By process of the parent, where they begin, and whether they are threads of that: the
-    /// last to come first.
-    wanted: HashMap<(usize, u64, bool), Vec<(usize, usize)>>,
-    taken: HashMap<(usize, usize), Machine>,
-}
-
-impl Forks {
-    fn of(traced: &Recording) -> Forks {
-        let mut wanted: HashMap<_, Vec<(usize, usize)>> = HashMap::new();
-        for (index, process) in traced.processes.iter().enumerate().rev() {
-            for (at, thread) in process.threads.iter().enumerate().rev() {
-                let parent = match at {
-                    0 if process.by_fork => process.parent,
-                    0 => None,
-                    // Perhaps by vfork.
-                    _ => Some(index),
-                };
-                if let (Some(parent), Some(start)) = (parent, start_of(thread)) {
-                    let waiting = wanted.entry((parent, start, at > 0)).or_default();
-                    waiting.push((index, at));
-                }
-            }
-        }
-        Forks {
-            wanted,
-            taken: HashMap::new(),
-        }
-    }
-
-    /// A thread of the process comes back from the kernel there.
-    fn at(&mut self, process: usize, back: Back, machine: &Machine) {
-        let wanted = (process, back.pc, back.from_vfork);
-        if let Some(child) = self.wanted.get_mut(&wanted).and_then(Vec::pop) {
-            self.taken.insert(child, machine.clone());
-        }
-    }
-}
-
-/// Where a thread begins.
-fn start_of(thread: &Thread) -> Option<u64> {
-    // Of its code nothing is executed.
-    let mut pieces = Pieces::of(&Process::default());
-    match Runs::new(&mut pieces, thread).next()? {
-        Ok(Did::Went {
-            why: Why::Start,
-            to,
-        }) => Some(to),
-        _ => None,
-    }
 }

@@ -173,12 +173,7 @@ pub fn of(recording: &Recording, wanted: impl Fn(usize, usize) -> bool) -> Resul
 pub fn offsets(process: &Process) -> Vec<(u32, Vec<u64>)> {
     let mut offsets: HashMap<u32, Vec<u64>> = HashMap::new();
     for fragment in &process.fragments {
-        let mut code = fragment.code.as_slice();
-        for piece in &fragment.pieces {
-            let Some((mut bytes, rest)) = code.split_at_checked(piece.len as usize) else {
-                break;
-            };
-            code = rest;
+        for (piece, mut bytes) in fragment.code_of_pieces() {
             let module = piece
                 .module
                 .filter(|&at| (at as usize) < process.modules.len());

@@ -1,4 +1,7 @@
 //! The functions of files that a trace names, from the files as they are now.
+//!
+//! The file must be the one that was traced: it has the recorded build id, or, where there is
+//! none, all recorded code at its places.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -6,7 +9,7 @@ use std::sync::Arc;
 
 use analysis::activations::Extent;
 use image::{ExtentFlags, Function, Image, Images, Selector, Version};
-use trace::{Module, Recording};
+use trace::{Piece, Process, Recording};
 use wire::FileId;
 
 use crate::vdso;
@@ -29,14 +32,17 @@ impl<'a> Files<'a> {
     }
 
     /// Of the file of a module, if it is what was traced.
-    pub fn extents(&mut self, module: &Module) -> Vec<Extent> {
-        let image = match module.path == vdso::NAME {
-            true => vdso::image().map(Arc::new),
-            false => self.images.open(&module.path).ok(),
+    pub fn extents(&mut self, process: &Process, at: u32) -> Vec<Extent> {
+        let module = &process.modules[at as usize];
+        let image = match (&module.path, &module.build_id) {
+            (path, _) if path == vdso::NAME => vdso::image().map(Arc::new),
+            (path, Some(_)) => self.images.open(path).ok(),
+            // Its code is compared.
+            (path, None) => Image::open_whole(path).ok().map(Arc::new),
         };
-        let is_it = |image: &Arc<Image>| match &module.build_id {
-            Some(id) => image.build_id() == Some(id),
-            None => true,
+        let is_it = |image: &Arc<Image>| {
+            let id = module.build_id.as_deref();
+            image.build_id() == id && (id.is_some() || has_code(image, process, at))
         };
         let Some(image) = image.filter(is_it) else {
             self.changed.insert(module.path.clone());
@@ -79,6 +85,20 @@ impl<'a> Files<'a> {
             );
         }
     }
+}
+
+/// Whether all code of a module stands in a file. What was written over it is not the file's.
+fn has_code(image: &Image, process: &Process, at: u32) -> bool {
+    let module = &process.modules[at as usize];
+    let in_file = |piece: &Piece, code: &[u8]| {
+        let offset = piece.pc.wrapping_sub(module.start);
+        let start = usize::try_from(offset.wrapping_add(module.offset)).ok()?;
+        Some(image.bytes().get(start..)?.get(..code.len())? == code)
+    };
+    let fragments = process.fragments.iter().filter(|one| one.id == 0);
+    fragments
+        .flat_map(|one| one.code_of_pieces())
+        .all(|(piece, code)| piece.module != Some(at) || in_file(piece, code) == Some(true))
 }
 
 fn extent(extent: &image::FuncExtent) -> Extent {

@@ -73,8 +73,9 @@ fn contexts(flags: &Report, traced: &Recording) -> Result<(Recording, Vec<String
     };
     let images = Images::new();
     let mut files = Files::new(&images);
-    let (mut recording, failures) =
-        contexts::recording(traced, &wanted, &mut |module| files.extents(module));
+    let (mut recording, failures) = contexts::recording(traced, &wanted, &mut |process, at| {
+        files.extents(process, at)
+    });
     files.identify(&mut recording);
     symbolize::symbolize(&mut recording, &images);
     files.say_what_changed();

@@ -34,7 +34,9 @@ pub fn dump(flags: &Dump) -> Result<Ending> {
             recursion: Recursion::Unrolled,
             costs: Vec::new(),
         };
-        contexts::recording(&recording, &wanted, &mut |module| files.extents(module))
+        contexts::recording(&recording, &wanted, &mut |process, at| {
+            files.extents(process, at)
+        })
     };
     let mut called = called;
     files.identify(&mut called);
@@ -136,7 +138,7 @@ impl Writer<'_> {
         let files = &mut self.files;
         let (_, failures) = of_recording(
             self.recording,
-            &mut |module| files.extents(module),
+            &mut |process, at| files.extents(process, at),
             |process, at| {
                 let wanted = thread.is_none_or(|thread| thread == tids(process, at));
                 Thread::new((process, at), names, if wanted { depth } else { 0 }, form)

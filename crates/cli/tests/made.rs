@@ -12,11 +12,12 @@ const BINARY: &str = env!("CARGO_BIN_EXE_everypath");
 
 /// Programs of `tests/programs` that do the same each time, and end activations in odd
 /// ways.
-const PROGRAMS: [&str; 17] = [
+const PROGRAMS: [&str; 18] = [
     "code_rwx_jit",
     "code_selfmod_same_block",
     "contexts_exceptions",
     "contexts_fork",
+    "contexts_fork_raw",
     "contexts_jumps",
     "contexts_leaves",
     "contexts_prog4",
@@ -139,7 +140,7 @@ fn contexts_of_a_trace_are_those_of_a_live_run() {
             .collect();
         check(&folder, &["--k-inf"], &words);
         // A forked child's slabs begin elsewhere live.
-        if !["contexts_fork", "contexts_vfork"].contains(&name) {
+        if !["contexts_fork", "contexts_fork_raw", "contexts_vfork"].contains(&name) {
             check(&folder, &["-k", "2"], &words);
         }
     }
@@ -153,6 +154,41 @@ fn contexts_of_real_programs_are_those_of_live_runs() {
     assert!(check(&folder, &["--k-inf"], &sqlite) > 5000);
     assert!(check(&folder, &["-k", "3", "--unroll-recursion"], &sqlite) > 2000);
     assert!(check(&folder, &["-k", "10"], &["/usr/bin/gcc", "--version"]) > 300);
+}
+
+/// Three functions, whose places depend on how the middle one is built.
+const CHANGED: &str = "
+    static volatile int n;
+    __attribute__((noinline)) void first(void) { n++; }
+    __attribute__((noinline)) void second(void) { n += MANY; first(); }
+    int main(void) { second(); return n != MANY + 1; }";
+
+/// Without a build id, and but for what the dynamic linker needs without names, only its
+/// code says that a file is another one.
+#[test]
+fn a_binary_that_changed_is_not_used() {
+    let folder = Folder::new("made-changed");
+    let build = |many: &str| {
+        let flags = ["-O1", "-s", "-Wl,--build-id=none", many];
+        folder.program(&flags, "prog", CHANGED);
+    };
+    build("-DMANY=1");
+    let run = ["trace", "-q", "-o", "trace.evp", "--", "./prog"];
+    assert!(folder.run(BINARY, &run).status.success());
+    let said = || {
+        let output = folder.run(BINARY, &["report", "trace.evp", "--as", "contexts"]);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let before = said();
+    assert!(before.is_empty(), "{before}");
+    // Longer code at the same place, the rest further on.
+    build("-DMANY=100000");
+    let after = said();
+    assert!(
+        after.contains("/prog' is not there, or not what was traced"),
+        "{after}"
+    );
 }
 
 #[test]

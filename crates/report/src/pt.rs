@@ -85,12 +85,7 @@ pub fn write(
 /// fragment (4 bytes), length (4) and address (8), little-endian.
 pub fn write_code(process: &Process, out: &mut dyn Write) -> io::Result<()> {
     for fragment in &process.fragments {
-        let mut code = fragment.code.as_slice();
-        for piece in &fragment.pieces {
-            let Some((bytes, rest)) = code.split_at_checked(piece.len as usize) else {
-                break;
-            };
-            code = rest;
+        for (piece, bytes) in fragment.code_of_pieces() {
             out.write_all(&fragment.id.to_le_bytes())?;
             out.write_all(&piece.len.to_le_bytes())?;
             out.write_all(&piece.pc.to_le_bytes())?;

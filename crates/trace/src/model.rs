@@ -240,6 +240,16 @@ impl Fragment {
         let executed = |event: &Event| event.kind == EventKind::Executed && event.to == end;
         self.events.iter().rposition(executed)
     }
+
+    /// Its pieces with their code, as far as there is some.
+    pub fn code_of_pieces(&self) -> impl Iterator<Item = (&Piece, &[u8])> {
+        let mut code = self.code.as_slice();
+        self.pieces.iter().map_while(move |piece| {
+            let (bytes, rest) = code.split_at_checked(piece.len as usize)?;
+            code = rest;
+            Some((piece, bytes))
+        })
+    }
 }
 
 /// Where the code of a module from a file offset on comes from.

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use trace::{Cost, Costs as Column, Function, Label, Mode, Module, Process, Recording, Thread};
+use trace::{Cost, Costs as Column, Function, Label, Mode, Process, Recording, Thread};
 
 use super::{Costs, Extent, Met, Sink, of_recording};
 use crate::K;
@@ -22,7 +22,7 @@ pub struct Wanted {
 pub fn recording(
     traced: &Recording,
     wanted: &Wanted,
-    extents: &mut dyn FnMut(&Module) -> Vec<Extent>,
+    extents: &mut dyn FnMut(&Process, u32) -> Vec<Extent>,
 ) -> (Recording, Vec<String>) {
     let done: RefCell<Vec<Vec<Thread>>> = RefCell::default();
     let (functions, failures) = of_recording(

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use hashbrown::HashMap;
-use trace::{Label, Module, Process};
+use trace::{Label, Process};
 
 use crate::counts::from_trace::Modules;
 
@@ -47,7 +47,7 @@ pub struct Met {
 /// The functions of a process.
 pub struct Functions<'a> {
     process: &'a Process,
-    extents: &'a mut dyn FnMut(&Module) -> Vec<Extent>,
+    extents: &'a mut dyn FnMut(&Process, u32) -> Vec<Extent>,
     modules: Modules,
     /// By module, sorted; asked for when it is met.
     tables: HashMap<u32, Rc<[Extent]>>,
@@ -59,7 +59,7 @@ impl<'a> Functions<'a> {
     /// `met`: those that the parent of a forked child had.
     pub(super) fn new(
         process: &'a Process,
-        extents: &'a mut dyn FnMut(&Module) -> Vec<Extent>,
+        extents: &'a mut dyn FnMut(&Process, u32) -> Vec<Extent>,
         met: Vec<Met>,
     ) -> Functions<'a> {
         let labels = (0..).zip(&met).map(|(at, &met)| (met, Label::function(at)));
@@ -89,10 +89,11 @@ impl<'a> Functions<'a> {
             module: Some(at),
             ..unknown
         };
-        let module = &self.process.modules[at as usize];
+        let process = self.process;
+        let module = &process.modules[at as usize];
         let extents = &mut self.extents;
         let table = self.tables.entry(at).or_insert_with(|| {
-            let mut table = extents(module);
+            let mut table = extents(process, at);
             table.sort_by_key(|extent| extent.start);
             table.into()
         });

@@ -17,6 +17,11 @@ use crate::walk::{Key, Run, Runs, Why};
 
 /// Places to which calls returned that an activation remembers.
 const RETURNED: usize = 6;
+/// Most calls that are live in a thread. Each needs stack, but who made the recording may say
+/// otherwise.
+pub const MOST_LIVE: usize = 1 << 21;
+/// Among how many of the newest calls a return looks for its own, if it is not the newest's.
+const NEAR: usize = 1 << 12;
 /// Bytes below an interrupted stack pointer where a handler begins, about: what matters is
 /// that it is below.
 const FRAME: i64 = 4096;
@@ -108,6 +113,17 @@ impl Machine {
         events
     }
 
+    /// Whether more than [`MOST_LIVE`] calls are live: none should be added.
+    pub fn is_too_deep(&self) -> bool {
+        let live = self.segments.last().map_or(0, |segment| segment.live.len());
+        self.calls.len().max(live) > MOST_LIVE || self.segments.len() > MOST_LIVE
+    }
+
+    /// Where what was called returns to, newest first.
+    pub fn returns(&self) -> impl Iterator<Item = u64> {
+        self.calls.iter().rev().map(|call| call.back)
+    }
+
     /// `kernel` is told where the kernel comes back to, before anything of that is executed.
     pub fn run(
         &mut self,
@@ -168,8 +184,11 @@ impl Machine {
             Flow::IndirectJump if self.lost.is_some() => self.land(0, functions, sink),
             Flow::Return(extra) => {
                 let sp = self.sp + 8 + i64::from(extra);
-                let exact = self.calls.iter().rposition(|call| call.sp == self.sp);
-                let named = self.calls.iter().rposition(|call| call.back == self.next);
+                let first = self.calls.len().saturating_sub(NEAR);
+                let near = &self.calls[first..];
+                let exact = near.iter().rposition(|call| call.sp == self.sp);
+                let named = near.iter().rposition(|call| call.back == self.next);
+                let named = named.map(|at| first + at);
                 match (exact, named) {
                     // Something was left out, on a stack that was not followed exactly.
                     (None, Some(at)) if self.calls[at].sp >= self.sp => {

@@ -215,12 +215,7 @@ impl Code {
 /// The instructions of a fragment, as far as they are some.
 fn insns(fragment: &Fragment) -> Vec<Insn> {
     let mut all = Vec::new();
-    let mut code = fragment.code.as_slice();
-    for piece in &fragment.pieces {
-        let Some((bytes, rest)) = code.split_at_checked(piece.len as usize) else {
-            break;
-        };
-        code = rest;
+    for (piece, bytes) in fragment.code_of_pieces() {
         let mut reader = Reader::new(bytes, piece.pc);
         let mut pc = piece.pc;
         let end = piece.pc.wrapping_add(piece.len.into());
