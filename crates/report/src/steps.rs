@@ -6,21 +6,21 @@
 //!          2  7f3c1f2a0543  _start+0x3        call _dl_start
 //! # signal SIGALRM, to 401136
 //! ```
-//!
-//! Limits: a piece of code that was in several files one after the other, with the same
-//! bytes, is named after the first.
 
-use std::collections::{BTreeMap, HashMap};
+mod names;
+
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::ops::Range;
 
 use analysis::walk::packed::is_packed;
 use analysis::walk::segments::{self, Segment, Task};
 use analysis::walk::{Event, Pieces, Step, Unsound, Walk, Why};
-use trace::{End, Missing, Process, Recording, Thread, base_name};
+use trace::{End, Missing, Process, Recording, Thread};
 
 use crate::numbers::{counted, grouped};
 use crate::signals;
+pub use names::Names;
 
 /// What of a trace is shown.
 #[derive(Clone, Debug)]
@@ -277,7 +277,11 @@ impl Lines<'_> {
                 let text = self.known.entry(key).or_insert_with(|| {
                     let bytes = walk.code().bytes(&step);
                     let insn = isa::text::of(&bytes, step.pc, None);
-                    format!("{:x}  {:<32}  {insn}", step.pc, names.name(&step))
+                    format!(
+                        "{:x}  {:<32}  {insn}",
+                        step.pc,
+                        names.name(step.fragment, step.pc)
+                    )
                 });
                 writeln!(out, "{:>12}  {text}", self.number)?;
                 self.number += 1;
@@ -296,74 +300,5 @@ fn went(why: Why, to: u64, out: &mut dyn Write) -> io::Result<()> {
         Why::Sigreturn => writeln!(out, "# return from a handler, to {to:x}"),
         Why::Vsyscall => writeln!(out, "# back from the vsyscall page, to {to:x}"),
         Why::Unknown(number) => writeln!(out, "# for reason {number}, to {to:x}"),
-    }
-}
-
-/// What code belongs to.
-struct Names<'a> {
-    /// The process, and those that its code is from: a forked child's parent, and so on.
-    processes: Vec<&'a Process>,
-    /// Pieces by fragment and address: behind their end, and their module.
-    pieces: BTreeMap<(u32, u64), (u64, u32)>,
-}
-
-impl<'a> Names<'a> {
-    fn of(recording: &'a Recording, process: &'a Process) -> Names<'a> {
-        let mut processes = vec![process];
-        while let Some(last) = processes.last().filter(|last| last.by_fork)
-            && let Some(parent) = last.parent.and_then(|at| recording.processes.get(at))
-        {
-            processes.push(parent);
-        }
-        let mut pieces = BTreeMap::new();
-        for fragment in &process.fragments {
-            for piece in &fragment.pieces {
-                let end = piece.pc.wrapping_add(piece.len.into());
-                if let Some(module) = piece.module {
-                    let known = pieces
-                        .entry((fragment.id, piece.pc))
-                        .or_insert((end, module));
-                    known.0 = known.0.max(end);
-                }
-            }
-        }
-        Names { processes, pieces }
-    }
-
-    fn module(&self, step: &Step) -> Option<u32> {
-        let until = (step.fragment, step.pc);
-        let from = (step.fragment, 0);
-        // Pieces overlap; the one that begins last may end before.
-        let mut near = self.pieces.range(from..=until).rev().take(16);
-        let (_, &(_, module)) = near.find(|(_, (end, _))| step.pc < *end)?;
-        Some(module)
-    }
-
-    fn name(&self, step: &Step) -> String {
-        let number = self.module(step);
-        let modules = &self.processes[0].modules;
-        let module = number.and_then(|number| Some((number, modules.get(number as usize)?)));
-        let Some((number, module)) = module else {
-            return String::new();
-        };
-        let at = module
-            .offset
-            .wrapping_add(step.pc.wrapping_sub(module.start));
-        let nearest = |process: &&'a Process| {
-            let sources = &process.sources;
-            let behind =
-                sources.partition_point(|source| (source.module, source.offset) <= (number, at));
-            let source = sources.get(behind.checked_sub(1)?)?;
-            (source.module == number).then_some((source.offset, source, *process))
-        };
-        let found = self.processes.iter().filter_map(nearest);
-        let function = found
-            .max_by_key(|(offset, ..)| *offset)
-            .and_then(|(_, source, process)| {
-                let (text, offset) = source.function?;
-                let name = process.texts.get(text as usize)?;
-                Some(format!("{name}+{:#x}", offset + (at - source.offset)))
-            });
-        function.unwrap_or_else(|| format!("{}+{at:#x}", base_name(&module.path)))
     }
 }
