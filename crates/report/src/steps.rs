@@ -120,7 +120,7 @@ fn seek(recording: &Recording, whose: (usize, usize), number: u64) -> (Option<Se
 const AT_ONCE: usize = 16;
 
 /// How it comes that nothing more is known of a thread.
-fn stopped(recording: &Recording, process: &Process, thread: &Thread) -> &'static str {
+pub fn stopped(recording: &Recording, process: &Process, thread: &Thread) -> &'static str {
     match thread.missing {
         Some(Missing::Limit) => "more is not kept: the limit of the trace was reached",
         Some(Missing::Memory) => "more is not known: there was no memory for it, or nobody took it",

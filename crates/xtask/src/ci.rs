@@ -34,10 +34,18 @@ const STEPS: &[(&str, Step)] = &[
             "warnings",
         ]),
     ),
-    // The tests of `testkit` run the built program, so it is built first.
+    // Tests run the built program and the module for Python, so they are built first.
     (
         "build",
-        Step::Cargo(&["build", "--release", "--locked", "--package", "cli"]),
+        Step::Cargo(&[
+            "build",
+            "--release",
+            "--locked",
+            "--package",
+            "cli",
+            "--package",
+            "python",
+        ]),
     ),
     ("test", Step::Cargo(&["test", "--workspace", "--locked"])),
 ];

@@ -51,6 +51,8 @@ const LAYERS: &[Layer] = &[
             "analysis", "flow", "image", "launch", "replay", "report", "rewrite", "trace", "wire",
         ],
     ),
+    // `isa` too: what an instruction does to control is the kind of its event.
+    layer("python", &["analysis", "isa", "report", "trace"]),
     // Compares everything with everything, but never from inside the target.
     layer(
         "testkit",
@@ -71,6 +73,7 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("cpp_demangle", &["image"]),
     ("inferno", &["report"]),
     ("prost", &["report"]),
+    ("pyo3", &["python"]),
     ("zstd", &["trace"]),
     ("crc32c", &["trace"]),
     ("md-5", &["cli"]),
