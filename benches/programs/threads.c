@@ -10,7 +10,7 @@
 enum { NUMBERS = 1500, SIDE = 24, LETTERS = 6000, BUCKETS = 512 };
 
 static int shares, threads;
-static uint64_t sums[1024];
+static uint64_t sums[8192];
 
 static uint32_t next(uint32_t *state) {
     *state ^= *state << 13;
@@ -83,7 +83,7 @@ int main(int count, char **arguments) {
     uint64_t all = 0;
     threads = count > 1 ? atoi(arguments[1]) : 1;
     shares = count > 2 ? atoi(arguments[2]) : 16;
-    if (threads < 1 || threads > 64 || shares < 1 || shares > 1024) return 1;
+    if (threads < 1 || threads > 64 || shares < 1 || shares > 8192) return 1;
     for (int i = 0; i < threads; i++) pthread_create(&ids[i], 0, work, (void *)(intptr_t)i);
     for (int i = 0; i < threads; i++) pthread_join(ids[i], 0);
     for (int i = 0; i < shares; i++) all = all * 31 + sums[i];

@@ -2,7 +2,7 @@
 //!
 //! Approach: each program runs once under `everypath trace` with 1, 4 and 8 threads; from that one
 //! trace come the descriptors of mcfTrace and mcfTRaptor, as they are and through compressors,
-//! and misprediction rates. Beside them stands what the trace itself takes.
+//! and misprediction rates. Beside them stands what the trace itself takes, also packed.
 //!
 //! Limits: descriptors of one thread follow those of another, where the thesis has them mixed, so
 //! compressors do not suffer from more threads as they do there. One run each, so times are what they were, with whatever else the machine did. Tables
@@ -26,6 +26,9 @@ pub struct Options {
     /// The program to measure; built with `cargo build --release` when absent.
     #[arg(long)]
     everypath: Option<PathBuf>,
+    /// Only the programs with these names.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
     /// Words for the name of the file in benches/runs.
     #[arg(long, default_value = "mtrace")]
     label: String,
@@ -50,7 +53,7 @@ struct Workload {
     threads: &'static [u32],
 }
 
-const WORKLOADS: [Workload; 4] = [
+const WORKLOADS: [Workload; 6] = [
     Workload {
         name: "threads",
         setup: "cc -O1 -pthread -o threads $PROGRAMS/threads.c",
@@ -61,6 +64,19 @@ const WORKLOADS: [Workload; 4] = [
         name: "xz",
         setup: "python3 $PROGRAMS/gen_text.py 1 | head -c 32768 > text || true",
         command: &["xz", "-0kcf", "-TN", "--block-size=4KiB", "text"],
+        threads: &[1, 4, 8],
+    },
+    Workload {
+        name: "zstd",
+        setup: "python3 $PROGRAMS/gen_text.py 4 > text",
+        command: &["zstd", "-q", "-1", "-c", "-TN", "-B524288", "text"],
+        threads: &[1, 4, 8],
+    },
+    // Debian: pigz.
+    Workload {
+        name: "pigz",
+        setup: "python3 $PROGRAMS/gen_text.py 1 | head -c 262144 > text || true",
+        command: &["pigz", "-n", "-1", "-c", "-b", "32", "-p", "N", "text"],
         threads: &[1, 4, 8],
     },
     Workload {
@@ -113,7 +129,8 @@ pub fn run(tree: &Tree, options: &Options) -> Result<()> {
     let everypath = everypath(tree, &target, options.everypath.as_deref())?;
     let notes = machine::notes(tree, &[])?;
     let mut rows = Vec::new();
-    for workload in &WORKLOADS {
+    let is_wanted = |name| options.only.is_empty() || options.only.iter().any(|one| one == name);
+    for workload in WORKLOADS.iter().filter(|one| is_wanted(one.name)) {
         let folder = target.join("tables").join(workload.name);
         measure::set_up(tree, workload, &folder)?;
         for &threads in workload.threads {

@@ -31,6 +31,10 @@ pub struct Measured {
     /// Bytes of the file, and of its streams.
     pub file: u64,
     pub streams: u64,
+    /// The same when it is packed, and how long that takes.
+    pub packed_file: u64,
+    pub packed_streams: u64,
+    pub pack_s: f64,
     /// Totals of `everypath stats`.
     pub stats: Value,
     pub stats_s: f64,
@@ -85,13 +89,21 @@ pub fn measure(
         let bytes = fs::metadata(folder.join("raptor"))?.len();
         rates.push(rates_in(&said, bytes)?);
     }
+    let clock = Instant::now();
+    output(everypath(&["pack", "run.evp", "-o", "small.evp"]))?;
+    let pack_s = clock.elapsed().as_secs_f64();
+    let streams = |file| streams_in(&output(everypath(&["verify", file]))?);
+    let bytes = |file| fs::metadata(folder.join(file)).map(|data| data.len());
     Ok(Measured {
         name,
         threads,
         native_s,
         trace_s,
-        file: fs::metadata(folder.join("run.evp"))?.len(),
-        streams: streams_in(&output(everypath(&["verify", "run.evp"]))?)?,
+        file: bytes("run.evp")?,
+        streams: streams("run.evp")?,
+        packed_file: bytes("small.evp")?,
+        packed_streams: streams("small.evp")?,
+        pack_s,
         stats: stats["total"].clone(),
         stats_s,
         mcf: sizes(|| everypath(&["dump", "run.evp", "--mcf", "binary"]))?,

@@ -44,13 +44,18 @@ pub fn all(notes: &str, rows: &[Measured]) -> String {
     add(
         "mcfTrace, time (6.2)",
         [
-            strings(&["native, s", "everypath trace, s", "everypath stats, s"]),
+            strings(&[
+                "native, s",
+                "everypath trace, s",
+                "everypath stats, s",
+                "everypath pack, s",
+            ]),
             times(),
         ]
         .concat(),
         &|row| {
             [
-                seconds(&[row.native_s, row.trace_s, row.stats_s]),
+                seconds(&[row.native_s, row.trace_s, row.stats_s, row.pack_s]),
                 of_times(&row.mcf),
             ]
             .concat()
@@ -177,6 +182,8 @@ fn bits_head() -> Cells {
     let ours = strings(&[
         "everypath's streams",
         "its whole file, code and names included",
+        "packed streams",
+        "packed file",
     ]);
     [best, ours].concat()
 }
@@ -192,7 +199,8 @@ fn bits(row: &Measured) -> Cells {
     let sizes = [&row.mcf, &row.raptor]
         .into_iter()
         .flat_map(|sizes| [0, at("bzip2"), at("zstd")].map(|which| sizes[which].0));
-    let all = sizes.chain([row.streams, row.file]);
+    let ours = [row.streams, row.file, row.packed_streams, row.packed_file];
+    let all = sizes.chain(ours);
     all.map(|bytes| format!("{:.4}", bytes as f64 * 8.0 / insns))
         .collect()
 }
