@@ -30,10 +30,10 @@
 //! Complexity: linear in the nodes of the CCT for the k-slab forest, times k + 1 for the
 //! k-calling-context forest.
 
-use hashbrown::HashMap;
 use trace::{Cost, Costs, Label, Node, Process, Recording, Thread};
 
 use crate::forest::{Builder, Forest, K, NodeId, Weight, count_states, count_tops, shaped};
+use crate::slabs::Slabs;
 use crate::summary::is_call;
 
 /// A recording as one with finite k, and the whole one that it is made of.
@@ -108,11 +108,7 @@ fn with_threads(process: &Process, threads: Vec<Thread>) -> Process {
 
 /// A thread as recorded with finite k, and the state of each node of the whole one.
 fn folded(whole: &Thread, k: u32) -> (Thread, Vec<u32>) {
-    let mut slabs = Slabs {
-        k: K::Finite(k),
-        nodes: Vec::new(),
-        index: HashMap::new(),
-    };
+    let mut slabs = Slabs::new(K::Finite(k));
     let mut states: Vec<u32> = Vec::with_capacity(whole.nodes.len());
     for node in &whole.nodes {
         let state = match node.parent {
@@ -147,50 +143,6 @@ fn folded(whole: &Thread, k: u32) -> (Thread, Vec<u32>) {
         ..Thread::default()
     };
     (thread, states)
-}
-
-/// A k-slab forest under construction, as [`Thread::nodes`] has it.
-struct Slabs {
-    k: K,
-    nodes: Vec<Node>,
-    index: HashMap<(Option<u32>, Label), u32>,
-}
-
-impl Slabs {
-    /// The child of `parent`, or the root, with this label.
-    fn node(&mut self, parent: Option<u32>, label: Label) -> u32 {
-        let nodes = &mut self.nodes;
-        *self.index.entry((parent, label)).or_insert_with(|| {
-            let depth = parent.map_or(0, |parent| nodes[parent as usize].depth + 1);
-            nodes.push(Node {
-                label,
-                parent,
-                depth,
-                ..Node::default()
-            });
-            nodes.len() as u32 - 1
-        })
-    }
-
-    /// The state after a call of `label` in `state`. Below the top node, or in the first
-    /// slab below the state, the call is `depth + 1` levels from where the slab began.
-    fn step(&mut self, state: u32, label: Label) -> u32 {
-        let top = self.nodes[state as usize].top;
-        let in_slab = top.unwrap_or(state);
-        let level = self.nodes[in_slab as usize].depth + 1;
-        let (bottom, top) = match self.k.heads_slab(level) {
-            true => (
-                self.node(Some(in_slab), label),
-                Some(self.node(None, label)),
-            ),
-            false => (
-                self.node(Some(state), label),
-                top.map(|top| self.node(Some(top), label)),
-            ),
-        };
-        self.nodes[bottom as usize].top = top;
-        bottom
-    }
 }
 
 impl Folded<'_> {

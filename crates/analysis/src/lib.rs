@@ -18,6 +18,7 @@ pub mod merged;
 pub mod oracle;
 pub mod pack;
 pub mod raptor;
+mod slabs;
 pub mod static_costs;
 pub mod summary;
 pub mod walk;

@@ -267,15 +267,15 @@ pub fn record(events: &[Event], k: K, recursion: Recursion) -> Thread {
     }
 }
 
-/// Nodes as the engine records them.
-pub(crate) struct Recorder {
+/// Nodes as the engine records them. (Apart from `slabs`, which is compared with it.)
+struct Recorder {
     k: K,
-    pub nodes: Vec<Node>,
+    nodes: Vec<Node>,
     index: HashMap<(Option<u32>, Label), u32>,
 }
 
 impl Recorder {
-    pub fn new(k: K) -> Recorder {
+    fn new(k: K) -> Recorder {
         Recorder {
             k,
             nodes: Vec::new(),
@@ -284,7 +284,7 @@ impl Recorder {
     }
 
     /// The child of `parent`, or the root, with this label.
-    pub fn node(&mut self, parent: Option<u32>, label: Label) -> u32 {
+    fn node(&mut self, parent: Option<u32>, label: Label) -> u32 {
         let next = self.nodes.len() as u32;
         let depth = parent.map_or(0, |parent| self.nodes[parent as usize].depth + 1);
         *self.index.entry((parent, label)).or_insert_with(|| {
@@ -303,7 +303,7 @@ impl Recorder {
     /// The top node, or the state itself in the first slab, is the whole
     /// context since the slab began, so its depth tells whether a new slab
     /// begins; then the old top's child is the new bottom.
-    pub fn step(&mut self, state: u32, label: Label) -> u32 {
+    fn step(&mut self, state: u32, label: Label) -> u32 {
         let top = self.nodes[state as usize].top;
         let in_slab = top.unwrap_or(state);
         let (next, next_top) = if self.k.heads_slab(self.nodes[in_slab as usize].depth + 1) {

@@ -153,7 +153,7 @@ impl<'a> Walk<'a> {
             let from = segment.from.map_or(0, |from| from[number]);
             let to = segment
                 .to
-                .map(|to| to[number].saturating_add(Escape::AT as u64));
+                .map(|to| to[number].saturating_add(escape::AT_LEN as u64));
             Lane::between(thread, number, from, to)
         };
         Walk {

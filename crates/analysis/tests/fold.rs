@@ -1,6 +1,8 @@
 //! Whole contexts folded to k callers: against what is recorded with that k, and against
 //! the definition of inclusive costs, on random traces with recursion and handlers.
 
+mod common;
+
 use std::collections::BTreeMap;
 
 use analysis::cct::{Event, Recursion};
@@ -14,21 +16,9 @@ const INSTRUCTIONS: Weight = Weight::Cost(Cost::Instructions);
 
 /// Events with what was spent after each.
 fn spending(u: &mut Unstructured<'_>) -> Result<Vec<(Event, u64)>> {
-    let functions: u32 = u.int_in_range(1..=4)?;
-    let mut spent = vec![(Event::Begin(Label::THREAD), u.int_in_range(0..=9)?)];
-    // That of the thread does not end before it does.
-    let mut depth = 1;
-    for _ in 0..u.int_in_range(0..=90)? {
-        let event = match u.int_in_range(0..=19)? {
-            0 => Event::Begin(Label::signal(u.int_in_range(1..=2)?)),
-            1..=12 => Event::Enter(Label(256 + u.int_in_range(0..=functions - 1)?)),
-            _ if depth > 1 => Event::Leave,
-            _ => continue,
-        };
-        depth += if event == Event::Leave { -1 } else { 1 };
-        spent.push((event, u.int_in_range(0..=9)?));
-    }
-    Ok(spent)
+    let events = common::events(u, 4, 90)?;
+    let spent = |event| Ok((event, u.int_in_range(0..=9)?));
+    events.into_iter().map(spent).collect()
 }
 
 /// The recording of one thread that counts what was spent as instructions.

@@ -1,6 +1,8 @@
 //! The forest that the engine builds in the pool, read back the way the CLI
 //! does, against the definitions: `forest` -> `trace::from_pool` -> `analysis`.
 
+mod common;
+
 use std::sync::atomic::Ordering::Relaxed;
 
 use analysis::cct::{Event, Recursion};
@@ -82,28 +84,11 @@ fn run(events: &[Event], k: K, recursion: Recursion, nodes: u64) -> Thread {
     recording.processes.remove(0).threads.remove(0)
 }
 
-fn events(u: &mut Unstructured<'_>) -> Result<Vec<Event>> {
-    let functions: u32 = u.int_in_range(1..=6)?;
-    let mut events = vec![Event::Begin(Label::THREAD)];
-    let mut depth = 0;
-    for _ in 0..u.int_in_range(0..=150)? {
-        let event = match u.int_in_range(0..=19)? {
-            0 => Event::Begin(Label::signal(u.int_in_range(1..=2)?)),
-            1..=11 => Event::Enter(Label(256 + u.int_in_range(0..=functions - 1)?)),
-            _ if depth > 0 => Event::Leave,
-            _ => continue,
-        };
-        depth += if event == Event::Leave { -1 } else { 1 };
-        events.push(event);
-    }
-    Ok(events)
-}
-
 fn each_case(
     u: &mut Unstructured<'_>,
     mut check: impl FnMut(&[Event], K, Recursion),
 ) -> Result<()> {
-    let events = events(u)?;
+    let events = common::events(u, 6, 150)?;
     for k in [1, 2, 3, 4, 5, 8]
         .map(K::Finite)
         .into_iter()

@@ -2,11 +2,8 @@
 //! instructions that were executed, one by one.
 #![forbid(unsafe_code)]
 
-use std::path::Path;
-
-use analysis::walk::{Event, Pieces, Walk};
-use testkit::folder::Folder;
-use testkit::{build, program};
+use analysis::walk::Pieces;
+use testkit::folder::{Folder, addresses, program};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_everypath");
 const DECODER: &str = include_str!("pt/decode.c");
@@ -45,13 +42,7 @@ fn check(folder: &Folder, name: &str, forms: &[&[&str]]) -> u64 {
         for (at, process) in recording.processes.iter().enumerate() {
             let mut pieces = Pieces::of(process);
             for thread in &process.threads {
-                let mut expected = Vec::new();
-                let mut walk = Walk::new(&mut pieces, thread);
-                while let Some(event) = walk.next() {
-                    if let Event::Executed(steps) = event.unwrap() {
-                        expected.extend(steps.iter().map(|step| step.pc));
-                    }
-                }
+                let expected = addresses(&mut pieces, thread);
                 let process = format!("packets/{at}-{}", process.pid);
                 let stream = format!("{process}-{}.pt", thread.tid);
                 let decoder = folder.file("decode");
@@ -97,19 +88,9 @@ fn trace(folder: &Folder, options: &[&str], program: &[&str]) {
 #[test]
 fn libipt_decodes_the_same_instructions() {
     let folder = with_decoder("pt-programs");
-    let repository = program::repository();
-    let programs = program::discover(&repository.join("tests/programs")).unwrap();
-    let cache = build::cache_directory();
     for name in PROGRAMS {
-        let program = programs.iter().find(|program| program.name == name);
-        let program = program.unwrap_or_else(|| panic!("there is no {name}"));
-        let built = build::build(program, &cache).unwrap();
-        let directives = &program.directives;
-        let args = directives.oracle_args.as_ref().unwrap_or(&directives.args);
-        let path: &Path = &built.executable;
-        let words: Vec<&str> = std::iter::once(path.to_str().unwrap())
-            .chain(args.iter().map(String::as_str))
-            .collect();
+        let words = program(name);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
         for (chaos, forms) in [(&[][..], &FORMS[..]), (&["--chaos", "3"], &FORMS[..1])] {
             trace(&folder, chaos, &words);
             assert!(check(&folder, name, forms) > 0, "{name}");
@@ -142,8 +123,6 @@ fn a_folder_that_has_something_is_refused() {
     trace(&folder, &[], &["true"]);
     std::fs::create_dir(folder.file("packets")).unwrap();
     std::fs::write(folder.file("packets/mine"), "").unwrap();
-    let output = folder.run(BINARY, &["dump", "run.evp", "--pt", "packets"]);
-    let error = String::from_utf8(output.stderr).unwrap();
+    let error = folder.refused(BINARY, &["dump", "run.evp", "--pt", "packets"]);
     assert!(error.contains("'packets' is not empty"), "{error}");
-    assert_eq!(output.status.code(), Some(125));
 }

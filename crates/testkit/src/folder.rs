@@ -3,8 +3,40 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use analysis::walk::{Event, Pieces, Walk};
+use trace::Thread;
+
+use crate::build;
+
 /// Seconds after which a run counts as killed.
 const LIMIT: &str = "60";
+
+/// The words that run a program of `tests/programs` as the oracle does, which is built.
+#[must_use]
+pub fn program(name: &str) -> Vec<String> {
+    let programs = crate::program::repository().join("tests/programs");
+    let programs = crate::program::discover(&programs).expect("they are there");
+    let program = programs.iter().find(|program| program.name == name);
+    let program = program.unwrap_or_else(|| panic!("there is no {name}"));
+    let built = build::build(program, &build::cache_directory()).expect("it compiles");
+    let directives = &program.directives;
+    let args = directives.oracle_args.as_ref().unwrap_or(&directives.args);
+    let executable = built.executable.to_str().expect("a plain name").to_owned();
+    [vec![executable], args.clone()].concat()
+}
+
+/// Addresses of all instructions of a thread, of which all has to be known.
+#[must_use]
+pub fn addresses(pieces: &mut Pieces, thread: &Thread) -> Vec<u64> {
+    let mut all = Vec::new();
+    let mut walk = Walk::new(pieces, thread);
+    while let Some(event) = walk.next() {
+        if let Event::Executed(steps) = event.expect("it is sound") {
+            all.extend(steps.iter().map(|step| step.pc));
+        }
+    }
+    all
+}
 
 /// A folder of its own per test, gone at the end.
 #[derive(Debug)]
@@ -60,6 +92,15 @@ impl Folder {
         command.env("PATH", "/usr/bin:/bin").env("LC_ALL", "C");
         let output = command.stdin(Stdio::null()).output();
         output.expect("timeout is installed (Debian: coreutils)")
+    }
+
+    /// What the binary says when it refuses that.
+    #[must_use]
+    pub fn refused(&self, everypath: &str, arguments: &[&str]) -> String {
+        let output = self.run(everypath, arguments);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(125), "{error}");
+        error
     }
 }
 

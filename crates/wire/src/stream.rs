@@ -71,6 +71,8 @@ pub mod escape {
     /// u64: without another outcome, control came to this address; what is there is not
     /// executed yet.
     pub const AT: u8 = 1;
+    /// Bytes of all of it.
+    pub const AT_LEN: usize = 2 + 8;
     /// u8 [why](super::why), u64: from where it was, control went to this address.
     pub const TO: u8 = 2;
     /// u32: without another outcome, control came to the beginning of the fragment with

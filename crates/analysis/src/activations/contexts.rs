@@ -7,7 +7,7 @@ use trace::{Cost, Costs as Column, Function, Label, Mode, Process, Recording, Th
 use super::{Costs, Extent, Met, Sink, of_recording};
 use crate::K;
 use crate::cct::{Event, Recursion};
-use crate::oracle::Recorder;
+use crate::slabs::Slabs;
 
 /// What is to be recorded.
 #[derive(Clone, Debug)]
@@ -94,7 +94,7 @@ fn of_process(process: &Process, met: &[Met], threads: Vec<Thread>) -> Process {
 /// The nodes of a thread.
 struct Contexts<'w> {
     wanted: &'w Wanted,
-    recorder: Recorder,
+    slabs: Slabs,
     /// By node.
     costs: Vec<Costs>,
     /// States of what is live.
@@ -109,7 +109,7 @@ impl Contexts<'_> {
     fn new(wanted: &Wanted) -> Contexts<'_> {
         Contexts {
             wanted,
-            recorder: Recorder::new(wanted.k),
+            slabs: Slabs::new(wanted.k),
             costs: Vec::new(),
             stack: Vec::new(),
             settled: [0; 4],
@@ -123,13 +123,13 @@ impl Contexts<'_> {
         let ran: Costs = std::array::from_fn(|cost| at[cost].saturating_sub(self.settled[cost]));
         self.settled = at;
         let node = match self.muted {
-            true => self.recorder.node(None, Label::MUTED),
+            true => self.slabs.node(None, Label::MUTED),
             false => match self.stack.last() {
                 Some(&state) => state,
-                None => self.recorder.node(None, Label::THREAD),
+                None => self.slabs.node(None, Label::THREAD),
             },
         };
-        self.costs.resize(self.recorder.nodes.len(), [0; 4]);
+        self.costs.resize(self.slabs.nodes.len(), [0; 4]);
         for (sum, ran) in self.costs[node as usize].iter_mut().zip(ran) {
             *sum += ran;
         }
@@ -141,14 +141,12 @@ impl Contexts<'_> {
                 self.stack.pop();
                 return;
             }
-            (Event::Begin(label), _) | (Event::Enter(label), None) => {
-                self.recorder.node(None, label)
-            }
+            (Event::Begin(label), _) | (Event::Enter(label), None) => self.slabs.node(None, label),
             (Event::Enter(label), Some(&state)) => {
-                let caller = self.recorder.nodes[state as usize].label;
+                let caller = self.slabs.nodes[state as usize].label;
                 match self.wanted.recursion.rolls(caller, label) {
                     true => state,
-                    false => self.recorder.step(state, label),
+                    false => self.slabs.step(state, label),
                 }
             }
         };
@@ -157,7 +155,7 @@ impl Contexts<'_> {
     }
 
     fn into_thread(mut self, thread: &Thread) -> Thread {
-        self.costs.resize(self.recorder.nodes.len(), [0; 4]);
+        self.costs.resize(self.slabs.nodes.len(), [0; 4]);
         let column = |&cost: &Cost| Column {
             cost,
             values: self.costs.iter().map(|costs| costs[cost.index()]).collect(),
@@ -170,7 +168,7 @@ impl Contexts<'_> {
             insns: self.settled[0],
             max_depth: self.max_depth as u64,
             costs: self.wanted.costs.iter().map(column).collect(),
-            nodes: self.recorder.nodes,
+            nodes: self.slabs.nodes,
             ..Thread::default()
         }
     }
@@ -185,7 +183,7 @@ impl Sink for Contexts<'_> {
         if event != Event::Leave
             && let Some(&state) = self.stack.last()
         {
-            self.recorder.nodes[state as usize].count += 1;
+            self.slabs.nodes[state as usize].count += 1;
         }
     }
 
@@ -193,8 +191,8 @@ impl Sink for Contexts<'_> {
         self.settle(at);
         self.muted = is;
         if is {
-            let node = self.recorder.node(None, Label::MUTED);
-            self.recorder.nodes[node as usize].count += 1;
+            let node = self.slabs.node(None, Label::MUTED);
+            self.slabs.nodes[node as usize].count += 1;
         }
     }
 
@@ -202,7 +200,7 @@ impl Sink for Contexts<'_> {
         events.iter().for_each(|&event| self.step(event));
         // That the thread began is its own.
         if let Some(&root) = self.stack.first() {
-            self.recorder.nodes[root as usize].count += 1;
+            self.slabs.nodes[root as usize].count += 1;
         }
     }
 

@@ -2,6 +2,9 @@
 //!
 //! Stack pointers are distances from the thread's first, and only compared with each other.
 //!
+//! The testkit's oracle has the definitions of activations, too, with the true stack pointer:
+//! apart, on purpose, as live contexts are compared with it.
+//!
 //! Invariant: in a segment, the stack pointers at entries do not rise from the bottom to
 //! the top, because what the stack pointer has passed is removed first.
 

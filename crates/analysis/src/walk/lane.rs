@@ -26,13 +26,10 @@ pub(super) enum Escape {
 }
 
 impl Escape {
-    /// Bytes of [`Escape::At`].
-    pub const AT: usize = 2 + 8;
-
     /// In bytes.
     pub fn len(self) -> usize {
         match self {
-            Escape::At(_) => Escape::AT,
+            Escape::At(_) => escape::AT_LEN,
             Escape::To(..) => 3 + 8,
             Escape::Code(_) => 2 + 4,
         }

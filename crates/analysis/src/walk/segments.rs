@@ -12,10 +12,9 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
-use trace::stream::LANES;
+use trace::stream::{LANES, escape};
 use trace::{Keyframe, Recording, Thread};
 
-use super::lane::Escape;
 use super::{Pieces, Unsound, Walk};
 
 /// A stretch of the streams of a thread: from a keyframe, or from their beginning, to the
@@ -55,7 +54,9 @@ pub fn segments(thread: &Thread) -> Vec<Segment> {
     let mut open = gone.is_none().then(Segment::default);
     let mut least = gone.unwrap_or([1; LANES]);
     for keyframe in &thread.keyframes {
-        let behind = keyframe.at.map(|at| at.saturating_add(Escape::AT as u64));
+        let behind = keyframe
+            .at
+            .map(|at| at.saturating_add(escape::AT_LEN as u64));
         let is_kept = keyframe
             .at
             .iter()

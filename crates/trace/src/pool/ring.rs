@@ -17,14 +17,11 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use wire::stream::LANES;
+use wire::stream::{LANES, escape};
 
 use super::sink::Source;
 use crate::container::journal::{Mark, What, Wrote};
 use crate::keyframe::{Gap, Keyframe};
-
-/// Bytes of the escape that a keyframe is.
-const ESCAPE: u64 = 2 + 8;
 
 /// A thread: its process, and its index there.
 pub(super) type Whose = (usize, usize);
@@ -58,7 +55,7 @@ impl Streams {
         }
         let is_there = |keyframe: &&Keyframe| {
             let mut lanes = keyframe.at.iter().zip(&self.ends);
-            lanes.all(|(at, end)| at + ESCAPE <= *end)
+            lanes.all(|(at, end)| at + escape::AT_LEN as u64 <= *end)
         };
         let newest = self.keyframes.iter().rev().find(is_there);
         newest.map_or([0; LANES], |keyframe| keyframe.at)
