@@ -196,6 +196,9 @@ pub struct ThreadContext {
     pub edge_lookups: u64,
     /// The indirect branch that was executed last (`dbt::ways::jumps`).
     pub site: u32,
+    /// Nonzero: what the thread executes is not traced, for that reason
+    /// (`dbt::streams::controls`).
+    pub stream_gap: u32,
 }
 
 const _: () = {

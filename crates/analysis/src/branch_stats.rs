@@ -14,6 +14,8 @@
 //! returns, so the depth is too high behind them. Code that changed, and the same code at
 //! another address, are other branches.
 
+use std::collections::VecDeque;
+
 use hashbrown::HashMap;
 use trace::{Process, Recording};
 
@@ -186,7 +188,7 @@ fn of_process(process: &Process, index: usize, tid: Option<u32>, stats: &mut Sta
 
 fn read(branches: &mut Branches<'_>, counts: &mut Counts) -> (Executed, Option<Unsound>) {
     let mut executed = Executed::default();
-    let (mut depth, mut block_from) = (0u64, 0);
+    let (mut calls, mut block_from) = (Calls::default(), 0);
     let mut failure = None;
     for item in &mut *branches {
         match item {
@@ -197,21 +199,25 @@ fn read(branches: &mut Branches<'_>, counts: &mut Counts) -> (Executed, Option<U
                 block_from = branch.number;
                 match branch.kind {
                     Kind::Call | Kind::IndirectCall => {
-                        depth += 1;
-                        executed.depth.sum += depth;
-                        executed.depth.deepest = executed.depth.deepest.max(depth);
+                        calls.enter(branch.next);
+                        executed.depth.sum += calls.depth;
+                        executed.depth.deepest = executed.depth.deepest.max(calls.depth);
                     }
-                    Kind::Return => depth = depth.saturating_sub(1),
+                    Kind::Return => calls.leave(1),
                     Kind::Conditional | Kind::Jump | Kind::IndirectJump => {}
                 }
                 counts.count(&branch);
             }
-            Ok(Item::Went { why, number, .. }) => {
+            Ok(Item::Went { why, to, number }) => {
                 block_from = number;
-                if let Why::Signal(_) = why {
-                    executed.signals += 1;
-                    // Its handler returns to the code that ends it.
-                    depth += 1;
+                match why {
+                    Why::Signal(_) => {
+                        executed.signals += 1;
+                        // Its handler returns to the code that ends it.
+                        calls.enter(0);
+                    }
+                    Why::Unselected | Why::Off => calls.come_back(to),
+                    _ => {}
                 }
             }
             Ok(Item::Entered { .. }) => {}
@@ -220,6 +226,40 @@ fn read(branches: &mut Branches<'_>, counts: &mut Counts) -> (Executed, Option<U
     }
     executed.insns = branches.number();
     (executed, failure)
+}
+
+/// Calls that have not returned.
+#[derive(Default)]
+struct Calls {
+    depth: u64,
+    /// Where the newest of them return to.
+    returns: VecDeque<u64>,
+}
+
+impl Calls {
+    /// Of so many it is known where they return to.
+    const MOST: usize = 1024;
+
+    fn enter(&mut self, back: u64) {
+        self.depth += 1;
+        if self.returns.len() == Calls::MOST {
+            self.returns.pop_front();
+        }
+        self.returns.push_back(back);
+    }
+
+    fn leave(&mut self, calls: usize) {
+        self.depth = self.depth.saturating_sub(calls as u64);
+        let left = self.returns.len().saturating_sub(calls);
+        self.returns.truncate(left);
+    }
+
+    /// Behind what was not traced control is there.
+    fn come_back(&mut self, to: u64) {
+        if let Some(at) = self.returns.iter().rposition(|&back| back == to) {
+            self.leave(self.returns.len() - at);
+        }
+    }
 }
 
 #[derive(Clone, Copy, Default)]

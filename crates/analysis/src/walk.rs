@@ -83,6 +83,10 @@ pub enum Why {
     Sigreturn,
     /// Back from the vsyscall page.
     Vsyscall,
+    /// Behind code that was not to be traced, of which nothing is known.
+    Unselected,
+    /// The same of a time in which nothing was.
+    Off,
     /// A reason that this build does not know.
     Unknown(u8),
 }
@@ -93,6 +97,8 @@ impl Why {
             Why::Start => why::START,
             Why::Sigreturn => why::SIGRETURN,
             Why::Vsyscall => why::VSYSCALL,
+            Why::Unselected => why::UNSELECTED,
+            Why::Off => why::OFF,
             Why::Signal(number) | Why::Unknown(number) => number,
         }
     }
@@ -103,6 +109,8 @@ impl Why {
             1..=64 => Why::Signal(number),
             why::SIGRETURN => Why::Sigreturn,
             why::VSYSCALL => Why::Vsyscall,
+            why::UNSELECTED => Why::Unselected,
+            why::OFF => Why::Off,
             other => Why::Unknown(other),
         }
     }

@@ -77,6 +77,7 @@ fn run_only(flags: &Run) -> Result<Ending> {
         max_nodes: 1,
         costs: Vec::new(),
         buffer: 0,
+        calls: [0; 2],
         selector: Selector::everything(),
         options: Vec::new(),
         show: Show::run(flags.destination.format, flags.engine_stats),
@@ -128,6 +129,7 @@ fn contexts(flags: &Contexts) -> Result<Ending> {
             (_, false) => costs_of(&flags.cost),
         },
         buffer: 0,
+        calls: [0; 2],
         selector: selection::selector(flags),
         options: options(flags),
         show: Show {
@@ -258,6 +260,7 @@ fn count(flags: &Count) -> Result<Ending> {
         max_nodes: 1,
         costs: Vec::new(),
         buffer: 0,
+        calls: [0; 2],
         selector: Selector::everything(),
         options,
         html: flags.page.wanted(),

@@ -4,6 +4,7 @@
 //! option's doc comment is its help text.
 
 mod branches;
+mod controls;
 mod kinds;
 mod raptor;
 mod traces;
@@ -17,6 +18,7 @@ use trace::Cost;
 
 use branches::STATS_EXAMPLES;
 pub use branches::{DescriptorForm, Mcf, Stats, StatsForm};
+pub use controls::{Call, Controls};
 pub use kinds::{BlockKind, ContextMode, DiffFormat, WhichForest, YesNo};
 use raptor::RAPTOR_EXAMPLES;
 pub use raptor::Raptor;

@@ -12,14 +12,15 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::{Result, anyhow, bail};
-use image::{Images, Selector};
+use image::Images;
 use trace::{KeepSource, Live, Meta, Most, WriteError};
 use wire::view::Pool;
 
+use crate::controls::Selected;
 use crate::ending::Ending;
 use crate::output::{Kind, Output, mid_sentence};
 use crate::progress::Progress;
-use crate::selection::Extents;
+use crate::selection;
 use crate::session::{self, Session};
 use crate::symbolize;
 
@@ -141,6 +142,7 @@ impl Session<'_> {
     pub fn trace(self, most: Most) -> Result<Ending> {
         let images = Arc::new(Images::new());
         let request = self.request()?;
+        selection::verify(&images, &self.selector, &request.program)?;
         let path = self.destination.output.as_deref();
         let path = path.expect("a trace always has a file");
         let refused = |error: &str| anyhow!("{error}; nothing was run");
@@ -154,8 +156,7 @@ impl Session<'_> {
             unnamed: None,
             is_running: false,
         };
-        let everything = Selector::everything();
-        let mut tables = Extents::new(&images, &everything, &request.program, true);
+        let mut tables = Selected::new(&images, &self.selector, &request.program);
         let run = launch::run(&request, &mut tables, Some(&mut drain))?;
         drain.begin();
         let progress = Progress::new(self.destination.quiet);

@@ -10,6 +10,7 @@ use image::Images;
 use trace::{Cost, Mode, Recording};
 
 use crate::branches::say;
+use crate::controls;
 use crate::ending::Ending;
 use crate::flags::{Report, What};
 use crate::functions::Files;
@@ -71,6 +72,7 @@ fn contexts(flags: &Report, traced: &Recording) -> Result<(Recording, Vec<String
         recursion: Recursion::from(made.unroll_recursion),
         costs,
     };
+    controls::refuse_gaps(traced, &flags.file, "--as contexts")?;
     let images = Images::new();
     let mut files = Files::new(&images);
     let (mut recording, failures) = contexts::recording(traced, &wanted, &mut |process, at| {

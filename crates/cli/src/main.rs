@@ -31,6 +31,7 @@ mod binaries;
 mod branches;
 mod commands;
 mod condition;
+mod controls;
 mod diff;
 mod ending;
 mod flags;

@@ -44,6 +44,8 @@ pub struct Session<'a> {
     pub costs: Vec<Cost>,
     /// Bytes of streams that may wait for their compression.
     pub buffer: u64,
+    /// Which calls tracing begins and ends at; 0: none.
+    pub calls: [u64; 2],
     pub selector: Selector,
     /// For the recording: options that were given, as the user wrote them.
     pub options: Vec<(String, String)>,
@@ -144,6 +146,7 @@ impl Session<'_> {
             lockstep: self.target.lockstep,
             max_nodes: self.max_nodes,
             buffer: self.buffer,
+            calls: self.calls,
             costs: match self.blocks {
                 // Their code says what they cost.
                 Some(_) => 0,

@@ -14,6 +14,7 @@ use report::timeline::{Chrome, Form, MOST_LEVELS, Names, Thread, Uftrace, View};
 use trace::Recording;
 
 use crate::branches::say;
+use crate::controls;
 use crate::ending::Ending;
 use crate::flags::Dump;
 use crate::folders::make;
@@ -25,6 +26,7 @@ use crate::traces::{check_thread, read_trace};
 pub fn dump(flags: &Dump) -> Result<Ending> {
     let asked = &flags.timeline;
     let (recording, _) = read_trace(&flags.file)?;
+    controls::refuse_gaps(&recording, &flags.file, "a timeline")?;
     check_thread(&recording, &flags.file, flags.thread)?;
     let images = Images::new();
     let mut files = Files::new(&images);

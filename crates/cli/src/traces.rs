@@ -5,11 +5,11 @@ use std::path::Path;
 
 use analysis::walk::segments;
 use anyhow::{Result, bail};
-use image::Selector;
 use trace::{Mode, Most, ReadError, Recording};
 
 use crate::branches;
 use crate::commands::{finish_stdout, read};
+use crate::controls;
 use crate::ending::Ending;
 use crate::flags::{Destination, Dump, Format, Trace, Verify};
 use crate::folders;
@@ -22,6 +22,7 @@ pub fn trace(flags: &Trace) -> Result<Ending> {
     if flags.target.lockstep.is_some() {
         bail!("--lockstep runs parts of the program twice; a trace would have both");
     }
+    controls::check(&flags.controls)?;
     let destination = Destination {
         output: Some(flags.output.clone()),
         report: None,
@@ -35,12 +36,13 @@ pub fn trace(flags: &Trace) -> Result<Ending> {
         mode: Mode::Trace,
         blocks: None,
         k: None,
-        flags: 0,
+        flags: controls::bits(&flags.controls),
         max_nodes: 1,
         costs: Vec::new(),
         buffer: u64::from(flags.buffer) << 20,
-        selector: Selector::everything(),
-        options: Vec::new(),
+        calls: controls::calls(&flags.controls),
+        selector: controls::selector(&flags.controls),
+        options: controls::options(&flags.controls),
         show: Show::run(Format::Report, false),
         speaks: false,
     }

@@ -347,6 +347,28 @@ fn mistakes_in_the_flags() {
 }
 
 #[test]
+fn controls_of_traces_that_leave_nothing() {
+    let folder = Folder::new("controls");
+    let refused_with = |options: &[&str], sentence: &str| {
+        let words = [&["trace", "-o", "run.evp"], options, &["--", "/bin/true"]].concat();
+        refused(&folder, &words, 125, sentence);
+        assert!(!folder.file("run.evp").exists());
+    };
+    refused_with(
+        &["--no-shared-libs", "--modules", "libc.so.6"],
+        "--no-shared-libs traces the executable alone; leave --modules out, or it",
+    );
+    refused_with(
+        &["--funcs", ","],
+        "--funcs names nothing, so nothing would be traced",
+    );
+    refused_with(
+        &["--start-func", "a:3", "--stop-func", "a:3"],
+        "--stop-func a:3 comes no later than --start-func a:3, so nothing would be traced",
+    );
+}
+
+#[test]
 fn an_unknown_flag_is_no_program() {
     let folder = Folder::new("flag");
     let output = everypath(&folder, &["contexts", "--fums", "a", "true"]);

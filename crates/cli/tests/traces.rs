@@ -473,3 +473,47 @@ fn a_packed_trace_is_smaller_and_the_same() {
     }
     assert!(!folder.file("again.evp").exists());
 }
+
+/// A part of a trace can be read by all that need no calls, and is refused by the others.
+#[test]
+fn a_trace_of_some_code_says_where_it_is_missing() {
+    let folder = Folder::new("trace-parts");
+    let script = "print(sum(map(len, map(str, range(20000)))))";
+    let trace = |options: &[&str]| {
+        let head = ["-R", BINARY, "trace", "-q", "-o", "run.evp"];
+        let program = ["--", "/usr/bin/python3", "-c", script];
+        let output = folder.run("setarch", &[&head[..], options, &program].concat());
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(output.stdout, b"88890\n");
+        let verified = folder.run(BINARY, &["verify", "run.evp"]);
+        assert!(verified.status.success(), "{verified:?}");
+        sequences(&read(&folder.file("run.evp"))).concat().len()
+    };
+    let all = trace(&[]);
+    let own = trace(&["--no-shared-libs"]);
+    let shown = folder.run(BINARY, &["dump", "run.evp", "--range", "1..2000"]);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(
+        shown.contains("# other code, not traced, then at "),
+        "{shown}"
+    );
+    for words in [&["stats", "run.evp"][..], &["raptor", "run.evp"]] {
+        assert!(folder.run(BINARY, words).status.success(), "{words:?}");
+    }
+    let refused = folder.run(BINARY, &["report", "run.evp", "--as", "contexts"]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(125));
+    let sentence = "'run.evp' was traced with --no-shared-libs, so calls and returns are missing";
+    assert!(said.contains(sentence), "{said}");
+    let libraries = trace(&["--modules", "*.so*,\\[vdso\\]"]);
+    assert!(own > 0 && libraries > 0);
+    assert!(
+        all.abs_diff(own + libraries) * 100 < all,
+        "{all} {own} {libraries}"
+    );
+    assert_eq!(trace(&["--modules", "nothing-has-this-name"]), 0);
+    let from = trace(&["--start-func", "PyLong_FromLong:1000"]);
+    let to = trace(&["--stop-func", "PyLong_FromLong:1000"]);
+    assert!(from > 0 && to > 0);
+    assert!(all.abs_diff(from + to) * 100 < all, "{all} {from} {to}");
+}

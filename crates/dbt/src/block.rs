@@ -23,8 +23,11 @@ pub enum Arrival {
     /// By call to a stub of the dynamic linker: no event, but what the stub
     /// jumps to is arrived at by call.
     Stub = 4,
-    /// In the middle of a basic block that was entered before: nothing begins.
+    /// In the middle of a basic block that was entered before: nothing begins. In traces:
+    /// at a function whose call was counted.
     Middle = 5,
+    /// In traces: from code that is not traced.
+    Outside = 6,
 }
 
 impl Arrival {
@@ -35,6 +38,7 @@ impl Arrival {
             3 => Arrival::Again,
             4 => Arrival::Stub,
             5 => Arrival::Middle,
+            6 => Arrival::Outside,
             _ => Arrival::Inside,
         }
     }

@@ -110,31 +110,7 @@ impl Contexts {
 
     /// The extent that holds `pc`, from the CLI's table of its file.
     fn extent(&self, pc: u64, process: &Process) -> Option<(FuncEntry, u64)> {
-        let region = process.regions.find(pc)?;
-        let table = *process
-            .regions
-            .tables
-            .get(region.table.checked_sub(1)? as usize)?;
-        let pool = process.log.pool;
-        let count = pool.at::<FuncTable>(table)?.count.load(Relaxed);
-        let offset = region.file_offset(pc);
-        let at = |i: u64| {
-            pool.at::<FuncEntry>(
-                table + (size_of::<FuncTable>() + i as usize * size_of::<FuncEntry>()) as u64,
-            )
-            .copied()
-        };
-        let (mut low, mut high) = (0, count);
-        while low < high {
-            let middle = (low + high) / 2;
-            if at(middle)?.start <= offset {
-                low = middle + 1
-            } else {
-                high = middle
-            }
-        }
-        let entry = at(low.checked_sub(1)?)?;
-        (offset < entry.end).then_some((entry, offset))
+        extent(pc, process)
     }
 
     fn has_table(&self, pc: u64, process: &Process) -> bool {
@@ -184,6 +160,7 @@ impl Contexts {
             };
         }
         let event = match key.arrival {
+            Arrival::Outside => false,
             // Nothing begins there, nor where functions make no difference.
             Arrival::Middle => return key,
             _ if self.blocks.as_ref().is_some_and(|blocks| !blocks.intra) => false,
@@ -263,6 +240,35 @@ impl Contexts {
     }
 }
 
+/// The extent that holds `pc`, from the CLI's table of its file; and where `pc` is in that.
+pub fn extent(pc: u64, process: &Process) -> Option<(FuncEntry, u64)> {
+    let region = process.regions.find(pc)?;
+    let table = *process
+        .regions
+        .tables
+        .get(region.table.checked_sub(1)? as usize)?;
+    let pool = process.log.pool;
+    let count = pool.at::<FuncTable>(table)?.count.load(Relaxed);
+    let offset = region.file_offset(pc);
+    let at = |i: u64| {
+        pool.at::<FuncEntry>(
+            table + (size_of::<FuncTable>() + i as usize * size_of::<FuncEntry>()) as u64,
+        )
+        .copied()
+    };
+    let (mut low, mut high) = (0, count);
+    while low < high {
+        let middle = (low + high) / 2;
+        if at(middle)?.start <= offset {
+            low = middle + 1
+        } else {
+            high = middle
+        }
+    }
+    let entry = at(low.checked_sub(1)?)?;
+    (offset < entry.end).then_some((entry, offset))
+}
+
 impl Engine {
     /// How a direct call at `from` arrives at `to`.
     pub fn called_from(&self, from: u64, to: u64) -> Key {
@@ -298,6 +304,7 @@ impl Engine {
 
     /// Functions of unmapped code get new ids when their addresses are re-used.
     pub fn forget_functions(&mut self, start: u64, end: u64) {
+        self.forget_selection();
         if let Some(contexts) = &mut self.contexts {
             contexts.ids.retain(|&pc, _| pc < start || end <= pc);
             if let Some(blocks) = &mut contexts.blocks {

@@ -12,6 +12,7 @@ use crate::entry::reason;
 use crate::locate::place_of;
 use crate::signals::Unfetchable;
 use crate::superblock::End;
+use crate::ways::Site;
 use crate::{lockstep, process, signals, sigreturn};
 
 /// Its range is of program addresses, which calls from the cache never have:
@@ -79,6 +80,7 @@ pub fn go_to(context: &mut ThreadContext, key: Key) {
     engine::with(|engine| {
         engine.arrive(context);
         engine.begin_at(context, key.pc);
+        let key = engine.enter(context, key);
         let id = engine.find(key, None);
         context.resume_host = engine.block(id).host;
     });
@@ -90,8 +92,9 @@ impl Engine {
     fn go_on_and_link(&mut self, context: &mut ThreadContext, key: Key, exit: ExitId) {
         self.arrive(context);
         let before = self.recycled;
-        let id = self.find(key, None);
-        if self.settings.chaos & 1 == 0 && self.recycled == before {
+        let met = self.meet(context, key);
+        let id = self.find(met.unwrap_or(key), None);
+        if self.settings.chaos & 1 == 0 && self.recycled == before && met.is_none() {
             self.link(exit, id);
         }
         context.resume_host = self.block(id).host;
@@ -114,17 +117,24 @@ fn indirect_miss(context: &mut ThreadContext) {
         engine.arrive(context);
         engine.count(stat::EXITS_INDIRECT);
         engine.name_target(context, target);
-        let site = engine.count_jump(context, target);
+        let key = Key {
+            pc: target,
+            arrival,
+        };
+        if let Some(key) = engine.meet(context, key) {
+            let id = engine.find(key, None);
+            context.resume_host = engine.block(id).host;
+            return;
+        }
+        let key = engine.left_from_stream(context, key);
+        let site = match Site::of_arrivals(key.arrival) {
+            None => engine.count_jump(context, target),
+            outside => outside,
+        };
         if !call {
             engine.enter_inside(target);
         }
-        let id = engine.find(
-            Key {
-                pc: target,
-                arrival,
-            },
-            Some(Landing { call, site }),
-        );
+        let id = engine.find(key, Some(Landing { call, site }));
         // An address that cannot be fetched must not stay in a table: it may
         // become code later.
         if !engine.block(id).unfetchable {
@@ -166,6 +176,7 @@ fn leave_by_exit(context: &mut ThreadContext, thread: &mut Thread) {
         ExitKind::Vsyscall(pc) => vsyscall(context, thread, pc),
         ExitKind::Unfetchable(pc) => unfetchable(context, thread, pc),
         ExitKind::Bound(key) => go_to(context, key),
+        ExitKind::Event(key) if engine::with(|engine| engine.called(key.pc)) => go_to(context, key),
         ExitKind::Event(key) => {
             crate::contexts::jump_into(context, key.pc);
             go_to(

@@ -179,10 +179,7 @@ impl Engine {
     pub fn canonical(&self, key: Key) -> Key {
         match &self.contexts {
             Some(contexts) => contexts.canonical(key, &self.process),
-            None => Key {
-                arrival: crate::block::Arrival::Inside,
-                ..key
-            },
+            None => self.canonical_in_trace(key),
         }
     }
 

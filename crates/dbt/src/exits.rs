@@ -30,8 +30,11 @@ impl Engine {
         emit.write_outcomes();
         let site = self.emit_unlinked_jump(emit);
         let event = match kind {
-            ExitKind::Direct(key) => self.canonical(key).arrival.is_event(),
+            ExitKind::Direct(key) => {
+                self.canonical(key).arrival.is_event() || self.counts_call(key)
+            }
             ExitKind::Spilled(_) => true,
+            ExitKind::Event(_) => self.streams.is_some(),
             _ => false,
         };
         emit.cover(!event, Recipe::NONE);
@@ -42,7 +45,7 @@ impl Engine {
     /// else to a stub.
     pub fn attach(&mut self, block: BlockId, site: u64, kind: ExitKind) {
         let id = self.new_exit();
-        let kind = self.canonical_kind(kind);
+        let kind = self.canonical_kind(block, kind);
         let stub = self.make_stub(id, kind);
         let arena = self.cache.arena();
         self.exits[id.0 as usize] = Exit::new(kind, block, arena, site, stub);
@@ -63,7 +66,7 @@ impl Engine {
     ) {
         const JUMP: u64 = 5 + 7;
         let id = self.new_exit();
-        let kind = self.canonical_kind(kind);
+        let kind = self.canonical_kind(block, kind);
         // Before the code, so that it lies behind it.
         let stub = self.make_stub(id, kind);
         let (mut entry, mut jump) = (0, 0);
@@ -87,9 +90,9 @@ impl Engine {
         });
     }
 
-    fn canonical_kind(&self, kind: ExitKind) -> ExitKind {
+    fn canonical_kind(&self, block: BlockId, kind: ExitKind) -> ExitKind {
         match kind {
-            ExitKind::Direct(key) => ExitKind::Direct(self.canonical(key)),
+            ExitKind::Direct(key) => ExitKind::Direct(self.canonical(self.left_from(block, key))),
             other => other,
         }
     }

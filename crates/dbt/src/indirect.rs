@@ -89,6 +89,11 @@ impl Tables {
         tables.add_set(0).then_some(tables)
     }
 
+    /// The same with so many pairs.
+    pub fn with_sets(mut self, sets: usize) -> Option<Tables> {
+        (1..sets).all(|set| self.add_set(set)).then_some(self)
+    }
+
     /// Maps a pair of tables in low memory and fills it with the miss routines, if it is
     /// not there. Whether it is.
     pub fn add_set(&mut self, set: usize) -> bool {
@@ -381,7 +386,7 @@ impl Engine {
         if let Some(slot) = slot {
             ways::emit_count(&mut emit.asm, slot);
         }
-        if self.must_name_target(key.pc) {
+        if emit.pending.is_on() && self.must_name_target(key.pc) {
             streams::emit_target(&mut emit.asm, key.pc);
         }
         let kind = if key.arrival.is_event() {
@@ -547,7 +552,7 @@ impl Engine {
 
     /// Takes a dying block out of both tables.
     pub fn unpublish_indirect(&mut self, id: BlockId) {
-        let pc = self.block(id).key().pc;
+        let Key { pc, arrival } = self.block(id).key();
         self.forget_pad_of(id);
         for slot in self.slots_of_comers(pc) {
             if self.chains.members(slot).any(|link| link.block == id) {
@@ -558,7 +563,7 @@ impl Engine {
             if self.block(id).pad(call).is_none() {
                 continue;
             }
-            let slot = self.tables.of(pc, call, None);
+            let slot = self.tables.of(pc, call, Site::of_arrivals(arrival));
             if self.chains.members(slot).any(|link| link.block == id) {
                 self.cut_chain(slot);
             }
@@ -572,7 +577,7 @@ impl Engine {
             return Some(pad);
         }
         let verify = self.verify_routine(call);
-        let named = self.must_name_target(block.key().pc);
+        let named = self.must_name_arrival(block.key());
         let room = PAD as u64 + 8 + if named { streams::TARGET_BYTES } else { 0 };
         let (mut miss, mut hit) = (0, 0);
         let start = self.cache.cold(room, 8, |asm| {

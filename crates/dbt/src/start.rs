@@ -189,7 +189,9 @@ fn boot(
     let steady = pool.header().config.flags.load(Relaxed) & flag::STEADY != 0;
     let ways = pool.header().config.mode.load(Relaxed) == Mode::Counts as u32;
     let keys = if ways { ways::KEYS } else { 0 };
-    let Some(tables) = Tables::new(empty, settings.bmi2, keys) else {
+    let streams = Streams::new(&pool, &program.image.code);
+    let tables = Tables::new(empty, settings.bmi2, keys);
+    let Some(tables) = tables.and_then(|tables| tables.with_sets(streams.table_sets())) else {
         fail(
             "no low memory for the branch tables while starting",
             orders.execfn,
@@ -218,7 +220,7 @@ fn boot(
         Blocks::default(),
         exe,
         entry::signal_entry(),
-        is_contexts,
+        is_contexts || streams.wants_tables(),
     );
     let mut engine = Engine {
         process,
@@ -246,7 +248,7 @@ fn boot(
         memory_opened: false,
         contexts: is_contexts.then(|| Contexts::new(&pool)),
         ways: (mode == Mode::Counts as u32).then(|| Ways::new(&pool)),
-        streams: (mode == Mode::Trace as u32).then(Streams::default),
+        streams: (mode == Mode::Trace as u32).then_some(streams),
         dice: settings.chaos | 1,
         epoch: 1,
         threads: Vec::new(),

@@ -41,6 +41,7 @@
 //! `denied` says so.
 
 mod chunks;
+mod controls;
 mod known;
 
 use core::mem::offset_of;
@@ -53,6 +54,7 @@ use wire::stream::{self, ESCAPE, escape};
 
 use chunks::{close_chunk, lose, new_chunk, next_chunk, open_chunk};
 pub use chunks::{keyframe_is_due, overflowed};
+pub use controls::Controls;
 pub use known::Streams;
 
 use crate::engine::Engine;
@@ -279,7 +281,7 @@ impl Emit<'_> {
 impl Engine {
     /// The indirect branch that led to the engine went to `pc`.
     pub fn name_target(&mut self, context: &mut ThreadContext, pc: u64) {
-        if self.must_name_target(pc) {
+        if context.stream_gap == 0 && self.must_name_target(pc) {
             let (bytes, len) = escape(escape::TARGET, None, pc);
             self.append(context, stream::TARGETS, &bytes[..len]);
         }
@@ -295,7 +297,7 @@ impl Engine {
 
     /// The thread leaves a superblock at `place`, which is no exit of it.
     pub fn leave_at(&mut self, context: &mut ThreadContext, place: &pcmap::Place) {
-        if self.streams.is_some() {
+        if self.streams.is_some() && context.stream_gap == 0 {
             let outcomes = place.outcomes;
             if !outcomes.are_none() {
                 self.append(context, outcomes.lane.into(), &[outcomes.bits]);
@@ -307,7 +309,7 @@ impl Engine {
     /// The thread is at `pc`, and did not get there by an outcome. If one is due, that is a
     /// keyframe.
     pub fn is_at(&mut self, context: &mut ThreadContext, pc: u64) {
-        if self.streams.is_none() {
+        if self.streams.is_none() || context.stream_gap != 0 {
             return;
         }
         let pool = self.process.log.pool;
@@ -328,7 +330,7 @@ impl Engine {
 
     /// From there it goes to `pc`, for this reason.
     pub fn goes_to(&mut self, context: &mut ThreadContext, why: u8, pc: u64) {
-        if self.streams.is_some() {
+        if self.streams.is_some() && context.stream_gap == 0 {
             self.append_escape(context, escape::TO, Some(why), pc);
         }
     }

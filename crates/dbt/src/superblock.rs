@@ -64,6 +64,8 @@ pub struct Superblock {
     pub volatile: bool,
     /// How many bytes the instructions have.
     pub bytes: usize,
+    /// What they do is appended to streams.
+    pub traced: bool,
 }
 
 impl Superblock {
@@ -190,13 +192,17 @@ impl Loop {
 
 impl Engine {
     pub fn superblock(&mut self, key: Key) -> Superblock {
+        let traced = self.traces(key.pc);
         let mut turns = Loop {
             start: key.pc,
-            is_head: self.counts_turns() && self.heads.may_contain(key.pc),
+            is_head: self.counts_turns(traced) && self.heads.may_contain(key.pc),
             end: key.pc,
             met: None,
         };
-        let mut out = self.follow(key, &mut turns);
+        if self.counts_call(key) {
+            return self.way_to_engine(key);
+        }
+        let mut out = self.follow(key, traced, &mut turns);
         if let Some(met) = turns.met {
             // It is no loop.
             out.insns.truncate(met.insns);
@@ -206,16 +212,32 @@ impl Engine {
         out
     }
 
-    // Long function: one loop whose cases end it or go on.
-    fn follow(&mut self, key: Key, turns: &mut Loop) -> Superblock {
-        let mut out = Superblock {
+    /// Nothing but a way to the engine, which counts a call and goes on from there.
+    fn way_to_engine(&mut self, key: Key) -> Superblock {
+        let mut out = self.nothing_at(key, false);
+        self.note_page(key.pc, &mut out.pages);
+        let arrival = Arrival::Middle;
+        out.end = End::Into(Key { arrival, ..key });
+        out
+    }
+
+    /// A superblock without instructions yet.
+    fn nothing_at(&mut self, key: Key, traced: bool) -> Superblock {
+        let mut out = core::mem::take(&mut self.scratch.source);
+        out.insns.clear();
+        out.pages.clear();
+        Superblock {
             end: End::Itself,
             volatile: self.is_volatile(key.pc),
             bytes: 0,
-            ..core::mem::take(&mut self.scratch.source)
-        };
-        out.insns.clear();
-        out.pages.clear();
+            traced,
+            ..out
+        }
+    }
+
+    // Long function: one loop whose cases end it or go on.
+    fn follow(&mut self, key: Key, traced: bool, turns: &mut Loop) -> Superblock {
+        let mut out = self.nothing_at(key, traced);
         self.look_at(key.pc);
         let mut pc = key.pc;
         let mut window = Window::NONE;
@@ -232,16 +254,17 @@ impl Engine {
             let is_again = (turns.start..turns.end).contains(&pc);
             if let Some(last) = out.insns.last().filter(|_| !is_again) {
                 let arrival = self.arrival_behind(last, pc);
-                let inside = Key { pc, arrival };
+                let inside = self.goes_on(traced, Key { pc, arrival });
                 if out.insns.len() >= MAX_INSNS
                     || side_exits >= MAX_EXITS
+                    || self.traces(pc) != traced
                     || !out.volatile && self.enters_volatile(&out, pc)
                 {
                     out.end = End::Goto(inside);
                     return out;
                 }
                 let meets = turns.met.is_none()
-                    && !(self.appends_at_exits() && out.insns.len() < DUPLICATED)
+                    && !(self.appends_at_exits(traced) && out.insns.len() < DUPLICATED)
                     && self.starts.may_contain(pc)
                     && self.map.get(inside, &self.blocks).is_some();
                 if meets && turns.ends(&out, End::Goto(inside)) || turns.is_none(&out) {
@@ -272,7 +295,7 @@ impl Engine {
             out.insns.push(insn);
             if let Flow::Jump(target) | Flow::Cond(_, target) | Flow::CountJump(target) = flow {
                 self.note_jump(insn.pc(), target);
-                if target <= insn.pc() && self.counts_turns() {
+                if target <= insn.pc() && self.counts_turns(traced) {
                     self.heads.add(target);
                 }
             }
@@ -329,31 +352,29 @@ impl Engine {
     }
 
     /// Whether each way out is an event, or appends to a stream.
-    fn appends_at_exits(&self) -> bool {
-        self.has_blocks() || self.streams.is_some()
+    fn appends_at_exits(&self, traced: bool) -> bool {
+        self.has_blocks() || traced
     }
 
     /// Whether `out`, which ends with a call of `target`, goes on there. Then what was not
     /// appended yet is appended with what the function has.
     fn follows_call(&self, out: &Superblock, target: u64) -> bool {
-        self.streams.is_some()
+        out.traced
             && !out.volatile
+            && self.is_traced_on(target)
             && out.insns.iter().all(|insn| insn.pc() != target)
             && self.process.regions.find(target).is_some()
     }
 
     /// Whether anything is counted that one turn of a loop has as the next one.
-    fn counts_turns(&self) -> bool {
-        self.settings.count_instructions
-            || self.ways.is_some()
-            || self.streams.is_some()
-            || self.has_blocks()
+    fn counts_turns(&self, traced: bool) -> bool {
+        self.settings.count_instructions || self.ways.is_some() || traced || self.has_blocks()
     }
 
     /// Whether `out`, which begins with `start` and ends with a branch to `target`, goes on
     /// there with one more turn of the loop that it is.
     fn can_turn(&self, out: &Superblock, start: Key, target: u64) -> bool {
-        if !self.counts_turns()
+        if !self.counts_turns(out.traced)
             || target != start.pc
             || start.arrival != Arrival::Inside
             || out.volatile
@@ -385,10 +406,7 @@ impl Engine {
     pub fn arrive_by_jump(&self, from: u64, to: u64) -> Key {
         match &self.contexts {
             Some(contexts) => contexts.arrive_by_jump(from, to, &self.process),
-            None => Key {
-                pc: to,
-                arrival: Arrival::Inside,
-            },
+            None => self.arrive_in_trace(from, to),
         }
     }
 

@@ -116,7 +116,7 @@ impl Engine {
         let counting = self.count_ways(id, &source);
         let paths = self.plan_paths(&source, key.arrival);
         let fragment = self.describe_code(&source);
-        let named = pad.is_some() && self.must_name_target(key.pc);
+        let named = pad.is_some() && self.must_name_arrival(key);
         let site = pad
             .and_then(|pad| pad.site)
             .filter(|site| site.is_counted());
@@ -132,7 +132,7 @@ impl Engine {
             start_pc: key.pc,
             counting,
             paths,
-            pending: Pending::new(self.streams.is_some()),
+            pending: Pending::new(source.traced),
         };
         let pad = pad.map(|Landing { call, .. }| {
             let miss = self.cache.thunk(if call {
@@ -151,9 +151,7 @@ impl Engine {
         if event {
             self.emit_event(&mut emit, key);
         }
-        if fragment != 0 {
-            emit.begin_fragment(fragment);
-        }
+        self.emit_beginning(&mut emit, key, fragment);
         self.emit_superblock(&mut emit, &source);
         assert!(
             !emit.asm.overflowed(),

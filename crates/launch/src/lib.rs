@@ -53,6 +53,8 @@ pub struct Request {
     pub costs: u32,
     /// Bytes of streams that may wait to be taken out of the pool.
     pub buffer: u64,
+    /// Which calls tracing begins and ends at; 0: none.
+    pub calls: [u64; 2],
 }
 
 /// Answers the engine's questions.
@@ -130,7 +132,11 @@ pub fn run(
     let done = AtomicBool::new(false);
     let view = pool.view();
     let ended = std::thread::scope(|scope| {
-        let asks = matches!(request.mode, Mode::Contexts | Mode::Intra | Mode::Inter);
+        let asks = match request.mode {
+            Mode::Contexts | Mode::Intra | Mode::Inter => true,
+            Mode::Trace => request.flags & wire::flag::OF_TABLES != 0,
+            Mode::Run | Mode::Counts => false,
+        };
         let server = asks.then(|| scope.spawn(|| requests::serve(view, tables, &done)));
         let done = &done;
         let drain = drain.map(|drain| scope.spawn(move || drain::serve(&view, drain, done)));
@@ -177,6 +183,8 @@ fn configure(owned: &OwnedPool, request: &Request) {
         .store(request.lockstep.unwrap_or(0), Relaxed);
     config.max_nodes.store(request.max_nodes, Relaxed);
     config.costs.store(request.costs, Relaxed);
+    config.start_call.store(request.calls[0], Relaxed);
+    config.stop_call.store(request.calls[1], Relaxed);
     let chunks = request.buffer.div_ceil(wire::stream::CHUNK);
     // A pool that is small, for a limit of file sizes, has room for other things, too.
     let most = pool.len() / 4 / wire::stream::CHUNK;

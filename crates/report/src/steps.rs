@@ -299,6 +299,8 @@ fn went(why: Why, to: u64, out: &mut dyn Write) -> io::Result<()> {
         }
         Why::Sigreturn => writeln!(out, "# return from a handler, to {to:x}"),
         Why::Vsyscall => writeln!(out, "# back from the vsyscall page, to {to:x}"),
+        Why::Unselected => writeln!(out, "# other code, not traced, then at {to:x}"),
+        Why::Off => writeln!(out, "# some time not traced, then at {to:x}"),
         Why::Unknown(number) => writeln!(out, "# for reason {number}, to {to:x}"),
     }
 }

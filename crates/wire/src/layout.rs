@@ -17,7 +17,8 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"EVPPOOL\x01");
 /// | 7 | windows of blocks and their cells; streams of what threads executed |
 /// | 8 | several streams of each thread, they say if they end early, and the CLI that it lives; counts of where indirect branches go |
 /// | 9 | chunks of streams say where they begin and where a keyframe is |
-pub const VERSION: u32 = 9;
+/// | 10 | which calls tracing begins and ends at; only the executable's own code |
+pub const VERSION: u32 = 10;
 
 /// Allocation granularity of the pool, the page size of x86-64.
 pub const PAGE: u64 = 4096;
@@ -73,6 +74,10 @@ pub mod flag {
     /// Code is not laid out anew by the clock, for tests that compare how much was
     /// translated.
     pub const STEADY: u32 = 1 << 12;
+    /// Only code of the executable itself is traced.
+    pub const OWN_CODE: u32 = 1 << 13;
+    /// Those that are about functions in tables.
+    pub const OF_TABLES: u32 = SELECT | START_FUNC | STOP_FUNC;
 }
 
 /// What the CLI asks of the engine; written once, before the target starts.
@@ -98,6 +103,10 @@ pub struct Config {
     pub reserved: AtomicU32,
     /// Chunks of streams that may wait for their reader ([`crate::stream`]).
     pub max_chunks: AtomicU64,
+    /// Which call of a function marked `START`, and of one marked `STOP`, tracing begins
+    /// and ends at.
+    pub start_call: AtomicU64,
+    pub stop_call: AtomicU64,
 }
 
 /// First page of the pool.

@@ -90,6 +90,9 @@ pub mod why {
     pub const SIGRETURN: u8 = 0x80;
     /// A call of the vsyscall page, and the return from it.
     pub const VSYSCALL: u8 = 0x81;
+    /// What was executed since the escape before was not selected, or while tracing was off.
+    pub const UNSELECTED: u8 = 0x82;
+    pub const OFF: u8 = 0x83;
 }
 
 /// Header of a chunk.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{Mcf, Metric, Target};
+use super::{Controls, Mcf, Metric, Target};
 
 pub const TRACE_EXAMPLES: &str = "\
 Examples:
@@ -13,12 +13,18 @@ Examples:
   everypath trace -o run.evp --buffer 256 -- make -j4
   everypath trace -o run.evp --limit 100M -- ./server
   everypath trace -o run.evp --ring 100M -- ./server    its last instructions
+  everypath trace -o run.evp --no-shared-libs -- ./prog   only its own code
+  everypath trace -o run.evp --modules 'libssl*' -- ./prog
+  everypath trace -o run.evp --start-func parse:3 --stop-func parse:4 -- ./prog
   everypath dump run.evp --range 1..1000       what it executed first
   everypath verify run.evp                     how many instructions each thread executed
 
 All threads, all child processes, signals in place, generated code included. The
 trace holds the code that ran, so no binary is needed to read it. The file is
-written while the program runs: whoever is killed, what came before is in it.";
+written while the program runs: whoever is killed, what came before is in it.
+
+What is left out runs as fast as under `everypath run`, and the trace says where
+it is missing. A LIST is names separated by commas, with the globs * and ?.";
 
 pub const DUMP_EXAMPLES: &str = "\
 Examples:
@@ -60,6 +66,8 @@ pub struct Trace {
     /// Print no warnings on standard error
     #[arg(short, long)]
     pub quiet: bool,
+    #[command(flatten)]
+    pub controls: Controls,
     #[command(flatten)]
     pub target: Target,
 }

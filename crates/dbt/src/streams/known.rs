@@ -10,9 +10,12 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::hash::BuildHasherDefault;
 
+use agent::loader::Code;
 use hashbrown::{HashMap, HashTable};
 use wire::log::Fragment;
+use wire::view::Pool;
 
+use super::Controls;
 use crate::block::PcHasher;
 use crate::engine::Engine;
 use crate::superblock::{End, Superblock};
@@ -29,6 +32,8 @@ pub struct Streams {
     /// The target that low bits stand for.
     targets: HashMap<u16, u64, BuildHasherDefault<PcHasher>>,
     tail: Vec<u8>,
+    /// What of the program is traced; `None`: all of it.
+    pub controls: Option<Controls>,
 }
 
 /// Code as it was first.
@@ -69,6 +74,23 @@ enum Known {
 }
 
 impl Streams {
+    /// Of a program with this code in its executable.
+    pub fn new(pool: &Pool, executable: &[Code]) -> Streams {
+        Streams {
+            controls: Controls::new(pool, executable),
+            ..Streams::default()
+        }
+    }
+
+    pub fn wants_tables(&self) -> bool {
+        self.controls.as_ref().is_some_and(Controls::wants_tables)
+    }
+
+    /// How many pairs of tables for indirect branches there are to be.
+    pub fn table_sets(&self) -> usize {
+        1 + usize::from(self.controls.is_some())
+    }
+
     fn known(&self, source: &Superblock) -> Known {
         let mut known = Known::Whole;
         for insn in &source.insns {
@@ -103,7 +125,7 @@ impl Engine {
     /// Puts the code of `source` into the log, if it is not there; the fragment that has to
     /// be named where it begins, 0: none.
     pub fn describe_code(&mut self, source: &Superblock) -> u32 {
-        let Some(streams) = &mut self.streams else {
+        let Some(streams) = self.streams.as_mut().filter(|_| source.traced) else {
             return 0;
         };
         let known = match source.insns.is_empty() {

@@ -35,7 +35,7 @@ use isa::{Asm, Reg};
 use wire::log;
 
 use super::{add_one, displacement};
-use crate::block::{BlockId, PcHasher};
+use crate::block::{Arrival, BlockId, PcHasher};
 use crate::counting::Owed;
 use crate::engine::Engine;
 
@@ -55,6 +55,13 @@ pub struct Site(u32);
 
 impl Site {
     const NONE: Site = Site(0);
+    /// Any in code that is not traced: their tables are others.
+    pub const OUTSIDE: Site = Site(KEYS);
+
+    /// Whose tables those come by who arrive like that.
+    pub fn of_arrivals(arrival: Arrival) -> Option<Site> {
+        (arrival == Arrival::Outside).then_some(Site::OUTSIDE)
+    }
 
     /// By how many slots it looks further on.
     pub fn key(self) -> u32 {
@@ -67,12 +74,14 @@ impl Site {
     }
 
     pub fn is_counted(self) -> bool {
-        self != Site::NONE
+        self.key() != 0
     }
 
     /// Says who comes.
     pub fn emit(self, asm: &mut Asm<'_>) {
-        asm.mov_gs_imm32(SITE, self.0);
+        if self != Site::OUTSIDE {
+            asm.mov_gs_imm32(SITE, self.0);
+        }
     }
 }
 
@@ -146,8 +155,9 @@ impl Engine {
         owed: Option<Owed>,
         call: bool,
     ) -> (Option<Site>, Option<Owed>) {
+        let arrival = self.left_from_side(id);
         let Some(ways) = &mut self.ways else {
-            return (None, owed);
+            return (Site::of_arrivals(arrival), owed);
         };
         let fragment = ways.fragment_of(id);
         let Some(word) = owed.and_then(Owed::word).filter(|_| fragment != 0) else {

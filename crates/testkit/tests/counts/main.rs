@@ -25,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 mod blocks_of;
+mod controls_of;
 mod edges_of;
 mod traces_of;
 
@@ -143,7 +144,12 @@ fn check(program: &Program, built: &Built, part: Part, product: &Path) -> Result
     let module = (part == Part::OwnFile).then_some(&*name);
     match &directives.no_order {
         Some(reason) => println!("left    {}, order: {reason}", program.name),
-        None => traces_of::check(&run, &stepped, module, &counted)?,
+        None => {
+            traces_of::check(&run, &stepped, module, &counted)?;
+            if controls_of::PROGRAMS.contains(&program.name.as_str()) {
+                controls_of::check(&run, &stepped, module, &name)?;
+            }
+        }
     }
     if let Some(reason) = &directives.no_blocks {
         println!("left    {}, blocks: {reason}", program.name);

@@ -21,7 +21,7 @@ const SHOWN: usize = 6;
 const CASES: [&[&str]; 3] = [&[], &["--chaos", "3"], &["--chaos", "7", "--buffer", "1"]];
 
 /// A file's name and an offset there; no file: an address.
-type Place = (String, u64);
+pub type Place = (String, u64);
 
 /// `counted` compares a recording as `everypath count` makes it.
 pub fn check(
@@ -31,32 +31,43 @@ pub fn check(
     counted: &dyn Fn(&Recording) -> Result<(), String>,
 ) -> Result<(), String> {
     let wanted = |name: &str| module.is_none_or(|module| module == name);
-    let mut expected: Vec<Vec<Place>> = Vec::new();
-    for thread in &stepped.threads {
-        let instructions = thread.ran.iter().filter_map(|ran| match ran {
-            Ran::Instruction { pc, .. } => thread.spots.get(pc),
-            Ran::Interrupted(_) => None,
-        });
-        let places = instructions.map(|spot| (spot.module.clone(), spot.offset));
-        expected.push(places.filter(|place| wanted(&place.0)).collect());
-    }
+    let expected = expected(stepped, wanted);
     for options in CASES {
         let options: Vec<String> = options.iter().map(|&word| word.to_owned()).collect();
         let recording = run.trace(&options)?;
         let ours = executed(&recording, wanted);
         let compared = ours
             .and_then(|ours| same(ours, expected.clone()))
-            .and_then(|()| branches(&recording))
-            .and_then(|()| keyframes(&recording))
             .and_then(|()| counted(&from_trace::recording(&recording).0))
-            .and_then(|()| made_again(&recording))
-            .and_then(|()| packed(&recording));
+            .and_then(|()| read_in_all_ways(&recording));
         compared.map_err(|error| format!("trace {}: {error}", options.join(" ")))?;
     }
     Ok(())
 }
 
-fn executed(
+/// Whether all readers read the same.
+pub fn read_in_all_ways(recording: &Recording) -> Result<(), String> {
+    branches(recording)?;
+    keyframes(recording)?;
+    made_again(recording)?;
+    packed(recording)
+}
+
+/// What each thread executes of wanted modules.
+pub fn expected(stepped: &Counts, wanted: impl Fn(&str) -> bool) -> Vec<Vec<Place>> {
+    let threads = stepped.threads.iter();
+    let of = |thread: &testkit::oracle::ThreadCount| {
+        let instructions = thread.ran.iter().filter_map(|ran| match ran {
+            Ran::Instruction { pc, .. } => thread.spots.get(pc),
+            Ran::Interrupted(_) => None,
+        });
+        let places = instructions.map(|spot| (spot.module.clone(), spot.offset));
+        places.filter(|place| wanted(&place.0)).collect()
+    };
+    threads.map(of).collect()
+}
+
+pub fn executed(
     recording: &Recording,
     wanted: impl Fn(&str) -> bool,
 ) -> Result<Vec<Vec<Place>>, String> {
@@ -102,7 +113,7 @@ fn places(process: &Process) -> HashMap<(u32, u64), Place> {
 }
 
 /// Threads are in no order.
-fn same(mut ours: Vec<Vec<Place>>, mut expected: Vec<Vec<Place>>) -> Result<(), String> {
+pub fn same(mut ours: Vec<Vec<Place>>, mut expected: Vec<Vec<Place>>) -> Result<(), String> {
     for threads in [&mut ours, &mut expected] {
         threads.retain(|thread| !thread.is_empty());
         threads.sort();

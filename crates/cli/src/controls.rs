@@ -1,0 +1,175 @@
+//! What of a program is traced: from the options of `trace` to what the engine is told.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use image::{ExtentFlags, Images, Pattern, Selector, split_list};
+use launch::Tables;
+use trace::Recording;
+use wire::{FuncEntry, flag};
+
+use crate::flags::{Call, Controls};
+use crate::selection::Extents;
+use crate::vdso;
+
+/// Refuses what contradicts itself.
+pub fn check(flags: &Controls) -> Result<()> {
+    if flags.no_shared_libs && !flags.modules.is_empty() {
+        bail!("--no-shared-libs traces the executable alone; leave --modules out, or it");
+    }
+    let lists = [("--funcs", &flags.funcs), ("--modules", &flags.modules)];
+    for (option, lists) in lists {
+        if lists.iter().any(|list| split_list(list).is_empty()) {
+            bail!("{option} names nothing, so nothing would be traced");
+        }
+    }
+    if let (Some(start), Some(stop)) = (&flags.start_func, &flags.stop_func)
+        && start.function == stop.function
+        && stop.number <= start.number
+    {
+        bail!(
+            "--stop-func {} comes no later than --start-func {}, so nothing would be traced",
+            stop.text(),
+            start.text()
+        );
+    }
+    Ok(())
+}
+
+/// Bits from [`wire::flag`].
+pub fn bits(flags: &Controls) -> u32 {
+    let by_module = flags.funcs.is_empty() && !flags.modules.is_empty();
+    let selects = !flags.funcs.is_empty() || by_module;
+    let wanted = [
+        (selects, flag::SELECT),
+        (by_module, flag::BY_MODULE),
+        (flags.no_shared_libs, flag::OWN_CODE),
+        (flags.start_func.is_some(), flag::START_FUNC),
+        (flags.stop_func.is_some(), flag::STOP_FUNC),
+    ];
+    let bits = wanted.iter().filter(|(is_wanted, _)| *is_wanted);
+    bits.fold(0, |bits, (_, bit)| bits | bit)
+}
+
+/// Which calls tracing begins and ends at.
+pub fn calls(flags: &Controls) -> [u64; 2] {
+    [&flags.start_func, &flags.stop_func].map(|call| call.as_ref().map_or(0, |call| call.number))
+}
+
+pub fn selector(flags: &Controls) -> Selector {
+    let split = |lists: &[String]| -> Vec<String> {
+        let names = lists.iter().flat_map(|list| split_list(list));
+        names.map(str::to_owned).collect()
+    };
+    let pattern = |call: &Option<Call>| -> Vec<Pattern> {
+        let names = call.iter().map(|call| &call.function);
+        names.map(|name| Pattern::new(name)).collect()
+    };
+    Selector {
+        functions: split(&flags.funcs)
+            .iter()
+            .map(|name| Pattern::new(name))
+            .collect(),
+        modules: split(&flags.modules),
+        start: pattern(&flags.start_func),
+        stop: pattern(&flags.stop_func),
+    }
+}
+
+/// The options that leave something out of a trace, for the recording.
+const OPTIONS: [&str; 5] = [
+    "funcs",
+    "modules",
+    "no-shared-libs",
+    "start-func",
+    "stop-func",
+];
+
+/// Those that were given.
+pub fn options(flags: &Controls) -> Vec<(String, String)> {
+    let call = |call: &Option<Call>| call.as_ref().map(Call::text);
+    let list = |lists: &[String]| (!lists.is_empty()).then(|| lists.join(","));
+    let values = [
+        list(&flags.funcs),
+        list(&flags.modules),
+        flags.no_shared_libs.then(|| "yes".to_owned()),
+        call(&flags.start_func),
+        call(&flags.stop_func),
+    ];
+    let given = OPTIONS.into_iter().zip(values);
+    given
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+        .collect()
+}
+
+/// Refuses a trace with gaps, for what needs every call and return.
+pub fn refuse_gaps(recording: &Recording, path: &Path, what: &str) -> Result<()> {
+    let options = &recording.meta.options;
+    let given = options
+        .iter()
+        .find(|(name, _)| OPTIONS.contains(&name.as_str()));
+    if let Some((name, _)) = given {
+        bail!(
+            "'{}' was traced with --{name}, so calls and returns are missing; {what} needs a \
+             trace of everything",
+            path.display()
+        );
+    }
+    Ok(())
+}
+
+/// Answers the engine's question what of a file is traced.
+pub struct Selected<'a> {
+    extents: Extents<'a>,
+    images: &'a Images,
+    selector: &'a Selector,
+}
+
+impl<'a> Selected<'a> {
+    pub fn new(images: &'a Arc<Images>, selector: &'a Selector, program: &Path) -> Selected<'a> {
+        Selected {
+            extents: Extents::new(images, selector, program, false),
+            images,
+            selector,
+        }
+    }
+}
+
+impl Tables for Selected<'_> {
+    fn table(&mut self, path: &Path) -> Vec<FuncEntry> {
+        let select = self.selector;
+        if !select.functions.is_empty() {
+            return self.extents.table(path);
+        }
+        let named = match select.start.is_empty() && select.stop.is_empty() {
+            true => Vec::new(),
+            false => self.extents.table(path),
+        };
+        let has_functions = named
+            .iter()
+            .any(|entry| entry.flags & ExtentFlags::ENTRY != 0);
+        let covered = match path.as_os_str() == vdso::NAME {
+            true => vdso::image().is_some_and(|image| select.covers_module(&image)),
+            false => {
+                let image = self.images.open(path);
+                image.is_ok_and(|image| select.covers_module(&image))
+            }
+        };
+        if has_functions || !covered {
+            return named;
+        }
+        // One function stands for the whole file.
+        vec![FuncEntry {
+            start: 0,
+            end: u64::MAX,
+            owner: u64::MAX,
+            flags: ExtentFlags::ENTRY | ExtentFlags::SELECTED,
+            reserved: 0,
+        }]
+    }
+
+    fn expected(&mut self) -> Option<PathBuf> {
+        self.extents.expected()
+    }
+}
