@@ -199,6 +199,12 @@ pub struct ThreadContext {
     /// Nonzero: what the thread executes is not traced, for that reason
     /// (`dbt::streams::controls`).
     pub stream_gap: u32,
+    /// Which instructions of the thread are counted, and how many are left.
+    pub stream_phase: u32,
+    pub reserved: u32,
+    pub stream_left: u64,
+    /// To be added to it when it is used up.
+    pub stream_more: u64,
 }
 
 const _: () = {

@@ -78,6 +78,7 @@ fn run_only(flags: &Run) -> Result<Ending> {
         costs: Vec::new(),
         buffer: 0,
         calls: [0; 2],
+        insns: [0; 2],
         selector: Selector::everything(),
         options: Vec::new(),
         show: Show::run(flags.destination.format, flags.engine_stats),
@@ -130,6 +131,7 @@ fn contexts(flags: &Contexts) -> Result<Ending> {
         },
         buffer: 0,
         calls: [0; 2],
+        insns: [0; 2],
         selector: selection::selector(flags),
         options: options(flags),
         show: Show {
@@ -261,6 +263,7 @@ fn count(flags: &Count) -> Result<Ending> {
         costs: Vec::new(),
         buffer: 0,
         calls: [0; 2],
+        insns: [0; 2],
         selector: Selector::everything(),
         options,
         html: flags.page.wanted(),

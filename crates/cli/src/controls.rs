@@ -24,6 +24,12 @@ pub fn check(flags: &Controls) -> Result<()> {
             bail!("{option} names nothing, so nothing would be traced");
         }
     }
+    let call = [("start", &flags.start_func), ("stop", &flags.stop_func)];
+    if let Some((name, _)) = call.iter().find(|(_, call)| call.is_some())
+        && flags.skip.is_some()
+    {
+        bail!("--skip counts from the beginning of each thread; leave --{name}-func out, or it");
+    }
     if let (Some(start), Some(stop)) = (&flags.start_func, &flags.stop_func)
         && start.function == stop.function
         && stop.number <= start.number
@@ -78,12 +84,14 @@ pub fn selector(flags: &Controls) -> Selector {
 }
 
 /// The options that leave something out of a trace, for the recording.
-const OPTIONS: [&str; 5] = [
+const OPTIONS: [&str; 7] = [
     "funcs",
     "modules",
     "no-shared-libs",
     "start-func",
     "stop-func",
+    "skip",
+    "count",
 ];
 
 /// Those that were given.
@@ -96,6 +104,8 @@ pub fn options(flags: &Controls) -> Vec<(String, String)> {
         flags.no_shared_libs.then(|| "yes".to_owned()),
         call(&flags.start_func),
         call(&flags.stop_func),
+        flags.skip.map(|skip| skip.to_string()),
+        flags.count.map(|count| count.to_string()),
     ];
     let given = OPTIONS.into_iter().zip(values);
     given

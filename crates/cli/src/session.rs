@@ -46,6 +46,8 @@ pub struct Session<'a> {
     pub buffer: u64,
     /// Which calls tracing begins and ends at; 0: none.
     pub calls: [u64; 2],
+    /// How many instructions of each thread are not traced first, and are then; 0: all.
+    pub insns: [u64; 2],
     pub selector: Selector,
     /// For the recording: options that were given, as the user wrote them.
     pub options: Vec<(String, String)>,
@@ -147,6 +149,7 @@ impl Session<'_> {
             max_nodes: self.max_nodes,
             buffer: self.buffer,
             calls: self.calls,
+            insns: self.insns,
             costs: match self.blocks {
                 // Their code says what they cost.
                 Some(_) => 0,

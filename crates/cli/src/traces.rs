@@ -41,6 +41,7 @@ pub fn trace(flags: &Trace) -> Result<Ending> {
         costs: Vec::new(),
         buffer: u64::from(flags.buffer) << 20,
         calls: controls::calls(&flags.controls),
+        insns: [flags.controls.skip, flags.controls.count].map(Option::unwrap_or_default),
         selector: controls::selector(&flags.controls),
         options: controls::options(&flags.controls),
         show: Show::run(Format::Report, false),

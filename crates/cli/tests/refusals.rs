@@ -359,6 +359,10 @@ fn controls_of_traces_that_leave_nothing() {
         "--no-shared-libs traces the executable alone; leave --modules out, or it",
     );
     refused_with(
+        &["--skip", "5", "--start-func", "a"],
+        "--skip counts from the beginning of each thread; leave --start-func out, or it",
+    );
+    refused_with(
         &["--funcs", ","],
         "--funcs names nothing, so nothing would be traced",
     );

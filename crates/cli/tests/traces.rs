@@ -512,8 +512,8 @@ fn a_trace_of_some_code_says_where_it_is_missing() {
         "{all} {own} {libraries}"
     );
     assert_eq!(trace(&["--modules", "nothing-has-this-name"]), 0);
-    let from = trace(&["--start-func", "PyLong_FromLong:1000"]);
-    let to = trace(&["--stop-func", "PyLong_FromLong:1000"]);
+    let from = trace(&["--start-func", "PyObject_Str:10000"]);
+    let to = trace(&["--stop-func", "PyObject_Str:10000"]);
     assert!(from > 0 && to > 0);
     assert!(all.abs_diff(from + to) * 100 < all, "{all} {from} {to}");
 }

@@ -28,6 +28,10 @@ pub enum Arrival {
     Middle = 5,
     /// In traces: from code that is not traced.
     Outside = 6,
+    /// In traces: while the instructions of a thread are counted that it is not traced for.
+    Skipped = 7,
+    /// In traces: of a thread that is not traced any more.
+    Done = 8,
 }
 
 impl Arrival {
@@ -39,6 +43,8 @@ impl Arrival {
             4 => Arrival::Stub,
             5 => Arrival::Middle,
             6 => Arrival::Outside,
+            7 => Arrival::Skipped,
+            8 => Arrival::Done,
             _ => Arrival::Inside,
         }
     }

@@ -163,7 +163,10 @@ fn leave_by_exit(context: &mut ThreadContext, thread: &mut Thread) {
                 engine.go_on_and_link(context, key, ExitId(exit))
             }
             ExitKind::Syscall { .. } => engine.waits(context, block),
-            ExitKind::Bound(_) => engine.sever(block),
+            ExitKind::Bound(_) => {
+                engine.makes_again(context, block);
+                engine.sever(block);
+            }
             _ => {}
         }
         (kind, after)
@@ -176,7 +179,7 @@ fn leave_by_exit(context: &mut ThreadContext, thread: &mut Thread) {
         ExitKind::Vsyscall(pc) => vsyscall(context, thread, pc),
         ExitKind::Unfetchable(pc) => unfetchable(context, thread, pc),
         ExitKind::Bound(key) => go_to(context, key),
-        ExitKind::Event(key) if engine::with(|engine| engine.called(key.pc)) => go_to(context, key),
+        ExitKind::Event(key) if engine::with(|engine| engine.control(context, key)) => {}
         ExitKind::Event(key) => {
             crate::contexts::jump_into(context, key.pc);
             go_to(

@@ -210,7 +210,9 @@ pub fn uncount(context: &mut ThreadContext, place: &pcmap::Place) {
     if place.fragment != 0 {
         return engine::with(|engine| engine.cut(context, place));
     }
-    engine::with(|engine| engine.leave_at(context, place));
+    if engine::with(|engine| engine.leave_at(context, place)) {
+        return;
+    }
     // Of words that are used in turn only the sum counts.
     let [branches, loads, stores] = place.classes_ahead;
     let ahead = [place.counted_ahead, branches, loads, stores];

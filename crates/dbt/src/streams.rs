@@ -42,6 +42,7 @@
 
 mod chunks;
 mod controls;
+mod counted;
 mod known;
 
 use core::mem::offset_of;
@@ -296,14 +297,21 @@ impl Engine {
     }
 
     /// The thread leaves a superblock at `place`, which is no exit of it.
-    pub fn leave_at(&mut self, context: &mut ThreadContext, place: &pcmap::Place) {
-        if self.streams.is_some() && context.stream_gap == 0 {
+    /// `false`: no trace is made.
+    pub fn leave_at(&mut self, context: &mut ThreadContext, place: &pcmap::Place) -> bool {
+        if self.streams.is_none() {
+            return false;
+        }
+        let ahead = place.counted_ahead.cast_unsigned();
+        context.stream_left = context.stream_left.wrapping_add(ahead);
+        if context.stream_gap == 0 {
             let outcomes = place.outcomes;
             if !outcomes.are_none() {
                 self.append(context, outcomes.lane.into(), &[outcomes.bits]);
             }
             self.is_at(context, place.app_pc);
         }
+        true
     }
 
     /// The thread is at `pc`, and did not get there by an outcome. If one is due, that is a
@@ -363,6 +371,7 @@ impl Engine {
         if self.streams.is_none() {
             return;
         }
+        self.begin_counting(context);
         let pool = self.process.log.pool;
         let firsts = [(); stream::LANES].map(|()| new_chunk(&pool));
         for (lane, first) in firsts.into_iter().enumerate() {

@@ -66,6 +66,8 @@ pub struct Superblock {
     pub bytes: usize,
     /// What they do is appended to streams.
     pub traced: bool,
+    /// How many there are is counted before: each way out is at its end.
+    pub counted: bool,
 }
 
 impl Superblock {
@@ -192,7 +194,7 @@ impl Loop {
 
 impl Engine {
     pub fn superblock(&mut self, key: Key) -> Superblock {
-        let traced = self.traces(key.pc);
+        let traced = self.is_traced(key);
         let mut turns = Loop {
             start: key.pc,
             is_head: self.counts_turns(traced) && self.heads.may_contain(key.pc),
@@ -231,6 +233,7 @@ impl Engine {
             volatile: self.is_volatile(key.pc),
             bytes: 0,
             traced,
+            counted: self.counts_insns(key, traced),
             ..out
         }
     }
@@ -254,10 +257,10 @@ impl Engine {
             let is_again = (turns.start..turns.end).contains(&pc);
             if let Some(last) = out.insns.last().filter(|_| !is_again) {
                 let arrival = self.arrival_behind(last, pc);
-                let inside = self.goes_on(traced, Key { pc, arrival });
-                if out.insns.len() >= MAX_INSNS
+                let inside = self.goes_on(key, traced, Key { pc, arrival });
+                if out.insns.len() >= self.most_insns(MAX_INSNS)
                     || side_exits >= MAX_EXITS
-                    || self.traces(pc) != traced
+                    || self.is_traced(Key { pc, ..key }) != traced
                     || !out.volatile && self.enters_volatile(&out, pc)
                 {
                     out.end = End::Goto(inside);
@@ -340,8 +343,9 @@ impl Engine {
                 side_exits += 1;
             }
             let mut next = self.arrive_by_jump(insn.pc(), pc);
-            let stores = out.volatile && insn.may_store();
-            if next.arrival != Arrival::Inside || stores {
+            let ends = out.volatile && insn.may_store()
+                || out.counted && matches!(flow, Flow::Cond(..) | Flow::CountJump(_));
+            if next.arrival != Arrival::Inside || ends {
                 if next.arrival == Arrival::Inside {
                     next.arrival = self.arrival_behind(&insn, pc);
                 }
@@ -378,6 +382,7 @@ impl Engine {
             || target != start.pc
             || start.arrival != Arrival::Inside
             || out.volatile
+            || out.counted
         {
             return false;
         }

@@ -151,7 +151,7 @@ impl Engine {
         if event {
             self.emit_event(&mut emit, key);
         }
-        self.emit_beginning(&mut emit, key, fragment);
+        self.emit_beginning(&mut emit, &source, key, fragment);
         self.emit_superblock(&mut emit, &source);
         assert!(
             !emit.asm.overflowed(),

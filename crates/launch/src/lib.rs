@@ -55,6 +55,8 @@ pub struct Request {
     pub buffer: u64,
     /// Which calls tracing begins and ends at; 0: none.
     pub calls: [u64; 2],
+    /// How many instructions of each thread are not traced first, and are then; 0: all.
+    pub insns: [u64; 2],
 }
 
 /// Answers the engine's questions.
@@ -185,6 +187,8 @@ fn configure(owned: &OwnedPool, request: &Request) {
     config.costs.store(request.costs, Relaxed);
     config.start_call.store(request.calls[0], Relaxed);
     config.stop_call.store(request.calls[1], Relaxed);
+    config.skip.store(request.insns[0], Relaxed);
+    config.count.store(request.insns[1], Relaxed);
     let chunks = request.buffer.div_ceil(wire::stream::CHUNK);
     // A pool that is small, for a limit of file sizes, has room for other things, too.
     let most = pool.len() / 4 / wire::stream::CHUNK;

@@ -17,7 +17,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"EVPPOOL\x01");
 /// | 7 | windows of blocks and their cells; streams of what threads executed |
 /// | 8 | several streams of each thread, they say if they end early, and the CLI that it lives; counts of where indirect branches go |
 /// | 9 | chunks of streams say where they begin and where a keyframe is |
-/// | 10 | which calls tracing begins and ends at; only the executable's own code |
+/// | 10 | which calls, and numbers of instructions, tracing begins and ends at; only the executable's own code |
 pub const VERSION: u32 = 10;
 
 /// Allocation granularity of the pool, the page size of x86-64.
@@ -107,6 +107,10 @@ pub struct Config {
     /// and ends at.
     pub start_call: AtomicU64,
     pub stop_call: AtomicU64,
+    /// How many instructions of each thread are not traced first, and how many are then
+    /// (0: all).
+    pub skip: AtomicU64,
+    pub count: AtomicU64,
 }
 
 /// First page of the pool.

@@ -2,6 +2,9 @@
 
 use clap::Args;
 
+/// Most instructions that are counted.
+const MOST: u64 = 1 << 62;
+
 /// What is traced.
 #[derive(Debug, Args)]
 pub struct Controls {
@@ -20,6 +23,12 @@ pub struct Controls {
     /// End when this function is called, or called for the N-th time
     #[arg(long, value_name = "NAME[:N]", value_parser = call)]
     pub stop_func: Option<Call>,
+    /// Leave out the first N instructions of each thread
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST))]
+    pub skip: Option<u64>,
+    /// Trace N instructions of each thread
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST))]
+    pub count: Option<u64>,
 }
 
 /// The N-th call of a function.

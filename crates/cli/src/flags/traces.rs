@@ -15,6 +15,7 @@ Examples:
   everypath trace -o run.evp --ring 100M -- ./server    its last instructions
   everypath trace -o run.evp --no-shared-libs -- ./prog   only its own code
   everypath trace -o run.evp --modules 'libssl*' -- ./prog
+  everypath trace -o run.evp --skip 1000000 --count 5000 -- ./prog
   everypath trace -o run.evp --start-func parse:3 --stop-func parse:4 -- ./prog
   everypath dump run.evp --range 1..1000       what it executed first
   everypath verify run.evp                     how many instructions each thread executed

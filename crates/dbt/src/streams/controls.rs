@@ -43,11 +43,12 @@ use wire::stream::{self, ESCAPE, escape, why};
 use wire::view::Pool;
 use wire::{FuncTable, Mode, flag, func};
 
-use super::{append, spilled};
+use super::{append, counted, spilled};
 use crate::block::{Arrival, BlockId, Key};
 use crate::contexts::extent;
 use crate::engine::Engine;
 use crate::pcmap::Recipe;
+use crate::superblock::Superblock;
 use crate::translate::Emit;
 
 const GAP: i32 = core::mem::offset_of!(ThreadContext, stream_gap) as i32;
@@ -86,6 +87,11 @@ pub struct Controls {
     own: Option<Vec<Range<u64>>>,
     start: Option<Call>,
     stop: Option<Call>,
+    /// Instructions of each thread that are not traced first, and those that are then; 0: all.
+    pub(super) skip: u64,
+    pub(super) count: u64,
+    /// The superblock that is made next has no more instructions.
+    pub(super) most_insns: Option<usize>,
     /// The code that was asked for last, and whether it is selected.
     last: Cell<(u64, u64, bool)>,
 }
@@ -97,7 +103,9 @@ impl Controls {
         let flags = config.flags.load(Relaxed);
         let has = |bit| flags & bit != 0;
         let any = flag::OF_TABLES | flag::OWN_CODE;
-        if config.mode.load(Relaxed) != Mode::Trace as u32 || !has(any) {
+        let (skip, count) = (config.skip.load(Relaxed), config.count.load(Relaxed));
+        let any = has(any) || skip != 0 || count != 0;
+        if config.mode.load(Relaxed) != Mode::Trace as u32 || !any {
             return None;
         }
         let call = |bit, mark, number| has(bit).then(|| Call::of(mark, number));
@@ -112,12 +120,23 @@ impl Controls {
                 config.start_call.load(Relaxed),
             ),
             stop: call(flag::STOP_FUNC, func::STOP, config.stop_call.load(Relaxed)),
+            skip,
+            count,
+            most_insns: None,
             last: Cell::new((0, 0, false)),
         })
     }
 
     pub fn wants_tables(&self) -> bool {
         self.select || self.marks() != 0
+    }
+
+    /// How many pairs of tables for indirect branches there are.
+    pub fn table_sets(&self) -> usize {
+        match self.skip != 0 || self.count != 0 {
+            true => 4,
+            false => 2,
+        }
     }
 
     /// How functions are marked whose calls are of interest.
@@ -179,7 +198,7 @@ impl Controls {
 }
 
 impl Engine {
-    fn controls(&self) -> Option<&Controls> {
+    pub(super) fn controls(&self) -> Option<&Controls> {
         self.streams.as_ref()?.controls.as_ref()
     }
 
@@ -211,7 +230,8 @@ impl Engine {
 
     /// Whether who comes there in this way is to be counted first.
     pub fn counts_call(&self, key: Key) -> bool {
-        key.arrival != Arrival::Middle && self.marks_at(key.pc) != 0
+        let is_off = matches!(key.arrival, Arrival::Skipped | Arrival::Done);
+        !is_off && key.arrival != Arrival::Middle && self.marks_at(key.pc) != 0
     }
 
     /// Whether a traced superblock may go on at `pc`, which it calls.
@@ -238,7 +258,10 @@ impl Engine {
 
     /// What makes a difference between keys without contexts.
     pub fn canonical_in_trace(&self, key: Key) -> Key {
-        let keeps = matches!(key.arrival, Arrival::Outside | Arrival::Middle);
+        let keeps = matches!(
+            key.arrival,
+            Arrival::Outside | Arrival::Middle | Arrival::Skipped | Arrival::Done
+        );
         let arrival = match keeps && self.controls().is_some() {
             true => key.arrival,
             false => Arrival::Inside,
@@ -248,43 +271,54 @@ impl Engine {
 
     /// Where who leaves a block comes from.
     pub fn left_from_side(&self, block: BlockId) -> Arrival {
-        let pc = self.blocks[block.0 as usize].key().pc;
-        match self.controls().is_some() && !self.traces(pc) {
-            true => Arrival::Outside,
-            false => Arrival::Inside,
+        let key = self.blocks[block.0 as usize].key();
+        match key.arrival {
+            Arrival::Skipped | Arrival::Done => key.arrival,
+            _ if self.controls().is_some() && !self.traces(key.pc) => Arrival::Outside,
+            _ => Arrival::Inside,
         }
     }
 
     /// How who leaves a block arrives.
     pub fn left_from(&self, block: BlockId, key: Key) -> Key {
-        if self.controls().is_none() || key.arrival == Arrival::Middle {
+        if self.controls().is_none() {
             return key;
         }
-        let arrival = self.left_from_side(block);
+        let arrival = match self.left_from_side(block) {
+            Arrival::Inside | Arrival::Outside if key.arrival == Arrival::Middle => Arrival::Middle,
+            side => side,
+        };
         Key { arrival, ..key }
     }
 
     /// The same of the thread's last block.
     pub fn left_from_stream(&self, context: &ThreadContext, key: Key) -> Key {
-        let arrival = match context.stream_gap {
-            0 => key.arrival,
+        let arrival = match (context.stream_phase, context.stream_gap) {
+            (counted::SKIPPING, _) => Arrival::Skipped,
+            (counted::DONE, _) => Arrival::Done,
+            (_, 0) => key.arrival,
             _ => Arrival::Outside,
         };
         Key { arrival, ..key }
     }
 
-    /// As [`Engine::left_from`], where a superblock goes on.
-    pub fn goes_on(&self, traced: bool, key: Key) -> Key {
-        let arrival = match self.controls().is_some() && !traced {
-            true => Arrival::Outside,
-            false => key.arrival,
+    /// As [`Engine::left_from`], where a superblock that begins with `start` goes on.
+    pub fn goes_on(&self, start: Key, traced: bool, key: Key) -> Key {
+        let arrival = match start.arrival {
+            Arrival::Skipped | Arrival::Done => start.arrival,
+            _ if self.controls().is_some() && !traced => Arrival::Outside,
+            _ => key.arrival,
         };
         Key { arrival, ..key }
     }
 
     /// Whether control that comes to a block by an indirect branch has to say so.
     pub fn must_name_arrival(&mut self, key: Key) -> bool {
-        key.arrival != Arrival::Outside && self.must_name_target(key.pc)
+        let is_traced = !matches!(
+            key.arrival,
+            Arrival::Outside | Arrival::Skipped | Arrival::Done
+        );
+        is_traced && self.must_name_target(key.pc)
     }
 
     /// Says whether what the thread executes from here on is traced. The block at which it
@@ -293,25 +327,21 @@ impl Engine {
         let Some(controls) = self.controls() else {
             return key;
         };
-        let why = controls.why();
+        let (why, arrival) = match context.stream_phase {
+            counted::SKIPPING => (why::OFF, Some(Arrival::Skipped)),
+            counted::DONE => (why::OFF, Some(Arrival::Done)),
+            _ => (controls.why(), None),
+        };
+        if let Some(arrival) = arrival {
+            self.cross(context, key.pc, false, why);
+            return Key { arrival, ..key };
+        }
         let counts = self.marks_at(key.pc) != 0;
         if counts && matches!(key.arrival, Arrival::Call | Arrival::Jump) {
             return self.left_from_stream(context, key);
         }
         let traced = self.traces(key.pc);
-        match (traced, context.stream_gap as u8) {
-            (true, 0) => {}
-            (true, why) => {
-                context.stream_gap = 0;
-                self.append_escape(context, escape::TO, Some(why), key.pc);
-            }
-            (false, gap) => {
-                if gap == 0 {
-                    self.append_escape(context, escape::AT, None, key.pc);
-                }
-                context.stream_gap = why.into();
-            }
-        }
+        self.cross(context, key.pc, traced, why);
         let arrival = match (counts, traced) {
             (true, _) => Arrival::Middle,
             (false, true) => Arrival::Inside,
@@ -320,10 +350,27 @@ impl Engine {
         Key { arrival, ..key }
     }
 
+    /// What follows at `pc` is traced or not, for that reason.
+    fn cross(&mut self, context: &mut ThreadContext, pc: u64, traced: bool, why: u8) {
+        match (traced, context.stream_gap as u8) {
+            (true, 0) => {}
+            (true, why) => {
+                context.stream_gap = 0;
+                self.append_escape(context, escape::TO, Some(why), pc);
+            }
+            (false, gap) => {
+                if gap == 0 {
+                    self.append_escape(context, escape::AT, None, pc);
+                }
+                context.stream_gap = why.into();
+            }
+        }
+    }
+
     /// The thread comes to the engine. If tracing has begun since it ended for it,
     /// says so; the block at which it goes on then.
     pub fn meet(&mut self, context: &mut ThreadContext, key: Key) -> Option<Key> {
-        let off = context.stream_gap == why::OFF.into();
+        let off = context.stream_gap == why::OFF.into() && context.stream_phase == counted::TRACING;
         self.controls().filter(|controls| off && controls.is_on())?;
         let arrival = match key.arrival {
             Arrival::Middle => Arrival::Middle,
@@ -332,12 +379,12 @@ impl Engine {
         Some(self.enter(context, Key { arrival, ..key }))
     }
 
-    /// The function at `pc` is called. `false`: nobody counts calls.
-    pub fn called(&mut self, pc: u64) -> bool {
+    /// The function at `pc` is called.
+    pub fn called(&mut self, pc: u64) {
         let marks = self.marks_at(pc);
         let streams = self.streams.as_mut();
         let Some(controls) = streams.and_then(|streams| streams.controls.as_mut()) else {
-            return false;
+            return;
         };
         let calls = [&mut controls.start, &mut controls.stop].into_iter();
         let reached = calls.flatten().map(|call| call.count(marks));
@@ -349,17 +396,25 @@ impl Engine {
                 self.sever(BlockId(id));
             }
         }
-        true
     }
 
     /// What stands before a block's first instruction.
-    pub fn emit_beginning(&self, emit: &mut Emit<'_>, key: Key, fragment: u32) {
+    pub fn emit_beginning(
+        &mut self,
+        emit: &mut Emit<'_>,
+        source: &Superblock,
+        key: Key,
+        fragment: u32,
+    ) {
         if let Some(controls) = self.controls().filter(|_| !self.counts_call(key)) {
             match (key.arrival, emit.pending.is_on()) {
                 (Arrival::Inside, false) => emit.end_stretch(key.pc, controls.why()),
                 (Arrival::Outside, true) => emit.begin_stretch(key.pc),
                 _ => {}
             }
+        }
+        if source.counted && !source.insns.is_empty() {
+            self.emit_count(emit, key, source.insns.len());
         }
         if fragment != 0 {
             emit.begin_fragment(fragment);

@@ -88,7 +88,7 @@ impl Streams {
 
     /// How many pairs of tables for indirect branches there are to be.
     pub fn table_sets(&self) -> usize {
-        1 + usize::from(self.controls.is_some())
+        self.controls.as_ref().map_or(1, Controls::table_sets)
     }
 
     fn known(&self, source: &Superblock) -> Known {

@@ -55,12 +55,16 @@ pub struct Site(u32);
 
 impl Site {
     const NONE: Site = Site(0);
-    /// Any in code that is not traced: their tables are others.
-    pub const OUTSIDE: Site = Site(KEYS);
 
-    /// Whose tables those come by who arrive like that.
+    /// Whose tables those come by who arrive like that, in code that is not traced; one
+    /// for all of them.
     pub fn of_arrivals(arrival: Arrival) -> Option<Site> {
-        (arrival == Arrival::Outside).then_some(Site::OUTSIDE)
+        match arrival {
+            Arrival::Outside => Some(Site(KEYS)),
+            Arrival::Skipped => Some(Site(2 * KEYS)),
+            Arrival::Done => Some(Site(3 * KEYS)),
+            _ => None,
+        }
     }
 
     /// By how many slots it looks further on.
@@ -79,7 +83,7 @@ impl Site {
 
     /// Says who comes.
     pub fn emit(self, asm: &mut Asm<'_>) {
-        if self != Site::OUTSIDE {
+        if self.is_counted() || self == Site::NONE {
             asm.mov_gs_imm32(SITE, self.0);
         }
     }

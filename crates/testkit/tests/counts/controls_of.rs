@@ -7,6 +7,7 @@
 //! | `--funcs` | code of its functions with these names |
 //! | `--start-func F:N --stop-func F:M` | from one call of a function to another, of a program with one thread |
 //! | `--start-func F:2` | the end of each thread |
+//! | `--skip`, `--count` | the middle of each thread |
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -64,7 +65,38 @@ pub fn check(
     });
     let pattern = format!("{file}!{NAMES}");
     compare(run, &["--funcs", &pattern], 0, module, in_functions)?;
-    begins(run, stepped, &image, (module, file), &all)
+    begins(run, stepped, &image, (module, file), &all)?;
+    counted(run, (module, file), &all)
+}
+
+/// Tracing of so many instructions of each thread.
+fn counted(
+    run: &Run<'_>,
+    (module, file): (Option<&str>, &str),
+    all: &[Vec<Place>],
+) -> Result<(), String> {
+    let longest = all.iter().map(Vec::len).max().unwrap_or(0);
+    let (third, tenth) = (longest / 3, longest / 10);
+    let part = |from: usize, most: usize| -> Vec<Vec<Place>> {
+        let part = |thread: &Vec<Place>| thread.iter().skip(from).take(most).cloned().collect();
+        all.iter().map(part).collect()
+    };
+    let words = [third, tenth].map(|number| (number + 1).to_string());
+    let [skip, count] = ["--skip", "--count"];
+    if module.is_none() {
+        let rest = part(third + 1, usize::MAX);
+        compare(run, &[skip, &words[0]], 0, module, rest)?;
+        let middle = part(third + 1, tenth + 1);
+        let options = [skip, &words[0], count, &words[1]];
+        compare(run, &options, 1, module, middle)?;
+        return compare(run, &[count, &words[1]], 0, module, part(0, tenth + 1));
+    }
+    // Where the oracle begins, others have been executed.
+    let own = kept(all, |(name, _)| name == file);
+    let own = own.iter().map(|own| own.iter().take(third + 1));
+    let own = own.map(|own| own.cloned().collect()).collect();
+    let options = ["--no-shared-libs", count, &words[0]];
+    compare(run, &options, 0, module, own)
 }
 
 /// Tracing that begins, and perhaps ends, at calls.
