@@ -345,6 +345,17 @@ pub enum Owed {
 }
 
 impl Owed {
+    /// So many are added to a word.
+    pub fn add(word: i32, number: i32) -> Owed {
+        Owed::Added(Addition {
+            word,
+            added: Amounts([number, 0, 0, 0]),
+            instructions: number,
+            last: Amounts::default(),
+            apart: false,
+        })
+    }
+
     /// Most bytes of it.
     pub fn bytes(self) -> u64 {
         match self {

@@ -58,9 +58,11 @@ pub use chunks::{keyframe_is_due, overflowed};
 pub use controls::Controls;
 pub use known::Streams;
 
+use crate::counting::Owed;
 use crate::engine::Engine;
 use crate::indirect::SPILL_OTHER;
 use crate::pcmap::{self, Recipe};
+use crate::superblock::Superblock;
 use crate::translate::Emit;
 
 const STREAMS: i32 = offset_of!(ThreadContext, streams) as i32;
@@ -101,13 +103,32 @@ impl Outcomes {
 pub struct Pending {
     is_on: bool,
     outcomes: Outcomes,
+    /// Instructions that are counted where it begins.
+    counted: usize,
 }
 
 impl Pending {
-    pub fn new(is_on: bool) -> Pending {
+    pub fn new(source: &Superblock) -> Pending {
         Pending {
-            is_on,
+            is_on: source.traced,
             outcomes: Outcomes::NONE,
+            counted: match source.counted && !source.traced {
+                true => source.insns.len(),
+                false => 0,
+            },
+        }
+    }
+
+    /// Whether a way out behind instruction `i` has anything to do.
+    pub fn owes(&self, i: usize) -> bool {
+        self.is_on || self.counted > i + 1
+    }
+
+    /// What that is, if it is this outcome of the branch at `pc`.
+    pub fn owed(&self, pc: u64, outcome: bool, i: usize) -> Owed {
+        match self.is_on {
+            true => Owed::Appended(self.way(pc, outcome)),
+            false => counted::gives_back(self.counted - (i + 1)),
         }
     }
 
@@ -116,7 +137,7 @@ impl Pending {
     }
 
     /// What a way out appends on which the branch at `pc` has this outcome.
-    pub fn way(&self, pc: u64, outcome: bool) -> Append {
+    fn way(&self, pc: u64, outcome: bool) -> Append {
         Append {
             outcomes: self.outcomes.and(stream::lane(pc), outcome),
             target: None,

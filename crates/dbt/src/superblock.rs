@@ -66,7 +66,7 @@ pub struct Superblock {
     pub bytes: usize,
     /// What they do is appended to streams.
     pub traced: bool,
-    /// How many there are is counted before: each way out is at its end.
+    /// How many there are is counted before; if it is traced, each way out is at its end.
     pub counted: bool,
 }
 
@@ -344,7 +344,7 @@ impl Engine {
             }
             let mut next = self.arrive_by_jump(insn.pc(), pc);
             let ends = out.volatile && insn.may_store()
-                || out.counted && matches!(flow, Flow::Cond(..) | Flow::CountJump(_));
+                || out.counted && traced && matches!(flow, Flow::Cond(..) | Flow::CountJump(_));
             if next.arrival != Arrival::Inside || ends {
                 if next.arrival == Arrival::Inside {
                     next.arrival = self.arrival_behind(&insn, pc);

@@ -26,7 +26,7 @@ use wire::stat;
 
 use crate::block::{Arrival, Block, BlockId, ExitKind, Key, Landing};
 use crate::contexts::Paths;
-use crate::counting::{Counting, Owed, Run, add_spilled};
+use crate::counting::{Counting, Run, add_spilled};
 use crate::engine::Engine;
 use crate::indirect::{emit_restores, emit_spills};
 use crate::pcmap::{Recipe, Writer};
@@ -132,7 +132,7 @@ impl Engine {
             start_pc: key.pc,
             counting,
             paths,
-            pending: Pending::new(source.traced),
+            pending: Pending::new(&source),
         };
         let pad = pad.map(|Landing { call, .. }| {
             let miss = self.cache.thunk(if call {
@@ -405,7 +405,7 @@ impl Engine {
         }
         let taken = matches!(way, Way::Taken(_));
         let owed = match last {
-            _ if emit.pending.is_on() => Some(Owed::Appended(emit.pending.way(insn.pc(), taken))),
+            _ if emit.pending.owes(i) => Some(emit.pending.owed(insn.pc(), taken, i)),
             true => emit.last_branch(LastBranch::Taken),
             false => emit.pending_there(),
         };
@@ -436,8 +436,8 @@ impl Engine {
         if let Some(path) = emit.path_at(i) {
             return self.attach_path(emit, site, kind, path);
         }
-        if emit.pending.is_on() {
-            let owed = Owed::Appended(emit.pending.way(insn.pc(), true));
+        if emit.pending.owes(i) {
+            let owed = emit.pending.owed(insn.pc(), true, i);
             emit.passed(insn.pc(), false);
             return self.attach_owed(emit.id, site, kind, owed);
         }

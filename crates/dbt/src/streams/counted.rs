@@ -3,10 +3,9 @@
 //! Problem: it is to begin and end at exactly the N-th instruction, and counting is not to
 //! cost much more than executing.
 //!
-//! Approach: a superblock that is counted has no way out but its end, so what it executes is
-//! known when it is entered; it takes that from what is left. If that is not as many, it gives it back
-//! and leaves for the engine, which makes a superblock of exactly as many instructions, to be
-//! executed once. What is left is a word whose upper half is 0 until there is too little:
+//! Approach: a superblock takes the instructions that it has from what is left when it is
+//! entered, and a way out in its middle gives back those behind it. If not as many are left, it
+//! leaves for the engine, which makes a superblock of exactly as many, to be executed once. What is left is a word whose upper half is 0 until there is too little:
 //! so nothing has to be compared, and flags stay as they are.
 //!
 //! A thread is in one of three phases, and blocks of each phase lead to blocks of the same
@@ -16,12 +15,13 @@
 //! Invariants: where a thread leaves a superblock in its middle, the map says how many
 //! instructions are counted that were not executed.
 //!
-//! Limits: code that is counted is made of basic blocks.
+//! Limits: code that is traced and counted is made of basic blocks.
 
 use agent::thread::ThreadContext;
 use isa::{Asm, Reg};
 
 use crate::block::{Arrival, BlockId, ExitKind, Key};
+use crate::counting::Owed;
 use crate::engine::Engine;
 use crate::indirect::SPILL_OTHER;
 use crate::pcmap::Recipe;
@@ -36,6 +36,11 @@ pub const DONE: u32 = 2;
 
 /// So many instructions are counted at once: their number has 32 bits.
 const SLICE: u64 = 1 << 31;
+
+/// What a way out does that leaves so many instructions behind which were counted.
+pub fn gives_back(insns: usize) -> Owed {
+    Owed::add(LEFT, insns as i32)
+}
 
 impl Engine {
     /// A thread begins.
