@@ -34,7 +34,8 @@ use isa::insn::Flags;
 use isa::{Asm, Flow, Insn, Reg, StackMove};
 use wire::{COST_WORDS, cost};
 
-use crate::indirect::{Guess, SPILL_RCX};
+use crate::guess::Guess;
+use crate::indirect::SPILL_RCX;
 use crate::pcmap::Recipe;
 use crate::streams::Append;
 use crate::superblock::is_turned;

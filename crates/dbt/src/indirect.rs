@@ -10,14 +10,8 @@
 //!  hit:   restore rcx, rdx;  jmp to the guess             other (cold): the site above
 //! ```
 //!
-//! What a branch takes its target from may be at a fixed address: a PLT stub, or a
-//! call without one, jumps where the dynamic linker said once. There the site
-//! itself looks for the target that is at the address when it is translated
-//! ([`Engine::guess`]), and goes on to it by a link. If that is yet to be bound,
-//! another target makes the site be translated anew.
-//!
-//! No flags are touched. Returns and jumps index by the low 16 bits of the
-//! target, calls (aligned functions) by bits 4 to 19 if the machine has `rorx`.
+//! What is guessed is in `guess` and `ways::usual`. No flags are touched. Returns and jumps
+//! index by the low 16 bits of the target, calls (aligned functions) by bits 4 to 19 if the machine has `rorx`.
 //! An empty slot holds the engine's miss routine. Two targets with one index
 //! are chained: the first pad's miss branch goes to a check for the second.
 //!
@@ -45,9 +39,6 @@ use crate::slab::Slab;
 use crate::streams;
 use crate::translate::Emit;
 use crate::ways::{self, Site};
-
-/// The landing mark of indirect branches.
-pub const ENDBR64: [u8; 4] = [0xF3, 0x0F, 0x1E, 0xFA];
 
 const SLOTS: u64 = 1 << 16;
 /// Bytes of the spills of rcx and rdx, with which an event begins: who has
@@ -219,24 +210,6 @@ pub fn emit_restores(asm: &mut Asm<'_>) {
     asm.mov_r_gs(Reg::Rdx, SPILL_RDX);
 }
 
-/// Where an indirect branch may go.
-#[derive(Clone, Copy, Debug)]
-pub struct Guess {
-    pub target: u64,
-    /// The target is a stub's own code that has it bound, which happens once.
-    pub lazy: bool,
-}
-
-/// Whether the code at `pc` is that of a PLT entry not bound yet: the number of its
-/// relocation is pushed (System V ABI for x86-64, 5.2; after `endbr64` if at all).
-fn binds_lazily(pc: u64) -> bool {
-    const PUSH_IMM32: u8 = 0x68;
-    let mut bytes = [0; 5];
-    let got = agent::memory::read_some(pc, &mut bytes);
-    let bytes = &bytes[..got];
-    bytes.strip_prefix(&ENDBR64).unwrap_or(bytes).first() == Some(&PUSH_IMM32)
-}
-
 /// One member of a slot's chain.
 #[derive(Clone, Copy, Debug)]
 struct Link {
@@ -321,16 +294,6 @@ impl Chains {
 const MAX_CHAIN: usize = 6;
 
 impl Engine {
-    /// Where an indirect branch goes now, if it takes its target from a fixed
-    /// address.
-    pub fn guess(&self, insn: &Insn) -> Option<Guess> {
-        let (place, _) = insn.rip_relative().filter(|_| !insn.has_segment_base())?;
-        let target = agent::memory::read::<u64>(place)?;
-        self.process.regions.find(target)?;
-        let lazy = insn.flow() == Flow::IndirectJump && binds_lazily(target);
-        Some(Guess { target, lazy })
-    }
-
     /// rcx: a target. On to it by a table.
     pub fn emit_lookup(&mut self, emit: &mut Emit<'_>, call: bool) {
         let owed = emit.owed();

@@ -23,6 +23,7 @@ pub mod engine;
 pub mod entry;
 pub mod evict;
 mod exits;
+mod guess;
 pub mod indirect;
 pub mod link;
 pub mod locate;
