@@ -192,6 +192,12 @@ pub struct ThreadContext {
     /// Chunks filled since the last keyframe, and the number of that.
     pub stream_filled: u32,
     pub stream_keyframe: u32,
+    /// Where emitted code keeps registers, and flags, around a time stamp; and nonzero while
+    /// it is the thread's turn (`wire::stream::Turn`).
+    pub stamp_spill: [u64; 4],
+    pub has_turn: u32,
+    /// Which instructions of the thread are counted (`dbt::streams::counted`).
+    pub stream_phase: u32,
     /// Where it is counted that no cell and no table had an edge, shared by all threads.
     pub edge_lookups: u64,
     /// The indirect branch that was executed last (`dbt::ways::jumps`).
@@ -199,9 +205,7 @@ pub struct ThreadContext {
     /// Nonzero: what the thread executes is not traced, for that reason
     /// (`dbt::streams::controls`).
     pub stream_gap: u32,
-    /// Which instructions of the thread are counted, and how many are left.
-    pub stream_phase: u32,
-    pub reserved: u32,
+    /// How many instructions are left in that phase.
     pub stream_left: u64,
     /// To be added to it when it is used up.
     pub stream_more: u64,

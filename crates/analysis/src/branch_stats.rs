@@ -220,7 +220,7 @@ fn read(branches: &mut Branches<'_>, counts: &mut Counts) -> (Executed, Option<U
                     _ => {}
                 }
             }
-            Ok(Item::Entered { .. }) => {}
+            Ok(Item::Entered { .. } | Item::Stamp(_)) => {}
             Err(error) => failure = Some(error),
         }
     }

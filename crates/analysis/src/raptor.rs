@@ -19,8 +19,8 @@
 //! | without a gshare every branch has a descriptor, without its outcome | not taken is predicted |
 //! | where a thread begins, ends, comes back from a handler, and runs code that was other code before, is not said | exceptions: see [`Descriptor::Exception`] |
 //!
-//! Limits: predictors are private to threads, because a trace does not say yet in which
-//! order threads did what.
+//! Predictors are private to threads, or [`Shared`]: then each thread has them in turn, in the
+//! order of time stamps, and says where its turn ends ([`SWITCH`]).
 
 pub mod bimodal;
 mod decode;
@@ -151,6 +151,16 @@ struct Predictors {
 }
 
 impl Predictors {
+    /// In place of those that another thread has now.
+    fn none() -> Predictors {
+        Predictors::new(&Config {
+            outcome_entries: 0,
+            target_entries: 0,
+            returns: 0,
+            ..Config::default()
+        })
+    }
+
     fn new(config: &Config) -> Predictors {
         Predictors {
             outcomes: match config.outcome_entries {
@@ -168,6 +178,21 @@ impl Predictors {
 
 fn size(entries: u32) -> usize {
     entries.min(MOST_ENTRIES) as usize
+}
+
+/// Predictors that several threads use in turn.
+pub struct Shared(Predictors);
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Shared")
+    }
+}
+
+impl Shared {
+    pub fn new(config: &Config) -> Shared {
+        Shared(Predictors::new(config))
+    }
 }
 
 /// What a thread's predictors did not say.
@@ -189,3 +214,6 @@ pub const END: u64 = ENTER;
 /// With the number of a fragment of the recording in the low half, the target of the
 /// exception where that begins to be executed; no address.
 pub const ENTER: u64 = 1 << 63;
+
+/// Target of the exception behind which another thread uses the predictors; no address.
+pub const SWITCH: u64 = 1 << 63 | 1 << 62;

@@ -40,11 +40,13 @@
 mod branches;
 mod code;
 mod lane;
+mod order;
 pub mod packed;
 mod pieces;
 mod runs;
 pub mod segments;
 mod sites;
+mod stamps;
 mod steer;
 mod unsound;
 
@@ -52,15 +54,18 @@ pub use branches::{Branch, Branches, Item};
 pub use code::{Code, Step};
 use code::{Place, Turn};
 use lane::{Escape, Lane};
+pub use order::Order;
 use packed::{Next, Packed};
 pub use pieces::Pieces;
 use pieces::{Known, end};
 pub use runs::{Did, Key, Run, Runs};
 pub use segments::Segment;
 pub use sites::{Kind, Site};
+use stamps::Stamps;
+pub use stamps::{Stamp, StampKind};
 pub use steer::Steer;
 use trace::Thread;
-use trace::stream::{ESCAPE, LANES, PER_BYTE, WENT, escape, why};
+use trace::stream::{ESCAPE, LANES, PER_BYTE, STAMP, TARGETS, WENT, escape, why};
 pub use unsound::Unsound;
 
 /// What a thread did.
@@ -70,6 +75,8 @@ pub enum Event<'a> {
     Executed(&'a [Step]),
     /// It went to this address without executing anything.
     Went { why: Why, to: u64 },
+    /// When what follows began; if it was asked for ([`Walk::with_stamps`]).
+    Stamp(Stamp),
 }
 
 /// Why control goes elsewhere without a branch.
@@ -137,6 +144,8 @@ pub struct Walk<'a> {
     /// A keyframe ends it: whether it has come there.
     arrived: Option<bool>,
     over: bool,
+    /// Stamps are given, too.
+    stamps: Option<Box<Stamps>>,
 }
 
 impl<'a> Walk<'a> {
@@ -195,6 +204,7 @@ impl<'a> Walk<'a> {
             begins: false,
             arrived: None,
             over: false,
+            stamps: None,
         }
     }
 
@@ -215,6 +225,7 @@ impl<'a> Walk<'a> {
                     return Some(Ok(Event::Executed(steps)));
                 }
                 Ok(Found::Went { why, to }) => return Some(Ok(Event::Went { why, to })),
+                Ok(Found::Stamp(stamp)) => return Some(Ok(Event::Stamp(stamp))),
                 Ok(Found::Entered(_)) => {}
                 Err(error) => return Some(Err(error)),
             }
@@ -222,7 +233,16 @@ impl<'a> Walk<'a> {
     }
 
     /// The same, without what it lends.
+    #[inline]
     fn found(&mut self) -> Option<Result<Found, Unsound>> {
+        match self.stamps {
+            None => self.whole(),
+            Some(_) => self.stamped(),
+        }
+    }
+
+    /// The same without stamps.
+    fn whole(&mut self) -> Option<Result<Found, Unsound>> {
         if self.over {
             return None;
         }
@@ -286,6 +306,7 @@ impl<'a> Walk<'a> {
                     Escaped::Coming => {}
                     Escaped::Went(found) => return Ok(Some(found)),
                 },
+                Some(STAMP) if lane == TARGETS => self.take_more_stamps()?,
                 Some(outcomes) => {
                     self.lanes[lane].skip(1);
                     self.left = outcomes.ilog2().min(PER_BYTE);
@@ -366,6 +387,7 @@ impl<'a> Walk<'a> {
 
     /// What stands in all lanes.
     fn escape(&mut self, lane: usize) -> Result<Escaped, Unsound> {
+        self.take_stamps()?;
         let (escape, bytes) = self.lanes[lane].escape()?;
         let bytes = &bytes[..escape.len()];
         for (number, other) in (0..).zip(&mut self.lanes) {
@@ -463,6 +485,9 @@ impl<'a> Walk<'a> {
         self.entered = is_other.then_some(then);
         let next = self.pieces.at(then);
         self.piece = Some((next, 0));
+        if from == to {
+            self.open_stamps();
+        }
         Ok((from < to).then_some(Found::Executed {
             piece,
             from,
@@ -511,4 +536,5 @@ enum Found {
     },
     /// It goes on there, in other code than the path before led to.
     Entered(Place),
+    Stamp(Stamp),
 }

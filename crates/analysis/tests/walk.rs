@@ -6,7 +6,7 @@ use std::sync::Arc;
 use analysis::pack::{Coder, Encoder, Model};
 use analysis::walk::packed::{self, Refused};
 use analysis::walk::segments::{self, Task, segments};
-use analysis::walk::{Event, Pieces, Segment, Unsound, Walk};
+use analysis::walk::{Event, Pieces, Segment, StampKind, Unsound, Walk};
 use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
 use trace::stream::{LANES, TARGETS};
@@ -22,7 +22,7 @@ fn all_of(mut walk: Walk<'_>) -> (Vec<u64>, Option<Unsound>) {
     while let Some(event) = walk.next() {
         match event {
             Ok(Event::Executed(steps)) => all.extend(steps.iter().map(|step| step.pc)),
-            Ok(Event::Went { .. }) => {}
+            Ok(Event::Went { .. } | Event::Stamp(_)) => {}
             Err(error) => return (all, Some(error)),
         }
     }
@@ -249,6 +249,74 @@ fn from_every_keyframe_on_is_what_was_executed_there() {
         assert_eq!(keyframe.insns, Some(before));
     }
     assert_eq!(thread.keyframes.len(), 25);
+}
+
+/// With stamps, and with keyframes.
+fn with_stamps() -> Recording {
+    let bytes = include_bytes!("../../trace/tests/recordings/8-trace.evp");
+    trace::read(&bytes[..]).unwrap()
+}
+
+/// What a walk with stamps says besides is when; each atomic instruction and fence has one stamp,
+/// each system call two, and the last of them does not come back.
+#[test]
+fn stamps_change_nothing_else() {
+    let recording = with_stamps();
+    let (process, thread) = (&recording.processes[0], &recording.processes[0].threads[0]);
+    let whole = executed(process, thread).0;
+    let mut pieces = Pieces::of(process);
+    for segment in segments(thread) {
+        let onward = segment.onward();
+        let (plain, _) = all_of(Walk::of(&mut pieces, thread, onward));
+        let (stamped, error) = all_of(Walk::of(&mut pieces, thread, onward).with_stamps());
+        assert!(error.is_none() && stamped == plain && whole.ends_with(&plain));
+    }
+    let mut walk = Walk::new(&mut pieces, thread).with_stamps();
+    let (mut counts, mut last, mut pending) = ([0; 3], 0, None);
+    while let Some(event) = walk.next() {
+        let steps = match event.unwrap() {
+            Event::Stamp(stamp) => {
+                assert!(stamp.time >= last, "the thread's own order");
+                last = stamp.time;
+                counts[0] += usize::from(stamp.kind == StampKind::Enter);
+                counts[1] += usize::from(stamp.kind == StampKind::Leave);
+                pending = (stamp.kind == StampKind::Sync).then_some(stamp).or(pending);
+                continue;
+            }
+            Event::Executed(steps) => steps.to_vec(),
+            Event::Went { .. } => continue,
+        };
+        for step in steps {
+            let bytes = walk.code().bytes(&step);
+            // lock; xchg [rip + displacement], also with a prefix
+            let is_atomic = bytes[0] == 0xF0 || bytes[..2].contains(&0x87);
+            assert_eq!(pending.take().is_some(), is_atomic, "{bytes:x?}");
+            counts[2] += usize::from(is_atomic);
+        }
+    }
+    assert_eq!(counts, [6, 5, 2953]);
+}
+
+/// Wherever lanes end, what is before is the same with stamps and without.
+#[test]
+fn stamps_of_what_was_cut() {
+    let recording = with_stamps();
+    let (process, thread) = (&recording.processes[0], &recording.processes[0].threads[0]);
+    let whole = executed(process, thread).0;
+    arbtest(|u| {
+        let mut lens = [0; LANES];
+        for len in &mut lens {
+            *len = u.int_in_range(0..=40_000)?;
+        }
+        let cut = cut(thread, lens);
+        let mut pieces = Pieces::of(process);
+        let (plain, error) = all_of(Walk::new(&mut pieces, &cut));
+        let (stamped, other) = all_of(Walk::new(&mut pieces, &cut).with_stamps());
+        assert!(whole.starts_with(&plain) && stamped == plain);
+        assert_eq!(error.is_some(), other.is_some());
+        Ok(())
+    })
+    .size_max(64);
 }
 
 /// What is cut may name keyframes that are not there.

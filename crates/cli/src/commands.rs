@@ -79,6 +79,7 @@ fn run_only(flags: &Run) -> Result<Ending> {
         buffer: 0,
         calls: [0; 2],
         insns: [0; 2],
+        order: 0,
         selector: Selector::everything(),
         options: Vec::new(),
         show: Show::run(flags.destination.format, flags.engine_stats),
@@ -132,6 +133,7 @@ fn contexts(flags: &Contexts) -> Result<Ending> {
         buffer: 0,
         calls: [0; 2],
         insns: [0; 2],
+        order: 0,
         selector: selection::selector(flags),
         options: options(flags),
         show: Show {
@@ -264,6 +266,7 @@ fn count(flags: &Count) -> Result<Ending> {
         buffer: 0,
         calls: [0; 2],
         insns: [0; 2],
+        order: 0,
         selector: Selector::everything(),
         options,
         html: flags.page.wanted(),

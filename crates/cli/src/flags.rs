@@ -6,6 +6,7 @@
 mod branches;
 mod controls;
 mod kinds;
+mod order;
 mod raptor;
 mod traces;
 
@@ -20,6 +21,7 @@ use branches::STATS_EXAMPLES;
 pub use branches::{DescriptorForm, Mcf, Stats, StatsForm};
 pub use controls::{Call, Controls};
 pub use kinds::{BlockKind, ContextMode, DiffFormat, WhichForest, YesNo};
+pub use order::Order;
 use raptor::RAPTOR_EXAMPLES;
 pub use raptor::Raptor;
 use traces::{DUMP_EXAMPLES, INDEX_EXAMPLES, PACK_EXAMPLES, TRACE_EXAMPLES, VERIFY_EXAMPLES};

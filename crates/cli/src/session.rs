@@ -48,6 +48,8 @@ pub struct Session<'a> {
     pub calls: [u64; 2],
     /// How many instructions of each thread are not traced first, and are then; 0: all.
     pub insns: [u64; 2],
+    /// What of a trace has time stamps ([`wire::stream::order`]).
+    pub order: u32,
     pub selector: Selector,
     /// For the recording: options that were given, as the user wrote them.
     pub options: Vec<(String, String)>,
@@ -150,6 +152,7 @@ impl Session<'_> {
             buffer: self.buffer,
             calls: self.calls,
             insns: self.insns,
+            order: self.order,
             costs: match self.blocks {
                 // Their code says what they cost.
                 Some(_) => 0,

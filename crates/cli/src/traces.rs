@@ -43,7 +43,8 @@ pub fn trace(flags: &Trace) -> Result<Ending> {
         calls: controls::calls(&flags.controls),
         insns: [flags.controls.skip, flags.controls.count].map(Option::unwrap_or_default),
         selector: controls::selector(&flags.controls),
-        options: controls::options(&flags.controls),
+        order: flags.order.number(),
+        options: options(flags),
         show: Show::run(Format::Report, false),
         speaks: false,
     }
@@ -64,6 +65,16 @@ pub fn dump(flags: &Dump) -> Result<Ending> {
     if flags.timeline.uftrace.is_some() || flags.timeline.perfetto.is_some() {
         return timelines::dump(flags);
     }
+    if flags.order {
+        let view = report::steps::Between {
+            times: flags.time.clone().unwrap_or(0..u64::MAX),
+            thread: flags.thread,
+        };
+        let (recording, _) = read_trace(&flags.file)?;
+        check_thread(&recording, &flags.file, flags.thread)?;
+        check_order(&recording, &flags.file)?;
+        return print(|out| report::steps::dump_in_order(&recording, &view, out));
+    }
     let view = report::steps::View {
         range: flags.range.clone().unwrap_or(1..u64::MAX),
         thread: flags.thread,
@@ -71,6 +82,14 @@ pub fn dump(flags: &Dump) -> Result<Ending> {
     let (recording, _) = read_trace(&flags.file)?;
     check_thread(&recording, &flags.file, flags.thread)?;
     print(|out| report::steps::dump(&recording, &view, out))
+}
+
+/// Options that were given, as the user wrote them.
+fn options(flags: &Trace) -> Vec<(String, String)> {
+    let order = ("--order".into(), flags.order.name().into());
+    let mut options = controls::options(&flags.controls);
+    options.push(order);
+    options
 }
 
 /// Whether there is a thread that was asked for.
@@ -83,6 +102,21 @@ pub fn check_thread(recording: &Recording, path: &Path, wanted: Option<u32>) -> 
         ),
         _ => Ok(()),
     }
+}
+
+/// Whether the threads of a trace have an order.
+pub fn check_order(recording: &Recording, path: &Path) -> Result<()> {
+    let is_order = |(name, how): &(String, String)| name == "--order" && how != "chunk";
+    let mut threads = recording.processes.iter().flat_map(|p| &p.threads);
+    let is_packed = threads.any(analysis::walk::packed::is_packed);
+    if is_packed || !recording.meta.options.iter().any(is_order) {
+        bail!(
+            "'{}' has no time stamps, which order threads; record it with --order sync or fine, \
+             and do not pack it",
+            path.display()
+        );
+    }
+    Ok(())
 }
 
 pub fn verify(flags: &Verify) -> Result<Ending> {

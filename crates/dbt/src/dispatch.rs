@@ -5,6 +5,7 @@ use agent::sigcalls;
 use agent::syscalls::{self, Effect, Kind};
 use agent::thread::{Thread, ThreadContext, reg};
 use wire::stat;
+use wire::stream::stamp;
 
 use crate::block::{Arrival, ExitId, ExitKind, Key, Landing};
 use crate::engine::{self, Engine};
@@ -239,6 +240,7 @@ fn leave_by_syscall(
         }
         After::Result(value) => {
             finish_call(context, value, next);
+            engine::with(|engine| engine.stamp(context, stamp::LEAVE));
             go_to(
                 context,
                 Key {

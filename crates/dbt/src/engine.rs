@@ -39,6 +39,8 @@ pub struct Settings {
     pub lockstep: u32,
     /// A wrong translation on purpose, see [`wire::flag::MISTRANSLATE`].
     pub mistranslate: bool,
+    /// What has time stamps ([`wire::stream::order`]).
+    pub order: u32,
 }
 
 /// Pool and payload paths to hand to a program that is exec'd.

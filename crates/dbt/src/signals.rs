@@ -341,6 +341,9 @@ fn fault(
     if signal == SIGSEGV && crate::streams::overflowed(context, uc) {
         return step_to_keyframe(context, thread, uc);
     }
+    if signal == SIGSEGV && crate::streams::stamps::is_forbidden(uc) {
+        return;
+    }
     if signal == SIGTRAP && uc.mcontext.trapno == trap::DEBUG {
         // The program set the trap flag. Only its own instructions count.
         if let Where::Boundary(place) = locate(rip) {

@@ -170,6 +170,7 @@ fn settings(pool: &Pool, stack: &InitialStack) -> Settings {
         chaos: config.chaos_seed.load(Relaxed),
         lockstep: config.lockstep.load(Relaxed),
         mistranslate: flags & flag::MISTRANSLATE != 0,
+        order: config.order.load(Relaxed),
     }
 }
 
@@ -279,7 +280,8 @@ fn boot(
     let context = unsafe { &mut *thread.context };
     engine.threads.push(thread.context);
     // It stays forbidden over exec. Nobody else asks: a filter may not like the question.
-    context.tsc_forbidden = u64::from(settings.clock && sys::is_tsc_forbidden());
+    let reads_clock = settings.clock || settings.order != 0;
+    context.tsc_forbidden = u64::from(reads_clock && sys::is_tsc_forbidden());
     contexts::begin_thread(&mut engine, context, None, false);
     *ENGINE.lock() = Some(engine);
     crate::lockstep::begin(settings.lockstep);

@@ -29,6 +29,8 @@
 //! that do not come back) it appends itself. A signal finds in the map which outcomes
 //! are not in the stream yet, and they are appended first.
 //!
+//! When it was, stamps say ([`stamps`]).
+//!
 //! Invariants:
 //! - code, and targets, are in the log before code that refers to them can run;
 //! - rdx is the one register that emitted code appends with;
@@ -44,6 +46,7 @@ mod chunks;
 mod controls;
 mod counted;
 mod known;
+pub mod stamps;
 
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::Release;
@@ -314,6 +317,7 @@ impl Engine {
         if self.streams.is_some() && context.stream_begun == 0 {
             context.stream_begun = 1;
             self.append_escape(context, escape::TO, Some(stream::why::START), pc);
+            self.stamp(context, stream::stamp::CAME);
         }
     }
 
@@ -325,6 +329,7 @@ impl Engine {
         }
         let ahead = place.counted_ahead.cast_unsigned();
         context.stream_left = context.stream_left.wrapping_add(ahead);
+        self.give_turn_back(context);
         if context.stream_gap == 0 {
             let outcomes = place.outcomes;
             if !outcomes.are_none() {
@@ -355,12 +360,14 @@ impl Engine {
         for lane in 0..stream::LANES {
             chunks::mark_keyframe(&pool, context, lane, len);
         }
+        self.stamp(context, stream::stamp::CAME);
     }
 
     /// From there it goes to `pc`, for this reason.
     pub fn goes_to(&mut self, context: &mut ThreadContext, why: u8, pc: u64) {
         if self.streams.is_some() && context.stream_gap == 0 {
             self.append_escape(context, escape::TO, Some(why), pc);
+            self.stamp(context, stream::stamp::CAME);
         }
     }
 
@@ -408,10 +415,11 @@ impl Engine {
     }
 
     /// The thread executes no more.
-    pub fn end_streams(&self, context: &mut ThreadContext) {
+    pub fn end_streams(&mut self, context: &mut ThreadContext) {
         if self.streams.is_none() {
             return;
         }
+        self.stamp(context, stream::stamp::END);
         for lane in 0..stream::LANES {
             if context.stream_ends[lane] != 0 {
                 close_chunk(&self.process.log.pool, context, lane, 0, stream::CLOSED);

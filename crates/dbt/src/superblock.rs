@@ -242,10 +242,9 @@ impl Engine {
     fn follow(&mut self, key: Key, traced: bool, turns: &mut Loop) -> Superblock {
         let mut out = self.nothing_at(key, traced);
         self.look_at(key.pc);
-        let mut pc = key.pc;
+        let (mut pc, mut side_exits) = (key.pc, 0);
         let mut window = Window::NONE;
         let mut reader = window.reader();
-        let mut side_exits = 0;
         loop {
             if VSYSCALL.contains(&pc) {
                 let is_entry = pc & 0x3ff == 0 && pc & 0xfff < 0xc00;
@@ -295,6 +294,7 @@ impl Engine {
             self.note_page(insn.next_pc() - 1, &mut out.pages);
             out.bytes += insn.len();
             let flow = insn.flow();
+            side_exits += usize::from(self.is_long(&insn));
             out.insns.push(insn);
             if let Flow::Jump(target) | Flow::Cond(_, target) | Flow::CountJump(target) = flow {
                 self.note_jump(insn.pc(), target);

@@ -220,7 +220,7 @@ impl Engine {
             }
             match insn.flow() {
                 Flow::Next => {
-                    self.emit_plain(emit, insn);
+                    self.emit_next(emit, insn);
                     if let Some(value) = insn.constant_eax() {
                         known_eax = Some(value);
                     } else if insn.may_write_rax() {
@@ -344,7 +344,7 @@ impl Engine {
     }
 
     /// An instruction that is not a branch.
-    fn emit_plain(&mut self, emit: &mut Emit<'_>, insn: &Insn) {
+    pub fn emit_plain(&mut self, emit: &mut Emit<'_>, insn: &Insn) {
         let len = insn.len();
         if let Some((write, register, wide)) = insn.gs_base_access() {
             match (write, wide) {
@@ -566,6 +566,7 @@ impl Engine {
             Some(_) => false,
         }) && self.settings.lockstep == 0;
         emit.write_outcomes();
+        self.emit_enter(emit);
         if !plain {
             let site = self.emit_unlinked_jump(emit);
             let kind = ExitKind::Syscall {
@@ -584,8 +585,7 @@ impl Engine {
         emit.cover(false, Recipe::NONE);
         emit.map.advance(insn.len());
         emit.recorded(false);
-        emit.asm.mov_gs_imm32(WAITS_IN, 0);
-        emit.cover(true, Recipe::NONE);
+        self.emit_leave(emit);
         self.emit_exit(
             emit,
             ExitKind::Direct(Key {

@@ -255,6 +255,24 @@ impl<'a> Asm<'a> {
         self.mem(reg, base, disp);
     }
 
+    /// `mov dword [base + disp], reg32`; both of the first eight.
+    pub fn mov_mem_r32(&mut self, base: Reg, disp: i8, reg: Reg) {
+        self.byte(0x89);
+        self.mem(reg, base, disp.into());
+    }
+
+    /// `mov reg32, [base]`; both of the first eight.
+    pub fn mov_r32_mem(&mut self, reg: Reg, base: Reg) {
+        self.byte(0x8B);
+        self.mem(reg, base, 0);
+    }
+
+    /// `xchg [base], reg32`, which is atomic; both of the first eight.
+    pub fn xchg_mem_r32(&mut self, base: Reg, reg: Reg) {
+        self.byte(0x87);
+        self.mem(reg, base, 0);
+    }
+
     /// `mov [base + disp], reg`
     pub fn mov_mem_r(&mut self, base: Reg, disp: i32, reg: Reg) {
         self.rex_w(reg, 0, base.high());
@@ -331,6 +349,11 @@ impl<'a> Asm<'a> {
     pub fn lea_sum32(&mut self, reg: Reg, base: Reg, index: Reg, disp: i8) {
         self.byte(0x40 | reg.high() << 2 | index.high() << 1 | base.high());
         self.sum(0x8D, reg, base, index, disp);
+    }
+
+    /// `lfence`: what comes later waits until what came before was executed.
+    pub fn lfence(&mut self) {
+        self.bytes(&[0x0F, 0xAE, 0xE8]);
     }
 
     /// `rdtsc`: to edx:eax.

@@ -13,6 +13,7 @@ pub mod insn;
 pub mod reg;
 pub mod relocate;
 pub mod stack;
+mod sync;
 #[cfg(feature = "text")]
 pub mod text;
 

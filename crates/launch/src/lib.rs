@@ -51,6 +51,8 @@ pub struct Request {
     pub max_nodes: u64,
     /// What contexts carry besides calls: bits from `wire::cost`.
     pub costs: u32,
+    /// What of a trace has time stamps (`wire::stream::order`).
+    pub order: u32,
     /// Bytes of streams that may wait to be taken out of the pool.
     pub buffer: u64,
     /// Which calls tracing begins and ends at; 0: none.
@@ -189,6 +191,7 @@ fn configure(owned: &OwnedPool, request: &Request) {
     config.stop_call.store(request.calls[1], Relaxed);
     config.skip.store(request.insns[0], Relaxed);
     config.count.store(request.insns[1], Relaxed);
+    config.order.store(request.order, Relaxed);
     let chunks = request.buffer.div_ceil(wire::stream::CHUNK);
     // A pool that is small, for a limit of file sizes, has room for other things, too.
     let most = pool.len() / 4 / wire::stream::CHUNK;

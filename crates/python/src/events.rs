@@ -20,7 +20,7 @@ pub const ROWS: usize = 1 << 16;
 const AHEAD: usize = 3;
 
 /// Names of kinds, by number.
-pub const KINDS: [&str; 15] = [
+pub const KINDS: [&str; 16] = [
     "instruction",
     "conditional",
     "jump",
@@ -35,6 +35,7 @@ pub const KINDS: [&str; 15] = [
     "signal",
     "sigreturn",
     "vsyscall",
+    "gap",
     "other",
 ];
 pub const CONDITIONAL: u8 = 1;
@@ -266,7 +267,8 @@ fn went(why: Why, to: u64, number: u64) -> Row {
         Why::Signal(signal) => (SIGNAL, signal),
         Why::Sigreturn => (12, 0),
         Why::Vsyscall => (13, 0),
-        Why::Unknown(reason) => (14, reason),
+        Why::Unselected | Why::Off => (14, 0),
+        Why::Unknown(reason) => (15, reason),
     };
     Row {
         number,

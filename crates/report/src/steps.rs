@@ -8,6 +8,7 @@
 //! ```
 
 mod names;
+mod order;
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -15,8 +16,10 @@ use std::ops::Range;
 
 use analysis::walk::packed::is_packed;
 use analysis::walk::segments::{self, Segment, Task};
-use analysis::walk::{Event, Pieces, Step, Unsound, Walk, Why};
+use analysis::walk::{Code, Event, Pieces, Step, Unsound, Walk, Why};
 use trace::{End, Missing, Process, Recording, Thread};
+
+pub use order::{Between, dump as dump_in_order};
 
 use crate::numbers::{counted, grouped};
 use crate::signals;
@@ -258,7 +261,7 @@ impl Lines<'_> {
                 Some(Ok(Event::Went { why, to })) if self.range.contains(&self.number) => {
                     went(why, to, out)?;
                 }
-                Some(Ok(Event::Went { .. })) => {}
+                Some(Ok(Event::Went { .. } | Event::Stamp(_))) => {}
                 Some(Ok(Event::Executed(steps))) => {
                     let before = self.range.start.saturating_sub(self.number);
                     let before =
@@ -274,21 +277,23 @@ impl Lines<'_> {
                 }
                 let names = self.names;
                 let key = (step.fragment, step.pc);
-                let text = self.known.entry(key).or_insert_with(|| {
-                    let bytes = walk.code().bytes(&step);
-                    let insn = isa::text::of(&bytes, step.pc, None);
-                    format!(
-                        "{:x}  {:<32}  {insn}",
-                        step.pc,
-                        names.name(step.fragment, step.pc)
-                    )
-                });
+                let new = || text(names, walk.code(), &step);
+                let text = self.known.entry(key).or_insert_with(new);
                 writeln!(out, "{:>12}  {text}", self.number)?;
                 self.number += 1;
             }
         }
         Ok(Ok(()))
     }
+}
+
+fn text(names: &Names<'_>, code: &Code, step: &Step) -> String {
+    let insn = isa::text::of(&code.bytes(step), step.pc, None);
+    format!(
+        "{:x}  {:<32}  {insn}",
+        step.pc,
+        names.name(step.fragment, step.pc)
+    )
 }
 
 fn went(why: Why, to: u64, out: &mut dyn Write) -> io::Result<()> {

@@ -17,7 +17,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"EVPPOOL\x01");
 /// | 7 | windows of blocks and their cells; streams of what threads executed |
 /// | 8 | several streams of each thread, they say if they end early, and the CLI that it lives; counts of where indirect branches go |
 /// | 9 | chunks of streams say where they begin and where a keyframe is |
-/// | 10 | which calls, and numbers of instructions, tracing begins and ends at; only the executable's own code |
+/// | 10 | which calls, and numbers of instructions, tracing begins and ends at; only the executable's own code; time stamps in streams, and whose turn it is |
 pub const VERSION: u32 = 10;
 
 /// Allocation granularity of the pool, the page size of x86-64.
@@ -100,7 +100,8 @@ pub struct Config {
     pub max_nodes: AtomicU64,
     /// What nodes carry besides calls: bits from [`crate::cost`].
     pub costs: AtomicU32,
-    pub reserved: AtomicU32,
+    /// What of a trace has time stamps ([`crate::stream::order`]).
+    pub order: AtomicU32,
     /// Chunks of streams that may wait for their reader ([`crate::stream`]).
     pub max_chunks: AtomicU64,
     /// Which call of a function marked `START`, and of one marked `STOP`, tracing begins
@@ -142,6 +143,8 @@ pub struct PoolHeader {
     pub owner: AtomicU32,
     pub owner_fd: AtomicU32,
     pub reserved: AtomicU32,
+    /// Of atomic instructions that are executed one after the other.
+    pub turn: crate::stream::Turn,
 }
 
 /// How a process record stands.

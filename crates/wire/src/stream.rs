@@ -26,6 +26,8 @@
 //! Streams are chains of [`Chunk`]s. Emitted code appends without looking: behind a chunk
 //! is a page that cannot be written.
 //!
+//! Lane [`TARGETS`] may have time stamps, too ([`STAMP`]).
+//!
 //! A *keyframe* is an [`escape::AT`] in all lanes that the headers of its chunks point to.
 //! Who begins to read there needs nothing from before.
 
@@ -65,6 +67,43 @@ pub const WENT: u8 = 0b11;
 
 /// First byte of an escape.
 pub const ESCAPE: u8 = 1;
+
+/// First byte of a time stamp, in lane [`TARGETS`] only: a [kind](stamp), u64. A stamp is
+/// about what comes next, by the code: it stands between the items of that lane as it was
+/// executed. 0: the program had forbidden to read the counter.
+pub const STAMP: u8 = 2;
+/// Bytes of one.
+pub const STAMP_LEN: usize = 10;
+
+/// Kinds of stamps.
+pub mod stamp {
+    /// When the next instruction that is atomic or a fence had been executed.
+    pub const SYNC: u8 = 1;
+    /// When the next system call was about to be made, and when it was back.
+    pub const ENTER: u8 = 2;
+    pub const LEAVE: u8 = 3;
+    /// When control had gone where the escape before says: the thread begins, a handler
+    /// begins or returns, a keyframe.
+    pub const CAME: u8 = 4;
+    /// When the thread ended.
+    pub const END: u8 = 5;
+}
+
+/// What has stamps ([`crate::Config::order`]).
+pub mod order {
+    /// Nothing.
+    pub const CHUNK: u32 = 0;
+    /// What is listed in [`stamp`](super::stamp).
+    pub const SYNC: u32 = 1;
+    /// The same, and atomic instructions and fences are executed one after the other, their
+    /// stamps in that order.
+    pub const FINE: u32 = 2;
+}
+
+/// Not 0: some thread executes an atomic instruction ([`order::FINE`]).
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Turn(pub AtomicU32);
 
 /// What follows [`ESCAPE`]; integers are little-endian.
 pub mod escape {

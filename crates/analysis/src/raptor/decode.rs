@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use super::{Config, Descriptor, END, ENTER, Predictors};
+use super::{Config, Descriptor, END, ENTER, Predictors, SWITCH, Shared};
 use crate::walk::{Branch, Item, Kind, Pieces, Site, Steer, Unsound, Why};
 
 /// Why descriptors do not go with the code.
@@ -59,23 +59,57 @@ pub struct Decoder<'a, D> {
     insns: u64,
     /// Instructions of the thread.
     number: u64,
+    /// Instructions of the piece of code that were executed before another thread was next.
+    done: u64,
     ready: VecDeque<Item>,
+    /// Another thread is next.
+    waits: bool,
     over: bool,
 }
 
 impl<'a, D: Iterator<Item = Descriptor>> Decoder<'a, D> {
-    pub fn new(pieces: &'a mut Pieces, config: &Config, mut descriptors: D) -> Decoder<'a, D> {
+    pub fn new(pieces: &'a mut Pieces, config: &Config, descriptors: D) -> Decoder<'a, D> {
+        let mut decoder = Decoder {
+            predictors: Predictors::new(config),
+            ..Decoder::waiting(pieces, descriptors)
+        };
+        decoder.resume();
+        decoder
+    }
+
+    /// One that has predictors in turn with others, and gives items when it is
+    /// [resumed](Decoder::resume), up to the end of its turn.
+    pub fn waiting(pieces: &'a mut Pieces, descriptors: D) -> Decoder<'a, D> {
         Decoder {
             steer: Steer::new(pieces),
-            predictors: Predictors::new(config),
-            next: descriptors.next(),
+            predictors: Predictors::none(),
+            next: None,
             descriptors,
             count: 1,
             insns: 0,
             number: 0,
+            done: 0,
             ready: VecDeque::new(),
+            waits: true,
             over: false,
         }
+    }
+
+    /// Its turn begins, or it is over.
+    pub fn swap(&mut self, shared: &mut Shared) {
+        std::mem::swap(&mut self.predictors, &mut shared.0);
+    }
+
+    /// It is its turn.
+    pub fn resume(&mut self) {
+        if std::mem::take(&mut self.waits) {
+            self.next = self.descriptors.next();
+        }
+    }
+
+    /// There is nothing more of the thread.
+    pub fn is_over(&self) -> bool {
+        self.over
     }
 
     /// Instructions executed up to the last item.
@@ -86,7 +120,7 @@ impl<'a, D: Iterator<Item = Descriptor>> Decoder<'a, D> {
     /// Up to the next outcome or exception.
     fn advance(&mut self) -> Result<(), Misfit> {
         let next = self.next.ok_or(Misfit::Cut)?;
-        let len = self.steer.steps().map_or(0, <[_]>::len) as u64;
+        let len = self.steer.steps().map_or(0, <[_]>::len) as u64 - self.done;
         let open = self.steer.open_branch();
         if let Descriptor::Exception { insns, target } = next {
             let left = u64::from(insns).checked_sub(self.insns);
@@ -105,6 +139,7 @@ impl<'a, D: Iterator<Item = Descriptor>> Decoder<'a, D> {
         let number = self.number + len;
         self.number = number;
         self.insns += len;
+        self.done = 0;
         let Some((site_number, site)) = open else {
             self.steer.go(true)?;
             return Ok(());
@@ -127,11 +162,14 @@ impl<'a, D: Iterator<Item = Descriptor>> Decoder<'a, D> {
     /// The branches among the next `steps` instructions, which are direct.
     fn direct(&mut self, steps: u64) {
         for &(at, number) in self.steer.branches() {
-            if u64::from(at) >= steps {
+            let Some(at) = u64::from(at).checked_sub(self.done) else {
+                continue;
+            };
+            if at >= steps {
                 break;
             }
             let site = self.steer.site(number);
-            let branch = branch_of(number, &site, self.number + u64::from(at) + 1);
+            let branch = branch_of(number, &site, self.number + at + 1);
             if site.kind == Kind::Call {
                 self.predictors.returns.push(branch.next);
             }
@@ -141,6 +179,12 @@ impl<'a, D: Iterator<Item = Descriptor>> Decoder<'a, D> {
 
     fn exception(&mut self, left: u64, target: u64) -> Result<(), Misfit> {
         self.number += left;
+        if target == SWITCH {
+            self.done += left;
+            (self.next, self.count, self.insns, self.waits) = (None, 1, 0, true);
+            return Ok(());
+        }
+        self.done = 0;
         self.passed();
         let number = self.number;
         if target == END {
@@ -242,7 +286,7 @@ impl<D: Iterator<Item = Descriptor>> Iterator for Decoder<'_, D> {
             if let Some(item) = self.ready.pop_front() {
                 return Some(Ok(item));
             }
-            if self.over {
+            if self.over || self.waits {
                 return None;
             }
             if let Err(error) = self.advance() {

@@ -1,6 +1,6 @@
 //! Branches to descriptors: figures 3.1, 4.25 and 4.28.
 
-use super::{Config, Descriptor, END, ENTER, Predictors};
+use super::{Config, Descriptor, END, ENTER, Predictors, SWITCH, Shared};
 use crate::walk::{Branch, Item, Kind, Why};
 
 /// Instructions behind a descriptor after which there is another one at the next branch, so
@@ -47,8 +47,22 @@ pub struct Encoder {
 
 impl Encoder {
     pub fn new(config: &Config) -> Encoder {
+        Encoder::with(Predictors::new(config))
+    }
+
+    /// It has predictors in turn with others.
+    pub fn with_none() -> Encoder {
+        Encoder::with(Predictors::none())
+    }
+
+    /// Its turn begins, or it is over.
+    pub fn swap(&mut self, shared: &mut Shared) {
+        std::mem::swap(&mut self.predictors, &mut shared.0);
+    }
+
+    fn with(predictors: Predictors) -> Encoder {
         Encoder {
-            predictors: Predictors::new(config),
+            predictors,
             count: 1,
             from: 0,
             farthest: FARTHEST,
@@ -84,12 +98,18 @@ impl Encoder {
                 let target = fragment.map_or(to, |id| ENTER | u64::from(id));
                 Some(self.exception(number, target))
             }
+            Item::Stamp(_) => None,
         }
     }
 
     /// The thread ends, or nothing more is known, after so many instructions.
     pub fn end(&mut self, number: u64) -> Descriptor {
         self.exception(number, END)
+    }
+
+    /// After so many instructions another thread is next.
+    pub fn switch(&mut self, number: u64) -> Descriptor {
+        self.exception(number, SWITCH)
     }
 
     fn exception(&mut self, number: u64, target: u64) -> Descriptor {

@@ -6,7 +6,7 @@
 //! went and how many instructions were executed up to them, without looking at the others.
 
 use super::code::Place;
-use super::{Found, Kind, Pieces, Site, Unsound, Walk, Why};
+use super::{Found, Kind, Pieces, Site, Stamp, Unsound, Walk, Why};
 use trace::Thread;
 
 /// A branch that was executed.
@@ -44,6 +44,8 @@ pub enum Item {
         to: u64,
         number: u64,
     },
+    /// When what follows began; if it was asked for ([`Branches::with_stamps`]).
+    Stamp(Stamp),
 }
 
 /// Instructions of a piece that were executed, and which of its branches come next.
@@ -72,6 +74,13 @@ impl<'a> Branches<'a> {
             run: None,
             number: 0,
         }
+    }
+
+    /// The same with stamps.
+    #[must_use]
+    pub fn with_stamps(mut self) -> Self {
+        self.walk = self.walk.with_stamps();
+        self
     }
 
     /// Instructions executed up to the end of what was read.
@@ -153,6 +162,7 @@ impl Iterator for Branches<'_> {
                     to,
                     outcome,
                 }) => self.run(piece, from, to, outcome),
+                Ok(Found::Stamp(stamp)) => return Some(Ok(Item::Stamp(stamp))),
                 Ok(Found::Went { why, to }) => return Some(Ok(Item::Went { why, to, number })),
                 Ok(Found::Entered(place)) => {
                     return Some(Ok(Item::Entered {

@@ -51,6 +51,18 @@ pub struct Step {
 pub(super) struct Straight {
     pub steps: Vec<Step>,
     pub turn: Turn,
+    /// Those of them that have time stamps, and whether they are system calls.
+    pub stamped: Vec<(u32, bool)>,
+}
+
+impl Straight {
+    fn new(steps: Vec<Step>, turn: Turn, stamped: Vec<(u32, bool)>) -> Straight {
+        Straight {
+            steps,
+            turn,
+            stamped,
+        }
+    }
 }
 
 /// Bytes of one page, and which of them are known.
@@ -154,14 +166,15 @@ impl Code {
     /// outcome control only goes forward.
     pub(super) fn straight(&self, mut place: Place) -> Straight {
         let mut steps = Vec::new();
+        let mut stamped = Vec::new();
         loop {
             if steps.len() == LONGEST {
                 let turn = Turn::Goes(place);
-                return Straight { steps, turn };
+                return Straight::new(steps, turn, stamped);
             }
             let Some(insn) = self.at(place) else {
                 let turn = Turn::Unknown;
-                return Straight { steps, turn };
+                return Straight::new(steps, turn, stamped);
             };
             steps.push(Step {
                 pc: insn.pc(),
@@ -172,6 +185,9 @@ impl Code {
                 },
                 flow: insn.flow(),
             });
+            if insn.is_sync() || insn.flow() == Flow::Syscall {
+                stamped.push((steps.len() as u32 - 1, insn.flow() == Flow::Syscall));
+            }
             let then = |pc| self.then(place, pc);
             let turn = match insn.flow() {
                 Flow::Cond(_, target) | Flow::CountJump(target) => {
@@ -196,7 +212,7 @@ impl Code {
                     }
                 }
             };
-            return Straight { steps, turn };
+            return Straight::new(steps, turn, stamped);
         }
     }
 

@@ -105,6 +105,11 @@ impl<'a> Lane<'a> {
         self.at += len;
     }
 
+    /// Goes on behind the bytes that were unpacked.
+    pub fn skip_all(&mut self) {
+        self.at = self.raw.len();
+    }
+
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Unsound> {
         let bytes = self.ahead(N)?.try_into().map_err(|_| Unsound::Cut)?;
         self.skip(N);

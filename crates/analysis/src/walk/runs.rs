@@ -96,7 +96,13 @@ impl Iterator for Runs<'_> {
     type Item = Result<Did, Unsound>;
 
     fn next(&mut self) -> Option<Result<Did, Unsound>> {
-        let found = self.walk.found()?;
+        let found = loop {
+            match self.walk.found()? {
+                // Nobody asked for them.
+                Ok(Found::Stamp(_)) => {}
+                found => break found,
+            }
+        };
         Some(found.map(|found| match found {
             Found::Executed {
                 piece,
@@ -111,7 +117,7 @@ impl Iterator for Runs<'_> {
                 outcome,
             }),
             Found::Went { why, to } => Did::Went { why, to },
-            Found::Entered(_) => Did::Entered,
+            Found::Entered(_) | Found::Stamp(_) => Did::Entered,
         }))
     }
 }

@@ -17,6 +17,7 @@ Examples:
   everypath trace -o run.evp --modules 'libssl*' -- ./prog
   everypath trace -o run.evp --skip 1000000 --count 5000 -- ./prog
   everypath trace -o run.evp --start-func parse:3 --stop-func parse:4 -- ./prog
+  everypath trace -o run.evp --order fine -- ./prog     atomics in exact order
   everypath dump run.evp --range 1..1000       what it executed first
   everypath verify run.evp                     how many instructions each thread executed
 
@@ -32,6 +33,8 @@ Examples:
   everypath dump run.evp | less
   everypath dump run.evp --range 1000..1100
   everypath dump run.evp --thread 4711 --range 5000..
+  everypath dump run.evp --order | less         all threads, in order of time
+  everypath dump run.evp --order --time 5000000..6000000
   everypath dump run.evp --mcf ascii --disasm              branches, as mcfTrace has them
   everypath dump run.evp --mcf binary | zstd > run.mcf.zst   (docs/formats/mcf.md)
   everypath dump run.evp --pt run.pt           packets of Intel PT, for its decoders
@@ -64,6 +67,9 @@ pub struct Trace {
     /// Keep the newest of it, between half of this and this (20M, 2G)
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "limit")]
     pub ring: Option<u64>,
+    /// What gets time stamps, to put threads in order
+    #[arg(long, value_name = "WHAT", default_value = "sync")]
+    pub order: super::Order,
     /// Print no warnings on standard error
     #[arg(short, long)]
     pub quiet: bool,
@@ -84,8 +90,14 @@ pub struct Dump {
     /// Only the thread with this number
     #[arg(long, value_name = "TID")]
     pub thread: Option<u32>,
+    /// All threads in one text, in the order of their time stamps
+    #[arg(long, conflicts_with = "range")]
+    pub order: bool,
+    /// Only what was executed then; counts beyond the first stamp, as --order shows
+    #[arg(long, value_name = "FROM..TO", value_parser = times, requires = "order")]
+    pub time: Option<Range<u64>>,
     /// Write Intel PT packets and the code into this folder (docs/formats/pt.md)
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["mcf", "range"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["mcf", "range", "order"])]
     pub pt: Option<PathBuf>,
     /// With --pt: have a target for every return, also where decoders know it
     #[arg(long, requires = "pt")]
@@ -98,7 +110,9 @@ pub struct Dump {
 
 pub const PACK_EXAMPLES: &str = "\
 Examples:
-  everypath pack run.evp -o small.evp      several times smaller, read as before";
+  everypath pack run.evp -o small.evp      several times smaller, read as before
+
+Time stamps, which order threads, are left out.";
 
 #[derive(Debug, Args)]
 pub struct Pack {
@@ -117,11 +131,11 @@ pub struct Pack {
 #[derive(Debug, Args)]
 pub struct Timeline {
     /// Write calls into this folder, for uftrace (docs/formats/timelines.md)
-    #[arg(long, value_name = "DIR", group = "timeline", conflicts_with_all = ["mcf", "range", "pt"])]
+    #[arg(long, value_name = "DIR", group = "timeline", conflicts_with_all = ["mcf", "range", "order", "pt"])]
     pub uftrace: Option<PathBuf>,
     /// Write calls as trace events, for Perfetto and Chrome
     #[arg(long, value_name = "FILE.json", group = "timeline")]
-    #[arg(conflicts_with_all = ["mcf", "range", "pt", "uftrace"])]
+    #[arg(conflicts_with_all = ["mcf", "range", "order", "pt", "uftrace"])]
     pub perfetto: Option<PathBuf>,
     /// Only calls of these functions, with --uftrace or --perfetto
     #[arg(long, value_name = "LIST", requires = "timeline")]
@@ -181,6 +195,21 @@ fn size(text: &str) -> Result<u64, String> {
     let number = number.parse::<u64>().ok().filter(|&number| number > 0);
     let bytes = number.and_then(|number| number.checked_mul(1 << unit.map_or(0, |(_, bits)| bits)));
     bytes.ok_or_else(|| "give a size as 500K, 20M or 2G".to_owned())
+}
+
+/// The same of times, from 0 on.
+fn times(text: &str) -> Result<Range<u64>, String> {
+    let odd = "give it as FROM..TO, with numbers from 0 on";
+    let (from, to) = text.split_once("..").ok_or(odd)?;
+    let number = |text: &str, absent| match text {
+        "" => Ok(absent),
+        text => text.parse::<u64>().map_err(|_| odd),
+    };
+    let (from, to) = (number(from, 0)?, number(to, u64::MAX - 1)?);
+    match from <= to {
+        true => Ok(from..to.saturating_add(1)),
+        false => Err(format!("{from} comes after {to}")),
+    }
 }
 
 /// `10..20` is 10 to 20, both included.

@@ -172,10 +172,14 @@ enum Did {
 }
 
 fn did(pieces: &mut Pieces, thread: &Thread, segment: Segment) -> Result<Vec<Did>, String> {
+    events(Walk::of(pieces, thread, segment), segment)
+}
+
+fn events(mut walk: Walk<'_>, segment: Segment) -> Result<Vec<Did>, String> {
     let mut all = Vec::new();
-    let mut walk = Walk::of(pieces, thread, segment);
     while let Some(event) = walk.next() {
         match event.map_err(|error| format!("{segment:?}: {error}"))? {
+            Event::Stamp(_) => {}
             Event::Executed(steps) => all.extend(steps.iter().copied().map(Did::Executed)),
             Event::Went { why, to } => all.push(Did::Went(why, to)),
         }
@@ -197,6 +201,10 @@ fn keyframes(recording: &Recording) -> Result<(), String> {
                 return Err("a keyframe is not where it could be".to_owned());
             }
             let mut whole = did(&mut pieces, thread, Segment::default())?;
+            let stamped = Walk::of(&mut pieces, thread, Segment::default()).with_stamps();
+            if events(stamped, Segment::default())? != whole {
+                return Err("with stamps, other instructions are executed".to_owned());
+            }
             let (mut onward, mut behind) = (0, Vec::new());
             for segment in segments.into_iter().rev() {
                 let own = did(&mut pieces, thread, segment)?;
@@ -264,6 +272,7 @@ fn expected_branches(walk: &mut Walk<'_>) -> Vec<Branch> {
     while let Some(Ok(event)) = walk.next() {
         let steps = match event {
             Event::Executed(steps) => steps.to_vec(),
+            Event::Stamp(_) => continue,
             Event::Went { .. } => {
                 branches.extend(last.take().and_then(|insn| branch(&insn, number, None)));
                 continue;

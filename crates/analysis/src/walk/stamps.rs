@@ -1,0 +1,307 @@
+//! Time stamps among what a thread did.
+//!
+//! Problem: stamps stand in the lane of targets as they were made, without a position.
+//!
+//! Approach: the code says which instructions have stamps. What a walk finds is cut before
+//! each of them, and the stamp that comes next in the lane is given there. A stamp says when
+//! that began which follows it, up to the next stamp; that of an atomic instruction, when
+//! the first instruction which follows it had been executed.
+//!
+//! Invariants: without the stamps, and with its pieces put together, what is given is what
+//! an ordinary walk gives. A stamp that is not there (the thread was killed, or the program
+//! forbids itself to read the counter) is left out; the others stay where they belong.
+//!
+//! Limits: packed traces have no stamps.
+
+use std::collections::VecDeque;
+
+use trace::stream::{LANES, STAMP, TARGETS, stamp};
+
+use super::{Found, Unsound, Walk};
+
+/// Stamps that are read ahead, before an escape.
+const MOST_AHEAD: usize = 1 << 16;
+
+/// When something was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    pub kind: StampKind,
+    /// The processor's time-stamp counter.
+    pub time: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StampKind {
+    /// Of the atomic instruction or fence that follows, just behind it.
+    Sync,
+    /// Before the system call that follows.
+    Enter,
+    /// Behind the system call before.
+    Leave,
+    /// Where the thread begins, where control goes without a branch, at a keyframe.
+    Came,
+    /// Where it ends.
+    End,
+}
+
+impl StampKind {
+    fn of(number: u8) -> Option<StampKind> {
+        Some(match number {
+            stamp::SYNC => StampKind::Sync,
+            stamp::ENTER => StampKind::Enter,
+            stamp::LEAVE => StampKind::Leave,
+            stamp::CAME => StampKind::Came,
+            stamp::END => StampKind::End,
+            _ => return None,
+        })
+    }
+}
+
+/// What a walk that gives stamps has read and not given yet.
+#[derive(Default)]
+pub(super) struct Stamps {
+    /// Read before they are asked for.
+    ahead: VecDeque<Stamp>,
+    /// They are all that is before an escape, up to which not everything is given yet.
+    is_closed: bool,
+    ready: VecDeque<Found>,
+    /// What was executed and is not given yet.
+    rest: Option<Executed>,
+}
+
+#[derive(Clone, Copy)]
+struct Executed {
+    piece: u32,
+    from: u32,
+    to: u32,
+    outcome: Option<bool>,
+}
+
+impl Executed {
+    fn found(self) -> Found {
+        let Executed {
+            piece,
+            from,
+            to,
+            outcome,
+        } = self;
+        Found::Executed {
+            piece,
+            from,
+            to,
+            outcome,
+        }
+    }
+}
+
+impl Walk<'_> {
+    /// The same with stamps, and what was executed in pieces before and behind them.
+    #[must_use]
+    pub fn with_stamps(mut self) -> Self {
+        self.stamps = Some(Box::default());
+        self
+    }
+
+    /// Takes a stamp that comes next in its lane.
+    pub(super) fn take_stamp(&mut self) -> Result<Option<Stamp>, Unsound> {
+        let has_lane = self.lanes.len() == LANES;
+        let Some(lane) = self.lanes.get_mut(TARGETS).filter(|_| has_lane) else {
+            return Ok(None);
+        };
+        if lane.peek()? != Some(STAMP) {
+            return Ok(None);
+        }
+        let number = lane.ahead(2)?.get(1).copied();
+        let (Some(number), true) = (number, lane.ahead(trace::stream::STAMP_LEN)?.len() > 9) else {
+            // The thread was killed before it had written that one.
+            lane.skip_all();
+            return Ok(None);
+        };
+        let kind = StampKind::of(number).ok_or(Unsound::Item(number))?;
+        lane.skip(2);
+        let time = u64::from_le_bytes(lane.array()?);
+        Ok(Some(Stamp { kind, time }))
+    }
+
+    /// Takes all stamps that come next in their lane, before an escape.
+    pub(super) fn take_stamps(&mut self) -> Result<(), Unsound> {
+        if let Some(stamps) = &mut self.stamps {
+            stamps.is_closed = true;
+        }
+        self.take_more_stamps()
+    }
+
+    /// Takes all stamps that come next in their lane.
+    pub(super) fn take_more_stamps(&mut self) -> Result<(), Unsound> {
+        while let Some(stamp) = self.take_stamp()? {
+            if let Some(stamps) = &mut self.stamps {
+                stamps.ahead.push_back(stamp);
+                if stamps.ahead.len() > MOST_AHEAD {
+                    return Err(Unsound::Item(STAMP));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The next stamp, if it is of a kind that is wanted.
+    fn next_stamp(
+        &mut self,
+        is_wanted: impl Fn(StampKind) -> bool,
+    ) -> Result<Option<Stamp>, Unsound> {
+        let is_open = |stamps: &Stamps| stamps.ahead.is_empty() && !stamps.is_closed;
+        if self.stamps.as_deref().is_some_and(is_open)
+            && let Some(stamp) = self.take_stamp()?
+            && let Some(stamps) = &mut self.stamps
+        {
+            stamps.ahead.push_back(stamp);
+        }
+        let is_wanted = |stamp: &mut Stamp| is_wanted(stamp.kind);
+        let stamps = self.stamps.as_mut();
+        Ok(stamps.and_then(|stamps| stamps.ahead.pop_front_if(is_wanted)))
+    }
+
+    fn give(&mut self, found: Found) {
+        if let Some(stamps) = &mut self.stamps {
+            stamps.ready.push_back(found);
+        }
+    }
+
+    /// 0 was not read.
+    fn give_stamp(&mut self, stamp: Option<Stamp>) {
+        if let Some(stamp) = stamp.filter(|stamp| stamp.time != 0) {
+            self.give(Found::Stamp(stamp));
+        }
+    }
+
+    /// Gives the next stamp of this kind, and others that are before it.
+    fn give_next(&mut self, wanted: StampKind) -> Result<(), Unsound> {
+        let is_sync = wanted == StampKind::Sync;
+        let is_passed = |kind| match kind {
+            StampKind::Came => true,
+            StampKind::Enter | StampKind::Leave | StampKind::End => is_sync,
+            StampKind::Sync => false,
+        };
+        while let Some(stamp) = self.next_stamp(is_passed)? {
+            self.give_stamp(Some(stamp));
+        }
+        let stamp = self.next_stamp(|kind| kind == wanted)?;
+        self.give_stamp(stamp);
+        Ok(())
+    }
+
+    /// All that is before an escape was given: what is left is of system calls that were not
+    /// made after all.
+    pub(super) fn open_stamps(&mut self) {
+        if let Some(stamps) = &mut self.stamps {
+            stamps.is_closed = false;
+            let left = stamps.ahead.drain(..).filter(|stamp| stamp.time != 0);
+            stamps.ready.extend(left.map(Found::Stamp));
+        }
+    }
+
+    /// What is executed next, up to behind the next instruction that has stamps.
+    fn cut(&mut self, run: Executed) -> Result<(), Unsound> {
+        let marks = &self.pieces.known[run.piece as usize].straight.stamped;
+        let behind = marks.partition_point(|(at, _)| *at < run.from);
+        let Some(&(at, is_call)) = marks.get(behind).filter(|(at, _)| *at < run.to) else {
+            self.give(run.found());
+            return Ok(());
+        };
+        let piece = |from, to| Executed {
+            from,
+            to,
+            outcome: run.outcome.filter(|_| to == run.to),
+            ..run
+        };
+        if run.from < at {
+            self.give(piece(run.from, at).found());
+        }
+        let wanted = match is_call {
+            true => StampKind::Enter,
+            false => StampKind::Sync,
+        };
+        self.give_next(wanted)?;
+        self.give(piece(at, at + 1).found());
+        if is_call {
+            let stamp = self.next_stamp(|kind| kind == StampKind::Leave)?;
+            self.give_stamp(stamp);
+        }
+        if let Some(stamps) = &mut self.stamps {
+            stamps.rest = (at + 1 < run.to).then(|| piece(at + 1, run.to));
+        }
+        Ok(())
+    }
+
+    /// [`Walk::whole`] with stamps.
+    pub(super) fn stamped(&mut self) -> Option<Result<Found, Unsound>> {
+        loop {
+            let stamps = self.stamps.as_mut()?;
+            if let Some(found) = stamps.ready.pop_front() {
+                return Some(Ok(found));
+            }
+            if let Some(run) = stamps.rest.take() {
+                if let Err(error) = self.cut(run) {
+                    self.over = true;
+                    return Some(Err(error));
+                }
+                continue;
+            }
+            if stamps.is_closed && self.coming.is_none() {
+                self.open_stamps();
+                continue;
+            }
+            let found = self.whole();
+            if let Err(error) = self.arrange(found.as_ref()) {
+                self.over = true;
+                return Some(Err(error));
+            }
+            match found {
+                Some(Ok(Found::Executed {
+                    piece,
+                    from,
+                    to,
+                    outcome,
+                })) => {
+                    let stamps = self.stamps.as_mut()?;
+                    stamps.rest = Some(Executed {
+                        piece,
+                        from,
+                        to,
+                        outcome,
+                    });
+                }
+                Some(Ok(found)) => self.give(found),
+                Some(Err(error)) => return Some(Err(error)),
+                None => {
+                    let stamps = self.stamps.as_mut()?;
+                    return stamps.ready.pop_front().map(Ok);
+                }
+            }
+        }
+    }
+
+    /// Gives the stamps that come before what was found.
+    fn arrange(&mut self, found: Option<&Result<Found, Unsound>>) -> Result<(), Unsound> {
+        match found {
+            Some(Ok(Found::Executed { .. })) => {}
+            Some(Ok(_)) => self.open_stamps(),
+            Some(Err(_)) => return Ok(()),
+            None => {
+                self.take_stamps()?;
+                let is_about_calls = |kind| kind != StampKind::Sync;
+                while let Some(stamp) = self.next_stamp(is_about_calls)? {
+                    self.give_stamp(Some(stamp));
+                }
+                if let Some(stamps) = &mut self.stamps {
+                    // Of what is not known to have been executed.
+                    (stamps.is_closed, stamps.ahead) = (false, VecDeque::new());
+                }
+                return Ok(());
+            }
+        }
+        let stamp = self.next_stamp(|kind| kind == StampKind::Came)?;
+        self.give_stamp(stamp);
+        Ok(())
+    }
+}

@@ -1,0 +1,163 @@
+//! The threads of a trace in one text, in the order of their time stamps.
+//!
+//! ```text
+//! # 1,204,117 thread 4712, atomic
+//!        118  401156  work+0x10        lock xadd [401234], rax
+//! ```
+//!
+//! What is below a stamp was executed from then on, up to the thread's next one. Stamps are
+//! shown as what the counter was beyond the first.
+//!
+//! Limits: each thread's code is decoded for itself.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::ops::Range;
+
+use analysis::walk::{Event, Order, Pieces, Stamp, StampKind, Step, Walk};
+use trace::{Process, Recording, Thread};
+
+use super::{Names, ended, missing_before, stopped, title, went};
+use crate::numbers::grouped;
+
+/// What of the threads is shown: between these times, and of the thread with this number.
+#[derive(Clone, Debug)]
+pub struct Between {
+    pub times: Range<u64>,
+    pub thread: Option<u32>,
+}
+
+/// One of the threads.
+struct Reading<'a> {
+    process: &'a Process,
+    thread: &'a Thread,
+    names: &'a Names<'a>,
+    walk: Walk<'a>,
+    known: HashMap<(u32, u64), String>,
+    /// Of the next instruction.
+    number: u64,
+    /// What its turn begins with.
+    stamp: Option<Stamp>,
+    has_head: bool,
+}
+
+/// Writes what was executed, in the order of stamps. `false`: not all of it can be read.
+pub fn dump(recording: &Recording, view: &Between, out: &mut dyn Write) -> io::Result<bool> {
+    let processes = &recording.processes;
+    let names: Vec<Names<'_>> = processes.iter().map(|p| Names::of(recording, p)).collect();
+    let whose = processes.iter().zip(&names).flat_map(|(process, names)| {
+        let threads = process.threads.iter();
+        threads.map(move |thread| (process, thread, names))
+    });
+    let is_wanted = |thread: &Thread| view.thread.is_none_or(|tid| tid == thread.tid);
+    let whose: Vec<_> = whose.filter(|(_, thread, _)| is_wanted(thread)).collect();
+    let mut pieces: Vec<Pieces> = whose.iter().map(|(p, ..)| Pieces::of(p)).collect();
+    let mut readings = Vec::new();
+    for ((process, thread, names), pieces) in whose.into_iter().zip(&mut pieces) {
+        writeln!(out, "{}", title(process, thread))?;
+        if let Some(gap) = missing_before(thread) {
+            writeln!(out, "# {gap}")?;
+        }
+        readings.push(Reading {
+            process,
+            thread,
+            names,
+            walk: Walk::new(pieces, thread).with_stamps(),
+            known: HashMap::new(),
+            number: 1,
+            stamp: None,
+            has_head: false,
+        });
+    }
+    let (mut sound, mut first) = (true, None);
+    let mut order = Order::of(readings.len());
+    while let Some(next) = order.next() {
+        let reading = &mut readings[next];
+        let time = reading.stamp.map_or(0, |stamp| {
+            stamp.time.saturating_sub(*first.get_or_insert(stamp.time))
+        });
+        if time >= view.times.end {
+            // Nothing that comes is older.
+            break;
+        }
+        let time = Some(time).filter(|time| view.times.contains(time));
+        match reading.turn(time, recording, out)? {
+            Some(Ok(stamp)) => order.put(next, stamp.time),
+            Some(Err(())) => sound = false,
+            None => {}
+        }
+    }
+    writeln!(out, "# {}", ended(recording))?;
+    Ok(sound)
+}
+
+impl Reading<'_> {
+    /// Up to the next stamp, which it gives; what happened is written if there is a time.
+    fn turn(
+        &mut self,
+        time: Option<u64>,
+        recording: &Recording,
+        out: &mut dyn Write,
+    ) -> io::Result<Option<Result<Stamp, ()>>> {
+        self.has_head = false;
+        let mut shown: Vec<Step> = Vec::new();
+        loop {
+            match self.walk.next() {
+                Some(Ok(Event::Stamp(stamp))) => {
+                    self.stamp = Some(stamp);
+                    return Ok(Some(Ok(stamp)));
+                }
+                Some(Ok(Event::Executed(steps))) => {
+                    shown.clear();
+                    shown.extend(steps);
+                    if let Some(time) = time {
+                        self.head(time, out)?;
+                        self.lines(&shown, out)?;
+                    }
+                    self.number += shown.len() as u64;
+                }
+                Some(Ok(Event::Went { why, to })) => {
+                    if let Some(time) = time {
+                        self.head(time, out)?;
+                        went(why, to, out)?;
+                    }
+                }
+                Some(Err(error)) => {
+                    writeln!(out, "# thread {}: {error}", self.thread.tid)?;
+                    return Ok(Some(Err(())));
+                }
+                None => {
+                    if let Some(time) = time {
+                        self.head(time, out)?;
+                        writeln!(out, "# {}", stopped(recording, self.process, self.thread))?;
+                    }
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
+    /// Once in a turn.
+    fn head(&mut self, time: u64, out: &mut dyn Write) -> io::Result<()> {
+        if std::mem::replace(&mut self.has_head, true) {
+            return Ok(());
+        }
+        let what = match self.stamp.map(|stamp| stamp.kind) {
+            Some(StampKind::Sync) => ", atomic",
+            Some(StampKind::Enter) => ", system call",
+            Some(StampKind::Leave) => ", back from the system call",
+            Some(StampKind::Came | StampKind::End) | None => "",
+        };
+        writeln!(out, "# {} thread {}{what}", grouped(time), self.thread.tid)
+    }
+
+    fn lines(&mut self, steps: &[Step], out: &mut dyn Write) -> io::Result<()> {
+        for (number, step) in (self.number..).zip(steps) {
+            let key = (step.fragment, step.pc);
+            let new = || super::text(self.names, self.walk.code(), step);
+            let text = self.known.entry(key).or_insert_with(new);
+            writeln!(out, "{number:>12}  {text}")?;
+        }
+        Ok(())
+    }
+}
