@@ -15,7 +15,7 @@ use crate::branches::{say, send};
 use crate::ending::Ending;
 use crate::flags::{DescriptorForm, Raptor};
 use crate::output::{Output, reason};
-use crate::traces::{check_thread, read_trace};
+use crate::traces::{check_order, check_thread, read_trace};
 
 pub fn raptor(flags: &Raptor) -> Result<Ending> {
     let config = config(flags);
@@ -36,6 +36,9 @@ pub fn raptor(flags: &Raptor) -> Result<Ending> {
     let output = Output::wanted(flags.output.as_deref())?;
     let (recording, _) = read_trace(&flags.file)?;
     check_thread(&recording, &flags.file, flags.thread)?;
+    if flags.shared {
+        check_order(&recording, &flags.file)?;
+    }
     let shown = flags.file.display();
     let threads = mcf::threads(&recording, flags.thread);
     let threads = threads.map_err(|error| anyhow!("'{shown}': {error}"))?;
@@ -49,18 +52,22 @@ pub fn raptor(flags: &Raptor) -> Result<Ending> {
         form,
         disassemble: flags.disasm,
     };
+    let write = match flags.shared {
+        true => raptor::shared::write,
+        false => raptor::write,
+    };
     let rows = match output {
-        None => raptor::write(&threads, &config, None)?,
+        None => write(&threads, &config, None)?,
         Some(output) => {
             let rows = RefCell::new(Vec::new());
             output.replace(|out: &mut dyn Write| {
-                *rows.borrow_mut() = raptor::write(&threads, &config, Some((view, out)))?;
+                *rows.borrow_mut() = write(&threads, &config, Some((view, out)))?;
                 io::Result::Ok(())
             })?;
             rows.into_inner()
         }
     };
-    let ending = summary(&recording, &config, &rows)?;
+    let ending = summary(flags, &recording, &config, &rows)?;
     let failures = rows.iter().filter_map(|row| {
         let error = row.error.as_ref()?;
         Some(format!("thread {}: {error}", row.thread.thread.tid))
@@ -81,12 +88,27 @@ fn config(flags: &Raptor) -> Config {
     }
 }
 
-fn summary(recording: &Recording, config: &Config, rows: &[Row<'_>]) -> Result<Ending> {
-    send(None, |out| raptor::summary(recording, config, rows, out))
+fn summary(
+    flags: &Raptor,
+    recording: &Recording,
+    config: &Config,
+    rows: &[Row<'_>],
+) -> Result<Ending> {
+    let whose = match flags.shared {
+        true => "shared by the threads of a process",
+        false => "private to each thread",
+    };
+    send(None, |out| {
+        raptor::summary(recording, config, rows, whose, out)
+    })
 }
 
 fn check(flags: &Raptor, threads: &[Numbered<'_>], config: &Config) -> Result<Ending> {
-    match raptor::check(threads, config) {
+    let checked = match flags.shared {
+        true => raptor::shared::check(threads, config),
+        false => raptor::check(threads, config),
+    };
+    match checked {
         Ok(checked) => send(None, |out| {
             let (branches, insns) = (checked.branches, checked.insns);
             writeln!(
@@ -116,7 +138,11 @@ fn decode(
     open()?;
     let failure = RefCell::new(None);
     let ending = send(output, |out| {
-        *failure.borrow_mut() = raptor::decode(threads, config, form, File::open(path)?, out)?;
+        let decode = match flags.shared {
+            true => raptor::shared::decode,
+            false => raptor::decode,
+        };
+        *failure.borrow_mut() = decode(threads, config, form, File::open(path)?, out)?;
         Ok(())
     })?;
     Ok(say(path, failure.take().into_iter().collect(), ending))

@@ -10,6 +10,7 @@
 //! say which number each type has, but its table 6.6 fits these lengths only.
 
 mod check;
+pub mod shared;
 mod summary;
 
 use std::io::{self, Read, Write};
@@ -17,6 +18,7 @@ use std::io::{self, Read, Write};
 use analysis::raptor::{Config, Counts, Descriptor, Encoder};
 use analysis::walk::{Branches, Item, Pieces};
 
+use check::again;
 pub use check::{Checked, check, decode};
 pub use summary::summary;
 

@@ -12,6 +12,7 @@ Examples:
   everypath trace -o run.evp -- ./prog
   everypath raptor run.evp                             how well predictors did
   everypath raptor run.evp --outcomes tage --entries 65536 --ras 64 --ibtb 1024
+  everypath raptor run.evp --shared                    all threads share them
   everypath raptor run.evp -o run.raptor               the descriptors (docs/formats/mcf.md)
   everypath raptor run.evp --form ascii --disasm -o run.txt
   everypath raptor run.evp --targets ibtb-last --check all branches, from descriptors and code
@@ -46,6 +47,9 @@ pub struct Raptor {
     /// Its entries, a power of two; 0: none
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = pairs)]
     pub ibtb: u32,
+    /// All threads of a process share the predictors, in the order of time stamps
+    #[arg(long, conflicts_with = "thread")]
+    pub shared: bool,
     /// Only the thread with this number
     #[arg(long, value_name = "TID")]
     pub thread: Option<u32>,

@@ -45,7 +45,7 @@ impl Iterator for Descriptors<'_> {
 }
 
 /// What is read of what is written.
-fn again(thread: u8, descriptor: Descriptor) -> Option<Descriptor> {
+pub(super) fn again(thread: u8, descriptor: Descriptor) -> Option<Descriptor> {
     let (bytes, len) = binary(thread, descriptor);
     let read = read(&mut &bytes[..len]).ok()??;
     (read.0 == thread).then_some(read.1)

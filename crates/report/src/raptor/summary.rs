@@ -12,13 +12,14 @@ pub fn summary(
     recording: &Recording,
     config: &Config,
     rows: &[Row<'_>],
+    whose: &str,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let command = recording.meta.command.join(" ");
     let entries = |name: &str, entries: u32| format!("{name} of {}", grouped(entries.into()));
     writeln!(
         out,
-        "everypath raptor: {command}\n{}, {}, {}, private to each thread\n",
+        "everypath raptor: {command}\n{}, {}, {}, {whose}\n",
         entries(config.outcomes.name, config.outcome_entries),
         entries("return-address stack", config.returns),
         entries(config.targets.name, config.target_entries),
