@@ -33,12 +33,12 @@ fn counted(folder: &Folder, name: &str, options: &[&str]) -> (Vec<u8>, Vec<u8>) 
 
 /// Fragments with the code of another one that is counted at other places.
 fn counted_elsewhere(recording: &Recording) -> usize {
-    let mut known: HashMap<(Vec<(u64, u32)>, &[u8]), &[Event]> = HashMap::new();
+    let mut known: HashMap<_, &[Event]> = HashMap::new();
     let fragments = recording.processes.iter().flat_map(|it| &it.fragments);
     fragments
         .filter(|fragment| {
             let pieces = fragment.pieces.iter();
-            let pieces = pieces.map(|piece| (piece.pc, piece.len)).collect();
+            let pieces: Vec<(u64, u32)> = pieces.map(|piece| (piece.pc, piece.len)).collect();
             let events = fragment.events.as_slice();
             let first = *known.entry((pieces, &fragment.code)).or_insert(events);
             first != events

@@ -188,8 +188,9 @@ fn boot(
     let cache = Cache::new(place.arena, place.arena_len, tiny);
     let empty = [Routine::EmptyJump, Routine::EmptyCall].map(|routine| cache.thunk(routine));
     let steady = pool.header().config.flags.load(Relaxed) & flag::STEADY != 0;
-    let ways = pool.header().config.mode.load(Relaxed) == Mode::Counts as u32;
-    let keys = if ways { ways::KEYS } else { 0 };
+    let mode = pool.header().config.mode.load(Relaxed);
+    let counts = mode == Mode::Counts as u32;
+    let keys = if counts { ways::KEYS } else { 0 };
     let streams = Streams::new(&pool, &program.image.code);
     let tables = Tables::new(empty, settings.bmi2, keys);
     let Some(tables) = tables.and_then(|tables| tables.with_sets(streams.table_sets())) else {
@@ -210,11 +211,9 @@ fn boot(
             sys::Errno::ENOMEM,
         )
     };
-    let mode = pool.header().config.mode.load(Relaxed);
     let of_contexts = [Mode::Contexts, Mode::Intra, Mode::Inter];
     let is_contexts = of_contexts.iter().any(|&known| known as u32 == mode);
-    let mut exe = program.exe.clone();
-    exe.push(0);
+    let exe = [&program.exe[..], &[0]].concat();
     let process = Process::new(
         log,
         place,
@@ -248,7 +247,7 @@ fn boot(
         thrash: HashMap::default(),
         memory_opened: false,
         contexts: is_contexts.then(|| Contexts::new(&pool)),
-        ways: (mode == Mode::Counts as u32).then(|| Ways::new(&pool)),
+        ways: counts.then(|| Ways::new(&pool)),
         streams: (mode == Mode::Trace as u32).then_some(streams),
         dice: settings.chaos | 1,
         epoch: 1,
