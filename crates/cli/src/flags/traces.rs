@@ -93,7 +93,7 @@ pub struct Dump {
     /// All threads in one text, in the order of their time stamps
     #[arg(long, conflicts_with = "range")]
     pub order: bool,
-    /// Only what was executed then; counts beyond the first stamp, as --order shows
+    /// Only what was executed then; ticks beyond the first stamp, as --order shows
     #[arg(long, value_name = "FROM..TO", value_parser = times, requires = "order")]
     pub time: Option<Range<u64>>,
     /// Write Intel PT packets and the code into this folder (docs/formats/pt.md)
