@@ -65,7 +65,7 @@ use stamps::Stamps;
 pub use stamps::{Stamp, StampKind};
 pub use steer::Steer;
 use trace::Thread;
-use trace::stream::{ESCAPE, LANES, PER_BYTE, STAMP, TARGETS, WENT, escape, why};
+use trace::stream::{ESCAPE, LANES, PER_BYTE, STAMP, TARGETS, WENT, escape, went, why};
 pub use unsound::Unsound;
 
 /// What a thread did.
@@ -135,6 +135,8 @@ pub struct Walk<'a> {
     /// Outcomes of the last byte that are left, first to last below `left` bits.
     outcomes: u8,
     left: u32,
+    /// First byte of where the branch that comes next went.
+    went: u8,
     /// Control comes to an address without an outcome, and what is executed from there.
     coming: Option<(u64, Place)>,
     /// Where it went on when it came there, if that is other code than it would have been.
@@ -199,6 +201,7 @@ impl<'a> Walk<'a> {
             piece: None,
             outcomes: 0,
             left: 0,
+            went: WENT,
             coming: None,
             entered: None,
             begins: false,
@@ -307,6 +310,10 @@ impl<'a> Walk<'a> {
                     Escaped::Went(found) => return Ok(Some(found)),
                 },
                 Some(STAMP) if lane == TARGETS => self.take_more_stamps()?,
+                Some(went) if lane == TARGETS => {
+                    self.lanes[lane].skip(1);
+                    (self.outcomes, self.left, self.went) = (WENT, 1, went);
+                }
                 Some(outcomes) => {
                     self.lanes[lane].skip(1);
                     self.left = outcomes.ilog2().min(PER_BYTE);
@@ -374,13 +381,33 @@ impl<'a> Walk<'a> {
     fn target_in_lane(&mut self) -> Result<Option<u64>, Unsound> {
         let last = self.lanes.len() - 1;
         let lane = &mut self.lanes[last];
-        let low = u16::from_le_bytes(lane.array()?);
-        if lane.ahead(2)? == [ESCAPE, escape::TARGET] {
-            lane.skip(2);
-            return lane.array().map(|target| Some(u64::from_le_bytes(target)));
-        }
-        match self.pieces.code.target(low) {
-            None if lane.peek()?.is_some() => Err(Unsound::NoTarget(low)),
+        let code = &self.pieces.code;
+        let (number, target) = match self.went {
+            0..went::SHORT => {
+                let low = u16::from_le_bytes(lane.array()?);
+                if lane.ahead(2)? == [ESCAPE, escape::TARGET] {
+                    lane.skip(2);
+                    return lane.array().map(|target| Some(u64::from_le_bytes(target)));
+                }
+                (low.into(), code.target_by_low(low))
+            }
+            first @ went::SHORT..went::MIDDLE => {
+                let number = first - went::SHORT;
+                (number.into(), code.short_target(number))
+            }
+            first @ went::MIDDLE..went::LONG => {
+                let [low] = lane.array()?;
+                let number = u32::from_be_bytes([0, 0, first - went::MIDDLE, low]);
+                (number, code.target(number))
+            }
+            first @ went::LONG.. => {
+                let low = u16::from_le_bytes(lane.array()?);
+                let number = u32::from(first - went::LONG) << 16 | u32::from(low);
+                (number, code.target(number))
+            }
+        };
+        match target {
+            None if lane.peek()?.is_some() => Err(Unsound::NoTarget(number)),
             target => Ok(target),
         }
     }

@@ -9,7 +9,7 @@ use analysis::walk::segments::{self, Task, segments};
 use analysis::walk::{Event, Pieces, Segment, StampKind, Unsound, Walk};
 use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
-use trace::stream::{LANES, TARGETS};
+use trace::stream::{ESCAPE, LANES, TARGETS, Went, escape, went, why};
 use trace::{Fragment, Gap, Keyframe, Part, Piece, Process, Recording, Thread};
 
 /// Instructions of a thread, and what stopped them.
@@ -537,4 +537,97 @@ fn a_packed_stream_ends_with_its_bytes() {
     let (all, error) = executed(&process, &thread);
     assert!(matches!(error, Some(Unsound::Cut)), "{error:?}");
     assert!((1000..5_000_000).contains(&all.len()), "{}", all.len());
+}
+
+/// The recording of version 9 has what that version brought.
+#[test]
+fn the_recording_of_version_9_has_short_numbers() {
+    let bytes = include_bytes!("../../trace/tests/recordings/9-trace.evp");
+    let recording = trace::read(&bytes[..]).unwrap();
+    let process = &recording.processes[0];
+    let mark = process.targets.iter().position(|&target| target == 0);
+    assert!(mark.is_some_and(|mark| mark > 0 && mark + 1 < process.targets.len()));
+    assert!(executed(process, &process.threads[0]).1.is_none());
+}
+
+/// Where indirect branches went, in all forms, numbers at the ends of each; and what is not
+/// listed, and what versions before 9 have.
+#[test]
+fn targets_have_numbers() {
+    const FIRST: u64 = 0x10_0000;
+    const MARK: u32 = 300;
+    const LISTED: u32 = (went::MIDDLES + 70_000) & !1;
+    // Number 300 is the mark. Each target is a return.
+    let target = |number: u32| match number {
+        MARK => 0,
+        number => FIRST + 16 * u64::from(number),
+    };
+    let last = went::SHORTS as u8 - 1;
+    let items = [
+        (Went::Listed(0), target(0)),
+        (Went::Short(0), target(MARK + 1)),
+        (Went::Short(last), target(MARK + 1 + u32::from(last))),
+        (Went::Listed(255), target(255)),
+        (Went::Listed(256), target(256)),
+        (Went::To(FIRST + 16), FIRST + 16),
+        (Went::Listed(went::MIDDLES - 1), target(went::MIDDLES - 1)),
+        (Went::Listed(went::MIDDLES), target(went::MIDDLES)),
+        (
+            Went::Listed(went::MIDDLES + 65_536),
+            target(went::MIDDLES + 65_536),
+        ),
+        (Went::Listed(LISTED - 1), target(LISTED - 1)),
+    ];
+    let code = |pc| {
+        Arc::new(Fragment {
+            pieces: vec![Piece {
+                pc,
+                len: 1,
+                module: None,
+            }],
+            code: vec![0xC3],
+            ..Fragment::default()
+        })
+    };
+    let process = Process {
+        fragments: [FIRST - 1]
+            .into_iter()
+            .chain(items.map(|(_, pc)| pc))
+            .map(code)
+            .collect(),
+        targets: (0..LISTED).map(target).collect(),
+        ..Process::default()
+    };
+    let begins = |lane: u8| {
+        let mut bytes = vec![ESCAPE, escape::TO, why::START];
+        bytes.extend((FIRST - 1).to_le_bytes());
+        (lane, bytes)
+    };
+    let walked = |more: &[u8]| {
+        let mut lanes: Vec<(u8, Vec<u8>)> = (0..LANES as u8).map(begins).collect();
+        lanes[TARGETS].1.extend(more);
+        let parts: Vec<(u8, &[u8])> = lanes.iter().map(|(lane, raw)| (*lane, &raw[..])).collect();
+        executed(&process, &thread(&parts))
+    };
+    let mut bytes = Vec::new();
+    for (item, _) in items {
+        let (all, len) = item.bytes();
+        bytes.extend(&all[..len]);
+    }
+    let (all, error) = walked(&bytes);
+    assert!(error.is_none(), "{error:?}");
+    let went = items[..items.len() - 1].iter().map(|&(_, pc)| pc);
+    let expected: Vec<u64> = [FIRST - 1].into_iter().chain(went).collect();
+    assert_eq!(all, expected);
+    // The first one that is listed with these bits.
+    let old = [3, 0x10, 0, 3, 0, 0];
+    let (all, error) = walked(&old);
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(all, [FIRST - 1, FIRST + 16]);
+    let (unlisted, len) = Went::Listed(LISTED).bytes();
+    let (_, error) = walked(&[&unlisted[..len], &unlisted[..len]].concat());
+    assert!(
+        matches!(error, Some(Unsound::NoTarget(LISTED))),
+        "{error:?}"
+    );
 }

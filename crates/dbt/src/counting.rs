@@ -392,15 +392,7 @@ impl Owed {
     pub fn without_last(self) -> Option<Owed> {
         match self {
             Owed::Added(addition) => addition.without_last().map(Owed::Added),
-            Owed::Appended(append) => append.without_last().map(Owed::Appended),
-        }
-    }
-
-    /// The same of an indirect branch that is known to go to `target`.
-    pub fn to(self, target: u64) -> Owed {
-        match self {
-            Owed::Added(_) => self,
-            Owed::Appended(append) => Owed::Appended(append.to(target)),
+            Owed::Appended(_) => Some(self),
         }
     }
 }
@@ -533,7 +525,7 @@ impl Emit<'_> {
     /// What the branch is to count, once, on each way that it can go.
     pub fn owed(&mut self) -> Option<Owed> {
         if self.pending.is_on() {
-            return Some(Owed::Appended(self.pending.indirect()));
+            return self.pending.not_appended().map(Owed::Appended);
         }
         let owed = core::mem::take(&mut self.counting.owed);
         (!owed.is_nothing()).then(|| self.addition(owed))

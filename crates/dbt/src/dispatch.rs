@@ -117,7 +117,7 @@ fn indirect_miss(context: &mut ThreadContext) {
     engine::with(|engine| {
         engine.arrive(context);
         engine.count(stat::EXITS_INDIRECT);
-        engine.name_target(context, target);
+        engine.went_to(context, target);
         let key = Key {
             pc: target,
             arrival,

@@ -158,6 +158,7 @@ impl Engine {
         let Some(clean) = self.cache.clean() else {
             return;
         };
+        self.mark_targets();
         self.cache.switch(clean);
         for index in (0..self.cache.segments.len()).filter(|&index| index != clean) {
             self.abandon(index);

@@ -29,6 +29,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use hashbrown::HashMap;
 use isa::asm::Short;
 use isa::{Asm, Flow, Insn, Reg};
+use wire::stream::Went;
 
 use crate::block::{Arrival, BlockId, ExitKind, Key, Pad, PcHasher};
 use crate::counting::Owed;
@@ -169,13 +170,13 @@ pub fn emit_check(asm: &mut Asm<'_>, pc: u64, miss: u64) -> (u64, Short) {
 }
 
 /// Emits the pad of the block that follows; for an event, with the spills that
-/// it begins with, which the pad jumps over. `named`: who comes says so. `counted`: the
+/// it begins with, which the pad jumps over. `went`: what who comes appends. `counted`: the
 /// slot that it counts in. Returns the pad and the address of the block.
 pub fn emit_pad(
     asm: &mut Asm<'_>,
     key: Key,
     miss: u64,
-    named: bool,
+    went: Option<Went>,
     counted: Option<u32>,
 ) -> (Pad, u64) {
     let start = asm.here();
@@ -183,8 +184,8 @@ pub fn emit_pad(
     if !key.arrival.is_event() {
         asm.bind(right);
         let hit = asm.here();
-        if named {
-            streams::emit_target(asm, key.pc);
+        if let Some(went) = went {
+            streams::emit_went(asm, went);
         }
         if let Some(slot) = counted {
             ways::emit_count(asm, slot);
@@ -344,13 +345,15 @@ impl Engine {
         }
         emit.asm.bind(right);
         if let Some(owed) = owed {
-            owed.to(key.pc).emit(&mut emit.asm);
+            owed.emit(&mut emit.asm);
         }
         if let Some(slot) = slot {
             ways::emit_count(&mut emit.asm, slot);
         }
-        if emit.pending.is_on() && self.must_name_target(key.pc) {
-            streams::emit_target(&mut emit.asm, key.pc);
+        if emit.pending.is_on()
+            && let Some(went) = self.went(key.pc)
+        {
+            streams::emit_went(&mut emit.asm, went);
         }
         let kind = if key.arrival.is_event() {
             ExitKind::Spilled(key)
@@ -540,8 +543,8 @@ impl Engine {
             return Some(pad);
         }
         let verify = self.verify_routine(call);
-        let named = self.must_name_arrival(block.key());
-        let room = PAD as u64 + 8 + if named { streams::TARGET_BYTES } else { 0 };
+        let went = self.went_by(block.key());
+        let room = PAD as u64 + 8 + went.map_or(0, |_| streams::WENT_BYTES);
         let (mut miss, mut hit) = (0, 0);
         let start = self.cache.cold(room, 8, |asm| {
             let right;
@@ -551,8 +554,8 @@ impl Engine {
             if block.key().arrival.is_event() {
                 asm.jmp(block.host + RCX_RDX_SPILLS);
             } else {
-                if named {
-                    streams::emit_target(asm, block.key().pc);
+                if let Some(went) = went {
+                    streams::emit_went(asm, went);
                 }
                 emit_restores(asm);
                 asm.jmp(block.host);

@@ -14,18 +14,15 @@
 //!   mov byte [rdx], outcomes      faults if the chunk is full: `chunks::overflowed`
 //!   lea rdx, [rdx + 1]
 //!   mov gs:[lane], rdx            from here on it is part of the stream
-//!   mov rdx, gs:[targets]         of an indirect branch: where it goes
-//!   mov byte [rdx], WENT
-//!   mov word [rdx + 1], cx
-//!   lea rdx, [rdx + 3]
-//!   mov gs:[targets], rdx
 //!   mov rdx, gs:[spill]
 //! ```
 //!
+//! Where an indirect branch went is appended where it is landed at, in the landing pad, or
+//! by the engine: there it is a constant.
+//!
 //! Whoever reads the stream walks from branch to branch through code that the log has.
-//! Where bytes are not those that their addresses had when they were first translated, or
-//! where the low bits of a target are those of another, the code says so as it runs: it
-//! appends an escape. What the engine does (signals, the first instruction, system calls
+//! Where bytes are not those that their addresses had when they were first translated, the
+//! code says so as it runs: it appends an escape. What the engine does (signals, the first instruction, system calls
 //! that do not come back) it appends itself. A signal finds in the map which outcomes
 //! are not in the stream yet, and they are appended first.
 //!
@@ -54,7 +51,7 @@ use core::sync::atomic::Ordering::Release;
 use agent::thread::ThreadContext;
 use isa::{Asm, Reg};
 use wire::ThreadRecord;
-use wire::stream::{self, ESCAPE, escape};
+use wire::stream::{self, ESCAPE, Went, escape};
 
 use chunks::{close_chunk, lose, new_chunk, next_chunk, open_chunk};
 pub use chunks::{keyframe_is_due, overflowed};
@@ -143,76 +140,32 @@ impl Pending {
     fn way(&self, pc: u64, outcome: bool) -> Append {
         Append {
             outcomes: self.outcomes.and(stream::lane(pc), outcome),
-            target: None,
         }
     }
 
-    /// What an indirect branch appends, with its target in rcx.
-    pub fn indirect(&self) -> Append {
-        Append {
-            outcomes: self.outcomes,
-            target: Some(Goes::Rcx),
-        }
+    /// What an indirect branch appends before it goes.
+    pub fn not_appended(&self) -> Option<Append> {
+        let outcomes = self.outcomes;
+        (!outcomes.are_none()).then_some(Append { outcomes })
     }
 }
 
-/// Something that emitted code appends: outcomes, then where an indirect branch goes.
+/// Outcomes that emitted code appends.
 #[derive(Clone, Copy, Debug)]
 pub struct Append {
     outcomes: Outcomes,
-    target: Option<Goes>,
-}
-
-/// Where an indirect branch goes.
-#[derive(Clone, Copy, Debug)]
-enum Goes {
-    Rcx,
-    To(u64),
 }
 
 impl Append {
     /// Most bytes of code, with the spill and without.
     pub const SPILLED: u64 = Append::BYTES + 18;
-    pub const BYTES: u64 = (9 + 4 + 4 + 9) + (9 + 4 + 5 + 4 + 9);
-
-    /// The same of a branch that is known to go there.
-    pub fn to(self, target: u64) -> Append {
-        Append {
-            target: Some(Goes::To(target)),
-            ..self
-        }
-    }
-
-    /// The same if the indirect branch at the end is not executed.
-    pub fn without_last(self) -> Option<Append> {
-        (!self.outcomes.are_none()).then_some(Append {
-            target: None,
-            ..self
-        })
-    }
+    pub const BYTES: u64 = 9 + 4 + 4 + 9;
 
     /// With rdx free.
     pub fn emit(self, asm: &mut Asm<'_>) {
-        if !self.outcomes.are_none() {
-            append(asm, self.outcomes.lane.into(), |asm| {
-                asm.mov_mem_imm8(Reg::Rdx, 0, self.outcomes.bits);
-                1
-            });
-        }
-        let Some(goes) = self.target else { return };
-        append(asm, stream::TARGETS, |asm| {
-            match goes {
-                Goes::Rcx => {
-                    asm.mov_mem_imm8(Reg::Rdx, 0, stream::WENT);
-                    asm.mov_mem_r16(Reg::Rdx, 1, Reg::Rcx);
-                }
-                // One byte more than is appended.
-                Goes::To(target) => {
-                    let item = u32::from(stream::WENT) | u32::from(target as u16) << 8;
-                    asm.mov_mem_imm32(Reg::Rdx, 0, item);
-                }
-            }
-            3
+        append(asm, self.outcomes.lane.into(), |asm| {
+            asm.mov_mem_imm8(Reg::Rdx, 0, self.outcomes.bits);
+            1
         });
     }
 
@@ -236,16 +189,24 @@ fn spilled(asm: &mut Asm<'_>, emit: impl FnOnce(&mut Asm<'_>)) {
     asm.mov_r_gs(Reg::Rdx, SPILL_OTHER);
 }
 
-/// Most bytes of [`emit_target`].
-pub const TARGET_BYTES: u64 = 9 + 5 + 7 + 7 + 4 + 9;
+/// Most bytes of [`emit_went`].
+pub const WENT_BYTES: u64 = 9 + 4 * 7 + 4 + 9;
 
 /// Says where the indirect branch went that led here; rdx is free.
-pub fn emit_target(asm: &mut Asm<'_>, pc: u64) {
+pub fn emit_went(asm: &mut Asm<'_>, went: Went) {
+    let (bytes, len) = went.bytes();
     append(asm, stream::TARGETS, |asm| {
-        asm.mov_mem_imm16(Reg::Rdx, 0, u16::from_le_bytes([ESCAPE, escape::TARGET]));
-        asm.mov_mem_imm32(Reg::Rdx, 2, pc as u32);
-        asm.mov_mem_imm32(Reg::Rdx, 6, (pc >> 32) as u32);
-        10
+        if len == 1 {
+            asm.mov_mem_imm8(Reg::Rdx, 0, bytes[0]);
+            return 1;
+        }
+        // Some bytes more than are appended.
+        for (at, four) in (0..).step_by(4).zip(bytes[..len].chunks(4)) {
+            let mut word = [0; 4];
+            word[..four.len()].copy_from_slice(four);
+            asm.mov_mem_imm32(Reg::Rdx, at, u32::from_le_bytes(word));
+        }
+        len as i32
     });
 }
 
@@ -275,13 +236,9 @@ impl Emit<'_> {
 
     /// Appends what is not in the stream yet, where control is at a boundary.
     pub fn write_outcomes(&mut self) {
-        let append = Append {
-            outcomes: self.pending.outcomes,
-            target: None,
-        };
-        if append.outcomes.are_none() {
+        let Some(append) = self.pending.not_appended() else {
             return;
-        }
+        };
         append.emit_spilled(&mut self.asm);
         self.cover(true, Recipe::other(Reg::Rdx as u8));
         self.map.outcomes_written();
@@ -305,9 +262,11 @@ impl Emit<'_> {
 
 impl Engine {
     /// The indirect branch that led to the engine went to `pc`.
-    pub fn name_target(&mut self, context: &mut ThreadContext, pc: u64) {
-        if context.stream_gap == 0 && self.must_name_target(pc) {
-            let (bytes, len) = escape(escape::TARGET, None, pc);
+    pub fn went_to(&mut self, context: &mut ThreadContext, pc: u64) {
+        if context.stream_gap == 0
+            && let Some(went) = self.went(pc)
+        {
+            let (bytes, len) = went.bytes();
             self.append(context, stream::TARGETS, &bytes[..len]);
         }
     }

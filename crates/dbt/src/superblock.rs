@@ -25,8 +25,8 @@ const MAX_INSNS: usize = 96;
 const MAX_EXITS: usize = 12;
 // Each instruction may begin a block.
 const _: () = assert!(MAX_INSNS <= wire::log::MAX_PATH);
-/// Where each way out of a superblock is an event or appends to a stream, one does not end with fewer
-/// instructions than this because a block begins there already.
+/// Where each way out of a superblock is an event, one does not end with fewer instructions
+/// than this because a block begins there already.
 const DUPLICATED: usize = 24;
 /// The same of one with several turns of a loop.
 const MAX_TURNED_INSNS: usize = 48;
@@ -71,11 +71,6 @@ pub struct Superblock {
 }
 
 impl Superblock {
-    /// Whether the instruction at `i` ends it by itself.
-    pub fn ends_with(&self, i: usize) -> bool {
-        i + 1 == self.insns.len() && self.end == End::Itself
-    }
-
     /// Whether the branch at `i` is followed where it is taken.
     pub fn is_turned(&self, i: usize) -> bool {
         is_turned(&self.insns[i..])
@@ -266,7 +261,7 @@ impl Engine {
                     return out;
                 }
                 let meets = turns.met.is_none()
-                    && !(self.appends_at_exits(traced) && out.insns.len() < DUPLICATED)
+                    && !(self.has_blocks() && out.insns.len() < DUPLICATED)
                     && self.starts.may_contain(pc)
                     && self.map.get(inside, &self.blocks).is_some();
                 if meets && turns.ends(&out, End::Goto(inside)) || turns.is_none(&out) {
@@ -336,7 +331,6 @@ impl Engine {
                     pc = target;
                     continue;
                 }
-                Flow::Call(target) if self.follows_call(&out, target) => pc = target,
                 _ => return out,
             }
             if matches!(flow, Flow::CountJump(_)) {
@@ -353,21 +347,6 @@ impl Engine {
                 return out;
             }
         }
-    }
-
-    /// Whether each way out is an event, or appends to a stream.
-    fn appends_at_exits(&self, traced: bool) -> bool {
-        self.has_blocks() || traced
-    }
-
-    /// Whether `out`, which ends with a call of `target`, goes on there. Then what was not
-    /// appended yet is appended with what the function has.
-    fn follows_call(&self, out: &Superblock, target: u64) -> bool {
-        out.traced
-            && !out.volatile
-            && self.is_traced_on(target)
-            && out.insns.iter().all(|insn| insn.pc() != target)
-            && self.process.regions.find(target).is_some()
     }
 
     /// Whether anything is counted that one turn of a loop has as the next one.

@@ -116,7 +116,7 @@ impl Engine {
         let counting = self.count_ways(id, &source);
         let paths = self.plan_paths(&source, key.arrival);
         let fragment = self.describe_code(&source);
-        let named = pad.is_some() && self.must_name_arrival(key);
+        let went = pad.and_then(|_| self.went_by(key));
         let site = pad
             .and_then(|pad| pad.site)
             .filter(|site| site.is_counted());
@@ -140,7 +140,7 @@ impl Engine {
             } else {
                 crate::entry::Routine::VerifyJump
             });
-            let (pad, host) = crate::indirect::emit_pad(&mut emit.asm, key, miss, named, counted);
+            let (pad, host) = crate::indirect::emit_pad(&mut emit.asm, key, miss, went, counted);
             emit.mapped = host;
             (call, pad)
         });
@@ -246,7 +246,7 @@ impl Engine {
                 Flow::CountJump(target) => self.emit_count_jump(emit, insn, target, i),
                 Flow::Call(target) => {
                     self.record(emit, i);
-                    self.emit_call(emit, insn, target, source.ends_with(i));
+                    self.emit_call(emit, insn, target);
                 }
                 Flow::IndirectJump | Flow::IndirectCall => {
                     // `pop r; jmp *r` is a return by hand; the unwinder ends so.
@@ -444,7 +444,7 @@ impl Engine {
         self.attach(emit.id, site, kind);
     }
 
-    fn emit_call(&mut self, emit: &mut Emit<'_>, insn: &Insn, target: u64, last: bool) {
+    fn emit_call(&mut self, emit: &mut Emit<'_>, insn: &Insn, target: u64) {
         self.emit_push_return(emit, insn.next_pc());
         if self.settings.mistranslate {
             const CMC: u8 = 0xF5;
@@ -457,10 +457,8 @@ impl Engine {
         emit.goto(target);
         emit.recorded(false);
         emit.went(insn.pc(), target);
-        if last {
-            let key = self.called_from(insn.pc(), target);
-            self.emit_exit(emit, ExitKind::Direct(key));
-        }
+        let key = self.called_from(insn.pc(), target);
+        self.emit_exit(emit, ExitKind::Direct(key));
     }
 
     /// `called`: the stack pointer is that of a call, to a stub that this jump ends.

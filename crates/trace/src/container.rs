@@ -41,7 +41,7 @@ pub const MAGIC: [u8; 8] = *b"\x89EVP\r\n\x1a\n";
 /// Every format that was ever written and what changed in it, oldest first. All
 /// are read. `docs/formats/evp.md` has the same table and the rule for a new row;
 /// `tests/recordings` has files of each.
-pub const VERSIONS: [(u32, &str); 8] = [
+pub const VERSIONS: [(u32, &str); 9] = [
     (1, "first"),
     (
         2,
@@ -72,6 +72,10 @@ pub const VERSIONS: [(u32, &str); 8] = [
          kept: items 12 to 14; packed streams, 5 and 6",
     ),
     (8, "mode 5: time stamps in stream 4"),
+    (
+        9,
+        "mode 5: stream 4 has numbers of targets, and all targets are listed",
+    ),
 ];
 
 /// Format written by this build, and the newest it reads.

@@ -118,8 +118,8 @@ pub struct Process {
     pub cuts: Vec<Cut>,
     /// Where indirect branches at the end of fragments went.
     pub jumps: Vec<Jump>,
-    /// Where indirect branches went; no two have the same low 16 bits. With
-    /// [`Mode::Trace`] only, as the streams of threads.
+    /// Where indirect branches went, and the mark ([`wire::stream::Went`]). Before version 9 no
+    /// two have the same low 16 bits. With [`Mode::Trace`] only, as the streams of threads.
     pub targets: Vec<u64>,
     /// Names and lines of that code, by module and offset; each holds up to the
     /// next one of its module. With [`Mode::Trace`] those of code that a forked child has

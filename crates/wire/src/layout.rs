@@ -18,7 +18,8 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"EVPPOOL\x01");
 /// | 8 | several streams of each thread, they say if they end early, and the CLI that it lives; counts of where indirect branches go |
 /// | 9 | chunks of streams say where they begin and where a keyframe is |
 /// | 10 | which calls, and numbers of instructions, tracing begins and ends at; only the executable's own code; time stamps in streams, and whose turn it is |
-pub const VERSION: u32 = 10;
+/// | 11 | where indirect branches went, by number |
+pub const VERSION: u32 = 11;
 
 /// Allocation granularity of the pool, the page size of x86-64.
 pub const PAGE: u64 = 4096;

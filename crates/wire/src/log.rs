@@ -145,8 +145,7 @@ pub struct Jump {
     pub reserved: u32,
 }
 
-/// Indirect branches go to `pc`, and to nothing that came before in the log and has the
-/// same low 16 bits ([`crate::Mode::Trace`]).
+/// Indirect branches go to `pc`; or the mark, 0 ([`crate::stream::Went`]).
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Target {

@@ -15,13 +15,9 @@
 //! | 0 | never written |
 //!
 //! An *outcome* is 1 if a branch was taken. These have one: conditional branches;
-//! direct jumps and calls that do not go forward; `xbegin`, which always aborts; and
-//! indirect branches and returns, whose outcome is alone in a byte of lane [`TARGETS`], and
-//! the low 16 bits of where they went follow. So what is executed
+//! direct jumps and calls that do not go forward; `xbegin`, which always aborts. Indirect
+//! branches and returns have [where they went](Went) in lane [`TARGETS`]. So what is executed
 //! without an outcome never comes back to where it was.
-//!
-//! Which of the addresses with these bits is meant: the one that a log record
-//! [`crate::log::Target`] names first, or what an escape says that follows.
 //!
 //! Streams are chains of [`Chunk`]s. Emitted code appends without looking: behind a chunk
 //! is a page that cannot be written.
@@ -62,8 +58,80 @@ pub const fn lane(pc: u64) -> usize {
     ((pc ^ pc >> 2 ^ pc >> 4) % OUTCOMES as u64) as usize
 }
 
-/// How the byte of an indirect branch begins: one outcome, which is 1.
+/// First byte of where an indirect branch went: up to [`went::SHORT`], one outcome, which
+/// is 1.
 pub const WENT: u8 = 0b11;
+
+/// First bytes of where an indirect branch went, each up to the next; [`WENT`] before.
+pub mod went {
+    /// The byte is all: the target of this number behind the mark.
+    pub const SHORT: u8 = 4;
+    /// One more byte: low bits of the target's number.
+    pub const MIDDLE: u8 = 128;
+    /// Two more bytes.
+    pub const LONG: u8 = 192;
+    /// How many numbers each has.
+    pub const SHORTS: u32 = (MIDDLE - SHORT) as u32;
+    pub const MIDDLES: u32 = ((LONG - MIDDLE) as u32) << 8;
+    pub const LONGS: u32 = (256 - LONG as u32) << 16;
+}
+
+/// Where an indirect branch went, in lane [`TARGETS`].
+///
+/// Records [`crate::log::Target`] list addresses, which have numbers in that order. One may
+/// be the mark, address 0: the first 124 behind it have numbers of one byte, too.
+/// Code is made anew once it is known what runs, and the mark is made then: so those are targets
+/// of what runs.
+///
+/// | bytes | |
+/// |---|---|
+/// | 4 to 127 | number behind the mark, and 4 |
+/// | 128 to 191, u8 | number, high byte first |
+/// | 192 to 255, u16 | the same, low byte first behind the first |
+/// | 3, u16, 1, 4, u64 | an address, its low bits before it, by an [escape] |
+///
+/// In pools before version 11 there were 3, u16 only: the first one listed with these low
+/// bits, or the escape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Went {
+    Short(u8),
+    Listed(u32),
+    To(u64),
+}
+
+impl Went {
+    /// Most bytes of one.
+    pub const MOST: usize = 3 + 10;
+
+    /// Its bytes, and how many. Numbers are within [`went`].
+    pub fn bytes(self) -> ([u8; Went::MOST], usize) {
+        let mut bytes = [0; Went::MOST];
+        let len = match self {
+            Went::Short(number) => {
+                bytes[0] = went::SHORT + number;
+                1
+            }
+            Went::Listed(number) if number < went::MIDDLES => {
+                bytes[0] = went::MIDDLE + (number >> 8) as u8;
+                bytes[1] = number as u8;
+                2
+            }
+            Went::Listed(number) => {
+                bytes[0] = went::LONG + (number >> 16) as u8;
+                bytes[1] = number as u8;
+                bytes[2] = (number >> 8) as u8;
+                3
+            }
+            Went::To(pc) => {
+                let pc = pc.to_le_bytes();
+                bytes[..5].copy_from_slice(&[WENT, pc[0], pc[1], ESCAPE, escape::TARGET]);
+                bytes[5..].copy_from_slice(&pc);
+                Went::MOST
+            }
+        };
+        (bytes, len)
+    }
+}
 
 /// First byte of an escape.
 pub const ESCAPE: u8 = 1;

@@ -77,7 +77,11 @@ struct Page {
 pub struct Code {
     pages: HashMap<u64, Box<Page>>,
     others: HashMap<u32, Vec<Insn>>,
-    targets: HashMap<u16, u64>,
+    /// The first with these low bits.
+    low: HashMap<u16, u64>,
+    targets: Vec<u64>,
+    /// Number of the first target behind the mark.
+    marked: usize,
 }
 
 impl Code {
@@ -92,8 +96,11 @@ impl Code {
             }
         }
         for &target in &process.targets {
-            code.targets.entry(target as u16).or_insert(target);
+            code.low.entry(target as u16).or_insert(target);
         }
+        let mark = process.targets.iter().position(|&target| target == 0);
+        code.marked = mark.map_or(usize::MAX, |mark| mark + 1);
+        code.targets.clone_from(&process.targets);
         code
     }
 
@@ -119,8 +126,20 @@ impl Code {
         }
     }
 
-    pub(super) fn target(&self, low: u16) -> Option<u64> {
-        self.targets.get(&low).copied()
+    /// The target that versions before 9 mean by these bits.
+    pub(super) fn target_by_low(&self, low: u16) -> Option<u64> {
+        self.low.get(&low).copied()
+    }
+
+    /// Of a number.
+    pub(super) fn target(&self, number: u32) -> Option<u64> {
+        self.targets.get(number as usize).copied()
+    }
+
+    /// Of a number behind the mark.
+    pub(super) fn short_target(&self, number: u8) -> Option<u64> {
+        let at = self.marked.checked_add(number.into())?;
+        self.targets.get(at).copied()
     }
 
     /// Where the fragment begins.

@@ -15,8 +15,8 @@ pub enum Unsound {
     Item(u8),
     /// The code that runs next is not in the recording.
     NoCode(u64),
-    /// An indirect branch went to an address whose low bits are not known.
-    NoTarget(u16),
+    /// An indirect branch went to a target, by its number or low bits, that is not listed.
+    NoTarget(u32),
     /// There is no fragment with this number.
     NoFragment(u32),
     /// Control does not come to this address, as it should, from there.
@@ -38,8 +38,8 @@ impl fmt::Display for Unsound {
             Unsound::Cut => write!(f, "the stream ends in the middle of an item"),
             Unsound::Item(kind) => write!(f, "the stream has an item of unknown kind {kind}"),
             Unsound::NoCode(pc) => write!(f, "the code at {pc:#x} is not in the recording"),
-            Unsound::NoTarget(low) => {
-                write!(f, "no known target of a branch ends with {low:#x}")
+            Unsound::NoTarget(number) => {
+                write!(f, "the target {number:#x} of a branch is not listed")
             }
             Unsound::NoFragment(id) => write!(f, "there is no fragment {id}"),
             Unsound::NotThere { from, to } => {

@@ -39,7 +39,7 @@ use agent::loader::Code;
 use agent::syscalls::Process;
 use agent::thread::ThreadContext;
 use isa::{Asm, Reg};
-use wire::stream::{self, ESCAPE, escape, why};
+use wire::stream::{self, ESCAPE, Went, escape, why};
 use wire::view::Pool;
 use wire::{FuncTable, Mode, flag, func};
 
@@ -234,11 +234,6 @@ impl Engine {
         !is_off && key.arrival != Arrival::Middle && self.marks_at(key.pc) != 0
     }
 
-    /// Whether a traced superblock may go on at `pc`, which it calls.
-    pub fn is_traced_on(&self, pc: u64) -> bool {
-        self.traces(pc) && self.marks_at(pc) == 0
-    }
-
     /// How control arrives that goes from `from` to `to` without a call.
     pub fn arrive_in_trace(&self, from: u64, to: u64) -> Key {
         let arrival = match self.marks_at(to) {
@@ -312,13 +307,12 @@ impl Engine {
         Key { arrival, ..key }
     }
 
-    /// Whether control that comes to a block by an indirect branch has to say so.
-    pub fn must_name_arrival(&mut self, key: Key) -> bool {
-        let is_traced = !matches!(
-            key.arrival,
-            Arrival::Outside | Arrival::Skipped | Arrival::Done
-        );
-        is_traced && self.must_name_target(key.pc)
+    /// What is said where a block is landed at, if those are traced who come so.
+    pub fn went_by(&mut self, key: Key) -> Option<Went> {
+        match key.arrival {
+            Arrival::Outside | Arrival::Skipped | Arrival::Done => None,
+            _ => self.went(key.pc),
+        }
     }
 
     /// Says whether what the thread executes from here on is traced. The block at which it
