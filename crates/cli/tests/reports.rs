@@ -56,6 +56,7 @@ fn recordings_of_older_builds_are_shown() {
             "6-trace.evp" => Some("244 instructions in "),
             "7-trace.evp" => Some("317,422 instructions in 8,299 bytes of streams"),
             "8-trace.evp" => Some("76,607 instructions in 5,921 bytes of streams"),
+            "9-trace.evp" => Some("180,050 instructions in 541 bytes of streams"),
             _ => None,
         } {
             let text = everypath(&["verify"]);
