@@ -1,11 +1,12 @@
 //! `trace`, `dump`, `verify` and `index`: everything that was executed, in order.
 
+use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use analysis::walk::segments;
+use analysis::walk::{Pieces, Walk, segments};
 use anyhow::{Result, bail};
-use trace::{Mode, Most, ReadError, Recording};
+use trace::{Mode, Most, Process, ReadError, Recording};
 
 use crate::branches;
 use crate::commands::{finish_stdout, read};
@@ -29,7 +30,7 @@ pub fn trace(flags: &Trace) -> Result<Ending> {
         format: Format::Report,
         quiet: flags.quiet,
     };
-    Session {
+    let ending = Session {
         target: &flags.target,
         destination: &destination,
         html: None,
@@ -52,7 +53,30 @@ pub fn trace(flags: &Trace) -> Result<Ending> {
         (Some(bytes), _) => Most::First(bytes),
         (None, Some(bytes)) => Most::Newest(bytes),
         (None, None) => Most::All,
-    })
+    })?;
+    if !flags.quiet && !controls::options(&flags.controls).is_empty() && is_empty(&flags.output) {
+        eprintln!(
+            "everypath: nothing was traced: no code that the options name ran, or the call or \
+             number of instructions to begin at never came"
+        );
+    }
+    Ok(ending)
+}
+
+/// Whether no thread of a trace has executed anything. Only a small one is looked at.
+fn is_empty(path: &Path) -> bool {
+    const SMALL: u64 = 1 << 20;
+    let is_small = |file: fs::Metadata| file.is_file() && file.len() <= SMALL;
+    if !fs::metadata(path).is_ok_and(is_small) {
+        return false;
+    }
+    let Ok(prefix) = read(path) else { return false };
+    let is_empty = |process: &Process| {
+        let mut pieces = Pieces::of(process);
+        let mut threads = process.threads.iter();
+        threads.all(|thread| segments::count(Walk::new(&mut pieces, thread)).0 == 0)
+    };
+    prefix.recording.processes.iter().all(is_empty)
 }
 
 pub fn dump(flags: &Dump) -> Result<Ending> {

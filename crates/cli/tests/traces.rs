@@ -517,3 +517,28 @@ fn a_trace_of_some_code_says_where_it_is_missing() {
     assert!(from > 0 && to > 0);
     assert!(all.abs_diff(from + to) * 100 < all, "{all} {from} {to}");
 }
+
+/// Options that leave nothing of the program are told, and what was asked for is not.
+#[test]
+fn a_trace_without_instructions_is_told() {
+    let folder = Folder::new("trace-nothing");
+    let said = |words: &[&str]| {
+        let words = [
+            &["trace", "-o", "run.evp"],
+            words,
+            &["--", "sqlite3", ":memory:", "select 1"],
+        ];
+        let output = folder.run(BINARY, &words.concat());
+        assert!(
+            output.status.success() && output.stdout == b"1\n",
+            "{output:?}"
+        );
+        String::from_utf8_lossy(&output.stderr).contains("nothing was traced")
+    };
+    assert!(said(&["--modules", "nothing-has-this-name"]));
+    assert!(said(&["--skip", "1000000000"]));
+    assert!(said(&["--start-func", "malloc:1000000000"]));
+    assert!(!said(&["-q", "--skip", "1000000000"]));
+    assert!(!said(&["--count", "1"]));
+    assert!(!said(&[]));
+}
