@@ -24,8 +24,8 @@ pub use kinds::{BlockKind, ContextMode, DiffFormat, WhichForest, YesNo};
 pub use order::Order;
 use raptor::RAPTOR_EXAMPLES;
 pub use raptor::Raptor;
+pub use traces::{Clock, Dump, Made, Pack, Trace, Verify, What};
 use traces::{DUMP_EXAMPLES, INDEX_EXAMPLES, PACK_EXAMPLES, TRACE_EXAMPLES, VERIFY_EXAMPLES};
-pub use traces::{Dump, Made, Pack, Trace, Verify, What};
 
 use crate::{condition, show};
 

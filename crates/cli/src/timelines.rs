@@ -10,24 +10,25 @@ use analysis::activations::of_recording;
 use analysis::cct::Recursion;
 use anyhow::{Result, anyhow, bail};
 use image::Images;
-use report::timeline::{Chrome, Form, MOST_LEVELS, Names, Thread, Uftrace, View};
+use report::timeline::{Chrome, Form, MOST_LEVELS, Names, Thread, Times, Uftrace, Unit, View};
 use trace::Recording;
 
 use crate::branches::say;
 use crate::controls;
 use crate::ending::Ending;
-use crate::flags::Dump;
+use crate::flags::{Clock, Dump};
 use crate::folders::make;
 use crate::functions::Files;
 use crate::output::{Kind, Output, reason};
 use crate::symbolize;
-use crate::traces::{check_thread, read_trace};
+use crate::traces::{check_order, check_thread, read_trace};
 
 pub fn dump(flags: &Dump) -> Result<Ending> {
     let asked = &flags.timeline;
     let (recording, _) = read_trace(&flags.file)?;
     controls::refuse_gaps(&recording, &flags.file, "a timeline")?;
     check_thread(&recording, &flags.file, flags.thread)?;
+    let times = times(flags, &recording)?;
     let images = Images::new();
     let mut files = Files::new(&images);
     let (called, _) = {
@@ -58,6 +59,7 @@ pub fn dump(flags: &Dump) -> Result<Ending> {
         flags,
         recording: &recording,
         names: &names,
+        times: times.as_ref(),
         depth: view.depth,
         files,
     };
@@ -67,6 +69,23 @@ pub fn dump(flags: &Dump) -> Result<Ending> {
         (None, None) => Vec::new(),
     };
     Ok(say(&flags.file, failures, Ending::Exit(0)))
+}
+
+/// What time is, if not instructions: as asked, or what there is.
+fn times(flags: &Dump, recording: &Recording) -> Result<Option<Times>> {
+    let has_stamps = check_order(recording, &flags.file);
+    match (flags.timeline.clock, has_stamps) {
+        (Some(Clock::Instructions), _) | (None, Err(_)) => Ok(None),
+        (Some(Clock::Time), Err(none)) => Err(none),
+        (asked, Ok(())) => match (Times::of(recording), asked) {
+            (None, Some(Clock::Time)) => bail!(
+                "'{}' does not say how long it took, so its time stamps have no unit; use \
+                 --clock instructions",
+                flags.file.display()
+            ),
+            (times, _) => Ok(times),
+        },
+    }
 }
 
 /// Whether it can be written, and is not more than anybody wants to look at.
@@ -101,14 +120,22 @@ struct Writer<'a> {
     flags: &'a Dump,
     recording: &'a Recording,
     names: &'a Names,
+    times: Option<&'a Times>,
     depth: u32,
     files: Files<'a>,
 }
 
 impl Writer<'_> {
+    fn unit(&self) -> Unit {
+        match self.times {
+            Some(_) => Unit::Nanoseconds,
+            None => Unit::Instructions,
+        }
+    }
+
     fn uftrace(&mut self, folder: &Path) -> Result<Vec<String>> {
         make(folder)?;
-        let form = Uftrace::new(self.recording, &self.names.all, folder);
+        let form = Uftrace::new(self.recording, &self.names.all, self.unit(), folder);
         let written = form.and_then(|form| self.all(&RefCell::new(form)));
         written.map_err(|error| {
             anyhow!(
@@ -125,7 +152,7 @@ impl Writer<'_> {
         let writer = RefCell::new(self);
         output.replace(|out| {
             let writer = &mut *writer.borrow_mut();
-            let form = Chrome::new(writer.recording, &writer.names.all, out)?;
+            let form = Chrome::new(writer.recording, &writer.names.all, writer.unit(), out)?;
             let form = RefCell::new(form);
             *failures.borrow_mut() = writer.all(&form)?;
             form.into_inner().finish()
@@ -136,6 +163,7 @@ impl Writer<'_> {
     fn all<F: Form>(&mut self, form: &RefCell<F>) -> io::Result<Vec<String>> {
         let mut failed = Ok(());
         let (names, depth, thread) = (self.names, self.depth, self.flags.thread);
+        let times = self.times;
         let tids = |process: usize, at: usize| self.recording.processes[process].threads[at].tid;
         let files = &mut self.files;
         let (_, failures) = of_recording(
@@ -143,7 +171,8 @@ impl Writer<'_> {
             &mut |process, at| files.extents(process, at),
             |process, at| {
                 let wanted = thread.is_none_or(|thread| thread == tids(process, at));
-                Thread::new((process, at), names, if wanted { depth } else { 0 }, form)
+                let depth = if wanted { depth } else { 0 };
+                Thread::new((process, at), names, depth, times, form)
             },
             |_, _, sink| {
                 if let (Ok(()), Err(error)) = (&failed, sink.failed) {

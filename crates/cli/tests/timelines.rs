@@ -96,35 +96,15 @@ fn trace_events_are_pairs() {
         BINARY,
         &["dump", "run.evp", "--perfetto", "calls.json"],
     );
+    let by_insns = ["--perfetto", "insns.json", "--clock", "instructions"];
+    let by_insns = [&["dump", "run.evp"], &by_insns[..]].concat();
+    run(&folder, BINARY, &by_insns);
     let text = std::fs::read_to_string(folder.file("calls.json")).unwrap();
+    assert!(text.contains("\"clock\":\"time stamps of the trace"));
+    are_pairs(&text, &expected);
+    let text = std::fs::read_to_string(folder.file("insns.json")).unwrap();
     assert!(text.contains("\"clock\":\"instructions executed by the thread"));
-    let (mut begun, mut open) = (BTreeMap::<String, u64>::new(), Vec::new());
-    let mut last = 0;
-    for line in text.lines() {
-        let Some(rest) = line.strip_prefix("{\"ph\":\"") else {
-            continue;
-        };
-        if rest.starts_with('M') {
-            continue;
-        }
-        let (name, rest) = rest[11..].split_once("\",\"pid\"").unwrap();
-        let time = rest.rsplit_once("\"ts\":").unwrap().1;
-        let time: u64 = time.trim_end_matches([',', '}']).parse().unwrap();
-        assert!(last <= time, "{line}");
-        last = time;
-        match line.as_bytes()[7] {
-            b'B' => {
-                *begun.entry(name.to_owned()).or_default() += 1;
-                open.push(name.to_owned());
-            }
-            _ => assert_eq!(open.pop().as_deref(), Some(name)),
-        }
-    }
-    assert!(open.is_empty());
-    let differ = expected
-        .iter()
-        .find(|(name, calls)| begun.get(*name) != Some(calls));
-    assert!(differ.is_none(), "{differ:?}");
+    are_pairs(&text, &expected);
     let refused = [
         "dump",
         "run.evp",
@@ -140,7 +120,85 @@ fn trace_events_are_pairs() {
     );
 }
 
-/// A shell that forks, and executes another program in the end.
+/// Calls begin and end in pairs, and as often as they should.
+fn are_pairs(text: &str, expected: &BTreeMap<String, u64>) {
+    let (mut begun, mut open) = (BTreeMap::<String, u64>::new(), Vec::new());
+    let mut last = 0;
+    for line in text.lines() {
+        let Some(rest) = line.strip_prefix("{\"ph\":\"") else {
+            continue;
+        };
+        if rest.starts_with('M') {
+            continue;
+        }
+        let (name, rest) = rest[11..].split_once("\",\"pid\"").unwrap();
+        let time = nanoseconds(rest.rsplit_once("\"ts\":").unwrap().1);
+        assert!(last <= time, "{line}");
+        last = time;
+        match line.as_bytes()[7] {
+            b'B' => {
+                *begun.entry(name.to_owned()).or_default() += 1;
+                open.push(name.to_owned());
+            }
+            _ => assert_eq!(open.pop().as_deref(), Some(name)),
+        }
+    }
+    assert!(open.is_empty());
+    let differ = expected
+        .iter()
+        .find(|(name, calls)| begun.get(*name) != Some(calls));
+    assert!(differ.is_none(), "{differ:?}");
+}
+
+/// A time at the end of an event: microseconds with three digits, or instructions.
+fn nanoseconds(time: &str) -> u64 {
+    let time = time.trim_end_matches([',', '}']).replace('.', "");
+    time.parse().unwrap()
+}
+
+/// The time of the trace is that of the clock: who sleeps has slept so long, and all else
+/// together no longer than the program ran.
+#[test]
+fn time_is_that_of_the_clock() {
+    let folder = Folder::new("timelines-clock");
+    let sleep = ["trace", "-q", "-o", "run.evp", "--", "/bin/sleep", "0.5"];
+    run(&folder, BINARY, &sleep);
+    let dump = ["dump", "run.evp", "--perfetto", "calls.json"];
+    run(&folder, BINARY, &dump);
+    let text = std::fs::read_to_string(folder.file("calls.json")).unwrap();
+    let times = text.lines().filter(|line| line.contains("\"ts\":"));
+    let times: Vec<u64> = times
+        .map(|line| nanoseconds(line.rsplit_once("\"ts\":").unwrap().1))
+        .collect();
+    let file = std::fs::File::open(folder.file("run.evp")).unwrap();
+    let process = &trace::read(file).unwrap().processes[0];
+    let ran = process.end_ns.unwrap() - process.start_ns;
+    let longest = times.windows(2).map(|pair| pair[1] - pair[0]).max();
+    let slept = longest.unwrap();
+    assert!((495_000_000..ran).contains(&slept), "{slept} of {ran}");
+    assert!(*times.last().unwrap() <= ran, "{times:?} {ran}");
+    let plain = [
+        "trace",
+        "-q",
+        "--order",
+        "chunk",
+        "-o",
+        "plain.evp",
+        "--",
+        "/bin/true",
+    ];
+    run(&folder, BINARY, &plain);
+    let asked = ["--perfetto", "x.json", "--clock", "time"];
+    let error = folder.refused(BINARY, &[&["dump", "plain.evp"], &asked[..]].concat());
+    assert!(error.contains("has no time stamps"), "{error}");
+    let dump = ["dump", "plain.evp", "--perfetto", "plain.json"];
+    run(&folder, BINARY, &dump);
+    let text = std::fs::read_to_string(folder.file("plain.json")).unwrap();
+    assert!(text.contains("\"clock\":\"instructions executed by the thread"));
+}
+
+/// A shell that forks and waits, and executes another program in the end: whom it waited for
+/// is before that.
 #[test]
 fn time_goes_on_where_another_program_is_executed() {
     let folder = Folder::new("timelines-exec");
@@ -154,6 +212,7 @@ fn time_goes_on_where_another_program_is_executed() {
     let text = std::fs::read_to_string(folder.file("calls.json")).unwrap();
     // By process and thread: the last time, and what is open.
     let mut tracks = BTreeMap::<String, (u64, Vec<String>)>::new();
+    let (mut shell, mut forked) = (None, 0);
     let (mut names, mut events) = (Vec::new(), 0);
     for line in text.lines() {
         if line.starts_with("{\"ph\":\"M") {
@@ -167,7 +226,11 @@ fn time_goes_on_where_another_program_is_executed() {
         events += 1;
         let (name, rest) = line[18..].split_once("\",\"pid\":").unwrap();
         let (track, time) = rest.split_once(",\"ts\":").unwrap();
-        let time: u64 = time.trim_end_matches([',', '}']).parse().unwrap();
+        let time = nanoseconds(time);
+        match shell.get_or_insert_with(|| track.to_owned()) == track {
+            true => {}
+            false => forked = forked.max(time),
+        }
         let (last, open) = tracks.entry(track.to_owned()).or_default();
         assert!(*last <= time, "{line}");
         *last = time;
@@ -176,6 +239,8 @@ fn time_goes_on_where_another_program_is_executed() {
             false => assert_eq!(open.pop().as_deref(), Some(name), "{line}"),
         }
     }
+    let (shell, _) = &tracks[&shell.unwrap()];
+    assert!(forked > 0 && forked < *shell, "{forked} {shell}");
     assert!(
         events > 1000 && tracks.len() >= 3,
         "{events} {}",

@@ -1,8 +1,8 @@
 //! Calls in time, for tools that show them so: uftrace, Perfetto, Chrome.
 //!
-//! A trace has no clock. Time is the number of instructions that the thread has executed:
-//! each thread has its own, and they cannot be compared. (uftrace reads it as nanoseconds,
-//! Perfetto as microseconds.)
+//! Time is that of the trace's time stamps ([`Times`]), or the number of instructions that
+//! the thread has executed: then each thread has its own, and they cannot be compared. (uftrace
+//! reads it as nanoseconds, Perfetto as microseconds.)
 //!
 //! Approach: who asks says first what calls there are, from contexts with k = 1: these have
 //! names, and numbers that say how much would be written. Activations then come one after the other
@@ -12,6 +12,7 @@
 //! as the calls were the parent's.
 
 mod chrome;
+mod times;
 mod uftrace;
 
 use std::collections::HashMap;
@@ -22,6 +23,8 @@ use analysis::cct::Event;
 use trace::{Label, Recording};
 
 pub use chrome::Chrome;
+use times::Cursor;
+pub use times::Times;
 pub use uftrace::{MOST_LEVELS, Uftrace};
 
 use crate::names::label_name;
@@ -35,10 +38,19 @@ pub struct View<'a> {
     pub thread: Option<u32>,
 }
 
-/// Time of threads: one that executes another program has its number again, and goes on
-/// where that ended.
-#[derive(Debug, Default)]
+/// What time is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    Nanoseconds,
+    /// Of the thread.
+    Instructions,
+}
+
+/// Time of threads: one that executes another program has its number again, and its
+/// instructions go on where those ended.
+#[derive(Debug)]
 struct Clock {
+    unit: Unit,
     /// By thread number, of its last event.
     last: HashMap<u32, u64>,
     /// Of the thread that is written, and what is added to its time.
@@ -47,12 +59,24 @@ struct Clock {
 }
 
 impl Clock {
+    fn new(unit: Unit) -> Clock {
+        Clock {
+            unit,
+            last: HashMap::new(),
+            current: None,
+            before: 0,
+        }
+    }
+
     fn time(&mut self, at: At, tid: u32, time: u64) -> u64 {
         let last = self.last.entry(tid).or_default();
         if self.current.replace(at) != Some(at) {
             self.before = *last;
         }
-        *last = self.before + time;
+        *last = match self.unit {
+            Unit::Nanoseconds => time.max(*last),
+            Unit::Instructions => self.before + time,
+        };
         *last
     }
 }
@@ -111,6 +135,8 @@ pub struct Thread<'a, F> {
     pub names: &'a Names,
     pub depth: u32,
     pub form: &'a std::cell::RefCell<F>,
+    /// `None`: time is instructions.
+    cursor: Option<Cursor<'a>>,
     /// The names of what is live; `None` for what is not shown.
     live: Vec<Option<u32>>,
     shown: u32,
@@ -118,16 +144,30 @@ pub struct Thread<'a, F> {
 }
 
 impl<'a, F: Form> Thread<'a, F> {
-    pub fn new(at: At, names: &'a Names, depth: u32, form: &'a std::cell::RefCell<F>) -> Self {
+    pub fn new(
+        at: At,
+        names: &'a Names,
+        depth: u32,
+        times: Option<&'a Times>,
+        form: &'a std::cell::RefCell<F>,
+    ) -> Self {
         Thread {
             at,
             names,
             depth,
             form,
+            cursor: times.map(|times| times.cursor(at)),
             live: Vec::new(),
             shown: 0,
             failed: Ok(()),
         }
+    }
+
+    /// When it had executed so many instructions.
+    fn time(&mut self, insns: u64) -> u64 {
+        self.cursor
+            .as_mut()
+            .map_or(insns, |cursor| cursor.at(insns))
     }
 
     fn pop(&mut self, time: u64) {
@@ -144,16 +184,20 @@ impl<'a, F: Form> Thread<'a, F> {
 impl<F: Form> Sink for Thread<'_, F> {
     fn event(&mut self, event: Event, at: Costs) {
         let label = match event {
-            Event::Leave => return self.pop(at[0]),
+            Event::Leave => {
+                let time = self.time(at[0]);
+                return self.pop(time);
+            }
             Event::Enter(label) | Event::Begin(label) => label,
         };
         let name = self.names.known.get(&(self.at.0, label)).copied();
         let name = name.filter(|_| self.shown < self.depth);
         self.live.push(name);
         if let Some(name) = name {
+            let time = self.time(at[0]);
             if self.failed.is_ok() {
                 let form = &mut *self.form.borrow_mut();
-                self.failed = form.enter(self.at, name, self.shown, at[0]);
+                self.failed = form.enter(self.at, name, self.shown, time);
             }
             self.shown += 1;
         }
@@ -164,8 +208,9 @@ impl<F: Form> Sink for Thread<'_, F> {
     }
 
     fn end(&mut self, at: Costs) {
+        let time = self.time(at[0]);
         while !self.live.is_empty() {
-            self.pop(at[0]);
+            self.pop(time);
         }
         if self.failed.is_ok() {
             self.failed = self.form.borrow_mut().end(self.at);

@@ -127,6 +127,14 @@ pub struct Pack {
     pub quiet: bool,
 }
 
+/// What time is on a timeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Clock {
+    Time,
+    /// Those of each thread
+    Instructions,
+}
+
 /// Calls in time.
 #[derive(Debug, Args)]
 pub struct Timeline {
@@ -144,6 +152,9 @@ pub struct Timeline {
     #[arg(long, value_name = "N", requires = "timeline")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub depth: Option<u32>,
+    /// What time is; time, from time stamps, where the trace has them
+    #[arg(long, value_name = "WHAT", requires = "timeline")]
+    pub clock: Option<Clock>,
     /// Calls that are written without asking
     #[arg(long, value_name = "N", default_value_t = 5_000_000)]
     pub max_calls: u64,

@@ -1,14 +1,14 @@
 //! Trace events as Chrome and Perfetto read them: JSON with a beginning and an end for
 //! each call.
 //!
-//! One instruction is a microsecond, which is their unit; `otherData` says that it is none.
+//! Their unit is a microsecond. Where time is instructions, one is that; `otherData` says so.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use trace::{Process, Recording};
 
-use super::{At, Clock, Form};
+use super::{At, Clock, Form, Unit};
 
 pub struct Chrome<'a> {
     out: &'a mut dyn Write,
@@ -24,6 +24,7 @@ impl<'a> Chrome<'a> {
     pub fn new(
         recording: &Recording,
         names: &[String],
+        unit: Unit,
         out: &'a mut dyn Write,
     ) -> io::Result<Chrome<'a>> {
         let quoted = |name: &String| serde_json::to_string(name).unwrap_or_default();
@@ -31,17 +32,22 @@ impl<'a> Chrome<'a> {
             let threads = process.threads.iter();
             threads.map(|thread| (process.pid, thread.tid)).collect()
         });
+        let clock = match unit {
+            Unit::Nanoseconds => "time stamps of the trace; between two, instructions",
+            Unit::Instructions => {
+                "instructions executed by the thread; 1 us is one; threads cannot be compared"
+            }
+        };
         write!(
             out,
-            "{{\"otherData\":{{\"producer\":{},\"clock\":\"instructions executed by the thread; \
-             1 us is one; threads cannot be compared\"}},\"traceEvents\":[",
+            "{{\"otherData\":{{\"producer\":{},\"clock\":\"{clock}\"}},\"traceEvents\":[",
             quoted(&recording.meta.producer)
         )?;
         let mut chrome = Chrome {
             out,
             names: names.iter().map(quoted).collect(),
             ids: ids.collect(),
-            clock: Clock::default(),
+            clock: Clock::new(unit),
             any: false,
         };
         // A program that was executed has the number of the one before.
@@ -79,8 +85,12 @@ impl<'a> Chrome<'a> {
         let time = self.clock.time(at, tid, time);
         write!(
             self.out,
-            "{{\"ph\":\"{phase}\",\"name\":{name},\"pid\":{pid},\"tid\":{tid},\"ts\":{time}}}"
-        )
+            "{{\"ph\":\"{phase}\",\"name\":{name},\"pid\":{pid},\"tid\":{tid},\"ts\":"
+        )?;
+        match self.clock.unit {
+            Unit::Nanoseconds => write!(self.out, "{}.{:03}}}", time / 1000, time % 1000),
+            Unit::Instructions => write!(self.out, "{time}}}"),
+        }
     }
 
     pub fn finish(self) -> io::Result<()> {

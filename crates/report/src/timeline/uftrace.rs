@@ -12,7 +12,7 @@
 //! the other.
 //!
 //! Limits: 1,024 levels; the same thread number in several process images (exec) is one thread,
-//! whose time goes on.
+//! whose time goes on where it is instructions.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 use trace::Recording;
 
-use super::{At, Clock, Form};
+use super::{At, Clock, Form, Unit};
 
 /// Levels that a record can say.
 pub const MOST_LEVELS: u32 = 1 << 10;
@@ -45,7 +45,12 @@ pub struct Uftrace {
 
 impl Uftrace {
     /// Writes everything but the records.
-    pub fn new(recording: &Recording, names: &[String], folder: &Path) -> io::Result<Uftrace> {
+    pub fn new(
+        recording: &Recording,
+        names: &[String],
+        unit: Unit,
+        folder: &Path,
+    ) -> io::Result<Uftrace> {
         let program = recording
             .processes
             .first()
@@ -93,7 +98,7 @@ impl Uftrace {
             tids: recording.processes.iter().map(of).collect(),
             file: None,
             begun: HashSet::new(),
-            clock: Clock::default(),
+            clock: Clock::new(unit),
         })
     }
 
