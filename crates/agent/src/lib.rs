@@ -16,6 +16,7 @@ pub mod loader;
 pub mod lock;
 pub mod memory;
 pub mod place;
+pub mod polls;
 pub mod pool;
 pub mod procfs;
 pub mod regions;

@@ -8,6 +8,7 @@
 //!                                                       see dbt/contexts/paths.rs
 //!            slots [count; as many as are used]         counts mode only, see
 //!                                                       dbt/ways.rs
+//!            two pages of files                         traces by request, see polls.rs
 //!
 //! stacks  -> guard | runtime stack | guard | signal stack      private memory
 //! ```
@@ -51,6 +52,8 @@ pub enum Behind {
     Transitions,
     /// And cells.
     Cells,
+    /// Pages that emitted code polls ([`crate::polls`]).
+    Polls,
     /// Bytes of address space for slots, and how many of them are backed.
     Slots {
         space: u64,
@@ -64,6 +67,7 @@ impl Behind {
             Behind::Nothing => 0,
             Behind::Transitions => TRANSITIONS as u64 * 8,
             Behind::Cells => Behind::Transitions.space() + CELLS as u64 * 16,
+            Behind::Polls => crate::polls::SPACE,
             Behind::Slots { space, .. } => space,
         }
     }
@@ -71,6 +75,7 @@ impl Behind {
     fn backed(self) -> u64 {
         match self {
             Behind::Slots { backed, .. } => backed,
+            Behind::Polls => 0,
             other => other.space(),
         }
     }
@@ -360,6 +365,9 @@ impl Blocks {
             None if matches!(behind, Behind::Slots { .. }) => crate::memory::map_private(size)?,
             None => return None,
         };
+        if behind == Behind::Polls {
+            crate::polls::map(context);
+        }
         let used = alloc::boxed::Box::leak(alloc::boxed::Box::new(AtomicU32::new(0)));
         self.list.push(Block {
             used,

@@ -12,6 +12,7 @@ use wire::flag;
 
 use crate::beside::{OnDisk, Trust};
 use crate::branches;
+use crate::ctl;
 use crate::diff;
 use crate::ending::Ending;
 use crate::flags::{
@@ -32,6 +33,7 @@ pub fn run(command: &Command) -> Result<Ending> {
         Command::Contexts(flags) => contexts(flags),
         Command::Count(flags) => count(flags),
         Command::Trace(flags) => traces::trace(flags),
+        Command::Ctl(flags) => ctl::ctl(flags),
         Command::Dump(flags) => traces::dump(flags),
         Command::Stats(flags) => branches::stats(flags),
         Command::Raptor(flags) => raptor::raptor(flags),
@@ -79,6 +81,7 @@ fn run_only(flags: &Run) -> Result<Ending> {
         buffer: 0,
         calls: [0; 2],
         insns: [0; 2],
+        control: None,
         order: 0,
         selector: Selector::everything(),
         options: Vec::new(),
@@ -133,6 +136,7 @@ fn contexts(flags: &Contexts) -> Result<Ending> {
         buffer: 0,
         calls: [0; 2],
         insns: [0; 2],
+        control: None,
         order: 0,
         selector: selection::selector(flags),
         options: options(flags),
@@ -266,6 +270,7 @@ fn count(flags: &Count) -> Result<Ending> {
         buffer: 0,
         calls: [0; 2],
         insns: [0; 2],
+        control: None,
         order: 0,
         selector: Selector::everything(),
         options,
@@ -494,7 +499,7 @@ fn man(command: Option<&str>) -> Result<Ending> {
     print(&page)
 }
 
-fn print(text: &[u8]) -> Result<Ending> {
+pub fn print(text: &[u8]) -> Result<Ending> {
     let mut out = io::stdout().lock();
     finish_stdout(out.write_all(text).and_then(|()| out.flush()))
 }

@@ -5,10 +5,13 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use image::{ExtentFlags, Images, Pattern, Selector, split_list};
-use launch::Tables;
+use launch::{Control, Tables};
+use report::signals;
+use rustix::process::getuid;
 use trace::Recording;
 use wire::{FuncEntry, flag};
 
+use crate::ctl;
 use crate::flags::{Call, Controls};
 use crate::selection::Extents;
 use crate::vdso;
@@ -24,11 +27,16 @@ pub fn check(flags: &Controls) -> Result<()> {
             bail!("{option} names nothing, so nothing would be traced");
         }
     }
-    let call = [("start", &flags.start_func), ("stop", &flags.stop_func)];
-    if let Some((name, _)) = call.iter().find(|(_, call)| call.is_some())
+    let later = [
+        ("start-func", flags.start_func.is_some()),
+        ("stop-func", flags.stop_func.is_some()),
+        ("paused", flags.paused),
+        ("start-signal", flags.start_signal.is_some()),
+    ];
+    if let Some((name, _)) = later.iter().find(|(_, is_given)| *is_given)
         && flags.skip.is_some()
     {
-        bail!("--skip counts from the beginning of each thread; leave --{name}-func out, or it");
+        bail!("--skip counts from the beginning of each thread; leave --{name} out, or it");
     }
     if let (Some(start), Some(stop)) = (&flags.start_func, &flags.stop_func)
         && start.function == stop.function
@@ -53,9 +61,25 @@ pub fn bits(flags: &Controls) -> u32 {
         (flags.no_shared_libs, flag::OWN_CODE),
         (flags.start_func.is_some(), flag::START_FUNC),
         (flags.stop_func.is_some(), flag::STOP_FUNC),
+        (is_by_request(flags), flag::BY_REQUEST),
     ];
     let bits = wanted.iter().filter(|(is_wanted, _)| *is_wanted);
     bits.fold(0, |bits, (_, bit)| bits | bit)
+}
+
+fn is_by_request(flags: &Controls) -> bool {
+    let by_signal = flags.start_signal.is_some() || flags.stop_signal.is_some();
+    flags.ctl || flags.paused || by_signal
+}
+
+/// How tracing begins and ends while the program runs, of a trace that goes to that file.
+pub fn requests(flags: &Controls, output: &Path) -> Option<Control> {
+    is_by_request(flags).then(|| Control {
+        address: ctl::address(output, getuid()),
+        paused: flags.paused || flags.start_signal.is_some(),
+        start_signal: flags.start_signal,
+        stop_signal: flags.stop_signal,
+    })
 }
 
 /// Which calls tracing begins and ends at.
@@ -84,12 +108,16 @@ pub fn selector(flags: &Controls) -> Selector {
 }
 
 /// The options that leave something out of a trace, for the recording.
-const OPTIONS: [&str; 7] = [
+const OPTIONS: [&str; 11] = [
     "funcs",
     "modules",
     "no-shared-libs",
     "start-func",
     "stop-func",
+    "ctl",
+    "paused",
+    "start-signal",
+    "stop-signal",
     "skip",
     "count",
 ];
@@ -98,12 +126,17 @@ const OPTIONS: [&str; 7] = [
 pub fn options(flags: &Controls) -> Vec<(String, String)> {
     let call = |call: &Option<Call>| call.as_ref().map(Call::text);
     let list = |lists: &[String]| (!lists.is_empty()).then(|| lists.join(","));
+    let yes = |is_given: bool| is_given.then(|| "yes".to_owned());
     let values = [
         list(&flags.funcs),
         list(&flags.modules),
-        flags.no_shared_libs.then(|| "yes".to_owned()),
+        yes(flags.no_shared_libs),
         call(&flags.start_func),
         call(&flags.stop_func),
+        yes(flags.ctl),
+        yes(flags.paused),
+        flags.start_signal.map(signals::name),
+        flags.stop_signal.map(signals::name),
         flags.skip.map(|skip| skip.to_string()),
         flags.count.map(|count| count.to_string()),
     ];

@@ -8,6 +8,7 @@ mod controls;
 mod kinds;
 mod order;
 mod raptor;
+mod run;
 mod traces;
 
 use std::ffi::OsString;
@@ -24,8 +25,12 @@ pub use kinds::{BlockKind, ContextMode, DiffFormat, WhichForest, YesNo};
 pub use order::Order;
 use raptor::RAPTOR_EXAMPLES;
 pub use raptor::Raptor;
-pub use traces::{Clock, Dump, Made, Pack, Trace, Verify, What};
-use traces::{DUMP_EXAMPLES, INDEX_EXAMPLES, PACK_EXAMPLES, TRACE_EXAMPLES, VERIFY_EXAMPLES};
+use run::RUN_EXAMPLES;
+pub use run::Run;
+use traces::{
+    CTL_EXAMPLES, DUMP_EXAMPLES, INDEX_EXAMPLES, PACK_EXAMPLES, TRACE_EXAMPLES, VERIFY_EXAMPLES,
+};
+pub use traces::{Clock, Ctl, Dump, Made, Pack, Trace, Verify, Wanted, What};
 
 use crate::{condition, show};
 
@@ -44,11 +49,6 @@ Examples:
 The exit status is the program's own. Everypath's own failures are
 125 (its error), 126 (cannot execute the program) and 127 (no such program);
 1 is a condition of `diff --fail-if` that is met.";
-
-const RUN_EXAMPLES: &str = "\
-Examples:
-  everypath run -- ls -l
-  everypath run --count-instructions -- sha256sum file";
 
 const CONTEXTS_EXAMPLES: &str = "\
 Examples:
@@ -132,6 +132,9 @@ pub enum Command {
     /// Record every instruction of every thread, in order
     #[command(after_help = TRACE_EXAMPLES)]
     Trace(Trace),
+    /// Begin or end a trace while its program runs
+    #[command(after_help = CTL_EXAMPLES)]
+    Ctl(Ctl),
     /// Show a trace, instruction by instruction
     #[command(after_help = DUMP_EXAMPLES)]
     Dump(Dump),
@@ -168,20 +171,6 @@ pub enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
-}
-
-#[derive(Debug, Args)]
-pub struct Run {
-    /// Count the instructions that each thread retired
-    #[arg(long)]
-    pub count_instructions: bool,
-    /// Say what the translator did: blocks, links, exits from its cache
-    #[arg(long)]
-    pub engine_stats: bool,
-    #[command(flatten)]
-    pub destination: Destination,
-    #[command(flatten)]
-    pub target: Target,
 }
 
 #[derive(Debug, Args)]

@@ -19,6 +19,7 @@
 //! | `output` | files that results go to |
 //! | `show` | recordings to reports |
 //! | `diff` | two recordings to a comparison |
+//! | `ctl` | beginning and ending a trace while the program runs |
 //! | `traces` | recording traces, and showing them |
 //! | `branches` | branches of traces |
 //! | `raptor` | what predictors made of branches |
@@ -32,6 +33,7 @@ mod branches;
 mod commands;
 mod condition;
 mod controls;
+mod ctl;
 mod diff;
 mod ending;
 mod flags;

@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, anyhow};
 use image::{Images, Selector};
-use launch::{Ended, Request, Run};
+use launch::{Control, Ended, Request, Run};
 use report::text::Style;
 use trace::{BlockContexts, Cost, End, Meta, Mode, Recording};
 
@@ -48,6 +48,8 @@ pub struct Session<'a> {
     pub calls: [u64; 2],
     /// How many instructions of each thread are not traced first, and are then; 0: all.
     pub insns: [u64; 2],
+    /// How tracing begins and ends while the program runs.
+    pub control: Option<Control>,
     /// What of a trace has time stamps ([`wire::stream::order`]).
     pub order: u32,
     pub selector: Selector,
@@ -152,6 +154,7 @@ impl Session<'_> {
             buffer: self.buffer,
             calls: self.calls,
             insns: self.insns,
+            control: self.control.clone(),
             order: self.order,
             costs: match self.blocks {
                 // Their code says what they cost.

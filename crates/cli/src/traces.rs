@@ -43,6 +43,7 @@ pub fn trace(flags: &Trace) -> Result<Ending> {
         buffer: u64::from(flags.buffer) << 20,
         calls: controls::calls(&flags.controls),
         insns: [flags.controls.skip, flags.controls.count].map(Option::unwrap_or_default),
+        control: controls::requests(&flags.controls, &flags.output),
         selector: controls::selector(&flags.controls),
         order: flags.order.number(),
         options: options(flags),
@@ -56,8 +57,8 @@ pub fn trace(flags: &Trace) -> Result<Ending> {
     })?;
     if !flags.quiet && !controls::options(&flags.controls).is_empty() && is_empty(&flags.output) {
         eprintln!(
-            "everypath: nothing was traced: no code that the options name ran, or the call or \
-             number of instructions to begin at never came"
+            "everypath: nothing was traced: no code that the options name ran, or the call, \
+             number of instructions, signal or `everypath ctl` to begin at never came"
         );
     }
     Ok(ending)

@@ -272,7 +272,10 @@ pub fn deliver(
             }
             thread.blocked = SigSet(blocked.0 & SigSet::SYNCHRONOUS.0);
             crate::contexts::on_handler(context, held.signal, frame, action.restorer, &place);
-            engine::with(|engine| engine.goes_to(context, held.signal as u8, action.handler));
+            engine::with(|engine| {
+                engine.heed_signal(held.signal);
+                engine.goes_to(context, held.signal as u8, action.handler);
+            });
             context.resume_app = action.handler;
             context.exit = 2; // a handler is called
             uc.mcontext.rip = entry::resume_address();
@@ -342,6 +345,9 @@ fn fault(
         return step_to_keyframe(context, thread, uc);
     }
     if signal == SIGSEGV && crate::streams::stamps::is_forbidden(uc) {
+        return;
+    }
+    if signal == SIGBUS && crate::streams::polled(context, uc) {
         return;
     }
     if signal == SIGTRAP && uc.mcontext.trapno == trap::DEBUG {

@@ -98,6 +98,7 @@ pub unsafe fn main(sp: u64, payload: core::ops::Range<u64>, heap: &'static Heap)
             sys::Errno::ENOMEM,
         )
     };
+    agent::polls::attach(&pool);
     let fixed = match agent::start::fixed_span(orders.execfn) {
         Ok(fixed) => fixed,
         Err(errno) => fail("cannot load", orders.execfn, errno),

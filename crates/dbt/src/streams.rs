@@ -43,6 +43,7 @@ mod chunks;
 mod controls;
 mod counted;
 mod known;
+mod requests;
 pub mod stamps;
 
 use core::mem::offset_of;
@@ -57,6 +58,7 @@ use chunks::{close_chunk, lose, new_chunk, next_chunk, open_chunk};
 pub use chunks::{keyframe_is_due, overflowed};
 pub use controls::Controls;
 pub use known::Streams;
+pub use requests::polled;
 
 use crate::counting::Owed;
 use crate::engine::Engine;

@@ -313,6 +313,7 @@ impl Engine {
             Some(ways) => ways.behind(),
             None if self.has_blocks() => Behind::Cells,
             None if self.contexts.is_some() => Behind::Transitions,
+            None if self.is_by_request() => Behind::Polls,
             None => Behind::Nothing,
         }
     }

@@ -15,12 +15,18 @@ const PATIENCE: Timespec = Timespec {
     tv_nsec: 200_000_000,
 };
 
-/// Serves until `done`.
-pub(crate) fn serve(pool: &Pool, drain: &mut (dyn Drain + Send), done: &AtomicBool) {
+/// Serves until `done`, and does something else as often.
+pub(crate) fn serve(
+    pool: &Pool,
+    drain: &mut (dyn Drain + Send),
+    done: &AtomicBool,
+    meanwhile: impl Fn(),
+) {
     let chunks = &pool.header().chunks;
     while !done.load(Acquire) {
         pool.header().beats.fetch_add(1, Release);
         let closed = chunks.closed.load(Acquire);
+        meanwhile();
         if drain.drain(pool) {
             let _ = futex::wake(&chunks.freed, futex::Flags::empty(), i32::MAX as u32);
         }

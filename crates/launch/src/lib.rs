@@ -21,6 +21,7 @@ use thiserror::Error;
 use wire::view::Pool;
 use wire::{Mode, PAGE};
 
+mod control;
 mod drain;
 mod inherit;
 mod pool;
@@ -28,7 +29,10 @@ mod requests;
 mod script;
 mod wait;
 
+pub use control::{Control, Standing, Wish, ask};
 pub use pool::OwnedPool;
+
+use control::Switch;
 
 /// The freestanding program that runs inside the target.
 static PAYLOAD: &[u8] = include_bytes!(env!("EVERYPATH_PAYLOAD"));
@@ -59,6 +63,8 @@ pub struct Request {
     pub calls: [u64; 2],
     /// How many instructions of each thread are not traced first, and are then; 0: all.
     pub insns: [u64; 2],
+    /// How tracing begins and ends while the program runs; `None`: it does not.
+    pub control: Option<Control>,
 }
 
 /// Answers the engine's questions.
@@ -111,6 +117,10 @@ pub enum LaunchError {
         "cannot execute the engine inside the new process ({0}); are files in memory allowed to be executed here (sysctl vm.memfd_noexec)?"
     )]
     Exec(std::io::Error),
+    #[error(
+        "cannot take requests of `everypath ctl` ({source}); does another run write the same file?"
+    )]
+    Control { source: std::io::Error },
     #[error("cannot wait for the program ({0})")]
     Wait(std::io::Error),
 }
@@ -129,6 +139,9 @@ pub fn run(
 ) -> Result<Run, LaunchError> {
     let pool = OwnedPool::create(request.mode)?;
     configure(&pool, request);
+    let control = request.control.as_ref();
+    let switch = control.map(|control| Switch::new(control, &pool.view()));
+    let switch = switch.transpose()?;
     let payload = payload_file()?;
     let started = SystemTime::now();
     let clock = Instant::now();
@@ -143,9 +156,17 @@ pub fn run(
         };
         let server = asks.then(|| scope.spawn(|| requests::serve(view, tables, &done)));
         let done = &done;
-        let drain = drain.map(|drain| scope.spawn(move || drain::serve(&view, drain, done)));
+        let switch = switch.as_ref();
+        let drain = drain.map(|drain| {
+            let meanwhile = move || switch.into_iter().for_each(|switch| switch.show(&view));
+            scope.spawn(move || drain::serve(&view, drain, done, meanwhile))
+        });
+        if let Some(switch) = switch {
+            scope.spawn(move || switch.serve(&view, done));
+        }
         let ended = wait::wait(child);
         done.store(true, Release);
+        switch.into_iter().for_each(Switch::ring);
         requests::ring(&view);
         if let Some(drain) = drain {
             drain::ring(&view);

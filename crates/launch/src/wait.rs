@@ -15,6 +15,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::process::{Pid, Signal, WaitOptions};
 
+use crate::control::{self, Control};
 use crate::pool::OwnedPool;
 use crate::{Ended, LaunchError, Request};
 
@@ -41,7 +42,7 @@ pub(crate) fn spawn(
     let child = command.spawn().map_err(LaunchError::Exec)?;
     let pid = Pid::from_raw(child.id() as i32).expect("a child has a positive number");
     CHILD.store(child.id() as i32, Relaxed);
-    forward_signals()?;
+    forward_signals(request.control.clone())?;
     Ok(Child(pid))
 }
 
@@ -68,14 +69,17 @@ pub(crate) fn wait(child: Child) -> Result<Ended, LaunchError> {
     }
 }
 
-/// Passes on what another process sent to us. What the terminal sends goes to
-/// the whole process group and so has reached the program already.
-fn forward_signals() -> Result<(), LaunchError> {
+/// Passes on what another process sent to us, or does what it asks for. What the terminal
+/// sends goes to the whole process group and so has reached the program already.
+fn forward_signals(control: Option<Control>) -> Result<(), LaunchError> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
     use signal_hook::iterator::SignalsInfo;
     use signal_hook::iterator::exfiltrator::origin::WithOrigin;
     use signal_hook::low_level::siginfo::{Cause, Sent};
-    let wanted = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
+    let control = control.unwrap_or_default();
+    let asking = [control.start_signal, control.stop_signal];
+    let usual = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
+    let wanted = usual.into_iter().chain(asking.into_iter().flatten());
     let mut signals = SignalsInfo::<WithOrigin>::new(wanted).map_err(LaunchError::Wait)?;
     std::thread::spawn(move || {
         for origin in &mut signals {
@@ -83,6 +87,11 @@ fn forward_signals() -> Result<(), LaunchError> {
                 origin.cause,
                 Cause::Sent(Sent::User | Sent::Queue | Sent::TKill)
             );
+            if let (true, Some(wish)) = (sent, control.wish(origin.signal)) {
+                // Nobody is there to be told that the run is over.
+                let _ = control::ask(&control.address, wish);
+                continue;
+            }
             let child = Pid::from_raw(CHILD.load(Relaxed));
             if let (true, Some(child), Some(signal)) =
                 (sent, child, Signal::from_named_raw(origin.signal))

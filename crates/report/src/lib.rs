@@ -49,7 +49,7 @@ pub mod paper;
 pub mod pprof;
 pub mod pt;
 pub mod raptor;
-mod signals;
+pub mod signals;
 pub mod speedscope;
 mod stacks;
 pub mod stats;

@@ -47,6 +47,13 @@ pub fn name(signal: i32) -> String {
     }
 }
 
+/// The signal with that name, without its `SIG`; real-time ones have none.
+pub fn number(name: &str) -> Option<i32> {
+    let is_it = |known: &&str| known.strip_prefix("SIG") == Some(name);
+    let at = NAMES.iter().position(is_it)?;
+    i32::try_from(at + 1).ok()
+}
+
 /// What became of a process, as the end of a sentence.
 pub fn end(end: End) -> String {
     match end {

@@ -39,6 +39,29 @@ pub unsafe fn munmap(addr: u64, len: u64) -> Result<()> {
     check(unsafe { syscall(nr::MUNMAP, [addr as usize, len as usize, 0, 0, 0, 0]) }).map(drop)
 }
 
+/// Maps what is mapped shared at `from` at `to`, too.
+///
+/// # Safety
+/// What is at `to` is the caller's, and nothing uses it.
+pub unsafe fn map_again(from: u64, len: u64, to: u64) -> Result<()> {
+    const MAYMOVE_FIXED: usize = 3;
+    // SAFETY: with an old length of 0 nothing is moved; `to` is the caller's duty.
+    let mapped = unsafe {
+        syscall(
+            nr::MREMAP,
+            [
+                from as usize,
+                0,
+                len as usize,
+                MAYMOVE_FIXED,
+                to as usize,
+                0,
+            ],
+        )
+    };
+    check(mapped).map(drop)
+}
+
 /// # Safety
 /// No code may rely on rights that are taken away.
 pub unsafe fn mprotect(addr: u64, len: u64, prot: u32) -> Result<()> {

@@ -25,7 +25,9 @@ use crate::soak::random::Random;
 
 /// Steps of each thread of the program; it takes two milliseconds for each.
 const STEPS: u32 = 150;
-const FLAGS: [&str; 4] = ["-O1", "-nostdlib", "-static", "-fno-stack-protector"];
+/// The program, and how it is compiled besides `-DROUNDS=` and `-DSCALE=`.
+pub const THREADS: &str = include_str!("kills/threads.c");
+pub const FLAGS: [&str; 4] = ["-O1", "-nostdlib", "-static", "-fno-stack-protector"];
 /// Where the linker puts the program's code.
 const BASE: u64 = 0x40_0000;
 /// A program whose CLI was killed has so long to end.
@@ -74,7 +76,7 @@ impl Bench {
         let scale = format!("-DSCALE={scale}");
         let numbers = [steps.as_str(), scale.as_str()];
         let flags: Vec<&str> = FLAGS.into_iter().chain(numbers).collect();
-        folder.program(&flags, "threads", include_str!("kills/threads.c"));
+        folder.program(&flags, "threads", THREADS);
         let mut bench = Bench {
             product,
             folder,

@@ -19,7 +19,8 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"EVPPOOL\x01");
 /// | 9 | chunks of streams say where they begin and where a keyframe is |
 /// | 10 | which calls, and numbers of instructions, tracing begins and ends at; only the executable's own code; time stamps in streams, and whose turn it is |
 /// | 11 | where indirect branches went, by number |
-pub const VERSION: u32 = 11;
+/// | 12 | tracing is asked for and not, while the program runs, and by signals |
+pub const VERSION: u32 = 12;
 
 /// Allocation granularity of the pool, the page size of x86-64.
 pub const PAGE: u64 = 4096;
@@ -77,6 +78,8 @@ pub mod flag {
     pub const STEADY: u32 = 1 << 12;
     /// Only code of the executable itself is traced.
     pub const OWN_CODE: u32 = 1 << 13;
+    /// Tracing begins and ends as [`PoolHeader::paused`] says.
+    pub const BY_REQUEST: u32 = 1 << 14;
     /// Those that are about functions in tables.
     pub const OF_TABLES: u32 = SELECT | START_FUNC | STOP_FUNC;
 }
@@ -113,6 +116,10 @@ pub struct Config {
     /// (0: all).
     pub skip: AtomicU64,
     pub count: AtomicU64,
+    /// The signals whose handlers begin and end tracing; 0: none. With one for both, each
+    /// does what the one before did not.
+    pub start_signal: AtomicU32,
+    pub stop_signal: AtomicU32,
 }
 
 /// First page of the pool.
@@ -143,9 +150,24 @@ pub struct PoolHeader {
     /// Who that is, a process, and its descriptor of the pool.
     pub owner: AtomicU32,
     pub owner_fd: AtomicU32,
-    pub reserved: AtomicU32,
+    /// Nonzero: nothing is to be traced now, by request.
+    pub paused: AtomicU32,
+    /// The owner's descriptors of files of [`POLLS`] pages, which emitted code stores to:
+    /// while it is traced, and while it is not. One of them is empty, so who is to go over to
+    /// the other state faults. In the order of [`poll`].
+    pub polls: [AtomicU32; 2],
     /// Of atomic instructions that are executed one after the other.
     pub turn: crate::stream::Turn,
+}
+
+/// Pages of a file that emitted code polls; threads have different ones.
+pub const POLLS: u64 = 64;
+
+/// Which of the files of [`PoolHeader::polls`].
+pub mod poll {
+    /// Polled by code that was made while tracing was on.
+    pub const ON: usize = 0;
+    pub const OFF: usize = 1;
 }
 
 /// How a process record stands.

@@ -5,6 +5,9 @@ use clap::Args;
 /// Most instructions that are counted.
 const MOST: u64 = 1 << 62;
 
+/// Signals that nobody can handle, or that instructions raise.
+const KEPT: [i32; 8] = [4, 5, 7, 8, 9, 11, 19, 31];
+
 /// What is traced.
 #[derive(Debug, Args)]
 pub struct Controls {
@@ -23,6 +26,18 @@ pub struct Controls {
     /// End when this function is called, or called for the N-th time
     #[arg(long, value_name = "NAME[:N]", value_parser = call)]
     pub stop_func: Option<Call>,
+    /// Begin and end when `everypath ctl FILE.evp start` or `stop` says so
+    #[arg(long)]
+    pub ctl: bool,
+    /// The same, and trace nothing before the first `start`
+    #[arg(long)]
+    pub paused: bool,
+    /// Begin when Everypath gets this signal, or a handler of the program
+    #[arg(long, value_name = "SIGNAL", value_parser = signal)]
+    pub start_signal: Option<i32>,
+    /// End at this signal; if it is the same, each does one or the other
+    #[arg(long, value_name = "SIGNAL", value_parser = signal)]
+    pub stop_signal: Option<i32>,
     /// Leave out the first N instructions of each thread
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST))]
     pub skip: Option<u64>,
@@ -60,6 +75,26 @@ fn call(text: &str) -> Result<Call, String> {
             number,
         }),
         _ => Err("give a function, or the number of its call behind it: parse:3".to_owned()),
+    }
+}
+
+/// `USR1`, `SIGUSR1`, `RTMIN+3` or a number.
+fn signal(text: &str) -> Result<i32, String> {
+    const RTMIN: i32 = 34;
+    let real_time = |text: &str| match text.strip_prefix("RTMIN")? {
+        "" => Some(RTMIN),
+        more => Some(RTMIN.saturating_add(more.strip_prefix('+')?.parse().ok()?)),
+    };
+    let upper = text.to_ascii_uppercase();
+    let name = upper.strip_prefix("SIG").unwrap_or(&upper);
+    let number = text.parse().ok().or_else(|| real_time(name));
+    match number.or_else(|| report::signals::number(name)) {
+        Some(number) if KEPT.contains(&number) => Err(format!(
+            "{} cannot be waited for; take one like USR1",
+            report::signals::name(number)
+        )),
+        Some(number @ (1..32 | RTMIN..=64)) => Ok(number),
+        _ => Err("there is no such signal; give a name like USR1, or a number".to_owned()),
     }
 }
 

@@ -17,6 +17,9 @@ Examples:
   everypath trace -o run.evp --modules 'libssl*' -- ./prog
   everypath trace -o run.evp --skip 1000000 --count 5000 -- ./prog
   everypath trace -o run.evp --start-func parse:3 --stop-func parse:4 -- ./prog
+  everypath trace -o run.evp --paused -- ./server &
+  everypath ctl run.evp start                  and stop, as often as you like
+  everypath trace -o run.evp --start-signal USR1 --stop-signal USR2 -- ./prog
   everypath trace -o run.evp --order fine -- ./prog     atomics in exact order
   everypath dump run.evp --range 1..1000       what it executed first
   everypath verify run.evp                     how many instructions each thread executed
@@ -40,6 +43,42 @@ Examples:
   everypath dump run.evp --pt run.pt           packets of Intel PT, for its decoders
   everypath dump run.evp --uftrace calls --depth 8; uftrace replay -d calls
   everypath dump run.evp --perfetto calls.json --funcs 'parse_*,main'";
+
+pub const CTL_EXAMPLES: &str = "\
+Examples:
+  everypath trace --paused -o run.evp -- ./server &
+  everypath ctl run.evp start       all threads of all processes, from now on
+  everypath ctl run.evp stop
+  everypath ctl run.evp status      tracing, or paused
+
+The program sees nothing of it: no signal, no system call that ends early. The
+gaps are in the trace. It needs a trace that runs with --ctl or --paused.";
+
+/// What to ask of a trace that runs.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Wanted {
+    /// Trace from now on
+    Start,
+    /// Trace nothing from now on
+    Stop,
+    /// The one or the other
+    Toggle,
+    /// Only say which it is
+    Status,
+}
+
+#[derive(Debug, Args)]
+pub struct Ctl {
+    /// The file of the trace, as it was given to `everypath trace`
+    #[arg(value_name = "FILE.evp")]
+    pub file: PathBuf,
+    /// What to do
+    #[arg(value_name = "WHAT")]
+    pub wanted: Wanted,
+    /// Do not say whether it is traced now
+    #[arg(short, long)]
+    pub quiet: bool,
+}
 
 pub const VERIFY_EXAMPLES: &str = "\
 Examples:

@@ -43,7 +43,10 @@ pub fn overflowed(context: &mut ThreadContext, uc: &mut UContext) -> bool {
         // SAFETY: the last bytes of the thread's chunk, which it still has.
         *byte = unsafe { ((from + at as u64) as *const u8).read_volatile() };
     }
-    let pool = engine::with(|engine| engine.process.log.pool);
+    let pool = engine::with(|engine| {
+        engine.heed();
+        engine.process.log.pool
+    });
     next_chunk(&pool, context, lane);
     for (at, &byte) in partly[..len].iter().enumerate() {
         let to = context.streams[lane] + at as u64;

@@ -43,6 +43,7 @@ use wire::stream::{self, ESCAPE, Went, escape, why};
 use wire::view::Pool;
 use wire::{FuncTable, Mode, flag, func};
 
+use super::requests::Requests;
 use super::{append, counted, spilled};
 use crate::block::{Arrival, BlockId, Key};
 use crate::contexts::extent;
@@ -87,6 +88,8 @@ pub struct Controls {
     own: Option<Vec<Range<u64>>>,
     start: Option<Call>,
     stop: Option<Call>,
+    /// Who asked for it last.
+    pub(super) requests: Option<Requests>,
     /// Instructions of each thread that are not traced first, and those that are then; 0: all.
     pub(super) skip: u64,
     pub(super) count: u64,
@@ -102,7 +105,7 @@ impl Controls {
         let config = &pool.header().config;
         let flags = config.flags.load(Relaxed);
         let has = |bit| flags & bit != 0;
-        let any = flag::OF_TABLES | flag::OWN_CODE;
+        let any = flag::OF_TABLES | flag::OWN_CODE | flag::BY_REQUEST;
         let (skip, count) = (config.skip.load(Relaxed), config.count.load(Relaxed));
         let any = has(any) || skip != 0 || count != 0;
         if config.mode.load(Relaxed) != Mode::Trace as u32 || !any {
@@ -120,6 +123,7 @@ impl Controls {
                 config.start_call.load(Relaxed),
             ),
             stop: call(flag::STOP_FUNC, func::STOP, config.stop_call.load(Relaxed)),
+            requests: has(flag::BY_REQUEST).then(|| Requests::new(pool)),
             skip,
             count,
             most_insns: None,
@@ -147,7 +151,9 @@ impl Controls {
     }
 
     fn is_on(&self) -> bool {
-        self.start.is_none_or(|call| call.left == 0) && self.stop.is_none_or(|call| call.left > 0)
+        self.requests.as_ref().is_none_or(Requests::is_on)
+            && self.start.is_none_or(|call| call.left == 0)
+            && self.stop.is_none_or(|call| call.left > 0)
     }
 
     /// Why what is executed now and not traced is not.
@@ -318,6 +324,7 @@ impl Engine {
     /// Says whether what the thread executes from here on is traced. The block at which it
     /// goes on.
     pub fn enter(&mut self, context: &mut ThreadContext, key: Key) -> Key {
+        self.heed();
         let Some(controls) = self.controls() else {
             return key;
         };
@@ -364,6 +371,7 @@ impl Engine {
     /// The thread comes to the engine. If tracing has begun since it ended for it,
     /// says so; the block at which it goes on then.
     pub fn meet(&mut self, context: &mut ThreadContext, key: Key) -> Option<Key> {
+        self.heed();
         let off = context.stream_gap == why::OFF.into() && context.stream_phase == counted::TRACING;
         self.controls().filter(|controls| off && controls.is_on())?;
         let arrival = match key.arrival {
@@ -383,12 +391,17 @@ impl Engine {
         let calls = [&mut controls.start, &mut controls.stop].into_iter();
         let reached = calls.flatten().map(|call| call.count(marks));
         if reached.fold(false, |any, reached| any | reached) {
-            let all = self.blocks.iter().enumerate();
-            let alive = all.filter(|(_, block)| !block.dead);
-            let alive: Vec<u32> = alive.map(|(id, _)| id as u32).collect();
-            for id in alive {
-                self.sever(BlockId(id));
-            }
+            self.sever_all();
+        }
+    }
+
+    /// What is selected has changed.
+    pub(super) fn sever_all(&mut self) {
+        let all = self.blocks.iter().enumerate();
+        let alive = all.filter(|(_, block)| !block.dead);
+        let alive: Vec<u32> = alive.map(|(id, _)| id as u32).collect();
+        for id in alive {
+            self.sever(BlockId(id));
         }
     }
 
@@ -406,6 +419,9 @@ impl Engine {
                 (Arrival::Outside, true) => emit.begin_stretch(key.pc),
                 _ => {}
             }
+        }
+        if !emit.pending.is_on() {
+            self.emit_poll(emit);
         }
         if source.counted && !source.insns.is_empty() {
             self.emit_count(emit, key, source.insns.len());

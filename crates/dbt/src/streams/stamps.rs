@@ -113,6 +113,9 @@ impl Engine {
     pub fn emit_leave(&self, emit: &mut Emit<'_>) {
         emit.asm.mov_gs_imm32(WAITS_IN, 0);
         emit.cover(true, Recipe::NONE);
+        if emit.pending.is_on() {
+            self.emit_poll(emit);
+        }
         if self.settings.order != order::CHUNK && emit.pending.is_on() {
             append(&mut emit.asm, stamp::LEAVE, None);
             emit.cover(false, Recipe::NONE);
