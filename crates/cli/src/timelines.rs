@@ -45,7 +45,7 @@ pub fn dump(flags: &Dump) -> Result<Ending> {
     files.identify(&mut called);
     symbolize::symbolize(&mut called, &images);
     files.say_what_changed();
-    let globs = asked.funcs.iter().flat_map(|list| image::split_list(list));
+    let globs = flags.funcs.iter().flat_map(|list| image::split_list(list));
     let globs: Vec<&str> = globs.collect();
     let wants = |name: &str| globs.is_empty() || globs.iter().any(|glob| image::glob(glob, name));
     let view = View {

@@ -24,6 +24,10 @@ pub fn trace(flags: &Trace) -> Result<Ending> {
         bail!("--lockstep runs parts of the program twice; a trace would have both");
     }
     controls::check(&flags.controls)?;
+    let controls = controls::options(&flags.controls);
+    if let (true, Some((name, _))) = (flags.count_instructions, controls.first()) {
+        bail!("--count-instructions counts all that is executed; leave --{name} out, or it");
+    }
     let destination = Destination {
         output: Some(flags.output.clone()),
         report: None,
@@ -37,7 +41,7 @@ pub fn trace(flags: &Trace) -> Result<Ending> {
         mode: Mode::Trace,
         blocks: None,
         k: None,
-        flags: controls::bits(&flags.controls),
+        flags: controls::bits(&flags.controls) | counting(flags),
         max_nodes: 1,
         costs: Vec::new(),
         buffer: u64::from(flags.buffer) << 20,
@@ -55,13 +59,21 @@ pub fn trace(flags: &Trace) -> Result<Ending> {
         (None, Some(bytes)) => Most::Newest(bytes),
         (None, None) => Most::All,
     })?;
-    if !flags.quiet && !controls::options(&flags.controls).is_empty() && is_empty(&flags.output) {
+    if !flags.quiet && !controls.is_empty() && is_empty(&flags.output) {
         eprintln!(
             "everypath: nothing was traced: no code that the options name ran, or the call, \
              number of instructions, signal or `everypath ctl` to begin at never came"
         );
     }
     Ok(ending)
+}
+
+/// Bits from [`wire::flag`] for counters beside the trace.
+fn counting(flags: &Trace) -> u32 {
+    match flags.count_instructions {
+        true => wire::flag::COUNT_INSNS,
+        false => 0,
+    }
 }
 
 /// Whether no thread of a trace has executed anything. Only a small one is looked at.
@@ -94,6 +106,7 @@ pub fn dump(flags: &Dump) -> Result<Ending> {
         let view = report::steps::Between {
             times: flags.time.clone().unwrap_or(0..u64::MAX),
             thread: flags.thread,
+            functions: functions(flags)?,
         };
         let (recording, _) = read_trace(&flags.file)?;
         check_thread(&recording, &flags.file, flags.thread)?;
@@ -103,10 +116,21 @@ pub fn dump(flags: &Dump) -> Result<Ending> {
     let view = report::steps::View {
         range: flags.range.clone().unwrap_or(1..u64::MAX),
         thread: flags.thread,
+        functions: functions(flags)?,
     };
     let (recording, _) = read_trace(&flags.file)?;
     check_thread(&recording, &flags.file, flags.thread)?;
     print(|out| report::steps::dump(&recording, &view, out))
+}
+
+/// Whose code is shown: globs.
+fn functions(flags: &Dump) -> Result<Vec<String>> {
+    let globs = flags.funcs.iter().flat_map(|list| image::split_list(list));
+    let globs: Vec<String> = globs.map(str::to_owned).collect();
+    if globs.is_empty() && !flags.funcs.is_empty() {
+        bail!("--funcs names nothing, so nothing would be shown");
+    }
+    Ok(globs)
 }
 
 /// Options that were given, as the user wrote them.

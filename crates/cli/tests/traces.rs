@@ -68,6 +68,49 @@ fn places(process: &Process) -> HashMap<(u32, u64), (String, u64)> {
 }
 
 #[test]
+fn threads_count_as_many_as_the_trace_has() {
+    let folder = Folder::new("trace-counters");
+    std::fs::write(folder.file("some.c"), "int main(void) { return 0; }\n").unwrap();
+    let trace = ["trace", "-q", "--count-instructions", "-o", "run.evp", "--"];
+    let program = ["gcc", "-O2", "-pipe", "some.c"];
+    let output = folder.run(BINARY, &[&trace[..], &program].concat());
+    assert!(output.status.success(), "{output:?}");
+    let verify = |status: i32| {
+        let output = folder.run(BINARY, &["verify", "run.evp"]);
+        assert_eq!(output.status.code(), Some(status), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let said = verify(0);
+    // The driver, the compiler, the assembler, collect2 and the linker.
+    assert!(
+        said.matches("instructions, as many as it counted; ")
+            .count()
+            >= 5,
+        "{said}"
+    );
+    let mut recording = read(&folder.file("run.evp"));
+    recording.processes[0].threads[0].insns += 1;
+    trace::write(
+        &recording,
+        std::fs::File::create(folder.file("run.evp")).unwrap(),
+    )
+    .unwrap();
+    let said = verify(1);
+    assert!(said.contains("# not sound: the thread counted "), "{said}");
+    let options = [
+        "trace",
+        "--count-instructions",
+        "--ctl",
+        "-o",
+        "b",
+        "--",
+        "true",
+    ];
+    let error = folder.refused(BINARY, &options);
+    assert!(error.contains("leave --ctl out"), "{error}");
+}
+
+#[test]
 fn a_trace_has_the_executions_that_were_counted() {
     let folder = Folder::new("trace-executions");
     let program = ["/usr/bin/gcc", "--version"];
@@ -163,6 +206,27 @@ fn dump_and_verify_say_what_was_executed() {
     assert_eq!(text.lines().filter(numbered).count(), 2 * 3, "{text}");
     let error = folder.refused(BINARY, &["dump", "run.evp", "--thread", "1"]);
     assert!(error.contains("there is no thread 1"), "{error}");
+    // Code of some functions is what the whole text has of them.
+    let lines = |options: &[&str]| -> Vec<String> {
+        let output = folder.run(BINARY, &[&["dump", "run.evp"], options].concat());
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().filter(numbered).map(str::to_owned).collect()
+    };
+    let of_start: Vec<String> = lines(&[])
+        .into_iter()
+        .filter(|line| line.contains(" _start+"))
+        .collect();
+    assert!(of_start.len() > 3);
+    assert_eq!(lines(&["--funcs", "none,_sta*"]), of_start);
+    let sorted = |mut lines: Vec<String>| {
+        lines.sort();
+        lines
+    };
+    let in_order = lines(&["--funcs", "_start", "--order"]);
+    assert_eq!(sorted(in_order), sorted(of_start));
+    assert_eq!(lines(&["--funcs", "none"]), Vec::<String>::new());
+    let error = folder.refused(BINARY, &["dump", "run.evp", "--funcs", ","]);
+    assert!(error.contains("--funcs names nothing"), "{error}");
 }
 
 #[test]

@@ -230,10 +230,6 @@ impl Counting {
         }
     }
 
-    pub fn costs(&self) -> u32 {
-        self.costs
-    }
-
     /// Whether the map has to know of what class instructions are.
     pub fn has_classes(&self) -> bool {
         has_classes(self.costs)
@@ -244,12 +240,8 @@ impl Counting {
     }
 
     /// Whether indirect branches count for themselves where they go.
-    pub fn names_targets(&self) -> bool {
+    fn names_targets(&self) -> bool {
         matches!(self.what, What::Ways(_))
-    }
-
-    pub fn rare(&self) -> Rare {
-        self.rare
     }
 
     /// What the indirect branch goes to, if that was asked already.
@@ -454,6 +446,17 @@ fn add_in(asm: &mut Asm<'_>, scratch: Reg, owed: Addition) {
 }
 
 impl Emit<'_> {
+    /// The run that begins at `first`.
+    pub fn plan_run(&self, insns: &[Insn], first: usize) -> Run {
+        let Counting { costs, rare, .. } = self.counting;
+        let mut run = Run::plan(insns, first, costs, self.counting.names_targets(), rare);
+        if self.pending.is_on() && !matches!(run.place, Place::Add(_)) {
+            // What branches owe is something else.
+            run.place = Place::Spilled;
+        }
+        run
+    }
+
     /// Says in the map that what comes is to be counted yet.
     pub fn begin_run(&mut self, run: &Run) {
         self.counting.runs += 1;
@@ -547,7 +550,9 @@ impl Emit<'_> {
     /// For a branch that was counted, and is made again instead of executed.
     pub fn not_executed(&mut self) -> Option<Owed> {
         let jump = self.counting.last_insn;
-        self.counting.is_on().then(|| match self.counting.what {
+        // With a trace the engine does that.
+        let is_here = self.counting.is_on() && !self.pending.is_on();
+        is_here.then(|| match self.counting.what {
             What::Ways(_) => self.addition(Amounts::ONE),
             _ => self.addition(Amounts::default().minus(jump)),
         })

@@ -203,7 +203,7 @@ unsafe fn drop_block(engine: &mut Engine, thread: *mut Thread) {
     }
     // SAFETY: the block is still the thread's, and nothing runs on it.
     settle_record(engine, thread.record, unsafe { &mut *thread.context });
-    end_record(engine, thread.record, thread.context);
+    end_record(engine, thread.record, thread.context, false);
     engine.keep_slots(thread.record, thread.context);
     // SAFETY: as above.
     engine.end_streams(unsafe { &mut *thread.context });
@@ -276,15 +276,16 @@ fn settle_record(engine: &Engine, offset: u64, context: &mut ThreadContext) {
     }
 }
 
-fn end_record(engine: &Engine, offset: u64, context: *const ThreadContext) {
+/// `runs`: it goes on for a moment, and counts what it does.
+fn end_record(engine: &Engine, offset: u64, context: *const ThreadContext, runs: bool) {
     if offset == 0 {
         return;
     }
     if let Some(record) = engine.process.log.pool.at::<ThreadRecord>(offset) {
         // SAFETY: the thread is ending or gone; the words are counters.
         let insns = unsafe { core::ptr::read_volatile(&raw const (*context).insns) };
-        // With costs, a thread that is still running goes on counting.
-        if record.live_states.load(Relaxed) == 0 {
+        // So does, with costs, one whose words its nodes have not got yet.
+        if record.live_states.load(Relaxed) == 0 && !runs {
             record.live_insns.store(0, Relaxed);
             let sum = insns.iter().fold(0u64, |sum, &word| sum.wrapping_add(word));
             record.insns.store(sum, Relaxed);
@@ -511,7 +512,7 @@ pub fn exit_thread(context: &mut ThreadContext, thread: &mut Thread, code: i32) 
     sys::sigprocmask(SIG_SETMASK, SigSet::ALL);
     let used = engine::with(|engine| {
         settle_record(engine, thread.record, context);
-        end_record(engine, thread.record, context);
+        end_record(engine, thread.record, context, false);
         engine.keep_slots(thread.record, context);
         engine.end_streams(context);
         crate::contexts::end_thread(engine, context);
@@ -542,7 +543,7 @@ pub fn exit_group(thread: &mut Thread, code: i32) -> ! {
             for &context in &engine.threads {
                 // SAFETY: contexts of live threads, under the lock.
                 let record = unsafe { (*((*context).thread as *const Thread)).record };
-                end_record(engine, record, context);
+                end_record(engine, record, context, context != thread.context);
             }
             let process = engine.process.log.process();
             process.end_status.store(code as u32, Relaxed);

@@ -283,13 +283,15 @@ impl Engine {
     }
 
     /// The thread leaves a superblock at `place`, which is no exit of it.
-    /// `false`: no trace is made.
+    /// `false`: what it has counted is still to be made right.
     pub fn leave_at(&mut self, context: &mut ThreadContext, place: &pcmap::Place) -> bool {
         if self.streams.is_none() {
             return false;
         }
-        let ahead = place.counted_ahead.cast_unsigned();
-        context.stream_left = context.stream_left.wrapping_add(ahead);
+        if !self.settings.count_instructions {
+            let ahead = place.counted_ahead.cast_unsigned();
+            context.stream_left = context.stream_left.wrapping_add(ahead);
+        }
         self.give_turn_back(context);
         if context.stream_gap == 0 {
             let outcomes = place.outcomes;
@@ -298,7 +300,7 @@ impl Engine {
             }
             self.is_at(context, place.app_pc);
         }
-        true
+        !self.settings.count_instructions
     }
 
     /// The thread is at `pc`, and did not get there by an outcome. If one is due, that is a

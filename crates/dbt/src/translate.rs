@@ -212,8 +212,7 @@ impl Engine {
                     emit.map.class(insn.class());
                 }
                 if i >= run.end {
-                    let (named, rare) = (emit.counting.names_targets(), emit.counting.rare());
-                    run = Run::plan(&source.insns, i, emit.counting.costs(), named, rare);
+                    run = emit.plan_run(&source.insns, i);
                     emit.begin_run(&run);
                 }
                 emit.count_at(&run, i);

@@ -7,16 +7,17 @@
 //! # signal SIGALRM, to 401136
 //! ```
 
+pub mod counters;
 mod names;
 mod order;
+mod texts;
 
-use std::collections::HashMap;
 use std::io::{self, Write};
 use std::ops::Range;
 
 use analysis::walk::packed::is_packed;
 use analysis::walk::segments::{self, Segment, Task};
-use analysis::walk::{Code, Event, Pieces, Step, Unsound, Walk, Why};
+use analysis::walk::{Event, Pieces, Step, Unsound, Walk, Why};
 use trace::{End, Missing, Process, Recording, Thread};
 
 pub use order::{Between, dump as dump_in_order};
@@ -24,6 +25,7 @@ pub use order::{Between, dump as dump_in_order};
 use crate::numbers::{counted, grouped};
 use crate::signals;
 pub use names::Names;
+use texts::Texts;
 
 /// What of a trace is shown.
 #[derive(Clone, Debug)]
@@ -32,6 +34,8 @@ pub struct View {
     pub range: Range<u64>,
     /// Only of the threads with this number.
     pub thread: Option<u32>,
+    /// Only code of functions that one of these globs names; none: all code.
+    pub functions: Vec<String>,
 }
 
 /// Writes what was executed. Threads whose streams cannot be read to their end say so
@@ -54,8 +58,7 @@ pub fn dump(recording: &Recording, view: &View, out: &mut dyn Write) -> io::Resu
                 None => Walk::new(&mut pieces, thread),
             };
             let mut lines = Lines {
-                names: &names,
-                known: HashMap::new(),
+                texts: Texts::new(&names, &view.functions),
                 number: before + 1,
                 range: &view.range,
             };
@@ -187,11 +190,13 @@ pub fn verify(recording: &Recording, out: &mut dyn Write) -> io::Result<bool> {
             raw += thread.stream.iter().map(trace::Part::len).sum::<u64>();
             let title = title(process, thread);
             let insns = counted(number, "instruction");
-            writeln!(
-                out,
-                "{title}: {insns}; {}",
-                stopped(recording, process, thread)
-            )?;
+            let (as_counted, miscounted) = counters::compared(process, thread, number);
+            let stopped = stopped(recording, process, thread);
+            writeln!(out, "{title}: {insns}{as_counted}; {stopped}")?;
+            if let Some(miscounted) = miscounted {
+                writeln!(out, "# not sound: {miscounted}")?;
+                sound = false;
+            }
             if let Some(gap) = missing_before(thread) {
                 writeln!(out, "# {gap}")?;
             }
@@ -240,9 +245,7 @@ fn count(recording: &Recording) -> Vec<Vec<(u64, Option<Unsound>)>> {
 }
 
 struct Lines<'a> {
-    names: &'a Names<'a>,
-    /// Texts of instructions, by fragment and address.
-    known: HashMap<(u32, u64), String>,
+    texts: Texts<'a>,
     number: u64,
     range: &'a Range<u64>,
 }
@@ -258,7 +261,9 @@ impl Lines<'_> {
             match walk.next() {
                 None => break,
                 Some(Err(error)) => return Ok(Err(error)),
-                Some(Ok(Event::Went { why, to })) if self.range.contains(&self.number) => {
+                Some(Ok(Event::Went { why, to }))
+                    if self.texts.has_all() && self.range.contains(&self.number) =>
+                {
                     went(why, to, out)?;
                 }
                 Some(Ok(Event::Went { .. } | Event::Stamp(_))) => {}
@@ -275,25 +280,14 @@ impl Lines<'_> {
                 if self.number >= self.range.end {
                     break;
                 }
-                let names = self.names;
-                let key = (step.fragment, step.pc);
-                let new = || text(names, walk.code(), &step);
-                let text = self.known.entry(key).or_insert_with(new);
-                writeln!(out, "{:>12}  {text}", self.number)?;
+                if let Some(text) = self.texts.get(walk.code(), &step) {
+                    writeln!(out, "{:>12}  {text}", self.number)?;
+                }
                 self.number += 1;
             }
         }
         Ok(Ok(()))
     }
-}
-
-fn text(names: &Names<'_>, code: &Code, step: &Step) -> String {
-    let insn = isa::text::of(&code.bytes(step), step.pc, None);
-    format!(
-        "{:x}  {:<32}  {insn}",
-        step.pc,
-        names.name(step.fragment, step.pc)
-    )
 }
 
 fn went(why: Why, to: u64, out: &mut dyn Write) -> io::Result<()> {

@@ -36,6 +36,7 @@ Examples:
   everypath dump run.evp | less
   everypath dump run.evp --range 1000..1100
   everypath dump run.evp --thread 4711 --range 5000..
+  everypath dump run.evp --funcs 'parse_*,main'
   everypath dump run.evp --order | less         all threads, in order of time
   everypath dump run.evp --order --time 5000000..6000000
   everypath dump run.evp --mcf ascii --disasm              branches, as mcfTrace has them
@@ -109,6 +110,9 @@ pub struct Trace {
     /// What gets time stamps, to put threads in order
     #[arg(long, value_name = "WHAT", default_value = "sync")]
     pub order: super::Order,
+    /// Count what each thread retires, too, for `everypath verify` to compare
+    #[arg(long)]
+    pub count_instructions: bool,
     /// Print no warnings on standard error
     #[arg(short, long)]
     pub quiet: bool,
@@ -129,6 +133,9 @@ pub struct Dump {
     /// Only the thread with this number
     #[arg(long, value_name = "TID")]
     pub thread: Option<u32>,
+    /// Only code of these functions; with --uftrace or --perfetto, only their calls
+    #[arg(long, value_name = "LIST", conflicts_with_all = ["mcf", "pt"])]
+    pub funcs: Vec<String>,
     /// All threads in one text, in the order of their time stamps
     #[arg(long, conflicts_with = "range")]
     pub order: bool,
@@ -184,9 +191,6 @@ pub struct Timeline {
     #[arg(long, value_name = "FILE.json", group = "timeline")]
     #[arg(conflicts_with_all = ["mcf", "range", "order", "pt", "uftrace"])]
     pub perfetto: Option<PathBuf>,
-    /// Only calls of these functions, with --uftrace or --perfetto
-    #[arg(long, value_name = "LIST", requires = "timeline")]
-    pub funcs: Vec<String>,
     /// Only so many levels of calls
     #[arg(long, value_name = "N", requires = "timeline")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]

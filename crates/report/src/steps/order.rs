@@ -10,30 +10,31 @@
 //!
 //! Limits: each thread's code is decoded for itself.
 
-use std::collections::HashMap;
 use std::io::{self, Write};
 use std::ops::Range;
 
 use analysis::walk::{Event, Order, Pieces, Stamp, StampKind, Step, Walk};
 use trace::{Process, Recording, Thread};
 
+use super::texts::Texts;
 use super::{Names, ended, missing_before, stopped, title, went};
 use crate::numbers::grouped;
 
-/// What of the threads is shown: between these times, and of the thread with this number.
+/// What of the threads is shown: between these times, of the thread with this number, and of
+/// functions that one of these globs names, if there are any.
 #[derive(Clone, Debug)]
 pub struct Between {
     pub times: Range<u64>,
     pub thread: Option<u32>,
+    pub functions: Vec<String>,
 }
 
 /// One of the threads.
 struct Reading<'a> {
     process: &'a Process,
     thread: &'a Thread,
-    names: &'a Names<'a>,
     walk: Walk<'a>,
-    known: HashMap<(u32, u64), String>,
+    texts: Texts<'a>,
     /// Of the next instruction.
     number: u64,
     /// What its turn begins with.
@@ -61,9 +62,8 @@ pub fn dump(recording: &Recording, view: &Between, out: &mut dyn Write) -> io::R
         readings.push(Reading {
             process,
             thread,
-            names,
             walk: Walk::new(pieces, thread).with_stamps(),
-            known: HashMap::new(),
+            texts: Texts::new(names, &view.functions),
             number: 1,
             stamp: None,
             has_head: false,
@@ -111,13 +111,12 @@ impl Reading<'_> {
                     shown.clear();
                     shown.extend(steps);
                     if let Some(time) = time {
-                        self.head(time, out)?;
-                        self.lines(&shown, out)?;
+                        self.lines(time, &shown, out)?;
                     }
                     self.number += shown.len() as u64;
                 }
                 Some(Ok(Event::Went { why, to })) => {
-                    if let Some(time) = time {
+                    if let Some(time) = time.filter(|_| self.texts.has_all()) {
                         self.head(time, out)?;
                         went(why, to, out)?;
                     }
@@ -151,12 +150,14 @@ impl Reading<'_> {
         writeln!(out, "# {} thread {}{what}", grouped(time), self.thread.tid)
     }
 
-    fn lines(&mut self, steps: &[Step], out: &mut dyn Write) -> io::Result<()> {
+    fn lines(&mut self, time: u64, steps: &[Step], out: &mut dyn Write) -> io::Result<()> {
         for (number, step) in (self.number..).zip(steps) {
-            let key = (step.fragment, step.pc);
-            let new = || super::text(self.names, self.walk.code(), step);
-            let text = self.known.entry(key).or_insert_with(new);
-            writeln!(out, "{number:>12}  {text}")?;
+            if self.texts.get(self.walk.code(), step).is_some() {
+                self.head(time, out)?;
+            }
+            if let Some(text) = self.texts.get(self.walk.code(), step) {
+                writeln!(out, "{number:>12}  {text}")?;
+            }
         }
         Ok(())
     }

@@ -8,9 +8,10 @@ use std::collections::HashMap;
 
 use analysis::counts::from_trace;
 use analysis::raptor::{Config, TARGETS};
-use analysis::walk::segments::segments;
+use analysis::walk::segments::{count, segments};
 use analysis::walk::{Branches, Event, Item, Pieces, Segment, Step, Walk, Why};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
+use report::steps::counters::expected as expected_by_counters;
 use testkit::oracle::{Counts, Ran};
 use testkit::product::Run;
 use trace::{Process, Recording, Thread, base_name};
@@ -18,7 +19,11 @@ use trace::{Process, Recording, Thread, base_name};
 /// Instructions around a difference that are shown.
 const SHOWN: usize = 6;
 
-const CASES: [&[&str]; 3] = [&[], &["--chaos", "3"], &["--chaos", "7", "--buffer", "1"]];
+const CASES: [&[&str]; 3] = [
+    &[],
+    &["--chaos", "3", "--count-instructions"],
+    &["--chaos", "7", "--buffer", "1", "--count-instructions"],
+];
 
 /// A file's name and an offset there; no file: an address.
 pub type Place = (String, u64);
@@ -39,8 +44,26 @@ pub fn check(
         let compared = ours
             .and_then(|ours| same(ours, expected.clone()))
             .and_then(|()| counted(&from_trace::recording(&recording).0))
+            .and_then(|()| counters(&recording))
             .and_then(|()| read_in_all_ways(&recording));
         compared.map_err(|error| format!("trace {}: {error}", options.join(" ")))?;
+    }
+    Ok(())
+}
+
+/// Whether each thread counted as many instructions as it executed, if it counted.
+fn counters(recording: &Recording) -> Result<(), String> {
+    for process in &recording.processes {
+        let mut pieces = Pieces::of(process);
+        for thread in &process.threads {
+            let (insns, _) = count(Walk::new(&mut pieces, thread));
+            let expected = expected_by_counters(process, thread);
+            if expected.is_some_and(|expected| expected != insns) {
+                return Err(format!(
+                    "{insns} instructions, and {expected:?} were counted"
+                ));
+            }
+        }
     }
     Ok(())
 }
