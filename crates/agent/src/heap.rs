@@ -111,10 +111,13 @@ impl Heap {
     }
 }
 
-// SAFETY: blocks come from fresh anonymous memory or from the free list of the
-// same class, so they do not overlap; classes are multiples of 8 and at least
-// 16, and alignments above 16 round the request up to its alignment's class.
+// SAFETY: both methods take a layout to the same class, and a block is either its
+// owner's or in the list of its class; neither unwinds.
 unsafe impl GlobalAlloc for Heap {
+    // SAFETY: the block comes from fresh anonymous memory or from the free list of its class,
+    // so it overlaps no other. It begins at a multiple of 16; for alignments above that the
+    // class is a power of two and no less than them, and blocks of such a class begin at
+    // multiples of it, up to a page's: nothing of the engine is aligned to more.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let size = layout.size().max(layout.align());
         if size > LARGE {
@@ -149,6 +152,9 @@ unsafe impl GlobalAlloc for Heap {
         start as *mut u8
     }
 
+    // SAFETY: the caller gives up a block of this layout, so its size says again whether it
+    // is a mapping of its own or which list it goes to; the list's link is all that is
+    // written to it.
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         let size = layout.size().max(layout.align());
         if size > LARGE {

@@ -166,6 +166,9 @@ impl Session<'_> {
             ..meta
         };
         let mut recording = drain.live.settle(&run.pool.view(), meta);
+        if let Some(ticks) = run.ticks_per_second {
+            recording.set_ticks_per_second(ticks);
+        }
         progress.says("looking up names");
         symbolize::symbolize(&mut recording, &images);
         progress.says("writing the end of the trace");

@@ -78,14 +78,22 @@ fn times(flags: &Dump, recording: &Recording) -> Result<Option<Times>> {
         (Some(Clock::Instructions), _) | (None, Err(_)) => Ok(None),
         (Some(Clock::Time), Err(none)) => Err(none),
         (asked, Ok(())) => match (Times::of(recording), asked) {
-            (None, Some(Clock::Time)) => bail!(
-                "'{}' does not say how long it took, so its time stamps have no unit; use \
-                 --clock instructions",
-                flags.file.display()
-            ),
-            (times, _) => Ok(times),
+            (Some(times), _) => Ok(Some(times)),
+            (None, Some(_)) => bail!("{}; use --clock instructions", without_clock(flags)),
+            (None, None) => {
+                eprintln!("everypath: {}: time is instructions", without_clock(flags));
+                Ok(None)
+            }
         },
     }
+}
+
+fn without_clock(flags: &Dump) -> String {
+    format!(
+        "'{}' does not say how quick the clock of its time stamps is, as its end is missing or \
+         an older everypath recorded it",
+        flags.file.display()
+    )
 }
 
 /// Whether it can be written, and is not more than anybody wants to look at.

@@ -1,12 +1,14 @@
-//! Counts do not depend on code that is laid out anew, which then counts elsewhere and
-//! guesses where branches go.
+//! Neither counts nor traces depend on code that is laid out anew: then it counts elsewhere,
+//! guesses where branches go, and has short numbers for them.
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
 use std::process::Command;
 
-use testkit::folder::Folder;
-use trace::{Event, Recording};
+use analysis::walk::Pieces;
+use testkit::folder::{self, Folder};
+use trace::stream::went;
+use trace::{Event, Process, Recording};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_everypath");
 
@@ -60,5 +62,66 @@ fn sqlite_is_counted_the_same() {
     assert!(
         elsewhere > 20 + in_steady,
         "{elsewhere} fragments are counted elsewhere, {in_steady} in code that stays"
+    );
+}
+
+/// Traces `words` and reads the trace.
+fn traced(folder: &Folder, options: &[&str], words: &[&str]) -> Recording {
+    let head = ["trace", "-q", "-o", "run.evp"];
+    let output = folder.run(BINARY, &[&head[..], options, &["--"], words].concat());
+    assert!(output.status.success(), "{output:?}");
+    trace::read(std::fs::File::open(folder.file("run.evp")).unwrap()).unwrap()
+}
+
+/// Everything that each thread of each process executed.
+fn executed(recording: &Recording) -> Vec<Vec<u64>> {
+    let of = |process: &Process| {
+        let mut pieces = Pieces::of(process);
+        let threads = process.threads.iter();
+        threads
+            .map(|thread| folder::addresses(&mut pieces, thread))
+            .collect::<Vec<_>>()
+    };
+    recording.processes.iter().flat_map(of).collect()
+}
+
+/// The targets before the mark, if it is there, and those behind it.
+fn around_the_mark(process: &Process) -> Option<(&[u64], &[u64])> {
+    let mark = process.targets.iter().position(|&target| target == 0)?;
+    Some((&process.targets[..mark], &process.targets[mark + 1..]))
+}
+
+/// With numbers of one, two and three bytes; a child that was forked before is laid out anew
+/// itself, one after that has what its parent has. (The single-stepping oracle counts the same
+/// program, so one of both is right.)
+#[test]
+fn targets_with_short_numbers_are_the_same() {
+    let folder = Folder::new("laid-anew-targets");
+    let words = folder::program("flow_many_targets");
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let anew = traced(&folder, &[], &words);
+    let steady = traced(&folder, &["--steady"], &words);
+    assert_eq!(anew.processes.len(), 3);
+    assert!(executed(&anew) == executed(&steady));
+    for process in &anew.processes {
+        let (before, behind) = around_the_mark(process).expect("it has a mark");
+        assert!(behind.len() > went::SHORTS as usize, "{}", behind.len());
+        // Only who has a short number is listed again.
+        let short = &behind[..went::SHORTS as usize];
+        let again = short.iter().filter(|target| before.contains(target));
+        assert!(again.count() > 1, "{short:x?}");
+    }
+    let [parent, before, after] = &anew.processes[..] else {
+        unreachable!("there are three");
+    };
+    assert!(parent.targets.len() > went::MIDDLES as usize);
+    let mark = |process| around_the_mark(process).unwrap().0.len();
+    assert_ne!(mark(parent), mark(before));
+    assert_eq!(mark(parent), mark(after));
+    assert!(
+        steady
+            .processes
+            .iter()
+            .all(|it| around_the_mark(it).is_none())
     );
 }

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
 
 use testkit::folder::Folder;
 
@@ -194,6 +195,89 @@ fn time_is_that_of_the_clock() {
     let dump = ["dump", "plain.evp", "--perfetto", "plain.json"];
     run(&folder, BINARY, &dump);
     let text = std::fs::read_to_string(folder.file("plain.json")).unwrap();
+    assert!(text.contains("\"clock\":\"instructions executed by the thread"));
+}
+
+/// Works long enough for a ring to turn, waits for half a second, and is killed.
+const WAITS_AND_IS_KILLED: &str = r"
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+static volatile unsigned odd;
+__attribute__((noinline)) static void work(unsigned i) { odd += i * 2654435761u >> 31; }
+__attribute__((noinline)) static void waits(void) {
+    struct timespec half = {0, 500000000};
+    nanosleep(&half, 0);
+}
+int main(int count, char **words) {
+    unsigned x = 1, rounds = count > 1 ? 15000000 : 1000;
+    for (unsigned i = 0; i < rounds; i++) {
+        x = x * 1103515245 + 12345;
+        if (x >> 30 & 1) work(i);
+        if (x >> 29 & 1) work(i);
+    }
+    waits();
+    return kill(getpid(), SIGKILL);
+}
+";
+
+/// How long `waits` took, and whether time is that of the clock.
+fn waited(folder: &Folder, file: &str) -> (u64, bool) {
+    let only = ["--funcs", "waits", "--perfetto", "calls.json"];
+    run(folder, BINARY, &[&["dump", file], &only[..]].concat());
+    let text = std::fs::read_to_string(folder.file("calls.json")).unwrap();
+    let calls = text.lines().filter(|line| line.contains("\"ts\":"));
+    let times: Vec<u64> = calls
+        .map(|line| nanoseconds(line.rsplit_once("\"ts\":").unwrap().1))
+        .collect();
+    let [begin, end] = times[..] else {
+        panic!("{text}")
+    };
+    (end - begin, text.contains("\"clock\":\"time stamps"))
+}
+
+/// Whose end nobody saw, and whose beginning is not kept, have time as well.
+#[test]
+fn time_of_the_killed_and_of_rings() {
+    let folder = Folder::new("timelines-killed");
+    folder.program(&["-O1"], "killed", WAITS_AND_IS_KILLED);
+    for (ring, words) in [
+        (&[][..], &["./killed"][..]),
+        (&["--ring", "1M"], &["./killed", "l"]),
+    ] {
+        let trace = ["trace", "-q", "-o", "run.evp"];
+        let output = folder.run(BINARY, &[&trace[..], ring, &["--"], words].concat());
+        assert_eq!(output.status.signal(), Some(9), "{output:?}");
+        let file = std::fs::File::open(folder.file("run.evp")).unwrap();
+        let recording = trace::read(file).unwrap();
+        let thread = &recording.processes[0].threads[0];
+        assert_eq!(thread.end_ns, None);
+        assert_eq!(thread.gap.is_some(), !ring.is_empty(), "{:?}", thread.gap);
+        let (waited, is_time) = waited(&folder, "run.evp");
+        let half = 499_000_000..recording.meta.duration_ns;
+        assert!(is_time && half.contains(&waited), "{waited} {ring:?}");
+    }
+}
+
+/// A file that nobody could finish does not say what a stamp is in nanoseconds.
+#[test]
+fn time_is_instructions_where_the_end_of_the_file_is_missing() {
+    let folder = Folder::new("timelines-cut");
+    folder.program(&["-O1"], "killed", WAITS_AND_IS_KILLED);
+    let output = folder.run(BINARY, &["trace", "-q", "-o", "run.evp", "--", "./killed"]);
+    assert_eq!(output.status.signal(), Some(9), "{output:?}");
+    let bytes = std::fs::read(folder.file("run.evp")).unwrap();
+    // Without the last items and what is behind them.
+    let items = bytes.windows(4).rposition(|kind| kind == b"LOGS").unwrap();
+    std::fs::write(folder.file("cut.evp"), &bytes[..items]).unwrap();
+    let dump = ["dump", "cut.evp", "--perfetto", "calls.json"];
+    let error = folder.refused(BINARY, &[&dump[..], &["--clock", "time"]].concat());
+    assert!(error.contains("does not say how quick"), "{error}");
+    let output = folder.run(BINARY, &dump);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("time is instructions"), "{said}");
+    let text = std::fs::read_to_string(folder.file("calls.json")).unwrap();
     assert!(text.contains("\"clock\":\"instructions executed by the thread"));
 }
 

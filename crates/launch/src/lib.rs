@@ -27,10 +27,12 @@ mod inherit;
 mod pool;
 mod requests;
 mod script;
+mod ticks;
 mod wait;
 
 pub use control::{Control, Standing, Wish, ask};
 pub use pool::OwnedPool;
+use ticks::Reading;
 
 use control::Switch;
 
@@ -99,6 +101,8 @@ pub struct Run {
     pub pool: OwnedPool,
     pub duration: Duration,
     pub started: SystemTime,
+    /// How often the time-stamp counter counts in a second, if that could be measured.
+    pub ticks_per_second: Option<u64>,
     pub warnings: Vec<String>,
 }
 
@@ -145,6 +149,7 @@ pub fn run(
     let payload = payload_file()?;
     let started = SystemTime::now();
     let clock = Instant::now();
+    let begin = Reading::now();
     let child = wait::spawn(&pool, &payload, request)?;
     let done = AtomicBool::new(false);
     let view = pool.view();
@@ -179,11 +184,13 @@ pub fn run(
     });
     pool.view().header().cli_alive.store(0, Release);
     let warnings = warnings(&pool.view());
+    let rate = |begin: Reading| Reading::now()?.per_second_since(begin);
     Ok(Run {
         ended: ended?,
         pool,
         duration: clock.elapsed(),
         started,
+        ticks_per_second: begin.and_then(rate),
         warnings,
     })
 }

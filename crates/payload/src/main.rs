@@ -154,10 +154,12 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
 }
 
 /// Named by precompiled `core`; never called, panics abort.
+// SAFETY: nothing else has this name: the program is linked without libraries.
 #[unsafe(no_mangle)]
 extern "C" fn rust_eh_personality() {}
 
-/// As above.
+/// The same.
+// SAFETY: nothing else has this name, either: it is libgcc's, which is not linked.
 #[unsafe(no_mangle)]
 extern "C" fn _Unwind_Resume() -> ! {
     loop {}

@@ -9,7 +9,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use wire::node;
+use wire::stat::TICKS_PER_SECOND;
+use wire::{STATS, node};
 
 use crate::keyframe::{Gap, Keyframe};
 use crate::part::Part;
@@ -20,6 +21,22 @@ pub struct Recording {
     pub meta: Meta,
     /// Oldest first; the process that was started is the first.
     pub processes: Vec<Process>,
+}
+
+impl Recording {
+    /// How often the counter of time stamps counts in a second, if somebody measured it and
+    /// lived to write it.
+    pub fn ticks_per_second(&self) -> Option<u64> {
+        let ticks = self.processes.first()?.stats.get(TICKS_PER_SECOND);
+        ticks.copied().filter(|&ticks| ticks != 0)
+    }
+
+    pub fn set_ticks_per_second(&mut self, ticks: u64) {
+        if let Some(first) = self.processes.first_mut() {
+            first.stats.resize(STATS.max(first.stats.len()), 0);
+            first.stats[TICKS_PER_SECOND] = ticks;
+        }
+    }
 }
 
 /// What was asked, and how the whole run went.

@@ -217,8 +217,11 @@ pub mod stat {
     pub const LOCKSTEP_DIVERGENCES: usize = 24;
     /// Contexts of basic blocks: paths for which neither cell nor table had the edge.
     pub const EDGE_LOOKUPS: usize = 25;
-    /// Human names, index by index.
-    pub const NAMES: [&str; 26] = [
+    /// Not the engine's: the CLI stores in a trace's first process how often the counter of
+    /// time stamps counts in a second.
+    pub const TICKS_PER_SECOND: usize = 26;
+    /// Human names, index by index; no name: not shown.
+    pub const NAMES: [&str; 27] = [
         "blocks translated",
         "instructions translated",
         "code bytes translated",
@@ -245,8 +248,9 @@ pub mod stat {
         "lockstep recoveries from within an instruction",
         "lockstep divergences",
         "edges looked up",
+        "",
     ];
-    /// Those of runs without lockstep; no name: left out.
+    /// Those of runs without lockstep.
     pub const NAMES_ALONE: [&str; NAMES.len()] = {
         let mut names = NAMES;
         let mut at = LOCKSTEP;

@@ -1,14 +1,20 @@
 //! When each instruction of a thread was executed, by the trace's time stamps.
 //!
 //! Approach: stamps say when a thread had executed so many instructions. In between, all take
-//! the same time. Stamps are counts of the processor's counter; what one is in nanoseconds
-//! follows from a clock that was read where the first thread began and where the last one ended.
+//! the same time. Stamps are counts of the processor's counter; how quick that is, who
+//! recorded has measured ([`Recording::ticks_per_second`]).
 //!
 //! Invariants: time never goes back in a thread; a stamp that is kept is exact, but for the
-//! clock's rate. Where two stamps are further apart than [`APART`] both are kept, so waiting in
-//! a system call stays where it was.
+//! measurement of the rate, which is good to a millionth or so (docs/formats/timelines.md).
+//! Where two stamps are further apart than [`APART`] both are kept, so waiting in a system call
+//! stays where it was.
 //!
-//! Limits: what is between two stamps is an estimate.
+//! Limits: what is between two stamps is an estimate. A thread that forbade itself to read the
+//! counter stands still from then on, and if it never could, where the trace begins.
+//!
+//! When threads began and ended says the clock, too, but that is no measure of the counter: it is
+//! read some 50 to 400 microseconds before the first stamp, killed threads have no end, and of a
+//! ring's the first stamp is not where they began.
 
 use std::iter::Peekable;
 use std::slice::Iter;
@@ -34,36 +40,25 @@ pub struct Times {
     /// By process and thread.
     anchors: Vec<Vec<Vec<Anchor>>>,
     first: u64,
-    /// Nanoseconds, and how many ticks they are.
-    rate: (u64, u64),
+    ticks_per_second: u64,
 }
 
 impl Times {
-    /// `None`: it has no stamps, or does not say how long it took.
+    /// `None`: it has no stamps, or does not say how quick their counter was.
     pub fn of(recording: &Recording) -> Option<Times> {
+        let ticks_per_second = recording.ticks_per_second()?;
         let of_process = |process: &Process| {
             let mut pieces = Pieces::of(process);
             let threads = process.threads.iter();
             threads.map(|thread| anchors(&mut pieces, thread)).collect()
         };
         let anchors: Vec<Vec<Vec<Anchor>>> = recording.processes.iter().map(of_process).collect();
-        // Clock and counter, where threads began and ended.
-        let mut both = Vec::new();
-        for (process, anchors) in recording.processes.iter().zip(&anchors) {
-            for (thread, anchors) in process.threads.iter().zip(anchors) {
-                if let (Some(first), Some(last)) = (anchors.first(), anchors.last()) {
-                    both.push((thread.start_ns, first.ticks));
-                    both.extend(thread.end_ns.map(|end| (end, last.ticks)));
-                }
-            }
-        }
-        let &(start_ns, first) = both.iter().min_by_key(|(_, ticks)| ticks)?;
-        let &(end_ns, last) = both.iter().max_by_key(|(_, ticks)| ticks)?;
-        let rate = (end_ns.checked_sub(start_ns)?, last - first);
-        (rate.0 > 0 && rate.1 > 0).then_some(Times {
+        let firsts = anchors.iter().flatten().filter_map(|thread| thread.first());
+        let first = firsts.map(|anchor| anchor.ticks).min()?;
+        Some(Times {
             anchors,
             first,
-            rate,
+            ticks_per_second,
         })
     }
 
@@ -82,8 +77,8 @@ impl Times {
     }
 
     fn nanoseconds(&self, ticks: u64) -> u64 {
-        let (ns, all) = self.rate;
-        scale(ticks.saturating_sub(self.first), ns, all)
+        let ticks = ticks.saturating_sub(self.first);
+        scale(ticks, 1_000_000_000, self.ticks_per_second)
     }
 }
 
@@ -160,7 +155,7 @@ mod tests {
         let times = Times {
             anchors: vec![vec![anchors.to_vec()]],
             first: 1000,
-            rate: (2070, 4140),
+            ticks_per_second: 2_000_000_000,
         };
         let mut cursor = times.cursor((0, 0));
         let asked = [0, 1, 9, 10, 20, 30, 31];
