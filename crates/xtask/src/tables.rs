@@ -5,8 +5,9 @@
 //! and misprediction rates. Beside them stands what the trace itself takes, also packed.
 //!
 //! Limits: descriptors of one thread follow those of another, where the thesis has them mixed, so
-//! compressors do not suffer from more threads as they do there. One run each, so times are what they were, with whatever else the machine did. Tables
-//! 6.8 and 6.9 (predictors that threads share) are left out: a trace does not order threads.
+//! compressors do not suffer from more threads as they do there; with predictors that threads
+//! share (6.8, 6.9) they are in the order of time stamps. One run each, so times are what they
+//! were, with whatever else the machine did.
 
 mod measure;
 mod render;
@@ -39,7 +40,7 @@ pub struct Options {
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Which {
-    /// Those of the mTrace thesis: 5.1, 6.1, 6.2, 6.5 to 6.7.
+    /// Those of the mTrace thesis: 5.1, 6.1, 6.2, 6.5 to 6.9.
     Mtrace,
 }
 

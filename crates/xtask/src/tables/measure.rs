@@ -42,6 +42,9 @@ pub struct Measured {
     pub raptor: Sizes,
     /// By [`PREDICTORS`].
     pub rates: Vec<Rates>,
+    /// The first of them, shared by the threads of a process.
+    pub shared_rates: Rates,
+    pub shared: Sizes,
 }
 
 pub fn set_up(tree: &Tree, workload: &Workload, folder: &Path) -> Result<()> {
@@ -81,14 +84,15 @@ pub fn measure(
     let stats = output(everypath(&["stats", "run.evp", "--format", "json"]))?;
     let stats_s = clock.elapsed().as_secs_f64();
     let stats: Value = serde_json::from_str(&stats)?;
-    let mut rates = Vec::new();
-    for (_, options) in PREDICTORS {
+    let rates = |options: &[&str]| {
         let mut command = everypath(&["raptor", "run.evp", "-o", "raptor"]);
         command.args(options);
         let said = output(command)?;
         let bytes = fs::metadata(folder.join("raptor"))?.len();
-        rates.push(rates_in(&said, bytes)?);
-    }
+        rates_in(&said, bytes)
+    };
+    let by_predictor = PREDICTORS.iter().map(|(_, options)| rates(options));
+    let by_predictor = by_predictor.collect::<Result<_>>()?;
     let clock = Instant::now();
     output(everypath(&["pack", "run.evp", "-o", "small.evp"]))?;
     let pack_s = clock.elapsed().as_secs_f64();
@@ -108,7 +112,9 @@ pub fn measure(
         stats_s,
         mcf: sizes(|| everypath(&["dump", "run.evp", "--mcf", "binary"]))?,
         raptor: sizes(|| everypath(&["raptor", "run.evp", "-o", "/dev/stderr"]))?,
-        rates,
+        rates: by_predictor,
+        shared_rates: rates(&["--shared"])?,
+        shared: sizes(|| everypath(&["raptor", "run.evp", "--shared", "-o", "/dev/stderr"]))?,
     })
 }
 

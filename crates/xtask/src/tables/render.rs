@@ -1,6 +1,6 @@
 //! The tables, in the order of the thesis.
 
-use super::measure::{Measured, Sizes};
+use super::measure::{Measured, Rates, Sizes};
 use super::{COMPRESSORS, PREDICTORS};
 
 type Cells = Vec<String>;
@@ -12,7 +12,7 @@ pub fn all(notes: &str, rows: &[Measured]) -> String {
          `cargo xtask tables mtrace`: each program ran once under `everypath trace`; everything else is made of that trace. The programs are\n\
          in `crates/xtask/src/tables.rs`. Times are wall times of one run each, on a machine with other work. N: threads.\n\
          Descriptors of one thread follow those of another, so compressors do not suffer from more threads as in the thesis, which mixes them.\n\
-         Tables 6.8 and 6.9 (predictors that threads share) are left out, as traces do not order threads.\n"
+         Those of 6.8 and 6.9, where threads share predictors, are in the order of time stamps.\n"
     );
     let sizes = |name: &str| {
         let ratios = COMPRESSORS.map(|(tool, _)| format!("raw : {tool}"));
@@ -63,23 +63,8 @@ pub fn all(notes: &str, rows: &[Measured]) -> String {
     );
     add(
         "mcfTRaptor, misprediction rates (6.5): gshare 4096, return-address stack 32, ibtb 64",
-        strings(&[
-            "conditional",
-            "outcomes wrong, %",
-            "indirect",
-            "targets wrong, %",
-        ]),
-        &|row| {
-            let rates = row.rates[0];
-            let [all, wrong] = rates.outcomes;
-            let [targets, missed] = rates.targets;
-            vec![
-                all.to_string(),
-                share(wrong, all),
-                targets.to_string(),
-                share(missed, targets),
-            ]
-        },
+        rates_head(),
+        &|row| of_rates(row.rates[0]),
     );
     add("mcfTRaptor, bytes (6.6)", sizes("raw"), &|row| {
         of_sizes(&row.raptor)
@@ -87,6 +72,16 @@ pub fn all(notes: &str, rows: &[Measured]) -> String {
     add("mcfTRaptor, time (6.7)", times(), &|row| {
         of_times(&row.raptor)
     });
+    add(
+        "mcfTRaptor, misprediction rates of the same predictors, shared (6.8)",
+        rates_head(),
+        &|row| of_rates(row.shared_rates),
+    );
+    add(
+        "mcfTRaptor, bytes with shared predictors (6.9)",
+        sizes("raw"),
+        &|row| of_sizes(&row.shared),
+    );
     let names = PREDICTORS.iter().flat_map(|(name, _)| {
         [
             format!("{name}: outcomes, %"),
@@ -155,6 +150,26 @@ fn of_sizes(sizes: &Sizes) -> Cells {
 
 fn of_times(sizes: &Sizes) -> Cells {
     seconds(&sizes.iter().map(|(_, time)| *time).collect::<Vec<_>>())
+}
+
+fn rates_head() -> Cells {
+    strings(&[
+        "conditional",
+        "outcomes wrong, %",
+        "indirect",
+        "targets wrong, %",
+    ])
+}
+
+fn of_rates(rates: Rates) -> Cells {
+    let [all, wrong] = rates.outcomes;
+    let [targets, missed] = rates.targets;
+    vec![
+        all.to_string(),
+        share(wrong, all),
+        targets.to_string(),
+        share(missed, targets),
+    ]
 }
 
 fn predictors(row: &Measured) -> Cells {
