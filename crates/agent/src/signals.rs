@@ -88,8 +88,10 @@ pub fn kernel_action(signal: u32, wanted: &SigAction, entry: Entry) -> SigAction
     if handled {
         flags |= wanted.flags & kept;
     }
-    // Faults of the engine itself while it handles a signal must arrive.
-    let faults = SigSet::only(SIGSEGV).with(SigSet::only(SIGBUS));
+    // Faults of the engine itself while it handles a signal must arrive, and what a filter
+    // says of calls that it makes.
+    let faults = [SIGSEGV, SIGBUS, SIGSYS].map(SigSet::only);
+    let faults = faults.into_iter().fold(SigSet::EMPTY, SigSet::with);
     SigAction {
         handler: entry.handler,
         flags,

@@ -54,7 +54,7 @@ use isa::{Asm, Reg};
 use wire::ThreadRecord;
 use wire::stream::{self, ESCAPE, Went, escape};
 
-use chunks::{close_chunk, lose, new_chunk, next_chunk, open_chunk};
+use chunks::{close_chunk, lose, new_chunk, next_chunk, open_chunk, prepare_to_lose};
 pub use chunks::{keyframe_is_due, overflowed};
 pub use controls::Controls;
 pub use known::Streams;
@@ -364,6 +364,8 @@ impl Engine {
         }
         self.begin_counting(context);
         let pool = self.process.log.pool;
+        // Not needed yet, and it may be that it never is.
+        let _ = prepare_to_lose();
         let firsts = [(); stream::LANES].map(|()| new_chunk(&pool));
         for (lane, first) in firsts.into_iter().enumerate() {
             let opened = first.and_then(|first| open_chunk(&pool, context, lane, first));

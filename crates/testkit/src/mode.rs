@@ -34,6 +34,8 @@ pub const MODES: &[Mode] = &[
     Mode { name: "contexts chaos 2", arguments: &["contexts", "--cost", "calls", "--quiet", "-o", "{out}", "--chaos", "2"] },
     Mode { name: "contexts chaos 3", arguments: &["contexts", "--cost", "calls", "--quiet", "-o", "{out}", "--chaos", "3"] },
     Mode { name: "intra chaos 3",    arguments: &["contexts", "--mode", "intra", "-k", "3", "--quiet", "-o", "{out}", "--chaos", "3"] },
+    Mode { name: "trace",            arguments: &["trace", "--quiet", "-o", "{out}"] },
+    Mode { name: "trace, by chance", arguments: &["trace", "--ctl", "--quiet", "-o", "{out}", "--chaos", "10"] },
     Mode { name: "inter, rolled",    arguments: &["contexts", "--mode", "inter", "--roll-loops", "--quiet", "-o", "{out}"] },
 ];
 

@@ -9,6 +9,7 @@
 //! Limits: a reader that frees nothing for ten seconds is taken for dead; one that shows no
 //! life for two, if its file of the pool is gone.
 
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use agent::thread::ThreadContext;
@@ -244,15 +245,30 @@ pub(super) fn mark_keyframe(pool: &Pool, context: &ThreadContext, lane: usize, l
     }
 }
 
+/// As large as a chunk and closed off like one: where all threads of the process append that
+/// have none. 0: not made.
+static NOWHERE: AtomicU64 = AtomicU64::new(0);
+
+/// Makes that place while it can be: later the program may forbid the calls.
+pub(super) fn prepare_to_lose() -> Option<u64> {
+    let made = NOWHERE.load(Relaxed);
+    if made != 0 {
+        return Some(made);
+    }
+    let start = agent::memory::map_private(stream::CHUNK)?;
+    // SAFETY: the last page of our own fresh mapping.
+    unsafe { sys::mprotect(start + stream::END, wire::PAGE, sys::PROT_NONE) }.ok()?;
+    NOWHERE.store(start, Relaxed);
+    Some(start)
+}
+
 /// There is no chunk: what the thread appends from now on goes where nobody reads it.
 pub(super) fn lose(pool: &Pool, context: &mut ThreadContext, lane: usize) {
     pool.header().denied.fetch_add(1, Relaxed);
-    let Some(start) = agent::memory::map_private(stream::CHUNK) else {
+    let Some(start) = prepare_to_lose() else {
         // Not even that: emitted code cannot go on.
         sys::exit_group(125)
     };
-    // SAFETY: the last page of our own fresh mapping.
-    let _ = unsafe { sys::mprotect(start + stream::END, wire::PAGE, sys::PROT_NONE) };
     context.streams[lane] = start;
     context.stream_ends[lane] = start + stream::END;
 }

@@ -74,8 +74,16 @@ impl Engine {
         self.requests().is_some()
     }
 
-    /// Looks at what is wanted now.
+    /// Looks at what is wanted now; in chaos of this kind, at what chance wants.
     pub fn heed(&mut self) {
+        if self.settings.chaos & 8 != 0 && self.is_by_request() {
+            // Seldom enough for blocks to be used between two times.
+            let blocks = &self.process.log.process().stats[wire::stat::BLOCKS];
+            let rarely = blocks.load(Relaxed).max(64);
+            let toggles = u32::from(self.roll().is_multiple_of(rarely));
+            let header = self.process.log.pool.header();
+            header.paused.fetch_xor(toggles, Release);
+        }
         let wanted = self.process.log.pool.header().paused.load(Acquire) != 0;
         let streams = self.streams.as_mut();
         let controls = streams.and_then(|streams| streams.controls.as_mut());
