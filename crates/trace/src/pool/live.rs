@@ -58,7 +58,8 @@ pub struct Live<W> {
     threads: Vec<Writer>,
     ready: Vec<Ready>,
     keyframes: keyframes::Found,
-    written: Instant,
+    /// When open chunks were read.
+    looked: Instant,
     /// What forked children have of their parents so far.
     shared: u64,
 }
@@ -131,7 +132,7 @@ impl<W: Keep> Live<W> {
             threads: Vec::new(),
             ready: Vec::new(),
             keyframes: keyframes::Found::default(),
-            written: Instant::now(),
+            looked: Instant::now(),
             shared: 0,
         })
     }
@@ -143,7 +144,10 @@ impl<W: Keep> Live<W> {
         }
         self.look_for_processes(pool);
         self.look_for_threads(pool);
-        let due = self.written.elapsed() >= EVERY;
+        let due = self.looked.elapsed() >= EVERY;
+        if due {
+            self.looked = Instant::now();
+        }
         let freed = self.take(pool, due);
         if due || !self.ready.is_empty() {
             self.write(pool);
@@ -393,7 +397,6 @@ impl<W: Keep> Live<W> {
 
     /// Writes what is ready, and before it what it needs.
     fn write(&mut self, pool: &Pool) {
-        self.written = Instant::now();
         for at in self.open.clone() {
             self.read_log(pool, at);
         }
