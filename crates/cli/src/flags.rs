@@ -23,7 +23,7 @@ pub use controls::{Call, Controls};
 pub use kinds::{BlockKind, ContextMode, DiffFormat, WhichForest, YesNo};
 pub use order::Order;
 use raptor::RAPTOR_EXAMPLES;
-pub use raptor::Raptor;
+pub use raptor::{Live, Predictors, Raptor};
 pub use traces::{Clock, Dump, Made, Pack, Trace, Verify, What};
 use traces::{DUMP_EXAMPLES, INDEX_EXAMPLES, PACK_EXAMPLES, TRACE_EXAMPLES, VERIFY_EXAMPLES};
 

@@ -15,6 +15,7 @@ use crate::ending::Ending;
 use crate::flags::{Destination, Dump, Format, Trace, Verify};
 use crate::folders;
 use crate::output::{Kind, Output};
+use crate::raptor::live::Predictors;
 use crate::session::Session;
 use crate::show::Show;
 use crate::timelines;
@@ -24,13 +25,14 @@ pub fn trace(flags: &Trace) -> Result<Ending> {
         bail!("--lockstep runs parts of the program twice; a trace would have both");
     }
     controls::check(&flags.controls)?;
+    let predictors = Predictors::wanted(flags)?;
     let destination = Destination {
-        output: Some(flags.output.clone()),
+        output: flags.output.clone(),
         report: None,
         format: Format::Report,
         quiet: flags.quiet,
     };
-    let ending = Session {
+    let session = Session {
         target: &flags.target,
         destination: &destination,
         html: None,
@@ -48,19 +50,25 @@ pub fn trace(flags: &Trace) -> Result<Ending> {
         options: options(flags),
         show: Show::run(Format::Report, false),
         speaks: false,
-    }
-    .trace(match (flags.limit, flags.ring) {
+    };
+    let most = match (flags.limit, flags.ring) {
         (Some(bytes), _) => Most::First(bytes),
         (None, Some(bytes)) => Most::Newest(bytes),
         (None, None) => Most::All,
-    })?;
-    if !flags.quiet && !controls::options(&flags.controls).is_empty() && is_empty(&flags.output) {
+    };
+    let traced = session.trace(most, predictors)?;
+    let is_empty = || match (traced.insns, &flags.output) {
+        (Some(insns), _) => insns == 0,
+        (None, Some(output)) => is_empty(output),
+        (None, None) => false,
+    };
+    if !flags.quiet && !controls::options(&flags.controls).is_empty() && is_empty() {
         eprintln!(
             "everypath: nothing was traced: no code that the options name ran, or the call or \
              number of instructions to begin at never came"
         );
     }
-    Ok(ending)
+    Ok(traced.ending)
 }
 
 /// Whether no thread of a trace has executed anything. Only a small one is looked at.
