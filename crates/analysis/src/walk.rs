@@ -7,7 +7,7 @@
 //! Approach: [`Code`] knows the code of a process and what is executed up to the next
 //! outcome; each such piece is decoded once and remembers where it was found to go on. A
 //! [`Walk`] reads items, each from the lane that the next branch says, and goes from piece
-//! to piece.
+//! to piece. Of a process that runs ([`Coming`]) it waits for what it needs.
 //!
 //! Invariants: any bytes give pieces or an error ([`Unsound`]), after which there is
 //! nothing more; memory is in proportion to code, not to streams.
@@ -39,6 +39,7 @@
 
 mod branches;
 mod code;
+mod coming;
 mod lane;
 mod order;
 pub mod packed;
@@ -48,11 +49,13 @@ pub mod segments;
 mod sites;
 mod stamps;
 mod steer;
+mod targets;
 mod unsound;
 
 pub use branches::{Branch, Branches, Item};
 pub use code::{Code, Step};
 use code::{Place, Turn};
+pub use coming::{Coming, Room, Tail};
 use lane::{Escape, Lane};
 pub use order::Order;
 use packed::{Next, Packed};
@@ -65,7 +68,7 @@ use stamps::Stamps;
 pub use stamps::{Stamp, StampKind};
 pub use steer::Steer;
 use trace::Thread;
-use trace::stream::{ESCAPE, LANES, PER_BYTE, STAMP, TARGETS, WENT, escape, went, why};
+use trace::stream::{ESCAPE, LANES, PER_BYTE, STAMP, TARGETS, WENT, escape, why};
 pub use unsound::Unsound;
 
 /// What a thread did.
@@ -128,6 +131,8 @@ pub struct Walk<'a> {
     pieces: &'a mut Pieces,
     /// One, or [`LANES`], or none if it is packed.
     lanes: Vec<Lane<'a>>,
+    /// The thread runs.
+    tail: Option<&'a Tail>,
     /// What is read in place of lanes, or written from them.
     packed: Option<Box<Packed<'a>>>,
     /// The piece that is executed next, and from which of its instructions on.
@@ -185,6 +190,15 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Of a thread that runs: `pieces` are of its process.
+    pub fn of_coming(pieces: &'a mut Pieces, tail: &'a Tail) -> Walk<'a> {
+        Walk {
+            lanes: (0..LANES).map(|lane| Lane::coming(tail, lane)).collect(),
+            tail: Some(tail),
+            ..Walk::without_lanes(pieces)
+        }
+    }
+
     fn of_packed(pieces: &'a mut Pieces, thread: &'a Thread) -> Walk<'a> {
         Walk {
             packed: Packed::read(thread).ok().map(Box::new),
@@ -197,6 +211,7 @@ impl<'a> Walk<'a> {
         Walk {
             pieces,
             lanes: Vec::new(),
+            tail: None,
             packed: None,
             piece: None,
             outcomes: 0,
@@ -298,7 +313,10 @@ impl<'a> Walk<'a> {
                 }
             }
             let lane = match self.piece {
-                Some((piece, _)) if self.lanes.len() > 1 => self.pieces.lane(piece).into(),
+                Some((piece, _)) if self.lanes.len() > 1 => match self.pieces.lane(piece) {
+                    Some(lane) => lane.into(),
+                    None => self.find_lane(piece)?,
+                },
                 _ => 0,
             };
             match self.lanes[lane].peek()? {
@@ -323,10 +341,51 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// In which lane the next outcome is. Of a thread that runs, the code may have to come
+    /// first: before what it did there.
+    #[cold]
+    fn find_lane(&mut self, piece: u32) -> Result<usize, Unsound> {
+        let mut has_come = self.tail.is_none();
+        loop {
+            let (lane, end) = self.pieces.find_lane(piece);
+            if !self.pieces.has_no_end(end) {
+                return Ok(lane.into());
+            }
+            if self.pieces.renew(end) {
+                continue;
+            }
+            if has_come {
+                return Ok(lane.into());
+            }
+            self.wait()?;
+            has_come = true;
+        }
+    }
+
+    /// Waits until something has come but stamps, or nothing will.
+    fn wait(&mut self) -> Result<(), Unsound> {
+        let Some(tail) = self.tail else {
+            return Ok(());
+        };
+        loop {
+            for lane in &mut self.lanes {
+                if lane.has_come()? {
+                    return Ok(());
+                }
+            }
+            if !tail.wait() {
+                return Ok(());
+            }
+        }
+    }
+
     /// The piece is executed to its end: up to the next outcome, and its branch. `None`:
     /// the thread was killed on the way to a target that was not listed yet.
     fn outcome(&mut self) -> Result<Option<Found>, Unsound> {
         let (piece, from) = self.piece.ok_or(Unsound::Nowhere)?;
+        if self.pieces.has_no_end(piece) {
+            self.pieces.renew(piece);
+        }
         let known = &self.pieces.known[piece as usize];
         let straight = &known.straight;
         let to = straight.steps.len() as u32;
@@ -358,58 +417,6 @@ impl<'a> Walk<'a> {
             to,
             outcome: (!goes).then_some(outcome),
         }))
-    }
-
-    /// Where the indirect branch of a piece went; `None`: that is not known, and nothing
-    /// follows.
-    fn target(&mut self, piece: u32) -> Result<Option<u64>, Unsound> {
-        // Who reads what is packed asks only there.
-        let target = match self.lanes.is_empty() {
-            true => Some(0),
-            false => self.target_in_lane()?,
-        };
-        match (&mut self.packed, target) {
-            (Some(packed), Some(target)) => {
-                let known = &self.pieces.known[piece as usize];
-                let target = packed.target(known, self.pieces.sites.all(), target)?;
-                Ok(Some(target))
-            }
-            _ => Ok(target),
-        }
-    }
-
-    fn target_in_lane(&mut self) -> Result<Option<u64>, Unsound> {
-        let last = self.lanes.len() - 1;
-        let lane = &mut self.lanes[last];
-        let code = &self.pieces.code;
-        let (number, target) = match self.went {
-            0..went::SHORT => {
-                let low = u16::from_le_bytes(lane.array()?);
-                if lane.ahead(2)? == [ESCAPE, escape::TARGET] {
-                    lane.skip(2);
-                    return lane.array().map(|target| Some(u64::from_le_bytes(target)));
-                }
-                (low.into(), code.target_by_low(low))
-            }
-            first @ went::SHORT..went::MIDDLE => {
-                let number = first - went::SHORT;
-                (number.into(), code.short_target(number))
-            }
-            first @ went::MIDDLE..went::LONG => {
-                let [low] = lane.array()?;
-                let number = u32::from_be_bytes([0, 0, first - went::MIDDLE, low]);
-                (number, code.target(number))
-            }
-            first @ went::LONG.. => {
-                let low = u16::from_le_bytes(lane.array()?);
-                let number = u32::from(first - went::LONG) << 16 | u32::from(low);
-                (number, code.target(number))
-            }
-        };
-        match target {
-            None if lane.peek()?.is_some() => Err(Unsound::NoTarget(number)),
-            target => Ok(target),
-        }
     }
 
     /// What stands in all lanes.
@@ -466,7 +473,10 @@ impl<'a> Walk<'a> {
                 Ok(Escaped::Coming)
             }
             Escape::Code(id) => {
-                let start = self.pieces.code.start_of(id);
+                let mut start = self.pieces.code.start_of(id);
+                if start.is_none() && self.pieces.learn() {
+                    start = self.pieces.code.start_of(id);
+                }
                 let start = start.ok_or(Unsound::NoFragment(id))?;
                 self.coming = Some((start, Place::In(id, 0)));
                 Ok(Escaped::Coming)
@@ -483,6 +493,9 @@ impl<'a> Walk<'a> {
     /// Control comes to `pc` without an outcome, and goes on with `then`.
     fn come_to(&mut self, pc: u64, then: Place) -> Result<Option<Found>, Unsound> {
         let (piece, from) = self.piece.ok_or(Unsound::Nowhere)?;
+        if self.pieces.has_no_end(piece) {
+            self.pieces.renew(piece);
+        }
         let straight = &self.pieces.known[piece as usize].straight;
         let all = straight.steps.len() as u32;
         let rest = &straight.steps[from as usize..];

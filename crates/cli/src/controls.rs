@@ -73,13 +73,19 @@ fn is_by_request(flags: &Controls) -> bool {
 }
 
 /// How tracing begins and ends while the program runs, of a trace that goes to that file.
-pub fn requests(flags: &Controls, output: &Path) -> Option<Control> {
-    is_by_request(flags).then(|| Control {
+pub fn requests(flags: &Controls, output: Option<&Path>) -> Result<Option<Control>> {
+    if !is_by_request(flags) {
+        return Ok(None);
+    }
+    let Some(output) = output else {
+        bail!("a trace is begun and ended by the name of its file: give it with -o");
+    };
+    Ok(Some(Control {
         address: ctl::address(output, getuid()),
         paused: flags.paused || flags.start_signal.is_some(),
         start_signal: flags.start_signal,
         stop_signal: flags.stop_signal,
-    })
+    }))
 }
 
 /// Which calls tracing begins and ends at.

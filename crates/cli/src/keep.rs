@@ -3,23 +3,26 @@
 //! Invariants: before the program starts, the file has its beginning, or nothing is run;
 //! when it starts, the file has its name. After that nothing that goes wrong with the file
 //! changes the run: it is said when the program has ended, whose end wins.
+//!
+//! Predictors of branches may follow the trace, which need not be kept then.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::{Result, anyhow, bail};
 use image::Images;
-use trace::{KeepSource, Live, Meta, Most, WriteError};
+use trace::{KeepSource, Live, Meta, Most, Recording, WriteError};
 use wire::view::Pool;
 
 use crate::controls::Selected;
 use crate::ending::Ending;
-use crate::output::{Kind, Output, mid_sentence};
+use crate::output::{Kind, Output, mid_sentence, nameless, reason};
 use crate::progress::Progress;
+use crate::raptor::live::Predictors;
 use crate::selection;
 use crate::session::{self, Session};
 use crate::symbolize;
@@ -112,9 +115,21 @@ impl Kept {
     }
 }
 
+/// Who writes it there.
+type Keeper = Box<dyn trace::Keep + Send>;
+
+/// Where a trace goes.
+enum Place {
+    File(Output),
+    /// It is read once, when the program has ended.
+    Nameless(File),
+    /// It is followed, and not kept.
+    Nowhere,
+}
+
 struct Drain {
-    live: Live<Kept>,
-    output: Output,
+    live: Live<Keeper>,
+    place: Place,
     /// Why the file has not got its name.
     unnamed: Option<io::Error>,
     is_running: bool,
@@ -132,27 +147,68 @@ impl Drain {
     fn begin(&mut self) {
         if !self.is_running {
             self.is_running = true;
-            self.unnamed = self.output.publish().err();
+            if let Place::File(output) = &mut self.place {
+                self.unnamed = output.publish().err();
+            }
         }
     }
+
+    /// The end of the trace. Gives a sentence for what went wrong.
+    fn finish(&mut self, recording: &Recording) -> Option<String> {
+        let finished = self.live.finish(recording);
+        let synced = match &self.place {
+            Place::File(output) => output.sync(),
+            Place::Nameless(_) | Place::Nowhere => Ok(()),
+        };
+        let failed = finished.err().map(|error| match error {
+            WriteError::Io(error) => reason(&error),
+            error => mid_sentence(&error.to_string()),
+        });
+        let why = failed.or(synced.err().map(|error| reason(&error)))?;
+        Some(match &self.place {
+            Place::File(output) => {
+                let shown = output.path().display();
+                format!("cannot write '{shown}': {why}; what was recorded before that is in it")
+            }
+            _ => format!("cannot keep the trace until it is read: {why}; predictors end there"),
+        })
+    }
+
+    /// The trace that was written.
+    fn read(self) -> Result<Recording> {
+        let file = match self.place {
+            Place::File(output) => File::open(output.path()),
+            Place::Nameless(mut file) => file.rewind().map(|()| file),
+            Place::Nowhere => Err(io::ErrorKind::NotFound.into()),
+        };
+        let prefix = trace::read_prefix(file?)?;
+        if let Some(loss) = prefix.lost {
+            eprintln!("everypath: the trace that predictors read is not whole. {loss}");
+        }
+        Ok(prefix.recording)
+    }
+}
+
+/// A program that was traced.
+pub struct Traced {
+    pub ending: Ending,
+    /// How many instructions there are of it, if predictors have read them.
+    pub insns: Option<u64>,
 }
 
 impl Session<'_> {
     /// Runs the program; of its trace no more than `most` is kept.
-    pub fn trace(self, most: Most) -> Result<Ending> {
+    pub fn trace(self, most: Most, predictors: Option<Predictors>) -> Result<Traced> {
         let images = Arc::new(Images::new());
         let request = self.request()?;
         selection::verify(&images, &self.selector, &request.program)?;
-        let path = self.destination.output.as_deref();
-        let path = path.expect("a trace always has a file");
-        let refused = |error: &str| anyhow!("{error}; nothing was run");
-        let output = Output::prepare(path, Kind::Recording);
-        let output = output.map_err(|error| refused(&error.to_string()))?;
+        let place = place(self.destination.output.as_deref(), predictors.as_ref())?;
         let meta = self.meta_before(SystemTime::now());
-        let live = begin(&output, &meta, most)?;
+        let live = begin(&place, &meta, most)?;
+        let live = live.map_err(|error| refused(&mid_sentence(&error.to_string())))?;
         let mut drain = Drain {
-            live: live.map_err(|error| refused(&mid_sentence(&error.to_string())))?,
-            output,
+            live: live.followed_by(predictors.as_ref().and_then(Predictors::follow)),
+            place,
             unnamed: None,
             is_running: false,
         };
@@ -169,51 +225,102 @@ impl Session<'_> {
         if let Some(ticks) = run.ticks_per_second {
             recording.set_ticks_per_second(ticks);
         }
-        progress.says("looking up names");
-        symbolize::symbolize(&mut recording, &images);
+        if let Place::File(_) = drain.place {
+            progress.says("looking up names");
+            symbolize::symbolize(&mut recording, &images);
+        }
         progress.says("writing the end of the trace");
         let reached = drain.live.is_at_limit();
-        let finished = drain.live.finish(&recording);
-        let synced = drain.output.sync();
+        let failed = drain.finish(&recording);
         drop(progress);
         self.warn(&run.warnings);
         if reached && !self.destination.quiet {
             eprintln!("everypath: the trace ends where --limit was reached");
         }
-        let shown = drain.output.path().display();
-        let failed = finished.err().map(|error| match error {
-            WriteError::Io(error) => crate::output::reason(&error),
-            error => mid_sentence(&error.to_string()),
-        });
-        let failed = failed.or(synced.err().map(|error| crate::output::reason(&error)));
-        if let Some(why) = failed {
-            eprintln!(
-                "everypath: cannot write '{shown}': {why}; what was recorded before that is in it"
-            );
+        if let Some(failed) = failed {
+            eprintln!("everypath: {failed}");
         }
-        if let Some(error) = drain.unnamed {
+        if let (Some(error), Place::File(output)) = (&drain.unnamed, &drain.place) {
+            let shown = output.path().display();
             eprintln!("everypath: cannot rename the file of the trace to '{shown}': {error}");
         }
+        let insns = predictors.and_then(|predictors| self.predict(predictors, &recording, drain));
         let ending = Ending::of(run.ended);
         // As in `Session::run`.
         std::mem::forget((run, recording, images));
-        Ok(ending)
+        Ok(Traced { ending, insns })
+    }
+
+    /// What predictors made of a run; how many instructions that has, if that is known.
+    fn predict(&self, predictors: Predictors, recording: &Recording, drain: Drain) -> Option<u64> {
+        let progress = Progress::new(self.destination.quiet);
+        progress.says("predicting branches");
+        if predictors.follow().is_some() {
+            return Some(predictors.finish(recording, progress));
+        }
+        match drain.read() {
+            Ok(recording) => Some(predictors.finish(&recording, progress)),
+            Err(error) => {
+                drop(progress);
+                let error = mid_sentence(&error.to_string());
+                eprintln!("everypath: cannot read the trace again: {error}");
+                None
+            }
+        }
     }
 }
 
-/// The file's beginning.
-fn begin(output: &Output, meta: &Meta, most: Most) -> Result<Result<Live<Kept>, WriteError>> {
-    let file = output.file().map_err(WriteError::from);
-    if let (Most::Newest(_), Ok(file)) = (most, &file)
-        && !file.metadata().is_ok_and(|metadata| metadata.is_file())
-    {
+fn refused(error: &str) -> anyhow::Error {
+    anyhow!("{error}; nothing was run")
+}
+
+fn place(path: Option<&Path>, predictors: Option<&Predictors>) -> Result<Place> {
+    let is_read_later = predictors.is_some_and(|predictors| predictors.follow().is_none());
+    let Some(path) = path else {
+        return match predictors.filter(|_| is_read_later) {
+            None => Ok(Place::Nowhere),
+            Some(predictors) => {
+                let beside = predictors.beside();
+                let file = nameless(&beside);
+                let why =
+                    |error| format!("cannot write '{}': {}", beside.display(), reason(&error));
+                file.map(Place::Nameless)
+                    .map_err(|error| refused(&why(error)))
+            }
+        };
+    };
+    let output = Output::prepare(path, Kind::Recording);
+    let output = output.map_err(|error| refused(&error.to_string()))?;
+    if is_read_later && !is_file(&output.file()) {
         let shown = output.path().display();
+        bail!("--shared reads the trace again, and '{shown}' is no file; nothing was run");
+    }
+    Ok(Place::File(output))
+}
+
+fn is_file(file: &io::Result<File>) -> bool {
+    let metadata = file.as_ref().map(File::metadata);
+    metadata.is_ok_and(|metadata| metadata.is_ok_and(|metadata| metadata.is_file()))
+}
+
+/// The file's beginning.
+fn begin(place: &Place, meta: &Meta, most: Most) -> Result<Result<Live<Keeper>, WriteError>> {
+    let (file, path) = match place {
+        Place::File(output) => (output.file(), output.path().to_owned()),
+        Place::Nameless(file) => (file.try_clone(), PathBuf::new()),
+        Place::Nowhere => return Ok(Live::new(Box::new(io::sink()), meta, most)),
+    };
+    if let (Most::Newest(_), false) = (most, is_file(&file)) {
+        let shown = path.display();
         bail!("--ring needs a file, and '{shown}' is none; nothing was run");
     }
-    let kept = |file| Kept {
-        file,
-        path: output.path().to_owned(),
-        is_other: false,
+    let kept = |file| -> Keeper {
+        Box::new(Kept {
+            file,
+            path,
+            is_other: false,
+        })
     };
+    let file = file.map_err(WriteError::from);
     Ok(file.and_then(|file| Live::new(kept(file), meta, most)))
 }

@@ -13,6 +13,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Seek, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use anyhow::{Result, anyhow};
 use trace::{Recording, WriteError};
@@ -127,6 +129,11 @@ impl Output {
         &self.path
     }
 
+    /// What is renamed when it is complete.
+    pub fn temporary(&self) -> Option<&Path> {
+        self.temporary.as_deref()
+    }
+
     /// Gives the file its name before it is complete: whoever is killed, it stays. What is
     /// written from now on goes to what this gives.
     pub fn publish(&mut self) -> io::Result<()> {
@@ -227,6 +234,23 @@ pub fn keep(recording: &Recording, report: Option<&Path>) -> Result<PathBuf, Str
         }
     }
     Err(last)
+}
+
+/// A file that is gone when nobody has it any more, however that comes: it has a name, which
+/// begins with `path`, for a moment only.
+pub fn nameless(path: &Path) -> io::Result<File> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    loop {
+        let mut name = path.to_path_buf().into_os_string();
+        name.push(format!(".{}", NUMBER.fetch_add(1, Relaxed)));
+        let mut options = File::options();
+        match options.read(true).write(true).create_new(true).open(&name) {
+            Ok(file) => return fs::remove_file(&name).map(|()| file),
+            // Left by somebody who was killed.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// What was never completed leaves no file behind.

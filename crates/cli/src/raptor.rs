@@ -1,5 +1,7 @@
 //! `raptor`: traces as what branch predictors got wrong, and back.
 
+pub mod live;
+
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
@@ -9,23 +11,16 @@ use anyhow::{Result, anyhow, bail};
 use report::mcf::{Form, Numbered};
 use report::raptor::{self, View};
 use report::{mcf, raptor::Row};
-use trace::Recording;
 
 use crate::branches::{say, send};
 use crate::ending::Ending;
-use crate::flags::{DescriptorForm, Raptor};
+use crate::flags::{DescriptorForm, Predictors, Raptor};
 use crate::output::{Output, reason};
 use crate::traces::{check_order, check_thread, read_trace};
 
 pub fn raptor(flags: &Raptor) -> Result<Ending> {
-    let config = config(flags);
-    let form = match flags.form {
-        DescriptorForm::Binary => Form::Binary,
-        DescriptorForm::Ascii => Form::Ascii,
-    };
-    if form == Form::Binary && flags.disasm {
-        bail!("binary descriptors have no place for branches; use --form ascii");
-    }
+    let config = config(&flags.predictors);
+    let view = view(&flags.predictors)?;
     if (flags.check || flags.decode.is_some()) && !config.targets.decodable {
         bail!(
             "a target in either way of a set of '{}' counts as predicted, and no decoder can \
@@ -36,7 +31,8 @@ pub fn raptor(flags: &Raptor) -> Result<Ending> {
     let output = Output::wanted(flags.output.as_deref())?;
     let (recording, _) = read_trace(&flags.file)?;
     check_thread(&recording, &flags.file, flags.thread)?;
-    if flags.shared {
+    let is_shared = flags.predictors.shared;
+    if is_shared {
         check_order(&recording, &flags.file)?;
     }
     let shown = flags.file.display();
@@ -46,36 +42,63 @@ pub fn raptor(flags: &Raptor) -> Result<Ending> {
         return check(flags, &threads, &config);
     }
     if flags.decode.is_some() {
-        return decode(flags, &threads, &config, form, output);
+        return decode(flags, &threads, &config, view.form, output);
     }
-    let view = View {
-        form,
-        disassemble: flags.disasm,
-    };
-    let write = match flags.shared {
+    let rows = write(&threads, &config, view, is_shared, output)?;
+    let ending = send(None, |out| {
+        raptor::summary(&recording, &config, &rows, whose(is_shared), out)
+    })?;
+    Ok(say(&flags.file, failures(&rows), ending))
+}
+
+/// Makes descriptors, and writes them to the file, if there is one.
+fn write<'a>(
+    threads: &[Numbered<'a>],
+    config: &Config,
+    view: View,
+    is_shared: bool,
+    output: Option<Output>,
+) -> Result<Vec<Row<'a>>> {
+    let write = match is_shared {
         true => raptor::shared::write,
         false => raptor::write,
     };
-    let rows = match output {
-        None => write(&threads, &config, None)?,
-        Some(output) => {
-            let rows = RefCell::new(Vec::new());
-            output.replace(|out: &mut dyn Write| {
-                *rows.borrow_mut() = write(&threads, &config, Some((view, out)))?;
-                io::Result::Ok(())
-            })?;
-            rows.into_inner()
-        }
+    let Some(output) = output else {
+        return Ok(write(threads, config, None)?);
     };
-    let ending = summary(flags, &recording, &config, &rows)?;
-    let failures = rows.iter().filter_map(|row| {
+    let rows = RefCell::new(Vec::new());
+    output.replace(|out: &mut dyn Write| {
+        *rows.borrow_mut() = write(threads, config, Some((view, out)))?;
+        io::Result::Ok(())
+    })?;
+    Ok(rows.into_inner())
+}
+
+/// Which threads were not read to their end.
+fn failures(rows: &[Row<'_>]) -> Vec<String> {
+    let failed = rows.iter().filter_map(|row| {
         let error = row.error.as_ref()?;
         Some(format!("thread {}: {error}", row.thread.thread.tid))
     });
-    Ok(say(&flags.file, failures.collect(), ending))
+    failed.collect()
 }
 
-fn config(flags: &Raptor) -> Config {
+/// How descriptors are written.
+fn view(flags: &Predictors) -> Result<View> {
+    let form = match flags.form {
+        DescriptorForm::Binary => Form::Binary,
+        DescriptorForm::Ascii => Form::Ascii,
+    };
+    if form == Form::Binary && flags.disasm {
+        bail!("binary descriptors have no place for branches; use --form ascii");
+    }
+    Ok(View {
+        form,
+        disassemble: flags.disasm,
+    })
+}
+
+fn config(flags: &Predictors) -> Config {
     // The names were checked when they were parsed.
     let outcomes = OUTCOMES.iter().find(|row| row.name == flags.outcomes);
     let targets = TARGETS.iter().find(|row| row.name == flags.targets);
@@ -88,23 +111,15 @@ fn config(flags: &Raptor) -> Config {
     }
 }
 
-fn summary(
-    flags: &Raptor,
-    recording: &Recording,
-    config: &Config,
-    rows: &[Row<'_>],
-) -> Result<Ending> {
-    let whose = match flags.shared {
+fn whose(is_shared: bool) -> &'static str {
+    match is_shared {
         true => "shared by the threads of a process",
         false => "private to each thread",
-    };
-    send(None, |out| {
-        raptor::summary(recording, config, rows, whose, out)
-    })
+    }
 }
 
 fn check(flags: &Raptor, threads: &[Numbered<'_>], config: &Config) -> Result<Ending> {
-    let checked = match flags.shared {
+    let checked = match flags.predictors.shared {
         true => raptor::shared::check(threads, config),
         false => raptor::check(threads, config),
     };
@@ -138,7 +153,7 @@ fn decode(
     open()?;
     let failure = RefCell::new(None);
     let ending = send(output, |out| {
-        let decode = match flags.shared {
+        let decode = match flags.predictors.shared {
             true => raptor::shared::decode,
             false => raptor::decode,
         };

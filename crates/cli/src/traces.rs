@@ -15,6 +15,7 @@ use crate::ending::Ending;
 use crate::flags::{Destination, Dump, Format, Trace, Verify};
 use crate::folders;
 use crate::output::{Kind, Output};
+use crate::raptor::live::Predictors;
 use crate::session::Session;
 use crate::show::Show;
 use crate::timelines;
@@ -28,13 +29,14 @@ pub fn trace(flags: &Trace) -> Result<Ending> {
     if let (true, Some((name, _))) = (flags.count_instructions, controls.first()) {
         bail!("--count-instructions counts all that is executed; leave --{name} out, or it");
     }
+    let predictors = Predictors::wanted(flags)?;
     let destination = Destination {
-        output: Some(flags.output.clone()),
+        output: flags.output.clone(),
         report: None,
         format: Format::Report,
         quiet: flags.quiet,
     };
-    let ending = Session {
+    let session = Session {
         target: &flags.target,
         destination: &destination,
         html: None,
@@ -47,25 +49,31 @@ pub fn trace(flags: &Trace) -> Result<Ending> {
         buffer: u64::from(flags.buffer) << 20,
         calls: controls::calls(&flags.controls),
         insns: [flags.controls.skip, flags.controls.count].map(Option::unwrap_or_default),
-        control: controls::requests(&flags.controls, &flags.output),
+        control: controls::requests(&flags.controls, flags.output.as_deref())?,
         selector: controls::selector(&flags.controls),
         order: flags.order.number(),
         options: options(flags),
         show: Show::run(Format::Report, false),
         speaks: false,
-    }
-    .trace(match (flags.limit, flags.ring) {
+    };
+    let most = match (flags.limit, flags.ring) {
         (Some(bytes), _) => Most::First(bytes),
         (None, Some(bytes)) => Most::Newest(bytes),
         (None, None) => Most::All,
-    })?;
-    if !flags.quiet && !controls.is_empty() && is_empty(&flags.output) {
+    };
+    let traced = session.trace(most, predictors)?;
+    let is_empty = || match (traced.insns, &flags.output) {
+        (Some(insns), _) => insns == 0,
+        (None, Some(output)) => is_empty(output),
+        (None, None) => false,
+    };
+    if !flags.quiet && !controls.is_empty() && is_empty() {
         eprintln!(
             "everypath: nothing was traced: no code that the options name ran, or the call, \
              number of instructions, signal or `everypath ctl` to begin at never came"
         );
     }
-    Ok(ending)
+    Ok(traced.ending)
 }
 
 /// Bits from [`wire::flag`] for counters beside the trace.

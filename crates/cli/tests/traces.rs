@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use analysis::walk::{Event, Pieces, Walk};
+use analysis::walk::{Event, Pieces, Walk, segments};
 use testkit::folder::{Folder, addresses};
 use trace::{End, Missing, Mode, Process, Recording};
 
@@ -484,6 +484,35 @@ fn a_trace_that_was_not_finished_is_read() {
         error.contains(" are the beginning of a chunk and not read."),
         "{error}"
     );
+}
+
+/// Fills chunks of two or three lanes all the time, those of the others never.
+const LOOP: &str = "\
+#include <unistd.h>
+int main(void)
+{
+    alarm(4);
+    for (unsigned x = 1;; x ^= x << 13, x ^= x >> 17, x ^= x << 5)
+        if (x & 0x10000)
+            __asm__ volatile(\"nop\");
+}
+";
+
+/// Whoever is killed, what came before is in the file, also of lanes that are hardly written.
+#[test]
+fn a_killed_recorder_has_written_all_lanes() {
+    let folder = Folder::new("trace-lanes");
+    folder.program(&["-O1"], "loop", LOOP);
+    let script = "$0 trace -o run.evp -- ./loop & sleep 2; kill -9 $!; wait";
+    let output = folder.run("/bin/sh", &["-c", script, BINARY]);
+    assert!(output.status.success(), "{output:?}");
+    let left = std::fs::File::open(folder.file("run.evp")).unwrap();
+    let left = trace::read_prefix(left).unwrap().recording;
+    let process = &left.processes[0];
+    let mut pieces = Pieces::of(process);
+    let walk = Walk::new(&mut pieces, &process.threads[0]);
+    let (insns, _) = segments::count(walk);
+    assert!(insns > 1_000_000, "{insns} instructions");
 }
 
 /// A device that takes nothing is refused before the run.

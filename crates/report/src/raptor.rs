@@ -10,7 +10,9 @@
 //! say which number each type has, but its table 6.6 fits these lengths only.
 
 mod check;
+pub mod live;
 pub mod shared;
+mod spool;
 mod summary;
 
 use std::io::{self, Read, Write};
@@ -51,6 +53,48 @@ const TARGET: u8 = 1;
 const EXCEPTION: u8 = 2;
 const TAKEN: u8 = 1;
 
+/// What its predictors made of a thread.
+struct Made {
+    insns: u64,
+    counts: Counts,
+    error: Option<String>,
+}
+
+/// Makes the descriptors of a thread, each with its branch as text if that is wanted.
+fn make(
+    mut branches: Branches<'_>,
+    config: &Config,
+    disassemble: bool,
+    said: &mut dyn FnMut(Descriptor, &str) -> io::Result<()>,
+) -> io::Result<Made> {
+    let mut encoder = Encoder::new(config);
+    let mut texts = Texts::default();
+    let mut error = None;
+    while let Some(item) = branches.next() {
+        let item = match item {
+            Ok(item) => item,
+            Err(unsound) => {
+                error = Some(unsound.to_string());
+                break;
+            }
+        };
+        if let Some(descriptor) = encoder.item(&item) {
+            let text = match item {
+                Item::Branch(ref branch) if disassemble => texts.of(&branches, branch),
+                _ => "",
+            };
+            said(descriptor, text)?;
+        }
+    }
+    let insns = branches.number();
+    said(encoder.end(insns), "")?;
+    Ok(Made {
+        insns,
+        counts: *encoder.counts(),
+        error,
+    })
+}
+
 /// Makes the descriptors of all threads, and writes them if they are wanted.
 pub fn write<'a>(
     threads: &[Numbered<'a>],
@@ -61,41 +105,28 @@ pub fn write<'a>(
     for of_process in mcf::by_process(threads) {
         let mut pieces = Pieces::of(of_process[0].process);
         for &thread in of_process {
-            let mut branches = Branches::new(&mut pieces, thread.thread);
-            let mut encoder = Encoder::new(config);
-            let mut texts = Texts::default();
-            let mut error = None;
-            while let Some(item) = branches.next() {
-                let item = match item {
-                    Ok(item) => item,
-                    Err(unsound) => {
-                        error = Some(unsound.to_string());
-                        break;
-                    }
-                };
-                let descriptor = encoder.item(&item);
-                if let (Some(descriptor), Some((view, out))) = (descriptor, &mut wanted) {
-                    let text = match item {
-                        Item::Branch(ref branch) if view.disassemble => texts.of(&branches, branch),
-                        _ => "",
-                    };
-                    put(thread.number, descriptor, view.form, text, out)?;
-                }
-            }
-            let insns = branches.number();
-            let end = encoder.end(insns);
-            if let Some((view, out)) = &mut wanted {
-                put(thread.number, end, view.form, "", out)?;
-            }
-            rows.push(Row {
-                thread,
-                insns,
-                counts: *encoder.counts(),
-                error,
-            });
+            let branches = Branches::new(&mut pieces, thread.thread);
+            let disassemble = wanted.as_ref().is_some_and(|(view, _)| view.disassemble);
+            let mut said = |descriptor, text: &str| match &mut wanted {
+                Some((view, out)) => put(thread.number, descriptor, view.form, text, out),
+                None => Ok(()),
+            };
+            let made = make(branches, config, disassemble, &mut said)?;
+            rows.push(Row::of(thread, made));
         }
     }
     Ok(rows)
+}
+
+impl<'a> Row<'a> {
+    fn of(thread: Numbered<'a>, made: Made) -> Row<'a> {
+        Row {
+            thread,
+            insns: made.insns,
+            counts: made.counts,
+            error: made.error,
+        }
+    }
 }
 
 fn put(

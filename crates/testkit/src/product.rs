@@ -90,6 +90,19 @@ impl Run<'_> {
         self.recorded("trace", options)
     }
 
+    /// The same, and the descriptors that predictors wrote meanwhile.
+    pub fn followed(&self, options: &[String]) -> Result<(trace::Recording, Vec<u8>), String> {
+        let file = self.report_file().with_extension("raptor");
+        let name = file.to_string_lossy().into_owned();
+        let follow = ["--raptor", "--descriptors", &name].map(str::to_owned);
+        let recording = self.recorded("trace", &[options, &follow].concat());
+        let descriptors = std::fs::read(&file);
+        // It is there unless the run failed.
+        let _ = std::fs::remove_file(&file);
+        let descriptors = descriptors.map_err(|error| format!("no descriptors: {error}"));
+        Ok((recording?, descriptors?))
+    }
+
     fn recorded(&self, command: &str, options: &[String]) -> Result<trace::Recording, String> {
         let mut words = vec![command];
         words.extend(options.iter().map(String::as_str));

@@ -32,6 +32,6 @@ pub use model::{
     base_name,
 };
 pub use part::Part;
-pub use pool::{Keep, KeepSource, Live, Most, from_pool};
+pub use pool::{Follow, Keep, KeepSource, Live, Most, from_pool};
 /// How the bytes of a stream are to be read.
 pub use wire::stream;

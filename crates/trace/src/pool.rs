@@ -22,6 +22,7 @@
 mod children;
 mod counts;
 mod edges;
+mod follow;
 mod keyframes;
 mod live;
 mod log;
@@ -32,6 +33,7 @@ mod sink;
 mod streams;
 mod windows;
 
+pub use follow::Follow;
 pub use live::Live;
 pub use sink::{Keep, Most, Source as KeepSource};
 

@@ -6,7 +6,7 @@
 //! went and how many instructions were executed up to them, without looking at the others.
 
 use super::code::Place;
-use super::{Found, Kind, Pieces, Site, Stamp, Unsound, Walk, Why};
+use super::{Found, Kind, Pieces, Site, Stamp, Tail, Unsound, Walk, Why};
 use trace::Thread;
 
 /// A branch that was executed.
@@ -71,6 +71,15 @@ impl<'a> Branches<'a> {
     pub fn new(pieces: &'a mut Pieces, thread: &'a Thread) -> Branches<'a> {
         Branches {
             walk: Walk::new(pieces, thread),
+            run: None,
+            number: 0,
+        }
+    }
+
+    /// Of a thread that runs: `pieces` are of its process.
+    pub fn of_coming(pieces: &'a mut Pieces, tail: &'a Tail) -> Branches<'a> {
+        Branches {
+            walk: Walk::of_coming(pieces, tail),
             run: None,
             number: 0,
         }

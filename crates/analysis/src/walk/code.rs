@@ -81,27 +81,34 @@ pub struct Code {
     low: HashMap<u16, u64>,
     targets: Vec<u64>,
     /// Number of the first target behind the mark.
-    marked: usize,
+    marked: Option<usize>,
 }
 
 impl Code {
     pub fn of(process: &Process) -> Code {
         let mut code = Code::default();
-        for fragment in &process.fragments {
-            match fragment.id {
-                0 => code.learn(fragment),
-                id => {
-                    code.others.insert(id, insns(fragment));
-                }
+        process.fragments.iter().for_each(|own| code.add(own));
+        process.targets.iter().for_each(|&to| code.add_target(to));
+        code
+    }
+
+    /// The next fragment of the process.
+    pub(super) fn add(&mut self, fragment: &Fragment) {
+        match fragment.id {
+            0 => self.learn(fragment),
+            id => {
+                self.others.insert(id, insns(fragment));
             }
         }
-        for &target in &process.targets {
-            code.low.entry(target as u16).or_insert(target);
+    }
+
+    /// Its next target.
+    pub(super) fn add_target(&mut self, target: u64) {
+        self.low.entry(target as u16).or_insert(target);
+        self.targets.push(target);
+        if target == 0 {
+            self.marked.get_or_insert(self.targets.len());
         }
-        let mark = process.targets.iter().position(|&target| target == 0);
-        code.marked = mark.map_or(usize::MAX, |mark| mark + 1);
-        code.targets.clone_from(&process.targets);
-        code
     }
 
     fn learn(&mut self, fragment: &Fragment) {
@@ -138,8 +145,9 @@ impl Code {
 
     /// Of a number behind the mark.
     pub(super) fn short_target(&self, number: u8) -> Option<u64> {
-        let at = self.marked.checked_add(number.into())?;
-        self.targets.get(at).copied()
+        self.targets
+            .get(self.marked? + usize::from(number))
+            .copied()
     }
 
     /// Where the fragment begins.

@@ -1,14 +1,33 @@
 //! The bytes of one lane of a thread, part after part.
 
-use trace::stream::escape;
+use std::borrow::Cow;
+use std::collections::VecDeque;
+
+use trace::stream::{STAMP, STAMP_LEN, TARGETS, escape};
 use trace::{Part, Thread};
 
 use super::Unsound;
+use super::coming::Tail;
+
+/// The parts of a lane.
+enum Parts<'a> {
+    Kept(VecDeque<&'a Part>),
+    /// Those of that lane, as they come.
+    Coming(&'a Tail, usize),
+}
+
+impl<'a> Parts<'a> {
+    /// Waits for it, if it has to come.
+    fn next(&mut self) -> Option<Cow<'a, Part>> {
+        match self {
+            Parts::Kept(parts) => parts.pop_front().map(Cow::Borrowed),
+            Parts::Coming(tail, lane) => tail.next(*lane).map(Cow::Owned),
+        }
+    }
+}
 
 pub(super) struct Lane<'a> {
-    parts: Vec<&'a Part>,
-    /// The part that comes next.
-    part: usize,
+    parts: Parts<'a>,
     raw: Vec<u8>,
     /// How many of `raw` were read.
     at: usize,
@@ -16,6 +35,10 @@ pub(super) struct Lane<'a> {
     skipped: u64,
     left: u64,
 }
+
+/// Bytes of escapes of other kinds than [`escape::AT`].
+const TO_LEN: usize = 3 + 8;
+const CODE_LEN: usize = 2 + 4;
 
 /// An escape that stands in all lanes.
 #[derive(Clone, Copy)]
@@ -30,8 +53,8 @@ impl Escape {
     pub fn len(self) -> usize {
         match self {
             Escape::At(_) => escape::AT_LEN,
-            Escape::To(..) => 3 + 8,
-            Escape::Code(_) => 2 + 4,
+            Escape::To(..) => TO_LEN,
+            Escape::Code(_) => CODE_LEN,
         }
     }
 }
@@ -40,18 +63,15 @@ impl<'a> Lane<'a> {
     /// What is behind `from` bytes of it, or behind what is missing, up to `to`.
     pub fn between(thread: &'a Thread, number: usize, from: u64, to: Option<u64>) -> Lane<'a> {
         let is_of = |part: &&Part| usize::from(part.stream) == number;
-        let parts: Vec<&Part> = thread.stream.iter().filter(is_of).collect();
+        let mut parts: VecDeque<&Part> = thread.stream.iter().filter(is_of).collect();
         let gone = thread.gap.map_or(0, |gap| gap.bytes[number]);
         let from = from.max(gone);
         let mut skipped = from - gone;
-        let mut part = 0;
-        while let Some(next) = parts.get(part).filter(|next| next.len() <= skipped) {
+        while let Some(next) = parts.pop_front_if(|next| next.len() <= skipped) {
             skipped -= next.len();
-            part += 1;
         }
         Lane {
-            parts,
-            part,
+            parts: Parts::Kept(parts),
             raw: Vec::new(),
             at: 0,
             skipped,
@@ -59,14 +79,57 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Bytes of all its parts.
+    /// All of it, as it comes.
+    pub fn coming(tail: &'a Tail, number: usize) -> Lane<'a> {
+        Lane {
+            parts: Parts::Coming(tail, number),
+            raw: Vec::new(),
+            at: 0,
+            skipped: 0,
+            left: u64::MAX,
+        }
+    }
+
+    /// Bytes of all its parts that were not read; of those that come, none.
     pub fn len(&self) -> u64 {
-        self.parts.iter().map(|part| part.len()).sum()
+        match &self.parts {
+            Parts::Kept(parts) => parts.iter().map(|part| part.len()).sum(),
+            Parts::Coming(..) => 0,
+        }
     }
 
     /// Nothing more comes.
     pub fn is_over(&self) -> bool {
-        self.at == self.raw.len() && (self.left == 0 || self.part == self.parts.len())
+        let is_last = match &self.parts {
+            Parts::Kept(parts) => parts.is_empty(),
+            Parts::Coming(tail, lane) => tail.is_over(*lane),
+        };
+        self.at == self.raw.len() && (self.left == 0 || is_last)
+    }
+
+    /// Whether something of it has come and was not read; of the last one stamps, which are
+    /// skipped, do not count.
+    pub fn has_come(&mut self) -> Result<bool, Unsound> {
+        let Parts::Coming(tail, number) = self.parts else {
+            return Ok(true);
+        };
+        loop {
+            let here = &self.raw[self.at..];
+            match here.first() {
+                Some(&STAMP) if number == TARGETS => {}
+                Some(_) => return Ok(true),
+                None if number != TARGETS => return Ok(tail.has(number)),
+                None => {}
+            }
+            if here.len() >= STAMP_LEN {
+                self.skip(STAMP_LEN);
+            } else if tail.has(number) {
+                let more = here.len() + 1;
+                self.ahead(more)?;
+            } else {
+                return Ok(false);
+            }
+        }
     }
 
     /// The next byte; `None`: the lane is over.
@@ -82,7 +145,7 @@ impl<'a> Lane<'a> {
     pub fn ahead(&mut self, len: usize) -> Result<&[u8], Unsound> {
         while self.raw.len() - self.at < len
             && self.left > 0
-            && let Some(part) = self.parts.get(self.part)
+            && let Some(part) = self.parts.next()
         {
             let more = part.unpack().map_err(Unsound::Part)?;
             let skipped = (more.len() as u64).min(self.skipped) as usize;
@@ -93,7 +156,7 @@ impl<'a> Lane<'a> {
             self.raw.extend(more);
             self.skipped -= skipped as u64;
             self.left -= more.len() as u64;
-            (self.part, self.at) = (self.part + 1, 0);
+            self.at = 0;
         }
         let to = self.raw.len().min(self.at + len);
         Ok(&self.raw[self.at..to])
@@ -118,7 +181,13 @@ impl<'a> Lane<'a> {
 
     /// The escape that comes next, and its bytes.
     pub fn escape(&mut self) -> Result<(Escape, [u8; 11]), Unsound> {
-        let there = self.ahead(11)?;
+        // No more than it has: what is behind it may come late.
+        let len = match self.ahead(2)? {
+            [_, escape::AT] => escape::AT_LEN,
+            [_, escape::CODE] => CODE_LEN,
+            _ => TO_LEN,
+        };
+        let there = self.ahead(len)?;
         let mut bytes = [0; 11];
         bytes[..there.len()].copy_from_slice(there);
         let number = |from: usize| {

@@ -1,7 +1,10 @@
 //! Straight pieces of code: what is executed up to the next outcome.
 //!
 //! Invariant: a piece is decoded once, and remembers where each outcome led, until there are
-//! too many of them.
+//! too many of them. Of a process that runs, one whose end is not known is decoded again when
+//! more code has come.
+
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 use trace::Process;
@@ -9,6 +12,7 @@ use trace::stream::{TARGETS, lane};
 
 use super::Unsound;
 use super::code::{Code, Place, Step, Straight, Turn};
+use super::coming::Coming;
 use super::sites::{Marks, Site, Sites};
 
 /// Most instructions in pieces that are remembered.
@@ -37,6 +41,8 @@ pub struct Pieces {
     /// In all of them.
     steps: usize,
     pub(super) sites: Sites,
+    /// The process runs, and so many of its fragments and targets are known.
+    coming: Option<(Arc<Coming>, [usize; 2])>,
 }
 
 impl Pieces {
@@ -47,7 +53,57 @@ impl Pieces {
             by_place: HashMap::new(),
             steps: 0,
             sites: Sites::default(),
+            coming: None,
         }
+    }
+
+    /// Of a process that runs.
+    pub fn of_coming(process: &Arc<Coming>) -> Pieces {
+        Pieces {
+            coming: Some((Arc::clone(process), [0; 2])),
+            ..Pieces::of(&Process::default())
+        }
+    }
+
+    /// Has the code and the targets that have come. Whether there were any.
+    #[cold]
+    pub(super) fn learn(&mut self) -> bool {
+        let Some((coming, [fragments, targets])) = &mut self.coming else {
+            return false;
+        };
+        let news = coming.news([*fragments, *targets]);
+        *fragments += news.0.len();
+        *targets += news.1.len();
+        news.0.iter().for_each(|own| self.code.add(own));
+        news.1.iter().for_each(|&to| self.code.add_target(to));
+        !news.0.is_empty() || !news.1.is_empty()
+    }
+
+    /// Decodes a piece again whose end is not known, with the code that has come. Whether it
+    /// is longer, or its end is known now.
+    #[cold]
+    pub(super) fn renew(&mut self, index: u32) -> bool {
+        if self.coming.is_none() {
+            return false;
+        }
+        self.learn();
+        let known = &self.known[index as usize];
+        let straight = self.code.straight(known.place);
+        let (was, is) = (known.straight.steps.len(), straight.steps.len());
+        let grew = is > was || is == was && !matches!(straight.turn, Turn::Unknown);
+        if grew {
+            self.steps += is - was;
+            let branches = self.sites.marks(&straight.steps);
+            let known = &mut self.known[index as usize];
+            (known.straight, known.branches) = (straight, branches);
+        }
+        grew
+    }
+
+    /// Nothing is known of what is behind the piece.
+    #[inline]
+    pub(super) fn has_no_end(&self, index: u32) -> bool {
+        matches!(self.known[index as usize].straight.turn, Turn::Unknown)
     }
 
     pub fn code(&self) -> &Code {
@@ -95,11 +151,15 @@ impl Pieces {
         matches!(straight.turn, Turn::Unknown).then(|| Unsound::NoCode(end(&straight.steps)))
     }
 
-    /// In which lane the next outcome is, that of piece `index` or of one behind it.
-    pub(super) fn lane(&mut self, index: u32) -> u8 {
-        if let Some(lane) = self.known[index as usize].lane {
-            return lane;
-        }
+    /// In which lane the next outcome is, if that was found.
+    #[inline]
+    pub(super) fn lane(&self, index: u32) -> Option<u8> {
+        self.known[index as usize].lane
+    }
+
+    /// In which lane the next outcome is, and whose it is: that of piece `index` or of one
+    /// behind it.
+    pub(super) fn find_lane(&mut self, index: u32) -> (u8, u32) {
         let mut at = index;
         // Without an outcome control goes forward, but who made the recording may say
         // otherwise.
@@ -116,8 +176,11 @@ impl Pieces {
             (_, Some(step)) => lane(step.pc),
             (_, None) => 0,
         };
-        self.known[index as usize].lane = Some(lane as u8);
-        lane as u8
+        // Of a process that runs, more may be known later.
+        if self.coming.is_none() || !matches!(straight.turn, Turn::Unknown) {
+            self.known[index as usize].lane = Some(lane as u8);
+        }
+        (lane as u8, at)
     }
 
     /// Behind piece `index`, if its last instruction had this outcome.

@@ -1,4 +1,4 @@
-//! `raptor`.
+//! `raptor`, and the same while `trace` runs.
 
 use std::path::PathBuf;
 
@@ -16,13 +16,34 @@ Examples:
   everypath raptor run.evp -o run.raptor               the descriptors (docs/formats/mcf.md)
   everypath raptor run.evp --form ascii --disasm -o run.txt
   everypath raptor run.evp --targets ibtb-last --check all branches, from descriptors and code
-  everypath raptor run.evp --targets ibtb-last --decode run.raptor > run.mcf";
+  everypath raptor run.evp --targets ibtb-last --decode run.raptor > run.mcf
+  everypath trace --raptor --descriptors run.raptor -- ./prog   without a trace";
 
 #[derive(Debug, Args)]
+#[command(mut_arg("disasm", |disasm| disasm.requires("output")))]
 pub struct Raptor {
     /// The trace (made with `everypath trace`)
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
+    #[command(flatten)]
+    pub predictors: Predictors,
+    /// Only the thread with this number
+    #[arg(long, value_name = "TID", conflicts_with = "shared")]
+    pub thread: Option<u32>,
+    /// Write the descriptors to FILE; with --decode, those of mcfTrace
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Make all branches of the descriptors again, and compare; status 1: differ
+    #[arg(long, conflicts_with_all = ["output", "decode"])]
+    pub check: bool,
+    /// Make mcfTrace descriptors of the binary ones in FILE and the recorded code
+    #[arg(long, value_name = "FILE", conflicts_with = "disasm")]
+    pub decode: Option<PathBuf>,
+}
+
+/// Which predictors, and how what they got wrong is written.
+#[derive(Debug, Args)]
+pub struct Predictors {
     /// What predicts conditional branches: gshare, bimodal or tage
     #[arg(long, value_name = "NAME", default_value = "gshare")]
     #[arg(value_parser = OUTCOMES.map(|row| row.name), hide_possible_values = true)]
@@ -48,26 +69,34 @@ pub struct Raptor {
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = pairs)]
     pub ibtb: u32,
     /// All threads of a process share the predictors, in the order of time stamps
-    #[arg(long, conflicts_with = "thread")]
+    #[arg(long)]
     pub shared: bool,
-    /// Only the thread with this number
-    #[arg(long, value_name = "TID")]
-    pub thread: Option<u32>,
-    /// Write the descriptors to FILE; with --decode, those of mcfTrace
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
     /// Form of the descriptors that are written
     #[arg(long, value_name = "FORM", default_value = "binary")]
     pub form: DescriptorForm,
     /// Put the branch behind each descriptor of --form ascii
-    #[arg(long, requires = "output", conflicts_with = "decode")]
+    #[arg(long)]
     pub disasm: bool,
-    /// Make all branches of the descriptors again, and compare; status 1: differ
-    #[arg(long, conflicts_with_all = ["output", "decode"])]
-    pub check: bool,
-    /// Make mcfTrace descriptors of the binary ones in FILE and the recorded code
-    #[arg(long, value_name = "FILE")]
-    pub decode: Option<PathBuf>,
+}
+
+/// Predictors while `trace` runs.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Branch predictors (mcfTRaptor)")]
+#[command(mut_group("Predictors", |given| given.requires("raptor")))]
+#[command(mut_arg("form", |form| form.requires("descriptors")))]
+#[command(mut_arg("disasm", |disasm| disasm.requires("descriptors")))]
+pub struct Live {
+    /// Have predictors of branches follow, as `everypath raptor` has of a trace
+    #[arg(long)]
+    pub raptor: bool,
+    /// Write their descriptors to FILE
+    #[arg(long, value_name = "FILE", requires = "raptor")]
+    pub descriptors: Option<PathBuf>,
+    /// Write how well they did to FILE, not standard error
+    #[arg(long, value_name = "FILE", requires = "raptor")]
+    pub report: Option<PathBuf>,
+    #[command(flatten)]
+    pub predictors: Predictors,
 }
 
 fn entries(text: &str) -> Result<u32, String> {

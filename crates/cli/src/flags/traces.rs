@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{Controls, Mcf, Metric, Target};
+use super::{Controls, Live, Mcf, Metric, Target};
 
 pub const TRACE_EXAMPLES: &str = "\
 Examples:
@@ -21,6 +21,7 @@ Examples:
   everypath ctl run.evp start                  and stop, as often as you like
   everypath trace -o run.evp --start-signal USR1 --stop-signal USR2 -- ./prog
   everypath trace -o run.evp --order fine -- ./prog     atomics in exact order
+  everypath trace --raptor --descriptors run.raptor -- ./prog   mispredictions
   everypath dump run.evp --range 1..1000       what it executed first
   everypath verify run.evp                     how many instructions each thread executed
 
@@ -95,17 +96,23 @@ The counts are kept in the file, which is written anew.";
 #[derive(Debug, Args)]
 pub struct Trace {
     /// Keep the trace in this file, for `everypath dump`
-    #[arg(short, long, value_name = "FILE.evp")]
-    pub output: PathBuf,
+    #[arg(
+        short,
+        long,
+        value_name = "FILE.evp",
+        required_unless_present = "raptor"
+    )]
+    pub output: Option<PathBuf>,
     /// What all threads together may have in memory that is not compressed yet
     #[arg(long, value_name = "MB", default_value_t = 64)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=16384))]
     pub buffer: u32,
     /// Keep no more than this; the program goes on unrecorded (500K, 20M, 2G)
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = size, requires = "output")]
     pub limit: Option<u64>,
     /// Keep the newest of it, between half of this and this (20M, 2G)
-    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "limit")]
+    #[arg(long, value_name = "SIZE", value_parser = size, requires = "output")]
+    #[arg(conflicts_with = "limit")]
     pub ring: Option<u64>,
     /// What gets time stamps, to put threads in order
     #[arg(long, value_name = "WHAT", default_value = "sync")]
@@ -113,13 +120,15 @@ pub struct Trace {
     /// Count what each thread retires, too, for `everypath verify` to compare
     #[arg(long)]
     pub count_instructions: bool,
-    /// Print no warnings on standard error
+    /// Print no warnings and no statistics on standard error
     #[arg(short, long)]
     pub quiet: bool,
     #[command(flatten)]
     pub controls: Controls,
     #[command(flatten)]
     pub target: Target,
+    #[command(flatten)]
+    pub live: Live,
 }
 
 #[derive(Debug, Args)]

@@ -6,8 +6,8 @@
 //! At a keyframe each lane's chunk says where that is; one that has one already is closed, so
 //! that each has one at most.
 //!
-//! Limits: a reader that frees nothing for ten seconds is taken for dead; one that shows no
-//! life for two, if its file of the pool is gone.
+//! Limits: a reader that shows no life for ten seconds is taken for dead, and after two if its
+//! file of the pool is gone. One that lives may take its time.
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -19,9 +19,9 @@ use wire::view::Pool;
 
 use crate::engine;
 
-/// How long a thread waits for the reader of its chunks.
+/// How long the reader of its chunks may show no life while a thread waits.
 const PATIENCE_NS: u64 = 10_000_000_000;
-/// How long a reader that lives may show nothing of it.
+/// After that it is looked for.
 const SILENCE_NS: u64 = 2_000_000_000;
 
 /// If emitted code of the calling thread came to the end of its chunk, it goes on in
@@ -89,8 +89,7 @@ pub(super) fn new_chunk(pool: &Pool) -> Option<u64> {
 fn wait_for_reader(pool: &Pool) -> bool {
     let header = pool.header();
     let (chunks, most) = (&header.chunks, &header.config.max_chunks);
-    let began = sys::monotonic_ns();
-    let mut heard = (header.beats.load(Relaxed), began);
+    let mut heard = (header.beats.load(Relaxed), sys::monotonic_ns());
     loop {
         if header.cli_alive.load(Acquire) == 0 {
             return false;
@@ -104,8 +103,8 @@ fn wait_for_reader(pool: &Pool) -> bool {
         if beats != heard.0 {
             heard = (beats, now);
         }
-        let is_silent = now.saturating_sub(heard.1) > SILENCE_NS && !is_there(pool);
-        if is_silent || now.saturating_sub(began) > PATIENCE_NS {
+        let silent = now.saturating_sub(heard.1);
+        if silent > PATIENCE_NS || silent > SILENCE_NS && !is_there(pool) {
             // Nobody else need find out.
             header.cli_alive.store(0, Release);
             return false;

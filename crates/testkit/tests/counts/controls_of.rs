@@ -121,7 +121,7 @@ fn begins(
     let start = format!("{file}!{name}:2");
     if all.len() != 1 {
         let options = words(&["--start-func", &start], 0);
-        let recording = run.trace(&options)?;
+        let recording = traces_of::followed(run, &options)?;
         let ours = traces_of::executed(&recording, |name| module.is_none_or(|m| m == name));
         let ours = ours.map_err(|error| format!("trace {}: {error}", options.join(" ")))?;
         let is_end = |ours: &Vec<Place>| all.iter().any(|all| all.ends_with(ours));
@@ -213,7 +213,7 @@ fn compare(
     expected: Vec<Vec<Place>>,
 ) -> Result<(), String> {
     let options = words(options, mode);
-    let recording = run.trace(&options)?;
+    let recording = traces_of::followed(run, &options)?;
     let wanted = |name: &str| module.is_none_or(|module| module == name);
     let ours = traces_of::executed(&recording, wanted);
     let compared = ours

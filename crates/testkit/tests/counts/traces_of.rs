@@ -1,7 +1,7 @@
 //! `everypath trace` against the oracle: every instruction of every thread, in order,
 //! also in chaos and with so little memory that the program has to wait for it. And its
 //! branches, as they follow from that order, and as they are made again of what predictors
-//! got wrong; and the counts that are made of it. And every keyframe is a place to begin at,
+//! got wrong, also while the program ran; and the counts that are made of it. And every keyframe is a place to begin at,
 //! and packed it is the same.
 
 use std::collections::HashMap;
@@ -11,6 +11,8 @@ use analysis::raptor::{Config, TARGETS};
 use analysis::walk::segments::{count, segments};
 use analysis::walk::{Branches, Event, Item, Pieces, Segment, Step, Walk, Why};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
+use report::mcf::Form;
+use report::raptor::View;
 use report::steps::counters::expected as expected_by_counters;
 use testkit::oracle::{Counts, Ran};
 use testkit::product::Run;
@@ -39,7 +41,7 @@ pub fn check(
     let expected = expected(stepped, wanted);
     for options in CASES {
         let options: Vec<String> = options.iter().map(|&word| word.to_owned()).collect();
-        let recording = run.trace(&options)?;
+        let recording = followed(run, &options)?;
         let ours = executed(&recording, wanted);
         let compared = ours
             .and_then(|ours| same(ours, expected.clone()))
@@ -66,6 +68,28 @@ fn counters(recording: &Recording) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// A trace that was read while it was made, as it is read now.
+pub fn followed(run: &Run<'_>, options: &[String]) -> Result<Recording, String> {
+    let (recording, live) = run.followed(options)?;
+    let threads = report::mcf::threads(&recording, None)?;
+    let view = View {
+        form: Form::Binary,
+        disassemble: false,
+    };
+    let mut now = Vec::new();
+    let written = report::raptor::write(&threads, &Config::default(), Some((view, &mut now)));
+    written.map_err(|error| error.to_string())?;
+    match live == now {
+        true => Ok(recording),
+        false => Err(format!(
+            "trace {}: {} bytes of descriptors, {} while it ran",
+            options.join(" "),
+            now.len(),
+            live.len()
+        )),
+    }
 }
 
 /// Whether all readers read the same.

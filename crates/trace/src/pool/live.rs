@@ -14,8 +14,14 @@
 //!   for a full disk;
 //! - after the first failure nothing more is written until the end is said.
 //!
+//! Somebody may follow ([`Follow`]): reads what is taken out, as it would be read of the file.
+//! What is full or fails is the file's, and keeps nothing from who follows; who has no room
+//! has the program wait.
+//!
 //! Limits: what came in the last [`EVERY`] and the time between two looks is lost if this
 //! process is killed. Of a process that was killed, the chunks stay in the pool.
+
+mod image;
 
 use std::collections::{HashMap, HashSet};
 use std::mem;
@@ -27,20 +33,20 @@ use wire::stream::{BEGIN, END};
 use wire::view::Pool;
 use wire::{ProcessRecord, ThreadRecord, made, process_state};
 
+use super::follow::Follow;
 use super::keyframes;
-use super::log::{Entry, Replay, Tail};
+use super::log::Replay;
 use super::sink::{Keep, Most, Sink};
 use super::streams::{self, Chain};
 use crate::container::journal::Place;
 use crate::container::{MAX_SHARED, Shared};
 use crate::error::WriteError;
-use crate::model::{Fragment, Meta, Missing, Process, Recording, Thread};
+use crate::model::{Meta, Missing, Recording};
 use crate::part::{PART, Packer, Part};
+use image::{Image, Log};
 
 /// How long something may wait to be written.
 const EVERY: Duration = Duration::from_millis(300);
-/// After its process ended by itself so long ago, a thread writes nothing any more.
-const GRACE: Duration = Duration::from_secs(1);
 
 /// A trace that is being kept.
 pub struct Live<W> {
@@ -58,47 +64,15 @@ pub struct Live<W> {
     threads: Vec<Writer>,
     ready: Vec<Ready>,
     keyframes: keyframes::Found,
-    written: Instant,
+    /// When open chunks were read.
+    looked: Instant,
     /// What forked children have of their parents so far.
     shared: u64,
-}
-
-/// A process image.
-struct Image {
-    record: u64,
-    /// Its number in the file; `None`: nobody asked for it.
-    index: Option<usize>,
-    /// Without code and streams, as it is in the file.
-    process: Process,
-    newest_thread: u64,
-    /// Records of the threads of `process`.
-    records: Vec<u64>,
-    /// Threads that have written nothing yet: records, and indices in the process.
-    waiting: Vec<(u64, Option<usize>)>,
-    /// Threads that write.
-    writers: usize,
-    exited: Option<Instant>,
-    /// By an image of the same process.
-    replaced: bool,
-    log: Log,
-}
-
-/// What an image logged.
-#[derive(Default)]
-struct Log {
-    tail: Tail,
-    replay: Replay,
-    /// Records of its own that were read.
-    records: u64,
-    /// Those that are about modules, with their numbers.
-    maps: Vec<(u64, Entry)>,
-    /// Its own code, and the numbers of the records.
-    fragments: Vec<(u64, Arc<Fragment>)>,
-    targets: Vec<u64>,
-    /// What it has from its parent.
-    shared: Shared,
-    /// Forked from that image when that had so many records.
-    forked: Option<(usize, u64)>,
+    follow: Option<Arc<dyn Follow>>,
+    /// Streams that are over when `ready` is written, for who follows.
+    ended: Vec<(usize, usize, u16)>,
+    /// Nothing runs any more.
+    settles: bool,
 }
 
 /// A stream of a thread that is not over.
@@ -131,9 +105,19 @@ impl<W: Keep> Live<W> {
             threads: Vec::new(),
             ready: Vec::new(),
             keyframes: keyframes::Found::default(),
-            written: Instant::now(),
+            looked: Instant::now(),
             shared: 0,
+            follow: None,
+            ended: Vec::new(),
+            settles: false,
         })
+    }
+
+    /// Has somebody read it, too.
+    #[must_use]
+    pub fn followed_by(mut self, follow: Option<Arc<dyn Follow>>) -> Live<W> {
+        self.follow = follow;
+        self
     }
 
     /// Reads and frees every chunk that is closed. Whether there was one.
@@ -143,7 +127,11 @@ impl<W: Keep> Live<W> {
         }
         self.look_for_processes(pool);
         self.look_for_threads(pool);
-        let due = self.written.elapsed() >= EVERY;
+        let starves = self.follow.as_ref().is_some_and(|follow| follow.starves());
+        let due = starves || self.looked.elapsed() >= EVERY;
+        if due {
+            self.looked = Instant::now();
+        }
         let freed = self.take(pool, due);
         if due || !self.ready.is_empty() {
             self.write(pool);
@@ -157,6 +145,7 @@ impl<W: Keep> Live<W> {
             meta,
             processes: Vec::new(),
         };
+        self.settles = true;
         if !pool.is_valid() {
             return recording;
         }
@@ -231,6 +220,11 @@ impl<W: Keep> Live<W> {
         let shared = log.forked.map(|_| log.shared);
         if let Some(index) = index {
             self.sink.process(index, &process, shared);
+            if let Some(follow) = &self.follow {
+                let shared = shared.unwrap_or_default();
+                let has = parent_index.map(|at| (at, shared.fragments, shared.targets));
+                follow.process(index, has);
+            }
             for module in mem::take(&mut log.replay.gone) {
                 let time = log.replay.modules[module as usize].unmapped_ns;
                 self.sink.gone(index, module, time.unwrap_or(0));
@@ -286,7 +280,8 @@ impl<W: Keep> Live<W> {
             let Some(record) = pool.at::<ProcessRecord>(image.record) else {
                 continue;
             };
-            image.look(pool, record, &mut self.sink);
+            let follow = self.follow.as_deref();
+            image.look(pool, record, &mut self.sink, follow);
             let mut left = Vec::new();
             for (offset, thread) in mem::take(&mut image.waiting) {
                 let chains = pool.at::<ThreadRecord>(offset).map(streams::chains);
@@ -315,13 +310,16 @@ impl<W: Keep> Live<W> {
     fn take(&mut self, pool: &Pool, all: bool) -> bool {
         let mut freed = false;
         for at in (0..self.threads.len()).rev() {
-            while self.threads[at].chain.take_closed(pool) {
+            let mut has_room = self.has_room();
+            while has_room && self.threads[at].chain.take_closed(pool) {
                 freed = true;
                 if self.threads[at].chain.raw.len() + (END - BEGIN) as usize > PART {
                     self.pack(at);
                 }
+                has_room = self.has_room();
             }
-            if !all {
+            // What is closed and was not taken is before what is open.
+            if !all || !has_room {
                 continue;
             }
             let writer = &mut self.threads[at];
@@ -336,10 +334,17 @@ impl<W: Keep> Live<W> {
                 image.writers -= 1;
                 if let Some((process, thread)) = image.index.zip(writer.thread) {
                     self.sink.over(process, thread);
+                    self.ended.push((process, thread, writer.chain.stream));
                 }
             }
         }
         freed
+    }
+
+    /// Whether who follows takes more.
+    fn has_room(&self) -> bool {
+        let follow = self.follow.as_ref();
+        self.settles || follow.is_none_or(|follow| follow.has_room())
     }
 
     /// Makes a part of what was read of a thread's stream.
@@ -367,7 +372,10 @@ impl<W: Keep> Live<W> {
             return;
         }
         if let Some(why) = self.sink.stopped {
-            return self.sink.lost(process, thread, why);
+            self.sink.lost(process, thread, why);
+            if self.follow.is_none() {
+                return;
+            }
         }
         let taken_unix_ns = unix_ns();
         for piece in raw.chunks(self.piece) {
@@ -393,7 +401,6 @@ impl<W: Keep> Live<W> {
 
     /// Writes what is ready, and before it what it needs.
     fn write(&mut self, pool: &Pool) {
-        self.written = Instant::now();
         for at in self.open.clone() {
             self.read_log(pool, at);
         }
@@ -401,6 +408,14 @@ impl<W: Keep> Live<W> {
             // An image that is over has logged something since it was read.
             self.read_log(pool, ready.image);
             self.sink.part(ready.place, &ready.part);
+            if let Some(follow) = &self.follow {
+                follow.part(ready.place.process, ready.place.thread, ready.part);
+            }
+        }
+        for (process, thread, stream) in mem::take(&mut self.ended) {
+            if let Some(follow) = &self.follow {
+                follow.over(process, thread, stream);
+            }
         }
         self.sink.flush();
     }
@@ -411,8 +426,9 @@ impl<W: Keep> Live<W> {
             return;
         };
         let entries = image.log.tail.read(pool, record.log.load(Acquire));
+        let follow = self.follow.as_deref();
         for entry in entries {
-            image.log.feed(entry, image.index, sink);
+            image.log.feed(entry, image.index, sink, follow);
         }
     }
 }
@@ -421,112 +437,4 @@ impl<W: Keep> Live<W> {
 fn unix_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     u64::try_from(since.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX)
-}
-
-impl Log {
-    fn feed<W: Keep>(&mut self, entry: Option<Entry>, index: Option<usize>, sink: &mut Sink<W>) {
-        let number = self.records;
-        self.records += 1;
-        match entry {
-            Some(entry @ (Entry::Map { .. } | Entry::Unmap { .. })) => {
-                let known = self.replay.modules.len();
-                self.replay.feed(&entry, |_| false);
-                if let Some(index) = index {
-                    for module in mem::take(&mut self.replay.gone) {
-                        let time = self.replay.modules[module as usize].unmapped_ns;
-                        sink.gone(index, module, time.unwrap_or(0));
-                    }
-                    let new = &self.replay.modules[known..];
-                    new.iter().for_each(|module| sink.module(index, module));
-                }
-                self.maps.push((number, entry));
-            }
-            Some(Entry::Fragment(mut fragment)) => {
-                self.replay.place(&mut fragment);
-                if let Some(index) = index {
-                    sink.fragment(index, &fragment);
-                }
-                self.fragments.push((number, Arc::new(fragment)));
-            }
-            Some(Entry::Target(target)) => {
-                if let Some(index) = index {
-                    sink.target(index, target);
-                }
-                self.targets.push(number);
-            }
-            _ => {}
-        }
-    }
-}
-
-impl Image {
-    /// Threads that began since.
-    fn look<W: Keep>(&mut self, pool: &Pool, record: &ProcessRecord, sink: &mut Sink<W>) {
-        let newest = record.threads.load(Acquire);
-        let (mut found, mut at) = (Vec::new(), newest);
-        let mut entered = HashSet::new();
-        while at != self.newest_thread
-            && entered.insert(at)
-            && let Some(record) = pool.at::<ThreadRecord>(at).filter(|_| at != 0)
-        {
-            found.push(at);
-            at = record.next.load(Acquire);
-        }
-        self.newest_thread = newest;
-        for &at in found.iter().rev() {
-            let Some(record) = pool.at::<ThreadRecord>(at) else {
-                continue;
-            };
-            let is_shown = self.index.is_some() && record.hidden.load(Relaxed) == 0;
-            let number = self.process.threads.len();
-            self.waiting.push((at, is_shown.then_some(number)));
-            if let Some(index) = self.index.filter(|_| is_shown) {
-                let thread = Thread {
-                    tid: record.tid.load(Relaxed),
-                    start_ns: record.start_ns.load(Relaxed),
-                    ..Thread::default()
-                };
-                sink.thread(index, &thread);
-                self.process.threads.push(thread);
-                self.records.push(at);
-            }
-        }
-    }
-
-    /// It has ended itself, or was replaced.
-    fn has_no_threads(&self) -> bool {
-        self.replaced || self.exited.is_some_and(|since| since.elapsed() > GRACE)
-    }
-
-    /// Nothing more comes from it.
-    fn is_over(&self) -> bool {
-        self.has_no_threads() && self.writers == 0
-    }
-
-    /// What is known of it when all is over: with its own code, without streams.
-    fn whole(&self, pool: &Pool) -> Process {
-        let head = pool.at::<ProcessRecord>(self.record);
-        let head =
-            head.map(|record| super::process(pool, self.record, record, self.process.parent));
-        let mut threads = self.process.threads.clone();
-        for (thread, &at) in threads.iter_mut().zip(&self.records) {
-            let Some(record) = pool.at::<ThreadRecord>(at) else {
-                continue;
-            };
-            let ended = record.ended.load(Acquire) == 1;
-            thread.end_ns = ended.then(|| record.end_ns.load(Relaxed));
-            thread.insns = super::insns(pool, record);
-        }
-        Process {
-            threads,
-            modules: self.log.replay.modules.clone(),
-            fragments: self
-                .log
-                .fragments
-                .iter()
-                .map(|(_, own)| own.clone())
-                .collect(),
-            ..head.unwrap_or_else(|| self.process.clone())
-        }
-    }
 }

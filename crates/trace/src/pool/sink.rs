@@ -51,6 +51,27 @@ impl Most {
     }
 }
 
+impl<K: Keep + ?Sized> Keep for Box<K> {
+    fn cut(&mut self, len: u64) -> io::Result<()> {
+        (**self).cut(len)
+    }
+
+    fn rewrite(&mut self, pieces: &[Source<'_>]) -> io::Result<()> {
+        (**self).rewrite(pieces)
+    }
+}
+
+/// A trace that is only followed.
+impl Keep for io::Sink {
+    fn cut(&mut self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn rewrite(&mut self, _: &[Source<'_>]) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 impl Keep for Vec<u8> {
     fn cut(&mut self, len: u64) -> io::Result<()> {
         self.truncate(len as usize);

@@ -1,0 +1,198 @@
+//! `trace --raptor`: what branch predictors make of a program while it runs.
+//!
+//! Invariants: what cannot be written is refused before the run; after it, nothing that goes
+//! wrong here changes how it ends.
+//!
+//! Limits: `--shared` puts threads in order, for which all of the trace has to be there: it is
+//! read when the program has ended, from its file or one without a name.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use analysis::raptor::Config;
+use anyhow::{Result, anyhow, bail};
+use report::mcf;
+use report::raptor::live::{Live, Wanted};
+use report::raptor::{self, Row, View};
+use trace::Recording;
+
+use super::{config, failures, view, whose, write};
+use crate::flags::{Order, Trace};
+use crate::output::{self, Output, reason};
+use crate::progress::Progress;
+
+/// Predictors that were asked for.
+pub struct Predictors {
+    config: Config,
+    view: View,
+    descriptors: Option<Output>,
+    /// Where statistics go, if not to standard error.
+    report: Option<Output>,
+    is_quiet: bool,
+    is_shared: bool,
+    /// Those that follow, and where the descriptors go that they have not written; `None`:
+    /// they are shared.
+    live: Option<(Arc<Live>, Box<dyn Write>)>,
+}
+
+impl Predictors {
+    /// Those that were asked for, if they can be had.
+    pub fn wanted(flags: &Trace) -> Result<Option<Predictors>> {
+        if !flags.live.raptor {
+            return Ok(None);
+        }
+        let given = &flags.live.predictors;
+        let (config, view) = (config(given), view(given)?);
+        if given.shared && flags.order == Order::Chunk {
+            bail!("--shared puts threads in order by time stamps; leave --order chunk out, or it");
+        }
+        let refused = |error: anyhow::Error| anyhow!("{error}; nothing was run");
+        let prepare = |path: Option<&Path>| Output::wanted(path).map_err(refused);
+        let descriptors = prepare(flags.live.descriptors.as_deref())?;
+        let live = match given.shared {
+            true => None,
+            false => {
+                let most = u64::from(flags.buffer) << 20;
+                let follows = follow(config, view, most, descriptors.as_ref());
+                Some(follows.map_err(|error| refused(anyhow!("{}", reason(&error))))?)
+            }
+        };
+        Ok(Some(Predictors {
+            config,
+            view,
+            descriptors,
+            report: prepare(flags.live.report.as_deref())?,
+            is_quiet: flags.quiet,
+            is_shared: given.shared,
+            live,
+        }))
+    }
+
+    /// Who reads the trace while it is made; `None`: it is read later.
+    pub fn follow(&self) -> Option<Arc<dyn trace::Follow>> {
+        let (live, _) = self.live.as_ref()?;
+        Some(Arc::clone(live) as Arc<dyn trace::Follow>)
+    }
+
+    /// A path for files that are to be where the descriptors go.
+    pub fn beside(&self) -> PathBuf {
+        beside(self.descriptors.as_ref())
+    }
+
+    /// When the program has ended: has everything written, and says how well predictors did;
+    /// how many instructions were traced. Of shared predictors `recording` is the whole trace.
+    pub fn finish(mut self, recording: &Recording, progress: Progress) -> u64 {
+        let rows = match self.live.take() {
+            Some((live, rest)) => self.followed(recording, &live, rest),
+            None => self.shared(recording),
+        };
+        drop(progress);
+        for failure in failures(&rows) {
+            eprintln!("everypath: {failure}");
+        }
+        let insns = rows.iter().map(|row| row.insns).sum();
+        self.say(recording, &rows);
+        insns
+    }
+
+    fn followed<'a>(
+        &mut self,
+        recording: &'a Recording,
+        live: &Live,
+        mut rest: Box<dyn Write>,
+    ) -> Vec<Row<'a>> {
+        let finished = live.finish(recording, &mut rest);
+        if finished.left_out > 0 {
+            eprintln!(
+                "everypath: a descriptor has one byte for the thread: of {} threads beyond the \
+                 first 256 there are none, and no statistics",
+                finished.left_out
+            );
+        }
+        let written = finished.failed.map_or(Ok(()), Err);
+        let written = written.and_then(|()| rest.flush());
+        if let Some(mut output) = self.descriptors.take()
+            && let Err(error) = written.and_then(|()| output.publish())
+        {
+            let shown = output.path().display();
+            let why = reason(&error);
+            eprintln!("everypath: cannot write '{shown}': {why}; the descriptors are lost");
+        }
+        finished.rows
+    }
+
+    fn shared<'a>(&mut self, recording: &'a Recording) -> Vec<Row<'a>> {
+        let threads = match mcf::threads(recording, None) {
+            Ok(threads) => threads,
+            Err(error) => {
+                eprintln!("everypath: {error}");
+                return Vec::new();
+            }
+        };
+        let rows = write(
+            &threads,
+            &self.config,
+            self.view,
+            true,
+            self.descriptors.take(),
+        );
+        rows.unwrap_or_else(|error| {
+            eprintln!("everypath: {error}; the descriptors are lost");
+            let again = write(&threads, &self.config, self.view, true, None);
+            again.unwrap_or_default()
+        })
+    }
+
+    fn say(&mut self, recording: &Recording, rows: &[Row<'_>]) {
+        let whose = whose(self.is_shared);
+        let (config, report) = (&self.config, self.report.take());
+        let write = |out: &mut dyn Write| raptor::summary(recording, config, rows, whose, out);
+        match report {
+            Some(output) => {
+                if let Err(error) = output.save(write) {
+                    eprintln!("everypath: {error}");
+                }
+            }
+            None if self.is_quiet => {}
+            None => {
+                let mut out = BufWriter::new(io::stderr().lock());
+                // Nobody reads it any more: no reason to change how the run ends.
+                let _ = write(&mut out).and_then(|()| out.flush());
+            }
+        }
+    }
+}
+
+fn beside(descriptors: Option<&Output>) -> PathBuf {
+    let temporary = descriptors.and_then(Output::temporary);
+    temporary.map_or_else(
+        || std::env::temp_dir().join(format!("everypath.{}", std::process::id())),
+        Path::to_owned,
+    )
+}
+
+/// Predictors that follow, and where the descriptors go that they have not written at the end.
+fn follow(
+    config: Config,
+    view: View,
+    most: u64,
+    descriptors: Option<&Output>,
+) -> io::Result<(Arc<Live>, Box<dyn Write>)> {
+    let Some(output) = descriptors else {
+        return Ok((
+            Arc::new(Live::new(config, most, None)),
+            Box::new(io::sink()),
+        ));
+    };
+    let buffered = |file: File| BufWriter::with_capacity(1 << 18, file);
+    let beside = beside(Some(output));
+    let wanted = Wanted {
+        view,
+        first: Box::new(buffered(output.file()?)),
+        place: Arc::new(move || output::nameless(&beside)),
+    };
+    let live = Live::new(config, most, Some(wanted));
+    Ok((Arc::new(live), Box::new(buffered(output.file()?))))
+}
