@@ -142,7 +142,7 @@ pub struct Dump {
     /// Only the thread with this number
     #[arg(long, value_name = "TID")]
     pub thread: Option<u32>,
-    /// Only code of these functions; with --uftrace or --perfetto, only their calls
+    /// Only code of these functions; with --uftrace or --perfetto, their calls
     #[arg(long, value_name = "LIST", conflicts_with_all = ["mcf", "pt"])]
     pub funcs: Vec<String>,
     /// All threads in one text, in the order of their time stamps
