@@ -1,28 +1,28 @@
 //! Activations of functions from a trace: what begins, what ends, in order.
 //!
 //! Problem: the live tool ends activations by the stack pointer (docs/design/0004), and a
-//! trace has none.
+//! trace has it in few places.
 //!
 //! Approach: the stack pointer is followed from the instructions that were executed
-//! ([`machine`]), as far as these say what they do to it, and put right at each return that
-//! goes where its call came from. Where it is loaded from elsewhere (longjmp, exceptions),
-//! where control goes then says which activation is gone back to: the newest one of that
-//! function to which a call returned there, or the newest of that function; but where
-//! unwinding goes on (`_Unwind_Resume`), not that which said so. Everything else is by the
-//! definitions that the live tool has.
+//! ([`stack`]), and taken from the trace where these do not say what they do to it. Activations
+//! are then by the definitions that the live tool has ([`machine`]). Older traces have it
+//! nowhere: it is put right at each return that goes where its call came from, and where it
+//! is loaded (longjmp, exceptions), where control goes then says which activation is gone back
+//! to: the newest one of that function to which a call returned there, or the newest of that
+//! function; but where unwinding goes on (`_Unwind_Resume`), not that which said so.
 //!
 //! A forked child begins with what was live in its parent when that executed the system
 //! call behind which the child begins ([`forks`]). So does what vfork makes, which is a
 //! thread of the process here.
 //!
-//! Limits: a longjmp or an exception that leaves several activations of one function, in
-//! which the same call returned, ends too few of them; so do coroutines.
+//! Limits: docs/design/0023.
 
 pub mod contexts;
 mod extents;
 mod forks;
 mod machine;
 mod shape;
+mod stack;
 
 use trace::{Process, Recording};
 
@@ -70,7 +70,7 @@ pub fn of_recording<S: Sink>(
         let mut pieces = Pieces::of(process);
         let mut shapes = Shapes::default();
         for (at, thread) in process.threads.iter().enumerate() {
-            let mut runs = Runs::new(&mut pieces, thread);
+            let mut runs = Runs::new(&mut pieces, thread).with_stacks();
             let mut told = sink(index, at);
             let mut machine = match forks.of_thread(index, at) {
                 Some(machine) => {
@@ -86,6 +86,7 @@ pub fn of_recording<S: Sink>(
                         machine.run(&runs, &run, &mut shapes, &mut known, &mut told, &mut kernel);
                     }
                     Ok(Did::Went { why, to }) => machine.went(why, to, &mut known, &mut told),
+                    Ok(Did::Stack(sp)) => machine.tell(sp),
                     Ok(Did::Entered) => {}
                     Err(error) => failures.push(format!("thread {}: {error}", thread.tid)),
                 }

@@ -97,6 +97,8 @@ pub enum Why {
     Unselected,
     /// The same of a time in which nothing was.
     Off,
+    /// It is there already, and no instruction can be fetched there.
+    Nowhere,
     /// A reason that this build does not know.
     Unknown(u8),
 }
@@ -109,6 +111,7 @@ impl Why {
             Why::Vsyscall => why::VSYSCALL,
             Why::Unselected => why::UNSELECTED,
             Why::Off => why::OFF,
+            Why::Nowhere => why::NOWHERE,
             Why::Signal(number) | Why::Unknown(number) => number,
         }
     }
@@ -121,6 +124,7 @@ impl Why {
             why::VSYSCALL => Why::Vsyscall,
             why::UNSELECTED => Why::Unselected,
             why::OFF => Why::Off,
+            why::NOWHERE => Why::Nowhere,
             other => Why::Unknown(other),
         }
     }
@@ -244,7 +248,8 @@ impl<'a> Walk<'a> {
                 }
                 Ok(Found::Went { why, to }) => return Some(Ok(Event::Went { why, to })),
                 Ok(Found::Stamp(stamp)) => return Some(Ok(Event::Stamp(stamp))),
-                Ok(Found::Entered(_)) => {}
+                // Who wants them reads runs.
+                Ok(Found::Entered(_) | Found::Stack(_)) => {}
                 Err(error) => return Some(Err(error)),
             }
         }
@@ -577,4 +582,6 @@ enum Found {
     /// It goes on there, in other code than the path before led to.
     Entered(Place),
     Stamp(Stamp),
+    /// The stack pointer is this now.
+    Stack(u64),
 }

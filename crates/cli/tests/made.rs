@@ -11,7 +11,8 @@ const BINARY: &str = env!("CARGO_BIN_EXE_everypath");
 
 /// Programs of `tests/programs` that do the same each time, and end activations in odd
 /// ways.
-const PROGRAMS: [&str; 18] = [
+const PROGRAMS: [&str; 23] = [
+    "code_nx_faults",
     "code_rwx_jit",
     "code_selfmod_same_block",
     "contexts_exceptions",
@@ -25,11 +26,15 @@ const PROGRAMS: [&str; 18] = [
     "contexts_vfork",
     "flow_backtrace_signal",
     "flow_call_site_self",
+    "flow_coroutines",
+    "flow_exceptions",
     "flow_longjmp",
     "flow_retpoline",
     "flow_tail_calls",
     "flow_virtual_calls",
+    "insn_stack_ops",
     "signal_nested",
+    "signal_siglongjmp",
 ];
 
 const COSTS: [Cost; 4] = [

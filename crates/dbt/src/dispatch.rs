@@ -442,7 +442,7 @@ fn vsyscall(context: &mut ThreadContext, thread: &mut Thread, pc: u64) {
     context.regs[reg::RSP] = sp + 8;
     engine::with(|engine| {
         engine.is_at(context, pc);
-        engine.goes_to(context, wire::stream::why::VSYSCALL, back);
+        engine.goes_to(context, wire::stream::why::VSYSCALL, back, sp + 8);
     });
     go_to(
         context,
@@ -474,6 +474,11 @@ fn unfetchable(context: &mut ThreadContext, thread: &mut Thread, pc: u64) {
     match fault {
         None => go_to(context, key),
         Some(address) => {
+            let sp = context.regs[reg::RSP];
+            engine::with(|engine| {
+                engine.is_at(context, pc);
+                engine.goes_to(context, wire::stream::why::NOWHERE, pc, sp);
+            });
             signals::raise_fetch_fault(context, thread, pc, address, why_unfetchable(address))
         }
     }

@@ -274,7 +274,7 @@ pub fn deliver(
             crate::contexts::on_handler(context, held.signal, frame, action.restorer, &place);
             engine::with(|engine| {
                 engine.heed_signal(held.signal);
-                engine.goes_to(context, held.signal as u8, action.handler);
+                engine.goes_to(context, held.signal as u8, action.handler, frame);
             });
             context.resume_app = action.handler;
             context.exit = 2; // a handler is called

@@ -70,7 +70,8 @@ pub fn sigreturn(context: &mut ThreadContext, thread: &mut Thread) -> isize {
     }
     let arrival = crate::contexts::on_sigreturn(context, frame.uc.mcontext.rip);
     context.resume_app = frame.uc.mcontext.rip;
-    engine::with(|engine| engine.goes_to(context, why::SIGRETURN, frame.uc.mcontext.rip));
+    let (pc, sp) = (frame.uc.mcontext.rip, frame.uc.mcontext.rsp);
+    engine::with(|engine| engine.goes_to(context, why::SIGRETURN, pc, sp));
     if frame.uc.mcontext.eflags & TRAP_FLAG != 0 {
         thread.step_from = context.resume_app;
     }

@@ -49,7 +49,7 @@ pub mod stamps;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::Release;
 
-use agent::thread::ThreadContext;
+use agent::thread::{ThreadContext, reg};
 use isa::{Asm, Reg};
 use wire::ThreadRecord;
 use wire::stream::{self, ESCAPE, Went, escape};
@@ -279,6 +279,7 @@ impl Engine {
             context.stream_begun = 1;
             self.append_escape(context, escape::TO, Some(stream::why::START), pc);
             self.stamp(context, stream::stamp::CAME);
+            self.tell_stack(context, context.regs[reg::RSP]);
         }
     }
 
@@ -326,11 +327,12 @@ impl Engine {
         self.stamp(context, stream::stamp::CAME);
     }
 
-    /// From there it goes to `pc`, for this reason.
-    pub fn goes_to(&mut self, context: &mut ThreadContext, why: u8, pc: u64) {
+    /// From there it goes to `pc` with the stack pointer `sp`, for this reason.
+    pub fn goes_to(&mut self, context: &mut ThreadContext, why: u8, pc: u64, sp: u64) {
         if self.streams.is_some() && context.stream_gap == 0 {
             self.append_escape(context, escape::TO, Some(why), pc);
             self.stamp(context, stream::stamp::CAME);
+            self.tell_stack(context, sp);
         }
     }
 

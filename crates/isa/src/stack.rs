@@ -4,7 +4,7 @@ use iced_x86::{
     InstructionInfoFactory, InstructionInfoOptions, Mnemonic, OpAccess, Register, UsedRegister,
 };
 
-use crate::Insn;
+use crate::{Insn, StackMove};
 
 /// A register that keeps its value over calls, by its place in [`KEPT`].
 pub type Kept = u8;
@@ -18,6 +18,9 @@ pub const KEPT: [Register; 6] = [
     Register::R14,
     Register::R15,
 ];
+
+/// The place of the frame pointer among them.
+pub const RBP: Kept = 1;
 
 /// What an instruction does to rsp, and to registers that may hold what it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +75,7 @@ impl Insn {
         };
         Some(match (raw.mnemonic(), to) {
             (Mnemonic::Leave, _) => StackEffect::Leave,
+            (Mnemonic::Enter, _) => StackEffect::Loses(1 << RBP),
             (Mnemonic::Pop, _) if let Some(register) = kept(to) => StackEffect::Pops(register),
             (Mnemonic::Add, Register::RSP) => StackEffect::Adds(number()?),
             // By a register: lower by something, which is not known.
@@ -96,10 +100,31 @@ impl Insn {
                 (Some(Register::RSP), n) => StackEffect::Into(kept(to)?, n),
                 _ => return None,
             },
-            (Mnemonic::Mov | Mnemonic::Pop, Register::RSP) => StackEffect::Loads,
-            (Mnemonic::Xchg, _) if [to, from].contains(&Register::RSP) => StackEffect::Loads,
+            _ if self.stack_move() == StackMove::Arbitrary => StackEffect::Loads,
             _ => return None,
         })
+    }
+
+    /// Whether it may do to the stack pointer what neither constants nor rbp say: traces have
+    /// its value behind each of these. Some that only read it are among them.
+    pub fn tells_stack(&self) -> bool {
+        let raw = &self.raw;
+        let is_named = |register| {
+            use Register::{ESP, RSP, SP, SPL};
+            matches!(register, RSP | ESP | SP | SPL)
+        };
+        let (to, from) = (raw.op0_register(), raw.op1_register());
+        match raw.mnemonic() {
+            Mnemonic::Enter => true,
+            Mnemonic::Xchg | Mnemonic::Xadd => is_named(to) || is_named(from),
+            _ if !is_named(to) => false,
+            Mnemonic::Push | Mnemonic::Cmp | Mnemonic::Test => false,
+            _ => match self.named_effect() {
+                Some(StackEffect::Adds(_) | StackEffect::Aligns(_)) => false,
+                Some(StackEffect::From(register, _)) => register != RBP,
+                _ => true,
+            },
+        }
     }
 
     /// Which of [`KEPT`] it may write.
@@ -144,10 +169,45 @@ mod tests {
             (&[0x41, 0x5f], StackEffect::Pops(5)),
             (&[0x48, 0x89, 0xc8], StackEffect::Nothing),
             (&[0x48, 0x39, 0xe0], StackEffect::Nothing),
+            (&[0xc8, 0x20, 0, 0], StackEffect::Loses(2)),
+            (&[0x48, 0x0f, 0x44, 0xe0], StackEffect::Loads),
         ];
         for &(bytes, expected) in table {
             let insn = Insn::decode(bytes, 0x1000).unwrap();
             assert_eq!(insn.stack_effect(), expected, "{bytes:x?}");
+        }
+    }
+
+    #[test]
+    fn what_no_constant_says_is_told() {
+        let table: &[(&[u8], bool)] = &[
+            (&[0x55], false),                         // push rbp
+            (&[0x54], false),                         // push rsp
+            (&[0xc9], false),                         // leave
+            (&[0xc3], false),                         // ret
+            (&[0x48, 0x83, 0xec, 0x18], false),       // sub rsp, 24
+            (&[0x48, 0x83, 0xe4, 0xf0], false),       // and rsp, -16
+            (&[0x48, 0x89, 0xec], false),             // mov rsp, rbp
+            (&[0x48, 0x89, 0xe5], false),             // mov rbp, rsp
+            (&[0x48, 0x8d, 0x65, 0xd8], false),       // lea rsp, [rbp-40]
+            (&[0x48, 0x8d, 0x64, 0x24, 0x08], false), // lea rsp, [rsp+8]
+            (&[0x48, 0x39, 0xc4], false),             // cmp rsp, rax
+            (&[0x48, 0x89, 0xc8], false),             // mov rax, rcx
+            (&[0x5c], true),                          // pop rsp
+            (&[0x48, 0x29, 0xc4], true),              // sub rsp, rax
+            (&[0x83, 0xc4, 0x08], true),              // add esp, 8
+            (&[0x48, 0x21, 0xc4], true),              // and rsp, rax
+            (&[0x48, 0x89, 0xdc], true),              // mov rsp, rbx
+            (&[0x49, 0x8d, 0x62, 0xf8], true),        // lea rsp, [r10-8]
+            (&[0x48, 0x8d, 0x24, 0x04], true),        // lea rsp, [rsp+rax]
+            (&[0x48, 0x87, 0x27], true),              // xchg [rdi], rsp
+            (&[0x48, 0x94], true),                    // xchg rsp, rax
+            (&[0x48, 0x0f, 0x44, 0xe0], true),        // cmove rsp, rax
+            (&[0xc8, 0x20, 0, 0], true),              // enter 32, 0
+        ];
+        for &(bytes, expected) in table {
+            let insn = Insn::decode(bytes, 0x1000).unwrap();
+            assert_eq!(insn.tells_stack(), expected, "{bytes:x?}");
         }
     }
 }

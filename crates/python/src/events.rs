@@ -175,8 +175,14 @@ impl Reader {
         while let Some(did) = runs.next() {
             match did {
                 Ok(Did::Ran(run)) => self.run(&runs, &run)?,
+                Ok(
+                    Did::Went {
+                        why: Why::Nowhere, ..
+                    }
+                    | Did::Entered
+                    | Did::Stack(_),
+                ) => {}
                 Ok(Did::Went { why, to }) => self.put(went(why, to, self.number))?,
-                Ok(Did::Entered) => {}
                 Err(error) => {
                     self.send()?;
                     let said = Err(sentence(thread, &error));
@@ -268,6 +274,7 @@ fn went(why: Why, to: u64, number: u64) -> Row {
         Why::Sigreturn => (12, 0),
         Why::Vsyscall => (13, 0),
         Why::Unselected | Why::Off => (14, 0),
+        Why::Nowhere => (15, 0),
         Why::Unknown(reason) => (15, reason),
     };
     Row {

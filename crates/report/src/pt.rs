@@ -72,7 +72,7 @@ pub fn write(
                 writer.run(&runs, &run)?;
             }
             Ok(Did::Went { .. }) => writer.part()?,
-            Ok(Did::Entered) => {}
+            Ok(Did::Entered | Did::Stack(_)) => {}
             Err(error) => failed = Some(error),
         }
     }

@@ -12,6 +12,11 @@ use crate::tree::{self, Section, Tree};
 /// Limit of one run of the product.
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// How forests are asked for that are read here.
+const FORESTS: [&str; 3] = ["--full", "--format", "text"];
+/// The same of costs.
+const COSTS: [&str; 4] = ["--k-inf", "--join-threads", "--format", "csv"];
+
 /// A built program with the arguments and the input of one run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
@@ -28,44 +33,38 @@ pub struct Run<'a> {
 impl Run<'_> {
     /// What `everypath contexts` prints with `options`.
     pub fn forests(&self, options: &[String]) -> Result<Vec<Section>, String> {
-        let mut words = vec!["contexts", "--full", "--format", "text"];
+        let mut words = vec!["contexts"];
+        words.extend(FORESTS);
         words.extend(options.iter().map(String::as_str));
         tree::parse(&self.report(&words)?).map_err(|error| error.to_string())
     }
 
     /// All forests of one kind that it prints with `options`, joined.
     pub fn joined(&self, options: &[String]) -> Result<Tree, String> {
-        let mut joined = Tree::default();
-        for section in self.forests(options)? {
-            joined.join(&section.tree);
-        }
-        Ok(joined)
+        Ok(joined(&self.forests(options)?))
     }
 
     /// The costs of every context that `everypath contexts` prints with `options`, by
     /// the names on its path, those of all processes together; 0 if it does not count
     /// them.
     pub fn costs_by_context(&self, options: &[String]) -> Result<CostsByContext, String> {
-        let mut words = vec!["contexts", "--k-inf", "--join-threads", "--format", "csv"];
+        let mut words = vec!["contexts"];
+        words.extend(COSTS);
         words.extend(options.iter().map(String::as_str));
-        let report = self.report(&words)?;
-        let mut lines = report.lines().map(fields);
-        let head = lines.next().ok_or("the report is empty")?;
-        let column = |name: &str| head.iter().position(|field| field == name);
-        let path_at = column("path").ok_or("no column of paths")?;
-        let columns = ["instructions", "branches", "loads", "stores"].map(column);
-        let mut sums = CostsByContext::new();
-        for line in lines {
-            let path = line[path_at].split(';').map(str::to_owned).collect();
-            let sum = sums.entry(path).or_default();
-            for (sum, column) in sum.iter_mut().zip(columns) {
-                let Some(column) = column else { continue };
-                let odd = |_| format!("no number: {line:?}");
-                *sum += line[column].parse::<u64>().map_err(odd)?;
-            }
-        }
-        sums.retain(|_, costs| *costs != [0; 4]);
-        Ok(sums)
+        costs_of(&self.report(&words)?)
+    }
+
+    /// A trace with `options`, to make contexts of.
+    pub fn made(&self, options: &[String]) -> Result<Made<'_>, String> {
+        let made = Made {
+            run: self,
+            trace: self.report_file().with_extension("made.evp"),
+        };
+        let name = made.trace.to_string_lossy().into_owned();
+        let mut words = vec!["trace", "--quiet", "-o", &name];
+        words.extend(options.iter().map(String::as_str));
+        self.run(&words)?;
+        Ok(made)
     }
 
     /// The instructions that `everypath run --count-instructions` reports.
@@ -155,6 +154,78 @@ impl Run<'_> {
         file.push(format!(".{}.{thread}.report", std::process::id()));
         PathBuf::from(file)
     }
+}
+
+/// A trace, which is removed in the end.
+#[derive(Debug)]
+pub struct Made<'a> {
+    run: &'a Run<'a>,
+    trace: PathBuf,
+}
+
+impl Made<'_> {
+    /// As [`Run::joined`], made of the trace.
+    pub fn joined(&self, options: &[String]) -> Result<Tree, String> {
+        let sections = tree::parse(&self.report(&FORESTS, options)?);
+        Ok(joined(&sections.map_err(|error| error.to_string())?))
+    }
+
+    /// As [`Run::costs_by_context`], made of the trace.
+    pub fn costs_by_context(&self, options: &[String]) -> Result<CostsByContext, String> {
+        costs_of(&self.report(&COSTS, options)?)
+    }
+
+    fn report(&self, words: &[&str], options: &[String]) -> Result<String, String> {
+        let mut command = Command::new(self.run.product);
+        command.arg("report").arg(&self.trace);
+        command.args(["--as", "contexts"]).args(words).args(options);
+        command.current_dir(&self.run.built.directory);
+        // Reports may be long: what [`run::run`] keeps is not enough.
+        let output = command
+            .output()
+            .map_err(|error| format!("the product cannot be started: {error}"))?;
+        if !output.status.success() {
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("{}: {stderr}", output.status));
+        }
+        String::from_utf8(output.stdout).map_err(|error| error.to_string())
+    }
+}
+
+impl Drop for Made<'_> {
+    fn drop(&mut self) {
+        // Absent if the run failed.
+        let _ = std::fs::remove_file(&self.trace);
+    }
+}
+
+fn joined(sections: &[Section]) -> Tree {
+    let mut joined = Tree::default();
+    for section in sections {
+        joined.join(&section.tree);
+    }
+    joined
+}
+
+/// Of the rows of a report in CSV.
+fn costs_of(report: &str) -> Result<CostsByContext, String> {
+    let mut lines = report.lines().map(fields);
+    let head = lines.next().ok_or("the report is empty")?;
+    let column = |name: &str| head.iter().position(|field| field == name);
+    let path_at = column("path").ok_or("no column of paths")?;
+    let columns = ["instructions", "branches", "loads", "stores"].map(column);
+    let mut sums = CostsByContext::new();
+    for line in lines {
+        let path = line[path_at].split(';').map(str::to_owned).collect();
+        let sum = sums.entry(path).or_default();
+        for (sum, column) in sum.iter_mut().zip(columns) {
+            let Some(column) = column else { continue };
+            let odd = |_| format!("no number: {line:?}");
+            *sum += line[column].parse::<u64>().map_err(odd)?;
+        }
+    }
+    sums.retain(|_, costs| *costs != [0; 4]);
+    Ok(sums)
 }
 
 /// The largest number that stands before the word `instructions`.

@@ -187,6 +187,26 @@ impl Tree {
         renamed
     }
 
+    /// Without nodes that are neither roots nor kept: what they called is their callers'.
+    #[must_use]
+    pub fn kept(&self, is_kept: impl Fn(&str) -> bool) -> Tree {
+        let mut kept = Tree::default();
+        let mut open: Vec<NodeIndex> = Vec::new();
+        for (depth, name, count) in self.rows() {
+            open.truncate(depth);
+            let parent = open.last().copied();
+            open.push(match parent {
+                Some(parent) if !is_kept(name) => parent,
+                _ => {
+                    let node = kept.child(parent, name);
+                    kept.count(node, count);
+                    node
+                }
+            });
+        }
+        kept
+    }
+
     /// Adds to the count of `node`.
     pub fn count(&mut self, node: NodeIndex, by: u64) {
         self.nodes[node.0 as usize].count += by;

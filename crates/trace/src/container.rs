@@ -41,7 +41,7 @@ pub const MAGIC: [u8; 8] = *b"\x89EVP\r\n\x1a\n";
 /// Every format that was ever written and what changed in it, oldest first. All
 /// are read. `docs/formats/evp.md` has the same table and the rule for a new row;
 /// `tests/recordings` has files of each.
-pub const VERSIONS: [(u32, &str); 9] = [
+pub const VERSIONS: [(u32, &str); 10] = [
     (1, "first"),
     (
         2,
@@ -76,6 +76,7 @@ pub const VERSIONS: [(u32, &str); 9] = [
         9,
         "mode 5: stream 4 has numbers of targets, and all targets are listed",
     ),
+    (10, "mode 5: stack pointers among the stamps of stream 4"),
 ];
 
 /// Format written by this build, and the newest it reads.

@@ -155,13 +155,16 @@ pub mod stamp {
     pub const CAME: u8 = 4;
     /// When the thread ended.
     pub const END: u8 = 5;
+    /// No time: the stack pointer, behind the next instruction that says something about it
+    /// which the code does not say, and where control had gone by an escape.
+    pub const STACK: u8 = 6;
 }
 
 /// What has stamps ([`crate::Config::order`]).
 pub mod order {
     /// Nothing.
     pub const CHUNK: u32 = 0;
-    /// What is listed in [`stamp`](super::stamp).
+    /// What is listed in [`stamp`](super::stamp), all of it that is a time.
     pub const SYNC: u32 = 1;
     /// The same, and atomic instructions and fences are executed one after the other, their
     /// stamps in that order.
@@ -200,6 +203,8 @@ pub mod why {
     /// What was executed since the escape before was not selected, or while tracing was off.
     pub const UNSELECTED: u8 = 0x82;
     pub const OFF: u8 = 0x83;
+    /// It is there already, and no instruction can be fetched there.
+    pub const NOWHERE: u8 = 0x84;
 }
 
 /// Header of a chunk.

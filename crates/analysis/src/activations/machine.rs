@@ -1,6 +1,7 @@
-//! One thread: its stack pointer as far as it can be followed, and what is live.
+//! One thread: what is live, by its stack pointer.
 //!
-//! Stack pointers are distances from the thread's first, and only compared with each other.
+//! Stack pointers are only compared with each other: in older traces they are distances from
+//! the thread's first.
 //!
 //! The testkit's oracle has the definitions of activations, too, with the true stack pointer:
 //! apart, on purpose, as live contexts are compared with it.
@@ -14,6 +15,7 @@ use trace::Label;
 
 use super::extents::{Functions, Place};
 use super::shape::{self, Act, Back, Executed, Kind, Shape};
+use super::stack::{Saved, Stack};
 use super::{Costs, Sink};
 use crate::cct::Event;
 use crate::walk::{Key, Run, Runs, Why};
@@ -23,16 +25,9 @@ const RETURNED: usize = 6;
 /// Most calls that are live in a thread. Each needs stack, but who made the recording may say
 /// otherwise.
 pub const MOST_LIVE: usize = 1 << 21;
-/// Among how many of the newest calls a return looks for its own, if it is not the newest's.
-const NEAR: usize = 1 << 12;
 /// Bytes below an interrupted stack pointer where a handler begins, about: what matters is
 /// that it is below.
 const FRAME: i64 = 4096;
-
-/// Registers that calls keep, if they hold what was made of the stack pointer.
-type Kept = [Option<i64>; isa::stack::KEPT.len()];
-/// Its place among them.
-pub(super) const RBP: u8 = 1;
 
 #[derive(Clone, Debug)]
 struct Activation {
@@ -48,15 +43,6 @@ struct Activation {
     resumes: bool,
 }
 
-/// A call that has not returned.
-#[derive(Clone, Copy, Debug)]
-struct Call {
-    back: u64,
-    /// Behind the push of that address.
-    sp: i64,
-    kept: Kept,
-}
-
 /// What began under one root.
 #[derive(Clone, Debug)]
 struct Segment {
@@ -66,17 +52,15 @@ struct Segment {
     live: Vec<Activation>,
     muted: Option<i64>,
     /// What was interrupted.
-    sp: i64,
-    kept: Kept,
-    calls: usize,
+    saved: Saved,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Machine {
     segments: Vec<Segment>,
-    sp: i64,
-    kept: Kept,
-    calls: Vec<Call>,
+    stack: Stack,
+    /// A handler has begun, and where its stack is may be told.
+    interrupted: bool,
     /// The stack pointer was loaded with what is not known, and control did not go
     /// elsewhere yet: when, and what the stack pointer was.
     lost: Option<(Costs, i64)>,
@@ -119,12 +103,12 @@ impl Machine {
     /// Whether more than [`MOST_LIVE`] calls are live: none should be added.
     pub fn is_too_deep(&self) -> bool {
         let live = self.segments.last().map_or(0, |segment| segment.live.len());
-        self.calls.len().max(live) > MOST_LIVE || self.segments.len() > MOST_LIVE
+        self.stack.depth().max(live) > MOST_LIVE || self.segments.len() > MOST_LIVE
     }
 
     /// Where what was called returns to, newest first.
     pub fn returns(&self) -> impl Iterator<Item = u64> {
-        self.calls.iter().rev().map(|call| call.back)
+        self.stack.returns()
     }
 
     /// `kernel` is told where the kernel comes back to, before anything of that is executed.
@@ -141,6 +125,7 @@ impl Machine {
         let shape = known.or_insert_with(|| shape::of(runs.steps(run), runs.code(), functions));
         let Some(shape) = shape else { return };
         let before = self.now;
+        self.interrupted = false;
         match self.last.take() {
             Some(last) => self.arrive(last, shape.start, functions, sink),
             None if self.segments.is_empty() => self.start(shape.start, functions, sink),
@@ -152,7 +137,7 @@ impl Machine {
                     self.now = plus(before, costs);
                     self.arrive(last, place, functions, sink);
                 }
-                Act::Effect(effect) => self.effect(effect),
+                Act::Effect(effect) => self.effect(effect, self.now),
                 Act::Call(back) => self.call(back),
                 Act::Kernel(back) => {
                     let place = Executed {
@@ -163,7 +148,7 @@ impl Machine {
                     kernel(back, self);
                     self.last = was;
                 }
-                Act::Load(costs) => self.lost = Some((plus(before, costs), self.sp)),
+                Act::Load(costs) => self.effect(StackEffect::Loads, plus(before, costs)),
             }
         }
         self.now = plus(before, shape.costs);
@@ -174,99 +159,67 @@ impl Machine {
         }
     }
 
+    /// The trace says what the stack pointer is.
+    pub fn tell(&mut self, sp: u64) {
+        let sp = sp.cast_signed();
+        if std::mem::take(&mut self.interrupted)
+            && let Some(handler) = self.segments.last_mut()
+        {
+            handler.entry_sp = Some(sp);
+            if let Some(first) = handler.live.first_mut() {
+                (first.entry_sp, first.call_sp) = (sp, sp);
+            }
+        }
+        self.stack.tell(sp, &floor(&self.segments));
+        self.lost = None;
+    }
+
     /// The last instruction of a run goes elsewhere.
     fn leave(&mut self, flow: Flow, functions: &mut Functions<'_>, sink: &mut dyn Sink) {
+        let floor = floor(&self.segments);
+        let is_exact = self.stack.is_exact();
         match flow {
-            Flow::Return(_) if self.is_back() => {
-                let call = self.calls.pop();
-                self.returned(call, flow);
-            }
-            Flow::Return(extra) if self.lost.is_some() => {
-                self.land(8 + i64::from(extra), functions, sink);
-            }
-            Flow::IndirectJump if self.lost.is_some() => self.land(0, functions, sink),
             Flow::Return(extra) => {
-                let sp = self.sp + 8 + i64::from(extra);
-                let first = self.calls.len().saturating_sub(NEAR);
-                let near = &self.calls[first..];
-                let exact = near.iter().rposition(|call| call.sp == self.sp);
-                let named = near.iter().rposition(|call| call.back == self.next);
-                let named = named.map(|at| first + at);
-                match (exact, named) {
-                    // Something was left out, on a stack that was not followed exactly.
-                    (None, Some(at)) if self.calls[at].sp >= self.sp => {
-                        self.calls.truncate(at + 1);
-                        let call = self.calls.pop();
-                        self.returned(call, flow);
-                    }
-                    _ => {
-                        self.sp = sp;
-                        while self.calls.last().is_some_and(|call| call.sp < sp) {
-                            self.calls.pop();
-                        }
-                    }
+                let pops = 8 + i64::from(extra);
+                if is_exact {
+                    self.stack.returns_exactly(pops, &floor);
+                } else if self.stack.is_back(self.next, &floor) {
+                    self.stack.returned(pops);
+                    self.lost = None;
+                } else if self.lost.is_some() {
+                    self.land(pops, functions, sink);
+                } else {
+                    self.stack.returns_elsewhere(pops, self.next);
                 }
             }
+            Flow::IndirectJump if is_exact => self.stack.jumps_exactly(),
+            Flow::IndirectJump if self.lost.is_some() => self.land(0, functions, sink),
             _ => {}
         }
     }
 
-    /// Whether a return goes where the newest call came from.
-    fn is_back(&self) -> bool {
-        let floor = self.segments.last().map_or(0, |segment| segment.calls);
-        self.calls.len() > floor && self.calls.last().is_some_and(|call| call.back == self.next)
-    }
-
-    fn returned(&mut self, call: Option<Call>, flow: Flow) {
-        let Some(call) = call else { return };
-        let extra = match flow {
-            Flow::Return(extra) => i64::from(extra),
-            _ => 0,
+    fn effect(&mut self, effect: StackEffect, costs: Costs) {
+        let live = self
+            .segments
+            .last()
+            .map_or(&[][..], |segment| &segment.live);
+        // Where `push rbp; mov rbp, rsp` puts it.
+        let frame = |sp| {
+            let own = live.iter().rev().find(|live| live.entry_sp >= sp)?;
+            Some(own.entry_sp.wrapping_sub(8))
         };
-        self.sp = call.sp + 8 + extra;
-        self.kept = call.kept;
-        self.lost = None;
-    }
-
-    fn effect(&mut self, effect: StackEffect) {
-        let kept = &mut self.kept;
-        let caller = |register: usize| self.calls.last().and_then(|call| call.kept[register]);
-        match effect {
-            StackEffect::Adds(n) => self.sp = self.sp.wrapping_add(n),
-            StackEffect::Pops(register) => {
-                self.sp += 8;
-                kept[usize::from(register)] = caller(register.into());
-            }
-            StackEffect::From(register, n) => match kept[usize::from(register)] {
-                Some(value) => self.sp = value + n,
-                None if n == 0 && register != RBP => self.lost = Some((self.now, self.sp)),
-                None => {}
-            },
-            StackEffect::Into(register, n) => kept[usize::from(register)] = Some(self.sp + n),
-            StackEffect::Leave => {
-                self.sp = kept[usize::from(RBP)].map_or(self.sp, |frame| frame + 8);
-                kept[usize::from(RBP)] = caller(RBP.into());
-            }
-            StackEffect::Aligns(mask) => self.sp &= mask,
-            StackEffect::Loses(registers) => {
-                let lost = (0..kept.len()).filter(|register| registers >> register & 1 != 0);
-                lost.for_each(|register| kept[register] = None);
-            }
-            StackEffect::Nothing | StackEffect::Loads => {}
+        let before = self.stack.sp;
+        if self.stack.effect(effect, frame) {
+            self.lost = Some((costs, before));
         }
     }
 
     fn call(&mut self, back: u64) {
-        let sp = self.sp;
+        let sp = self.stack.sp;
         if let Some(top) = self.top().live.last_mut() {
             top.call_sp = sp;
         }
-        self.sp -= 8;
-        self.calls.push(Call {
-            back,
-            sp: self.sp,
-            kept: self.kept,
-        });
+        self.stack.call(back);
     }
 
     /// Which activation control goes back to, where the stack pointer is not known.
@@ -314,8 +267,8 @@ impl Machine {
         } else {
             loaded
         };
-        let rest = self.sp - before + pops;
-        self.sp = self.segments[at].live[level].call_sp - rest;
+        let rest = self.stack.sp.wrapping_sub(before).wrapping_add(pops);
+        self.stack.sp = self.segments[at].live[level].call_sp.wrapping_sub(rest);
         self.end_passed(sink);
         self.now = now;
         while self.segments.len() > at + 1 {
@@ -328,11 +281,8 @@ impl Machine {
         let Some(landed) = self.top().live.get(level) else {
             return;
         };
-        self.sp = landed.call_sp;
-        self.kept = Kept::default();
-        while let Some(call) = self.calls.pop_if(|call| call.sp < self.sp) {
-            self.kept = call.kept;
-        }
+        let sp = landed.call_sp;
+        self.stack.lands(sp);
     }
 
     fn start(&mut self, place: Place, functions: &mut Functions<'_>, sink: &mut dyn Sink) {
@@ -341,9 +291,7 @@ impl Machine {
             entry_sp: None,
             live: Vec::new(),
             muted: None,
-            sp: 0,
-            kept: Kept::default(),
-            calls: 0,
+            saved: Saved::default(),
         });
         self.note(Event::Begin(Label::THREAD), sink);
         if place.entry {
@@ -384,7 +332,7 @@ impl Machine {
         if last.kind == Kind::Return && self.handler_returned() {
             // Into the restorer, whose address the kernel pushed: no call.
         } else if here.lazy && here.entry {
-            self.top().muted = Some(self.sp);
+            self.top().muted = Some(self.stack.sp);
             sink.muted(true, self.now);
             self.noted = self.now;
         } else if here.entry {
@@ -396,7 +344,7 @@ impl Machine {
 
     /// Lazy binding ends by a jump out of it from above its entry.
     fn still_muted(&mut self, last: Place, here: Place, sink: &mut dyn Sink) -> bool {
-        let sp = self.sp;
+        let sp = self.stack.sp;
         let segment = self.top();
         let Some(entry_sp) = segment.muted else {
             return false;
@@ -412,7 +360,7 @@ impl Machine {
 
     fn begin(&mut self, place: Place, functions: &mut Functions<'_>, sink: &mut dyn Sink) {
         let label = functions.label(&place);
-        let sp = self.sp;
+        let sp = self.stack.sp;
         self.top().live.push(Activation {
             function: place.pc,
             entry_sp: sp,
@@ -432,7 +380,7 @@ impl Machine {
 
     /// Ends what the stack pointer has passed.
     fn end_passed(&mut self, sink: &mut dyn Sink) {
-        let sp = self.sp;
+        let sp = self.stack.sp;
         loop {
             while self.top().live.last().is_some_and(|top| top.entry_sp < sp) {
                 self.top().live.pop();
@@ -441,7 +389,11 @@ impl Machine {
             let segment = self.top();
             let left = segment.live.is_empty() && segment.entry_sp.is_some_and(|entry| entry < sp);
             // `sigreturn` runs just above its entry.
-            if !left || segment.entry_sp.is_some_and(|entry| sp - entry <= 8) {
+            if !left
+                || segment
+                    .entry_sp
+                    .is_some_and(|entry| sp.wrapping_sub(entry) <= 8)
+            {
                 return;
             }
             self.end_segment(sink);
@@ -483,29 +435,31 @@ impl Machine {
         if why == Why::Start {
             return;
         }
+        if why == Why::Nowhere {
+            // Where a call arrives that faults, nothing is called.
+            self.last = self.last.take().filter(|last| last.kind != Kind::Call);
+        }
         self.come(functions, sink);
         match why {
             Why::Signal(number) if !self.segments.is_empty() => {
-                let (sp, kept, calls) = (self.sp, self.kept, self.calls.len());
-                self.sp = (self.sp - FRAME) & !15;
-                self.sp -= 8;
+                let saved = self.stack.save();
+                let below = self.stack.sp.wrapping_sub(FRAME) & !15;
+                self.stack.interrupt(below.wrapping_sub(8));
+                self.interrupted = true;
                 self.note(Event::Begin(Label::signal(number.into())), sink);
                 self.segments.push(Segment {
                     root: Label::signal(number.into()),
-                    entry_sp: Some(self.sp),
+                    entry_sp: Some(self.stack.sp),
                     live: Vec::new(),
                     muted: None,
-                    sp,
-                    kept,
-                    calls,
+                    saved,
                 });
                 let place = functions.place(0, to);
                 self.begin(place, functions, sink);
             }
             Why::Sigreturn if self.segments.len() > 1 => {
-                let segment = &self.segments[self.segments.len() - 1];
-                (self.sp, self.kept) = (segment.sp, segment.kept);
-                self.calls.truncate(segment.calls);
+                let saved = floor(&self.segments);
+                self.stack.restore(saved);
                 self.end_segment(sink);
             }
             _ => {}
@@ -538,6 +492,13 @@ impl Machine {
         let at = self.segments.len() - 1;
         &mut self.segments[at]
     }
+}
+
+/// What the newest handler has interrupted.
+fn floor(segments: &[Segment]) -> Saved {
+    segments
+        .last()
+        .map_or(Saved::default(), |segment| segment.saved)
 }
 
 /// What is executed behind a run.

@@ -4,8 +4,8 @@ use isa::{Flow, Insn, StackEffect};
 
 use super::Costs;
 use super::extents::{Functions, Place};
-use super::machine::RBP;
 use crate::walk::{Code, Step};
+use isa::stack::RBP;
 
 /// How control came to an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

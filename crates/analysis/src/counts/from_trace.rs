@@ -57,7 +57,7 @@ fn counted(traced: &Recording, process: &Process, failures: &mut Vec<String>) ->
                     insns += run.len();
                     table.count(&runs, &run, &mut counts);
                 }
-                Ok(Did::Went { .. } | Did::Entered) => {}
+                Ok(Did::Went { .. } | Did::Entered | Did::Stack(_)) => {}
                 Err(error) => failures.push(format!("thread {}: {error}", thread.tid)),
             }
         }

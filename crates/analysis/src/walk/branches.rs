@@ -172,6 +172,13 @@ impl Iterator for Branches<'_> {
                     outcome,
                 }) => self.run(piece, from, to, outcome),
                 Ok(Found::Stamp(stamp)) => return Some(Ok(Item::Stamp(stamp))),
+                // It is not elsewhere than it was.
+                Ok(
+                    Found::Stack(_)
+                    | Found::Went {
+                        why: Why::Nowhere, ..
+                    },
+                ) => {}
                 Ok(Found::Went { why, to }) => return Some(Ok(Item::Went { why, to, number })),
                 Ok(Found::Entered(place)) => {
                     return Some(Ok(Item::Entered {

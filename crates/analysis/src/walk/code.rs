@@ -46,17 +46,28 @@ pub struct Step {
     pub flow: Flow,
 }
 
+/// What an instruction has a stamp for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// It is atomic or a fence: the time behind it.
+    Sync,
+    /// It is a system call: the times before and behind it.
+    Call,
+    /// The stack pointer behind it.
+    Stack,
+}
+
 /// Instructions that are executed one after the other, without an outcome before the last.
 #[derive(Clone, Debug)]
 pub(super) struct Straight {
     pub steps: Vec<Step>,
     pub turn: Turn,
-    /// Those of them that have time stamps, and whether they are system calls.
-    pub stamped: Vec<(u32, bool)>,
+    /// Those of them that have stamps.
+    pub stamped: Vec<(u32, Mark)>,
 }
 
 impl Straight {
-    fn new(steps: Vec<Step>, turn: Turn, stamped: Vec<(u32, bool)>) -> Straight {
+    fn new(steps: Vec<Step>, turn: Turn, stamped: Vec<(u32, Mark)>) -> Straight {
         Straight {
             steps,
             turn,
@@ -212,9 +223,14 @@ impl Code {
                 },
                 flow: insn.flow(),
             });
-            if insn.is_sync() || insn.flow() == Flow::Syscall {
-                stamped.push((steps.len() as u32 - 1, insn.flow() == Flow::Syscall));
-            }
+            let at = steps.len() as u32 - 1;
+            let marks = [
+                (insn.is_sync(), Mark::Sync),
+                (insn.flow() == Flow::Syscall, Mark::Call),
+                (insn.flow() == Flow::Next && insn.tells_stack(), Mark::Stack),
+            ];
+            let has = marks.into_iter().filter(|(has, _)| *has);
+            stamped.extend(has.map(|(_, mark)| (at, mark)));
             let then = |pc| self.then(place, pc);
             let turn = match insn.flow() {
                 Flow::Cond(_, target) | Flow::CountJump(target) => {

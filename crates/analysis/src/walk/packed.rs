@@ -320,7 +320,7 @@ impl Digest {
             }
             Found::Went { why, to } => [to, why.number().into(), 3],
             Found::Entered(place) => [at(place), 0, 4],
-            Found::Stamp(_) => return,
+            Found::Stamp(_) | Found::Stack(_) => return,
         };
         for word in words {
             self.hash = (self.hash.rotate_left(5) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);

@@ -62,6 +62,8 @@ pub enum Did {
     },
     /// It goes on in other code than its address had first, or again in that.
     Entered,
+    /// The stack pointer is this now; if it was asked for ([`Runs::with_stacks`]).
+    Stack(u64),
 }
 
 /// Reads the streams of one thread, run by run.
@@ -73,6 +75,14 @@ impl<'a> Runs<'a> {
     pub fn new(pieces: &'a mut Pieces, thread: &'a Thread) -> Runs<'a> {
         Runs {
             walk: Walk::new(pieces, thread),
+        }
+    }
+
+    /// The same with stack pointers, where code does not say what they are and the trace does.
+    #[must_use]
+    pub fn with_stacks(self) -> Self {
+        Runs {
+            walk: self.walk.with_stacks(),
         }
     }
 
@@ -117,6 +127,7 @@ impl Iterator for Runs<'_> {
                 outcome,
             }),
             Found::Went { why, to } => Did::Went { why, to },
+            Found::Stack(sp) => Did::Stack(sp),
             Found::Entered(_) | Found::Stamp(_) => Did::Entered,
         }))
     }

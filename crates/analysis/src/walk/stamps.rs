@@ -1,11 +1,13 @@
-//! Time stamps among what a thread did.
+//! Stamps among what a thread did: times, or stack pointers.
 //!
 //! Problem: stamps stand in the lane of targets as they were made, without a position.
 //!
 //! Approach: the code says which instructions have stamps. What a walk finds is cut before
-//! each of them, and the stamp that comes next in the lane is given there. A stamp says when
-//! that began which follows it, up to the next stamp; that of an atomic instruction, when
-//! the first instruction which follows it had been executed.
+//! each of them that has a time, and the stamp that comes next in the lane is given there. It
+//! says when that began which follows it, up to the next stamp; that of an atomic
+//! instruction, when the first instruction which follows it had been executed. Who wants
+//! stack pointers is given them behind the instruction that said something about them, and
+//! behind [`Found::Went`].
 //!
 //! Invariants: without the stamps, and with its pieces put together, what is given is what
 //! an ordinary walk gives. A stamp that is not there (the thread was killed, or the program
@@ -17,6 +19,7 @@ use std::collections::VecDeque;
 
 use trace::stream::{LANES, STAMP, TARGETS, stamp};
 
+use super::code::Mark;
 use super::{Found, Unsound, Walk};
 
 /// Stamps that are read ahead, before an escape.
@@ -42,6 +45,19 @@ pub enum StampKind {
     Came,
     /// Where it ends.
     End,
+    /// No time, but the stack pointer.
+    Stack,
+}
+
+impl Stamp {
+    /// A time of 0 was not read.
+    fn found(self) -> Option<Found> {
+        match self.kind {
+            StampKind::Stack => Some(Found::Stack(self.time)),
+            _ if self.time == 0 => None,
+            _ => Some(Found::Stamp(self)),
+        }
+    }
 }
 
 impl StampKind {
@@ -52,14 +68,32 @@ impl StampKind {
             stamp::LEAVE => StampKind::Leave,
             stamp::CAME => StampKind::Came,
             stamp::END => StampKind::End,
+            stamp::STACK => StampKind::Stack,
             _ => return None,
         })
     }
 }
 
+/// Which stamps are given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Times,
+    Stacks,
+}
+
+impl Wanted {
+    fn has(self, kind: StampKind) -> bool {
+        (kind == StampKind::Stack) == (self == Wanted::Stacks)
+    }
+
+    fn has_mark(self, mark: Mark) -> bool {
+        (mark == Mark::Stack) == (self == Wanted::Stacks)
+    }
+}
+
 /// What a walk that gives stamps has read and not given yet.
-#[derive(Default)]
 pub(super) struct Stamps {
+    wanted: Wanted,
     /// Read before they are asked for.
     ahead: VecDeque<Stamp>,
     /// They are all that is before an escape, up to which not everything is given yet.
@@ -95,10 +129,26 @@ impl Executed {
 }
 
 impl Walk<'_> {
-    /// The same with stamps, and what was executed in pieces before and behind them.
+    /// The same with times, and what was executed in pieces before and behind them.
     #[must_use]
-    pub fn with_stamps(mut self) -> Self {
-        self.stamps = Some(Box::default());
+    pub fn with_stamps(self) -> Self {
+        self.with(Wanted::Times)
+    }
+
+    /// The same with stack pointers, and what was executed in pieces up to them.
+    #[must_use]
+    pub(super) fn with_stacks(self) -> Self {
+        self.with(Wanted::Stacks)
+    }
+
+    fn with(mut self, wanted: Wanted) -> Self {
+        self.stamps = Some(Box::new(Stamps {
+            wanted,
+            ahead: VecDeque::new(),
+            is_closed: false,
+            ready: VecDeque::new(),
+            rest: None,
+        }));
         self
     }
 
@@ -134,7 +184,9 @@ impl Walk<'_> {
     /// Takes all stamps that come next in their lane.
     pub(super) fn take_more_stamps(&mut self) -> Result<(), Unsound> {
         while let Some(stamp) = self.take_stamp()? {
-            if let Some(stamps) = &mut self.stamps {
+            if let Some(stamps) = &mut self.stamps
+                && stamps.wanted.has(stamp.kind)
+            {
                 stamps.ahead.push_back(stamp);
                 if stamps.ahead.len() > MOST_AHEAD {
                     return Err(Unsound::Item(STAMP));
@@ -150,11 +202,14 @@ impl Walk<'_> {
         is_wanted: impl Fn(StampKind) -> bool,
     ) -> Result<Option<Stamp>, Unsound> {
         let is_open = |stamps: &Stamps| stamps.ahead.is_empty() && !stamps.is_closed;
-        if self.stamps.as_deref().is_some_and(is_open)
+        while self.stamps.as_deref().is_some_and(is_open)
             && let Some(stamp) = self.take_stamp()?
-            && let Some(stamps) = &mut self.stamps
         {
-            stamps.ahead.push_back(stamp);
+            if let Some(stamps) = &mut self.stamps
+                && stamps.wanted.has(stamp.kind)
+            {
+                stamps.ahead.push_back(stamp);
+            }
         }
         let is_wanted = |stamp: &mut Stamp| is_wanted(stamp.kind);
         let stamps = self.stamps.as_mut();
@@ -167,10 +222,9 @@ impl Walk<'_> {
         }
     }
 
-    /// 0 was not read.
     fn give_stamp(&mut self, stamp: Option<Stamp>) {
-        if let Some(stamp) = stamp.filter(|stamp| stamp.time != 0) {
-            self.give(Found::Stamp(stamp));
+        if let Some(found) = stamp.and_then(Stamp::found) {
+            self.give(found);
         }
     }
 
@@ -180,7 +234,7 @@ impl Walk<'_> {
         let is_passed = |kind| match kind {
             StampKind::Came => true,
             StampKind::Enter | StampKind::Leave | StampKind::End => is_sync,
-            StampKind::Sync => false,
+            StampKind::Sync | StampKind::Stack => false,
         };
         while let Some(stamp) = self.next_stamp(is_passed)? {
             self.give_stamp(Some(stamp));
@@ -195,16 +249,23 @@ impl Walk<'_> {
     pub(super) fn open_stamps(&mut self) {
         if let Some(stamps) = &mut self.stamps {
             stamps.is_closed = false;
-            let left = stamps.ahead.drain(..).filter(|stamp| stamp.time != 0);
-            stamps.ready.extend(left.map(Found::Stamp));
+            let left = stamps.ahead.drain(..);
+            let is_time = stamps.wanted == Wanted::Times;
+            let left = left.filter(|_| is_time).filter_map(Stamp::found);
+            stamps.ready.extend(left);
         }
     }
 
     /// What is executed next, up to behind the next instruction that has stamps.
     fn cut(&mut self, run: Executed) -> Result<(), Unsound> {
+        let Some(wanted) = self.stamps.as_ref().map(|stamps| stamps.wanted) else {
+            return Ok(());
+        };
         let marks = &self.pieces.known[run.piece as usize].straight.stamped;
         let behind = marks.partition_point(|(at, _)| *at < run.from);
-        let Some(&(at, is_call)) = marks.get(behind).filter(|(at, _)| *at < run.to) else {
+        let mut marks = marks[behind..].iter();
+        let next = marks.find(|(_, mark)| wanted.has_mark(*mark));
+        let Some(&(at, mark)) = next.filter(|(at, _)| *at < run.to) else {
             self.give(run.found());
             return Ok(());
         };
@@ -214,19 +275,26 @@ impl Walk<'_> {
             outcome: run.outcome.filter(|_| to == run.to),
             ..run
         };
-        if run.from < at {
-            self.give(piece(run.from, at).found());
-        }
-        let wanted = match is_call {
-            true => StampKind::Enter,
-            false => StampKind::Sync,
+        // Of whom is to be given something before.
+        let from = match mark {
+            Mark::Stack => run.from,
+            Mark::Sync | Mark::Call => at,
         };
-        self.give_next(wanted)?;
-        self.give(piece(at, at + 1).found());
-        if is_call {
-            let stamp = self.next_stamp(|kind| kind == StampKind::Leave)?;
-            self.give_stamp(stamp);
+        if run.from < from {
+            self.give(piece(run.from, from).found());
         }
+        match mark {
+            Mark::Sync => self.give_next(StampKind::Sync)?,
+            Mark::Call => self.give_next(StampKind::Enter)?,
+            Mark::Stack => {}
+        }
+        self.give(piece(from, at + 1).found());
+        let behind = match mark {
+            Mark::Sync => None,
+            Mark::Call => self.next_stamp(|kind| kind == StampKind::Leave)?,
+            Mark::Stack => self.next_stamp(|kind| kind == StampKind::Stack)?,
+        };
+        self.give_stamp(behind);
         if let Some(stamps) = &mut self.stamps {
             stamps.rest = (at + 1 < run.to).then(|| piece(at + 1, run.to));
         }
@@ -271,7 +339,14 @@ impl Walk<'_> {
                         outcome,
                     });
                 }
-                Some(Ok(found)) => self.give(found),
+                Some(Ok(found)) => {
+                    let goes = matches!(found, Found::Went { .. });
+                    self.give(found);
+                    if goes && let Err(error) = self.arrived() {
+                        self.over = true;
+                        return Some(Err(error));
+                    }
+                }
                 Some(Err(error)) => return Some(Err(error)),
                 None => {
                     let stamps = self.stamps.as_mut()?;
@@ -289,7 +364,7 @@ impl Walk<'_> {
             Some(Err(_)) => return Ok(()),
             None => {
                 self.take_stamps()?;
-                let is_about_calls = |kind| kind != StampKind::Sync;
+                let is_about_calls = |kind| !matches!(kind, StampKind::Sync | StampKind::Stack);
                 while let Some(stamp) = self.next_stamp(is_about_calls)? {
                     self.give_stamp(Some(stamp));
                 }
@@ -301,6 +376,13 @@ impl Walk<'_> {
             }
         }
         let stamp = self.next_stamp(|kind| kind == StampKind::Came)?;
+        self.give_stamp(stamp);
+        Ok(())
+    }
+
+    /// Gives the stack pointer behind where control went.
+    fn arrived(&mut self) -> Result<(), Unsound> {
+        let stamp = self.next_stamp(|kind| kind == StampKind::Stack)?;
         self.give_stamp(stamp);
         Ok(())
     }

@@ -74,7 +74,7 @@ impl Engine {
 
     /// Whether its code is long as that of a way out is, so a superblock has few of them.
     pub fn is_long(&self, insn: &Insn) -> bool {
-        self.stamps(insn)
+        self.streams.is_some() && (self.stamps(insn) || insn.tells_stack())
     }
 
     fn takes_turns(&self) -> bool {
@@ -88,9 +88,21 @@ impl Engine {
 
     /// An instruction that the next one follows.
     pub fn emit_next(&mut self, emit: &mut Emit<'_>, insn: &Insn) {
-        if !self.stamps(insn) || !emit.pending.is_on() {
+        if !emit.pending.is_on() {
             return self.emit_plain(emit, insn);
         }
+        if self.stamps(insn) {
+            self.emit_stamped(emit, insn);
+        } else {
+            self.emit_plain(emit, insn);
+        }
+        if insn.tells_stack() {
+            append_stack(&mut emit.asm);
+            emit.cover(false, Recipe::NONE);
+        }
+    }
+
+    fn emit_stamped(&mut self, emit: &mut Emit<'_>, insn: &Insn) {
         let turn = self.takes_turns().then(|| self.turn());
         if let Some(turn) = turn {
             take_turn(&mut emit.asm, turn);
@@ -136,6 +148,17 @@ impl Engine {
         let mut bytes = [STAMP; STAMP_LEN];
         bytes[1] = kind;
         bytes[2..].copy_from_slice(&now.to_le_bytes());
+        self.append(context, TARGETS, &bytes);
+    }
+
+    /// The thread's stream gets its stack pointer, if it is traced now.
+    pub fn tell_stack(&mut self, context: &mut ThreadContext, sp: u64) {
+        if self.streams.is_none() || context.stream_gap != 0 {
+            return;
+        }
+        let mut bytes = [STAMP; STAMP_LEN];
+        bytes[1] = stamp::STACK;
+        bytes[2..].copy_from_slice(&sp.to_le_bytes());
         self.append(context, TARGETS, &bytes);
     }
 
@@ -219,4 +242,16 @@ fn append(asm: &mut Asm<'_>, kind: u8, turn: Option<u64>) {
     for (register, at) in SAVED {
         asm.mov_r_gs(register, at);
     }
+}
+
+/// Appends the stack pointer.
+fn append_stack(asm: &mut Asm<'_>) {
+    let [.., (spilled, at)] = SAVED;
+    asm.mov_gs_r(at, spilled);
+    asm.mov_r_gs(Reg::Rdx, LANE);
+    asm.mov_mem_imm16(Reg::Rdx, 0, u16::from_le_bytes([STAMP, stamp::STACK]));
+    asm.mov_mem_r(Reg::Rdx, 2, Reg::Rsp);
+    asm.lea(Reg::Rdx, Reg::Rdx, STAMP_LEN as i32);
+    asm.mov_gs_r(LANE, Reg::Rdx);
+    asm.mov_r_gs(spilled, at);
 }

@@ -145,7 +145,7 @@ impl Reading<'_> {
             Some(StampKind::Sync) => ", atomic",
             Some(StampKind::Enter) => ", system call",
             Some(StampKind::Leave) => ", back from the system call",
-            Some(StampKind::Came | StampKind::End) | None => "",
+            Some(StampKind::Came | StampKind::End | StampKind::Stack) | None => "",
         };
         writeln!(out, "# {} thread {}{what}", grouped(time), self.thread.tid)
     }

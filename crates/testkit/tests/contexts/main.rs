@@ -6,6 +6,7 @@
 //! 3. `everypath contexts`, also in chaos, against the oracle, node by node, on
 //!    every program of `tests/programs`: each one says `// run: oracle`, `// run: oracle
 //!    own-functions`, or why not;
+//!    So are contexts that `everypath report --as contexts` makes of a trace;
 //! 4. whole contexts folded to those of k callers ([`folded`]).
 //!
 //! `EVERYPATH_ONLY=name` leaves one program, `EVERYPATH_NATIVE=1` only part 1.
@@ -28,13 +29,28 @@ use testkit::build::{self, Built};
 use testkit::directive::Comparison;
 use testkit::oracle::{self, CostsByContext, Function, Options, Wanted};
 use testkit::paper::{self, Case};
-use testkit::product::Run;
+use testkit::product::{Made, Run};
 use testkit::program::{self, Program, missing_feature};
 use testkit::tree::Tree;
 use testkit::{jobs, mode};
 
 /// Differences shown per program.
 const SHOWN: usize = 12;
+
+/// Of a trace's end, what a killed thread executed after its last outcome is not known; and
+/// files that are not there any more have no functions.
+const NOT_MADE: [&str; 2] = ["signal_default_kill", "process_execveat_flags"];
+
+/// Functions that other modules have, too: a report has names, and not whose they are.
+const EVERYWHERE: [&str; 7] = [
+    "_start",
+    "_init",
+    "_fini",
+    "frame_dummy",
+    "register_tm_clones",
+    "deregister_tm_clones",
+    "__do_global_dtors_aux",
+];
 
 type Check = fn(&Program, &Built, &Path) -> Result<(), String>;
 
@@ -254,6 +270,10 @@ fn all_functions(program: &Program, built: &Built, product: &Path) -> Result<(),
     also_in_chaos(&WHOLE.map(str::to_owned), |options| {
         same_nodes(&run.joined(options)?, &expected)
     })?;
+    let made = made(program, &run)?;
+    if let Some(made) = &made {
+        same_nodes(&made.joined(&WHOLE.map(str::to_owned))?, &expected).map_err(of_a_trace)?;
+    }
     // A C library's string functions take other paths at other alignments of
     // arguments and environment, and these lie elsewhere natively: counts are
     // compared for programs that bring their own code only. For others see
@@ -299,6 +319,9 @@ fn all_functions(program: &Program, built: &Built, product: &Path) -> Result<(),
     };
     let mut expected = compared(counts.costs_by_context());
     let all = ["--cost", "branches,loads,stores"].map(str::to_owned);
+    if let Some(made) = &made {
+        same_costs(compared(made.costs_by_context(&all)?), &expected).map_err(of_a_trace)?;
+    }
     also_in_chaos(&all, |options| {
         same_costs(compared(run.costs_by_context(options)?), &expected)
     })?;
@@ -309,6 +332,23 @@ fn all_functions(program: &Program, built: &Built, product: &Path) -> Result<(),
     also_in_chaos(&[], |options| {
         same_costs(compared(run.costs_by_context(options)?), &expected)
     })
+}
+
+/// A trace, to make contexts of.
+fn made<'a>(program: &Program, run: &'a Run<'a>) -> Result<Option<Made<'a>>, String> {
+    if NOT_MADE.contains(&&*program.name) {
+        return Ok(None);
+    }
+    // Chaos has small chunks, and a filter of some program forbids new ones.
+    let chaos = match program.directives.no_order {
+        None => &["--chaos", "3"].map(str::to_owned)[..],
+        Some(_) => &[],
+    };
+    run.made(chaos).map(Some)
+}
+
+fn of_a_trace(error: String) -> String {
+    format!("made of a trace: {error}")
 }
 
 /// Context by context.
@@ -355,10 +395,23 @@ fn own_functions(program: &Program, built: &Built, product: &Path) -> Result<(),
     // Roots count threads and signals, not functions: the oracle leaves out
     // processes that execute other programs, and the product does not.
     let expected = Tree::joined(&counts.slab_forests(&wanted)).without_roots();
+    let run = run(program, built, product);
     also_in_chaos(&options, |options| {
-        let ours = run(program, built, product).joined(options)?;
+        let ours = run.joined(options)?;
         same_nodes(&ours.without_roots(), &expected)
-    })
+    })?;
+    let Some(made) = made(program, &run)? else {
+        return Ok(());
+    };
+    let functions = counts.processes.iter().flatten();
+    let own = functions.filter(|function| own(function));
+    let names: BTreeSet<&str> = own.map(|function| &*function.name).collect();
+    let ours = made.joined(&WHOLE.map(str::to_owned))?;
+    let ours = ours.kept(|name| names.contains(name)).without_roots();
+    // As it is called where functions were selected.
+    let root = |name: &str| name.replace("[thread]", "__root__");
+    let told_apart = |tree: Tree| tree.kept(|name| !EVERYWHERE.contains(&name));
+    same_nodes(&told_apart(ours.renamed(root)), &told_apart(expected)).map_err(of_a_trace)
 }
 
 /// The same comparison once more with code that is evicted all the time and
