@@ -558,6 +558,51 @@ fn what_was_counted_is_kept_beside_the_trace() {
     assert!(std::fs::read(&index).unwrap() != wrong);
 }
 
+/// Many instructions are skipped in another way than the last of them, and signals in between
+/// change no number.
+#[test]
+fn tracing_begins_exactly_where_it_is_far() {
+    let folder = Folder::new("trace-far");
+    let text = "#define _GNU_SOURCE
+#include <signal.h>
+#include <ucontext.h>
+static volatile int faults;
+static void handler(int signal, siginfo_t *information, void *context) {
+    faults++;
+    ((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP] += 2;
+}
+int main(void) {
+    struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO};
+    sigaction(SIGSEGV, &action, 0);
+    volatile unsigned x = 1;
+    for (unsigned i = 0; i < 100000; i++) {
+        x = x * 3 + i;
+        if (x & 4) x ^= 9;
+        if (i < 2000) __asm__ volatile(\"mov (%0), %%eax\" ::\"r\"(0L) : \"eax\");
+        x ^= x >> 3;
+        if (x & 1) x += faults;
+    }
+}";
+    folder.program(&["-O1", "-static"], "far", text);
+    let trace = |options: &[&str]| {
+        let head = ["-R", BINARY, "trace", "-q", "-o", "run.evp"];
+        let arguments = [&head[..], options, &["--", "./far"]].concat();
+        let output = folder.run("setarch", &arguments);
+        assert!(output.status.success(), "{output:?}");
+        sequences(&read(&folder.file("run.evp"))).remove(0)
+    };
+    let all = trace(&[]);
+    assert!(all.len() > 1_500_000, "{}", all.len());
+    for from in [16_383, 16_384, 20_001, 77_777, 500_000, 1_499_999] {
+        let skip = from.to_string();
+        for chaos in [&[][..], &["--chaos", "3"]] {
+            let options = [&["--skip", &skip, "--count", "3000"], chaos].concat();
+            assert!(trace(&options) == all[from..from + 3000], "{options:?}");
+        }
+    }
+    assert_eq!(trace(&["--skip", "100000000000"]), [0; 0]);
+}
+
 /// Where it cannot be kept, or something else is there, all is shown nevertheless.
 #[test]
 fn what_cannot_be_kept_is_counted_again() {

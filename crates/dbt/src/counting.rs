@@ -56,6 +56,8 @@ enum What {
     Instructions(Words),
     /// Executions; the next place counts in the slot at this displacement from gs.
     Ways(i32),
+    /// Instructions, taken from what is left in the word at this displacement.
+    Left(i32),
 }
 
 /// What a block being emitted has counted.
@@ -218,6 +220,20 @@ impl Counting {
         }
     }
 
+    /// Of instructions that are taken from the word at `displacement`; whether there are
+    /// enough is looked at where the first run is counted (`streams::counted`).
+    pub fn of_left(displacement: i32) -> Counting {
+        Counting::new(What::Left(displacement), None)
+    }
+
+    /// The word that instructions are taken from.
+    pub fn left(&self) -> Option<i32> {
+        match self.what {
+            What::Left(word) => Some(word),
+            _ => None,
+        }
+    }
+
     pub fn of_nothing(guess: Option<Guess>) -> Counting {
         Counting::new(What::Nothing, Some(guess))
     }
@@ -226,7 +242,7 @@ impl Counting {
     fn number(&self) -> u8 {
         match self.what {
             What::Instructions(words) => words.number(),
-            What::Nothing | What::Ways(_) => 0,
+            What::Nothing | What::Ways(_) | What::Left(_) => 0,
         }
     }
 
@@ -253,7 +269,7 @@ impl Counting {
 /// Instructions `first..end` of a superblock: no exit but after the last.
 #[derive(Debug, Default)]
 pub struct Run {
-    first: usize,
+    pub first: usize,
     pub end: usize,
     pub place: Place,
     amounts: Amounts,
@@ -450,8 +466,9 @@ impl Emit<'_> {
     pub fn plan_run(&self, insns: &[Insn], first: usize) -> Run {
         let Counting { costs, rare, .. } = self.counting;
         let mut run = Run::plan(insns, first, costs, self.counting.names_targets(), rare);
-        if self.pending.is_on() && !matches!(run.place, Place::Add(_)) {
-            // What branches owe is something else.
+        let is_checked = first == 0 && self.counting.left().is_some();
+        if (self.pending.is_on() || is_checked) && !matches!(run.place, Place::Add(_)) {
+            // What branches owe is something else; or nothing.
             run.place = Place::Spilled;
         }
         run
@@ -581,8 +598,18 @@ impl Emit<'_> {
         let turn = self.id.0 as usize + self.counting.runs;
         let words = match self.counting.what {
             What::Instructions(words) => words,
-            What::Nothing | What::Ways(_) => Words::All,
+            What::Nothing | What::Ways(_) | What::Left(_) => Words::All,
         };
+        if let What::Left(word) = self.counting.what {
+            let nothing = Amounts::default();
+            return Addition {
+                word,
+                added: nothing.minus(amounts),
+                instructions,
+                last: nothing.minus(last),
+                apart: false,
+            };
+        }
         Addition {
             word: words.in_turn(turn, self.counting.costs),
             added: amounts,
