@@ -27,6 +27,8 @@
 //! run ends where one may end activations, too. The map says at every instruction how many were counted
 //! ahead or are to be counted yet (`pcmap`), for signals and faults.
 
+mod left;
+
 use core::mem::offset_of;
 
 use agent::thread::ThreadContext;
@@ -217,20 +219,6 @@ impl Counting {
             last,
             rare,
             ..Counting::new(What::Ways(displacement), Some(guess))
-        }
-    }
-
-    /// Of instructions that are taken from the word at `displacement`; whether there are
-    /// enough is looked at where the first run is counted (`streams::counted`).
-    pub fn of_left(displacement: i32) -> Counting {
-        Counting::new(What::Left(displacement), None)
-    }
-
-    /// The word that instructions are taken from.
-    pub fn left(&self) -> Option<i32> {
-        match self.what {
-            What::Left(word) => Some(word),
-            _ => None,
         }
     }
 
@@ -598,18 +586,9 @@ impl Emit<'_> {
         let turn = self.id.0 as usize + self.counting.runs;
         let words = match self.counting.what {
             What::Instructions(words) => words,
-            What::Nothing | What::Ways(_) | What::Left(_) => Words::All,
+            What::Left(word) => return Addition::taken(word, amounts, last),
+            What::Nothing | What::Ways(_) => Words::All,
         };
-        if let What::Left(word) = self.counting.what {
-            let nothing = Amounts::default();
-            return Addition {
-                word,
-                added: nothing.minus(amounts),
-                instructions,
-                last: nothing.minus(last),
-                apart: false,
-            };
-        }
         Addition {
             word: words.in_turn(turn, self.counting.costs),
             added: amounts,

@@ -216,9 +216,7 @@ impl Engine {
                     run = emit.plan_run(&source.insns, i);
                     emit.begin_run(&run);
                 }
-                if !self.count_checked(emit, &run, insn, i) {
-                    emit.count_at(&run, i);
-                }
+                self.count_run(emit, &run, insn, i);
             }
             match insn.flow() {
                 Flow::Next => {

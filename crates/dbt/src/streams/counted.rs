@@ -159,13 +159,20 @@ impl Engine {
         }
     }
 
+    /// Before instruction `i`: the run is counted if this is the place.
+    pub fn count_run(&mut self, emit: &mut Emit<'_>, run: &Run, insn: &Insn, i: usize) {
+        if !self.count_checked(emit, run, insn, i) {
+            emit.count_at(run, i);
+        }
+    }
+
     /// Before instruction `i` of the first run, if it is here that it is counted and looked
     /// whether there are as many. `false`: it is not.
     ///
     /// ```text
     ///   add gs:[word], -n;  js way         way: give back those from i on; jmp engine
     /// ```
-    pub fn count_checked(&mut self, emit: &mut Emit<'_>, run: &Run, insn: &Insn, i: usize) -> bool {
+    fn count_checked(&mut self, emit: &mut Emit<'_>, run: &Run, insn: &Insn, i: usize) -> bool {
         let Some(word) = emit.counting.left().filter(|_| run.first == 0) else {
             return false;
         };
