@@ -102,6 +102,9 @@ pub mod reg {
     pub const R15: usize = 15;
 }
 
+/// Words that instructions are counted in, in turn, far from where tracing begins.
+pub const FAR_WORDS: usize = 8;
+
 /// What emitted code and the entry stubs see at gs:0. One definition; the
 /// assembly takes its offsets from here with `offset_of!`.
 #[derive(Debug)]
@@ -214,6 +217,9 @@ pub struct ThreadContext {
     pub stream_left: u64,
     /// To be added to it when it is used up.
     pub stream_more: u64,
+    /// Far from where tracing begins, these are left besides; each is less than 0 when it is
+    /// used up.
+    pub stream_far: [u64; FAR_WORDS],
 }
 
 const _: () = {

@@ -249,6 +249,23 @@ fn from_every_keyframe_on_is_what_was_executed_there() {
         assert_eq!(keyframe.insns, Some(before));
     }
     assert_eq!(thread.keyframes.len(), 25);
+    // Or only up to where somebody asks for, and further the next time.
+    let mut some = recording.clone();
+    let mut known = 0;
+    for number in [1, 5_000, 120_000, 100_000, 300_000, u64::MAX, u64::MAX] {
+        let counted = segments::number_up_to(&mut some, (0, 0), number);
+        known += counted;
+        let keyframes = &some.processes[0].threads[0].keyframes;
+        let is_known = |(i, keyframe): (usize, &trace::Keyframe)| {
+            keyframe.insns == thread.keyframes[i].insns.filter(|_| i < known)
+        };
+        assert!(keyframes.iter().enumerate().all(is_known), "{number}");
+        let is_far = keyframes.get(known.saturating_sub(1));
+        let is_far = is_far.and_then(|keyframe| keyframe.insns);
+        assert!(known == 25 || number < 5_000 || is_far >= number.checked_sub(4_096));
+        assert!(counted == 0 || !matches!(number, 1 | 100_000));
+    }
+    assert_eq!(known, 25);
 }
 
 /// With stamps, and with keyframes.

@@ -33,6 +33,7 @@ mod branches;
 mod commands;
 mod condition;
 mod controls;
+mod counted;
 mod ctl;
 mod diff;
 mod ending;

@@ -6,11 +6,12 @@ use std::path::Path;
 
 use analysis::walk::{Pieces, Walk, segments};
 use anyhow::{Result, bail};
-use trace::{Mode, Most, Process, ReadError, Recording};
+use trace::{Identity, Mode, Most, Process, ReadError, Recording};
 
 use crate::branches;
 use crate::commands::{finish_stdout, read};
 use crate::controls;
+use crate::counted;
 use crate::ending::Ending;
 use crate::flags::{Destination, Dump, Format, Trace, Verify};
 use crate::folders;
@@ -126,8 +127,9 @@ pub fn dump(flags: &Dump) -> Result<Ending> {
         thread: flags.thread,
         functions: functions(flags)?,
     };
-    let (recording, _) = read_trace(&flags.file)?;
+    let (mut recording, _, identity) = read_known(&flags.file)?;
     check_thread(&recording, &flags.file, flags.thread)?;
+    counted::find(&mut recording, identity, &flags.file, &view);
     print(|out| report::steps::dump(&recording, &view, out))
 }
 
@@ -214,6 +216,11 @@ fn print(write: impl Fn(&mut dyn Write) -> io::Result<bool>) -> Result<Ending> {
 
 /// A trace in a file, or what is left of it; and whether that is as it was written.
 pub fn read_trace(path: &Path) -> Result<(Recording, bool)> {
+    read_known(path).map(|(recording, is_sound, _)| (recording, is_sound))
+}
+
+/// The same, with what tells it from others.
+fn read_known(path: &Path) -> Result<(Recording, bool, Identity)> {
     let prefix = read(path)?;
     let shown = path.display();
     let is_sound = match prefix.lost {
@@ -230,7 +237,7 @@ pub fn read_trace(path: &Path) -> Result<(Recording, bool)> {
         },
     };
     check_mode(&prefix.recording, path)?;
-    Ok((prefix.recording, is_sound))
+    Ok((prefix.recording, is_sound, prefix.identity))
 }
 
 fn check_mode(recording: &Recording, path: &Path) -> Result<()> {

@@ -32,6 +32,8 @@ pub enum Arrival {
     Skipped = 7,
     /// In traces: of a thread that is not traced any more.
     Done = 8,
+    /// As `Skipped`, where many more are skipped.
+    Far = 9,
 }
 
 impl Arrival {
@@ -45,8 +47,14 @@ impl Arrival {
             6 => Arrival::Outside,
             7 => Arrival::Skipped,
             8 => Arrival::Done,
+            9 => Arrival::Far,
             _ => Arrival::Inside,
         }
+    }
+
+    /// In traces: whether the thread is in a phase that is not traced.
+    pub fn is_off(self) -> bool {
+        matches!(self, Arrival::Far | Arrival::Skipped | Arrival::Done)
     }
 
     /// Whether a tool has to do something first.

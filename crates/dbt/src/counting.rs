@@ -27,6 +27,8 @@
 //! run ends where one may end activations, too. The map says at every instruction how many were counted
 //! ahead or are to be counted yet (`pcmap`), for signals and faults.
 
+mod left;
+
 use core::mem::offset_of;
 
 use agent::thread::ThreadContext;
@@ -56,6 +58,8 @@ enum What {
     Instructions(Words),
     /// Executions; the next place counts in the slot at this displacement from gs.
     Ways(i32),
+    /// Instructions, taken from what is left in the word at this displacement.
+    Left(i32),
 }
 
 /// What a block being emitted has counted.
@@ -226,7 +230,7 @@ impl Counting {
     fn number(&self) -> u8 {
         match self.what {
             What::Instructions(words) => words.number(),
-            What::Nothing | What::Ways(_) => 0,
+            What::Nothing | What::Ways(_) | What::Left(_) => 0,
         }
     }
 
@@ -253,7 +257,7 @@ impl Counting {
 /// Instructions `first..end` of a superblock: no exit but after the last.
 #[derive(Debug, Default)]
 pub struct Run {
-    first: usize,
+    pub first: usize,
     pub end: usize,
     pub place: Place,
     amounts: Amounts,
@@ -450,8 +454,9 @@ impl Emit<'_> {
     pub fn plan_run(&self, insns: &[Insn], first: usize) -> Run {
         let Counting { costs, rare, .. } = self.counting;
         let mut run = Run::plan(insns, first, costs, self.counting.names_targets(), rare);
-        if self.pending.is_on() && !matches!(run.place, Place::Add(_)) {
-            // What branches owe is something else.
+        let is_checked = first == 0 && self.counting.left().is_some();
+        if (self.pending.is_on() || is_checked) && !matches!(run.place, Place::Add(_)) {
+            // What branches owe is something else; or nothing.
             run.place = Place::Spilled;
         }
         run
@@ -581,6 +586,7 @@ impl Emit<'_> {
         let turn = self.id.0 as usize + self.counting.runs;
         let words = match self.counting.what {
             What::Instructions(words) => words,
+            What::Left(word) => return Addition::taken(word, amounts, last),
             What::Nothing | What::Ways(_) => Words::All,
         };
         Addition {

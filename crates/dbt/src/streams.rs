@@ -41,7 +41,7 @@
 
 mod chunks;
 mod controls;
-mod counted;
+pub mod counted;
 mod known;
 mod requests;
 pub mod stamps;
@@ -292,6 +292,7 @@ impl Engine {
         if !self.settings.count_instructions {
             let ahead = place.counted_ahead.cast_unsigned();
             context.stream_left = context.stream_left.wrapping_add(ahead);
+            counted::heed(context);
         }
         self.give_turn_back(context);
         if context.stream_gap == 0 {

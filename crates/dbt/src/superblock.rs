@@ -21,7 +21,7 @@ use crate::engine::Engine;
 
 /// Most instructions and side exits of a superblock. Longer ones duplicate
 /// more code than they save jumps (docs/design/0009-superblocks.md).
-const MAX_INSNS: usize = 96;
+pub const MAX_INSNS: usize = 96;
 const MAX_EXITS: usize = 12;
 // Each instruction may begin a block.
 const _: () = assert!(MAX_INSNS <= wire::log::MAX_PATH);

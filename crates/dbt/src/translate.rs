@@ -30,7 +30,7 @@ use crate::counting::{Counting, Run, add_spilled};
 use crate::engine::Engine;
 use crate::indirect::{emit_restores, emit_spills};
 use crate::pcmap::{Recipe, Writer};
-use crate::streams::Pending;
+use crate::streams::{Pending, counted};
 use crate::superblock::{End, Superblock, ends};
 use crate::ways::LastBranch;
 
@@ -113,7 +113,8 @@ impl Engine {
         let segment = self.cache.current;
         let maps = self.cache.segments[segment].maps.len();
         let id = self.add_block(Block::new(key, segment, maps));
-        let counting = self.count_ways(id, &source);
+        let far = counted::far(id, key.arrival);
+        let counting = far.unwrap_or_else(|| self.count_ways(id, &source));
         let paths = self.plan_paths(&source, key.arrival);
         let fragment = self.describe_code(&source);
         let went = pad.and_then(|_| self.went_by(key));
@@ -215,7 +216,7 @@ impl Engine {
                     run = emit.plan_run(&source.insns, i);
                     emit.begin_run(&run);
                 }
-                emit.count_at(&run, i);
+                self.count_run(emit, &run, insn, i);
             }
             match insn.flow() {
                 Flow::Next => {

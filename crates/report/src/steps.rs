@@ -38,24 +38,41 @@ pub struct View {
     pub functions: Vec<String>,
 }
 
-/// Writes what was executed. Threads whose streams cannot be read to their end say so
+impl View {
+    fn shows(&self, thread: &Thread) -> bool {
+        self.thread.is_none_or(|tid| tid == thread.tid)
+    }
+
+    /// Counts what has to be counted to find where it begins, and notes that in the recording.
+    /// How many stretches between keyframes that were.
+    pub fn find(&self, recording: &mut Recording) -> usize {
+        let mut wanted = Vec::new();
+        for (of_process, process) in recording.processes.iter().enumerate() {
+            for (of_thread, thread) in process.threads.iter().enumerate() {
+                wanted.extend(self.shows(thread).then_some((of_process, of_thread)));
+            }
+        }
+        let find = |whose| segments::number_up_to(recording, whose, self.range.start);
+        wanted.into_iter().map(find).sum()
+    }
+}
+
+/// Writes what was executed; what the view has to [find](View::find) should be found, or
+/// it is read from further back. Threads whose streams cannot be read to their end say so
 /// where they stop, and make this `false`.
 pub fn dump(recording: &Recording, view: &View, out: &mut dyn Write) -> io::Result<bool> {
     let mut sound = true;
-    for (of_process, process) in recording.processes.iter().enumerate() {
+    for process in &recording.processes {
         let names = Names::of(recording, process);
         let mut pieces = Pieces::of(process);
-        let wanted =
-            |(_, thread): &(usize, &Thread)| view.thread.is_none_or(|tid| tid == thread.tid);
-        for (of_thread, thread) in process.threads.iter().enumerate().filter(wanted) {
+        for thread in process.threads.iter().filter(|thread| view.shows(thread)) {
             writeln!(out, "{}", title(process, thread))?;
             if let Some(gap) = missing_before(thread) {
                 writeln!(out, "# {gap}")?;
             }
-            let (start, before) = seek(recording, (of_process, of_thread), view.range.start);
-            let mut walk = match start {
-                Some(start) => Walk::of(&mut pieces, thread, start.onward()),
-                None => Walk::new(&mut pieces, thread),
+            let (mut walk, before) = match seek(thread, view.range.start) {
+                Some((start, before)) => (Walk::of(&mut pieces, thread, start.onward()), before),
+                None => (Walk::new(&mut pieces, thread), 0),
             };
             let mut lines = Lines {
                 texts: Texts::new(&names, &view.functions),
@@ -91,39 +108,14 @@ fn missing_before(thread: &Thread) -> Option<String> {
 
 /// Where to begin to read a thread whose instruction `number` is wanted, and how many are
 /// before that.
-fn seek(recording: &Recording, whose: (usize, usize), number: u64) -> (Option<Segment>, u64) {
-    let (process, thread) = whose;
-    let task = |segment| Task {
-        process,
-        thread,
-        segment,
-    };
-    let segments = segments::segments(&recording.processes[process].threads[thread]);
-    let is_before = |segment: &&Segment| segment.before.is_some_and(|before| before < number);
-    let numbered = segments.iter().take_while(is_before).count();
-    let Some(mut at) = numbered.checked_sub(1) else {
-        return (None, 0);
-    };
-    let mut before = segments[at].before.unwrap_or(0);
-    // Those that nobody has counted yet.
-    while segments
-        .get(at + 1)
-        .is_some_and(|next| next.before.is_none())
-    {
-        let some = &segments[at..segments.len().min(at + AT_ONCE)];
-        let tasks: Vec<Task> = some.iter().copied().map(task).collect();
-        for (insns, error) in segments::each(recording, &tasks, segments::count) {
-            if error.is_some() || before + insns >= number || at + 1 == segments.len() {
-                return (Some(segments[at]), before);
-            }
-            (at, before) = (at + 1, before + insns);
-        }
-    }
-    (Some(segments[at]), before)
+fn seek(thread: &Thread, number: u64) -> Option<(Segment, u64)> {
+    let segments = segments::segments(thread);
+    let before = |segment: &Segment| segment.before.filter(|&before| before < number);
+    let known = segments
+        .into_iter()
+        .map_while(|segment| Some((segment, before(&segment)?)));
+    known.last()
 }
-
-/// Segments that are counted before it is looked whether that is far enough.
-const AT_ONCE: usize = 16;
 
 /// How it comes that nothing more is known of a thread.
 pub fn stopped(recording: &Recording, process: &Process, thread: &Thread) -> &'static str {

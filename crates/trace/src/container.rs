@@ -23,6 +23,7 @@ pub(crate) mod chunk;
 mod codec;
 mod costs;
 mod counts;
+mod index;
 mod items;
 pub(crate) mod journal;
 mod nodes;
@@ -30,6 +31,7 @@ mod read;
 mod write;
 
 pub use chunk::Kind;
+pub use index::{Identity, read_index, write_index};
 pub(crate) use items::{MAX_SHARED, Shared};
 pub use read::{Loss, Prefix, read, read_prefix};
 pub use write::{write, write_small};

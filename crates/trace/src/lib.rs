@@ -23,7 +23,9 @@ pub mod model;
 mod part;
 mod pool;
 
-pub use container::{Loss, Prefix, read, read_prefix, write, write_small};
+pub use container::{
+    Identity, Loss, Prefix, read, read_index, read_prefix, write, write_index, write_small,
+};
 pub use error::{ReadError, WriteError};
 pub use keyframe::{Gap, Keyframe};
 pub use model::{

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Random, sample};
-use trace::{read, read_prefix, write};
+use trace::{Identity, read, read_index, read_prefix, write, write_index};
 
 const ROUNDS: usize = 12_000;
 
@@ -109,4 +109,49 @@ fn altered_files_never_panic() {
         whole > ROUNDS / 100 && partial > ROUNDS / 4,
         "{whole} whole, {partial} partial"
     );
+}
+
+/// The same of files beside traces; those that are refused change nothing.
+#[test]
+fn altered_indices_never_panic() {
+    let mut random = Random(0x1D8);
+    let (mut used, mut refused) = (0, 0);
+    let identity = Identity { bytes: 77, sum: 99 };
+    for round in 0..ROUNDS {
+        let numbered = sample(round as u64 % 50);
+        let mut file = Vec::new();
+        write_index(&numbered, identity, &mut file).unwrap();
+        let mut bare = numbered.clone();
+        let threads = bare.processes.iter_mut().flat_map(|p| &mut p.threads);
+        let keyframes = threads.flat_map(|thread| &mut thread.keyframes);
+        keyframes.for_each(|keyframe| keyframe.insns = None);
+        let mut again = bare.clone();
+        assert!(!read_index(&mut again, Identity::default(), &file[..]).unwrap());
+        assert_eq!(again, bare);
+        // Numbers that decrease are written, and not believed.
+        if read_index(&mut again, identity, &file[..]).is_ok() {
+            assert_eq!(again, numbered);
+        }
+        let bytes = match round % 2 {
+            0 => {
+                let mut bytes = file.clone();
+                (0..=random.below(4)).for_each(|_| alter(&mut bytes, &mut random));
+                bytes
+            }
+            _ => {
+                let mut chunks = chunks(&file);
+                alter(&mut chunks[0].1, &mut random);
+                seal(&file[..16], &chunks)
+            }
+        };
+        let mut altered = bare.clone();
+        match read_index(&mut altered, identity, &bytes[..]) {
+            Ok(true) => used += 1,
+            Ok(false) | Err(_) => {
+                assert_eq!(altered, bare);
+                refused += 1;
+            }
+        }
+    }
+    assert!(used > ROUNDS / 100 && refused > ROUNDS / 4, "{used} used");
 }

@@ -178,6 +178,52 @@ pub fn count(mut walk: Walk<'_>) -> (u64, Option<Unsound>) {
     (insns, None)
 }
 
+/// Notes how many instructions are before the keyframes of a thread, up to the one behind which
+/// its instruction `number` is, or as far as it can be read. How many stretches were counted
+/// for that: those that are known already are not.
+pub fn number_up_to(recording: &mut Recording, whose: (usize, usize), number: u64) -> usize {
+    let (process, thread) = whose;
+    let mut segments = segments(&recording.processes[process].threads[thread]);
+    let known = segments.iter().take_while(|known| known.before.is_some());
+    let Some(first) = known.count().checked_sub(1) else {
+        return 0;
+    };
+    let mut at = first;
+    let is_far = |segment: &Segment| segment.before < number.checked_sub(FEW);
+    'counting: while at + 1 < segments.len() && is_far(&segments[at]) {
+        let some = (at - first).clamp(2, AT_ONCE);
+        let some = &segments[at..segments.len().min(at + some + 1) - 1];
+        let task = |&segment| Task {
+            process,
+            thread,
+            segment,
+        };
+        let tasks: Vec<Task> = some.iter().map(task).collect();
+        for (insns, error) in each(recording, &tasks, count) {
+            let sum = segments[at].before.and_then(|sum| sum.checked_add(insns));
+            if error.is_some() || sum.is_none() {
+                break 'counting;
+            }
+            at += 1;
+            segments[at].before = sum;
+        }
+    }
+    let mut counted = segments[first + 1..=at].iter().peekable();
+    for keyframe in &mut recording.processes[process].threads[thread].keyframes {
+        if let Some(segment) = counted.next_if(|segment| segment.from == Some(keyframe.at)) {
+            keyframe.insns = segment.before;
+        }
+    }
+    at - first
+}
+
+/// So many instructions are read as quickly as others begin to count.
+const FEW: u64 = 4096;
+
+/// Most stretches that are counted before it is looked whether that is far enough; first two,
+/// then as many as were.
+const AT_ONCE: usize = 32;
+
 /// Notes how many instructions are before each keyframe, as far as a thread can be read;
 /// others are forgotten. Why one cannot be read to its end, if that is so.
 pub fn number(recording: &mut Recording) -> Option<Unsound> {

@@ -44,7 +44,10 @@ Examples:
   everypath dump run.evp --mcf binary | zstd > run.mcf.zst   (docs/formats/mcf.md)
   everypath dump run.evp --pt run.pt           packets of Intel PT, for its decoders
   everypath dump run.evp --uftrace calls --depth 8; uftrace replay -d calls
-  everypath dump run.evp --perfetto calls.json --funcs 'parse_*,main'";
+  everypath dump run.evp --perfetto calls.json --funcs 'parse_*,main'
+
+The first time --range shows the middle of a long trace, what is before it is
+counted; the counts are kept beside it, in FILE.evp.idx, which may be deleted.";
 
 pub const CTL_EXAMPLES: &str = "\
 Examples:
@@ -91,7 +94,8 @@ Examples:
   everypath index run.evp
   everypath dump run.evp --range 5000000000..5000000020
 
-The counts are kept in the file, which is written anew.";
+The counts are kept in the trace, which is written anew, and go with a copy of
+it. Without them dump --range counts once, and keeps that in FILE.evp.idx.";
 
 #[derive(Debug, Args)]
 pub struct Trace {

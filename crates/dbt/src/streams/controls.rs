@@ -138,7 +138,7 @@ impl Controls {
     /// How many pairs of tables for indirect branches there are.
     pub fn table_sets(&self) -> usize {
         match self.skip != 0 || self.count != 0 {
-            true => 4,
+            true => 5,
             false => 2,
         }
     }
@@ -236,8 +236,7 @@ impl Engine {
 
     /// Whether who comes there in this way is to be counted first.
     pub fn counts_call(&self, key: Key) -> bool {
-        let is_off = matches!(key.arrival, Arrival::Skipped | Arrival::Done);
-        !is_off && key.arrival != Arrival::Middle && self.marks_at(key.pc) != 0
+        !key.arrival.is_off() && key.arrival != Arrival::Middle && self.marks_at(key.pc) != 0
     }
 
     /// How control arrives that goes from `from` to `to` without a call.
@@ -259,10 +258,8 @@ impl Engine {
 
     /// What makes a difference between keys without contexts.
     pub fn canonical_in_trace(&self, key: Key) -> Key {
-        let keeps = matches!(
-            key.arrival,
-            Arrival::Outside | Arrival::Middle | Arrival::Skipped | Arrival::Done
-        );
+        let keeps =
+            key.arrival.is_off() || matches!(key.arrival, Arrival::Outside | Arrival::Middle);
         let arrival = match keeps && self.controls().is_some() {
             true => key.arrival,
             false => Arrival::Inside,
@@ -274,7 +271,7 @@ impl Engine {
     pub fn left_from_side(&self, block: BlockId) -> Arrival {
         let key = self.blocks[block.0 as usize].key();
         match key.arrival {
-            Arrival::Skipped | Arrival::Done => key.arrival,
+            off if off.is_off() => off,
             _ if self.controls().is_some() && !self.traces(key.pc) => Arrival::Outside,
             _ => Arrival::Inside,
         }
@@ -294,11 +291,10 @@ impl Engine {
 
     /// The same of the thread's last block.
     pub fn left_from_stream(&self, context: &ThreadContext, key: Key) -> Key {
-        let arrival = match (context.stream_phase, context.stream_gap) {
-            (counted::SKIPPING, _) => Arrival::Skipped,
-            (counted::DONE, _) => Arrival::Done,
-            (_, 0) => key.arrival,
-            _ => Arrival::Outside,
+        let arrival = match (counted::arrival(context), context.stream_gap) {
+            (Some(off), _) => off,
+            (None, 0) => key.arrival,
+            (None, _) => Arrival::Outside,
         };
         Key { arrival, ..key }
     }
@@ -306,7 +302,7 @@ impl Engine {
     /// As [`Engine::left_from`], where a superblock that begins with `start` goes on.
     pub fn goes_on(&self, start: Key, traced: bool, key: Key) -> Key {
         let arrival = match start.arrival {
-            Arrival::Skipped | Arrival::Done => start.arrival,
+            off if off.is_off() => off,
             _ if self.controls().is_some() && !traced => Arrival::Outside,
             _ => key.arrival,
         };
@@ -316,7 +312,8 @@ impl Engine {
     /// What is said where a block is landed at, if those are traced who come so.
     pub fn went_by(&mut self, key: Key) -> Option<Went> {
         match key.arrival {
-            Arrival::Outside | Arrival::Skipped | Arrival::Done => None,
+            Arrival::Outside => None,
+            off if off.is_off() => None,
             _ => self.went(key.pc),
         }
     }
@@ -328,13 +325,9 @@ impl Engine {
         let Some(controls) = self.controls() else {
             return key;
         };
-        let (why, arrival) = match context.stream_phase {
-            counted::SKIPPING => (why::OFF, Some(Arrival::Skipped)),
-            counted::DONE => (why::OFF, Some(Arrival::Done)),
-            _ => (controls.why(), None),
-        };
-        if let Some(arrival) = arrival {
-            self.cross(context, key.pc, false, why);
+        let why = controls.why();
+        if let Some(arrival) = counted::arrival(context) {
+            self.cross(context, key.pc, false, why::OFF);
             return Key { arrival, ..key };
         }
         let counts = self.marks_at(key.pc) != 0;

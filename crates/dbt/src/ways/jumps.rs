@@ -63,6 +63,7 @@ impl Site {
             Arrival::Outside => Some(Site(KEYS)),
             Arrival::Skipped => Some(Site(2 * KEYS)),
             Arrival::Done => Some(Site(3 * KEYS)),
+            Arrival::Far => Some(Site(4 * KEYS)),
             _ => None,
         }
     }

@@ -11,6 +11,7 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 
+use super::index::Identity;
 use super::{MAX_RATIO, MAX_RAW, MAX_TOTAL, RATIO_FREE};
 use crate::error::{ReadError, WriteError};
 use crate::part::Part;
@@ -56,6 +57,8 @@ impl Kind {
     pub const LOGS: Kind = Kind(*b"LOGS");
     /// Totals; the last chunk.
     pub const DONE: Kind = Kind(*b"DONE");
+    /// In a file beside a trace: how many instructions are before its keyframes.
+    pub const NUMB: Kind = Kind(*b"NUMB");
 
     /// Whether a reader that does not know the kind may pass over it.
     pub(super) fn may_be_skipped(self) -> bool {
@@ -178,6 +181,8 @@ pub(super) struct Chunks<R> {
     input: R,
     /// Offset of the next byte in the file.
     pub at: u64,
+    /// Of the chunks that were good.
+    pub identity: Identity,
     raw_left: u64,
 }
 
@@ -186,6 +191,7 @@ impl<R: Read> Chunks<R> {
         Chunks {
             input,
             at: 0,
+            identity: Identity::default(),
             raw_left: MAX_TOTAL,
         }
     }
@@ -226,6 +232,10 @@ impl<R: Read> Chunks<R> {
         if crc32c::crc32c_append(crc32c::crc32c(&header[..12]), &stored) != sum {
             return Err(ReadError::Checksum { kind, at });
         }
+        self.identity = Identity {
+            bytes: self.at,
+            sum: crc32c::crc32c_append(self.identity.sum, &header),
+        };
         if kind == Kind::STRM {
             return Ok(Chunk {
                 kind,

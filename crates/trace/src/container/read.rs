@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::chunk::{Chunk, Chunks, Kind};
 use super::codec::{Base, Decoder};
+use super::index::Identity;
 use super::{MAGIC, VERSION, blocks, costs, counts, journal, nodes};
 use crate::error::ReadError;
 use crate::model::{
@@ -31,6 +32,8 @@ pub struct Prefix {
     pub recording: Recording,
     /// `None`: the file is whole.
     pub lost: Option<Loss>,
+    /// Of what was read.
+    pub identity: Identity,
 }
 
 /// Where a damaged file stops to be good, and why. Everything before is in the
@@ -59,7 +62,7 @@ impl fmt::Display for Loss {
 /// among the lost ones become `None`, which costs their own counters only.
 pub fn read_prefix(input: impl Read) -> Result<Prefix, ReadError> {
     let mut chunks = Chunks::new(BufReader::new(input));
-    let version = header(&mut chunks)?;
+    let version = header_of(&mut chunks, MAGIC, VERSION)?;
     let first = chunks.next()?;
     if first.kind != Kind::META {
         return Err(unexpected(&first));
@@ -70,7 +73,11 @@ pub fn read_prefix(input: impl Read) -> Result<Prefix, ReadError> {
     };
     if version >= JOURNALS && recording.meta.mode == Mode::Trace {
         let lost = journal::read(&mut recording, &mut chunks);
-        return Ok(Prefix { recording, lost });
+        return Ok(Prefix {
+            recording,
+            lost,
+            identity: chunks.identity,
+        });
     }
     let lost = loop {
         let at = chunks.at;
@@ -91,20 +98,29 @@ pub fn read_prefix(input: impl Read) -> Result<Prefix, ReadError> {
                 .and_then(|p| p.threads.last_mut()),
         );
     }
-    Ok(Prefix { recording, lost })
+    Ok(Prefix {
+        recording,
+        lost,
+        identity: chunks.identity,
+    })
 }
 
 /// Since this version traces are written while the program runs.
 const JOURNALS: u32 = 6;
 
-/// The format's version.
-fn header<R: Read>(chunks: &mut Chunks<R>) -> Result<u32, ReadError> {
+/// The format's version, in a file that begins with `first` and of which versions up to
+/// `newest` are known.
+pub(super) fn header_of<R: Read>(
+    chunks: &mut Chunks<R>,
+    first: [u8; 8],
+    newest: u32,
+) -> Result<u32, ReadError> {
     let magic: [u8; 8] = chunks.bytes()?.map_err(|_| ReadError::NotARecording)?;
-    if magic != MAGIC {
+    if magic != first {
         return Err(ReadError::NotARecording);
     }
     let cut = |read: usize| ReadError::Truncated {
-        at: MAGIC.len() as u64 + read as u64,
+        at: first.len() as u64 + read as u64,
     };
     let version: [u8; 4] = chunks.bytes()?.map_err(cut)?;
     let sum: [u8; 4] = chunks.bytes()?.map_err(|read| cut(version.len() + read))?;
@@ -112,7 +128,7 @@ fn header<R: Read>(chunks: &mut Chunks<R>) -> Result<u32, ReadError> {
         return Err(ReadError::DamagedHeader);
     }
     match u32::from_le_bytes(version) {
-        version @ 1..=VERSION => Ok(version),
+        version if (1..=newest).contains(&version) => Ok(version),
         found => Err(ReadError::UnknownVersion { found }),
     }
 }

@@ -46,8 +46,13 @@ pub fn write_small(recording: &Recording, out: impl Write) -> Result<(), WriteEr
 
 /// What a file begins with.
 pub(super) fn header() -> Vec<u8> {
-    let mut header = MAGIC.to_vec();
-    header.extend(VERSION.to_le_bytes());
+    header_of(MAGIC, VERSION)
+}
+
+/// The same of a file of another kind.
+pub(super) fn header_of(magic: [u8; 8], version: u32) -> Vec<u8> {
+    let mut header = magic.to_vec();
+    header.extend(version.to_le_bytes());
     header.extend(crc32c::crc32c(&header).to_le_bytes());
     header
 }

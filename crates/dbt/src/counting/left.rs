@@ -1,0 +1,34 @@
+//! Instructions that are taken from what is left, in place of added (`streams::counted`).
+
+use super::{Addition, Amounts, Counting, What};
+
+impl Counting {
+    /// Of instructions that are taken from the word at `displacement`; whether there are
+    /// enough is looked at where the first run is counted.
+    pub fn of_left(displacement: i32) -> Counting {
+        Counting::new(What::Left(displacement), None)
+    }
+
+    /// The word that instructions are taken from.
+    pub fn left(&self) -> Option<i32> {
+        match self.what {
+            What::Left(word) => Some(word),
+            _ => None,
+        }
+    }
+}
+
+impl Addition {
+    /// So many are taken; `last`: those of the last instruction.
+    pub(super) fn taken(word: i32, amounts: Amounts, last: Amounts) -> Addition {
+        let [instructions, ..] = amounts.0;
+        let nothing = Amounts::default();
+        Addition {
+            word,
+            added: nothing.minus(amounts),
+            instructions,
+            last: nothing.minus(last),
+            apart: false,
+        }
+    }
+}
