@@ -41,6 +41,7 @@ mod branches;
 mod code;
 mod coming;
 mod lane;
+mod losses;
 mod order;
 pub mod packed;
 mod pieces;
@@ -97,6 +98,8 @@ pub enum Why {
     Unselected,
     /// The same of a time in which nothing was.
     Off,
+    /// Behind what the file has lost ([`Walk::past_losses`]).
+    Lost,
     /// A reason that this build does not know.
     Unknown(u8),
 }
@@ -109,6 +112,8 @@ impl Why {
             Why::Vsyscall => why::VSYSCALL,
             Why::Unselected => why::UNSELECTED,
             Why::Off => why::OFF,
+            // No stream says it.
+            Why::Lost => 0xff,
             Why::Signal(number) | Why::Unknown(number) => number,
         }
     }
@@ -153,6 +158,10 @@ pub struct Walk<'a> {
     over: bool,
     /// Stamps are given, too.
     stamps: Option<Box<Stamps>>,
+    /// Goes on behind what is lost.
+    past: Option<&'a Thread>,
+    /// It has gone on, and nothing was read yet.
+    leapt: bool,
 }
 
 impl<'a> Walk<'a> {
@@ -223,6 +232,8 @@ impl<'a> Walk<'a> {
             arrived: None,
             over: false,
             stamps: None,
+            past: None,
+            leapt: false,
         }
     }
 
@@ -265,6 +276,7 @@ impl<'a> Walk<'a> {
             return None;
         }
         let found = match self.advance().transpose() {
+            Some(Err(Unsound::Lost)) if self.leap() => return self.whole(),
             None if self.arrived == Some(false) => Some(Err(Unsound::Keyframe)),
             found => found,
         };
@@ -465,7 +477,11 @@ impl<'a> Walk<'a> {
             Escape::At(pc) if self.begins => {
                 self.begins = false;
                 self.piece = Some((self.pieces.at(Place::At(pc)), 0));
-                Ok(Escaped::Coming)
+                let (why, to) = (Why::Lost, pc);
+                match std::mem::take(&mut self.leapt) {
+                    true => Ok(Escaped::Went(Found::Went { why, to })),
+                    false => Ok(Escaped::Coming),
+                }
             }
             _ if self.begins => Err(Unsound::Keyframe),
             Escape::At(pc) => {

@@ -219,7 +219,7 @@ pub fn read_trace(path: &Path) -> Result<(Recording, bool)> {
     let is_sound = match prefix.lost {
         None => true,
         Some(loss) => match loss.error {
-            ReadError::Unfinished { .. } => {
+            ReadError::Unfinished { .. } if loss.next.is_none() && loss.to.is_none() => {
                 eprintln!("everypath: '{shown}': {}", loss.error);
                 true
             }

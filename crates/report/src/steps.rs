@@ -52,11 +52,16 @@ pub fn dump(recording: &Recording, view: &View, out: &mut dyn Write) -> io::Resu
             if let Some(gap) = missing_before(thread) {
                 writeln!(out, "# {gap}")?;
             }
+            if let Some(lost) = lost(thread) {
+                writeln!(out, "# {lost}")?;
+                sound = false;
+            }
             let (start, before) = seek(recording, (of_process, of_thread), view.range.start);
             let mut walk = match start {
                 Some(start) => Walk::of(&mut pieces, thread, start.onward()),
                 None => Walk::new(&mut pieces, thread),
-            };
+            }
+            .past_losses(thread);
             let mut lines = Lines {
                 texts: Texts::new(&names, &view.functions),
                 number: before + 1,
@@ -87,6 +92,22 @@ fn missing_before(thread: &Thread) -> Option<String> {
             None => "nothing of it can be read",
         }
     ))
+}
+
+/// What the file has lost of a thread.
+pub fn lost(thread: &Thread) -> Option<String> {
+    let lost = thread.stream.iter().filter(|part| part.is_lost());
+    let (parts, bytes) = lost.fold((0, 0), |(parts, bytes), part| {
+        (parts + 1, bytes + part.len())
+    });
+    (parts > 0).then(|| {
+        format!(
+            "the file has lost {} of its streams, {} before compression; behind that it goes \
+             on at a keyframe, and what is lost has no numbers",
+            counted(parts, "part"),
+            counted(bytes, "byte"),
+        )
+    })
 }
 
 /// Where to begin to read a thread whose instruction `number` is wanted, and how many are
@@ -187,14 +208,22 @@ pub fn verify(recording: &Recording, out: &mut dyn Write) -> io::Result<bool> {
                 .iter()
                 .map(trace::Part::stored_len)
                 .sum::<u64>();
-            raw += thread.stream.iter().map(trace::Part::len).sum::<u64>();
+            let kept = thread.stream.iter().filter(|part| !part.is_lost());
+            raw += kept.map(trace::Part::len).sum::<u64>();
             let title = title(process, thread);
             let insns = counted(number, "instruction");
             let (as_counted, miscounted) = counters::compared(process, thread, number);
             let stopped = stopped(recording, process, thread);
             writeln!(out, "{title}: {insns}{as_counted}; {stopped}")?;
+            let lost = lost(thread);
+            if let Some(lost) = &lost {
+                writeln!(out, "# {lost}")?;
+                sound = false;
+            }
             if let Some(miscounted) = miscounted {
-                writeln!(out, "# not sound: {miscounted}")?;
+                // What is lost is part of the difference.
+                let fault = if lost.is_some() { "" } else { "not sound: " };
+                writeln!(out, "# {fault}{miscounted}")?;
                 sound = false;
             }
             if let Some(gap) = missing_before(thread) {
@@ -238,6 +267,8 @@ fn count(recording: &Recording) -> Vec<Vec<(u64, Option<Unsound>)>> {
         if failed.is_none() {
             let is_wrong = task.segment.before.is_some_and(|before| before != *sum);
             *sum += insns;
+            // It goes on at the next one.
+            let error = error.filter(|error| !matches!(error, Unsound::Lost));
             *failed = is_wrong.then_some(Unsound::Keyframe).or(error);
         }
     }
@@ -300,6 +331,7 @@ fn went(why: Why, to: u64, out: &mut dyn Write) -> io::Result<()> {
         Why::Vsyscall => writeln!(out, "# back from the vsyscall page, to {to:x}"),
         Why::Unselected => writeln!(out, "# other code, not traced, then at {to:x}"),
         Why::Off => writeln!(out, "# some time not traced, then at {to:x}"),
+        Why::Lost => writeln!(out, "# what comes here is lost, then at {to:x}"),
         Why::Unknown(number) => writeln!(out, "# for reason {number}, to {to:x}"),
     }
 }
