@@ -172,7 +172,7 @@ fn of_process(process: &Process, index: usize, tid: Option<u32>, stats: &mut Sta
         if tid.is_some_and(|tid| tid != thread.tid) {
             continue;
         }
-        let mut branches = Branches::new(&mut pieces, thread);
+        let mut branches = Branches::new(&mut pieces, thread).past_losses(thread);
         let (executed, error) = read(&mut branches, &mut counts);
         stats.threads.push(Thread {
             process: index,
@@ -217,6 +217,10 @@ fn read(branches: &mut Branches<'_>, counts: &mut Counts) -> (Executed, Option<U
                         calls.enter(0);
                     }
                     Why::Unselected | Why::Off => calls.come_back(to),
+                    Why::Lost => {
+                        failure = Some(Unsound::Lost);
+                        calls.come_back(to);
+                    }
                     _ => {}
                 }
             }

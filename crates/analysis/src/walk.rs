@@ -41,6 +41,7 @@ mod branches;
 mod code;
 mod coming;
 mod lane;
+mod losses;
 mod order;
 pub mod packed;
 mod pieces;
@@ -99,6 +100,8 @@ pub enum Why {
     Off,
     /// It is there already, and no instruction can be fetched there.
     Nowhere,
+    /// Behind what the file has lost ([`Walk::past_losses`]).
+    Lost,
     /// A reason that this build does not know.
     Unknown(u8),
 }
@@ -112,6 +115,8 @@ impl Why {
             Why::Unselected => why::UNSELECTED,
             Why::Off => why::OFF,
             Why::Nowhere => why::NOWHERE,
+            // No stream says it.
+            Why::Lost => 0xff,
             Why::Signal(number) | Why::Unknown(number) => number,
         }
     }
@@ -157,6 +162,10 @@ pub struct Walk<'a> {
     over: bool,
     /// Stamps are given, too.
     stamps: Option<Box<Stamps>>,
+    /// Goes on behind what is lost.
+    past: Option<&'a Thread>,
+    /// It has gone on, and nothing was read yet.
+    leapt: bool,
 }
 
 impl<'a> Walk<'a> {
@@ -227,6 +236,8 @@ impl<'a> Walk<'a> {
             arrived: None,
             over: false,
             stamps: None,
+            past: None,
+            leapt: false,
         }
     }
 
@@ -270,6 +281,7 @@ impl<'a> Walk<'a> {
             return None;
         }
         let found = match self.advance().transpose() {
+            Some(Err(Unsound::Lost)) if self.leap() => return self.whole(),
             None if self.arrived == Some(false) => Some(Err(Unsound::Keyframe)),
             found => found,
         };
@@ -470,7 +482,11 @@ impl<'a> Walk<'a> {
             Escape::At(pc) if self.begins => {
                 self.begins = false;
                 self.piece = Some((self.pieces.at(Place::At(pc)), 0));
-                Ok(Escaped::Coming)
+                let (why, to) = (Why::Lost, pc);
+                match std::mem::take(&mut self.leapt) {
+                    true => Ok(Escaped::Went(Found::Went { why, to })),
+                    false => Ok(Escaped::Coming),
+                }
             }
             _ if self.begins => Err(Unsound::Keyframe),
             Escape::At(pc) => {

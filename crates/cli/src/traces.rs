@@ -226,7 +226,7 @@ fn read_known(path: &Path) -> Result<(Recording, bool, Identity)> {
     let is_sound = match prefix.lost {
         None => true,
         Some(loss) => match loss.error {
-            ReadError::Unfinished { .. } => {
+            ReadError::Unfinished { .. } if loss.next.is_none() && loss.to.is_none() => {
                 eprintln!("everypath: '{shown}': {}", loss.error);
                 true
             }

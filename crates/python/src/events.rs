@@ -273,7 +273,7 @@ fn went(why: Why, to: u64, number: u64) -> Row {
         Why::Signal(signal) => (SIGNAL, signal),
         Why::Sigreturn => (12, 0),
         Why::Vsyscall => (13, 0),
-        Why::Unselected | Why::Off => (14, 0),
+        Why::Unselected | Why::Off | Why::Lost => (14, 0),
         Why::Nowhere => (15, 0),
         Why::Unknown(reason) => (15, reason),
     };

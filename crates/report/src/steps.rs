@@ -70,10 +70,15 @@ pub fn dump(recording: &Recording, view: &View, out: &mut dyn Write) -> io::Resu
             if let Some(gap) = missing_before(thread) {
                 writeln!(out, "# {gap}")?;
             }
-            let (mut walk, before) = match seek(thread, view.range.start) {
+            if let Some(lost) = lost(thread) {
+                writeln!(out, "# {lost}")?;
+                sound = false;
+            }
+            let (walk, before) = match seek(thread, view.range.start) {
                 Some((start, before)) => (Walk::of(&mut pieces, thread, start.onward()), before),
                 None => (Walk::new(&mut pieces, thread), 0),
             };
+            let mut walk = walk.past_losses(thread);
             let mut lines = Lines {
                 texts: Texts::new(&names, &view.functions),
                 number: before + 1,
@@ -104,6 +109,22 @@ fn missing_before(thread: &Thread) -> Option<String> {
             None => "nothing of it can be read",
         }
     ))
+}
+
+/// What the file has lost of a thread.
+pub fn lost(thread: &Thread) -> Option<String> {
+    let lost = thread.stream.iter().filter(|part| part.is_lost());
+    let (parts, bytes) = lost.fold((0, 0), |(parts, bytes), part| {
+        (parts + 1, bytes + part.len())
+    });
+    (parts > 0).then(|| {
+        format!(
+            "the file has lost {} of its streams, {} before compression; behind that it goes \
+             on at a keyframe, and what is lost has no numbers",
+            counted(parts, "part"),
+            counted(bytes, "byte"),
+        )
+    })
 }
 
 /// Where to begin to read a thread whose instruction `number` is wanted, and how many are
@@ -179,14 +200,22 @@ pub fn verify(recording: &Recording, out: &mut dyn Write) -> io::Result<bool> {
                 .iter()
                 .map(trace::Part::stored_len)
                 .sum::<u64>();
-            raw += thread.stream.iter().map(trace::Part::len).sum::<u64>();
+            let kept = thread.stream.iter().filter(|part| !part.is_lost());
+            raw += kept.map(trace::Part::len).sum::<u64>();
             let title = title(process, thread);
             let insns = counted(number, "instruction");
             let (as_counted, miscounted) = counters::compared(process, thread, number);
             let stopped = stopped(recording, process, thread);
             writeln!(out, "{title}: {insns}{as_counted}; {stopped}")?;
+            let lost = lost(thread);
+            if let Some(lost) = &lost {
+                writeln!(out, "# {lost}")?;
+                sound = false;
+            }
             if let Some(miscounted) = miscounted {
-                writeln!(out, "# not sound: {miscounted}")?;
+                // What is lost is part of the difference.
+                let fault = if lost.is_some() { "" } else { "not sound: " };
+                writeln!(out, "# {fault}{miscounted}")?;
                 sound = false;
             }
             if let Some(gap) = missing_before(thread) {
@@ -230,6 +259,8 @@ fn count(recording: &Recording) -> Vec<Vec<(u64, Option<Unsound>)>> {
         if failed.is_none() {
             let is_wrong = task.segment.before.is_some_and(|before| before != *sum);
             *sum += insns;
+            // It goes on at the next one.
+            let error = error.filter(|error| !matches!(error, Unsound::Lost));
             *failed = is_wrong.then_some(Unsound::Keyframe).or(error);
         }
     }
@@ -293,6 +324,7 @@ fn went(why: Why, to: u64, out: &mut dyn Write) -> io::Result<()> {
         Why::Unselected => writeln!(out, "# other code, not traced, then at {to:x}"),
         Why::Off => writeln!(out, "# some time not traced, then at {to:x}"),
         Why::Nowhere => writeln!(out, "# nothing can be executed at {to:x}"),
+        Why::Lost => writeln!(out, "# what comes here is lost, then at {to:x}"),
         Why::Unknown(number) => writeln!(out, "# for reason {number}, to {to:x}"),
     }
 }

@@ -28,6 +28,7 @@ mod items;
 pub(crate) mod journal;
 mod nodes;
 mod read;
+mod search;
 mod write;
 
 pub use chunk::Kind;

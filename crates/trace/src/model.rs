@@ -371,11 +371,12 @@ impl Missing {
 }
 
 impl Thread {
-    /// Parts of one of its streams that are missing before those that are kept.
-    pub(crate) fn parts_gone(&self, stream: u16) -> u32 {
-        let gap = self.gap.as_ref();
-        let parts = gap.and_then(|gap| gap.parts.get(usize::from(stream)));
-        parts.copied().unwrap_or(0)
+    /// Parts of one of its streams, and their bytes, that are missing before those that
+    /// are kept.
+    pub(crate) fn gone(&self, stream: u16) -> (u32, u64) {
+        let stream = usize::from(stream);
+        let of = |gap: &Gap| Some((*gap.parts.get(stream)?, *gap.bytes.get(stream)?));
+        self.gap.as_ref().and_then(of).unwrap_or_default()
     }
 
     /// A cost of each node; `None` if it was not recorded.

@@ -23,7 +23,8 @@ pub struct Part {
     /// When it was taken out of the thread's memory, nanoseconds since 1970; 0: not known.
     pub taken_unix_ns: u64,
     pub(crate) len: u32,
-    /// A zstd frame, then perhaps a skippable frame as padding.
+    /// A zstd frame, then perhaps a skippable frame as padding; nothing of a part that is
+    /// missing in the file.
     pub(crate) stored: Vec<u8>,
 }
 
@@ -37,6 +38,20 @@ impl Part {
     /// At most [`MAX_RAW`](crate::container::MAX_RAW) bytes.
     pub fn pack(raw: &[u8]) -> io::Result<Part> {
         Packer::new()?.pack(raw)
+    }
+
+    /// What is in a file that has lost so many bytes of the stream there.
+    pub(crate) fn lost(stream: u16, len: u32) -> Part {
+        Part {
+            stream,
+            len,
+            ..Part::default()
+        }
+    }
+
+    /// Whether the file has lost it: nothing but its length is known.
+    pub fn is_lost(&self) -> bool {
+        self.stored.is_empty()
     }
 
     /// Before compression.

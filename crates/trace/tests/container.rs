@@ -9,7 +9,7 @@ use arbtest::arbtest;
 use common::{Random, recording, sample};
 use trace::container::{MAGIC, VERSION};
 use trace::{
-    End, Label, Meta, Mode, Node, Process, ReadError, Recording, Thread, WriteError, read,
+    End, Label, Meta, Mode, Node, Part, Process, ReadError, Recording, Thread, WriteError, read,
     read_prefix, write,
 };
 
@@ -88,7 +88,18 @@ fn assert_prefix(part: &Recording, whole: &Recording) {
         assert!(whole.targets.starts_with(&part.targets));
         assert!(whole.functions.starts_with(&part.functions));
         for (part, whole) in part.threads.iter().zip(&whole.threads) {
-            assert!(whole.stream.starts_with(&part.stream));
+            for lane in 0..8 {
+                let of = |thread: &Thread| -> Vec<Part> {
+                    let parts = thread.stream.iter().filter(|part| part.stream == lane);
+                    parts.cloned().collect()
+                };
+                let (part, whole) = (of(part), of(whole));
+                assert!(part.len() <= whole.len());
+                let mut pairs = part.iter().zip(&whole);
+                assert!(pairs.all(|(part, whole)| part.is_lost() || part == whole));
+                let len = |parts: &[Part]| parts.iter().map(Part::len).sum::<u64>();
+                assert_eq!(len(&part), len(&whole[..part.len()]));
+            }
             assert!(part.nodes.len() <= whole.nodes.len());
             for (part_node, whole_node) in part.nodes.iter().zip(&whole.nodes) {
                 let top = whole_node

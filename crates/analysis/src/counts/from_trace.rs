@@ -19,7 +19,7 @@ use trace::{
     Event, EventKind, Fragment, Jump, Mode, Piece, Process, Recording, SlotCount, Source, Thread,
 };
 
-use crate::walk::{Did, Key, Pieces, Run, Runs, Step};
+use crate::walk::{Did, Key, Pieces, Run, Runs, Step, Unsound, Why};
 
 mod modules;
 
@@ -50,12 +50,15 @@ fn counted(traced: &Recording, process: &Process, failures: &mut Vec<String>) ->
     for thread in &process.threads {
         let mut counts = vec![0; table.slots as usize];
         let mut insns = 0;
-        let mut runs = Runs::new(&mut pieces, thread);
+        let mut runs = Runs::new(&mut pieces, thread).past_losses(thread);
         while let Some(did) = runs.next() {
             match did {
                 Ok(Did::Ran(run)) => {
                     insns += run.len();
                     table.count(&runs, &run, &mut counts);
+                }
+                Ok(Did::Went { why: Why::Lost, .. }) => {
+                    failures.push(format!("thread {}: {}", thread.tid, Unsound::Lost));
                 }
                 Ok(Did::Went { .. } | Did::Entered | Did::Stack(_)) => {}
                 Err(error) => failures.push(format!("thread {}: {error}", thread.tid)),

@@ -92,6 +92,13 @@ impl<'a> Branches<'a> {
         self
     }
 
+    /// [`Walk::past_losses`].
+    #[must_use]
+    pub fn past_losses(mut self, thread: &'a Thread) -> Self {
+        self.walk = self.walk.past_losses(thread);
+        self
+    }
+
     /// Instructions executed up to the end of what was read.
     pub fn number(&self) -> u64 {
         self.number + self.run.map_or(0, |run| u64::from(run.to - run.from))

@@ -31,6 +31,11 @@ pub(super) struct Lane<'a> {
     raw: Vec<u8>,
     /// How many of `raw` were read.
     at: usize,
+    /// Bytes of the lane up to the end of the last part that was taken; of one that comes,
+    /// not known.
+    taken: u64,
+    /// That part is lost.
+    is_lost: bool,
     /// How many bytes of the next part are left out, and how many come at most.
     skipped: u64,
     left: u64,
@@ -66,14 +71,17 @@ impl<'a> Lane<'a> {
         let mut parts: VecDeque<&Part> = thread.stream.iter().filter(is_of).collect();
         let gone = thread.gap.map_or(0, |gap| gap.bytes[number]);
         let from = from.max(gone);
-        let mut skipped = from - gone;
+        let (mut skipped, mut taken) = (from - gone, gone);
         while let Some(next) = parts.pop_front_if(|next| next.len() <= skipped) {
             skipped -= next.len();
+            taken += next.len();
         }
         Lane {
             parts: Parts::Kept(parts),
             raw: Vec::new(),
             at: 0,
+            taken,
+            is_lost: false,
             skipped,
             left: to.map_or(u64::MAX, |to| to.saturating_sub(from)),
         }
@@ -85,6 +93,8 @@ impl<'a> Lane<'a> {
             parts: Parts::Coming(tail, number),
             raw: Vec::new(),
             at: 0,
+            taken: 0,
+            is_lost: false,
             skipped: 0,
             left: u64::MAX,
         }
@@ -96,6 +106,11 @@ impl<'a> Lane<'a> {
             Parts::Kept(parts) => parts.iter().map(|part| part.len()).sum(),
             Parts::Coming(..) => 0,
         }
+    }
+
+    /// Bytes of it before it goes on, if what was to be read next is lost.
+    pub fn lost(&self) -> Option<u64> {
+        self.is_lost.then_some(self.taken)
     }
 
     /// Nothing more comes.
@@ -145,8 +160,14 @@ impl<'a> Lane<'a> {
     pub fn ahead(&mut self, len: usize) -> Result<&[u8], Unsound> {
         while self.raw.len() - self.at < len
             && self.left > 0
+            && !self.is_lost
             && let Some(part) = self.parts.next()
         {
+            self.taken = self.taken.saturating_add(part.len());
+            if part.is_lost() {
+                self.is_lost = true;
+                break;
+            }
             let more = part.unpack().map_err(Unsound::Part)?;
             let skipped = (more.len() as u64).min(self.skipped) as usize;
             let more = &more[skipped..];
@@ -159,7 +180,10 @@ impl<'a> Lane<'a> {
             self.at = 0;
         }
         let to = self.raw.len().min(self.at + len);
-        Ok(&self.raw[self.at..to])
+        match self.is_lost && to - self.at < len {
+            true => Err(Unsound::Lost),
+            false => Ok(&self.raw[self.at..to]),
+        }
     }
 
     /// Goes on behind bytes that are there.

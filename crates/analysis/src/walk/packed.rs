@@ -75,7 +75,10 @@ impl Iterator for Bytes<'_> {
             if let Some(byte) = self.raw.next() {
                 return Some(byte);
             }
-            self.raw = self.parts.pop()?.unpack().ok()?.into_iter();
+            match self.parts.pop()?.unpack() {
+                Ok(raw) => self.raw = raw.into_iter(),
+                Err(_) => self.parts.clear(),
+            }
         }
     }
 }

@@ -86,6 +86,13 @@ impl<'a> Runs<'a> {
         }
     }
 
+    /// [`Walk::past_losses`].
+    #[must_use]
+    pub fn past_losses(mut self, thread: &'a Thread) -> Self {
+        self.walk = self.walk.past_losses(thread);
+        self
+    }
+
     /// The instructions of the run that was read last.
     pub fn steps(&self, run: &Run) -> &[Step] {
         let steps = &self.walk.pieces.known[run.piece as usize].straight.steps;

@@ -3,11 +3,12 @@
 //!
 //! Invariant: what the segments of a thread give, one after the other, is what a walk of all
 //! of it gives; each is read up to the keyframe behind it, and that has to be where control
-//! comes to then.
+//! comes to then. One of which something is lost ends there, with [`Unsound::Lost`].
 //!
 //! Limits: each worker decodes code for itself.
 
 use std::num::NonZero;
+use std::ops::Range;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
@@ -34,6 +35,30 @@ impl Segment {
     }
 }
 
+/// What there is of each lane of a thread, in bytes from its beginning.
+struct Kept {
+    ends: [u64; LANES],
+    lost: [Vec<Range<u64>>; LANES],
+}
+
+impl Kept {
+    fn of(thread: &Thread) -> Kept {
+        let mut ends = thread.gap.map(|gap| gap.bytes).unwrap_or_default();
+        let mut lost: [Vec<Range<u64>>; LANES] = Default::default();
+        for part in &thread.stream {
+            let stream = usize::from(part.stream);
+            if let Some(end) = ends.get_mut(stream) {
+                let begin = *end;
+                *end = end.saturating_add(part.len());
+                if part.is_lost() {
+                    lost[stream].push(begin..*end);
+                }
+            }
+        }
+        Kept { ends, lost }
+    }
+}
+
 /// The segments of a thread, in order; none, if nothing of it can be read.
 pub fn segments(thread: &Thread) -> Vec<Segment> {
     if super::packed::is_packed(thread) {
@@ -44,13 +69,13 @@ pub fn segments(thread: &Thread) -> Vec<Segment> {
         }];
     }
     let gone = thread.gap.map(|gap| gap.bytes);
-    let mut ends = gone.unwrap_or_default();
-    for part in &thread.stream {
-        if let Some(end) = ends.get_mut(usize::from(part.stream)) {
-            *end = end.saturating_add(part.len());
-        }
-    }
-    let mut segments = Vec::new();
+    let Kept { ends, lost } = Kept::of(thread);
+    let is_lost = |lane: usize, from: u64, to: u64| {
+        let ends_behind = lost[lane].partition_point(|lost| lost.end <= from);
+        let next = lost[lane].get(ends_behind);
+        next.is_some_and(|lost| lost.start < to)
+    };
+    let (mut segments, mut has_lost) = (Vec::new(), false);
     let mut open = gone.is_none().then(Segment::default);
     let mut least = gone.unwrap_or([1; LANES]);
     for keyframe in &thread.keyframes {
@@ -62,15 +87,19 @@ pub fn segments(thread: &Thread) -> Vec<Segment> {
             .iter()
             .zip(&least)
             .all(|(at, least)| at >= least)
-            && behind.iter().zip(&ends).all(|(behind, end)| behind <= end);
+            && behind.iter().zip(&ends).all(|(behind, end)| behind <= end)
+            && (0..LANES).all(|lane| !is_lost(lane, keyframe.at[lane], behind[lane]));
         if !is_kept {
             continue;
         }
+        let from = open.and_then(|segment| segment.from).unwrap_or_default();
+        has_lost |= (0..LANES).any(|lane| is_lost(lane, from[lane], keyframe.at[lane]));
         least = behind;
         let next = Segment {
             from: Some(keyframe.at),
             to: None,
-            before: keyframe.insns,
+            // Instructions that are lost do not count.
+            before: keyframe.insns.filter(|_| !has_lost),
         };
         segments.extend(open.replace(next).map(|segment| Segment {
             to: Some(keyframe.at),

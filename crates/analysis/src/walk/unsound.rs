@@ -9,6 +9,8 @@ use trace::ReadError;
 pub enum Unsound {
     /// A part of it cannot be decompressed.
     Part(ReadError),
+    /// The file has lost what comes next.
+    Lost,
     /// It ends within an item.
     Cut,
     /// There is no such item.
@@ -35,6 +37,7 @@ impl fmt::Display for Unsound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Unsound::Part(error) => error.fmt(f),
+            Unsound::Lost => write!(f, "the file has lost a part of its streams"),
             Unsound::Cut => write!(f, "the stream ends in the middle of an item"),
             Unsound::Item(kind) => write!(f, "the stream has an item of unknown kind {kind}"),
             Unsound::NoCode(pc) => write!(f, "the code at {pc:#x} is not in the recording"),

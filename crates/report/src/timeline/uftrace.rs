@@ -69,14 +69,7 @@ impl Uftrace {
             .collect();
         write_info(create("info")?, recording, &path, &threads)?;
         let mut tasks = create("task.txt")?;
-        let first = threads.values().next().copied().unwrap_or(0);
-        writeln!(
-            tasks,
-            "SESS timestamp=0.000000000 pid={first} sid={SESSION} exename=\"{path}\""
-        )?;
-        for (tid, pid) in &threads {
-            writeln!(tasks, "TASK timestamp=0.000000000 tid={tid} pid={pid}")?;
-        }
+        write_tasks(&mut tasks, recording, &path)?;
         tasks.flush()?;
         let end = BASE + 16 * (names.len() as u64 + 2);
         let mut map = create(&format!("sid-{SESSION}.map"))?;
@@ -121,6 +114,34 @@ impl Uftrace {
         file.write_all(&time.to_le_bytes())?;
         file.write_all(&word.to_le_bytes())
     }
+}
+
+/// Processes and their threads. One that has a parent has its names, too.
+fn write_tasks(out: &mut impl Write, recording: &Recording, path: &str) -> io::Result<()> {
+    let mut said = HashSet::new();
+    for process in &recording.processes {
+        let pid = process.pid;
+        // Who executes another program is its own parent.
+        let parent = process.parent.map(|at| recording.processes[at].pid);
+        match parent {
+            _ if !said.insert(pid) => {}
+            Some(parent) => writeln!(out, "FORK timestamp=0.000000000 pid={pid} ppid={parent}")?,
+            None => {
+                writeln!(
+                    out,
+                    "SESS timestamp=0.000000000 pid={pid} sid={SESSION} exename=\"{path}\""
+                )?;
+                writeln!(out, "TASK timestamp=0.000000000 tid={pid} pid={pid}")?;
+            }
+        }
+        for thread in &process.threads {
+            if said.insert(thread.tid) {
+                let tid = thread.tid;
+                writeln!(out, "TASK timestamp=0.000000000 tid={tid} pid={pid}")?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn write_info(

@@ -12,6 +12,7 @@ use std::fmt;
 use std::io::{self, Read, Write};
 
 use super::index::Identity;
+use super::search::Again;
 use super::{MAX_RATIO, MAX_RAW, MAX_TOTAL, RATIO_FREE};
 use crate::error::{ReadError, WriteError};
 use crate::part::Part;
@@ -89,6 +90,10 @@ const WINDOW_LOG_MAX: u32 = MAX_RAW.trailing_zeros();
 const SKIPPABLE: u32 = 0x184D_2A50;
 /// Another: what begins a part of a stream.
 pub(super) const LEAD: u32 = SKIPPABLE + 1;
+/// How items begin: a skippable frame of eight bytes.
+pub(super) const TOLD: &[u8] = &[0x51, 0x2A, 0x4D, 0x18, 8, 0, 0, 0];
+/// With those.
+const TOLD_LEN: usize = 16;
 
 /// Fewest stored bytes with which a chunk of `raw` bytes is accepted.
 fn least_stored(raw: u64) -> u64 {
@@ -165,6 +170,37 @@ fn pad(stored: &mut Vec<u8>, least: usize) {
     }
 }
 
+/// What the header of a chunk says.
+pub(super) struct Head {
+    pub kind: Kind,
+    pub raw_len: u32,
+    pub stored_len: u32,
+}
+
+impl Head {
+    pub(super) fn of(header: &[u8; HEADER]) -> Head {
+        let word = |from: usize| {
+            u32::from_le_bytes([
+                header[from],
+                header[from + 1],
+                header[from + 2],
+                header[from + 3],
+            ])
+        };
+        Head {
+            kind: Kind([header[0], header[1], header[2], header[3]]),
+            raw_len: word(4),
+            stored_len: word(8),
+        }
+    }
+}
+
+/// Whether the checksum of a chunk is right.
+pub(super) fn is_sound(header: &[u8; HEADER], stored: &[u8]) -> bool {
+    let sum = crc32c::crc32c_append(crc32c::crc32c(&header[..12]), stored);
+    header[12..] == sum.to_le_bytes()
+}
+
 /// A checked and decompressed chunk.
 #[derive(Debug)]
 pub(super) struct Chunk {
@@ -174,25 +210,30 @@ pub(super) struct Chunk {
     pub raw: Vec<u8>,
     /// What a chunk of a stream has instead.
     pub part: Part,
+    /// As it says: items that are written before it, but marks.
+    pub told: Option<u64>,
 }
 
 /// Reads chunk after chunk and knows where it is.
 pub(super) struct Chunks<R> {
-    input: R,
+    pub(super) input: Again<R>,
     /// Offset of the next byte in the file.
     pub at: u64,
     /// Of the chunks that were good.
     pub identity: Identity,
     raw_left: u64,
+    /// The bytes of a chunk that was refused for what it is as a whole.
+    pub(super) refused: Vec<u8>,
 }
 
 impl<R: Read> Chunks<R> {
     pub(super) fn new(input: R) -> Chunks<R> {
         Chunks {
-            input,
+            input: Again::new(input),
             at: 0,
             identity: Identity::default(),
             raw_left: MAX_TOTAL,
+            refused: Vec::new(),
         }
     }
 
@@ -214,22 +255,20 @@ impl<R: Read> Chunks<R> {
 
     pub(super) fn next(&mut self) -> Result<Chunk, ReadError> {
         let at = self.at;
+        self.refused.clear();
         let header: [u8; HEADER] = self.bytes()?.map_err(|read| ReadError::Truncated {
             at: at + read as u64,
         })?;
-        let word = |from: usize| {
-            u32::from_le_bytes([
-                header[from],
-                header[from + 1],
-                header[from + 2],
-                header[from + 3],
-            ])
-        };
-        let kind = Kind([header[0], header[1], header[2], header[3]]);
-        let (raw_len, stored_len, sum) = (word(4), word(8), word(12));
+        self.refused = header.to_vec();
+        let Head {
+            kind,
+            raw_len,
+            stored_len,
+        } = Head::of(&header);
         self.check_sizes(kind, at, raw_len, stored_len)?;
         let stored = self.stored(stored_len)?;
-        if crc32c::crc32c_append(crc32c::crc32c(&header[..12]), &stored) != sum {
+        if !is_sound(&header, &stored) {
+            self.refused.extend(stored);
             return Err(ReadError::Checksum { kind, at });
         }
         self.identity = Identity {
@@ -246,6 +285,7 @@ impl<R: Read> Chunks<R> {
                     stored,
                     ..Part::default()
                 },
+                told: None,
             });
         }
         self.raw_left -= u64::from(raw_len);
@@ -256,10 +296,17 @@ impl<R: Read> Chunks<R> {
             at,
             raw,
             part,
+            told: told(&stored),
         })
     }
 
-    fn check_sizes(&self, kind: Kind, at: u64, raw: u32, stored: u32) -> Result<(), ReadError> {
+    pub(super) fn check_sizes(
+        &self,
+        kind: Kind,
+        at: u64,
+        raw: u32,
+        stored: u32,
+    ) -> Result<(), ReadError> {
         let bytes = u64::from(raw);
         let left = match kind {
             // It stays compressed.
@@ -289,10 +336,18 @@ impl<R: Read> Chunks<R> {
             .read_to_end(&mut stored)?;
         self.at += read as u64;
         if read < len as usize {
+            self.refused.extend(stored);
             return Err(ReadError::Truncated { at: self.at });
         }
         Ok(stored)
     }
+}
+
+/// What a skippable frame of eight bytes says with which the stored bytes begin, if they do.
+fn told(stored: &[u8]) -> Option<u64> {
+    let lead = stored.first_chunk::<TOLD_LEN>()?;
+    let (head, number) = lead.split_last_chunk()?;
+    (head == TOLD).then(|| u64::from_le_bytes(*number))
 }
 
 /// `None` unless the frames are sound and give exactly `raw_len` bytes.

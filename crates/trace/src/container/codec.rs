@@ -230,6 +230,7 @@ mod tests {
             at: 0,
             raw,
             part: Default::default(),
+            told: None,
         };
         let mut decoder = Decoder::new(&chunk);
         let value = decoder.uint()?;

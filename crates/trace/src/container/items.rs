@@ -34,6 +34,11 @@ mod tag {
     pub const KEYFRAME: u64 = 12;
     pub const NUMBERS: u64 = 13;
     pub const GAP: u64 = 14;
+
+    /// Whether nothing else depends on it: a file may be rewritten without it.
+    pub fn is_mark(tag: u64) -> bool {
+        matches!(tag, OF | KEYFRAME | GAP)
+    }
 }
 
 /// How much of what its parent had a forked child begins with.
@@ -66,6 +71,8 @@ pub(super) struct Items {
     pub out: Encoder,
     /// How many there are.
     count: u64,
+    /// And of them, those that are not [marks](tag::is_mark).
+    told: u64,
     /// Processes and threads (by their process) that begin in it.
     begun: Vec<Begun>,
     before: Before,
@@ -78,6 +85,11 @@ impl Items {
         (all.out.bytes, all.count, all.begun)
     }
 
+    /// How many there are that are not marks.
+    pub(super) fn told(&self) -> u64 {
+        self.told
+    }
+
     fn begin(&mut self, process: usize, tag: u64) {
         if self.before.process != Some(process) {
             self.before.process = Some(process);
@@ -87,6 +99,7 @@ impl Items {
         }
         self.out.uint(tag);
         self.count += 1;
+        self.told += u64::from(!tag::is_mark(tag));
     }
 
     pub(super) fn process(&mut self, index: usize, process: &Process, shared: Option<Shared>) {
@@ -201,6 +214,8 @@ impl Items {
 #[derive(Default)]
 pub(super) struct Reader {
     pub count: u64,
+    /// Of them, those that are not [marks](tag::is_mark).
+    pub told: u64,
     shared: u64,
 }
 
@@ -227,6 +242,7 @@ impl Reader {
         before: &mut Before,
     ) -> Result<(), ReadError> {
         let tag = input.uint()?;
+        self.told += u64::from(!tag::is_mark(tag));
         if tag == tag::PROCESS {
             self.process(recording, input)?;
             before.process = Some(recording.processes.len() - 1);

@@ -9,20 +9,23 @@
 //! chunk is handed to the system in one piece, so a file ends in at most one torn chunk;
 //! without `DONE` the recording was not finished.
 
+mod read;
+
 use std::collections::HashMap;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::chunk::{Chunk, Chunks, HEADER, Kind, LEAD, raw_len, write_chunk, write_stored};
-use super::codec::{Decoder, Encoder};
-use super::items::{Begun, Items, Reader, Shared};
-use super::read::{self, Loss};
+use super::chunk::{HEADER, Kind, LEAD, TOLD, raw_len, write_chunk, write_stored};
+use super::codec::Encoder;
+use super::items::{Begun, Items, Shared};
 use super::write::{self, CLOSE_AT};
-use crate::error::{ReadError, WriteError};
+use crate::error::WriteError;
 use crate::keyframe::{Gap, Keyframe};
 use crate::model::{End, Fragment, Meta, Module, Process, Recording, Source, Thread};
 use crate::part::{LEVEL, Packer, Part};
+
+pub(super) use read::read;
 
 /// What begins the stored bytes of a part, with the eight bytes of a skippable frame.
 const LEAD_LEN: usize = 48;
@@ -38,6 +41,8 @@ pub(crate) struct Journal<W> {
     pub kept: Vec<usize>,
     /// What the file holds: items, parts, their bytes.
     totals: [u64; 3],
+    /// Items that were written, but marks: also of what a smaller file has no more.
+    told: u64,
     /// Chunks that were written, if anybody wants to know.
     pub wrote: Option<Vec<Wrote>>,
 }
@@ -70,12 +75,14 @@ pub(crate) enum Mark {
     Gap((usize, usize), Gap),
 }
 
-/// Whose a part is: process and thread in it, and how many parts its stream has before it.
+/// Whose a part is: process and thread in it, and how many parts and bytes its stream has
+/// before it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Place {
     pub process: usize,
     pub thread: usize,
     pub sequence: u32,
+    pub before: u64,
 }
 
 impl<W: Write> Journal<W> {
@@ -95,6 +102,7 @@ impl<W: Write> Journal<W> {
             written: head.len() as u64,
             kept: Vec::new(),
             totals: [0; 3],
+            told: 0,
             wrote: None,
         })
     }
@@ -142,7 +150,8 @@ impl<W: Write> Journal<W> {
         let len = raw_len(Kind::LOGS, &raw)?;
         let stored = self.packer.stored(&raw)?;
         let mut chunk = Vec::new();
-        write_stored(&mut chunk, Kind::LOGS, len, &[&stored])?;
+        let told = self.told.to_le_bytes();
+        write_stored(&mut chunk, Kind::LOGS, len, &[TOLD, &told, &stored])?;
         Ok((chunk, count))
     }
 
@@ -262,7 +271,8 @@ impl<W: Write> Journal<W> {
         lead.extend(place.sequence.to_le_bytes());
         lead.extend(u32::from(part.stream).to_le_bytes());
         lead.extend(part.taken_unix_ns.to_le_bytes());
-        lead.resize(LEAD_LEN, 0);
+        lead.extend(place.before.to_le_bytes());
+        lead.extend(self.told.to_le_bytes());
         let stored: [&[u8]; 2] = [&lead, &part.stored];
         write_stored(&mut self.out, Kind::STRM, part.len, &stored)?;
         let what = What::Part {
@@ -273,6 +283,27 @@ impl<W: Write> Journal<W> {
         self.written(&stored, what);
         self.totals[1] += 1;
         self.totals[2] += u64::from(part.len);
+        Ok(())
+    }
+
+    /// All parts of a thread. What is lost stays lost: the next one says so.
+    fn parts(&mut self, whose: (usize, usize), thread: &Thread) -> Result<(), WriteError> {
+        let mut places: HashMap<u16, (u32, u64)> = HashMap::new();
+        for part in &thread.stream {
+            let gone = || thread.gone(part.stream);
+            let (sequence, before) = places.entry(part.stream).or_insert_with(gone);
+            let place = Place {
+                process: whose.0,
+                thread: whose.1,
+                sequence: *sequence,
+                before: *before,
+            };
+            *sequence = sequence.wrapping_add(1);
+            *before = before.wrapping_add(part.len());
+            if !part.is_lost() {
+                self.part(place, part)?;
+            }
+        }
         Ok(())
     }
 
@@ -287,9 +318,11 @@ impl<W: Write> Journal<W> {
         if self.items.out.bytes.is_empty() {
             return Ok(());
         }
+        let told = self.items.told();
         let (raw, count, begun) = self.items.take();
         self.chunk(Kind::LOGS, &raw)?;
         self.totals[0] += count;
+        self.told += told;
         for begun in begun {
             match begun {
                 Begun::Process => self.kept.push(0),
@@ -302,8 +335,10 @@ impl<W: Write> Journal<W> {
     fn chunk(&mut self, kind: Kind, raw: &[u8]) -> Result<(), WriteError> {
         let len = raw_len(kind, raw)?;
         let stored = self.packer.stored(raw)?;
-        write_stored(&mut self.out, kind, len, &[&stored])?;
-        self.written(&[&stored], What::Logs);
+        let told = self.told.to_le_bytes();
+        let stored: [&[u8]; 3] = [TOLD, &told, &stored];
+        write_stored(&mut self.out, kind, len, &stored)?;
+        self.written(&stored, What::Logs);
         Ok(())
     }
 
@@ -381,18 +416,7 @@ pub(super) fn write(recording: &Recording, out: impl Write, level: i32) -> Resul
             for keyframe in &thread.keyframes {
                 journal.keyframe(index, at, keyframe)?;
             }
-            let mut sequences: HashMap<u16, u32> = HashMap::new();
-            for part in &thread.stream {
-                let gone = || thread.parts_gone(part.stream);
-                let sequence = sequences.entry(part.stream).or_insert_with(gone);
-                let place = Place {
-                    process: index,
-                    thread: at,
-                    sequence: *sequence,
-                };
-                *sequence = sequence.wrapping_add(1);
-                journal.part(place, part)?;
-            }
+            journal.parts((index, at), thread)?;
         }
         journal.names_and_end(index, process)?;
     }
@@ -418,101 +442,4 @@ fn shared(parent: &Process, process: &Process) -> Option<Shared> {
         fragments,
         targets: targets.take_while(|(a, b)| a == b).count(),
     })
-}
-
-/// Everything behind `META`; why that is not all.
-pub(super) fn read<R: Read>(recording: &mut Recording, chunks: &mut Chunks<R>) -> Option<Loss> {
-    let mut reader = Reader::default();
-    let (mut parts, mut raw) = (0, 0);
-    let mut sequences = Sequences::new();
-    loop {
-        let at = chunks.at;
-        let chunk = match chunks.next() {
-            Ok(chunk) => chunk,
-            Err(ReadError::Truncated { at: end }) => {
-                let error = ReadError::Unfinished { torn: end - at };
-                return Some(Loss { at, error });
-            }
-            Err(error) => return Some(Loss { at, error }),
-        };
-        let input = Decoder::new(&chunk);
-        let step = match chunk.kind {
-            Kind::LOGS => reader.feed(recording, input),
-            Kind::STRM => {
-                parts += 1;
-                raw += chunk.part.len();
-                part(recording, &mut sequences, chunk)
-            }
-            Kind::DONE => match done(recording, input, [reader.count, parts, raw]) {
-                Ok(()) => return read::trailing(chunks),
-                Err(error) => Err(error),
-            },
-            kind if kind.may_be_skipped() => Ok(()),
-            _ => Err(read::unexpected(&chunk)),
-        };
-        if let Err(error) = step {
-            return Some(Loss { at, error });
-        }
-    }
-}
-
-/// Parts that were read, by process, thread and stream.
-type Sequences = HashMap<(u32, u32, u16), u32>;
-
-fn part(
-    recording: &mut Recording,
-    sequences: &mut Sequences,
-    mut chunk: Chunk,
-) -> Result<(), ReadError> {
-    let malformed = |what| ReadError::Malformed {
-        kind: chunk.kind,
-        at: chunk.at,
-        what,
-    };
-    let stored = &mut chunk.part.stored;
-    let Some(lead) = stored.first_chunk::<LEAD_LEN>().copied() else {
-        return Err(malformed("it is too short for its beginning"));
-    };
-    let word = |at: usize| u32::from_le_bytes([lead[at], lead[at + 1], lead[at + 2], lead[at + 3]]);
-    if (word(0), word(4)) != (LEAD, LEAD_LEN as u32 - 8) {
-        return Err(malformed("it does not begin as a part of a stream does"));
-    }
-    let thread = recording
-        .processes
-        .get_mut(word(8) as usize)
-        .and_then(|process| process.threads.get_mut(word(12) as usize))
-        .ok_or_else(|| malformed("it is of a thread that is not there"))?;
-    let stream = u16::try_from(word(20)).map_err(|_| malformed("there are not so many streams"))?;
-    let gone = || thread.parts_gone(stream);
-    let whose = (word(8), word(12), stream);
-    let sequence = sequences.entry(whose).or_insert_with(gone);
-    if word(16) != *sequence {
-        return Err(malformed("parts of its stream before it are missing"));
-    }
-    *sequence = sequence.wrapping_add(1);
-    stored.drain(..LEAD_LEN);
-    thread.stream.push(Part {
-        stream,
-        taken_unix_ns: u64::from(word(24)) | u64::from(word(28)) << 32,
-        ..chunk.part
-    });
-    Ok(())
-}
-
-fn done(
-    recording: &mut Recording,
-    mut input: Decoder<'_>,
-    totals: [u64; 3],
-) -> Result<(), ReadError> {
-    let duration_ns = input.uint()?;
-    let end = read::end(&mut input)?;
-    for total in totals {
-        if input.uint()? != total {
-            return Err(input.malformed("its totals are not those of the file"));
-        }
-    }
-    input.end()?;
-    recording.meta.duration_ns = duration_ns;
-    recording.meta.end = end;
-    Ok(())
 }

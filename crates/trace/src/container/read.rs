@@ -36,22 +36,70 @@ pub struct Prefix {
     pub identity: Identity,
 }
 
-/// Where a damaged file stops to be good, and why. Everything before is in the
-/// recording, nothing after it.
+/// Where a damaged file is not good, and why. Everything before is in the recording.
 #[derive(Debug)]
 pub struct Loss {
     /// Offset of the first chunk that is lost.
     pub at: u64,
+    /// Where it is good again, and read. `None`: nothing behind it is in the recording.
+    pub to: Option<u64>,
     pub error: ReadError,
+    /// The next one.
+    pub next: Option<Box<Loss>>,
 }
+
+impl Loss {
+    pub(super) fn onward(at: u64, error: ReadError) -> Loss {
+        Loss {
+            at,
+            to: None,
+            error,
+            next: None,
+        }
+    }
+
+    pub(super) fn between(at: u64, to: u64, error: ReadError) -> Loss {
+        Loss {
+            to: Some(to),
+            ..Loss::onward(at, error)
+        }
+    }
+
+    /// They are in order.
+    pub(super) fn all(losses: Vec<Loss>) -> Option<Loss> {
+        losses.into_iter().rev().fold(None, |next, loss| {
+            let next = next.map(Box::new);
+            Some(Loss { next, ..loss })
+        })
+    }
+
+    /// This one and those behind it.
+    pub fn each(&self) -> impl Iterator<Item = &Loss> {
+        std::iter::successors(Some(self), |loss| loss.next.as_deref())
+    }
+}
+
+/// How many places are told, and the last.
+const MOST_SAID: usize = 3;
 
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Everything from byte {} on is lost. {}",
-            self.at, self.error
-        )
+        for (number, loss) in self.each().enumerate() {
+            let (at, before) = (loss.at, if number > 0 { " " } else { "" });
+            match loss.to {
+                // Many have nothing else to say.
+                Some(_) if number >= MOST_SAID && loss.next.is_some() => continue,
+                None => write!(f, "{before}Everything from byte {at} on is lost. ")?,
+                Some(to) if to == at => write!(f, "{before}Something before byte {at} is lost. ")?,
+                Some(to) => write!(
+                    f,
+                    "{before}What was in {} bytes from byte {at} on is lost. ",
+                    to - at
+                )?,
+            }
+            write!(f, "{}", loss.error)?;
+        }
+        Ok(())
     }
 }
 
@@ -87,7 +135,7 @@ pub fn read_prefix(input: impl Read) -> Result<Prefix, ReadError> {
         match step {
             Ok(Step::More) => {}
             Ok(Step::Done) => break trailing(&mut chunks),
-            Err(error) => break Some(Loss { at, error }),
+            Err(error) => break Some(Loss::onward(at, error)),
         }
     };
     if lost.is_some() {
@@ -137,11 +185,8 @@ pub(super) fn trailing<R: Read>(chunks: &mut Chunks<R>) -> Option<Loss> {
     let at = chunks.at;
     match chunks.bytes::<1>() {
         Ok(Err(_)) => None,
-        Ok(Ok(_)) => Some(Loss {
-            at,
-            error: ReadError::TrailingBytes { at },
-        }),
-        Err(error) => Some(Loss { at, error }),
+        Ok(Ok(_)) => Some(Loss::onward(at, ReadError::TrailingBytes { at })),
+        Err(error) => Some(Loss::onward(at, error)),
     }
 }
 

@@ -386,6 +386,7 @@ impl<W: Keep> Live<W> {
                         process,
                         thread,
                         sequence: chain.parts,
+                        before: chain.packed,
                     },
                     part: Part {
                         stream: chain.stream,
@@ -396,6 +397,7 @@ impl<W: Keep> Live<W> {
                 Err(error) => return self.sink.fail(error.into()),
             }
             chain.parts += 1;
+            chain.packed += piece.len() as u64;
         }
     }
 

@@ -32,6 +32,8 @@ pub(super) struct Chain {
     pub raw: Vec<u8>,
     /// Parts that were made of it.
     pub parts: u32,
+    /// Their bytes.
+    pub packed: u64,
     /// It ends before its thread does.
     pub is_lost: bool,
 }
@@ -51,6 +53,7 @@ pub(super) fn chains(record: &ThreadRecord) -> Vec<Chain> {
         keyframes: Vec::new(),
         raw: Vec::new(),
         parts: 0,
+        packed: 0,
         is_lost: false,
     };
     (0..).zip(firsts).map(chain).collect()

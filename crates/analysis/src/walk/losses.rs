@@ -1,0 +1,51 @@
+//! Streams of which a file has lost parts in the middle.
+//!
+//! A lane says where it goes on ([`Lane::lost`]); the first keyframe that is behind that in
+//! all lanes is where the walk goes on.
+//!
+//! Limits: with stamps a walk ends at what is lost.
+
+use trace::Thread;
+use trace::stream::LANES;
+
+use super::lane::Lane;
+use super::{Walk, segments};
+
+impl<'a> Walk<'a> {
+    /// The same, which goes on at the next keyframe where something is lost, with
+    /// [`Why::Lost`](super::Why::Lost); others end there with [`Unsound::Lost`](super::Unsound::Lost). `thread` is its own, and it
+    /// goes on to the end.
+    #[must_use]
+    pub fn past_losses(mut self, thread: &'a Thread) -> Self {
+        self.past = Some(thread);
+        self
+    }
+
+    /// Goes to the next keyframe behind what is lost, if there is one.
+    pub(super) fn leap(&mut self) -> bool {
+        let Some(thread) = self.past else {
+            return false;
+        };
+        let behind = |from: &[u64; LANES]| {
+            let lanes = self.lanes.iter().zip(from);
+            lanes
+                .filter_map(|(lane, &at)| Some(lane.lost()? <= at))
+                .all(|is_behind| is_behind)
+        };
+        let segments = segments::segments(thread);
+        let Some(next) = segments
+            .iter()
+            .find(|segment| segment.from.is_some_and(|from| behind(&from)))
+        else {
+            return false;
+        };
+        let from = next.from.unwrap_or_default();
+        self.lanes = (0..)
+            .zip(from)
+            .map(|(number, from)| Lane::between(thread, number, from, None))
+            .collect();
+        (self.piece, self.left, self.coming, self.entered) = (None, 0, None, None);
+        (self.begins, self.leapt) = (true, true);
+        true
+    }
+}
