@@ -52,6 +52,7 @@ mod stamps;
 mod steer;
 mod targets;
 mod unsound;
+mod why;
 
 pub use branches::{Branch, Branches, Item};
 pub use code::{Code, Step};
@@ -69,8 +70,9 @@ use stamps::Stamps;
 pub use stamps::{Stamp, StampKind};
 pub use steer::Steer;
 use trace::Thread;
-use trace::stream::{ESCAPE, LANES, PER_BYTE, STAMP, TARGETS, WENT, escape, why};
+use trace::stream::{ESCAPE, LANES, PER_BYTE, STAMP, TARGETS, WENT, escape};
 pub use unsound::Unsound;
+pub use why::Why;
 
 /// What a thread did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,58 +83,6 @@ pub enum Event<'a> {
     Went { why: Why, to: u64 },
     /// When what follows began; if it was asked for ([`Walk::with_stamps`]).
     Stamp(Stamp),
-}
-
-/// Why control goes elsewhere without a branch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// The thread begins.
-    Start,
-    /// To the handler of a signal.
-    Signal(u8),
-    /// A handler returns.
-    Sigreturn,
-    /// Back from the vsyscall page.
-    Vsyscall,
-    /// Behind code that was not to be traced, of which nothing is known.
-    Unselected,
-    /// The same of a time in which nothing was.
-    Off,
-    /// It is there already, and no instruction can be fetched there.
-    Nowhere,
-    /// Behind what the file has lost ([`Walk::past_losses`]).
-    Lost,
-    /// A reason that this build does not know.
-    Unknown(u8),
-}
-
-impl Why {
-    fn number(self) -> u8 {
-        match self {
-            Why::Start => why::START,
-            Why::Sigreturn => why::SIGRETURN,
-            Why::Vsyscall => why::VSYSCALL,
-            Why::Unselected => why::UNSELECTED,
-            Why::Off => why::OFF,
-            Why::Nowhere => why::NOWHERE,
-            // No stream says it.
-            Why::Lost => 0xff,
-            Why::Signal(number) | Why::Unknown(number) => number,
-        }
-    }
-
-    fn of(number: u8) -> Why {
-        match number {
-            why::START => Why::Start,
-            1..=64 => Why::Signal(number),
-            why::SIGRETURN => Why::Sigreturn,
-            why::VSYSCALL => Why::Vsyscall,
-            why::UNSELECTED => Why::Unselected,
-            why::OFF => Why::Off,
-            why::NOWHERE => Why::Nowhere,
-            other => Why::Unknown(other),
-        }
-    }
 }
 
 /// Reads the streams of one thread.

@@ -57,6 +57,7 @@ fn recordings_of_older_builds_are_shown() {
             "7-trace.evp" => Some("317,422 instructions in 8,299 bytes of streams"),
             "8-trace.evp" => Some("76,607 instructions in 5,921 bytes of streams"),
             "9-trace.evp" => Some("180,050 instructions in 541 bytes of streams"),
+            "10-trace.evp" => Some("623 instructions in 287 bytes of streams"),
             _ => None,
         } {
             let text = everypath(&["verify"]);

@@ -310,8 +310,7 @@ impl Walk<'_> {
             }
             if let Some(run) = stamps.rest.take() {
                 if let Err(error) = self.cut(run) {
-                    self.over = true;
-                    return Some(Err(error));
+                    return self.fail(error);
                 }
                 continue;
             }
@@ -321,8 +320,7 @@ impl Walk<'_> {
             }
             let found = self.whole();
             if let Err(error) = self.arrange(found.as_ref()) {
-                self.over = true;
-                return Some(Err(error));
+                return self.fail(error);
             }
             match found {
                 Some(Ok(Found::Executed {
@@ -343,17 +341,23 @@ impl Walk<'_> {
                     let goes = matches!(found, Found::Went { .. });
                     self.give(found);
                     if goes && let Err(error) = self.arrived() {
-                        self.over = true;
-                        return Some(Err(error));
+                        return self.fail(error);
                     }
                 }
-                Some(Err(error)) => return Some(Err(error)),
+                Some(Err(error)) => return self.fail(error),
                 None => {
                     let stamps = self.stamps.as_mut()?;
                     return stamps.ready.pop_front().map(Ok);
                 }
             }
         }
+    }
+
+    /// There is nothing behind an error.
+    fn fail(&mut self, error: Unsound) -> Option<Result<Found, Unsound>> {
+        self.over = true;
+        self.stamps = None;
+        Some(Err(error))
     }
 
     /// Gives the stamps that come before what was found.
