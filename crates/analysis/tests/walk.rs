@@ -1,6 +1,8 @@
 //! Streams of any bytes, with any code, give instructions or an error; and a real trace with
 //! any of its bits turned over.
 
+use std::iter;
+use std::ops::Range;
 use std::sync::Arc;
 
 use analysis::pack::{Coder, Encoder, Model};
@@ -9,7 +11,7 @@ use analysis::walk::segments::{self, Task, segments};
 use analysis::walk::{Event, Pieces, Segment, StampKind, Unsound, Walk};
 use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
-use trace::stream::{ESCAPE, LANES, TARGETS, Went, escape, went, why};
+use trace::stream::{ESCAPE, LANES, TARGETS, Went, escape, mark, went, why};
 use trace::{Fragment, Gap, Keyframe, Part, Piece, Process, Recording, Thread};
 
 /// Instructions of a thread, and what stopped them.
@@ -568,33 +570,107 @@ fn the_recording_of_version_9_has_short_numbers() {
 }
 
 /// Where indirect branches went, in all forms, numbers at the ends of each; and what is not
-/// listed, and what versions before 9 have.
+/// listed.
 #[test]
 fn targets_have_numbers() {
+    const LONG: u32 = 70_000;
+    // Each target is a return; those of one length are listed in pieces.
+    let to = |length: u64, number: u32| 0x1000_0000 * length + 16 * u64::from(number);
+    let run = |mark: u64, numbers: Range<u32>| {
+        iter::once(mark).chain(numbers.map(move |number| to(mark & 3, number)))
+    };
+    let targets = run(mark::MIDDLE, 0..300)
+        .chain(run(mark::SHORT, 0..went::SHORTS - 10))
+        .chain(run(mark::LONG, 0..LONG - 1))
+        .chain(run(mark::MIDDLE, 300..went::MIDDLES))
+        // Again, and 0 is one like others.
+        .chain([mark::SHORT, to(2, 7), 0])
+        .chain(run(mark::LONG, LONG - 1..LONG));
+    let last = went::SHORTS as u8 - 9;
+    let items = [
+        (Went::Middle(0), to(2, 0)),
+        (Went::Short(0), to(1, 0)),
+        (Went::Short(last - 1), to(2, 7)),
+        (Went::Short(last), 0),
+        (Went::Middle(255), to(2, 255)),
+        (Went::Middle(256), to(2, 256)),
+        (Went::To(to(3, 1)), to(3, 1)),
+        (
+            Went::Middle(went::MIDDLES as u16 - 1),
+            to(2, went::MIDDLES - 1),
+        ),
+        (Went::Long(0), to(3, 0)),
+        (Went::Long(65_536), to(3, 65_536)),
+        (Went::Long(LONG - 1), to(3, LONG - 1)),
+    ];
+    let process = returns(targets.collect(), &items.map(|(_, pc)| pc));
+    let (all, error) = went_to(&process, &bytes_of(&items.map(|(went, _)| went)));
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(all, visited(&items));
+    for went in [
+        Went::Short(last + 1),
+        Went::Middle(went::MIDDLES as u16 - 1),
+        Went::Long(LONG),
+    ] {
+        let process = match went {
+            Went::Middle(_) => returns(vec![mark::MIDDLE, to(2, 0)], &[]),
+            _ => process.clone(),
+        };
+        let (_, error) = went_to(&process, &bytes_of(&[went, went]));
+        assert!(matches!(error, Some(Unsound::NoTarget(_))), "{error:?}");
+    }
+}
+
+/// What versions 9 and 10 have: all is counted, the mark, too; and what versions before have.
+#[test]
+fn old_targets_have_numbers() {
     const FIRST: u64 = 0x10_0000;
     const MARK: u32 = 300;
     const LISTED: u32 = (went::MIDDLES + 70_000) & !1;
-    // Number 300 is the mark. Each target is a return.
-    let target = |number: u32| match number {
+    let to = |number: u32| match number {
         MARK => 0,
         number => FIRST + 16 * u64::from(number),
     };
     let last = went::SHORTS as u8 - 1;
     let items = [
-        (Went::Listed(0), target(0)),
-        (Went::Short(0), target(MARK + 1)),
-        (Went::Short(last), target(MARK + 1 + u32::from(last))),
-        (Went::Listed(255), target(255)),
-        (Went::Listed(256), target(256)),
+        (Went::Middle(0), to(0)),
+        (Went::Short(0), to(MARK + 1)),
+        (Went::Short(last), to(MARK + 1 + u32::from(last))),
+        (Went::Middle(255), to(255)),
+        (Went::Middle(256), to(256)),
         (Went::To(FIRST + 16), FIRST + 16),
-        (Went::Listed(went::MIDDLES - 1), target(went::MIDDLES - 1)),
-        (Went::Listed(went::MIDDLES), target(went::MIDDLES)),
         (
-            Went::Listed(went::MIDDLES + 65_536),
-            target(went::MIDDLES + 65_536),
+            Went::Middle(went::MIDDLES as u16 - 1),
+            to(went::MIDDLES - 1),
         ),
-        (Went::Listed(LISTED - 1), target(LISTED - 1)),
+        (Went::Long(went::MIDDLES), to(went::MIDDLES)),
+        (
+            Went::Long(went::MIDDLES + 65_536),
+            to(went::MIDDLES + 65_536),
+        ),
+        (Went::Long(LISTED - 1), to(LISTED - 1)),
     ];
+    let process = returns((0..LISTED).map(to).collect(), &items.map(|(_, pc)| pc));
+    let (all, error) = went_to(&process, &bytes_of(&items.map(|(went, _)| went)));
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(all, visited(&items));
+    // The first one that is listed with these bits.
+    let (all, error) = went_to(&process, &[3, 0x10, 0, 3, 0, 0]);
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(all, [START, FIRST + 16]);
+    let unlisted = Went::Long(LISTED);
+    let (_, error) = went_to(&process, &bytes_of(&[unlisted, unlisted]));
+    assert!(
+        matches!(error, Some(Unsound::NoTarget(LISTED))),
+        "{error:?}"
+    );
+}
+
+/// Where the one thread of [`returns`] begins.
+const START: u64 = 0x5000;
+
+/// A process that has these targets and a return at each of `at`, and where it begins.
+fn returns(targets: Vec<u64>, at: &[u64]) -> Process {
     let code = |pc| {
         Arc::new(Fragment {
             pieces: vec![Piece {
@@ -606,45 +682,36 @@ fn targets_have_numbers() {
             ..Fragment::default()
         })
     };
-    let process = Process {
-        fragments: [FIRST - 1]
-            .into_iter()
-            .chain(items.map(|(_, pc)| pc))
-            .map(code)
-            .collect(),
-        targets: (0..LISTED).map(target).collect(),
+    Process {
+        fragments: iter::once(&START).chain(at).copied().map(code).collect(),
+        targets,
         ..Process::default()
-    };
+    }
+}
+
+/// What a thread of it executes whose lane of targets has these bytes.
+fn went_to(process: &Process, more: &[u8]) -> (Vec<u64>, Option<Unsound>) {
     let begins = |lane: u8| {
         let mut bytes = vec![ESCAPE, escape::TO, why::START];
-        bytes.extend((FIRST - 1).to_le_bytes());
+        bytes.extend(START.to_le_bytes());
         (lane, bytes)
     };
-    let walked = |more: &[u8]| {
-        let mut lanes: Vec<(u8, Vec<u8>)> = (0..LANES as u8).map(begins).collect();
-        lanes[TARGETS].1.extend(more);
-        let parts: Vec<(u8, &[u8])> = lanes.iter().map(|(lane, raw)| (*lane, &raw[..])).collect();
-        executed(&process, &thread(&parts))
-    };
-    let mut bytes = Vec::new();
-    for (item, _) in items {
+    let mut lanes: Vec<(u8, Vec<u8>)> = (0..LANES as u8).map(begins).collect();
+    lanes[TARGETS].1.extend(more);
+    let parts: Vec<(u8, &[u8])> = lanes.iter().map(|(lane, raw)| (*lane, &raw[..])).collect();
+    executed(process, &thread(&parts))
+}
+
+fn bytes_of(items: &[Went]) -> Vec<u8> {
+    let bytes = items.iter().flat_map(|item| {
         let (all, len) = item.bytes();
-        bytes.extend(&all[..len]);
-    }
-    let (all, error) = walked(&bytes);
-    assert!(error.is_none(), "{error:?}");
+        all.into_iter().take(len)
+    });
+    bytes.collect()
+}
+
+/// Nothing is executed where the last one went.
+fn visited(items: &[(Went, u64)]) -> Vec<u64> {
     let went = items[..items.len() - 1].iter().map(|&(_, pc)| pc);
-    let expected: Vec<u64> = [FIRST - 1].into_iter().chain(went).collect();
-    assert_eq!(all, expected);
-    // The first one that is listed with these bits.
-    let old = [3, 0x10, 0, 3, 0, 0];
-    let (all, error) = walked(&old);
-    assert!(error.is_none(), "{error:?}");
-    assert_eq!(all, [FIRST - 1, FIRST + 16]);
-    let (unlisted, len) = Went::Listed(LISTED).bytes();
-    let (_, error) = walked(&[&unlisted[..len], &unlisted[..len]].concat());
-    assert!(
-        matches!(error, Some(Unsound::NoTarget(LISTED))),
-        "{error:?}"
-    );
+    iter::once(START).chain(went).collect()
 }

@@ -2,12 +2,12 @@
 //! guesses where branches go, and has short numbers for them.
 #![forbid(unsafe_code)]
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::process::Command;
 
 use analysis::walk::Pieces;
 use testkit::folder::{self, Folder};
-use trace::stream::went;
+use trace::stream::{mark, went};
 use trace::{Event, Process, Recording};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_everypath");
@@ -85,10 +85,16 @@ fn executed(recording: &Recording) -> Vec<Vec<u64>> {
     recording.processes.iter().flat_map(of).collect()
 }
 
-/// The targets before the mark, if it is there, and those behind it.
-fn around_the_mark(process: &Process) -> Option<(&[u64], &[u64])> {
-    let mark = process.targets.iter().position(|&target| target == 0)?;
-    Some((&process.targets[..mark], &process.targets[mark + 1..]))
+/// What is listed for a process, in pieces of the same length: that, and the targets.
+fn pieces(process: &Process) -> Vec<(u64, &[u64])> {
+    let is_mark = |target: &u64| (mark::SHORT..=mark::LONG).contains(target);
+    let pieces = process.targets.chunk_by(|_, next| !is_mark(next));
+    pieces
+        .map(|piece| match piece {
+            [first, targets @ ..] if is_mark(first) => (*first, targets),
+            _ => panic!("it begins without a mark"),
+        })
+        .collect()
 }
 
 /// With numbers of one, two and three bytes; a child that was forked before is laid out anew
@@ -104,24 +110,31 @@ fn targets_with_short_numbers_are_the_same() {
     assert_eq!(anew.processes.len(), 3);
     assert!(executed(&anew) == executed(&steady));
     for process in &anew.processes {
-        let (before, behind) = around_the_mark(process).expect("it has a mark");
-        assert!(behind.len() > went::SHORTS as usize, "{}", behind.len());
-        // Only who has a short number is listed again.
-        let short = &behind[..went::SHORTS as usize];
-        let again = short.iter().filter(|target| before.contains(target));
+        let pieces = pieces(process);
+        let of = |mark| {
+            let pieces = pieces.iter().filter(move |(length, _)| *length == mark);
+            pieces.flat_map(|(_, targets)| *targets)
+        };
+        // Half of them; and who has one may have had a longer one.
+        let short: HashSet<_> = of(mark::SHORT).collect();
+        assert!(short.len() >= went::SHORTS as usize / 2, "{}", short.len());
+        let longer = of(mark::MIDDLE).chain(of(mark::LONG));
+        let again = longer.filter(|target| short.contains(target));
         assert!(again.count() > 1, "{short:x?}");
     }
     let [parent, before, after] = &anew.processes[..] else {
         unreachable!("there are three");
     };
-    assert!(parent.targets.len() > went::MIDDLES as usize);
-    let mark = |process| around_the_mark(process).unwrap().0.len();
-    assert_ne!(mark(parent), mark(before));
-    assert_eq!(mark(parent), mark(after));
-    assert!(
-        steady
-            .processes
+    let lengths = |process| {
+        pieces(process)
             .iter()
-            .all(|it| around_the_mark(it).is_none())
-    );
+            .map(|it| it.0)
+            .collect::<HashSet<_>>()
+    };
+    assert!(lengths(parent).contains(&mark::LONG));
+    let first = |process| pieces(process)[0].1.len();
+    assert_ne!(first(parent), first(before));
+    assert_eq!(first(parent), first(after));
+    let has_short = |process| lengths(process).contains(&mark::SHORT);
+    assert!(!steady.processes.iter().any(has_short));
 }

@@ -45,6 +45,7 @@ pub mod counted;
 mod known;
 mod requests;
 pub mod stamps;
+mod targets;
 
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::Release;

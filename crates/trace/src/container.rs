@@ -44,7 +44,7 @@ pub const MAGIC: [u8; 8] = *b"\x89EVP\r\n\x1a\n";
 /// Every format that was ever written and what changed in it, oldest first. All
 /// are read. `docs/formats/evp.md` has the same table and the rule for a new row;
 /// `tests/recordings` has files of each.
-pub const VERSIONS: [(u32, &str); 10] = [
+pub const VERSIONS: [(u32, &str); 11] = [
     (1, "first"),
     (
         2,
@@ -80,6 +80,10 @@ pub const VERSIONS: [(u32, &str); 10] = [
         "mode 5: stream 4 has numbers of targets, and all targets are listed",
     ),
     (10, "mode 5: stack pointers among the stamps of stream 4"),
+    (
+        11,
+        "mode 5: what is listed as targets says how long their numbers are; numbers of stamps apart",
+    ),
 ];
 
 /// Format written by this build, and the newest it reads.

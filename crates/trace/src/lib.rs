@@ -16,6 +16,7 @@
 //! no analysis and no output format but its own.
 #![forbid(unsafe_code)]
 
+mod apart;
 pub mod container;
 mod error;
 mod keyframe;

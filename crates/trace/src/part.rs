@@ -6,6 +6,9 @@
 use std::fmt;
 use std::io;
 
+use wire::stream::TARGETS;
+
+use crate::apart;
 use crate::container::chunk;
 use crate::error::ReadError;
 
@@ -23,8 +26,8 @@ pub struct Part {
     /// When it was taken out of the thread's memory, nanoseconds since 1970; 0: not known.
     pub taken_unix_ns: u64,
     pub(crate) len: u32,
-    /// A zstd frame, then perhaps a skippable frame as padding; nothing of a part that is
-    /// missing in the file.
+    /// A zstd frame, then perhaps a skippable frame as padding; before them a skippable frame,
+    /// if its stamps are [apart]; nothing of a part that is missing in the file.
     pub(crate) stored: Vec<u8>,
 }
 
@@ -37,7 +40,7 @@ impl fmt::Debug for Part {
 impl Part {
     /// At most [`MAX_RAW`](crate::container::MAX_RAW) bytes.
     pub fn pack(raw: &[u8]) -> io::Result<Part> {
-        Packer::new()?.pack(raw)
+        Packer::new()?.pack(None, raw)
     }
 
     /// What is in a file that has lost so many bytes of the stream there.
@@ -71,7 +74,17 @@ impl Part {
     /// The bytes of the stream.
     pub fn unpack(&self) -> Result<Vec<u8>, ReadError> {
         let (kind, at) = (chunk::Kind::STRM, 0);
-        chunk::decompress(&self.stored, self.len).ok_or(ReadError::Compression { kind, at })
+        let raw = match chunk::parts_apart(&self.stored) {
+            None => chunk::decompress(&self.stored, self.len),
+            Some((items, len)) => self.together(items, len),
+        };
+        raw.ok_or(ReadError::Compression { kind, at })
+    }
+
+    fn together(&self, items: u32, len: u32) -> Option<Vec<u8>> {
+        let bytes = chunk::decompress(&self.stored, len.min(self.len))?;
+        let (items, numbers) = bytes.split_at_checked(items as usize)?;
+        apart::together(items, numbers, self.len as usize)
     }
 }
 
@@ -87,10 +100,17 @@ impl Packer {
         zstd::bulk::Compressor::new(level).map(Packer)
     }
 
-    pub(crate) fn pack(&mut self, raw: &[u8]) -> io::Result<Part> {
+    /// Of a stream, if it is one of those that a thread writes.
+    pub(crate) fn pack(&mut self, stream: Option<u16>, raw: &[u8]) -> io::Result<Part> {
+        let has_stamps = stream.map(usize::from) == Some(TARGETS);
+        let apart = has_stamps.then(|| apart::apart(raw)).flatten();
         Ok(Part {
             len: raw.len() as u32,
-            stored: self.stored(raw)?,
+            stream: stream.unwrap_or_default(),
+            stored: match apart {
+                None => self.stored(raw)?,
+                Some(apart) => chunk::compress_apart(&mut self.0, &apart, raw.len())?,
+            },
             ..Part::default()
         })
     }

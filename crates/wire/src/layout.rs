@@ -20,7 +20,8 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"EVPPOOL\x01");
 /// | 10 | which calls, and numbers of instructions, tracing begins and ends at; only the executable's own code; time stamps in streams, and whose turn it is |
 /// | 11 | where indirect branches went, by number |
 /// | 12 | tracing is asked for and not, while the program runs, and by signals |
-pub const VERSION: u32 = 12;
+/// | 13 | what is listed as targets says how long their numbers are |
+pub const VERSION: u32 = 13;
 
 /// Allocation granularity of the pool, the page size of x86-64.
 pub const PAGE: u64 = 4096;

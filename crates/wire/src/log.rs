@@ -145,7 +145,7 @@ pub struct Jump {
     pub reserved: u32,
 }
 
-/// Indirect branches go to `pc`; or the mark, 0 ([`crate::stream::Went`]).
+/// Indirect branches go to `pc`; or a mark ([`crate::stream::Went`]).
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Target {

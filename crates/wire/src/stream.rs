@@ -64,9 +64,9 @@ pub const WENT: u8 = 0b11;
 
 /// First bytes of where an indirect branch went, each up to the next; [`WENT`] before.
 pub mod went {
-    /// The byte is all: the target of this number behind the mark.
+    /// The byte is all.
     pub const SHORT: u8 = 4;
-    /// One more byte: low bits of the target's number.
+    /// One more byte: low bits of the number.
     pub const MIDDLE: u8 = 128;
     /// Two more bytes.
     pub const LONG: u8 = 192;
@@ -76,26 +76,39 @@ pub mod went {
     pub const LONGS: u32 = (256 - LONG as u32) << 16;
 }
 
+/// What is listed instead of a target: how many bytes the numbers of those behind it have.
+/// Nothing is at these addresses, which are not canonical.
+pub mod mark {
+    pub const SHORT: u64 = 1 << 63 | 1;
+    pub const MIDDLE: u64 = 1 << 63 | 2;
+    pub const LONG: u64 = 1 << 63 | 3;
+    /// In pools before version 13, once: see [`Went`](super::Went).
+    pub const OLD: u64 = 0;
+}
+
 /// Where an indirect branch went, in lane [`TARGETS`].
 ///
-/// Records [`crate::log::Target`] list addresses, which have numbers in that order. One may
-/// be the mark, address 0: the first 124 behind it have numbers of one byte, too.
-/// Code is made anew once it is known what runs, and the mark is made then: so those are targets
-/// of what runs.
+/// Records [`crate::log::Target`] list addresses, and [marks](mark) between them. Each address
+/// has the next number of those as long as the mark before it says. It may be listed again, and
+/// has several numbers then: code is made anew when it is known what runs, and who makes it may
+/// give shorter ones to that.
 ///
 /// | bytes | |
 /// |---|---|
-/// | 4 to 127 | number behind the mark, and 4 |
-/// | 128 to 191, u8 | number, high byte first |
-/// | 192 to 255, u16 | the same, low byte first behind the first |
+/// | 4 to 127 | number of one byte, and 4 |
+/// | 128 to 191, u8 | of two, high byte first |
+/// | 192 to 255, u16 | of three, low byte first behind the first |
 /// | 3, u16, 1, 4, u64 | an address, its low bits before it, by an [escape] |
 ///
-/// In pools before version 11 there were 3, u16 only: the first one listed with these low
-/// bits, or the escape.
+/// In pools of versions 11 and 12 all that is listed counts, the mark included, and numbers
+/// of three bytes go on where those of two end; the first 124 behind the [mark](mark::OLD) have one
+/// of one byte, too. Before there were 3, u16 only: the first one listed with these low bits, or the
+/// escape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Went {
     Short(u8),
-    Listed(u32),
+    Middle(u16),
+    Long(u32),
     To(u64),
 }
 
@@ -111,12 +124,12 @@ impl Went {
                 bytes[0] = went::SHORT + number;
                 1
             }
-            Went::Listed(number) if number < went::MIDDLES => {
+            Went::Middle(number) => {
                 bytes[0] = went::MIDDLE + (number >> 8) as u8;
                 bytes[1] = number as u8;
                 2
             }
-            Went::Listed(number) => {
+            Went::Long(number) => {
                 bytes[0] = went::LONG + (number >> 16) as u8;
                 bytes[1] = number as u8;
                 bytes[2] = (number >> 8) as u8;

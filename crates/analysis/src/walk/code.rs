@@ -9,6 +9,8 @@ use isa::insn::{MAX_LEN, Reader};
 use isa::{Flow, Insn};
 use trace::{Fragment, Process};
 
+use super::targets::Targets;
+
 /// Most instructions of a piece. Pieces overlap, and whoever made the recording could have
 /// them begin everywhere.
 const LONGEST: usize = 256;
@@ -88,11 +90,7 @@ struct Page {
 pub struct Code {
     pages: HashMap<u64, Box<Page>>,
     others: HashMap<u32, Vec<Insn>>,
-    /// The first with these low bits.
-    low: HashMap<u16, u64>,
-    targets: Vec<u64>,
-    /// Number of the first target behind the mark.
-    marked: Option<usize>,
+    targets: Targets,
 }
 
 impl Code {
@@ -115,11 +113,11 @@ impl Code {
 
     /// Its next target.
     pub(super) fn add_target(&mut self, target: u64) {
-        self.low.entry(target as u16).or_insert(target);
-        self.targets.push(target);
-        if target == 0 {
-            self.marked.get_or_insert(self.targets.len());
-        }
+        self.targets.add(target);
+    }
+
+    pub(super) fn targets(&self) -> &Targets {
+        &self.targets
     }
 
     fn learn(&mut self, fragment: &Fragment) {
@@ -142,23 +140,6 @@ impl Code {
                 }
             }
         }
-    }
-
-    /// The target that versions before 9 mean by these bits.
-    pub(super) fn target_by_low(&self, low: u16) -> Option<u64> {
-        self.low.get(&low).copied()
-    }
-
-    /// Of a number.
-    pub(super) fn target(&self, number: u32) -> Option<u64> {
-        self.targets.get(number as usize).copied()
-    }
-
-    /// Of a number behind the mark.
-    pub(super) fn short_target(&self, number: u8) -> Option<u64> {
-        self.targets
-            .get(self.marked? + usize::from(number))
-            .copied()
     }
 
     /// Where the fragment begins.

@@ -1,8 +1,47 @@
 //! Where indirect branches went: numbers of targets, and addresses.
 
-use trace::stream::{ESCAPE, escape, went};
+use hashbrown::HashMap;
+use trace::stream::{ESCAPE, escape, mark, went};
 
 use super::{Unsound, Walk};
+
+/// What is listed of a process, by the numbers that it has.
+#[derive(Debug, Default)]
+pub(super) struct Targets {
+    short: Vec<u64>,
+    middle: Vec<u64>,
+    long: Vec<u64>,
+    /// The [mark] before what comes next.
+    mark: Option<u64>,
+    /// The first with these low bits, which is what versions before 9 mean by them.
+    low: HashMap<u16, u64>,
+}
+
+impl Targets {
+    /// The next that is listed.
+    pub fn add(&mut self, target: u64) {
+        match (target, self.mark) {
+            (mark::SHORT..=mark::LONG, _) => self.mark = Some(target),
+            (_, Some(mark::SHORT)) => self.short.push(target),
+            (_, Some(mark::MIDDLE)) => self.middle.push(target),
+            (_, Some(mark::LONG)) => self.long.push(target),
+            _ => self.add_old(target),
+        }
+    }
+
+    /// Before version 11 the mark is counted, and there is one.
+    fn add_old(&mut self, target: u64) {
+        if self.mark.is_some() && self.short.len() < went::SHORTS as usize {
+            self.short.push(target);
+        }
+        if target == mark::OLD {
+            self.mark = Some(mark::OLD);
+        }
+        self.low.entry(target as u16).or_insert(target);
+        self.middle.push(target);
+        self.long.push(target);
+    }
+}
 
 impl Walk<'_> {
     /// Where the indirect branch of a piece went; `None`: that is not known, and nothing
@@ -58,11 +97,13 @@ impl Walk<'_> {
     /// The target that the first byte of where the branch went means with this number.
     #[inline]
     fn listed(&self, number: u32) -> Option<u64> {
-        let code = &self.pieces.code;
-        match self.went {
-            0..went::SHORT => code.target_by_low(number as u16),
-            went::SHORT..went::MIDDLE => code.short_target(number as u8),
-            went::MIDDLE.. => code.target(number),
-        }
+        let targets = self.pieces.code.targets();
+        let numbered = match self.went {
+            0..went::SHORT => return targets.low.get(&(number as u16)).copied(),
+            went::SHORT..went::MIDDLE => &targets.short,
+            went::MIDDLE..went::LONG => &targets.middle,
+            went::LONG.. => &targets.long,
+        };
+        numbered.get(number as usize).copied()
     }
 }

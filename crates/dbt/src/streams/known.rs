@@ -2,7 +2,7 @@
 //!
 //! Of each byte of code, what was translated first counts; a superblock with others is a
 //! fragment with a number, which it appends where it begins. Targets of indirect branches
-//! have numbers ([`Went`]).
+//! have numbers ([`Targets`]).
 //!
 //! Complexity: 4.6 KB for a page of the program with code that ran.
 
@@ -13,17 +13,14 @@ use core::hash::BuildHasherDefault;
 use agent::loader::Code;
 use hashbrown::{HashMap, HashTable};
 use wire::log::Fragment;
-use wire::stream::{Went, went};
 use wire::view::Pool;
 
 use super::Controls;
+use super::targets::Targets;
 use crate::block::PcHasher;
 use crate::engine::Engine;
 use crate::superblock::{End, Superblock};
 use crate::ways;
-
-/// What is listed as the mark; no target that is listed.
-const MARK: u64 = 0;
 
 /// What is known of the code and of targets.
 #[derive(Debug, Default)]
@@ -33,12 +30,7 @@ pub struct Streams {
     /// Fragments whose code is not that of the pages.
     others: HashTable<Other>,
     last_fragment: u32,
-    /// Numbers of targets: of those in the log, the mark included, and of those behind it.
-    listed: HashMap<u64, u32, BuildHasherDefault<PcHasher>>,
-    targets: u32,
-    short: HashMap<u64, u8, BuildHasherDefault<PcHasher>>,
-    /// Targets are getting short numbers.
-    marked: bool,
+    pub(super) targets: Targets,
     tail: Vec<u8>,
     /// What of the program is traced; `None`: all of it.
     pub controls: Option<Controls>,
@@ -187,58 +179,6 @@ impl Engine {
             .others
             .insert_unique(hash, other, |other| other.hash);
         Some(id)
-    }
-
-    /// What is appended where an indirect branch went to `pc`, if a trace is made.
-    pub fn went(&mut self, pc: u64) -> Option<Went> {
-        let streams = self.streams.as_mut()?;
-        if pc == MARK {
-            return Some(Went::To(pc));
-        }
-        if let Some(&number) = streams.short.get(&pc) {
-            return Some(Went::Short(number));
-        }
-        let number = streams.short.len() as u32;
-        if streams.marked && number < went::SHORTS {
-            return Some(match self.list_target(pc) {
-                Some(streams) => {
-                    streams.short.insert(pc, number as u8);
-                    Went::Short(number as u8)
-                }
-                None => Went::To(pc),
-            });
-        }
-        if let Some(&number) = streams.listed.get(&pc) {
-            return Some(Went::Listed(number));
-        }
-        let number = streams.targets;
-        Some(match self.list_target(pc) {
-            Some(streams) => {
-                streams.listed.insert(pc, number);
-                Went::Listed(number)
-            }
-            None => Went::To(pc),
-        })
-    }
-
-    /// `None`: there are too many, or the log is full.
-    fn list_target(&mut self, pc: u64) -> Option<&mut Streams> {
-        let streams = self.streams.as_mut()?;
-        if streams.targets == went::LONGS {
-            return None;
-        }
-        self.process.log.target(pc)?;
-        streams.targets += 1;
-        Some(streams)
-    }
-
-    /// From now on targets get short numbers: what is made anew is what runs.
-    pub fn mark_targets(&mut self) {
-        if self.streams.as_ref().is_some_and(|streams| !streams.marked)
-            && let Some(streams) = self.list_target(MARK)
-        {
-            streams.marked = true;
-        }
     }
 }
 

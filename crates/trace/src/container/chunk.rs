@@ -14,6 +14,7 @@ use std::io::{self, Read, Write};
 use super::index::Identity;
 use super::search::Again;
 use super::{MAX_RATIO, MAX_RAW, MAX_TOTAL, RATIO_FREE};
+use crate::apart::Apart;
 use crate::error::{ReadError, WriteError};
 use crate::part::Part;
 
@@ -94,6 +95,8 @@ pub(super) const LEAD: u32 = SKIPPABLE + 1;
 pub(super) const TOLD: &[u8] = &[0x51, 0x2A, 0x4D, 0x18, 8, 0, 0, 0];
 /// With those.
 const TOLD_LEN: usize = 16;
+/// Another: what begins a part of a stream whose stamps are [apart](crate::apart).
+const APART: &[u8] = &[0x52, 0x2A, 0x4D, 0x18, 8, 0, 0, 0];
 
 /// Fewest stored bytes with which a chunk of `raw` bytes is accepted.
 fn least_stored(raw: u64) -> u64 {
@@ -157,6 +160,29 @@ pub(crate) fn compress_with(
     let mut stored = compressor.compress(raw)?;
     pad(&mut stored, least_stored(raw.len() as u64) as usize);
     Ok(stored)
+}
+
+/// A part of `raw` bytes with its stamps apart, and before that how many bytes of items there
+/// are, and of all.
+pub(crate) fn compress_apart(
+    compressor: &mut zstd::bulk::Compressor<'_>,
+    apart: &Apart,
+    raw: usize,
+) -> io::Result<Vec<u8>> {
+    let mut stored = APART.to_vec();
+    stored.extend((apart.items as u32).to_le_bytes());
+    stored.extend((apart.bytes.len() as u32).to_le_bytes());
+    stored.extend(compressor.compress(&apart.bytes)?);
+    pad(&mut stored, least_stored(raw as u64) as usize);
+    Ok(stored)
+}
+
+/// These numbers.
+pub(crate) fn parts_apart(stored: &[u8]) -> Option<(u32, u32)> {
+    let numbers = stored.strip_prefix(APART)?.first_chunk::<8>()?;
+    let [items @ .., _, _, _, _] = *numbers;
+    let [_, _, _, _, all @ ..] = *numbers;
+    Some((u32::from_le_bytes(items), u32::from_le_bytes(all)))
 }
 
 /// Makes `stored` at least `least` bytes with a skippable frame of zeros.

@@ -379,7 +379,7 @@ impl<W: Keep> Live<W> {
         }
         let taken_unix_ns = unix_ns();
         for piece in raw.chunks(self.piece) {
-            match self.packer.pack(piece) {
+            match self.packer.pack(Some(chain.stream), piece) {
                 Ok(part) => self.ready.push(Ready {
                     image: writer.image,
                     place: Place {
@@ -389,7 +389,6 @@ impl<W: Keep> Live<W> {
                         before: chain.packed,
                     },
                     part: Part {
-                        stream: chain.stream,
                         taken_unix_ns,
                         ..part
                     },
