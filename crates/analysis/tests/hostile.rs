@@ -87,7 +87,7 @@ fn put(thread: &mut Thread, parts: &[(u16, Vec<u8>)]) {
 
 #[test]
 fn streams_that_were_cut_or_turned_over_do_no_harm() {
-    for name in ["6-trace", "7-trace", "10-trace"] {
+    for name in ["6-trace", "7-trace", "10-trace", "11-trace"] {
         let whole = recorded(name);
         let (all, said) = make(&whole, 1);
         assert!(said.is_empty() && all > 0, "{said:?}");
