@@ -12,7 +12,7 @@ use crate::Drain;
 /// Looked at that often even if nobody says that there is something.
 const PATIENCE: Timespec = Timespec {
     tv_sec: 0,
-    tv_nsec: 200_000_000,
+    tv_nsec: 50_000_000,
 };
 
 /// Serves until `done`, and does something else as often.

@@ -1,7 +1,8 @@
 //! Kills at random moments; `cargo xtask kills` starts it.
 //!
-//! `kills [--rounds=N] [--seed=S]`: prints a table of what was left, and exits with 1 if that
-//! was once no prefix of what the program executes.
+//! `kills [--rounds=N] [--seed=S] [--memory]`: prints a table of what was left, and exits with 1
+//! if that was once no prefix of what the program executes. With `--memory` the kernel kills,
+//! for want of it.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -24,12 +25,14 @@ fn main() -> ExitCode {
 
 fn run() -> Result<usize, String> {
     let (mut rounds, mut seed) = (300, 1);
+    let mut victims = &Victim::ALL[..];
     for word in std::env::args().skip(1) {
         let (name, value) = word.split_once('=').unwrap_or((&word, ""));
         let number = || value.parse().map_err(|_| format!("{word}: no number"));
         match name {
             "--rounds" => rounds = number()?,
             "--seed" => seed = number()?,
+            "--memory" => victims = &Victim::FOR_MEMORY,
             _ => return Err(format!("there is no option {word}")),
         }
     }
@@ -40,7 +43,7 @@ fn run() -> Result<usize, String> {
     let mut random = Random::new(seed);
     let (mut found, mut failed) = (Vec::new(), 0);
     for round in 0..rounds {
-        let victim = *random.pick(&Victim::ALL);
+        let victim = *random.pick(victims);
         match bench.round(victim, &mut random) {
             Ok(round) => found.push(round),
             Err(error) => {
@@ -53,7 +56,7 @@ fn run() -> Result<usize, String> {
         "\n| killed | rounds | no file yet | torn chunk | all of it | instructions, median | last part before the kill, median, most |"
     );
     println!("|---|---:|---:|---:|---:|---:|---:|");
-    for victim in Victim::ALL {
+    for &victim in victims {
         let of = found.iter().filter(|found| found.victim == victim);
         println!("{}", row(victim, of.collect(), whole as u64));
     }

@@ -1,7 +1,8 @@
 //! Kills at random moments: what is left of a trace is a prefix, thread by thread.
 //!
 //! Problem: a trace is to hold everything up to the moment at which the program, the CLI
-//! process or both are killed, and a program whose CLI is killed is to go on.
+//! process or both are killed, by somebody or by the kernel that needs their memory, and a
+//! program whose CLI is killed is to go on.
 //!
 //! Approach: `threads.c` executes the same in each thread whenever it runs. A whole trace of
 //! it is the reference; in each round somebody is killed at a random moment, and what the
@@ -20,8 +21,11 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use trace::{End, Prefix, ReadError, Recording};
 
+use self::scarcity::Scarcity;
 use crate::folder::Folder;
 use crate::soak::random::Random;
+
+mod scarcity;
 
 /// Steps of each thread of the program; it takes two milliseconds for each.
 const STEPS: u32 = 150;
@@ -39,10 +43,26 @@ pub enum Victim {
     Program,
     Cli,
     Both,
+    /// The same by the kernel, for want of memory.
+    ProgramForMemory,
+    CliForMemory,
 }
 
 impl Victim {
+    /// Who can be killed anywhere.
     pub const ALL: [Victim; 3] = [Victim::Program, Victim::Cli, Victim::Both];
+    /// By the kernel, which has to be let do it: a memory cgroup can be made.
+    pub const FOR_MEMORY: [Victim; 2] = [Victim::ProgramForMemory, Victim::CliForMemory];
+
+    /// The program alone.
+    fn is_program(self) -> bool {
+        matches!(self, Victim::Program | Victim::ProgramForMemory)
+    }
+
+    /// The CLI process alone.
+    fn is_cli(self) -> bool {
+        matches!(self, Victim::Cli | Victim::CliForMemory)
+    }
 }
 
 /// What a round found.
@@ -99,7 +119,7 @@ impl Bench {
     }
 
     fn whole(&self) -> Result<Vec<Vec<u16>>, String> {
-        let mut child = self.start()?;
+        let mut child = self.start(None)?;
         let status = child.wait().map_err(|error| error.to_string())?;
         let prefix = self.left()?.ok_or("there is no file")?;
         if !status.success() || prefix.lost.is_some() {
@@ -110,11 +130,14 @@ impl Bench {
         Ok(sequences)
     }
 
-    fn start(&self) -> Result<Child, String> {
+    fn start(&self, scarcity: Option<&Scarcity>) -> Result<Child, String> {
         let file = self.folder.file("killed.evp");
         // Of the round before.
         let _ = std::fs::remove_file(&file);
-        let mut command = Command::new("setarch");
+        let mut command = match scarcity {
+            None => Command::new("setarch"),
+            Some(scarcity) => scarcity.command("setarch"),
+        };
         command.arg("-R").arg(&self.product);
         command.args(["trace", "-q", "-o"]).arg(&file);
         command.args(["--", "./threads"]);
@@ -134,30 +157,37 @@ impl Bench {
 
     /// Kills somebody at a moment that `random` says.
     pub fn round(&mut self, victim: Victim, random: &mut Random) -> Result<Found, String> {
-        let mut cli = self.start()?;
+        let scarcity = match victim {
+            Victim::ProgramForMemory | Victim::CliForMemory => Some(Scarcity::new()?),
+            _ => None,
+        };
+        let mut cli = self.start(scarcity.as_ref())?;
         let cli_pid = Pid::from_raw(cli.id() as i32);
         let program = child_of(&mut cli)?;
         let micros = random.below(self.took.as_micros() as usize);
         std::thread::sleep(Duration::from_micros(micros as u64));
         let killed_at = std::time::SystemTime::now();
-        if let Some(program) = program {
-            strike(victim, [cli_pid, program], random);
+        match (program, scarcity) {
+            (Some(program), None) => strike(victim, [cli_pid, program], random),
+            (Some(_), Some(scarcity)) if victim.is_cli() => scarcity.strike(cli_pid)?,
+            (Some(program), Some(scarcity)) => scarcity.strike(program)?,
+            (None, _) => {}
         }
         let said = said(&mut cli)?;
         let status = cli.wait().map_err(|error| error.to_string())?;
-        if victim == Victim::Cli && said != "done\n" {
+        if victim.is_cli() && said != "done\n" {
             return Err(format!("the program did not go on to its end: {said:?}"));
         }
         let Some(prefix) = self.left()? else {
-            return match victim {
-                Victim::Program => Err("there is no file".into()),
-                _ => Ok(Found::nothing(victim)),
+            return match victim.is_program() {
+                true => Err("there is no file".into()),
+                false => Ok(Found::nothing(victim)),
             };
         };
         let torn = match prefix.lost {
-            None if victim == Victim::Program || status.success() => 0,
+            None if victim.is_program() || status.success() => 0,
             Some(loss) => match loss.error {
-                ReadError::Unfinished { torn } if victim != Victim::Program => torn,
+                ReadError::Unfinished { torn } if !victim.is_program() => torn,
                 error => return Err(format!("{error}")),
             },
             None => 0,
@@ -165,7 +195,7 @@ impl Bench {
         let recording = prefix.recording;
         let end = recording.meta.end;
         let is_told = matches!(end, End::Signaled { signal: 9, .. } | End::Exited(0));
-        if victim == Victim::Program && !is_told {
+        if victim.is_program() && !is_told {
             return Err(format!(
                 "the recording says that the program ended as {end:?}"
             ));
@@ -225,8 +255,8 @@ impl Found {
 /// Kills; of both, in either order.
 fn strike(victim: Victim, [cli, program]: [Pid; 2], random: &mut Random) {
     let order = match victim {
-        Victim::Program => vec![program],
-        Victim::Cli => vec![cli],
+        Victim::Program | Victim::ProgramForMemory => vec![program],
+        Victim::Cli | Victim::CliForMemory => vec![cli],
         Victim::Both if random.percent(50) => vec![program, cli],
         Victim::Both => vec![cli, program],
     };

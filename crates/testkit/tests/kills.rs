@@ -13,14 +13,22 @@ fn whoever_is_killed_a_prefix_is_left() {
     let mut bench = Bench::new(product, 1).unwrap_or_else(|error| panic!("{error}"));
     let whole: usize = bench.lengths().iter().sum();
     let mut random = Random::new(1);
-    let mut some = 0;
+    let (mut some, mut without_cli) = (0, 0);
     for round in 0..ROUNDS {
         let victim = Victim::ALL[round % Victim::ALL.len()];
         match bench.round(victim, &mut random) {
-            Ok(found) => some += usize::from((1..whole as u64).contains(&found.instructions)),
+            Ok(found) => {
+                let is_part = (1..whole as u64).contains(&found.instructions);
+                some += usize::from(is_part);
+                without_cli += usize::from(is_part && victim != Victim::Program);
+            }
             Err(error) => panic!("round {round}, {victim:?}: {error}"),
         }
     }
     // On a busy machine many moments are too early or too late.
     assert!(some >= ROUNDS / 5, "{some} rounds left a part");
+    assert!(
+        without_cli >= 3,
+        "{without_cli} rounds without the CLI left a part"
+    );
 }

@@ -14,6 +14,9 @@ pub struct Options {
     /// Says at which moments.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Lets the kernel kill, for want of memory: needs root and cgroups.
+    #[arg(long)]
+    memory: bool,
 }
 
 pub fn run(tree: &Tree, options: &Options) -> Result<()> {
@@ -24,5 +27,6 @@ pub fn run(tree: &Tree, options: &Options) -> Result<()> {
         .collect();
     words.push(format!("--rounds={}", options.rounds));
     words.push(format!("--seed={}", options.seed));
+    words.extend(options.memory.then(|| "--memory".to_owned()));
     tree.cargo(words)
 }

@@ -4,8 +4,8 @@
 //! can be read: with the code, the targets and the modules that it needs.
 //!
 //! Approach: at each look ([`Live::drain`]) closed chunks are read and freed. What was read
-//! is packed when there is a part's worth of it, or after [`EVERY`]; then the logs are
-//! read on, which say what that needs, and both are written.
+//! is packed when there is a part's worth of it, or when it is [due](Due), with what is in
+//! open chunks; then the logs are read on, which say what that needs, and both are written.
 //!
 //! Invariants:
 //! - bytes of a stream are read before the logs, and written after them: code is in the
@@ -18,7 +18,7 @@
 //! What is full or fails is the file's, and keeps nothing from who follows; who has no room
 //! has the program wait.
 //!
-//! Limits: what came in the last [`EVERY`] and the time between two looks is lost if this
+//! Limits: what came in the last [`Due::MOST`] and the time between two looks is lost if this
 //! process is killed. Of a process that was killed, the chunks stay in the pool.
 
 mod image;
@@ -45,8 +45,40 @@ use crate::model::{Meta, Missing, Recording};
 use crate::part::{PART, Packer, Part};
 use image::{Image, Log};
 
-/// How long something may wait to be written.
-const EVERY: Duration = Duration::from_millis(300);
+/// When everything is taken out, also open chunks: nobody can read further than the lane of
+/// a thread that was taken out least.
+///
+/// After a short time first, and then when as much again has passed, so something is there of a
+/// short run, too.
+struct Due {
+    began: Instant,
+    last: Instant,
+}
+
+impl Due {
+    const LEAST: Duration = Duration::from_millis(20);
+    /// More often, and parts of slow threads become too small to be compressed well.
+    const MOST: Duration = Duration::from_millis(100);
+
+    fn new() -> Due {
+        let now = Instant::now();
+        Due {
+            began: now,
+            last: now,
+        }
+    }
+
+    /// Whether it is time, or `now` in any case; from then on it is counted.
+    fn is_now(&mut self, now: bool) -> bool {
+        let passed = self.last - self.began;
+        let wait = passed.clamp(Due::LEAST, Due::MOST);
+        let is_now = now || self.last.elapsed() >= wait;
+        if is_now {
+            self.last = Instant::now();
+        }
+        is_now
+    }
+}
 
 /// A trace that is being kept.
 pub struct Live<W> {
@@ -64,8 +96,7 @@ pub struct Live<W> {
     threads: Vec<Writer>,
     ready: Vec<Ready>,
     keyframes: keyframes::Found,
-    /// When open chunks were read.
-    looked: Instant,
+    due: Due,
     /// What forked children have of their parents so far.
     shared: u64,
     follow: Option<Arc<dyn Follow>>,
@@ -105,7 +136,7 @@ impl<W: Keep> Live<W> {
             threads: Vec::new(),
             ready: Vec::new(),
             keyframes: keyframes::Found::default(),
-            looked: Instant::now(),
+            due: Due::new(),
             shared: 0,
             follow: None,
             ended: Vec::new(),
@@ -128,10 +159,7 @@ impl<W: Keep> Live<W> {
         self.look_for_processes(pool);
         self.look_for_threads(pool);
         let starves = self.follow.as_ref().is_some_and(|follow| follow.starves());
-        let due = starves || self.looked.elapsed() >= EVERY;
-        if due {
-            self.looked = Instant::now();
-        }
+        let due = self.due.is_now(starves);
         let freed = self.take(pool, due);
         if due || !self.ready.is_empty() {
             self.write(pool);
