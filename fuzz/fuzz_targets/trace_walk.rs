@@ -10,7 +10,7 @@ use analysis::walk::packed;
 use libfuzzer_sys::fuzz_target;
 use trace::{Cost, Part};
 
-const RECORDED: &[u8] = include_bytes!("../../crates/trace/tests/recordings/7-trace.evp");
+const RECORDED: &[u8] = include_bytes!("../../crates/trace/tests/recordings/11-trace.evp");
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((first, bytes)) = bytes.split_first() else {

@@ -5,6 +5,7 @@
 mod common;
 
 use common::{Random, sample};
+use trace::container::Kind;
 use trace::{Identity, read, read_index, read_prefix, write, write_index};
 
 const ROUNDS: usize = 12_000;
@@ -27,15 +28,20 @@ fn seal(header: &[u8], chunks: &[([u8; 4], Vec<u8>)]) -> Vec<u8> {
     let mut bytes = header.to_vec();
     for (kind, raw) in chunks {
         let stored = zstd::bulk::compress(raw, 1).unwrap();
-        let mut head = kind.to_vec();
-        head.extend((raw.len() as u32).to_le_bytes());
-        head.extend((stored.len() as u32).to_le_bytes());
-        let sum = crc32c::crc32c_append(crc32c::crc32c(&head), &stored);
-        bytes.extend(head);
-        bytes.extend(sum.to_le_bytes());
-        bytes.extend(stored);
+        put(&mut bytes, kind, raw.len() as u32, &stored);
     }
     bytes
+}
+
+/// A chunk with a right checksum.
+fn put(bytes: &mut Vec<u8>, kind: &[u8; 4], raw_len: u32, stored: &[u8]) {
+    let mut head = kind.to_vec();
+    head.extend(raw_len.to_le_bytes());
+    head.extend((stored.len() as u32).to_le_bytes());
+    let sum = crc32c::crc32c_append(crc32c::crc32c(&head), stored);
+    bytes.extend(head);
+    bytes.extend(sum.to_le_bytes());
+    bytes.extend(stored);
 }
 
 /// One change of the kinds that real damage and fuzzers make.
@@ -112,6 +118,67 @@ fn altered_files_never_panic() {
 }
 
 /// The same of files beside traces; those that are refused change nothing.
+/// Parts of streams, of which one has its stamps apart: what comes before the compressed
+/// bytes, those, how long they are to be. A part unpacks to that length, or not at all.
+#[test]
+fn altered_parts_never_panic() {
+    // The frame that each begins with, and the one of those that are apart.
+    const LEAD: usize = 48;
+    const APART: [u8; 4] = [0x52, 0x2A, 0x4D, 0x18];
+    let file = include_bytes!("recordings/11-trace.evp");
+    let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
+    let mut random = Random(0xA9A7);
+    let mut unpacked = [0; 2];
+    for _ in 0..ROUNDS / 4 {
+        let mut bytes = file[..16].to_vec();
+        let mut at = 16;
+        while at < file.len() {
+            let kind: [u8; 4] = file[at..at + 4].try_into().unwrap();
+            let (mut len, end) = (word(at + 4), at + 16 + word(at + 8) as usize);
+            let stored = &file[at + 16..end];
+            at = end;
+            if kind != Kind::STRM.0 {
+                put(&mut bytes, &kind, len, stored);
+                continue;
+            }
+            let (lead, rest) = stored.split_at(LEAD);
+            let (mut apart, frame) = match rest.starts_with(&APART) {
+                true => (rest[..16].to_vec(), &rest[16..]),
+                false => (Vec::new(), rest),
+            };
+            let mut raw = zstd::bulk::decompress(frame, 1 << 20).unwrap();
+            match random.below(4) {
+                0 => len = len.wrapping_add(random.below(40) as u32).wrapping_sub(20),
+                1 => alter(&mut apart, &mut random),
+                2 => alter(&mut raw, &mut random),
+                _ if !apart.is_empty() => {
+                    alter(&mut raw, &mut random);
+                    apart[12..].copy_from_slice(&(raw.len() as u32).to_le_bytes());
+                }
+                _ => {}
+            }
+            let frame = zstd::bulk::compress(&raw, 1).unwrap();
+            put(&mut bytes, &kind, len, &[lead, &apart, &frame].concat());
+        }
+        let Ok(prefix) = read_prefix(&bytes[..]) else {
+            continue;
+        };
+        for part in &prefix.recording.processes[0].threads[0].stream {
+            match part.unpack() {
+                Ok(raw) => {
+                    assert_eq!(raw.len() as u64, part.len());
+                    unpacked[0] += 1;
+                }
+                Err(_) => unpacked[1] += 1,
+            }
+        }
+    }
+    assert!(
+        unpacked.iter().all(|&times| times > ROUNDS / 8),
+        "{unpacked:?} unpacked, and not"
+    );
+}
+
 #[test]
 fn altered_indices_never_panic() {
     let mut random = Random(0x1D8);
