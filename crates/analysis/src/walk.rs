@@ -40,6 +40,7 @@
 mod branches;
 mod code;
 mod coming;
+mod hops;
 mod lane;
 mod losses;
 mod order;
@@ -58,6 +59,7 @@ pub use branches::{Branch, Branches, Item};
 pub use code::{Code, Step};
 use code::{Place, Turn};
 pub use coming::{Coming, Room, Tail};
+use hops::Ending;
 use lane::{Escape, Lane};
 pub use order::Order;
 use packed::{Next, Packed};
@@ -353,30 +355,27 @@ impl<'a> Walk<'a> {
         if self.pieces.has_no_end(piece) {
             self.pieces.renew(piece);
         }
-        let known = &self.pieces.known[piece as usize];
-        let straight = &known.straight;
-        let to = straight.steps.len() as u32;
-        let goes = matches!(straight.turn, Turn::Goes(_));
+        let hop = self.pieces.hops[piece as usize];
+        let goes = hop.ending == Ending::Goes;
         if !goes {
             self.left -= 1;
         }
         let mut outcome = self.outcomes >> self.left & 1 != 0;
         if let Some(packed) = &mut self.packed {
+            let known = &self.pieces.known[piece as usize];
             outcome = packed.outcome(known, self.pieces.sites.all(), outcome)?;
         }
-        let next = match straight.turn {
-            Turn::Indirect => {
-                let pc = straight.steps.last().map_or(0, |step| step.pc);
-                if !outcome || self.left > 0 {
-                    return Err(Unsound::Outcome(pc));
-                }
-                match self.target(piece)? {
-                    Some(target) => self.pieces.at(Place::At(target)),
-                    None => return Ok(None),
-                }
+        let next = match hop.ending {
+            Ending::Indirect if !outcome || self.left > 0 => {
+                return Err(Unsound::Outcome(self.pieces.last_pc(piece)));
             }
+            Ending::Indirect => match self.target(piece)? {
+                Some(next) => next,
+                None => return Ok(None),
+            },
             _ => self.pieces.next(piece, outcome && !goes)?,
         };
+        let to = hop.steps.into();
         self.piece = Some((next, 0));
         Ok(Some(Found::Executed {
             piece,

@@ -14,9 +14,17 @@ use arbtest::arbtest;
 use trace::stream::{ESCAPE, LANES, TARGETS, Went, escape, mark, went, why};
 use trace::{Fragment, Gap, Keyframe, Part, Piece, Process, Recording, Thread};
 
-/// Instructions of a thread, and what stopped them.
+/// Instructions of a thread, and what stopped them. Who only counts them finds as many and the
+/// same, of pieces that it meets and of those that it knows.
 fn executed(process: &Process, thread: &Thread) -> (Vec<u64>, Option<Unsound>) {
-    all_of(Walk::new(&mut Pieces::of(process), thread))
+    let (all, error) = all_of(Walk::new(&mut Pieces::of(process), thread));
+    let mut pieces = Pieces::of(process);
+    for _ in 0..2 {
+        let (insns, why) = segments::count(Walk::new(&mut pieces, thread));
+        assert_eq!(insns, all.len() as u64);
+        assert_eq!(format!("{why:?}"), format!("{error:?}"));
+    }
+    (all, error)
 }
 
 fn all_of(mut walk: Walk<'_>) -> (Vec<u64>, Option<Unsound>) {

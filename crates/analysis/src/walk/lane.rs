@@ -147,6 +147,12 @@ impl<'a> Lane<'a> {
         }
     }
 
+    /// What was unpacked and not read.
+    #[inline]
+    pub fn here(&self) -> &[u8] {
+        &self.raw[self.at..]
+    }
+
     /// The next byte; `None`: the lane is over.
     #[inline]
     pub fn peek(&mut self) -> Result<Option<u8>, Unsound> {

@@ -13,6 +13,7 @@ use trace::stream::{TARGETS, lane};
 use super::Unsound;
 use super::code::{Code, Place, Step, Straight, Turn};
 use super::coming::Coming;
+use super::hops::{ByNumber, Ending, Hop};
 use super::sites::{Marks, Site, Sites};
 
 /// Most instructions in pieces that are remembered.
@@ -20,16 +21,12 @@ const MOST_STEPS: usize = 16 << 20;
 /// Most pieces that are looked through for the next outcome.
 const MOST_GOES: usize = 1 << 16;
 
-/// A piece that was decoded, and where it was found to go on.
+/// A piece that was decoded.
 #[derive(Debug)]
 pub(super) struct Known {
     pub place: Place,
     pub straight: Straight,
     pub branches: Marks,
-    /// By outcome.
-    next: [Option<u32>; 2],
-    /// Where the next outcome stands, if that is known.
-    lane: Option<u8>,
 }
 
 /// Straight pieces that were met, for one thread after the other of a process.
@@ -37,6 +34,9 @@ pub(super) struct Known {
 pub struct Pieces {
     pub(super) code: Code,
     pub(super) known: Vec<Known>,
+    /// Where each was found to go on.
+    pub(super) hops: Vec<Hop>,
+    pub(super) by_number: ByNumber,
     pub(super) by_place: HashMap<Place, u32>,
     /// In all of them.
     steps: usize,
@@ -50,6 +50,8 @@ impl Pieces {
         Pieces {
             code: Code::of(process),
             known: Vec::new(),
+            hops: Vec::new(),
+            by_number: ByNumber::default(),
             by_place: HashMap::new(),
             steps: 0,
             sites: Sites::default(),
@@ -94,6 +96,7 @@ impl Pieces {
         if grew {
             self.steps += is - was;
             let branches = self.sites.marks(&straight.steps);
+            self.hops[index as usize] = Hop::of(&straight);
             let known = &mut self.known[index as usize];
             (known.straight, known.branches) = (straight, branches);
         }
@@ -103,7 +106,7 @@ impl Pieces {
     /// Nothing is known of what is behind the piece.
     #[inline]
     pub(super) fn has_no_end(&self, index: u32) -> bool {
-        matches!(self.known[index as usize].straight.turn, Turn::Unknown)
+        self.hops[index as usize].ending == Ending::Unknown
     }
 
     pub fn code(&self) -> &Code {
@@ -122,24 +125,26 @@ impl Pieces {
         let index = self.known.len() as u32;
         let straight = self.code.straight(place);
         self.steps += straight.steps.len() + 1;
+        self.hops.push(Hop::of(&straight));
         self.known.push(Known {
             place,
             branches: self.sites.marks(&straight.steps),
             straight,
-            next: [None; 2],
-            lane: None,
         });
         self.by_place.insert(place, index);
         index
     }
 
     /// Forgets all pieces but this one, if they are too many; where it is then.
+    #[inline]
     pub(super) fn forget(&mut self, index: u32) -> u32 {
         if self.steps < MOST_STEPS {
             return index;
         }
         let place = self.known[index as usize].place;
         self.known.clear();
+        self.hops.clear();
+        self.by_number.clear();
         self.by_place.clear();
         self.steps = 0;
         self.at(place)
@@ -151,10 +156,16 @@ impl Pieces {
         matches!(straight.turn, Turn::Unknown).then(|| Unsound::NoCode(end(&straight.steps)))
     }
 
+    /// Its last instruction.
+    pub(super) fn last_pc(&self, index: u32) -> u64 {
+        let steps = &self.known[index as usize].straight.steps;
+        steps.last().map_or(0, |step| step.pc)
+    }
+
     /// In which lane the next outcome is, if that was found.
     #[inline]
     pub(super) fn lane(&self, index: u32) -> Option<u8> {
-        self.known[index as usize].lane
+        self.hops[index as usize].lane
     }
 
     /// In which lane the next outcome is, and whose it is: that of piece `index` or of one
@@ -164,7 +175,7 @@ impl Pieces {
         // Without an outcome control goes forward, but who made the recording may say
         // otherwise.
         for _ in 0..MOST_GOES {
-            let goes = matches!(self.known[at as usize].straight.turn, Turn::Goes(_));
+            let goes = self.hops[at as usize].ending == Ending::Goes;
             match goes.then(|| self.next(at, false)) {
                 Some(Ok(next)) => at = next,
                 _ => break,
@@ -178,19 +189,25 @@ impl Pieces {
         };
         // Of a process that runs, more may be known later.
         if self.coming.is_none() || !matches!(straight.turn, Turn::Unknown) {
-            self.known[index as usize].lane = Some(lane as u8);
+            self.hops[index as usize].lane = Some(lane as u8);
         }
         (lane as u8, at)
     }
 
     /// Behind piece `index`, if its last instruction had this outcome.
+    #[inline]
     pub(super) fn next(&mut self, index: u32, outcome: bool) -> Result<u32, Unsound> {
-        let known = &self.known[index as usize];
-        if let Some(next) = known.next[usize::from(outcome)] {
-            return Ok(next);
+        match self.hops[index as usize].next(outcome) {
+            Some(next) => Ok(next),
+            None => self.find_next(index, outcome),
         }
+    }
+
+    #[cold]
+    fn find_next(&mut self, index: u32, outcome: bool) -> Result<u32, Unsound> {
+        let known = &self.known[index as usize];
         let steps = &known.straight.steps;
-        let pc = steps.last().map_or(0, |step| step.pc);
+        let pc = self.last_pc(index);
         let place = match (known.straight.turn, outcome) {
             (Turn::Either(places), _) => places[usize::from(outcome)],
             (Turn::Always(place), true) | (Turn::Goes(place), _) => place,
@@ -198,7 +215,7 @@ impl Pieces {
             _ => return Err(Unsound::Outcome(pc)),
         };
         let next = self.at(place);
-        self.known[index as usize].next[usize::from(outcome)] = Some(next);
+        self.hops[index as usize].set_next(outcome, next);
         Ok(next)
     }
 }

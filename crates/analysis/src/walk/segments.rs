@@ -196,13 +196,14 @@ pub fn each<T: Send>(
 
 /// Instructions of the rest of a walk, and why there are no more, if that is no end.
 pub fn count(mut walk: Walk<'_>) -> (u64, Option<Unsound>) {
-    let mut insns = 0;
+    let mut insns = walk.hurry();
     while let Some(found) = walk.found() {
         match found {
             Ok(super::Found::Executed { from, to, .. }) => insns += u64::from(to - from),
             Ok(_) => {}
             Err(error) => return (insns, Some(error)),
         }
+        insns += walk.hurry();
     }
     (insns, None)
 }

@@ -3,6 +3,8 @@
 use hashbrown::HashMap;
 use trace::stream::{ESCAPE, escape, mark, went};
 
+use super::code::Place;
+use super::hops::Number;
 use super::{Unsound, Walk};
 
 /// What is listed of a process, by the numbers that it has.
@@ -44,9 +46,31 @@ impl Targets {
 }
 
 impl Walk<'_> {
-    /// Where the indirect branch of a piece went; `None`: that is not known, and nothing
-    /// follows.
-    pub(super) fn target(&mut self, piece: u32) -> Result<Option<u64>, Unsound> {
+    /// The piece where the indirect branch of a piece went; `None`: that is not known, and
+    /// nothing follows.
+    pub(super) fn target(&mut self, piece: u32) -> Result<Option<u32>, Unsound> {
+        let number = match (&self.packed, self.lanes.last()) {
+            (None, Some(lane)) => Number::of(self.went, lane.here()),
+            _ => None,
+        };
+        if let Some(number) = number
+            && let Some(found) = self.pieces.by_number.get(number)
+            && let Some(lane) = self.lanes.last_mut()
+        {
+            lane.skip(number.len());
+            return Ok(Some(found));
+        }
+        let Some(target) = self.target_address(piece)? else {
+            return Ok(None);
+        };
+        let found = self.pieces.at(Place::At(target));
+        if let Some(number) = number {
+            self.pieces.by_number.set(number, found);
+        }
+        Ok(Some(found))
+    }
+
+    fn target_address(&mut self, piece: u32) -> Result<Option<u64>, Unsound> {
         // Who reads what is packed asks only there.
         let target = match self.lanes.is_empty() {
             true => Some(0),
@@ -74,14 +98,13 @@ impl Walk<'_> {
                 }
                 low.into()
             }
-            first @ went::SHORT..went::MIDDLE => u32::from(first - went::SHORT),
-            first @ went::MIDDLE..went::LONG => {
-                let [low] = lane.array()?;
-                u32::from_be_bytes([0, 0, first - went::MIDDLE, low])
-            }
-            first @ went::LONG.. => {
-                let low = u16::from_le_bytes(lane.array()?);
-                u32::from(first - went::LONG) << 16 | u32::from(low)
+            first => {
+                // Perhaps in the next part; no more than it has, as what is behind it may
+                // come late.
+                let rest = lane.ahead(Number::len_behind(first))?;
+                let number = Number::of(first, rest).ok_or(Unsound::Cut)?;
+                lane.skip(number.len());
+                number.value
             }
         };
         let mut target = self.listed(number);

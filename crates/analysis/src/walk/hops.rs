@@ -1,0 +1,183 @@
+//! What it takes to go on from a piece, in a quarter of a cache line.
+//!
+//! Problem: who reads thousands of millions of instructions goes from piece to piece once for
+//! some six of them, and a piece with its instructions is in several lines of memory.
+//!
+//! Approach: where pieces lead, and how long they are, stands apart ([`Hop`]), by their
+//! numbers; so does the piece that each number of a target means. What is not there is found
+//! the long way, and noted. [`Walk::hurry`] counts instructions with nothing else.
+
+use trace::stream::{ESCAPE, PER_BYTE, TARGETS, WENT, went};
+
+use super::Walk;
+use super::code::{Straight, Turn};
+
+/// No piece.
+const NONE: u32 = u32::MAX;
+
+/// What a piece ends with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// A branch with an outcome.
+    Branch,
+    Indirect,
+    /// No branch: it is only long enough.
+    Goes,
+    Unknown,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hop {
+    /// Pieces behind it, by outcome.
+    next: [u32; 2],
+    /// How many instructions it has.
+    pub steps: u16,
+    pub ending: Ending,
+    /// Where the next outcome stands, if that is known.
+    pub lane: Option<u8>,
+}
+
+impl Hop {
+    pub fn of(straight: &Straight) -> Hop {
+        Hop {
+            next: [NONE; 2],
+            steps: straight.steps.len() as u16,
+            ending: match straight.turn {
+                Turn::Either(_) | Turn::Always(_) => Ending::Branch,
+                Turn::Indirect => Ending::Indirect,
+                Turn::Goes(_) => Ending::Goes,
+                Turn::Unknown => Ending::Unknown,
+            },
+            lane: None,
+        }
+    }
+
+    #[inline]
+    pub fn next(&self, outcome: bool) -> Option<u32> {
+        let next = self.next[usize::from(outcome)];
+        (next != NONE).then_some(next)
+    }
+
+    pub fn set_next(&mut self, outcome: bool, next: u32) {
+        self.next[usize::from(outcome)] = next;
+    }
+}
+
+/// The number of a target, and how many bytes less one it has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Number {
+    pub value: u32,
+    length: usize,
+}
+
+impl Number {
+    /// Of where a branch went: the first byte, and what comes behind it.
+    #[inline]
+    pub fn of(first: u8, rest: &[u8]) -> Option<Number> {
+        let (value, length) = match (first, rest) {
+            (went::SHORT..went::MIDDLE, _) => (u32::from(first - went::SHORT), 0),
+            (went::MIDDLE..went::LONG, &[low, ..]) => {
+                (u32::from(first - went::MIDDLE) << 8 | u32::from(low), 1)
+            }
+            (went::LONG.., &[low, high, ..]) => {
+                let low = u32::from(u16::from_le_bytes([low, high]));
+                (u32::from(first - went::LONG) << 16 | low, 2)
+            }
+            _ => return None,
+        };
+        Some(Number { value, length })
+    }
+
+    /// How many bytes are behind the first one.
+    pub fn len_behind(first: u8) -> usize {
+        usize::from(first >= went::MIDDLE) + usize::from(first >= went::LONG)
+    }
+
+    /// The same.
+    #[inline]
+    pub fn len(self) -> usize {
+        self.length
+    }
+}
+
+/// Pieces by numbers of targets, as far as they were met.
+#[derive(Debug, Default)]
+pub(super) struct ByNumber([Vec<u32>; 3]);
+
+impl ByNumber {
+    #[inline]
+    pub fn get(&self, number: Number) -> Option<u32> {
+        let piece = *self.0[number.length].get(number.value as usize)?;
+        (piece != NONE).then_some(piece)
+    }
+
+    /// Of a number that is listed.
+    pub fn set(&mut self, number: Number, piece: u32) {
+        let (pieces, at) = (&mut self.0[number.length], number.value as usize);
+        if pieces.len() <= at {
+            pieces.resize(at + 1, NONE);
+        }
+        pieces[at] = piece;
+    }
+
+    pub fn clear(&mut self) {
+        self.0.iter_mut().for_each(Vec::clear);
+    }
+}
+
+impl Walk<'_> {
+    /// How many instructions come next, up to something that is not only the next piece, or
+    /// that was not met before. Leaves everything as if they had been given one by one.
+    pub(super) fn hurry(&mut self) -> u64 {
+        let is_simple = self.coming.is_none() && self.entered.is_none() && self.stamps.is_none();
+        if !is_simple || self.packed.is_some() || self.over || self.lanes.len() <= TARGETS {
+            return 0;
+        }
+        let Some((mut piece, mut from)) = self.piece else {
+            return 0;
+        };
+        let mut insns = 0;
+        loop {
+            let hop = &self.pieces.hops[piece as usize];
+            if self.left == 0 {
+                let Some(lane) = hop.lane.map(usize::from) else {
+                    break;
+                };
+                let Some(&byte) = self.lanes[lane].here().first() else {
+                    break;
+                };
+                match lane == TARGETS {
+                    true if byte >= went::SHORT => {
+                        (self.outcomes, self.left, self.went) = (WENT, 1, byte);
+                    }
+                    false if byte > ESCAPE => {
+                        (self.outcomes, self.left) = (byte, byte.ilog2().min(PER_BYTE));
+                    }
+                    _ => break,
+                }
+                self.lanes[lane].skip(1);
+            }
+            let next = match hop.ending {
+                Ending::Goes => hop.next(false),
+                Ending::Branch => hop.next(self.outcomes >> (self.left - 1) & 1 != 0),
+                Ending::Indirect if self.left == 1 && self.outcomes & 1 != 0 => {
+                    let lane = &mut self.lanes[TARGETS];
+                    let number = Number::of(self.went, lane.here());
+                    let next = number.and_then(|number| self.pieces.by_number.get(number));
+                    let known = number.filter(|_| next.is_some());
+                    lane.skip(known.map_or(0, Number::len));
+                    next
+                }
+                _ => None,
+            };
+            let Some(next) = next else {
+                break;
+            };
+            insns += u64::from(hop.steps) - u64::from(from);
+            self.left -= u32::from(hop.ending != Ending::Goes);
+            (piece, from) = (next, 0);
+        }
+        self.piece = Some((piece, from));
+        insns
+    }
+}
