@@ -18,8 +18,8 @@
 //! What is full or fails is the file's, and keeps nothing from who follows; who has no room
 //! has the program wait.
 //!
-//! Limits: what came in the last [`Due::MOST`] and the time between two looks is lost if this
-//! process is killed. Of a process that was killed, the chunks stay in the pool.
+//! Limits: what came in the last [`Due::BUSY`] and the time between two looks is lost if this
+//! process is killed, and of threads that do little, in the last [`Due::MOST`]. Of a process that was killed, the chunks stay in the pool.
 
 mod image;
 
@@ -45,40 +45,59 @@ use crate::model::{Meta, Missing, Recording};
 use crate::part::{PART, Packer, Part};
 use image::{Image, Log};
 
-/// When everything is taken out, also open chunks: nobody can read further than the lane of
-/// a thread that was taken out least.
+/// When open chunks are read, too: nobody can read further than the lane of a thread that
+/// was taken out least.
 ///
 /// After a short time first, and then when as much again has passed, so something is there of a
-/// short run, too.
+/// short run, too. Parts of threads that do little would be too small to be compressed well.
 struct Due {
     began: Instant,
-    last: Instant,
+    /// When those of busy threads were read, and those of all.
+    busy: Instant,
+    all: Instant,
 }
 
 impl Due {
     const LEAST: Duration = Duration::from_millis(20);
-    /// More often, and parts of slow threads become too small to be compressed well.
-    const MOST: Duration = Duration::from_millis(100);
+    const BUSY: Duration = Duration::from_millis(100);
+    const MOST: Duration = Duration::from_millis(300);
 
     fn new() -> Due {
         let now = Instant::now();
         Due {
             began: now,
-            last: now,
+            busy: now,
+            all: now,
         }
     }
 
-    /// Whether it is time, or `now` in any case; from then on it is counted.
-    fn is_now(&mut self, now: bool) -> bool {
-        let passed = self.last - self.began;
-        let wait = passed.clamp(Due::LEAST, Due::MOST);
-        let is_now = now || self.last.elapsed() >= wait;
-        if is_now {
-            self.last = Instant::now();
+    /// Which are read, and counted as such from now on; `all` in any case.
+    fn now(&mut self, all: bool) -> Open {
+        let now = Instant::now();
+        let wait = (self.busy - self.began).clamp(Due::LEAST, Due::BUSY);
+        if all || now - self.all >= Due::MOST {
+            (self.busy, self.all) = (now, now);
+            Open::All
+        } else if now - self.busy >= wait {
+            self.busy = now;
+            Open::Busy
+        } else {
+            Open::None
         }
-        is_now
     }
 }
+
+/// Whose open chunks are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Open {
+    None,
+    /// Of threads that have written [`BUSY`] since.
+    Busy,
+    All,
+}
+
+/// Bytes in all lanes of a thread.
+const BUSY: u64 = 64 << 10;
 
 /// A trace that is being kept.
 pub struct Live<W> {
@@ -159,9 +178,9 @@ impl<W: Keep> Live<W> {
         self.look_for_processes(pool);
         self.look_for_threads(pool);
         let starves = self.follow.as_ref().is_some_and(|follow| follow.starves());
-        let due = self.due.is_now(starves);
-        let freed = self.take(pool, due);
-        if due || !self.ready.is_empty() {
+        let open = self.due.now(starves);
+        let freed = self.take(pool, open);
+        if open != Open::None || !self.ready.is_empty() {
             self.write(pool);
         }
         freed
@@ -181,7 +200,7 @@ impl<W: Keep> Live<W> {
         for writer in &mut self.threads {
             writer.chain.take_open(pool);
         }
-        self.take(pool, true);
+        self.take(pool, Open::All);
         self.write(pool);
         for image in self.images.iter().filter(|image| image.index.is_some()) {
             recording.processes.push(image.whole(pool));
@@ -334,9 +353,13 @@ impl<W: Keep> Live<W> {
         }
     }
 
-    /// What threads have written; also if that is little.
-    fn take(&mut self, pool: &Pool, all: bool) -> bool {
+    /// What threads have written.
+    fn take(&mut self, pool: &Pool, open: Open) -> bool {
         let mut freed = false;
+        let busy = match open {
+            Open::Busy => self.busy(pool),
+            Open::None | Open::All => HashSet::new(),
+        };
         for at in (0..self.threads.len()).rev() {
             let mut has_room = self.has_room();
             while has_room && self.threads[at].chain.take_closed(pool) {
@@ -347,10 +370,11 @@ impl<W: Keep> Live<W> {
                 has_room = self.has_room();
             }
             // What is closed and was not taken is before what is open.
-            if !all || !has_room {
+            let writer = &mut self.threads[at];
+            let is_read = open == Open::All || busy.contains(&(writer.image, writer.thread));
+            if !is_read || !has_room {
                 continue;
             }
-            let writer = &mut self.threads[at];
             match self.images[writer.image].has_no_threads() {
                 true => writer.chain.end(pool),
                 false => writer.chain.take_open(pool),
@@ -367,6 +391,17 @@ impl<W: Keep> Live<W> {
             }
         }
         freed
+    }
+
+    /// Threads that have written much since all of it was packed.
+    fn busy(&self, pool: &Pool) -> HashSet<(usize, Option<usize>)> {
+        let mut waiting: HashMap<_, u64> = HashMap::new();
+        for writer in &self.threads {
+            let bytes = waiting.entry((writer.image, writer.thread)).or_default();
+            *bytes += writer.chain.waiting(pool);
+        }
+        waiting.retain(|_, bytes| *bytes >= BUSY);
+        waiting.into_keys().collect()
     }
 
     /// Whether who follows takes more.

@@ -82,6 +82,13 @@ impl Chain {
         true
     }
 
+    /// Bytes that were read and not packed, and of this chunk those that were not read.
+    pub(super) fn waiting(&self, pool: &Pool) -> u64 {
+        let open = self.chunk(pool);
+        let written = open.map_or(0, |chunk| written(pool, self.chunk, chunk));
+        self.raw.len() as u64 + written.saturating_sub(self.taken)
+    }
+
     /// Reads what was appended to the open chunk.
     pub(super) fn take_open(&mut self, pool: &Pool) {
         if let Some(chunk) = self.chunk(pool) {
