@@ -297,6 +297,9 @@ impl<'a> Walk<'a> {
                     Escaped::Went(found) => return Ok(Some(found)),
                 },
                 Some(STAMP) if lane == TARGETS => self.take_more_stamps()?,
+                // The item is of a piece behind this one: until that, whoever looks for
+                // stamps finds the lane at its beginning.
+                Some(_) if self.goes() => return self.outcome(),
                 Some(went) if lane == TARGETS => {
                     self.lanes[lane].skip(1);
                     (self.outcomes, self.left, self.went) = (WENT, 1, went);
@@ -346,6 +349,15 @@ impl<'a> Walk<'a> {
                 return Ok(());
             }
         }
+    }
+
+    /// The piece has no outcome.
+    #[inline]
+    fn goes(&self) -> bool {
+        let hop = self
+            .piece
+            .map(|(piece, _)| self.pieces.hops[piece as usize]);
+        hop.is_some_and(|hop| hop.ending == Ending::Goes)
     }
 
     /// The piece is executed to its end: up to the next outcome, and its branch. `None`:

@@ -674,6 +674,32 @@ fn old_targets_have_numbers() {
     );
 }
 
+/// A return behind so many instructions that a piece before it has no outcome: who looks for
+/// stamps there does not take what stands in their place for one.
+#[test]
+fn stamps_before_a_return_that_is_far_behind() {
+    const STRAIGHT: usize = 700;
+    let mut process = returns(iter::once(mark::MIDDLE).chain([START; 600]).collect(), &[]);
+    process.fragments[0] = Arc::new(Fragment {
+        pieces: vec![Piece {
+            pc: START,
+            len: STRAIGHT as u32 + 1,
+            module: None,
+        }],
+        code: [vec![0x90; STRAIGHT], vec![0xC3]].concat(),
+        ..Fragment::default()
+    });
+    let items: Vec<Went> = (0..600).map(Went::Middle).collect();
+    let thread = beginning(&bytes_of(&items));
+    let (plain, error) = executed(&process, &thread);
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(plain.len(), items.len() * (STRAIGHT + 1));
+    let mut pieces = Pieces::of(&process);
+    let (stamped, error) = all_of(Walk::new(&mut pieces, &thread).with_stamps());
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(stamped, plain);
+}
+
 /// Where the one thread of [`returns`] begins.
 const START: u64 = 0x5000;
 
@@ -699,6 +725,11 @@ fn returns(targets: Vec<u64>, at: &[u64]) -> Process {
 
 /// What a thread of it executes whose lane of targets has these bytes.
 fn went_to(process: &Process, more: &[u8]) -> (Vec<u64>, Option<Unsound>) {
+    executed(process, &beginning(more))
+}
+
+/// A thread that begins there, and whose lane of targets has these bytes.
+fn beginning(more: &[u8]) -> Thread {
     let begins = |lane: u8| {
         let mut bytes = vec![ESCAPE, escape::TO, why::START];
         bytes.extend(START.to_le_bytes());
@@ -707,7 +738,7 @@ fn went_to(process: &Process, more: &[u8]) -> (Vec<u64>, Option<Unsound>) {
     let mut lanes: Vec<(u8, Vec<u8>)> = (0..LANES as u8).map(begins).collect();
     lanes[TARGETS].1.extend(more);
     let parts: Vec<(u8, &[u8])> = lanes.iter().map(|(lane, raw)| (*lane, &raw[..])).collect();
-    executed(process, &thread(&parts))
+    thread(&parts)
 }
 
 fn bytes_of(items: &[Went]) -> Vec<u8> {

@@ -105,7 +105,11 @@ impl Folder {
 }
 
 impl Drop for Folder {
+    /// What a test failed with is kept: it may not come again.
     fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).expect("the folder is there");
+        match std::thread::panicking() {
+            true => eprintln!("kept: {}", self.0.display()),
+            false => std::fs::remove_dir_all(&self.0).expect("the folder is there"),
+        }
     }
 }

@@ -19,7 +19,8 @@
 //! has the program wait.
 //!
 //! Limits: what came in the last [`Due::BUSY`] and the time between two looks is lost if this
-//! process is killed, and of threads that do little, in the last [`Due::MOST`]. Of a process that was killed, the chunks stay in the pool.
+//! process is killed, and of threads that do little, in the last [`Due::MOST`]. Of a process
+//! that was killed, the chunks stay in the pool.
 
 mod image;
 
