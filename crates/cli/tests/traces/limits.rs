@@ -1,0 +1,193 @@
+//! Traces that end before their program, or begin after it: full disks, limits, rings, and
+//! recorders that are killed.
+
+use analysis::walk::{Pieces, Walk, segments};
+use testkit::folder::Folder;
+use trace::{End, Missing, Recording};
+
+use super::{BINARY, chatter, read, sequences};
+
+/// Runs `script` with the product as `$0`: what was said, and the threads that are in
+/// `run.evp`, each of which has a prefix of what it has in `whole`.
+fn cut_short(folder: &Folder, script: &str, whole: &Recording) -> (String, Recording) {
+    let output = folder.run("/bin/sh", &["-c", script, BINARY]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(output.stdout, b"end\nend\n");
+    let left = read(&folder.file("run.evp"));
+    let wholes = sequences(whole);
+    for sequence in sequences(&left) {
+        let prefix = wholes.iter().any(|whole| whole.starts_with(&sequence));
+        assert!(prefix, "{} instructions", sequence.len());
+    }
+    (String::from_utf8(output.stderr).unwrap(), left)
+}
+
+fn missing(recording: &Recording) -> Vec<Option<Missing>> {
+    let threads = recording
+        .processes
+        .iter()
+        .flat_map(|process| &process.threads);
+    threads.map(|thread| thread.missing).collect()
+}
+
+/// A limit of file sizes is an error of a write: neither the program nor the recorder dies
+/// of it, and the file has what fitted, and how all ended.
+#[test]
+fn a_file_that_cannot_grow_ends_where_it_must() {
+    let folder = Folder::new("trace-limited");
+    let whole = chatter(&folder);
+    let size = std::fs::metadata(folder.file("run.evp")).unwrap().len();
+    assert!(size > 600_000, "{size} bytes");
+    let script = "ulimit -S -f 1100; exec setarch -R $0 trace -o run.evp -- ./chatter";
+    let (said, left) = cut_short(&folder, script, &whole);
+    assert!(said.contains("everypath: cannot write '"), "{said}");
+    assert!(
+        said.contains("/run.evp': file too large; what was recorded before that is in it\n"),
+        "{said}"
+    );
+    assert_eq!(left.meta.end, End::Exited(0));
+    assert!(missing(&left).contains(&Some(Missing::Place)));
+    let now = std::fs::metadata(folder.file("run.evp")).unwrap().len();
+    assert!(now <= 1100 * 512 && now > 100_000, "{now} bytes");
+}
+
+/// The program's own files are limited as natively.
+#[test]
+fn the_program_gets_the_signal_of_its_own_limit() {
+    let folder = Folder::new("trace-xfsz");
+    let script = "ulimit -f 8192; exec $0 run -q -- dd if=/dev/zero of=large bs=64k count=128";
+    let output = folder.run("/bin/sh", &["-c", script, BINARY]);
+    use std::os::unix::process::ExitStatusExt;
+    let code = output.status.signal().or(output.status.code());
+    // `timeout`, which runs it here, says the signal as a shell does.
+    assert!(matches!(code, Some(25 | 153)), "{output:?}");
+    let size = std::fs::metadata(folder.file("large")).unwrap().len();
+    assert_eq!(size, 8192 * 512);
+}
+
+#[test]
+fn a_trace_keeps_no_more_than_its_limit() {
+    let folder = Folder::new("trace-limit");
+    let whole = chatter(&folder);
+    let script = "exec setarch -R $0 trace --limit 150K -o run.evp -- ./chatter";
+    let (said, left) = cut_short(&folder, script, &whole);
+    assert_eq!(
+        said,
+        "everypath: the trace ends where --limit was reached\n"
+    );
+    assert!(missing(&left).contains(&Some(Missing::Limit)));
+    let size = std::fs::metadata(folder.file("run.evp")).unwrap().len();
+    assert!((50_000..160_000).contains(&size), "{size} bytes");
+    let output = folder.run(BINARY, &["verify", "run.evp"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("; more is not kept: the limit of the trace was reached\n"));
+    for size in ["0", "12Q", "x"] {
+        let arguments = ["trace", "--limit", size, "-o", "x.evp", "--", "./chatter"];
+        let output = folder.run(BINARY, &arguments);
+        assert_eq!(output.status.code(), Some(125));
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(error.contains("give a size as 500K, 20M or 2G"), "{error}");
+    }
+}
+
+/// What is kept is the end of what each thread executes, from a keyframe on; chaos has many.
+#[test]
+fn a_ring_keeps_the_newest() {
+    let folder = Folder::new("trace-ring");
+    let whole = sequences(&chatter(&folder));
+    // Somebody with the same number was killed, and left what is in the way.
+    let script = ": > run.evp.$$; \
+                  exec setarch -R $0 trace --chaos 3 --ring 150K -o run.evp -- ./chatter";
+    let output = folder.run("/bin/sh", &["-c", script, BINARY]);
+    assert!(
+        output.status.success() && output.stderr.is_empty(),
+        "{output:?}"
+    );
+    let left = read(&folder.file("run.evp"));
+    let threads = || left.processes.iter().flat_map(|process| &process.threads);
+    assert!(threads().any(|thread| thread.gap.is_some()));
+    let mut longest = 0;
+    for (sequence, thread) in sequences(&left).iter().zip(threads()) {
+        let is_end = |whole: &&Vec<u64>| whole.ends_with(sequence);
+        assert!(
+            whole.iter().any(|whole| is_end(&whole)),
+            "{}",
+            sequence.len()
+        );
+        if thread.gap.is_some() {
+            longest = longest.max(sequence.len());
+        }
+    }
+    assert!(longest > 10_000, "{longest}");
+    let size = std::fs::metadata(folder.file("run.evp")).unwrap().len();
+    assert!((50_000..160_000).contains(&size), "{size} bytes");
+    let files = std::fs::read_dir(folder.file(".")).unwrap().count();
+    assert_eq!(
+        files, 4,
+        "the program, its source, the trace, what was left"
+    );
+    let output = folder.run(BINARY, &["verify", "run.evp"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("\n# its beginning, "), "{text}");
+    let arguments = [
+        "trace",
+        "--ring",
+        "1M",
+        "-o",
+        "/dev/null",
+        "--",
+        "./chatter",
+    ];
+    let output = folder.run(BINARY, &arguments);
+    assert_eq!(output.status.code(), Some(125));
+    let said = String::from_utf8(output.stderr).unwrap();
+    let refused = "--ring needs a file, and '/dev/null' is none; nothing was run";
+    assert!(said.contains(refused), "{said}");
+}
+
+/// Fills chunks of two or three lanes all the time, those of the others never.
+const LOOP: &str = "\
+#include <unistd.h>
+int main(void)
+{
+    alarm(4);
+    for (unsigned x = 1;; x ^= x << 13, x ^= x >> 17, x ^= x << 5)
+        if (x & 0x10000)
+            __asm__ volatile(\"nop\");
+}
+";
+
+/// Whoever is killed, what came before is in the file, also of lanes that are hardly written.
+#[test]
+fn a_killed_recorder_has_written_all_lanes() {
+    let folder = Folder::new("trace-lanes");
+    folder.program(&["-O1"], "loop", LOOP);
+    let script = "$0 trace -o run.evp -- ./loop & sleep 2; kill -9 $!; wait";
+    let output = folder.run("/bin/sh", &["-c", script, BINARY]);
+    assert!(output.status.success(), "{output:?}");
+    let left = std::fs::File::open(folder.file("run.evp")).unwrap();
+    let left = trace::read_prefix(left).unwrap().recording;
+    let process = &left.processes[0];
+    let mut pieces = Pieces::of(process);
+    let walk = Walk::new(&mut pieces, &process.threads[0]);
+    let (insns, _) = segments::count(walk);
+    assert!(insns > 1_000_000, "{insns} instructions");
+}
+
+/// A device that takes nothing is refused before the run.
+#[test]
+fn a_place_that_is_full_is_refused() {
+    let folder = Folder::new("trace-full");
+    let output = folder.run(
+        BINARY,
+        &["trace", "-o", "/dev/full", "--", "/bin/echo", "x"],
+    );
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(output.stdout.is_empty());
+    assert!(
+        error.ends_with(": no space left on device; nothing was run\n"),
+        "{error}"
+    );
+}
