@@ -19,7 +19,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut traced = trace::read(RECORDED).expect("it is whole");
     let streams = match first % 2 {
         0 => 0..packed::BRANCHES,
-        _ => packed::BRANCHES..packed::EVENTS + 1,
+        _ => packed::BRANCHES..packed::STAMPS + 1,
     };
     let share = bytes.len().div_ceil(streams.len()).max(1);
     let parts = streams.zip(bytes.chunks(share)).flat_map(|(stream, raw)| {

@@ -18,6 +18,7 @@
 
 mod mix;
 mod range;
+pub mod stamps;
 
 use std::collections::VecDeque;
 
@@ -27,6 +28,7 @@ use crate::walk::Kind;
 use mix::{Flag, Mixer, hash};
 use range::Probability;
 pub use range::{Coder, Cut, Decoder, Encoder};
+pub use stamps::Stamped;
 
 /// Calls whose returns are expected.
 const MOST_CALLS: usize = 1 << 16;

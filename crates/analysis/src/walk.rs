@@ -430,7 +430,13 @@ impl<'a> Walk<'a> {
         let packed = self.packed.as_mut().ok_or(Unsound::Cut)?;
         match packed.next()? {
             Next::End => Ok(Escaped::Over),
-            Next::Escape(escape) => self.follow(escape),
+            Next::Escape(escape) => {
+                self.take_stamps()?;
+                if let Some(packed) = &mut self.packed {
+                    packed.escape(escape)?;
+                }
+                self.follow(escape)
+            }
             Next::Outcome => {
                 (self.outcomes, self.left) = (WENT, 1);
                 Ok(Escaped::Coming)

@@ -167,15 +167,19 @@ pub fn check_thread(recording: &Recording, path: &Path, wanted: Option<u32>) -> 
 pub fn check_order(recording: &Recording, path: &Path) -> Result<()> {
     let is_order = |(name, how): &(String, String)| name == "--order" && how != "chunk";
     let mut threads = recording.processes.iter().flat_map(|p| &p.threads);
-    let is_packed = threads.any(analysis::walk::packed::is_packed);
-    if is_packed || !recording.meta.options.iter().any(is_order) {
-        bail!(
-            "'{}' has no time stamps, which order threads; record it with --order sync or fine, \
-             and do not pack it",
+    let has_stamps = threads.all(analysis::walk::packed::has_stamps);
+    match recording.meta.options.iter().any(is_order) {
+        true if has_stamps => Ok(()),
+        true => bail!(
+            "'{}' has no time stamps, which order threads: an older everypath packed it; pack \
+             the trace again",
             path.display()
-        );
+        ),
+        false => bail!(
+            "'{}' has no time stamps, which order threads; record it with --order sync or fine",
+            path.display()
+        ),
     }
-    Ok(())
 }
 
 pub fn verify(flags: &Verify) -> Result<Ending> {

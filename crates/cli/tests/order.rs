@@ -185,7 +185,7 @@ fn a_trace_without_stamps_has_no_order() {
         let output = folder.run(BINARY, command);
         assert_eq!(output.status.code(), Some(125));
         let said = "everypath: 'run.evp' has no time stamps, which order threads; record it with \
-                    --order sync or fine, and do not pack it\n";
+                    --order sync or fine\n";
         assert_eq!(String::from_utf8_lossy(&output.stderr), said);
     }
 }

@@ -1,16 +1,19 @@
 //! Streams that [`crate::pack`]'s model predicts, in place of lanes.
 //!
-//! A packed thread has two streams, of bits as [`crate::pack`] codes them:
+//! A packed thread has three streams, of bits as [`crate::pack`] codes them:
 //!
 //! | stream | what |
 //! |---|---|
 //! | [`BRANCHES`] | outcomes of conditional branches, and targets of indirect ones |
 //! | [`EVENTS`] | how many outcomes come before an escape, and that: again and again, until the end |
+//! | [`STAMPS`] | [stamps]; not there before version 12 |
 //!
 //! Outcomes that the code says are bits that cost next to nothing. Keyframes are escapes like others.
 //!
 //! Invariant: who packs walks the lanes, and who reads walks the same way ([`Walk`] asks in
 //! both cases here), so the model knows the same.
+
+mod stamps;
 
 use trace::stream::LANES;
 use trace::{Part, Recording, Thread};
@@ -18,12 +21,14 @@ use trace::{Part, Recording, Thread};
 use super::code::{Place, Turn};
 use super::lane::{Escape, Lane};
 use super::segments::{self, Task};
-use super::{Found, Kind, Known, Site, Unsound, Walk};
+use super::{Found, Kind, Known, Site, Stamp, Unsound, Walk};
 use crate::pack::{Coder, Cut, Decoder, Encoder, LARGEST, Model, SMALLEST};
+use stamps::Stamps;
 
 /// Streams of a packed thread.
 pub const BRANCHES: u16 = LANES as u16;
 pub const EVENTS: u16 = BRANCHES + 1;
+pub const STAMPS: u16 = BRANCHES + 2;
 
 /// Bytes of a part.
 const PART: usize = 1 << 20;
@@ -45,10 +50,48 @@ impl From<Cut> for Unsound {
     }
 }
 
-/// One of the two streams.
+/// Whether its stamps are kept, if it has any.
+pub fn has_stamps(thread: &Thread) -> bool {
+    let has = |stream| thread.stream.iter().any(|part| part.stream == stream);
+    !is_packed(thread) || has(STAMPS)
+}
+
+/// One of the streams.
 enum Bits<'a> {
     Written(Vec<Part>, Encoder),
     Read(Box<Decoder<Bytes<'a>>>),
+}
+
+impl<'a> Bits<'a> {
+    fn written() -> Bits<'a> {
+        Bits::Written(Vec::new(), Encoder::default())
+    }
+
+    fn read(thread: &'a Thread, stream: u16) -> Result<Bits<'a>, Cut> {
+        let mut parts: Vec<&Part> = thread.stream.iter().collect();
+        parts.retain(|part| part.stream == stream);
+        parts.reverse();
+        let raw = Vec::new().into_iter();
+        Decoder::new(Bytes { parts, raw }).map(|decoder| Bits::Read(Box::new(decoder)))
+    }
+
+    /// Makes a part of what was written, if that is enough for one.
+    fn part(&mut self) {
+        if let Bits::Written(parts, encoder) = self
+            && encoder.written() >= PART
+        {
+            parts.extend(Part::pack(&encoder.take()));
+        }
+    }
+
+    /// All that was written.
+    fn finish(self) -> Result<Vec<Part>, Cut> {
+        let Bits::Written(mut parts, encoder) = self else {
+            return Err(Cut);
+        };
+        parts.extend(Part::pack(&encoder.finish()));
+        Ok(parts)
+    }
 }
 
 impl Coder for Bits<'_> {
@@ -95,6 +138,9 @@ pub(super) struct Packed<'a> {
     model: Model,
     branches: Bits<'a>,
     events: Bits<'a>,
+    stamps: Option<Stamps<'a>>,
+    /// Who reads asks for all stamps.
+    reads_stamps: bool,
     /// Outcomes before the next event; who writes: since the last one.
     outcomes: u64,
     /// Who reads knows how many.
@@ -107,19 +153,20 @@ pub(super) struct Packed<'a> {
 impl<'a> Packed<'a> {
     /// Of so many bytes of lanes.
     pub fn write(bytes: u64) -> Packed<'a> {
-        let bits = || Bits::Written(Vec::new(), Encoder::default());
         // An entry for two bytes: most hold several outcomes, but few of those are new.
         let size = bytes
             .max(1)
             .ilog2()
             .saturating_sub(1)
             .clamp(SMALLEST, LARGEST);
-        let mut events = bits();
+        let mut events = Bits::written();
         put_size(&mut events, size).expect("an encoder needs no bytes");
         Packed {
             model: Model::new(size),
-            branches: bits(),
+            branches: Bits::written(),
             events,
+            stamps: Some(Stamps::new(Bits::written())),
+            reads_stamps: false,
             outcomes: 0,
             is_counted: false,
             numbers: Vec::new(),
@@ -128,18 +175,17 @@ impl<'a> Packed<'a> {
     }
 
     pub fn read(thread: &'a Thread) -> Result<Packed<'a>, Unsound> {
-        let bits = |stream: u16| {
-            let mut parts: Vec<&Part> = thread.stream.iter().collect();
-            parts.retain(|part| part.stream == stream);
-            parts.reverse();
-            let raw = Vec::new().into_iter();
-            Decoder::new(Bytes { parts, raw }).map(|decoder| Bits::Read(Box::new(decoder)))
+        let mut events = Bits::read(thread, EVENTS)?;
+        let stamps = match has_stamps(thread) {
+            true => Some(Stamps::new(Bits::read(thread, STAMPS)?)),
+            false => None,
         };
-        let mut events = bits(EVENTS)?;
         Ok(Packed {
             model: Model::new(put_size(&mut events, 0)?),
-            branches: bits(BRANCHES)?,
+            branches: Bits::read(thread, BRANCHES)?,
             events,
+            stamps,
+            reads_stamps: false,
             outcomes: 0,
             is_counted: false,
             numbers: Vec::new(),
@@ -186,8 +232,36 @@ impl<'a> Packed<'a> {
         Ok(())
     }
 
-    /// An escape that was found, for who writes.
+    /// A stamp that was found, for who writes.
+    pub fn stamped(&mut self, stamp: Stamp) -> Result<(), Cut> {
+        self.stamps.as_mut().map_or(Ok(()), |all| all.write(stamp))
+    }
+
+    /// Reads all stamps, though nobody asks for them.
+    pub fn read_stamps(&mut self) {
+        self.reads_stamps = true;
+    }
+
+    /// The stamp that comes before the next target or escape, for who reads.
+    pub fn stamp(&mut self, is_wanted: bool) -> Result<Option<Stamp>, Unsound> {
+        let stamps = self.stamps.as_mut();
+        let stamps = stamps.filter(|_| is_wanted || self.reads_stamps);
+        stamps.map_or(Ok(None), Stamps::read)
+    }
+
+    /// A target or an escape came by.
+    fn passed(&mut self) {
+        if let Some(stamps) = &mut self.stamps {
+            stamps.passed();
+        }
+    }
+
+    /// An escape that was found, or that follows.
     pub fn escape(&mut self, escape: Escape) -> Result<(), Cut> {
+        self.passed();
+        if self.is_read() {
+            return Ok(());
+        }
         match escape {
             Escape::At(pc) => self.event(AT, &[pc]),
             Escape::To(why, to) => self.event(TO, &[why.into(), to]),
@@ -249,6 +323,7 @@ impl<'a> Packed<'a> {
             self.model.call(behind(site));
         }
         self.coded();
+        self.passed();
         Ok(target)
     }
 
@@ -258,24 +333,20 @@ impl<'a> Packed<'a> {
             return;
         }
         self.outcomes += 1;
-        for bits in [&mut self.branches, &mut self.events] {
-            if let Bits::Written(parts, encoder) = bits
-                && encoder.written() >= PART
-            {
-                parts.extend(Part::pack(&encoder.take()));
-            }
-        }
+        self.branches.part();
+        self.events.part();
     }
 
     /// All that was written.
     fn finish(mut self) -> Result<Vec<Part>, Cut> {
         self.event(END, &[])?;
+        let stamps = self.stamps.map_or(Ok(Vec::new()), Stamps::finish)?;
         let mut all = Vec::new();
-        for (stream, bits) in [(BRANCHES, self.branches), (EVENTS, self.events)] {
-            let Bits::Written(mut parts, encoder) = bits else {
-                return Err(Cut);
-            };
-            parts.extend(Part::pack(&encoder.finish()));
+        for (stream, mut parts) in [
+            (BRANCHES, self.branches.finish()?),
+            (EVENTS, self.events.finish()?),
+            (STAMPS, stamps),
+        ] {
             parts.iter_mut().for_each(|part| part.stream = stream);
             all.extend(parts);
         }
@@ -296,11 +367,12 @@ fn behind(site: &Site) -> u64 {
     site.step.pc.wrapping_add(site.step.len.into())
 }
 
-/// What a walk gave: how many instructions, and a hash of all in their order.
+/// What a walk gave: how many instructions, and hashes of all in their order, and of stamps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digest {
     pub insns: u64,
     hash: u64,
+    stamps: u64,
 }
 
 impl Digest {
@@ -329,25 +401,34 @@ impl Digest {
             self.hash = (self.hash.rotate_left(5) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         }
     }
+
+    /// Of the rest of a walk, and what it writes or reads meanwhile.
+    fn of(walk: &mut Walk<'_>) -> Result<Digest, Unsound> {
+        let mut digest = Digest::default();
+        while let Some(found) = walk.found() {
+            digest.add(walk, &found?);
+        }
+        // Those behind everything else.
+        walk.take_stamps()?;
+        let packed = walk.packed.as_ref().ok_or(Unsound::Nowhere)?;
+        digest.stamps = packed.stamps.as_ref().map_or(0, Stamps::digest);
+        Ok(digest)
+    }
 }
 
-/// What is executed in the rest of a walk.
-pub fn digest(mut walk: Walk<'_>) -> Result<Digest, Unsound> {
-    let mut digest = Digest::default();
-    while let Some(found) = walk.found() {
-        digest.add(&walk, &found?);
+/// What is executed in a walk of what is packed, and its stamps.
+fn digest(mut walk: Walk<'_>) -> Result<Digest, Unsound> {
+    if let Some(packed) = &mut walk.packed {
+        packed.read_stamps();
     }
-    Ok(digest)
+    Digest::of(&mut walk)
 }
 
 /// The streams of a thread, packed.
 fn pack(mut walk: Walk<'_>) -> Result<(Vec<Part>, Digest), Unsound> {
     let bytes = walk.lanes.iter().map(Lane::len).sum();
     walk.packed = Some(Box::new(Packed::write(bytes)));
-    let mut digest = Digest::default();
-    while let Some(found) = walk.found() {
-        digest.add(&walk, &found?);
-    }
+    let digest = Digest::of(&mut walk)?;
     let packed = walk.packed.ok_or(Unsound::Nowhere)?;
     Ok((packed.finish()?, digest))
 }

@@ -194,8 +194,12 @@ pub fn each<T: Send>(
     all.into_iter().map(|(_, given)| given).collect()
 }
 
-/// Instructions of the rest of a walk, and why there are no more, if that is no end.
+/// Instructions of the rest of a walk, and why there are no more, if that is no end. All of
+/// what is packed is read, also stamps.
 pub fn count(mut walk: Walk<'_>) -> (u64, Option<Unsound>) {
+    if let Some(packed) = &mut walk.packed {
+        packed.read_stamps();
+    }
     let mut insns = walk.hurry();
     while let Some(found) = walk.found() {
         match found {

@@ -12,8 +12,6 @@
 //! Invariants: without the stamps, and with its pieces put together, what is given is what
 //! an ordinary walk gives. A stamp that is not there (the thread was killed, or the program
 //! forbids itself to read the counter) is left out; the others stay where they belong.
-//!
-//! Limits: packed traces have no stamps.
 
 use std::collections::VecDeque;
 
@@ -61,7 +59,7 @@ impl Stamp {
 }
 
 impl StampKind {
-    fn of(number: u8) -> Option<StampKind> {
+    pub(super) fn of(number: u8) -> Option<StampKind> {
         Some(match number {
             stamp::SYNC => StampKind::Sync,
             stamp::ENTER => StampKind::Enter,
@@ -71,6 +69,17 @@ impl StampKind {
             stamp::STACK => StampKind::Stack,
             _ => return None,
         })
+    }
+
+    pub(super) fn number(self) -> u8 {
+        match self {
+            StampKind::Sync => stamp::SYNC,
+            StampKind::Enter => stamp::ENTER,
+            StampKind::Leave => stamp::LEAVE,
+            StampKind::Came => stamp::CAME,
+            StampKind::End => stamp::END,
+            StampKind::Stack => stamp::STACK,
+        }
     }
 }
 
@@ -154,6 +163,9 @@ impl Walk<'_> {
 
     /// Takes a stamp that comes next in its lane.
     pub(super) fn take_stamp(&mut self) -> Result<Option<Stamp>, Unsound> {
+        if let (Some(packed), true) = (&mut self.packed, self.lanes.is_empty()) {
+            return packed.stamp(self.stamps.is_some());
+        }
         let has_lane = self.lanes.len() == LANES;
         let Some(lane) = self.lanes.get_mut(TARGETS).filter(|_| has_lane) else {
             return Ok(None);
@@ -170,7 +182,11 @@ impl Walk<'_> {
         let kind = StampKind::of(number).ok_or(Unsound::Item(number))?;
         lane.skip(2);
         let time = u64::from_le_bytes(lane.array()?);
-        Ok(Some(Stamp { kind, time }))
+        let stamp = Stamp { kind, time };
+        if let Some(packed) = &mut self.packed {
+            packed.stamped(stamp)?;
+        }
+        Ok(Some(stamp))
     }
 
     /// Takes all stamps that come next in their lane, before an escape.

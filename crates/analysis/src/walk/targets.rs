@@ -73,7 +73,10 @@ impl Walk<'_> {
     fn target_address(&mut self, piece: u32) -> Result<Option<u64>, Unsound> {
         // Who reads what is packed asks only there.
         let target = match self.lanes.is_empty() {
-            true => Some(0),
+            true => {
+                self.take_more_stamps()?;
+                Some(0)
+            }
             false => self.target_in_lane()?,
         };
         match (&mut self.packed, target) {

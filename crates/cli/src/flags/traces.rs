@@ -169,9 +169,7 @@ pub struct Dump {
 
 pub const PACK_EXAMPLES: &str = "\
 Examples:
-  everypath pack run.evp -o small.evp      several times smaller, read as before
-
-Time stamps, which order threads, are left out.";
+  everypath pack run.evp -o small.evp      several times smaller, read as before";
 
 #[derive(Debug, Args)]
 pub struct Pack {

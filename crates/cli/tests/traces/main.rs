@@ -321,6 +321,18 @@ fn a_packed_trace_is_smaller_and_the_same() {
     assert_eq!(shown("small.evp"), shown("run.evp"));
     let stats = |name| folder.run(BINARY, &["stats", name]).stdout;
     assert_eq!(stats("small.evp"), stats("run.evp"));
+    for options in [
+        &["dump", "--order", "--time=0..20000000"][..],
+        &["raptor", "--shared"],
+        &["report", "--as", "contexts", "--k-inf", "--format", "csv"],
+    ] {
+        let shown = |name| {
+            let output = folder.run(BINARY, &[options, &[name]].concat());
+            assert!(output.status.success(), "{output:?}");
+            output.stdout
+        };
+        assert!(shown("small.evp") == shown("run.evp"), "{options:?}");
+    }
     let verified = folder.run(BINARY, &["verify", "small.evp"]);
     assert!(verified.status.success(), "{verified:?}");
     let said = String::from_utf8_lossy(&verified.stdout).into_owned();

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use analysis::counts::from_trace;
 use analysis::raptor::{Config, TARGETS};
 use analysis::walk::segments::{count, segments};
-use analysis::walk::{Branches, Event, Item, Pieces, Segment, Step, Walk, Why};
+use analysis::walk::{self, Branches, Event, Item, Pieces, Runs, Segment, Stamp, Step, Walk, Why};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 use report::mcf::Form;
 use report::raptor::View;
@@ -193,12 +193,54 @@ pub fn same(mut ours: Vec<Vec<Place>>, mut expected: Vec<Vec<Place>>) -> Result<
     Ok(())
 }
 
-/// Whether it can be packed; that reads what it packed.
+/// Whether it can be packed, which reads what it packed, and has its times and its stack
+/// pointers then.
 fn packed(recording: &Recording) -> Result<(), String> {
-    match analysis::walk::packed::recording(recording) {
-        Ok(_) => Ok(()),
-        Err(refused) => Err(format!("{refused:?}")),
+    let packed = analysis::walk::packed::recording(recording);
+    let packed = packed.map_err(|refused| format!("{refused:?}"))?;
+    for (process, packed) in recording.processes.iter().zip(&packed.processes) {
+        for (thread, packed_thread) in process.threads.iter().zip(&packed.threads) {
+            let (before, after) = (times(process, thread), times(packed, packed_thread));
+            if before != after {
+                return Err(format!("{} times, packed {}", before.len(), after.len()));
+            }
+            let (before, after) = (stacks(process, thread), stacks(packed, packed_thread));
+            if before != after {
+                let (before, after) = (before.len(), after.len());
+                return Err(format!("{before} stack pointers, packed {after}"));
+            }
+        }
     }
+    Ok(())
+}
+
+/// Stamps, and how many instructions are before each.
+fn times(process: &Process, thread: &Thread) -> Vec<(u64, Stamp)> {
+    let mut pieces = Pieces::of(process);
+    let mut walk = Walk::new(&mut pieces, thread).with_stamps();
+    let (mut insns, mut all) = (0, Vec::new());
+    while let Some(event) = walk.next() {
+        match event {
+            Ok(Event::Executed(steps)) => insns += steps.len() as u64,
+            Ok(Event::Stamp(stamp)) => all.push((insns, stamp)),
+            _ => {}
+        }
+    }
+    all
+}
+
+/// The same of stack pointers.
+fn stacks(process: &Process, thread: &Thread) -> Vec<(u64, u64)> {
+    let mut pieces = Pieces::of(process);
+    let (mut insns, mut all) = (0, Vec::new());
+    for did in Runs::new(&mut pieces, thread).with_stacks() {
+        match did {
+            Ok(walk::Did::Ran(run)) => insns += run.len(),
+            Ok(walk::Did::Stack(sp)) => all.push((insns, sp)),
+            _ => {}
+        }
+    }
+    all
 }
 
 /// Whether descriptors of predictors and the code give all branches again.

@@ -1,17 +1,16 @@
 //! Streams of any bytes, with any code, give instructions or an error; and a real trace with
 //! any of its bits turned over.
 
-use std::iter;
-use std::ops::Range;
+mod packed;
+mod targets;
+
 use std::sync::Arc;
 
-use analysis::pack::{Coder, Encoder, Model};
-use analysis::walk::packed::{self, Refused};
 use analysis::walk::segments::{self, Task, segments};
 use analysis::walk::{Event, Pieces, Segment, StampKind, Unsound, Walk};
 use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
-use trace::stream::{ESCAPE, LANES, TARGETS, Went, escape, mark, went, why};
+use trace::stream::LANES;
 use trace::{Fragment, Gap, Keyframe, Part, Piece, Process, Recording, Thread};
 
 /// Instructions of a thread, and what stopped them. Who only counts them finds as many and the
@@ -147,46 +146,8 @@ fn lane_from(start: u64, u: &mut Unstructured<'_>) -> Result<Vec<u8>> {
 }
 
 fn recorded() -> Process {
-    let bytes = include_bytes!("../../trace/tests/recordings/5-trace.evp");
+    let bytes = include_bytes!("../../../trace/tests/recordings/5-trace.evp");
     trace::read(&bytes[..]).unwrap().processes.remove(0)
-}
-
-/// Code that goes somewhere and was killed before it was told where.
-#[test]
-fn a_target_that_was_not_listed_yet_is_the_end() {
-    const JMP_RAX: [u8; 2] = [0xFF, 0xE0];
-    let piece = Piece {
-        pc: 0x1000,
-        len: JMP_RAX.len() as u32,
-        module: None,
-    };
-    let fragment = Fragment {
-        pieces: vec![piece],
-        code: JMP_RAX.to_vec(),
-        ..Fragment::default()
-    };
-    let process = |targets: &[u64]| Process {
-        fragments: vec![fragment.clone().into()],
-        targets: targets.to_vec(),
-        ..Process::default()
-    };
-    let start = [1, 2, 0, 0x00, 0x10, 0, 0, 0, 0, 0, 0];
-    let goes = |rest: &[u8]| {
-        let mut lanes = vec![start.to_vec(); LANES];
-        lanes[TARGETS].extend([0b11, 0x34, 0x12]);
-        lanes[TARGETS].extend(rest);
-        lanes
-    };
-    let run = |process: &Process, lanes: &[Vec<u8>]| {
-        let parts: Vec<_> = (0..).zip(lanes.iter().map(Vec::as_slice)).collect();
-        executed(process, &thread(&parts))
-    };
-    let (all, error) = run(&process(&[]), &goes(&[]));
-    assert!(all.is_empty() && error.is_none(), "{error:?}");
-    let (all, error) = run(&process(&[0x1234]), &goes(&[]));
-    assert!(all == [0x1000] && error.is_none(), "{error:?}");
-    let (_, error) = run(&process(&[]), &goes(&[0b11]));
-    assert!(matches!(error, Some(Unsound::NoTarget(0x1234))));
 }
 
 #[test]
@@ -207,7 +168,7 @@ fn a_trace_that_was_cut_is_a_prefix() {
 
 /// With keyframes.
 fn with_keyframes() -> Recording {
-    let bytes = include_bytes!("../../trace/tests/recordings/7-trace.evp");
+    let bytes = include_bytes!("../../../trace/tests/recordings/7-trace.evp");
     trace::read(&bytes[..]).unwrap()
 }
 
@@ -280,7 +241,7 @@ fn from_every_keyframe_on_is_what_was_executed_there() {
 
 /// With stamps, and with keyframes.
 fn with_stamps() -> Recording {
-    let bytes = include_bytes!("../../trace/tests/recordings/8-trace.evp");
+    let bytes = include_bytes!("../../../trace/tests/recordings/8-trace.evp");
     trace::read(&bytes[..]).unwrap()
 }
 
@@ -450,307 +411,4 @@ fn bits_that_are_turned_over_do_no_harm() {
         raw[bit / 8] ^= 1 << (bit % 8);
         let _ = executed(&process, &thread(&[(0, &raw)]));
     }
-}
-
-#[test]
-fn what_is_packed_is_read_as_before() {
-    let recording = with_keyframes();
-    let whole = executed(&recording.processes[0], &recording.processes[0].threads[0]).0;
-    let packed = packed::recording(&recording).unwrap();
-    let (process, thread) = (&packed.processes[0], &packed.processes[0].threads[0]);
-    let (again, error) = executed(process, thread);
-    assert!(error.is_none() && again == whole);
-    let stored = |thread: &Thread| thread.stream.iter().map(Part::stored_len).sum::<u64>();
-    let before = stored(&recording.processes[0].threads[0]);
-    assert!(
-        stored(thread) * 2 < before,
-        "{} of {before}",
-        stored(thread)
-    );
-    assert!(matches!(packed::recording(&packed), Err(Refused::IsPacked)));
-    // Behind a gap, too.
-    let mut newest = recording.clone();
-    let thread = &mut newest.processes[0].threads[0];
-    let from = thread.keyframes[20].at;
-    let mut raw = vec![Vec::new(); LANES];
-    for part in &thread.stream {
-        raw[usize::from(part.stream)].extend(part.unpack().unwrap());
-    }
-    let rest: Vec<_> = (0..)
-        .zip(raw.iter().zip(from))
-        .map(|(lane, (raw, from))| (lane, &raw[from as usize..]))
-        .collect();
-    thread.stream = self::thread(&rest).stream;
-    thread.gap = Some(Gap {
-        bytes: from,
-        ..Gap::default()
-    });
-    let (process, thread) = (&newest.processes[0], &newest.processes[0].threads[0]);
-    let (rest, error) = executed(process, thread);
-    assert!(error.is_none() && !rest.is_empty() && whole.ends_with(&rest));
-    let packed = packed::recording(&newest).unwrap();
-    let (again, error) = executed(&packed.processes[0], &packed.processes[0].threads[0]);
-    assert!(error.is_none() && again == rest);
-}
-
-#[test]
-fn what_is_packed_and_damaged_does_no_harm() {
-    let packed = packed::recording(&with_keyframes()).unwrap();
-    let process = &packed.processes[0];
-    let whole = executed(process, &process.threads[0]).0;
-    let [branches, events] = &process.threads[0].stream[..] else {
-        panic!("two streams");
-    };
-    let parts = [branches, events].map(|part| (part.stream as u8, part.unpack().unwrap()));
-    for (which, (_, raw)) in parts.iter().enumerate() {
-        let step = raw.len() / 25 + 1;
-        for len in (0..raw.len()).step_by(step) {
-            let mut cut = parts.clone();
-            cut[which].1.truncate(len);
-            let cut = thread(&cut.each_ref().map(|(stream, raw)| (*stream, &raw[..])));
-            // The decoder reads four bytes ahead: the end is not known to be missing before.
-            let (some, _) = executed(process, &cut);
-            assert!(whole.starts_with(&some), "{which} {len}");
-        }
-        for bit in (0..raw.len() * 8).step_by(step * 8 + 3) {
-            let mut turned = parts.clone();
-            turned[which].1[bit / 8] ^= 1 << (bit % 8);
-            let turned = turned.each_ref().map(|(stream, raw)| (*stream, &raw[..]));
-            let thread = thread(&turned);
-            let mut pieces = Pieces::of(process);
-            let mut walk = Walk::new(&mut pieces, &thread);
-            // It may mean something else, and much of that.
-            for _ in 0..100_000 {
-                if walk.next().is_none() {
-                    break;
-                }
-            }
-        }
-    }
-}
-
-/// Some bytes say that an endless loop goes round 2^62 times.
-#[test]
-fn a_packed_stream_ends_with_its_bytes() {
-    let (pc, even) = (0x1000, 1 << 15);
-    let fragment = Fragment {
-        pieces: vec![Piece {
-            pc,
-            len: 2,
-            module: None,
-        }],
-        code: vec![0xEB, 0xFE],
-        ..Fragment::default()
-    };
-    let process = Process {
-        fragments: vec![Arc::new(fragment)],
-        ..Process::default()
-    };
-    let (mut model, mut events) = (Model::new(10), Encoder::default());
-    for _ in 0..5 {
-        events.bit(false, even).unwrap();
-    }
-    model.length(&mut events, 0).unwrap();
-    model.kind(&mut events, 2).unwrap();
-    for number in [0, pc] {
-        model.number(&mut events, number).unwrap();
-    }
-    model.length(&mut events, 1 << 62).unwrap();
-    let (branches, events) = (Encoder::default().finish(), events.finish());
-    let thread = thread(&[
-        (packed::BRANCHES as u8, &branches),
-        (packed::EVENTS as u8, &events),
-    ]);
-    let (all, error) = executed(&process, &thread);
-    assert!(matches!(error, Some(Unsound::Cut)), "{error:?}");
-    assert!((1000..5_000_000).contains(&all.len()), "{}", all.len());
-}
-
-/// The recording of version 9 has what that version brought.
-#[test]
-fn the_recording_of_version_9_has_short_numbers() {
-    let bytes = include_bytes!("../../trace/tests/recordings/9-trace.evp");
-    let recording = trace::read(&bytes[..]).unwrap();
-    let process = &recording.processes[0];
-    let mark = process.targets.iter().position(|&target| target == 0);
-    assert!(mark.is_some_and(|mark| mark > 0 && mark + 1 < process.targets.len()));
-    assert!(executed(process, &process.threads[0]).1.is_none());
-}
-
-/// Where indirect branches went, in all forms, numbers at the ends of each; and what is not
-/// listed.
-#[test]
-fn targets_have_numbers() {
-    const LONG: u32 = 70_000;
-    // Each target is a return; those of one length are listed in pieces.
-    let to = |length: u64, number: u32| 0x1000_0000 * length + 16 * u64::from(number);
-    let run = |mark: u64, numbers: Range<u32>| {
-        iter::once(mark).chain(numbers.map(move |number| to(mark & 3, number)))
-    };
-    let targets = run(mark::MIDDLE, 0..300)
-        .chain(run(mark::SHORT, 0..went::SHORTS - 10))
-        .chain(run(mark::LONG, 0..LONG - 1))
-        .chain(run(mark::MIDDLE, 300..went::MIDDLES))
-        // Again, and 0 is one like others.
-        .chain([mark::SHORT, to(2, 7), 0])
-        .chain(run(mark::LONG, LONG - 1..LONG));
-    let last = went::SHORTS as u8 - 9;
-    let items = [
-        (Went::Middle(0), to(2, 0)),
-        (Went::Short(0), to(1, 0)),
-        (Went::Short(last - 1), to(2, 7)),
-        (Went::Short(last), 0),
-        (Went::Middle(255), to(2, 255)),
-        (Went::Middle(256), to(2, 256)),
-        (Went::To(to(3, 1)), to(3, 1)),
-        (
-            Went::Middle(went::MIDDLES as u16 - 1),
-            to(2, went::MIDDLES - 1),
-        ),
-        (Went::Long(0), to(3, 0)),
-        (Went::Long(65_536), to(3, 65_536)),
-        (Went::Long(LONG - 1), to(3, LONG - 1)),
-    ];
-    let process = returns(targets.collect(), &items.map(|(_, pc)| pc));
-    let (all, error) = went_to(&process, &bytes_of(&items.map(|(went, _)| went)));
-    assert!(error.is_none(), "{error:?}");
-    assert_eq!(all, visited(&items));
-    for went in [
-        Went::Short(last + 1),
-        Went::Middle(went::MIDDLES as u16 - 1),
-        Went::Long(LONG),
-    ] {
-        let process = match went {
-            Went::Middle(_) => returns(vec![mark::MIDDLE, to(2, 0)], &[]),
-            _ => process.clone(),
-        };
-        let (_, error) = went_to(&process, &bytes_of(&[went, went]));
-        assert!(matches!(error, Some(Unsound::NoTarget(_))), "{error:?}");
-    }
-}
-
-/// What versions 9 and 10 have: all is counted, the mark, too; and what versions before have.
-#[test]
-fn old_targets_have_numbers() {
-    const FIRST: u64 = 0x10_0000;
-    const MARK: u32 = 300;
-    const LISTED: u32 = (went::MIDDLES + 70_000) & !1;
-    let to = |number: u32| match number {
-        MARK => 0,
-        number => FIRST + 16 * u64::from(number),
-    };
-    let last = went::SHORTS as u8 - 1;
-    let items = [
-        (Went::Middle(0), to(0)),
-        (Went::Short(0), to(MARK + 1)),
-        (Went::Short(last), to(MARK + 1 + u32::from(last))),
-        (Went::Middle(255), to(255)),
-        (Went::Middle(256), to(256)),
-        (Went::To(FIRST + 16), FIRST + 16),
-        (
-            Went::Middle(went::MIDDLES as u16 - 1),
-            to(went::MIDDLES - 1),
-        ),
-        (Went::Long(went::MIDDLES), to(went::MIDDLES)),
-        (
-            Went::Long(went::MIDDLES + 65_536),
-            to(went::MIDDLES + 65_536),
-        ),
-        (Went::Long(LISTED - 1), to(LISTED - 1)),
-    ];
-    let process = returns((0..LISTED).map(to).collect(), &items.map(|(_, pc)| pc));
-    let (all, error) = went_to(&process, &bytes_of(&items.map(|(went, _)| went)));
-    assert!(error.is_none(), "{error:?}");
-    assert_eq!(all, visited(&items));
-    // The first one that is listed with these bits.
-    let (all, error) = went_to(&process, &[3, 0x10, 0, 3, 0, 0]);
-    assert!(error.is_none(), "{error:?}");
-    assert_eq!(all, [START, FIRST + 16]);
-    let unlisted = Went::Long(LISTED);
-    let (_, error) = went_to(&process, &bytes_of(&[unlisted, unlisted]));
-    assert!(
-        matches!(error, Some(Unsound::NoTarget(LISTED))),
-        "{error:?}"
-    );
-}
-
-/// A return behind so many instructions that a piece before it has no outcome: who looks for
-/// stamps there does not take what stands in their place for one.
-#[test]
-fn stamps_before_a_return_that_is_far_behind() {
-    const STRAIGHT: usize = 700;
-    let mut process = returns(iter::once(mark::MIDDLE).chain([START; 600]).collect(), &[]);
-    process.fragments[0] = Arc::new(Fragment {
-        pieces: vec![Piece {
-            pc: START,
-            len: STRAIGHT as u32 + 1,
-            module: None,
-        }],
-        code: [vec![0x90; STRAIGHT], vec![0xC3]].concat(),
-        ..Fragment::default()
-    });
-    let items: Vec<Went> = (0..600).map(Went::Middle).collect();
-    let thread = beginning(&bytes_of(&items));
-    let (plain, error) = executed(&process, &thread);
-    assert!(error.is_none(), "{error:?}");
-    assert_eq!(plain.len(), items.len() * (STRAIGHT + 1));
-    let mut pieces = Pieces::of(&process);
-    let (stamped, error) = all_of(Walk::new(&mut pieces, &thread).with_stamps());
-    assert!(error.is_none(), "{error:?}");
-    assert_eq!(stamped, plain);
-}
-
-/// Where the one thread of [`returns`] begins.
-const START: u64 = 0x5000;
-
-/// A process that has these targets and a return at each of `at`, and where it begins.
-fn returns(targets: Vec<u64>, at: &[u64]) -> Process {
-    let code = |pc| {
-        Arc::new(Fragment {
-            pieces: vec![Piece {
-                pc,
-                len: 1,
-                module: None,
-            }],
-            code: vec![0xC3],
-            ..Fragment::default()
-        })
-    };
-    Process {
-        fragments: iter::once(&START).chain(at).copied().map(code).collect(),
-        targets,
-        ..Process::default()
-    }
-}
-
-/// What a thread of it executes whose lane of targets has these bytes.
-fn went_to(process: &Process, more: &[u8]) -> (Vec<u64>, Option<Unsound>) {
-    executed(process, &beginning(more))
-}
-
-/// A thread that begins there, and whose lane of targets has these bytes.
-fn beginning(more: &[u8]) -> Thread {
-    let begins = |lane: u8| {
-        let mut bytes = vec![ESCAPE, escape::TO, why::START];
-        bytes.extend(START.to_le_bytes());
-        (lane, bytes)
-    };
-    let mut lanes: Vec<(u8, Vec<u8>)> = (0..LANES as u8).map(begins).collect();
-    lanes[TARGETS].1.extend(more);
-    let parts: Vec<(u8, &[u8])> = lanes.iter().map(|(lane, raw)| (*lane, &raw[..])).collect();
-    thread(&parts)
-}
-
-fn bytes_of(items: &[Went]) -> Vec<u8> {
-    let bytes = items.iter().flat_map(|item| {
-        let (all, len) = item.bytes();
-        all.into_iter().take(len)
-    });
-    bytes.collect()
-}
-
-/// Nothing is executed where the last one went.
-fn visited(items: &[(Went, u64)]) -> Vec<u64> {
-    let went = items[..items.len() - 1].iter().map(|&(_, pc)| pc);
-    iter::once(START).chain(went).collect()
 }

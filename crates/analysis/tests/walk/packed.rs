@@ -1,0 +1,212 @@
+//! What is packed gives what it was packed of: instructions, times, stack pointers; and damaged
+//! it does no harm.
+
+use std::iter;
+use std::sync::Arc;
+
+use analysis::pack::{Coder, Encoder, Model};
+use analysis::walk::packed::{self, Refused};
+use analysis::walk::{Did, Event, Pieces, Runs, StampKind, Unsound, Walk};
+use arbtest::arbtest;
+use trace::stream::LANES;
+use trace::{Fragment, Gap, Part, Piece, Process, Thread};
+
+use super::{cut, executed, thread, with_keyframes, with_stamps};
+
+#[test]
+fn what_is_packed_is_read_as_before() {
+    let recording = with_keyframes();
+    let whole = executed(&recording.processes[0], &recording.processes[0].threads[0]).0;
+    let packed = packed::recording(&recording).unwrap();
+    let (process, thread) = (&packed.processes[0], &packed.processes[0].threads[0]);
+    let (again, error) = executed(process, thread);
+    assert!(error.is_none() && again == whole);
+    let stored = |thread: &Thread| thread.stream.iter().map(Part::stored_len).sum::<u64>();
+    let before = stored(&recording.processes[0].threads[0]);
+    assert!(
+        stored(thread) * 2 < before,
+        "{} of {before}",
+        stored(thread)
+    );
+    assert!(matches!(packed::recording(&packed), Err(Refused::IsPacked)));
+    // Behind a gap, too.
+    let mut newest = recording.clone();
+    let thread = &mut newest.processes[0].threads[0];
+    let from = thread.keyframes[20].at;
+    let mut raw = vec![Vec::new(); LANES];
+    for part in &thread.stream {
+        raw[usize::from(part.stream)].extend(part.unpack().unwrap());
+    }
+    let rest: Vec<_> = (0..)
+        .zip(raw.iter().zip(from))
+        .map(|(lane, (raw, from))| (lane, &raw[from as usize..]))
+        .collect();
+    thread.stream = self::thread(&rest).stream;
+    thread.gap = Some(Gap {
+        bytes: from,
+        ..Gap::default()
+    });
+    let (process, thread) = (&newest.processes[0], &newest.processes[0].threads[0]);
+    let (rest, error) = executed(process, thread);
+    assert!(error.is_none() && !rest.is_empty() && whole.ends_with(&rest));
+    let packed = packed::recording(&newest).unwrap();
+    let (again, error) = executed(&packed.processes[0], &packed.processes[0].threads[0]);
+    assert!(error.is_none() && again == rest);
+}
+
+/// What a walk with stamps gives, as text.
+fn told(process: &Process, thread: &Thread) -> Vec<String> {
+    let mut pieces = Pieces::of(process);
+    let mut walk = Walk::new(&mut pieces, thread).with_stamps();
+    let mut all = Vec::new();
+    while let Some(event) = walk.next() {
+        all.push(format!("{event:?}"));
+    }
+    all
+}
+
+/// Between the same instructions, also where lanes end somewhere.
+#[test]
+fn stamps_are_packed() {
+    let recording = with_stamps();
+    let (process, thread) = (&recording.processes[0], &recording.processes[0].threads[0]);
+    let check = |thread: &Thread| {
+        let mut one = recording.clone();
+        one.processes[0].threads = vec![thread.clone()];
+        let packed = packed::recording(&one).unwrap();
+        let packed = &packed.processes[0];
+        assert!(told(packed, &packed.threads[0]) == told(process, thread));
+    };
+    check(thread);
+    arbtest(|u| {
+        let mut lens = [0; LANES];
+        for len in &mut lens {
+            *len = u.int_in_range(0..=40_000)?;
+        }
+        let cut = cut(thread, lens);
+        let sound = executed(process, &cut).1.is_none();
+        if sound {
+            check(&cut);
+        }
+        Ok(())
+    })
+    .size_max(64)
+    .budget_ms(2000);
+}
+
+/// What a build packed once, the model of this one reads: 99 numbers that go up and down, with
+/// an atomic instruction, another stack and a system call now and then.
+#[test]
+fn the_packed_recording_is_read() {
+    let bytes = include_bytes!("../../../trace/tests/recordings/11-packed.evp");
+    let recording = trace::read(&bytes[..]).unwrap();
+    let (process, thread) = (&recording.processes[0], &recording.processes[0].threads[0]);
+    let (all, error) = executed(process, thread);
+    assert!(error.is_none() && all.len() == 75_791, "{error:?}");
+    let next = |x: u32| match x % 2 {
+        0 => x / 2,
+        _ => x * 3 + 1,
+    };
+    let (mut atomic, mut stacks) = (0, 0);
+    let numbers = (1..100).flat_map(|first: u32| {
+        let while_more = iter::successors(Some(first), |&x| Some(next(x)));
+        let while_more = while_more.take_while(|&x| x != 1);
+        while_more.collect::<Vec<_>>()
+    });
+    for x in numbers {
+        atomic += usize::from(next(x) % 16 == 3);
+        stacks += 2 * usize::from(x % 8 == 0);
+    }
+    let is_stack = |did: &std::result::Result<Did, Unsound>| matches!(did, Ok(Did::Stack(_)));
+    let mut pieces = Pieces::of(process);
+    let given = Runs::new(&mut pieces, thread).with_stacks();
+    // The first is where the thread begins.
+    assert_eq!(given.filter(is_stack).count(), stacks + 1);
+    let mut walk = Walk::new(&mut pieces, thread).with_stamps();
+    let mut counts = [0; 3];
+    while let Some(event) = walk.next() {
+        match event.unwrap() {
+            Event::Stamp(stamp) => match stamp.kind {
+                StampKind::Sync => counts[0] += 1,
+                StampKind::Enter => counts[1] += 1,
+                StampKind::Leave => counts[2] += 1,
+                _ => {}
+            },
+            Event::Executed(_) | Event::Went { .. } => {}
+        }
+    }
+    assert_eq!(counts, [atomic, 10, 9]);
+}
+
+#[test]
+fn what_is_packed_and_damaged_does_no_harm() {
+    let packed = packed::recording(&with_keyframes()).unwrap();
+    let process = &packed.processes[0];
+    let whole = executed(process, &process.threads[0]).0;
+    let [branches, events, _] = &process.threads[0].stream[..] else {
+        panic!("three streams");
+    };
+    let parts = [branches, events].map(|part| (part.stream as u8, part.unpack().unwrap()));
+    for (which, (_, raw)) in parts.iter().enumerate() {
+        let step = raw.len() / 25 + 1;
+        for len in (0..raw.len()).step_by(step) {
+            let mut cut = parts.clone();
+            cut[which].1.truncate(len);
+            let cut = thread(&cut.each_ref().map(|(stream, raw)| (*stream, &raw[..])));
+            // The decoder reads four bytes ahead: the end is not known to be missing before.
+            let (some, _) = executed(process, &cut);
+            assert!(whole.starts_with(&some), "{which} {len}");
+        }
+        for bit in (0..raw.len() * 8).step_by(step * 8 + 3) {
+            let mut turned = parts.clone();
+            turned[which].1[bit / 8] ^= 1 << (bit % 8);
+            let turned = turned.each_ref().map(|(stream, raw)| (*stream, &raw[..]));
+            let thread = thread(&turned);
+            let mut pieces = Pieces::of(process);
+            let mut walk = Walk::new(&mut pieces, &thread);
+            // It may mean something else, and much of that.
+            for _ in 0..100_000 {
+                if walk.next().is_none() {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Some bytes say that an endless loop goes round 2^62 times.
+#[test]
+fn a_packed_stream_ends_with_its_bytes() {
+    let (pc, even) = (0x1000, 1 << 15);
+    let fragment = Fragment {
+        pieces: vec![Piece {
+            pc,
+            len: 2,
+            module: None,
+        }],
+        code: vec![0xEB, 0xFE],
+        ..Fragment::default()
+    };
+    let process = Process {
+        fragments: vec![Arc::new(fragment)],
+        ..Process::default()
+    };
+    let (mut model, mut events) = (Model::new(10), Encoder::default());
+    for _ in 0..5 {
+        events.bit(false, even).unwrap();
+    }
+    model.length(&mut events, 0).unwrap();
+    model.kind(&mut events, 2).unwrap();
+    for number in [0, pc] {
+        model.number(&mut events, number).unwrap();
+    }
+    model.length(&mut events, 1 << 62).unwrap();
+    let (branches, events) = (Encoder::default().finish(), events.finish());
+    let thread = thread(&[
+        (packed::BRANCHES as u8, &branches),
+        (packed::EVENTS as u8, &events),
+    ]);
+    let (all, error) = executed(&process, &thread);
+    assert!(matches!(error, Some(Unsound::Cut)), "{error:?}");
+    assert!((1000..5_000_000).contains(&all.len()), "{}", all.len());
+}
