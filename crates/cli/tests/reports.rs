@@ -58,6 +58,7 @@ fn recordings_of_older_builds_are_shown() {
             "8-trace.evp" => Some("76,607 instructions in 5,921 bytes of streams"),
             "9-trace.evp" => Some("180,050 instructions in 541 bytes of streams"),
             "10-trace.evp" => Some("623 instructions in 287 bytes of streams"),
+            "11-packed.evp" => Some("75,791 instructions in 1,309 bytes of streams"),
             "11-trace.evp" => Some("52,982 instructions in 1,160 bytes of streams"),
             _ => None,
         } {
