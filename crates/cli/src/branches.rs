@@ -12,6 +12,7 @@ use crate::commands::finish_stdout;
 use crate::ending::Ending;
 use crate::flags::{DescriptorForm, Dump, Stats, StatsForm};
 use crate::output::{Kind, Output};
+use crate::progress::Progress;
 use crate::traces::{check_thread, read_trace};
 
 pub fn dump(flags: &Dump, form: DescriptorForm) -> Result<Ending> {
@@ -35,6 +36,9 @@ pub fn dump(flags: &Dump, form: DescriptorForm) -> Result<Ending> {
     let (recording, _) = read_trace(&flags.file)?;
     check_thread(&recording, &flags.file, flags.thread)?;
     let shown = flags.file.display();
+    // What goes to a terminal shows by itself how far it is.
+    let progress = output.is_some();
+    let progress = progress.then(|| Progress::reading(&recording, "writing descriptors"));
     let threads = mcf::threads(&recording, flags.thread);
     let threads = threads.map_err(|error| anyhow!("'{shown}': {error}"))?;
     let failures = RefCell::new(Vec::new());
@@ -42,13 +46,16 @@ pub fn dump(flags: &Dump, form: DescriptorForm) -> Result<Ending> {
         *failures.borrow_mut() = mcf::write(&threads, &view, out)?;
         Ok(())
     })?;
+    drop(progress);
     Ok(say(&flags.file, failures.take(), ending))
 }
 
 pub fn stats(flags: &Stats) -> Result<Ending> {
     let (recording, _) = read_trace(&flags.file)?;
     check_thread(&recording, &flags.file, flags.thread)?;
+    let progress = Progress::reading(&recording, "counting branches");
     let stats = analysis::branch_stats::of(&recording, flags.thread);
+    drop(progress);
     let form = match flags.format {
         StatsForm::Report => stats::Form::Report,
         StatsForm::Json => stats::Form::Json,

@@ -12,6 +12,7 @@ use crate::branches::say;
 use crate::ending::Ending;
 use crate::flags::Dump;
 use crate::output::reason;
+use crate::progress::Progress;
 use crate::traces::{check_thread, read_trace};
 
 /// Packets of each thread, and the code of each process.
@@ -23,6 +24,7 @@ pub fn pt(flags: &Dump, folder: &Path) -> Result<Ending> {
         compress_returns: !flags.pt_targets,
     };
     let mut failures = Vec::new();
+    let progress = Progress::reading(&recording, "writing packets");
     for (number, process) in recording.processes.iter().enumerate() {
         let wanted = |tid: u32| flags.thread.is_none_or(|wanted| wanted == tid);
         let mut pieces = Pieces::of(process);
@@ -40,6 +42,7 @@ pub fn pt(flags: &Dump, folder: &Path) -> Result<Ending> {
             create(&folder.join(name), |out| pt::write_code(process, out))?;
         }
     }
+    drop(progress);
     Ok(say(&flags.file, failures, Ending::Exit(0)))
 }
 

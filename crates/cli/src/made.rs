@@ -15,6 +15,7 @@ use crate::ending::Ending;
 use crate::flags::{Report, What};
 use crate::functions::Files;
 use crate::output::{Kind, Output};
+use crate::progress::Progress;
 use crate::symbolize;
 
 /// A recording, and why parts of it are missing.
@@ -75,9 +76,11 @@ fn contexts(flags: &Report, traced: &Recording) -> Result<(Recording, Vec<String
     controls::refuse_gaps(traced, &flags.file, "--as contexts")?;
     let images = Images::new();
     let mut files = Files::new(&images);
+    let progress = Progress::reading(traced, "following calls");
     let (mut recording, failures) = contexts::recording(traced, &wanted, &mut |process, at| {
         files.extents(process, at)
     });
+    drop(progress);
     files.identify(&mut recording);
     symbolize::symbolize(&mut recording, &images);
     files.say_what_changed();
@@ -109,7 +112,10 @@ impl Made {
         }
         say_what_is_missing(&recording, &flags.file);
         let (recording, failures) = match what {
-            What::Counts => analysis::counts::from_trace::recording(&recording),
+            What::Counts => {
+                let _progress = Progress::reading(&recording, "counting");
+                analysis::counts::from_trace::recording(&recording)
+            }
             What::Contexts => contexts(flags, &recording)?,
         };
         let made = Made {

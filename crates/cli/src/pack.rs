@@ -14,14 +14,17 @@ use crate::traces::read_trace;
 pub fn pack(flags: &Pack) -> Result<Ending> {
     let shown = flags.file.display();
     let output = Output::prepare(&flags.output, Kind::Recording)?;
-    let progress = Progress::new(flags.quiet);
-    progress.says("reading the trace");
     let (recording, is_sound) = read_trace(&flags.file)?;
     if !is_sound {
         bail!("'{shown}' is not packed, as what is damaged would be gone for good");
     }
-    progress.says("packing, and reading that once more");
-    let packed = match packed::recording(&recording) {
+    let progress = Progress::new(flags.quiet);
+    progress.reads(&recording, "packing");
+    let packed = packed::pack(&recording).and_then(|(packed, digests)| {
+        progress.reads(&packed, "reading what was packed");
+        packed::check(&packed, &digests).map(|()| packed)
+    });
+    let packed = match packed {
         Ok(packed) => packed,
         Err(Refused::IsPacked) => bail!("'{shown}' is packed already"),
         Err(Refused::Unsound(tid, error)) => {

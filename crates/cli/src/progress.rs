@@ -1,13 +1,15 @@
-//! What is being done after the program ended, on a terminal.
+//! What is being done, on a terminal, while nothing else is to be seen.
 //!
-//! While the program runs, the terminal is its own: nothing is drawn there.
-//! After it, a large recording takes seconds to read, name and write; a line
-//! says which, and is gone when the report comes.
+//! While the program runs, the terminal is its own: nothing is drawn there. After it, and by
+//! those who read what was recorded, a line on standard error says what takes long, and how much of
+//! it is done where that is known; it is gone when the report comes.
 
+use std::fmt::Write;
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
+use trace::Recording;
 
 /// A line on standard error; dropped, it is erased.
 pub struct Progress(ProgressBar);
@@ -18,16 +20,44 @@ impl Progress {
         if quiet || !std::io::stderr().is_terminal() {
             return Progress(ProgressBar::hidden());
         }
-        let style = ProgressStyle::with_template("everypath: {msg} ({elapsed})");
-        let bar = ProgressBar::new_spinner()
-            .with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        let bar = ProgressBar::new_spinner().with_style(style("everypath: {msg} ({elapsed})"));
         bar.enable_steady_tick(Duration::from_millis(500));
         Progress(bar)
     }
 
+    /// Of whoever reads the streams of a trace once.
+    pub fn reading(recording: &Recording, what: &'static str) -> Progress {
+        let progress = Progress::new(false);
+        progress.reads(recording, what);
+        progress
+    }
+
     pub fn says(&self, what: &'static str) {
+        self.0.set_style(style("everypath: {msg} ({elapsed})"));
         self.0.set_message(what);
     }
+
+    /// The streams of a trace are read from now on.
+    pub fn reads(&self, recording: &Recording, what: &'static str) {
+        let threads = recording.processes.iter().flat_map(|p| &p.threads);
+        let parts = threads.flat_map(|thread| &thread.stream);
+        let all: u64 = parts.map(trace::Part::len).sum();
+        let before = trace::unpacked();
+        let done = move |_: &ProgressState, out: &mut dyn Write| {
+            let read = trace::unpacked() - before;
+            // Its end may be longer than its way there.
+            let percent = (read * 100 / all.max(1)).min(99);
+            let _ = write!(out, "{percent}%");
+        };
+        let style = style("everypath: {msg} ({elapsed}, {done})").with_key("done", done);
+        self.0.set_style(style);
+        self.0.set_message(what);
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    let style = ProgressStyle::with_template(template);
+    style.unwrap_or_else(|_| ProgressStyle::default_spinner())
 }
 
 impl Drop for Progress {

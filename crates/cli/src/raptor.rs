@@ -16,6 +16,7 @@ use crate::branches::{say, send};
 use crate::ending::Ending;
 use crate::flags::{DescriptorForm, Predictors, Raptor};
 use crate::output::{Output, reason};
+use crate::progress::Progress;
 use crate::traces::{check_order, check_thread, read_trace};
 
 pub fn raptor(flags: &Raptor) -> Result<Ending> {
@@ -44,7 +45,9 @@ pub fn raptor(flags: &Raptor) -> Result<Ending> {
     if flags.decode.is_some() {
         return decode(flags, &threads, &config, view.form, output);
     }
+    let progress = Progress::reading(&recording, "predicting branches");
     let rows = write(&threads, &config, view, is_shared, output)?;
+    drop(progress);
     let ending = send(None, |out| {
         raptor::summary(&recording, &config, &rows, whose(is_shared), out)
     })?;

@@ -20,6 +20,7 @@ use crate::flags::{Clock, Dump};
 use crate::folders::make;
 use crate::functions::Files;
 use crate::output::{Kind, Output, reason};
+use crate::progress::Progress;
 use crate::symbolize;
 use crate::traces::{check_order, check_thread, read_trace};
 
@@ -29,6 +30,7 @@ pub fn dump(flags: &Dump) -> Result<Ending> {
     controls::refuse_gaps(&recording, &flags.file, "a timeline")?;
     check_thread(&recording, &flags.file, flags.thread)?;
     let times = times(flags, &recording)?;
+    let progress = Progress::reading(&recording, "looking for calls");
     let images = Images::new();
     let mut files = Files::new(&images);
     let (called, _) = {
@@ -41,6 +43,7 @@ pub fn dump(flags: &Dump) -> Result<Ending> {
             files.extents(process, at)
         })
     };
+    drop(progress);
     let mut called = called;
     files.identify(&mut called);
     symbolize::symbolize(&mut called, &images);
@@ -55,6 +58,7 @@ pub fn dump(flags: &Dump) -> Result<Ending> {
     };
     let names = Names::of(&called, &view);
     check_size(flags, &called, &names)?;
+    let progress = Progress::reading(&recording, "writing calls");
     let mut writer = Writer {
         flags,
         recording: &recording,
@@ -68,6 +72,7 @@ pub fn dump(flags: &Dump) -> Result<Ending> {
         (None, Some(path)) => writer.chrome(path)?,
         (None, None) => Vec::new(),
     };
+    drop(progress);
     Ok(say(&flags.file, failures, Ending::Exit(0)))
 }
 

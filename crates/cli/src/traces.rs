@@ -16,6 +16,7 @@ use crate::ending::Ending;
 use crate::flags::{Destination, Dump, Format, Trace, Verify};
 use crate::folders;
 use crate::output::{Kind, Output};
+use crate::progress::Progress;
 use crate::raptor::live::Predictors;
 use crate::session::Session;
 use crate::show::Show;
@@ -184,7 +185,11 @@ pub fn check_order(recording: &Recording, path: &Path) -> Result<()> {
 
 pub fn verify(flags: &Verify) -> Result<Ending> {
     let (recording, is_sound) = read_trace(&flags.file)?;
-    print(|out| Ok(report::steps::verify(&recording, out)? && is_sound))
+    let progress = Progress::reading(&recording, "checking");
+    let mut said = Vec::new();
+    let sound = report::steps::verify(&recording, &mut said)? && is_sound;
+    drop(progress);
+    print(|out| out.write_all(&said).map(|()| sound))
 }
 
 /// Writes into the file how many instructions are before each keyframe.
@@ -197,7 +202,9 @@ pub fn index(flags: &Verify) -> Result<Ending> {
     let mut recording = prefix.recording;
     check_mode(&recording, &flags.file)?;
     let output = Output::prepare(&flags.file, Kind::Recording)?;
+    let progress = Progress::reading(&recording, "counting");
     let failed = segments::number(&mut recording);
+    drop(progress);
     output.replace(|out| trace::write(&recording, out))?;
     match failed {
         None => Ok(Ending::Exit(0)),

@@ -34,7 +34,7 @@ pub use model::{
     Meta, Missing, Mode, Module, Node, Piece, Process, Recording, SlotCount, Source, Thread,
     base_name,
 };
-pub use part::Part;
+pub use part::{Part, unpacked};
 pub use pool::{Follow, Keep, KeepSource, Live, Most, from_pool};
 /// How the bytes of a stream are to be read.
 pub use wire::stream;

@@ -5,6 +5,8 @@
 
 use std::fmt;
 use std::io;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use wire::stream::TARGETS;
 
@@ -17,6 +19,14 @@ use crate::error::ReadError;
 pub(crate) const PART: usize = 1 << 20;
 /// What the compressor may take; the program waits for it if it writes quicker.
 pub(crate) const LEVEL: i32 = 1;
+
+static UNPACKED: AtomicU64 = AtomicU64::new(0);
+
+/// Bytes of all parts that this process has unpacked so far, which says how far it has come with
+/// a trace.
+pub fn unpacked() -> u64 {
+    UNPACKED.load(Relaxed)
+}
 
 /// Bytes of a stream, compressed.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -73,6 +83,7 @@ impl Part {
 
     /// The bytes of the stream.
     pub fn unpack(&self) -> Result<Vec<u8>, ReadError> {
+        UNPACKED.fetch_add(self.len(), Relaxed);
         let (kind, at) = (chunk::Kind::STRM, 0);
         let raw = match chunk::parts_apart(&self.stored) {
             None => chunk::decompress(&self.stored, self.len),

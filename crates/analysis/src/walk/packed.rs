@@ -30,8 +30,8 @@ pub const BRANCHES: u16 = LANES as u16;
 pub const EVENTS: u16 = BRANCHES + 1;
 pub const STAMPS: u16 = BRANCHES + 2;
 
-/// Bytes of a part.
-const PART: usize = 1 << 20;
+/// Bytes of a part: so few that who reads is told how far it is.
+const PART: usize = 1 << 13;
 
 /// Kinds of events.
 const END: u8 = 0;
@@ -425,7 +425,7 @@ fn digest(mut walk: Walk<'_>) -> Result<Digest, Unsound> {
 }
 
 /// The streams of a thread, packed.
-fn pack(mut walk: Walk<'_>) -> Result<(Vec<Part>, Digest), Unsound> {
+fn streams(mut walk: Walk<'_>) -> Result<(Vec<Part>, Digest), Unsound> {
     let bytes = walk.lanes.iter().map(Lane::len).sum();
     walk.packed = Some(Box::new(Packed::write(bytes)));
     let digest = Digest::of(&mut walk)?;
@@ -444,15 +444,22 @@ pub enum Refused {
     IsPacked,
 }
 
-/// Packs all threads of a trace, on all processors, and reads what that gave once more.
+/// Packs all threads of a trace, and reads what that gave once more.
 pub fn recording(recording: &Recording) -> Result<Recording, Refused> {
+    let (packed, digests) = pack(recording)?;
+    check(&packed, &digests)?;
+    Ok(packed)
+}
+
+/// Packs all threads of a trace, on all processors. What [`check`] has to find in it.
+pub fn pack(recording: &Recording) -> Result<(Recording, Vec<Digest>), Refused> {
     let threads = recording.processes.iter().flat_map(|p| &p.threads);
     if threads.clone().any(is_packed) {
         return Err(Refused::IsPacked);
     }
     let tids: Vec<u32> = threads.map(|thread| thread.tid).collect();
     let tasks = Task::whole(recording);
-    let given = segments::each(recording, &tasks, pack);
+    let given = segments::each(recording, &tasks, streams);
     let mut packed = recording.clone();
     let threads = packed.processes.iter_mut().flat_map(|p| &mut p.threads);
     let mut digests = Vec::new();
@@ -462,11 +469,17 @@ pub fn recording(recording: &Recording) -> Result<Recording, Refused> {
         thread.keyframes.clear();
         digests.push(digest);
     }
-    let again = segments::each(&packed, &Task::whole(&packed), digest);
-    for ((again, digest), &tid) in again.into_iter().zip(digests).zip(&tids) {
-        if again.ok() != Some(digest) {
-            return Err(Refused::Differs(tid));
+    Ok((packed, digests))
+}
+
+/// Reads what was packed, and compares it with what it was packed of.
+pub fn check(packed: &Recording, digests: &[Digest]) -> Result<(), Refused> {
+    let threads = packed.processes.iter().flat_map(|p| &p.threads);
+    let again = segments::each(packed, &Task::whole(packed), digest);
+    for ((again, digest), thread) in again.into_iter().zip(digests).zip(threads) {
+        if again.ok().as_ref() != Some(digest) {
+            return Err(Refused::Differs(thread.tid));
         }
     }
-    Ok(packed)
+    Ok(())
 }
