@@ -14,6 +14,7 @@
 //!
 //! Invariant: a file that is damaged, or of another trace, changes nothing.
 
+use std::collections::BTreeMap;
 use std::io::{BufReader, Read, Write};
 
 use super::chunk::{Chunks, Kind, write_chunk};
@@ -96,18 +97,29 @@ pub fn read_index(
     if found != identity {
         return Ok(false);
     }
-    let mut all = Vec::new();
+    let mut all = BTreeMap::new();
     while !input.is_empty() {
         let whose = (input.u32()? as usize, input.u32()? as usize);
         let process = recording.processes.get(whose.0);
         let thread = process.and_then(|process| process.threads.get(whose.1));
-        let keyframes = thread.map_or(0, |thread| thread.keyframes.len());
-        all.push((whose, numbers(&mut input, keyframes)?));
+        let Some(thread) = thread else {
+            return Err(input.malformed("it has numbers of a thread that is not there"));
+        };
+        let mut known: Vec<_> = thread.keyframes.iter().map(|known| known.insns).collect();
+        for (at, insns) in numbers(&mut input, known.len())? {
+            known[at].get_or_insert(insns);
+        }
+        if !known.iter().flatten().is_sorted() {
+            return Err(input.malformed("its numbers are not those of the trace"));
+        }
+        if all.insert(whose, known).is_some() {
+            return Err(input.malformed("it has a thread twice"));
+        }
     }
-    for ((process, thread), numbers) in all {
+    for ((process, thread), known) in all {
         let thread = &mut recording.processes[process].threads[thread];
-        for (at, insns) in numbers {
-            thread.keyframes[at].insns.get_or_insert(insns);
+        for (keyframe, insns) in thread.keyframes.iter_mut().zip(known) {
+            keyframe.insns = insns;
         }
     }
     Ok(true)
@@ -127,4 +139,63 @@ fn numbers(input: &mut Decoder<'_>, keyframes: usize) -> Result<Vec<Number>, Rea
         (next, before) = (at + 1, insns);
         Ok((at, insns))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keyframe::Keyframe;
+    use crate::model::{Process, Thread};
+
+    /// What is read of an index that says of threads how many instructions are before some of
+    /// their keyframes, by one with two keyframes.
+    fn read(says: &[(u64, u64, &[Number])]) -> Result<Vec<Option<u64>>, ReadError> {
+        let mut recording = Recording {
+            processes: vec![Process {
+                threads: vec![Thread {
+                    keyframes: vec![Keyframe::default(); 2],
+                    ..Thread::default()
+                }],
+                ..Process::default()
+            }],
+            ..Recording::default()
+        };
+        let mut all = Encoder::default();
+        all.uint(0);
+        all.uint(0);
+        for &(process, thread, numbers) in says {
+            all.uint(process);
+            all.uint(thread);
+            all.list(numbers, |out, &(skipped, more)| {
+                out.uint(skipped as u64);
+                out.uint(more);
+            });
+        }
+        let mut file = write::header_of(MAGIC, VERSION);
+        write_chunk(&mut file, Kind::NUMB, &all.bytes).unwrap();
+        let bare = recording.clone();
+        let read = read_index(&mut recording, Identity::default(), &file[..]);
+        if read.is_err() {
+            assert_eq!(recording, bare);
+        }
+        let known = &recording.processes[0].threads[0].keyframes;
+        read.map(|_| known.iter().map(|keyframe| keyframe.insns).collect())
+    }
+
+    #[test]
+    fn numbers_that_cannot_be_of_the_trace_are_refused() {
+        let both = read(&[(0, 0, &[(0, 5), (0, 7)])]);
+        assert_eq!(both.unwrap(), [Some(5), Some(12)]);
+        let second = read(&[(0, 0, &[(1, 5)])]);
+        assert_eq!(second.unwrap(), [None, Some(5)]);
+        for refused in [
+            &[(0, 1, &[][..])][..],
+            &[(1, 0, &[])],
+            &[(0, 0, &[(2, 5)])],
+            &[(0, 0, &[(0, 5)]), (0, 0, &[(1, 4)])],
+            &[(0, 0, &[(0, 5), (0, u64::MAX)])],
+        ] {
+            assert!(read(refused).is_err(), "{refused:?}");
+        }
+    }
 }
