@@ -11,6 +11,8 @@
 //! what the stamp is and what was before it.
 //!
 //! Invariant: [`Model::code`] is the only function, for both ways ([`Coder`]).
+//!
+//! Memory: 7 MB.
 
 use super::mix::{Flag, hash};
 use super::{Coder, Cut};

@@ -138,7 +138,8 @@ pub(super) struct Packed<'a> {
     model: Model,
     branches: Bits<'a>,
     events: Bits<'a>,
-    stamps: Option<Stamps<'a>>,
+    /// None: nobody kept them. What is damaged there is told to who asks for them.
+    stamps: Option<Result<Stamps<'a>, Cut>>,
     /// Who reads asks for all stamps.
     reads_stamps: bool,
     /// Outcomes before the next event; who writes: since the last one.
@@ -165,7 +166,7 @@ impl<'a> Packed<'a> {
             model: Model::new(size),
             branches: Bits::written(),
             events,
-            stamps: Some(Stamps::new(Bits::written())),
+            stamps: Some(Ok(Stamps::new(Bits::written()))),
             reads_stamps: false,
             outcomes: 0,
             is_counted: false,
@@ -176,10 +177,7 @@ impl<'a> Packed<'a> {
 
     pub fn read(thread: &'a Thread) -> Result<Packed<'a>, Unsound> {
         let mut events = Bits::read(thread, EVENTS)?;
-        let stamps = match has_stamps(thread) {
-            true => Some(Stamps::new(Bits::read(thread, STAMPS)?)),
-            false => None,
-        };
+        let stamps = has_stamps(thread).then(|| Bits::read(thread, STAMPS).map(Stamps::new));
         Ok(Packed {
             model: Model::new(put_size(&mut events, 0)?),
             branches: Bits::read(thread, BRANCHES)?,
@@ -234,7 +232,10 @@ impl<'a> Packed<'a> {
 
     /// A stamp that was found, for who writes.
     pub fn stamped(&mut self, stamp: Stamp) -> Result<(), Cut> {
-        self.stamps.as_mut().map_or(Ok(()), |all| all.write(stamp))
+        match &mut self.stamps {
+            Some(Ok(stamps)) => stamps.write(stamp),
+            _ => Ok(()),
+        }
     }
 
     /// Reads all stamps, though nobody asks for them.
@@ -244,14 +245,18 @@ impl<'a> Packed<'a> {
 
     /// The stamp that comes before the next target or escape, for who reads.
     pub fn stamp(&mut self, is_wanted: bool) -> Result<Option<Stamp>, Unsound> {
-        let stamps = self.stamps.as_mut();
-        let stamps = stamps.filter(|_| is_wanted || self.reads_stamps);
-        stamps.map_or(Ok(None), Stamps::read)
+        match &mut self.stamps {
+            Some(stamps) if is_wanted || self.reads_stamps => match stamps {
+                Ok(stamps) => stamps.read(),
+                Err(cut) => Err((*cut).into()),
+            },
+            _ => Ok(None),
+        }
     }
 
     /// A target or an escape came by.
     fn passed(&mut self) {
-        if let Some(stamps) = &mut self.stamps {
+        if let Some(Ok(stamps)) = &mut self.stamps {
             stamps.passed();
         }
     }
@@ -340,7 +345,10 @@ impl<'a> Packed<'a> {
     /// All that was written.
     fn finish(mut self) -> Result<Vec<Part>, Cut> {
         self.event(END, &[])?;
-        let stamps = self.stamps.map_or(Ok(Vec::new()), Stamps::finish)?;
+        let stamps = match self.stamps {
+            Some(stamps) => stamps?.finish()?,
+            None => Vec::new(),
+        };
         let mut all = Vec::new();
         for (stream, mut parts) in [
             (BRANCHES, self.branches.finish()?),
@@ -411,7 +419,10 @@ impl Digest {
         // Those behind everything else.
         walk.take_stamps()?;
         let packed = walk.packed.as_ref().ok_or(Unsound::Nowhere)?;
-        digest.stamps = packed.stamps.as_ref().map_or(0, Stamps::digest);
+        digest.stamps = match &packed.stamps {
+            Some(Ok(stamps)) => stamps.digest(),
+            _ => 0,
+        };
         Ok(digest)
     }
 }

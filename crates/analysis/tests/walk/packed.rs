@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use analysis::pack::{Coder, Encoder, Model};
 use analysis::walk::packed::{self, Refused};
+use analysis::walk::segments::count;
 use analysis::walk::{Did, Event, Pieces, Runs, StampKind, Unsound, Walk};
 use arbtest::arbtest;
 use trace::stream::LANES;
@@ -136,6 +137,45 @@ fn the_packed_recording_is_read() {
         }
     }
     assert_eq!(counts, [atomic, 10, 9]);
+}
+
+/// Who does not ask for stamps reads everything without them, and who does is told.
+#[test]
+fn damaged_stamps_are_told_to_who_asks() {
+    let packed = packed::recording(&with_stamps()).unwrap();
+    let process = &packed.processes[0];
+    let mut thread = process.threads[0].clone();
+    let all = |thread: &Thread| {
+        let mut pieces = Pieces::of(process);
+        let mut walk = Walk::new(&mut pieces, thread);
+        let mut insns = 0;
+        while let Some(event) = walk.next() {
+            if let Event::Executed(steps) = event.unwrap() {
+                insns += steps.len();
+            }
+        }
+        insns
+    };
+    let whole = all(&thread);
+    let stamps: Vec<u8> = {
+        let parts = thread.stream.iter();
+        let parts = parts.filter(|part| part.stream == packed::STAMPS);
+        parts.flat_map(|part| part.unpack().unwrap()).collect()
+    };
+    assert!(stamps.len() > 1000);
+    for left in [1, stamps.len() / 2] {
+        thread.stream.retain(|part| part.stream != packed::STAMPS);
+        let mut part = Part::pack(&stamps[..left]).unwrap();
+        part.stream = packed::STAMPS;
+        thread.stream.push(part);
+        assert_eq!(all(&thread), whole);
+        let told = told(process, &thread);
+        assert!(told.last().unwrap().contains("Cut"), "{told:?}");
+        // `verify` asks for all that is there.
+        let mut pieces = Pieces::of(process);
+        let (_, error) = count(Walk::new(&mut pieces, &thread));
+        assert!(matches!(error, Some(Unsound::Cut)), "{error:?}");
+    }
 }
 
 #[test]
