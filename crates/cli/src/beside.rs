@@ -72,13 +72,13 @@ impl<'a> OnDisk<'a> {
     /// Says which source is not shown; `how` says how it is.
     pub fn say_what_was_refused(&self, how: &str) {
         if let Some(files) = listed(&self.refused) {
-            eprintln!(
+            say!(
                 "everypath: no module that ran and is here names {files} as source, only the \
                  recording does; {how}"
             );
         }
         if let Some(files) = listed(&self.changed) {
-            eprintln!("everypath: not shown as source, as changed since it was compiled: {files}");
+            say!("everypath: not shown as source, as changed since it was compiled: {files}");
         }
     }
 

@@ -47,6 +47,6 @@ fn is_same(image: &Image, unit: &Unit, insns: &[&Counted]) -> bool {
 /// For a report that has no place for notes.
 pub fn say_what_is_missing(missing: &[Missing]) {
     for (_, why) in missing {
-        eprintln!("everypath: {why}; its lines and branches that never ran are not listed");
+        say!("everypath: {why}; its lines and branches that never ran are not listed");
     }
 }

@@ -99,7 +99,7 @@ pub fn send(
 /// Says which threads could not be read to their end; the exit status is 1 then.
 pub fn say(file: &Path, failures: Vec<String>, ending: Ending) -> Ending {
     for failure in &failures {
-        eprintln!("everypath: '{}': {failure}", file.display());
+        say!("everypath: '{}': {failure}", file.display());
     }
     match failures.is_empty() {
         true => ending,

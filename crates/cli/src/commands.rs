@@ -405,7 +405,7 @@ fn report(flags: &Report, recording: &Recording, lost: Option<Loss>) -> Result<E
         // These have no place for notes.
         if flags.format.needs_contexts() || flags.format.needs_counts() || flags.page.html.is_some()
         {
-            eprintln!("everypath: {note}");
+            say!("everypath: {note}");
         }
         show.notes.push(note);
     }

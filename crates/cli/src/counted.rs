@@ -45,18 +45,18 @@ pub fn find(recording: &mut Recording, identity: Identity, path: &Path, view: &V
     };
     let shown = beside.display();
     if !is_free {
-        eprintln!("everypath: '{shown}' is another file, so what was counted is not kept");
+        say!("everypath: '{shown}' is another file, so what was counted is not kept");
         return;
     }
     match keep(recording, identity, path, &beside) {
-        Ok(()) => eprintln!("everypath: what was counted is kept in '{shown}', for next time"),
+        Ok(()) => say!("everypath: what was counted is kept in '{shown}', for next time"),
         Err(WriteError::Io(error)) => {
             let reason = reason(&error);
-            eprintln!("everypath: what was counted is not kept in '{shown}': {reason}");
+            say!("everypath: what was counted is not kept in '{shown}': {reason}");
         }
         Err(error) => {
             let error = mid_sentence(&error.to_string());
-            eprintln!("everypath: what was counted is not kept in '{shown}': {error}");
+            say!("everypath: what was counted is not kept in '{shown}': {error}");
         }
     }
 }

@@ -53,7 +53,7 @@ pub fn diff(flags: &flags::Diff) -> Result<Ending> {
         .map(form::sentence)
         .collect();
     if flags.html.is_none() && !flags.format.shows_notes() {
-        notes.iter().for_each(|note| eprintln!("everypath: {note}"));
+        notes.iter().for_each(|note| say!("everypath: {note}"));
     }
     let mut comparison = Comparison::new(
         Recorded::new(flags.before.display().to_string(), &before),
@@ -72,7 +72,7 @@ pub fn diff(flags: &flags::Diff) -> Result<Ending> {
         None => write(&comparison, flags.format)?,
     };
     for sentence in &met {
-        eprintln!("everypath: {sentence}");
+        say!("everypath: {sentence}");
     }
     Ok(match met.is_empty() {
         true => ending,

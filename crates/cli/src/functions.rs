@@ -79,7 +79,7 @@ impl<'a> Files<'a> {
 
     pub fn say_what_changed(&self) {
         for path in &self.changed {
-            eprintln!(
+            say!(
                 "everypath: '{path}' is not there, or not what was traced: its functions are not \
                  told apart"
             );

@@ -183,7 +183,7 @@ impl Drain {
         };
         let prefix = trace::read_prefix(file?)?;
         if let Some(loss) = prefix.lost {
-            eprintln!("everypath: the trace that predictors read is not whole. {loss}");
+            say!("everypath: the trace that predictors read is not whole. {loss}");
         }
         Ok(prefix.recording)
     }
@@ -235,14 +235,14 @@ impl Session<'_> {
         drop(progress);
         self.warn(&run.warnings);
         if reached && !self.destination.quiet {
-            eprintln!("everypath: the trace ends where --limit was reached");
+            say!("everypath: the trace ends where --limit was reached");
         }
         if let Some(failed) = failed {
-            eprintln!("everypath: {failed}");
+            say!("everypath: {failed}");
         }
         if let (Some(error), Place::File(output)) = (&drain.unnamed, &drain.place) {
             let shown = output.path().display();
-            eprintln!("everypath: cannot rename the file of the trace to '{shown}': {error}");
+            say!("everypath: cannot rename the file of the trace to '{shown}': {error}");
         }
         let insns = predictors.and_then(|predictors| self.predict(predictors, &recording, drain));
         let ending = Ending::of(run.ended);
@@ -263,7 +263,7 @@ impl Session<'_> {
             Err(error) => {
                 drop(progress);
                 let error = mid_sentence(&error.to_string());
-                eprintln!("everypath: cannot read the trace again: {error}");
+                say!("everypath: cannot read the trace again: {error}");
                 None
             }
         }

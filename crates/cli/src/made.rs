@@ -31,10 +31,10 @@ fn say_what_is_missing(recording: &Recording, path: &Path) {
     let begins = threads().filter(|thread| thread.gap.is_some()).count();
     let shown = path.display();
     if begins > 0 {
-        eprintln!("everypath: '{shown}': the beginning of {begins} threads was not kept");
+        say!("everypath: '{shown}': the beginning of {begins} threads was not kept");
     }
     if ends > 0 {
-        eprintln!("everypath: '{shown}': {ends} threads end early; `everypath verify` says why");
+        say!("everypath: '{shown}': {ends} threads end early; `everypath verify` says why");
     }
 }
 

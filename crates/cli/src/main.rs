@@ -26,6 +26,17 @@
 //! | `condition` | what is not to have changed |
 #![forbid(unsafe_code)]
 
+/// A line on standard error. Who has closed it, or has no room for it, does not see it; that is
+/// no reason to end otherwise than the program did.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        let _ = std::io::Write::write_fmt(
+            &mut std::io::stderr().lock(),
+            format_args!("{}\n", format_args!($($text)*)),
+        );
+    }};
+}
+
 mod ahead;
 mod beside;
 mod binaries;
@@ -71,7 +82,7 @@ fn main() -> ExitCode {
     let ending = match Cli::try_parse() {
         Err(error) => explain(&error),
         Ok(cli) => commands::run(&cli.command).unwrap_or_else(|error| {
-            eprintln!("everypath: {error:#}");
+            say!("everypath: {error:#}");
             Ending::Exit(exit_code(&error))
         }),
     };
@@ -102,7 +113,7 @@ fn explain(error: &clap::Error) -> Ending {
             Ending::Exit(FAILED)
         }
         _ => {
-            eprintln!("everypath: {}", sentence(&error.render().to_string()));
+            say!("everypath: {}", sentence(&error.render().to_string()));
             Ending::Exit(FAILED)
         }
     }

@@ -41,7 +41,7 @@ pub fn pack(flags: &Pack) -> Result<Ending> {
     if !flags.quiet {
         let size = |path| fs::metadata(path).map_or(0, |file| file.len());
         let (before, after) = (size(&flags.file), size(&flags.output));
-        eprintln!(
+        say!(
             "everypath: {before} bytes in '{shown}', {after} in '{}'",
             flags.output.display()
         );

@@ -203,7 +203,7 @@ impl Session<'_> {
     pub fn warn(&self, warnings: &[String]) {
         if !self.destination.quiet {
             for warning in warnings {
-                eprintln!("everypath: {warning}");
+                say!("everypath: {warning}");
             }
         }
     }
@@ -249,7 +249,7 @@ fn diverged(recording: &Recording) -> bool {
     let counts = counts.filter_map(|process| process.stats.get(wire::stat::LOCKSTEP_DIVERGENCES));
     let sum: u64 = counts.sum();
     if sum > 0 {
-        eprintln!("everypath: {sum} divergences from the native run");
+        say!("everypath: {sum} divergences from the native run");
     }
     sum > 0
 }
@@ -266,10 +266,10 @@ fn complain(
         Some(Ok(path)) => kept = Some(Ok(path)),
         Some(Err(error)) => match &error {
             Unsaved::Elsewhere { place, .. } => {
-                eprintln!("everypath: {error}");
+                say!("everypath: {error}");
                 kept = Some(Ok(place.clone()));
             }
-            _ => eprintln!("everypath: {error}; what was recorded is lost"),
+            _ => say!("everypath: {error}; what was recorded is lost"),
         },
         None => {}
     }
@@ -278,18 +278,18 @@ fn complain(
             Unsaved::Refused { path, .. } => path.as_deref(),
             Unsaved::Lost { .. } => None,
             Unsaved::Elsewhere { .. } => {
-                eprintln!("everypath: {error}");
+                say!("everypath: {error}");
                 continue;
             }
         };
         let kept = kept.get_or_insert_with(|| output::keep(recording, path));
         match kept {
-            Ok(kept) => eprintln!(
+            Ok(kept) => say!(
                 "everypath: {error}; what was recorded is in '{0}', for `everypath report {0} \
                  --format FORM`",
                 kept.display()
             ),
-            Err(why) => eprintln!("everypath: {error}; what was recorded is lost: {why}"),
+            Err(why) => say!("everypath: {error}; what was recorded is lost: {why}"),
         }
     }
 }

@@ -86,7 +86,7 @@ fn times(flags: &Dump, recording: &Recording) -> Result<Option<Times>> {
             (Some(times), _) => Ok(Some(times)),
             (None, Some(_)) => bail!("{}; use --clock instructions", without_clock(flags)),
             (None, None) => {
-                eprintln!("everypath: {}: time is instructions", without_clock(flags));
+                say!("everypath: {}: time is instructions", without_clock(flags));
                 Ok(None)
             }
         },

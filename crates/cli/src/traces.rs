@@ -70,7 +70,7 @@ pub fn trace(flags: &Trace) -> Result<Ending> {
         (None, None) => false,
     };
     if !flags.quiet && !controls.is_empty() && is_empty() {
-        eprintln!(
+        say!(
             "everypath: nothing was traced: no code that the options name ran, or the call, \
              number of instructions, signal or `everypath ctl` to begin at never came"
         );
@@ -209,7 +209,7 @@ pub fn index(flags: &Verify) -> Result<Ending> {
     match failed {
         None => Ok(Ending::Exit(0)),
         Some(error) => {
-            eprintln!("everypath: '{shown}': {error}; what is before that is counted");
+            say!("everypath: '{shown}': {error}; what is before that is counted");
             Ok(Ending::Exit(1))
         }
     }
@@ -238,11 +238,11 @@ fn read_known(path: &Path) -> Result<(Recording, bool, Identity)> {
         None => true,
         Some(loss) => match loss.error {
             ReadError::Unfinished { .. } if loss.next.is_none() && loss.to.is_none() => {
-                eprintln!("everypath: '{shown}': {}", loss.error);
+                say!("everypath: '{shown}': {}", loss.error);
                 true
             }
             _ => {
-                eprintln!("everypath: '{shown}' is damaged. {loss}");
+                say!("everypath: '{shown}' is damaged. {loss}");
                 false
             }
         },

@@ -90,7 +90,7 @@ impl Predictors {
         };
         drop(progress);
         for failure in failures(&rows) {
-            eprintln!("everypath: {failure}");
+            say!("everypath: {failure}");
         }
         let insns = rows.iter().map(|row| row.insns).sum();
         self.say(recording, &rows);
@@ -105,7 +105,7 @@ impl Predictors {
     ) -> Vec<Row<'a>> {
         let finished = live.finish(recording, &mut rest);
         if finished.left_out > 0 {
-            eprintln!(
+            say!(
                 "everypath: a descriptor has one byte for the thread: of {} threads beyond the \
                  first 256 there are none, and no statistics",
                 finished.left_out
@@ -118,7 +118,7 @@ impl Predictors {
         {
             let shown = output.path().display();
             let why = reason(&error);
-            eprintln!("everypath: cannot write '{shown}': {why}; the descriptors are lost");
+            say!("everypath: cannot write '{shown}': {why}; the descriptors are lost");
         }
         finished.rows
     }
@@ -127,7 +127,7 @@ impl Predictors {
         let threads = match mcf::threads(recording, None) {
             Ok(threads) => threads,
             Err(error) => {
-                eprintln!("everypath: {error}");
+                say!("everypath: {error}");
                 return Vec::new();
             }
         };
@@ -139,7 +139,7 @@ impl Predictors {
             self.descriptors.take(),
         );
         rows.unwrap_or_else(|error| {
-            eprintln!("everypath: {error}; the descriptors are lost");
+            say!("everypath: {error}; the descriptors are lost");
             let again = write(&threads, &self.config, self.view, true, None);
             again.unwrap_or_default()
         })
@@ -152,7 +152,7 @@ impl Predictors {
         match report {
             Some(output) => {
                 if let Err(error) = output.save(write) {
-                    eprintln!("everypath: {error}");
+                    say!("everypath: {error}");
                 }
             }
             None if self.is_quiet => {}

@@ -191,3 +191,20 @@ fn a_place_that_is_full_is_refused() {
         "{error}"
     );
 }
+
+/// Standard error that takes nothing is no reason to end otherwise than the program does, or with
+/// another status than where it is read.
+#[test]
+fn who_cannot_be_told_anything_ends_as_ever() {
+    let folder = Folder::new("trace-untold");
+    folder.program(&["-O1"], "seven", "int main(void) { return 7; }");
+    let shell = |script: &str| {
+        let output = folder.run("/bin/sh", &["-c", script, BINARY]);
+        output.status.code()
+    };
+    let limited = "$0 trace --limit 1K -o run.evp -- ./seven 2>/dev/full";
+    assert_eq!(shell(limited), Some(7));
+    assert_eq!(shell("$0 verify run.evp >/dev/full 2>/dev/full"), Some(125));
+    assert_eq!(shell("$0 verify nothing.evp 2>/dev/full"), Some(125));
+    assert_eq!(shell("$0 --nonsense 2>/dev/full"), Some(125));
+}
