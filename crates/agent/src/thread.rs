@@ -258,6 +258,9 @@ pub struct Thread {
     /// No signal waits for the boundary, but fresh code after a store to its own page,
     /// or a keyframe.
     pub stepping_on: bool,
+    /// An instruction of the cache is executed without AC, and the trap flag is set for that;
+    /// whether it was before (`dbt::unaligned`).
+    pub aligns: Option<bool>,
     /// Synchronous signals that were sent while the program "blocks" them, and
     /// what came with each (see `signals::hold`).
     pub held: SigSet,
@@ -343,6 +346,7 @@ impl Blocks {
             pending: None,
             stepping: false,
             stepping_on: false,
+            aligns: None,
             held: SigSet::EMPTY,
             held_info: [SigInfo::NONE; 6],
             opened: SigSet::EMPTY,

@@ -340,8 +340,7 @@ global_asm!(
     "pushfq",
     "pop qword ptr gs:[{flags}]",
     // The engine runs with DF, AC and NT clear, whatever the program set.
-    "push 0x202",
-    "popfq",
+    "push 0x202; popfq",
     "mov rdi, gs:[{this}]",
     "movaps [rdi + {xmm} + 0], xmm0",
     "movaps [rdi + {xmm} + 16], xmm1",
@@ -413,9 +412,10 @@ global_asm!(
     "jmp qword ptr gs:[{host}]",
     ".global everypath_window_end",
     "everypath_window_end:",
-    // Signal handler and its return.
+    // Signal handler, with flags as above, and its return.
     ".global everypath_signal",
     "everypath_signal:",
+    "push 0x202; popfq",
     "sub rsp, 8",
     "call {signal}",
     "add rsp, 8",

@@ -38,4 +38,5 @@ pub mod start;
 pub mod streams;
 pub mod superblock;
 pub mod translate;
+mod unaligned;
 pub mod ways;

@@ -27,6 +27,7 @@ use crate::locate::{Where, locate, place_of};
 use crate::lockstep;
 use crate::pcmap;
 use crate::single_step;
+use crate::unaligned;
 
 pub const TRAP_FLAG: u64 = 1 << 8;
 const RESUME_FLAG: u64 = 1 << 16;
@@ -49,6 +50,7 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *mut SigInfo, uc: *mut UCo
     let nested = in_handler(thread, uc);
     match signal {
         SIGTRAP if entry::at_delivery(rip) => deliver_pending(context, thread, uc),
+        SIGTRAP if kernel_sent && unaligned::has_gone_on(thread, uc) => {}
         SIGTRAP if lockstep::steps() && kernel_sent && uc.mcontext.trapno == trap::DEBUG => {
             lockstep::stepped(context, uc)
         }
@@ -347,7 +349,9 @@ fn fault(
     if signal == SIGSEGV && crate::streams::stamps::is_forbidden(uc) {
         return;
     }
-    if signal == SIGBUS && crate::streams::polled(context, uc) {
+    if signal == SIGBUS
+        && (crate::streams::polled(context, uc) || unaligned::goes_on(context, thread, uc))
+    {
         return;
     }
     if signal == SIGTRAP && uc.mcontext.trapno == trap::DEBUG {

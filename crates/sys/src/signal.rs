@@ -195,6 +195,7 @@ pub mod trap {
     pub const INVALID_OPCODE: u64 = 6;
     pub const GENERAL_PROTECTION: u64 = 13;
     pub const PAGE_FAULT: u64 = 14;
+    pub const ALIGNMENT: u64 = 17;
 }
 
 /// `si_code` values.
