@@ -28,9 +28,6 @@ pub fn trace(flags: &Trace) -> Result<Ending> {
     }
     controls::check(&flags.controls)?;
     let controls = controls::options(&flags.controls);
-    if let (true, Some((name, _))) = (flags.count_instructions, controls.first()) {
-        bail!("--count-instructions counts all that is executed; leave --{name} out, or it");
-    }
     let predictors = Predictors::wanted(flags)?;
     let destination = Destination {
         output: flags.output.clone(),
@@ -45,7 +42,7 @@ pub fn trace(flags: &Trace) -> Result<Ending> {
         mode: Mode::Trace,
         blocks: None,
         k: None,
-        flags: controls::bits(&flags.controls) | counting(flags),
+        flags: controls::bits(&flags.controls),
         max_nodes: 1,
         costs: Vec::new(),
         buffer: u64::from(flags.buffer) << 20,
@@ -76,14 +73,6 @@ pub fn trace(flags: &Trace) -> Result<Ending> {
         );
     }
     Ok(traced.ending)
-}
-
-/// Bits from [`wire::flag`] for counters beside the trace.
-fn counting(flags: &Trace) -> u32 {
-    match flags.count_instructions {
-        true => wire::flag::COUNT_INSNS,
-        false => 0,
-    }
 }
 
 /// Whether no thread of a trace has executed anything. Only a small one is looked at.

@@ -28,13 +28,16 @@
 //! ahead or are to be counted yet (`pcmap`), for signals and faults.
 
 mod left;
+mod place;
 
 use core::mem::offset_of;
 
 use agent::thread::ThreadContext;
-use isa::insn::Flags;
 use isa::{Asm, Flow, Insn, Reg, StackMove};
 use wire::{COST_WORDS, cost};
+
+pub use place::{Place, place_of};
+use place::{dead_flags, is_indirect};
 
 use crate::guess::Guess;
 use crate::indirect::SPILL_RCX;
@@ -265,17 +268,6 @@ pub struct Run {
     last: Amounts,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-pub enum Place {
-    /// Before this instruction, where flags are dead.
-    Add(usize),
-    AtBranch,
-    /// With the next run, and on the way that the branch at its end takes.
-    Later,
-    #[default]
-    Spilled,
-}
-
 impl Run {
     /// The run that begins at `first`, and where it is counted. `named`: indirect branches
     /// count for themselves.
@@ -291,26 +283,8 @@ impl Run {
             .map_or(rest.len(), |i| i + 1)
             .min(MOST);
         let insns = &rest[..until];
-        let mut live = Flags::ALL;
-        let mut dead = None;
-        for (i, insn) in insns.iter().enumerate().rev() {
-            live = live
-                .without(insn.flags_overwritten())
-                .with(insn.flags_read());
-            if insn.may_fault() {
-                // A handler sees the flags as they were.
-                live = Flags::ALL;
-            }
-            if live == Flags::NONE {
-                dead = Some(first + i);
-            }
-        }
-        let branches = insns.last().is_some_and(|last| {
-            matches!(
-                last.flow(),
-                Flow::Return(_) | Flow::IndirectJump | Flow::IndirectCall
-            )
-        });
+        let dead = dead_flags(insns).map(|i| first + i);
+        let branches = insns.last().is_some_and(is_indirect);
         // A turned branch, too, mostly goes on in the superblock.
         let skips = insns.last().is_some_and(|last| match last.flow() {
             Flow::Cond(_, target) => target > last.pc() || is_turned(&rest[until - 1..]),
@@ -351,6 +325,17 @@ impl Owed {
             last: Amounts::default(),
             apart: false,
         })
+    }
+
+    /// The same, also where the branch itself is made again: the engine takes that back.
+    pub fn add_for_good(word: i32, number: i32) -> Owed {
+        match Owed::add(word, number) {
+            Owed::Added(addition) => Owed::Added(Addition {
+                instructions: number + 1,
+                ..addition
+            }),
+            other => other,
+        }
     }
 
     /// Most bytes of it.
@@ -455,8 +440,8 @@ impl Emit<'_> {
         let Counting { costs, rare, .. } = self.counting;
         let mut run = Run::plan(insns, first, costs, self.counting.names_targets(), rare);
         let is_checked = first == 0 && self.counting.left().is_some();
-        if (self.pending.is_on() || is_checked) && !matches!(run.place, Place::Add(_)) {
-            // What branches owe is something else; or nothing.
+        if is_checked && !matches!(run.place, Place::Add(_)) {
+            // Branches owe nothing.
             run.place = Place::Spilled;
         }
         run
@@ -533,7 +518,8 @@ impl Emit<'_> {
     /// What the branch is to count, once, on each way that it can go.
     pub fn owed(&mut self) -> Option<Owed> {
         if self.pending.is_on() {
-            return self.pending.not_appended().map(Owed::Appended);
+            let append = self.pending.not_appended().map(Owed::Appended);
+            return append.or_else(|| self.insns_at_branch());
         }
         let owed = core::mem::take(&mut self.counting.owed);
         (!owed.is_nothing()).then(|| self.addition(owed))
@@ -555,9 +541,7 @@ impl Emit<'_> {
     /// For a branch that was counted, and is made again instead of executed.
     pub fn not_executed(&mut self) -> Option<Owed> {
         let jump = self.counting.last_insn;
-        // With a trace the engine does that.
-        let is_here = self.counting.is_on() && !self.pending.is_on();
-        is_here.then(|| match self.counting.what {
+        self.counting.is_on().then(|| match self.counting.what {
             What::Ways(_) => self.addition(Amounts::ONE),
             _ => self.addition(Amounts::default().minus(jump)),
         })

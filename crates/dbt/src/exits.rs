@@ -27,7 +27,7 @@ impl Engine {
     /// The jump is an exact boundary unless an event stands between it and the
     /// next instruction: a signal must not come in between and lose it.
     pub fn emit_exit(&mut self, emit: &mut Emit<'_>, kind: ExitKind) {
-        emit.write_outcomes();
+        emit.write_outcomes(0);
         let site = self.emit_unlinked_jump(emit);
         let event = match kind {
             ExitKind::Direct(key) => {

@@ -14,6 +14,7 @@
 //! | `0xC0` + c | the next instruction is of class c ([`isa::Class`]); without it, of none, or that is not counted |
 //! | `0xD0` + 2l + b | a branch of lane l had outcome b, which is not in the stream yet (`streams`) |
 //! | `0xE0` | all outcomes are in the stream |
+//! | `0xE1`, u8 = n | the stream, or the thread's words, have all instructions before this one, and n from here on |
 //! | `0xA0` + w, u8 = n | n instructions from here on have been counted already, in word w; with 0, those from here on will be |
 //!
 //! A *recipe* says what a fault in those bytes must undo: which registers'
@@ -100,6 +101,11 @@ impl Writer {
         self.bytes.push(0xE0);
     }
 
+    /// All instructions before this one are told, and so many from here on.
+    pub fn told(&mut self, ahead: u8) {
+        self.bytes.extend_from_slice(&[0xE1, ahead]);
+    }
+
     /// Of what class the instruction is that comes next.
     pub fn class(&mut self, class: Class) {
         if class != Class::default() {
@@ -138,6 +144,8 @@ pub struct Place {
     pub middle: bool,
     /// Outcomes that are not in the stream yet.
     pub outcomes: Outcomes,
+    /// Instructions that were executed and are not told; less than 0: the reverse.
+    pub untold: i64,
 }
 
 impl Place {
@@ -155,6 +163,7 @@ impl Place {
             path: 0,
             middle: false,
             outcomes: Outcomes::NONE,
+            untold: 0,
         }
     }
 }
@@ -183,7 +192,7 @@ fn classes(map: &[u8], index: i64, ahead: i64) -> [i64; 3] {
             1..=15 | 0x81..=0x8F => (0, true),
             0x10 | 0x11 => (2, false),
             0x90 | 0xB0 | 0xB1 => (4, false),
-            0xA0..=0xA7 => (1, false),
+            0xA0..=0xA7 | 0xE1 => (1, false),
             0xD0..=0xE0 => (0, false),
             code => {
                 class = Class(code & 7);
@@ -207,7 +216,7 @@ fn classes(map: &[u8], index: i64, ahead: i64) -> [i64; 3] {
 fn walk(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
     let (mut host, mut app, mut ahead, mut word) = (0u64, pc, None::<i64>, 0);
     let (mut index, mut path, mut middle) = (0, 0, false);
-    let mut outcomes = Outcomes::NONE;
+    let (mut outcomes, mut told) = (Outcomes::NONE, 0);
     let mut rest = map;
     while let [code, tail @ ..] = rest {
         match *code {
@@ -220,6 +229,7 @@ fn walk(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
                         path,
                         middle,
                         outcomes,
+                        untold: i64::from(index) - told,
                         ..Place::boundary(app)
                     });
                 }
@@ -245,6 +255,7 @@ fn walk(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
                         path,
                         middle,
                         outcomes,
+                        untold: i64::from(index) - told,
                         ..Place::boundary(app)
                     });
                 }
@@ -274,6 +285,11 @@ fn walk(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
             }
             0xE0 => {
                 outcomes = Outcomes::NONE;
+                rest = tail;
+            }
+            0xE1 => {
+                let [n, tail @ ..] = tail else { return None };
+                told = i64::from(index) + i64::from(*n);
                 rest = tail;
             }
             0xA0..=0xA7 => {

@@ -158,8 +158,10 @@ fn settings(pool: &Pool, stack: &InitialStack) -> Settings {
         true => config.costs.load(Relaxed) & wire::cost::ALL,
         false => 0,
     };
+    // A trace tells of them without (`streams::retired`).
+    let is_trace = config.mode.load(Relaxed) == Mode::Trace as u32;
     Settings {
-        count_instructions: flags & flag::COUNT_INSNS != 0
+        count_instructions: flags & flag::COUNT_INSNS != 0 && !is_trace
             || costs & wire::cost::OF_INSTRUCTIONS != 0,
         costs,
         follow: flags & flag::FOLLOW != 0,

@@ -44,6 +44,7 @@ mod controls;
 pub mod counted;
 mod known;
 mod requests;
+mod retired;
 pub mod stamps;
 mod targets;
 
@@ -60,6 +61,8 @@ pub use chunks::{keyframe_is_due, overflowed};
 pub use controls::Controls;
 pub use known::Streams;
 pub use requests::polled;
+
+use retired::Rest;
 
 use crate::counting::Owed;
 use crate::engine::Engine;
@@ -106,8 +109,14 @@ impl Outcomes {
 pub struct Pending {
     is_on: bool,
     outcomes: Outcomes,
-    /// Instructions that are counted where it begins.
+    /// Instructions that are taken from what is left where it begins.
     counted: usize,
+    /// So many of its first instructions are in what was appended, or added to the thread's words.
+    told: usize,
+    /// Where those behind are added that no append has.
+    rest: Option<Rest>,
+    /// So many are over with what is being emitted.
+    over: usize,
 }
 
 impl Pending {
@@ -119,6 +128,9 @@ impl Pending {
                 true => source.insns.len(),
                 false => 0,
             },
+            told: 0,
+            rest: None,
+            over: 0,
         }
     }
 
@@ -143,13 +155,19 @@ impl Pending {
     fn way(&self, pc: u64, outcome: bool) -> Append {
         Append {
             outcomes: self.outcomes.and(stream::lane(pc), outcome),
+            insns: self.untold(),
         }
     }
 
     /// What an indirect branch appends before it goes.
     pub fn not_appended(&self) -> Option<Append> {
-        let outcomes = self.outcomes;
-        (!outcomes.are_none()).then_some(Append { outcomes })
+        let (outcomes, insns) = (self.outcomes, self.untold());
+        (!outcomes.are_none()).then_some(Append { outcomes, insns })
+    }
+
+    /// Instructions that are over and in no append.
+    fn untold(&self) -> u8 {
+        self.over.saturating_sub(self.told) as u8
     }
 }
 
@@ -157,18 +175,21 @@ impl Pending {
 #[derive(Clone, Copy, Debug)]
 pub struct Append {
     outcomes: Outcomes,
+    /// Executed since the append before.
+    insns: u8,
 }
 
 impl Append {
     /// Most bytes of code, with the spill and without.
     pub const SPILLED: u64 = Append::BYTES + 18;
-    pub const BYTES: u64 = 9 + 4 + 4 + 9;
+    pub const BYTES: u64 = 9 + 5 + 4 + 9;
 
     /// With rdx free.
     pub fn emit(self, asm: &mut Asm<'_>) {
         append(asm, self.outcomes.lane.into(), |asm| {
-            asm.mov_mem_imm8(Reg::Rdx, 0, self.outcomes.bits);
-            1
+            let entry = [self.outcomes.bits, self.insns];
+            asm.mov_mem_imm16(Reg::Rdx, 0, u16::from_le_bytes(entry));
+            stream::ENTRY as i32
         });
     }
 
@@ -186,6 +207,31 @@ fn append(asm: &mut Asm<'_>, lane: usize, store: impl FnOnce(&mut Asm<'_>) -> i3
     asm.mov_gs_r(word, Reg::Rdx);
 }
 
+/// Appends an escape to all lanes.
+fn append_escape(asm: &mut Asm<'_>, bytes: &[u8]) {
+    for lane in 0..stream::OUTCOMES {
+        append(asm, lane, |asm| {
+            for (at, &byte) in (0..).step_by(stream::ENTRY).zip(bytes) {
+                asm.mov_mem_imm16(Reg::Rdx, at, byte.into());
+            }
+            (stream::ENTRY * bytes.len()) as i32
+        });
+    }
+    store(asm, stream::TARGETS, bytes);
+}
+
+/// Appends that, and stores some bytes behind it.
+fn store(asm: &mut Asm<'_>, lane: usize, bytes: &[u8]) {
+    append(asm, lane, |asm| {
+        for (at, four) in (0..).step_by(4).zip(bytes.chunks(4)) {
+            let mut word = [0; 4];
+            word[..four.len()].copy_from_slice(four);
+            asm.mov_mem_imm32(Reg::Rdx, at, u32::from_le_bytes(word));
+        }
+        bytes.len() as i32
+    });
+}
+
 fn spilled(asm: &mut Asm<'_>, emit: impl FnOnce(&mut Asm<'_>)) {
     asm.mov_gs_r(SPILL_OTHER, Reg::Rdx);
     emit(asm);
@@ -198,19 +244,13 @@ pub const WENT_BYTES: u64 = 9 + 4 * 7 + 4 + 9;
 /// Says where the indirect branch went that led here; rdx is free.
 pub fn emit_went(asm: &mut Asm<'_>, went: Went) {
     let (bytes, len) = went.bytes();
-    append(asm, stream::TARGETS, |asm| {
-        if len == 1 {
+    match len {
+        1 => append(asm, stream::TARGETS, |asm| {
             asm.mov_mem_imm8(Reg::Rdx, 0, bytes[0]);
-            return 1;
-        }
-        // Some bytes more than are appended.
-        for (at, four) in (0..).step_by(4).zip(bytes[..len].chunks(4)) {
-            let mut word = [0; 4];
-            word[..four.len()].copy_from_slice(four);
-            asm.mov_mem_imm32(Reg::Rdx, at, u32::from_le_bytes(word));
-        }
-        len as i32
-    });
+            1
+        }),
+        _ => store(asm, stream::TARGETS, &bytes[..len]),
+    }
 }
 
 impl Emit<'_> {
@@ -230,34 +270,32 @@ impl Emit<'_> {
         }
     }
 
-    /// Before an instruction: no way out has more outcomes than can be appended at once.
-    pub fn keep_outcomes_few(&mut self) {
+    fn keep_outcomes_few(&mut self) {
         if self.pending.outcomes.bits.ilog2() >= MOST {
-            self.write_outcomes();
+            self.write_outcomes(0);
         }
     }
 
-    /// Appends what is not in the stream yet, where control is at a boundary.
-    pub fn write_outcomes(&mut self) {
+    /// Appends what is not in the stream yet, where control is at a boundary. So many
+    /// instructions are in it that are not executed yet.
+    pub fn write_outcomes(&mut self, ahead: u8) {
         let Some(append) = self.pending.not_appended() else {
             return;
         };
         append.emit_spilled(&mut self.asm);
         self.cover(true, Recipe::other(Reg::Rdx as u8));
         self.map.outcomes_written();
+        self.map.told(ahead);
         self.pending.outcomes = Outcomes::NONE;
+        self.pending.told = self.pending.over;
     }
 
     /// Says that the code which follows is `fragment`'s.
     pub fn begin_fragment(&mut self, fragment: u32) {
         spilled(&mut self.asm, |asm| {
-            for lane in 0..stream::LANES {
-                append(asm, lane, |asm| {
-                    asm.mov_mem_imm16(Reg::Rdx, 0, u16::from_le_bytes([ESCAPE, escape::CODE]));
-                    asm.mov_mem_imm32(Reg::Rdx, 2, fragment);
-                    6
-                });
-            }
+            let mut bytes = [ESCAPE, escape::CODE, 0, 0, 0, 0];
+            bytes[2..].copy_from_slice(&fragment.to_le_bytes());
+            append_escape(asm, &bytes);
         });
         self.cover(true, Recipe::other(Reg::Rdx as u8));
     }
@@ -285,25 +323,25 @@ impl Engine {
     }
 
     /// The thread leaves a superblock at `place`, which is no exit of it.
-    /// `false`: what it has counted is still to be made right.
+    /// `false`: no trace is made.
     pub fn leave_at(&mut self, context: &mut ThreadContext, place: &pcmap::Place) -> bool {
         if self.streams.is_none() {
             return false;
         }
-        if !self.settings.count_instructions {
-            let ahead = place.counted_ahead.cast_unsigned();
-            context.stream_left = context.stream_left.wrapping_add(ahead);
-            counted::heed(context);
-        }
+        let ahead = place.counted_ahead.cast_unsigned();
+        context.stream_left = context.stream_left.wrapping_add(ahead);
+        counted::heed(context);
         self.give_turn_back(context);
         if context.stream_gap == 0 {
             let outcomes = place.outcomes;
             if !outcomes.are_none() {
                 self.append(context, outcomes.lane.into(), &[outcomes.bits]);
             }
+            let untold = place.untold.cast_unsigned();
+            context.insns[0] = context.insns[0].wrapping_add(untold);
             self.is_at(context, place.app_pc);
         }
-        !self.settings.count_instructions
+        true
     }
 
     /// The thread is at `pc`, and did not get there by an outcome. If one is due, that is a
@@ -324,7 +362,7 @@ impl Engine {
         context.stream_filled = 0;
         let (_, len) = escape(escape::AT, None, pc);
         for lane in 0..stream::LANES {
-            chunks::mark_keyframe(&pool, context, lane, len);
+            chunks::mark_keyframe(&pool, context, lane, len * stream::entry(lane));
         }
         self.stamp(context, stream::stamp::CAME);
     }
@@ -350,14 +388,20 @@ impl Engine {
         if context.streams[lane] == 0 {
             return;
         }
-        if context.streams[lane] + bytes.len() as u64 > context.stream_ends[lane] {
+        let entry = stream::entry(lane) as u64;
+        if context.streams[lane] + bytes.len() as u64 * entry > context.stream_ends[lane] {
             next_chunk(&self.process.log.pool, context, lane);
         }
         for &byte in bytes {
-            // SAFETY: between the chunk's begin and the page behind it, by the test
-            // above; the calling thread's own, and its emitted code does not run now.
-            unsafe { (context.streams[lane] as *mut u8).write_volatile(byte) };
-            context.streams[lane] += 1;
+            let mut at = context.streams[lane];
+            for byte in [byte, 0].into_iter().take(entry as usize) {
+                // SAFETY: between the chunk's begin and the page behind it, by the test
+                // above; the calling thread's own, and its emitted code does not run now.
+                unsafe { (at as *mut u8).write_volatile(byte) };
+                at += 1;
+            }
+            // Both bytes at once are part of the stream.
+            context.streams[lane] = at;
         }
     }
 
@@ -398,9 +442,12 @@ impl Engine {
     }
 }
 
+/// Bytes of the longest escape.
+const LONGEST: usize = 11;
+
 /// An escape, and how many bytes it has.
-fn escape(kind: u8, why: Option<u8>, pc: u64) -> ([u8; 11], usize) {
-    let mut bytes = [0; 11];
+fn escape(kind: u8, why: Option<u8>, pc: u64) -> ([u8; LONGEST], usize) {
+    let mut bytes = [0; LONGEST];
     bytes[..2].copy_from_slice(&[ESCAPE, kind]);
     let at = match why {
         Some(why) => {

@@ -192,7 +192,7 @@ impl Engine {
         let traced = self.is_traced(key);
         let mut turns = Loop {
             start: key.pc,
-            is_head: self.counts_turns(traced) && self.heads.may_contain(key.pc),
+            is_head: self.counts_turns(key.arrival, traced) && self.heads.may_contain(key.pc),
             end: key.pc,
             met: None,
         };
@@ -293,7 +293,7 @@ impl Engine {
             out.insns.push(insn);
             if let Flow::Jump(target) | Flow::Cond(_, target) | Flow::CountJump(target) = flow {
                 self.note_jump(insn.pc(), target);
-                if target <= insn.pc() && self.counts_turns(traced) {
+                if target <= insn.pc() && self.counts_turns(key.arrival, traced) {
                     self.heads.add(target);
                 }
             }
@@ -349,17 +349,19 @@ impl Engine {
         }
     }
 
-    /// Whether anything is counted that one turn of a loop has as the next one.
-    fn counts_turns(&self, traced: bool) -> bool {
-        self.settings.count_instructions || self.ways.is_some() || traced || self.has_blocks()
+    /// Whether anything is counted that one turn of a loop has as the next one, in code that
+    /// is arrived at so.
+    fn counts_turns(&self, arrival: Arrival, traced: bool) -> bool {
+        let counts = self.settings.count_instructions || arrival == Arrival::Far;
+        counts || self.ways.is_some() || traced || self.has_blocks()
     }
 
     /// Whether `out`, which begins with `start` and ends with a branch to `target`, goes on
     /// there with one more turn of the loop that it is.
     fn can_turn(&self, out: &Superblock, start: Key, target: u64) -> bool {
-        if !self.counts_turns(out.traced)
+        if !self.counts_turns(start.arrival, out.traced)
             || target != start.pc
-            || start.arrival != Arrival::Inside
+            || !matches!(start.arrival, Arrival::Inside | Arrival::Far)
             || out.volatile
             || out.counted
         {
@@ -376,7 +378,7 @@ impl Engine {
         branch.next_pc() != target
             && out.insns.len() + turn.len() <= MAX_TURNED_INSNS
             && all_exits + exits <= MAX_TURNED_EXITS
-            && self.arrive_by_jump(branch.pc(), target) == start
+            && self.goes_on(start, out.traced, self.arrive_by_jump(branch.pc(), target)) == start
             && !self.jumps_into(branch.pc(), target)
     }
 

@@ -207,7 +207,7 @@ impl Engine {
             }
             at = insn.next_pc();
             emit.begin_insn(i);
-            emit.keep_outcomes_few();
+            emit.begin_told(&source.insns, i);
             if emit.counting.is_on() {
                 if emit.counting.has_classes() {
                     emit.map.class(insn.class());
@@ -563,7 +563,8 @@ impl Engine {
             Some(Kind::Stores) => !self.memory_opened,
             Some(_) => false,
         }) && self.settings.lockstep == 0;
-        emit.write_outcomes();
+        // It is over when it has been told to the kernel.
+        emit.write_outcomes(1);
         self.emit_enter(emit);
         if !plain {
             let site = self.emit_unlinked_jump(emit);

@@ -21,7 +21,8 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"EVPPOOL\x01");
 /// | 11 | where indirect branches went, by number |
 /// | 12 | tracing is asked for and not, while the program runs, and by signals |
 /// | 13 | what is listed as targets says how long their numbers are |
-pub const VERSION: u32 = 13;
+/// | 14 | entries of streams say how many instructions were executed; each keyframe how many are in no entry |
+pub const VERSION: u32 = 14;
 
 /// Allocation granularity of the pool, the page size of x86-64.
 pub const PAGE: u64 = 4096;

@@ -30,14 +30,14 @@
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Of a chunk, all in all.
-pub const CHUNK: u64 = 32 * crate::PAGE;
+pub const CHUNK: u64 = 64 * crate::PAGE;
 /// Where in a chunk its bytes begin, and behind the last; then comes the page that emitted
 /// code faults at.
 pub const BEGIN: u64 = size_of::<Chunk>() as u64;
 pub const END: u64 = CHUNK - crate::PAGE;
 
 /// The same of a chunk in chaos: so little fits that small programs fill many.
-pub const BEGIN_TINY: u64 = END - 1024;
+pub const BEGIN_TINY: u64 = END - 2048;
 
 /// A thread makes a keyframe when it has filled so many chunks since the one before; in
 /// chaos, so few.
@@ -52,6 +52,15 @@ pub const LANES: usize = OUTCOMES + 1;
 /// Lanes for outcomes of branches; the last lane has where indirect branches went.
 pub const OUTCOMES: usize = 4;
 pub const TARGETS: usize = OUTCOMES;
+
+/// Bytes of an entry in a lane for outcomes while the program runs: one of the stream, and
+/// instructions.
+pub const ENTRY: usize = 2;
+
+/// Bytes that a byte of the stream takes in a chunk of the lane.
+pub const fn entry(lane: usize) -> usize {
+    if lane < OUTCOMES { ENTRY } else { 1 }
+}
 
 /// Where a byte goes whose first outcome is that of the branch at `pc`.
 pub const fn lane(pc: u64) -> usize {
@@ -241,6 +250,8 @@ pub struct Chunk {
     /// Which keyframe of the thread that is; 0: there is none. Stored last.
     pub keyframe: AtomicU32,
     pub reserved: AtomicU32,
+    /// What the thread's words of instructions had come to at the keyframe.
+    pub keyframe_insns: AtomicU64,
 }
 
 /// What a chunk's `closed` says: it is written to.
@@ -309,4 +320,4 @@ impl Chunks {
     }
 }
 
-const _: () = assert!(size_of::<Chunk>() == 48);
+const _: () = assert!(size_of::<Chunk>() == 56);

@@ -118,6 +118,40 @@ impl Pool {
         Some(unsafe { &*self.base.add(offset as usize).cast::<T>() })
     }
 
+    /// Copies 16-bit words out, as many as lie in the mapping and fit `out`; `offset` is even.
+    pub fn read_words(&self, offset: u64, out: &mut [u16]) -> usize {
+        if !offset.is_multiple_of(2) {
+            return 0;
+        }
+        let room = (self.len.saturating_sub(offset) / 2).min(out.len() as u64) as usize;
+        // SAFETY: `offset + 2 * i + 2 <= len` by `room`, and aligned, as the base is; volatile as
+        // below.
+        let word = |i: usize| unsafe {
+            let at = self.base.add(offset as usize + 2 * i);
+            at.cast::<u16>().read_volatile()
+        };
+        let lone = (offset.next_multiple_of(8) - offset) as usize / 2;
+        let (head, rest) = out[..room].split_at_mut(lone.min(room));
+        for (i, out) in head.iter_mut().enumerate() {
+            *out = word(i);
+        }
+        let (fours, tail) = rest.as_chunks_mut::<4>();
+        let mut at = lone;
+        for four in fours {
+            // SAFETY: as above, of four words, the first of which is at a multiple of 8.
+            let read = unsafe {
+                let at = self.base.add(offset as usize + 2 * at);
+                at.cast::<u64>().read_volatile()
+            };
+            *four = [0, 16, 32, 48].map(|shift| (read >> shift) as u16);
+            at += 4;
+        }
+        for (i, out) in (at..).zip(tail) {
+            *out = word(i);
+        }
+        room
+    }
+
     /// Copies bytes out, as many as lie in the mapping and fit `out`.
     pub fn read_bytes(&self, offset: u64, out: &mut [u8]) -> usize {
         let room = self.len.saturating_sub(offset).min(out.len() as u64) as usize;

@@ -121,9 +121,6 @@ pub struct Trace {
     /// What gets time stamps, to put threads in order
     #[arg(long, value_name = "WHAT", default_value = "sync")]
     pub order: super::Order,
-    /// Count what each thread retires, too, for `everypath verify` to compare
-    #[arg(long)]
-    pub count_instructions: bool,
     /// Print no warnings and no statistics on standard error
     #[arg(short, long)]
     pub quiet: bool,

@@ -6,6 +6,62 @@ use trace::Recording;
 
 use super::{BINARY, chatter, read, sequences};
 
+/// How many instructions are before each keyframe, by thread.
+fn numbers(recording: &Recording) -> Vec<Vec<Option<u64>>> {
+    let processes = recording.processes.iter();
+    let threads = processes.flat_map(|process| &process.threads);
+    let numbers = threads.map(|thread| {
+        let keyframes = thread.keyframes.iter();
+        keyframes.map(|keyframe| keyframe.insns).collect()
+    });
+    numbers.collect()
+}
+
+/// A trace as it is if Everypath was killed when the program ran: nothing says how many
+/// instructions are before its keyframes.
+fn forget_numbers(folder: &Folder) -> Recording {
+    let mut recording = read(&folder.file("run.evp"));
+    let processes = recording.processes.iter_mut();
+    let threads = processes.flat_map(|process| &mut process.threads);
+    for keyframe in threads.flat_map(|thread| &mut thread.keyframes) {
+        keyframe.insns = None;
+    }
+    let file = std::fs::File::create(folder.file("run.evp")).unwrap();
+    trace::write(&recording, file).unwrap();
+    recording
+}
+
+/// A new trace has the number of each keyframe, and nothing is counted for its middle.
+#[test]
+fn keyframes_of_a_new_trace_have_numbers() {
+    let folder = Folder::new("trace-numbers");
+    chatter(&folder);
+    let shown = |folder: &Folder, from: usize| {
+        let range = format!("{from}..{}", from + 19);
+        let output = folder.run(BINARY, &["dump", "run.evp", "--range", &range]);
+        assert!(output.status.success() && output.stderr.is_empty());
+        assert!(!folder.file("run.evp.idx").exists());
+        output.stdout
+    };
+    for options in [&["--chaos", "3"][..], &["--chaos", "9", "--buffer", "1"]] {
+        let arguments = [&["trace"], options, &["-o", "run.evp", "--", "./chatter"]].concat();
+        assert!(folder.run(BINARY, &arguments).status.success());
+        let mut recording = read(&folder.file("run.evp"));
+        let told = numbers(&recording);
+        assert!(told.iter().flatten().count() > 40, "{told:?}");
+        assert!(analysis::walk::segments::number(&mut recording).is_none());
+        assert_eq!(told, numbers(&recording));
+        shown(&folder, 90_000);
+    }
+    let recording = looping(&folder);
+    let number = numbers(&recording)[0].len();
+    assert!(number > 20, "{number}");
+    let with = shown(&folder, 1_500_000);
+    let first = executed_from(&recording, 1_500_000)[0];
+    let line = format!("\n     {}  {:x} ", first.0, first.1);
+    assert!(String::from_utf8(with).unwrap().contains(&line));
+}
+
 /// Counted or not, the same instructions have the same numbers.
 #[test]
 fn an_index_changes_no_number() {
@@ -13,6 +69,8 @@ fn an_index_changes_no_number() {
     chatter(&folder);
     let arguments = ["trace", "--chaos", "3", "-o", "run.evp", "--", "./chatter"];
     assert!(folder.run(BINARY, &arguments).status.success());
+    let told = numbers(&read(&folder.file("run.evp")));
+    forget_numbers(&folder);
     let dumped = || {
         let ranges = ["1..3", "50000..50020", "100000..100100", "9999999.."];
         ranges.map(|range| {
@@ -22,24 +80,16 @@ fn an_index_changes_no_number() {
         })
     };
     let before = dumped();
-    let keyframes = |recording: &Recording, counted: bool| {
-        let processes = recording.processes.iter();
-        let threads = processes.flat_map(|process| &process.threads);
-        let keyframes = threads.flat_map(|thread| &thread.keyframes);
-        keyframes
-            .filter(|keyframe| keyframe.insns.is_some() == counted)
-            .count()
-    };
     let recording = read(&folder.file("run.evp"));
-    let number = keyframes(&recording, false);
-    assert!(number > 10, "{number}");
+    assert!(numbers(&recording).concat().iter().all(Option::is_none));
+    std::fs::remove_file(folder.file("run.evp.idx")).unwrap();
     let output = folder.run(BINARY, &["index", "run.evp"]);
     assert!(
         output.status.success() && output.stderr.is_empty(),
         "{output:?}"
     );
     let counted = read(&folder.file("run.evp"));
-    assert_eq!(keyframes(&counted, true), number);
+    assert_eq!(numbers(&counted), told);
     assert_eq!(sequences(&counted), sequences(&recording));
     assert!(dumped() == before);
     let output = folder.run(BINARY, &["verify", "run.evp"]);
@@ -103,7 +153,8 @@ fn executed_from(recording: &Recording, from: usize) -> Vec<(usize, u64)> {
 #[test]
 fn what_was_counted_is_kept_beside_the_trace() {
     let folder = Folder::new("trace-counted");
-    let recording = looping(&folder);
+    looping(&folder);
+    let recording = forget_numbers(&folder);
     let truth = |from| executed_from(&recording, from);
     let index = folder.file("run.evp.idx");
     assert!(dumped(&folder, "run.evp", 1) == (truth(1), String::new()));
@@ -143,7 +194,8 @@ fn what_was_counted_is_kept_beside_the_trace() {
     std::fs::write(&index, &wrong).unwrap();
     assert!(dumped(&folder, "run.evp", 1_500_000).0 != truth(1_500_000));
     // But not those of another trace.
-    let again = looping(&folder);
+    looping(&folder);
+    let again = forget_numbers(&folder);
     let (lines, said) = dumped(&folder, "run.evp", 1_500_000);
     assert!(lines == executed_from(&again, 1_500_000) && says_kept(&said));
     assert!(std::fs::read(&index).unwrap() != wrong);
@@ -153,7 +205,8 @@ fn what_was_counted_is_kept_beside_the_trace() {
 #[test]
 fn what_cannot_be_kept_is_counted_again() {
     let folder = Folder::new("trace-not-kept");
-    let truth = executed_from(&looping(&folder), 1_500_000);
+    looping(&folder);
+    let truth = executed_from(&forget_numbers(&folder), 1_500_000);
     let index = folder.file("run.evp.idx");
     let another = |said: &str| said.ends_with("is another file, so what was counted is not kept\n");
     std::fs::write(&index, "notes of mine").unwrap();

@@ -74,7 +74,7 @@ fn places(process: &Process) -> HashMap<(u32, u64), (String, u64)> {
 fn threads_count_as_many_as_the_trace_has() {
     let folder = Folder::new("trace-counters");
     std::fs::write(folder.file("some.c"), "int main(void) { return 0; }\n").unwrap();
-    let trace = ["trace", "-q", "--count-instructions", "-o", "run.evp", "--"];
+    let trace = ["trace", "-q", "-o", "run.evp", "--"];
     let program = ["gcc", "-O2", "-pipe", "some.c"];
     let output = folder.run(BINARY, &[&trace[..], &program].concat());
     assert!(output.status.success(), "{output:?}");
@@ -100,17 +100,6 @@ fn threads_count_as_many_as_the_trace_has() {
     .unwrap();
     let said = verify(1);
     assert!(said.contains("# not sound: the thread counted "), "{said}");
-    let options = [
-        "trace",
-        "--count-instructions",
-        "--ctl",
-        "-o",
-        "b",
-        "--",
-        "true",
-    ];
-    let error = folder.refused(BINARY, &options);
-    assert!(error.contains("leave --ctl out"), "{error}");
 }
 
 #[test]

@@ -14,10 +14,14 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use agent::thread::ThreadContext;
 use sys::signal::{UContext, pf, trap};
-use wire::stream::{self, Chunk};
+use wire::stream::{self, Chunk, Went};
 use wire::view::Pool;
 
 use crate::engine;
+
+/// Bytes that one append has at most, in a lane for outcomes or in that of targets.
+const MOST: usize = stream::ENTRY * super::LONGEST;
+const _: () = assert!(MOST >= Went::MOST);
 
 /// How long the reader of its chunks may show no life while a thread waits.
 const PATIENCE_NS: u64 = 10_000_000_000;
@@ -37,7 +41,7 @@ pub fn overflowed(context: &mut ThreadContext, uc: &mut UContext) -> bool {
         return false;
     }
     // What was stored of it already; the rest is stored again, from what faulted on.
-    let mut partly = [0u8; 16];
+    let mut partly = [0u8; MOST];
     let (from, end) = (context.streams[lane], context.stream_ends[lane]);
     let len = (end.saturating_sub(from) as usize).min(partly.len());
     for (at, byte) in partly[..len].iter_mut().enumerate() {
@@ -239,7 +243,10 @@ pub(super) fn mark_keyframe(pool: &Pool, context: &ThreadContext, lane: usize, l
     };
     if let Some(chunk) = pool.at::<Chunk>(offset) {
         let before = used(pool, context, lane, offset) - len as u32;
+        let insns = context.insns.iter();
+        let insns = insns.fold(0u64, |sum, &word| sum.wrapping_add(word));
         chunk.before_keyframe.store(before, Relaxed);
+        chunk.keyframe_insns.store(insns, Relaxed);
         chunk.keyframe.store(context.stream_keyframe, Release);
     }
 }

@@ -38,13 +38,13 @@ use core::sync::atomic::Ordering::Relaxed;
 use agent::loader::Code;
 use agent::syscalls::Process;
 use agent::thread::ThreadContext;
-use isa::{Asm, Reg};
-use wire::stream::{self, ESCAPE, Went, escape, why};
+use isa::Reg;
+use wire::stream::{Went, escape, why};
 use wire::view::Pool;
 use wire::{FuncTable, Mode, flag, func};
 
 use super::requests::Requests;
-use super::{append, counted, spilled};
+use super::{append_escape, counted, spilled};
 use crate::block::{Arrival, BlockId, Key};
 use crate::contexts::extent;
 use crate::engine::Engine;
@@ -430,12 +430,8 @@ impl Emit<'_> {
     fn end_stretch(&mut self, pc: u64, why: u8) {
         let asm = &mut self.asm;
         spilled(asm, |asm| {
-            for lane in 0..stream::LANES {
-                append(asm, lane, |asm| {
-                    asm.mov_mem_imm16(Reg::Rdx, 0, u16::from_le_bytes([ESCAPE, escape::AT]));
-                    address(asm, 2, pc)
-                });
-            }
+            let (bytes, len) = super::escape(escape::AT, None, pc);
+            append_escape(asm, &bytes[..len]);
             asm.mov_gs_imm32(GAP, why.into());
         });
         self.cover(true, Recipe::other(Reg::Rdx as u8));
@@ -444,22 +440,10 @@ impl Emit<'_> {
     /// From `pc` on it is again.
     fn begin_stretch(&mut self, pc: u64) {
         spilled(&mut self.asm, |asm| {
-            for lane in 0..stream::LANES {
-                append(asm, lane, |asm| {
-                    asm.mov_mem_imm16(Reg::Rdx, 0, u16::from_le_bytes([ESCAPE, escape::TO]));
-                    asm.mov_mem_imm8(Reg::Rdx, 2, why::UNSELECTED);
-                    address(asm, 3, pc)
-                });
-            }
+            let (bytes, len) = super::escape(escape::TO, Some(why::UNSELECTED), pc);
+            append_escape(asm, &bytes[..len]);
             asm.mov_gs_imm32(GAP, 0);
         });
         self.cover(true, Recipe::other(Reg::Rdx as u8));
     }
-}
-
-/// Stores an address; where the item ends then.
-fn address(asm: &mut Asm<'_>, at: i8, pc: u64) -> i32 {
-    asm.mov_mem_imm32(Reg::Rdx, at, pc as u32);
-    asm.mov_mem_imm32(Reg::Rdx, at + 4, (pc >> 32) as u32);
-    i32::from(at) + 8
 }

@@ -154,7 +154,7 @@ impl Engine {
         if key.arrival != Arrival::Far && self.counts_insns(key, self.is_traced(key)) {
             context.stream_left += 1;
         }
-        if self.settings.count_instructions && self.streams.is_some() {
+        if self.is_traced(key) && self.streams.is_some() {
             context.insns[0] = context.insns[0].wrapping_sub(1);
         }
     }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use analysis::counts::from_trace;
 use analysis::raptor::{Config, TARGETS};
-use analysis::walk::segments::{count, segments};
+use analysis::walk::segments::{count, number, segments};
 use analysis::walk::{self, Branches, Event, Item, Pieces, Runs, Segment, Stamp, Step, Walk, Why};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 use report::mcf::Form;
@@ -21,11 +21,7 @@ use trace::{Process, Recording, Thread, base_name};
 /// Instructions around a difference that are shown.
 const SHOWN: usize = 6;
 
-const CASES: [&[&str]; 3] = [
-    &[],
-    &["--chaos", "3", "--count-instructions"],
-    &["--chaos", "7", "--buffer", "1", "--count-instructions"],
-];
+const CASES: [&[&str]; 3] = [&[], &["--chaos", "3"], &["--chaos", "7", "--buffer", "1"]];
 
 /// A file's name and an offset there; no file: an address.
 pub type Place = (String, u64);
@@ -53,8 +49,23 @@ pub fn check(
     Ok(())
 }
 
-/// Whether each thread counted as many instructions as it executed, if it counted.
+/// Whether each thread counted as many instructions as it executed, up to each keyframe and
+/// to its end.
 fn counters(recording: &Recording) -> Result<(), String> {
+    let mut again = recording.clone();
+    if let Some(error) = number(&mut again) {
+        return Err(error.to_string());
+    }
+    for (process, again) in recording.processes.iter().zip(&again.processes) {
+        for (thread, again) in process.threads.iter().zip(&again.threads) {
+            if thread.missing.is_none() && thread.keyframes != again.keyframes {
+                let tid = thread.tid;
+                return Err(format!(
+                    "keyframes of {tid} have other numbers than they say"
+                ));
+            }
+        }
+    }
     for process in &recording.processes {
         let mut pieces = Pieces::of(process);
         for thread in &process.threads {

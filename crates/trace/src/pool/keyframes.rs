@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use wire::stream::LANES;
 
+use super::streams::Marked;
 use crate::keyframe::Keyframe;
 
 /// Those of a thread that are not found in all lanes yet, at most.
@@ -17,30 +18,30 @@ type Whose = (usize, usize);
 
 #[derive(Default)]
 pub(super) struct Found {
-    partly: HashMap<Whose, BTreeMap<u32, [Option<u64>; LANES]>>,
+    partly: HashMap<Whose, BTreeMap<u32, [Option<Marked>; LANES]>>,
 }
 
 impl Found {
-    /// One was found in a lane, behind so many bytes. The whole, if it was the last lane.
-    pub(super) fn add(
-        &mut self,
-        whose: Whose,
-        lane: usize,
-        (number, at): (u32, u64),
-    ) -> Option<Keyframe> {
+    /// One was found in a lane. The whole, if it was the last lane.
+    pub(super) fn add(&mut self, whose: Whose, lane: usize, marked: Marked) -> Option<Keyframe> {
+        let number = marked.number;
         let partly = self.partly.entry(whose).or_default();
         let lanes = partly.entry(number).or_default();
-        *lanes.get_mut(lane)? = Some(at);
+        *lanes.get_mut(lane)? = Some(marked);
         if lanes.contains(&None) {
             if partly.len() > MOST {
                 partly.pop_first();
             }
             return None;
         }
-        let at = lanes.map(Option::unwrap_or_default);
+        let lanes = lanes.map(Option::unwrap_or_default);
         *partly = partly.split_off(&number);
         partly.remove(&number);
-        Some(Keyframe { at, insns: None })
+        let told = lanes.iter().map(|marked| marked.insns);
+        Some(Keyframe {
+            at: lanes.map(|marked| marked.at),
+            insns: Some(told.fold(marked.beside, u64::wrapping_add)),
+        })
     }
 }
 
@@ -56,17 +57,34 @@ mod tests {
             for lane in 0..LANES {
                 // The second is missing in a lane.
                 if (number, lane) != (2, 3) {
-                    let at = u64::from(number) * 100 + lane as u64;
-                    given.extend(found.add((0, 0), lane, (number, at)));
+                    let marked = Marked {
+                        number,
+                        at: u64::from(number) * 100 + lane as u64,
+                        insns: u64::from(number) * 10,
+                        beside: u64::MAX,
+                    };
+                    given.extend(found.add((0, 0), lane, marked));
                 }
             }
         }
         let at = [1u64, 3].map(|number| std::array::from_fn(|lane| number * 100 + lane as u64));
+        let insns: Vec<_> = given.iter().map(|keyframe| keyframe.insns).collect();
         let given: Vec<_> = given.iter().map(|keyframe| keyframe.at).collect();
         assert_eq!(given, at);
+        assert_eq!(
+            insns,
+            [1u64, 3].map(|number| Some(number * 10 * LANES as u64 - 1))
+        );
         assert!(found.partly[&(0, 0)].is_empty());
         for number in 4..400 {
-            found.add((0, 0), 0, (number, 0));
+            found.add(
+                (0, 0),
+                0,
+                Marked {
+                    number,
+                    ..Marked::default()
+                },
+            );
         }
         assert_eq!(found.partly[&(0, 0)].len(), MOST);
     }

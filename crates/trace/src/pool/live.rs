@@ -203,6 +203,9 @@ impl<W: Keep> Live<W> {
         }
         self.take(pool, Open::All);
         self.write(pool);
+        for writer in &self.threads {
+            self.images[writer.image].tells(writer.thread, writer.chain.insns);
+        }
         for image in self.images.iter().filter(|image| image.index.is_some()) {
             recording.processes.push(image.whole(pool));
         }
@@ -288,6 +291,7 @@ impl<W: Keep> Live<W> {
             records: Vec::new(),
             waiting: Vec::new(),
             writers: 0,
+            told: HashMap::new(),
             exited: None,
             replaced: false,
             log,
@@ -385,6 +389,7 @@ impl<W: Keep> Live<W> {
                 let writer = self.threads.swap_remove(at);
                 let image = &mut self.images[writer.image];
                 image.writers -= 1;
+                image.tells(writer.thread, writer.chain.insns);
                 if let Some((process, thread)) = image.index.zip(writer.thread) {
                     self.sink.over(process, thread);
                     self.ended.push((process, thread, writer.chain.stream));

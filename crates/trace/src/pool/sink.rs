@@ -97,6 +97,8 @@ pub(super) struct Sink<W> {
     ring: Option<Ring>,
     /// Threads, by process and index, of which something is missing.
     missing: HashMap<(usize, usize), Missing>,
+    /// Keyframes that are in the file, unless only the newest are kept.
+    keyframes: HashMap<(usize, usize), Vec<Keyframe>>,
 }
 
 impl<W: Keep> Sink<W> {
@@ -117,6 +119,7 @@ impl<W: Keep> Sink<W> {
             limit,
             ring,
             missing: HashMap::new(),
+            keyframes: HashMap::new(),
         })
     }
 
@@ -185,7 +188,11 @@ impl<W: Keep> Sink<W> {
         match &mut self.ring {
             Some(ring) => ring.keyframe((process, thread), keyframe),
             None if self.stopped.is_some() => {}
-            None => self.write(|journal| journal.keyframe(process, thread, keyframe)),
+            None => {
+                self.write(|journal| journal.keyframe(process, thread, keyframe));
+                let known = self.keyframes.entry((process, thread)).or_default();
+                known.push(*keyframe);
+            }
         }
     }
 
@@ -269,22 +276,34 @@ impl<W: Keep> Sink<W> {
         let kept = self.journal.kept.clone();
         for (index, (process, kept)) in processes.iter_mut().zip(kept).enumerate() {
             process.threads.truncate(kept);
+            for thread in &mut process.threads {
+                // Which of them are in the file is not known.
+                thread.keyframes.clear();
+            }
             self.journal.end(index, process)?;
         }
         let meta = &recording.meta;
         self.journal.done(meta.duration_ns, meta.end)
     }
 
-    /// The processes, with what is missing of their threads.
+    /// The processes, with what is missing of their threads, and how many instructions are
+    /// before their keyframes.
     fn ended(&self, recording: &Recording) -> Vec<Process> {
         let mut processes = recording.processes.clone();
-        for (&(process, thread), &why) in &self.missing {
-            let process = processes.get_mut(process);
-            let thread = process.and_then(|process| process.threads.get_mut(thread));
-            if let Some(thread) = thread {
+        for (&whose, &why) in &self.missing {
+            if let Some(thread) = thread(&mut processes, whose) {
                 thread.missing = Some(why);
+            }
+        }
+        for (&whose, known) in &self.keyframes {
+            if let Some(thread) = thread(&mut processes, whose) {
+                thread.keyframes.clone_from(known);
             }
         }
         processes
     }
+}
+
+fn thread(processes: &mut [Process], (process, thread): (usize, usize)) -> Option<&mut Thread> {
+    processes.get_mut(process)?.threads.get_mut(thread)
 }

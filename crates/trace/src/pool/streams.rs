@@ -3,6 +3,10 @@
 //! Chunks that are closed are read and freed. Of the open one what was appended is read
 //! now and then: up to where the thread's own word says that it has got.
 //!
+//! In lanes for outcomes each byte of the stream has another behind it in the chunk: how many
+//! instructions were executed since the thread's entry before. They are added up, and are
+//! not kept.
+//!
 //! Invariant: a chunk is freed once, after it was read, and only if nobody writes to it
 //! any more.
 
@@ -10,7 +14,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use wire::ThreadRecord;
-use wire::stream::{BEGIN, CLOSED, Chunk, END, OPEN};
+use wire::stream::{BEGIN, CLOSED, Chunk, END, OPEN, entry};
 use wire::view::Pool;
 
 /// One stream of a thread: a chain of chunks.
@@ -22,12 +26,13 @@ pub(super) struct Chain {
     chunk: u64,
     /// Bytes of that chunk that were read.
     taken: u64,
-    /// Bytes in the chunks before.
-    before: u64,
+    /// Bytes of the stream that were read.
+    read: u64,
+    /// Instructions that their entries tell of.
+    pub insns: u64,
     /// The chunk's keyframe was found.
     has_keyframe: bool,
-    /// Keyframes that were read: their numbers, and how many bytes are before each.
-    pub keyframes: Vec<(u32, u64)>,
+    pub keyframes: Vec<Marked>,
     /// What was read and is not kept yet.
     pub raw: Vec<u8>,
     /// Parts that were made of it.
@@ -36,6 +41,18 @@ pub(super) struct Chain {
     pub packed: u64,
     /// It ends before its thread does.
     pub is_lost: bool,
+}
+
+/// A keyframe in one of the streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Marked {
+    pub number: u32,
+    /// Bytes of the stream before it.
+    pub at: u64,
+    /// Instructions that entries of this stream tell of before it.
+    pub insns: u64,
+    /// What the thread's words had come to.
+    pub beside: u64,
 }
 
 /// The streams that a thread writes, by their numbers. None: it has not begun.
@@ -48,7 +65,8 @@ pub(super) fn chains(record: &ThreadRecord) -> Vec<Chain> {
         stream,
         chunk,
         taken: 0,
-        before: 0,
+        read: 0,
+        insns: 0,
         has_keyframe: false,
         keyframes: Vec::new(),
         raw: Vec::new(),
@@ -77,7 +95,6 @@ impl Chain {
         let next = chunk.next.load(Acquire);
         self.take(pool, chunk.used.load(Relaxed).into());
         pool.header().chunks.free(pool, self.chunk);
-        self.before += self.taken;
         (self.chunk, self.taken, self.has_keyframe) = (next, 0, false);
         true
     }
@@ -86,7 +103,7 @@ impl Chain {
     pub(super) fn waiting(&self, pool: &Pool) -> u64 {
         let open = self.chunk(pool);
         let written = open.map_or(0, |chunk| written(pool, self.chunk, chunk));
-        self.raw.len() as u64 + written.saturating_sub(self.taken)
+        self.raw.len() as u64 + written.saturating_sub(self.taken) / self.entry()
     }
 
     /// Reads what was appended to the open chunk.
@@ -117,19 +134,58 @@ impl Chain {
         let Some(chunk) = self.chunk(pool) else {
             return;
         };
-        let begin = begin(chunk);
-        let new = used.min(END - begin).saturating_sub(self.taken);
-        let len = self.raw.len();
-        self.raw.resize(len + new as usize, 0);
-        pool.read_bytes(self.chunk + begin + self.taken, &mut self.raw[len..]);
-        self.taken += new;
-        let keyframe = chunk.keyframe.load(Acquire);
+        let first = self.chunk + begin(chunk);
+        let entry = self.entry();
+        let new = used.min(END - begin(chunk)).saturating_sub(self.taken) / entry;
+        self.insns += read(pool, (first + self.taken, new), entry, &mut self.raw);
+        self.taken += new * entry;
+        self.read += new;
+        let number = chunk.keyframe.load(Acquire);
         let before = u64::from(chunk.before_keyframe.load(Relaxed));
-        if !self.has_keyframe && keyframe != 0 && before < self.taken {
+        if !self.has_keyframe && number != 0 && before < self.taken {
             self.has_keyframe = true;
-            self.keyframes.push((keyframe, self.before + before));
+            let behind = (self.taken - before) / entry;
+            let insns = read(pool, (first + before, behind), entry, &mut Vec::new());
+            self.keyframes.push(Marked {
+                number,
+                at: self.read - behind,
+                insns: self.insns - insns,
+                beside: chunk.keyframe_insns.load(Relaxed),
+            });
         }
     }
+
+    /// Bytes of a chunk for one of the stream.
+    fn entry(&self) -> u64 {
+        entry(self.stream.into()) as u64
+    }
+}
+
+/// Puts the stream's bytes of so many entries behind `raw`. How many instructions they tell of.
+fn read(pool: &Pool, (at, number): (u64, u64), entry: u64, raw: &mut Vec<u8>) -> u64 {
+    let len = raw.len();
+    if entry == 1 {
+        raw.resize(len + number as usize, 0);
+        pool.read_bytes(at, &mut raw[len..]);
+        return 0;
+    }
+    raw.resize(len + number as usize, 0);
+    let mut insns = 0;
+    let mut some = [0; 256];
+    for (first, raw) in (0..)
+        .step_by(some.len())
+        .zip(raw[len..].chunks_mut(some.len()))
+    {
+        let some = &mut some[..raw.len()];
+        pool.read_words(at + first * entry, some);
+        for (byte, entry) in raw.iter_mut().zip(&*some) {
+            *byte = *entry as u8;
+        }
+        // 256 times 255 is less than 65,536.
+        let sum: u16 = some.iter().map(|entry| entry >> 8).sum();
+        insns += u64::from(sum);
+    }
+    insns
 }
 
 /// Where the bytes of a chunk begin.

@@ -1,6 +1,6 @@
 //! Process images whose traces are kept: their threads, and what they logged.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -32,6 +32,8 @@ pub(super) struct Image {
     pub waiting: Vec<(u64, Option<usize>)>,
     /// Threads that write.
     pub writers: usize,
+    /// Instructions that streams tell of from which nothing more is read, by thread.
+    pub told: HashMap<usize, u64>,
     pub exited: Option<Instant>,
     /// By an image of the same process.
     pub replaced: bool,
@@ -158,19 +160,28 @@ impl Image {
         self.has_no_threads() && self.writers == 0
     }
 
+    /// A stream of a thread has told of so many instructions, which is all.
+    pub fn tells(&mut self, thread: Option<usize>, insns: u64) {
+        if let Some(thread) = thread {
+            let told = self.told.entry(thread).or_default();
+            *told = told.wrapping_add(insns);
+        }
+    }
+
     /// What is known of it when all is over: with its own code, without streams.
     pub fn whole(&self, pool: &Pool) -> Process {
         let head = pool.at::<ProcessRecord>(self.record);
         let head = head
             .map(|record| super::super::process(pool, self.record, record, self.process.parent));
         let mut threads = self.process.threads.clone();
-        for (thread, &at) in threads.iter_mut().zip(&self.records) {
+        for ((index, thread), &at) in threads.iter_mut().enumerate().zip(&self.records) {
             let Some(record) = pool.at::<ThreadRecord>(at) else {
                 continue;
             };
             let ended = record.ended.load(Acquire) == 1;
             thread.end_ns = ended.then(|| record.end_ns.load(Relaxed));
-            thread.insns = super::super::insns(pool, record);
+            let told = self.told.get(&index).copied().unwrap_or(0);
+            thread.insns = super::super::insns(pool, record).wrapping_add(told);
         }
         Process {
             threads,
