@@ -328,7 +328,8 @@ pub struct ThreadRecord {
     pub ended: AtomicU32,
     pub start_ns: AtomicU64,
     pub end_ns: AtomicU64,
-    /// Retired instructions (only with `COUNT_INSNS`) of an ended thread.
+    /// Retired instructions (with `COUNT_INSNS`, and those of a trace that no entry tells of) of an
+    /// ended thread.
     pub insns: AtomicU64,
     /// While the thread runs: offset of the [`InsnWords`] that emitted code counts in,
     /// to be added to `insns` (0: none).

@@ -1,4 +1,4 @@
-//! What a thread counted itself while it was traced (`trace --count-instructions`), and what
+//! What a thread counted itself while it was traced (`dbt::streams::retired`), and what
 //! the trace has.
 //!
 //! Limits: of a thread that was killed, or ended by another one while it ran, counters and
