@@ -60,6 +60,7 @@ use chunks::{close_chunk, lose, new_chunk, next_chunk, open_chunk, prepare_to_lo
 pub use chunks::{keyframe_is_due, overflowed};
 pub use controls::Controls;
 pub use known::Streams;
+use requests::may_come_back;
 pub use requests::polled;
 
 use retired::Rest;

@@ -44,7 +44,7 @@ use wire::view::Pool;
 use wire::{FuncTable, Mode, flag, func};
 
 use super::requests::Requests;
-use super::{append_escape, counted, spilled};
+use super::{append_escape, counted, may_come_back, spilled};
 use crate::block::{Arrival, BlockId, Key};
 use crate::contexts::extent;
 use crate::engine::Engine;
@@ -413,7 +413,7 @@ impl Engine {
                 _ => {}
             }
         }
-        if !emit.pending.is_on() {
+        if !emit.pending.is_on() && may_come_back(source) {
             self.emit_poll(emit);
         }
         if source.counted && !source.insns.is_empty() {

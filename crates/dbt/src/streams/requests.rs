@@ -3,8 +3,8 @@
 //! Approach: a word of the pool says what is wanted. The engine compares it with what it
 //! knows whenever a thread comes to it, and severs all blocks where it is another
 //! ([`super::controls`]). For threads that do not come, emitted code polls
-//! ([`agent::polls`]): where it is not traced, as a superblock begins, and else behind
-//! system calls; a traced thread comes when a chunk is full, besides.
+//! ([`agent::polls`]): where it is not traced, as a superblock begins that does not only go
+//! forward, and else behind system calls; a traced thread comes when a chunk is full, besides.
 //!
 //! A signal begins or ends it where its handler is called, exactly.
 //!
@@ -19,12 +19,14 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use agent::polls;
 use agent::thread::ThreadContext;
+use isa::Flow;
 use sys::signal::{UContext, pf, trap};
 use wire::poll;
 use wire::view::Pool;
 
 use crate::engine::{self, Engine};
 use crate::pcmap::Recipe;
+use crate::superblock::Superblock;
 use crate::translate::Emit;
 
 /// Length of `mov dword gs:[disp], imm`.
@@ -127,6 +129,20 @@ impl Engine {
         debug_assert_eq!(emit.asm.here() - from, POLL_BYTES);
         emit.cover(true, Recipe::NONE);
     }
+}
+
+/// Whether control may get to where it has been. Each cycle has such a superblock, so it is
+/// enough that those poll.
+pub fn may_come_back(source: &Superblock) -> bool {
+    source.insns.iter().any(|insn| match insn.flow() {
+        Flow::Next => false,
+        Flow::Cond(_, target)
+        | Flow::CountJump(target)
+        | Flow::Jump(target)
+        | Flow::Call(target)
+        | Flow::TransactionBegin(target) => target <= insn.pc(),
+        _ => true,
+    })
 }
 
 /// If emitted code of the calling thread polled and there is something to hear, it has.
