@@ -151,8 +151,8 @@ fn parts_of_the_order_are_traced() {
         ask_at_last(&folder, "start", "tracing\n");
         let mut turn = round as u64;
         while ctl(&folder, "toggle").is_some() {
-            turn = turn * 5 + 3;
-            std::thread::sleep(Duration::from_millis(turn % 7));
+            turn = (turn * 5 + 3) % 7;
+            std::thread::sleep(Duration::from_millis(turn));
         }
         assert_eq!(end(run), "done\n");
         for parts in stretches(&read(&folder)) {
