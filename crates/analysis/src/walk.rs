@@ -62,7 +62,7 @@ pub use coming::{Coming, Room, Tail};
 use hops::Ending;
 use lane::{Escape, Lane};
 pub use order::Order;
-use packed::{Next, Packed};
+use packed::{Next, Packed, Rest};
 pub use pieces::Pieces;
 use pieces::{Known, end};
 pub use runs::{Did, Key, Run, Runs};
@@ -96,6 +96,8 @@ pub struct Walk<'a> {
     tail: Option<&'a Tail>,
     /// What is read in place of lanes, or written from them.
     packed: Option<Box<Packed<'a>>>,
+    /// It is packed, and this is left of it.
+    rest: Option<Rest<'a>>,
     /// The piece that is executed next, and from which of its instructions on.
     piece: Option<(u32, u32)>,
     /// Outcomes of the last byte that are left, first to last below `left` bits.
@@ -133,7 +135,10 @@ impl<'a> Walk<'a> {
     /// Of one of its segments.
     pub fn of(pieces: &'a mut Pieces, thread: &'a Thread, segment: Segment) -> Walk<'a> {
         if packed::is_packed(thread) {
-            return Walk::of_packed(pieces, thread);
+            return Walk {
+                rest: Some(Rest::of(thread, segment)),
+                ..Walk::without_lanes(pieces)
+            };
         }
         // Version 5 had one lane.
         let has_more = thread.stream.iter().any(|part| part.stream > 0);
@@ -164,20 +169,13 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn of_packed(pieces: &'a mut Pieces, thread: &'a Thread) -> Walk<'a> {
-        Walk {
-            packed: Packed::read(thread).ok().map(Box::new),
-            begins: thread.gap.is_some(),
-            ..Walk::without_lanes(pieces)
-        }
-    }
-
     fn without_lanes(pieces: &'a mut Pieces) -> Walk<'a> {
         Walk {
             pieces,
             lanes: Vec::new(),
             tail: None,
             packed: None,
+            rest: None,
             piece: None,
             outcomes: 0,
             left: 0,
@@ -232,10 +230,15 @@ impl<'a> Walk<'a> {
         if self.over {
             return None;
         }
-        let found = match self.advance().transpose() {
-            Some(Err(Unsound::Lost)) if self.leap() => return self.whole(),
-            None if self.arrived == Some(false) => Some(Err(Unsound::Keyframe)),
-            found => found,
+        let found = loop {
+            break match self.advance().transpose() {
+                Some(Err(error)) => match self.cause(error) {
+                    Unsound::Lost if self.leap() => continue,
+                    error => Some(Err(error)),
+                },
+                None if self.arrived == Some(false) => Some(Err(Unsound::Keyframe)),
+                found => found,
+            };
         };
         self.over = !matches!(found, Some(Ok(_)));
         found
@@ -427,8 +430,12 @@ impl<'a> Walk<'a> {
 
     /// What comes next where there are no lanes.
     fn unpack(&mut self) -> Result<Escaped, Unsound> {
-        let packed = self.packed.as_mut().ok_or(Unsound::Cut)?;
-        match packed.next()? {
+        let next = match &mut self.packed {
+            Some(packed) => packed.next()?,
+            None => Next::End,
+        };
+        match next {
+            Next::End if self.open()? => Ok(Escaped::Coming),
             Next::End => Ok(Escaped::Over),
             Next::Escape(escape) => {
                 self.take_stamps()?;
@@ -448,6 +455,7 @@ impl<'a> Walk<'a> {
         match escape {
             Escape::At(pc) if self.begins => {
                 self.begins = false;
+                self.open_stamps();
                 self.piece = Some((self.pieces.at(Place::At(pc)), 0));
                 let (why, to) = (Why::Lost, pc);
                 match std::mem::take(&mut self.leapt) {

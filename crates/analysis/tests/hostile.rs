@@ -188,8 +188,12 @@ fn odd_parents_threads_modules_and_code_do_no_harm() {
 /// The model believes anything: a few bytes, and it goes on.
 #[test]
 fn packed_streams_of_any_bytes_do_no_harm() {
-    let whole = ["6-trace", "7-trace", "8-trace", "10-trace"]
-        .map(|name| packed::recording(&recorded(name)).unwrap());
+    let mut whole = Vec::new();
+    for name in ["6-trace", "7-trace", "8-trace", "10-trace"] {
+        for least in [packed::SEGMENT, 3000] {
+            whole.push(packed::pack(&recorded(name), least).unwrap().0);
+        }
+    }
     for recording in &whole {
         assert!(make(recording, 1).1.is_empty());
     }
@@ -204,6 +208,12 @@ fn packed_streams_of_any_bytes_do_no_harm() {
         let more = u.int_in_range(0..=6)?.min(u.len());
         bytes.extend(u.bytes(more)?);
         put(thread, &raw);
+        for keyframe in &mut thread.keyframes {
+            if u.ratio(1, 8)? {
+                let at = u.choose_index(keyframe.at.len())?;
+                keyframe.at[at] = u.int_in_range(0..=5000)?;
+            }
+        }
         make(&recording, u.arbitrary()?);
         Ok(())
     })

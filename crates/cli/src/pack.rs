@@ -20,7 +20,7 @@ pub fn pack(flags: &Pack) -> Result<Ending> {
     }
     let progress = Progress::new(flags.quiet);
     progress.reads(&recording, "packing");
-    let packed = packed::pack(&recording).and_then(|(packed, digests)| {
+    let packed = packed::pack(&recording, packed::SEGMENT).and_then(|(packed, digests)| {
         progress.reads(&packed, "reading what was packed");
         packed::check(&packed, &digests).map(|()| packed)
     });

@@ -2,6 +2,7 @@
 //! is shown is what was executed, instruction by instruction, on both sides of the hole.
 #![forbid(unsafe_code)]
 
+use analysis::walk::packed;
 use analysis::walk::segments::{self, segments};
 use analysis::walk::{Event, Pieces, Walk, Why};
 use testkit::folder::Folder;
@@ -318,6 +319,44 @@ fn of_a_file_as_it_is_written() {
         }
     }
     assert!(went_on > 20, "{went_on}");
+}
+
+/// Packed, a thread goes on with the next segment.
+#[test]
+fn packed_threads_go_on_behind_a_hole() {
+    let folder = Folder::new("lost-packed");
+    let whole = trace::read(&recorded(&folder)[..]).unwrap();
+    let (packed, _) = packed::pack(&whole, 4000).unwrap();
+    let mut bytes = Vec::new();
+    trace::write_small(&packed, &mut bytes).unwrap();
+    let executed = all_stretches(&whole);
+    let all = chunks(&bytes);
+    let parts: Vec<&Chunk> = all.iter().filter(|chunk| &chunk.kind == b"STRM").collect();
+    assert!(parts.len() > 100, "{}", parts.len());
+    let mut went_on = 0;
+    for chunk in parts.iter().step_by(parts.len() / 20) {
+        for (what, damaged) in damages(&bytes, chunk) {
+            let case = format!("the chunk at {}: {what}", chunk.from);
+            let left = trace::read_prefix(&damaged[..]).unwrap().recording;
+            for (at, found) in all_stretches(&left)[0].iter().enumerate() {
+                let executed = &executed[0][at][0];
+                assert!(executed.starts_with(&found[0]), "{case}: before it");
+                if at != chunk.of.1 {
+                    assert!(
+                        found.len() == 1 && found[0].len() == executed.len(),
+                        "{case}"
+                    );
+                } else if let [_, last] = &found[..] {
+                    assert!(executed.ends_with(last), "{case}: behind it");
+                    went_on += 1;
+                } else {
+                    // Of stamps, or at the end of the thread.
+                    assert_eq!(found.len(), 1, "{case}");
+                }
+            }
+        }
+    }
+    assert!(went_on > 50, "{went_on} of 120");
 }
 
 #[test]

@@ -60,6 +60,7 @@ fn recordings_of_older_builds_are_shown() {
             "10-trace.evp" => Some("623 instructions in 287 bytes of streams"),
             "11-packed.evp" => Some("75,791 instructions in 1,309 bytes of streams"),
             "11-trace.evp" => Some("52,982 instructions in 1,160 bytes of streams"),
+            "12-packed.evp" => Some("304,950 instructions in 3,567 bytes of streams"),
             _ => None,
         } {
             let text = everypath(&["verify"]);

@@ -231,18 +231,15 @@ pub fn verify(recording: &Recording, out: &mut dyn Write) -> io::Result<bool> {
     let bits = |bytes: u64| bytes as f64 * 8.0 / insns.max(1) as f64;
     writeln!(
         out,
-        "{} in {} bytes of streams: {:.4} bits each, {}",
+        "{} in {} bytes of streams: {:.4} bits each, {}; {}",
         counted(insns, "instruction"),
         grouped(stored),
         bits(stored),
         match threads.into_iter().any(is_packed) {
             true => "packed".to_owned(),
-            false => format!(
-                "{:.4} as written by the program; {}",
-                bits(raw),
-                counted(keyframes, "keyframe")
-            ),
-        }
+            false => format!("{:.4} as written by the program", bits(raw)),
+        },
+        counted(keyframes, "keyframe")
     )?;
     writeln!(out, "{}", ended(recording))?;
     Ok(sound)

@@ -44,7 +44,7 @@ pub const MAGIC: [u8; 8] = *b"\x89EVP\r\n\x1a\n";
 /// Every format that was ever written and what changed in it, oldest first. All
 /// are read. `docs/formats/evp.md` has the same table and the rule for a new row;
 /// `tests/recordings` has files of each.
-pub const VERSIONS: [(u32, &str); 11] = [
+pub const VERSIONS: [(u32, &str); 12] = [
     (1, "first"),
     (
         2,
@@ -83,6 +83,10 @@ pub const VERSIONS: [(u32, &str); 11] = [
     (
         11,
         "mode 5: what is listed as targets says how long their numbers are; numbers of stamps apart",
+    ),
+    (
+        12,
+        "mode 5: packed threads in segments, which item 12 says where they begin",
     ),
 ];
 

@@ -128,6 +128,11 @@ impl<I: Iterator<Item = u8>> Decoder<I> {
         Ok(decoder)
     }
 
+    /// What it reads of.
+    pub fn source(&mut self) -> &mut I {
+        &mut self.bytes
+    }
+
     fn shift(&mut self) -> Result<(), Cut> {
         let byte = self.bytes.next().ok_or(Cut)?;
         self.code = self.code << 8 | u32::from(byte);

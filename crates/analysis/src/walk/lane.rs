@@ -65,11 +65,13 @@ impl Escape {
 }
 
 impl<'a> Lane<'a> {
-    /// What is behind `from` bytes of it, or behind what is missing, up to `to`.
+    /// What is behind `from` bytes of it, or behind what is missing, up to `to`; a stream of a
+    /// packed thread is none of the lanes, but read the same way.
     pub fn between(thread: &'a Thread, number: usize, from: u64, to: Option<u64>) -> Lane<'a> {
         let is_of = |part: &&Part| usize::from(part.stream) == number;
         let mut parts: VecDeque<&Part> = thread.stream.iter().filter(is_of).collect();
-        let gone = thread.gap.map_or(0, |gap| gap.bytes[number]);
+        let gone = thread.gap.and_then(|gap| gap.bytes.get(number).copied());
+        let gone = gone.unwrap_or(0);
         let from = from.max(gone);
         let (mut skipped, mut taken) = (from - gone, gone);
         while let Some(next) = parts.pop_front_if(|next| next.len() <= skipped) {
@@ -100,10 +102,13 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Bytes of all its parts that were not read; of those that come, none.
+    /// Bytes of its parts that were not read; of those that come, none.
     pub fn len(&self) -> u64 {
         match &self.parts {
-            Parts::Kept(parts) => parts.iter().map(|part| part.len()).sum(),
+            Parts::Kept(parts) => {
+                let all: u64 = parts.iter().map(|part| part.len()).sum();
+                all.saturating_sub(self.skipped).min(self.left)
+            }
             Parts::Coming(..) => 0,
         }
     }

@@ -9,11 +9,12 @@ use trace::Thread;
 use trace::stream::LANES;
 
 use super::lane::Lane;
-use super::{Walk, segments};
+use super::packed::Packed;
+use super::{Unsound, Walk, segments};
 
 impl<'a> Walk<'a> {
     /// The same, which goes on at the next keyframe where something is lost, with
-    /// [`Why::Lost`](super::Why::Lost); others end there with [`Unsound::Lost`](super::Unsound::Lost). `thread` is its own, and it
+    /// [`Why::Lost`](super::Why::Lost); others end there with [`Unsound::Lost`]. `thread` is its own, and it
     /// goes on to the end.
     #[must_use]
     pub fn past_losses(mut self, thread: &'a Thread) -> Self {
@@ -26,6 +27,9 @@ impl<'a> Walk<'a> {
         let Some(thread) = self.past else {
             return false;
         };
+        if self.rest.is_some() {
+            return self.leave() && self.begin();
+        }
         let behind = |from: &[u64; LANES]| {
             let lanes = self.lanes.iter().zip(from);
             lanes
@@ -44,8 +48,22 @@ impl<'a> Walk<'a> {
             .zip(from)
             .map(|(number, from)| Lane::between(thread, number, from, None))
             .collect();
+        self.begin()
+    }
+
+    /// Begins at a keyframe.
+    fn begin(&mut self) -> bool {
         (self.piece, self.left, self.coming, self.entered) = (None, 0, None, None);
         (self.begins, self.leapt) = (true, true);
         true
+    }
+
+    /// Why a walk ends with this.
+    pub(super) fn cause(&mut self, error: Unsound) -> Unsound {
+        let is_lost = |packed: &mut Box<Packed<'_>>| packed.is_lost();
+        match error {
+            Unsound::Cut if self.packed.as_mut().is_some_and(is_lost) => Unsound::Lost,
+            error => error,
+        }
     }
 }

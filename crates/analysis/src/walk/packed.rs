@@ -8,30 +8,36 @@
 //! | [`EVENTS`] | how many outcomes come before an escape, and that: again and again, until the end |
 //! | [`STAMPS`] | [stamps]; not there before version 12 |
 //!
-//! Outcomes that the code says are bits that cost next to nothing. Keyframes are escapes like others.
+//! Outcomes that the code says are bits that cost next to nothing.
+//!
+//! A long thread is in segments: each has those three, its model has seen nothing before, and it
+//! begins and ends at a keyframe. So it is read without the others, also where one is lost. The
+//! thread's keyframes are where the streams of segments begin; keyframes within a segment are
+//! escapes like others.
 //!
 //! Invariant: who packs walks the lanes, and who reads walks the same way ([`Walk`] asks in
 //! both cases here), so the model knows the same.
 
+mod bits;
 mod stamps;
+mod whole;
 
 use trace::stream::LANES;
-use trace::{Part, Recording, Thread};
+use trace::{Part, Thread};
 
-use super::code::{Place, Turn};
-use super::lane::{Escape, Lane};
-use super::segments::{self, Task};
-use super::{Found, Kind, Known, Site, Stamp, Unsound, Walk};
-use crate::pack::{Coder, Cut, Decoder, Encoder, LARGEST, Model, SMALLEST};
+use super::code::Turn;
+use super::lane::Escape;
+use super::segments::{Segment, segments};
+use super::{Kind, Known, Site, Stamp, Unsound, Walk};
+use crate::pack::{Coder, Cut, LARGEST, Model, SMALLEST};
+use bits::Bits;
 use stamps::Stamps;
+pub use whole::{Digest, Refused, SEGMENT, check, pack, recording};
 
 /// Streams of a packed thread.
 pub const BRANCHES: u16 = LANES as u16;
 pub const EVENTS: u16 = BRANCHES + 1;
 pub const STAMPS: u16 = BRANCHES + 2;
-
-/// Bytes of a part: so few that who reads is told how far it is.
-const PART: usize = 1 << 13;
 
 /// Kinds of events.
 const END: u8 = 0;
@@ -56,74 +62,9 @@ pub fn has_stamps(thread: &Thread) -> bool {
     !is_packed(thread) || has(STAMPS)
 }
 
-/// One of the streams.
-enum Bits<'a> {
-    Written(Vec<Part>, Encoder),
-    Read(Box<Decoder<Bytes<'a>>>),
-}
-
-impl<'a> Bits<'a> {
-    fn written() -> Bits<'a> {
-        Bits::Written(Vec::new(), Encoder::default())
-    }
-
-    fn read(thread: &'a Thread, stream: u16) -> Result<Bits<'a>, Cut> {
-        let mut parts: Vec<&Part> = thread.stream.iter().collect();
-        parts.retain(|part| part.stream == stream);
-        parts.reverse();
-        let raw = Vec::new().into_iter();
-        Decoder::new(Bytes { parts, raw }).map(|decoder| Bits::Read(Box::new(decoder)))
-    }
-
-    /// Makes a part of what was written, if that is enough for one.
-    fn part(&mut self) {
-        if let Bits::Written(parts, encoder) = self
-            && encoder.written() >= PART
-        {
-            parts.extend(Part::pack(&encoder.take()));
-        }
-    }
-
-    /// All that was written.
-    fn finish(self) -> Result<Vec<Part>, Cut> {
-        let Bits::Written(mut parts, encoder) = self else {
-            return Err(Cut);
-        };
-        parts.extend(Part::pack(&encoder.finish()));
-        Ok(parts)
-    }
-}
-
-impl Coder for Bits<'_> {
-    fn bit(&mut self, bit: bool, set: u16) -> Result<bool, Cut> {
-        match self {
-            Bits::Written(_, encoder) => encoder.bit(bit, set),
-            Bits::Read(decoder) => decoder.bit(bit, set),
-        }
-    }
-}
-
-/// The bytes of a stream, part after part; none behind one that cannot be read.
-struct Bytes<'a> {
-    parts: Vec<&'a Part>,
-    raw: std::vec::IntoIter<u8>,
-}
-
-impl Iterator for Bytes<'_> {
-    type Item = u8;
-
-    #[inline]
-    fn next(&mut self) -> Option<u8> {
-        loop {
-            if let Some(byte) = self.raw.next() {
-                return Some(byte);
-            }
-            match self.parts.pop()?.unpack() {
-                Ok(raw) => self.raw = raw.into_iter(),
-                Err(_) => self.parts.clear(),
-            }
-        }
-    }
+/// How many streams each of its segments has.
+pub(super) fn streams(thread: &Thread) -> usize {
+    2 + usize::from(has_stamps(thread))
 }
 
 /// What comes next.
@@ -133,15 +74,60 @@ pub(super) enum Next {
     End,
 }
 
-/// The streams of a packed thread, being read or written.
+/// What is left to read of a packed thread.
+pub(super) struct Rest<'a> {
+    thread: &'a Thread,
+    segments: std::vec::IntoIter<Segment>,
+    /// All stamps are read, though nobody asks for them.
+    pub reads_stamps: bool,
+}
+
+impl<'a> Rest<'a> {
+    /// Of a segment that ends somewhere only that, else all from there on.
+    pub fn of(thread: &'a Thread, segment: Segment) -> Rest<'a> {
+        let mut segments = match segment.to {
+            Some(_) => vec![segment],
+            None => segments(thread),
+        };
+        segments.retain(|other| other.from >= segment.from);
+        Rest {
+            thread,
+            segments: segments.into_iter(),
+            reads_stamps: false,
+        }
+    }
+}
+
+impl Walk<'_> {
+    /// Begins with the next segment of what is packed; `false`: there is none.
+    pub(super) fn open(&mut self) -> Result<bool, Unsound> {
+        let Some(rest) = &mut self.rest else {
+            return Err(Unsound::Cut);
+        };
+        let Some(segment) = rest.segments.next() else {
+            return Ok(false);
+        };
+        self.packed = None;
+        self.packed = Some(Box::new(Packed::read(rest.thread, &segment)?));
+        self.begins = segment.from.is_some() || rest.thread.gap.is_some();
+        Ok(true)
+    }
+
+    /// Leaves the rest of a segment out; `false`: it is the last.
+    pub(super) fn leave(&mut self) -> bool {
+        self.packed = None;
+        let rest = self.rest.as_ref();
+        rest.is_some_and(|rest| !rest.segments.as_slice().is_empty())
+    }
+}
+
+/// The streams of a segment of a packed thread, being read or written.
 pub(super) struct Packed<'a> {
     model: Model,
     branches: Bits<'a>,
     events: Bits<'a>,
     /// None: nobody kept them. What is damaged there is told to who asks for them.
     stamps: Option<Result<Stamps<'a>, Cut>>,
-    /// Who reads asks for all stamps.
-    reads_stamps: bool,
     /// Outcomes before the next event; who writes: since the last one.
     outcomes: u64,
     /// Who reads knows how many.
@@ -167,7 +153,6 @@ impl<'a> Packed<'a> {
             branches: Bits::written(),
             events,
             stamps: Some(Ok(Stamps::new(Bits::written()))),
-            reads_stamps: false,
             outcomes: 0,
             is_counted: false,
             numbers: Vec::new(),
@@ -175,20 +160,33 @@ impl<'a> Packed<'a> {
         }
     }
 
-    pub fn read(thread: &'a Thread) -> Result<Packed<'a>, Unsound> {
-        let mut events = Bits::read(thread, EVENTS)?;
-        let stamps = has_stamps(thread).then(|| Bits::read(thread, STAMPS).map(Stamps::new));
+    fn read(thread: &'a Thread, segment: &Segment) -> Result<Packed<'a>, Unsound> {
+        let bits = |stream: u16| {
+            let at = usize::from(stream - BRANCHES);
+            let from = segment.from.map_or(0, |from| from[at]);
+            Bits::read(thread, stream, from, segment.to.map(|to| to[at]))
+        };
+        let mut events = bits(EVENTS)?;
+        let stamps = has_stamps(thread).then(|| bits(STAMPS).map(Stamps::new).map_err(|_| Cut));
         Ok(Packed {
             model: Model::new(put_size(&mut events, 0)?),
-            branches: Bits::read(thread, BRANCHES)?,
+            branches: bits(BRANCHES)?,
             events,
             stamps,
-            reads_stamps: false,
             outcomes: 0,
             is_counted: false,
             numbers: Vec::new(),
             last_number: 0,
         })
+    }
+
+    /// The file has lost what it would read next.
+    pub fn is_lost(&mut self) -> bool {
+        let stamps = self.stamps.as_mut();
+        let stamps = stamps.and_then(|stamps| stamps.as_mut().ok());
+        self.branches.is_lost()
+            || self.events.is_lost()
+            || stamps.is_some_and(|stamps| stamps.is_lost())
     }
 
     fn is_read(&self) -> bool {
@@ -207,9 +205,12 @@ impl<'a> Packed<'a> {
         }
         self.is_counted = false;
         let kind = self.model.kind(&mut self.events, 0)?;
+        if kind == END {
+            let is_over = self.branches.is_over() && self.events.is_over();
+            return is_over.then_some(Next::End).ok_or(Unsound::Cut);
+        }
         let mut number = || self.model.number(&mut self.events, 0);
         Ok(match kind {
-            END => Next::End,
             AT => Next::Escape(Escape::At(number()?)),
             TO => {
                 let why = number()? as u8;
@@ -238,15 +239,10 @@ impl<'a> Packed<'a> {
         }
     }
 
-    /// Reads all stamps, though nobody asks for them.
-    pub fn read_stamps(&mut self) {
-        self.reads_stamps = true;
-    }
-
     /// The stamp that comes before the next target or escape, for who reads.
     pub fn stamp(&mut self, is_wanted: bool) -> Result<Option<Stamp>, Unsound> {
         match &mut self.stamps {
-            Some(stamps) if is_wanted || self.reads_stamps => match stamps {
+            Some(stamps) if is_wanted => match stamps {
                 Ok(stamps) => stamps.read(),
                 Err(cut) => Err((*cut).into()),
             },
@@ -373,124 +369,4 @@ fn put_size(events: &mut Bits<'_>, size: u32) -> Result<u32, Cut> {
 /// Where a call returns to.
 fn behind(site: &Site) -> u64 {
     site.step.pc.wrapping_add(site.step.len.into())
-}
-
-/// What a walk gave: how many instructions, and hashes of all in their order, and of stamps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Digest {
-    pub insns: u64,
-    hash: u64,
-    stamps: u64,
-}
-
-impl Digest {
-    fn add(&mut self, walk: &Walk<'_>, found: &Found) {
-        let at = |place: Place| match place {
-            Place::At(pc) => pc,
-            Place::In(id, index) => u64::from(id) << 32 | u64::from(index) | 1 << 63,
-        };
-        let words = match *found {
-            Found::Executed {
-                piece,
-                from,
-                to,
-                outcome,
-            } => {
-                self.insns += u64::from(to - from);
-                let place = walk.pieces.known[piece as usize].place;
-                let how = outcome.map_or(2, u64::from);
-                [at(place), u64::from(from) << 32 | u64::from(to), how]
-            }
-            Found::Went { why, to } => [to, why.number().into(), 3],
-            Found::Entered(place) => [at(place), 0, 4],
-            Found::Stamp(_) | Found::Stack(_) => return,
-        };
-        for word in words {
-            self.hash = (self.hash.rotate_left(5) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        }
-    }
-
-    /// Of the rest of a walk, and what it writes or reads meanwhile.
-    fn of(walk: &mut Walk<'_>) -> Result<Digest, Unsound> {
-        let mut digest = Digest::default();
-        while let Some(found) = walk.found() {
-            digest.add(walk, &found?);
-        }
-        // Those behind everything else.
-        walk.take_stamps()?;
-        let packed = walk.packed.as_ref().ok_or(Unsound::Nowhere)?;
-        digest.stamps = match &packed.stamps {
-            Some(Ok(stamps)) => stamps.digest(),
-            _ => 0,
-        };
-        Ok(digest)
-    }
-}
-
-/// What is executed in a walk of what is packed, and its stamps.
-fn digest(mut walk: Walk<'_>) -> Result<Digest, Unsound> {
-    if let Some(packed) = &mut walk.packed {
-        packed.read_stamps();
-    }
-    Digest::of(&mut walk)
-}
-
-/// The streams of a thread, packed.
-fn streams(mut walk: Walk<'_>) -> Result<(Vec<Part>, Digest), Unsound> {
-    let bytes = walk.lanes.iter().map(Lane::len).sum();
-    walk.packed = Some(Box::new(Packed::write(bytes)));
-    let digest = Digest::of(&mut walk)?;
-    let packed = walk.packed.ok_or(Unsound::Nowhere)?;
-    Ok((packed.finish()?, digest))
-}
-
-/// Why a trace was not packed.
-#[derive(Debug)]
-pub enum Refused {
-    /// The thread with this number cannot be read.
-    Unsound(u32, Unsound),
-    /// Packed, it would not be read as it is.
-    Differs(u32),
-    /// It is packed.
-    IsPacked,
-}
-
-/// Packs all threads of a trace, and reads what that gave once more.
-pub fn recording(recording: &Recording) -> Result<Recording, Refused> {
-    let (packed, digests) = pack(recording)?;
-    check(&packed, &digests)?;
-    Ok(packed)
-}
-
-/// Packs all threads of a trace, on all processors. What [`check`] has to find in it.
-pub fn pack(recording: &Recording) -> Result<(Recording, Vec<Digest>), Refused> {
-    let threads = recording.processes.iter().flat_map(|p| &p.threads);
-    if threads.clone().any(is_packed) {
-        return Err(Refused::IsPacked);
-    }
-    let tids: Vec<u32> = threads.map(|thread| thread.tid).collect();
-    let tasks = Task::whole(recording);
-    let given = segments::each(recording, &tasks, streams);
-    let mut packed = recording.clone();
-    let threads = packed.processes.iter_mut().flat_map(|p| &mut p.threads);
-    let mut digests = Vec::new();
-    for ((thread, given), &tid) in threads.zip(given).zip(&tids) {
-        let (parts, digest) = given.map_err(|error| Refused::Unsound(tid, error))?;
-        thread.stream = parts;
-        thread.keyframes.clear();
-        digests.push(digest);
-    }
-    Ok((packed, digests))
-}
-
-/// Reads what was packed, and compares it with what it was packed of.
-pub fn check(packed: &Recording, digests: &[Digest]) -> Result<(), Refused> {
-    let threads = packed.processes.iter().flat_map(|p| &p.threads);
-    let again = segments::each(packed, &Task::whole(packed), digest);
-    for ((again, digest), thread) in again.into_iter().zip(digests).zip(threads) {
-        if again.ok().as_ref() != Some(digest) {
-            return Err(Refused::Differs(thread.tid));
-        }
-    }
-    Ok(())
 }

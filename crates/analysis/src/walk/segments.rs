@@ -16,7 +16,7 @@ use std::thread;
 use trace::stream::{LANES, escape};
 use trace::{Keyframe, Recording, Thread};
 
-use super::{Pieces, Unsound, Walk};
+use super::{Pieces, Unsound, Walk, packed};
 
 /// A stretch of the streams of a thread: from a keyframe, or from their beginning, to the
 /// next one, or to their end.
@@ -33,6 +33,13 @@ impl Segment {
     pub fn onward(self) -> Segment {
         Segment { to: None, ..self }
     }
+
+    /// Bytes from one keyframe to the other.
+    pub(super) fn len(self) -> Option<u64> {
+        let from = self.from.unwrap_or_default();
+        let lens = from.iter().zip(self.to?).map(|(from, to)| to - from);
+        Some(lens.sum())
+    }
 }
 
 /// What there is of each lane of a thread, in bytes from its beginning.
@@ -42,11 +49,12 @@ struct Kept {
 }
 
 impl Kept {
-    fn of(thread: &Thread) -> Kept {
-        let mut ends = thread.gap.map(|gap| gap.bytes).unwrap_or_default();
+    /// Of its lanes, behind what is gone; or of its streams from `first` on, if it is packed.
+    fn of(thread: &Thread, first: u16, gone: [u64; LANES]) -> Kept {
+        let mut ends = gone;
         let mut lost: [Vec<Range<u64>>; LANES] = Default::default();
         for part in &thread.stream {
-            let stream = usize::from(part.stream);
+            let stream = usize::from(part.stream.wrapping_sub(first));
             if let Some(end) = ends.get_mut(stream) {
                 let begin = *end;
                 *end = end.saturating_add(part.len());
@@ -57,24 +65,22 @@ impl Kept {
         }
         Kept { ends, lost }
     }
+
+    fn is_lost(&self, lane: usize, from: u64, to: u64) -> bool {
+        let lost = &self.lost[lane];
+        let next = lost.get(lost.partition_point(|lost| lost.end <= from));
+        next.is_some_and(|lost| lost.start < to)
+    }
 }
 
 /// The segments of a thread, in order; none, if nothing of it can be read.
 pub fn segments(thread: &Thread) -> Vec<Segment> {
-    if super::packed::is_packed(thread) {
-        let before = Some(0);
-        return vec![Segment {
-            before,
-            ..Segment::default()
-        }];
+    if packed::is_packed(thread) {
+        return of_packed(thread);
     }
     let gone = thread.gap.map(|gap| gap.bytes);
-    let Kept { ends, lost } = Kept::of(thread);
-    let is_lost = |lane: usize, from: u64, to: u64| {
-        let ends_behind = lost[lane].partition_point(|lost| lost.end <= from);
-        let next = lost[lane].get(ends_behind);
-        next.is_some_and(|lost| lost.start < to)
-    };
+    let kept = Kept::of(thread, 0, gone.unwrap_or_default());
+    let is_lost = |lane, from, to| kept.is_lost(lane, from, to);
     let (mut segments, mut has_lost) = (Vec::new(), false);
     let mut open = gone.is_none().then(Segment::default);
     let mut least = gone.unwrap_or([1; LANES]);
@@ -87,7 +93,10 @@ pub fn segments(thread: &Thread) -> Vec<Segment> {
             .iter()
             .zip(&least)
             .all(|(at, least)| at >= least)
-            && behind.iter().zip(&ends).all(|(behind, end)| behind <= end)
+            && behind
+                .iter()
+                .zip(&kept.ends)
+                .all(|(behind, end)| behind <= end)
             && (0..LANES).all(|lane| !is_lost(lane, keyframe.at[lane], behind[lane]));
         if !is_kept {
             continue;
@@ -110,6 +119,39 @@ pub fn segments(thread: &Thread) -> Vec<Segment> {
     if let Some(first) = segments.first_mut() {
         first.before = Some(0);
     }
+    segments
+}
+
+/// The same of one that is packed: its keyframes say where the streams of segments begin, also of
+/// those that are lost.
+fn of_packed(thread: &Thread) -> Vec<Segment> {
+    let kept = Kept::of(thread, packed::BRANCHES, [0; LANES]);
+    let streams = 0..packed::streams(thread);
+    let mut last = Segment {
+        before: Some(0),
+        ..Segment::default()
+    };
+    let (mut segments, mut has_lost) = (Vec::new(), false);
+    for keyframe in &thread.keyframes {
+        let (at, from) = (keyframe.at, last.from.unwrap_or_default());
+        let is_there = |stream: usize| from[stream] < at[stream] && at[stream] < kept.ends[stream];
+        if !streams.clone().all(is_there) {
+            continue;
+        }
+        has_lost |= streams
+            .clone()
+            .any(|stream| kept.is_lost(stream, from[stream], at[stream]));
+        segments.push(Segment {
+            to: Some(at),
+            ..last
+        });
+        last = Segment {
+            from: Some(at),
+            to: None,
+            before: keyframe.insns.filter(|_| !has_lost),
+        };
+    }
+    segments.push(last);
     segments
 }
 
@@ -140,6 +182,11 @@ impl Task {
 
     /// All of a recording.
     pub fn all(recording: &Recording) -> Vec<Task> {
+        Task::of(recording, segments)
+    }
+
+    /// The segments of threads.
+    pub fn of(recording: &Recording, segments: impl Fn(&Thread) -> Vec<Segment>) -> Vec<Task> {
         let mut tasks = Vec::new();
         for (process, threads) in recording.processes.iter().enumerate() {
             for (thread, streams) in threads.threads.iter().enumerate() {
@@ -197,8 +244,8 @@ pub fn each<T: Send>(
 /// Instructions of the rest of a walk, and why there are no more, if that is no end. All of
 /// what is packed is read, also stamps.
 pub fn count(mut walk: Walk<'_>) -> (u64, Option<Unsound>) {
-    if let Some(packed) = &mut walk.packed {
-        packed.read_stamps();
+    if let Some(rest) = &mut walk.rest {
+        rest.reads_stamps = true;
     }
     let mut insns = walk.hurry();
     while let Some(found) = walk.found() {

@@ -164,7 +164,8 @@ impl Walk<'_> {
     /// Takes a stamp that comes next in its lane.
     pub(super) fn take_stamp(&mut self) -> Result<Option<Stamp>, Unsound> {
         if let (Some(packed), true) = (&mut self.packed, self.lanes.is_empty()) {
-            return packed.stamp(self.stamps.is_some());
+            let reads_all = self.rest.as_ref().is_some_and(|rest| rest.reads_stamps);
+            return packed.stamp(reads_all || self.stamps.is_some());
         }
         let has_lane = self.lanes.len() == LANES;
         let Some(lane) = self.lanes.get_mut(TARGETS).filter(|_| has_lane) else {
@@ -373,7 +374,7 @@ impl Walk<'_> {
     fn fail(&mut self, error: Unsound) -> Option<Result<Found, Unsound>> {
         self.over = true;
         self.stamps = None;
-        Some(Err(error))
+        Some(Err(self.cause(error)))
     }
 
     /// Gives the stamps that come before what was found.

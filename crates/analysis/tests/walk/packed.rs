@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use analysis::pack::{Coder, Encoder, Model};
 use analysis::walk::packed::{self, Refused};
-use analysis::walk::segments::count;
+use analysis::walk::segments::{count, segments};
 use analysis::walk::{Did, Event, Pieces, Runs, StampKind, Unsound, Walk};
 use arbtest::arbtest;
 use trace::stream::LANES;
-use trace::{Fragment, Gap, Part, Piece, Process, Thread};
+use trace::{Fragment, Gap, Part, Piece, Process, Recording, Thread};
 
-use super::{cut, executed, thread, with_keyframes, with_stamps};
+use super::{all_of, cut, executed, thread, with_keyframes, with_stamps};
 
 #[test]
 fn what_is_packed_is_read_as_before() {
@@ -55,6 +55,49 @@ fn what_is_packed_is_read_as_before() {
     assert!(error.is_none() && again == rest);
 }
 
+/// Each segment says how many instructions are before it, and is read without the others.
+#[test]
+fn segments_of_what_is_packed_stand_alone() {
+    let recording = with_keyframes();
+    let whole = executed(&recording.processes[0], &recording.processes[0].threads[0]).0;
+    for (least, expected) in [(0, 26), (10_000, 9), (packed::SEGMENT, 1)] {
+        let packed = in_segments(&recording, least);
+        let (process, thread) = (&packed.processes[0], &packed.processes[0].threads[0]);
+        let all = segments(thread);
+        assert_eq!(all.len(), expected, "{least}");
+        let mut pieces = Pieces::of(process);
+        let mut before = 0;
+        for segment in all {
+            assert_eq!(segment.before, Some(before as u64));
+            let (rest, error) = all_of(Walk::of(&mut pieces, thread, segment.onward()));
+            assert!(error.is_none() && rest == whole[before..]);
+            let (own, error) = all_of(Walk::of(&mut pieces, thread, segment));
+            assert!(error.is_none() && rest.starts_with(&own));
+            before += own.len();
+        }
+        assert_eq!(before, whole.len());
+    }
+}
+
+fn in_segments(recording: &Recording, least: u64) -> Recording {
+    let (packed, digests) = packed::pack(recording, least).unwrap();
+    packed::check(&packed, &digests).unwrap();
+    packed
+}
+
+/// Where the bytes of a segment end early, and another one follows, that is told.
+#[test]
+fn no_segment_ends_before_its_bytes() {
+    let packed = in_segments(&with_keyframes(), 0);
+    let (process, whole) = (&packed.processes[0], &packed.processes[0].threads[0]);
+    for at in 0..whole.keyframes.len() {
+        let mut thread = whole.clone();
+        thread.keyframes.remove(at);
+        let (_, error) = executed(process, &thread);
+        assert!(matches!(error, Some(Unsound::Cut)), "{at}: {error:?}");
+    }
+}
+
 /// What a walk with stamps gives, as text.
 fn told(process: &Process, thread: &Thread) -> Vec<String> {
     let mut pieces = Pieces::of(process);
@@ -74,9 +117,10 @@ fn stamps_are_packed() {
     let check = |thread: &Thread| {
         let mut one = recording.clone();
         one.processes[0].threads = vec![thread.clone()];
-        let packed = packed::recording(&one).unwrap();
-        let packed = &packed.processes[0];
-        assert!(told(packed, &packed.threads[0]) == told(process, thread));
+        for least in [0, packed::SEGMENT] {
+            let packed = &in_segments(&one, least).processes[0];
+            assert!(told(packed, &packed.threads[0]) == told(process, thread));
+        }
     };
     check(thread);
     arbtest(|u| {
@@ -95,21 +139,36 @@ fn stamps_are_packed() {
     .budget_ms(2000);
 }
 
-/// What a build packed once, the model of this one reads: 99 numbers that go up and down, with
-/// an atomic instruction, another stack and a system call now and then.
+/// What builds packed once, the model of this one reads, also where it is in segments.
 #[test]
-fn the_packed_recording_is_read() {
-    let bytes = include_bytes!("../../../trace/tests/recordings/11-packed.evp");
-    let recording = trace::read(&bytes[..]).unwrap();
+fn packed_recordings_are_read() {
+    let whole = include_bytes!("../../../trace/tests/recordings/11-packed.evp");
+    check_numbers(whole, 99, &[75_791]);
+    let segments = include_bytes!("../../../trace/tests/recordings/12-packed.evp");
+    check_numbers(segments, 399, &[87_466, 86_935, 94_425, 36_124]);
+}
+
+/// Numbers from 1 up to `most` that go up and down, with an atomic instruction, another stack
+/// and a system call now and then; in segments of so many instructions.
+fn check_numbers(bytes: &[u8], most: u32, insns: &[usize]) {
+    let recording = trace::read(bytes).unwrap();
     let (process, thread) = (&recording.processes[0], &recording.processes[0].threads[0]);
     let (all, error) = executed(process, thread);
-    assert!(error.is_none() && all.len() == 75_791, "{error:?}");
+    assert!(error.is_none(), "{error:?}");
+    let segments = segments(thread).into_iter().map(|segment| {
+        let (own, error) = all_of(Walk::of(&mut Pieces::of(process), thread, segment));
+        assert!(error.is_none(), "{error:?}");
+        own
+    });
+    let segments: Vec<_> = segments.collect();
+    assert!(segments.concat() == all);
+    assert!(segments.iter().map(Vec::len).eq(insns.iter().copied()));
     let next = |x: u32| match x % 2 {
         0 => x / 2,
         _ => x * 3 + 1,
     };
     let (mut atomic, mut stacks) = (0, 0);
-    let numbers = (1..100).flat_map(|first: u32| {
+    let numbers = (1..=most).flat_map(|first: u32| {
         let while_more = iter::successors(Some(first), |&x| Some(next(x)));
         let while_more = while_more.take_while(|&x| x != 1);
         while_more.collect::<Vec<_>>()

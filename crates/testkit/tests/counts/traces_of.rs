@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use analysis::counts::from_trace;
 use analysis::raptor::{Config, TARGETS};
+use analysis::walk::packed;
 use analysis::walk::segments::{count, number, segments};
 use analysis::walk::{self, Branches, Event, Item, Pieces, Runs, Segment, Stamp, Step, Walk, Why};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
@@ -204,10 +205,13 @@ pub fn same(mut ours: Vec<Vec<Place>>, mut expected: Vec<Vec<Place>>) -> Result<
     Ok(())
 }
 
-/// Whether it can be packed, which reads what it packed, and has its times and its stack
-/// pointers then.
+/// Whether it can be packed, in as many segments as there can be, each of which is read and
+/// compared; and has its times and its stack pointers then.
 fn packed(recording: &Recording) -> Result<(), String> {
-    let packed = analysis::walk::packed::recording(recording);
+    let packed = packed::pack(recording, 0).and_then(|(packed, digests)| {
+        packed::check(&packed, &digests)?;
+        Ok(packed)
+    });
     let packed = packed.map_err(|refused| format!("{refused:?}"))?;
     for (process, packed) in recording.processes.iter().zip(&packed.processes) {
         for (thread, packed_thread) in process.threads.iter().zip(&packed.threads) {

@@ -80,6 +80,10 @@ impl<'a> Stamps<'a> {
         }
     }
 
+    pub fn is_lost(&mut self) -> bool {
+        self.bits.is_lost()
+    }
+
     /// A hash of all of them.
     pub fn digest(&self) -> u64 {
         self.digest.finish()
