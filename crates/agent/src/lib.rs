@@ -11,6 +11,7 @@
 extern crate alloc;
 
 pub mod exec;
+pub mod gaps;
 pub mod heap;
 pub mod loader;
 pub mod lock;

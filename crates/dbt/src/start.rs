@@ -77,16 +77,15 @@ fn fail(what: &str, path: &CStr, errno: sys::Errno) -> ! {
 /// `sp` is rsp at the first instruction of the process; `payload` is the range
 /// of the payload's own image.
 pub unsafe fn main(sp: u64, payload: core::ops::Range<u64>, heap: &'static Heap) -> ! {
-    PAYLOAD.store(payload.start, Relaxed);
     HEAP.store(heap as *const Heap as u64, Relaxed);
-    agent::memory::note(payload.start, payload.end - payload.start);
+    PAYLOAD.store(payload.start, Relaxed);
+    // SAFETY: the payload's own image, as the caller says.
+    unsafe { agent::gaps::note_image(payload) };
     // SAFETY: passed on from the caller.
     let stack = unsafe { InitialStack::at(sp) };
     let Some(orders) = Orders::read(&stack) else {
-        let _ = sys::write(
-            2,
-            b"everypath: this file is the engine inside everypath; run `everypath` instead\n",
-        );
+        let text = "everypath: this file is the engine inside everypath; run `everypath` instead\n";
+        let _ = sys::write(2, text.as_bytes());
         sys::exit_group(125)
     };
     let limit = address_space_limit();
