@@ -16,6 +16,7 @@ pub mod heap;
 pub mod loader;
 pub mod lock;
 pub mod memory;
+pub mod paths;
 pub mod place;
 pub mod polls;
 pub mod pool;

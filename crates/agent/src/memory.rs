@@ -7,7 +7,7 @@
 //! thread that faults there to the recovery label (see [`recovery_for`]).
 
 use core::arch::global_asm;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Ranges of the engine. Append-only apart from exact removal; a slot with
 /// length 0 is free. Lock-free because the signal handler reads it.
@@ -15,6 +15,20 @@ const MAX_RANGES: usize = 4096;
 static STARTS: [AtomicU64; MAX_RANGES] = [const { AtomicU64::new(0) }; MAX_RANGES];
 static ENDS: [AtomicU64; MAX_RANGES] = [const { AtomicU64::new(0) }; MAX_RANGES];
 static USED: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether the program has, or had, a descriptor of userfaultfd: any page of its anonymous or
+/// shared memory may have to be provided by one of its threads.
+static SERVED: AtomicBool = AtomicBool::new(false);
+
+/// Notes that pages may have to be provided by the program.
+pub fn set_served() {
+    SERVED.store(true, Ordering::Release);
+}
+
+/// Whether a read of anonymous or shared memory may wait for another thread.
+pub fn is_served() -> bool {
+    SERVED.load(Ordering::Acquire)
+}
 
 /// Notes `start..start+len` as the engine's.
 pub fn note(start: u64, len: u64) {

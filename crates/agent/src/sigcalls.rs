@@ -12,8 +12,12 @@ use crate::thread::Thread;
 /// The flags that the kernel keeps; others read back as zero (`UAPI_SA_FLAGS`).
 const KNOWN_FLAGS: u64 = 0xdc00_0807;
 
-/// `rt_sigaction(signal, new, old, size)`.
-pub fn sigaction(thread: &Thread, entry: Entry, args: [u64; 6]) -> isize {
+/// `rt_sigaction(signal, new, old, size)`. `change` is [`change_action`] under the engine's
+/// lock, which is not held while the program's memory is read and written.
+pub fn sigaction(
+    args: [u64; 6],
+    change: impl FnOnce(u32, Option<SigAction>) -> sys::Result<SigAction>,
+) -> isize {
     let [signal, new, old, size, ..] = args;
     if size != 8 {
         return Errno::EINVAL.as_result();
@@ -29,7 +33,23 @@ pub fn sigaction(thread: &Thread, entry: Entry, args: [u64; 6]) -> isize {
     if !(1..=64).contains(&number) || (wanted.is_some() && SigSet::UNBLOCKABLE.has(number as u32)) {
         return Errno::EINVAL.as_result();
     }
-    let number = number as u32;
+    let before = match change(number as u32, wanted) {
+        Ok(before) => before,
+        Err(errno) => return errno.as_result(),
+    };
+    if old != 0 && !memory::write(old, &before) {
+        return Errno::EFAULT.as_result();
+    }
+    0
+}
+
+/// Changes, if that is wanted, what a signal does; what it did before.
+pub fn change_action(
+    thread: &Thread,
+    entry: Entry,
+    number: u32,
+    wanted: Option<SigAction>,
+) -> sys::Result<SigAction> {
     // SAFETY: the table lives as long as any thread that uses it; writers hold
     // the engine lock.
     let slot = unsafe { &mut (*thread.signals).actions[number as usize] };
@@ -42,13 +62,10 @@ pub fn sigaction(thread: &Thread, entry: Entry, args: [u64; 6]) -> isize {
         // SAFETY: either the engine's handler or a plain disposition.
         if let Err(errno) = unsafe { sys::sigaction(number, Some(&kernel), None) } {
             *slot = before;
-            return errno.as_result();
+            return Err(errno);
         }
     }
-    if old != 0 && !memory::write(old, &before) {
-        return Errno::EFAULT.as_result();
-    }
-    0
+    Ok(before)
 }
 
 /// `rt_sigprocmask(how, set, old, size)`.

@@ -14,7 +14,7 @@ use crate::loader::real_prot;
 use crate::memory;
 use crate::place::Place;
 use crate::pool::ProcessLog;
-use crate::procfs::{self, Own};
+use crate::procfs;
 use crate::regions::{Region, Regions};
 use crate::signals::Entry;
 use crate::thread::Blocks;
@@ -32,8 +32,6 @@ pub enum Effect {
     Done(isize),
     /// Done, and code in the range is stale.
     Invalidate(isize, u64, u64),
-    /// Let the call run; from then on writes to files may change code.
-    OpensMemory,
     /// Two stale ranges (mremap).
     Invalidate2(isize, (u64, u64), (u64, u64)),
 }
@@ -46,6 +44,38 @@ struct FileMap {
     offset: u64,
     id: FileId,
     path: Vec<u8>,
+}
+
+/// What [`Process::mmap`] has to know of the file. It is asked before the engine's lock is
+/// taken: a file system may be served by the program itself (FUSE).
+#[derive(Clone, Debug, Default)]
+pub struct MappedFile {
+    is_elf: bool,
+    id: FileId,
+    path: Vec<u8>,
+}
+
+impl MappedFile {
+    /// The file of a call of mmap, as far as it matters.
+    pub fn of_call(args: [u64; 6]) -> MappedFile {
+        let [_, _, prot, flags, fd, _] = args;
+        let (prot, flags, fd) = (prot as u32, flags as u32, fd as i32);
+        if flags & sys::MAP_ANONYMOUS != 0 {
+            return MappedFile::default();
+        }
+        let is_elf = flags & sys::MAP_PRIVATE != 0 && is_elf(fd);
+        if !is_elf && prot & sys::PROT_EXEC == 0 {
+            return MappedFile::default();
+        }
+        let mut path = [0u8; 4096];
+        let len = procfs::fd_path(fd, &mut path).unwrap_or(0);
+        let stat = sys::fstat(fd).unwrap_or_default();
+        MappedFile {
+            is_elf,
+            id: crate::pool::file_id(&stat),
+            path: path[..len].to_vec(),
+        }
+    }
 }
 
 /// State of the process that system calls change.
@@ -67,9 +97,6 @@ pub struct Process {
     files: Vec<FileMap>,
 }
 
-const RESOLVE_CACHED: u64 = 0x20;
-const O_PATH: u32 = 0o10_000_000;
-const ETXTBSY: Errno = Errno(26);
 const MAP_TYPE_FIXED: u32 = sys::MAP_FIXED | sys::MAP_FIXED_NOREPLACE;
 
 impl Process {
@@ -141,42 +168,22 @@ impl Process {
         }
     }
 
-    /// Handles a call of the memory, path and identity groups.
+    /// Handles a call of the memory group.
     pub fn call(&mut self, kind: Kind, args: [u64; 6], number: u64) -> Effect {
         match kind {
-            Kind::Mmap => self.mmap(args),
             Kind::Munmap => self.munmap(args),
             Kind::Mprotect => self.mprotect(args, number),
             Kind::Mremap => self.mremap(args),
             Kind::Madvise => self.madvise(args),
             Kind::Shmat => self.shmat(args),
             Kind::Shmdt => self.shmdt(args),
-            Kind::Looks => looks(args),
-            Kind::Open => self.open(args[1] as u32, args, number, 0),
-            Kind::Openat => self.open(args[2] as u32, args, number, 1),
-            Kind::Openat2 => match (memory::read::<u64>(args[2]), memory::read(args[2] + 16)) {
-                // Flags, and how to resolve: all ways but one refuse this link.
-                (Some(flags), Some(0 | RESOLVE_CACHED)) if args[3] >= 24 => {
-                    self.open(flags as u32, args, number, 1)
-                }
-                _ => Effect::Forward,
-            },
-            Kind::Readlink => self.readlink(number, 0, args),
-            Kind::Readlinkat => self.readlink(number, 1, args),
-            Kind::Mlockall => self.mlockall(args[0]),
-            Kind::Path(index) => match self.own(args, index) {
-                Some(Own::Exe) if !keeps_link(number, args) => {
-                    self.with_exe_path(args, number, index)
-                }
-                _ => Effect::Forward,
-            },
-            Kind::Refuse(errno) => Effect::Done(errno.as_result()),
             _ => Effect::Forward,
         }
     }
 
+    /// `mmap` of `file`, or of none.
     // Long function: the cases of one call share their state.
-    fn mmap(&mut self, args: [u64; 6]) -> Effect {
+    pub fn mmap(&mut self, args: [u64; 6], file: MappedFile) -> Effect {
         let [addr, len, prot, flags, fd, offset] = args;
         let (prot, flags) = (prot as u32, flags as u32);
         let executable = prot & sys::PROT_EXEC != 0;
@@ -191,7 +198,7 @@ impl Process {
             return Effect::Done(errno.as_result());
         }
         let anonymous = flags & sys::MAP_ANONYMOUS != 0;
-        let elf = !anonymous && flags & sys::MAP_PRIVATE != 0 && is_elf(fd as i32);
+        let elf = file.is_elf;
         let mut hint = addr;
         if !fixed
             && addr == 0
@@ -227,7 +234,13 @@ impl Process {
         self.files
             .retain(|file| file.end <= start || end <= file.start);
         if elf || (executable && !anonymous) {
-            self.note_file(start, end, offset, fd as i32);
+            self.files.push(FileMap {
+                start,
+                end,
+                offset,
+                id: file.id,
+                path: file.path,
+            });
         }
         if executable {
             self.new_code(start, end, prot);
@@ -262,19 +275,6 @@ impl Process {
             table: 0,
             fixed: false,
             volatile: true,
-        });
-    }
-
-    fn note_file(&mut self, start: u64, end: u64, offset: u64, fd: i32) {
-        let mut path = [0u8; 4096];
-        let len = procfs::fd_path(fd, &mut path).unwrap_or(0);
-        let stat = sys::fstat(fd).unwrap_or_default();
-        self.files.push(FileMap {
-            start,
-            end,
-            offset,
-            id: crate::pool::file_id(&stat),
-            path: path[..len].to_vec(),
         });
     }
 
@@ -472,115 +472,23 @@ impl Process {
         let result = unsafe { sys::raw::syscall(nr::MADVISE, args.map(|arg| arg as usize)) };
         Effect::Invalidate(result, addr, end)
     }
-
-    /// `mlockall(flags)`: the program's mappings one by one, as the engine's are
-    /// large and mostly empty; what comes later may be the engine's, too.
-    fn mlockall(&self, flags: u64) -> Effect {
-        const CURRENT: u64 = 1;
-        const FUTURE: u64 = 2;
-        const ONFAULT: u64 = 4;
-        if flags & CURRENT == 0 || flags & !(CURRENT | FUTURE | ONFAULT) != 0 {
-            return Effect::Forward;
-        }
-        let mappings = procfs::program_mappings();
-        let size: u64 = mappings.iter().map(|(start, end)| end - start).sum();
-        match procfs::lockable() {
-            Some(0) => return Effect::Done(Errno::EPERM.as_result()),
-            Some(limit) if size > limit => return Effect::Done(Errno::ENOMEM.as_result()),
-            _ => {}
-        }
-        let on_fault = usize::from(flags & ONFAULT != 0);
-        for (start, end) in mappings {
-            // SAFETY: locks memory of the program, which asked for it. Errors
-            // (nothing can be read there) are none of the call's.
-            unsafe {
-                let range = [start as usize, (end - start) as usize, on_fault, 0, 0, 0];
-                sys::raw::syscall(nr::MLOCK2, range)
-            };
-        }
-        if flags & FUTURE == 0 {
-            return Effect::Done(0);
-        }
-        // SAFETY: touches no mapping that exists.
-        Effect::Done(unsafe {
-            sys::raw::syscall(nr::MLOCKALL, [(flags & !CURRENT) as usize, 0, 0, 0, 0, 0])
-        })
-    }
-
-    /// Which file of this process the path argument names that is at `index`,
-    /// behind the directory if there is one.
-    fn own(&self, args: [u64; 6], index: usize) -> Option<Own> {
-        let mut text = [0u8; 128];
-        let len = memory::read_string(args[index], &mut text)?;
-        let path = &text[..len];
-        if let Some(own) = procfs::recognise(path) {
-            return Some(own);
-        }
-        let directory = directory(args, index);
-        let odd = path == b"exe" || path.ends_with(b"/exe");
-        (odd && procfs::leads_to_own_exe(directory, args[index], path)).then_some(Own::Exe)
-    }
-
-    fn open(&mut self, flags: u32, args: [u64; 6], number: u64, index: usize) -> Effect {
-        match self.own(args, index) {
-            Some(Own::Exe) if flags & 0o400_000 != 0 => Effect::Forward,
-            Some(Own::Exe) if flags & 3 != 0 && flags & O_PATH == 0 => {
-                // The file of a running program is busy, or may not be written at all.
-                let write = sys::faccessat(sys::AT_FDCWD, self.exe.as_ptr() as u64, 2, 0);
-                Effect::Done(write.err().unwrap_or(ETXTBSY).as_result())
-            }
-            Some(Own::Exe) => self.with_exe_path(args, number, index),
-            Some(Own::Mem) if flags & 3 != 0 => Effect::OpensMemory,
-            Some(Own::Maps) => {
-                let fd = procfs::maps_file(&self.regions, flags & sys::O_CLOEXEC != 0);
-                Effect::Done(fd.map_or_else(|errno| errno.as_result(), |fd| fd as isize))
-            }
-            _ => Effect::Forward,
-        }
-    }
-
-    /// The same call with the program's path in place of `/proc/self/exe`.
-    fn with_exe_path(&self, args: [u64; 6], number: u64, index: usize) -> Effect {
-        if is_missing(directory(args, index), args[index]) {
-            // There is no /proc: the kernel's error.
-            return Effect::Forward;
-        }
-        let mut args = args.map(|arg| arg as usize);
-        args[index] = self.exe.as_ptr() as usize;
-        // SAFETY: the program's own call with a path that outlives it.
-        Effect::Done(unsafe { sys::raw::syscall(number as usize, args) })
-    }
-
-    fn readlink(&self, number: u64, index: usize, args: [u64; 6]) -> Effect {
-        if self.own(args, index) != Some(Own::Exe) {
-            return Effect::Forward;
-        }
-        let (buffer, size) = (args[index + 1], args[index + 2]);
-        let mut unused = [0u8; 8];
-        let mut real = args.map(|arg| arg as usize);
-        real[index + 1] = unused.as_mut_ptr() as usize;
-        real[index + 2] = (size as i32).min(8) as isize as usize;
-        // SAFETY: the program's own call into a buffer of ours: its errors are
-        // the kernel's, and a filter sees it.
-        let result = unsafe { sys::raw::syscall(number as usize, real) };
-        if result < 0 {
-            return Effect::Done(result);
-        }
-        let name = &self.exe[..self.exe.len() - 1];
-        let len = name.len().min(size as usize);
-        let written = memory::write_bytes(buffer, &name[..len]);
-        Effect::Done(if written {
-            len as isize
-        } else {
-            Errno::EFAULT.as_result()
-        })
-    }
 }
 
 /// The kernel refuses a range that begins within a page before it looks at what
 /// is there.
 fn is_page(addr: u64) -> bool {
     addr.is_multiple_of(wire::PAGE)
+}
+
+/// Handles a call that needs no state of the process, and may read memory of the program
+/// or wait for it. `None`: it is another kind.
+pub fn call_unlocked(kind: Kind, args: [u64; 6]) -> Option<Effect> {
+    Some(match kind {
+        Kind::Looks => looks(args),
+        Kind::Mlockall => mlockall(args[0]),
+        Kind::Refuse(errno) => Effect::Done(errno.as_result()),
+        _ => return None,
+    })
 }
 
 /// A call about a range: of the engine's memory it hears what it would of none.
@@ -593,28 +501,38 @@ fn looks(args: [u64; 6]) -> Effect {
     Effect::Forward
 }
 
-/// Where the path argument at `index` is looked for: the calls have the
-/// directory's descriptor before it.
-fn directory(args: [u64; 6], index: usize) -> i32 {
-    match index {
-        0 => sys::AT_FDCWD,
-        _ => args[index - 1] as i32,
+/// `mlockall(flags)`: the program's mappings one by one, as the engine's are
+/// large and mostly empty; what comes later may be the engine's, too.
+fn mlockall(flags: u64) -> Effect {
+    const CURRENT: u64 = 1;
+    const FUTURE: u64 = 2;
+    const ONFAULT: u64 = 4;
+    if flags & CURRENT == 0 || flags & !(CURRENT | FUTURE | ONFAULT) != 0 {
+        return Effect::Forward;
     }
-}
-
-/// Whether a path leads nowhere: `/proc` may be absent or hidden.
-fn is_missing(directory: i32, path: u64) -> bool {
-    sys::faccessat(directory, path, 0, 0) == Err(Errno::ENOENT)
-}
-
-/// Whether a call asks about the link itself, which is a link as natively.
-fn keeps_link(number: u64, args: [u64; 6]) -> bool {
-    let flags = match number as usize {
-        nr::NEWFSTATAT | nr::FACCESSAT2 => args[3],
-        nr::STATX => args[2],
-        _ => 0,
-    };
-    flags & u64::from(sys::AT_SYMLINK_NOFOLLOW) != 0
+    let mappings = procfs::program_mappings();
+    let size: u64 = mappings.iter().map(|(start, end)| end - start).sum();
+    match procfs::lockable() {
+        Some(0) => return Effect::Done(Errno::EPERM.as_result()),
+        Some(limit) if size > limit => return Effect::Done(Errno::ENOMEM.as_result()),
+        _ => {}
+    }
+    let on_fault = usize::from(flags & ONFAULT != 0);
+    for (start, end) in mappings {
+        // SAFETY: locks memory of the program, which asked for it. Errors
+        // (nothing can be read there) are none of the call's.
+        unsafe {
+            let range = [start as usize, (end - start) as usize, on_fault, 0, 0, 0];
+            sys::raw::syscall(nr::MLOCK2, range)
+        };
+    }
+    if flags & FUTURE == 0 {
+        return Effect::Done(0);
+    }
+    // SAFETY: touches no mapping that exists.
+    Effect::Done(unsafe {
+        sys::raw::syscall(nr::MLOCKALL, [(flags & !CURRENT) as usize, 0, 0, 0, 0, 0])
+    })
 }
 
 fn is_elf(fd: i32) -> bool {

@@ -212,6 +212,19 @@ pub enum ExitKind {
     Bound(Key),
 }
 
+impl ExitKind {
+    /// Where the program's code goes on that is translated there; 0: none.
+    pub fn target(self) -> u64 {
+        match self {
+            ExitKind::Direct(key)
+            | ExitKind::Spilled(key)
+            | ExitKind::Event(key)
+            | ExitKind::Bound(key) => key.pc,
+            ExitKind::Syscall { .. } | ExitKind::Vsyscall(_) | ExitKind::Unfetchable(_) => 0,
+        }
+    }
+}
+
 /// An [`ExitKind`] without its address and detail.
 #[derive(Clone, Copy, Debug)]
 enum What {

@@ -9,7 +9,7 @@
 use wire::stat;
 
 use crate::block::BlockId;
-use crate::engine::Engine;
+use crate::engine::{self, Engine};
 use crate::superblock::Superblock;
 
 /// Stores to one page of code after which it is compared instead of guarded.
@@ -41,6 +41,72 @@ fn read_words<const N: usize>(at: u64) -> Option<[u64; N]> {
     Some(words)
 }
 
+/// A write to a file; if that is the program's memory, it is made here and
+/// the code it changes is stale. `None`: it is another file.
+pub fn stores(number: u64, args: [u64; 6]) -> Option<isize> {
+    if !engine::with(|engine| engine.memory_opened) {
+        return None;
+    }
+    let mut path = [0u8; 64];
+    let len = agent::procfs::fd_path(args[0] as i32, &mut path)?;
+    if agent::procfs::recognise(&path[..len]) != Some(agent::procfs::Own::Mem) {
+        return None;
+    }
+    let explicit = ![sys::nr::WRITE, sys::nr::WRITEV].contains(&(number as usize));
+    let at = match args[3] {
+        at if explicit && at as i64 != -1 => at,
+        _ => {
+            const SEEK_CUR: usize = 1;
+            let seek = [args[0] as usize, 0, SEEK_CUR, 0, 0, 0];
+            // SAFETY: asks where the descriptor stands.
+            unsafe { sys::raw::syscall(sys::nr::LSEEK, seek) as u64 }
+        }
+    };
+    // SAFETY: the program's own call; its buffers are checked by the kernel.
+    let result = unsafe { sys::raw::syscall(number as usize, args.map(|arg| arg as usize)) };
+    if result > 0 {
+        engine::with(|engine| {
+            engine.open_range(at, result as u64);
+            engine.invalidate(at, at.saturating_add(result as u64));
+        });
+    }
+    Some(result)
+}
+
+/// The kernel is about to write to an array of `struct iovec` for the program.
+pub fn open_vector(at: u64, count: u64) {
+    if engine::with(|engine| engine.protected.is_empty()) {
+        return;
+    }
+    for index in 0..count.min(1024) {
+        let Some([start, len]) = read_words(at + index * 16) else {
+            return;
+        };
+        engine::with(|engine| engine.open_range(start, len));
+    }
+}
+
+/// The same for `count` of `struct mmsghdr`, or one `struct msghdr`.
+pub fn open_messages(at: u64, count: u64) {
+    if engine::with(|engine| engine.protected.is_empty()) {
+        return;
+    }
+    const MMSGHDR: u64 = 64;
+    for index in 0..count {
+        // Name, its length, vector, its length, control, its length, flags.
+        let at = at + index * MMSGHDR;
+        let Some([name, name_len, vector, entries, control, control_len]) = read_words(at) else {
+            return;
+        };
+        open_vector(vector, entries);
+        engine::with(|engine| {
+            engine.open_range(name, name_len & 0xffff_ffff);
+            engine.open_range(control, control_len);
+            engine.open_range(at, MMSGHDR);
+        });
+    }
+}
+
 impl Engine {
     /// Whether code at `pc` must be compared whenever it is entered.
     pub fn is_volatile(&self, pc: u64) -> bool {
@@ -58,7 +124,11 @@ impl Engine {
     pub fn is_stale(&self, id: BlockId) -> bool {
         let block = &self.blocks[id.0 as usize];
         let source = self.volatiles.get(&id).filter(|_| block.volatile);
-        source.is_some_and(|&(len, sum)| checksum(block.key().pc, len) != sum)
+        source.is_some_and(|&(len, sum)| {
+            let pc = block.key().pc;
+            self.present_end(pc, pc + u64::from(len)) < pc + u64::from(len)
+                || checksum(pc, len) != sum
+        })
     }
 
     /// The program opens its memory as a file: from now on writes to files are
@@ -74,36 +144,6 @@ impl Engine {
             }
             self.drop_page(page);
         }
-    }
-
-    /// A write to a file; if that is the program's memory, it is made here and
-    /// the code it changes is stale. `None`: it is another file.
-    pub fn stores(&mut self, number: u64, args: [u64; 6]) -> Option<isize> {
-        if !self.memory_opened {
-            return None;
-        }
-        let mut path = [0u8; 64];
-        let len = agent::procfs::fd_path(args[0] as i32, &mut path)?;
-        if agent::procfs::recognise(&path[..len]) != Some(agent::procfs::Own::Mem) {
-            return None;
-        }
-        let explicit = ![sys::nr::WRITE, sys::nr::WRITEV].contains(&(number as usize));
-        let at = match args[3] {
-            at if explicit && at as i64 != -1 => at,
-            _ => {
-                const SEEK_CUR: usize = 1;
-                let seek = [args[0] as usize, 0, SEEK_CUR, 0, 0, 0];
-                // SAFETY: asks where the descriptor stands.
-                unsafe { sys::raw::syscall(sys::nr::LSEEK, seek) as u64 }
-            }
-        };
-        // SAFETY: the program's own call; its buffers are checked by the kernel.
-        let result = unsafe { sys::raw::syscall(number as usize, args.map(|arg| arg as usize)) };
-        if result > 0 {
-            self.open_range(at, result as u64);
-            self.invalidate(at, at.saturating_add(result as u64));
-        }
-        Some(result)
     }
 
     /// Notes where a new block's bytes came from.
@@ -143,39 +183,6 @@ impl Engine {
             .collect();
         for page in inside {
             self.on_store(page);
-        }
-    }
-
-    /// The same for an array of `struct iovec`.
-    pub fn open_vector(&mut self, at: u64, count: u64) {
-        if self.protected.is_empty() {
-            return;
-        }
-        for index in 0..count.min(1024) {
-            let Some([start, len]) = read_words(at + index * 16) else {
-                return;
-            };
-            self.open_range(start, len);
-        }
-    }
-
-    /// The same for `count` of `struct mmsghdr`, or one `struct msghdr`.
-    pub fn open_messages(&mut self, at: u64, count: u64) {
-        if self.protected.is_empty() {
-            return;
-        }
-        const MMSGHDR: u64 = 64;
-        for index in 0..count {
-            // Name, its length, vector, its length, control, its length, flags.
-            let at = at + index * MMSGHDR;
-            let Some([name, name_len, vector, entries, control, control_len]) = read_words(at)
-            else {
-                return;
-            };
-            self.open_range(name, name_len & 0xffff_ffff);
-            self.open_vector(vector, entries);
-            self.open_range(control, control_len);
-            self.open_range(at, MMSGHDR);
         }
     }
 

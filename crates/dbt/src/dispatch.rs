@@ -1,9 +1,10 @@
 //! The engine's side of leaving the cache: find out why, do it, say where to
 //! go on. Called from `entry.rs` with the program's state in the thread block.
 
-use agent::sigcalls;
-use agent::syscalls::{self, Effect, Kind};
+use agent::paths::{self, Wanted};
+use agent::syscalls::{self, Effect, Kind, MappedFile};
 use agent::thread::{Thread, ThreadContext, reg};
+use agent::{procfs, sigcalls};
 use wire::stat;
 use wire::stream::stamp;
 
@@ -11,10 +12,11 @@ use crate::block::{Arrival, ExitId, ExitKind, Key, Landing};
 use crate::engine::{self, Engine};
 use crate::entry::reason;
 use crate::locate::place_of;
+use crate::presence::with_code_at;
 use crate::signals::Unfetchable;
 use crate::superblock::End;
 use crate::ways::Site;
-use crate::{lockstep, process, signals, sigreturn};
+use crate::{change, lockstep, process, signals, sigreturn};
 
 /// Its range is of program addresses, which calls from the cache never have:
 /// as a kernel without it.
@@ -78,7 +80,7 @@ fn route(context: &mut ThreadContext, thread: &mut Thread) {
 
 /// Sets where the thread goes on; translates if need be.
 pub fn go_to(context: &mut ThreadContext, key: Key) {
-    engine::with(|engine| {
+    with_code_at(key.pc, |engine| {
         engine.arrive(context);
         engine.begin_at(context, key.pc);
         let key = engine.enter(context, key);
@@ -114,7 +116,7 @@ fn indirect_miss(context: &mut ThreadContext) {
         // The call itself faults: nothing has been pushed.
         context.regs[reg::RSP] = context.regs[reg::RSP].wrapping_add(8);
     }
-    engine::with(|engine| {
+    with_code_at(target, |engine| {
         engine.arrive(context);
         engine.count(stat::EXITS_INDIRECT);
         engine.went_to(context, target);
@@ -150,7 +152,12 @@ fn indirect_miss(context: &mut ThreadContext) {
 /// not arrive, it may go back into its block.
 fn leave_by_exit(context: &mut ThreadContext, thread: &mut Thread) {
     let exit = context.exit;
-    let (kind, after) = engine::with(|engine| {
+    // Until `arrive`, the exit is the one that was left.
+    let target = match agent::memory::is_served() {
+        true => engine::with(|engine| engine.exits[exit as usize].kind().target()),
+        false => 0,
+    };
+    let (kind, after) = with_code_at(target, |engine| {
         let left = &engine.exits[exit as usize];
         let (kind, after) = (left.kind(), left.after(engine.cache.arena()));
         engine.count(match kind {
@@ -266,9 +273,11 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, call: Call) -> 
         return After::Raw;
     };
     let result = match kind {
-        Kind::Sigaction => {
-            engine::with(|engine| sigcalls::sigaction(thread, engine.process.entry, call.args))
-        }
+        Kind::Sigaction => sigcalls::sigaction(call.args, |number, wanted| {
+            engine::with(|engine| {
+                sigcalls::change_action(thread, engine.process.entry, number, wanted)
+            })
+        }),
         Kind::Sigprocmask => sigcalls::sigprocmask(thread, call.args),
         Kind::Sigaltstack => {
             // SAFETY: changes nothing; only to hear what a filter says to it.
@@ -280,19 +289,19 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, call: Call) -> 
             let minimum = engine::with(|engine| engine.process.minimum_altstack);
             agent::signals::sigaltstack(thread, call.args[0], call.args[1], sp, minimum)
         }
-        Kind::Stores => match engine::with(|engine| engine.stores(call.number, call.args)) {
+        Kind::Stores => match change::stores(call.number, call.args) {
             Some(result) => result,
             None => return After::Raw,
         },
         Kind::FillsVector(address, length) => {
             let (at, count) = (call.args[address], call.args[length]);
-            engine::with(|engine| engine.open_vector(at, count));
+            change::open_vector(at, count);
             return After::Raw;
         }
         Kind::FillsMessages => {
             let single = call.number == sys::nr::RECVMSG as u64;
             let count = if single { 1 } else { call.args[2].min(1024) };
-            engine::with(|engine| engine.open_messages(call.args[1], count));
+            change::open_messages(call.args[1], count);
             return After::Raw;
         }
         Kind::Prctl if call.args[0] == PR_SET_SYSCALL_USER_DISPATCH => {
@@ -329,6 +338,10 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, call: Call) -> 
                 Some(result) => result,
                 None => return After::Raw,
             }
+        }
+        Kind::Userfault => {
+            agent::memory::set_served();
+            return After::Raw;
         }
         Kind::Sigpending => sigcalls::sigpending(thread, call.args),
         Kind::Sigtimedwait => match sigcalls::sigtimedwait(thread, call.args) {
@@ -371,14 +384,23 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, call: Call) -> 
 }
 
 fn memory_call(kind: Kind, call: &Call) -> After {
-    engine::with(
-        |engine| match engine.process.call(kind, call.args, call.number) {
+    if let Some(wanted) = paths::wanted(kind, call.args, call.number) {
+        return path_call(wanted, call);
+    }
+    let unlocked = syscalls::call_unlocked(kind, call.args);
+    let file = match kind {
+        Kind::Mmap => MappedFile::of_call(call.args),
+        _ => MappedFile::default(),
+    };
+    engine::with(|engine| {
+        let effect = match (unlocked, kind) {
+            (Some(effect), _) => effect,
+            (None, Kind::Mmap) => engine.process.mmap(call.args, file),
+            (None, _) => engine.process.call(kind, call.args, call.number),
+        };
+        match effect {
             Effect::Forward => After::Raw,
             Effect::Done(result) => After::Result(result),
-            Effect::OpensMemory => {
-                engine.opens_memory();
-                After::Raw
-            }
             Effect::Invalidate(result, start, end) => {
                 engine.invalidate(start, end);
                 After::Result(result)
@@ -388,8 +410,28 @@ fn memory_call(kind: Kind, call: &Call) -> After {
                 engine.invalidate(c, d);
                 After::Result(result)
             }
-        },
-    )
+        }
+    })
+}
+
+/// A call with a path. The program's memory is read and written without the lock.
+fn path_call(wanted: Wanted, call: &Call) -> After {
+    match wanted {
+        Wanted::Other => After::Raw,
+        Wanted::Maps { cloexec } => {
+            let fd = engine::with(|engine| procfs::maps_file(&engine.process.regions, cloexec));
+            After::Result(fd.map_or_else(|errno| errno.as_result(), |fd| fd as isize))
+        }
+        Wanted::Memory => {
+            engine::with(Engine::opens_memory);
+            After::Raw
+        }
+        Wanted::OpenExe { .. } | Wanted::Exe { .. } | Wanted::ExeLink { .. } => {
+            let exe = engine::with(|engine| engine.process.exe.clone());
+            let result = paths::call_with_exe(wanted, &exe, call.args, call.number);
+            result.map_or(After::Raw, After::Result)
+        }
+    }
 }
 
 /// gs is virtual; shadow stacks are as on a kernel without them.
@@ -460,7 +502,7 @@ fn unfetchable(context: &mut ThreadContext, thread: &mut Thread, pc: u64) {
         pc,
         arrival: Arrival::Inside,
     };
-    let fault = engine::with(|engine| {
+    let fault = with_code_at(pc, |engine| {
         let block = engine.exits[context.exit as usize].block;
         engine.sever(block);
         let again = engine.superblock(key);

@@ -93,12 +93,14 @@ pub struct Engine {
     pub scratch: Scratch,
 }
 
-/// Buffers of the last translation, for the next one.
+/// Buffers of the last translation, for the next one, and what is true of this one only.
 #[derive(Debug, Default)]
 pub struct Scratch {
     pub source: crate::superblock::Superblock,
     pub paths: crate::contexts::Paths,
     pub map: Vec<u8>,
+    /// Pages of code that the thread which holds the lock has touched (`presence`).
+    pub touched: core::ops::Range<u64>,
 }
 
 // SAFETY: the raw pointers are to thread blocks, which are only looked at

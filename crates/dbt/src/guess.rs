@@ -34,6 +34,10 @@ impl Engine {
     /// Where an indirect branch goes now, if it takes its target from a fixed
     /// address.
     pub fn guess(&self, insn: &Insn) -> Option<Guess> {
+        if agent::memory::is_served() {
+            // The address may be in a page that is not there.
+            return None;
+        }
         let (place, _) = insn.rip_relative().filter(|_| !insn.has_segment_base())?;
         let target = agent::memory::read::<u64>(place)?;
         self.process.regions.find(target)?;

@@ -29,6 +29,7 @@ pub mod link;
 pub mod locate;
 pub mod lockstep;
 pub mod pcmap;
+mod presence;
 pub mod process;
 pub mod signals;
 pub mod sigreturn;

@@ -115,7 +115,7 @@ impl Window {
                 .find(end)
                 .map_or(end, |next| next.end);
         }
-        let len = (end - pc).min(WINDOW as u64) as usize;
+        let len = (engine.present_end(pc, end) - pc).min(WINDOW as u64) as usize;
         if !engine.is_volatile(pc) {
             engine.guard(pc, pc + len as u64);
         }
@@ -256,6 +256,7 @@ impl Engine {
                     || side_exits >= MAX_EXITS
                     || self.is_traced(Key { pc, ..key }) != traced
                     || !out.volatile && self.enters_volatile(&out, pc)
+                    || self.is_awaited(pc)
                 {
                     out.end = End::Goto(inside);
                     return out;

@@ -308,7 +308,8 @@ impl Engine {
             End::Unfetchable(pc) => self.emit_exit(emit, ExitKind::Unfetchable(pc)),
             End::Unknown(pc) => {
                 let mut bytes = [0u8; 15];
-                let got = agent::memory::read_some(pc, &mut bytes);
+                let room = self.present_end(pc, pc + bytes.len() as u64) - pc;
+                let got = agent::memory::read_some(pc, &mut bytes[..room as usize]);
                 emit.asm.bytes(&bytes[..got]);
                 emit.asm.bytes(&[0x0F, 0x0B]);
                 emit.cover(true, Recipe::NONE);

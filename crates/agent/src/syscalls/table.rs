@@ -46,6 +46,8 @@ pub enum Kind {
     Sigtimedwait,
     /// Waits under another signal mask: (index of its address).
     Waits(usize),
+    /// From now on reading memory may wait for a thread of the program.
+    Userfault,
     /// Done by the translator, which owns the thread's state.
     Sigreturn,
     Clone,
@@ -186,6 +188,11 @@ pub const TABLE: &[(usize, Kind, &str)] = &[
         nr::MLOCKALL,
         Kind::Mlockall,
         "the pool would be filled and locked whole",
+    ),
+    (
+        nr::USERFAULTFD,
+        Kind::Userfault,
+        "no page may be awaited while the engine's lock is held",
     ),
     (
         nr::RT_SIGRETURN,

@@ -206,7 +206,7 @@ impl Engine {
                     wanted: contexts.wants_blocks(pc, &self.process),
                     leaders: match blocks.dynamic {
                         true => Vec::new(),
-                        false => find_leaders(start, end),
+                        false => find_leaders(start, self.present_end(start, end)),
                     },
                 }),
             };
@@ -293,7 +293,8 @@ impl Engine {
         let mut at = insns.last().map_or(0, Insn::next_pc);
         while code.len() < LONGEST {
             let mut bytes = [0; MAX_LEN];
-            let got = agent::memory::read_some(at, &mut bytes);
+            let room = self.present_end(at, at + MAX_LEN as u64) - at;
+            let got = agent::memory::read_some(at, &mut bytes[..room as usize]);
             let Ok(insn) = Insn::decode(&bytes[..got], at) else {
                 break;
             };

@@ -114,6 +114,9 @@ impl Engine {
         {
             return None;
         }
+        if self.present_end(start, end) < end {
+            return None;
+        }
         let mut bytes = alloc::vec![0u8; (end - start) as usize];
         let got = agent::memory::read_some(start, &mut bytes);
         (got == bytes.len() && ends_by_return(&bytes, start)).then_some(end)
