@@ -32,6 +32,7 @@ pub mod tage;
 
 pub use decode::{Decoder, Misfit};
 pub use encode::{Counts, Encoder};
+pub use ras::Overflow;
 
 /// Says how conditional branches go.
 pub trait Outcomes {
@@ -106,6 +107,8 @@ pub struct Config {
     pub targets: &'static TargetsRow,
     pub target_entries: u32,
     pub returns: u32,
+    /// What happens when more calls are open than `returns`.
+    pub overflow: Overflow,
 }
 
 /// The predictors of the thesis, chapter 6.3.
@@ -117,6 +120,7 @@ impl Default for Config {
             targets: &TARGETS[0],
             target_entries: 64,
             returns: 32,
+            overflow: Overflow::default(),
         }
     }
 }
@@ -171,7 +175,7 @@ impl Predictors {
                 0 => Box::new(Nowhere),
                 entries => (config.targets.make)(size(entries)),
             },
-            returns: ras::Ras::new(size(config.returns)),
+            returns: ras::Ras::new(size(config.returns), config.overflow),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Descriptors of predictors lose nothing: random programs that run at random, with signals and
 //! code that changes, come out as they went in. And any descriptors with any code do no harm.
 
-use analysis::raptor::{Config, Decoder, Descriptor, ENTER, Encoder, OUTCOMES, TARGETS};
+use analysis::raptor::{Config, Decoder, Descriptor, ENTER, Encoder, OUTCOMES, Overflow, TARGETS};
 use analysis::walk::{Branch, Item, Kind, Pieces, Why};
 use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
@@ -209,6 +209,7 @@ fn config(u: &mut Unstructured<'_>) -> Result<Config> {
         targets: TARGETS.iter().find(|row| row.decodable).unwrap(),
         target_entries: *u.choose(&entries)?,
         returns: *u.choose(&[0, 1, 2, 5, 32])?,
+        overflow: *u.choose(&[Overflow::Circular, Overflow::DropOldest])?,
     })
 }
 

@@ -24,7 +24,7 @@ pub use controls::{Call, Controls};
 pub use kinds::{BlockKind, ContextMode, DiffFormat, WhichForest, YesNo};
 pub use order::Order;
 use raptor::RAPTOR_EXAMPLES;
-pub use raptor::{Live, Predictors, Raptor};
+pub use raptor::{Live, Predictors, Raptor, RasOverflow};
 use run::RUN_EXAMPLES;
 pub use run::Run;
 use traces::{

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 
-use analysis::raptor::{Config, OUTCOMES, TARGETS};
+use analysis::raptor::{Config, OUTCOMES, Overflow, TARGETS};
 use anyhow::{Result, anyhow, bail};
 use report::mcf::{Form, Numbered};
 use report::raptor::{self, View};
@@ -14,7 +14,7 @@ use report::{mcf, raptor::Row};
 
 use crate::branches::{say, send};
 use crate::ending::Ending;
-use crate::flags::{DescriptorForm, Predictors, Raptor};
+use crate::flags::{DescriptorForm, Predictors, Raptor, RasOverflow};
 use crate::output::{Output, reason};
 use crate::progress::Progress;
 use crate::traces::{check_order, check_thread, read_trace};
@@ -111,6 +111,10 @@ fn config(flags: &Predictors) -> Config {
         targets: targets.unwrap_or(&TARGETS[0]),
         target_entries: flags.ibtb,
         returns: flags.ras,
+        overflow: match flags.ras_overflow {
+            RasOverflow::Circular => Overflow::Circular,
+            RasOverflow::DropOldest => Overflow::DropOldest,
+        },
     }
 }
 

@@ -67,6 +67,35 @@ fn the_return_address_stack_example() {
     assert_eq!(ours, expected);
 }
 
+/// The program of figure 4.33 has six calls open at its deepest: with four entries the two
+/// oldest are gone. A circular stack reads the newest again, which is right once by chance.
+#[test]
+fn more_calls_than_the_return_address_stack_has_entries() {
+    let folder = Folder::new("raptor-overflow");
+    let expected = |returns: &[&str]| {
+        let (first, last) = (
+            ["0, 0, 0, 0x00000000004004a8", "0, 7 jz 0x400495"],
+            [
+                "0, 2, T, 0x00000000004004af ret",
+                "0, 0, 3, 0x8000000000000000",
+            ],
+        );
+        [&first[..], returns, &last[..]].concat()
+    };
+    let circular = expected(&["0, 7, T, 0x00000000004004a6 ret"]);
+    let oldest = expected(&[
+        "0, 6, T, 0x0000000000400493 ret",
+        "0, 2, T, 0x00000000004004a6 ret",
+    ]);
+    let ours = |options: &[&str]| {
+        let options = [&["--ras", "4"], options].concat();
+        descriptors(&folder, "traptor_returns.S", &options)
+    };
+    assert_eq!(ours(&[]), circular);
+    assert_eq!(ours(&["--ras-overflow", "circular"]), circular);
+    assert_eq!(ours(&["--ras-overflow", "drop-oldest"]), oldest);
+}
+
 /// Figure 4.35, with the branches that it leaves out: without a gshare every taken `jle` has a
 /// descriptor, and so each call has bCnt 2 as there.
 #[test]

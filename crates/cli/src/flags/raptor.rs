@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use analysis::raptor::{MOST_ENTRIES, OUTCOMES, TARGETS};
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::DescriptorForm;
 
@@ -12,6 +12,7 @@ Examples:
   everypath trace -o run.evp -- ./prog
   everypath raptor run.evp                             how well predictors did
   everypath raptor run.evp --outcomes tage --entries 65536 --ras 64 --ibtb 1024
+  everypath raptor run.evp --ras 8 --ras-overflow drop-oldest
   everypath raptor run.evp --shared                    all threads share them
   everypath raptor run.evp -o run.raptor               the descriptors (docs/formats/mcf.md)
   everypath raptor run.evp --form ascii --disasm -o run.txt
@@ -61,6 +62,9 @@ pub struct Predictors {
     #[arg(long, value_name = "N", default_value_t = 32)]
     #[arg(value_parser = clap::value_parser!(u32).range(..=i64::from(MOST_ENTRIES)))]
     pub ras: u32,
+    /// What happens when more calls are open than it has entries
+    #[arg(long, value_name = "HOW", default_value = "circular")]
+    pub ras_overflow: RasOverflow,
     /// What predicts indirect jumps and calls: ibtb or ibtb-last
     #[arg(long, value_name = "NAME", default_value = "ibtb")]
     #[arg(value_parser = TARGETS.map(|row| row.name), hide_possible_values = true)]
@@ -77,6 +81,15 @@ pub struct Predictors {
     /// Put the branch behind each descriptor of --form ascii
     #[arg(long)]
     pub disasm: bool,
+}
+
+/// A return-address stack with more calls than entries.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum RasOverflow {
+    /// The newest overwrite the oldest, and returns read them again, round and round
+    Circular,
+    /// The oldest is dropped; when all entries are used up, 0 is predicted
+    DropOldest,
 }
 
 /// Predictors while `trace` runs.
