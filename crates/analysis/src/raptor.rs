@@ -109,6 +109,17 @@ pub struct Config {
     pub returns: u32,
     /// What happens when more calls are open than `returns`.
     pub overflow: Overflow,
+    pub exceptions: Exceptions,
+}
+
+/// Which exceptions have descriptors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Exceptions {
+    /// All that a decoder needs.
+    #[default]
+    All,
+    /// Those of the thesis: handlers of signals. Nothing can decode the descriptors.
+    Handlers,
 }
 
 /// The predictors of the thesis, chapter 6.3.
@@ -121,6 +132,7 @@ impl Default for Config {
             target_entries: 64,
             returns: 32,
             overflow: Overflow::default(),
+            exceptions: Exceptions::default(),
         }
     }
 }

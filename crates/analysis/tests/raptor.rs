@@ -1,7 +1,9 @@
 //! Descriptors of predictors lose nothing: random programs that run at random, with signals and
 //! code that changes, come out as they went in. And any descriptors with any code do no harm.
 
-use analysis::raptor::{Config, Decoder, Descriptor, ENTER, Encoder, OUTCOMES, Overflow, TARGETS};
+use analysis::raptor::{
+    Config, Decoder, Descriptor, ENTER, Encoder, Exceptions, OUTCOMES, Overflow, TARGETS,
+};
 use analysis::walk::{Branch, Item, Kind, Pieces, Why};
 use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
@@ -204,6 +206,7 @@ fn run(u: &mut Unstructured<'_>) -> Result<(Process, Vec<Item>, u64)> {
 fn config(u: &mut Unstructured<'_>) -> Result<Config> {
     let entries = [0, 2, 4, 16, 64, 4096];
     Ok(Config {
+        exceptions: Exceptions::All,
         outcomes: u.choose(&OUTCOMES)?,
         outcome_entries: *u.choose(&entries)?,
         targets: TARGETS.iter().find(|row| row.decodable).unwrap(),
@@ -233,7 +236,7 @@ fn what_is_encoded_is_decoded() {
             encoder = encoder.no_farther_than(farthest);
         }
         let mut descriptors: Vec<_> = items.iter().filter_map(|item| encoder.item(item)).collect();
-        descriptors.push(encoder.end(executed));
+        descriptors.extend(encoder.end(executed));
         let counts = encoder.counts();
         let branches = counts.outcomes + counts.targets;
         predicted += branches - counts.wrong_outcomes - counts.wrong_targets;

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 
-use analysis::raptor::{Config, OUTCOMES, Overflow, TARGETS};
+use analysis::raptor::{Config, Exceptions, OUTCOMES, Overflow, TARGETS};
 use anyhow::{Result, anyhow, bail};
 use report::mcf::{Form, Numbered};
 use report::raptor::{self, View};
@@ -114,6 +114,10 @@ fn config(flags: &Predictors) -> Config {
         overflow: match flags.ras_overflow {
             RasOverflow::Circular => Overflow::Circular,
             RasOverflow::DropOldest => Overflow::DropOldest,
+        },
+        exceptions: match flags.thesis {
+            true => Exceptions::Handlers,
+            false => Exceptions::All,
         },
     }
 }

@@ -67,21 +67,67 @@ fn the_return_address_stack_example() {
     assert_eq!(ours, expected);
 }
 
+/// `--thesis`: the descriptors of figure 4.33, and none before and behind. bCnt begins with 1
+/// where the thread does, as no descriptor was written there.
+#[test]
+fn descriptors_of_the_thesis_alone() {
+    let folder = Folder::new("raptor-thesis");
+    let ours = descriptors(&folder, "traptor_returns.S", &["--thesis"]);
+    let expected = ["0, 7 jz 0x400495", "0, 8, T, 0x00000000004004af ret"];
+    assert_eq!(ours, expected);
+    let live = [
+        "trace",
+        "-q",
+        "--raptor",
+        "--thesis",
+        "--form",
+        "ascii",
+        "--disasm",
+        "--descriptors",
+        "live",
+        "--",
+        "./prog",
+    ];
+    printed(&folder, &live);
+    let live = std::fs::read_to_string(folder.file("live")).unwrap();
+    assert!(live.lines().eq(expected), "{live}");
+}
+
+/// Handlers of signals have theirs; their returns have none.
+#[test]
+fn exceptions_of_the_thesis_are_handlers() {
+    let folder = Folder::new("raptor-thesis-signals");
+    let source = "#include <signal.h>\nstatic void h(int s){(void)s;}\n\
+        int main(void){signal(SIGUSR1,h);raise(SIGUSR1);raise(SIGUSR1);return 0;}\n";
+    folder.program(&["-O1"], "prog", source);
+    printed(&folder, &["trace", "-q", "-o", "run.evp", "--", "./prog"]);
+    let raptor = |name: &str, option: &[&str]| {
+        let head = ["raptor", "run.evp", "--form", "ascii", "-o", name];
+        let said = printed(&folder, &[&head[..], option].concat());
+        assert!(said.ends_with("\n2 exceptions\n"), "{said}");
+        let text = std::fs::read_to_string(folder.file(name)).unwrap();
+        let exceptions = text.lines().filter(|line| line.starts_with("0, 0, "));
+        let targets = exceptions.map(|line| line.rsplit_once(", ").unwrap().1.to_owned());
+        targets.collect::<Vec<_>>()
+    };
+    let (all, thesis) = (raptor("all", &[]), raptor("thesis", &["--thesis"]));
+    // A begin, two handlers, two returns, an end.
+    assert_eq!(all.len(), 6);
+    assert_eq!(thesis, [all[1].clone(), all[3].clone()]);
+    assert_eq!(thesis[0], thesis[1]);
+}
+
 /// The program of figure 4.33 has six calls open at its deepest: with four entries the two
 /// oldest are gone. A circular stack reads the newest again, which is right once by chance.
 #[test]
 fn more_calls_than_the_return_address_stack_has_entries() {
     let folder = Folder::new("raptor-overflow");
-    let expected = |returns: &[&str]| {
-        let (first, last) = (
-            ["0, 0, 0, 0x00000000004004a8", "0, 7 jz 0x400495"],
-            [
-                "0, 2, T, 0x00000000004004af ret",
-                "0, 0, 3, 0x8000000000000000",
-            ],
-        );
-        [&first[..], returns, &last[..]].concat()
-    };
+    const FIRST: [&str; 2] = ["0, 0, 0, 0x00000000004004a8", "0, 7 jz 0x400495"];
+    const LAST: [&str; 2] = [
+        "0, 2, T, 0x00000000004004af ret",
+        "0, 0, 3, 0x8000000000000000",
+    ];
+    let expected = |returns: &[&'static str]| [&FIRST[..], returns, &LAST[..]].concat();
     let circular = expected(&["0, 7, T, 0x00000000004004a6 ret"]);
     let oldest = expected(&[
         "0, 6, T, 0x0000000000400493 ret",
@@ -268,6 +314,10 @@ fn what_cannot_be_is_refused() {
         &["--gshare", "1000"],
         "invalid value '1000' for '--entries <N>': give 0, or a power of two up to 16777216; \
          see everypath --help",
+    );
+    refused(
+        &["--thesis", "--targets", "ibtb-last", "--check"],
+        "the argument '--thesis' cannot be used with '--check'; see everypath --help",
     );
     // Descriptors of other predictors, and bytes that are none.
     let last = ["raptor", "run.evp", "--targets", "ibtb-last"];

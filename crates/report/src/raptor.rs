@@ -87,7 +87,9 @@ fn make(
         }
     }
     let insns = branches.number();
-    said(encoder.end(insns), "")?;
+    if let Some(end) = encoder.end(insns) {
+        said(end, "")?;
+    }
     Ok(Made {
         insns,
         counts: *encoder.counts(),

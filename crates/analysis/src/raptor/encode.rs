@@ -1,6 +1,6 @@
 //! Branches to descriptors: figures 3.1, 4.25 and 4.28.
 
-use super::{Config, Descriptor, END, ENTER, Predictors, SWITCH, Shared};
+use super::{Config, Descriptor, END, ENTER, Exceptions, Predictors, SWITCH, Shared};
 use crate::walk::{Branch, Item, Kind, Why};
 
 /// Instructions behind a descriptor after which there is another one at the next branch, so
@@ -42,17 +42,18 @@ pub struct Encoder {
     /// Instructions before the last descriptor.
     from: u64,
     farthest: u64,
+    exceptions: Exceptions,
     counts: Counts,
 }
 
 impl Encoder {
     pub fn new(config: &Config) -> Encoder {
-        Encoder::with(Predictors::new(config))
+        Encoder::with(Predictors::new(config), config.exceptions)
     }
 
     /// It has predictors in turn with others.
     pub fn with_none() -> Encoder {
-        Encoder::with(Predictors::none())
+        Encoder::with(Predictors::none(), Exceptions::All)
     }
 
     /// Its turn begins, or it is over.
@@ -60,12 +61,13 @@ impl Encoder {
         std::mem::swap(&mut self.predictors, &mut shared.0);
     }
 
-    fn with(predictors: Predictors) -> Encoder {
+    fn with(predictors: Predictors, exceptions: Exceptions) -> Encoder {
         Encoder {
             predictors,
             count: 1,
             from: 0,
             farthest: FARTHEST,
+            exceptions,
             counts: Counts::default(),
         }
     }
@@ -87,8 +89,10 @@ impl Encoder {
         match *item {
             Item::Branch(ref branch) => self.branch(branch),
             Item::Went { why, to, number } => {
-                self.counts.exceptions += u64::from(matches!(why, Why::Signal(_)));
-                Some(self.exception(number, to))
+                let is_handler = matches!(why, Why::Signal(_));
+                self.counts.exceptions += u64::from(is_handler);
+                let is_said = is_handler || self.exceptions == Exceptions::All;
+                is_said.then(|| self.exception(number, to))
             }
             Item::Entered {
                 fragment,
@@ -96,15 +100,17 @@ impl Encoder {
                 number,
             } => {
                 let target = fragment.map_or(to, |id| ENTER | u64::from(id));
-                Some(self.exception(number, target))
+                let is_said = self.exceptions == Exceptions::All;
+                is_said.then(|| self.exception(number, target))
             }
             Item::Stamp(_) => None,
         }
     }
 
     /// The thread ends, or nothing more is known, after so many instructions.
-    pub fn end(&mut self, number: u64) -> Descriptor {
-        self.exception(number, END)
+    pub fn end(&mut self, number: u64) -> Option<Descriptor> {
+        let is_said = self.exceptions == Exceptions::All;
+        is_said.then(|| self.exception(number, END))
     }
 
     /// After so many instructions another thread is next.

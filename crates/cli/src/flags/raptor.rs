@@ -16,12 +16,14 @@ Examples:
   everypath raptor run.evp --shared                    all threads share them
   everypath raptor run.evp -o run.raptor               the descriptors (docs/formats/mcf.md)
   everypath raptor run.evp --form ascii --disasm -o run.txt
+  everypath raptor run.evp --thesis -o run.raptor      not decodable: no begins, no ends
   everypath raptor run.evp --targets ibtb-last --check all branches, from descriptors and code
   everypath raptor run.evp --targets ibtb-last --decode run.raptor > run.mcf
   everypath trace --raptor --descriptors run.raptor -- ./prog   without a trace";
 
 #[derive(Debug, Args)]
 #[command(mut_arg("disasm", |disasm| disasm.requires("output")))]
+#[command(mut_arg("thesis", |thesis| thesis.conflicts_with_all(["check", "decode"])))]
 pub struct Raptor {
     /// The trace (made with `everypath trace`)
     #[arg(value_name = "FILE")]
@@ -75,6 +77,9 @@ pub struct Predictors {
     /// All threads of a process share the predictors, in the order of time stamps
     #[arg(long)]
     pub shared: bool,
+    /// Only descriptors of the thesis: none where a thread begins, ends, goes on
+    #[arg(long, conflicts_with = "shared")]
+    pub thesis: bool,
     /// Form of the descriptors that are written
     #[arg(long, value_name = "FORM", default_value = "binary")]
     pub form: DescriptorForm,

@@ -40,7 +40,7 @@ impl Iterator for Descriptors<'_> {
         }
         self.over = true;
         let end = self.encoder.end(self.branches.number());
-        again(self.thread, end)
+        again(self.thread, end?)
     }
 }
 

@@ -63,7 +63,9 @@ impl<'r, 'a: 'r> Reading<'r, 'a> {
                 last => {
                     let error = last.and_then(Result::err);
                     self.error = error.map(|error| error.to_string());
-                    said(self.encoder.end(self.branches.number()), "")?;
+                    if let Some(end) = self.encoder.end(self.branches.number()) {
+                        said(end, "")?;
+                    }
                     return Ok(true);
                 }
             };
