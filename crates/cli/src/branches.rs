@@ -1,14 +1,16 @@
 //! `dump --mcf` and `stats`: a trace as its branches.
 
 use std::cell::RefCell;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};
 use report::{mcf, stats};
 use trace::Recording;
 
 use crate::commands::finish_stdout;
+use crate::descriptors::Sink;
 use crate::ending::Ending;
 use crate::flags::{DescriptorForm, Dump, Stats, StatsForm};
 use crate::output::{Kind, Output};
@@ -29,24 +31,24 @@ pub fn dump(flags: &Dump, form: DescriptorForm) -> Result<Ending> {
         range: flags.range.clone().unwrap_or(1..u64::MAX),
         thread: flags.thread,
     };
-    let output = Output::wanted(flags.mcf.output.as_deref())?;
-    if form == mcf::Form::Binary && output.is_none() && io::stdout().is_terminal() {
-        bail!("binary descriptors are no text for a terminal; send them to a file: -o FILE");
-    }
+    let sink = Sink::wanted(&flags.mcf.packing, flags.mcf.output.as_deref())?;
+    sink.check_terminal(form)?;
     let (recording, _) = read_trace(&flags.file)?;
     check_thread(&recording, &flags.file, flags.thread)?;
     let shown = flags.file.display();
     // What goes to a terminal shows by itself how far it is.
-    let progress = output.is_some();
+    let progress = sink.output.is_some();
     let progress = progress.then(|| Progress::reading(&recording, "writing descriptors"));
     let threads = mcf::threads(&recording, flags.thread);
     let threads = threads.map_err(|error| anyhow!("'{shown}': {error}"))?;
     let failures = RefCell::new(Vec::new());
-    let ending = send(output, |out| {
+    let limit = Arc::clone(&sink.limit);
+    let ending = sink.send(form, |out| {
         *failures.borrow_mut() = mcf::write(&threads, &view, out)?;
         Ok(())
     })?;
     drop(progress);
+    limit.say();
     Ok(say(&flags.file, failures.take(), ending))
 }
 

@@ -46,6 +46,7 @@ mod condition;
 mod controls;
 mod counted;
 mod ctl;
+mod descriptors;
 mod diff;
 mod ending;
 mod flags;

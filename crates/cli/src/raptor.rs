@@ -4,7 +4,8 @@ pub mod live;
 
 use std::cell::RefCell;
 use std::fs::File;
-use std::io::{self, IsTerminal, Write};
+use std::io;
+use std::sync::Arc;
 
 use analysis::raptor::{Config, Exceptions, OUTCOMES, Overflow, TARGETS};
 use anyhow::{Result, anyhow, bail};
@@ -13,9 +14,10 @@ use report::raptor::{self, View};
 use report::{mcf, raptor::Row};
 
 use crate::branches::{say, send};
+use crate::descriptors::Sink;
 use crate::ending::Ending;
 use crate::flags::{DescriptorForm, Predictors, Raptor, RasOverflow};
-use crate::output::{Output, reason};
+use crate::output::reason;
 use crate::progress::Progress;
 use crate::traces::{check_order, check_thread, read_trace};
 
@@ -29,7 +31,10 @@ pub fn raptor(flags: &Raptor) -> Result<Ending> {
             config.targets.name
         );
     }
-    let output = Output::wanted(flags.output.as_deref())?;
+    let sink = Sink::wanted(&flags.packing, flags.output.as_deref())?;
+    if sink.output.is_none() && flags.decode.is_none() && flags.packing.is_asked() {
+        bail!("--compress and --descriptor-limit are about descriptors; name their file with -o");
+    }
     let (recording, _) = read_trace(&flags.file)?;
     check_thread(&recording, &flags.file, flags.thread)?;
     let is_shared = flags.predictors.shared;
@@ -43,11 +48,13 @@ pub fn raptor(flags: &Raptor) -> Result<Ending> {
         return check(flags, &threads, &config);
     }
     if flags.decode.is_some() {
-        return decode(flags, &threads, &config, view.form, output);
+        return decode(flags, &threads, &config, view.form, sink);
     }
     let progress = Progress::reading(&recording, "predicting branches");
-    let rows = write(&threads, &config, view, is_shared, output)?;
+    let limit = Arc::clone(&sink.limit);
+    let rows = write(&threads, &config, view, is_shared, sink)?;
     drop(progress);
+    limit.say();
     let ending = send(None, |out| {
         raptor::summary(&recording, &config, &rows, whose(is_shared), out)
     })?;
@@ -60,17 +67,17 @@ fn write<'a>(
     config: &Config,
     view: View,
     is_shared: bool,
-    output: Option<Output>,
+    sink: Sink,
 ) -> Result<Vec<Row<'a>>> {
     let write = match is_shared {
         true => raptor::shared::write,
         false => raptor::write,
     };
-    let Some(output) = output else {
+    if sink.output.is_none() {
         return Ok(write(threads, config, None)?);
-    };
+    }
     let rows = RefCell::new(Vec::new());
-    output.replace(|out: &mut dyn Write| {
+    sink.replace(view.form, |out| {
         *rows.borrow_mut() = write(threads, config, Some((view, out)))?;
         io::Result::Ok(())
     })?;
@@ -151,19 +158,18 @@ fn decode(
     threads: &[Numbered<'_>],
     config: &Config,
     form: Form,
-    output: Option<Output>,
+    sink: Sink,
 ) -> Result<Ending> {
     let path = flags.decode.as_deref().unwrap_or(&flags.file);
-    if form == Form::Binary && output.is_none() && io::stdout().is_terminal() {
-        bail!("binary descriptors are no text for a terminal; send them to a file: -o FILE");
-    }
+    sink.check_terminal(form)?;
     let open = || {
         let file = File::open(path);
         file.map_err(|error| anyhow!("cannot read '{}': {}", path.display(), reason(&error)))
     };
     open()?;
     let failure = RefCell::new(None);
-    let ending = send(output, |out| {
+    let limit = Arc::clone(&sink.limit);
+    let ending = sink.send(form, |out| {
         let decode = match flags.predictors.shared {
             true => raptor::shared::decode,
             false => raptor::decode,
@@ -171,5 +177,6 @@ fn decode(
         *failure.borrow_mut() = decode(threads, config, form, File::open(path)?, out)?;
         Ok(())
     })?;
+    limit.say();
     Ok(say(path, failure.take().into_iter().collect(), ending))
 }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::Packing;
+
 pub const STATS_EXAMPLES: &str = "\
 Examples:
   everypath trace -o run.evp -- ./prog
@@ -17,6 +19,8 @@ to who knows how often each was at that branch of the code.";
 
 /// Descriptors of mcfTrace instead of text.
 #[derive(Debug, Args)]
+#[command(mut_arg("compress", |compress| compress.requires("mcf")))]
+#[command(mut_arg("descriptor_limit", |limit| limit.requires("mcf")))]
 pub struct Mcf {
     /// Write the descriptors of mcfTrace instead (docs/formats/mcf.md)
     #[arg(long, value_name = "FORM")]
@@ -27,6 +31,8 @@ pub struct Mcf {
     /// Write the descriptors of --mcf to FILE, not standard output
     #[arg(short, long, value_name = "FILE", requires = "mcf")]
     pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub packing: Packing,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

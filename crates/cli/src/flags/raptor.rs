@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use analysis::raptor::{MOST_ENTRIES, OUTCOMES, TARGETS};
 use clap::{Args, ValueEnum};
 
-use super::DescriptorForm;
+use super::{DescriptorForm, Packing};
 
 pub const RAPTOR_EXAMPLES: &str = "\
 Examples:
@@ -15,6 +15,7 @@ Examples:
   everypath raptor run.evp --ras 8 --ras-overflow drop-oldest
   everypath raptor run.evp --shared                    all threads share them
   everypath raptor run.evp -o run.raptor               the descriptors (docs/formats/mcf.md)
+  everypath raptor run.evp -c pbzip2 -o run.raptor.bz2
   everypath raptor run.evp --form ascii --disasm -o run.txt
   everypath raptor run.evp --thesis -o run.raptor      not decodable: no begins, no ends
   everypath raptor run.evp --targets ibtb-last --check all branches, from descriptors and code
@@ -23,6 +24,8 @@ Examples:
 
 #[derive(Debug, Args)]
 #[command(mut_arg("disasm", |disasm| disasm.requires("output")))]
+#[command(mut_arg("compress", |compress| compress.conflicts_with("check")))]
+#[command(mut_arg("descriptor_limit", |limit| limit.conflicts_with("check")))]
 #[command(mut_arg("thesis", |thesis| thesis.conflicts_with_all(["check", "decode"])))]
 pub struct Raptor {
     /// The trace (made with `everypath trace`)
@@ -42,6 +45,8 @@ pub struct Raptor {
     /// Make mcfTrace descriptors of the binary ones in FILE and the recorded code
     #[arg(long, value_name = "FILE", conflicts_with = "disasm")]
     pub decode: Option<PathBuf>,
+    #[command(flatten)]
+    pub packing: Packing,
 }
 
 /// Which predictors, and how what they got wrong is written.
@@ -103,6 +108,8 @@ pub enum RasOverflow {
 #[command(mut_group("Predictors", |given| given.requires("raptor")))]
 #[command(mut_arg("form", |form| form.requires("descriptors")))]
 #[command(mut_arg("disasm", |disasm| disasm.requires("descriptors")))]
+#[command(mut_arg("compress", |compress| compress.requires("descriptors")))]
+#[command(mut_arg("descriptor_limit", |limit| limit.requires("descriptors")))]
 pub struct Live {
     /// Have predictors of branches follow, as `everypath raptor` has of a trace
     #[arg(long)]
@@ -113,6 +120,8 @@ pub struct Live {
     /// Write how well they did to FILE, not standard error
     #[arg(long, value_name = "FILE", requires = "raptor")]
     pub report: Option<PathBuf>,
+    #[command(flatten)]
+    pub packing: Packing,
     #[command(flatten)]
     pub predictors: Predictors,
 }

@@ -41,7 +41,8 @@ Examples:
   everypath dump run.evp --order | less         all threads, in order of time
   everypath dump run.evp --order --time 5000000..6000000
   everypath dump run.evp --mcf ascii --disasm              branches, as mcfTrace has them
-  everypath dump run.evp --mcf binary | zstd > run.mcf.zst   (docs/formats/mcf.md)
+  everypath dump run.evp --mcf binary -o run.mcf.zst       compressed (docs/formats/mcf.md)
+  everypath dump run.evp --mcf binary -c pigz > run.mcf.gz
   everypath dump run.evp --pt run.pt           packets of Intel PT, for its decoders
   everypath dump run.evp --uftrace calls --depth 8; uftrace replay -d calls
   everypath dump run.evp --perfetto calls.json --funcs 'parse_*,main'
@@ -247,7 +248,7 @@ pub enum What {
 }
 
 /// Bytes; units are 1024 times each other.
-fn size(text: &str) -> Result<u64, String> {
+pub fn size(text: &str) -> Result<u64, String> {
     let units = [('K', 10), ('M', 20), ('G', 30), ('T', 40)];
     let unit = units.into_iter().find(|(unit, _)| text.ends_with(*unit));
     let number = match unit {

@@ -19,6 +19,7 @@ use report::raptor::{self, Row, View};
 use trace::Recording;
 
 use super::{config, failures, view, whose, write};
+use crate::descriptors::{self, Sink};
 use crate::flags::{Order, Trace};
 use crate::output::{self, Output, reason};
 use crate::progress::Progress;
@@ -27,7 +28,7 @@ use crate::progress::Progress;
 pub struct Predictors {
     config: Config,
     view: View,
-    descriptors: Option<Output>,
+    sink: Sink,
     /// Where statistics go, if not to standard error.
     report: Option<Output>,
     is_quiet: bool,
@@ -35,6 +36,8 @@ pub struct Predictors {
     /// Those that follow, and where the descriptors go that they have not written; `None`:
     /// they are shared.
     live: Option<(Arc<Live>, Box<dyn Write>)>,
+    /// Descriptors that are compressed when all has ended: a compressor that fails loses none.
+    raw: Option<File>,
 }
 
 impl Predictors {
@@ -50,19 +53,29 @@ impl Predictors {
         }
         let refused = |error: anyhow::Error| anyhow!("{error}; nothing was run");
         let prepare = |path: Option<&Path>| Output::wanted(path).map_err(refused);
-        let descriptors = prepare(flags.live.descriptors.as_deref())?;
+        let sink = Sink::wanted(&flags.live.packing, flags.live.descriptors.as_deref());
+        let sink = sink.map_err(refused)?;
+        let failed = |error: io::Error| refused(anyhow!("{}", reason(&error)));
+        let raw = match sink.compressor {
+            Some(_) if !given.shared => {
+                let beside = beside(sink.output.as_ref());
+                Some(output::nameless(&beside).map_err(failed)?)
+            }
+            _ => None,
+        };
         let live = match given.shared {
             true => None,
             false => {
                 let most = u64::from(flags.buffer) << 20;
-                let follows = follow(config, view, most, descriptors.as_ref());
-                Some(follows.map_err(|error| refused(anyhow!("{}", reason(&error))))?)
+                let follows = follow(config, view, most, &sink, raw.as_ref());
+                Some(follows.map_err(failed)?)
             }
         };
         Ok(Some(Predictors {
             config,
             view,
-            descriptors,
+            sink,
+            raw,
             report: prepare(flags.live.report.as_deref())?,
             is_quiet: flags.quiet,
             is_shared: given.shared,
@@ -78,7 +91,7 @@ impl Predictors {
 
     /// A path for files that are to be where the descriptors go.
     pub fn beside(&self) -> PathBuf {
-        beside(self.descriptors.as_ref())
+        beside(self.sink.output.as_ref())
     }
 
     /// When the program has ended: has everything written, and says how well predictors did;
@@ -113,13 +126,23 @@ impl Predictors {
         }
         let written = finished.failed.map_or(Ok(()), Err);
         let written = written.and_then(|()| rest.flush());
-        if let Some(mut output) = self.descriptors.take()
-            && let Err(error) = written.and_then(|()| output.publish())
-        {
-            let shown = output.path().display();
-            let why = reason(&error);
-            say!("everypath: cannot write '{shown}': {why}; the descriptors are lost");
+        let Some(mut output) = self.sink.output.take() else {
+            return finished.rows;
+        };
+        let path = output.path().to_owned();
+        let done = match (written, self.raw.take(), self.sink.compressor) {
+            (Ok(()), Some(raw), Some(compressor)) => {
+                descriptors::compress(&raw, output, compressor)
+            }
+            (written, ..) => written.and_then(|()| output.publish()).map_err(|error| {
+                let (shown, why) = (path.display(), reason(&error));
+                format!("cannot write '{shown}': {why}; the descriptors are lost")
+            }),
+        };
+        if let Err(sentence) = done {
+            say!("everypath: {sentence}");
         }
+        self.sink.limit.say();
         finished.rows
     }
 
@@ -131,18 +154,21 @@ impl Predictors {
                 return Vec::new();
             }
         };
-        let rows = write(
-            &threads,
-            &self.config,
-            self.view,
-            true,
-            self.descriptors.take(),
-        );
-        rows.unwrap_or_else(|error| {
+        let limit = Arc::clone(&self.sink.limit);
+        let nowhere = || Sink {
+            output: None,
+            compressor: None,
+            limit: Arc::clone(&limit),
+        };
+        let sink = std::mem::replace(&mut self.sink, nowhere());
+        let rows = write(&threads, &self.config, self.view, true, sink);
+        let rows = rows.unwrap_or_else(|error| {
             say!("everypath: {error}; the descriptors are lost");
-            let again = write(&threads, &self.config, self.view, true, None);
+            let again = write(&threads, &self.config, self.view, true, nowhere());
             again.unwrap_or_default()
-        })
+        });
+        limit.say();
+        rows
     }
 
     fn say(&mut self, recording: &Recording, rows: &[Row<'_>]) {
@@ -178,21 +204,29 @@ fn follow(
     config: Config,
     view: View,
     most: u64,
-    descriptors: Option<&Output>,
+    sink: &Sink,
+    raw: Option<&File>,
 ) -> io::Result<(Arc<Live>, Box<dyn Write>)> {
-    let Some(output) = descriptors else {
+    let Some(output) = &sink.output else {
         return Ok((
             Arc::new(Live::new(config, most, None)),
             Box::new(io::sink()),
         ));
     };
-    let buffered = |file: File| BufWriter::with_capacity(1 << 18, file);
+    let opened = || -> io::Result<Box<dyn Write + Send>> {
+        let file = match raw {
+            Some(raw) => raw.try_clone(),
+            None => output.file(),
+        };
+        let buffered = BufWriter::with_capacity(1 << 18, file?);
+        Ok(sink.limit.over(view.form, buffered))
+    };
     let beside = beside(Some(output));
     let wanted = Wanted {
         view,
-        first: Box::new(buffered(output.file()?)),
+        first: opened()?,
         place: Arc::new(move || output::nameless(&beside)),
     };
     let live = Live::new(config, most, Some(wanted));
-    Ok((Arc::new(live), Box::new(buffered(output.file()?))))
+    Ok((Arc::new(live), opened()?))
 }
