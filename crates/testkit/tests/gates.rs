@@ -270,3 +270,35 @@ fn turned_loops_are_counted_in_several_words() {
     // Of 100,000 turns of each loop.
     assert!(most <= Some(25_000), "{counts:?}");
 }
+
+/// Reports of code that is written over again and again take work in proportion to its
+/// versions. Were each version compared with all before it at its place, everything would
+/// still be right, and take minutes.
+#[test]
+fn versions_of_code_are_added_up_in_linear_time() {
+    let program = compiled("rewritten");
+    let product = mode::product(&program::repository()).unwrap_or_else(|error| panic!("{error}"));
+    let work = |rounds: &str| {
+        let recording = program.with_extension(format!("{rounds}.evp"));
+        let mut command = Command::new(&product);
+        command.args(["count", "--quiet", "--output"]);
+        command.arg(&recording).arg("--").arg(&program).arg(rounds);
+        let ran = command.output().expect("the product was built");
+        assert!(ran.status.success(), "{ran:?}");
+        // Its instructions are counted by itself.
+        let report = ["report", &recording.to_string_lossy(), "--top", "1"].map(str::to_owned);
+        let built = Built {
+            directory: build::cache_directory(),
+            executable: product.clone(),
+        };
+        let run = Run {
+            product: &product,
+            built: &built,
+            args: &report,
+            stdin: "",
+        };
+        run.instructions().unwrap_or_else(|error| panic!("{error}"))
+    };
+    let (few, many) = (work("10000"), work("20000"));
+    assert!(many <= few * 22 / 10, "{few}, {many} instructions");
+}

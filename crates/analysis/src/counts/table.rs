@@ -4,6 +4,9 @@
 //! one at an address. An instruction that is known is not decoded again. Where its source is
 //! is looked up at the end, in the order of the code.
 //!
+//! Complexity: linear in what was recorded. A place that a program writes over has as many
+//! instructions as versions: the newest one is compared, the others are in a hash table.
+//!
 //! Limits: a count is less than 2^64.
 
 use hashbrown::HashMap;
@@ -35,8 +38,6 @@ struct Sum {
     unit: u32,
     target: u32,
     next: u32,
-    /// Another one at this place, which has other bytes.
-    other: u32,
 }
 
 #[derive(Default)]
@@ -48,6 +49,8 @@ pub(super) struct Table {
     insns: Vec<Sum>,
     /// By unit and offset, the newest of those there.
     known: Places,
+    /// By unit, offset and bytes, those at places that have had several.
+    versions: HashMap<(u32, u64, Code), u32>,
     /// Branch, target, how often.
     went: Vec<(u32, u32, u64)>,
     /// Of each process, its texts among ours.
@@ -255,7 +258,7 @@ impl Table {
     }
 
     /// The instruction that `bytes` at this place begin with, its length and where it goes,
-    /// if that is known.
+    /// if that is the newest one there.
     fn known_insn(
         &mut self,
         unit: u32,
@@ -263,20 +266,14 @@ impl Table {
         pc: u64,
         bytes: &[u8],
     ) -> Option<(u32, usize, Flow)> {
-        let mut known = self.known.get(unit, at)?;
-        while known != NONE {
-            let sum = &self.insns[known as usize];
-            if bytes.starts_with(&sum.bytes) {
-                // Elsewhere it goes elsewhere.
-                let is_same = sum.pc == pc || target(sum.flow).is_none();
-                return is_same.then_some((known, sum.bytes.len(), sum.flow));
-            }
-            known = sum.other;
-        }
-        None
+        let known = self.known.get(unit, at)?;
+        let sum = &self.insns[known as usize];
+        // Elsewhere it goes elsewhere.
+        let is_same = bytes.starts_with(&sum.bytes) && (sum.pc == pc || target(sum.flow).is_none());
+        is_same.then_some((known, sum.bytes.len(), sum.flow))
     }
 
-    /// The same, decoded.
+    /// The same, decoded, whether it is known or not.
     fn new_insn(
         &mut self,
         process: usize,
@@ -287,23 +284,28 @@ impl Table {
     ) -> Result<(u32, usize, Flow), &'static str> {
         let insn = Insn::decode(bytes, pc).map_err(|_| "its code has bytes that are no code")?;
         let (len, flow) = (insn.len(), insn.flow());
-        let first = self.known.get(lies.unit, at).unwrap_or(NONE);
-        let mut known = first;
-        while known != NONE {
-            let sum = &self.insns[known as usize];
-            if *sum.bytes == *insn.bytes() {
+        let code = Code::new(insn.bytes());
+        let newest = self.known.get(lies.unit, at);
+        if let Some(newest) = newest {
+            let there = self.insns[newest as usize].bytes;
+            let version = |code| (lies.unit, at, code);
+            let older = || self.versions.get(&version(code)).copied();
+            if let Some(known) = (there == code).then_some(newest).or_else(older) {
                 return Ok((known, len, flow));
             }
-            known = sum.other;
+            self.versions.insert(version(there), newest);
         }
         let new = u32::try_from(self.insns.len()).map_err(|_| TOO_MANY)?;
         if new == NONE {
             return Err(TOO_MANY);
         }
         self.known.set(lies.unit, at, new);
+        if newest.is_some() {
+            self.versions.insert((lies.unit, at, code), new);
+        }
         self.insns.push(Sum {
             at,
-            bytes: Code::new(insn.bytes()),
+            bytes: code,
             flow,
             count: 0,
             fell: 0,
@@ -313,7 +315,6 @@ impl Table {
             unit: lies.unit,
             target: NONE,
             next: NONE,
-            other: first,
         });
         Ok((new, len, flow))
     }

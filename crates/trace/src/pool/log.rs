@@ -37,7 +37,7 @@ pub(super) enum Entry {
         unmap: Unmap,
     },
     Func(Func),
-    Fragment(Fragment),
+    Fragment(Arc<Fragment>),
     Cut(Cut),
     Jump(Jump),
     Block(Block),
@@ -253,7 +253,7 @@ fn entry(pool: &Pool, record: Record, payload: u64) -> Option<Entry> {
         TARGET if len >= size_of::<log::Target>() => {
             Some(Entry::Target(pool.at::<log::Target>(payload)?.pc))
         }
-        FRAGMENT => fragment(pool, payload, len).map(Entry::Fragment),
+        FRAGMENT => fragment(pool, payload, len).map(|found| Entry::Fragment(Arc::new(found))),
         CUT if len >= size_of::<log::Cut>() => {
             let cut = *pool.at::<log::Cut>(payload)?;
             let (slot, ahead) = (cut.slot, i32::try_from(cut.ahead).ok()?);
@@ -451,10 +451,14 @@ impl Replay {
         (pc < piece.end).then_some(piece.module)
     }
 
-    fn fragment(&mut self, fragment: &Fragment) {
-        let mut fragment = fragment.clone();
-        self.place(&mut fragment);
-        self.fragments.push(Arc::new(fragment));
+    /// Code that is in no file, as a program writes it, needs no second copy.
+    fn fragment(&mut self, fragment: &Arc<Fragment>) {
+        let mut fragment = Arc::clone(fragment);
+        let is_placed = |piece: &model::Piece| self.module_at(piece.pc).is_some();
+        if fragment.pieces.iter().any(is_placed) {
+            self.place(Arc::make_mut(&mut fragment));
+        }
+        self.fragments.push(fragment);
     }
 
     /// Says in which modules it is.

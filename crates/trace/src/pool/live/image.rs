@@ -83,8 +83,7 @@ impl Log {
                 self.maps.push((number, entry));
             }
             Some(Entry::Fragment(mut fragment)) => {
-                self.replay.place(&mut fragment);
-                let fragment = Arc::new(fragment);
+                self.replay.place(Arc::make_mut(&mut fragment));
                 if let Some(index) = index {
                     sink.fragment(index, &fragment);
                     if let Some(follow) = follow {
