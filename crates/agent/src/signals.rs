@@ -111,9 +111,12 @@ pub fn install(table: &SignalTable, entry: Entry) {
     }
 }
 
-/// Why a frame could not be built.
+/// A frame cannot be built: where it would have been.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StackUnwritable;
+pub struct StackUnwritable {
+    pub at: u64,
+    pub len: u64,
+}
 
 /// Size of the extended state behind `fpstate`, from the words the kernel puts
 /// in its software-reserved bytes (`struct _fpx_sw_bytes`, at 464).
@@ -161,37 +164,68 @@ fn reset_state(fpstate: u64, size: u64) {
     }
 }
 
-/// Builds the frame for the program's handler from the kernel's own frame
-/// (`uc` already holds the program's registers at an exact boundary), and
-/// turns `uc` into the state in which the handler starts.
+/// Where a frame goes.
 ///
 /// ```text
-///  interrupted rsp (or top of the alternate stack)
-///    128 bytes red zone (not on the alternate stack)
+///  interrupted rsp - 128 (below the red zone), or top of the alternate stack
 ///    extended state, 64-byte aligned     copied from the kernel's frame
 ///    SigFrame, 8 below a multiple of 16  <- rsp of the handler
 /// ```
+struct Layout {
+    fpstate: u64,
+    frame: u64,
+    end: u64,
+}
+
+impl Layout {
+    /// As `arch/x86/kernel/signal.c:get_sigframe`, for `size` bytes of extended state.
+    /// `None`: the frame does not fit the alternate stack.
+    fn of(stack: &SigStack, flags: u64, rsp: u64, size: u64) -> Option<Layout> {
+        let mut end = rsp.wrapping_sub(128);
+        let enters = flags & SA_ONSTACK != 0 && stack.size != 0 && !on_altstack(stack, end);
+        if enters {
+            end = stack.sp.wrapping_add(stack.size);
+        }
+        let fpstate = end.wrapping_sub(size) & !63;
+        let frame = (fpstate.wrapping_sub(size_of::<SigFrame>() as u64) & !15).wrapping_sub(8);
+        let bounded = enters || on_altstack(stack, rsp);
+        (!bounded || within_altstack(stack, frame)).then_some(Layout {
+            fpstate,
+            frame,
+            end,
+        })
+    }
+
+    fn unwritable(&self) -> StackUnwritable {
+        StackUnwritable {
+            at: self.frame,
+            len: self.end.wrapping_sub(self.frame),
+        }
+    }
+}
+
+/// Builds the frame for the program's handler from the kernel's own frame
+/// (`uc` already holds the program's registers at an exact boundary), and
+/// turns `uc` into the state in which the handler starts. If that fails, `uc` and
+/// `thread` are as before.
 pub fn push_frame(
     thread: &mut Thread,
     action: &SigAction,
-    signal: u32,
-    info: &SigInfo,
+    (signal, info): (u32, &SigInfo),
     uc: &mut UContext,
     mask: SigSet,
 ) -> Result<u64, StackUnwritable> {
-    let mut sp = uc.mcontext.rsp.wrapping_sub(128);
+    const NOWHERE: StackUnwritable = StackUnwritable { at: 0, len: 0 };
     let old_stack = thread.altstack;
-    let on_alt = on_altstack(&old_stack, uc.mcontext.rsp);
-    let enters = action.flags & SA_ONSTACK != 0 && !on_alt && old_stack.flags & SS_DISABLE == 0;
-    if enters {
-        sp = old_stack.sp + old_stack.size;
-    }
     let size = xstate_size(uc.mcontext.fpstate);
-    let fpstate = sp.wrapping_sub(size) & !63;
-    let frame_at = (fpstate.wrapping_sub(size_of::<SigFrame>() as u64) & !15).wrapping_sub(8);
-    if (on_alt || enters) && !within_altstack(&old_stack, frame_at) {
-        // Nothing is written below a full alternate stack.
-        return Err(StackUnwritable);
+    // The kernel needs the restorer, too.
+    let has_restorer = action.flags & SA_RESTORER != 0;
+    let layout = Layout::of(&old_stack, action.flags, uc.mcontext.rsp, size)
+        .filter(|_| has_restorer)
+        .ok_or(NOWHERE)?;
+    let (fpstate, frame_at) = (layout.fpstate, layout.frame);
+    if memory::is_ours(frame_at, layout.end.max(frame_at)) {
+        return Err(NOWHERE);
     }
     let mut shown = *uc;
     shown.link = 0;
@@ -203,9 +237,9 @@ pub fn push_frame(
         uc: shown,
         info: *info,
     };
-    copy_program(uc.mcontext.fpstate, fpstate, size)?;
-    if !memory::write(frame_at, &frame) {
-        return Err(StackUnwritable);
+    let copied = copy_program(uc.mcontext.fpstate, fpstate, size);
+    if !copied || !memory::write(frame_at, &frame) {
+        return Err(layout.unwritable());
     }
     reset_state(uc.mcontext.fpstate, size);
     if old_stack.flags & SS_AUTODISARM != 0 {
@@ -228,19 +262,20 @@ pub fn push_frame(
     Ok(frame_at)
 }
 
-fn copy_program(from: u64, to: u64, len: u64) -> Result<(), StackUnwritable> {
+/// Copies `len` bytes from the kernel's frame to the program; `false`: not all could be written.
+fn copy_program(from: u64, to: u64, len: u64) -> bool {
     let mut buffer = [0u8; 1024];
     let mut done = 0;
     while done < len {
         let step = (len - done).min(1024) as usize;
         if memory::read_some(from + done, &mut buffer[..step]) < step
-            || !memory::write_bytes(to + done, &buffer[..step])
+            || !memory::write_bytes(to.wrapping_add(done), &buffer[..step])
         {
-            return Err(StackUnwritable);
+            return false;
         }
         done += step as u64;
     }
-    Ok(())
+    true
 }
 
 /// The program's `sigaltstack`, as `kernel/signal.c:do_sigaltstack` does it.

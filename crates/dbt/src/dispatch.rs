@@ -16,7 +16,7 @@ use crate::presence::with_code_at;
 use crate::signals::Unfetchable;
 use crate::superblock::End;
 use crate::ways::Site;
-use crate::{change, lockstep, process, signals, sigreturn};
+use crate::{change, deliver, lockstep, process, signals, sigreturn};
 
 /// Its range is of program addresses, which calls from the cache never have:
 /// as a kernel without it.
@@ -237,7 +237,7 @@ fn leave_by_syscall(
         After::Again => {
             let place = place_of(raw).flatten();
             if let Some(place) = &place {
-                signals::uncount(context, place);
+                deliver::uncount(context, place);
             }
             let arrival = match place {
                 Some(place) if place.middle => Arrival::Middle,

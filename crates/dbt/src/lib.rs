@@ -18,6 +18,7 @@ pub mod cache;
 pub mod change;
 pub mod contexts;
 pub mod counting;
+pub mod deliver;
 pub mod dispatch;
 pub mod engine;
 pub mod entry;

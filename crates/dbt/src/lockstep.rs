@@ -417,7 +417,7 @@ fn visited(context: &mut ThreadContext, uc: &mut UContext, place: &Place, left: 
         return false;
     }
     if audit {
-        crate::signals::uncount(context, place);
+        crate::deliver::uncount(context, place);
         context.resume_app = place.app_pc;
         context.exit = 0;
         uc.mcontext.rip = entry::resume_address();

@@ -14,13 +14,7 @@
 //! the kernel restores, so there is never more than one; the true mask is kept
 //! with it and becomes the one the program sees.
 
-use agent::memory;
-use agent::signals::{self as table, HOLD, push_frame, quiesce, requeue, requeue_held};
-use agent::thread::{Pending, Thread, ThreadContext, reg};
-use sys::signal::*;
-use wire::stat;
-
-use crate::block::Arrival;
+use crate::deliver::{deliver, go_on, information, uncount};
 use crate::engine;
 use crate::entry;
 use crate::locate::{Where, locate, place_of};
@@ -28,6 +22,10 @@ use crate::lockstep;
 use crate::pcmap;
 use crate::single_step;
 use crate::unaligned;
+use agent::memory;
+use agent::signals::{self as table, HOLD, quiesce, requeue, requeue_held};
+use agent::thread::{Pending, Thread, ThreadContext, reg};
+use sys::signal::*;
 
 pub const TRAP_FLAG: u64 = 1 << 8;
 const RESUME_FLAG: u64 = 1 << 16;
@@ -145,17 +143,6 @@ fn finish_system_call(uc: &mut UContext) -> bool {
     true
 }
 
-/// What is known of a signal that the engine raises itself.
-fn information(signal: u32, code: i32) -> SigInfo {
-    SigInfo {
-        signo: signal as i32,
-        errno: 0,
-        code,
-        pad: 0,
-        fields: [0; 14],
-    }
-}
-
 fn step(thread: &mut Thread, uc: &mut UContext) {
     thread.stepping = true;
     uc.mcontext.eflags |= TRAP_FLAG;
@@ -201,130 +188,6 @@ fn deliver_pending(context: &mut ThreadContext, thread: &mut Thread, uc: &mut UC
         return;
     }
     advance(context, thread, uc);
-}
-
-/// Instructions that were counted and did not retire, or the reverse; and blocks that
-/// were entered.
-pub fn uncount(context: &mut ThreadContext, place: &pcmap::Place) {
-    if place.path != 0 {
-        crate::contexts::record_path(context, place.path);
-    }
-    if place.fragment != 0 {
-        return engine::with(|engine| engine.cut(context, place));
-    }
-    if engine::with(|engine| engine.leave_at(context, place)) {
-        return;
-    }
-    // Of words that are used in turn only the sum counts.
-    let [branches, loads, stores] = place.classes_ahead;
-    let ahead = [place.counted_ahead, branches, loads, stores];
-    for (word, ahead) in context.insns[place.word..].iter_mut().zip(ahead) {
-        *word = word.wrapping_sub(ahead.cast_unsigned());
-    }
-}
-
-/// Builds the program's frame and sends the thread to its handler.
-// Long function: the steps of one delivery, in the kernel's order.
-pub fn deliver(
-    context: &mut ThreadContext,
-    thread: &mut Thread,
-    uc: &mut UContext,
-    place: pcmap::Place,
-) {
-    let Some(held) = thread.pending.take() else {
-        return;
-    };
-    context.pending = 0;
-    thread.stepping = false;
-    uncount(context, &place);
-    uc.mcontext.rip = place.app_pc;
-    if let Some((err, trapno, cr2)) = held.fault {
-        (uc.mcontext.err, uc.mcontext.trapno, uc.mcontext.cr2) = (err, trapno, cr2);
-    }
-    let mask = held.mask.with(thread.blocked);
-    let action = engine::with(|engine| {
-        engine.count(stat::SIGNALS);
-        // SAFETY: the table lives as long as any thread using it; the lock orders writers.
-        let action = unsafe { &mut (*thread.signals).actions[held.signal as usize] };
-        let copy = *action;
-        if copy.flags & SA_RESETHAND != 0 && copy.handler != SIG_IGN {
-            action.handler = SIG_DFL;
-        }
-        copy
-    });
-    let synchronous =
-        held.fault.is_some() || held.info.code > 0 && SigSet::SYNCHRONOUS.has(held.signal);
-    let refused = synchronous && mask.has(held.signal);
-    match action.handler {
-        SIG_DFL => return default_action(thread, uc, held, &place),
-        SIG_IGN if synchronous => return default_action(thread, uc, held, &place),
-        SIG_IGN => return resume(context, uc, held.mask, &place),
-        _ if refused => return default_action(thread, uc, held, &place),
-        _ => {}
-    }
-    if action.flags & SA_RESETHAND != 0 && !table::always_ours(held.signal) {
-        // SAFETY: the default disposition.
-        let _ = unsafe { sys::sigaction(held.signal, Some(&SigAction::default()), None) };
-    }
-    match push_frame(thread, &action, held.signal, &held.info, uc, mask) {
-        Ok(frame) => {
-            let mut blocked = mask.with(action.mask);
-            if action.flags & SA_NODEFER == 0 {
-                blocked = blocked.with(SigSet::only(held.signal));
-            }
-            thread.blocked = SigSet(blocked.0 & SigSet::SYNCHRONOUS.0);
-            crate::contexts::on_handler(context, held.signal, frame, action.restorer, &place);
-            engine::with(|engine| {
-                engine.heed_signal(held.signal);
-                engine.goes_to(context, held.signal as u8, action.handler, frame);
-            });
-            context.resume_app = action.handler;
-            context.exit = 2; // a handler is called
-            uc.mcontext.rip = entry::resume_address();
-            uc.sigmask = blocked.without(SigSet::SYNCHRONOUS);
-        }
-        Err(table::StackUnwritable) => {
-            // As the kernel: a frame that cannot be written is a SIGSEGV that kills.
-            let mut fatal = held;
-            fatal.signal = SIGSEGV;
-            fatal.info = information(SIGSEGV, code::SI_KERNEL);
-            default_action(thread, uc, fatal, &place);
-        }
-    }
-}
-
-/// Goes on with the program's state in `uc` at `place`.
-fn resume(context: &mut ThreadContext, uc: &mut UContext, mask: SigSet, place: &pcmap::Place) {
-    go_on(context, uc, place);
-    uc.sigmask = mask.without(SigSet::SYNCHRONOUS);
-}
-
-/// In the cache again, at `place`.
-fn go_on(context: &mut ThreadContext, uc: &mut UContext, place: &pcmap::Place) {
-    let arrival = match place.middle {
-        true => Arrival::Middle,
-        false => Arrival::Inside,
-    };
-    context.resume_app = place.app_pc;
-    context.exit = arrival as u32;
-    uc.mcontext.rip = entry::resume_address();
-}
-
-/// The signal's default action, by the kernel: the same signal again with the
-/// default disposition, so that wait status and core dump are as natively.
-fn default_action(thread: &mut Thread, uc: &mut UContext, held: Pending, place: &pcmap::Place) {
-    // SAFETY: the default disposition.
-    let _ = unsafe { sys::sigaction(held.signal, Some(&SigAction::default()), None) };
-    requeue(held.signal, &held.info);
-    // It kills (or stops) when the handler returns and the mask is restored.
-    uc.sigmask = held
-        .mask
-        .without(SigSet::only(held.signal))
-        .without(SigSet::SYNCHRONOUS);
-    // If it does not (a stop signal, continued), go on where the program was.
-    let context = thread.context;
-    // SAFETY: the thread's own block.
-    go_on(unsafe { &mut *context }, uc, place);
 }
 
 /// A signal raised by an instruction.

@@ -10,9 +10,9 @@
 use agent::thread::{Pending, Thread, ThreadContext};
 use sys::signal::*;
 
+use crate::deliver::deliver;
 use crate::engine;
 use crate::pcmap;
-use crate::signals::deliver;
 
 /// A step came to a boundary: the trap, at the instruction it steps to.
 pub fn trapped(

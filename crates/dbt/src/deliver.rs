@@ -1,0 +1,194 @@
+//! Delivery of a signal to the program: its handler's frame, or the default action.
+//!
+//! The thread is at an exact boundary and `uc` holds the program's registers there. The steps and
+//! their order are the kernel's (`kernel/signal.c:get_signal`, `arch/x86/kernel/signal.c:handle_signal`).
+//! A frame that cannot be written forces SIGSEGV, whose frame is tried next; the signal whose frame
+//! failed is lost, and blocks nothing. If SIGSEGV is blocked or ignored, or its own frame fails, the
+//! process ends by it.
+//!
+//! Invariant: called where the engine's lock is not held by the thread.
+
+use agent::signals::{self as table, StackUnwritable, push_frame, requeue};
+use agent::thread::{Pending, Thread, ThreadContext};
+use sys::signal::*;
+use wire::stat;
+
+use crate::block::Arrival;
+use crate::engine;
+use crate::entry;
+use crate::pcmap;
+
+/// What is known of a signal that the engine raises itself.
+pub fn information(signal: u32, code: i32) -> SigInfo {
+    SigInfo {
+        signo: signal as i32,
+        errno: 0,
+        code,
+        pad: 0,
+        fields: [0; 14],
+    }
+}
+
+/// Instructions that were counted and did not retire, or the reverse; and blocks that
+/// were entered.
+pub fn uncount(context: &mut ThreadContext, place: &pcmap::Place) {
+    if place.path != 0 {
+        crate::contexts::record_path(context, place.path);
+    }
+    if place.fragment != 0 {
+        return engine::with(|engine| engine.cut(context, place));
+    }
+    if engine::with(|engine| engine.leave_at(context, place)) {
+        return;
+    }
+    // Of words that are used in turn only the sum counts.
+    let [branches, loads, stores] = place.classes_ahead;
+    let ahead = [place.counted_ahead, branches, loads, stores];
+    for (word, ahead) in context.insns[place.word..].iter_mut().zip(ahead) {
+        *word = word.wrapping_sub(ahead.cast_unsigned());
+    }
+}
+
+/// Delivers the pending signal to the program at `place`.
+pub fn deliver(
+    context: &mut ThreadContext,
+    thread: &mut Thread,
+    uc: &mut UContext,
+    place: pcmap::Place,
+) {
+    let Some(held) = thread.pending.take() else {
+        return;
+    };
+    context.pending = 0;
+    thread.stepping = false;
+    uncount(context, &place);
+    uc.mcontext.rip = place.app_pc;
+    if let Some((err, trapno, cr2)) = held.fault {
+        (uc.mcontext.err, uc.mcontext.trapno, uc.mcontext.cr2) = (err, trapno, cr2);
+    }
+    if act(context, thread, uc, &held, &place).is_ok() {
+        return;
+    }
+    // As `force_sigsegv`.
+    let forced = Pending {
+        signal: SIGSEGV,
+        info: information(SIGSEGV, code::SI_KERNEL),
+        fault: None,
+        ..held
+    };
+    let failed = held.signal == SIGSEGV || act(context, thread, uc, &forced, &place).is_err();
+    if failed {
+        default_action(thread, uc, forced, &place);
+    }
+}
+
+/// Does with one signal what the program wants. Nothing has changed if its frame cannot be
+/// written, but a disposition that is used once.
+fn act(
+    context: &mut ThreadContext,
+    thread: &mut Thread,
+    uc: &mut UContext,
+    held: &Pending,
+    place: &pcmap::Place,
+) -> Result<(), StackUnwritable> {
+    let action = take_action(thread, held);
+    let mask = held.mask.with(thread.blocked);
+    let synchronous =
+        held.fault.is_some() || held.info.code > 0 && SigSet::SYNCHRONOUS.has(held.signal);
+    let refused = synchronous && mask.has(held.signal);
+    match action.handler {
+        SIG_DFL => default_action(thread, uc, *held, place),
+        SIG_IGN if synchronous => default_action(thread, uc, *held, place),
+        SIG_IGN => resume(context, uc, held.mask, place),
+        _ if refused => default_action(thread, uc, *held, place),
+        _ => return call_handler(context, thread, uc, (held, &action, mask), place),
+    }
+    Ok(())
+}
+
+/// What the program wants of the signal. A handler that is for one signal is gone then.
+fn take_action(thread: &Thread, held: &Pending) -> SigAction {
+    let action = engine::with(|engine| {
+        engine.count(stat::SIGNALS);
+        // SAFETY: the table lives as long as any thread using it; the lock orders writers.
+        let action = unsafe { &mut (*thread.signals).actions[held.signal as usize] };
+        let copy = *action;
+        if copy.flags & SA_RESETHAND != 0 && copy.handler != SIG_IGN {
+            action.handler = SIG_DFL;
+        }
+        copy
+    });
+    let handled = action.handler != SIG_DFL && action.handler != SIG_IGN;
+    if handled && action.flags & SA_RESETHAND != 0 && !table::always_ours(held.signal) {
+        // SAFETY: the default disposition.
+        let _ = unsafe { sys::sigaction(held.signal, Some(&SigAction::default()), None) };
+    }
+    action
+}
+
+/// Builds the program's frame and sends the thread to its handler. `mask` is the one that the
+/// handler's return restores.
+fn call_handler(
+    context: &mut ThreadContext,
+    thread: &mut Thread,
+    uc: &mut UContext,
+    (held, action, mask): (&Pending, &SigAction, SigSet),
+    place: &pcmap::Place,
+) -> Result<(), StackUnwritable> {
+    let signal = held.signal;
+    let frame = push_frame(thread, action, (signal, &held.info), uc, mask);
+    let frame = frame.or_else(|failed| {
+        // It may be on a page that the engine guards.
+        engine::with(|engine| engine.open_range(failed.at, failed.len));
+        push_frame(thread, action, (signal, &held.info), uc, mask)
+    })?;
+    let mut blocked = mask.with(action.mask);
+    if action.flags & SA_NODEFER == 0 {
+        blocked = blocked.with(SigSet::only(signal));
+    }
+    thread.blocked = SigSet(blocked.0 & SigSet::SYNCHRONOUS.0);
+    crate::contexts::on_handler(context, signal, frame, action.restorer, place);
+    engine::with(|engine| {
+        engine.heed_signal(signal);
+        engine.goes_to(context, signal as u8, action.handler, frame);
+    });
+    context.resume_app = action.handler;
+    context.exit = 2; // a handler is called
+    uc.mcontext.rip = entry::resume_address();
+    uc.sigmask = blocked.without(SigSet::SYNCHRONOUS);
+    Ok(())
+}
+
+/// Goes on with the program's state in `uc` at `place`.
+fn resume(context: &mut ThreadContext, uc: &mut UContext, mask: SigSet, place: &pcmap::Place) {
+    go_on(context, uc, place);
+    uc.sigmask = mask.without(SigSet::SYNCHRONOUS);
+}
+
+/// In the cache again, at `place`.
+pub fn go_on(context: &mut ThreadContext, uc: &mut UContext, place: &pcmap::Place) {
+    let arrival = match place.middle {
+        true => Arrival::Middle,
+        false => Arrival::Inside,
+    };
+    context.resume_app = place.app_pc;
+    context.exit = arrival as u32;
+    uc.mcontext.rip = entry::resume_address();
+}
+
+/// The signal's default action, by the kernel: the same signal again with the
+/// default disposition, so that wait status and core dump are as natively.
+fn default_action(thread: &mut Thread, uc: &mut UContext, held: Pending, place: &pcmap::Place) {
+    // SAFETY: the default disposition.
+    let _ = unsafe { sys::sigaction(held.signal, Some(&SigAction::default()), None) };
+    requeue(held.signal, &held.info);
+    // It kills (or stops) when the handler returns and the mask is restored.
+    uc.sigmask = held
+        .mask
+        .without(SigSet::only(held.signal))
+        .without(SigSet::SYNCHRONOUS);
+    // If it does not (a stop signal, continued), go on where the program was.
+    let context = thread.context;
+    // SAFETY: the thread's own block.
+    go_on(unsafe { &mut *context }, uc, place);
+}
