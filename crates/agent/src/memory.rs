@@ -189,6 +189,8 @@ unsafe impl Plain for sys::signal::SigStack {}
 // SAFETY: as above.
 unsafe impl Plain for sys::signal::SigFrame {}
 // SAFETY: as above.
+unsafe impl Plain for sys::signal::UContext {}
+// SAFETY: as above.
 unsafe impl Plain for sys::signal::SigSet {}
 // SAFETY: as above.
 unsafe impl Plain for sys::signal::SigInfo {}

@@ -257,6 +257,8 @@ pub fn push_frame(
     registers.rax = 0;
     registers.rsp = frame_at;
     registers.rip = action.handler;
+    // A return to selectors that do not exist (`dbt::sigreturn`) has left them here.
+    registers.set_user_segments();
     // The kernel clears DF, RF and TF for a handler (arch/x86/kernel/signal.c).
     registers.eflags &= !(1 << 10 | 1 << 16 | 1 << 8);
     Ok(frame_at)
@@ -278,8 +280,42 @@ fn copy_program(from: u64, to: u64, len: u64) -> bool {
     true
 }
 
-/// The program's `sigaltstack`, as `kernel/signal.c:do_sigaltstack` does it.
-/// Returns what the call returns.
+/// Makes `wanted` the program's alternate stack, as `kernel/signal.c:do_sigaltstack` does, with
+/// the stack pointer at `sp`.
+pub fn change_altstack(
+    thread: &mut Thread,
+    wanted: &SigStack,
+    sp: u64,
+    minimum: u64,
+) -> Result<(), sys::Errno> {
+    if on_altstack(&thread.altstack, sp) {
+        return Err(sys::Errno::EPERM);
+    }
+    let mode = wanted.flags & !SS_AUTODISARM;
+    if mode != 0 && mode != SS_ONSTACK && mode != SS_DISABLE {
+        return Err(sys::Errno::EINVAL);
+    }
+    if mode == SS_DISABLE {
+        thread.altstack = SigStack {
+            sp: 0,
+            flags: wanted.flags,
+            pad: 0,
+            size: 0,
+        };
+        return Ok(());
+    }
+    if wanted.size < minimum {
+        return Err(sys::Errno::ENOMEM);
+    }
+    thread.altstack = SigStack {
+        pad: 0,
+        flags: wanted.flags & SS_AUTODISARM,
+        ..*wanted
+    };
+    Ok(())
+}
+
+/// The program's `sigaltstack`. Returns what the call returns.
 pub fn sigaltstack(thread: &mut Thread, new: u64, old: u64, sp: u64, minimum: u64) -> isize {
     let current = thread.altstack;
     let on_stack = on_altstack(&current, sp);
@@ -287,29 +323,8 @@ pub fn sigaltstack(thread: &mut Thread, new: u64, old: u64, sp: u64, minimum: u6
         let Some(wanted) = memory::read::<SigStack>(new) else {
             return sys::Errno::EFAULT.as_result();
         };
-        if on_stack {
-            return sys::Errno::EPERM.as_result();
-        }
-        let mode = wanted.flags & !SS_AUTODISARM;
-        if mode != 0 && mode != SS_ONSTACK && mode != SS_DISABLE {
-            return sys::Errno::EINVAL.as_result();
-        }
-        if mode == SS_DISABLE {
-            thread.altstack = SigStack {
-                sp: 0,
-                flags: wanted.flags,
-                pad: 0,
-                size: 0,
-            };
-        } else {
-            if wanted.size < minimum {
-                return sys::Errno::ENOMEM.as_result();
-            }
-            thread.altstack = SigStack {
-                pad: 0,
-                flags: wanted.flags & SS_AUTODISARM,
-                ..wanted
-            };
+        if let Err(errno) = change_altstack(thread, &wanted, sp, minimum) {
+            return errno.as_result();
         }
     }
     if old != 0 {

@@ -267,6 +267,9 @@ pub struct Thread {
     pub held_info: [SigInfo; 6],
     /// Of those, what a call that is being made for the program lets through.
     pub opened: SigSet,
+    /// The code selector of the frame that the thread last returned from, where the kernel was
+    /// given another one (`dbt::sigreturn`).
+    pub foreign_cs: Option<u16>,
     /// A filter of the program trapped this call while the engine made it.
     pub trapped: Option<u32>,
     /// The program steps itself (trap flag) and has just been sent here.
@@ -350,6 +353,7 @@ impl Blocks {
             held: SigSet::EMPTY,
             held_info: [SigInfo::NONE; 6],
             opened: SigSet::EMPTY,
+            foreign_cs: None,
             trapped: None,
             step_from: 0,
             stepped_to: (0, 0),

@@ -350,7 +350,7 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, call: Call) -> 
         },
         Kind::Sigreturn => {
             engine::with(|engine| engine.is_at(context, call.next));
-            sigreturn::sigreturn(context, thread)
+            sigreturn::sigreturn(context, thread, &call)
         }
         Kind::Clone => process::clone(context, thread, &call),
         Kind::Clone3 => process::clone3(context, thread, &call),

@@ -20,6 +20,7 @@ use crate::entry;
 use crate::locate::{Where, locate, place_of};
 use crate::lockstep;
 use crate::pcmap;
+use crate::sigreturn;
 use crate::single_step;
 use crate::unaligned;
 use agent::memory;
@@ -206,6 +207,9 @@ fn fault(
         uc.mcontext.rip = next;
         return;
     }
+    if sigreturn::is_rejected(signal, rip) {
+        return sigreturn::rejected(context, thread, (signal, info), uc);
+    }
     if signal == SIGSEGV && crate::streams::overflowed(context, uc) {
         return step_to_keyframe(context, thread, uc);
     }
@@ -289,7 +293,7 @@ fn fault(
 
 /// A fault comes before what was being stepped to a boundary: that is queued
 /// again. The mask that was in force.
-fn before_held(context: &mut ThreadContext, thread: &mut Thread, uc: &UContext) -> SigSet {
+pub fn before_held(context: &mut ThreadContext, thread: &mut Thread, uc: &UContext) -> SigSet {
     let Some(held) = thread.pending.take() else {
         return uc.sigmask;
     };

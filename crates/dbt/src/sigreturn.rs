@@ -2,16 +2,18 @@
 //! under another mask, and the return from a handler.
 
 use agent::memory;
-use agent::signals::{HOLD, quiesce, requeue_held};
-use agent::thread::{Thread, ThreadContext, reg};
+use agent::signals::{HOLD, change_altstack, quiesce, requeue_held};
+use agent::thread::{Pending, Thread, ThreadContext, reg};
 use sys::signal::*;
 
 use wire::stream::why;
 
+use crate::deliver::deliver;
 use crate::dispatch::Call;
 use crate::engine;
 use crate::entry;
-use crate::signals::{TRAP_FLAG, Unfetchable, raise_fetch_fault};
+use crate::pcmap::Place;
+use crate::signals::{TRAP_FLAG, Unfetchable, before_held, raise_fetch_fault};
 
 /// A call that waits under a mask of its own (sigsuspend, ppoll...) which opens
 /// synchronous signals that the program blocks. The kernel does not block them,
@@ -44,53 +46,99 @@ pub fn waiting_call(thread: &mut Thread, call: &Call, mask: SigSet) -> Option<is
     Some(result)
 }
 
-/// The program's rt_sigreturn: its frame, with the engine's address for rip,
-/// through the kernel, which restores all state at once.
-pub fn sigreturn(context: &mut ThreadContext, thread: &mut Thread) -> isize {
-    let at = context.regs[reg::RSP].wrapping_sub(8);
-    let Some(mut frame) = memory::read::<SigFrame>(at) else {
-        return bad_frame(context, thread);
+/// The program's rt_sigreturn: its frame, with the engine's address for rip, through the kernel,
+/// which restores all state at once. The kernel also judges it: see [`rejected`].
+///
+/// The order is that of kernels from 6.12 on: the mask, the alternate stack by the stack pointer
+/// of the call, then the registers. The return address and the information that came with the
+/// signal are not looked at.
+pub fn sigreturn(context: &mut ThreadContext, thread: &mut Thread, call: &Call) -> isize {
+    let sp = context.regs[reg::RSP];
+    let Some(mut uc) = memory::read::<UContext>(sp) else {
+        raise(context, thread, call.next);
+        return 0;
     };
     // From here to the kernel's restore nothing may come in that would find
     // the state half changed.
     quiesce(thread);
-    let mask = frame.uc.sigmask.without(SigSet::UNBLOCKABLE);
+    let mask = uc.sigmask.without(SigSet::UNBLOCKABLE);
     thread.blocked = SigSet(mask.0 & SigSet::SYNCHRONOUS.0);
-    let stack = frame.uc.stack;
-    if stack.flags & SS_ONSTACK == 0 || stack.flags & SS_DISABLE != 0 {
-        thread.altstack = SigStack {
-            flags: stack.flags & (SS_DISABLE | SS_AUTODISARM),
-            ..stack
-        };
-    } else {
-        thread.altstack = SigStack {
-            flags: stack.flags & SS_AUTODISARM,
-            ..stack
-        };
-    }
-    let arrival = crate::contexts::on_sigreturn(context, frame.uc.mcontext.rip);
-    context.resume_app = frame.uc.mcontext.rip;
-    let (pc, sp) = (frame.uc.mcontext.rip, frame.uc.mcontext.rsp);
+    let minimum = engine::with(|engine| engine.process.minimum_altstack);
+    // The kernel ignores these errors, too.
+    let _ = change_altstack(thread, &uc.stack, sp, minimum);
+    let (pc, sp) = (uc.mcontext.rip, uc.mcontext.rsp);
+    let arrival = crate::contexts::on_sigreturn(context, pc);
+    context.resume_app = pc;
     engine::with(|engine| engine.goes_to(context, why::SIGRETURN, pc, sp));
-    if frame.uc.mcontext.eflags & TRAP_FLAG != 0 {
-        thread.step_from = context.resume_app;
+    if uc.mcontext.eflags & TRAP_FLAG != 0 {
+        thread.step_from = pc;
     }
     context.exit = arrival as u32;
-    frame.uc.mcontext.rip = entry::resume_address();
-    frame.uc.sigmask = mask.without(SigSet::SYNCHRONOUS);
-    frame.uc.stack = thread.signal_stack;
+    uc.mcontext.rip = entry::resume_address();
+    uc.sigmask = mask.without(SigSet::SYNCHRONOUS);
+    uc.stack = thread.signal_stack;
+    thread.foreign_cs = replace_foreign_cs(&mut uc.mcontext);
     let ready = thread.held.without(thread.blocked);
     if ready != SigSet::EMPTY {
         // The frame's mask opens them again, in the kernel's restore.
         sys::sigprocmask(SIG_BLOCK, ready);
         requeue_held(thread, ready);
     }
+    let frame = SigFrame {
+        pretcode: 0,
+        uc,
+        info: SigInfo::NONE,
+    };
     // SAFETY: a complete frame of the kernel's own layout; does not return.
     unsafe { entry::everypath_sigreturn(&frame) }
 }
 
-fn bad_frame(context: &mut ThreadContext, thread: &mut Thread) -> isize {
-    let pc = context.regs[reg::RCX];
+/// A selector that is, or may be, of 32-bit code would be taken, with the engine's address. The
+/// kernel is given one of data instead, which is refused; the program sees its own refused.
+fn replace_foreign_cs(registers: &mut SigContext) -> Option<u16> {
+    const USER: u16 = 3;
+    const LOCAL: u16 = 4;
+    let cs = registers.cs() | USER;
+    let foreign = cs == USER32_CS || cs & LOCAL != 0;
+    foreign.then(|| {
+        registers.set_cs(USER_DS);
+        cs
+    })
+}
+
+/// Whether a fault at `rip` is the kernel's, or the processor's, refusal of a frame.
+pub fn is_rejected(signal: u32, rip: u64) -> bool {
+    matches!(signal, SIGSEGV | SIGBUS) && rip == entry::resume_address()
+}
+
+/// The kernel did not take the program's frame (its extended state), or the processor its
+/// segments: the signal is the program's, with the registers as they came from the frame, at the
+/// address where it was to go on. Nothing but a return from a signal can fault there.
+pub fn rejected(
+    context: &mut ThreadContext,
+    thread: &mut Thread,
+    (signal, info): (u32, &SigInfo),
+    uc: &mut UContext,
+) {
+    if let Some(cs) = thread.foreign_cs.take() {
+        if uc.mcontext.cs() == USER_DS | 3 {
+            uc.mcontext.err = u64::from(cs & !3);
+        }
+        uc.mcontext.set_cs(cs);
+    }
+    let details = (uc.mcontext.err, uc.mcontext.trapno, uc.mcontext.cr2);
+    let mask = before_held(context, thread, uc);
+    thread.pending = Some(Pending {
+        signal,
+        info: *info,
+        mask,
+        fault: Some(details),
+    });
+    let place = Place::boundary(context.resume_app);
+    deliver(context, thread, uc, place);
+}
+
+/// A frame that cannot be read: SIGSEGV behind the call.
+fn raise(context: &mut ThreadContext, thread: &mut Thread, pc: u64) {
     raise_fetch_fault(context, thread, pc, 0, Unfetchable::NonCanonical);
-    0
 }

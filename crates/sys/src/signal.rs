@@ -153,6 +153,28 @@ pub struct SigContext {
     pub reserved: [u64; 8],
 }
 
+/// Selectors of 64-bit code and of data in user mode, and of 32-bit code
+/// (`arch/x86/include/asm/segment.h`).
+pub const USER_CS: u16 = 0x33;
+pub const USER_DS: u16 = 0x2b;
+pub const USER32_CS: u16 = 0x23;
+
+impl SigContext {
+    pub const fn cs(&self) -> u16 {
+        self.selectors as u16
+    }
+
+    pub const fn set_cs(&mut self, cs: u16) {
+        self.selectors = self.selectors & !0xffff | cs as u64;
+    }
+
+    /// The code and stack segments of any 64-bit program.
+    pub const fn set_user_segments(&mut self) {
+        self.set_cs(USER_CS);
+        self.selectors = self.selectors & !(0xffff << 48) | (USER_DS as u64) << 48;
+    }
+}
+
 /// `struct ucontext`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
