@@ -112,13 +112,35 @@ pub fn sigprocmask(thread: &mut Thread, args: [u64; 6]) -> isize {
 /// The mask that a waiting call puts in force, if it names one that can be read.
 pub fn waiting_mask(number: u64, args: [u64; 6], index: usize) -> Option<SigSet> {
     let (at, size) = match number as usize {
-        nr::PSELECT6 => (memory::read(args[5])?, memory::read(args[5] + 8)?),
+        nr::PSELECT6 | nr::IO_PGETEVENTS => (
+            memory::read(args[5])?,
+            memory::read(args[5].wrapping_add(8))?,
+        ),
+        nr::IO_URING_ENTER => ring_mask(args)?,
         _ => (args[index], args[index + 1]),
     };
     if at == 0 || size != 8 {
         return None;
     }
     memory::read::<SigSet>(at)
+}
+
+/// Address and size of the mask of `io_uring_enter`, if it waits.
+fn ring_mask(args: [u64; 6]) -> Option<(u64, u64)> {
+    const GETEVENTS: u64 = 1;
+    const EXT_ARG: u64 = 1 << 3;
+    /// The argument is a registered one, by its index.
+    const EXT_ARG_REG: u64 = 1 << 6;
+    let [_, _, _, flags, at, size] = args;
+    if flags & GETEVENTS == 0 || flags & EXT_ARG_REG != 0 {
+        return None;
+    }
+    if flags & EXT_ARG == 0 {
+        return Some((at, size));
+    }
+    // `struct io_uring_getevents_arg`
+    let size: u32 = memory::read(at.wrapping_add(8))?;
+    Some((memory::read(at)?, size.into()))
 }
 
 /// `rt_sigpending(set, size)`: the kernel's, and what we hold.

@@ -237,6 +237,8 @@ pub struct Pending {
     /// Fault details for a synchronous signal that the engine raises itself:
     /// err, trapno, cr2.
     pub fault: Option<(u64, u64, u64)>,
+    /// It interrupted a call that waited under this mask, which the program had not otherwise.
+    pub temporary: Option<SigSet>,
 }
 
 /// Private state of a thread.
@@ -267,6 +269,8 @@ pub struct Thread {
     pub held_info: [SigInfo; 6],
     /// Of those, what a call that is being made for the program lets through.
     pub opened: SigSet,
+    /// The mask of a call that waits under one of its own, while it is being made.
+    pub waits_under: Option<SigSet>,
     /// The code selector of the frame that the thread last returned from, where the kernel was
     /// given another one (`dbt::sigreturn`).
     pub foreign_cs: Option<u16>,
@@ -353,6 +357,7 @@ impl Blocks {
             held: SigSet::EMPTY,
             held_info: [SigInfo::NONE; 6],
             opened: SigSet::EMPTY,
+            waits_under: None,
             foreign_cs: None,
             trapped: None,
             step_from: 0,

@@ -95,7 +95,8 @@ fn act(
     let mask = held.mask.with(thread.blocked);
     let synchronous =
         held.fault.is_some() || held.info.code > 0 && SigSet::SYNCHRONOUS.has(held.signal);
-    let refused = synchronous && mask.has(held.signal);
+    let in_force = held.temporary.unwrap_or(mask);
+    let refused = synchronous && in_force.has(held.signal);
     match action.handler {
         SIG_DFL => default_action(thread, uc, *held, place),
         SIG_IGN if synchronous => default_action(thread, uc, *held, place),
@@ -142,7 +143,7 @@ fn call_handler(
         engine::with(|engine| engine.open_range(failed.at, failed.len));
         push_frame(thread, action, (signal, &held.info), uc, mask)
     })?;
-    let mut blocked = mask.with(action.mask);
+    let mut blocked = held.temporary.unwrap_or(mask).with(action.mask);
     if action.flags & SA_NODEFER == 0 {
         blocked = blocked.with(SigSet::only(signal));
     }

@@ -334,7 +334,7 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, call: Call) -> 
         }
         Kind::Waits(index) => {
             let mask = sigcalls::waiting_mask(call.number, call.args, index);
-            match mask.and_then(|mask| sigreturn::waiting_call(thread, &call, mask)) {
+            match mask.map(|mask| sigreturn::waiting_call(thread, &call, mask)) {
                 Some(result) => result,
                 None => return After::Raw,
             }

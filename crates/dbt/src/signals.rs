@@ -72,7 +72,7 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *mut SigInfo, uc: *mut UCo
 /// Whether what was interrupted is the engine's handler itself: only there, and
 /// in a call that waits for the program, are synchronous signals blocked.
 fn in_handler(thread: &Thread, uc: &UContext) -> bool {
-    uc.sigmask.0 & SigSet::SYNCHRONOUS.0 != 0 && thread.opened == SigSet::EMPTY
+    uc.sigmask.0 & SigSet::SYNCHRONOUS.0 != 0 && thread.waits_under.is_none()
 }
 
 /// Holds an asynchronous signal and gets the thread to a boundary.
@@ -101,6 +101,7 @@ fn arrived(
         info: *info,
         mask: uc.sigmask,
         fault: None,
+        temporary: thread.waits_under,
     });
     uc.sigmask = HOLD;
     context.pending = 1;
@@ -287,6 +288,7 @@ fn fault(
         info,
         mask,
         fault: Some(details),
+        temporary: None,
     });
     deliver(context, thread, uc, place);
 }
@@ -343,6 +345,7 @@ fn step_on(thread: &mut Thread, uc: &mut UContext, mask: SigSet) {
         info: information(0, 0),
         mask,
         fault: None,
+        temporary: None,
     });
     uc.sigmask = HOLD;
     thread.stepping_on = true;
@@ -440,6 +443,7 @@ pub fn raise_fetch_fault(
         info,
         mask,
         fault: Some(details),
+        temporary: None,
     });
     context.pending = 1;
     context.resume_app = pc;

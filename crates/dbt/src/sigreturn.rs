@@ -15,27 +15,30 @@ use crate::entry;
 use crate::pcmap::Place;
 use crate::signals::{TRAP_FLAG, Unfetchable, before_held, raise_fetch_fault};
 
-/// A call that waits under a mask of its own (sigsuspend, ppoll...) which opens
-/// synchronous signals that the program blocks. The kernel does not block them,
-/// so a signal that came before would be held here while the call sleeps:
-/// around this call they are blocked and queued as natively. `None`: the call
-/// opens nothing and can be made in the cache.
-pub fn waiting_call(thread: &mut Thread, call: &Call, mask: SigSet) -> Option<isize> {
+/// A call that waits under a mask of its own (sigsuspend, ppoll...). It is made here, where all
+/// signals are blocked before and behind it, so that a signal which comes in it is known to have
+/// come under that mask: the handler runs with it, and returns to the program's.
+///
+/// The mask may open synchronous signals that the program blocks. The kernel does not block them,
+/// so one that came before is held here: it is queued again before the call, as natively.
+pub fn waiting_call(thread: &mut Thread, call: &Call, mask: SigSet) -> isize {
     let opened = thread.blocked.without(mask);
-    if opened == SigSet::EMPTY {
-        return None;
-    }
     // The handler changes the thread while the call below waits.
     let thread = core::hint::black_box(thread);
     let before = quiesce(thread);
-    sys::sigprocmask(SIG_SETMASK, SigSet::ALL);
+    // A filter's SIGSYS for the call itself must arrive.
+    let trapped = SigSet::only(SIGSYS).without(opened);
+    sys::sigprocmask(SIG_SETMASK, SigSet::ALL.without(trapped));
     requeue_held(thread, opened);
     thread.opened = opened;
+    thread.waits_under = Some(mask.without(SigSet::UNBLOCKABLE));
     // SAFETY: the program's own call. Signals that interrupt it become pending
     // and are delivered on the way back, behind the call.
     let result =
         unsafe { sys::raw::syscall(call.number as usize, call.args.map(|arg| arg as usize)) };
+    let thread = core::hint::black_box(thread);
     thread.opened = SigSet::EMPTY;
+    thread.waits_under = None;
     if let Some(pending) = &mut thread.pending {
         // A signal came in the call.
         pending.mask = before;
@@ -43,7 +46,7 @@ pub fn waiting_call(thread: &mut Thread, call: &Call, mask: SigSet) -> Option<is
     } else {
         sys::sigprocmask(SIG_SETMASK, before);
     }
-    Some(result)
+    result
 }
 
 /// The program's rt_sigreturn: its frame, with the engine's address for rip, through the kernel,
@@ -133,6 +136,7 @@ pub fn rejected(
         info: *info,
         mask,
         fault: Some(details),
+        temporary: None,
     });
     let place = Place::boundary(context.resume_app);
     deliver(context, thread, uc, place);

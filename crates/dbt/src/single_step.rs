@@ -36,6 +36,7 @@ pub fn trapped(
         info,
         mask: uc.sigmask,
         fault: Some(details),
+        temporary: None,
     });
     deliver(context, thread, uc, place);
 }
