@@ -220,6 +220,8 @@ pub struct ThreadContext {
     /// Far from where tracing begins, these are left besides; each is less than 0 when it is
     /// used up.
     pub stream_far: [u64; FAR_WORDS],
+    /// The program's fs base while the register has its gs base (`dbt::translate::operands`).
+    pub app_fs: u64,
 }
 
 const _: () = {
@@ -475,6 +477,13 @@ pub fn null_clears_base() -> bool {
         );
     }
     base == 0
+}
+
+/// Gives the program its fs base back.
+pub fn set_fs(base: u64) {
+    // SAFETY: emitted code has read this value by `rdfsbase`, so FSGSBASE is enabled and it
+    // is an address; the engine uses fs for nothing.
+    unsafe { asm!("wrfsbase {}", in(reg) base, options(nostack)) };
 }
 
 /// Points gs at `context`.

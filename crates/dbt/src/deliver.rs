@@ -29,9 +29,13 @@ pub fn information(signal: u32, code: i32) -> SigInfo {
     }
 }
 
-/// Instructions that were counted and did not retire, or the reverse; and blocks that
-/// were entered.
+/// The thread leaves the cache at `place`. Puts right what only the cache knows of:
+/// instructions that were counted and did not retire, or the reverse; blocks that
+/// were entered; and the program's fs.
 pub fn uncount(context: &mut ThreadContext, place: &pcmap::Place) {
+    if place.recipe == pcmap::Recipe::FS {
+        agent::thread::set_fs(context.app_fs);
+    }
     if place.path != 0 {
         crate::contexts::record_path(context, place.path);
     }

@@ -36,6 +36,10 @@ impl Recipe {
     /// rcx and rdx are in slots 1 and 2.
     pub const RCX_RDX: Recipe = Recipe(2);
 
+    /// fs has the program's gs base (`ThreadContext::app_fs` has that of fs), also at the
+    /// boundary that these bytes begin with.
+    pub const FS: Recipe = Recipe(0x20);
+
     /// One register, by encoding number, is in slot 3.
     pub const fn other(register: u8) -> Recipe {
         Recipe(0x10 | register)

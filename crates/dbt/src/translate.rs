@@ -5,6 +5,7 @@
 //! | any other instruction | the same bytes; a rip-relative displacement re-based |
 //! | rip-relative, out of reach | spill r; `mov r, address`; the instruction with `[r]`; restore r |
 //! | `gs:` operand | spill; address plus the program's gs base; the instruction with `[r]`; restore |
+//! | the same of an implied operand, or by a vector | fs gets that base; the instruction with `fs:`; fs gets its own |
 //! | `rdgsbase r`, `wrgsbase r` | load or store of the virtual base |
 //! | `mov gs, x`, `pop gs` | the selector is loaded into es and es restored; the virtual base becomes 0 |
 //! | `jmp` | nothing: translation goes on at the target |
@@ -21,7 +22,7 @@
 mod operands;
 
 use agent::syscalls::Kind;
-use isa::{Asm, Cc, Flow, Insn, Reg, StackMove, relocate};
+use isa::{Asm, Cc, Flow, GsUse, Insn, Reg, StackMove};
 use wire::stat;
 
 use crate::block::{Arrival, Block, BlockId, ExitKind, Key, Landing};
@@ -34,7 +35,10 @@ use crate::streams::{Pending, counted};
 use crate::superblock::{End, Superblock, ends};
 use crate::ways::LastBranch;
 
+use operands::emit_gs_base;
+
 const APP_GS: i32 = core::mem::offset_of!(agent::thread::ThreadContext, app_gs) as i32;
+const OPERAND_SIZE: u8 = 0x66;
 const WAITS_IN: i32 = core::mem::offset_of!(agent::thread::ThreadContext, waits_in) as i32;
 
 /// A block being emitted.
@@ -347,18 +351,16 @@ impl Engine {
     /// An instruction that is not a branch.
     pub fn emit_plain(&mut self, emit: &mut Emit<'_>, insn: &Insn) {
         let len = insn.len();
-        if let Some((write, register, wide)) = insn.gs_base_access() {
-            match (write, wide) {
-                (true, _) => emit.asm.mov_gs_r(APP_GS, register),
-                (false, _) => emit.asm.mov_r_gs(register, APP_GS),
-            }
-            return emit.over(insn);
+        if let Some(access) = insn.gs_base_access().filter(|_| self.settings.fsgsbase) {
+            return emit_gs_base(emit, insn, access);
         }
         if let Some(popped) = insn.gs_selector_write() {
             return self.emit_gs_selector(emit, insn, popped);
         }
-        if insn.uses_gs() {
-            return self.emit_gs_operand(emit, insn);
+        match insn.gs_use() {
+            GsUse::Nothing => {}
+            GsUse::Operand => return self.emit_gs_operand(emit, insn),
+            GsUse::Base => return self.emit_by_fs(emit, insn),
         }
         if let Some((target, position)) = insn.rip_relative() {
             let distance = target.wrapping_sub(emit.asm.here() + len as u64) as i64;
@@ -373,6 +375,12 @@ impl Engine {
         }
         emit.map.verbatim(len);
         emit.mapped = emit.asm.here();
+        if insn.is_pop_flags() {
+            // Where the trap flag becomes set, the processor first traps behind this; where it
+            // was, before (`single_step`).
+            emit.asm.nop(1);
+            emit.cover(true, Recipe::NONE);
+        }
     }
 
     /// The last operand: index of the instruction, and whether it is the last one.
@@ -425,7 +433,10 @@ impl Engine {
     /// ```
     fn emit_count_jump(&mut self, emit: &mut Emit<'_>, insn: &Insn, target: u64, i: usize) {
         let (_, opcode) = insn.bytes().split_last().expect("an instruction has bytes");
-        emit.asm.bytes(opcode);
+        // The operand size is that of the target, and this one's is in the cache.
+        for byte in opcode.iter().filter(|byte| **byte != OPERAND_SIZE) {
+            emit.asm.bytes(&[*byte]);
+        }
         emit.asm.bytes(&[2]);
         let over = emit.asm.jmp_short();
         emit.asm.align_displacement(1);
@@ -446,7 +457,7 @@ impl Engine {
     }
 
     fn emit_call(&mut self, emit: &mut Emit<'_>, insn: &Insn, target: u64) {
-        self.emit_push_return(emit, insn.next_pc());
+        self.emit_push_return(emit, insn);
         if self.settings.mistranslate {
             const CMC: u8 = 0xF5;
             emit.asm.bytes(&[CMC]);
@@ -475,7 +486,7 @@ impl Engine {
         self.emit_target_load(emit, insn);
         emit.cover(path.is_none(), Recipe::RCX_RDX);
         if call {
-            self.emit_push_return(emit, insn.next_pc());
+            self.emit_push_return(emit, insn);
         }
         let guess = emit.counting.guess().unwrap_or_else(|| self.guess(insn));
         // A jump that is made again would go on record again.
@@ -505,32 +516,6 @@ impl Engine {
         }
     }
 
-    /// rcx = the branch's operand. Faults leave all registers as they were.
-    fn emit_target_load(&mut self, emit: &mut Emit<'_>, insn: &Insn) {
-        if insn.uses_gs() {
-            match (
-                insn.rip_relative(),
-                relocate::load_address(insn, Reg::Rcx, emit.asm.here()),
-            ) {
-                (Some((target, _)), _) => emit.asm.mov_r_imm(Reg::Rcx, target),
-                (None, Ok(bytes)) => emit.asm.bytes(&bytes),
-                (None, Err(_)) => emit.asm.bytes(&[0x0F, 0x0B]),
-            }
-            emit.asm.mov_r_gs(Reg::Rdx, APP_GS);
-            emit.asm.lea_sum(Reg::Rcx, Reg::Rcx, Reg::Rdx, 0);
-            emit.asm.mov_r_mem(Reg::Rcx, Reg::Rcx, 0);
-            return;
-        }
-        match relocate::load_branch_operand(insn, Reg::Rcx, emit.asm.here()) {
-            Ok(bytes) => emit.asm.bytes(&bytes),
-            Err(_) => {
-                let target = insn.rip_relative().map_or(0, |(target, _)| target);
-                emit.asm.mov_r_imm(Reg::Rcx, target);
-                emit.asm.mov_r_mem(Reg::Rcx, Reg::Rcx, 0);
-            }
-        }
-    }
-
     fn emit_return(&mut self, emit: &mut Emit<'_>, insn: &Insn, extra: u16, path: Option<u32>) {
         emit_spills(&mut emit.asm);
         let mut begun = self.settings.costs != 0 && emit.count_before_event();
@@ -541,7 +526,12 @@ impl Engine {
             begun = true;
         }
         self.emit_return_event(emit, insn.pc());
-        emit.asm.pop(Reg::Rcx);
+        if insn.is_16_bit_branch() {
+            emit.asm.movzx_r32_mem16(Reg::Rcx, Reg::Rsp);
+            emit.asm.lea(Reg::Rsp, Reg::Rsp, 2);
+        } else {
+            emit.asm.pop(Reg::Rcx);
+        }
         if extra > 0 {
             emit.asm.lea(Reg::Rsp, Reg::Rsp, i32::from(extra));
         }

@@ -221,6 +221,21 @@ impl<'a> Asm<'a> {
         }
     }
 
+    /// `rdfsbase reg`
+    pub fn rdfsbase(&mut self, reg: Reg) {
+        self.fs_base(reg, 0);
+    }
+
+    /// `wrfsbase reg`
+    pub fn wrfsbase(&mut self, reg: Reg) {
+        self.fs_base(reg, 2);
+    }
+
+    fn fs_base(&mut self, reg: Reg, operation: u8) {
+        self.bytes(&[0xF3, 0x48 | reg.high()]);
+        self.bytes(&[0x0F, 0xAE, 0xC0 | operation << 3 | reg.low()]);
+    }
+
     // ---- moves and address arithmetic, all flag-free ----------------------
 
     /// `mov dst32, src32` (zero-extends)
@@ -405,6 +420,18 @@ impl<'a> Asm<'a> {
     pub fn push_mem_rip(&mut self, target: u64) {
         self.bytes(&[0xFF, 0x35]);
         self.rel32(target);
+    }
+
+    /// `push imm16`: two bytes.
+    pub fn push_imm16(&mut self, imm: u16) {
+        self.bytes(&[0x66, 0x68]);
+        self.bytes(&imm.to_le_bytes());
+    }
+
+    /// `movzx reg32, word [base]`; both of the first eight.
+    pub fn movzx_r32_mem16(&mut self, reg: Reg, base: Reg) {
+        self.bytes(&[0x0F, 0xB7]);
+        self.mem(reg, base, 0);
     }
 
     /// `push simm32`

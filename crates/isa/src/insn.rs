@@ -103,7 +103,10 @@ pub struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// `bytes` lie at `start`.
     pub fn new(bytes: &'a [u8], start: u64) -> Reader<'a> {
-        let options = DecoderOptions::NO_INVALID_CHECK;
+        let mut options = DecoderOptions::NO_INVALID_CHECK;
+        if crate::vendor::is_amd() {
+            options |= DecoderOptions::AMD;
+        }
         Reader {
             bytes,
             start,
@@ -183,6 +186,8 @@ impl Insn {
     pub fn flow(&self) -> Flow {
         match self.raw.flow_control() {
             FlowControl::Next => Flow::Next,
+            // No branch can be locked: an invalid opcode.
+            _ if self.raw.has_lock_prefix() => Flow::Trap,
             FlowControl::UnconditionalBranch if self.raw.is_jmp_far() => Flow::Odd,
             FlowControl::UnconditionalBranch => Flow::Jump(self.raw.near_branch_target()),
             FlowControl::ConditionalBranch if self.raw.is_jcc_short_or_near() => Flow::Cond(
@@ -237,46 +242,9 @@ impl Insn {
         self.raw.memory_base() == Register::EIP
     }
 
-    /// Whether it addresses memory through the program's gs.
-    pub fn uses_gs(&self) -> bool {
-        self.raw.segment_prefix() == Register::GS
-            && self.raw.mnemonic() != Mnemonic::Lea
-            && (0..self.raw.op_count()).any(|i| self.raw.op_kind(i) == OpKind::Memory)
-    }
-
     /// Whether a segment's base counts in its memory operand.
     pub fn has_segment_base(&self) -> bool {
         matches!(self.raw.segment_prefix(), Register::FS | Register::GS)
-    }
-
-    /// `rdgsbase` / `wrgsbase`: (is write, register number, is 64-bit).
-    pub fn gs_base_access(&self) -> Option<(bool, crate::Reg, bool)> {
-        let (write, wide) = match self.raw.code() {
-            Code::Rdgsbase_r64 => (false, true),
-            Code::Rdgsbase_r32 => (false, false),
-            Code::Wrgsbase_r64 => (true, true),
-            Code::Wrgsbase_r32 => (true, false),
-            _ => return None,
-        };
-        Some((
-            write,
-            crate::Reg::ALL[self.raw.op0_register().number()],
-            wide,
-        ))
-    }
-
-    /// `mov gs, x`, or `pop gs` and the number of bytes it pops.
-    pub fn gs_selector_write(&self) -> Option<u8> {
-        match self.raw.code() {
-            Code::Mov_Sreg_rm16 | Code::Mov_Sreg_r32m16 | Code::Mov_Sreg_r64m16
-                if self.raw.op0_register() == Register::GS && !self.uses_gs() =>
-            {
-                Some(0)
-            }
-            Code::Popw_GS => Some(2),
-            Code::Popq_GS => Some(8),
-            _ => None,
-        }
     }
 
     pub fn flags_read(&self) -> Flags {
@@ -443,6 +411,14 @@ impl Insn {
         let is_jump = matches!(self.flow(), Flow::Jump(_) | Flow::Cond(..));
         let divides = matches!(mnemonic, Mnemonic::Div | Mnemonic::Idiv);
         !is_jump && (!is_plain || divides || self.raw.is_privileged())
+    }
+
+    /// A call, an indirect jump or a return with an operand of 16 bits, which it pushes or pops.
+    pub fn is_16_bit_branch(&self) -> bool {
+        matches!(
+            self.raw.code(),
+            Code::Call_rel16 | Code::Call_rm16 | Code::Jmp_rm16 | Code::Retnw | Code::Retnw_imm16
+        )
     }
 
     /// `pop` of a register.

@@ -12,13 +12,16 @@ pub mod class;
 pub mod insn;
 pub mod reg;
 pub mod relocate;
+pub mod segments;
 pub mod stack;
 mod sync;
 #[cfg(feature = "text")]
 pub mod text;
+mod vendor;
 
 pub use asm::{Asm, Cc};
 pub use class::Class;
 pub use insn::{DecodeError, Flow, Insn, StackMove};
 pub use reg::Reg;
+pub use segments::GsUse;
 pub use stack::StackEffect;

@@ -17,15 +17,16 @@ fn encode(instruction: &Instruction, at: u64) -> Result<Vec<u8>, CannotEncode> {
     Ok(encoder.take_buffer())
 }
 
-/// `mov target, <operand 0>` for an indirect branch, to run at `at`. Fails if
-/// a rip-relative operand is out of reach.
+/// `mov target, <operand 0>` for an indirect branch, to run at `at`; `movzx` for one of
+/// 16 bits. Fails if a rip-relative operand is out of reach.
 ///
-/// The branch is `FF` with its operand in the ModRM byte, and the load `8B` with
+/// The branch is `FF` with its operand in the ModRM byte, and the load `8B` (`0F B7`) with
 /// the same: only what a program has many of is changed byte by byte, because
 /// the encoder's tables cost every process a third of a megabyte.
 pub fn load_branch_operand(insn: &Insn, target: Reg, at: u64) -> Result<Vec<u8>, CannotEncode> {
     const BRANCH: u8 = 0xFF;
     const LOAD: u8 = 0x8B;
+    const LOAD_16: [u8; 2] = [0x0F, 0xB7];
     const SHORT_ADDRESS: u8 = 0x67;
     const FS: u8 = 0x64;
     let (prefixes, rest) = insn.bytes().split_at(insn.prefixes());
@@ -42,7 +43,10 @@ pub fn load_branch_operand(insn: &Insn, target: Reg, at: u64) -> Result<Vec<u8>,
     out.extend(fs.then_some(FS));
     // W, and R from the target; X and B as they were.
     out.push(0x48 | target.high() << 2 | rex.unwrap_or(&0) & 3);
-    out.push(LOAD);
+    match insn.is_16_bit_branch() {
+        true => out.extend(LOAD_16),
+        false => out.push(LOAD),
+    }
     out.push(modrm & 0xC7 | target.low() << 3);
     if !insn.raw.is_ip_rel_memory_operand() {
         out.extend_from_slice(operand);

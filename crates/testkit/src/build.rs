@@ -3,7 +3,7 @@
 //! Problem: a hundred small programs are tested by several test binaries, and
 //! should be compiled once, not once per test run.
 //! Approach: each program gets a directory of its own, named by a hash of its
-//! source and its directives; a directory is complete when it has its final
+//! source, with the headers beside it, and its directives; a directory is complete when it has its final
 //! name, because it is built under a temporary name and renamed.
 //! Limits: a newer compiler is not noticed; remove the directory then.
 
@@ -109,6 +109,11 @@ pub fn build(program: &Program, cache: &Path) -> Result<Built, BuildError> {
 fn hash(program: &Program) -> u64 {
     let mut hasher = DefaultHasher::new();
     program.text.hash(&mut hasher);
+    let included = program.text.lines().filter_map(|line| {
+        let name = line.strip_prefix("#include \"")?.strip_suffix('"')?;
+        std::fs::read(program.source.with_file_name(name)).ok()
+    });
+    included.for_each(|header| header.hash(&mut hasher));
     hasher.finish()
 }
 

@@ -72,7 +72,8 @@ pub fn discover(directory: &Path) -> Result<Vec<Program>, ProgramError> {
             .extension()
             .and_then(|e| e.to_str())
             .unwrap_or_default();
-        if matches!(extension, "md" | "txt") {
+        // Headers are what several programs include.
+        if matches!(extension, "md" | "txt" | "h") {
             continue;
         }
         if !EXTENSIONS.contains(&extension) {

@@ -1,0 +1,54 @@
+// Overrides of gs on operands that an instruction implies, or names as a whole: strings,
+// xlat, masked moves, absolute addresses, pops; faults in the middle of a repeated one;
+// the trap flag over it; and bases of gs that are 32 bits, or no address.
+// build: cc -O1 -mfsgsbase
+// run: needs fsgsbase
+// run: no-oracle it uses the trap flag, which the oracle needs
+#include "snippets.h"
+#include <immintrin.h>
+#define ON 0x9c, 0x81, 0x0c, 0x24, 0, 1, 0, 0, 0x9d
+#define OFF 0x9c, 0x81, 0x24, 0x24, 0xff, 0xfe, 0xff, 0xff, 0x9d
+#define BY_GS 0x30300000ul
+int main(void) {
+    snippets();
+    unsigned char *area = mmap((void *)BY_GS, 0x8000, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    for (int i = 0; i < 0x8000; i++) area[i] = i * 7 + (i >> 8);
+    // Registers of the pattern lie in the area; rsi four bytes before its end.
+    _writegsbase_u64(BY_GS - PATTERN(0));
+    snippet_in[3] = snippet_in[0] = PATTERN(3), snippet_in[6] = PATTERN(0) + 0x7ffc;
+    for (int round = 0; round < 2; round++) {
+        SNIPPET("lodsb", 0x65, 0xac);
+        SNIPPET("lodsq", 0x65, 0x48, 0xad);
+        SNIPPET("lodsd", 0x65, 0xad);
+        SNIPPET("rep lodsb, to the end", 0xb9, 4, 0, 0, 0, 0xf3, 0x65, 0xac);
+        SNIPPET("rep lodsb, beyond", 0xb9, 9, 0, 0, 0, 0xf3, 0x65, 0xac);
+        SNIPPET("rep movsb, beyond", 0xb9, 9, 0, 0, 0, 0x65, 0xf3, 0xa4);
+        SNIPPET("rep movsw, back", 0xfd, 0xb9, 9, 0, 0, 0, 0x65, 0xf3, 0x66, 0xa5);
+        SNIPPET("rep movsb, 32 bit", 0xb9, 3, 0, 0, 0, 0x67, 0x65, 0xf3, 0xa4);
+        SNIPPET("rep movsb, none", 0x31, 0xc9, 0x65, 0xf3, 0xa4);
+        SNIPPET("rep stosb", 0xb9, 3, 0, 0, 0, 0x65, 0xf3, 0xaa);
+        SNIPPET("repe cmpsb", 0xb9, 3, 0, 0, 0, 0x65, 0xf3, 0xa6);
+        SNIPPET("xlat", 0x65, 0xd7);
+        SNIPPET("xlat, 32 bit", 0x67, 0x65, 0xd7);
+        SNIPPET("maskmovdqu", 0x66, 0x0f, 0x74, 0xc0, 0x65, 0x66, 0x0f, 0xf7, 0xc0);
+        SNIPPET("mov from absolute", 0x65, 0xa1, 8, 0, 0x20, 0x30, 0, 0, 0, 0);
+        SNIPPET("mov to absolute", 0x65, 0xa2, 8, 0, 0x20, 0x30, 0, 0, 0, 0);
+        SNIPPET("pop", 0x48, 0x8d, 0x25, 0xf9, 0x0f, 0x20, 0, 0x65, 0x8f, 0x04, 0x24);
+        SNIPPET("traps over rep", 0xb9, 3, 0, 0, 0, ON, 0x65, 0xf3, 0xac, 0x90, OFF);
+        SNIPPET("traps over faulting rep", 0xb9, 6, 0, 0, 0, ON, 0x65, 0xf3, 0xac, 0x90, OFF);
+        SNIPPET("outsb", 0x65, 0x6e);
+        SNIPPET("lea", 0x65, 0x48, 0x8d, 0x00);
+        SNIPPET("push", 0x65, 0xff, 0x30);
+        SNIPPET("read base", 0xf3, 0x48, 0x0f, 0xae, 0xc8);
+        SNIPPET("read base, 32 bit", 0x48, 0x83, 0xc8, 0xff, 0xf3, 0x0f, 0xae, 0xc8);
+        SNIPPET("base no address", 0x48, 0xb8, 0, 0, 0, 0, 0, 0x80, 0, 0, 0xf3, 0x48, 0x0f, 0xae, 0xd8);
+        SNIPPET("base above", 0x48, 0x83, 0xc8, 0xff, 0xf3, 0x48, 0x0f, 0xae, 0xd8, 0xf3, 0x48, 0x0f, 0xae, 0xc9, 0x65, 0x8a, 0x00);
+        SNIPPET("base 32 bit", 0x48, 0x83, 0xc8, 0xff, 0xf3, 0x0f, 0xae, 0xd8, 0xf3, 0x48, 0x0f, 0xae, 0xc9);
+        _writegsbase_u64(BY_GS - PATTERN(0));
+    }
+    unsigned sum = 0;
+    for (int i = 0; i < 0x8000; i++) sum = sum * 31 + area[i];
+    for (int i = 0; i < 0x11000; i++) sum = sum * 31 + ((unsigned char *)PATTERN(0))[i];
+    printf("%08x\n", sum);
+    return 0;
+}
