@@ -13,7 +13,7 @@ use crate::engine::{self, Engine};
 use crate::entry::reason;
 use crate::locate::place_of;
 use crate::presence::with_code_at;
-use crate::signals::Unfetchable;
+use crate::raised::{Unfetchable, raise_fetch_fault};
 use crate::superblock::End;
 use crate::ways::Site;
 use crate::{change, deliver, lockstep, process, signals, sigreturn};
@@ -184,7 +184,7 @@ fn leave_by_exit(context: &mut ThreadContext, thread: &mut Thread) {
         ExitKind::Syscall { pc, len } => {
             leave_by_syscall(context, thread, pc, pc + u64::from(len), after)
         }
-        ExitKind::Vsyscall(pc) => vsyscall(context, thread, pc),
+        ExitKind::Vsyscall(pc) => crate::vsyscall::call(context, thread, pc),
         ExitKind::Unfetchable(pc) => unfetchable(context, thread, pc),
         ExitKind::Bound(key) => go_to(context, key),
         ExitKind::Event(key) if engine::with(|engine| engine.control(context, key)) => {}
@@ -458,46 +458,9 @@ fn arch_prctl(context: &mut ThreadContext, args: [u64; 6]) -> Option<isize> {
     }
 }
 
-/// The three entries of the vsyscall page: the call, then a return.
-fn vsyscall(context: &mut ThreadContext, thread: &mut Thread, pc: u64) {
-    let number = match pc & 0xfff {
-        0x000 => sys::nr::GETTIMEOFDAY,
-        0x400 => sys::nr::TIME,
-        0x800 => sys::nr::GETCPU,
-        _ => return unfetchable(context, thread, pc),
-    };
-    let sp = context.regs[reg::RSP];
-    let Some(back) = agent::memory::read::<u64>(sp) else {
-        return unfetchable(context, thread, pc);
-    };
-    let args = [
-        context.regs[reg::RDI] as usize,
-        context.regs[reg::RSI] as usize,
-        context.regs[reg::RDX] as usize,
-        0,
-        0,
-        0,
-    ];
-    // SAFETY: the program's own call of one of three harmless functions.
-    let result = unsafe { sys::raw::syscall(number, args) };
-    context.regs[reg::RAX] = result as u64;
-    context.regs[reg::RSP] = sp + 8;
-    engine::with(|engine| {
-        engine.is_at(context, pc);
-        engine.goes_to(context, wire::stream::why::VSYSCALL, back, sp + 8);
-    });
-    go_to(
-        context,
-        Key {
-            pc: back,
-            arrival: Arrival::Jump,
-        },
-    );
-}
-
 /// The program jumped to where no instruction can be fetched: the fault that
 /// the CPU would raise. Looked at again first: it may have become code.
-fn unfetchable(context: &mut ThreadContext, thread: &mut Thread, pc: u64) {
+pub fn unfetchable(context: &mut ThreadContext, thread: &mut Thread, pc: u64) {
     let key = Key {
         pc,
         arrival: Arrival::Inside,
@@ -521,7 +484,7 @@ fn unfetchable(context: &mut ThreadContext, thread: &mut Thread, pc: u64) {
                 engine.is_at(context, pc);
                 engine.goes_to(context, wire::stream::why::NOWHERE, pc, sp);
             });
-            signals::raise_fetch_fault(context, thread, pc, address, why_unfetchable(address))
+            raise_fetch_fault(context, thread, pc, address, why_unfetchable(address))
         }
     }
 }

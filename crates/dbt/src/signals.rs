@@ -24,7 +24,7 @@ use crate::sigreturn;
 use crate::single_step;
 use crate::unaligned;
 use agent::memory;
-use agent::signals::{self as table, HOLD, quiesce, requeue, requeue_held};
+use agent::signals::{self as table, HOLD, requeue, requeue_held};
 use agent::thread::{Pending, Thread, ThreadContext, reg};
 use sys::signal::*;
 
@@ -400,52 +400,4 @@ fn engine_bug(signal: u32, uc: &UContext) -> ! {
     sys::sigprocmask(SIG_SETMASK, SigSet::EMPTY);
     let _ = sys::tgkill(sys::getpid(), sys::gettid(), SIGABRT);
     sys::exit_group(125)
-}
-
-/// What is at an address that cannot be fetched from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unfetchable {
-    Unmapped,
-    /// Mapped, and readable or not.
-    Mapped {
-        readable: bool,
-    },
-    /// Not an address: a general protection fault.
-    NonCanonical,
-}
-
-/// Raises the fault of an instruction fetch at `address`, for the instruction at `pc`.
-pub fn raise_fetch_fault(
-    context: &mut ThreadContext,
-    thread: &mut Thread,
-    pc: u64,
-    address: u64,
-    what: Unfetchable,
-) {
-    let fetch = pf::USER | pf::FETCH;
-    let (code, at, details) = match what {
-        Unfetchable::Unmapped => (
-            code::SEGV_MAPERR,
-            address,
-            (fetch, trap::PAGE_FAULT, address),
-        ),
-        Unfetchable::Mapped { readable } => {
-            let err = fetch | if readable { pf::PRESENT } else { 0 };
-            (code::SEGV_ACCERR, address, (err, trap::PAGE_FAULT, address))
-        }
-        Unfetchable::NonCanonical => (code::SI_KERNEL, 0, (0, trap::GENERAL_PROTECTION, 0)),
-    };
-    let mut info = information(SIGSEGV, code);
-    info.fields[0] = at;
-    let mask = quiesce(thread);
-    thread.pending = Some(Pending {
-        signal: SIGSEGV,
-        info,
-        mask,
-        fault: Some(details),
-        temporary: None,
-    });
-    context.pending = 1;
-    context.resume_app = pc;
-    context.resume_host = 0;
 }

@@ -13,7 +13,8 @@ use crate::dispatch::Call;
 use crate::engine;
 use crate::entry;
 use crate::pcmap::Place;
-use crate::signals::{TRAP_FLAG, Unfetchable, before_held, raise_fetch_fault};
+use crate::raised::{Unfetchable, raise_fetch_fault};
+use crate::signals::{TRAP_FLAG, before_held};
 
 /// A call that waits under a mask of its own (sigsuspend, ppoll...). It is made here, where all
 /// signals are blocked before and behind it, so that a signal which comes in it is known to have
@@ -75,6 +76,8 @@ pub fn sigreturn(context: &mut ThreadContext, thread: &mut Thread, call: &Call) 
     engine::with(|engine| engine.goes_to(context, why::SIGRETURN, pc, sp));
     if uc.mcontext.eflags & TRAP_FLAG != 0 {
         thread.step_from = pc;
+    } else {
+        thread.stepped_to = (0, 0);
     }
     context.exit = arrival as u32;
     uc.mcontext.rip = entry::resume_address();

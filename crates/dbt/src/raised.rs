@@ -1,0 +1,88 @@
+//! Faults that the engine raises for the program, where the processor or the kernel would:
+//! the thread gets a SIGSEGV on its way into the cache.
+
+use agent::signals::quiesce;
+use agent::thread::{Pending, Thread, ThreadContext};
+use sys::signal::{SIGSEGV, code, pf, trap};
+
+use crate::deliver::information;
+use crate::vsyscall::END;
+
+/// What is at an address that cannot be fetched from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfetchable {
+    Unmapped,
+    /// Mapped, and readable or not.
+    Mapped {
+        readable: bool,
+    },
+    /// Not an address: a general protection fault.
+    NonCanonical,
+}
+
+/// Raises the fault of an instruction fetch at `address`, for the instruction at `pc`.
+pub fn raise_fetch_fault(
+    context: &mut ThreadContext,
+    thread: &mut Thread,
+    pc: u64,
+    address: u64,
+    what: Unfetchable,
+) {
+    let fetch = pf::USER | pf::FETCH;
+    let (code, at, details) = match what {
+        Unfetchable::Unmapped => {
+            // The kernel does not say what of its own memory is there.
+            let present = if address >= END { pf::PRESENT } else { 0 };
+            let details = (fetch | present, trap::PAGE_FAULT, address);
+            (code::SEGV_MAPERR, address, details)
+        }
+        Unfetchable::Mapped { readable } => {
+            let err = fetch | if readable { pf::PRESENT } else { 0 };
+            (code::SEGV_ACCERR, address, (err, trap::PAGE_FAULT, address))
+        }
+        Unfetchable::NonCanonical => (code::SI_KERNEL, 0, (0, trap::GENERAL_PROTECTION, 0)),
+    };
+    let fault = Fault {
+        code,
+        address: at,
+        details,
+    };
+    raise(context, thread, pc, fault);
+}
+
+/// A SIGSEGV that the engine raises for the program.
+#[derive(Clone, Copy, Debug)]
+pub struct Fault {
+    pub code: i32,
+    pub address: u64,
+    /// err, trapno, cr2.
+    pub details: (u64, u64, u64),
+}
+
+impl Fault {
+    /// One that the kernel raises by itself.
+    pub fn of_kernel() -> Fault {
+        Fault {
+            code: code::SI_KERNEL,
+            address: 0,
+            details: (0, 0, 0),
+        }
+    }
+}
+
+/// Raises it at the instruction at `pc`.
+pub fn raise(context: &mut ThreadContext, thread: &mut Thread, pc: u64, fault: Fault) {
+    let mut info = information(SIGSEGV, fault.code);
+    info.fields[0] = fault.address;
+    let mask = quiesce(thread);
+    thread.pending = Some(Pending {
+        signal: SIGSEGV,
+        info,
+        mask,
+        fault: Some(fault.details),
+        temporary: None,
+    });
+    context.pending = 1;
+    context.resume_app = pc;
+    context.resume_host = 0;
+}
