@@ -16,7 +16,7 @@ use crate::presence::with_code_at;
 use crate::raised::{Unfetchable, raise_fetch_fault};
 use crate::superblock::End;
 use crate::ways::Site;
-use crate::{change, deliver, lockstep, process, signals, sigreturn};
+use crate::{change, deliver, lockstep, process, sigreturn};
 
 /// Its range is of program addresses, which calls from the cache never have:
 /// as a kernel without it.
