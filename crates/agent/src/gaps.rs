@@ -90,7 +90,7 @@ mod tests {
                 (load, 0x2000, 0xfdffe),
                 (load, 0x10_1000, 0x5000)
             ]),
-            [0x10_0000..0x10_1000]
+            core::slice::from_ref(&(0x10_0000..0x10_1000))
         );
         // Nothing between neighbours, nor where segments share a page.
         assert_eq!(
@@ -100,7 +100,7 @@ mod tests {
         // Other program headers do not count.
         assert_eq!(
             gaps(&[(load, 0, 1), (2, 0x3000, 8), (load, 0x5000, 1)]),
-            [0x1000..0x5000]
+            core::slice::from_ref(&(0x1000..0x5000))
         );
     }
 }

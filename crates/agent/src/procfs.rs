@@ -259,6 +259,23 @@ pub fn mapping_of(addr: u64) -> Option<(u64, u64)> {
     })
 }
 
+/// How far down the stack mapping that holds `addr` may grow: to the next mapping, or as far
+/// as its limit says.
+pub fn stack_bottom(addr: u64) -> Option<u64> {
+    const RLIMIT_STACK: usize = 3;
+    const MOST: u64 = 1 << 30;
+    let text = read_file(c"/proc/self/maps")?;
+    let mut before = 0;
+    for (start, end) in text.split(|&byte| byte == b'\n').filter_map(range_of) {
+        if start <= addr && addr < end {
+            let most = limit(RLIMIT_STACK).min(MOST) & !4095;
+            return Some(before.max(start.saturating_sub(most)));
+        }
+        before = end;
+    }
+    None
+}
+
 /// A memory file with this process's maps as they would be without the engine.
 pub fn maps_file(regions: &Regions, cloexec: bool) -> sys::Result<i32> {
     let text = read_file(c"/proc/thread-self/maps")

@@ -11,14 +11,17 @@ use sys::{Errno, nr};
 use wire::FileId;
 
 use crate::loader::real_prot;
-use crate::memory;
 use crate::place::Place;
 use crate::pool::ProcessLog;
 use crate::procfs;
 use crate::regions::{Region, Regions};
 use crate::signals::Entry;
 use crate::thread::Blocks;
+use spans::Spans;
 
+mod around;
+mod remap;
+mod spans;
 mod table;
 
 pub use table::{Kind, TABLE, kind};
@@ -95,6 +98,8 @@ pub struct Process {
     /// AT_MINSIGSTKSZ, or the constant where the kernel does not say.
     pub minimum_altstack: u64,
     files: Vec<FileMap>,
+    /// Memory that may have another mapping, or is another process's too.
+    shared: Spans,
 }
 
 const MAP_TYPE_FIXED: u32 = sys::MAP_FIXED | sys::MAP_FIXED_NOREPLACE;
@@ -119,6 +124,7 @@ impl Process {
             wants_tables,
             minimum_altstack: 2048,
             files: Vec::new(),
+            shared: Spans::default(),
         }
     }
 
@@ -175,6 +181,7 @@ impl Process {
             Kind::Mprotect => self.mprotect(args, number),
             Kind::Mremap => self.mremap(args),
             Kind::Madvise => self.madvise(args),
+            Kind::Brk => self.brk(args[0]),
             Kind::Shmat => self.shmat(args),
             Kind::Shmdt => self.shmdt(args),
             _ => Effect::Forward,
@@ -188,14 +195,8 @@ impl Process {
         let (prot, flags) = (prot as u32, flags as u32);
         let executable = prot & sys::PROT_EXEC != 0;
         let fixed = flags & MAP_TYPE_FIXED != 0;
-        let end = addr.saturating_add(len).next_multiple_of(4096);
-        if fixed && memory::is_ours(addr, end) {
-            let errno = if flags & sys::MAP_FIXED_NOREPLACE != 0 {
-                Errno(17)
-            } else {
-                Errno::ENOMEM
-            };
-            return Effect::Done(errno.as_result());
+        if fixed && around::meets_engine(addr, len) {
+            return Effect::Done(around::refusal_to_map(args));
         }
         let anonymous = flags & sys::MAP_ANONYMOUS != 0;
         let elf = file.is_elf;
@@ -225,10 +226,7 @@ impl Process {
         let Ok(got) = sys::check(result) else {
             return Effect::Done(result);
         };
-        let (start, end) = (
-            got as u64,
-            (got as u64).saturating_add(len).next_multiple_of(4096),
-        );
+        let (start, end) = around::pages(got as u64, len);
         let had_code = self.regions.overlaps(start, end);
         self.drop_code(start, end);
         self.files
@@ -242,11 +240,12 @@ impl Process {
                 path: file.path,
             });
         }
+        match flags & sys::MAP_SHARED {
+            0 => self.shared.remove(start, end),
+            _ => self.shared.insert(start, end),
+        }
         if executable {
             self.new_code(start, end, prot);
-            if flags & 3 == sys::MAP_SHARED && !anonymous {
-                self.set_volatile(start, end);
-            }
         }
         if had_code {
             Effect::Invalidate(result, start, end)
@@ -255,6 +254,12 @@ impl Process {
         }
     }
 
+    /// `start..end` may have another mapping.
+    pub(crate) fn note_shared(&mut self, start: u64, end: u64) {
+        self.shared.insert(start, end);
+    }
+
+    /// Stores elsewhere can change the code in `start..end`.
     fn set_volatile(&mut self, start: u64, end: u64) {
         for piece in self.regions.pieces(start, end) {
             self.regions.insert(Region {
@@ -280,6 +285,13 @@ impl Process {
 
     /// `start..end` became executable; finds out which file it is, if any.
     fn new_code(&mut self, start: u64, end: u64, prot: u32) {
+        self.insert_code(start, end, prot);
+        for (start, end) in self.shared.parts(start, end) {
+            self.set_volatile(start, end);
+        }
+    }
+
+    fn insert_code(&mut self, start: u64, end: u64, prot: u32) {
         let file = self
             .files
             .iter()
@@ -304,11 +316,12 @@ impl Process {
 
     fn munmap(&mut self, args: [u64; 6]) -> Effect {
         let [addr, len, ..] = args;
-        let end = addr.saturating_add(len).next_multiple_of(4096);
-        if is_page(addr) && memory::is_ours(addr, end) {
+        let (_, end) = around::pages(addr, len);
+        if around::meets_engine(addr, len) {
             return self.munmap_around(addr, end);
         }
-        if !self.regions.overlaps(addr, end) && self.files.is_empty() {
+        let is_known = self.regions.overlaps(addr, end) || self.shared.meets(addr, end);
+        if !is_known && self.files.is_empty() {
             return Effect::Forward;
         }
         // SAFETY: the program's own call, not touching the engine.
@@ -317,58 +330,37 @@ impl Process {
         if result < 0 {
             return Effect::Done(result);
         }
-        self.files
-            .retain(|file| file.end <= addr || end <= file.start);
-        let had_code = self.regions.overlaps(addr, end);
-        self.drop_code(addr, end);
-        if had_code {
-            Effect::Invalidate(result, addr, end)
-        } else {
-            Effect::Done(result)
-        }
+        self.unmapped(result, addr, end)
     }
 
-    /// A range that (by the program's bookkeeping) is free where the engine
-    /// sits: the engine's parts are left out, as if nothing were mapped there.
-    fn munmap_around(&mut self, addr: u64, end: u64) -> Effect {
-        let mut at = addr;
-        while at < end {
-            let mut next = end;
-            let mut inside = None;
-            memory::for_each_range(|start, stop| {
-                if start <= at && at < stop {
-                    inside = Some(stop);
-                } else if at < start && start < next {
-                    next = start;
-                }
-            });
-            match inside {
-                Some(stop) => at = stop.min(end),
-                None => {
-                    // SAFETY: `at..next` holds nothing of the engine.
-                    let _ = unsafe { sys::munmap(at, next - at) };
-                    at = next;
-                }
-            }
-        }
-        let had_code = self.regions.overlaps(addr, end);
-        self.drop_code(addr, end);
+    /// The effect of a call by which `start..end` is mapped no more.
+    pub(crate) fn unmapped(&mut self, result: isize, start: u64, end: u64) -> Effect {
+        self.files
+            .retain(|file| file.end <= start || end <= file.start);
+        self.shared.remove(start, end);
+        let had_code = self.regions.overlaps(start, end);
+        self.drop_code(start, end);
         if had_code {
-            Effect::Invalidate(0, addr, end)
+            Effect::Invalidate(result, start, end)
         } else {
-            Effect::Done(0)
+            Effect::Done(result)
         }
     }
 
     fn mprotect(&mut self, args: [u64; 6], number: u64) -> Effect {
         let [addr, len, prot, pkey, ..] = args;
         let prot = prot as u32;
-        let end = addr.saturating_add(len).next_multiple_of(4096);
+        let (_, end) = around::pages(addr, len);
         let rights = prot & (sys::PROT_READ | sys::PROT_WRITE | sys::PROT_EXEC);
-        if is_page(addr) && memory::is_ours(addr, end) {
-            return Effect::Done(Errno::ENOMEM.as_result());
+        if around::meets_engine(addr, len) {
+            return self.mprotect_before_engine(args, number);
         }
-        let had_code = self.regions.overlaps(addr, end);
+        // A stack changes down to where it may grow to.
+        let start = match prot & sys::PROT_GROWSDOWN {
+            0 => addr,
+            _ => procfs::stack_bottom(addr).unwrap_or(addr),
+        };
+        let had_code = self.regions.overlaps(start, end);
         if rights & sys::PROT_EXEC == 0 && !had_code {
             return Effect::Forward;
         }
@@ -391,16 +383,20 @@ impl Process {
             return Effect::Done(result);
         }
         if rights & sys::PROT_EXEC == 0 {
-            self.drop_code(addr, end);
-            return Effect::Invalidate(result, addr, end);
+            self.drop_code(start, end);
+        } else if prot & sys::PROT_GROWSDOWN != 0 {
+            self.add_stack(start, end);
+        } else {
+            self.change_code(addr, end, rights);
         }
-        if prot & sys::PROT_GROWSDOWN != 0 {
-            self.add_stack(addr.saturating_sub(8 << 20), end);
-            return Effect::Invalidate(result, addr, end);
-        }
-        let before = self.regions.pieces(addr, end);
+        Effect::Invalidate(result, start, end)
+    }
+
+    /// `start..end` is executable, with these rights.
+    fn change_code(&mut self, start: u64, end: u64, rights: u32) {
+        let before = self.regions.pieces(start, end);
         // What was executable and stays so only gets other rights.
-        let mut at = addr;
+        let mut at = start;
         for piece in before {
             if at < piece.start {
                 self.new_code(at, piece.start, rights);
@@ -416,89 +412,18 @@ impl Process {
         if at < end {
             self.new_code(at, end, rights);
         }
-        Effect::Invalidate(result, addr, end)
     }
-
-    fn mremap(&mut self, args: [u64; 6]) -> Effect {
-        let [old, old_len, new_len, flags, new, _] = args;
-        const MREMAP_FIXED: u64 = 2;
-        let old_end = old.saturating_add(old_len).next_multiple_of(4096);
-        let fixed = flags & MREMAP_FIXED != 0;
-        let new_end = new.saturating_add(new_len).next_multiple_of(4096);
-        let is_ours = memory::is_ours(old, old_end) || (fixed && memory::is_ours(new, new_end));
-        if is_page(old) && (!fixed || is_page(new)) && is_ours {
-            return Effect::Done(Errno::EFAULT.as_result());
-        }
-        let had_code =
-            self.regions.overlaps(old, old_end) || (fixed && self.regions.overlaps(new, new_end));
-        if !had_code {
-            return Effect::Forward;
-        }
-        let pieces = self.regions.pieces(old, old_end);
-        // SAFETY: the program's own call, not touching the engine.
-        let result = unsafe { sys::raw::syscall(nr::MREMAP, args.map(|arg| arg as usize)) };
-        let Ok(got) = sys::check(result) else {
-            return Effect::Done(result);
-        };
-        let (start, end) = (
-            got as u64,
-            (got as u64).saturating_add(new_len).next_multiple_of(4096),
-        );
-        self.drop_code(old, old_end);
-        self.drop_code(start, end);
-        for piece in pieces {
-            let moved = piece.start - old + start;
-            if moved < end {
-                self.regions.insert(Region {
-                    start: moved,
-                    end: (moved + (piece.end - piece.start)).min(end),
-                    ..piece
-                });
-            }
-        }
-        Effect::Invalidate2(result, (old, old_end), (start, end))
-    }
-
-    fn madvise(&mut self, args: [u64; 6]) -> Effect {
-        let [addr, len, ..] = args;
-        let end = addr.saturating_add(len).next_multiple_of(4096);
-        if is_page(addr) && memory::is_ours(addr, end) {
-            return Effect::Done(Errno::ENOMEM.as_result());
-        }
-        if !self.regions.overlaps(addr, end) {
-            return Effect::Forward;
-        }
-        // SAFETY: the program's own call, not touching the engine.
-        let result = unsafe { sys::raw::syscall(nr::MADVISE, args.map(|arg| arg as usize)) };
-        Effect::Invalidate(result, addr, end)
-    }
-}
-
-/// The kernel refuses a range that begins within a page before it looks at what
-/// is there.
-fn is_page(addr: u64) -> bool {
-    addr.is_multiple_of(wire::PAGE)
 }
 
 /// Handles a call that needs no state of the process, and may read memory of the program
 /// or wait for it. `None`: it is another kind.
-pub fn call_unlocked(kind: Kind, args: [u64; 6]) -> Option<Effect> {
+pub fn call_unlocked(kind: Kind, args: [u64; 6], number: u64) -> Option<Effect> {
     Some(match kind {
-        Kind::Looks => looks(args),
+        Kind::Looks => around::looks(args, number),
         Kind::Mlockall => mlockall(args[0]),
         Kind::Refuse(errno) => Effect::Done(errno.as_result()),
         _ => return None,
     })
-}
-
-/// A call about a range: of the engine's memory it hears what it would of none.
-fn looks(args: [u64; 6]) -> Effect {
-    let [addr, len, ..] = args;
-    let end = addr.saturating_add(len).next_multiple_of(4096);
-    if is_page(addr) && memory::is_ours(addr, end) {
-        return Effect::Done(Errno::ENOMEM.as_result());
-    }
-    Effect::Forward
 }
 
 /// `mlockall(flags)`: the program's mappings one by one, as the engine's are

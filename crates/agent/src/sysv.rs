@@ -36,9 +36,6 @@ fn size(segment: u64) -> u64 {
 impl Process {
     pub(crate) fn shmat(&mut self, args: [u64; 6]) -> Effect {
         let [segment, addr, flags, ..] = args;
-        if flags & (SHM_REMAP | SHM_EXEC) == 0 {
-            return Effect::Forward;
-        }
         let len = size(segment);
         if flags & SHM_REMAP != 0 && memory::is_ours(addr, addr.saturating_add(len)) {
             return Effect::Done(Errno::EINVAL.as_result());
@@ -50,6 +47,7 @@ impl Process {
         };
         let (start, end) = (got as u64, got as u64 + len);
         self.drop_code(start, end);
+        self.note_shared(start, end);
         if flags & SHM_EXEC != 0 {
             let write = if flags & SHM_RDONLY == 0 {
                 sys::PROT_WRITE
@@ -74,17 +72,11 @@ impl Process {
 
     pub(crate) fn shmdt(&mut self, args: [u64; 6]) -> Effect {
         let addr = args[0];
-        if !self.regions.overlaps(addr, addr.saturating_add(4096)) {
-            return Effect::Forward;
-        }
         let before = procfs::mapping_of(addr);
         // SAFETY: the program's own call; the engine attaches no segments.
         let result = unsafe { sys::raw::syscall(nr::SHMDT, args.map(|arg| arg as usize)) };
         match before {
-            Some((start, end)) if result == 0 => {
-                self.drop_code(start, end);
-                Effect::Invalidate(result, start, end)
-            }
+            Some((start, end)) if result == 0 => self.unmapped(result, start, end),
             _ => Effect::Done(result),
         }
     }

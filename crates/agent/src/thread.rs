@@ -285,8 +285,58 @@ pub struct Thread {
     pub stepped_to: (u64, u64),
     /// A vfork child: shares memory with its parent, not handlers.
     pub is_vfork_child: bool,
+    /// Memory that can be read can be executed (`personality(READ_IMPLIES_EXEC)`); the kernel is
+    /// not told.
+    pub implies_exec: bool,
     pub block: usize,
     pub signal_stack: SigStack,
+}
+
+/// Bit of `personality`: what can be read can be executed.
+const READ_IMPLIES_EXEC: u32 = 0x40_0000;
+/// Argument of `personality` that changes nothing.
+const ONLY_ASKS: u32 = u32::MAX;
+
+fn personality(wanted: u32) -> isize {
+    // SAFETY: it changes how later calls of this thread behave, as the program wants.
+    unsafe { sys::raw::syscall(sys::nr::PERSONALITY, [wanted as usize, 0, 0, 0, 0, 0]) }
+}
+
+impl Thread {
+    /// `personality(wanted)`, of which the kernel hears all but READ_IMPLIES_EXEC: it would make
+    /// the program's pages executable in truth.
+    pub fn set_personality(&mut self, wanted: u64) -> isize {
+        let wanted = wanted as u32;
+        let told = match wanted {
+            ONLY_ASKS => ONLY_ASKS,
+            _ => wanted & !READ_IMPLIES_EXEC,
+        };
+        let before = personality(told);
+        if before < 0 {
+            return before;
+        }
+        let implied = match self.implies_exec {
+            true => READ_IMPLIES_EXEC,
+            false => 0,
+        };
+        if wanted != ONLY_ASKS {
+            self.implies_exec = wanted & READ_IMPLIES_EXEC != 0;
+        }
+        before | implied as isize
+    }
+
+    /// The kernel hears of READ_IMPLIES_EXEC, or no more: an exec of a program that runs
+    /// natively passes it on. One of a 64-bit program ends it.
+    pub fn tell_personality(&self, on: bool) {
+        if !self.implies_exec {
+            return;
+        }
+        let now = personality(ONLY_ASKS) as u32;
+        personality(match on {
+            true => now | READ_IMPLIES_EXEC,
+            false => now & !READ_IMPLIES_EXEC,
+        });
+    }
 }
 
 /// What a thread runs on; re-used.
@@ -365,6 +415,7 @@ impl Blocks {
             step_from: 0,
             stepped_to: (0, 0),
             is_vfork_child: false,
+            implies_exec: false,
             block: index,
             signal_stack,
         });

@@ -378,16 +378,30 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, call: Call) -> 
             Some(result) => result,
             None => return After::Raw,
         },
-        _ => return memory_call(kind, &call),
+        Kind::Personality => thread.set_personality(call.args[0]),
+        Kind::Brk if !thread.implies_exec => return After::Raw,
+        _ => return memory_call(kind, &implied(thread, kind, call)),
     };
     After::Result(result)
+}
+
+/// The call as the kernel has it under `personality(READ_IMPLIES_EXEC)`.
+fn implied(thread: &Thread, kind: Kind, mut call: Call) -> Call {
+    const SHM_EXEC: u64 = 0o100_000;
+    let implies = thread.implies_exec && call.args[2] & u64::from(sys::PROT_READ) != 0;
+    match kind {
+        Kind::Mmap | Kind::Mprotect if implies => call.args[2] |= u64::from(sys::PROT_EXEC),
+        Kind::Shmat if thread.implies_exec => call.args[2] |= SHM_EXEC,
+        _ => {}
+    }
+    call
 }
 
 fn memory_call(kind: Kind, call: &Call) -> After {
     if let Some(wanted) = paths::wanted(kind, call.args, call.number) {
         return path_call(wanted, call);
     }
-    let unlocked = syscalls::call_unlocked(kind, call.args);
+    let unlocked = syscalls::call_unlocked(kind, call.args, call.number);
     let file = match kind {
         Kind::Mmap => MappedFile::of_call(call.args),
         _ => MappedFile::default(),

@@ -152,6 +152,7 @@ fn make_sharing(
         }
         child.is_vfork_child = wish.flags & CLONE_THREAD == 0;
         child.blocked = thread.blocked;
+        child.implies_exec = thread.implies_exec;
         if wish.flags & CLONE_VFORK != 0 {
             child.altstack = thread.altstack;
         }
@@ -469,6 +470,9 @@ pub fn exec(thread: &mut Thread, call: agent::exec::Call) -> Option<isize> {
         // SAFETY: the thread's own block; signals may come in at any moment.
         interrupted =
             unsafe { core::ptr::read_volatile(&raw const (*thread.context).pending) } != 0;
+        if !interrupted {
+            thread.tell_personality(true);
+        }
         !interrupted
     };
     // The lock is not held: exec reads the program's memory and may block.
@@ -481,6 +485,7 @@ pub fn exec(thread: &mut Thread, call: agent::exec::Call) -> Option<isize> {
     {
         process.state.store(process_state::RUNNING, Relaxed);
     }
+    thread.tell_personality(false);
     // SAFETY: the table is live.
     agent::signals::install(unsafe { &*thread.signals }, entry::signal_entry());
     if blocked != SigSet::EMPTY {

@@ -11,6 +11,10 @@ pub enum Kind {
     Mprotect,
     Mremap,
     Madvise,
+    /// The heap grows, executable if all that can be read is.
+    Brk,
+    /// Which memory can be executed is ours to say.
+    Personality,
     /// System V shared memory may be code, or replace it.
     Shmat,
     Shmdt,
@@ -82,6 +86,12 @@ pub const TABLE: &[(usize, Kind, &str)] = &[
         nr::MADVISE,
         Kind::Madvise,
         "DONTNEED and the like change bytes of code",
+    ),
+    (nr::BRK, Kind::Brk, "as mmap, under READ_IMPLIES_EXEC"),
+    (
+        nr::PERSONALITY,
+        Kind::Personality,
+        "READ_IMPLIES_EXEC would make pages executable in truth",
     ),
     (
         nr::SHMAT,
