@@ -127,6 +127,13 @@ impl Insn {
         }
     }
 
+    /// Whether it loads rsp with what rbp says: traces have the value behind it, apart from those
+    /// that [`Insn::tells_stack`] names, as older ones have none.
+    pub fn tells_frame(&self) -> bool {
+        let effect = self.named_effect();
+        matches!(effect, Some(StackEffect::Leave | StackEffect::From(RBP, _)))
+    }
+
     /// Which of [`KEPT`] it may write.
     fn written(&self) -> u8 {
         let mut factory = InstructionInfoFactory::new();
@@ -209,5 +216,23 @@ mod tests {
             let insn = Insn::decode(bytes, 0x1000).unwrap();
             assert_eq!(insn.tells_stack(), expected, "{bytes:x?}");
         }
+    }
+
+    #[test]
+    fn what_the_frame_pointer_says_is_told_apart() {
+        let told: [&[u8]; 3] = [
+            &[0xc9],                   // leave
+            &[0x48, 0x89, 0xec],       // mov rsp, rbp
+            &[0x48, 0x8d, 0x65, 0xd8], // lea rsp, [rbp-40]
+        ];
+        let others: [&[u8]; 4] = [
+            &[0x48, 0x89, 0xe5],             // mov rbp, rsp
+            &[0x5d],                         // pop rbp
+            &[0x48, 0x89, 0xdc],             // mov rsp, rbx
+            &[0x48, 0x8d, 0x6c, 0x24, 0x08], // lea rbp, [rsp+8]
+        ];
+        let tells = |bytes: &&[u8]| Insn::decode(bytes, 0x1000).unwrap().tells_frame();
+        assert!(told.iter().all(tells));
+        assert!(!others.iter().any(tells));
     }
 }

@@ -36,7 +36,7 @@ struct Last([u64; 2]);
 
 impl Last {
     fn of(&mut self, kind: u8) -> &mut u64 {
-        &mut self.0[usize::from(kind == stamp::STACK)]
+        &mut self.0[usize::from(stamp::is_stack(kind))]
     }
 }
 
@@ -75,7 +75,7 @@ fn has_stamps(raw: &[u8]) -> bool {
 fn stamps(piece: &[u8]) -> usize {
     let pairs = piece.iter().zip(piece.get(1..).unwrap_or_default());
     let is_one = |(&first, &kind): (&u8, &u8)| {
-        u32::from(first == STAMP) & u32::from(kind.wrapping_sub(1) < stamp::STACK)
+        u32::from(first == STAMP) & u32::from(kind.wrapping_sub(1) < stamp::FRAME)
     };
     pairs.map(is_one).sum::<u32>() as usize
 }

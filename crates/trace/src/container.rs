@@ -44,7 +44,7 @@ pub const MAGIC: [u8; 8] = *b"\x89EVP\r\n\x1a\n";
 /// Every format that was ever written and what changed in it, oldest first. All
 /// are read. `docs/formats/evp.md` has the same table and the rule for a new row;
 /// `tests/recordings` has files of each.
-pub const VERSIONS: [(u32, &str); 12] = [
+pub const VERSIONS: [(u32, &str); 13] = [
     (1, "first"),
     (
         2,
@@ -87,6 +87,10 @@ pub const VERSIONS: [(u32, &str); 12] = [
     (
         12,
         "mode 5: packed threads in segments, which item 12 says where they begin",
+    ),
+    (
+        13,
+        "mode 5: stack pointers among the stamps of stream 4 also where the frame pointer says them",
     ),
 ];
 

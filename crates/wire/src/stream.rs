@@ -180,6 +180,13 @@ pub mod stamp {
     /// No time: the stack pointer, behind the next instruction that says something about it
     /// which the code does not say, and where control had gone by an escape.
     pub const STACK: u8 = 6;
+    /// The same, behind an instruction that loads it with what the frame pointer says.
+    pub const FRAME: u8 = 7;
+
+    /// Whether the number is a stack pointer, and no time.
+    pub const fn is_stack(kind: u8) -> bool {
+        matches!(kind, STACK | FRAME)
+    }
 }
 
 /// What has stamps ([`crate::Config::order`]).

@@ -15,6 +15,8 @@
 //! Memory: 7 MB.
 
 use super::mix::{Flag, hash};
+use trace::stream::stamp;
+
 use super::{Coder, Cut};
 
 /// Guesses of one kind: a power of two.
@@ -25,8 +27,6 @@ const LENGTHS: usize = 1 << 10;
 const COUNTED: u32 = 3;
 /// A bit of which nothing is known.
 const EVEN: u16 = 1 << 15;
-/// Number of the kind that is no time, `trace::stream::stamp::STACK`.
-const STACK: u8 = trace::stream::stamp::STACK;
 
 /// A stamp, and where it stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -201,7 +201,7 @@ impl Model {
         let kind = place as u8 & 7;
         let number = match kind {
             0 => return Ok(None),
-            STACK => {
+            kind if stamp::is_stack(kind) => {
                 let (jumps, last) = (&mut self.jumps, self.stacks.last[0]);
                 self.stacks.code(coder, place, stamp.number, |coder| {
                     let jump = stamp.number.wrapping_sub(last).cast_signed();
@@ -276,7 +276,7 @@ mod tests {
             .map(|i| match i % 4 {
                 3 => Stamped {
                     distance: 17,
-                    kind: STACK,
+                    kind: stamp::STACK,
                     number: 0x7FFF_1000 - (i / 4 % 3) * 0x10_0000,
                 },
                 at => Stamped {

@@ -57,6 +57,8 @@ pub(super) enum Mark {
     Call,
     /// The stack pointer behind it.
     Stack,
+    /// The same: it loads that from the frame pointer.
+    Frame,
 }
 
 /// Instructions that are executed one after the other, without an outcome before the last.
@@ -209,6 +211,7 @@ impl Code {
                 (insn.is_sync(), Mark::Sync),
                 (insn.flow() == Flow::Syscall, Mark::Call),
                 (insn.flow() == Flow::Next && insn.tells_stack(), Mark::Stack),
+                (insn.flow() == Flow::Next && insn.tells_frame(), Mark::Frame),
             ];
             let has = marks.into_iter().filter(|(has, _)| *has);
             stamped.extend(has.map(|(_, mark)| (at, mark)));

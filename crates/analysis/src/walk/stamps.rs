@@ -45,13 +45,15 @@ pub enum StampKind {
     End,
     /// No time, but the stack pointer.
     Stack,
+    /// The same, behind what loads it from the frame pointer.
+    Frame,
 }
 
 impl Stamp {
     /// A time of 0 was not read.
     fn found(self) -> Option<Found> {
         match self.kind {
-            StampKind::Stack => Some(Found::Stack(self.time)),
+            kind if kind.is_stack() => Some(Found::Stack(self.time)),
             _ if self.time == 0 => None,
             _ => Some(Found::Stamp(self)),
         }
@@ -59,6 +61,10 @@ impl Stamp {
 }
 
 impl StampKind {
+    fn is_stack(self) -> bool {
+        stamp::is_stack(self.number())
+    }
+
     pub(super) fn of(number: u8) -> Option<StampKind> {
         Some(match number {
             stamp::SYNC => StampKind::Sync,
@@ -67,6 +73,7 @@ impl StampKind {
             stamp::CAME => StampKind::Came,
             stamp::END => StampKind::End,
             stamp::STACK => StampKind::Stack,
+            stamp::FRAME => StampKind::Frame,
             _ => return None,
         })
     }
@@ -79,6 +86,7 @@ impl StampKind {
             StampKind::Came => stamp::CAME,
             StampKind::End => stamp::END,
             StampKind::Stack => stamp::STACK,
+            StampKind::Frame => stamp::FRAME,
         }
     }
 }
@@ -92,11 +100,11 @@ pub(super) enum Wanted {
 
 impl Wanted {
     fn has(self, kind: StampKind) -> bool {
-        (kind == StampKind::Stack) == (self == Wanted::Stacks)
+        kind.is_stack() == (self == Wanted::Stacks)
     }
 
     fn has_mark(self, mark: Mark) -> bool {
-        (mark == Mark::Stack) == (self == Wanted::Stacks)
+        matches!(mark, Mark::Stack | Mark::Frame) == (self == Wanted::Stacks)
     }
 }
 
@@ -251,7 +259,7 @@ impl Walk<'_> {
         let is_passed = |kind| match kind {
             StampKind::Came => true,
             StampKind::Enter | StampKind::Leave | StampKind::End => is_sync,
-            StampKind::Sync | StampKind::Stack => false,
+            StampKind::Sync | StampKind::Stack | StampKind::Frame => false,
         };
         while let Some(stamp) = self.next_stamp(is_passed)? {
             self.give_stamp(Some(stamp));
@@ -294,7 +302,7 @@ impl Walk<'_> {
         };
         // Of whom is to be given something before.
         let from = match mark {
-            Mark::Stack => run.from,
+            Mark::Stack | Mark::Frame => run.from,
             Mark::Sync | Mark::Call => at,
         };
         if run.from < from {
@@ -303,13 +311,14 @@ impl Walk<'_> {
         match mark {
             Mark::Sync => self.give_next(StampKind::Sync)?,
             Mark::Call => self.give_next(StampKind::Enter)?,
-            Mark::Stack => {}
+            Mark::Stack | Mark::Frame => {}
         }
         self.give(piece(from, at + 1).found());
         let behind = match mark {
             Mark::Sync => None,
             Mark::Call => self.next_stamp(|kind| kind == StampKind::Leave)?,
             Mark::Stack => self.next_stamp(|kind| kind == StampKind::Stack)?,
+            Mark::Frame => self.next_stamp(|kind| kind == StampKind::Frame)?,
         };
         self.give_stamp(behind);
         if let Some(stamps) = &mut self.stamps {
@@ -385,7 +394,7 @@ impl Walk<'_> {
             Some(Err(_)) => return Ok(()),
             None => {
                 self.take_stamps()?;
-                let is_about_calls = |kind| !matches!(kind, StampKind::Sync | StampKind::Stack);
+                let is_about_calls = |kind: StampKind| kind != StampKind::Sync && !kind.is_stack();
                 while let Some(stamp) = self.next_stamp(is_about_calls)? {
                     self.give_stamp(Some(stamp));
                 }

@@ -74,7 +74,7 @@ impl Engine {
 
     /// Whether its code is long as that of a way out is, so a superblock has few of them.
     pub fn is_long(&self, insn: &Insn) -> bool {
-        self.streams.is_some() && (self.stamps(insn) || insn.tells_stack())
+        self.streams.is_some() && (self.stamps(insn) || stack_stamp(insn).is_some())
     }
 
     fn takes_turns(&self) -> bool {
@@ -96,8 +96,8 @@ impl Engine {
         } else {
             self.emit_plain(emit, insn);
         }
-        if insn.tells_stack() {
-            append_stack(&mut emit.asm);
+        if let Some(kind) = stack_stamp(insn) {
+            append_stack(&mut emit.asm, kind);
             emit.cover(false, Recipe::NONE);
         }
     }
@@ -244,12 +244,22 @@ fn append(asm: &mut Asm<'_>, kind: u8, turn: Option<u64>) {
     }
 }
 
+/// The kind of stamp that has the stack pointer behind `insn`, where its code does not say
+/// what that is.
+fn stack_stamp(insn: &Insn) -> Option<u8> {
+    match (insn.tells_stack(), insn.tells_frame()) {
+        (true, _) => Some(stamp::STACK),
+        (_, true) => Some(stamp::FRAME),
+        _ => None,
+    }
+}
+
 /// Appends the stack pointer.
-fn append_stack(asm: &mut Asm<'_>) {
+fn append_stack(asm: &mut Asm<'_>, kind: u8) {
     let [.., (spilled, at)] = SAVED;
     asm.mov_gs_r(at, spilled);
     asm.mov_r_gs(Reg::Rdx, LANE);
-    asm.mov_mem_imm16(Reg::Rdx, 0, u16::from_le_bytes([STAMP, stamp::STACK]));
+    asm.mov_mem_imm16(Reg::Rdx, 0, u16::from_le_bytes([STAMP, kind]));
     asm.mov_mem_r(Reg::Rdx, 2, Reg::Rsp);
     asm.lea(Reg::Rdx, Reg::Rdx, STAMP_LEN as i32);
     asm.mov_gs_r(LANE, Reg::Rdx);

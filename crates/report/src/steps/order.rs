@@ -145,7 +145,9 @@ impl Reading<'_> {
             Some(StampKind::Sync) => ", atomic",
             Some(StampKind::Enter) => ", system call",
             Some(StampKind::Leave) => ", back from the system call",
-            Some(StampKind::Came | StampKind::End | StampKind::Stack) | None => "",
+            Some(StampKind::Came | StampKind::End | StampKind::Stack | StampKind::Frame) | None => {
+                ""
+            }
         };
         writeln!(out, "# {} thread {}{what}", grouped(time), self.thread.tid)
     }
