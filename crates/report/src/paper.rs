@@ -24,6 +24,7 @@
 
 pub(crate) mod tables;
 
+use std::collections::HashSet;
 use std::io::{self, Write};
 
 use analysis::{Forest, NodeId};
@@ -43,7 +44,7 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         "K value: {}",
         k.map_or("INFINITE".into(), |k| k.to_string())
     )?;
-    writeln!(out, "Functions count: {}", report.totals.functions)?;
+    writeln!(out, "Functions count: {}", functions_count(report))?;
     writeln!(
         out,
         "Maximum number of different threads: {}",
@@ -66,6 +67,28 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         write_section(process, section, intra, out)?;
     }
     tables::write(report, out)
+}
+
+/// Functions that were entered, also where what was entered are their blocks. All blocks of a
+/// file that are in no function count as one.
+fn functions_count(report: &Report) -> usize {
+    if report.recording.meta.blocks.is_none() {
+        return report.totals.functions as usize;
+    }
+    let processes = report.recording.processes.iter();
+    let functions = processes.flat_map(|process| {
+        process.blocks.iter().filter_map(|block| {
+            let start = process.function(Label(block.id))?;
+            let file = process.module_of(start).map(|module| &*module.path);
+            let at = match (file, &block.function) {
+                (_, None) => 0,
+                (None, _) => start.pc.wrapping_sub(block.offset),
+                (Some(_), _) => start.file_offset.wrapping_sub(block.offset),
+            };
+            Some((file, block.function.as_deref(), at))
+        })
+    });
+    functions.collect::<HashSet<_>>().len()
 }
 
 fn write_section(

@@ -27,7 +27,7 @@ pub fn write(
     match form {
         Form::Report => text(recording, stats, out),
         Form::Json => json::write(recording, stats, out),
-        Form::Mcf => mcf(&stats.total, out),
+        Form::Mcf => mcf(recording, stats, out),
     }
 }
 
@@ -44,10 +44,17 @@ pub(crate) fn name(kind: Kind) -> &'static str {
 }
 
 /// The statistics file of mcfTrace (figure 4.3 of the mTrace thesis).
-fn mcf(total: &Executed, out: &mut dyn Write) -> io::Result<()> {
+fn mcf(recording: &Recording, stats: &Stats, out: &mut dyn Write) -> io::Result<()> {
+    let total = &stats.total;
     let all = total.branches();
     writeln!(out, "mcfTrace: Traced {} instructions", total.insns)?;
-    writeln!(out, "mcfTrace: Skipped 0 instructions")?;
+    match skipped(recording, stats) {
+        Some(insns) => writeln!(out, "mcfTrace: Skipped {insns} instructions")?,
+        None => writeln!(
+            out,
+            "mcfTrace: Skipped an unknown number of instructions, which were not selected"
+        )?,
+    }
     writeln!(
         out,
         "mcfTrace: Recorded {all} control transfer instructions."
@@ -63,6 +70,33 @@ fn mcf(total: &Executed, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "\t{count} ( %{share:.2} ) {class}")?;
     }
     Ok(())
+}
+
+/// Instructions that were passed before tracing began: those of `--skip`, of each thread. `None`:
+/// others were left out, too, which nobody counted, or some thread ended before.
+fn skipped(recording: &Recording, stats: &Stats) -> Option<u64> {
+    /// Options of `trace` that leave out more than the beginnings and ends of threads.
+    const LEAVE_OUT: [&str; 9] = [
+        "funcs",
+        "modules",
+        "no-shared-libs",
+        "start-func",
+        "stop-func",
+        "ctl",
+        "paused",
+        "start-signal",
+        "stop-signal",
+    ];
+    let mut skip = 0u64;
+    for (name, value) in &recording.meta.options {
+        match &**name {
+            "skip" => skip = value.parse().ok()?,
+            name if LEAVE_OUT.contains(&name) => return None,
+            _ => {}
+        }
+    }
+    let all_begun = stats.threads.iter().all(|thread| thread.executed.insns > 0);
+    (skip == 0 || all_begun).then(|| skip.saturating_mul(stats.threads.len() as u64))
 }
 
 fn text(recording: &Recording, stats: &Stats, out: &mut dyn Write) -> io::Result<()> {

@@ -87,5 +87,14 @@ fn figure(total: &Counts, out: &mut dyn Write) -> io::Result<()> {
             share(wrong)
         )?;
     }
-    writeln!(out, "{} exceptions", total.exceptions)
+    writeln!(out, "{} exceptions", total.exceptions)?;
+    let others = total.exception_descriptors.saturating_sub(total.exceptions);
+    if others == 0 {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "\t{others} more descriptors of exceptions: where threads begin and end, handlers return, and \
+         code was not traced or is another"
+    )
 }
