@@ -15,7 +15,7 @@ use crate::ending::Ending;
 use crate::flags::{DescriptorForm, Dump, Stats, StatsForm};
 use crate::output::{Kind, Output};
 use crate::progress::Progress;
-use crate::traces::{check_thread, read_trace};
+use crate::traces::{check_order, check_thread, read_trace};
 
 pub fn dump(flags: &Dump, form: DescriptorForm) -> Result<Ending> {
     let form = match form {
@@ -35,6 +35,9 @@ pub fn dump(flags: &Dump, form: DescriptorForm) -> Result<Ending> {
     sink.check_terminal(form)?;
     let (recording, _) = read_trace(&flags.file)?;
     check_thread(&recording, &flags.file, flags.thread)?;
+    if flags.order {
+        check_order(&recording, &flags.file)?;
+    }
     let shown = flags.file.display();
     // What goes to a terminal shows by itself how far it is.
     let progress = sink.output.is_some();
@@ -44,7 +47,10 @@ pub fn dump(flags: &Dump, form: DescriptorForm) -> Result<Ending> {
     let failures = RefCell::new(Vec::new());
     let limit = Arc::clone(&sink.limit);
     let ending = sink.send(form, |out| {
-        *failures.borrow_mut() = mcf::write(&threads, &view, out)?;
+        *failures.borrow_mut() = match flags.order {
+            true => mcf::write_in_order(&threads, &view, out)?,
+            false => mcf::write(&threads, &view, out)?,
+        };
         Ok(())
     })?;
     drop(progress);

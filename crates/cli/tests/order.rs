@@ -2,7 +2,7 @@
 //! against programs that know it.
 #![forbid(unsafe_code)]
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use testkit::folder::Folder;
 
@@ -74,6 +74,48 @@ fn order(folder: &Folder, is_it: impl Fn(&str) -> bool) -> (Vec<String>, usize) 
         is_first = false;
     }
     (whose, missing)
+}
+
+/// `dump --order --mcf`: each thread's descriptors are those that it has without the order, and
+/// calls within critical sections come in the order of these.
+#[test]
+fn descriptors_are_in_the_order_of_execution() {
+    let folder = Folder::new("order-mcf");
+    folder.program(&["-O1", "-no-pie", "-pthread"], "program", PROGRAM);
+    let said = traced(&folder, &["--order", "fine"]);
+    let whole = printed(&folder, &["dump", "run.evp", "--mcf", "ascii"]);
+    let ordered = printed(&folder, &["dump", "run.evp", "--mcf", "ascii", "--order"]);
+    let of_thread = |text: &str, thread: &str| -> Vec<String> {
+        let lines = text.lines().filter(|line| line.starts_with(thread));
+        lines.map(str::to_owned).collect()
+    };
+    assert_eq!(whole.lines().count(), ordered.lines().count());
+    for thread in ["0,", "1,", "2,", "3,", "4,"] {
+        assert_eq!(of_thread(&whole, thread), of_thread(&ordered, thread));
+    }
+    let symbols = folder.run("nm", &["program"]);
+    let symbols = String::from_utf8(symbols.stdout).unwrap();
+    let inside = symbols
+        .lines()
+        .find(|line| line.ends_with(" inside"))
+        .unwrap();
+    let calls = format!(
+        ", {:#018x}, U, D, T",
+        u64::from_str_radix(&inside[..16], 16).unwrap()
+    );
+    let turns: Vec<u32> = ordered
+        .lines()
+        .filter(|line| line.ends_with(&calls))
+        .map(|line| line.split_once(',').unwrap().0.parse().unwrap())
+        .collect();
+    // Threads have the numbers in which they were made, as their identifiers do.
+    let tids: Vec<u32> = said
+        .lines()
+        .map(|line| line.split_once(' ').unwrap().1.parse().unwrap())
+        .collect();
+    let known: BTreeSet<u32> = tids.iter().copied().collect();
+    let number = |tid: &u32| known.range(..=*tid).count() as u32;
+    assert!(turns.iter().copied().eq(tids.iter().map(number)));
 }
 
 const MODES: [&[&str]; 4] = [

@@ -9,13 +9,19 @@
 //! conditional not taken. The target of a conditional branch is where it goes if taken.
 //! Threads are numbered through the whole recording, from 0 on.
 //!
-//! Limits: a thread's number has one byte. Threads follow one after the other.
+//! Threads follow one after the other, or take turns in the order of their time stamps
+//! ([`write_in_order`]), as the file of mcfTrace has them.
+//!
+//! Limits: a thread's number has one byte.
+
+mod ordered;
 
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::ops::Range;
 
 use analysis::walk::{Branch, Branches, Item, Kind, Pieces};
+pub use ordered::write_in_order;
 use trace::{Process, Recording, Thread};
 
 /// What of a trace is written, and how.
@@ -85,16 +91,8 @@ pub fn write(
                 match item {
                     Ok(Item::Branch(branch)) if branch.number >= view.range.end => break,
                     Ok(Item::Branch(branch)) if view.range.contains(&branch.number) => {
-                        match view.form {
-                            Form::Binary => out.write_all(&binary(numbered.number, &branch))?,
-                            Form::Ascii => {
-                                ascii(numbered.number, &branch, out)?;
-                                if view.disassemble {
-                                    write!(out, " {}", texts.of(&branches, &branch))?;
-                                }
-                                writeln!(out)?;
-                            }
-                        }
+                        let text = view.disassemble.then(|| texts.of(&branches, &branch));
+                        put(numbered.number, &branch, view.form, text, out)?;
                     }
                     Ok(_) => {}
                     Err(error) => failures.push(format!("thread {}: {error}", numbered.thread.tid)),
@@ -103,6 +101,24 @@ pub fn write(
         }
     }
     Ok(failures)
+}
+
+/// Writes the descriptor of a branch, and its instruction if that is wanted.
+fn put(
+    thread: u8,
+    branch: &Branch,
+    form: Form,
+    text: Option<&str>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    if form == Form::Binary {
+        return out.write_all(&binary(thread, branch));
+    }
+    ascii(thread, branch, out)?;
+    match text {
+        Some(text) => writeln!(out, " {text}"),
+        None => writeln!(out),
+    }
 }
 
 /// Threads of one process together.
