@@ -49,11 +49,19 @@ pub trait Sink {
     fn end(&mut self, at: Costs);
 }
 
+/// What an activation is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// A jump of a function to its own first instruction begins one.
+    pub self_jumps: bool,
+}
+
 /// Everything of a trace. `extents`: the functions of a module, by its index; `sink`: for a thread, by the
 /// indices of process and thread. Gives the functions that were entered, by process, and a
 /// sentence for each thread whose stream ends too early.
 pub fn of_recording<S: Sink>(
     traced: &Recording,
+    rules: Rules,
     extents: &mut dyn FnMut(&Process, u32) -> Vec<Extent>,
     mut sink: impl FnMut(usize, usize) -> S,
     mut finished: impl FnMut(usize, usize, S),
@@ -77,7 +85,7 @@ pub fn of_recording<S: Sink>(
                     told.inherited(&machine.live());
                     machine.child()
                 }
-                None => Machine::new(),
+                None => Machine::new(rules),
             };
             while let Some(did) = runs.next() {
                 match did {

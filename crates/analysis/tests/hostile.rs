@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use analysis::K;
-use analysis::activations::Extent;
 use analysis::activations::contexts::{self, Wanted};
+use analysis::activations::{Extent, Rules};
 use analysis::cct::Recursion;
 use analysis::counts::from_trace;
 use analysis::pack::{Coder, Encoder, Model};
@@ -53,6 +53,9 @@ fn make(traced: &Recording, number: u64) -> (u64, Vec<String>) {
             k => K::Finite(k as u32),
         },
         recursion: Recursion::from(number.is_multiple_of(3)),
+        rules: Rules {
+            self_jumps: number.is_multiple_of(5),
+        },
         costs: vec![Cost::Instructions, Cost::Stores],
     };
     let (made, more) = contexts::recording(traced, &wanted, &mut |_, at| {
@@ -264,6 +267,7 @@ fn calls_without_end_are_refused() {
     let wanted = Wanted {
         k: K::Finite(3),
         recursion: Recursion::Rolled,
+        rules: Rules::default(),
         costs: vec![Cost::Instructions],
     };
     let (_, said) = contexts::recording(&traced, &wanted, &mut |_, _| Vec::new());

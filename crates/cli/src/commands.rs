@@ -108,6 +108,7 @@ fn contexts(flags: &Contexts) -> Result<Ending> {
     let selected = !flags.funcs.is_empty() || !flags.modules.is_empty();
     let wanted = [
         (flags.unroll_recursion, flag::UNROLL),
+        (flags.count_self_jumps, flag::SELF_JUMPS),
         (selected, flag::SELECT),
         (flags.funcs.is_empty(), flag::BY_MODULE),
         (flags.start_func.is_some(), flag::START_FUNC),
@@ -196,6 +197,9 @@ fn blocks_of(flags: &Contexts) -> Result<Option<BlockContexts>> {
     }
     if flags.unroll_recursion {
         bail!("--unroll-recursion is about functions; without --roll-loops nothing is rolled");
+    }
+    if flags.count_self_jumps {
+        bail!("--count-self-jumps is about functions; leave out --mode");
     }
     Ok(Some(BlockContexts {
         intra: flags.mode == ContextMode::Intra,
@@ -362,6 +366,7 @@ fn options(flags: &Contexts) -> Vec<(String, String)> {
         ),
         ("funcs", flags.funcs.join(",")),
         ("modules", flags.modules.join(",")),
+        ("count-self-jumps", word(flags.count_self_jumps, "yes")),
     ];
     let names = [
         ("start-func", &flags.start_func),

@@ -207,6 +207,9 @@ pub struct Contexts {
     /// Make a node per level when a function calls itself
     #[arg(long)]
     pub unroll_recursion: bool,
+    /// Count a function's jumps to its own first instruction as calls, as IHPP does
+    #[arg(long)]
+    pub count_self_jumps: bool,
     /// Count nothing before this function is entered
     #[arg(long, value_name = "NAME")]
     pub start_func: Option<String>,

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use analysis::K;
+use analysis::activations::Rules;
 use analysis::activations::contexts::{self, Wanted};
 use analysis::cct::Recursion;
 use anyhow::{Result, bail};
@@ -41,7 +42,8 @@ fn say_what_is_missing(recording: &Recording, path: &Path) {
 impl Report {
     fn asks_for_contexts(&self) -> bool {
         let made = &self.made;
-        self.k.is_some() || made.k_inf || made.unroll_recursion || !made.cost.is_empty()
+        let is_about_calls = made.unroll_recursion || made.count_self_jumps;
+        self.k.is_some() || made.k_inf || is_about_calls || !made.cost.is_empty()
     }
 
     /// To how many callers whole contexts are folded.
@@ -71,6 +73,9 @@ fn contexts(flags: &Report, traced: &Recording) -> Result<(Recording, Vec<String
             false => K::Finite(callers),
         },
         recursion: Recursion::from(made.unroll_recursion),
+        rules: Rules {
+            self_jumps: made.count_self_jumps,
+        },
         costs,
     };
     controls::refuse_gaps(traced, &flags.file, "--as contexts")?;
@@ -108,7 +113,10 @@ impl Made {
             bail!("'{shown}': --as is about traces, and this is none");
         }
         if what == What::Counts && flags.asks_for_contexts() {
-            bail!("-k, --k-inf, --unroll-recursion and --cost are about --as contexts");
+            bail!(
+                "-k, --k-inf, --unroll-recursion, --count-self-jumps and --cost are about --as \
+                 contexts"
+            );
         }
         say_what_is_missing(&recording, &flags.file);
         let (recording, failures) = match what {

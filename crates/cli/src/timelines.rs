@@ -6,7 +6,7 @@ use std::path::Path;
 
 use analysis::K;
 use analysis::activations::contexts::{self, Wanted};
-use analysis::activations::of_recording;
+use analysis::activations::{Rules, of_recording};
 use analysis::cct::Recursion;
 use anyhow::{Result, anyhow, bail};
 use image::Images;
@@ -37,6 +37,7 @@ pub fn dump(flags: &Dump) -> Result<Ending> {
         let wanted = Wanted {
             k: K::Finite(1),
             recursion: Recursion::Unrolled,
+            rules: Rules::default(),
             costs: Vec::new(),
         };
         contexts::recording(&recording, &wanted, &mut |process, at| {
@@ -181,6 +182,7 @@ impl Writer<'_> {
         let files = &mut self.files;
         let (_, failures) = of_recording(
             self.recording,
+            Rules::default(),
             &mut |process, at| files.extents(process, at),
             |process, at| {
                 let wanted = thread.is_none_or(|thread| thread == tids(process, at));

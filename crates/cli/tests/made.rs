@@ -11,7 +11,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_everypath");
 
 /// Programs of `tests/programs` that do the same each time, and end activations in odd
 /// ways.
-const PROGRAMS: [&str; 23] = [
+const PROGRAMS: [&str; 25] = [
     "code_nx_faults",
     "code_rwx_jit",
     "code_selfmod_same_block",
@@ -28,8 +28,10 @@ const PROGRAMS: [&str; 23] = [
     "flow_call_site_self",
     "flow_coroutines",
     "flow_exceptions",
+    "flow_frame_pointer_moved",
     "flow_longjmp",
     "flow_retpoline",
+    "flow_self_jumps",
     "flow_tail_calls",
     "flow_virtual_calls",
     "insn_stack_ops",
@@ -139,6 +141,32 @@ fn contexts_of_a_trace_are_those_of_a_live_run() {
             check(&folder, &["-k", "2"], &words);
         }
     }
+}
+
+/// As the paper's tool, callgrind and gdb count them: each arrival at a function's first
+/// instruction. Live and made of a trace.
+#[test]
+fn jumps_to_the_own_entry_count_where_that_is_asked_for() {
+    let folder = Folder::new("made-self-jumps");
+    let words = program("flow_self_jumps");
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let called = |options: &[&str]| {
+        check(&folder, options, &words);
+        let recording = read(&folder, "live.evp");
+        let process = &recording.processes[0];
+        let nodes = process.threads[0].nodes.iter();
+        let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+        for node in nodes.filter(|node| node.top.is_none()) {
+            *sums.entry(name(process, node.label)).or_default() += node.count;
+        }
+        ["down", "tail", "other", "leaf"].map(|function| sums[function])
+    };
+    let leaves = 3 * 4 + 3;
+    assert_eq!(called(&["--k-inf"]), [3, 3, 3, leaves]);
+    let options = ["--k-inf", "--count-self-jumps"];
+    assert_eq!(called(&options), [3 * 5, 3 * 4, 3, leaves]);
+    let options = [&options[..], &["--unroll-recursion"]].concat();
+    assert_eq!(called(&options), [3 * 5, 3 * 4, 3, leaves]);
 }
 
 #[test]

@@ -64,6 +64,8 @@ pub struct Contexts {
     select: bool,
     /// With `select`: by file, not by function.
     by_module: bool,
+    /// A function's jump to its own entry is an event.
+    self_jumps: bool,
     started: bool,
     stopped: bool,
     nodes_left: u64,
@@ -95,6 +97,7 @@ impl Contexts {
             },
             select: flags & wire::flag::SELECT != 0,
             by_module: flags & wire::flag::BY_MODULE != 0,
+            self_jumps: flags & wire::flag::SELF_JUMPS != 0,
             started: flags & wire::flag::START_FUNC == 0,
             stopped: false,
             nodes_left: config.max_nodes.load(Relaxed),
@@ -212,7 +215,8 @@ impl Contexts {
         self.ids.get(&start).copied()
     }
 
-    /// How control without a call arrives: an event only from another function.
+    /// How control without a call arrives: an event from another function only, or with
+    /// `self_jumps`.
     pub fn arrive_by_jump(&self, from: u64, to: u64, process: &Process) -> Key {
         let inside = Key {
             pc: to,
@@ -229,6 +233,10 @@ impl Contexts {
         let same_file = process.regions.find(from).map(|r| r.table)
             == process.regions.find(to).map(|r| r.table);
         match (source, target) {
+            _ if self.self_jumps => Key {
+                pc: to,
+                arrival: Arrival::Jump,
+            },
             (Some((source, _)), Some((target, _))) if same_file && source.owner == target.owner => {
                 inside
             }

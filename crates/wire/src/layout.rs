@@ -82,6 +82,8 @@ pub mod flag {
     pub const OWN_CODE: u32 = 1 << 13;
     /// Tracing begins and ends as [`PoolHeader::paused`] says.
     pub const BY_REQUEST: u32 = 1 << 14;
+    /// A jump of a function to its own first instruction is an activation.
+    pub const SELF_JUMPS: u32 = 1 << 15;
     /// Those that are about functions in tables.
     pub const OF_TABLES: u32 = SELECT | START_FUNC | STOP_FUNC;
 }

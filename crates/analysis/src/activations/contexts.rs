@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use trace::{Cost, Costs as Column, Function, Label, Mode, Process, Recording, Thread};
 
-use super::{Costs, Extent, Met, Sink, of_recording};
+use super::{Costs, Extent, Met, Rules, Sink, of_recording};
 use crate::K;
 use crate::cct::{Event, Recursion};
 use crate::slabs::Slabs;
@@ -14,6 +14,7 @@ use crate::slabs::Slabs;
 pub struct Wanted {
     pub k: K,
     pub recursion: Recursion,
+    pub rules: Rules,
     /// All but cycles, which a trace does not have.
     pub costs: Vec<Cost>,
 }
@@ -27,6 +28,7 @@ pub fn recording(
     let done: RefCell<Vec<Vec<Thread>>> = RefCell::default();
     let (functions, failures) = of_recording(
         traced,
+        wanted.rules,
         extents,
         |_, _| Contexts::new(wanted),
         |process, thread, sink| {

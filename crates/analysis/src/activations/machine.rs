@@ -16,7 +16,7 @@ use trace::Label;
 use super::extents::{Functions, Place};
 use super::shape::{self, Act, Back, Executed, Kind, Shape};
 use super::stack::{Saved, Stack};
-use super::{Costs, Sink};
+use super::{Costs, Rules, Sink};
 use crate::cct::Event;
 use crate::walk::{Key, Run, Runs, Why};
 
@@ -57,6 +57,7 @@ struct Segment {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Machine {
+    rules: Rules,
     segments: Vec<Segment>,
     stack: Stack,
     /// A handler has begun, and where its stack is may be told.
@@ -77,8 +78,11 @@ pub(super) struct Machine {
 pub(super) struct Shapes(HashMap<Key, Option<Shape>>);
 
 impl Machine {
-    pub fn new() -> Machine {
-        Machine::default()
+    pub fn new(rules: Rules) -> Machine {
+        Machine {
+            rules,
+            ..Machine::default()
+        }
     }
 
     /// The same in a forked child, which has executed nothing.
@@ -323,7 +327,8 @@ impl Machine {
                 top.returns += 1;
             }
         }
-        if here.function == last.place.function && !last.place.stub {
+        let is_again = self.rules.self_jumps && here.entry && last.kind == Kind::Jump;
+        if here.function == last.place.function && !last.place.stub && !is_again {
             return;
         }
         if self.still_muted(last.place, here, sink) {

@@ -147,11 +147,12 @@ pub struct Dump {
     /// Only code of these functions; with --uftrace or --perfetto, their calls
     #[arg(long, value_name = "LIST", conflicts_with_all = ["mcf", "pt"])]
     pub funcs: Vec<String>,
-    /// All threads in one text, in the order of their time stamps
+    /// All threads in the order of their time stamps, also with --mcf
     #[arg(long, conflicts_with = "range")]
     pub order: bool,
     /// Only what was executed then; ticks beyond the first stamp, as --order shows
     #[arg(long, value_name = "FROM..TO", value_parser = times, requires = "order")]
+    #[arg(conflicts_with = "mcf")]
     pub time: Option<Range<u64>>,
     /// Write Intel PT packets and the code into this folder (docs/formats/pt.md)
     #[arg(long, value_name = "DIR", conflicts_with_all = ["mcf", "range", "order"])]
@@ -231,6 +232,9 @@ pub struct Made {
     /// Make a node per level when a function calls itself, with --as contexts
     #[arg(long, requires = "what")]
     pub unroll_recursion: bool,
+    /// Count a function's jumps to its own first instruction, with --as contexts
+    #[arg(long, requires = "what")]
+    pub count_self_jumps: bool,
     /// What to count in each context, with --as contexts
     #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "what")]
     pub cost: Vec<Metric>,

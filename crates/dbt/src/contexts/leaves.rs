@@ -119,7 +119,8 @@ impl Engine {
         }
         let mut bytes = alloc::vec![0u8; (end - start) as usize];
         let got = agent::memory::read_some(start, &mut bytes);
-        (got == bytes.len() && ends_by_return(&bytes, start)).then_some(end)
+        let is_leaf = got == bytes.len() && ends_by_return(&bytes, start, contexts.self_jumps);
+        is_leaf.then_some(end)
     }
 
     /// The questions to come are about the function at `pc`.
@@ -182,8 +183,9 @@ impl Engine {
     }
 }
 
-/// Whether the function `bytes` at `start` can only end by a return to its caller.
-fn ends_by_return(bytes: &[u8], start: u64) -> bool {
+/// Whether the function `bytes` at `start` can only end by a return to its caller. `once`:
+/// it must not jump to its start, either.
+fn ends_by_return(bytes: &[u8], start: u64, once: bool) -> bool {
     let end = start + bytes.len() as u64;
     // Stack pointer at each instruction, less that at the entry.
     let mut seen: BTreeMap<u64, i64> = BTreeMap::new();
@@ -201,6 +203,13 @@ fn ends_by_return(bytes: &[u8], start: u64) -> bool {
             let Ok(insn) = Insn::decode(&bytes[(pc - start) as usize..], pc) else {
                 return false;
             };
+            let target = match insn.flow() {
+                Flow::Jump(target) | Flow::Cond(_, target) | Flow::CountJump(target) => target,
+                _ => end,
+            };
+            if once && target == start {
+                return false;
+            }
             match insn.flow() {
                 Flow::Next => match insn.stack_delta() {
                     Some(delta) => depth += i64::from(delta),
@@ -245,7 +254,15 @@ mod tests {
             0x53, 0x48, 0x83, 0xEC, 0x10, 0x85, 0xFF, 0x74, 0x01, 0x90, 0x48, 0x83, 0xC4, 0x10,
             0x5B, 0xC3,
         ];
-        assert!(ends_by_return(&code, 0x1000));
+        assert!(ends_by_return(&code, 0x1000, true));
+    }
+
+    #[test]
+    fn a_jump_to_the_start_may_be_an_activation() {
+        // dec edi; jnz -4; ret
+        let code = [0xFF, 0xCF, 0x75, 0xFC, 0xC3];
+        assert!(ends_by_return(&code, 0x1000, false));
+        assert!(!ends_by_return(&code, 0x1000, true));
     }
 
     #[test]
@@ -262,7 +279,7 @@ mod tests {
             ("je +1; push rax; ret", &[0x74, 0x01, 0x50, 0xC3]),
         ];
         for (what, code) in cases {
-            assert!(!ends_by_return(code, 0x1000), "{what}");
+            assert!(!ends_by_return(code, 0x1000, false), "{what}");
         }
     }
 }
