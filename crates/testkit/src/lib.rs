@@ -13,6 +13,7 @@
 //! - [`folder`] is a folder for one test of the product, [`sample`] a recording to show;
 //! - [`tree`] is a forest of calling contexts as text, and its comparison;
 //! - [`soak`] makes random programs of seeds and compares their runs;
+//! - [`sweep`] crosses kernel interfaces with classes of instructions;
 //! - [`kills`] kills traced programs, and who traces them, at random moments;
 //! - [`oracle`] steps a program with ptrace and counts instructions and
 //!   calling contexts by the definitions, slowly and obviously.
@@ -43,5 +44,6 @@ pub mod run;
 pub mod sample;
 pub mod soak;
 pub mod suite;
+pub mod sweep;
 pub mod tree;
 pub mod zstd;

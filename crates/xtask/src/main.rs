@@ -18,6 +18,7 @@ mod links;
 mod metadata;
 mod sizes;
 mod soak;
+mod sweep;
 mod tables;
 mod tree;
 mod unsafety;
@@ -59,6 +60,8 @@ enum Task {
     Tables(tables::Options),
     /// Run random programs natively and in every mode, and keep what differs.
     Soak(soak::Options),
+    /// Run every kernel interface with every class of instructions, in every mode.
+    Sweep(sweep::Options),
 }
 
 fn main() -> ExitCode {
@@ -85,6 +88,7 @@ fn run() -> Result<()> {
         Task::Kills(options) => kills::run(&tree, &options),
         Task::Tables(options) => tables::run(&tree, &options),
         Task::Soak(options) => soak::run(&tree, &options),
+        Task::Sweep(options) => sweep::run(&tree, &options),
     }
 }
 
