@@ -207,7 +207,7 @@ pub struct Contexts {
     /// Make a node per level when a function calls itself
     #[arg(long)]
     pub unroll_recursion: bool,
-    /// Count a function's jumps to its own first instruction as calls, as IHPP does
+    /// Count a function's jumps to its own first instruction as calls, too
     #[arg(long)]
     pub count_self_jumps: bool,
     /// Count nothing before this function is entered
