@@ -56,7 +56,7 @@ pub struct Folded<'a> {
 }
 
 impl<'a> Fold<'a> {
-    /// Folds contexts of functions that were recorded with infinite k. `k` is not 0.
+    /// Folds contexts of functions that were recorded with infinite k.
     pub fn new(whole: &'a Recording, k: u32) -> Fold<'a> {
         let mut states = Vec::with_capacity(whole.processes.len());
         let mut processes = Vec::with_capacity(whole.processes.len());
@@ -83,6 +83,25 @@ impl<'a> Fold<'a> {
             states: &self.states[process][thread],
             k: self.k,
         }
+    }
+}
+
+/// Leaves out all callers (k = 0): each function, or basic block, of a thread has one node,
+/// a root, whatever k the contexts were recorded with.
+///
+/// Every event is counted once, on a node with its label, so the sums are exact.
+pub fn flatten(recording: &mut Recording) {
+    let processes = recording.processes.iter_mut();
+    for thread in processes.flat_map(|process| &mut process.threads) {
+        let (flat, _) = folded(thread, 0);
+        thread.nodes = flat.nodes;
+        thread.costs = flat.costs;
+    }
+    recording.meta.k = Some(0);
+    if let Some(blocks) = &mut recording.meta.blocks {
+        // Without contexts the forest is what either way of keeping them gives.
+        blocks.windows = false;
+        blocks.roll_loops = false;
     }
 }
 

@@ -44,8 +44,8 @@ use crate::summary::is_call;
 /// k of a k-SF or k-CCF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum K {
-    /// A k-context has at most this many callers. There is a 0-CCF, but no
-    /// 0-SF: as a slab height 0 means what infinity does, one slab.
+    /// A k-context has at most this many callers. With 0 the k-SF and the k-CCF are the
+    /// same: a root for each label (figures 3.2 and 3.4), and there are no slabs.
     Finite(u32),
     Infinite,
 }

@@ -95,12 +95,14 @@ pub fn kccf(events: &[Event], k: K, recursion: Recursion) -> Forest {
 /// of the CCT whose level is a multiple of k.
 pub fn ksf_of_cct(cct: &Forest, k: K) -> Forest {
     let height = match k {
-        K::Finite(k @ 1..) => 2 * k,
-        _ => u32::MAX,
+        // Every node by itself.
+        K::Finite(0) => 1,
+        K::Finite(k) => 2 * k,
+        K::Infinite => u32::MAX,
     };
     let subtrees: Vec<Forest> = cct
         .nodes()
-        .filter(|&node| k.heads_slab(cct.depth(node)))
+        .filter(|&node| k == K::Finite(0) || k.heads_slab(cct.depth(node)))
         .map(|node| subtree(cct, node, height))
         .collect();
     crate::forest::join(&subtrees)
@@ -164,6 +166,9 @@ pub fn inclusive(
 /// The paths of the nodes of a k-SF that count an activation: its slab's, and the one's
 /// that began a slab before.
 pub fn slab_paths(path: &[Label], k: u32) -> Vec<Vec<Label>> {
+    if k == 0 {
+        return caller_paths(path, 0);
+    }
     let k = k as usize;
     let slab = (path.len() - 1) / k * k;
     let heads = [Some(slab), slab.checked_sub(k)];
@@ -221,6 +226,7 @@ fn enter(ksf: &mut Builder, k: K, label: Label, caller: Option<Activation>) -> A
     let (top, bottom) = match caller {
         // The paper's stack begins with a pair of null pointers.
         None => (ksf.root(label), None),
+        Some(_) if k == K::Finite(0) => (ksf.root(label), None),
         Some(caller) if k.heads_slab(level) => (ksf.root(label), Some(caller.top)),
         Some(caller) => (ksf.child(caller.top, label), caller.bottom),
     };
@@ -304,6 +310,9 @@ impl Recorder {
     /// context since the slab began, so its depth tells whether a new slab
     /// begins; then the old top's child is the new bottom.
     fn step(&mut self, state: u32, label: Label) -> u32 {
+        if self.k == K::Finite(0) {
+            return self.node(None, label);
+        }
         let top = self.nodes[state as usize].top;
         let in_slab = top.unwrap_or(state);
         let (next, next_top) = if self.k.heads_slab(self.nodes[in_slab as usize].depth + 1) {

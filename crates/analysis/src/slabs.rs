@@ -40,7 +40,16 @@ impl Slabs {
 
     /// The state after a call of `label` in `state`. Below the top node, or in the first
     /// slab below the state, the call is `depth + 1` levels from where the slab began.
+    ///
+    /// With k = 0 there are no callers: each label has one node, a root. What is called
+    /// where nothing is counted stays there.
     pub fn step(&mut self, state: u32, label: Label) -> u32 {
+        if self.k == K::Finite(0) {
+            return match self.nodes[state as usize].label {
+                Label::MUTED => state,
+                _ => self.node(None, label),
+            };
+        }
         let top = self.nodes[state as usize].top;
         let in_slab = top.unwrap_or(state);
         let level = self.nodes[in_slab as usize].depth + 1;

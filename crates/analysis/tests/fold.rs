@@ -111,7 +111,7 @@ fn check(property: impl Fn([&[(Event, u64)]; 2], &Fold, u32, Recursion)) {
         for recursion in [Recursion::Rolled, Recursion::Unrolled] {
             let threads = [&first, &second].map(|spent| recorded(spent, K::Infinite, recursion));
             let whole = recording(threads.into());
-            for k in [1, 2, 3, 5] {
+            for k in [0, 1, 2, 3, 5] {
                 property([&first, &second], &Fold::new(&whole, k), k, recursion);
             }
         }

@@ -1,4 +1,4 @@
-//! Random traces: every quick algorithm against the definitions, for k = 1 to
+//! Random traces: every quick algorithm against the definitions, for k = 0 to
 //! 8 and infinity, recursion rolled and unrolled.
 
 use analysis::cct::{self, Event, Recursion};
@@ -11,7 +11,7 @@ use trace::Label;
 const RECURSIONS: [Recursion; 2] = [Recursion::Rolled, Recursion::Unrolled];
 
 fn ks() -> impl Iterator<Item = K> {
-    (1..=8).map(K::Finite).chain([K::Infinite])
+    (0..=8).map(K::Finite).chain([K::Infinite])
 }
 
 /// Who is the first activation of a trace.

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 
+use analysis::fold;
 use anyhow::{Result, anyhow, bail};
 use clap::CommandFactory;
 use image::{Images, Selector};
@@ -240,8 +241,7 @@ fn trust(flags: &Report) -> Trust {
 fn check_fold(flags: &Report, recording: &Recording) -> Result<()> {
     let meta = &recording.meta;
     match (flags.fold(), meta.mode, meta.blocks, meta.k) {
-        (None, ..) | (Some(1..), Mode::Contexts, None, None) => Ok(()),
-        (Some(0), ..) => bail!("is shown with -k 1 or more: -k 0 keeps no callers"),
+        (None, ..) | (_, Mode::Contexts, None, None) | (Some(0), Mode::Contexts, ..) => Ok(()),
         (_, Mode::Contexts, None, Some(k)) => bail!(
             "was recorded with -k {k}, and -k needs whole contexts: record it with --k-inf, or \
              with --inclusive"
@@ -318,9 +318,6 @@ fn bits(table: &[(bool, u32)]) -> u32 {
 }
 
 fn check_numbers(flags: &Contexts) -> Result<()> {
-    if flags.k == 0 {
-        bail!("-k 0 keeps no callers, so there would be no contexts; give 1 or more, or --k-inf");
-    }
     if flags.max_nodes == 0 {
         bail!("--max-nodes 0 leaves no room for any context; give 1 or more");
     }
@@ -397,9 +394,20 @@ fn report_file(flags: &Report) -> Result<Ending> {
     check_view(&flags.view)?;
     check_tables(&flags.view, flags.format)?;
     let prefix = read(&flags.file)?;
-    let made = Made::of(flags, prefix.recording)?;
+    let mut made = Made::of(flags, prefix.recording)?;
+    flatten(flags, &mut made.recording);
     let ending = report(flags, &made.recording, prefix.lost)?;
     Ok(made.end(flags, ending))
+}
+
+/// Leaves out the callers that a recording has, for `-k 0`; whole contexts of functions are
+/// folded instead, which tells what functions cost with all they called.
+fn flatten(flags: &Report, recording: &mut Recording) {
+    let meta = &recording.meta;
+    let is_whole = meta.blocks.is_none() && meta.k.is_none();
+    if flags.fold() == Some(0) && meta.mode == Mode::Contexts && !is_whole {
+        fold::flatten(recording);
+    }
 }
 
 fn report(flags: &Report, recording: &Recording, lost: Option<Loss>) -> Result<Ending> {
@@ -429,7 +437,7 @@ fn report(flags: &Report, recording: &Recording, lost: Option<Loss>) -> Result<E
     }
     check_slabs(flags, recording).map_err(|error| anyhow!("'{shown}' {error}"))?;
     check_fold(flags, recording).map_err(|error| anyhow!("'{shown}' {error}"))?;
-    show.fold = flags.fold();
+    show.fold = flags.fold().filter(|_| recording.meta.k.is_none());
     show.trust = trust(flags);
     show.counts = report::counts::View {
         top: flags.view.top,

@@ -189,7 +189,7 @@ pub struct Contexts {
     /// Keep the k-slab forest of basic blocks itself, not only contexts
     #[arg(long)]
     pub slabs: bool,
-    /// Callers that a context keeps: the k of k-slab forests
+    /// Callers that a context keeps: the k of k-slab forests (0: none)
     #[arg(short, value_name = "N", default_value_t = 10)]
     pub k: u32,
     /// Keep whole paths from the start of each thread (k infinite)

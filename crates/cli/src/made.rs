@@ -64,9 +64,6 @@ fn contexts(flags: &Report, traced: &Recording) -> Result<(Recording, Vec<String
         bail!("a trace has no cycles; leave them out of --cost");
     }
     let callers = flags.k.unwrap_or(10);
-    if callers == 0 {
-        bail!("-k 0 keeps no callers; give 1 or more");
-    }
     let wanted = Wanted {
         k: match made.k_inf {
             true => K::Infinite,

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use analysis::fold;
 use anyhow::{Result, anyhow};
 use image::{Images, Selector};
 use launch::{Control, Ended, Request, Run};
@@ -114,11 +115,23 @@ impl Session<'_> {
     }
 
     fn read(&self, run: &Run) -> Recording {
-        let mut recording = trace::from_pool(&run.pool.view(), self.meta(run));
+        let meta = Meta {
+            k: self.recorded_k(),
+            ..self.meta(run)
+        };
+        let mut recording = trace::from_pool(&run.pool.view(), meta);
         if self.blocks.is_some() {
             analysis::static_costs::add(&mut recording, &self.costs);
         }
+        if self.k == Some(0) {
+            fold::flatten(&mut recording);
+        }
         recording
+    }
+
+    /// The k of the engine's nodes: without callers, those of one caller are joined here.
+    fn recorded_k(&self) -> Option<u32> {
+        self.k.map(|k| k.max(1))
     }
 
     pub fn request(&self) -> Result<Request> {
@@ -146,7 +159,7 @@ impl Session<'_> {
                 (Mode::Counts, _) => wire::Mode::Counts,
                 (Mode::Trace, _) => wire::Mode::Trace,
             },
-            k: self.k,
+            k: self.recorded_k(),
             flags: self.flags | follow | fault | steady,
             chaos: self.target.chaos,
             lockstep: self.target.lockstep,

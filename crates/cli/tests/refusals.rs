@@ -98,11 +98,6 @@ fn only_whole_contexts_of_functions_are_folded() {
     );
     let cases = [
         (
-            "whole",
-            "0",
-            "is shown with -k 1 or more: -k 0 keeps no callers",
-        ),
-        (
             "three",
             "2",
             "was recorded with -k 3, and -k needs whole contexts: record it with --k-inf, or \
@@ -264,10 +259,6 @@ fn mistakes_in_the_flags() {
     const NO_COUNTS: &str = "this --format shows lines and branches, and only `count` records any";
     // The arguments, and the sentence.
     const CASES: &[(&str, &str)] = &[
-        (
-            "contexts -k 0 true",
-            "-k 0 keeps no callers, so there would be no contexts; give 1 or more, or --k-inf",
-        ),
         (
             "contexts --max-nodes 0 true",
             "--max-nodes 0 leaves no room for any context; give 1 or more",

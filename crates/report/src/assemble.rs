@@ -200,7 +200,12 @@ impl Source<'_> {
                 None => &self.process.threads[thread],
             })
         });
-        callgraph::of(&whole, weights, same)
+        let mut graph = callgraph::of(&whole, weights, same);
+        if self.k == K::Finite(0) && self.fold.is_none() {
+            // No callers were kept, so nothing is known of calls.
+            graph.calls.clear();
+        }
+        graph
     }
 }
 

@@ -52,6 +52,8 @@ pub fn obstacles(before: &Recording, after: &Recording) -> Vec<Obstacle> {
     let others = [
         differing(before.k, after.k).map(|(before, after)| Obstacle::K { before, after }),
         differing(before.unroll, after.unroll)
+            // Without callers it makes no difference.
+            .filter(|_| before.k != Some(0))
             .map(|(before, after)| Obstacle::Unroll { before, after }),
         differing(selection(before), selection(after))
             .map(|(before, after)| Obstacle::Selection { before, after }),
@@ -72,7 +74,7 @@ fn selection(meta: &Meta) -> String {
         .filter(|(name, _)| SELECTING.contains(&name.as_str()))
         .map(|(name, value)| format!("--{name} {value}"))
         .collect();
-    let slabs = meta.blocks.is_some_and(|blocks| !blocks.windows) && meta.k.is_some();
+    let slabs = meta.blocks.is_some_and(|blocks| !blocks.windows) && meta.k.is_some_and(|k| k > 0);
     options.extend(slabs.then(|| "--slabs".to_owned()));
     options.sort();
     match options.is_empty() {

@@ -34,7 +34,9 @@ class Controls {
     get("about").append(head.end, " · ", time, " · ", totals);
     for (const [name, value] of head.options) get("about").append(" · ", make("code", {}, visible(`--${name} ${value}`)));
     const notes = [...head.notes];
-    if (head.k !== null) {
+    if (head.k === 0) {
+      notes.unshift("k = 0: everything is counted without its callers");
+    } else if (head.k !== null) {
       notes.unshift(`k = ${head.k}: a context is kept with ${counted(head.k, "caller")}; what was called from further in begins anew below “…”, and what is “with everything below” ends there (--k-inf keeps whole paths)`);
     }
     notes.push(`recorded by ${head.producer}`);
@@ -53,7 +55,7 @@ class Controls {
     const about = (word, { file, command, end, started_unix_ms: started, producer }) =>
       make("li", {}, `${word}: ${visible(file)} · `, make("code", {}, visible(command)), ` · ${end} · `, timeOf(started), ` · recorded by ${visible(producer)}`);
     const all = [...notes];
-    if (k !== null) all.push(`k = ${k}: what was called from further in begins anew below “…”, and what is “with everything below” ends there`);
+    if (k) all.push(`k = ${k}: what was called from further in begins anew below “…”, and what is “with everything below” ends there`);
     fillNotes(get("notes"), all);
     get("notes").querySelector("ul").prepend(about("before", before), about("after", after));
     get("notes").querySelector("summary").textContent = "Both recordings";

@@ -67,10 +67,11 @@ pub fn columns(report: &Report, tree: &Tree) -> Vec<Column> {
 }
 
 /// With finite k, only where that cut nothing off in any tree: else the column would be
-/// there for some threads and not for others.
+/// there for some threads and not for others. Without callers (k = 0) everything is cut off.
 fn shows_inclusive(report: &Report) -> bool {
     let mut trees = report.sections.iter().filter_map(|s| s.contexts.as_ref());
-    report.knows_inclusive() || trees.all(|tree| tree.forest.is_whole())
+    let keeps_callers = report.recording.meta.k != Some(0);
+    report.knows_inclusive() || keeps_callers && trees.all(|tree| tree.forest.is_whole())
 }
 
 impl Column {

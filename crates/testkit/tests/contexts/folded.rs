@@ -20,7 +20,7 @@ pub const PROGRAMS: [&str; 4] = [
     "flow_longjmp",
 ];
 
-const KS: [u32; 3] = [1, 2, 4];
+const KS: [u32; 4] = [0, 1, 2, 4];
 
 /// Calls, instructions, branches, loads, stores.
 type Values = [u64; 5];

@@ -7,6 +7,7 @@
 //!    every program of `tests/programs`: each one says `// run: oracle`, `// run: oracle
 //!    own-functions`, or why not;
 //!    So are contexts that `everypath report --as contexts` makes of a trace;
+//!    Without callers (`-k 0`), too;
 //! 4. whole contexts folded to those of k callers ([`folded`]).
 //!
 //! `EVERYPATH_ONLY=name` leaves one program, `EVERYPATH_NATIVE=1` only part 1.
@@ -260,6 +261,9 @@ fn run<'a>(program: &'a Program, built: &'a Built, product: &'a Path) -> Run<'a>
     }
 }
 
+/// Functions without their callers.
+const ALONE: [&str; 5] = ["-k", "0", "--forest", "ksf", "--join-threads"];
+
 /// Whole contexts of all threads and processes together.
 const WHOLE: [&str; 4] = ["--k-inf", "--forest", "ksf", "--join-threads"];
 
@@ -270,9 +274,17 @@ fn all_functions(program: &Program, built: &Built, product: &Path) -> Result<(),
     also_in_chaos(&WHOLE.map(str::to_owned), |options| {
         same_nodes(&run.joined(options)?, &expected)
     })?;
+    let wanted = Wanted {
+        k: K::Finite(0),
+        ..Wanted::EVERYTHING
+    };
+    let alone = Tree::joined(&counts.slab_forests(&wanted));
+    let words = ALONE.map(str::to_owned);
+    also_in_chaos(&words, |options| same_nodes(&run.joined(options)?, &alone))?;
     let made = made(program, &run)?;
     if let Some(made) = &made {
         same_nodes(&made.joined(&WHOLE.map(str::to_owned))?, &expected).map_err(of_a_trace)?;
+        same_nodes(&made.joined(&words)?, &alone).map_err(of_a_trace)?;
     }
     // A C library's string functions take other paths at other alignments of
     // arguments and environment, and these lie elsewhere natively: counts are
@@ -400,6 +412,15 @@ fn own_functions(program: &Program, built: &Built, product: &Path) -> Result<(),
         let ours = run.joined(options)?;
         same_nodes(&ours.without_roots(), &expected)
     })?;
+    let wanted = Wanted {
+        k: K::Finite(0),
+        ..wanted
+    };
+    let alone = Tree::joined(&counts.slab_forests(&wanted)).without_special_roots();
+    let mut options = ALONE.map(str::to_owned).to_vec();
+    options.extend(["--modules".to_owned(), program.name.clone()]);
+    let ours = run.joined(&options)?;
+    same_nodes(&ours.without_special_roots(), &alone)?;
     let Some(made) = made(program, &run)? else {
         return Ok(());
     };

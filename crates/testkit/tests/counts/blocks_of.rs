@@ -28,7 +28,19 @@ const LONG_CONTEXTS: [(&[&str], BlocksWanted<'static>); 3] = [
 ];
 
 /// Options, and what they ask for.
-const CASES: [(&[&str], BlocksWanted<'static>); 6] = [
+const CASES: [(&[&str], BlocksWanted<'static>); 9] = [
+    (
+        &["--mode", "intra", "-k", "0"],
+        wanted(true, Some(0), false),
+    ),
+    (
+        &["--mode", "inter", "-k", "0"],
+        wanted(false, Some(0), false),
+    ),
+    (
+        &["--mode", "inter", "-k", "0", "--blocks", "dynamic"],
+        wanted(false, Some(0), true),
+    ),
     (
         &["--mode", "intra", "-k", "2"],
         wanted(true, Some(2), false),
