@@ -25,6 +25,9 @@ use crate::source::{self, Source};
 /// Longer functions are shown by no one who wants to read them.
 const LONGEST: u64 = 1 << 20;
 
+/// Bytes of an instruction.
+const LONGEST_INSTRUCTION: usize = 15;
+
 /// Which source files are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
@@ -141,6 +144,15 @@ impl Files for OnDisk<'_> {
         let read = file.read_exact_at(&mut code, start);
         read.map_err(|error| format!("'{}' cannot be read: {}.", module.path, reason(&error)))?;
         Ok((start, code))
+    }
+
+    fn bytes(&mut self, module: &Module, offset: u64) -> Option<Vec<u8>> {
+        let Opened { image, file } = self.module(module).ok()?;
+        let is_code = image.link_addr(FileOffset(offset)).is_some();
+        let mut bytes = vec![0; LONGEST_INSTRUCTION];
+        let read = file.read_at(&mut bytes, offset).ok()?;
+        bytes.truncate(read);
+        is_code.then_some(bytes)
     }
 
     fn place(&mut self, module: &Module, offset: u64) -> Option<String> {

@@ -337,7 +337,7 @@ fn check_view(view: &View) -> Result<()> {
 fn check_tables(view: &View, format: Format) -> Result<()> {
     match view.tables.option() {
         Some(option) if !format.shows_tables() => {
-            bail!("{option} is a table below a report; use --format report or text")
+            bail!("{option} is a table below a report; use --format report, text or xml")
         }
         _ => Ok(()),
     }

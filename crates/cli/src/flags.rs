@@ -377,13 +377,13 @@ pub struct View {
     pub tables: Tables,
 }
 
-/// Tables at the end of a report.
+/// Tables at the end of a report, and parts of a document in XML.
 #[derive(Debug, Args)]
 pub struct Tables {
     /// List all functions at the end, with addresses and counters
     #[arg(long)]
     pub show_funcs: bool,
-    /// The same, with their instructions (basic blocks only)
+    /// The same, with their instructions: of functions as the modules have them
     #[arg(long)]
     pub funcs_disasm: bool,
     /// List all basic blocks at the end, with addresses and counters
@@ -577,7 +577,7 @@ impl Format {
 
     /// Whether tables of functions and basic blocks may follow.
     pub fn shows_tables(self) -> bool {
-        matches!(self, Format::Report | Format::Text)
+        matches!(self, Format::Report | Format::Text | Format::Xml)
     }
 
     /// Whether it shows what `count` records and nothing else.

@@ -10,7 +10,7 @@ use image::{Image, Images};
 use report::counts::Form;
 use report::html::Beside;
 use report::text::Style;
-use report::{Hot, Report, Weight};
+use report::{Detail, Hot, Report, Weight};
 use trace::{Mode, Recording};
 
 use crate::beside::{OnDisk, Trust};
@@ -122,6 +122,10 @@ impl Show {
             report.stat_names = stat_names(recording);
         }
         report.notes.clone_from(&self.notes);
+        if self.view.tables.funcs == Some(Detail::Disassembly) {
+            let images = Images::new();
+            report.read_code(&mut OnDisk::new(&images, Trust::Modules));
+        }
         match self.format {
             Format::Report => report::text::write(&report, style, out),
             Format::Text => report::paper::write(&report, out),

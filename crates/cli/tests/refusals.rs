@@ -543,7 +543,7 @@ fn tables_that_there_are_not() {
         let sentence = format!("{option} {sentence}");
         refused(&folder, &["contexts", option, "true"], 125, &sentence);
     }
-    let sentence = "--funcs-disasm is a table below a report; use --format report or text";
+    let sentence = "--funcs-disasm is a table below a report; use --format report, text or xml";
     let words = ["contexts", "--funcs-disasm", "--format", "csv", "true"];
     refused(&folder, &words, 125, sentence);
     let mut recording = sample::recording();

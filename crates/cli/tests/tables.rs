@@ -113,6 +113,67 @@ fn counters_of_blocks_follow_from_the_source() {
     }
 }
 
+/// A stub between a call and the function, as linkers of some systems make them (listing
+/// 4.16), and a program that calls through it.
+const STUBS: &str = r#"
+int value;
+__attribute__((noinline)) void real(int n) { value += n; }
+void stub(int n);
+__asm__(".text\n.type stub, @function\nstub:\n jmp .Lsecond\n .p2align 4\n.Lsecond:\n jmp real\n .p2align 4\n");
+int main(int argc, char **argv) {
+    for (int i = 0; i < argc + 2; i++)
+        stub(i);
+    return value - 3;
+}
+"#;
+
+/// Contexts of functions hold no code: it is that of the file, if it is still the same.
+#[test]
+fn code_of_functions_is_that_of_their_files() {
+    let folder = Folder::new("tables-code");
+    folder.program(&["-g", "-O1", "-fno-inline"], "prog", STUBS);
+    let record = ["contexts", "-q", "-o", "run.evp", "--funcs", "main,real"];
+    everypath(&folder, &[&record[..], &["--", "./prog"]].concat());
+    let tables = ["report", "run.evp", "--format", "text", "--funcs-disasm"];
+    let report = everypath(&folder, &tables);
+    let functions = table(&report, "All functions");
+    let of = |name: &str| functions.iter().find(|row| row.name == name).unwrap();
+    assert_eq!(of("real()").counter, 3);
+    let (address, last) = of("real()")
+        .code
+        .last()
+        .unwrap()
+        .split_once("    ")
+        .unwrap();
+    assert_eq!(last, "ret");
+    assert!(u64::from_str_radix(address, 16).unwrap() > of("real()").address);
+    let calls: Vec<&str> = of("main()")
+        .code
+        .iter()
+        .copied()
+        .filter(|l| l.contains(" call "))
+        .collect();
+    let [call] = calls[..] else {
+        panic!("{report}")
+    };
+    let (_, way) = call.split_once("call ").unwrap();
+    let steps: Vec<&str> = way.split(" --> ").collect();
+    assert_eq!(
+        (steps[0], steps.len(), steps[2]),
+        ("stub", 3, "jmp real"),
+        "{way}"
+    );
+    // A branch back within the function, by how far behind its start it goes.
+    let back = of("main()").code.iter().any(|line| line.contains(" main+"));
+    assert!(back, "{report}");
+
+    // Another file in its place.
+    folder.program(&["-g", "-O0"], "prog", PROG4);
+    let report = everypath(&folder, &tables);
+    let why = "is not the file that ran: its build id is another.)";
+    assert_eq!(report.matches(why).count(), 2, "{report}");
+}
+
 #[test]
 fn counters_of_functions_are_their_calls() {
     let folder = Folder::new("tables-functions");

@@ -175,6 +175,55 @@ fn contexts_of_blocks_need_no_slabs() {
     }
 }
 
+/// The functions of all processes, and everything else.
+fn apart(document: &str) -> (String, String) {
+    let (mut functions, mut others) = (String::new(), String::new());
+    for part in document.split_inclusive("</functions>") {
+        match part.split_once("<functions>") {
+            Some((before, list)) => {
+                others.push_str(before);
+                functions.push_str(list);
+            }
+            None => others.push_str(part),
+        }
+    }
+    (functions.replace("</functions>", ""), others)
+}
+
+/// The options of tables: blocks are there anyhow, functions get their instructions.
+#[test]
+fn tables_are_parts_of_the_document() {
+    let folder = Folder::new("xml-tables");
+    folder.program(&["-g", "-O0", "-pthread"], "prog", PROGRAM);
+    let funcs = ["--funcs", "work,main", "--", "./prog"];
+    for (mode, tables) in [
+        (&["-k", "2"][..], &["--show-funcs"][..]),
+        (
+            &["--mode", "intra", "--roll-loops"],
+            &["--show-funcs", "--show-blocks", "--blocks-disasm"],
+        ),
+    ] {
+        let record = ["contexts", "-q", "-o", "run.evp"];
+        let output = folder.run(BINARY, &[&record[..], mode, &funcs].concat());
+        assert!(output.status.success(), "{output:?}");
+        let document = || fs::read_to_string(folder.file("run.xml")).unwrap();
+        check(&folder, &[]);
+        let plain = document();
+        report(&folder, "xml", tables);
+        assert_eq!(document(), plain, "{mode:?}");
+        report(&folder, "xml", &["--funcs-disasm"]);
+        assert_eq!(faults(&folder.file("run.xml")), "");
+        let listed = document();
+        let (functions, others) = apart(&listed);
+        let (before, same) = apart(&plain);
+        assert_eq!(others, same, "{mode:?}");
+        assert!(!before.contains("<disassembly>"), "{before}");
+        let count = |what| functions.matches(what).count();
+        assert_eq!(count("<disassembly>"), count("<func"), "{functions}");
+        assert!(count("<insn>call work</insn>") >= 2, "{functions}");
+    }
+}
+
 /// Names that XML cannot say, or says in its own way.
 #[test]
 fn odd_names_are_valid() {

@@ -98,6 +98,7 @@ impl<'a> Report<'a> {
         let mut report = Report {
             recording,
             tables: view.tables,
+            listings: Vec::new(),
             counters: processes.map(summary::of_labels).collect(),
             totals,
             metrics,

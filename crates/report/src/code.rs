@@ -22,7 +22,7 @@ use trace::{Block, Function, Label, Process};
 use crate::names::{base_name, function_name, symbol_of};
 
 /// Jumps that are followed behind a call.
-const MOST_STEPS: usize = 8;
+pub(crate) const MOST_STEPS: usize = 8;
 
 /// An address of a process, with the module that was there: others may have been at
 /// the same one before.
@@ -86,11 +86,7 @@ impl<'a> Code<'a> {
     fn target(&self, module: Option<u32>, insn: &Insn) -> Option<String> {
         match insn.flow() {
             Flow::Call(to) => Some(self.callee((module, to))?),
-            Flow::Jump(to)
-            | Flow::Cond(_, to)
-            | Flow::CountJump(to)
-            | Flow::TransactionBegin(to) => self.place((module, to)),
-            _ => None,
+            _ => self.place((module, direct_target(insn)?)),
         }
     }
 
@@ -154,6 +150,18 @@ impl<'a> Code<'a> {
         let is_inside = (module.start..module.end).contains(&pc);
         let offset = || module.offset.wrapping_add(pc - module.start);
         is_inside.then(|| format!("{}+{:#x}", base_name(&module.path), offset()))
+    }
+}
+
+/// Where a direct branch goes.
+pub(crate) fn direct_target(insn: &Insn) -> Option<u64> {
+    match insn.flow() {
+        Flow::Call(to)
+        | Flow::Jump(to)
+        | Flow::Cond(_, to)
+        | Flow::CountJump(to)
+        | Flow::TransactionBegin(to) => Some(to),
+        _ => None,
     }
 }
 

@@ -34,6 +34,7 @@ mod code;
 pub mod counts;
 pub mod csv;
 pub mod diff;
+pub mod disassembly;
 pub mod firefox;
 pub mod flamegraph;
 pub mod folded;
@@ -70,6 +71,8 @@ use analysis::merged::Contexts;
 use analysis::summary::Totals;
 use trace::{Label, Recording};
 
+use disassembly::Listing;
+
 /// Everything that can be shown about one recording.
 pub struct Report<'a> {
     pub recording: &'a Recording,
@@ -83,6 +86,8 @@ pub struct Report<'a> {
     pub sections: Vec<Section>,
     /// Tables at the end of [`text`] and [`paper`].
     pub tables: Tables,
+    /// The code of functions, process by process, if it was read ([`Report::read_code`]).
+    pub listings: Vec<HashMap<Label, Listing>>,
     /// How often each label was entered, process by process, if asked for.
     pub counters: Vec<HashMap<Label, u64>>,
     /// All threads in one tree, if asked for. For [`html`].

@@ -12,9 +12,9 @@ use std::io::{self, Write};
 
 use trace::{End, Function, Label, Module, Process};
 
-use crate::Report;
 use crate::code::{Code, Extent};
 use crate::names::function_name;
+use crate::{Detail, Report};
 use writer::Writer;
 
 /// Attribute `version` of the root.
@@ -187,10 +187,14 @@ impl Labels<'_> {
             }
             return xml.close();
         }
+        let listings = self.report.tables.funcs == Some(Detail::Disassembly);
         for function in &self.process.functions {
             xml.open("func", &[("id", &function.id)])?;
             xml.text("name", &[], &function_name(self.process, function))?;
             self.write_place(function, xml)?;
+            if listings && let Some(Ok(listing)) = self.report.listing(self.at, function) {
+                write_code(listing.iter().map(|insn| &*insn.text), xml)?;
+            }
             xml.close()?;
         }
         xml.close()
@@ -207,6 +211,12 @@ impl Labels<'_> {
         xml.text_of("line", first.and_then(|first| first.line))?;
         let count = first.map_or(0, |first| self.count(first));
         xml.text("counter", &[], &count)?;
+        if self.report.tables.funcs == Some(Detail::Disassembly) {
+            let blocks = extent.blocks.iter();
+            let code = blocks.flat_map(|(function, block)| self.code.instructions(function, block));
+            let code: Vec<String> = code.collect();
+            write_code(code.iter().map(String::as_str), xml)?;
+        }
         xml.close()
     }
 
@@ -226,11 +236,8 @@ impl Labels<'_> {
             xml.text_of("funcAddr", first)?;
             self.write_place(function, xml)?;
             xml.text("bytes", &[], &block.code.len())?;
-            xml.open("disassembly", &[])?;
-            for instruction in self.code.instructions(function, block) {
-                xml.text("insn", &[], &instruction)?;
-            }
-            xml.close()?;
+            let code = self.code.instructions(function, block);
+            write_code(code.iter().map(String::as_str), xml)?;
             xml.close()?;
         }
         xml.close()
@@ -249,6 +256,14 @@ impl Labels<'_> {
     fn count(&self, function: &Function) -> u64 {
         self.report.count_of(self.at, Label(function.id))
     }
+}
+
+fn write_code<'t>(code: impl Iterator<Item = &'t str>, xml: &mut Writer) -> io::Result<()> {
+    xml.open("disassembly", &[])?;
+    for instruction in code {
+        xml.text("insn", &[], &instruction)?;
+    }
+    xml.close()
 }
 
 /// An address or an offset.

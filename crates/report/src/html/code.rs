@@ -16,13 +16,13 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use analysis::merged::{Contexts, Name, Place};
-use isa::{Flow, Insn};
+use isa::Insn;
 use serde::Serialize;
 use trace::{Label, Module, Process, Recording};
 
 use super::columns;
 use super::listing::{Files, Listed, Listing, SourceFiles};
-use crate::code::Code;
+use crate::code::{Code, direct_target};
 use crate::numbers::counted;
 
 /// What a page may hold of code.
@@ -250,7 +250,7 @@ fn disassembled(
     let mut at = start;
     while !code.is_empty() {
         let insn = Insn::decode(code, at).ok();
-        let target = insn.as_ref().and_then(target);
+        let target = insn.as_ref().and_then(direct_target);
         let target = target.and_then(|target| files.place(module, target));
         let text = isa::text::of(code, at, target.as_deref());
         // Behind what is no instruction nothing is known to begin.
@@ -266,17 +266,6 @@ fn disassembled(
         at += len as u64;
     }
     insns
-}
-
-fn target(insn: &Insn) -> Option<u64> {
-    match insn.flow() {
-        Flow::Call(to)
-        | Flow::Jump(to)
-        | Flow::Cond(_, to)
-        | Flow::CountJump(to)
-        | Flow::TransactionBegin(to) => Some(to),
-        _ => None,
-    }
 }
 
 /// Adds the instructions of a block.

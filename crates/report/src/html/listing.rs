@@ -18,6 +18,8 @@ pub trait Files {
     /// Code of the function that a module's file has at an offset, and where it
     /// begins; else the reason, as a sentence.
     fn code(&mut self, module: &trace::Module, offset: u64) -> Result<(u64, Vec<u8>), String>;
+    /// The bytes of an instruction that a module's file has at an offset, or more.
+    fn bytes(&mut self, module: &trace::Module, offset: u64) -> Option<Vec<u8>>;
     /// What is there, by name; `None` if the file is gone or changed.
     fn place(&mut self, module: &trace::Module, offset: u64) -> Option<String>;
     /// File and line that the code there comes from.

@@ -21,6 +21,7 @@ use trace::{Function, Label, Process};
 
 use super::{DOUBLE_RULE, RULE};
 use crate::code::Code;
+use crate::disassembly::Instruction;
 use crate::names::function_name;
 use crate::numbers::command_line;
 use crate::{Detail, Report};
@@ -49,7 +50,7 @@ pub(crate) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         if let Some(detail) = tables.funcs {
             writeln!(out, "{RULE}\nAll functions\n{RULE}")?;
             match report.recording.meta.blocks {
-                None => table.write_entered(detail, out)?,
+                None => table.write_entered(report, at, detail, out)?,
                 Some(_) => table.write_functions(detail, out)?,
             }
         }
@@ -68,18 +69,28 @@ struct Table<'a, C> {
 }
 
 impl<C: Fn(Label) -> u64> Table<'_, C> {
-    /// The functions of a recording of functions.
-    fn write_entered(&self, detail: Detail, out: &mut dyn Write) -> io::Result<()> {
-        if detail == Detail::Disassembly {
-            writeln!(
-                out,
-                "(contexts of functions hold no code; --mode intra and inter do)"
-            )?;
-        }
+    /// The functions of a recording of functions; their code is that of the modules' files.
+    fn write_entered(
+        &self,
+        report: &Report,
+        at: usize,
+        detail: Detail,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
         for function in by_address(self.process) {
             let name = function_name(self.process, function);
             let count = (self.count)(Label(function.id));
             write_row(&format!("{name}()"), function.pc, count, out)?;
+            if detail == Detail::Plain {
+                continue;
+            }
+            writeln!(out, "Disassembly:")?;
+            match report.listing(at, function) {
+                Some(Ok(listing)) => write_listing(listing, out)?,
+                Some(Err(why)) => writeln!(out, "{:BLOCK_INDENT$}({why})", "")?,
+                None => writeln!(out, "{:BLOCK_INDENT$}(Its code was not read.)", "")?,
+            }
+            writeln!(out)?;
         }
         Ok(())
     }
@@ -129,6 +140,14 @@ impl<C: Fn(Label) -> u64> Table<'_, C> {
         }
         Ok(())
     }
+}
+
+/// As in listing 5.19.
+fn write_listing(listing: &[Instruction], out: &mut dyn Write) -> io::Result<()> {
+    for Instruction { pc, text } in listing {
+        writeln!(out, "{:BLOCK_INDENT$}{pc:<12x}    {text}", "")?;
+    }
+    Ok(())
 }
 
 fn write_row(name: &str, pc: u64, count: u64, out: &mut dyn Write) -> io::Result<()> {
