@@ -159,13 +159,15 @@ fn closes(path: &[u8]) -> Option<(i32, &[u8])> {
     sys::is_cloexec(descriptor).then_some((descriptor, &rest[digits..]))
 }
 
-/// The name of an open file, if it has one.
+/// The name of an open file, if it has one that leads to it. That of a file in a detached
+/// mount (`open_tree`) begins at the mount, and so names another file or none.
 fn real_path(descriptor: i32) -> Option<Vec<u8>> {
     let mut path = [0u8; PATH];
-    let len = crate::procfs::fd_path(descriptor, &mut path)?;
-    let path = &path[..len];
-    let named = path[0] == b'/' && !path.ends_with(b" (deleted)") && !path.starts_with(b"/memfd:");
-    named.then(|| path.to_vec())
+    let len = procfs::fd_path(descriptor, &mut path[..PATH - 1])?;
+    let named = path[0] == b'/';
+    let same = procfs::identity(&path[..=len])
+        == sys::fstat(descriptor).ok().map(|stat| (stat.dev, stat.ino));
+    (named && same).then(|| path[..len].to_vec())
 }
 
 /// Whether the two descriptors that loading needs are free.

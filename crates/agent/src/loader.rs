@@ -64,6 +64,17 @@ pub struct Loaded {
     pub executable_stack: bool,
     pub fixed: bool,
     pub file: wire::FileId,
+    pub areas: Areas,
+}
+
+/// Where `/proc` says that code and data are (`load_elf_binary`): from the lowest beginning to
+/// the highest end of segments, of those that are executed and of all, as far as the file goes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Areas {
+    pub start_code: u64,
+    pub end_code: u64,
+    pub start_data: u64,
+    pub end_data: u64,
 }
 
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
@@ -185,8 +196,17 @@ impl File {
         Ok(low..high)
     }
 
-    /// Maps all segments.
+    /// Maps all segments of the program.
+    pub fn load_program(&self, place: &mut Place) -> Result<Loaded> {
+        self.load_at(Place::program_hint, place)
+    }
+
+    /// Maps all segments of its interpreter.
     pub fn load(&self, place: &mut Place) -> Result<Loaded> {
+        self.load_at(Place::hint, place)
+    }
+
+    fn load_at(&self, hint: fn(&mut Place, u64) -> u64, place: &mut Place) -> Result<Loaded> {
         let Range {
             start: low,
             end: high,
@@ -197,7 +217,7 @@ impl File {
         let (hint, flags) = if self.header.fixed {
             (low, anonymous | sys::MAP_FIXED_NOREPLACE)
         } else {
-            (place.hint(span), anonymous)
+            (hint(place, span), anonymous)
         };
         // SAFETY: no existing mapping is replaced (NOREPLACE, or no MAP_FIXED).
         let base = unsafe { sys::mmap(hint, span, sys::PROT_NONE, flags, -1, 0)? };
@@ -225,7 +245,21 @@ impl File {
                 .any(|s| s.kind == PT_GNU_STACK && s.flags & PF_X != 0),
             fixed: self.header.fixed,
             file: crate::pool::file_id(&stat),
+            areas: self.areas(bias),
         })
+    }
+
+    fn areas(&self, bias: u64) -> Areas {
+        let code = || self.loads().filter(|segment| segment.flags & PF_X != 0);
+        let end = |segment: &Segment| segment.vaddr + segment.filesz;
+        let at = |address: Option<u64>| address.map_or(0, |address| bias.wrapping_add(address));
+        Areas {
+            start_code: at(code().map(|segment| segment.vaddr).min()),
+            end_code: at(code().map(end).max()),
+            // The kernel takes the segment that begins last.
+            start_data: at(self.loads().map(|segment| segment.vaddr).max()),
+            end_data: at(self.loads().map(end).max()),
+        }
     }
 
     /// Where the program headers are in memory: the segment that holds them.

@@ -7,13 +7,16 @@
 use sys::{Errno, nr};
 
 use crate::memory;
-use crate::procfs::{self, Own};
+use crate::procfs::{self, Own, Shown};
 use crate::syscalls::Kind;
 
 const RESOLVE_CACHED: u64 = 0x20;
 const O_PATH: u32 = 0o10_000_000;
 const O_NOFOLLOW: u32 = 0o400_000;
+const O_DIRECTORY: u32 = 0o200_000;
 const O_ACCMODE: u32 = 3;
+/// An open with one of these is not for reading the text.
+const NOT_TO_READ: u32 = O_ACCMODE | O_PATH | O_DIRECTORY;
 /// The device whose ioctl makes descriptors of userfaultfd.
 const DEV_USERFAULTFD: &[u8] = b"/dev/userfaultfd";
 const ETXTBSY: Errno = Errno(26);
@@ -29,8 +32,8 @@ pub enum Wanted {
     Exe { index: usize },
     /// The name of the program's file is read.
     ExeLink { index: usize },
-    /// The list of mappings is opened.
-    Maps { cloexec: bool },
+    /// A file is opened whose text is put right.
+    Shown { shown: Shown, cloexec: bool },
     /// The memory of the process is opened for writing.
     Memory,
 }
@@ -64,7 +67,8 @@ fn opened(flags: u32, args: [u64; 6], index: usize) -> Wanted {
     match own(args, index) {
         Some(Own::Exe) if flags & O_NOFOLLOW == 0 => Wanted::OpenExe { index, flags },
         Some(Own::Mem) if flags & O_ACCMODE != 0 => Wanted::Memory,
-        Some(Own::Maps) => Wanted::Maps {
+        Some(Own::Shown(shown)) if flags & NOT_TO_READ == 0 => Wanted::Shown {
+            shown,
             cloexec: flags & sys::O_CLOEXEC != 0,
         },
         _ => Wanted::Other,
@@ -94,6 +98,9 @@ fn own(args: [u64; 6], index: usize) -> Option<Own> {
         return Some(own);
     }
     let directory = directory(args, index);
+    if procfs::is_shown_name(path) {
+        return procfs::recognise_in(directory, path);
+    }
     let odd = path == b"exe" || path.ends_with(b"/exe");
     (odd && procfs::leads_to_own_exe(directory, args[index], path)).then_some(Own::Exe)
 }

@@ -7,7 +7,7 @@
 //! that lands elsewhere is translated with the slower far forms.
 //!
 //! ```text
-//! PIE, shared:   vdso, payload ... 1 GB for the kernel's own choices ... arena  <- modules grow down
+//! PIE, shared:   vdso, payload ... 1 GB for the kernel's own choices ... arena  <- modules grow down ... program
 //! non-PIE:       image, brk ... 0x40000000 arena  modules grow up -> 0x7fff0000
 //!                (elsewhere below 2 GB if the image lies there)
 //! ```
@@ -112,6 +112,18 @@ impl Place {
                 upwards: false,
             }
         }
+    }
+
+    /// A hint for the program: below everything that it maps later, as natively. (Many look for
+    /// themselves in the first lines of `/proc/self/maps`.)
+    pub fn program_hint(&mut self, len: u64) -> u64 {
+        let len = len.next_multiple_of(4096);
+        if self.upwards || len > MAX_STEERED {
+            return self.hint(len);
+        }
+        let hint = self.zone_start;
+        self.zone_start += len;
+        hint
     }
 
     /// A hint for a module of `len` bytes; 0: none.

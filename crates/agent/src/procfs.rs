@@ -1,25 +1,66 @@
 //! `/proc/self` as the program should see it.
 //!
 //! `exe` is the payload's link: paths that name it are replaced by the
-//! program's file. `maps` would show the engine and miss the execute bits: an
-//! open of it yields a memory file with the lines put right.
+//! program's file. `maps`, `smaps`, `status`, `stat` and `statm` would show the engine's memory
+//! and handlers: an open of one yields a memory file with the text put right ([`shown`]), which
+//! says what was so when it was opened.
 
 use alloc::vec::Vec;
 use core::ffi::CStr;
 use core::fmt::Write;
 
 use crate::memory;
-use crate::regions::Regions;
+
+mod maps;
+pub mod shown;
+mod sizes;
+mod status;
 
 /// Which file below `/proc/self` (or this process by number, or a task of it).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Own {
     Exe,
-    Maps,
     Mem,
+    Shown(Shown),
 }
 
-/// Recognises paths that name this process's `exe` or `maps`.
+/// A file whose text is put right, and whose it is; `None`: the process's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shown {
+    pub file: ShownFile,
+    pub task: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShownFile {
+    Maps,
+    Smaps,
+    Status,
+    Stat,
+    Statm,
+}
+
+impl ShownFile {
+    const ALL: [ShownFile; 5] = [
+        ShownFile::Maps,
+        ShownFile::Smaps,
+        ShownFile::Status,
+        ShownFile::Stat,
+        ShownFile::Statm,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            ShownFile::Maps => "maps",
+            ShownFile::Smaps => "smaps",
+            ShownFile::Status => "status",
+            ShownFile::Stat => "stat",
+            ShownFile::Statm => "statm",
+        }
+    }
+}
+
+/// Recognises paths that name one of those files of this process.
 pub fn recognise(path: &[u8]) -> Option<Own> {
     let rest = path.strip_prefix(b"/proc/")?;
     let slash = rest.iter().position(|&byte| byte == b'/')?;
@@ -28,16 +69,48 @@ pub fn recognise(path: &[u8]) -> Option<Own> {
     if !ours {
         return None;
     }
-    if let Some(task) = rest.strip_prefix(b"task/") {
-        let slash = task.iter().position(|&byte| byte == b'/')?;
-        rest = &task[slash + 1..];
+    let mut number = (who == b"thread-self").then(sys::gettid);
+    if let Some(named) = rest.strip_prefix(b"task/") {
+        let slash = named.iter().position(|&byte| byte == b'/')?;
+        number = Some(parse_number(&named[..slash])?);
+        rest = &named[slash + 1..];
     }
     match rest {
         b"exe" => Some(Own::Exe),
-        b"maps" => Some(Own::Maps),
         b"mem" => Some(Own::Mem),
-        _ => None,
+        name => {
+            let file = shown_file(name)?;
+            Some(Own::Shown(Shown { file, task: number }))
+        }
     }
+}
+
+fn shown_file(name: &[u8]) -> Option<ShownFile> {
+    let mut files = ShownFile::ALL.into_iter();
+    files.find(|file| file.name().as_bytes() == name)
+}
+
+/// Whether a path is the bare name of a file whose text is put right.
+pub fn is_shown_name(path: &[u8]) -> bool {
+    shown_file(path).is_some()
+}
+
+/// Recognises a name in a directory that a descriptor names, or in the current one.
+pub fn recognise_in(directory: i32, name: &[u8]) -> Option<Own> {
+    const LONGEST: usize = 64;
+    let mut path = [0u8; LONGEST + 16];
+    let len = match directory {
+        sys::AT_FDCWD => sys::readlink(c"/proc/self/cwd", &mut path[..LONGEST]).ok()?,
+        _ => fd_path(directory, &mut path[..LONGEST])?,
+    };
+    // A longer path was cut off, and is no directory of a process.
+    if len == LONGEST || !path.starts_with(b"/proc/") {
+        return None;
+    }
+    path[len] = b'/';
+    let end = len + 1 + name.len();
+    path[len + 1..end].copy_from_slice(name);
+    recognise(&path[..end])
 }
 
 fn parse_number(text: &[u8]) -> Option<u32> {
@@ -112,7 +185,7 @@ pub fn reachable(pool: &[u8], payload: &[u8]) -> bool {
 const OWN_EXE: &[u8] = b"/proc/self/exe\0";
 
 /// Device and inode of a file, by its path ended by NUL.
-fn identity(path: &[u8]) -> Option<(u64, u64)> {
+pub fn identity(path: &[u8]) -> Option<(u64, u64)> {
     let path = CStr::from_bytes_with_nul(path).ok()?;
     let fd = sys::open(path, sys::O_PATH | sys::O_CLOEXEC).ok()?;
     let stat = sys::fstat(fd);
@@ -274,131 +347,4 @@ pub fn stack_bottom(addr: u64) -> Option<u64> {
         before = end;
     }
     None
-}
-
-/// A memory file with this process's maps as they would be without the engine.
-pub fn maps_file(regions: &Regions, cloexec: bool) -> sys::Result<i32> {
-    let text = read_file(c"/proc/thread-self/maps")
-        .or_else(|| read_file(c"/proc/self/maps"))
-        .ok_or_else(|| why_unreadable(c"/proc/self/maps"))?;
-    let mut out = Text::default();
-    for line in text.split(|&byte| byte == b'\n') {
-        if let Ok(line) = core::str::from_utf8(line) {
-            rewrite_line(line, regions, &mut out);
-        }
-    }
-    const RLIMIT_FSIZE: usize = 1;
-    if limit(RLIMIT_FSIZE) < out.0.len() as u64 {
-        return maps_pipe(&out.0, cloexec);
-    }
-    let fd = sys::memfd_create(c"maps", u32::from(cloexec))?;
-    write_all(fd, &out.0);
-    // SAFETY: moves the offset of our new descriptor back to the start.
-    unsafe { sys::raw::syscall(sys::nr::LSEEK, [fd as usize, 0, 0, 0, 0, 0]) };
-    Ok(fd)
-}
-
-fn write_all(fd: i32, bytes: &[u8]) {
-    let mut done = 0;
-    while done < bytes.len() {
-        match sys::write(fd, &bytes[done..]) {
-            Ok(got @ 1..) => done += got,
-            _ => break,
-        }
-    }
-}
-
-/// The same where no file of that size may be written: a pipe that holds it.
-fn maps_pipe(text: &[u8], cloexec: bool) -> sys::Result<i32> {
-    const F_SETFL: usize = 4;
-    const F_SETPIPE_SZ: usize = 1031;
-    const O_NONBLOCK: u32 = 0o4000;
-    let mut ends = [0i32; 2];
-    let flags = O_NONBLOCK | if cloexec { sys::O_CLOEXEC } else { 0 };
-    // SAFETY: the kernel fills two descriptors; the others change these only.
-    unsafe {
-        let pipe = [&raw mut ends as usize, flags as usize, 0, 0, 0, 0];
-        sys::check(sys::raw::syscall(sys::nr::PIPE2, pipe))?;
-        let size = [ends[1] as usize, F_SETPIPE_SZ, text.len(), 0, 0, 0];
-        sys::raw::syscall(sys::nr::FCNTL, size);
-        // Reading ends at the end, not with EAGAIN.
-        sys::raw::syscall(sys::nr::FCNTL, [ends[0] as usize, F_SETFL, 0, 0, 0, 0]);
-    }
-    write_all(ends[1], text);
-    sys::close(ends[1]);
-    Ok(ends[0])
-}
-
-/// One line of maps: hidden, cut around the engine, or with rights restored.
-fn rewrite_line(line: &str, regions: &Regions, out: &mut Text) {
-    let mut fields = line.splitn(5, ' ');
-    let (Some(range), Some(rights), Some(offset), Some(dev), Some(rest)) = (
-        fields.next(),
-        fields.next(),
-        fields.next(),
-        fields.next(),
-        fields.next(),
-    ) else {
-        return;
-    };
-    let Some((start, end)) = range.split_once('-') else {
-        return;
-    };
-    let (Ok(start), Ok(end)) = (u64::from_str_radix(start, 16), u64::from_str_radix(end, 16))
-    else {
-        return;
-    };
-    let offset = u64::from_str_radix(offset, 16).unwrap_or(0);
-    let file = rest
-        .split_ascii_whitespace()
-        .next()
-        .is_some_and(|inode| inode != "0");
-    let mut cuts: Vec<u64> = alloc::vec![start, end];
-    memory::for_each_range(|a, b| cuts.extend([a, b]));
-    for region in regions.iter() {
-        cuts.extend([region.start, region.end]);
-    }
-    cuts.retain(|&cut| start <= cut && cut <= end);
-    cuts.sort_unstable();
-    cuts.dedup();
-    let mut pending: Option<(u64, u64, [u8; 4])> = None;
-    let mut flush = |piece: Option<(u64, u64, [u8; 4])>| {
-        if let Some((a, b, rights)) = piece {
-            let at = if file { offset + (a - start) } else { offset };
-            let rights = core::str::from_utf8(&rights).unwrap_or("----");
-            let _ = writeln!(out, "{a:08x}-{b:08x} {rights} {at:08x} {dev} {rest}");
-        }
-    };
-    for pair in cuts.windows(2) {
-        if memory::is_ours(pair[0], pair[1]) {
-            flush(pending.take());
-            continue;
-        }
-        let shown = shown_rights(rights, pair[0], regions);
-        pending = match pending {
-            Some((a, b, same)) if b == pair[0] && same == shown => Some((a, pair[1], shown)),
-            other => {
-                flush(other);
-                Some((pair[0], pair[1], shown))
-            }
-        };
-    }
-    flush(pending);
-}
-
-fn shown_rights(real: &str, addr: u64, regions: &Regions) -> [u8; 4] {
-    let mut shown = [b'-'; 4];
-    for (slot, byte) in shown.iter_mut().zip(real.bytes()) {
-        *slot = byte;
-    }
-    if let Some(region) = regions.find(addr) {
-        for (slot, (bit, letter)) in shown.iter_mut().zip([
-            (sys::PROT_READ, b'r'),
-            (sys::PROT_WRITE, b'w'),
-            (sys::PROT_EXEC, b'x'),
-        ]) {
-            *slot = if region.prot & bit != 0 { letter } else { b'-' };
-        }
-    }
-    shown
 }

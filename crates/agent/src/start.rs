@@ -21,7 +21,7 @@ use core::ops::Range;
 
 use sys::{Errno, MmMap, Result};
 
-use crate::loader::{File, Loaded};
+use crate::loader::{Areas, File, Loaded};
 use crate::place::Place;
 
 const AT_NULL: u64 = 0;
@@ -189,7 +189,7 @@ pub fn fixed_span(path: &CStr) -> Result<Option<Range<u64>>> {
 /// Maps the program and makes the process look as if it had been exec'd.
 pub fn load(stack: &InitialStack, orders: &Orders, place: &mut Place) -> Result<Program> {
     let file = File::open(orders.execfn)?;
-    let image = file.load(place)?;
+    let image = file.load_program(place)?;
     let interpreter = match &image.interpreter {
         Some(path) => {
             let name = CStr::from_bytes_with_nul(path).map_err(|_| Errno::ENOEXEC)?;
@@ -275,12 +275,17 @@ fn tell_kernel(stack: &InitialStack, sp: u64, argc: u64, image: &Loaded) {
         let text = word(at);
         env_end = env_end.max(text + string(text).to_bytes_with_nul().len() as u64);
     }
-    let low = image.start.min(start_brk - 4096);
+    let Areas {
+        start_code,
+        end_code,
+        start_data,
+        end_data,
+    } = image.areas;
     let map = MmMap {
-        start_code: low,
-        end_code: image.end.min(start_brk - 1).max(low),
-        start_data: low,
-        end_data: image.end.min(start_brk - 1).max(low),
+        start_code,
+        end_code,
+        start_data,
+        end_data,
         start_brk,
         brk: start_brk,
         start_stack: sp,
@@ -292,9 +297,24 @@ fn tell_kernel(stack: &InitialStack, sp: u64, argc: u64, image: &Loaded) {
         auxv_size: (stack.auxv_end - stack.auxv) as u32,
         exe_fd: u32::MAX,
     };
-    // A kernel without CONFIG_CHECKPOINT_RESTORE refuses. Then the heap stays
-    // where the kernel put the payload's, and /proc shows our arguments.
-    let _ = sys::set_mm_map(&map);
+    if sys::set_mm_map(&map).is_err() {
+        tell_older_kernel(map, image);
+    }
+}
+
+/// An older kernel wants the heap behind code and data. One without CONFIG_CHECKPOINT_RESTORE
+/// refuses: then the heap stays where the kernel put the payload's, and /proc shows our
+/// arguments.
+fn tell_older_kernel(map: MmMap, image: &Loaded) {
+    let low = image.start.min(map.start_brk - 4096);
+    let high = image.end.min(map.start_brk - 1).max(low);
+    let _ = sys::set_mm_map(&MmMap {
+        start_code: low,
+        end_code: high,
+        start_data: low,
+        end_data: high,
+        ..map
+    });
 }
 
 /// The path `/proc/self/exe` would show.

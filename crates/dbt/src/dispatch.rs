@@ -4,7 +4,7 @@
 use agent::paths::{self, Wanted};
 use agent::syscalls::{self, Effect, Kind, MappedFile};
 use agent::thread::{Thread, ThreadContext, reg};
-use agent::{procfs, sigcalls};
+use agent::{procfs::shown, sigcalls};
 use wire::stat;
 use wire::stream::stamp;
 
@@ -380,7 +380,7 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, call: Call) -> 
         },
         Kind::Personality => thread.set_personality(call.args[0]),
         Kind::Brk if !thread.implies_exec => return After::Raw,
-        _ => return memory_call(kind, &implied(thread, kind, call)),
+        _ => return memory_call(thread, kind, &implied(thread, kind, call)),
     };
     After::Result(result)
 }
@@ -397,9 +397,9 @@ fn implied(thread: &Thread, kind: Kind, mut call: Call) -> Call {
     call
 }
 
-fn memory_call(kind: Kind, call: &Call) -> After {
+fn memory_call(thread: &Thread, kind: Kind, call: &Call) -> After {
     if let Some(wanted) = paths::wanted(kind, call.args, call.number) {
-        return path_call(wanted, call);
+        return path_call(thread, wanted, call);
     }
     let unlocked = syscalls::call_unlocked(kind, call.args, call.number);
     let file = match kind {
@@ -429,11 +429,14 @@ fn memory_call(kind: Kind, call: &Call) -> After {
 }
 
 /// A call with a path. The program's memory is read and written without the lock.
-fn path_call(wanted: Wanted, call: &Call) -> After {
+fn path_call(thread: &Thread, wanted: Wanted, call: &Call) -> After {
     match wanted {
         Wanted::Other => After::Raw,
-        Wanted::Maps { cloexec } => {
-            let fd = engine::with(|engine| procfs::maps_file(&engine.process.regions, cloexec));
+        Wanted::Shown { shown, cloexec } => {
+            let fd = engine::with(|engine| {
+                let regions = &engine.process.regions;
+                shown::open(shown, shown::Facts { regions, thread }, cloexec)
+            });
             After::Result(fd.map_or_else(|errno| errno.as_result(), |fd| fd as isize))
         }
         Wanted::Memory => {

@@ -1,0 +1,145 @@
+//! Memory files with what files of `/proc/self` would say without the engine.
+//!
+//! ```text
+//! kernel's text  ->  maps.rs    ranges of the engine cut out, execute bits put back
+//!                    sizes.rs   sizes and resident pages of what is left, and of the engine
+//!                    status.rs  status, stat, statm: those sizes, and the program's handlers
+//! ```
+//!
+//! Limits: the text is that of the moment in which the file was opened, also if it is read
+//! again later; figures of time, faults and page tables have the engine's in them.
+
+use alloc::vec::Vec;
+use core::ffi::CStr;
+use core::fmt::Write;
+
+use sys::Result;
+use sys::signal::{SIG_DFL, SIG_IGN, SigSet};
+
+use super::status::Signals;
+use super::{Shown, ShownFile, Text, limit, maps, read_file, sizes, status, why_unreadable};
+use crate::regions::Regions;
+use crate::thread::Thread;
+
+/// What the texts are put right by.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    pub regions: &'a Regions,
+    pub thread: &'a Thread,
+}
+
+/// A descriptor of the file that `shown` names.
+pub fn open(shown: Shown, facts: Facts<'_>, cloexec: bool) -> Result<i32> {
+    let text = text(shown, facts)?;
+    file_of(&text, cloexec)
+}
+
+fn text(shown: Shown, facts: Facts<'_>) -> Result<Vec<u8>> {
+    let regions = facts.regions;
+    Ok(match shown.file {
+        ShownFile::Maps => maps::without_engine(&kernels(shown)?, regions),
+        ShownFile::Smaps => sizes::without_engine(&kernels(shown)?, regions),
+        // The sizes first: they are read in the same moment, nearly.
+        ShownFile::Status => {
+            let sizes = sizes::of_process(regions);
+            status::status(&kernels(shown)?, &sizes, &signals(shown, facts.thread))
+        }
+        ShownFile::Stat => {
+            let sizes = sizes::of_process(regions);
+            status::stat(&kernels(shown)?, &sizes, &signals(shown, facts.thread))
+        }
+        ShownFile::Statm => {
+            let sizes = sizes::of_process(regions);
+            status::statm(&kernels(shown)?, &sizes)
+        }
+    })
+}
+
+/// The file as the kernel has it.
+fn kernels(shown: Shown) -> Result<Vec<u8>> {
+    let name = shown.file.name();
+    let mut path = Text::default();
+    // A text in memory takes every byte.
+    let _ = match shown.task {
+        Some(task) => write!(path, "/proc/self/task/{task}/{name}\0"),
+        None => write!(path, "/proc/self/{name}\0"),
+    };
+    let path = CStr::from_bytes_with_nul(&path.0).map_err(|_| sys::Errno::ENOENT)?;
+    // The first thread's files are gone from memory's point of view once it has ended.
+    let memory = matches!(shown.file, ShownFile::Maps | ShownFile::Smaps);
+    let text = read_file(path);
+    if memory && shown.task.is_none() && text.as_ref().is_none_or(Vec::is_empty) {
+        let own = match shown.file {
+            ShownFile::Maps => c"/proc/thread-self/maps",
+            _ => c"/proc/thread-self/smaps",
+        };
+        return read_file(own).ok_or_else(|| why_unreadable(path));
+    }
+    text.ok_or_else(|| why_unreadable(path))
+}
+
+/// The program's signals: its handlers, and what the thread that asks has blocked, if the file
+/// is about that thread.
+fn signals(shown: Shown, thread: &Thread) -> Signals {
+    let mut found = Signals::default();
+    // SAFETY: the table lives as long as a thread that uses it; actions are plain words.
+    let actions = unsafe { (*thread.signals).actions };
+    for (signal, action) in (0..).zip(actions).skip(1) {
+        let set = match action.handler {
+            SIG_DFL => continue,
+            SIG_IGN => &mut found.ignored,
+            _ => &mut found.caught,
+        };
+        *set = set.with(SigSet::only(signal));
+    }
+    let about = shown.task.unwrap_or_else(sys::getpid);
+    if about == sys::gettid() {
+        found.blocked = Some(thread.blocked);
+        found.held = thread.held;
+    }
+    found
+}
+
+/// A memory file of `text`, at its beginning.
+fn file_of(text: &[u8], cloexec: bool) -> Result<i32> {
+    const RLIMIT_FSIZE: usize = 1;
+    if limit(RLIMIT_FSIZE) < text.len() as u64 {
+        return pipe_of(text, cloexec);
+    }
+    let fd = sys::memfd_create(c"proc", u32::from(cloexec))?;
+    write_all(fd, text);
+    // SAFETY: moves the offset of our new descriptor back to the start.
+    unsafe { sys::raw::syscall(sys::nr::LSEEK, [fd as usize, 0, 0, 0, 0, 0]) };
+    Ok(fd)
+}
+
+fn write_all(fd: i32, bytes: &[u8]) {
+    let mut done = 0;
+    while done < bytes.len() {
+        match sys::write(fd, &bytes[done..]) {
+            Ok(got @ 1..) => done += got,
+            _ => break,
+        }
+    }
+}
+
+/// The same where no file of that size may be written: a pipe that holds it.
+fn pipe_of(text: &[u8], cloexec: bool) -> sys::Result<i32> {
+    const F_SETFL: usize = 4;
+    const F_SETPIPE_SZ: usize = 1031;
+    const O_NONBLOCK: u32 = 0o4000;
+    let mut ends = [0i32; 2];
+    let flags = O_NONBLOCK | if cloexec { sys::O_CLOEXEC } else { 0 };
+    // SAFETY: the kernel fills two descriptors; the others change these only.
+    unsafe {
+        let pipe = [&raw mut ends as usize, flags as usize, 0, 0, 0, 0];
+        sys::check(sys::raw::syscall(sys::nr::PIPE2, pipe))?;
+        let size = [ends[1] as usize, F_SETPIPE_SZ, text.len(), 0, 0, 0];
+        sys::raw::syscall(sys::nr::FCNTL, size);
+        // Reading ends at the end, not with EAGAIN.
+        sys::raw::syscall(sys::nr::FCNTL, [ends[0] as usize, F_SETFL, 0, 0, 0, 0]);
+    }
+    write_all(ends[1], text);
+    sys::close(ends[1]);
+    Ok(ends[0])
+}
