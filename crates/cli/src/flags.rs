@@ -175,6 +175,13 @@ pub enum Command {
     },
 }
 
+impl Command {
+    pub fn runs_a_program(&self) -> bool {
+        use Command::{Contexts, Count, Run, Trace};
+        matches!(self, Run(_) | Contexts(_) | Count(_) | Trace(_))
+    }
+}
+
 #[derive(Debug, Args)]
 pub struct Contexts {
     /// Of what: functions, or basic blocks in each activation, or in each thread

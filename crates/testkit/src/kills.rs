@@ -12,7 +12,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,7 @@ use trace::{End, Prefix, ReadError, Recording};
 
 use self::scarcity::Scarcity;
 use crate::folder::Folder;
+use crate::process;
 use crate::soak::random::Random;
 
 mod scarcity;
@@ -41,6 +42,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Victim {
     Program,
+    /// The process that records. With the one that was started, the program ends, too.
     Cli,
     Both,
     /// The same by the kernel, for want of memory.
@@ -162,15 +164,16 @@ impl Bench {
             _ => None,
         };
         let mut cli = self.start(scarcity.as_ref())?;
-        let cli_pid = Pid::from_raw(cli.id() as i32);
-        let program = child_of(&mut cli)?;
+        let pids = processes(&mut cli)?;
         let micros = random.below(self.took.as_micros() as usize);
         std::thread::sleep(Duration::from_micros(micros as u64));
         let killed_at = std::time::SystemTime::now();
-        match (program, scarcity) {
-            (Some(program), None) => strike(victim, [cli_pid, program], random),
-            (Some(_), Some(scarcity)) if victim.is_cli() => scarcity.strike(cli_pid)?,
-            (Some(program), Some(scarcity)) => scarcity.strike(program)?,
+        match (pids, scarcity) {
+            (Some(pids), None) => strike(victim, pids, random),
+            (Some([observer, _]), Some(scarcity)) if victim.is_cli() => {
+                scarcity.strike(observer)?
+            }
+            (Some([_, program]), Some(scarcity)) => scarcity.strike(program)?,
             (None, _) => {}
         }
         let said = said(&mut cli)?;
@@ -253,12 +256,12 @@ impl Found {
 }
 
 /// Kills; of both, in either order.
-fn strike(victim: Victim, [cli, program]: [Pid; 2], random: &mut Random) {
+fn strike(victim: Victim, [observer, program]: [Pid; 2], random: &mut Random) {
     let order = match victim {
         Victim::Program | Victim::ProgramForMemory => vec![program],
-        Victim::Cli | Victim::CliForMemory => vec![cli],
-        Victim::Both if random.percent(50) => vec![program, cli],
-        Victim::Both => vec![cli, program],
+        Victim::Cli | Victim::CliForMemory => vec![observer],
+        Victim::Both if random.percent(50) => vec![program, observer],
+        Victim::Both => vec![observer, program],
     };
     for pid in order {
         // Who has ended is no error: the moment was late.
@@ -292,13 +295,15 @@ fn said(cli: &mut Child) -> Result<String, String> {
     text.map_err(|error| error.to_string())
 }
 
-/// The process that `everypath` started, once there is one; `None`: both have ended already.
-fn child_of(everypath: &mut Child) -> Result<Option<Pid>, String> {
-    let pid = everypath.id();
-    let children = PathBuf::from(format!("/proc/{pid}/task/{pid}/children"));
+/// The process of `everypath` that records, and the program, once there is one; `None`: they
+/// have ended already.
+fn processes(everypath: &mut Child) -> Result<Option<[Pid; 2]>, String> {
+    let pid = Pid::from_raw(everypath.id().cast_signed());
     for _ in 0..5000 {
-        if let Some(pid) = first_number(&children) {
-            return Ok(Some(Pid::from_raw(pid)));
+        let observer = process::observer(pid);
+        let program = observer.and_then(|observer| process::children(observer).first().copied());
+        if let (Some(observer), Some(program)) = (observer, program) {
+            return Ok(Some([observer, program]));
         }
         if everypath.try_wait().is_ok_and(|status| status.is_some()) {
             return Ok(None);
@@ -306,11 +311,6 @@ fn child_of(everypath: &mut Child) -> Result<Option<Pid>, String> {
         std::thread::sleep(Duration::from_millis(1));
     }
     Err("everypath starts nothing".into())
-}
-
-fn first_number(path: &Path) -> Option<i32> {
-    let text = std::fs::read_to_string(path).ok()?;
-    text.split_whitespace().next()?.parse().ok()
 }
 
 /// Addresses of all instructions of each thread; how it went on must be known.

@@ -1,0 +1,293 @@
+//! The observer's watch over the program and over the face, which are to do the same: stop,
+//! go on, and end.
+//!
+//! Everything that happens is an event of one loop, and each is answered at once:
+//!
+//! | what happened | answer |
+//! |---|---|
+//! | the program stopped by SIGSTOP | SIGSTOP to the face |
+//! | it stopped by another signal | the face is to let that stop it; when it is ready, that signal to it |
+//! | the program was continued | SIGCONT to the face |
+//! | the face got a signal alone | the same signal to the program |
+//! | the face got it with its group | nothing: the program got it, too (but see `passed_on`) |
+//! | the face is stopped, the program is not | SIGSTOP to the program |
+//! | the face is gone | SIGKILL to the program |
+//!
+//! Invariants: only the observer stops or continues the face, so the last of its signals
+//! counts. The kernel tells a parent of the last change of state at last (it may skip ones before).
+//!
+//! Limits: nobody is told that a process which is no child of theirs was stopped. So the
+//! face's state is read every [`TURN`].
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, WaitId, WaitIdOptions, WaitIdStatus, getpgid};
+use signal_hook::SigId;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use sys::signal::{SIGCHLD, SIGCONT, SIGKILL, SIGSTOP, SigInfo};
+
+use crate::control::{self, Control};
+use crate::face::ToFace;
+use crate::link::{Closed, Got, Message};
+use crate::{Ended, LaunchError, signals};
+
+/// How often the face's state is read.
+const TURN: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 50_000_000,
+};
+
+impl Ended {
+    /// `None`: it has not.
+    pub(crate) fn of(status: &WaitIdStatus) -> Option<Ended> {
+        if let Some(signal) = status.terminating_signal() {
+            let core = status.dumped();
+            return Some(Ended::Signaled { signal, core });
+        }
+        status.exit_status().map(Ended::Exited)
+    }
+}
+
+/// What the kernel last said of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Running,
+    StoppedBy(u32),
+    Ended(Ended),
+}
+
+pub(crate) struct Watch {
+    program: Pid,
+    state: State,
+    /// The face was stopped alone, so the program was stopped after it, and was not seen to be
+    /// continued since.
+    is_following: bool,
+    /// `None`: there is none, or none any more.
+    face: Option<Seen>,
+    control: Control,
+    /// Readable after a change of state of a child.
+    changes: UnixStream,
+    _handler: Handler,
+}
+
+/// The face, and the file that says its state, if there is /proc.
+struct Seen {
+    at: ToFace,
+    stat: Option<File>,
+}
+
+/// Of SIGCHLD, while it lives.
+struct Handler(SigId);
+
+impl Drop for Handler {
+    fn drop(&mut self) {
+        signal_hook::low_level::unregister(self.0);
+    }
+}
+
+/// What ends this process is for the program, and comes by way of the face.
+pub(crate) fn stay() -> Result<(), LaunchError> {
+    for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2] {
+        let heard = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register(signal, heard).map_err(LaunchError::Wait)?;
+    }
+    Ok(())
+}
+
+impl Watch {
+    /// Of a child that nobody else waits for.
+    pub fn new(program: Pid, face: Option<ToFace>, control: Control) -> Result<Watch, LaunchError> {
+        let failed = LaunchError::Wait;
+        let (changes, told) = UnixStream::pair().map_err(failed)?;
+        changes.set_nonblocking(true).map_err(failed)?;
+        let handler = signal_hook::low_level::pipe::register(SIGCHLD.cast_signed(), told);
+        let face = face.map(|at| {
+            let stat = format!("/proc/{}/stat", at.face);
+            let stat = File::open(stat).ok();
+            Seen { at, stat }
+        });
+        Ok(Watch {
+            program,
+            state: State::Running,
+            is_following: false,
+            face,
+            control,
+            changes,
+            _handler: Handler(handler.map_err(failed)?),
+        })
+    }
+
+    /// To the program's end.
+    pub fn watch(mut self) -> Result<Ended, LaunchError> {
+        loop {
+            self.observe()?;
+            if let State::Ended(ended) = self.state {
+                // It has to wait for the end of this process.
+                self.signal_face(SIGCONT);
+                return Ok(ended);
+            }
+            self.wait()?;
+            self.listen()?;
+            self.follow_face()?;
+        }
+    }
+
+    fn wait(&mut self) -> Result<(), LaunchError> {
+        let mut all = vec![PollFd::new(&self.changes, PollFlags::IN)];
+        if let Some(face) = &self.face {
+            all.push(PollFd::new(&face.at.link, PollFlags::IN));
+        }
+        match poll(&mut all, self.face.is_some().then_some(&TURN)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(LaunchError::Wait(error.into())),
+        }
+        while (&self.changes)
+            .read(&mut [0; 64])
+            .is_ok_and(|read| read > 0)
+        {}
+        Ok(())
+    }
+
+    /// Asks the kernel what has become of the program, and has the face do the same.
+    fn observe(&mut self) -> Result<(), LaunchError> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::CONTINUED;
+        while !matches!(self.state, State::Ended(_)) {
+            let program = WaitId::Pid(self.program);
+            let status = rustix::process::waitid(program, options | WaitIdOptions::NOHANG);
+            let Some(status) = status.map_err(|error| LaunchError::Wait(error.into()))? else {
+                break;
+            };
+            if let Some(ended) = Ended::of(&status) {
+                self.state = State::Ended(ended);
+            } else if let Some(signal) = status.stopping_signal() {
+                self.stopped(signal.cast_unsigned());
+            } else if status.continued() {
+                self.state = State::Running;
+                self.is_following = false;
+                self.tell(Message::Disarm);
+                self.signal_face(SIGCONT);
+            }
+        }
+        Ok(())
+    }
+
+    fn stopped(&mut self, signal: u32) {
+        self.state = State::StoppedBy(signal);
+        match signal {
+            // The face is stopped; it may have been continued since, which it will tell.
+            _ if self.is_following => {}
+            SIGSTOP => self.signal_face(SIGSTOP),
+            _ => self.tell(Message::Arm(signal)),
+        }
+    }
+
+    fn tell(&self, message: Message) {
+        if let Some(face) = &self.face {
+            face.at.link.send(message);
+        }
+    }
+
+    fn signal_face(&self, signal: u32) {
+        if let Some(face) = &self.face
+            && rustix::process::getppid() == Some(face.at.face)
+        {
+            signals::send(face.at.face, signal);
+        }
+    }
+
+    /// Does what messages of the face ask for.
+    fn listen(&mut self) -> Result<(), LaunchError> {
+        loop {
+            let received = self.face.as_ref().map(|face| face.at.link.receive());
+            match received {
+                None | Some(Ok(None)) => return Ok(()),
+                Some(Ok(Some(Message::Got(got)))) => self.passed_on(&got)?,
+                Some(Ok(Some(Message::Ready(signal)))) => {
+                    if self.state == State::StoppedBy(signal) {
+                        self.signal_face(signal);
+                    }
+                }
+                Some(Ok(Some(Message::Arm(_) | Message::Disarm))) => {}
+                Some(Err(Closed)) => {
+                    // Only SIGKILL ends it before us, and that was meant for the program.
+                    self.face = None;
+                    signals::send(self.program, SIGKILL);
+                }
+            }
+        }
+    }
+
+    /// The face got a signal.
+    fn passed_on(&mut self, got: &Got) -> Result<(), LaunchError> {
+        let was_sent = got.code <= 0;
+        if let (true, Some(wish)) = (was_sent, self.control.wish(got.signal.cast_signed())) {
+            // Nobody is there to be told that the run is over.
+            let _ = control::ask(&self.control.address, wish);
+            return Ok(());
+        }
+        self.observe()?;
+        if matches!(self.state, State::Ended(_)) {
+            return Ok(());
+        }
+        match got.is_grouped {
+            // Natively that is one group.
+            true if self.has_a_group_for_the_faces() => {
+                signals::send_group(self.program, got.signal);
+            }
+            // It came before the SIGSTOP that it was to take back.
+            true if got.signal == SIGCONT && self.is_following => {
+                self.is_following = false;
+                signals::send(self.program, SIGCONT);
+            }
+            true => {}
+            false if got.code == signals::SI_QUEUE => {
+                let mut info = SigInfo {
+                    signo: got.signal.cast_signed(),
+                    code: got.code,
+                    ..SigInfo::NONE
+                };
+                info.fields[..2].copy_from_slice(&got.words);
+                signals::queue(self.program, &info);
+            }
+            false => signals::send(self.program, got.signal),
+        }
+        Ok(())
+    }
+
+    /// A program that is started as the leader of a group stays that natively, whatever it
+    /// does; here it may have made one of its own.
+    fn has_a_group_for_the_faces(&self) -> bool {
+        let leads = |pid| getpgid(Some(pid)).is_ok_and(|group| group == pid);
+        let face = self.face.as_ref();
+        face.is_some_and(|face| leads(face.at.face)) && leads(self.program)
+    }
+
+    /// Has the program stop when the face alone was stopped.
+    fn follow_face(&mut self) -> Result<(), LaunchError> {
+        if self.state != State::Running || self.is_following || !self.is_face_stopped() {
+            return Ok(());
+        }
+        self.observe()?;
+        if self.state == State::Running {
+            self.is_following = true;
+            signals::send(self.program, SIGSTOP);
+        }
+        Ok(())
+    }
+
+    fn is_face_stopped(&self) -> bool {
+        let stat = self.face.as_ref().and_then(|face| face.stat.as_ref());
+        let mut text = [0; 128];
+        let read = stat.and_then(|stat| stat.read_at(&mut text, 0).ok());
+        let text = &text[..read.unwrap_or(0)];
+        // PID (NAME) STATE ...: the name may have any character.
+        let name_end = text.iter().rposition(|byte| *byte == b')');
+        name_end.is_some_and(|end| text[end..].starts_with(b") T"))
+    }
+}
