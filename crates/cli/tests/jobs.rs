@@ -174,7 +174,7 @@ fn the_keyboard_stops_it_and_fg_continues_it() {
         said
     });
     assert!(
-        said[0].ends_with("Stopped                 $ep sleep 1000\n<148>"),
+        said[0].ends_with("Stopped                 $ep sleep PID\n<148>"),
         "{said:?}"
     );
     assert_eq!(said[6], "\n<130>");
@@ -232,14 +232,18 @@ fn the_last_of_many_counts() {
         shell.terminal.enter("$ep sleep 1000 &");
         let mut said = vec![shell.terminal.prompt()];
         let job = shell.background("sleep");
-        for round in 0..100 {
-            let to = [job.program, job.started][round % 2];
-            for signal in [Signal::SIGSTOP, Signal::SIGCONT] {
+        for _ in 0..50 {
+            for signal in [Signal::SIGSTOP, Signal::SIGCONT, Signal::SIGTSTP] {
                 kill(job.program, signal).unwrap();
             }
-            kill(to, Signal::SIGTSTP).unwrap();
             job.stops();
-            kill(to, Signal::SIGCONT).unwrap();
+            for signal in [Signal::SIGCONT, Signal::SIGSTOP] {
+                kill(job.started, signal).unwrap();
+            }
+            job.stops();
+            for signal in [Signal::SIGCONT, Signal::SIGSTOP, Signal::SIGCONT] {
+                killpg(job.started, signal).unwrap();
+            }
             job.runs();
         }
         said.push(
@@ -473,12 +477,14 @@ fn timeout_stops_waiting() {
     alike("timeout", |shell| {
         let mut said = Vec::new();
         // It has a group of its own, which is not in the foreground.
-        shell.terminal.enter("timeout 1000 $ep cat");
-        let shells = || process::children(shell.terminal.leader());
-        wait_until("timeout", || shells().len() == 1);
-        let timeout = shells()[0];
-        wait_until("its child", || !process::children(timeout).is_empty());
-        let job = shell.job_of(process::children(timeout)[0], "cat");
+        let line = "sh -c \"timeout 1000 $ep cat; exit \\$?\"";
+        shell.terminal.enter(line);
+        let child = |pid| process::children(pid).first().copied();
+        let timeout = || child(child(shell.terminal.leader())?);
+        let started = || timeout().and_then(child);
+        wait_until("its child", || started().is_some());
+        let timeout = timeout().unwrap();
+        let job = shell.job_of(started().unwrap(), "cat");
         job.stops();
         // As it does itself when the time is over.
         kill(timeout, Signal::SIGTERM).unwrap();
@@ -515,7 +521,7 @@ fn a_shell_within_suspends_itself() {
         });
         shell.terminal.control('Z');
         said.push(shell.terminal.prompt());
-        shell.terminal.enter("kill %1; exit 3");
+        shell.terminal.enter("kill -KILL %1; wait %1; exit 3");
         shell.terminal.until("<3>");
         said
     });
@@ -534,6 +540,7 @@ fn who_is_killed_while_stopped_is_gone() {
             shell.terminal.prompt();
             job.stops();
             kill(victim(job), Signal::SIGKILL).unwrap();
+            wait_until("the end", || process::state(job.started).is_none());
             shell.terminal.enter("wait %1; echo ended with $?");
             said.push(shell.terminal.until("ended with 137\n"));
             shell.terminal.prompt();

@@ -65,9 +65,12 @@ enum State {
 pub(crate) struct Watch {
     program: Pid,
     state: State,
-    /// The face was stopped alone, so the program was stopped after it, and was not seen to be
-    /// continued since.
+    /// The face was stopped alone, so the program was stopped after it, and neither was seen to
+    /// be continued since.
     is_following: bool,
+    /// The face was sent a signal that stops it, and was not seen to be continued since. Who is
+    /// not stopped is sent no SIGCONT: that would take back a stop that it has not heard of.
+    is_held: bool,
     /// `None`: there is none, or none any more.
     face: Option<Seen>,
     control: Control,
@@ -116,6 +119,7 @@ impl Watch {
             program,
             state: State::Running,
             is_following: false,
+            is_held: false,
             face,
             control,
             changes,
@@ -126,15 +130,15 @@ impl Watch {
     /// To the program's end.
     pub fn watch(mut self) -> Result<Ended, LaunchError> {
         loop {
+            self.listen()?;
             self.observe()?;
             if let State::Ended(ended) = self.state {
                 // It has to wait for the end of this process.
                 self.signal_face(SIGCONT);
                 return Ok(ended);
             }
-            self.wait()?;
-            self.listen()?;
             self.follow_face()?;
+            self.wait()?;
         }
     }
 
@@ -171,7 +175,9 @@ impl Watch {
                 self.state = State::Running;
                 self.is_following = false;
                 self.tell(Message::Disarm);
-                self.signal_face(SIGCONT);
+                if std::mem::take(&mut self.is_held) {
+                    self.signal_face(SIGCONT);
+                }
             }
         }
         Ok(())
@@ -182,9 +188,14 @@ impl Watch {
         match signal {
             // The face is stopped; it may have been continued since, which it will tell.
             _ if self.is_following => {}
-            SIGSTOP => self.signal_face(SIGSTOP),
+            SIGSTOP => self.hold(SIGSTOP),
             _ => self.tell(Message::Arm(signal)),
         }
+    }
+
+    fn hold(&mut self, signal: u32) {
+        self.is_held = true;
+        self.signal_face(signal);
     }
 
     fn tell(&self, message: Message) {
@@ -210,7 +221,7 @@ impl Watch {
                 Some(Ok(Some(Message::Got(got)))) => self.passed_on(&got)?,
                 Some(Ok(Some(Message::Ready(signal)))) => {
                     if self.state == State::StoppedBy(signal) {
-                        self.signal_face(signal);
+                        self.hold(signal);
                     }
                 }
                 Some(Ok(Some(Message::Arm(_) | Message::Disarm))) => {}
@@ -231,9 +242,17 @@ impl Watch {
             let _ = control::ask(&self.control.address, wish);
             return Ok(());
         }
+        // It runs, or it could not tell.
+        if got.signal == SIGCONT {
+            self.is_held = false;
+        }
         self.observe()?;
         if matches!(self.state, State::Ended(_)) {
             return Ok(());
+        }
+        let was_following = self.is_following;
+        if got.signal == SIGCONT || signals::STOPS.has(got.signal) {
+            self.is_following = false;
         }
         match got.is_grouped {
             // Natively that is one group.
@@ -241,8 +260,7 @@ impl Watch {
                 signals::send_group(self.program, got.signal);
             }
             // It came before the SIGSTOP that it was to take back.
-            true if got.signal == SIGCONT && self.is_following => {
-                self.is_following = false;
+            true if got.signal == SIGCONT && was_following => {
                 signals::send(self.program, SIGCONT);
             }
             true => {}
@@ -256,6 +274,12 @@ impl Watch {
                 signals::queue(self.program, &info);
             }
             false => signals::send(self.program, got.signal),
+        }
+        // The face went on and was to stop again, before it could say the former.
+        if let (State::StoppedBy(_), true) = (self.state, was_following && !self.is_following)
+            && got.signal != SIGCONT
+        {
+            self.stopped(got.signal);
         }
         Ok(())
     }
