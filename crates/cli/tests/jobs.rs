@@ -509,8 +509,6 @@ fn a_shell_within_suspends_itself() {
             .terminal
             .enter("$ep bash --norc --noprofile --noediting -i");
         shell.terminal.until("<0>");
-        said.push(shell.terminal.run("kill -STOP $$"));
-        said.push(shell.terminal.run("fg; echo"));
         said.push(shell.terminal.run("suspend -f"));
         shell.terminal.enter("fg");
         said.push(shell.terminal.until(" -i\n"));
@@ -521,7 +519,11 @@ fn a_shell_within_suspends_itself() {
         });
         shell.terminal.control('Z');
         said.push(shell.terminal.prompt());
-        shell.terminal.enter("kill -KILL %1; wait %1; exit 3");
+        shell.terminal.enter("fg");
+        shell.terminal.until("sleep 1000\n");
+        shell.terminal.control('C');
+        said.push(shell.terminal.prompt());
+        shell.terminal.enter("exit 3");
         shell.terminal.until("<3>");
         said
     });

@@ -80,6 +80,7 @@ pub fn split() -> Result<Role, LaunchError> {
         pending,
         witness,
         armed: SigSet::EMPTY,
+        held: 0,
     };
     Ok(Role::Face(face.serve().map_err(LaunchError::Wait)?))
 }
@@ -93,16 +94,18 @@ struct Face {
     witness: Option<Witness>,
     /// The signal that is not blocked, because it is to stop this process.
     armed: SigSet,
+    /// Of the newest [`Message::Held`].
+    held: u64,
 }
 
 impl Face {
     fn serve(mut self) -> io::Result<Ended> {
         loop {
             self.wait()?;
+            self.obey();
             while let Some(info) = signals::take(SigSet::ALL.without(self.armed)) {
                 self.got(&info);
             }
-            self.obey();
             if let Some(ended) = self.ended()? {
                 self.witness.into_iter().for_each(Witness::end);
                 if let Ended::Signaled { signal, .. } = ended {
@@ -133,8 +136,7 @@ impl Face {
             SIGCONT => self.disarm(),
             _ => {}
         }
-        let is_from = |pid| info.code == signals::SI_USER && signals::sender(info) == Some(pid);
-        if signal == SIGCONT && is_from(self.observer) {
+        if info.code == signals::SI_USER && signals::sender(info) == Some(self.observer) {
             return;
         }
         let witness = self.witness.as_mut();
@@ -145,6 +147,7 @@ impl Face {
                 code: info.code,
                 is_grouped,
                 words: [info.fields[0], info.fields[1]],
+                held: self.held,
             }));
         }
     }
@@ -164,6 +167,7 @@ impl Face {
             match message {
                 Message::Arm(signal) => self.arm(signal),
                 Message::Disarm => self.disarm(),
+                Message::Held(time) => self.held = time,
                 Message::Got(_) | Message::Ready(_) => {}
             }
         }
@@ -171,6 +175,10 @@ impl Face {
 
     fn arm(&mut self, signal: u32) {
         self.disarm();
+        // One that came before would stop this process before the observer knows.
+        while let Some(info) = signals::take(SigSet::only(signal)) {
+            self.got(&info);
+        }
         self.armed = SigSet::only(signal);
         inherit::set(signal, SIG_DFL);
         sys::sigprocmask(SIG_UNBLOCK, self.armed);

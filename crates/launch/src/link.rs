@@ -15,6 +15,8 @@ pub(crate) struct Got {
     pub is_grouped: bool,
     /// The first two words of the rest of its information: sender and value.
     pub words: [u64; 2],
+    /// Of the newest [`Message::Held`] that came.
+    pub held: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,9 +29,12 @@ pub(crate) enum Message {
     Arm(u32),
     /// To the face: no signal is to, any more.
     Disarm,
+    /// To the face: it was sent a signal that stops it, for that time. Who reads this was
+    /// continued since, as a signal takes effect before its process goes on.
+    Held(u64),
 }
 
-type Words = [u64; 4];
+type Words = [u64; 5];
 
 impl Message {
     fn words(self) -> Words {
@@ -37,11 +42,12 @@ impl Message {
             Message::Got(got) => {
                 let first = u64::from(got.signal) | u64::from(got.is_grouped) << 32;
                 let code = u64::from(got.code.cast_unsigned());
-                [first, code, got.words[0], got.words[1]]
+                [first, code, got.words[0], got.words[1], got.held]
             }
-            Message::Ready(signal) => [u64::from(signal) | 1 << 40, 0, 0, 0],
-            Message::Arm(signal) => [u64::from(signal) | 2 << 40, 0, 0, 0],
-            Message::Disarm => [3 << 40, 0, 0, 0],
+            Message::Ready(signal) => [u64::from(signal) | 1 << 40, 0, 0, 0, 0],
+            Message::Arm(signal) => [u64::from(signal) | 2 << 40, 0, 0, 0, 0],
+            Message::Disarm => [3 << 40, 0, 0, 0, 0],
+            Message::Held(time) => [4 << 40, time, 0, 0, 0],
         }
     }
 
@@ -53,10 +59,12 @@ impl Message {
                 code: (words[1] as u32).cast_signed(),
                 is_grouped: words[0] >> 32 & 1 != 0,
                 words: [words[2], words[3]],
+                held: words[4],
             }),
             1 => Message::Ready(signal),
             2 => Message::Arm(signal),
-            _ => Message::Disarm,
+            3 => Message::Disarm,
+            _ => Message::Held(words[1]),
         }
     }
 }
@@ -89,12 +97,8 @@ impl Link {
             Ok(_) => {
                 let (words, _) = bytes.as_chunks::<8>();
                 let word = |at: usize| u64::from_le_bytes(words[at]);
-                Ok(Some(Message::from_words([
-                    word(0),
-                    word(1),
-                    word(2),
-                    word(3),
-                ])))
+                let words = std::array::from_fn(word);
+                Ok(Some(Message::from_words(words)))
             }
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(None),
             Err(_) => Err(Closed),
@@ -127,6 +131,7 @@ mod tests {
                 code,
                 is_grouped,
                 words: [u64::MAX, 5],
+                held: 7,
             })
         };
         let sent = [
@@ -135,6 +140,7 @@ mod tests {
             Message::Ready(20),
             Message::Arm(22),
             Message::Disarm,
+            Message::Held(u64::MAX),
         ];
         for message in sent {
             one.send(message);

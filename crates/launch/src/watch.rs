@@ -10,14 +10,16 @@
 //! | the program was continued | SIGCONT to the face |
 //! | the face got a signal alone | the same signal to the program |
 //! | the face got it with its group | nothing: the program got it, too (but see `passed_on`) |
-//! | the face is stopped, the program is not | SIGSTOP to the program |
+//! | the face alone was stopped | SIGSTOP to the program |
 //! | the face is gone | SIGKILL to the program |
 //!
 //! Invariants: only the observer stops or continues the face, so the last of its signals
 //! counts. The kernel tells a parent of the last change of state at last (it may skip ones before).
 //!
 //! Limits: nobody is told that a process which is no child of theirs was stopped. So the
-//! face's state is read every [`TURN`].
+//! face's state is read every [`TURN`], and if it has not been the program's for [`LONG`], the
+//! two are brought together again. That is the only way in which SIGSTOP to the face alone is noticed,
+//! and mends what signals of several senders did that took each other back on the way.
 
 use std::fs::File;
 use std::io::Read;
@@ -25,6 +27,7 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitIdStatus, getpgid};
@@ -40,8 +43,10 @@ use crate::{Ended, LaunchError, signals};
 /// How often the face's state is read.
 const TURN: Timespec = Timespec {
     tv_sec: 0,
-    tv_nsec: 50_000_000,
+    tv_nsec: 20_000_000,
 };
+/// What takes no longer may be a signal on its way.
+const LONG: Duration = Duration::from_millis(30);
 
 impl Ended {
     /// `None`: it has not.
@@ -71,6 +76,12 @@ pub(crate) struct Watch {
     /// The face was sent a signal that stops it, and was not seen to be continued since. Who is
     /// not stopped is sent no SIGCONT: that would take back a stop that it has not heard of.
     is_held: bool,
+    /// How often it was.
+    held: u64,
+    /// The face was told to let a signal stop it, and has not said that it was continued since.
+    is_armed: bool,
+    /// Since when the one is stopped and the other is not.
+    apart: Option<Instant>,
     /// `None`: there is none, or none any more.
     face: Option<Seen>,
     control: Control,
@@ -120,6 +131,9 @@ impl Watch {
             state: State::Running,
             is_following: false,
             is_held: false,
+            held: 0,
+            is_armed: false,
+            apart: None,
             face,
             control,
             changes,
@@ -137,7 +151,7 @@ impl Watch {
                 self.signal_face(SIGCONT);
                 return Ok(ended);
             }
-            self.follow_face()?;
+            self.reconcile();
             self.wait()?;
         }
     }
@@ -173,11 +187,11 @@ impl Watch {
                 self.stopped(signal.cast_unsigned());
             } else if status.continued() {
                 self.state = State::Running;
-                self.is_following = false;
                 self.tell(Message::Disarm);
-                if std::mem::take(&mut self.is_held) {
+                if self.is_held || self.is_armed || self.is_following {
                     self.signal_face(SIGCONT);
                 }
+                (self.is_held, self.is_armed, self.is_following) = (false, false, false);
             }
         }
         Ok(())
@@ -189,13 +203,18 @@ impl Watch {
             // The face is stopped; it may have been continued since, which it will tell.
             _ if self.is_following => {}
             SIGSTOP => self.hold(SIGSTOP),
-            _ => self.tell(Message::Arm(signal)),
+            _ => {
+                self.is_armed = true;
+                self.tell(Message::Arm(signal));
+            }
         }
     }
 
     fn hold(&mut self, signal: u32) {
         self.is_held = true;
+        self.held += 1;
         self.signal_face(signal);
+        self.tell(Message::Held(self.held));
     }
 
     fn tell(&self, message: Message) {
@@ -224,7 +243,7 @@ impl Watch {
                         self.hold(signal);
                     }
                 }
-                Some(Ok(Some(Message::Arm(_) | Message::Disarm))) => {}
+                Some(Ok(Some(Message::Arm(_) | Message::Disarm | Message::Held(_)))) => {}
                 Some(Err(Closed)) => {
                     // Only SIGKILL ends it before us, and that was meant for the program.
                     self.face = None;
@@ -243,8 +262,11 @@ impl Watch {
             return Ok(());
         }
         // It runs, or it could not tell.
-        if got.signal == SIGCONT {
+        if got.held == self.held {
             self.is_held = false;
+        }
+        if got.signal == SIGCONT {
+            self.is_armed = false;
         }
         self.observe()?;
         if matches!(self.state, State::Ended(_)) {
@@ -292,26 +314,45 @@ impl Watch {
         face.is_some_and(|face| leads(face.at.face)) && leads(self.program)
     }
 
-    /// Has the program stop when the face alone was stopped.
-    fn follow_face(&mut self) -> Result<(), LaunchError> {
-        if self.state != State::Running || self.is_following || !self.is_face_stopped() {
-            return Ok(());
+    /// Brings the two together again that have been apart for long.
+    fn reconcile(&mut self) {
+        let state = self.face_state();
+        let is_apart = match self.state {
+            State::Running => state == Some(b'T'),
+            State::StoppedBy(_) => state.is_some_and(|state| !matches!(state, b'T' | b't')),
+            State::Ended(_) => false,
+        };
+        if !is_apart {
+            self.apart = None;
+            return;
         }
-        self.observe()?;
-        if self.state == State::Running {
-            self.is_following = true;
-            signals::send(self.program, SIGSTOP);
+        if self.apart.get_or_insert_with(Instant::now).elapsed() < LONG {
+            return;
         }
-        Ok(())
+        self.apart = None;
+        match self.state {
+            // By us: it was continued before our signal had come.
+            State::Running if self.is_held => self.signal_face(SIGCONT),
+            State::Running => {
+                self.is_following = true;
+                signals::send(self.program, SIGSTOP);
+            }
+            _ if self.is_following => {
+                self.is_following = false;
+                signals::send(self.program, SIGCONT);
+            }
+            // The other one was taken back, or discarded by the kernel, as the group is orphaned.
+            _ => self.hold(SIGSTOP),
+        }
     }
 
-    fn is_face_stopped(&self) -> bool {
-        let stat = self.face.as_ref().and_then(|face| face.stat.as_ref());
+    /// The letter of proc(5).
+    fn face_state(&self) -> Option<u8> {
+        let stat = self.face.as_ref().and_then(|face| face.stat.as_ref())?;
         let mut text = [0; 128];
-        let read = stat.and_then(|stat| stat.read_at(&mut text, 0).ok());
-        let text = &text[..read.unwrap_or(0)];
+        let read = stat.read_at(&mut text, 0).ok()?;
         // PID (NAME) STATE ...: the name may have any character.
-        let name_end = text.iter().rposition(|byte| *byte == b')');
-        name_end.is_some_and(|end| text[end..].starts_with(b") T"))
+        let name_end = text[..read].iter().rposition(|byte| *byte == b')')?;
+        text.get(name_end + 2).copied()
     }
 }
