@@ -11,7 +11,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, anyhow, bail};
 use image::Images;
@@ -139,6 +139,10 @@ impl launch::Drain for Drain {
     fn drain(&mut self, pool: &Pool) -> bool {
         self.begin();
         self.live.drain(pool)
+    }
+
+    fn patience(&self) -> Duration {
+        self.live.patience()
     }
 }
 

@@ -58,11 +58,14 @@ struct Before {
     source: u64,
 }
 
-/// What an item begins.
+/// What an item begins, by its process; a keyframe also by its thread.
 #[derive(Clone, Copy)]
 pub(super) enum Begun {
-    Process,
+    Process(Shared),
+    Module(usize),
+    Fragment(usize),
     Thread(usize),
+    Keyframe(usize, usize),
 }
 
 /// Items of the chunk being written.
@@ -73,7 +76,7 @@ pub(super) struct Items {
     count: u64,
     /// And of them, those that are not [marks](tag::is_mark).
     told: u64,
-    /// Processes and threads (by their process) that begin in it.
+    /// What begins in it.
     begun: Vec<Begun>,
     before: Before,
 }
@@ -106,7 +109,7 @@ impl Items {
         // It is the process that follows.
         self.before.process = Some(index);
         self.begin(index, tag::PROCESS);
-        self.begun.push(Begun::Process);
+        self.begun.push(Begun::Process(shared.unwrap_or_default()));
         write::put_process_head(&mut self.out, process);
         self.out.option(shared, |out, shared| {
             out.uint(shared.modules as u64);
@@ -117,11 +120,13 @@ impl Items {
 
     pub(super) fn module(&mut self, process: usize, module: &Module) {
         self.begin(process, tag::MODULE);
+        self.begun.push(Begun::Module(process));
         write::module(&mut self.out, module);
     }
 
     pub(super) fn fragment(&mut self, process: usize, fragment: &Fragment) {
         self.begin(process, tag::FRAGMENT);
+        self.begun.push(Begun::Fragment(process));
         counts::put_fragment(&mut self.out, self.before.fragment, fragment);
         self.before.fragment = counts::Before::after(fragment);
     }
@@ -184,6 +189,7 @@ impl Items {
 impl Items {
     pub(super) fn keyframe(&mut self, process: usize, thread: usize, keyframe: &Keyframe) {
         self.begin(process, tag::KEYFRAME);
+        self.begun.push(Begun::Keyframe(process, thread));
         self.out.uint(thread as u64);
         keyframe.at.iter().for_each(|&at| self.out.uint(at));
     }

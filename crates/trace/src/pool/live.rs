@@ -52,6 +52,7 @@ use image::{Image, Log};
 /// After a short time first, and then when as much again has passed, so something is there of a
 /// short run, too. Parts of threads that do little would be too small to be compressed well.
 struct Due {
+    least: Duration,
     began: Instant,
     /// When those of busy threads were read, and those of all.
     busy: Instant,
@@ -63,19 +64,29 @@ impl Due {
     const BUSY: Duration = Duration::from_millis(100);
     const MOST: Duration = Duration::from_millis(300);
 
-    fn new() -> Due {
+    /// What is written at a time comes with all code until then, and so sooner where there is
+    /// a limit.
+    const LEAST_OF_CUT: Duration = Duration::from_millis(2);
+
+    fn new(least: Duration) -> Due {
         let now = Instant::now();
         Due {
+            least,
             began: now,
             busy: now,
             all: now,
         }
     }
 
+    /// How long after those of busy threads were read they are again.
+    fn wait(&self) -> Duration {
+        (self.busy - self.began).clamp(self.least, Due::BUSY)
+    }
+
     /// Which are read, and counted as such from now on; `all` in any case.
     fn now(&mut self, all: bool) -> Open {
         let now = Instant::now();
-        let wait = (self.busy - self.began).clamp(Due::LEAST, Due::BUSY);
+        let wait = self.wait();
         if all || now - self.all >= Due::MOST {
             (self.busy, self.all) = (now, now);
             Open::All
@@ -106,6 +117,8 @@ pub struct Live<W> {
     packer: Packer,
     /// Bytes of a part at most.
     piece: usize,
+    /// The file may end before the program does: all lanes have to come as far.
+    is_cut: bool,
     images: Vec<Image>,
     /// Images by the offsets of their records.
     by_record: HashMap<u64, usize>,
@@ -149,6 +162,7 @@ impl<W: Keep> Live<W> {
             packer: Packer::new()?,
             // Where there is a limit, it is kept to.
             piece: limit.map_or(PART, |limit| (limit / 16).clamp(1024, PART as u64) as usize),
+            is_cut: matches!(most, Most::First(_)),
             images: Vec::new(),
             by_record: HashMap::new(),
             newest: 0,
@@ -156,7 +170,10 @@ impl<W: Keep> Live<W> {
             threads: Vec::new(),
             ready: Vec::new(),
             keyframes: keyframes::Found::default(),
-            due: Due::new(),
+            due: Due::new(match most {
+                Most::First(_) => Due::LEAST_OF_CUT,
+                Most::All | Most::Newest(_) => Due::LEAST,
+            }),
             shared: 0,
             follow: None,
             ended: Vec::new(),
@@ -185,6 +202,15 @@ impl<W: Keep> Live<W> {
             self.write(pool);
         }
         freed
+    }
+
+    /// How long nobody need look at the pool, if no chunk is closed.
+    pub fn patience(&self) -> Duration {
+        const MOST: Duration = Duration::from_millis(50);
+        match self.is_cut && self.sink.stopped.is_none() {
+            true => self.due.wait().min(MOST),
+            false => MOST,
+        }
     }
 
     /// Everything that is left in the pool when all has ended, and what there is but streams.
@@ -474,7 +500,7 @@ impl<W: Keep> Live<W> {
         for at in self.open.clone() {
             self.read_log(pool, at);
         }
-        for ready in mem::take(&mut self.ready) {
+        for ready in self.in_turn() {
             // An image that is over has logged something since it was read.
             self.read_log(pool, ready.image);
             self.sink.part(ready.place, &ready.part);
@@ -488,6 +514,27 @@ impl<W: Keep> Live<W> {
             }
         }
         self.sink.flush();
+    }
+
+    /// What is ready; where not all of it may be kept, so that each stream has come as far as
+    /// the others wherever the file ends.
+    fn in_turn(&mut self) -> Vec<Ready> {
+        let mut ready = mem::take(&mut self.ready);
+        if self.is_cut {
+            let stream =
+                |ready: &Ready| (ready.place.process, ready.place.thread, ready.part.stream);
+            let mut counts: HashMap<_, (u32, u32)> = HashMap::new();
+            for ready in &ready {
+                let first = ready.place.sequence;
+                counts.entry(stream(ready)).or_insert((first, 0)).1 += 1;
+            }
+            ready.sort_by_key(|ready| {
+                let (first, count) = counts[&stream(ready)];
+                let done = u64::from(ready.place.sequence.wrapping_sub(first)) + 1;
+                (done << 32) / u64::from(count)
+            });
+        }
+        ready
     }
 
     fn read_log(&mut self, pool: &Pool, at: usize) {
