@@ -92,7 +92,10 @@ impl Due {
             Open::All
         } else if now - self.busy >= wait {
             self.busy = now;
-            Open::Busy
+            match self.least < Due::LEAST {
+                true => Open::All,
+                false => Open::Busy,
+            }
         } else {
             Open::None
         }
@@ -195,6 +198,10 @@ impl<W: Keep> Live<W> {
         }
         self.look_for_processes(pool);
         self.look_for_threads(pool);
+        if self.images.is_empty() {
+            // Nothing runs yet.
+            self.due = Due::new(self.due.least);
+        }
         let starves = self.follow.as_ref().is_some_and(|follow| follow.starves());
         let open = self.due.now(starves);
         let freed = self.take(pool, open);
