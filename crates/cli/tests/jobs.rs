@@ -125,6 +125,20 @@ impl Job {
     }
 }
 
+impl Job {
+    /// Sends it the last signal of all by way of the process that was started, and gives what it
+    /// said until it has got that.
+    #[track_caller]
+    fn hears_last(self, shell: &mut Shell) -> String {
+        let last = format!("-{LAST}");
+        let sent = Command::new("kill")
+            .args([&last, &self.started.to_string()])
+            .status();
+        assert!(sent.unwrap().success());
+        shell.terminal.until(&format!("got {LAST}\n"))
+    }
+}
+
 /// Numbers of processes, which differ.
 fn without_numbers(text: &str) -> String {
     let is_number = |word: &&str| word.len() > 2 && word.bytes().all(|byte| byte.is_ascii_digit());
@@ -229,33 +243,33 @@ fn another_process_stops_and_continues_the_program() {
 #[test]
 fn the_last_of_many_counts() {
     alike("many", |shell| {
-        shell.terminal.enter("$ep sleep 1000 &");
-        let mut said = vec![shell.terminal.prompt()];
-        let job = shell.background("sleep");
+        shell.terminal.enter("$ep ./hears 64 &");
+        shell.terminal.until("ready\n");
+        let job = shell.background("hears");
+        let to_program = |signal| kill(job.program, signal).unwrap();
+        let to_group = |signal| killpg(job.started, signal).unwrap();
+        let to_started = |signal| kill(job.started, signal).unwrap();
         for _ in 0..50 {
-            for signal in [Signal::SIGSTOP, Signal::SIGCONT, Signal::SIGTSTP] {
-                kill(job.program, signal).unwrap();
+            for to in [&to_program as &dyn Fn(_), &to_group] {
+                for signal in [Signal::SIGSTOP, Signal::SIGCONT, Signal::SIGTSTP] {
+                    to(signal);
+                }
+                job.stops();
+                for signal in [Signal::SIGCONT, Signal::SIGSTOP, Signal::SIGCONT] {
+                    to(signal);
+                }
+                job.runs();
+                job.hears_last(shell);
             }
+            to_started(Signal::SIGTSTP);
             job.stops();
-            for signal in [Signal::SIGCONT, Signal::SIGSTOP] {
-                kill(job.started, signal).unwrap();
-            }
-            job.stops();
-            for signal in [Signal::SIGCONT, Signal::SIGSTOP, Signal::SIGCONT] {
-                killpg(job.started, signal).unwrap();
-            }
+            to_started(Signal::SIGCONT);
+            to_started(Signal::SIGCONT);
             job.runs();
+            job.hears_last(shell);
         }
-        said.push(
-            shell
-                .terminal
-                .run("kill -KILL %1; wait %1")
-                .chars()
-                .rev()
-                .take(5)
-                .collect(),
-        );
-        said
+        shell.terminal.run("kill -KILL %1; wait %1");
+        Vec::new()
     });
 }
 
@@ -286,13 +300,6 @@ fn handlers_run_as_often_as_natively() {
         shell.terminal.enter("$ep ./hears 1 10 15 18 40 64 &");
         shell.terminal.until("ready\n");
         let job = shell.background("hears");
-        let last = |shell: &mut Shell| {
-            let sent = Command::new("kill")
-                .args(["-64", &job.started.to_string()])
-                .status();
-            assert!(sent.unwrap().success());
-            shell.terminal.until(&format!("got {LAST}\n"))
-        };
         for signal in [
             Signal::SIGHUP,
             Signal::SIGUSR1,
@@ -301,11 +308,11 @@ fn handlers_run_as_often_as_natively() {
         ] {
             for _ in 0..20 {
                 kill(job.program, signal).unwrap();
-                said.push(last(shell));
+                said.push(job.hears_last(shell));
                 kill(job.started, signal).unwrap();
-                said.push(last(shell));
+                said.push(job.hears_last(shell));
                 killpg(job.started, signal).unwrap();
-                said.push(last(shell));
+                said.push(job.hears_last(shell));
             }
         }
         for value in 0..10 {
@@ -318,7 +325,7 @@ fn handlers_run_as_often_as_natively() {
                     .unwrap()
                     .success()
             );
-            said.push(last(shell));
+            said.push(job.hears_last(shell));
         }
         shell.terminal.run("kill -KILL %1; wait %1");
         said
@@ -349,11 +356,7 @@ fn whoever_is_stopped_both_are_and_handlers_run_once() {
                     job.stops();
                     continues(job, Signal::SIGCONT);
                     job.runs();
-                    let sent = Command::new("kill")
-                        .args(["-64", &job.started.to_string()])
-                        .status();
-                    assert!(sent.unwrap().success());
-                    said.push(shell.terminal.until(&format!("got {LAST}\n")));
+                    said.push(job.hears_last(shell));
                 }
             }
         }

@@ -14,6 +14,7 @@
 //! Invariant: the face waits for nothing but signals and messages, and the observer never
 //! waits for the face.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
@@ -168,7 +169,8 @@ impl Face {
                 Message::Arm(signal) => self.arm(signal),
                 Message::Disarm => self.disarm(),
                 Message::Held(time) => self.held = time,
-                Message::Got(_) | Message::Ready(_) => {}
+                Message::Lend(group) => self.lend(group),
+                Message::Got(_) | Message::Ready(_) | Message::Lent => {}
             }
         }
     }
@@ -190,6 +192,21 @@ impl Face {
     fn disarm(&mut self) {
         sys::sigprocmask(SIG_BLOCK, SigSet::ALL);
         self.armed = SigSet::EMPTY;
+    }
+
+    /// Gives the terminal to the program's own group, as whoever continued ours has given it to us.
+    fn lend(&self, group: u32) {
+        use rustix::termios::{tcgetpgrp, tcsetpgrp};
+        let group = Pid::from_raw(group.cast_signed());
+        if let (Ok(terminal), Some(group)) = (File::open("/dev/tty"), group)
+            && tcgetpgrp(&terminal) == Ok(rustix::process::getpgrp())
+        {
+            // SIGTTOU is blocked. What cannot be done is what the program finds.
+            let _ = tcsetpgrp(&terminal, group);
+        }
+        if let Some(link) = &self.link {
+            link.send(Message::Lent);
+        }
     }
 
     /// How the observer has ended, if it has.

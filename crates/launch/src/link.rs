@@ -32,6 +32,10 @@ pub(crate) enum Message {
     /// To the face: it was sent a signal that stops it, for that time. Who reads this was
     /// continued since, as a signal takes effect before its process goes on.
     Held(u64),
+    /// To the face: if its group has the terminal, that group is to have it.
+    Lend(u32),
+    /// To the observer: it has.
+    Lent,
 }
 
 type Words = [u64; 5];
@@ -48,10 +52,13 @@ impl Message {
             Message::Arm(signal) => [u64::from(signal) | 2 << 40, 0, 0, 0, 0],
             Message::Disarm => [3 << 40, 0, 0, 0, 0],
             Message::Held(time) => [4 << 40, time, 0, 0, 0],
+            Message::Lend(group) => [u64::from(group) | 5 << 40, 0, 0, 0, 0],
+            Message::Lent => [6 << 40, 0, 0, 0, 0],
         }
     }
 
     fn from_words(words: Words) -> Message {
+        // Or a group.
         let signal = words[0] as u32;
         match words[0] >> 40 {
             0 => Message::Got(Got {
@@ -64,7 +71,9 @@ impl Message {
             1 => Message::Ready(signal),
             2 => Message::Arm(signal),
             3 => Message::Disarm,
-            _ => Message::Held(words[1]),
+            4 => Message::Held(words[1]),
+            5 => Message::Lend(signal),
+            _ => Message::Lent,
         }
     }
 }
@@ -141,6 +150,8 @@ mod tests {
             Message::Arm(22),
             Message::Disarm,
             Message::Held(u64::MAX),
+            Message::Lend(4_194_303),
+            Message::Lent,
         ];
         for message in sent {
             one.send(message);

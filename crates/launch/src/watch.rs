@@ -243,7 +243,8 @@ impl Watch {
                         self.hold(signal);
                     }
                 }
-                Some(Ok(Some(Message::Arm(_) | Message::Disarm | Message::Held(_)))) => {}
+                Some(Ok(Some(Message::Lent))) => signals::send_group(self.program, SIGCONT),
+                Some(Ok(Some(_))) => {}
                 Some(Err(Closed)) => {
                     // Only SIGKILL ends it before us, and that was meant for the program.
                     self.face = None;
@@ -278,6 +279,10 @@ impl Watch {
         }
         match got.is_grouped {
             // Natively that is one group.
+            true if self.has_a_group_for_the_faces() && got.signal == SIGCONT => {
+                let group = Pid::as_raw(Some(self.program)).cast_unsigned();
+                self.tell(Message::Lend(group));
+            }
             true if self.has_a_group_for_the_faces() => {
                 signals::send_group(self.program, got.signal);
             }
