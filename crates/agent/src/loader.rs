@@ -67,8 +67,9 @@ pub struct Loaded {
     pub areas: Areas,
 }
 
-/// Where `/proc` says that code and data are (`load_elf_binary`): from the lowest beginning to
-/// the highest end of segments, of those that are executed and of all, as far as the file goes.
+/// The areas of code and data that `/proc` shows (`load_elf_binary`). Code is from the lowest
+/// beginning to the highest end of the segments that are executed; data is from the segment that
+/// begins last to the highest end of all. Ends are those of what the file has.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Areas {
     pub start_code: u64,
@@ -256,7 +257,6 @@ impl File {
         Areas {
             start_code: at(code().map(|segment| segment.vaddr).min()),
             end_code: at(code().map(end).max()),
-            // The kernel takes the segment that begins last.
             start_data: at(self.loads().map(|segment| segment.vaddr).max()),
             end_data: at(self.loads().map(end).max()),
         }

@@ -11,6 +11,9 @@ use core::fmt::Write;
 
 use crate::memory;
 
+const PAGE: u64 = 4096;
+const KB: u64 = 1024;
+
 mod maps;
 pub mod shown;
 mod sizes;

@@ -171,7 +171,7 @@ fn comparisons_are_of_functions() {
     assert!(said.contains("k is 0 before and 2 after"), "{said}");
 }
 
-/// What functions cost with all they called is known of whole paths.
+/// Whole paths say what functions cost with all that they called.
 #[test]
 fn inclusive_costs_need_no_callers() {
     let folder = program("inclusive");

@@ -153,7 +153,26 @@ impl<'a> Code<'a> {
     }
 }
 
-/// Where a direct branch goes.
+/// Decodes `code`, which lies at `at`: the address, the bytes from there on, and the instruction.
+/// Bytes that are no instruction come last, as nobody knows where the next one begins.
+pub(crate) fn decoded(
+    mut code: &[u8],
+    mut at: u64,
+) -> impl Iterator<Item = (u64, &[u8], Option<Insn>)> {
+    std::iter::from_fn(move || {
+        if code.is_empty() {
+            return None;
+        }
+        let insn = Insn::decode(code, at).ok();
+        let item = (at, code, insn);
+        let len = insn.map_or(code.len(), |insn| insn.len());
+        code = code.get(len..).unwrap_or_default();
+        at += len as u64;
+        Some(item)
+    })
+}
+
+/// The target of a direct branch.
 pub(crate) fn direct_target(insn: &Insn) -> Option<u64> {
     match insn.flow() {
         Flow::Call(to)

@@ -16,7 +16,7 @@ use isa::{Flow, Insn};
 use trace::{Function, Label, Module, Process};
 
 use crate::Report;
-use crate::code::{MOST_STEPS, direct_target};
+use crate::code::{MOST_STEPS, decoded, direct_target};
 use crate::html::Files;
 use crate::names::function_name;
 
@@ -82,21 +82,14 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn instructions(&self, first: u64, files: &mut dyn Files) -> Vec<Instruction> {
-        let mut instructions = Vec::new();
-        let (mut code, mut at) = (self.code, self.start);
-        while !code.is_empty() {
-            let insn = Insn::decode(code, at).ok();
+        let instructions = decoded(self.code, self.start).map(|(at, code, insn)| {
             let target = insn.and_then(|insn| self.target(&insn, files));
-            instructions.push(Instruction {
+            Instruction {
                 pc: first.wrapping_add(at - self.start),
                 text: isa::text::of(code, at, target.as_deref()),
-            });
-            // Behind what is no instruction nothing is known to begin.
-            let length = insn.map_or(code.len(), |insn| insn.len());
-            code = code.get(length..).unwrap_or_default();
-            at += length as u64;
-        }
-        instructions
+            }
+        });
+        instructions.collect()
     }
 
     fn target(&self, insn: &Insn, files: &mut dyn Files) -> Option<String> {

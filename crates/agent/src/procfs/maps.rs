@@ -55,7 +55,7 @@ impl<'a> Line<'a> {
             .map_or("", |(_inode, name)| name.trim_start())
     }
 
-    /// What of the mapping is the program's, cut also where rights change.
+    /// The ranges of the mapping that are the program's, cut also where rights change.
     pub fn pieces(&self, regions: &Regions) -> Vec<Piece> {
         let mut cuts: Vec<u64> = alloc::vec![self.start, self.end];
         memory::for_each_range(|a, b| cuts.extend([a, b]));

@@ -21,7 +21,8 @@ use super::{Shown, ShownFile, Text, limit, maps, read_file, sizes, status, why_u
 use crate::regions::Regions;
 use crate::thread::Thread;
 
-/// What the texts are put right by.
+/// The engine's knowledge of the program that the kernel's texts lack. It is read under the
+/// engine's lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
     pub regions: &'a Regions,
@@ -65,7 +66,7 @@ fn kernels(shown: Shown) -> Result<Vec<u8>> {
         None => write!(path, "/proc/self/{name}\0"),
     };
     let path = CStr::from_bytes_with_nul(&path.0).map_err(|_| sys::Errno::ENOENT)?;
-    // The first thread's files are gone from memory's point of view once it has ended.
+    // Once the first thread has ended, the process's own files list no memory.
     let memory = matches!(shown.file, ShownFile::Maps | ShownFile::Smaps);
     let text = read_file(path);
     if memory && shown.task.is_none() && text.as_ref().is_none_or(Vec::is_empty) {
@@ -82,7 +83,8 @@ fn kernels(shown: Shown) -> Result<Vec<u8>> {
 /// is about that thread.
 fn signals(shown: Shown, thread: &Thread) -> Signals {
     let mut found = Signals::default();
-    // SAFETY: the table lives as long as a thread that uses it; actions are plain words.
+    // SAFETY: the table lives as long as a thread that uses it, and is changed under the
+    // engine's lock only, which the caller holds.
     let actions = unsafe { (*thread.signals).actions };
     for (signal, action) in (0..).zip(actions).skip(1) {
         let set = match action.handler {
@@ -123,7 +125,7 @@ fn write_all(fd: i32, bytes: &[u8]) {
     }
 }
 
-/// The same where no file of that size may be written: a pipe that holds it.
+/// A pipe that holds `text`, for a process that may not write a file of that size.
 fn pipe_of(text: &[u8], cloexec: bool) -> sys::Result<i32> {
     const F_SETFL: usize = 4;
     const F_SETPIPE_SZ: usize = 1031;

@@ -1,18 +1,15 @@
 //! `/proc/self/smaps` without the engine, and sizes of memory made of it.
 //!
-//! Where the kernel keeps one mapping for memory of the program and of the engine, or for code
-//! and data of the program (which differ in a right that the kernel is not told of), its figures
-//! are divided by how many pages of each part are present (`/proc/self/pagemap`).
+//! The kernel may keep one mapping for memory of the program and of the engine, or for code and
+//! data of the program, which differ in a right that it is not told of. The figures of such a
+//! mapping are divided by how many pages of each part are present (`/proc/self/pagemap`).
 
 use alloc::vec::Vec;
 use core::fmt::Write;
 
 use super::maps::{Line, Piece};
-use super::{Text, read_file};
+use super::{KB, PAGE, Text, read_file};
 use crate::regions::Regions;
-
-const PAGE: u64 = 4096;
-const KB: u64 = 1024;
 
 /// Bytes of one part of memory.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,11 +22,11 @@ pub struct Part {
     pub data: u64,
 }
 
-/// What the program has, and the engine beside it.
+/// The engine's memory, and the program's code.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sizes {
     pub engine: Part,
-    /// Code: what can be executed and not written.
+    /// Bytes of the program that can be executed and not written.
     pub code: u64,
 }
 
@@ -175,7 +172,7 @@ fn executable(flags: &str) -> alloc::string::String {
     out
 }
 
-/// What of the process's memory is the engine's, and how much code the program has.
+/// Measures the engine's memory in this process, and the program's code.
 pub fn of_process(regions: &Regions) -> Sizes {
     let mut sizes = Sizes::default();
     let Some(text) = read_file(c"/proc/thread-self/smaps") else {

@@ -8,11 +8,8 @@ use core::fmt::Write;
 
 use sys::signal::SigSet;
 
-use super::Text;
 use super::sizes::Sizes;
-
-const PAGE: u64 = 4096;
-const KB: u64 = 1024;
+use super::{KB, PAGE, Text};
 
 /// Signals as the program set them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,7 +19,7 @@ pub struct Signals {
     /// The synchronous ones that are blocked, which the kernel is not told of; `None`: the
     /// file is about another thread.
     pub blocked: Option<SigSet>,
-    /// Those of them that wait.
+    /// Blocked signals that were sent and wait in the engine.
     pub held: SigSet,
 }
 
@@ -49,7 +46,8 @@ pub fn status(text: &[u8], sizes: &Sizes, signals: &Signals) -> Vec<u8> {
         let kilobytes = || value.strip_suffix(" kB")?.trim().parse::<u64>().ok();
         let set = || u64::from_str_radix(value, 16).unwrap_or(0);
         let less = |bytes: u64| kilobytes().map(|all| all.saturating_sub(bytes / KB));
-        let file = ours.resident - ours.anonymous - ours.shared_memory;
+        let mapped = ours.resident.saturating_sub(ours.anonymous);
+        let file = mapped.saturating_sub(ours.shared_memory);
         let memory = match name {
             "VmPeak" | "VmSize" => less(ours.size),
             "VmHWM" | "VmRSS" => less(ours.resident),
@@ -130,7 +128,7 @@ pub fn statm(text: &[u8], sizes: &Sizes) -> Vec<u8> {
         let value = match index {
             0 => value.saturating_sub(ours.size / PAGE),
             1 => value.saturating_sub(ours.resident / PAGE),
-            2 => value.saturating_sub((ours.resident - ours.anonymous) / PAGE),
+            2 => value.saturating_sub(ours.resident.saturating_sub(ours.anonymous) / PAGE),
             5 => value.saturating_sub(ours.data / PAGE),
             _ => value,
         };

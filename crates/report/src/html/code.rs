@@ -22,7 +22,7 @@ use trace::{Label, Module, Process, Recording};
 
 use super::columns;
 use super::listing::{Files, Listed, Listing, SourceFiles};
-use crate::code::{Code, direct_target};
+use crate::code::{Code, decoded, direct_target};
 use crate::numbers::counted;
 
 /// What a page may hold of code.
@@ -240,32 +240,21 @@ fn of_function(
 }
 
 /// The instructions of a function that begins at an offset of a file.
-fn disassembled(
-    module: &Module,
-    start: u64,
-    mut code: &[u8],
-    files: &mut dyn Files,
-) -> Vec<Listed> {
-    let mut insns = Vec::new();
-    let mut at = start;
-    while !code.is_empty() {
-        let insn = Insn::decode(code, at).ok();
+fn disassembled(module: &Module, start: u64, code: &[u8], files: &mut dyn Files) -> Vec<Listed> {
+    let insns = decoded(code, start).map(|(at, code, insn)| {
         let target = insn.as_ref().and_then(direct_target);
         let target = target.and_then(|target| files.place(module, target));
         let text = isa::text::of(code, at, target.as_deref());
-        // Behind what is no instruction nothing is known to begin.
         let len = insn.map_or(code.len(), |insn| insn.len());
-        insns.push(Listed {
+        Listed {
             at,
             len: len as u64,
             text,
             line: files.line(module, at),
             ..Listed::default()
-        });
-        code = code.get(len..).unwrap_or_default();
-        at += len as u64;
-    }
-    insns
+        }
+    });
+    insns.collect()
 }
 
 /// Adds the instructions of a block.
