@@ -21,6 +21,7 @@ pub mod raptor;
 mod slabs;
 pub mod static_costs;
 pub mod summary;
+pub mod uproot;
 pub mod walk;
 
 pub use forest::{

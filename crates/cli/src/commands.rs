@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 
-use analysis::fold;
+use analysis::{fold, uproot};
 use anyhow::{Result, anyhow, bail};
 use clap::CommandFactory;
 use image::{Images, Selector};
@@ -106,7 +106,7 @@ fn contexts(flags: &Contexts) -> Result<Ending> {
     if destination.format == Format::Pprof && destination.report.is_none() && !destination.quiet {
         bail!("--format pprof is no text for standard error; name a file with --report FILE");
     }
-    let selected = !flags.funcs.is_empty() || !flags.modules.is_empty();
+    let selected = !flags.funcs.is_empty() || !flags.modules.is_empty() || flags.main_image_only;
     let wanted = [
         (flags.unroll_recursion, flag::UNROLL),
         (flags.count_self_jumps, flag::SELF_JUMPS),
@@ -363,6 +363,7 @@ fn options(flags: &Contexts) -> Vec<(String, String)> {
         ),
         ("funcs", flags.funcs.join(",")),
         ("modules", flags.modules.join(",")),
+        (uproot::OPTION, word(flags.main_image_only, "yes")),
         ("count-self-jumps", word(flags.count_self_jumps, "yes")),
     ];
     let names = [

@@ -62,6 +62,7 @@ Examples:
   everypath contexts --k-inf --html calls.html -- ./prog
   everypath contexts -k 3 --inclusive -- ./prog    with what each context called
   everypath contexts --modules libcrypto.so.3 -- openssl version
+  everypath contexts --main-image-only --k-inf -- ./prog
   everypath contexts --start-func main -- ./prog
   everypath contexts --mode intra --roll-loops --funcs foo --format text -- ./prog
   everypath contexts --mode inter -k 3 --blocks-disasm -- ./prog
@@ -204,6 +205,9 @@ pub struct Contexts {
     /// Count only functions of these files, as file names or globs
     #[arg(long, value_name = "LIST")]
     pub modules: Vec<String>,
+    /// Count only functions of the program's own file, without a root above
+    #[arg(long, conflicts_with_all = ["funcs", "modules"])]
+    pub main_image_only: bool,
     /// Make a node per level when a function calls itself
     #[arg(long)]
     pub unroll_recursion: bool,

@@ -1,6 +1,7 @@
 //! Which functions are counted: from `--funcs`, `--modules`, `--start-func` and
 //! `--stop-func` to the tables that the engine asks for.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -26,12 +27,13 @@ pub fn selector(flags: &Contexts) -> Selector {
     };
     Selector {
         functions: patterns(&flags.funcs),
-        modules: flags
-            .modules
-            .iter()
-            .flat_map(|list| split_list(list))
-            .map(Into::into)
-            .collect(),
+        modules: match flags.main_image_only {
+            true => main_image(&flags.target.command[0]),
+            false => {
+                let lists = flags.modules.iter().flat_map(|list| split_list(list));
+                lists.map(Into::into).collect()
+            }
+        },
         start: flags
             .start_func
             .iter()
@@ -43,6 +45,16 @@ pub fn selector(flags: &Contexts) -> Selector {
             .map(|name| Pattern::new(name))
             .collect(),
     }
+}
+
+/// The file whose code runs first, of a script its interpreter's; as it is mapped.
+fn main_image(command: &OsStr) -> Vec<String> {
+    // That there is none is said when it is to be run.
+    let elf = program::check(command).map(|path| program::elf_of(&path));
+    let path = elf.ok().and_then(|elf| elf.canonicalize().ok());
+    path.map(|path| path.to_string_lossy().into_owned())
+        .into_iter()
+        .collect()
 }
 
 /// Programs whose work is to start another one, which may have the function.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use analysis::fold;
+use analysis::{fold, uproot};
 use anyhow::{Result, anyhow};
 use image::{Images, Selector};
 use launch::{Control, Ended, Request, Run};
@@ -122,6 +122,9 @@ impl Session<'_> {
         let mut recording = trace::from_pool(&run.pool.view(), meta);
         if self.blocks.is_some() {
             analysis::static_costs::add(&mut recording, &self.costs);
+        }
+        if uproot::is_uprooted(&recording.meta) {
+            uproot::uproot(&mut recording);
         }
         if self.k == Some(0) {
             fold::flatten(&mut recording);

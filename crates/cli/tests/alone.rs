@@ -171,6 +171,60 @@ fn comparisons_are_of_functions() {
     assert!(said.contains("k is 0 before and 2 after"), "{said}");
 }
 
+/// The tree of listing 4.2: no root stands for what libraries call.
+#[test]
+fn functions_of_the_main_image_have_no_root() {
+    let folder = program("main-image");
+    let with_root =
+        "| main(),1 |   a(),1 |     b(),1 |     c(),1 |   c(),1 |     a(),1 |       b(),2";
+    for (words, file) in [(vec!["./prog"], "./prog"), (vec!["./script"], "./script")] {
+        let script = "#!./prog\n";
+        fs::write(folder.file("script"), script).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(folder.file("script"), mode).unwrap();
+        let record = [
+            "contexts",
+            "-q",
+            "-o",
+            "run.evp",
+            "--k-inf",
+            "--main-image-only",
+            "--",
+        ];
+        let output = folder.run(BINARY, &[&record[..], &words].concat());
+        assert!(output.status.success(), "{file}: {output:?}");
+        let text = report(&folder, "run.evp", &["--format", "text"]);
+        assert!(!text.contains("__root__"), "{text}");
+        let main = text.lines().skip_while(|line| !line.ends_with(" main(),1"));
+        let depth = main.clone().next().unwrap().find('m').unwrap() - 2;
+        let tree: Vec<String> = main
+            .take(7)
+            .map(|line| format!("| {}", &line[2 + depth..]))
+            .collect();
+        assert_eq!(tree.join(" "), with_root, "{text}");
+        let shown = report(&folder, "run.evp", &[]);
+        let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            shown.contains("no context's: other files' code, "),
+            "{shown}"
+        );
+    }
+    let words = [
+        "contexts",
+        "--main-image-only",
+        "--funcs",
+        "a",
+        "--",
+        "./prog",
+    ];
+    assert_eq!(folder.run(BINARY, &words).status.code(), Some(125));
+    record(&folder, "old.evp", &["--modules", "prog"]);
+    record(&folder, "new.evp", &["--main-image-only"]);
+    let output = folder.run(BINARY, &["diff", "old.evp", "new.evp"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("--main-image-only yes"), "{said}");
+}
+
 /// Whole paths say what functions cost with all that they called.
 #[test]
 fn inclusive_costs_need_no_callers() {

@@ -108,7 +108,9 @@ impl Stepped {
             options.get(at + 1).map(String::as_str)
         };
         let funcs: Option<Vec<&str>> = value("--funcs").map(|list| list.split(',').collect());
-        let modules = value("--modules");
+        let rootless = has("--main-image-only");
+        let own = rootless.then_some(&*self.program.name);
+        let modules = value("--modules").or(own);
         let selected = |function: &Function| {
             funcs
                 .as_ref()
@@ -120,6 +122,7 @@ impl Stepped {
             k: value("-k").map_or(K::Infinite, |k| K::Finite(k.parse().expect("a number"))),
             recursion: Recursion::from(has("--unroll-recursion")),
             selected: (funcs.is_some() || modules.is_some()).then_some(chosen),
+            rootless,
             start: value("--start-func"),
             stop: value("--stop-func"),
         };
@@ -156,6 +159,24 @@ fn recursion_tail_calls_threads_and_signals() {
             "--funcs relay,last,leaf,on_usr1",
         ],
     );
+}
+
+#[test]
+fn functions_of_the_program_without_a_root() {
+    // Slabs have the levels of the tree with the root.
+    const HEIGHTS: &[(&str, &[&str])] = &[
+        ("-k 0", &["ksf", "kccf"]),
+        ("-k 1", &["kccf"]),
+        ("-k 2", &["kccf"]),
+        ("-k 3", &["kccf"]),
+        ("-k 5", &["kccf"]),
+        ("-k 10", &["kccf"]),
+        ("--k-inf", &["ksf", "kccf"]),
+    ];
+    let choices = ["--main-image-only", "--main-image-only --start-func begin"];
+    step("tests/programs/contexts_selected.c", true).check(HEIGHTS, &choices);
+    let choices = ["--main-image-only", "--main-image-only --start-func e"];
+    step("tests/paper/prog1.c", true).check(HEIGHTS, &choices);
 }
 
 #[test]

@@ -26,7 +26,8 @@ pub enum Obstacle {
 }
 
 /// Options that decide what is counted.
-const SELECTING: [&str; 7] = [
+const SELECTING: [&str; 8] = [
+    crate::uproot::OPTION,
     "mode",
     "roll-loops",
     "blocks",

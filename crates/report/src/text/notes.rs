@@ -130,8 +130,12 @@ fn outside(report: &Report) -> Option<String> {
     let count = report.totals.insns_outside;
     (count > 0).then(|| {
         let verb = if count == 1 { "is" } else { "are" };
+        let other = match analysis::uproot::is_uprooted(&report.recording.meta) {
+            true => "other files' code, ",
+            false => "",
+        };
         format!(
-            "{} {verb} no context's: the dynamic linker's lazy binding, and what came before or after counting",
+            "{} {verb} no context's: {other}the dynamic linker's lazy binding, and what came before or after counting",
             counted(count, "instruction")
         )
     })

@@ -85,6 +85,8 @@ pub struct Wanted<'a> {
     pub recursion: Recursion,
     /// The functions that exist at all; `None` for every one.
     pub selected: Option<&'a dyn Fn(&Function) -> bool>,
+    /// Without the root that stands for functions that were not selected.
+    pub rootless: bool,
     /// Nothing that began before this function was entered first.
     pub start: Option<&'a str>,
     /// Nothing from the moment when this function is entered.
@@ -140,6 +142,7 @@ impl Wanted<'_> {
         k: K::Infinite,
         recursion: Recursion::Rolled,
         selected: None,
+        rootless: false,
         start: None,
         stop: None,
     };
@@ -382,7 +385,7 @@ fn filtered(
             }
             // A root is there whatever is counted below it.
             Event::Begin(Label::THREAD) if wanted.selected.is_some() => {
-                (true, Event::Begin(Label::ROOT))
+                (!wanted.rootless, Event::Begin(Label::ROOT))
             }
             Event::Begin(_) => (true, moment.event),
             Event::Enter(label) => {
