@@ -92,7 +92,7 @@ export async function blockCode(page, _, oracle) {
   assert.deepEqual(shown.map(({ executed, ...rest }) => ({ ...rest, executed: grouped(executed) })),
     expected.map(({ at, number, executed }) => ({ at, number, executed })));
   await linesOf(page, expected);
-  assert.match(await page.evaluate("everypath.details.panel.items[0].title"), /^\{work\+0 at \d+,0\}$/);
+  assert.match(await page.evaluate("everypath.details.panel.items[0].title"), /^\{work\+0 at \d+,\d+\}$/);
 }
 
 /** The lines that are visible have the executions of their instructions. */

@@ -61,6 +61,7 @@ mod tests {
             id: 300,
             function: None,
             offset: 0,
+            column: None,
             code: vec![0x50, 0x48, 0x8B, 0x01, 0x74, 0x00],
         };
         let node = |label, parent, count| Node {

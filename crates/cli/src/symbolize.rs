@@ -253,8 +253,10 @@ fn fill(process: &mut Process, answers: &HashMap<Key, Answers>) {
         while blocks.next_if(|block| block.id < function.id).is_some() {}
         if let Some(block) = blocks.next_if(|block| block.id == function.id) {
             block.offset = symbol.offset;
+            block.column = symbol.column.filter(|_| symbol.line.is_some());
             if symbol.raw_name.is_some() {
-                // By its place in the function, as in IHPP 4.3.2.
+                // By its place in the function, as in IHPP 4.3.2; without the column, as
+                // comparisons find blocks by it, and older recordings have none.
                 let (name, line) = (&symbol.name, function.line.unwrap_or(0));
                 function.name = Some(format!("{{{name}+{} at {line},0}}", symbol.offset));
                 block.function = Some(symbol.name);

@@ -175,6 +175,47 @@ fn contexts_of_blocks_need_no_slabs() {
     }
 }
 
+/// Columns of blocks are those of the line table, in all forms that show lines of blocks.
+#[test]
+fn blocks_have_columns() {
+    let folder = Folder::new("xml-columns");
+    folder.program(&["-g", "-O0", "-pthread"], "prog", PROGRAM);
+    let record = [
+        "contexts",
+        "-q",
+        "-o",
+        "run.evp",
+        "--mode",
+        "intra",
+        "--roll-loops",
+    ];
+    let funcs = ["--funcs", "work", "--", "./prog"];
+    let output = folder.run(BINARY, &[&record[..], &funcs].concat());
+    assert!(output.status.success(), "{output:?}");
+    check(&folder, &[]);
+    let read = |name: &str| fs::read_to_string(folder.file(name)).unwrap();
+    let line = PROGRAM
+        .lines()
+        .position(|line| line.contains("int work"))
+        .unwrap()
+        + 1;
+    let text = PROGRAM.lines().nth(line - 1).unwrap();
+    // Where the first block begins, and the one that calls.
+    let column = |what| text.find(what).unwrap() + 1;
+    let without_blanks = |text: String| text.replace(char::is_whitespace, "");
+    let xml = without_blanks(read("run.xml"));
+    let shown = folder.run(BINARY, &["report", "run.evp"]).stdout;
+    let shown = String::from_utf8(shown).unwrap();
+    for at in [column("{ return n"), column("work(n - 1)")] {
+        let place = format!("<line>{line}</line><column>{at}</column>");
+        assert!(xml.contains(&place), "{place}: {xml}");
+        assert!(xml.contains(&format!("at{line},{at}}}</name>")), "{xml}");
+        let json = format!("\"line\":{line},\"column\":{at}}}");
+        assert!(read("run.json").contains(&json), "{json}");
+        assert!(shown.contains(&format!("prog.c:{line}:{at}\n")), "{shown}");
+    }
+}
+
 /// The functions of all processes, and everything else.
 fn apart(document: &str) -> (String, String) {
     let (mut functions, mut others) = (String::new(), String::new());

@@ -58,6 +58,7 @@ pub struct Symbol {
     pub offset: u64,
     pub file: Option<String>,
     pub line: Option<u32>,
+    pub column: Option<u32>,
 }
 
 /// `module+0xoffset`: how code without a name is called everywhere.
@@ -222,6 +223,7 @@ impl Image {
             offset: offset.0 - start.0,
             file,
             line,
+            column: self.column_at(offset),
         }
     }
 
@@ -252,6 +254,15 @@ impl Image {
         match &mut *self.lines() {
             Some(Some(lines)) => lines.find(addr, &self.bytes),
             _ => (None, None),
+        }
+    }
+
+    /// Column of the source line that a byte of code comes from, where compilers say it.
+    pub fn column_at(&self, offset: FileOffset) -> Option<u32> {
+        let addr = self.link_addr(offset)?;
+        match &mut *self.lines() {
+            Some(Some(lines)) => lines.column(addr, &self.bytes),
+            _ => None,
         }
     }
 

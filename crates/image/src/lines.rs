@@ -30,7 +30,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use gimli::{
-    AttributeValue, DebugLine, DebugLineOffset, DebugLineStr, DebugStr, EndianSlice,
+    AttributeValue, ColumnType, DebugLine, DebugLineOffset, DebugLineStr, DebugStr, EndianSlice,
     IncompleteLineProgram, LittleEndian as LE,
 };
 use hashbrown::HashMap;
@@ -123,6 +123,8 @@ struct Row {
     addr: u64,
     /// `None`: a sequence ended here. 0: made by the compiler for no line.
     line: Option<u32>,
+    /// 0: not known.
+    column: u32,
     file: u64,
     discriminator: u32,
 }
@@ -171,6 +173,13 @@ impl Lines {
     /// `image` is what [`Lines::load`] was given.
     pub(crate) fn find(&mut self, addr: LinkAddr, image: &[u8]) -> (Option<String>, Option<u32>) {
         self.look_up(addr.0, image).unwrap_or((None, None))
+    }
+
+    /// The column in its line that a byte of code comes from, where the table has it.
+    pub(crate) fn column(&mut self, addr: LinkAddr, image: &[u8]) -> Option<u32> {
+        let program = self.program_at(addr.0, image)?;
+        let column = self.rows.get(&program)?.at(addr.0)?.column;
+        (column != 0).then_some(column)
     }
 
     /// What is said of the source file that a byte of code comes from.
@@ -330,6 +339,10 @@ impl Sections {
             rows.push(Row {
                 addr: row.address(),
                 line: (!row.end_sequence()).then_some(line),
+                column: match row.column() {
+                    ColumnType::LeftEdge => 0,
+                    ColumnType::Column(column) => column.get() as u32,
+                },
                 file: row.file_index(),
                 discriminator: row.discriminator() as u32,
             });

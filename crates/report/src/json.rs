@@ -232,6 +232,8 @@ struct JsonFunction<'a> {
     file_offset: Hex,
     file: Option<&'a str>,
     line: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    column: Option<u32>,
 }
 
 impl<'a> JsonFunction<'a> {
@@ -245,6 +247,9 @@ impl<'a> JsonFunction<'a> {
             file_offset: Hex(function.file_offset),
             file: function.file.as_deref(),
             line: function.line,
+            column: process
+                .block(Label(function.id))
+                .and_then(|block| block.column),
         }
     }
 }

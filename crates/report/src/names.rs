@@ -23,7 +23,7 @@ pub fn origin(report: &Report, section: &Section) -> (String, Option<String>) {
 }
 
 /// A basic block as in IHPP 4.3.2: `{foo+33 at 17,0}`, by its function, how many bytes
-/// behind the first, line and column, which is not known.
+/// behind the first, line and column, as far as they are known.
 fn block_name(process: &Process, block: &Block, function: &Function) -> String {
     let place = match (&block.function, process.module_of(function)) {
         (Some(name), _) => format!("{name}+{}", block.offset),
@@ -32,15 +32,21 @@ fn block_name(process: &Process, block: &Block, function: &Function) -> String {
         }
         (None, None) => format!("{:#x}", function.pc),
     };
-    format!("{{{place} at {},0}}", function.line.unwrap_or(0))
+    format!("{{{place} at {}}}", line_and_column(function, block))
+}
+
+/// 0 for what is not known.
+fn line_and_column(function: &Function, block: &Block) -> String {
+    let column = block.column.filter(|_| function.line.is_some());
+    format!("{},{}", function.line.unwrap_or(0), column.unwrap_or(0))
 }
 
 /// A basic block without its function's name, if that is `above`'s, too: `{+33 at 17,0}`.
 pub fn block_name_below(process: &Process, label: Label, above: Label) -> Option<String> {
     let (block, above) = (process.block(label)?, process.block(above)?);
-    let line = process.function(label)?.line.unwrap_or(0);
+    let at = line_and_column(process.function(label)?, block);
     let same = block.function.is_some() && block.function == above.function;
-    same.then(|| format!("{{+{} at {line},0}}", block.offset))
+    same.then(|| format!("{{+{} at {at}}}", block.offset))
 }
 
 /// The function's name; without a symbol `module+0xoffset`, for code that is
@@ -80,5 +86,16 @@ pub fn place(function: &Function) -> Option<String> {
     Some(match function.line {
         Some(line) => format!("{file}:{line}"),
         None => file.to_owned(),
+    })
+}
+
+/// The same with the column of a block, where that is known.
+pub fn place_in(process: &Process, function: &Function) -> Option<String> {
+    let place = place(function)?;
+    let block = process.block(Label(function.id));
+    let column = block.and_then(|block| block.column);
+    Some(match column.filter(|_| function.line.is_some()) {
+        Some(column) => format!("{place}:{column}"),
+        None => place,
     })
 }

@@ -250,6 +250,8 @@ impl Labels<'_> {
         xml.text_of("fileOffset", offset)?;
         xml.text_of("file", function.file.as_deref())?;
         xml.text_of("line", function.line)?;
+        let block = self.process.block(Label(function.id));
+        xml.text_of("column", block.and_then(|block| block.column))?;
         xml.text("counter", &[], &self.count(function))
     }
 

@@ -118,7 +118,7 @@ class Details {
     }
     const { functions } = names;
     const module = names.modules[names.module(name)];
-    fact("Source", names.file(name) && names.file(name) + (names.line(name) ? `:${names.line(name)}` : ""));
+    fact("Source", names.file(name) && names.file(name) + (names.line(name) ? `:${names.line(name)}${functions.column?.[name] ? `:${functions.column[name]}` : ""}` : ""));
     fact("Module", module?.path);
     fact("Offset", functions.offset[name] && `${functions.offset[name]} in the file`);
     const { processes } = data.head;

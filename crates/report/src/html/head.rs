@@ -137,6 +137,7 @@ fn row(at: usize, process: &Process, label: Label) -> Row<'_> {
         process: at,
         file: known.and_then(|function| function.file.as_deref()),
         line: known.and_then(|function| function.line),
+        column: process.block(label).and_then(|block| block.column),
     }
 }
 

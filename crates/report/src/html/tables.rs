@@ -18,6 +18,8 @@ pub struct Row<'a> {
     pub process: usize,
     pub file: Option<&'a str>,
     pub line: Option<u32>,
+    /// Of a basic block.
+    pub column: Option<u32>,
 }
 
 #[derive(Serialize)]
@@ -49,6 +51,13 @@ pub struct Functions {
     file: Vec<i64>,
     /// 0: not known.
     line: Vec<u32>,
+    /// 0: not known. Left out where no function has one.
+    #[serde(skip_serializing_if = "none_known")]
+    column: Vec<u32>,
+}
+
+fn none_known(columns: &[u32]) -> bool {
+    columns.iter().all(|&column| column == 0)
 }
 
 /// Modules and source files, each once for all processes.
@@ -73,6 +82,7 @@ impl<'a> Tables<'a> {
         columns.process.push(row.process);
         columns.file.push(file.unwrap_or(-1));
         columns.line.push(row.line.unwrap_or(0));
+        columns.column.push(row.column.unwrap_or(0));
     }
 
     fn module(&mut self, (path, build_id): (&'a str, Option<&'a [u8]>)) -> i64 {

@@ -15,7 +15,7 @@ use analysis::{Forest, NodeId};
 use trace::{Label, Meta, Process};
 
 use super::{Style, number};
-use crate::names::{base_name, block_name_below, label_name, place, symbol_of};
+use crate::names::{base_name, block_name_below, label_name, place_in, symbol_of};
 use crate::numbers::cut_middle;
 use crate::{Direction, Report, Tree};
 
@@ -194,7 +194,7 @@ impl Columns<'_> {
             .map(|module| base_name(&module.path));
         // A name made from the module says the module already.
         let module = module.filter(|_| symbol_of(self.process, function).is_some());
-        detail(module, place(function).as_deref(), room)
+        detail(module, place_in(self.process, function).as_deref(), room)
     }
 }
 

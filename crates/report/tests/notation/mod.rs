@@ -150,7 +150,8 @@ fn parse_in_process(line: &str, process: &mut Process) {
 fn parse_block([id, name, place, address, code]: [&str; 5], process: &mut Process) {
     let id: u32 = id.parse().unwrap();
     let address = u64::from_str_radix(address.trim_start_matches("0x"), 16).unwrap();
-    let (file, number) = place.split_once(':').unwrap_or((place, ""));
+    let (file, numbers) = place.split_once(':').unwrap_or((place, ""));
+    let (number, column) = numbers.split_once(':').unwrap_or((numbers, ""));
     let module = process.modules.len().checked_sub(1);
     process.functions.push(Function {
         id,
@@ -166,6 +167,7 @@ fn parse_block([id, name, place, address, code]: [&str; 5], process: &mut Proces
     process.blocks.push(Block {
         id,
         function: symbol.map(|(name, _)| name.into()),
+        column: column.parse().ok(),
         offset: symbol.map_or(0, |(_, offset)| offset.parse().unwrap()),
         code: digits
             .map(|at| u8::from_str_radix(&code[at..at + 2], 16).unwrap())

@@ -244,11 +244,12 @@ impl Code {
             return unknown(format!("{{{:#x} at 0,0}}", pc.0));
         };
         let symbol = image.symbolize(offset);
-        let line = symbol.line.unwrap_or(0);
+        let column = symbol.column.filter(|_| symbol.line.is_some());
+        let at = format!("{},{}", symbol.line.unwrap_or(0), column.unwrap_or(0));
         let (module, _) = self.file_at(pc);
         let name = match symbol.raw_name {
-            Some(_) => format!("{{{}+{} at {line},0}}", symbol.name, symbol.offset),
-            None => format!("{{{module}+{:#x} at {line},0}}", offset.0),
+            Some(_) => format!("{{{}+{} at {at}}}", symbol.name, symbol.offset),
+            None => format!("{{{module}+{:#x} at {at}}}", offset.0),
         };
         let Some(extent) = image.function_at(offset) else {
             return Spot {

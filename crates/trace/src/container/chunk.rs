@@ -51,6 +51,8 @@ impl Kind {
     pub const CNTS: Kind = Kind(*b"CNTS");
     /// Basic blocks of the process, as many chunks as needed.
     pub const BLKS: Kind = Kind(*b"BLKS");
+    /// Columns of the process's basic blocks. A reader may pass over it.
+    pub const COLS: Kind = Kind(*b"cols");
     /// Targets of indirect branches of the process, as many chunks as needed.
     pub const TRGT: Kind = Kind(*b"TRGT");
     /// A part of a thread's stream, as many chunks as needed.

@@ -221,6 +221,12 @@ fn feed(recording: &mut Recording, chunk: &Chunk, version: u32) -> Result<Step, 
         (Kind::BLKS, Some(process)) if process.threads.is_empty() => {
             process.blocks.extend(items(input, blocks::get)?);
         }
+        (Kind::COLS, Some(process)) if process.threads.is_empty() => {
+            let refused = input.malformed("it has columns of more blocks than there are");
+            if !blocks::get_columns(&mut input, &mut process.blocks)? {
+                return Err(refused);
+            }
+        }
         (kind, Some(process)) if is_counted(kind) && process.threads.is_empty() => {
             counted(kind, input, process)?;
         }

@@ -6,7 +6,7 @@ use super::chunk::{Kind, write_chunk};
 use super::codec::{Base, Encoder};
 use super::{MAGIC, VERSION, blocks, costs, counts, journal, nodes};
 use crate::error::WriteError;
-use crate::model::{End, Function, Jump, Meta, Mode, Module, Process, Recording, Thread};
+use crate::model::{Block, End, Function, Jump, Meta, Mode, Module, Process, Recording, Thread};
 use crate::part::LEVEL;
 
 /// A chunk of items is closed when it has grown to this.
@@ -71,6 +71,7 @@ fn write_process(out: &mut impl Write, process: &Process) -> Result<(), WriteErr
         before = Base::from(function);
     })?;
     write_items(out, Kind::BLKS, &process.blocks, blocks::put)?;
+    write_columns(out, &process.blocks)?;
     write_counted(out, process)?;
     for thread in &process.threads {
         check_tops(thread)?;
@@ -97,6 +98,21 @@ fn write_process(out: &mut impl Write, process: &Process) -> Result<(), WriteErr
         })?;
     }
     Ok(())
+}
+
+/// If any is known.
+fn write_columns(out: &mut impl Write, blocks: &[Block]) -> Result<(), WriteError> {
+    if blocks.iter().all(|block| block.column.is_none()) {
+        return Ok(());
+    }
+    let mut at = 0;
+    write_items(out, Kind::COLS, blocks, |encoder, block| {
+        if encoder.bytes.is_empty() {
+            encoder.uint(at);
+        }
+        at += 1;
+        blocks::put_column(encoder, block);
+    })
 }
 
 /// What only a process whose code was counted has.

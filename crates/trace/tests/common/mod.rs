@@ -221,6 +221,10 @@ fn block(u: Bytes) -> Result<Block> {
         id: u.arbitrary()?,
         function: u.arbitrary()?,
         offset: number(u)?,
+        column: u
+            .arbitrary::<Option<u16>>()?
+            .filter(|&column| column > 0)
+            .map(u32::from),
         code: few(u, 20, |u| u.arbitrary())?,
     })
 }
