@@ -92,12 +92,21 @@ impl Call {
     }
 }
 
+/// What a program that is exec'd gets from the engine here: as `start::Orders`.
+#[derive(Clone, Copy, Debug)]
+pub struct Heritage<'a> {
+    pub pool: &'a [u8],
+    pub payload: &'a [u8],
+    pub filters: u64,
+}
+
 /// Asked directly before the kernel's exec; `false`: do not go on.
 type Ready<'a> = &'a mut dyn FnMut() -> bool;
 
 /// Runs the call; returns only if it failed, or if `ready` says so. `exe`,
 /// `pool` and `payload` are paths ended by NUL.
-pub fn exec(exe: &[u8], call: Call, pool: &[u8], payload: &[u8], ready: Ready<'_>) -> isize {
+pub fn exec(exe: &[u8], call: Call, heritage: Heritage<'_>, ready: Ready<'_>) -> isize {
+    let Heritage { pool, payload, .. } = heritage;
     let follow = payload.len() > 1 && procfs::reachable(pool, payload);
     if !follow || procfs::traced_by_target() {
         return call.native(exe, ready);
@@ -137,7 +146,7 @@ pub fn exec(exe: &[u8], call: Call, pool: &[u8], payload: &[u8], ready: Ready<'_
         }
     }
     if has_room(&file) {
-        start(&call, &file, prefix, pool, payload, ready)
+        start(&call, &file, prefix, heritage, ready)
     } else {
         call.native(exe, ready)
     }
@@ -293,14 +302,16 @@ fn start(
     call: &Call,
     file: &[u8],
     prefix: Vec<Vec<u8>>,
-    pool: &[u8],
-    payload: &[u8],
+    heritage: Heritage<'_>,
     ready: Ready<'_>,
 ) -> isize {
+    let Heritage { pool, payload, .. } = heritage;
     let mut orders = pool[..pool.len() - 1].to_vec();
     orders.push(b'\n');
     orders.extend_from_slice(&payload[..payload.len() - 1]);
-    orders.push(b'\n');
+    let mut filters = procfs::Text::default();
+    let _ = core::fmt::Write::write_fmt(&mut filters, format_args!("\n{}\n", heritage.filters));
+    orders.extend_from_slice(&filters.0);
     orders.extend_from_slice(file);
     orders.push(0);
     let prefix: Vec<Vec<u8>> = prefix.iter().map(|argument| terminated(argument)).collect();

@@ -17,7 +17,7 @@ use crate::loader::{PAGE, PT_LOAD, u16_at, u32_at, u64_at};
 const EHDR: usize = 64;
 const PHDR: usize = 56;
 
-/// Reserves the holes of the engine's `image` and notes all of it as the engine's.
+/// Reserves the holes of the engine's `image` and notes all of it, and the gate, as the engine's.
 ///
 /// # Safety
 /// `image` is where the running payload is loaded: it begins with its ELF
@@ -35,6 +35,9 @@ pub unsafe fn note_image(image: Range<u64>) {
         let _ = unsafe { sys::mmap(start, len, sys::PROT_NONE, flags, -1, 0) };
     });
     crate::memory::note(image.start, image.end - image.start);
+    if sys::gate::page() == sys::gate::PAGE {
+        crate::memory::note(sys::gate::PAGE, sys::gate::SIZE);
+    }
 }
 
 /// Gives `each` the whole pages, relative to the image, that lie between two

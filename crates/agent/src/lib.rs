@@ -11,6 +11,7 @@
 extern crate alloc;
 
 pub mod exec;
+pub mod filters;
 pub mod gaps;
 pub mod heap;
 pub mod loader;

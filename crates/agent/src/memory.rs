@@ -177,6 +177,8 @@ pub unsafe trait Plain: Copy {}
 // SAFETY: integers and kernel structures of integers only.
 unsafe impl Plain for u8 {}
 // SAFETY: as above.
+unsafe impl Plain for u16 {}
+// SAFETY: as above.
 unsafe impl Plain for i32 {}
 // SAFETY: as above.
 unsafe impl Plain for u32 {}

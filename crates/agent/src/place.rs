@@ -68,8 +68,9 @@ impl Place {
         None
     }
 
+    /// All end below the gate.
     fn low_candidates() -> [u64; 4] {
-        [0x4000_0000, 0x5000_0000, 0x2000_0000, 0x6000_0000]
+        [0x4000_0000, 0x5000_0000, 0x2000_0000, 0x5e00_0000]
     }
 
     fn high_candidates(len: u64) -> [u64; 4] {

@@ -6,7 +6,7 @@
 //! ```text
 //!  rsp -> argc            (n + 2)          after: rsp + 16 -> argc (n)
 //!         argv[0]  "everypath"             argv[0] of the program
-//!         argv[1]  pool \n payload \n execfn
+//!         argv[1]  pool \n payload \n filters \n execfn
 //!         argv[2]  argv[0] of the program  ...
 //!         ...  NULL  envp ...  NULL  auxv
 //! ```
@@ -139,6 +139,8 @@ pub struct Orders {
     pub pool: Vec<u8>,
     /// Where the payload can be executed again; empty: children run natively.
     pub payload: Vec<u8>,
+    /// Where in the pool the program's filters are (`filters::Filter::store`); 0: it has none.
+    pub filters: u64,
     /// The path given to execve, as the program may see it in AT_EXECFN.
     pub execfn: &'static CStr,
 }
@@ -146,8 +148,9 @@ pub struct Orders {
 impl Orders {
     pub fn read(stack: &InitialStack) -> Option<Orders> {
         let text = stack.argument(1)?.to_bytes_with_nul();
-        let mut fields = text.splitn(3, |&byte| byte == b'\n');
-        let (pool, payload, execfn) = (fields.next()?, fields.next()?, fields.next()?);
+        let mut fields = text.splitn(4, |&byte| byte == b'\n');
+        let (pool, payload) = (fields.next()?, fields.next()?);
+        let (filters, execfn) = (fields.next()?, fields.next()?);
         let terminated = |field: &[u8]| {
             let mut owned = field.to_vec();
             owned.push(0);
@@ -156,6 +159,7 @@ impl Orders {
         Some(Orders {
             pool: terminated(pool),
             payload: terminated(payload),
+            filters: core::str::from_utf8(filters).ok()?.parse().ok()?,
             execfn: CStr::from_bytes_with_nul(execfn).ok()?,
         })
     }

@@ -19,7 +19,7 @@
 
 use core::arch::{asm, global_asm};
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use sys::signal::{SigInfo, SigSet, SigStack};
 use wire::view::Pool;
@@ -278,6 +278,10 @@ pub struct Thread {
     pub foreign_cs: Option<u16>,
     /// A filter of the program trapped this call while the engine made it.
     pub trapped: Option<u32>,
+    /// The newest of the program's filters (`filters::Filter`); null: none that is known.
+    pub filters: AtomicPtr<crate::filters::Filter>,
+    /// Strict seccomp: what a filter traps ends the thread.
+    pub strict: bool,
     /// The program steps itself (trap flag) and has just been sent here.
     pub step_from: u64,
     /// The cache address of the last boundary that such a step came to, and its
@@ -412,6 +416,8 @@ impl Blocks {
             waits_under: None,
             foreign_cs: None,
             trapped: None,
+            filters: AtomicPtr::new(core::ptr::null_mut()),
+            strict: false,
             step_from: 0,
             stepped_to: (0, 0),
             is_vfork_child: false,
@@ -456,8 +462,12 @@ impl Blocks {
             let start = block.context + SLOTS as u64 + from;
             // SAFETY: within the space behind the block's context.
             let done = unsafe { sys::madvise(start, to - from, sys::MADV_POPULATE_WRITE) };
-            // Kernels before 5.14 do not know the advice.
-            matches!(done, Ok(()) | Err(sys::Errno::EINVAL))
+            // As `pool::allocate_backed`.
+            use sys::Errno;
+            matches!(
+                done,
+                Ok(()) | Err(Errno::EINVAL | Errno::EPERM | Errno::EACCES | Errno::ENOSYS)
+            )
         })
     }
 
@@ -497,8 +507,8 @@ global_asm!(
     "mov dword ptr [rdi], 0",
     "mov edi, esi",
     "mov eax, 60",
-    "syscall",
-    "ud2",
+    "jmp qword ptr [rip + {gate}]",
+    gate = sym sys::gate::CALL,
 );
 
 // SAFETY: defined above, with these arguments.

@@ -134,9 +134,20 @@ impl Engine {
     /// The program opens its memory as a file: from now on writes to files are
     /// looked at ([`Engine::stores`]), so what was translated without that goes.
     pub fn opens_memory(&mut self) {
-        if core::mem::replace(&mut self.memory_opened, true) {
-            return;
+        if !core::mem::replace(&mut self.memory_opened, true) {
+            self.drop_all_pages();
         }
+    }
+
+    /// A filter of the program is to be asked here about every call: the same for what was
+    /// translated so that some run as they are.
+    pub fn watch_calls(&mut self) {
+        if !core::mem::replace(&mut self.calls_watched, true) {
+            self.drop_all_pages();
+        }
+    }
+
+    fn drop_all_pages(&mut self) {
         let pages: alloc::vec::Vec<u64> = self.pages.keys().copied().collect();
         for page in pages {
             if self.protected.contains_key(&page) {

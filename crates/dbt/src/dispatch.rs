@@ -11,6 +11,7 @@ use wire::stream::stamp;
 use crate::block::{Arrival, ExitId, ExitKind, Key, Landing};
 use crate::engine::{self, Engine};
 use crate::entry::reason;
+use crate::filters::{self, Asked};
 use crate::locate::place_of;
 use crate::presence::with_code_at;
 use crate::raised::{Unfetchable, raise_fetch_fault};
@@ -21,7 +22,6 @@ use crate::{change, deliver, lockstep, process, sigreturn};
 /// Its range is of program addresses, which calls from the cache never have:
 /// as a kernel without it.
 const PR_SET_SYSCALL_USER_DISPATCH: u64 = 59;
-const PR_SET_SECCOMP: u64 = 22;
 
 /// A system call the program is about to make.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +31,8 @@ pub struct Call {
     /// Address of the instruction and of the one after it.
     pub pc: u64,
     pub next: u64,
+    /// A filter of the program asks another process about it: it is not made through the gate.
+    pub outside: bool,
 }
 
 /// What happens after a system call.
@@ -209,22 +211,21 @@ fn leave_by_syscall(
     raw: u64,
 ) {
     let regs = &context.regs;
-    let args = [
-        regs[reg::RDI],
-        regs[reg::RSI],
-        regs[reg::RDX],
-        regs[reg::R10],
-        regs[reg::R8],
-        regs[reg::R9],
-    ];
-    let call = Call {
+    let args = [reg::RDI, reg::RSI, reg::RDX, reg::R10, reg::R8, reg::R9];
+    let mut call = Call {
         number: regs[reg::RAX],
-        args,
+        args: args.map(|register| regs[register]),
         pc,
         next,
+        outside: false,
     };
     thread.trapped = None;
-    let mut after = system_call(context, thread, call);
+    let kind = syscalls::kind(call.number);
+    let mut after = match filters::ask(thread, kind, &mut call) {
+        Asked::Allowed => kind.map_or(After::Raw, |kind| system_call(context, thread, kind, call)),
+        Asked::ByKernel => After::Raw,
+        Asked::Said(verdict) => filters::obey(context, thread, &call, verdict),
+    };
     // The handler may have written it in the call.
     if core::hint::black_box(&mut *thread).trapped == Some(call.number as u32) {
         after = After::Raw;
@@ -267,11 +268,8 @@ pub fn finish_call(context: &mut ThreadContext, value: isize, next: u64) {
 }
 
 // Long function: one row per kind of call.
-fn system_call(context: &mut ThreadContext, thread: &mut Thread, call: Call) -> After {
+fn system_call(context: &mut ThreadContext, thread: &mut Thread, kind: Kind, call: Call) -> After {
     lockstep::before_call(call.number, call.args[0]);
-    let Some(kind) = syscalls::kind(call.number) else {
-        return After::Raw;
-    };
     let result = match kind {
         Kind::Sigaction => sigcalls::sigaction(call.args, |number, wanted| {
             engine::with(|engine| {
@@ -314,11 +312,11 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, call: Call) -> 
             let change = || unsafe { sys::raw::syscall(sys::nr::PRCTL, args) };
             crate::contexts::set_tsc(context, forbids, change)
         }
-        Kind::Prctl if call.args[0] != PR_SET_SECCOMP => return After::Raw,
-        Kind::Prctl | Kind::Seccomp => {
-            engine::with(Engine::stop_layouts);
-            return After::Raw;
+        Kind::Prctl if call.args[0] == u64::from(sys::PR_SET_SECCOMP) => {
+            return filters::by_prctl(context, thread, &call);
         }
+        Kind::Prctl => return After::Raw,
+        Kind::Seccomp => return filters::by_seccomp(context, thread, &call),
         Kind::Limit(index) => {
             const RLIMIT_DATA: u64 = 2;
             const RLIMIT_AS: u64 = 9;

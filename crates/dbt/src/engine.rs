@@ -81,6 +81,8 @@ pub struct Engine {
     pub thrash: HashMap<u64, u32, core::hash::BuildHasherDefault<crate::block::PcHasher>>,
     /// The program has opened its memory as a file for writing.
     pub memory_opened: bool,
+    /// Every system call of the program comes to the engine (`filters`).
+    pub calls_watched: bool,
     pub contexts: Option<Contexts>,
     pub ways: Option<Ways>,
     pub streams: Option<Streams>,

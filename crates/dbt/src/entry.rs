@@ -423,21 +423,20 @@ global_asm!(
     ".global everypath_restorer",
     "everypath_restorer:",
     "mov eax, 15",
-    "syscall",
+    "jmp qword ptr [rip + {gate}]",
     // rdi: a signal frame; returns through it.
     ".global everypath_sigreturn",
     "everypath_sigreturn:",
     "lea rsp, [rdi + 8]",
     "mov eax, 15",
-    "syscall",
-    "ud2",
-    // rdi: [nr, six arguments], rsi: context of a child that shares memory, or 0.
+    "jmp qword ptr [rip + {gate}]",
+    // rdi: [nr, six arguments], rsi: context of a child that shares memory, or 0; rdx: the way
+    // through the gate that goes on at r15.
     ".global everypath_clone",
     "everypath_clone:",
-    "push r14",
-    "push r15",
-    "mov r15, rdi",
-    "mov r14, rsi",
+    "push rbx; push r14; push r15",
+    "mov r15, rdi; mov r14, rsi",
+    "mov rbx, rdx",
     "mov rax, [r15]",
     "mov rdi, [r15 + 8]",
     "mov rsi, [r15 + 16]",
@@ -445,8 +444,9 @@ global_asm!(
     "mov r10, [r15 + 32]",
     "mov r8, [r15 + 40]",
     "mov r9, [r15 + 48]",
-    "syscall",
-    "test rax, rax",
+    "lea r15, [rip + 9f]",
+    "jmp rbx",
+    "9: test rax, rax",
     "jnz 3f",
     "test r14, r14",
     "jz 3f",
@@ -457,9 +457,9 @@ global_asm!(
     "call {child}",
     "jmp everypath_enter",
     "3:",
-    "pop r15",
-    "pop r14",
+    "pop r15; pop r14; pop rbx",
     "ret",
+    gate = sym sys::gate::CALL,
     reason = const offset_of!(ThreadContext, reason),
     regs = const offset_of!(ThreadContext, regs),
     stack = const offset_of!(ThreadContext, runtime_rsp),
@@ -538,7 +538,7 @@ unsafe extern "C" {
     /// Real rt_sigreturn through the frame.
     pub fn everypath_sigreturn(frame: *const sys::signal::SigFrame) -> !;
     /// The clone family; see the comment in the assembly.
-    pub fn everypath_clone(call: *const [u64; 7], child: *mut ThreadContext) -> isize;
+    pub fn everypath_clone(call: *const [u64; 7], child: *mut ThreadContext, gate: u64) -> isize;
 }
 
 /// Routines that cache code jumps to, in the order of the thunks.

@@ -51,7 +51,7 @@ pub fn place_of(rip: u64) -> Option<Option<pcmap::Place>> {
     })
 }
 
-/// Cheap test without the lock: engine code is never in the arena.
+/// Cheap test without the lock: engine code is never in the arena, and the gate only near it.
 fn in_arena(rip: u64) -> bool {
-    crate::start::arena_contains(rip)
+    crate::start::arena_contains(rip) && !sys::gate::contains(rip)
 }

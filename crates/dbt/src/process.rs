@@ -6,14 +6,17 @@
 //! the kernel makes the child until the child can take them.
 
 use alloc::boxed::Box;
+use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
+use agent::filters::Filter;
 use agent::pool::ProcessLog;
 use agent::signals::SignalTable;
 use agent::thread::{self, Thread, ThreadContext, reg};
 use sys::signal::{SIG_SETMASK, SigAction, SigSet};
 use sys::{
-    CLONE_CLEAR_SIGHAND, CLONE_SIGHAND, CLONE_THREAD, CLONE_VFORK, CLONE_VM, CloneArgs, Errno, nr,
+    CLONE_CLEAR_SIGHAND, CLONE_SIGHAND, CLONE_THREAD, CLONE_VFORK, CLONE_VM, CloneArgs, Errno,
+    gate, nr,
 };
 use wire::{ThreadRecord, process_state};
 
@@ -28,6 +31,8 @@ struct Wish {
     sp: u64,
     /// The kernel call: number and arguments.
     raw: [u64; 7],
+    /// The way through the gate that it takes.
+    gate: u64,
 }
 
 /// `clone(flags, stack, parent_tid, child_tid, tls)`.
@@ -42,6 +47,7 @@ pub fn clone(context: &mut ThreadContext, thread: &mut Thread, call: &Call) -> i
             flags: flags & 0xffff_ffff,
             sp,
             raw: [call.number, flags, sp, a, b, c, d],
+            gate: gate::jump(call.outside),
         },
     )
 }
@@ -66,6 +72,7 @@ pub fn clone3(context: &mut ThreadContext, thread: &mut Thread, call: &Call) -> 
             flags: args.flags,
             sp,
             raw,
+            gate: gate::jump(call.outside),
         },
     )
 }
@@ -101,16 +108,24 @@ fn clone_args(at: u64, size: u64) -> Result<(CloneArgs, u64), Errno> {
 /// `fork()` and `vfork()`.
 pub fn fork(context: &mut ThreadContext, thread: &mut Thread, call: &Call, vfork: bool) -> isize {
     let flags = if vfork { CLONE_VM | CLONE_VFORK } else { 0 };
-    let raw = [
-        nr::CLONE as u64,
-        flags | sys::signal::SIGCHLD as u64,
-        0,
-        0,
-        0,
-        0,
-        0,
-    ];
-    make(context, thread, call, Wish { flags, sp: 0, raw })
+    let number = if call.outside {
+        call.number
+    } else {
+        nr::CLONE as u64
+    };
+    let raw = [number, flags | sys::signal::SIGCHLD as u64, 0, 0, 0, 0, 0];
+    let gate = gate::jump(call.outside);
+    make(
+        context,
+        thread,
+        call,
+        Wish {
+            flags,
+            sp: 0,
+            raw,
+            gate,
+        },
+    )
 }
 
 fn make(context: &mut ThreadContext, thread: &mut Thread, call: &Call, wish: Wish) -> isize {
@@ -153,6 +168,7 @@ fn make_sharing(
         child.is_vfork_child = wish.flags & CLONE_THREAD == 0;
         child.blocked = thread.blocked;
         child.implies_exec = thread.implies_exec;
+        child.filters = AtomicPtr::new(thread.filters.load(Relaxed));
         if wish.flags & CLONE_VFORK != 0 {
             child.altstack = thread.altstack;
         }
@@ -181,7 +197,7 @@ fn make_sharing(
     };
     // SAFETY: the child's block is complete; the assembly switches to it before
     // it touches any memory. Arguments are the program's own.
-    let result = unsafe { entry::everypath_clone(&wish.raw, (*child).context) };
+    let result = unsafe { entry::everypath_clone(&wish.raw, (*child).context, wish.gate) };
     if result < 0 || wish.flags & CLONE_VFORK != 0 {
         engine::with(|engine| {
             // SAFETY: there is no child, or the kernel let us go on because it
@@ -319,7 +335,7 @@ fn make_copy(context: &mut ThreadContext, thread: &mut Thread, wish: Wish) -> is
     // Held across fork: in the child nobody else can hold it.
     let mut guard = engine::ENGINE.lock();
     // SAFETY: no child context: the child returns here on a copy of this stack.
-    let result = unsafe { entry::everypath_clone(&raw, core::ptr::null_mut()) };
+    let result = unsafe { entry::everypath_clone(&raw, core::ptr::null_mut(), wish.gate) };
     if result == 0 {
         if wish.flags & CLONE_CLEAR_SIGHAND != 0 {
             // The kernel took our handlers, too.
@@ -429,6 +445,7 @@ fn copy_identity(
 pub fn exec(thread: &mut Thread, call: agent::exec::Call) -> Option<isize> {
     // What the kernel hands to the new program must be what the program thinks.
     let blocked = thread.blocked;
+    let filters = Filter::of(thread);
     let ignored = ignored_synchronous(thread);
     for signal in (1..=31).filter(|&signal| ignored.has(signal)) {
         let action = SigAction {
@@ -475,11 +492,14 @@ pub fn exec(thread: &mut Thread, call: agent::exec::Call) -> Option<isize> {
         }
         !interrupted
     };
+    let heritage = agent::exec::Heritage {
+        pool: &heritage.pool,
+        payload,
+        filters: Filter::store(filters, &pool),
+    };
     // The lock is not held: exec reads the program's memory and may block.
     // Only the path of the program is read from the process state.
-    let result = with_process_exe(|process| {
-        agent::exec::exec(process, call, &heritage.pool, payload, &mut ready)
-    });
+    let result = with_process_exe(|process| agent::exec::exec(process, call, heritage, &mut ready));
     if let Some(process) = pool.at::<wire::ProcessRecord>(record)
         && !thread.is_vfork_child
     {

@@ -3,7 +3,7 @@
 
 use agent::signals::quiesce;
 use agent::thread::{Pending, Thread, ThreadContext};
-use sys::signal::{SIGSEGV, code, pf, trap};
+use sys::signal::{SIGSEGV, SigInfo, code, pf, trap};
 
 use crate::deliver::information;
 use crate::vsyscall::END;
@@ -74,12 +74,22 @@ impl Fault {
 pub fn raise(context: &mut ThreadContext, thread: &mut Thread, pc: u64, fault: Fault) {
     let mut info = information(SIGSEGV, fault.code);
     info.fields[0] = fault.address;
+    raise_signal(context, thread, pc, (info, fault.details));
+}
+
+/// The same of any signal that an instruction raises: what is known of it, and err, trapno, cr2.
+pub fn raise_signal(
+    context: &mut ThreadContext,
+    thread: &mut Thread,
+    pc: u64,
+    (info, details): (SigInfo, (u64, u64, u64)),
+) {
     let mask = quiesce(thread);
     thread.pending = Some(Pending {
-        signal: SIGSEGV,
+        signal: info.signo as u32,
         info,
         mask,
-        fault: Some(fault.details),
+        fault: Some(details),
         temporary: None,
     });
     context.pending = 1;

@@ -257,6 +257,9 @@ fn fault(
     if crate::contexts::grow_shadow(context, uc) {
         return;
     }
+    if filtered && thread.strict {
+        crate::filters::kill_strict(context, thread);
+    }
     lockstep::interrupted(context, uc);
     if !place.boundary {
         for (register, slot) in place.recipe.spilled() {

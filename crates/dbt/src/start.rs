@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use agent::filters::Filter;
 use agent::heap::Heap;
 use agent::loader::Loaded;
 use agent::place::Place;
@@ -248,6 +249,7 @@ fn boot(
         volatiles: HashMap::default(),
         thrash: HashMap::default(),
         memory_opened: false,
+        calls_watched: false,
         contexts: is_contexts.then(|| Contexts::new(&pool)),
         ways: counts.then(|| Ways::new(&pool)),
         streams: (mode == Mode::Trace as u32).then_some(streams),
@@ -261,12 +263,7 @@ fn boot(
         add_image(&mut engine.process, image, path);
     }
     add_vdso(&mut engine.process, stack);
-    if program.executable_stack
-        && let Some((start, end)) = agent::procfs::mapping_of(program.sp)
-    {
-        // It grows downwards; eight megabytes is where the kernel stops by default.
-        engine.process.add_stack(start.saturating_sub(8 << 20), end);
-    }
+    add_executable_stack(&mut engine.process, &program);
     let behind = engine.behind();
     let Some(thread) = engine.process.blocks.take(&pool, behind) else {
         fail(
@@ -277,6 +274,7 @@ fn boot(
     };
     let thread: &'static mut Thread = Box::leak(thread);
     thread.signals = crate::process::first_table();
+    inherit_filters(&mut engine, thread, orders.filters);
     // SAFETY: a fresh block.
     let context = unsafe { &mut *thread.context };
     engine.threads.push(thread.context);
@@ -297,6 +295,14 @@ fn boot(
     agent::signals::install(unsafe { &*thread.signals }, entry::signal_entry());
     sys::sigprocmask(SIG_UNBLOCK, SigSet::SYNCHRONOUS);
     thread.context
+}
+
+/// The filters that exec left, from where they are in the pool.
+fn inherit_filters(engine: &mut Engine, thread: &Thread, at: u64) {
+    if let Some(filters) = Filter::restore(&engine.process.log.pool, at) {
+        engine.calls_watched = filters.wants_all();
+        agent::filters::set(&thread.filters, filters);
+    }
 }
 
 /// The record of the image this one replaced (exec) or was started by.
@@ -338,6 +344,15 @@ fn add_image(process: &mut Process, image: &Loaded, path: &[u8]) {
             image.file,
             path,
         );
+    }
+}
+
+fn add_executable_stack(process: &mut Process, program: &Program) {
+    if program.executable_stack
+        && let Some((start, end)) = agent::procfs::mapping_of(program.sp)
+    {
+        // It grows downwards; eight megabytes is where the kernel stops by default.
+        process.add_stack(start.saturating_sub(8 << 20), end);
     }
 }
 

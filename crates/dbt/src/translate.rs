@@ -553,7 +553,8 @@ impl Engine {
             None => true,
             Some(Kind::Stores) => !self.memory_opened,
             Some(_) => false,
-        }) && self.settings.lockstep == 0;
+        }) && self.settings.lockstep == 0
+            && !self.calls_watched;
         // It is over when it has been told to the kernel.
         emit.write_outcomes(1);
         self.emit_enter(emit);

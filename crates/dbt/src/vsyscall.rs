@@ -53,8 +53,14 @@ pub fn call(context: &mut ThreadContext, thread: &mut Thread, pc: u64) {
         return refuse(context, thread, pc, fault);
     }
     let [first, second, third] = args.map(|arg| arg as usize);
-    // SAFETY: the program's own call of one of three harmless functions.
-    let result = unsafe { sys::raw::syscall(number, [first, second, third, 0, 0, 0]) };
+    // Filters are asked with the address of the entry, which the kernel cannot know.
+    let result = match crate::filters::said_at(thread, number, args, pc) {
+        None => {
+            // SAFETY: the program's own call of one of three harmless functions.
+            unsafe { sys::raw::syscall(number, [first, second, third, 0, 0, 0]) }
+        }
+        Some(error) => error,
+    };
     if result == sys::Errno::EFAULT.as_result() {
         context.regs[reg::RAX] = sys::Errno::ENOSYS.as_result() as u64;
         return refuse(context, thread, pc, Fault::of_kernel());

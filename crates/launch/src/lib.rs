@@ -266,7 +266,7 @@ fn orders(pool: &OwnedPool, payload: &OwnedFd, program: &Path) -> CString {
     use std::os::unix::ffi::OsStrExt;
     let me = std::process::id();
     let mut text = format!(
-        "/proc/{me}/fd/{}\n/proc/{me}/fd/{}\n",
+        "/proc/{me}/fd/{}\n/proc/{me}/fd/{}\n0\n",
         pool.file().as_raw_fd(),
         payload.as_raw_fd()
     )

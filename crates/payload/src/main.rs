@@ -7,7 +7,7 @@
 #![no_std]
 #![no_main]
 
-use core::arch::{asm, global_asm};
+use core::arch::global_asm;
 
 #[global_allocator]
 static HEAP: agent::heap::Heap = agent::heap::Heap::new();
@@ -125,6 +125,10 @@ unsafe extern "C" fn begin(sp: u64, start: u64, end: u64, dynamic: *const [u64; 
             rela = rela.add(1);
         }
     }
+    // Before any other system call: a filter that was inherited may allow only what comes
+    // through the gate. Where that cannot be, filters decide about ours.
+    // SAFETY: the only thread of this process, which has made no call yet.
+    let _ = unsafe { sys::gate::open() };
     let end = end.next_multiple_of(4096);
     // SAFETY: the kernel's rsp at our first instruction, and our own image.
     unsafe { dbt::start::main(sp, start..end, &HEAP) }
@@ -135,11 +139,7 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     struct Stderr;
     impl core::fmt::Write for Stderr {
         fn write_str(&mut self, text: &str) -> core::fmt::Result {
-            // SAFETY: write(2) of a live string.
-            unsafe {
-                asm!("syscall", inlateout("rax") 1 => _, in("rdi") 2, in("rsi") text.as_ptr(), in("rdx") text.len(),
-                     lateout("rcx") _, lateout("r11") _, options(nostack));
-            }
+            let _ = sys::write(2, text.as_bytes());
             Ok(())
         }
     }
@@ -149,8 +149,7 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
             "everypath: internal error: {info}; what was recorded so far is kept, please report this\n"
         ),
     );
-    // SAFETY: ends the process.
-    unsafe { asm!("syscall", in("rax") 231, in("rdi") 125, options(noreturn)) }
+    sys::exit_group(125)
 }
 
 /// Named by precompiled `core`; never called, panics abort.

@@ -2,7 +2,9 @@
 
 use core::arch::asm;
 
-/// Six-argument system call. Returns what the kernel puts in rax: a result, or
+use crate::gate;
+
+/// Six-argument system call, through the gate. Returns what the kernel puts in rax: a result, or
 /// `-errno` in `-4095..=-1`.
 ///
 /// # Safety
@@ -10,6 +12,27 @@ use core::arch::asm;
 /// the caller has thought about; pointers must satisfy that call.
 #[inline(always)]
 pub unsafe fn syscall(nr: usize, args: [usize; 6]) -> isize {
+    let result: isize;
+    // SAFETY: the gate is `syscall; ret`. The kernel clobbers rax, rcx and r11 only; the rest is
+    // the caller's duty.
+    unsafe {
+        asm!(
+            "call qword ptr [rip + {gate}]",
+            gate = sym gate::CALL,
+            inlateout("rax") nr as isize => result,
+            in("rdi") args[0], in("rsi") args[1], in("rdx") args[2],
+            in("r10") args[3], in("r8") args[4], in("r9") args[5],
+            lateout("rcx") _, lateout("r11") _,
+        );
+    }
+    result
+}
+
+/// The same, but not through the gate: a filter of the program decides about it.
+///
+/// # Safety
+/// As above.
+pub unsafe fn syscall_outside(nr: usize, args: [usize; 6]) -> isize {
     let result: isize;
     // SAFETY: the kernel clobbers rax, rcx and r11 only; the rest is the
     // caller's duty.

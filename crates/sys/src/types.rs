@@ -74,10 +74,13 @@ pub const CLONE_THREAD: u64 = 0x10000;
 pub const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 
 pub const PR_SET_NAME: u32 = 15;
+pub const PR_GET_SECCOMP: u32 = 21;
+pub const PR_SET_SECCOMP: u32 = 22;
 pub const PR_GET_TSC: u32 = 25;
 pub const PR_SET_TSC: u32 = 26;
 pub const PR_TSC_SIGSEGV: u32 = 2;
 pub const PR_SET_MM: u32 = 35;
+pub const PR_SET_NO_NEW_PRIVS: u32 = 38;
 pub const PR_SET_MM_MAP: u32 = 14;
 pub const PR_SET_MM_MAP_SIZE: u32 = 15;
 

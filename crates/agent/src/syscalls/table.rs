@@ -39,7 +39,7 @@ pub enum Kind {
     /// The file may be the program's own memory, once that was opened for writing.
     Stores,
     Prctl,
-    /// Calls are filtered from now on, the engine's too.
+    /// The program's calls are filtered from now on, and not the engine's.
     Seccomp,
     /// Limits of memory are for the engine, too: (index of the resource).
     Limit(usize),
@@ -192,7 +192,7 @@ pub const TABLE: &[(usize, Kind, &str)] = &[
     (
         nr::SECCOMP,
         Kind::Seccomp,
-        "the engine makes no call any more that it can do without",
+        "a filter must not be asked about the engine's calls",
     ),
     (
         nr::SETRLIMIT,
