@@ -122,7 +122,8 @@ impl Show {
             report.stat_names = stat_names(recording);
         }
         report.notes.clone_from(&self.notes);
-        if self.view.tables.funcs == Some(Detail::Disassembly) {
+        let tables = self.view.tables;
+        if [tables.funcs, tables.blocks].contains(&Some(Detail::Disassembly)) {
             let images = Images::new();
             report.read_code(&mut OnDisk::new(&images, Trust::Modules));
         }

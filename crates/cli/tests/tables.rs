@@ -181,6 +181,39 @@ fn code_of_functions_is_that_of_their_files() {
     assert_eq!(report.matches(why).count(), 2, "{report}");
 }
 
+/// Stubs between the selected functions are in no recorded block: listing 4.16, with two jumps.
+#[test]
+fn calls_of_blocks_name_the_jumps_that_lead_on() {
+    let folder = Folder::new("tables-stubs");
+    folder.program(&["-g", "-O1", "-fno-inline"], "prog", STUBS);
+    let record = [
+        "contexts", "-q", "-o", "run.evp", "--mode", "intra", "-k", "2",
+    ];
+    let record = [&record[..], &["--funcs", "main,real", "--", "./prog"]].concat();
+    everypath(&folder, &record);
+    let call = |form: &str, table: &str| {
+        let report = [
+            "report", "run.evp", "--forest", "kccf", "--format", form, table,
+        ];
+        let report = everypath(&folder, &report);
+        let call = report.lines().find(|line| line.contains("call prog+0x"));
+        let call = call.unwrap_or_else(|| panic!("{report}")).to_owned();
+        call.replace("&gt;", ">")
+    };
+    for form in ["text", "report", "xml"] {
+        for table in ["--blocks-disasm", "--funcs-disasm"] {
+            let call = call(form, table);
+            let steps: Vec<&str> = call.split(" --> ").collect();
+            assert_eq!(steps.len(), 3, "{form} {table}: {call}");
+            assert!(steps[1].starts_with("jmp prog+0x"), "{call}");
+            assert!(steps[2].starts_with("jmp {real+0 at 3,"), "{call}");
+        }
+    }
+    // What is not the file that ran says nothing.
+    folder.program(&["-g", "-O0"], "prog", PROG4);
+    assert!(!call("text", "--blocks-disasm").contains("-->"));
+}
+
 #[test]
 fn counters_of_functions_are_their_calls() {
     let folder = Folder::new("tables-functions");

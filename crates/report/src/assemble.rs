@@ -100,6 +100,7 @@ impl<'a> Report<'a> {
             recording,
             tables: view.tables,
             listings: Vec::new(),
+            stubs: Vec::new(),
             counters: processes.map(summary::of_labels).collect(),
             totals,
             metrics,

@@ -10,6 +10,9 @@
 //! | elsewhere in a file | `call prog+0x1030` |
 //! | in no file | a distance |
 //!
+//! A jump that is in no recorded block, as stubs between selected functions are in none, is read
+//! from the module's file ([`Report::read_code`]).
+//!
 //! Limits: what was not executed was not recorded, and stubs of the dynamic linker
 //! never are, so a call through one names the stub by its place.
 
@@ -19,6 +22,8 @@ use std::ops::Range;
 use isa::{Flow, Insn};
 use trace::{Block, Function, Label, Process};
 
+use crate::Report;
+use crate::html::Files;
 use crate::names::{base_name, function_name, symbol_of};
 
 /// Jumps that are followed behind a call.
@@ -26,7 +31,10 @@ pub(crate) const MOST_STEPS: usize = 8;
 
 /// An address of a process, with the module that was there: others may have been at
 /// the same one before.
-type At = (Option<u32>, u64);
+pub(crate) type At = (Option<u32>, u64);
+
+/// Direct jumps that are in no recorded block, as the files of the modules have them.
+pub type Stubs = HashMap<At, Vec<u8>>;
 
 /// A function of which basic blocks were recorded.
 pub struct Extent<'a> {
@@ -44,6 +52,16 @@ pub struct Code<'a> {
     by_address: HashMap<At, (&'a Function, &'a Block)>,
     /// By module and address.
     extents: Vec<Extent<'a>>,
+    stubs: Option<&'a Stubs>,
+}
+
+impl Report<'_> {
+    /// Reads the jumps between recorded blocks that are in none.
+    pub(crate) fn read_stubs(&mut self, files: &mut dyn Files) {
+        let processes = self.recording.processes.iter();
+        let read = processes.map(|process| Code::new(process).read_stubs(files));
+        self.stubs = read.collect();
+    }
 }
 
 impl<'a> Code<'a> {
@@ -58,7 +76,54 @@ impl<'a> Code<'a> {
             process,
             by_address: blocks.iter().map(entry).collect(),
             extents: extents(&blocks),
+            stubs: None,
         }
+    }
+
+    /// The same, with jumps that were read from files.
+    #[must_use]
+    pub fn with_stubs(mut self, stubs: Option<&'a Stubs>) -> Code<'a> {
+        self.stubs = stubs;
+        self
+    }
+
+    /// Reads the jumps that calls go to, of which nothing was recorded.
+    fn read_stubs(&self, files: &mut dyn Files) -> Stubs {
+        let mut stubs = Stubs::new();
+        for (function, block) in self.by_address.values() {
+            for (_, _, insn) in decoded(&block.code, function.pc) {
+                if let Some(Flow::Call(to)) = insn.map(|insn| insn.flow()) {
+                    self.read_steps((function.module, to), files, &mut stubs);
+                }
+            }
+        }
+        stubs
+    }
+
+    fn read_steps(&self, mut at: At, files: &mut dyn Files, stubs: &mut Stubs) {
+        for _ in 0..MOST_STEPS {
+            let insn = match self.by_address.contains_key(&at) {
+                true => self.only_jump(at),
+                false => self.in_the_file(at, files),
+            };
+            let Some((insn, Flow::Jump(next))) = insn.map(|insn| (insn, insn.flow())) else {
+                return;
+            };
+            if !self.by_address.contains_key(&at) {
+                stubs.insert(at, insn.bytes().to_vec());
+            }
+            at.1 = next;
+        }
+    }
+
+    /// The instruction that the module's file has for an address.
+    fn in_the_file(&self, (module, pc): At, files: &mut dyn Files) -> Option<Insn> {
+        let module = self.process.modules.get(module? as usize)?;
+        if !(module.start..module.end).contains(&pc) {
+            return None;
+        }
+        let offset = module.offset.wrapping_add(pc - module.start);
+        Insn::decode(&files.bytes(module, offset)?, pc).ok()
     }
 
     /// Functions of which blocks were recorded.
@@ -121,9 +186,11 @@ impl<'a> Code<'a> {
         }
     }
 
-    /// The jump that is all of the block at an address.
+    /// The jump that is all of the block at an address, or was read from the file.
     fn only_jump(&self, at: At) -> Option<Insn> {
-        let (_, block) = self.by_address.get(&at)?;
+        let Some((_, block)) = self.by_address.get(&at) else {
+            return Insn::decode(self.stubs?.get(&at)?, at.1).ok();
+        };
         let insn = Insn::decode(&block.code, at.1).ok()?;
         let is_jump = matches!(insn.flow(), Flow::Jump(_) | Flow::IndirectJump);
         (is_jump && insn.len() == block.code.len()).then_some(insn)

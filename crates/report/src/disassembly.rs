@@ -32,9 +32,11 @@ pub struct Instruction {
 }
 
 impl Report<'_> {
-    /// Reads the code of all functions, if they are what contexts are of.
+    /// Reads the code of all functions, if they are what contexts are of; else that of jumps
+    /// which calls of blocks go through.
     pub fn read_code(&mut self, files: &mut dyn Files) {
         if self.recording.meta.blocks.is_some() {
+            self.read_stubs(files);
             return;
         }
         let processes = self.recording.processes.iter();

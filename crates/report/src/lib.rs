@@ -88,6 +88,8 @@ pub struct Report<'a> {
     pub tables: Tables,
     /// The code of functions, process by process, if it was read ([`Report::read_code`]).
     pub listings: Vec<HashMap<Label, Listing>>,
+    /// Jumps between recorded blocks, process by process, if they were read.
+    pub stubs: Vec<code::Stubs>,
     /// How often each label was entered, process by process, if asked for.
     pub counters: Vec<HashMap<Label, u64>>,
     /// All threads in one tree, if asked for. For [`html`].

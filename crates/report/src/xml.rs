@@ -136,7 +136,7 @@ fn write_process(
         report,
         at,
         process,
-        code: Code::new(process),
+        code: Code::new(process).with_stubs(report.stubs.get(at)),
     };
     labels.write_functions(xml)?;
     labels.write_blocks(xml)?;

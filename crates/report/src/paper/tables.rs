@@ -45,7 +45,7 @@ pub(crate) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         let table = Table {
             process,
             count: |label| report.count_of(at, label),
-            code: Code::new(process),
+            code: Code::new(process).with_stubs(report.stubs.get(at)),
         };
         if let Some(detail) = tables.funcs {
             writeln!(out, "{RULE}\nAll functions\n{RULE}")?;
