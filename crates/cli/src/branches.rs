@@ -15,6 +15,7 @@ use crate::ending::Ending;
 use crate::flags::{DescriptorForm, Dump, Stats, StatsForm};
 use crate::output::{Kind, Output};
 use crate::progress::Progress;
+use crate::thesis::Tool;
 use crate::traces::{check_order, check_thread, read_trace};
 
 pub fn dump(flags: &Dump, form: DescriptorForm) -> Result<Ending> {
@@ -31,7 +32,17 @@ pub fn dump(flags: &Dump, form: DescriptorForm) -> Result<Ending> {
         range: flags.range.clone().unwrap_or(1..u64::MAX),
         thread: flags.thread,
     };
-    let sink = Sink::wanted(&flags.mcf.packing, flags.mcf.output.as_deref())?;
+    let (sink, files) = match flags.mcf.thesis {
+        false => {
+            let output = flags.mcf.output.as_deref();
+            (Sink::wanted(&flags.mcf.packing, output)?, None)
+        }
+        true => {
+            let output = flags.mcf.output.as_deref();
+            let (sink, files) = Sink::of_tool(Tool::McfTrace, form, &flags.mcf.packing, output)?;
+            (sink, Some(files))
+        }
+    };
     sink.check_terminal(form)?;
     let (recording, _) = read_trace(&flags.file)?;
     check_thread(&recording, &flags.file, flags.thread)?;
@@ -44,10 +55,10 @@ pub fn dump(flags: &Dump, form: DescriptorForm) -> Result<Ending> {
     let progress = progress.then(|| Progress::reading(&recording, "writing descriptors"));
     let threads = mcf::threads(&recording, flags.thread);
     let threads = threads.map_err(|error| anyhow!("'{shown}': {error}"))?;
-    let failures = RefCell::new(Vec::new());
+    let written = RefCell::new(mcf::Written::default());
     let limit = Arc::clone(&sink.limit);
     let ending = sink.send(form, |out| {
-        *failures.borrow_mut() = match flags.order {
+        *written.borrow_mut() = match flags.order {
             true => mcf::write_in_order(&threads, &view, out)?,
             false => mcf::write(&threads, &view, out)?,
         };
@@ -55,7 +66,14 @@ pub fn dump(flags: &Dump, form: DescriptorForm) -> Result<Ending> {
     })?;
     drop(progress);
     limit.say();
-    Ok(say(&flags.file, failures.take(), ending))
+    let written = written.take();
+    let ending = match files {
+        None => ending,
+        Some(files) => files.finish(&threads, |out| {
+            mcf::statistics(&recording, &written.totals, out)
+        })?,
+    };
+    Ok(say(&flags.file, written.failures, ending))
 }
 
 pub fn stats(flags: &Stats) -> Result<Ending> {

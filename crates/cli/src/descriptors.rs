@@ -53,7 +53,7 @@ impl Compressor {
         }
     }
 
-    fn of_suffix(path: &Path) -> Option<Compressor> {
+    pub fn of_suffix(path: &Path) -> Option<Compressor> {
         let suffix = path.extension()?.to_str()?;
         let mut all = Compressor::ALL.into_iter();
         all.find(|compressor| compressor.names().1 == suffix)

@@ -23,6 +23,7 @@
 //! | `traces` | recording traces, and showing them |
 //! | `branches` | branches of traces |
 //! | `raptor` | what predictors made of branches |
+//! | `thesis` | files and consoles of the mTrace thesis |
 //! | `condition` | what is not to have changed |
 #![forbid(unsafe_code)]
 
@@ -65,6 +66,7 @@ mod session;
 mod show;
 mod source;
 mod symbolize;
+mod thesis;
 mod timelines;
 mod traces;
 mod vdso;

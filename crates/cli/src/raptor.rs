@@ -5,6 +5,7 @@ pub mod live;
 use std::cell::RefCell;
 use std::fs::File;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use analysis::raptor::{Config, Exceptions, OUTCOMES, Overflow, TARGETS};
@@ -16,9 +17,10 @@ use report::{mcf, raptor::Row};
 use crate::branches::{say, send};
 use crate::descriptors::Sink;
 use crate::ending::Ending;
-use crate::flags::{DescriptorForm, Predictors, Raptor, RasOverflow};
+use crate::flags::{DescriptorForm, Packing, Predictors, Raptor, RasOverflow};
 use crate::output::reason;
 use crate::progress::Progress;
+use crate::thesis::{Files, Tool};
 use crate::traces::{check_order, check_thread, read_trace};
 
 pub fn raptor(flags: &Raptor) -> Result<Ending> {
@@ -31,7 +33,12 @@ pub fn raptor(flags: &Raptor) -> Result<Ending> {
             config.targets.name
         );
     }
-    let sink = Sink::wanted(&flags.packing, flags.output.as_deref())?;
+    let (sink, files) = sink(
+        &flags.predictors,
+        view.form,
+        &flags.packing,
+        flags.output.as_deref(),
+    )?;
     if sink.output.is_none() && flags.decode.is_none() && flags.packing.is_asked() {
         bail!("--compress and --descriptor-limit are about descriptors; name their file with -o");
     }
@@ -55,10 +62,29 @@ pub fn raptor(flags: &Raptor) -> Result<Ending> {
     let rows = write(&threads, &config, view, is_shared, sink)?;
     drop(progress);
     limit.say();
+    if let Some(files) = files {
+        files.finish(&threads, |out| raptor::statistics(&recording, &rows, out))?;
+    }
     let ending = send(None, |out| {
         raptor::summary(&recording, &config, &rows, whose(is_shared), out)
     })?;
     Ok(say(&flags.file, failures(&rows), ending))
+}
+
+/// Where descriptors go; of `--thesis` with the tool's other file.
+fn sink(
+    flags: &Predictors,
+    form: Form,
+    packing: &Packing,
+    path: Option<&Path>,
+) -> Result<(Sink, Option<Files>)> {
+    match flags.thesis {
+        false => Ok((Sink::wanted(packing, path)?, None)),
+        true => {
+            let (sink, files) = Sink::of_tool(Tool::McfTRaptor, form, packing, path)?;
+            Ok((sink, Some(files)))
+        }
+    }
 }
 
 /// Makes descriptors, and writes them to the file, if there is one.

@@ -104,6 +104,7 @@ pub fn dump(flags: &Dump) -> Result<Ending> {
     if flags.order {
         let view = report::steps::Between {
             times: flags.time.clone().unwrap_or(0..u64::MAX),
+            range: flags.range.clone().unwrap_or(1..u64::MAX),
             thread: flags.thread,
             functions: functions(flags)?,
         };

@@ -298,7 +298,7 @@ fn what_cannot_be_is_refused_before_the_run() {
         (&["--report", "r", "-o", "x"], missing("--raptor")),
         (
             &["--raptor", "--form", "ascii"],
-            missing("--descriptors <FILE>"),
+            missing("<--descriptors <FILE>|--thesis>"),
         ),
         (
             &["--raptor", "--limit", "1M"],

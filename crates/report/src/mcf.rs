@@ -10,18 +10,22 @@
 //! Threads are numbered through the whole recording, from 0 on.
 //!
 //! Threads follow one after the other, or take turns in the order of their time stamps
-//! ([`write_in_order`]), as the file of mcfTrace has them.
+//! ([`write_in_order`]), as the file of mcfTrace has them. Then instructions are counted in that
+//! order, those of all threads together.
 //!
 //! Limits: a thread's number has one byte.
 
 mod ordered;
+mod statistics;
 
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::ops::Range;
 
-use analysis::walk::{Branch, Branches, Item, Kind, Pieces};
+use analysis::walk::{Branch, Branches, Item, Kind, Pieces, Unsound};
 pub use ordered::write_in_order;
+pub use statistics::{Totals, statistics};
+pub(crate) use statistics::{skipped, write_skipped, write_time};
 use trace::{Process, Recording, Thread};
 
 /// What of a trace is written, and how.
@@ -30,7 +34,7 @@ pub struct View {
     pub form: Form,
     /// Behind each descriptor its instruction, if it is ASCII.
     pub disassemble: bool,
-    /// Instructions of each thread, counted from 1.
+    /// Instructions of each thread, or of all in their order, counted from 1.
     pub range: Range<u64>,
     /// Only of the threads with this number.
     pub thread: Option<u32>,
@@ -44,6 +48,17 @@ pub enum Form {
 
 /// Bytes of a binary descriptor.
 pub const LEN: usize = 18;
+
+/// How many types of branches there are.
+const TYPES: usize = 4;
+
+/// What was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    pub totals: Totals,
+    /// A sentence for each thread whose stream ends too early.
+    pub failures: Vec<String>,
+}
 
 /// A thread and the number that descriptors give it.
 #[derive(Clone, Copy, Debug)]
@@ -75,13 +90,9 @@ pub fn threads(recording: &Recording, tid: Option<u32>) -> Result<Vec<Numbered<'
     Ok(wanted)
 }
 
-/// Writes descriptors; gives a sentence for each thread whose stream ends too early.
-pub fn write(
-    threads: &[Numbered<'_>],
-    view: &View,
-    out: &mut dyn Write,
-) -> io::Result<Vec<String>> {
-    let mut failures = Vec::new();
+/// Writes descriptors, of one thread after the other.
+pub fn write(threads: &[Numbered<'_>], view: &View, out: &mut dyn Write) -> io::Result<Written> {
+    let mut written = Written::default();
     for of_process in by_process(threads) {
         let mut pieces = Pieces::of(of_process[0].process);
         for numbered in of_process {
@@ -93,14 +104,24 @@ pub fn write(
                     Ok(Item::Branch(branch)) if view.range.contains(&branch.number) => {
                         let text = view.disassemble.then(|| texts.of(&branches, &branch));
                         put(numbered.number, &branch, view.form, text, out)?;
+                        written.totals.types[type_of(&branch)] += 1;
                     }
                     Ok(_) => {}
-                    Err(error) => failures.push(format!("thread {}: {error}", numbered.thread.tid)),
+                    Err(error) => written.fails(numbered.thread, &error),
                 }
             }
+            written.totals.executed(branches.number(), &view.range);
+            written.totals.thread(branches.number());
         }
     }
-    Ok(failures)
+    Ok(written)
+}
+
+impl Written {
+    fn fails(&mut self, thread: &Thread, error: &Unsound) {
+        self.failures
+            .push(format!("thread {}: {error}", thread.tid));
+    }
 }
 
 /// Writes the descriptor of a branch, and its instruction if that is wanted.
@@ -132,13 +153,18 @@ pub(crate) fn binary(thread: u8, branch: &Branch) -> [u8; LEN] {
     bytes[0] = thread;
     bytes[1..9].copy_from_slice(&branch.pc.to_le_bytes());
     bytes[9..17].copy_from_slice(&branch.target.to_le_bytes());
-    bytes[17] = match (branch.kind, branch.taken) {
+    bytes[17] = type_of(branch) as u8;
+    bytes
+}
+
+/// The type of a branch, less than [`TYPES`].
+fn type_of(branch: &Branch) -> usize {
+    match (branch.kind, branch.taken) {
         (kind, _) if kind.is_indirect() => 0,
         (Kind::Conditional, true) => 2,
         (Kind::Conditional, false) => 3,
         _ => 1,
-    };
-    bytes
+    }
 }
 
 /// The same as text, without the end of the line.

@@ -22,7 +22,7 @@ use analysis::walk::{Branches, Item, Pieces};
 
 use check::again;
 pub use check::{Checked, check, decode};
-pub use summary::summary;
+pub use summary::{statistics, summary};
 
 use crate::mcf::{self, Form, Numbered, Texts};
 

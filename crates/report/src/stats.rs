@@ -9,6 +9,7 @@ use analysis::branch_stats::{BIASES, Executed, Stats};
 use analysis::walk::Kind;
 use trace::Recording;
 
+use crate::mcf;
 use crate::numbers::{counted, grouped, percent};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +28,7 @@ pub fn write(
     match form {
         Form::Report => text(recording, stats, out),
         Form::Json => json::write(recording, stats, out),
-        Form::Mcf => mcf(recording, stats, out),
+        Form::Mcf => mcf::statistics(recording, &mcf::Totals::of(stats), out),
     }
 }
 
@@ -41,62 +42,6 @@ pub(crate) fn name(kind: Kind) -> &'static str {
         Kind::IndirectCall => "indirect call",
         Kind::Return => "return",
     }
-}
-
-/// The statistics file of mcfTrace (figure 4.3 of the mTrace thesis).
-fn mcf(recording: &Recording, stats: &Stats, out: &mut dyn Write) -> io::Result<()> {
-    let total = &stats.total;
-    let all = total.branches();
-    writeln!(out, "mcfTrace: Traced {} instructions", total.insns)?;
-    match skipped(recording, stats) {
-        Some(insns) => writeln!(out, "mcfTrace: Skipped {insns} instructions")?,
-        None => writeln!(
-            out,
-            "mcfTrace: Skipped an unknown number of instructions, which were not selected"
-        )?,
-    }
-    writeln!(
-        out,
-        "mcfTrace: Recorded {all} control transfer instructions."
-    )?;
-    let rows = [
-        (total.direct(), "Unconditional Direct"),
-        (total.taken, "Conditional Direct Taken"),
-        (total.not_taken(), "Conditional Direct Not Taken"),
-        (total.indirect(), "Unconditional Indirect"),
-    ];
-    for (count, class) in rows {
-        let share = count as f64 * 100.0 / all.max(1) as f64;
-        writeln!(out, "\t{count} ( %{share:.2} ) {class}")?;
-    }
-    Ok(())
-}
-
-/// Instructions that were passed before tracing began: those of `--skip`, of each thread. `None`:
-/// others were left out, too, which nobody counted, or some thread ended before.
-fn skipped(recording: &Recording, stats: &Stats) -> Option<u64> {
-    /// Options of `trace` that leave out more than the beginnings and ends of threads.
-    const LEAVE_OUT: [&str; 9] = [
-        "funcs",
-        "modules",
-        "no-shared-libs",
-        "start-func",
-        "stop-func",
-        "ctl",
-        "paused",
-        "start-signal",
-        "stop-signal",
-    ];
-    let mut skip = 0u64;
-    for (name, value) in &recording.meta.options {
-        match &**name {
-            "skip" => skip = value.parse().ok()?,
-            name if LEAVE_OUT.contains(&name) => return None,
-            _ => {}
-        }
-    }
-    let all_begun = stats.threads.iter().all(|thread| thread.executed.insns > 0);
-    (skip == 0 || all_begun).then(|| skip.saturating_mul(stats.threads.len() as u64))
 }
 
 fn text(recording: &Recording, stats: &Stats, out: &mut dyn Write) -> io::Result<()> {

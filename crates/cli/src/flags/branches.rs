@@ -31,6 +31,9 @@ pub struct Mcf {
     /// Write the descriptors of --mcf to FILE, not standard output
     #[arg(short, long, value_name = "FILE", requires = "mcf")]
     pub output: Option<PathBuf>,
+    /// Name the file by the time, if -o does not; statistics beside, as mcfTrace
+    #[arg(long, requires = "mcf")]
+    pub thesis: bool,
     #[command(flatten)]
     pub packing: Packing,
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use analysis::raptor::{MOST_ENTRIES, OUTCOMES, TARGETS};
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 
 use super::{DescriptorForm, Packing};
 
@@ -17,13 +17,14 @@ Examples:
   everypath raptor run.evp -o run.raptor               the descriptors (docs/formats/mcf.md)
   everypath raptor run.evp -c pbzip2 -o run.raptor.bz2
   everypath raptor run.evp --form ascii --disasm -o run.txt
-  everypath raptor run.evp --thesis -o run.raptor      not decodable: no begins, no ends
+  everypath raptor run.evp --thesis                    as mcfTRaptor: file and .Statistics
   everypath raptor run.evp --targets ibtb-last --check all branches, from descriptors and code
   everypath raptor run.evp --targets ibtb-last --decode run.raptor > run.mcf
   everypath trace --raptor --descriptors run.raptor -- ./prog   without a trace";
 
 #[derive(Debug, Args)]
-#[command(mut_arg("disasm", |disasm| disasm.requires("output")))]
+#[command(group(ArgGroup::new("written").args(["output", "thesis"]).multiple(true)))]
+#[command(mut_arg("disasm", |disasm| disasm.requires("written")))]
 #[command(mut_arg("compress", |compress| compress.conflicts_with("check")))]
 #[command(mut_arg("descriptor_limit", |limit| limit.conflicts_with("check")))]
 #[command(mut_arg("thesis", |thesis| thesis.conflicts_with_all(["check", "decode"])))]
@@ -82,7 +83,7 @@ pub struct Predictors {
     /// All threads of a process share the predictors, in the order of time stamps
     #[arg(long)]
     pub shared: bool,
-    /// Only descriptors of the thesis: none where a thread begins, ends, goes on
+    /// Only what mcfTRaptor writes; names by time, statistics beside, as it does
     #[arg(long, conflicts_with = "shared")]
     pub thesis: bool,
     /// Form of the descriptors that are written
@@ -106,10 +107,11 @@ pub enum RasOverflow {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Branch predictors (mcfTRaptor)")]
 #[command(mut_group("Predictors", |given| given.requires("raptor")))]
-#[command(mut_arg("form", |form| form.requires("descriptors")))]
-#[command(mut_arg("disasm", |disasm| disasm.requires("descriptors")))]
-#[command(mut_arg("compress", |compress| compress.requires("descriptors")))]
-#[command(mut_arg("descriptor_limit", |limit| limit.requires("descriptors")))]
+#[command(group(ArgGroup::new("written").args(["descriptors", "thesis"]).multiple(true)))]
+#[command(mut_arg("form", |form| form.requires("written")))]
+#[command(mut_arg("disasm", |disasm| disasm.requires("written")))]
+#[command(mut_arg("compress", |compress| compress.requires("written")))]
+#[command(mut_arg("descriptor_limit", |limit| limit.requires("written")))]
 pub struct Live {
     /// Have predictors of branches follow, as `everypath raptor` has of a trace
     #[arg(long)]

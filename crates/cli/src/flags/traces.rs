@@ -40,6 +40,7 @@ Examples:
   everypath dump run.evp --funcs 'parse_*,main'
   everypath dump run.evp --order | less         all threads, in order of time
   everypath dump run.evp --order --time 5000000..6000000
+  everypath dump run.evp --order --range 3000001..4000000   of all threads together
   everypath dump run.evp --mcf ascii --disasm              branches, as mcfTrace has them
   everypath dump run.evp --mcf binary -o run.mcf.zst       compressed (docs/formats/mcf.md)
   everypath dump run.evp --mcf binary -c pigz > run.mcf.gz
@@ -138,7 +139,7 @@ pub struct Dump {
     /// The trace (made with `everypath trace`)
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Only these instructions of each thread, from 1 on; ..TO and FROM.. will do
+    /// Only these instructions, from 1 on: of each thread; with --order of all
     #[arg(long, value_name = "FROM..TO", value_parser = range)]
     pub range: Option<Range<u64>>,
     /// Only the thread with this number
@@ -148,11 +149,11 @@ pub struct Dump {
     #[arg(long, value_name = "LIST", conflicts_with_all = ["mcf", "pt"])]
     pub funcs: Vec<String>,
     /// All threads in the order of their time stamps, also with --mcf
-    #[arg(long, conflicts_with = "range")]
+    #[arg(long)]
     pub order: bool,
     /// Only what was executed then; ticks beyond the first stamp, as --order shows
     #[arg(long, value_name = "FROM..TO", value_parser = times, requires = "order")]
-    #[arg(conflicts_with = "mcf")]
+    #[arg(conflicts_with_all = ["mcf", "range"])]
     pub time: Option<Range<u64>>,
     /// Write Intel PT packets and the code into this folder (docs/formats/pt.md)
     #[arg(long, value_name = "DIR", conflicts_with_all = ["mcf", "range", "order"])]

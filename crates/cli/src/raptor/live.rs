@@ -13,22 +13,25 @@ use std::sync::Arc;
 
 use analysis::raptor::Config;
 use anyhow::{Result, anyhow, bail};
-use report::mcf;
+use report::mcf::{self, Numbered};
 use report::raptor::live::{Live, Wanted};
 use report::raptor::{self, Row, View};
 use trace::Recording;
 
-use super::{config, failures, view, whose, write};
+use super::{config, failures, sink, view, whose, write};
 use crate::descriptors::{self, Sink};
 use crate::flags::{Order, Trace};
 use crate::output::{self, Output, reason};
 use crate::progress::Progress;
+use crate::thesis::Files;
 
 /// Predictors that were asked for.
 pub struct Predictors {
     config: Config,
     view: View,
     sink: Sink,
+    /// The other file of `--thesis`, and what is said.
+    files: Option<Files>,
     /// Where statistics go, if not to standard error.
     report: Option<Output>,
     is_quiet: bool,
@@ -53,8 +56,9 @@ impl Predictors {
         }
         let refused = |error: anyhow::Error| anyhow!("{error}; nothing was run");
         let prepare = |path: Option<&Path>| Output::wanted(path).map_err(refused);
-        let sink = Sink::wanted(&flags.live.packing, flags.live.descriptors.as_deref());
-        let sink = sink.map_err(refused)?;
+        let descriptors = flags.live.descriptors.as_deref();
+        let sink = sink(given, view.form, &flags.live.packing, descriptors);
+        let (sink, files) = sink.map_err(refused)?;
         let failed = |error: io::Error| refused(anyhow!("{}", reason(&error)));
         let raw = match sink.compressor {
             Some(_) if !given.shared => {
@@ -75,6 +79,7 @@ impl Predictors {
             config,
             view,
             sink,
+            files,
             raw,
             report: prepare(flags.live.report.as_deref())?,
             is_quiet: flags.quiet,
@@ -172,6 +177,9 @@ impl Predictors {
     }
 
     fn say(&mut self, recording: &Recording, rows: &[Row<'_>]) {
+        if let Some(files) = self.files.take() {
+            self.say_as_tool(files, recording, rows);
+        }
         let whose = whose(self.is_shared);
         let (config, report) = (&self.config, self.report.take());
         let write = |out: &mut dyn Write| raptor::summary(recording, config, rows, whose, out);
@@ -187,6 +195,20 @@ impl Predictors {
                 // Nobody reads it any more: no reason to change how the run ends.
                 let _ = write(&mut out).and_then(|()| out.flush());
             }
+        }
+    }
+
+    /// The statistics and the lines of the thesis. Standard output is the program's.
+    fn say_as_tool(&self, files: Files, recording: &Recording, rows: &[Row<'_>]) {
+        let threads: Vec<Numbered<'_>> = rows.iter().map(|row| row.thread).collect();
+        if !self.is_quiet {
+            let mut out = BufWriter::new(io::stderr().lock());
+            // Nobody reads it any more: no reason to change how the run ends.
+            let _ = files.say(&threads, &mut out).and_then(|()| out.flush());
+        }
+        let write = |out: &mut dyn Write| raptor::statistics(recording, rows, out);
+        if let Err(error) = files.statistics.save(write) {
+            say!("everypath: {error}");
         }
     }
 }

@@ -6,6 +6,7 @@ use analysis::raptor::{Config, Counts};
 use trace::Recording;
 
 use super::{Row, len};
+use crate::mcf;
 use crate::numbers::{counted, grouped, percent};
 
 pub fn summary(
@@ -48,7 +49,7 @@ pub fn summary(
             counted(total.unclear_targets, "predicted target")
         )?;
     }
-    figure(&total, out)
+    statistics(recording, rows, out)
 }
 
 fn line(insns: u64, counts: &Counts, name: &str, out: &mut dyn Write) -> io::Result<()> {
@@ -63,6 +64,18 @@ fn line(insns: u64, counts: &Counts, name: &str, out: &mut dyn Write) -> io::Res
         grouped(len(counts)),
         len(counts) as f64 * 8.0 / insns.max(1) as f64,
     )
+}
+
+/// The statistics file of mcfTRaptor (figure 4.23).
+pub fn statistics(recording: &Recording, rows: &[Row<'_>], out: &mut dyn Write) -> io::Result<()> {
+    const TOOL: &str = "mcfTRaptor";
+    let mut total = Counts::default();
+    rows.iter().for_each(|row| total.add(&row.counts));
+    let idle = rows.iter().filter(|row| row.insns == 0).count();
+    mcf::write_time(TOOL, recording, out)?;
+    let skipped = mcf::skipped(recording, rows.len() as u64, idle as u64);
+    mcf::write_skipped(TOOL, skipped, out)?;
+    figure(&total, out)
 }
 
 fn figure(total: &Counts, out: &mut dyn Write) -> io::Result<()> {

@@ -25,6 +25,8 @@ use crate::numbers::grouped;
 #[derive(Clone, Debug)]
 pub struct Between {
     pub times: Range<u64>,
+    /// Instructions of all threads that are read, counted from 1 in this order.
+    pub range: Range<u64>,
     pub thread: Option<u32>,
     pub functions: Vec<String>,
 }
@@ -37,6 +39,8 @@ struct Reading<'a> {
     texts: Texts<'a>,
     /// Of the next instruction.
     number: u64,
+    /// Instructions that the others have executed before this turn.
+    others: u64,
     /// What its turn begins with.
     stamp: Option<Stamp>,
     has_head: bool,
@@ -65,37 +69,42 @@ pub fn dump(recording: &Recording, view: &Between, out: &mut dyn Write) -> io::R
             walk: Walk::new(pieces, thread).with_stamps(),
             texts: Texts::new(names, &view.functions),
             number: 1,
+            others: 0,
             stamp: None,
             has_head: false,
         });
     }
-    let (mut sound, mut first) = (true, None);
+    let (mut sound, mut first, mut all) = (true, None, 0);
     let mut order = Order::of(readings.len());
     while let Some(next) = order.next() {
         let reading = &mut readings[next];
         let time = reading.stamp.map_or(0, |stamp| {
             stamp.time.saturating_sub(*first.get_or_insert(stamp.time))
         });
-        if time >= view.times.end {
+        if time >= view.times.end || all + 1 >= view.range.end {
             // Nothing that comes is older.
             break;
         }
         let time = Some(time).filter(|time| view.times.contains(time));
-        match reading.turn(time, recording, out)? {
+        reading.others = all - (reading.number - 1);
+        match reading.turn(time, &view.range, recording, out)? {
             Some(Ok(stamp)) => order.put(next, stamp.time),
             Some(Err(())) => sound = false,
             None => {}
         }
+        all = reading.others + reading.number - 1;
     }
     writeln!(out, "# {}", ended(recording))?;
     Ok(sound)
 }
 
 impl Reading<'_> {
-    /// Up to the next stamp, which it gives; what happened is written if there is a time.
+    /// Up to the next stamp, which it gives, or the end of the range; what happened is written if
+    /// there is a time.
     fn turn(
         &mut self,
         time: Option<u64>,
+        range: &Range<u64>,
         recording: &Recording,
         out: &mut dyn Write,
     ) -> io::Result<Option<Result<Stamp, ()>>> {
@@ -111,12 +120,16 @@ impl Reading<'_> {
                     shown.clear();
                     shown.extend(steps);
                     if let Some(time) = time {
-                        self.lines(time, &shown, out)?;
+                        self.lines(time, range, &shown, out)?;
                     }
                     self.number += shown.len() as u64;
+                    if self.others + self.number >= range.end {
+                        return Ok(None);
+                    }
                 }
                 Some(Ok(Event::Went { why, to })) => {
-                    if let Some(time) = time.filter(|_| self.texts.has_all()) {
+                    let is_shown = range.contains(&(self.others + self.number));
+                    if let Some(time) = time.filter(|_| is_shown && self.texts.has_all()) {
                         self.head(time, out)?;
                         went(why, to, out)?;
                     }
@@ -126,7 +139,8 @@ impl Reading<'_> {
                     return Ok(Some(Err(())));
                 }
                 None => {
-                    if let Some(time) = time {
+                    let is_shown = range.contains(&(self.others + self.number));
+                    if let Some(time) = time.filter(|_| is_shown) {
                         self.head(time, out)?;
                         writeln!(out, "# {}", stopped(recording, self.process, self.thread))?;
                     }
@@ -152,8 +166,17 @@ impl Reading<'_> {
         writeln!(out, "# {} thread {}{what}", grouped(time), self.thread.tid)
     }
 
-    fn lines(&mut self, time: u64, steps: &[Step], out: &mut dyn Write) -> io::Result<()> {
-        for (number, step) in (self.number..).zip(steps) {
+    fn lines(
+        &mut self,
+        time: u64,
+        range: &Range<u64>,
+        steps: &[Step],
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        let until = |end: u64| end.saturating_sub(self.others + self.number);
+        let (before, wanted) = (until(range.start), until(range.end));
+        let steps = (self.number..).zip(steps).take(wanted as usize);
+        for (number, step) in steps.skip(before as usize) {
             if self.texts.get(self.walk.code(), step).is_some() {
                 self.head(time, out)?;
             }
