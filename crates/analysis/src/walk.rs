@@ -71,8 +71,8 @@ pub use sites::{Kind, Site};
 use stamps::Stamps;
 pub use stamps::{Stamp, StampKind};
 pub use steer::Steer;
-use trace::Thread;
 use trace::stream::{ESCAPE, LANES, PER_BYTE, STAMP, TARGETS, WENT, escape};
+use trace::{Missing, Thread};
 pub use unsound::Unsound;
 pub use why::Why;
 
@@ -114,6 +114,8 @@ pub struct Walk<'a> {
     /// A keyframe ends it: whether it has come there.
     arrived: Option<bool>,
     over: bool,
+    /// Of its streams and of the code, only as much is kept as a limit had room for.
+    is_cut: bool,
     /// Stamps are given, too.
     stamps: Option<Box<Stamps>>,
     /// Goes on behind what is lost.
@@ -134,9 +136,11 @@ impl<'a> Walk<'a> {
 
     /// Of one of its segments.
     pub fn of(pieces: &'a mut Pieces, thread: &'a Thread, segment: Segment) -> Walk<'a> {
+        let is_cut = thread.missing == Some(Missing::Limit);
         if packed::is_packed(thread) {
             return Walk {
                 rest: Some(Rest::of(thread, segment)),
+                is_cut,
                 ..Walk::without_lanes(pieces)
             };
         }
@@ -156,6 +160,7 @@ impl<'a> Walk<'a> {
             arrived: segment.to.map(|_| false),
             // Behind a gap nothing is known without a keyframe.
             over: thread.gap.is_some() && segment.from.is_none(),
+            is_cut,
             ..Walk::without_lanes(pieces)
         }
     }
@@ -185,6 +190,7 @@ impl<'a> Walk<'a> {
             begins: false,
             arrived: None,
             over: false,
+            is_cut: false,
             stamps: None,
             past: None,
             leapt: false,
@@ -234,6 +240,7 @@ impl<'a> Walk<'a> {
             break match self.advance().transpose() {
                 Some(Err(error)) => match self.cause(error) {
                     Unsound::Lost if self.leap() => continue,
+                    error if self.is_left_out(&error) => None,
                     error => Some(Err(error)),
                 },
                 None if self.arrived == Some(false) => Some(Err(Unsound::Keyframe)),

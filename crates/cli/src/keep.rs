@@ -11,11 +11,11 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, anyhow, bail};
 use image::Images;
-use trace::{KeepSource, Live, Meta, Most, Recording, WriteError};
+use trace::{KeepSource, Live, Meta, Most, Names, Recording, WriteError};
 use wire::view::Pool;
 
 use crate::controls::Selected;
@@ -140,6 +140,10 @@ impl launch::Drain for Drain {
         self.begin();
         self.live.drain(pool)
     }
+
+    fn patience(&self) -> Duration {
+        self.live.patience()
+    }
 }
 
 impl Drain {
@@ -225,17 +229,17 @@ impl Session<'_> {
         if let Some(ticks) = run.ticks_per_second {
             recording.set_ticks_per_second(ticks);
         }
+        let mut kept = drain.live.in_file(&recording);
         if let Place::File(_) = drain.place {
             progress.says("looking up names");
-            symbolize::symbolize(&mut recording, &images);
+            symbolize::symbolize(&mut kept, &images);
         }
         progress.says("writing the end of the trace");
-        let reached = drain.live.is_at_limit();
-        let failed = drain.finish(&recording);
+        let failed = drain.finish(&kept);
         drop(progress);
         self.warn(&run.warnings);
-        if reached && !self.destination.quiet {
-            say!("everypath: the trace ends where --limit was reached");
+        if !self.destination.quiet {
+            say_what_is_left_out(&drain.live);
         }
         if let Some(failed) = failed {
             say!("everypath: {failed}");
@@ -247,7 +251,7 @@ impl Session<'_> {
         let insns = predictors.and_then(|predictors| self.predict(predictors, &recording, drain));
         let ending = Ending::of(run.ended);
         // As in `Session::run`.
-        std::mem::forget((run, recording, images));
+        std::mem::forget((run, recording, kept, images));
         Ok(Traced { ending, insns })
     }
 
@@ -267,6 +271,20 @@ impl Session<'_> {
                 None
             }
         }
+    }
+}
+
+fn say_what_is_left_out(live: &Live<Keeper>) {
+    if live.is_at_limit() {
+        say!("everypath: the trace ends where --limit was reached");
+    }
+    match live.names() {
+        Names::All => {}
+        Names::Functions => say!("everypath: --limit left no room for files and lines of code"),
+        Names::None => say!(
+            "everypath: --limit left no room for names of functions; the trace shows code by \
+             file and offset"
+        ),
     }
 }
 

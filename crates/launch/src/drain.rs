@@ -9,12 +9,6 @@ use wire::view::Pool;
 
 use crate::Drain;
 
-/// Looked at that often even if nobody says that there is something.
-const PATIENCE: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 50_000_000,
-};
-
 /// Serves until `done`, and does something else as often.
 pub(crate) fn serve(
     pool: &Pool,
@@ -31,7 +25,12 @@ pub(crate) fn serve(
             let _ = futex::wake(&chunks.freed, futex::Flags::empty(), i32::MAX as u32);
         }
         let flags = futex::Flags::empty();
-        let _ = futex::wait(&chunks.closed, flags, closed, Some(&PATIENCE));
+        let patience = drain.patience();
+        let patience = Timespec {
+            tv_sec: patience.as_secs().cast_signed(),
+            tv_nsec: patience.subsec_nanos().into(),
+        };
+        let _ = futex::wait(&chunks.closed, flags, closed, Some(&patience));
     }
 }
 

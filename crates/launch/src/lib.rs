@@ -85,6 +85,11 @@ pub trait Tables {
 pub trait Drain {
     /// Whether anything was freed.
     fn drain(&mut self, pool: &Pool) -> bool;
+
+    /// When to look again even if nobody says that there is something.
+    fn patience(&self) -> Duration {
+        Duration::from_millis(50)
+    }
 }
 
 /// How the program ended.

@@ -152,8 +152,20 @@ pub fn stopped(recording: &Recording, process: &Process, thread: &Thread) -> &'s
     }
 }
 
-/// How the recording ended.
+/// How the recording ended, and that it has no names if its limit was reached.
 fn ended(recording: &Recording) -> String {
+    let processes = &recording.processes;
+    let mut threads = processes.iter().flat_map(|process| &process.threads);
+    let is_cut = threads.any(|thread| thread.missing == Some(Missing::Limit));
+    let has_names = processes.iter().any(|process| !process.texts.is_empty());
+    let names = match is_cut && !has_names {
+        true => "; no names of functions are kept: the limit of the trace was reached",
+        false => "",
+    };
+    format!("{}{names}", how_it_ended(recording))
+}
+
+fn how_it_ended(recording: &Recording) -> String {
     let meta = &recording.meta;
     let after = |ns: u64| {
         format!(

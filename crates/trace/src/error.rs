@@ -25,6 +25,8 @@ pub enum WriteError {
          the format's limit. Record fewer of them, with --follow-children no."
     )]
     TooShared,
+    #[error("The limit of the recording is reached.")]
+    Limit,
 }
 
 /// Why a file could not be read as a recording. `at` is the offset of the

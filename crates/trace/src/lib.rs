@@ -35,6 +35,6 @@ pub use model::{
     base_name,
 };
 pub use part::{Part, unpacked};
-pub use pool::{Follow, Keep, KeepSource, Live, Most, from_pool};
+pub use pool::{Follow, Keep, KeepSource, Live, Most, Names, from_pool};
 /// How the bytes of a stream are to be read.
 pub use wire::stream;

@@ -35,7 +35,7 @@ mod windows;
 
 pub use follow::Follow;
 pub use live::Live;
-pub use sink::{Keep, Most, Source as KeepSource};
+pub use sink::{Keep, Most, Names, Source as KeepSource};
 
 use std::collections::{HashMap, HashSet};
 use std::mem::offset_of;

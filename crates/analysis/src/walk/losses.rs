@@ -3,6 +3,9 @@
 //! A lane says where it goes on ([`Lane::lost`]); the first keyframe that is behind that in
 //! all lanes is where the walk goes on.
 //!
+//! A limit leaves out what comes at the end, code or streams: there a walk ends as where a
+//! stream does.
+//!
 //! Limits: with stamps a walk ends at what is lost.
 
 use trace::Thread;
@@ -56,6 +59,15 @@ impl<'a> Walk<'a> {
         (self.piece, self.left, self.coming, self.entered) = (None, 0, None, None);
         (self.begins, self.leapt) = (true, true);
         true
+    }
+
+    /// Whether a limit has left out the rest of the item, the code or the target that comes next:
+    /// what is known ends there.
+    pub(super) fn is_left_out(&self, error: &Unsound) -> bool {
+        use Unsound::{Cut, NoCode, NoFragment, NoTarget};
+        let has_no_end = |(piece, _)| self.pieces.has_no_end(piece);
+        let is_unknown = matches!(error, Cut | NoCode(_) | NoFragment(_) | NoTarget(_));
+        self.is_cut && (is_unknown || self.piece.is_some_and(has_no_end))
     }
 
     /// Why a walk ends with this.

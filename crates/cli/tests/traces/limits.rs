@@ -65,22 +65,67 @@ fn the_program_gets_the_signal_of_its_own_limit() {
     assert_eq!(size, 8192 * 512);
 }
 
+/// Traces `program` with a limit, as `run.evp`: what was said, and the trace, which has no more
+/// bytes and can be read.
+fn limited(folder: &Folder, limit: u64, program: &[&str]) -> (String, Recording) {
+    let size = limit.to_string();
+    let head = [
+        "-R", BINARY, "trace", "--limit", &size, "-o", "run.evp", "--",
+    ];
+    let output = folder.run("setarch", &[&head[..], program].concat());
+    assert!(output.status.success(), "{output:?}");
+    let len = std::fs::metadata(folder.file("run.evp")).unwrap().len();
+    assert!(len <= limit, "{len} bytes of {limit}");
+    for command in ["verify", "dump --range 1..2000"] {
+        let name = command.split(' ').next().unwrap();
+        let script = format!("$0 {command} run.evp >{name}.txt");
+        let output = folder.run("/bin/sh", &["-c", &script, BINARY]);
+        assert!(
+            output.status.success() && output.stderr.is_empty(),
+            "{output:?}"
+        );
+    }
+    let said = String::from_utf8(output.stderr).unwrap();
+    (said, read(&folder.file("run.evp")))
+}
+
+/// Instructions of all threads that can be read.
+fn insns(recording: &Recording) -> u64 {
+    let tasks = segments::Task::all(recording);
+    let counts = segments::each(recording, &tasks, segments::count);
+    let sound = counts.into_iter().map(|(insns, error)| {
+        assert!(error.is_none(), "{error:?}");
+        insns
+    });
+    sound.sum()
+}
+
+const REACHED: &str = "everypath: the trace ends where --limit was reached\n";
+
 #[test]
 fn a_trace_keeps_no_more_than_its_limit() {
     let folder = Folder::new("trace-limit");
     let whole = chatter(&folder);
-    let script = "exec setarch -R $0 trace --limit 150K -o run.evp -- ./chatter";
-    let (said, left) = cut_short(&folder, script, &whole);
-    assert_eq!(
-        said,
-        "everypath: the trace ends where --limit was reached\n"
-    );
-    assert!(missing(&left).contains(&Some(Missing::Limit)));
-    let size = std::fs::metadata(folder.file("run.evp")).unwrap().len();
-    assert!((50_000..160_000).contains(&size), "{size} bytes");
-    let output = folder.run(BINARY, &["verify", "run.evp"]);
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("; more is not kept: the limit of the trace was reached\n"));
+    let wholes = sequences(&whole);
+    let mut before = 0;
+    for limit in [30_000, 150_000, 400_000] {
+        let (said, left) = limited(&folder, limit, &["./chatter"]);
+        assert_eq!(said, REACHED);
+        assert!(missing(&left).contains(&Some(Missing::Limit)));
+        let kept = sequences(&left);
+        for sequence in &kept {
+            let prefix = wholes.iter().any(|whole| whole.starts_with(sequence));
+            assert!(prefix, "{} instructions", sequence.len());
+        }
+        let longest = kept.iter().map(Vec::len).max().unwrap();
+        assert!(longest > before, "{longest} instructions of {limit} bytes");
+        before = longest;
+        let verified = std::fs::read_to_string(folder.file("verify.txt")).unwrap();
+        let reached = "; more is not kept: the limit of the trace was reached\n";
+        assert!(verified.contains(reached), "{verified}");
+        let dumped = std::fs::read_to_string(folder.file("dump.txt")).unwrap();
+        assert!(dumped.contains(" _start+0x0 "));
+    }
     for size in ["0", "12Q", "x"] {
         let arguments = ["trace", "--limit", size, "-o", "x.evp", "--", "./chatter"];
         let output = folder.run(BINARY, &arguments);
@@ -88,6 +133,93 @@ fn a_trace_keeps_no_more_than_its_limit() {
         let error = String::from_utf8(output.stderr).unwrap();
         assert!(error.contains("give a size as 500K, 20M or 2G"), "{error}");
     }
+}
+
+/// Programs that run much code for a short time have most of their trace in code and names.
+#[test]
+fn limits_are_kept_with_much_code() {
+    let folder = Folder::new("trace-limit-code");
+    std::fs::write(folder.file("some.c"), "int main(void) { return 0; }\n").unwrap();
+    let gcc: &[&str] = &["gcc", "-O2", "-c", "some.c"];
+    let python: &[&str] = &["python3", "-c", "import json; json.dumps([1, 2])"];
+    for program in [gcc, python] {
+        for limit in [20_000, 100_000, 1_000_000] {
+            let (said, left) = limited(&folder, limit, program);
+            assert!(said.starts_with(REACHED), "{said}");
+            let insns = insns(&left);
+            assert!(insns > limit / 10, "{program:?}: {insns} of {limit}");
+        }
+    }
+}
+
+/// Three threads and a child that go on while the limit is reached.
+const MANY: &str = "\
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static void *work(void *seed)
+{
+    unsigned x = (unsigned)(long)seed;
+    for (int i = 0; i < 400000; i++) {
+        x ^= x << 13, x ^= x >> 17, x ^= x << 5;
+        if (x & 1) __asm__ volatile(\"nop\");
+    }
+    return 0;
+}
+int main(void)
+{
+    pthread_t threads[2];
+    pid_t child = fork();
+    for (long i = 0; i < 2; i++) pthread_create(&threads[i], 0, work, (void *)(3 + i));
+    work((void *)77);
+    for (int i = 0; i < 2; i++) pthread_join(threads[i], 0);
+    if (child) waitpid(child, 0, 0);
+    return 0;
+}
+";
+
+#[test]
+fn limits_are_kept_with_threads_and_children() {
+    let folder = Folder::new("trace-limit-threads");
+    folder.program(&["-O1", "-pthread"], "many", MANY);
+    for limit in [60_000, 200_000] {
+        let (said, left) = limited(&folder, limit, &["./many"]);
+        assert!(said.starts_with(REACHED), "{said}");
+        assert!(insns(&left) > 30_000);
+    }
+}
+
+/// Lines of source files go first, then names.
+#[test]
+fn names_have_no_more_room_than_there_is() {
+    let folder = Folder::new("trace-limit-names");
+    chatter(&folder);
+    let functions = (0..2000).map(|i| {
+        format!("int a_function_with_a_rather_long_name_{i}(void) {{ return {i} * 7; }}\n")
+    });
+    let calls = (0..2000).map(|i| format!("s += a_function_with_a_rather_long_name_{i}();\n"));
+    let source = format!(
+        "{}int main(void) {{ volatile int s = 0;\n{}return 0; }}\n",
+        functions.collect::<String>(),
+        calls.collect::<String>()
+    );
+    folder.program(&["-O0", "-g"], "names", &source);
+    let mut said = Vec::new();
+    for limit in [25_000, 1_000_000] {
+        let (text, left) = limited(&folder, limit, &["./names"]);
+        let dumped = std::fs::read_to_string(folder.file("dump.txt")).unwrap();
+        let has_names = left
+            .processes
+            .iter()
+            .any(|process| !process.texts.is_empty());
+        let end = dumped.lines().next_back().unwrap();
+        let told = "; no names of functions are kept: the limit of the trace was reached";
+        assert_eq!(end.ends_with(told), !has_names, "{end}");
+        assert_eq!(text.contains("no room for names of functions"), !has_names);
+        said.push(text);
+    }
+    assert!(said[0].contains("--limit left no room for "), "{said:?}");
+    assert_eq!(said[1], "");
 }
 
 /// What is kept is the end of what each thread executes, from a keyframe on; chaos has many.

@@ -58,11 +58,15 @@ struct Before {
     source: u64,
 }
 
-/// What an item begins.
+/// What an item of a process begins.
 #[derive(Clone, Copy)]
 pub(super) enum Begun {
-    Process,
-    Thread(usize),
+    Process(Shared),
+    Module,
+    Fragment,
+    Thread,
+    /// Of this thread.
+    Keyframe(usize),
 }
 
 /// Items of the chunk being written.
@@ -73,14 +77,14 @@ pub(super) struct Items {
     count: u64,
     /// And of them, those that are not [marks](tag::is_mark).
     told: u64,
-    /// Processes and threads (by their process) that begin in it.
-    begun: Vec<Begun>,
+    /// What begins in it, by process.
+    begun: Vec<(usize, Begun)>,
     before: Before,
 }
 
 impl Items {
     /// The contents of the chunk; the next one begins.
-    pub(super) fn take(&mut self) -> (Vec<u8>, u64, Vec<Begun>) {
+    pub(super) fn take(&mut self) -> (Vec<u8>, u64, Vec<(usize, Begun)>) {
         let all = std::mem::take(self);
         (all.out.bytes, all.count, all.begun)
     }
@@ -106,7 +110,8 @@ impl Items {
         // It is the process that follows.
         self.before.process = Some(index);
         self.begin(index, tag::PROCESS);
-        self.begun.push(Begun::Process);
+        let begun = Begun::Process(shared.unwrap_or_default());
+        self.begun.push((index, begun));
         write::put_process_head(&mut self.out, process);
         self.out.option(shared, |out, shared| {
             out.uint(shared.modules as u64);
@@ -117,11 +122,13 @@ impl Items {
 
     pub(super) fn module(&mut self, process: usize, module: &Module) {
         self.begin(process, tag::MODULE);
+        self.begun.push((process, Begun::Module));
         write::module(&mut self.out, module);
     }
 
     pub(super) fn fragment(&mut self, process: usize, fragment: &Fragment) {
         self.begin(process, tag::FRAGMENT);
+        self.begun.push((process, Begun::Fragment));
         counts::put_fragment(&mut self.out, self.before.fragment, fragment);
         self.before.fragment = counts::Before::after(fragment);
     }
@@ -135,7 +142,7 @@ impl Items {
 
     pub(super) fn thread(&mut self, process: usize, thread: &Thread) {
         self.begin(process, tag::THREAD);
-        self.begun.push(Begun::Thread(process));
+        self.begun.push((process, Begun::Thread));
         write::put_thread_head(&mut self.out, thread);
     }
 
@@ -184,6 +191,7 @@ impl Items {
 impl Items {
     pub(super) fn keyframe(&mut self, process: usize, thread: usize, keyframe: &Keyframe) {
         self.begin(process, tag::KEYFRAME);
+        self.begun.push((process, Begun::Keyframe(thread)));
         self.out.uint(thread as u64);
         keyframe.at.iter().for_each(|&at| self.out.uint(at));
     }

@@ -5,9 +5,9 @@
 //!   header META (LOGS | STRM)* DONE
 //! ```
 //!
-//! Invariants: what a part of a stream needs to be read is in `LOGS` chunks before it; a
-//! chunk is handed to the system in one piece, so a file ends in at most one torn chunk;
-//! without `DONE` the recording was not finished.
+//! Invariants: what a part of a stream needs to be read is in `LOGS` chunks before it, unless a
+//! limit of the file comes near (`pool::live::evenly`); a chunk is handed to the system in one
+//! piece, so a file ends in at most one torn chunk; without `DONE` the recording was not finished.
 
 mod read;
 
@@ -37,8 +37,10 @@ pub(crate) struct Journal<W> {
     packer: Packer,
     /// Bytes of whole chunks in the file.
     pub written: u64,
-    /// Threads of each process in the file.
-    pub kept: Vec<usize>,
+    /// Bytes that whole chunks may take.
+    pub limit: u64,
+    /// How much of each process is in the file.
+    pub kept: Vec<Kept>,
     /// What the file holds: items, parts, their bytes.
     totals: [u64; 3],
     /// Items that were written, but marks: also of what a smaller file has no more.
@@ -66,6 +68,17 @@ pub(crate) enum What {
     Marks {
         items: u64,
     },
+}
+
+/// How much of a process is in the file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Kept {
+    /// Modules, those that it has from its parent included.
+    pub modules: usize,
+    /// Its own fragments.
+    pub fragments: usize,
+    /// Keyframes of each thread.
+    pub threads: Vec<usize>,
 }
 
 /// An item about the streams of a thread, given by process and index.
@@ -100,6 +113,7 @@ impl<W: Write> Journal<W> {
             items: Items::default(),
             packer: Packer::at_level(level)?,
             written: head.len() as u64,
+            limit: u64::MAX,
             kept: Vec::new(),
             totals: [0; 3],
             told: 0,
@@ -274,6 +288,7 @@ impl<W: Write> Journal<W> {
         lead.extend(place.before.to_le_bytes());
         lead.extend(self.told.to_le_bytes());
         let stored: [&[u8]; 2] = [&lead, &part.stored];
+        self.room_for(&stored)?;
         write_stored(&mut self.out, Kind::STRM, part.len, &stored)?;
         let what = What::Part {
             whose: (place.process, place.thread),
@@ -323,13 +338,38 @@ impl<W: Write> Journal<W> {
         self.chunk(Kind::LOGS, &raw)?;
         self.totals[0] += count;
         self.told += told;
-        for begun in begun {
-            match begun {
-                Begun::Process => self.kept.push(0),
-                Begun::Thread(process) => self.kept[process] += 1,
-            }
+        for (process, begun) in begun {
+            self.keep(process, begun);
         }
         Ok(())
+    }
+
+    fn keep(&mut self, process: usize, begun: Begun) {
+        if matches!(begun, Begun::Process(_)) {
+            self.kept.push(Kept::default());
+        }
+        let Some(kept) = self.kept.get_mut(process) else {
+            return;
+        };
+        match begun {
+            Begun::Process(shared) => kept.modules = shared.modules,
+            Begun::Module => kept.modules += 1,
+            Begun::Fragment => kept.fragments += 1,
+            Begun::Thread => kept.threads.push(0),
+            Begun::Keyframe(thread) => {
+                if let Some(keyframes) = kept.threads.get_mut(thread) {
+                    *keyframes += 1;
+                }
+            }
+        }
+    }
+
+    /// Refuses a chunk that the limit leaves no room for.
+    fn room_for(&self, stored: &[&[u8]]) -> Result<(), WriteError> {
+        match self.written + chunk_len(stored) > self.limit {
+            true => Err(WriteError::Limit),
+            false => Ok(()),
+        }
     }
 
     fn chunk(&mut self, kind: Kind, raw: &[u8]) -> Result<(), WriteError> {
@@ -337,6 +377,7 @@ impl<W: Write> Journal<W> {
         let stored = self.packer.stored(raw)?;
         let told = self.told.to_le_bytes();
         let stored: [&[u8]; 3] = [TOLD, &told, &stored];
+        self.room_for(&stored)?;
         write_stored(&mut self.out, kind, len, &stored)?;
         self.written(&stored, What::Logs);
         Ok(())

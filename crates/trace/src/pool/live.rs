@@ -8,8 +8,8 @@
 //! open chunks; then the logs are read on, which say what that needs, and both are written.
 //!
 //! Invariants:
-//! - bytes of a stream are read before the logs, and written after them: code is in the
-//!   log before a stream refers to it;
+//! - bytes of a stream are read before the logs, and written after them (but near a limit of
+//!   the file, see `evenly`): code is in the log before a stream refers to it;
 //! - chunks are freed whether or not anything can be written, so the program never waits
 //!   for a full disk;
 //! - after the first failure nothing more is written until the end is said.
@@ -22,6 +22,7 @@
 //! process is killed, and of threads that do little, in the last [`Due::MOST`]. Of a process
 //! that was killed, the chunks stay in the pool.
 
+mod evenly;
 mod image;
 
 use std::collections::{HashMap, HashSet};
@@ -36,12 +37,13 @@ use wire::{ProcessRecord, ThreadRecord, made, process_state};
 
 use super::follow::Follow;
 use super::keyframes;
-use super::log::Replay;
-use super::sink::{Keep, Most, Sink};
+use super::log::{Entry, Replay};
+use super::sink::{Keep, Most, Names, Sink};
 use super::streams::{self, Chain};
 use crate::container::journal::Place;
 use crate::container::{MAX_SHARED, Shared};
 use crate::error::WriteError;
+use crate::keyframe::Keyframe;
 use crate::model::{Meta, Missing, Recording};
 use crate::part::{PART, Packer, Part};
 use image::{Image, Log};
@@ -52,6 +54,8 @@ use image::{Image, Log};
 /// After a short time first, and then when as much again has passed, so something is there of a
 /// short run, too. Parts of threads that do little would be too small to be compressed well.
 struct Due {
+    /// That short time.
+    least: Duration,
     began: Instant,
     /// When those of busy threads were read, and those of all.
     busy: Instant,
@@ -62,20 +66,33 @@ impl Due {
     const LEAST: Duration = Duration::from_millis(20);
     const BUSY: Duration = Duration::from_millis(100);
     const MOST: Duration = Duration::from_millis(300);
+    /// Where only the beginning is kept: the less is written at a time, the better do code and
+    /// streams fit together where it ends.
+    const LEAST_OF_CUT: Duration = Duration::from_millis(2);
 
-    fn new() -> Due {
+    fn new(is_cut: bool) -> Due {
         let now = Instant::now();
         Due {
+            least: if is_cut {
+                Due::LEAST_OF_CUT
+            } else {
+                Due::LEAST
+            },
             began: now,
             busy: now,
             all: now,
         }
     }
 
+    /// How long after those of busy threads were read they are again.
+    fn wait(&self) -> Duration {
+        (self.busy - self.began).clamp(self.least, Due::BUSY)
+    }
+
     /// Which are read, and counted as such from now on; `all` in any case.
     fn now(&mut self, all: bool) -> Open {
         let now = Instant::now();
-        let wait = (self.busy - self.began).clamp(Due::LEAST, Due::BUSY);
+        let wait = self.wait();
         if all || now - self.all >= Due::MOST {
             (self.busy, self.all) = (now, now);
             Open::All
@@ -106,6 +123,8 @@ pub struct Live<W> {
     packer: Packer,
     /// Bytes of a part at most.
     piece: usize,
+    /// Only the beginning is kept.
+    is_cut: bool,
     images: Vec<Image>,
     /// Images by the offsets of their records.
     by_record: HashMap<u64, usize>,
@@ -116,6 +135,8 @@ pub struct Live<W> {
     threads: Vec<Writer>,
     ready: Vec<Ready>,
     keyframes: keyframes::Found,
+    /// Keyframes of what is ready, by process and thread.
+    found: Vec<(usize, usize, Keyframe)>,
     due: Due,
     /// What forked children have of their parents so far.
     shared: u64,
@@ -149,6 +170,7 @@ impl<W: Keep> Live<W> {
             packer: Packer::new()?,
             // Where there is a limit, it is kept to.
             piece: limit.map_or(PART, |limit| (limit / 16).clamp(1024, PART as u64) as usize),
+            is_cut: matches!(most, Most::First(_)),
             images: Vec::new(),
             by_record: HashMap::new(),
             newest: 0,
@@ -156,7 +178,8 @@ impl<W: Keep> Live<W> {
             threads: Vec::new(),
             ready: Vec::new(),
             keyframes: keyframes::Found::default(),
-            due: Due::new(),
+            found: Vec::new(),
+            due: Due::new(matches!(most, Most::First(_))),
             shared: 0,
             follow: None,
             ended: Vec::new(),
@@ -176,15 +199,38 @@ impl<W: Keep> Live<W> {
         if !pool.is_valid() {
             return false;
         }
+        let mut freed = false;
+        if self.is_cut && pool.header().processes.load(Acquire) != self.newest {
+            // What parents did comes before children that have their code.
+            freed = self.take(pool, Open::All);
+            self.write(pool);
+        }
         self.look_for_processes(pool);
         self.look_for_threads(pool);
+        if self.images.is_empty() {
+            // Nothing runs yet.
+            self.due = Due::new(self.is_cut);
+        }
         let starves = self.follow.as_ref().is_some_and(|follow| follow.starves());
-        let open = self.due.now(starves);
-        let freed = self.take(pool, open);
+        let open = match self.due.now(starves) {
+            // No lane may end before the others do.
+            Open::Busy if self.is_cut => Open::All,
+            open => open,
+        };
+        freed |= self.take(pool, open);
         if open != Open::None || !self.ready.is_empty() {
             self.write(pool);
         }
         freed
+    }
+
+    /// How long nobody need look at the pool, if no chunk is closed.
+    pub fn patience(&self) -> Duration {
+        const MOST: Duration = Duration::from_millis(50);
+        match self.is_cut && self.sink.stopped.is_none() {
+            true => self.due.wait().min(MOST),
+            false => MOST,
+        }
     }
 
     /// Everything that is left in the pool when all has ended, and what there is but streams.
@@ -216,7 +262,13 @@ impl<W: Keep> Live<W> {
         recording
     }
 
-    /// Names, and the end. What went wrong until now, or then.
+    /// What of a recording is in the file: names of nothing else are needed.
+    pub fn in_file(&self, recording: &Recording) -> Recording {
+        self.sink.in_file(recording)
+    }
+
+    /// Names and the end of what is [in the file](Self::in_file). What went wrong until now, or
+    /// then.
     pub fn finish(&mut self, recording: &Recording) -> Result<(), WriteError> {
         self.sink.finish(recording)
     }
@@ -224,6 +276,11 @@ impl<W: Keep> Live<W> {
     /// Whether more than the limit came.
     pub fn is_at_limit(&self) -> bool {
         self.sink.stopped == Some(Missing::Limit)
+    }
+
+    /// How much of the names it had room for.
+    pub fn names(&self) -> Names {
+        self.sink.names
     }
 
     fn look_for_processes(&mut self, pool: &Pool) {
@@ -430,9 +487,8 @@ impl<W: Keep> Live<W> {
             let keyframe = self
                 .keyframes
                 .add((process, thread), chain.stream.into(), marked);
-            if let Some(keyframe) = keyframe {
-                self.sink.keyframe(process, thread, &keyframe);
-            }
+            self.found
+                .extend(keyframe.map(|keyframe| (process, thread, keyframe)));
         }
         if chain.is_lost {
             self.sink.lost(process, thread, Missing::Memory);
@@ -471,16 +527,12 @@ impl<W: Keep> Live<W> {
 
     /// Writes what is ready, and before it what it needs.
     fn write(&mut self, pool: &Pool) {
-        for at in self.open.clone() {
-            self.read_log(pool, at);
+        match self.is_cut {
+            true => self.write_evenly(pool),
+            false => self.write_all(pool),
         }
-        for ready in mem::take(&mut self.ready) {
-            // An image that is over has logged something since it was read.
-            self.read_log(pool, ready.image);
-            self.sink.part(ready.place, &ready.part);
-            if let Some(follow) = &self.follow {
-                follow.part(ready.place.process, ready.place.thread, ready.part);
-            }
+        for (process, thread, keyframe) in mem::take(&mut self.found) {
+            self.sink.keyframe(process, thread, &keyframe);
         }
         for (process, thread, stream) in mem::take(&mut self.ended) {
             if let Some(follow) = &self.follow {
@@ -490,15 +542,34 @@ impl<W: Keep> Live<W> {
         self.sink.flush();
     }
 
+    fn write_all(&mut self, pool: &Pool) {
+        for at in self.open.clone() {
+            self.read_log(pool, at);
+        }
+        for ready in mem::take(&mut self.ready) {
+            // An image that is over has logged something since it was read.
+            self.read_log(pool, ready.image);
+            self.put(ready);
+        }
+    }
+
+    fn put(&mut self, ready: Ready) {
+        self.sink.part(ready.place, &ready.part);
+        if let Some(follow) = &self.follow {
+            follow.part(ready.place.process, ready.place.thread, ready.part);
+        }
+    }
+
     fn read_log(&mut self, pool: &Pool, at: usize) {
-        let (image, sink) = (&mut self.images[at], &mut self.sink);
-        let Some(record) = pool.at::<ProcessRecord>(image.record) else {
-            return;
-        };
-        let entries = image.log.tail.read(pool, record.log.load(Acquire));
-        let follow = self.follow.as_deref();
+        let entries = self.images[at].logged(pool);
+        self.feed(at, entries);
+    }
+
+    fn feed(&mut self, at: usize, entries: impl IntoIterator<Item = Option<Entry>>) {
+        let image = &mut self.images[at];
         for entry in entries {
-            image.log.feed(entry, image.index, sink, follow);
+            let follow = self.follow.as_deref();
+            image.log.feed(entry, image.index, &mut self.sink, follow);
         }
     }
 }

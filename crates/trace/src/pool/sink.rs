@@ -3,8 +3,10 @@
 //! Invariant: whoever writes here need not care; what was written before stays readable, and
 //! how threads ended is said if there is room for that.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{self, Write};
+use std::mem;
 use std::ops::Range;
 
 use super::ring::Ring;
@@ -12,8 +14,17 @@ use crate::container::Shared;
 use crate::container::journal::{Journal, Place};
 use crate::error::WriteError;
 use crate::keyframe::Keyframe;
-use crate::model::{Fragment, Meta, Missing, Module, Process, Recording, Thread};
+use crate::model::{Fragment, Meta, Missing, Module, Process, Recording, Source as Origin, Thread};
 use crate::part::Part;
+
+/// The part of a limit that names of code have at least, as a divisor.
+const NAMES: u64 = 8;
+/// Most bytes for how the recording, each process, and each thread ended, and for the number
+/// of a keyframe.
+const END: u64 = 256;
+const END_OF_PROCESS: u64 = 192;
+const END_OF_THREAD: u64 = 64;
+const NUMBER_OF_KEYFRAME: u64 = 10;
 
 /// A place for a trace.
 pub trait Keep: Write {
@@ -93,7 +104,14 @@ pub(super) struct Sink<W> {
     /// Why no more code and streams are kept.
     pub stopped: Option<Missing>,
     error: Option<WriteError>,
+    /// Most bytes of the whole file.
     limit: u64,
+    /// Most bytes that the ends of processes and threads take.
+    tail: u64,
+    /// A chunk had no room within the limit, so there are no more until the end.
+    is_full: bool,
+    /// What of the names was written in the end.
+    pub names: Names,
     ring: Option<Ring>,
     /// Threads, by process and index, of which something is missing.
     missing: HashMap<(usize, usize), Missing>,
@@ -117,6 +135,9 @@ impl<W: Keep> Sink<W> {
             stopped: None,
             error: None,
             limit,
+            tail: END,
+            is_full: false,
+            names: Names::All,
             ring,
             missing: HashMap::new(),
             keyframes: HashMap::new(),
@@ -124,11 +145,32 @@ impl<W: Keep> Sink<W> {
     }
 
     fn write(&mut self, write: impl FnOnce(&mut Journal<W>) -> Result<(), WriteError>) {
-        if self.error.is_none()
-            && let Err(error) = write(&mut self.journal)
-        {
-            self.fail(error);
+        if self.error.is_some() || self.is_full {
+            return;
         }
+        self.journal.limit = match self.limit {
+            u64::MAX => u64::MAX,
+            _ => self.journal.written + self.room(),
+        };
+        match write(&mut self.journal) {
+            Ok(()) => {}
+            Err(WriteError::Limit) => self.fill_up(),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// Bytes that code and streams may still take.
+    pub(super) fn room(&self) -> u64 {
+        let tail = self.tail.max(self.limit / NAMES);
+        let taken = self.journal.written.saturating_add(tail);
+        self.limit.saturating_sub(taken)
+    }
+
+    /// What is in the file is all that is kept.
+    fn fill_up(&mut self) {
+        self.stopped = Some(Missing::Limit);
+        self.is_full = true;
+        self.journal.forget_items();
     }
 
     /// Nothing more can be written.
@@ -157,6 +199,7 @@ impl<W: Keep> Sink<W> {
             Some(_) => shared.map(bare),
             None => shared,
         };
+        self.tail += END_OF_PROCESS;
         self.write(|journal| journal.process(index, process, shared));
     }
 
@@ -181,6 +224,7 @@ impl<W: Keep> Sink<W> {
     }
 
     pub(super) fn thread(&mut self, process: usize, thread: &Thread) {
+        self.tail += END_OF_THREAD;
         self.write(|journal| journal.thread(process, thread));
     }
 
@@ -189,6 +233,7 @@ impl<W: Keep> Sink<W> {
             Some(ring) => ring.keyframe((process, thread), keyframe),
             None if self.stopped.is_some() => {}
             None => {
+                self.tail += NUMBER_OF_KEYFRAME;
                 self.write(|journal| journal.keyframe(process, thread, keyframe));
                 let known = self.keyframes.entry((process, thread)).or_default();
                 known.push(*keyframe);
@@ -211,7 +256,7 @@ impl<W: Keep> Sink<W> {
         let marks = ring.take_new();
         self.write(|journal| {
             journal.marks(&marks)?;
-            ring.wrote(journal.wrote.iter_mut().flat_map(std::mem::take));
+            ring.wrote(journal.wrote.iter_mut().flat_map(mem::take));
             if journal.written < ring.full {
                 return Ok(());
             }
@@ -226,10 +271,6 @@ impl<W: Keep> Sink<W> {
     }
 
     pub(super) fn part(&mut self, place: Place, part: &Part) {
-        let after = self.journal.written.saturating_add(part.stored_len());
-        if self.stopped.is_none() && after > self.limit {
-            self.stopped = Some(Missing::Limit);
-        }
         if self.stopped.is_none() {
             self.write(|journal| journal.part(place, part));
         }
@@ -248,18 +289,12 @@ impl<W: Keep> Sink<W> {
         self.keep_newest();
     }
 
-    /// Names, ends, and the end of the file.
+    /// Names, ends, and the end of the file: of a recording as it is [in the file](Self::in_file).
     pub(super) fn finish(&mut self, recording: &Recording) -> Result<(), WriteError> {
-        let meta = &recording.meta;
-        if self.error.is_none() {
-            let processes: Vec<Process> = self.ended(recording);
-            self.write(|journal| {
-                for (index, process) in processes.iter().enumerate() {
-                    journal.names_and_end(index, process)?;
-                }
-                journal.done(meta.duration_ns, meta.end)
-            });
-        }
+        self.names = self.names_with_room(recording);
+        (self.is_full, self.limit) = (false, u64::MAX);
+        let names = self.names;
+        self.write(|journal| say_end(journal, recording, names));
         let Some(error) = self.error.take() else {
             return Ok(());
         };
@@ -270,38 +305,122 @@ impl<W: Keep> Sink<W> {
         Err(error)
     }
 
+    /// The most that the limit has room for.
+    fn names_with_room(&self, recording: &Recording) -> Names {
+        let room = self.limit.saturating_sub(self.journal.written);
+        let has_room = |names: &Names| {
+            self.limit == u64::MAX || end_len(recording, *names).is_ok_and(|len| len <= room)
+        };
+        let most = [Names::All, Names::Functions].into_iter().find(has_room);
+        most.unwrap_or(Names::None)
+    }
+
     /// How those ended that are in the file.
     fn say_ends(&mut self, recording: &Recording) -> Result<(), WriteError> {
-        let mut processes = self.ended(recording);
-        let kept = self.journal.kept.clone();
-        for (index, (process, kept)) in processes.iter_mut().zip(kept).enumerate() {
-            process.threads.truncate(kept);
-            for thread in &mut process.threads {
-                // Which of them are in the file is not known.
-                thread.keyframes.clear();
-            }
+        for (index, process) in recording.processes.iter().enumerate() {
             self.journal.end(index, process)?;
         }
         let meta = &recording.meta;
         self.journal.done(meta.duration_ns, meta.end)
     }
 
-    /// The processes, with what is missing of their threads, and how many instructions are
-    /// before their keyframes.
-    fn ended(&self, recording: &Recording) -> Vec<Process> {
-        let mut processes = recording.processes.clone();
+    /// A recording without what of it is not in the file, with what is missing of its threads,
+    /// and how many instructions are before their keyframes.
+    pub(super) fn in_file(&self, recording: &Recording) -> Recording {
+        let mut recording = recording.clone();
+        let processes = &mut recording.processes;
         for (&whose, &why) in &self.missing {
-            if let Some(thread) = thread(&mut processes, whose) {
+            if let Some(thread) = thread(processes, whose) {
                 thread.missing = Some(why);
             }
         }
         for (&whose, known) in &self.keyframes {
-            if let Some(thread) = thread(&mut processes, whose) {
+            if let Some(thread) = thread(processes, whose) {
                 thread.keyframes.clone_from(known);
             }
         }
-        processes
+        processes.truncate(self.journal.kept.len());
+        for (process, kept) in processes.iter_mut().zip(&self.journal.kept) {
+            process.modules.truncate(kept.modules);
+            process.fragments.truncate(kept.fragments);
+            process.threads.truncate(kept.threads.len());
+            for (thread, &keyframes) in process.threads.iter_mut().zip(&kept.threads) {
+                thread.keyframes.truncate(keyframes);
+            }
+        }
+        recording
     }
+}
+
+/// How much of the names of code is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Names {
+    All,
+    /// Names of functions, without files and lines.
+    Functions,
+    /// Neither names nor build ids.
+    None,
+}
+
+impl Names {
+    /// A process with so much of its names.
+    fn of(self, process: &Process) -> Cow<'_, Process> {
+        let mut less = match self {
+            Names::All => return Cow::Borrowed(process),
+            Names::Functions | Names::None => process.clone(),
+        };
+        let sources = mem::take(&mut less.sources);
+        let texts = mem::take(&mut less.texts);
+        if self == Names::None {
+            let modules = less.modules.iter_mut();
+            modules.for_each(|module| module.build_id = None);
+            return Cow::Owned(less);
+        }
+        let mut numbers = HashMap::new();
+        let mut number = |old: u32| {
+            *numbers.entry(old).or_insert_with(|| {
+                let text = texts.get(old as usize).cloned();
+                less.texts.push(text.unwrap_or_default());
+                less.texts.len() as u32 - 1
+            })
+        };
+        // One row for what was a row for each line.
+        let start = |source: &Origin| {
+            let function = source.function;
+            let start = function.map(|(text, behind)| (text, source.offset.wrapping_sub(behind)));
+            (source.module, start)
+        };
+        less.sources = sources;
+        less.sources.dedup_by_key(|source| start(source));
+        for source in &mut less.sources {
+            let function = source.function;
+            source.function = function.map(|(text, behind)| (number(text), behind));
+            source.line = None;
+        }
+        Cow::Owned(less)
+    }
+}
+
+/// Names and ends of the processes of a file, and its end.
+fn say_end(
+    journal: &mut Journal<impl Write>,
+    recording: &Recording,
+    names: Names,
+) -> Result<(), WriteError> {
+    for (index, process) in recording.processes.iter().enumerate() {
+        journal.names_and_end(index, &names.of(process))?;
+    }
+    journal.done(recording.meta.duration_ns, recording.meta.end)
+}
+
+/// Most bytes that this takes.
+fn end_len(recording: &Recording, names: Names) -> Result<u64, WriteError> {
+    /// The three totals of a file may be longer numbers than those of the end alone.
+    const TOTALS: u64 = 3 * 9;
+    let mut journal = Journal::new(io::sink(), &recording.meta)?;
+    let begun = journal.written;
+    say_end(&mut journal, recording, names)?;
+    Ok(journal.written - begun + TOTALS)
 }
 
 fn thread(processes: &mut [Process], (process, thread): (usize, usize)) -> Option<&mut Thread> {

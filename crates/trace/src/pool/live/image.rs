@@ -149,6 +149,13 @@ impl Image {
         }
     }
 
+    /// What it has logged since; `None` is a record that this build does not know.
+    pub fn logged(&mut self, pool: &Pool) -> Vec<Option<Entry>> {
+        let record = pool.at::<ProcessRecord>(self.record);
+        let log = record.map(|record| record.log.load(Acquire));
+        log.map_or_else(Vec::new, |log| self.log.tail.read(pool, log))
+    }
+
     /// It has ended itself, or was replaced.
     pub fn has_no_threads(&self) -> bool {
         self.replaced || self.exited.is_some_and(|since| since.elapsed() > GRACE)
