@@ -3,6 +3,8 @@
 use core::ffi::CStr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use sys::Errno;
+use wire::denied::{Denial, why};
 use wire::log::{self, LogChunk, Record};
 use wire::view::{Pool, Shared};
 use wire::{FileId, FuncEntry, FuncTable, PAGE, ProcessRecord, ThreadRecord};
@@ -10,8 +12,11 @@ use wire::{FileId, FuncEntry, FuncTable, PAGE, ProcessRecord, ThreadRecord};
 /// Without a CLI the engine keeps its records in private memory of this size.
 const PRIVATE_POOL: u64 = 1 << 30;
 
-/// Maps the pool at `path`. Without one (the CLI is gone, or `/proc` is not
-/// there) the program still runs, its records go nowhere.
+/// With less room in the pool a program that is exec'd is not recorded: it runs.
+const LEAST: u64 = 1 << 20;
+
+/// Maps the pool at `path`. Without one (the CLI is gone, `/proc` is not there, or the pool is
+/// full) the program still runs, its records go nowhere.
 pub fn attach(path: &CStr, limit: Option<u64>) -> Option<Pool> {
     if let Some(pool) = attach_shared(path, limit) {
         return Some(pool);
@@ -61,7 +66,14 @@ fn attach_shared(path: &CStr, limit: Option<u64>) -> Option<Pool> {
     let _ = unsafe { sys::madvise(base, len, sys::MADV_DONTDUMP) };
     // SAFETY: just mapped, never unmapped.
     let pool = unsafe { Pool::new(base as *mut u8, len) };
-    pool.is_valid().then_some(pool)
+    if !pool.is_valid() {
+        return None;
+    }
+    if pool.len().saturating_sub(pool.header().bump.load(Relaxed)) < LEAST {
+        deny(&pool, why::FULL);
+        return None;
+    }
+    Some(pool)
 }
 
 /// Allocates zeroed memory, its beginning backed; `None` when the pool or the
@@ -73,20 +85,51 @@ pub fn allocate(pool: &Pool, bytes: u64) -> Option<u64> {
 /// The same, backed up to `first`: what is going to be touched all over costs
 /// less at once than fault by fault.
 pub fn allocate_backed(pool: &Pool, bytes: u64, first: u64) -> Option<u64> {
-    let offset = pool.reserve(bytes)?;
+    let Some(offset) = pool.reserve(bytes) else {
+        deny(pool, why::FULL);
+        return None;
+    };
     let first = bytes.min(first).next_multiple_of(PAGE);
     // Backing before touching: a full machine is an error here, not SIGBUS later.
     // SAFETY: the range was just reserved for us.
-    match unsafe { sys::madvise(pool.base() + offset, first, sys::MADV_POPULATE_WRITE) } {
-        // Kernels before 5.14 do not know the advice.
-        Ok(()) | Err(sys::Errno::EINVAL) => Some(offset),
-        // Nor does a filter that was there before the run.
-        Err(sys::Errno::EPERM | sys::Errno::EACCES | sys::Errno::ENOSYS) => Some(offset),
-        Err(_) => {
-            pool.header().denied.fetch_add(1, Relaxed);
+    match unsafe { back(pool.base() + offset, first) } {
+        Ok(()) => Some(offset),
+        Err(error) => {
+            deny_for(pool, error);
             None
         }
     }
+}
+
+/// Backs memory of the pool before it is touched.
+///
+/// # Safety
+/// The range is the caller's.
+pub(crate) unsafe fn back(start: u64, len: u64) -> Result<(), Errno> {
+    // SAFETY: the caller's range.
+    match unsafe { sys::madvise(start, len, sys::MADV_POPULATE_WRITE) } {
+        // Kernels before 5.14 do not know the advice.
+        Err(Errno::EINVAL) => Ok(()),
+        // Nor does a filter that was there before the run.
+        Err(Errno::EPERM | Errno::EACCES | Errno::ENOSYS) => Ok(()),
+        done => done,
+    }
+}
+
+/// The calling thread does not get memory: the kernel said so.
+pub fn deny_for(pool: &Pool, Errno(number): Errno) {
+    deny(pool, number.cast_unsigned());
+}
+
+/// The calling thread does not get memory, for a reason ([`why`], or an error number).
+pub fn deny(pool: &Pool, why: u32) {
+    pool.header().denied.note(Denial {
+        since_ns: sys::monotonic_ns(),
+        pid: sys::getpid(),
+        tid: sys::gettid(),
+        why,
+        times: 1,
+    });
 }
 
 /// Allocates one structure on pages of its own.

@@ -439,7 +439,7 @@ impl Blocks {
         let (size, backed) = (4096 + behind.space(), 4096 + behind.backed());
         let context = match crate::pool::allocate_backed(pool, size, backed) {
             Some(offset) => offset + pool.base(),
-            // The thread runs; what it counts is lost, which `denied` says.
+            // The thread runs; what it counts is lost, which it says itself.
             None if matches!(behind, Behind::Slots { .. }) => crate::memory::map_private(size)?,
             None => return None,
         };
@@ -455,19 +455,13 @@ impl Blocks {
         Some(self.list.len() - 1)
     }
 
-    /// Backs the slots of all blocks from byte `from` to byte `to`; `false`: the
-    /// machine is full.
-    pub fn back_slots(&self, from: u64, to: u64) -> bool {
-        self.list.iter().all(|block| {
+    /// Backs the slots of all blocks from byte `from` to byte `to`; fails if the machine is
+    /// full.
+    pub fn back_slots(&self, from: u64, to: u64) -> Result<(), sys::Errno> {
+        self.list.iter().try_for_each(|block| {
             let start = block.context + SLOTS as u64 + from;
             // SAFETY: within the space behind the block's context.
-            let done = unsafe { sys::madvise(start, to - from, sys::MADV_POPULATE_WRITE) };
-            // As `pool::allocate_backed`.
-            use sys::Errno;
-            matches!(
-                done,
-                Ok(()) | Err(Errno::EINVAL | Errno::EPERM | Errno::EACCES | Errno::ENOSYS)
-            )
+            unsafe { crate::pool::back(start, to - from) }
         })
     }
 

@@ -164,7 +164,9 @@ pub fn of(recording: &Recording, wanted: impl Fn(usize, usize) -> bool) -> Resul
                 }
             }
         }
-        table.add(index, process, &slots)?;
+        let mut denied = recording.denied.iter();
+        let is_denied = denied.any(|denial| denial.pid == process.pid);
+        table.add(index, process, &slots, is_denied)?;
     }
     table.finish(recording)
 }

@@ -70,7 +70,11 @@ impl<'a> Fold<'a> {
         meta.k = Some(k);
         Fold {
             whole,
-            recording: Recording { meta, processes },
+            recording: Recording {
+                meta,
+                processes,
+                denied: whole.denied.clone(),
+            },
             k,
             states,
         }

@@ -94,7 +94,11 @@ fn recording(u: &mut Unstructured<'_>, k: K) -> Result<Recording> {
         mode: Mode::Contexts,
         ..Meta::default()
     };
-    Ok(Recording { meta, processes })
+    Ok(Recording {
+        meta,
+        processes,
+        denied: Vec::new(),
+    })
 }
 
 /// Checks `property` on random pairs of recordings.

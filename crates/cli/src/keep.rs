@@ -237,7 +237,7 @@ impl Session<'_> {
         progress.says("writing the end of the trace");
         let failed = drain.finish(&kept);
         drop(progress);
-        self.warn(&run.warnings);
+        self.warn(&report::denied::sentences(&recording));
         if !self.destination.quiet {
             say_what_is_left_out(&drain.live);
         }

@@ -101,7 +101,9 @@ impl Session<'_> {
             })
         });
         drop(progress);
-        self.warn(&run.warnings);
+        if !self.prints() {
+            self.warn(&report::denied::sentences(&recording));
+        }
         let report = self.report(report, &recording);
         complain(&recording, saved, [page.unwrap_or(Ok(())), report]);
         let ending = match diverged(&recording) {

@@ -77,6 +77,7 @@ fn only_whole_contexts_of_functions_are_folded() {
     let folder = Folder::new("refused-folds");
     let write = |name: &str, meta: Meta| {
         let recording = Recording {
+            denied: Vec::new(),
             meta,
             processes: vec![Process::default()],
         };
@@ -453,6 +454,7 @@ fn recordings_that_cannot_be_compared() {
     let folder = Folder::new("unlike");
     let record = |name: &str, change: &dyn Fn(&mut Recording)| {
         let mut recording = Recording {
+            denied: Vec::new(),
             meta: Meta {
                 mode: Mode::Contexts,
                 k: Some(10),

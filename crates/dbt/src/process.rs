@@ -18,6 +18,7 @@ use sys::{
     CLONE_CLEAR_SIGHAND, CLONE_SIGHAND, CLONE_THREAD, CLONE_VFORK, CLONE_VM, CloneArgs, Errno,
     gate, nr,
 };
+use wire::denied::why;
 use wire::{ThreadRecord, process_state};
 
 use crate::dispatch::{Call, finish_call};
@@ -258,10 +259,13 @@ pub fn adopt(context: &mut ThreadContext, thread: &mut Thread) {
     // SAFETY: the stack belongs to the block for as long as the thread lives.
     let _ = unsafe { sys::sigaltstack(&thread.signal_stack) };
     engine::with(|engine| {
+        let pool = engine.process.log.pool;
+        if !pool.has(context.this) {
+            agent::pool::deny(&pool, why::FULL);
+        }
         let hidden = thread.is_vfork_child && !engine.settings.follow;
         if let Some(offset) = engine.process.log.thread(thread.tid, hidden) {
             thread.record = offset;
-            let pool = engine.process.log.pool;
             if let Some(record) = pool.at::<ThreadRecord>(offset) {
                 let word = &raw const context.insns as u64;
                 record

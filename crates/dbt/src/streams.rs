@@ -419,7 +419,7 @@ impl Engine {
         for (lane, first) in firsts.into_iter().enumerate() {
             let opened = first.and_then(|first| open_chunk(&pool, context, lane, first));
             if opened.is_none() {
-                lose(&pool, context, lane);
+                lose(context, lane);
             }
         }
         // A lane without a chunk is no lane, and one missing is all missing.

@@ -35,6 +35,7 @@ use agent::pool;
 use agent::thread::{Behind, SLOTS, ThreadContext};
 use hashbrown::{HashMap, HashTable};
 use isa::Flow;
+use wire::denied::why;
 use wire::log::{Cut, Event, EventKind, Fragment, fragment_flag};
 use wire::view::Pool;
 use wire::{SavedCount, SavedCounts, ThreadRecord};
@@ -297,8 +298,13 @@ impl Engine {
             // More at a time the more there are: each step costs a call per thread.
             let wanted = (end + ways.backed / 4).next_multiple_of(STEP);
             let to = wanted.min(ways.space);
-            if end > to || !self.process.blocks.back_slots(ways.backed, to) {
-                self.process.log.pool.header().denied.fetch_add(1, Relaxed);
+            let pool = &self.process.log.pool;
+            if end > to {
+                pool::deny(pool, why::FULL);
+                return None;
+            }
+            if let Err(error) = self.process.blocks.back_slots(ways.backed, to) {
+                pool::deny_for(pool, error);
                 return None;
             }
             ways.backed = to;

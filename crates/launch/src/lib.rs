@@ -13,7 +13,7 @@ use std::ffi::{CString, OsString};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::MemfdFlags;
@@ -108,7 +108,6 @@ pub struct Run {
     pub started: SystemTime,
     /// How often the time-stamp counter counts in a second, if that could be measured.
     pub ticks_per_second: Option<u64>,
-    pub warnings: Vec<String>,
 }
 
 #[derive(Debug, Error)]
@@ -188,7 +187,6 @@ pub fn run(
         ended
     });
     pool.view().header().cli_alive.store(0, Release);
-    let warnings = warnings(&pool.view());
     let rate = |begin: Reading| Reading::now()?.per_second_since(begin);
     Ok(Run {
         ended: ended?,
@@ -196,7 +194,6 @@ pub fn run(
         duration: clock.elapsed(),
         started,
         ticks_per_second: begin.and_then(rate),
-        warnings,
     })
 }
 
@@ -249,21 +246,6 @@ fn payload_file() -> Result<OwnedFd, LaunchError> {
         rest = &rest[written..];
     }
     Ok(file)
-}
-
-fn warnings(pool: &Pool) -> Vec<String> {
-    let denied = pool.header().denied.load(Acquire);
-    if denied == 0 {
-        return Vec::new();
-    }
-    if pool.header().config.mode.load(Relaxed) == Mode::Trace as u32 {
-        return vec![format!(
-            "the recording area was full {denied} times; what threads did after that is missing"
-        )];
-    }
-    vec![format!(
-        "the recording area was full {denied} times; counts of what came after are in [truncated] nodes or missing"
-    )]
 }
 
 /// The engine's orders, as `agent::start` reads them.

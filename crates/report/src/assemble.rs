@@ -112,7 +112,7 @@ impl<'a> Report<'a> {
             }),
             folded_from: fold.map(|fold| summary::of_recording(fold.whole).contexts),
             stat_names: &[],
-            notes: Vec::new(),
+            notes: crate::denied::sentences(recording),
         };
         if let Some(hot) = view.hot {
             let limits = Limits {

@@ -130,7 +130,7 @@ impl<'a> Report<'a> {
             recording,
             view,
             sections: sections.collect::<Result<_, _>>()?,
-            notes: Vec::new(),
+            notes: crate::denied::sentences(recording),
             sources: HashMap::new(),
             binaries: HashMap::new(),
             missing: Vec::new(),

@@ -21,6 +21,7 @@
 //! | [`mcf`], [`raptor`] | its branches as descriptors, all or those that were mispredicted |
 //! | [`pt`] | packets of Intel PT |
 //! | [`timeline`] | calls in time, for uftrace and Perfetto |
+//! | [`denied`] | which threads could not be counted |
 //!
 //! Invariant: this is the only crate that knows an output format, and it never
 //! computes: which contexts are hot, what a k-CCF is and how often something
@@ -33,6 +34,7 @@ pub mod callgrind;
 mod code;
 pub mod counts;
 pub mod csv;
+pub mod denied;
 pub mod diff;
 pub mod disassembly;
 pub mod firefox;

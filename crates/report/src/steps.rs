@@ -234,7 +234,8 @@ pub fn verify(recording: &Recording, out: &mut dyn Write) -> io::Result<bool> {
                 writeln!(out, "# {gap}")?;
             }
             if let Some(error) = error {
-                writeln!(out, "# not sound: {error}")?;
+                let fault = fault_of(recording, process, thread);
+                writeln!(out, "# {fault}{error}")?;
                 sound = false;
             }
         }
@@ -254,7 +255,26 @@ pub fn verify(recording: &Recording, out: &mut dyn Write) -> io::Result<bool> {
         counted(keyframes, "keyframe")
     )?;
     writeln!(out, "{}", ended(recording))?;
+    sound &= write_denied(recording, out)?;
     Ok(sound)
+}
+
+/// How an error in a thread's streams begins. That a thread had no room is said of it anyway.
+fn fault_of(recording: &Recording, process: &Process, thread: &Thread) -> &'static str {
+    let mut denied = recording.denied.iter();
+    match denied.any(|denial| (denial.pid, denial.tid) == (process.pid, thread.tid)) {
+        true => "",
+        false => "not sound: ",
+    }
+}
+
+/// Writes which threads had no room; whether there are none.
+fn write_denied(recording: &Recording, out: &mut dyn Write) -> io::Result<bool> {
+    let sentences = crate::denied::sentences(recording);
+    for sentence in &sentences {
+        writeln!(out, "# not whole: {sentence}")?;
+    }
+    Ok(sentences.is_empty())
 }
 
 /// By process and thread: instructions, and why there are no more, if that is no end.

@@ -62,6 +62,7 @@ pub fn recording() -> Recording {
         ..Process::default()
     };
     Recording {
+        denied: Vec::new(),
         meta,
         processes: vec![process],
     }

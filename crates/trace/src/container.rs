@@ -23,6 +23,7 @@ pub(crate) mod chunk;
 mod codec;
 mod costs;
 mod counts;
+mod denied;
 mod index;
 mod items;
 pub(crate) mod journal;

@@ -37,4 +37,5 @@ pub use model::{
 pub use part::{Part, unpacked};
 pub use pool::{Follow, Keep, KeepSource, Live, Most, Names, from_pool};
 /// How the bytes of a stream are to be read.
+pub use wire::denied::{self, Denial};
 pub use wire::stream;

@@ -9,6 +9,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use wire::denied::Denial;
 use wire::stat::TICKS_PER_SECOND;
 use wire::{STATS, node};
 
@@ -21,6 +22,8 @@ pub struct Recording {
     pub meta: Meta,
     /// Oldest first; the process that was started is the first.
     pub processes: Vec<Process>,
+    /// Threads that are not in it, or in parts, as there was no memory for what they did.
+    pub denied: Vec<Denial>,
 }
 
 impl Recording {

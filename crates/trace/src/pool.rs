@@ -41,6 +41,7 @@ use std::collections::{HashMap, HashSet};
 use std::mem::offset_of;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
+use wire::denied::Denial;
 use wire::view::Pool;
 use wire::{
     CMDLINE_MAX, COST_WORDS, InsnWords, LiveStates, PATH_MAX, ProcessRecord, ThreadRecord, made,
@@ -58,6 +59,7 @@ pub fn from_pool(pool: &Pool, meta: Meta) -> Recording {
     let mut recording = Recording {
         meta,
         processes: Vec::new(),
+        denied: Vec::new(),
     };
     if !pool.is_valid() {
         return recording;
@@ -105,7 +107,15 @@ pub fn from_pool(pool: &Pool, meta: Meta) -> Recording {
     if let Some(process) = last_image_of_first(&mut recording.processes) {
         process.end = end;
     }
+    recording.denied = denied(pool);
     recording
+}
+
+/// Who did not get memory, in the order of time.
+fn denied(pool: &Pool) -> Vec<Denial> {
+    let mut rows: Vec<Denial> = pool.header().denied.rows().collect();
+    rows.sort_unstable();
+    rows
 }
 
 /// What is left of the pool to be read.

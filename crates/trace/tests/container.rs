@@ -121,6 +121,24 @@ fn what_is_written_is_read() {
 }
 
 #[test]
+fn threads_without_memory_round_trip() {
+    for mode in [Mode::Contexts, Mode::Counts, Mode::Trace] {
+        let mut recording = Recording::default();
+        recording.meta.mode = mode;
+        recording.denied = [(12, 3), (u32::MAX, u64::MAX)]
+            .map(|(why, times)| trace::Denial {
+                since_ns: 1 << 60,
+                pid: 1,
+                tid: 2,
+                why,
+                times,
+            })
+            .to_vec();
+        assert_eq!(read(bytes_of(&recording).as_slice()).unwrap(), recording);
+    }
+}
+
+#[test]
 fn threads_of_many_chunks_round_trip() {
     let mut recording = chain(100_000);
     let nodes = &mut recording.processes[0].threads[0].nodes;

@@ -22,7 +22,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"EVPPOOL\x01");
 /// | 12 | tracing is asked for and not, while the program runs, and by signals |
 /// | 13 | what is listed as targets says how long their numbers are |
 /// | 14 | entries of streams say how many instructions were executed; each keyframe how many are in no entry |
-pub const VERSION: u32 = 14;
+pub const VERSION: u32 = 15;
 
 /// Allocation granularity of the pool, the page size of x86-64.
 pub const PAGE: u64 = 4096;
@@ -141,8 +141,6 @@ pub struct PoolHeader {
     pub bump: AtomicU64,
     /// Futex word: incremented and woken by a target that wants an answer.
     pub doorbell: AtomicU32,
-    /// Allocations that failed because the pool was full or could not be backed.
-    pub denied: AtomicU32,
     /// Newest ProcessRecord (offset, 0: none); they chain by `next`.
     pub processes: AtomicU64,
     /// Newest FuncTable, in the same way.
@@ -162,6 +160,8 @@ pub struct PoolHeader {
     pub polls: [AtomicU32; 2],
     /// Of atomic instructions that are executed one after the other.
     pub turn: crate::stream::Turn,
+    /// Memory that threads did not get.
+    pub denied: crate::denied::Denied,
 }
 
 /// Pages of a file that emitted code polls; threads have different ones.

@@ -22,6 +22,7 @@
 #![no_std]
 
 pub mod cost;
+pub mod denied;
 pub mod layout;
 pub mod log;
 pub mod node;

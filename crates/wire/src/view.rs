@@ -96,6 +96,11 @@ impl Pool {
         self.len == 0
     }
 
+    /// Whether an address is in its mapping.
+    pub fn has(&self, address: u64) -> bool {
+        address.wrapping_sub(self.base()) < self.len
+    }
+
     pub fn header(&self) -> &PoolHeader {
         self.at(0).expect("a pool is at least one page")
     }
@@ -203,7 +208,6 @@ impl Pool {
         let offset = bump.fetch_add(bytes, Ordering::Relaxed);
         if offset.checked_add(bytes).is_none_or(|end| end > self.len) {
             bump.fetch_sub(bytes, Ordering::Relaxed);
-            self.header().denied.fetch_add(1, Ordering::Relaxed);
             return None;
         }
         Some(offset)

@@ -50,7 +50,13 @@ pub fn recording(
     let all = traced.processes.iter().zip(functions).zip(done);
     let processes = all.map(|((process, met), threads)| of_process(process, &met, threads));
     let processes = processes.collect();
-    (Recording { meta, processes }, failures)
+    let denied = traced.denied.clone();
+    let recording = Recording {
+        meta,
+        processes,
+        denied,
+    };
+    (recording, failures)
 }
 
 fn of_process(process: &Process, met: &[Met], threads: Vec<Thread>) -> Process {

@@ -94,11 +94,14 @@ struct Adding<'p> {
 
 impl Table {
     /// Adds what `process` counted in its slots.
+    /// `is_denied`: the process did not get all the memory for its counts; what contradicts
+    /// itself is left out then.
     pub(super) fn add(
         &mut self,
         index: usize,
         process: &Process,
         slots: &HashMap<u64, u64>,
+        is_denied: bool,
     ) -> Result<(), Unsound> {
         let mut adding = Adding {
             index,
@@ -132,8 +135,12 @@ impl Table {
             places.clear();
             self.decode(&mut adding, fragment, &mut places)
                 .map_err(unsound)?;
-            self.count(fragment, &places, &counts, cuts)
-                .map_err(unsound)?;
+            match self.count(fragment, &places, &counts, cuts) {
+                Ok(()) => {}
+                // There was no room to say where it was left.
+                Err(_) if is_denied => continue,
+                Err(what) => return Err(unsound(what)),
+            }
             if let (Some(last), false) = (places.last(), jumps.is_empty()) {
                 if !is_indirect(last.flow) {
                     return Err(unsound("it does not end with an indirect branch"));
@@ -334,6 +341,7 @@ impl Table {
             left,
             last,
         } = tally::of(fragment, places, counts, cuts)?;
+        let mut sums = Vec::with_capacity(end);
         for (at, place) in places.iter().enumerate() {
             let count = executed[at];
             let went_on = (at + 1 < end).then(|| executed[at + 1] + left[at + 1]);
@@ -352,6 +360,9 @@ impl Table {
             if fell > count || fell < count && !is_conditional(place.flow) {
                 return Err("it is left where there is no branch");
             }
+            sums.push((count, fell));
+        }
+        for (place, (count, fell)) in places.iter().zip(sums) {
             let sum = &mut self.insns[place.insn as usize];
             let plus = |sum: u64, more: i128| sum.checked_add(u64::try_from(more).ok()?);
             sum.count = plus(sum.count, count).ok_or(TOO_LARGE)?;

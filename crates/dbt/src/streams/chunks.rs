@@ -14,6 +14,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use agent::thread::ThreadContext;
 use sys::signal::{UContext, pf, trap};
+use wire::denied::why;
 use wire::stream::{self, Chunk, Went};
 use wire::view::Pool;
 
@@ -74,7 +75,11 @@ pub(super) fn new_chunk(pool: &Pool) -> Option<u64> {
     };
     let guard = pool.base() + offset + stream::END;
     // SAFETY: a page of a chunk that is the caller's; nobody is to use it.
-    unsafe { sys::mprotect(guard, wire::PAGE, sys::PROT_NONE) }.ok()?;
+    let closed = unsafe { sys::mprotect(guard, wire::PAGE, sys::PROT_NONE) };
+    if let Err(error) = closed {
+        agent::pool::deny_for(pool, error);
+        return None;
+    }
     let chunk: &Chunk = pool.at(offset)?;
     let begin = match is_chaos(pool) {
         true => stream::BEGIN_TINY,
@@ -201,7 +206,13 @@ pub(super) fn next_chunk(pool: &Pool, context: &mut ThreadContext, lane: usize) 
         return;
     }
     context.stream_filled += 1;
-    let chunk = wait_for_reader(pool).then(|| new_chunk(pool)).flatten();
+    let chunk = match wait_for_reader(pool) {
+        true => new_chunk(pool),
+        false => {
+            agent::pool::deny(pool, why::UNREAD);
+            None
+        }
+    };
     match chunk {
         Some(offset) => {
             close_chunk(pool, context, lane, offset, stream::CLOSED);
@@ -209,7 +220,7 @@ pub(super) fn next_chunk(pool: &Pool, context: &mut ThreadContext, lane: usize) 
         }
         None => {
             close_chunk(pool, context, lane, 0, stream::LOST);
-            lose(pool, context, lane);
+            lose(context, lane);
         }
     }
 }
@@ -269,8 +280,7 @@ pub(super) fn prepare_to_lose() -> Option<u64> {
 }
 
 /// There is no chunk: what the thread appends from now on goes where nobody reads it.
-pub(super) fn lose(pool: &Pool, context: &mut ThreadContext, lane: usize) {
-    pool.header().denied.fetch_add(1, Relaxed);
+pub(super) fn lose(context: &mut ThreadContext, lane: usize) {
     let Some(start) = prepare_to_lose() else {
         // Not even that: emitted code cannot go on.
         sys::exit_group(125)

@@ -29,6 +29,7 @@ pub fn empty() -> Recording {
         ..Meta::default()
     };
     Recording {
+        denied: Vec::new(),
         meta,
         processes: Vec::new(),
     }

@@ -59,6 +59,8 @@ impl Kind {
     pub const STRM: Kind = Kind(*b"STRM");
     /// What a trace says of processes, code and threads while it is made.
     pub const LOGS: Kind = Kind(*b"LOGS");
+    /// Threads for which there was no memory. A reader may pass over it.
+    pub const DENY: Kind = Kind(*b"deny");
     /// Totals; the last chunk.
     pub const DONE: Kind = Kind(*b"DONE");
     /// In a file beside a trace: how many instructions are before its keyframes.

@@ -16,8 +16,11 @@ use std::io::Write;
 use std::ops::Range;
 use std::sync::Arc;
 
+use wire::denied::Denial;
+
 use super::chunk::{HEADER, Kind, LEAD, TOLD, raw_len, write_chunk, write_stored};
 use super::codec::Encoder;
+use super::denied;
 use super::items::{Begun, Items, Shared};
 use super::write::{self, CLOSE_AT};
 use crate::error::WriteError;
@@ -383,6 +386,14 @@ impl<W: Write> Journal<W> {
         Ok(())
     }
 
+    /// Threads that did not get memory.
+    pub(crate) fn denied(&mut self, denied: &[Denial]) -> Result<(), WriteError> {
+        match denied.is_empty() {
+            true => Ok(()),
+            false => self.chunk(Kind::DENY, &denied::put(denied).bytes),
+        }
+    }
+
     /// The end of the file.
     pub(crate) fn done(&mut self, duration_ns: u64, end: End) -> Result<(), WriteError> {
         self.flush_items()?;
@@ -461,6 +472,7 @@ pub(super) fn write(recording: &Recording, out: impl Write, level: i32) -> Resul
         }
         journal.names_and_end(index, process)?;
     }
+    journal.denied(&recording.denied)?;
     journal.done(recording.meta.duration_ns, recording.meta.end)
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::chunk::{Chunk, Chunks, Kind};
 use super::codec::{Base, Decoder};
 use super::index::Identity;
-use super::{MAGIC, VERSION, blocks, costs, counts, journal, nodes};
+use super::{MAGIC, VERSION, blocks, costs, counts, denied, journal, nodes};
 use crate::error::ReadError;
 use crate::model::{
     BlockContexts, End, Function, Jump, Meta, Mode, Module, Process, Recording, SlotCount, Thread,
@@ -118,6 +118,7 @@ pub fn read_prefix(input: impl Read) -> Result<Prefix, ReadError> {
     let mut recording = Recording {
         meta: meta(&first)?,
         processes: Vec::new(),
+        denied: Vec::new(),
     };
     if version >= JOURNALS && recording.meta.mode == Mode::Trace {
         let lost = journal::read(&mut recording, &mut chunks);
@@ -271,6 +272,7 @@ fn feed(recording: &mut Recording, chunk: &Chunk, version: u32) -> Result<Step, 
             input.end()?;
             return Ok(Step::Done);
         }
+        (Kind::DENY, _) => recording.denied = denied::get(&mut input)?,
         (kind, _) if kind.may_be_skipped() => {}
         _ => return Err(unexpected(chunk)),
     }

@@ -238,6 +238,7 @@ impl<W: Keep> Live<W> {
         let mut recording = Recording {
             meta,
             processes: Vec::new(),
+            denied: Vec::new(),
         };
         self.settles = true;
         if !pool.is_valid() {
@@ -259,6 +260,7 @@ impl<W: Keep> Live<W> {
         if let Some(process) = super::last_image_of_first(&mut recording.processes) {
             process.end = end;
         }
+        recording.denied = super::denied(pool);
         recording
     }
 

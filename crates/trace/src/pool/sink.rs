@@ -320,6 +320,7 @@ impl<W: Keep> Sink<W> {
         for (index, process) in recording.processes.iter().enumerate() {
             self.journal.end(index, process)?;
         }
+        self.journal.denied(&recording.denied)?;
         let meta = &recording.meta;
         self.journal.done(meta.duration_ns, meta.end)
     }
@@ -410,6 +411,7 @@ fn say_end(
     for (index, process) in recording.processes.iter().enumerate() {
         journal.names_and_end(index, &names.of(process))?;
     }
+    journal.denied(&recording.denied)?;
     journal.done(recording.meta.duration_ns, recording.meta.end)
 }
 

@@ -323,7 +323,22 @@ pub fn recording(u: Bytes, most_nodes: usize) -> Result<Recording> {
     if meta.mode == Mode::Trace {
         traced(u, &mut processes)?;
     }
-    Ok(Recording { meta, processes })
+    let row = |u: &mut Unstructured<'_>| {
+        Ok(trace::Denial {
+            since_ns: u.arbitrary()?,
+            pid: u.arbitrary()?,
+            tid: u.arbitrary()?,
+            why: u.arbitrary()?,
+            times: u.arbitrary()?,
+        })
+    };
+    let rows = u.int_in_range(0..=3)?;
+    let denied = (0..rows).map(|_| row(u)).collect::<Result<_>>()?;
+    Ok(Recording {
+        meta,
+        processes,
+        denied,
+    })
 }
 
 /// A recording that uses everything, from a fixed seed.

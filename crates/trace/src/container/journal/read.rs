@@ -18,6 +18,7 @@ use super::LEAD_LEN;
 use crate::container::MAX_RAW;
 use crate::container::chunk::{Chunk, Chunks, Kind, LEAD};
 use crate::container::codec::Decoder;
+use crate::container::denied;
 use crate::container::items::Reader;
 use crate::container::read::{self, Loss};
 use crate::error::ReadError;
@@ -93,7 +94,7 @@ impl File {
     }
 
     fn feed(&mut self, recording: &mut Recording, chunk: Chunk) -> Result<Step, ReadError> {
-        let input = Decoder::new(&chunk);
+        let mut input = Decoder::new(&chunk);
         match chunk.kind {
             Kind::LOGS => {
                 self.check_items(chunk.told, &chunk)?;
@@ -110,6 +111,7 @@ impl File {
                 done(recording, input, totals)?;
                 return Ok(Step::Done);
             }
+            Kind::DENY => recording.denied = denied::get(&mut input)?,
             kind if kind.may_be_skipped() => {}
             _ => return Err(read::unexpected(&chunk)),
         }

@@ -1,0 +1,105 @@
+//! A recording area that is full: the program runs on as natively, what was recorded can be
+//! read, and the report and `verify` say which threads are missing, since when, and why.
+#![forbid(unsafe_code)]
+
+use std::process::Output;
+
+use testkit::folder::Folder;
+
+/// Four threads with 131,071 contexts each, and a child.
+const PROGRAM: &str = "\
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+static volatile int sum;
+static void a(int), b(int), c(int), d(int);
+static void a(int n) { if (n) { b(n - 1); c(n - 1); } sum++; }
+static void b(int n) { if (n) { c(n - 1); d(n - 1); } sum++; }
+static void c(int n) { if (n) { d(n - 1); a(n - 1); } sum++; }
+static void d(int n) { if (n) { a(n - 1); b(n - 1); } sum++; }
+static void *run(void *unused) { a(16); return unused; }
+int main(void)
+{
+    for (int i = 0; i < 4; i++) {
+        pthread_t thread;
+        pthread_create(&thread, NULL, run, NULL);
+        pthread_join(thread, NULL);
+    }
+    puts(\"counted\");
+    fflush(stdout);
+    return system(\"echo child\") ? 1 : 7;
+}
+";
+
+/// Runs it with 4 MB for the recording, as a file has no more; its output is as natively.
+#[track_caller]
+fn record(folder: &Folder, arguments: &str) -> Output {
+    folder.program(&["-O1", "-g", "-pthread"], "prog", PROGRAM);
+    let script = format!("ulimit -f 8192; exec $0 {arguments} -o run.evp -- ./prog");
+    let binary = env!("CARGO_BIN_EXE_everypath");
+    let output = folder.run("/bin/sh", &["-c", &script, binary]);
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(printed, "counted\nchild\n", "{output:?}");
+    output
+}
+
+/// Sentences about threads, from what is said.
+fn sentences(said: &[u8]) -> Vec<String> {
+    let said = String::from_utf8_lossy(said);
+    let of_threads = said
+        .lines()
+        .filter(|line| line.contains(": what it did is "));
+    of_threads.map(str::to_owned).collect()
+}
+
+/// Each names a thread, a time and the reason.
+#[track_caller]
+fn check(sentences: &[String], missing: &str) {
+    assert!(!sentences.is_empty());
+    for sentence in sentences {
+        let said = sentence.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains("thread ") && said.contains(missing), "{said}");
+        assert!(
+            said.contains(" s on, as the recording area was full ("),
+            "{said}"
+        );
+    }
+}
+
+/// Nodes end before the area is full.
+#[test]
+fn contexts_say_that_there_are_more() {
+    let folder = Folder::new("denied-contexts");
+    record(&folder, "contexts -q --k-inf");
+    let report = folder.run(env!("CARGO_BIN_EXE_everypath"), &["report", "run.evp"]);
+    assert_eq!(report.status.code(), Some(0), "{report:?}");
+    let said = String::from_utf8_lossy(&report.stdout);
+    assert!(
+        said.contains("note: the limit of nodes was reached: "),
+        "{said}"
+    );
+}
+
+#[test]
+fn counts_can_be_read() {
+    let folder = Folder::new("denied-counts");
+    record(&folder, "count -q");
+    let binary = env!("CARGO_BIN_EXE_everypath");
+    let report = folder.run(binary, &["report", "run.evp"]);
+    assert_eq!(report.status.code(), Some(0), "{report:?}");
+}
+
+#[test]
+fn verify_says_that_a_trace_is_not_whole() {
+    let folder = Folder::new("denied-trace");
+    let output = record(&folder, "trace");
+    let missing = "what it did is missing from ";
+    check(&sentences(&output.stderr), missing);
+    let verify = folder.run(env!("CARGO_BIN_EXE_everypath"), &["verify", "run.evp"]);
+    assert_eq!(verify.status.code(), Some(1), "{verify:?}");
+    let said = String::from_utf8_lossy(&verify.stdout).into_owned();
+    assert!(said.contains("\n# not whole: thread "), "{said}");
+    assert!(!said.contains("not sound"), "{said}");
+    check(&sentences(&verify.stdout), missing);
+}

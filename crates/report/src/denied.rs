@@ -1,0 +1,104 @@
+//! Which threads could not be counted, or not in full: since when, and why.
+
+use std::io;
+
+use trace::denied::{KEPT, why};
+use trace::{Denial, Mode, Recording};
+
+use crate::numbers::counted;
+
+/// A sentence without a full stop for each.
+pub fn sentences(recording: &Recording) -> Vec<String> {
+    let begin = recording
+        .processes
+        .first()
+        .map_or(0, |first| first.start_ns);
+    let missing = match recording.meta.mode {
+        Mode::Contexts => "what it did is in [truncated] contexts or missing",
+        Mode::Counts => "what it did is missing in part",
+        Mode::Run | Mode::Trace => "what it did is missing",
+    };
+    let sentence = |denial: &Denial| {
+        let since = denial.since_ns.saturating_sub(begin) / 1_000_000;
+        format!(
+            "thread {} of process {}: {missing} from {}.{:03} s on, as {} ({})",
+            denial.tid,
+            denial.pid,
+            since / 1000,
+            since % 1000,
+            reason(denial.why),
+            counted(denial.times, "time"),
+        )
+    };
+    let mut all: Vec<String> = recording.denied.iter().map(sentence).collect();
+    if all.len() >= KEPT {
+        all.push(format!(
+            "there may be more such threads: {KEPT} of them are kept"
+        ));
+    }
+    all
+}
+
+fn reason(number: u32) -> String {
+    match number {
+        why::FULL => "the recording area was full".to_owned(),
+        why::UNREAD => "nobody took its trace out of the recording area".to_owned(),
+        number => {
+            let error = io::Error::from_raw_os_error(number.cast_signed());
+            format!("the kernel gave no memory for it: {error}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trace::Process;
+
+    use super::*;
+
+    fn said(why: u32, times: u64, mode: Mode) -> Vec<String> {
+        let mut recording = Recording {
+            processes: vec![Process {
+                start_ns: 1_000_000_000,
+                ..Process::default()
+            }],
+            denied: vec![Denial {
+                since_ns: 3_004_999_999,
+                pid: 10,
+                tid: 12,
+                why,
+                times,
+            }],
+            ..Recording::default()
+        };
+        recording.meta.mode = mode;
+        sentences(&recording)
+    }
+
+    #[test]
+    fn sentences_say_who_since_when_and_why() {
+        assert_eq!(
+            said(why::FULL, 1, Mode::Trace),
+            [
+                "thread 12 of process 10: what it did is missing from 2.004 s on, as the recording \
+              area was full (1 time)"
+            ]
+        );
+        assert_eq!(
+            said(12, 2, Mode::Counts),
+            [
+                "thread 12 of process 10: what it did is missing in part from 2.004 s on, as the \
+              kernel gave no memory for it: Cannot allocate memory (os error 12) (2 times)"
+            ]
+        );
+        let [unread] = &said(why::UNREAD, 1, Mode::Contexts)[..] else {
+            panic!("one thread")
+        };
+        assert!(
+            unread.contains("in [truncated] contexts or missing"),
+            "{unread}"
+        );
+        assert!(unread.contains("nobody took its trace out"), "{unread}");
+        assert_eq!(sentences(&Recording::default()), [""; 0]);
+    }
+}
