@@ -358,8 +358,12 @@ impl Engine {
     /// Says where a thread counts.
     pub fn publish_slots(&self, record: &ThreadRecord, context: &ThreadContext) {
         if self.ways.is_some() {
+            let pool = &self.process.log.pool;
+            if !pool.has(context.this) {
+                pool::deny(pool, why::FULL);
+            }
             let slots = context.this + SLOTS as u64;
-            let offset = slots.wrapping_sub(self.process.log.pool.base());
+            let offset = slots.wrapping_sub(pool.base());
             record.slots.store(offset, Release);
         }
     }
