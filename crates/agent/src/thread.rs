@@ -542,6 +542,14 @@ pub fn null_clears_base() -> bool {
     base == 0
 }
 
+/// The program's fs base.
+pub fn fs() -> u64 {
+    let mut base = 0u64;
+    // It cannot fail: the word is there.
+    let _ = sys::arch_prctl(sys::ARCH_GET_FS, &raw mut base as u64);
+    base
+}
+
 /// Gives the program its fs base back.
 pub fn set_fs(base: u64) {
     // SAFETY: emitted code has read this value by `rdfsbase`, so FSGSBASE is enabled and it

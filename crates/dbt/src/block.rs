@@ -207,6 +207,10 @@ pub enum ExitKind {
     Unfetchable(u64),
     /// A tool's check that needs the engine, then on to the key.
     Event(Key),
+    /// A far branch at `pc`; what is behind the exit, `far` says.
+    Far {
+        pc: u64,
+    },
     /// A stub of the dynamic linker that was not bound when it was translated
     /// is bound now; its jump is at the key. rcx and rdx are spilled.
     Bound(Key),
@@ -220,7 +224,10 @@ impl ExitKind {
             | ExitKind::Spilled(key)
             | ExitKind::Event(key)
             | ExitKind::Bound(key) => key.pc,
-            ExitKind::Syscall { .. } | ExitKind::Vsyscall(_) | ExitKind::Unfetchable(_) => 0,
+            ExitKind::Syscall { .. }
+            | ExitKind::Vsyscall(_)
+            | ExitKind::Unfetchable(_)
+            | ExitKind::Far { .. } => 0,
         }
     }
 }
@@ -235,6 +242,7 @@ enum What {
     Event,
     Spilled,
     Bound,
+    Far,
 }
 
 /// A branch that leaves a block.
@@ -279,6 +287,7 @@ impl Exit {
             ExitKind::Unfetchable(pc) => (What::Unfetchable, pc, 0),
             ExitKind::Event(key) => (What::Event, key.pc, key.arrival as u8),
             ExitKind::Bound(key) => (What::Bound, key.pc, key.arrival as u8),
+            ExitKind::Far { pc } => (What::Far, pc, 0),
         };
         let stub = stub - site;
         assert!(stub < 1 << 24 && detail < 1 << KIND_SHIFT);
@@ -299,6 +308,7 @@ impl Exit {
         const UNFETCHABLE: u32 = What::Unfetchable as u32;
         const SPILLED: u32 = What::Spilled as u32;
         const BOUND: u32 = What::Bound as u32;
+        const FAR: u32 = What::Far as u32;
         let (pc, detail) = (self.pc, (self.what & 15) as u8);
         let key = Key {
             pc,
@@ -311,6 +321,7 @@ impl Exit {
             UNFETCHABLE => ExitKind::Unfetchable(pc),
             SPILLED => ExitKind::Spilled(key),
             BOUND => ExitKind::Bound(key),
+            FAR => ExitKind::Far { pc },
             _ => ExitKind::Event(key),
         }
     }

@@ -54,6 +54,7 @@ pub use paths::Paths;
 pub use activations::{
     Shadow, begin_thread, deepest, end_thread, event, fork_child, grow_shadow, jump_into,
     leave_out, on_handler, on_sigreturn, publish_thread, record_path, set_tsc, settle, snapshot,
+    unwind,
 };
 
 /// Process-wide state of the tool.

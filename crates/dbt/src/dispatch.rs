@@ -172,7 +172,7 @@ fn leave_by_exit(context: &mut ThreadContext, thread: &mut Thread) {
             ExitKind::Direct(key) | ExitKind::Spilled(key) => {
                 engine.go_on_and_link(context, key, ExitId(exit))
             }
-            ExitKind::Syscall { .. } => engine.waits(context, block),
+            ExitKind::Syscall { .. } | ExitKind::Far { .. } => engine.waits(context, block),
             ExitKind::Bound(_) => {
                 engine.makes_again(context, block);
                 engine.sever(block);
@@ -188,6 +188,7 @@ fn leave_by_exit(context: &mut ThreadContext, thread: &mut Thread) {
         }
         ExitKind::Vsyscall(pc) => crate::vsyscall::call(context, thread, pc),
         ExitKind::Unfetchable(pc) => unfetchable(context, thread, pc),
+        ExitKind::Far { pc } => crate::far::leave(context, thread, pc, after),
         ExitKind::Bound(key) => go_to(context, key),
         ExitKind::Event(key) if engine::with(|engine| engine.control(context, key)) => {}
         ExitKind::Event(key) => {

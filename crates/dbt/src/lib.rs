@@ -24,6 +24,7 @@ pub mod engine;
 pub mod entry;
 pub mod evict;
 mod exits;
+mod far;
 mod filters;
 mod guess;
 pub mod indirect;

@@ -48,7 +48,8 @@ use crate::signals::TRAP_FLAG;
 mod native;
 mod state;
 
-use native::{Log, decode as instruction};
+use native::Log;
+pub use native::decode as instruction;
 use state::State;
 
 /// Host instructions from one boundary to the next; the longest way is a

@@ -182,7 +182,15 @@ fn deliver_pending(context: &mut ThreadContext, thread: &mut Thread, uc: &mut UC
     uc.mcontext.rip = context.resume_host;
     uc.mcontext.eflags &= !RESUME_FLAG;
     if thread.pending.is_some() && context.resume_host == 0 {
-        // Raised by the engine itself, or instead of that: the state is the program's at `resume_app`.
+        // Raised by the engine itself, or instead of that: the state is the program's at
+        // `resume_app`, with the flag that the processor sets for a fault.
+        if let Some(Pending {
+            fault: Some((_, trap::PAGE_FAULT | trap::GENERAL_PROTECTION, _)),
+            ..
+        }) = thread.pending
+        {
+            uc.mcontext.eflags |= RESUME_FLAG;
+        }
         let place = pcmap::Place::boundary(context.resume_app);
         return deliver(context, thread, uc, place);
     }

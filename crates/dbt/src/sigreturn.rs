@@ -114,6 +114,9 @@ fn replace_foreign_cs(registers: &mut SigContext) -> Option<u16> {
     const LOCAL: u16 = 4;
     let cs = registers.cs() | USER;
     let foreign = cs == USER32_CS || cs & LOCAL != 0;
+    if foreign && crate::far::is_foreign(cs) {
+        crate::far::tell_foreign(cs);
+    }
     foreign.then(|| {
         registers.set_cs(USER_DS);
         cs

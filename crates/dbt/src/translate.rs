@@ -15,6 +15,7 @@
 //! | `call *`, `jmp *` | spill rcx, rdx; load the target; push; table lookup, or a guess (`indirect`) |
 //! | `ret` | spill rcx, rdx; pop rcx; table lookup |
 //! | `syscall` | itself, then rcx = program address; bent calls leave first |
+//! | far branches | left to the engine (`far`) |
 //! | `xbegin` | an abort: eax = 0, to the fallback (if the machine has it) |
 //!
 //! Every rule writes the block's map as it goes (`pcmap`).
@@ -282,7 +283,7 @@ impl Engine {
                     emit.cover(true, Recipe::NONE);
                 }
                 Flow::TransactionBegin(target) => self.emit_abort(emit, insn, target, i),
-                Flow::Int80 | Flow::Trap | Flow::Odd => self.emit_odd(emit, insn, i),
+                Flow::Int80 | Flow::Trap | Flow::Far(_) | Flow::Odd => self.emit_odd(emit, insn, i),
             }
             if !ends(insn) {
                 emit.end_insn(i);
@@ -339,6 +340,9 @@ impl Engine {
 
     /// What ends a superblock and is no branch.
     fn emit_odd(&mut self, emit: &mut Emit<'_>, insn: &Insn, i: usize) {
+        if let Flow::Far(_) = insn.flow() {
+            return self.emit_far(emit, insn, i);
+        }
         self.emit_plain(emit, insn);
         let pc = insn.next_pc();
         let arrival = self.arrival_behind(insn, pc);

@@ -5,7 +5,7 @@ use iced_x86::{
     OpKind, Register, RflagsBits,
 };
 
-use crate::Cc;
+use crate::{Cc, FarKind};
 
 /// Longest x86 instruction.
 pub const MAX_LEN: usize = 15;
@@ -36,7 +36,9 @@ pub enum Flow {
     Int80,
     /// `xbegin`; the target is where an abort goes.
     TransactionBegin(u64),
-    /// Far branches, `iret`, `hlt`: run verbatim, they fault or leave.
+    /// A far branch that loads its target from memory or the stack.
+    Far(FarKind),
+    /// `hlt`, `sysret` and their like: run verbatim, they fault or leave.
     Odd,
     /// Raises an exception by definition: `int3`, `ud2`, `int n`.
     Trap,
@@ -188,6 +190,7 @@ impl Insn {
             FlowControl::Next => Flow::Next,
             // No branch can be locked: an invalid opcode.
             _ if self.raw.has_lock_prefix() => Flow::Trap,
+            _ if let Some(kind) = self.far_kind() => Flow::Far(kind),
             FlowControl::UnconditionalBranch if self.raw.is_jmp_far() => Flow::Odd,
             FlowControl::UnconditionalBranch => Flow::Jump(self.raw.near_branch_target()),
             FlowControl::ConditionalBranch if self.raw.is_jcc_short_or_near() => Flow::Cond(
@@ -296,7 +299,12 @@ impl Insn {
     pub fn is_unrepeatable(&self) -> bool {
         let odd = matches!(
             self.flow(),
-            Flow::Syscall | Flow::Int80 | Flow::TransactionBegin(_) | Flow::Odd | Flow::Trap
+            Flow::Syscall
+                | Flow::Int80
+                | Flow::TransactionBegin(_)
+                | Flow::Far(_)
+                | Flow::Odd
+                | Flow::Trap
         );
         let to_ss =
             self.raw.op0_kind() == OpKind::Register && self.raw.op0_register() == Register::SS;

@@ -9,6 +9,7 @@ extern crate alloc;
 
 pub mod asm;
 pub mod class;
+pub mod far;
 pub mod insn;
 pub mod reg;
 pub mod relocate;
@@ -21,6 +22,7 @@ mod vendor;
 
 pub use asm::{Asm, Cc};
 pub use class::Class;
+pub use far::{Far, FarKind};
 pub use insn::{DecodeError, Flow, Insn, StackMove};
 pub use reg::Reg;
 pub use segments::GsUse;

@@ -239,7 +239,7 @@ impl Reader {
 
 fn kind_of(flow: Flow) -> u8 {
     match flow {
-        Flow::Next | Flow::Odd => 0,
+        Flow::Next | Flow::Far(_) | Flow::Odd => 0,
         Flow::Cond(..) | Flow::CountJump(_) => CONDITIONAL,
         Flow::Jump(_) => 2,
         Flow::Call(_) => 3,
@@ -274,7 +274,7 @@ fn went(why: Why, to: u64, number: u64) -> Row {
         Why::Sigreturn => (12, 0),
         Why::Vsyscall => (13, 0),
         Why::Unselected | Why::Off | Why::Lost => (14, 0),
-        Why::Nowhere => (15, 0),
+        Why::Nowhere | Why::Far => (15, 0),
         Why::Unknown(reason) => (15, reason),
     };
     Row {

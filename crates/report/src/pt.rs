@@ -324,7 +324,7 @@ fn shape(steps: &[Step], mut fragment: u32) -> Shape {
             Flow::IndirectCall => Some(Mark::Indirect { back: Some(next) }),
             Flow::Return(_) => Some(Mark::Return),
             Flow::TransactionBegin(target) => Some(Mark::Abort { next, target }),
-            Flow::Syscall | Flow::Int80 | Flow::Odd | Flow::Trap => {
+            Flow::Syscall | Flow::Int80 | Flow::Far(_) | Flow::Odd | Flow::Trap => {
                 let goes_on = at + 1 < steps.len();
                 Some(Mark::Far { next, goes_on })
             }

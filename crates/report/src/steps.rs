@@ -353,6 +353,7 @@ fn went(why: Why, to: u64, out: &mut dyn Write) -> io::Result<()> {
         Why::Unselected => writeln!(out, "# other code, not traced, then at {to:x}"),
         Why::Off => writeln!(out, "# some time not traced, then at {to:x}"),
         Why::Nowhere => writeln!(out, "# nothing can be executed at {to:x}"),
+        Why::Far => writeln!(out, "# far branch, to {to:x}"),
         Why::Lost => writeln!(out, "# what comes here is lost, then at {to:x}"),
         Why::Unknown(number) => writeln!(out, "# for reason {number}, to {to:x}"),
     }

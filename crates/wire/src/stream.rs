@@ -234,6 +234,8 @@ pub mod why {
     pub const OFF: u8 = 0x83;
     /// It is there already, and no instruction can be fetched there.
     pub const NOWHERE: u8 = 0x84;
+    /// The far branch before was made.
+    pub const FAR: u8 = 0x85;
 }
 
 /// Header of a chunk.

@@ -440,6 +440,11 @@ impl Machine {
         if why == Why::Start {
             return;
         }
+        if why == Why::Far {
+            // It arrives with the stack pointer that comes next.
+            self.next = to;
+            return;
+        }
         if why == Why::Nowhere {
             // Where a call arrives that faults, nothing is called.
             self.last = self.last.take().filter(|last| last.kind != Kind::Call);

@@ -1,6 +1,6 @@
 //! What of a run of instructions matters for activations.
 
-use isa::{Flow, Insn, StackEffect};
+use isa::{FarKind, Flow, Insn, StackEffect};
 
 use super::Costs;
 use super::extents::{Functions, Place};
@@ -90,23 +90,15 @@ pub(super) fn of(steps: &[Step], code: &Code, functions: &mut Functions<'_>) -> 
             }
         }
         let next = step.pc.wrapping_add(step.len.into());
-        let kind = match step.flow {
-            Flow::Call(_) | Flow::IndirectCall => {
-                acts.push(Act::Call(next));
-                Kind::Call
-            }
-            // Where it goes is known at the end of the run only.
-            Flow::Return(_) => Kind::Return,
-            Flow::Jump(_) | Flow::Cond(..) | Flow::CountJump(_) | Flow::IndirectJump => Kind::Jump,
-            Flow::Syscall | Flow::Int80 => {
-                acts.push(Act::Kernel(Back {
-                    pc: next,
-                    from_vfork: eax == Some(VFORK),
-                }));
-                Kind::Plain
-            }
-            _ => kind_of(effect),
-        };
+        let kind = branch_kind(step.flow).unwrap_or_else(|| kind_of(effect));
+        match step.flow {
+            _ if kind == Kind::Call => acts.push(Act::Call(next)),
+            Flow::Syscall | Flow::Int80 => acts.push(Act::Kernel(Back {
+                pc: next,
+                from_vfork: eax == Some(VFORK),
+            })),
+            _ => {}
+        }
         push(&mut acts, kind, effect, costs);
         eax = match insn {
             Some(insn) if insn.constant_eax().is_some() => insn.constant_eax(),
@@ -140,6 +132,22 @@ fn push(acts: &mut Vec<Act>, kind: Kind, effect: StackEffect, costs: Costs) {
         },
         _ => acts.push(Act::Effect(effect)),
     }
+}
+
+/// Kind of a branch, near or far, or system call.
+fn branch_kind(flow: Flow) -> Option<Kind> {
+    Some(match flow {
+        Flow::Call(_) | Flow::IndirectCall | Flow::Far(FarKind::Call) => Kind::Call,
+        // Where it goes is known at the end of the run only.
+        Flow::Return(_) | Flow::Far(FarKind::Return | FarKind::InterruptReturn) => Kind::Return,
+        Flow::Jump(_)
+        | Flow::Cond(..)
+        | Flow::CountJump(_)
+        | Flow::IndirectJump
+        | Flow::Far(FarKind::Jump) => Kind::Jump,
+        Flow::Syscall | Flow::Int80 => Kind::Plain,
+        _ => return None,
+    })
 }
 
 fn kind_of(effect: StackEffect) -> Kind {

@@ -125,7 +125,7 @@ fn from_itself(counts: &Counts, lines: &[Option<u32>]) -> Vec<u64> {
                     edge(went.to, went.count, is_forward);
                 }
             }
-            Flow::Return(_) => {}
+            Flow::Return(_) | Flow::Far(_) => {}
             Flow::Next | Flow::Syscall | Flow::Int80 | Flow::Odd | Flow::Trap => {
                 edge(insn.next, insn.fell, true);
             }

@@ -83,7 +83,7 @@ pub fn of(
         }
         let next = from.wrapping_add(insn.bytes.len() as u64);
         match insn.flow {
-            Flow::Jump(_) | Flow::IndirectJump | Flow::Return(_) => {}
+            Flow::Jump(_) | Flow::IndirectJump | Flow::Return(_) | Flow::Far(_) => {}
             Flow::Cond(..) | Flow::CountJump(_) => {
                 sums.add(from, next, insn.fell);
             }

@@ -229,7 +229,8 @@ impl Code {
                     place = then(target);
                     continue;
                 }
-                Flow::Next | Flow::Syscall | Flow::Int80 | Flow::Trap | Flow::Odd => {
+                // Without a branch, or an escape says where it went.
+                _ => {
                     // The last address has none behind it.
                     if insn.next_pc() < insn.pc() {
                         Turn::Unknown

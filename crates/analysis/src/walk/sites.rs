@@ -47,6 +47,7 @@ impl Kind {
             | Flow::Syscall
             | Flow::Int80
             | Flow::TransactionBegin(_)
+            | Flow::Far(_)
             | Flow::Odd
             | Flow::Trap => return None,
         })

@@ -19,6 +19,8 @@ pub enum Why {
     Off,
     /// It is there already, and no instruction can be fetched there.
     Nowhere,
+    /// Where a far branch went.
+    Far,
     /// Behind what the file has lost ([`super::Walk::past_losses`]).
     Lost,
     /// A reason that this build does not know.
@@ -34,6 +36,7 @@ impl Why {
             Why::Unselected => why::UNSELECTED,
             Why::Off => why::OFF,
             Why::Nowhere => why::NOWHERE,
+            Why::Far => why::FAR,
             // No stream says it.
             Why::Lost => 0xff,
             Why::Signal(number) | Why::Unknown(number) => number,
@@ -49,6 +52,7 @@ impl Why {
             why::UNSELECTED => Why::Unselected,
             why::OFF => Why::Off,
             why::NOWHERE => Why::Nowhere,
+            why::FAR => Why::Far,
             other => Why::Unknown(other),
         }
     }

@@ -166,6 +166,13 @@ pub fn event(context: &mut ThreadContext) {
     context.resume_host = context.event_return;
 }
 
+/// A branch that is made by the engine has raised the stack pointer.
+pub fn unwind(context: &mut ThreadContext) {
+    let Some(tool) = tool_of(context) else { return };
+    let rsp = context.regs[reg::RSP];
+    pop_while(context, tool, |entry| entry < rsp);
+}
+
 fn pop_while(context: &mut ThreadContext, tool: &Tool, ended: impl Fn(u64) -> bool) {
     tool.settle(context);
     while context.shadow_top > tool.shadow && ended(tool.records.get(context.shadow_top).0) {

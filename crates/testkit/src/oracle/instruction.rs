@@ -90,7 +90,7 @@ fn loads_stack_pointer(instruction: &Instruction) -> bool {
     moves && is_target && instruction.op1_register() != Register::RBP
 }
 
-/// Whether the instruction is a branch, reads memory, writes memory: 1 for each.
+/// Whether the instruction is a near branch, reads memory, writes memory: 1 for each.
 #[must_use]
 pub fn class(bytes: &[u8], pc: ProgramPc) -> [u8; 3] {
     let mut instruction = Instruction::default();
@@ -114,7 +114,12 @@ pub fn class(bytes: &[u8], pc: ProgramPc) -> [u8; 3] {
     let grows = instruction.stack_pointer_increment();
     loads |= grows > 0 || instruction.mnemonic() == Mnemonic::Leave;
     stores |= grows < 0;
-    let branches = kind(bytes, pc).transfers();
+    let is_far = matches!(
+        instruction.mnemonic(),
+        Mnemonic::Retf | Mnemonic::Iret | Mnemonic::Iretd | Mnemonic::Iretq
+    ) || instruction.is_jmp_far_indirect()
+        || instruction.is_call_far_indirect();
+    let branches = kind(bytes, pc).transfers() && !is_far;
     [branches, loads, stores].map(u8::from)
 }
 
