@@ -76,7 +76,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use ending::Ending;
-use flags::Cli;
+use flags::{Cli, Command};
+use launch::Role;
 
 /// Everypath's own failures.
 const FAILED: u8 = 125;
@@ -84,12 +85,22 @@ const FAILED: u8 = 125;
 fn main() -> ExitCode {
     let ending = match Cli::try_parse() {
         Err(error) => explain(&error),
-        Ok(cli) => commands::run(&cli.command).unwrap_or_else(|error| {
+        Ok(cli) => run(&cli.command).unwrap_or_else(|error| {
             say!("everypath: {error:#}");
             Ending::Exit(exit_code(&error))
         }),
     };
     ending.finish()
+}
+
+/// Who runs a program does it in a second process, so that this one can stop as the program does.
+fn run(command: &Command) -> anyhow::Result<Ending> {
+    if command.runs_a_program()
+        && let Role::Face(ended) = launch::split()?
+    {
+        return Ok(Ending::of(ended));
+    }
+    commands::run(command)
 }
 
 fn exit_code(error: &anyhow::Error) -> u8 {

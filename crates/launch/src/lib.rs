@@ -3,8 +3,8 @@
 //! The launcher makes two memory files, the *pool* (shared with every process
 //! of the target tree) and the payload, forks, and the child executes the
 //! payload, which loads the program. While the program runs, a thread answers
-//! the engine's questions about functions; the launcher waits, mirrors job
-//! control, passes signals on, and reports how the program ended.
+//! the engine's questions about functions; the launcher waits, and reports how the program
+//! ended. The process that a shell sees does as the program does (`face`, `watch`).
 //!
 //! Invariant: knows nothing of what the records in the pool mean, and never
 //! touches the target's standard streams.
@@ -23,14 +23,20 @@ use wire::{Mode, PAGE};
 
 mod control;
 mod drain;
+mod face;
 mod inherit;
+mod link;
 mod pool;
 mod requests;
 mod script;
+mod signals;
 mod ticks;
 mod wait;
+mod watch;
+mod witness;
 
 pub use control::{Control, Standing, Wish, ask};
+pub use face::{Role, split};
 pub use pool::OwnedPool;
 use ticks::Reading;
 
@@ -155,7 +161,7 @@ pub fn run(
     let started = SystemTime::now();
     let clock = Instant::now();
     let begin = Reading::now();
-    let child = wait::spawn(&pool, &payload, request)?;
+    let watch = wait::spawn(&pool, &payload, request)?;
     let done = AtomicBool::new(false);
     let view = pool.view();
     let ended = std::thread::scope(|scope| {
@@ -174,7 +180,7 @@ pub fn run(
         if let Some(switch) = switch {
             scope.spawn(move || switch.serve(&view, done));
         }
-        let ended = wait::wait(child);
+        let ended = watch.watch();
         done.store(true, Release);
         switch.into_iter().for_each(Switch::ring);
         requests::ring(&view);
