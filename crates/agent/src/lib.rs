@@ -28,4 +28,5 @@ pub mod signals;
 pub mod start;
 pub mod syscalls;
 mod sysv;
+pub mod taken;
 pub mod thread;

@@ -52,40 +52,41 @@ pub fn change_action(
 ) -> sys::Result<SigAction> {
     // SAFETY: the table lives as long as any thread that uses it; writers hold
     // the engine lock.
-    let slot = unsafe { &mut (*thread.signals).actions[number as usize] };
-    let before = *slot;
+    let table = unsafe { &mut *thread.signals };
+    let before = table.shown(number);
     if let Some(mut action) = wanted {
         action.mask = action.mask.without(SigSet::UNBLOCKABLE);
         action.flags &= KNOWN_FLAGS;
-        *slot = action;
+        let last = table.action(number);
+        table.set(number, action);
         let kernel = signals::kernel_action(number, &action, entry);
         // SAFETY: either the engine's handler or a plain disposition.
         if let Err(errno) = unsafe { sys::sigaction(number, Some(&kernel), None) } {
-            *slot = before;
+            table.set(number, last);
             return Err(errno);
         }
     }
     Ok(before)
 }
 
-/// `rt_sigprocmask(how, set, old, size)`.
-pub fn sigprocmask(thread: &mut Thread, args: [u64; 6]) -> isize {
+/// `rt_sigprocmask(how, set, old, size)`. `None`: a signal comes first.
+pub fn sigprocmask(thread: &mut Thread, args: [u64; 6]) -> Option<isize> {
     let [how, set, old, size, ..] = args;
     if size != 8 {
-        return Errno::EINVAL.as_result();
+        return Some(Errno::EINVAL.as_result());
     }
     let wanted = match set {
         0 => None,
         addr => match memory::read::<SigSet>(addr) {
             Some(set) => Some(set),
-            None => return Errno::EFAULT.as_result(),
+            None => return Some(Errno::EFAULT.as_result()),
         },
     };
     if wanted.is_some() && how > u64::from(SIG_SETMASK) {
-        return Errno::EINVAL.as_result();
+        return Some(Errno::EINVAL.as_result());
     }
     // Nothing may arrive between reading the mask and setting the new one.
-    let before = signals::quiesce(thread).with(thread.blocked);
+    let before = signals::quiesce(thread)?.with(thread.blocked);
     let after = match (wanted, how as u32) {
         (None, _) => before,
         (Some(set), SIG_BLOCK) => before.with(set),
@@ -104,9 +105,9 @@ pub fn sigprocmask(thread: &mut Thread, args: [u64; 6]) -> isize {
         }
     }
     if old != 0 && !memory::write(old, &before) {
-        return Errno::EFAULT.as_result();
+        return Some(Errno::EFAULT.as_result());
     }
-    0
+    Some(0)
 }
 
 /// The mask that a waiting call puts in force, if it names one that can be read.

@@ -9,12 +9,17 @@
 use sys::signal::*;
 
 use crate::memory;
+use crate::taken::Taken;
 use crate::thread::Thread;
 
 /// Dispositions as the program set them. Shared by threads (CLONE_SIGHAND).
 #[derive(Clone, Debug)]
 pub struct SignalTable {
-    pub actions: [SigAction; NSIG as usize + 1],
+    /// The kernel resets a handler that is for one signal (SA_RESETHAND), not this entry, unless
+    /// the signal is always ours: see [`SignalTable::shown`].
+    actions: [SigAction; NSIG as usize + 1],
+    /// What the engine's handler finds when a signal arrives.
+    taken: [Taken; NSIG as usize + 1],
 }
 
 impl SignalTable {
@@ -27,21 +32,69 @@ impl SignalTable {
         };
         SignalTable {
             actions: [default; NSIG as usize + 1],
+            taken: [const { Taken::new() }; NSIG as usize + 1],
+        }
+    }
+
+    /// What the program last set.
+    pub fn action(&self, signal: u32) -> SigAction {
+        self.actions[signal as usize]
+    }
+
+    /// Changes what the program wants. The kernel hears of a handler after this.
+    pub fn set(&mut self, signal: u32, action: SigAction) {
+        self.actions[signal as usize] = action;
+        // A signal of the others that arrives was taken while it had a handler: the
+        // last one, if the kernel has another disposition by now.
+        if is_handled(&action) || always_ours(signal) {
+            self.taken[signal as usize].publish(&action);
+        }
+    }
+
+    /// The action as the program sees it.
+    pub fn shown(&self, signal: u32) -> SigAction {
+        let mut action = self.action(signal);
+        if action.flags & SA_RESETHAND != 0 && is_handled(&action) && !always_ours(signal) {
+            let mut kernels = SigAction::default();
+            // SAFETY: only asks.
+            let asked = unsafe { sys::sigaction(signal, None, Some(&mut kernels)) };
+            if asked.is_ok() && kernels.handler == SIG_DFL {
+                action.handler = SIG_DFL;
+            }
+        }
+        action
+    }
+
+    /// The action of a signal that has just arrived, as the kernel had it when it took the
+    /// signal. Takes no lock: the engine's handler asks, wherever the thread is.
+    pub fn at_arrival(&self, signal: u32) -> SigAction {
+        self.taken[signal as usize].read()
+    }
+
+    /// A handler that is for one signal is used up by a signal that is always ours.
+    pub fn use_up(&mut self, signal: u32, action: &SigAction) {
+        let once = action.flags & SA_RESETHAND != 0 && action.handler != SIG_IGN;
+        if once && always_ours(signal) && self.action(signal) == *action {
+            let handler = SIG_DFL;
+            self.set(signal, SigAction { handler, ..*action });
         }
     }
 
     /// What CLONE_CLEAR_SIGHAND leaves in a child: the default for everything
     /// that is not ignored (`kernel/signal.c:flush_signal_handlers`).
     pub fn clear(&mut self) {
-        for action in &mut self.actions {
-            *action = SigAction {
-                handler: if action.handler == SIG_IGN {
-                    SIG_IGN
-                } else {
-                    SIG_DFL
-                },
-                ..SigAction::default()
+        for signal in 1..=NSIG {
+            let handler = match self.action(signal).handler {
+                SIG_IGN => SIG_IGN,
+                _ => SIG_DFL,
             };
+            self.set(
+                signal,
+                SigAction {
+                    handler,
+                    ..SigAction::default()
+                },
+            );
         }
     }
 
@@ -53,10 +106,15 @@ impl SignalTable {
             if unsafe { sys::sigaction(signal, None, Some(&mut action)) }.is_ok()
                 && action.handler == SIG_IGN
             {
-                self.actions[signal as usize] = action;
+                self.set(signal, action);
             }
         }
     }
+}
+
+/// Whether the program has a handler.
+pub const fn is_handled(action: &SigAction) -> bool {
+    action.handler != SIG_DFL && action.handler != SIG_IGN
 }
 
 impl Default for SignalTable {
@@ -79,7 +137,7 @@ pub const fn always_ours(signal: u32) -> bool {
 
 /// The action to give the kernel for what the program wants.
 pub fn kernel_action(signal: u32, wanted: &SigAction, entry: Entry) -> SigAction {
-    let handled = wanted.handler != SIG_DFL && wanted.handler != SIG_IGN;
+    let handled = is_handled(wanted);
     if !handled && !always_ours(signal) {
         return *wanted;
     }
@@ -87,6 +145,10 @@ pub fn kernel_action(signal: u32, wanted: &SigAction, entry: Entry) -> SigAction
     let mut flags = SA_SIGINFO | SA_ONSTACK | SA_RESTORER | SA_NODEFER;
     if handled {
         flags |= wanted.flags & kept;
+    }
+    if !always_ours(signal) {
+        // Reset when it takes the signal, as natively.
+        flags |= wanted.flags & SA_RESETHAND;
     }
     // Faults of the engine itself while it handles a signal must arrive, and what a filter
     // says of calls that it makes.
@@ -104,7 +166,7 @@ pub fn kernel_action(signal: u32, wanted: &SigAction, entry: Entry) -> SigAction
 pub fn install(table: &SignalTable, entry: Entry) {
     for signal in 1..=NSIG {
         if always_ours(signal) {
-            let action = kernel_action(signal, &table.actions[signal as usize], entry);
+            let action = kernel_action(signal, &table.action(signal), entry);
             // SAFETY: the engine's handler runs at any instruction.
             let _ = unsafe { sys::sigaction(signal, Some(&action), None) };
         }
@@ -409,24 +471,11 @@ pub fn release_held(thread: &mut Thread) {
 }
 
 /// Blocks all asynchronous signals and returns the kernel mask that was in
-/// force. A signal that arrived in the engine meanwhile goes back to the kernel
-/// and comes again when the mask is lifted; a synchronous one, which the kernel
-/// would send at once, is held.
-pub fn quiesce(thread: &mut Thread) -> SigSet {
+/// force. `None`: a signal has arrived in the engine before. The kernel took it, so its handler
+/// runs first: what the program wanted to do is done again after that.
+pub fn quiesce(thread: &mut Thread) -> Option<SigSet> {
     // The handler changes the thread until the mask is set.
     let thread = core::hint::black_box(thread);
     let mask = sys::sigprocmask(SIG_SETMASK, HOLD);
-    match thread.pending.take() {
-        None => mask,
-        Some(waiting) => {
-            // SAFETY: the thread's own block.
-            unsafe { (*thread.context).pending = 0 };
-            if waiting.signal != 0 && SigSet::SYNCHRONOUS.has(waiting.signal) {
-                hold(thread, waiting.signal, &waiting.info);
-            } else {
-                requeue(waiting.signal, &waiting.info);
-            }
-            waiting.mask
-        }
-    }
+    thread.pending.is_none().then_some(mask)
 }

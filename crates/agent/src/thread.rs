@@ -21,7 +21,7 @@ use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use sys::signal::{SigInfo, SigSet, SigStack};
+use sys::signal::{SigAction, SigInfo, SigSet, SigStack};
 use wire::view::Pool;
 
 use crate::signals::SignalTable;
@@ -234,6 +234,8 @@ const _: () = {
 pub struct Pending {
     pub signal: u32,
     pub info: SigInfo,
+    /// What the program wanted of it when the kernel took it.
+    pub action: SigAction,
     /// The kernel mask in force when it arrived.
     pub mask: SigSet,
     /// Fault details for a synchronous signal that the engine raises itself:
@@ -307,6 +309,12 @@ fn personality(wanted: u32) -> isize {
 }
 
 impl Thread {
+    /// What the program wants of a signal that has just arrived.
+    pub fn action_at_arrival(&self, signal: u32) -> SigAction {
+        // SAFETY: the table lives as long as any thread that uses it; this part of it is atomic.
+        unsafe { (*self.signals).at_arrival(signal) }
+    }
+
     /// `personality(wanted)`, of which the kernel hears all but READ_IMPLIES_EXEC: it would make
     /// the program's pages executable in truth.
     pub fn set_personality(&mut self, wanted: u64) -> isize {

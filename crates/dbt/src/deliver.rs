@@ -8,7 +8,7 @@
 //!
 //! Invariant: called where the engine's lock is not held by the thread.
 
-use agent::signals::{self as table, StackUnwritable, push_frame, requeue};
+use agent::signals::{StackUnwritable, push_frame, requeue};
 use agent::thread::{Pending, Thread, ThreadContext};
 use sys::signal::*;
 use wire::stat;
@@ -77,6 +77,7 @@ pub fn deliver(
     let forced = Pending {
         signal: SIGSEGV,
         info: information(SIGSEGV, code::SI_KERNEL),
+        action: thread.action_at_arrival(SIGSEGV),
         fault: None,
         ..held
     };
@@ -95,7 +96,8 @@ fn act(
     held: &Pending,
     place: &pcmap::Place,
 ) -> Result<(), StackUnwritable> {
-    let action = take_action(thread, held);
+    let action = held.action;
+    use_up(thread, held);
     let mask = held.mask.with(thread.blocked);
     let synchronous =
         held.fault.is_some() || held.info.code > 0 && SigSet::SYNCHRONOUS.has(held.signal);
@@ -111,24 +113,13 @@ fn act(
     Ok(())
 }
 
-/// What the program wants of the signal. A handler that is for one signal is gone then.
-fn take_action(thread: &Thread, held: &Pending) -> SigAction {
-    let action = engine::with(|engine| {
+/// A handler that is for one signal is gone now.
+fn use_up(thread: &Thread, held: &Pending) {
+    engine::with(|engine| {
         engine.count(stat::SIGNALS);
         // SAFETY: the table lives as long as any thread using it; the lock orders writers.
-        let action = unsafe { &mut (*thread.signals).actions[held.signal as usize] };
-        let copy = *action;
-        if copy.flags & SA_RESETHAND != 0 && copy.handler != SIG_IGN {
-            action.handler = SIG_DFL;
-        }
-        copy
+        unsafe { (*thread.signals).use_up(held.signal, &held.action) };
     });
-    let handled = action.handler != SIG_DFL && action.handler != SIG_IGN;
-    if handled && action.flags & SA_RESETHAND != 0 && !table::always_ours(held.signal) {
-        // SAFETY: the default disposition.
-        let _ = unsafe { sys::sigaction(held.signal, Some(&SigAction::default()), None) };
-    }
-    action
 }
 
 /// Builds the program's frame and sends the thread to its handler. `mask` is the one that the

@@ -276,7 +276,6 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, kind: Kind, cal
                 sigcalls::change_action(thread, engine.process.entry, number, wanted)
             })
         }),
-        Kind::Sigprocmask => sigcalls::sigprocmask(thread, call.args),
         Kind::Sigaltstack => {
             // SAFETY: changes nothing; only to hear what a filter says to it.
             let filtered = unsafe { sys::raw::syscall(sys::nr::SIGALTSTACK, [0; 6]) };
@@ -331,10 +330,12 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, kind: Kind, cal
             return After::Raw;
         }
         Kind::Waits(index) => {
-            let mask = sigcalls::waiting_mask(call.number, call.args, index);
-            match mask.map(|mask| sigreturn::waiting_call(thread, &call, mask)) {
+            let Some(mask) = sigcalls::waiting_mask(call.number, call.args, index) else {
+                return After::Raw;
+            };
+            match sigreturn::waiting_call(thread, &call, mask) {
                 Some(result) => result,
-                None => return After::Raw,
+                None => return After::Again,
             }
         }
         Kind::Userfault => {
@@ -346,13 +347,18 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, kind: Kind, cal
             Some(result) => result,
             None => return After::Raw,
         },
-        Kind::Sigreturn => {
-            engine::with(|engine| engine.is_at(context, call.next));
-            sigreturn::sigreturn(context, thread, &call)
+        Kind::Sigprocmask
+        | Kind::Sigreturn
+        | Kind::Clone
+        | Kind::Clone3
+        | Kind::Fork
+        | Kind::Vfork => match behind_signals(context, thread, kind, &call) {
+            Some(result) => result,
+            None => return After::Again,
+        },
+        Kind::Exit | Kind::ExitGroup if agent::signals::quiesce(thread).is_none() => {
+            return After::Again;
         }
-        Kind::Clone => process::clone(context, thread, &call),
-        Kind::Clone3 => process::clone3(context, thread, &call),
-        Kind::Fork | Kind::Vfork => process::fork(context, thread, &call, kind == Kind::Vfork),
         Kind::Execve | Kind::Execveat => {
             let wanted = match kind {
                 Kind::Execve => agent::exec::Call::execve(call.args),
@@ -381,6 +387,22 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, kind: Kind, cal
         _ => return memory_call(thread, kind, &implied(thread, kind, call)),
     };
     After::Result(result)
+}
+
+/// Calls for which all signals are blocked. `None`: one came before.
+fn behind_signals(
+    context: &mut ThreadContext,
+    thread: &mut Thread,
+    kind: Kind,
+    call: &Call,
+) -> Option<isize> {
+    match kind {
+        Kind::Sigprocmask => sigcalls::sigprocmask(thread, call.args),
+        Kind::Sigreturn => sigreturn::sigreturn(context, thread, call),
+        Kind::Clone => process::clone(context, thread, call),
+        Kind::Clone3 => process::clone3(context, thread, call),
+        _ => process::fork(context, thread, call, kind == Kind::Vfork),
+    }
 }
 
 /// The call as the kernel has it under `personality(READ_IMPLIES_EXEC)`.

@@ -80,7 +80,7 @@ pub fn obey(context: &mut ThreadContext, thread: &mut Thread, call: &Call, verdi
             engine::with(|_| {
                 // SAFETY: the table is live; the lock orders writers.
                 let table = unsafe { &mut *thread.signals };
-                table.actions[SIGSYS as usize] = SigAction::default();
+                table.set(SIGSYS, SigAction::default());
             });
             trap(context, thread, call, data)
         }
@@ -93,8 +93,10 @@ fn trap(context: &mut ThreadContext, thread: &mut Thread, call: &Call, data: u32
     info.errno = data as i32;
     info.fields[0] = call.next;
     info.fields[1] = u64::from(call.number as u32) | u64::from(bpf::ARCH_X86_64) << 32;
-    raise_signal(context, thread, call.next, (info, (0, 0, 0)));
-    After::Result(call.number as isize)
+    match raise_signal(context, thread, call.next, (info, (0, 0, 0))) {
+        true => After::Result(call.number as isize),
+        false => After::Again,
+    }
 }
 
 const STRICT: u64 = 1;

@@ -36,7 +36,7 @@ struct Wish {
 }
 
 /// `clone(flags, stack, parent_tid, child_tid, tls)`.
-pub fn clone(context: &mut ThreadContext, thread: &mut Thread, call: &Call) -> isize {
+pub fn clone(context: &mut ThreadContext, thread: &mut Thread, call: &Call) -> Option<isize> {
     let [flags, sp, a, b, c, d] = call.args;
     make(
         context,
@@ -53,11 +53,11 @@ pub fn clone(context: &mut ThreadContext, thread: &mut Thread, call: &Call) -> i
 }
 
 /// `clone3(args, size)`. The program's structure is not written to.
-pub fn clone3(context: &mut ThreadContext, thread: &mut Thread, call: &Call) -> isize {
+pub fn clone3(context: &mut ThreadContext, thread: &mut Thread, call: &Call) -> Option<isize> {
     let [at, size, ..] = call.args;
     let (mut args, size) = match clone_args(at, size) {
         Ok(read) => read,
-        Err(errno) => return errno.as_result(),
+        Err(errno) => return Some(errno.as_result()),
     };
     let sp = args.stack + args.stack_size;
     if args.flags & CLONE_VM == 0 {
@@ -106,7 +106,12 @@ fn clone_args(at: u64, size: u64) -> Result<(CloneArgs, u64), Errno> {
 }
 
 /// `fork()` and `vfork()`.
-pub fn fork(context: &mut ThreadContext, thread: &mut Thread, call: &Call, vfork: bool) -> isize {
+pub fn fork(
+    context: &mut ThreadContext,
+    thread: &mut Thread,
+    call: &Call,
+    vfork: bool,
+) -> Option<isize> {
     let flags = if vfork { CLONE_VM | CLONE_VFORK } else { 0 };
     let number = if call.outside {
         call.number
@@ -128,8 +133,14 @@ pub fn fork(context: &mut ThreadContext, thread: &mut Thread, call: &Call, vfork
     )
 }
 
-fn make(context: &mut ThreadContext, thread: &mut Thread, call: &Call, wish: Wish) -> isize {
-    let mask = agent::signals::quiesce(thread);
+/// `None`: a signal comes first.
+fn make(
+    context: &mut ThreadContext,
+    thread: &mut Thread,
+    call: &Call,
+    wish: Wish,
+) -> Option<isize> {
+    let mask = agent::signals::quiesce(thread)?;
     let result = if wish.flags & CLONE_VM != 0 {
         make_sharing(context, thread, call, &wish, mask)
     } else {
@@ -137,7 +148,7 @@ fn make(context: &mut ThreadContext, thread: &mut Thread, call: &Call, wish: Wis
     };
     sys::sigprocmask(SIG_SETMASK, mask);
     agent::signals::release_held(thread);
-    result
+    Some(result)
 }
 
 /// A child in the same memory: a thread, or a vfork child.
@@ -524,7 +535,7 @@ fn ignored_synchronous(thread: &Thread) -> SigSet {
     let mut set = SigSet::EMPTY;
     for signal in 1..=31 {
         // SAFETY: the table is live.
-        let action = unsafe { (*thread.signals).actions[signal as usize] };
+        let action = unsafe { (*thread.signals).action(signal) };
         if agent::signals::always_ours(signal) && action.handler == sys::signal::SIG_IGN {
             set = set.with(SigSet::only(signal));
         }

@@ -1,9 +1,9 @@
 //! Faults that the engine raises for the program, where the processor or the kernel would:
 //! the thread gets a SIGSEGV on its way into the cache.
 
-use agent::signals::quiesce;
+use agent::signals::{hold, quiesce};
 use agent::thread::{Pending, Thread, ThreadContext};
-use sys::signal::{SIGSEGV, SigInfo, code, pf, trap};
+use sys::signal::{SIGSEGV, SigInfo, SigSet, code, pf, trap};
 
 use crate::deliver::information;
 use crate::vsyscall::END;
@@ -78,21 +78,44 @@ pub fn raise(context: &mut ThreadContext, thread: &mut Thread, pc: u64, fault: F
 }
 
 /// The same of any signal that an instruction raises: what is known of it, and err, trapno, cr2.
+///
+/// Another signal may have come first: then that is delivered at `pc`, which must be the
+/// instruction that raises this one, or be taken back by the caller. Returns false.
 pub fn raise_signal(
     context: &mut ThreadContext,
     thread: &mut Thread,
     pc: u64,
     (info, details): (SigInfo, (u64, u64, u64)),
-) {
+) -> bool {
     let mask = quiesce(thread);
+    match mask {
+        Some(mask) => raise_under(context, thread, pc, mask, (info, details)),
+        None => (context.resume_app, context.resume_host) = (pc, 0),
+    }
+    mask.is_some()
+}
+
+/// The same where signals are blocked already; `mask` was in force before.
+pub fn raise_under(
+    context: &mut ThreadContext,
+    thread: &mut Thread,
+    pc: u64,
+    mask: SigSet,
+    (info, details): (SigInfo, (u64, u64, u64)),
+) {
+    if let Some(sent) = thread.pending.take() {
+        // One that is never blocked.
+        hold(thread, sent.signal, &sent.info);
+    }
+    let signal = info.signo as u32;
     thread.pending = Some(Pending {
-        signal: info.signo as u32,
+        signal,
         info,
+        action: thread.action_at_arrival(signal),
         mask,
         fault: Some(details),
         temporary: None,
     });
     context.pending = 1;
-    context.resume_app = pc;
-    context.resume_host = 0;
+    (context.resume_app, context.resume_host) = (pc, 0);
 }

@@ -99,6 +99,7 @@ fn arrived(
     thread.pending = Some(Pending {
         signal,
         info: *info,
+        action: thread.action_at_arrival(signal),
         mask: uc.sigmask,
         fault: None,
         temporary: thread.waits_under,
@@ -180,8 +181,8 @@ fn stepped(context: &mut ThreadContext, thread: &mut Thread, uc: &mut UContext) 
 fn deliver_pending(context: &mut ThreadContext, thread: &mut Thread, uc: &mut UContext) {
     uc.mcontext.rip = context.resume_host;
     uc.mcontext.eflags &= !RESUME_FLAG;
-    if let Some(Pending { fault: Some(_), .. }) = thread.pending {
-        // Raised by the engine itself: the state is the program's at `resume_app`.
+    if thread.pending.is_some() && context.resume_host == 0 {
+        // Raised by the engine itself, or instead of that: the state is the program's at `resume_app`.
         let place = pcmap::Place::boundary(context.resume_app);
         return deliver(context, thread, uc, place);
     }
@@ -247,7 +248,7 @@ fn fault(
         }
         engine_bug(signal, uc);
     };
-    if store && info.code == code::SEGV_ACCERR && guarded_store(context, thread, uc) {
+    if store && info.code == code::SEGV_ACCERR && guarded_store(context, thread, uc, place) {
         return;
     }
     let after_trap = matches!(uc.mcontext.trapno, trap::BREAKPOINT | trap::DEBUG);
@@ -261,10 +262,11 @@ fn fault(
         crate::filters::kill_strict(context, thread);
     }
     lockstep::interrupted(context, uc);
-    if !place.boundary {
-        for (register, slot) in place.recipe.spilled() {
-            *register_of(&mut uc.mcontext, register) = context.spill[slot];
-        }
+    restore_spilled(context, uc, &place);
+    if !after_trap && !filtered && comes_first(thread) {
+        // The instruction is executed again after the handler, and faults again.
+        uc.mcontext.eflags &= !TRAP_FLAG;
+        return deliver(context, thread, uc, place);
     }
     let mut info = *info;
     // The kernel gives the address of the instruction for these.
@@ -289,11 +291,26 @@ fn fault(
     thread.pending = Some(Pending {
         signal,
         info,
+        action: thread.action_at_arrival(signal),
         mask,
         fault: Some(details),
         temporary: None,
     });
     deliver(context, thread, uc, place);
+}
+
+/// Whether a signal is on its way to a boundary. The kernel took it before the instruction that
+/// the thread is at.
+fn comes_first(thread: &Thread) -> bool {
+    thread.pending.is_some_and(|held| held.signal != 0)
+}
+
+fn restore_spilled(context: &ThreadContext, uc: &mut UContext, place: &pcmap::Place) {
+    if !place.boundary {
+        for (register, slot) in place.recipe.spilled() {
+            *register_of(&mut uc.mcontext, register) = context.spill[slot];
+        }
+    }
 }
 
 /// A fault comes before what was being stepped to a boundary: that is queued
@@ -318,7 +335,12 @@ fn behind(rip: u64, place: pcmap::Place) -> pcmap::Place {
 
 /// A store to a page that the engine guards. The page is opened; if the store
 /// is from that page, only the store runs before control comes back.
-fn guarded_store(context: &mut ThreadContext, thread: &mut Thread, uc: &mut UContext) -> bool {
+fn guarded_store(
+    context: &mut ThreadContext,
+    thread: &mut Thread,
+    uc: &mut UContext,
+    place: Option<pcmap::Place>,
+) -> bool {
     let (address, rip) = (uc.mcontext.cr2, uc.mcontext.rip);
     let own = engine::with(|engine| {
         let own = engine.runs_from_page(rip, address & !4095);
@@ -327,6 +349,12 @@ fn guarded_store(context: &mut ThreadContext, thread: &mut Thread, uc: &mut UCon
     let Some(own) = own else { return false };
     if own {
         lockstep::interrupted(context, uc);
+        if let Some(place) = place.filter(|_| comes_first(thread)) {
+            restore_spilled(context, uc, &place);
+            uc.mcontext.eflags &= !TRAP_FLAG;
+            deliver(context, thread, uc, place);
+            return true;
+        }
         let mask = before_held(context, thread, uc);
         step_on(thread, uc, mask);
     }
@@ -346,6 +374,7 @@ fn step_on(thread: &mut Thread, uc: &mut UContext, mask: SigSet) {
     thread.pending = Some(Pending {
         signal: 0,
         info: information(0, 0),
+        action: SigAction::default(),
         mask,
         fault: None,
         temporary: None,

@@ -8,12 +8,12 @@ use sys::signal::*;
 
 use wire::stream::why;
 
-use crate::deliver::deliver;
+use crate::deliver::{deliver, information};
 use crate::dispatch::Call;
 use crate::engine;
 use crate::entry;
 use crate::pcmap::Place;
-use crate::raised::{Unfetchable, raise_fetch_fault};
+use crate::raised::raise_under;
 use crate::signals::{TRAP_FLAG, before_held};
 
 /// A call that waits under a mask of its own (sigsuspend, ppoll...). It is made here, where all
@@ -22,11 +22,13 @@ use crate::signals::{TRAP_FLAG, before_held};
 ///
 /// The mask may open synchronous signals that the program blocks. The kernel does not block them,
 /// so one that came before is held here: it is queued again before the call, as natively.
-pub fn waiting_call(thread: &mut Thread, call: &Call, mask: SigSet) -> isize {
+///
+/// `None`: a signal comes first.
+pub fn waiting_call(thread: &mut Thread, call: &Call, mask: SigSet) -> Option<isize> {
     let opened = thread.blocked.without(mask);
     // The handler changes the thread while the call below waits.
     let thread = core::hint::black_box(thread);
-    let before = quiesce(thread);
+    let before = quiesce(thread)?;
     // A filter's SIGSYS for the call itself must arrive.
     let trapped = SigSet::only(SIGSYS).without(opened);
     sys::sigprocmask(SIG_SETMASK, SigSet::ALL.without(trapped));
@@ -47,7 +49,7 @@ pub fn waiting_call(thread: &mut Thread, call: &Call, mask: SigSet) -> isize {
     } else {
         sys::sigprocmask(SIG_SETMASK, before);
     }
-    result
+    Some(result)
 }
 
 /// The program's rt_sigreturn: its frame, with the engine's address for rip, through the kernel,
@@ -56,15 +58,21 @@ pub fn waiting_call(thread: &mut Thread, call: &Call, mask: SigSet) -> isize {
 /// The order is that of kernels from 6.12 on: the mask, the alternate stack by the stack pointer
 /// of the call, then the registers. The return address and the information that came with the
 /// signal are not looked at.
-pub fn sigreturn(context: &mut ThreadContext, thread: &mut Thread, call: &Call) -> isize {
+///
+/// `None`: a signal comes first.
+pub fn sigreturn(context: &mut ThreadContext, thread: &mut Thread, call: &Call) -> Option<isize> {
     let sp = context.regs[reg::RSP];
-    let Some(mut uc) = memory::read::<UContext>(sp) else {
-        raise(context, thread, call.next);
-        return 0;
-    };
     // From here to the kernel's restore nothing may come in that would find
     // the state half changed.
-    quiesce(thread);
+    let before = quiesce(thread)?;
+    engine::with(|engine| engine.is_at(context, call.next));
+    let Some(mut uc) = memory::read::<UContext>(sp) else {
+        // SIGSEGV behind the call.
+        let details = (0, trap::GENERAL_PROTECTION, 0);
+        let raised = (information(SIGSEGV, code::SI_KERNEL), details);
+        raise_under(context, thread, call.next, before, raised);
+        return Some(0);
+    };
     let mask = uc.sigmask.without(SigSet::UNBLOCKABLE);
     thread.blocked = SigSet(mask.0 & SigSet::SYNCHRONOUS.0);
     let minimum = engine::with(|engine| engine.process.minimum_altstack);
@@ -137,15 +145,11 @@ pub fn rejected(
     thread.pending = Some(Pending {
         signal,
         info: *info,
+        action: thread.action_at_arrival(signal),
         mask,
         fault: Some(details),
         temporary: None,
     });
     let place = Place::boundary(context.resume_app);
     deliver(context, thread, uc, place);
-}
-
-/// A frame that cannot be read: SIGSEGV behind the call.
-fn raise(context: &mut ThreadContext, thread: &mut Thread, pc: u64) {
-    raise_fetch_fault(context, thread, pc, 0, Unfetchable::NonCanonical);
 }

@@ -44,6 +44,7 @@ pub fn trapped(
     thread.pending = Some(Pending {
         signal: SIGTRAP,
         info,
+        action: thread.action_at_arrival(SIGTRAP),
         mask: uc.sigmask,
         fault: Some(details),
         temporary: None,

@@ -14,7 +14,7 @@ use core::ffi::CStr;
 use core::fmt::Write;
 
 use sys::Result;
-use sys::signal::{SIG_DFL, SIG_IGN, SigSet};
+use sys::signal::{NSIG, SIG_DFL, SIG_IGN, SigSet};
 
 use super::status::Signals;
 use super::{Shown, ShownFile, Text, limit, maps, read_file, sizes, status, why_unreadable};
@@ -85,9 +85,9 @@ fn signals(shown: Shown, thread: &Thread) -> Signals {
     let mut found = Signals::default();
     // SAFETY: the table lives as long as a thread that uses it, and is changed under the
     // engine's lock only, which the caller holds.
-    let actions = unsafe { (*thread.signals).actions };
-    for (signal, action) in (0..).zip(actions).skip(1) {
-        let set = match action.handler {
+    let table = unsafe { &*thread.signals };
+    for signal in 1..=NSIG {
+        let set = match table.shown(signal).handler {
             SIG_DFL => continue,
             SIG_IGN => &mut found.ignored,
             _ => &mut found.caught,
