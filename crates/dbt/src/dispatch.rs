@@ -17,7 +17,7 @@ use crate::presence::with_code_at;
 use crate::raised::{Unfetchable, raise_fetch_fault};
 use crate::superblock::End;
 use crate::ways::Site;
-use crate::{change, deliver, lockstep, process, sigreturn};
+use crate::{awaits, change, deliver, lockstep, process, sigreturn};
 
 /// Its range is of program addresses, which calls from the cache never have:
 /// as a kernel without it.
@@ -226,6 +226,9 @@ fn leave_by_syscall(
         Asked::ByKernel => After::Raw,
         Asked::Said(verdict) => filters::obey(context, thread, &call, verdict),
     };
+    if after == After::Raw && awaits::is_due(thread, &call) {
+        after = awaits::make(thread, &call);
+    }
     // The handler may have written it in the call.
     if core::hint::black_box(&mut *thread).trapped == Some(call.number as u32) {
         after = After::Raw;
@@ -342,6 +345,11 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, kind: Kind, cal
             agent::memory::set_served();
             return After::Raw;
         }
+        Kind::Signalfd => {
+            sigcalls::signalfd(call.args);
+            return After::Raw;
+        }
+        Kind::Polls => return After::Raw,
         Kind::Sigpending => sigcalls::sigpending(thread, call.args),
         Kind::Sigtimedwait => match sigcalls::sigtimedwait(thread, call.args) {
             Some(result) => result,
