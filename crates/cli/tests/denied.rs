@@ -6,25 +6,30 @@ use std::process::Output;
 
 use testkit::folder::Folder;
 
-/// Four threads with 131,071 contexts each, and a child.
+/// As many threads as it is told that live at the same time, with 131,071 contexts each, and a
+/// child.
 const PROGRAM: &str = "\
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 static volatile int sum;
+static pthread_barrier_t all;
 static void a(int), b(int), c(int), d(int);
 static void a(int n) { if (n) { b(n - 1); c(n - 1); } sum++; }
 static void b(int n) { if (n) { c(n - 1); d(n - 1); } sum++; }
 static void c(int n) { if (n) { d(n - 1); a(n - 1); } sum++; }
 static void d(int n) { if (n) { a(n - 1); b(n - 1); } sum++; }
-static void *run(void *unused) { a(16); return unused; }
-int main(void)
+static void *run(void *unused) { a(16); pthread_barrier_wait(&all); return unused; }
+int main(int argc, char **argv)
 {
-    for (int i = 0; i < 4; i++) {
-        pthread_t thread;
-        pthread_create(&thread, NULL, run, NULL);
-        pthread_join(thread, NULL);
-    }
+    int threads = atoi(argv[1]);
+    pthread_t thread[16];
+    pthread_barrier_init(&all, NULL, threads);
+    for (int i = 0; i < threads; i++)
+        if (pthread_create(&thread[i], NULL, run, NULL))
+            return 2;
+    for (int i = 0; i < threads; i++)
+        pthread_join(thread[i], NULL);
     puts(\"counted\");
     fflush(stdout);
     return system(\"echo child\") ? 1 : 7;
@@ -33,9 +38,9 @@ int main(void)
 
 /// Runs it with 4 MB for the recording, as a file has no more; its output is as natively.
 #[track_caller]
-fn record(folder: &Folder, arguments: &str) -> Output {
+fn record(folder: &Folder, arguments: &str, threads: u32) -> Output {
     folder.program(&["-O1", "-g", "-pthread"], "prog", PROGRAM);
-    let script = format!("ulimit -f 8192; exec $0 {arguments} -o run.evp -- ./prog");
+    let script = format!("ulimit -f 8192; exec $0 {arguments} -o run.evp -- ./prog {threads}");
     let binary = env!("CARGO_BIN_EXE_everypath");
     let output = folder.run("/bin/sh", &["-c", &script, binary]);
     assert_eq!(output.status.code(), Some(7), "{output:?}");
@@ -71,7 +76,7 @@ fn check(sentences: &[String], missing: &str) {
 #[test]
 fn contexts_say_that_there_are_more() {
     let folder = Folder::new("denied-contexts");
-    record(&folder, "contexts -q --k-inf");
+    record(&folder, "contexts -q --k-inf", 4);
     let report = folder.run(env!("CARGO_BIN_EXE_everypath"), &["report", "run.evp"]);
     assert_eq!(report.status.code(), Some(0), "{report:?}");
     let said = String::from_utf8_lossy(&report.stdout);
@@ -84,16 +89,17 @@ fn contexts_say_that_there_are_more() {
 #[test]
 fn counts_can_be_read() {
     let folder = Folder::new("denied-counts");
-    record(&folder, "count -q");
+    record(&folder, "count -q", 4);
     let binary = env!("CARGO_BIN_EXE_everypath");
     let report = folder.run(binary, &["report", "run.evp"]);
     assert_eq!(report.status.code(), Some(0), "{report:?}");
 }
 
+/// Each thread has four chunks of 256 KB while it lives.
 #[test]
 fn verify_says_that_a_trace_is_not_whole() {
     let folder = Folder::new("denied-trace");
-    let output = record(&folder, "trace");
+    let output = record(&folder, "trace", 12);
     let missing = "what it did is missing from ";
     check(&sentences(&output.stderr), missing);
     let verify = folder.run(env!("CARGO_BIN_EXE_everypath"), &["verify", "run.evp"]);
