@@ -92,7 +92,7 @@ impl Call {
     }
 }
 
-/// What a program that is exec'd gets from the engine here: as `start::Orders`.
+/// The orders that the engine here hands to a program that is exec'd, as `start::Orders`.
 #[derive(Clone, Copy, Debug)]
 pub struct Heritage<'a> {
     pub pool: &'a [u8],

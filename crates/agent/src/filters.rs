@@ -37,7 +37,7 @@ const ADDRESS: u32 = 8;
 /// Longest filter that the kernel takes (BPF_MAXINSNS).
 pub const MAX: usize = 4096;
 
-/// What a filter says, without the data in the lower half (uapi/linux/seccomp.h).
+/// Verdicts of filters, without the data in the lower half (uapi/linux/seccomp.h).
 pub mod action {
     pub const KILL_THREAD: u32 = 0;
     pub const TRAP: u32 = 0x0003_0000;
@@ -60,7 +60,7 @@ pub struct Filter {
     pub by_address: bool,
     /// It, or one before it, may end a thread, of which the engine must know.
     kills: bool,
-    /// Where the pool has it with those before it; 0: nowhere yet.
+    /// Offset in the pool of the filter with those before it; 0: it is not there yet.
     stored: AtomicU64,
 }
 
@@ -92,8 +92,8 @@ impl Filter {
         self.by_address || self.kills
     }
 
-    /// What they say to a call, as `kernel/seccomp.c:seccomp_run_filters`: what is most severe,
-    /// and of the same the newest.
+    /// Their verdict on a call, as in `kernel/seccomp.c:seccomp_run_filters`: the most severe one,
+    /// and among equals that of the newest filter.
     pub fn verdict(&self, call: &Data) -> u32 {
         let severity = |verdict: u32| (verdict & action::FULL).cast_signed();
         let mut result = action::ALLOW;
@@ -136,7 +136,7 @@ impl Filter {
         offset
     }
 
-    /// Those at `offset` of the pool.
+    /// Reads the filters that [`Filter::store`] wrote at `offset` of the pool.
     pub fn restore(pool: &Pool, offset: u64) -> Option<&'static Filter> {
         let mut at = offset;
         let mut word = || {
@@ -163,8 +163,8 @@ fn looks_at_address(program: &[Insn]) -> bool {
         .any(|insn| insn.loads(ADDRESS) || insn.loads(ADDRESS + 4))
 }
 
-/// What the kernel gets for a filter of the program. One that looks at the address is there for
-/// the kernel to check, and allows.
+/// The filter that the kernel gets for one of the program. A filter that looks at the address is
+/// there only for the kernel to check; it allows every call.
 pub fn for_kernel(program: &[Insn]) -> Vec<Insn> {
     let mut whole = prologue().to_vec();
     if looks_at_address(program) {
@@ -179,7 +179,7 @@ pub fn set(of: &AtomicPtr<Filter>, filter: &'static Filter) {
     of.store(core::ptr::from_ref(filter).cast_mut(), Ordering::Release);
 }
 
-/// What goes before each filter: what comes through the gate is allowed, and the call that makes
+/// The instructions before each filter: they allow calls through the gate, and the call that makes
 /// the gate in a program that is exec'd. Then the filter begins as if nothing were before it.
 pub fn prologue() -> [Insn; 15] {
     use bpf::{equal, load, ret};
@@ -237,7 +237,7 @@ pub fn given(at: u64) -> Given {
     }
 }
 
-/// What strict seccomp allows, as a filter: the rest is trapped, see [`Thread::strict`].
+/// Strict seccomp as a filter: four calls are allowed, the others trapped, see [`Thread::strict`].
 pub fn strict() -> Vec<Insn> {
     use bpf::{equal, load, ret};
     use sys::nr::{EXIT, READ, RT_SIGRETURN, WRITE};

@@ -18,7 +18,7 @@ pub struct SignalTable {
     /// The kernel resets a handler that is for one signal (SA_RESETHAND), not this entry, unless
     /// the signal is always ours: see [`SignalTable::shown`].
     actions: [SigAction; NSIG as usize + 1],
-    /// What the engine's handler finds when a signal arrives.
+    /// Copies of the actions, which the engine's handler reads when a signal arrives.
     taken: [Taken; NSIG as usize + 1],
 }
 
@@ -36,7 +36,7 @@ impl SignalTable {
         }
     }
 
-    /// What the program last set.
+    /// The action that the program last set.
     pub fn action(&self, signal: u32) -> SigAction {
         self.actions[signal as usize]
     }

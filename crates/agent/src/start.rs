@@ -139,7 +139,7 @@ pub struct Orders {
     pub pool: Vec<u8>,
     /// Where the payload can be executed again; empty: children run natively.
     pub payload: Vec<u8>,
-    /// Where in the pool the program's filters are (`filters::Filter::store`); 0: it has none.
+    /// Offset in the pool of the program's filters (`filters::Filter::store`); 0: it has none.
     pub filters: u64,
     /// The path given to execve, as the program may see it in AT_EXECFN.
     pub execfn: &'static CStr,

@@ -234,7 +234,7 @@ const _: () = {
 pub struct Pending {
     pub signal: u32,
     pub info: SigInfo,
-    /// What the program wanted of it when the kernel took it.
+    /// The program's action for it when the kernel took it.
     pub action: SigAction,
     /// The kernel mask in force when it arrived.
     pub mask: SigSet,
@@ -309,7 +309,7 @@ fn personality(wanted: u32) -> isize {
 }
 
 impl Thread {
-    /// What the program wants of a signal that has just arrived.
+    /// The program's action for a signal that has just arrived.
     pub fn action_at_arrival(&self, signal: u32) -> SigAction {
         // SAFETY: the table lives as long as any thread that uses it; this part of it is atomic.
         unsafe { (*self.signals).at_arrival(signal) }

@@ -114,7 +114,7 @@ pub struct Walk<'a> {
     /// A keyframe ends it: whether it has come there.
     arrived: Option<bool>,
     over: bool,
-    /// Of its streams and of the code, only as much is kept as a limit had room for.
+    /// A limit ended the trace: streams and code may end at different places.
     is_cut: bool,
     /// Stamps are given, too.
     stamps: Option<Box<Stamps>>,

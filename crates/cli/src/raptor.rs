@@ -71,7 +71,7 @@ pub fn raptor(flags: &Raptor) -> Result<Ending> {
     Ok(say(&flags.file, failures(&rows), ending))
 }
 
-/// Where descriptors go; of `--thesis` with the tool's other file.
+/// The file of descriptors; with `--thesis` the tool's other file, too.
 fn sink(
     flags: &Predictors,
     form: Form,

@@ -58,7 +58,7 @@ impl Tool {
     }
 }
 
-/// What a tool makes.
+/// The files that a tool makes.
 pub struct Files {
     tool: Tool,
     form: Form,
@@ -117,7 +117,7 @@ impl Files {
         send(None, |out| out.write_all(&said))
     }
 
-    /// What the tool says on its console.
+    /// Writes the lines of the tool's console.
     pub fn say(&self, threads: &[Numbered<'_>], out: &mut dyn Write) -> io::Result<()> {
         let tool = self.tool.name();
         let form = match self.form {

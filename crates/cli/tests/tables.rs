@@ -67,7 +67,7 @@ fn check_blocks(report: &str) {
     let [turn] = on_line(&blocks, 21)[..] else {
         panic!("{report}");
     };
-    // Where the call begins, as the source has it.
+    // The call's column in the source.
     let column = PROG4.lines().nth(20).unwrap().find("p(1)").unwrap() + 1;
     assert!(
         turn.name.ends_with(&format!(",{column}}}")),
@@ -209,7 +209,7 @@ fn calls_of_blocks_name_the_jumps_that_lead_on() {
             assert!(steps[2].starts_with("jmp {real+0 at 3,"), "{call}");
         }
     }
-    // What is not the file that ran says nothing.
+    // A file that is not the one that ran says nothing.
     folder.program(&["-g", "-O0"], "prog", PROG4);
     assert!(!call("text", "--blocks-disasm").contains("-->"));
 }

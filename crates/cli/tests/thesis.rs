@@ -150,7 +150,7 @@ fn names_are_taken_once() {
             .count(),
         4
     );
-    // What fails leaves none.
+    // A command that fails leaves none.
     let output = folder.run(BINARY, &["raptor", "no.evp", "--thesis"]);
     assert_eq!(output.status.code(), Some(125));
     assert_eq!(made(&folder, "mcfTRaptor").len(), 8);
@@ -267,7 +267,7 @@ fn ranges_of_all_threads_together() {
         .map(|line| line.split(',').next().unwrap())
         .collect();
     assert!(whose.windows(2).filter(|two| two[0] != two[1]).count() > 2);
-    // Of each thread by itself, with what no thread has.
+    // Each thread by itself, and numbers that no thread has.
     dump_each(&folder, total);
 }
 

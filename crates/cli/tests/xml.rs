@@ -200,7 +200,7 @@ fn blocks_have_columns() {
         .unwrap()
         + 1;
     let text = PROGRAM.lines().nth(line - 1).unwrap();
-    // Where the first block begins, and the one that calls.
+    // Columns of the first block, and of the one that calls.
     let column = |what| text.find(what).unwrap() + 1;
     let without_blanks = |text: String| text.replace(char::is_whitespace, "");
     let xml = without_blanks(read("run.xml"));

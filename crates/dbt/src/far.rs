@@ -75,7 +75,7 @@ pub fn leave(context: &mut ThreadContext, thread: &mut Thread, pc: u64, behind: 
     }
 }
 
-/// What becomes of a far branch.
+/// The outcome of a far branch.
 #[derive(Clone, Copy, Debug)]
 enum Verdict {
     Goes(Branch),
@@ -92,7 +92,7 @@ struct Branch {
     /// Behind the instruction.
     next: u64,
     is_call: bool,
-    /// What `iret` loads.
+    /// Flags and stack segment that `iret` loads.
     flags: Option<u64>,
     ss: Option<u16>,
 }
@@ -192,7 +192,7 @@ fn word(at: u64, len: u64) -> Option<u64> {
     (memory::read_some(at, wanted) == wanted.len()).then(|| u64::from_le_bytes(bytes))
 }
 
-/// What `lcall` pushes: the code segment, and where it comes back to.
+/// Pushes what `lcall` does: the code segment and the return address.
 fn push(sp: u64, operand: u64, next: u64) -> bool {
     let mut bytes = [0; 16];
     let operand = operand as usize;

@@ -20,7 +20,7 @@ use crate::engine::{self, Engine};
 use crate::process;
 use crate::raised::raise_signal;
 
-/// Who goes on with a call.
+/// Answer of the filters: who goes on with a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// The engine.
@@ -247,8 +247,8 @@ pub fn kill_strict(context: &mut ThreadContext, thread: &mut Thread) -> ! {
     }
 }
 
-/// What the filters of the thread say to a call of the vsyscall page, whose entry is at `address`:
-/// what it returns; `None`: it is allowed. What ends the thread is left to the kernel.
+/// The result that the thread's filters give to a call of the vsyscall page, whose entry is at
+/// `address`; `None`: it is allowed. Verdicts that end the thread are left to the kernel.
 pub fn said_at(thread: &Thread, number: usize, args: [u64; 3], address: u64) -> Option<isize> {
     let [first, second, third] = args;
     let data = bpf::Data {
@@ -269,7 +269,7 @@ pub fn said_at(thread: &Thread, number: usize, args: [u64; 3], address: u64) -> 
     }
 }
 
-/// What a call returns for ERRNO.
+/// The result of a call for the verdict ERRNO.
 fn errno(verdict: u32) -> isize {
     const MOST: u32 = 4095;
     Errno((verdict & !action::FULL).min(MOST) as i32).as_result()

@@ -8,7 +8,7 @@ use iced_x86::{Code, Mnemonic, Register};
 
 use crate::Insn;
 
-/// What a far branch is.
+/// Kinds of far branches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FarKind {
     /// `ljmp` to a pointer in memory.

@@ -52,7 +52,7 @@ pub const LEN: usize = 18;
 /// How many types of branches there are.
 const TYPES: usize = 4;
 
-/// What was written.
+/// Numbers of what was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     pub totals: Totals,

@@ -15,7 +15,7 @@ use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 use crate::{nr, raw};
 
-/// Where the page is: below 2 GB, where tools that lay out the address space themselves expect
+/// Address of the page: below 2 GB, where tools that lay out the address space themselves expect
 /// mappings of programs, above what programs are linked at, and between what wine reserves.
 pub const PAGE: u64 = 0x7e00_0000;
 pub const SIZE: u64 = 4096;
@@ -47,9 +47,9 @@ unsafe extern "C" {
     fn everypath_image_gate_jump();
 }
 
-/// Where a call goes (`call`, with its number and arguments in registers).
+/// Address to call for a system call (`call`, with its number and arguments in registers).
 pub static CALL: AtomicPtr<()> = AtomicPtr::new(everypath_image_gate as *const () as *mut ());
-/// Where one goes that goes on at r15.
+/// Address to jump to for a system call that goes on at r15.
 pub static JUMP: AtomicPtr<()> = AtomicPtr::new(everypath_image_gate_jump as *const () as *mut ());
 
 /// Makes the page and goes over to it. `false`: there is something else.

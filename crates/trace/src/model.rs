@@ -325,7 +325,7 @@ pub struct Block {
     pub function: Option<String>,
     /// Bytes from the first of the function, or, without one, from nowhere.
     pub offset: u64,
-    /// Where in its line its first instruction comes from, from 1 on.
+    /// Column of the line that its first instruction comes from, from 1 on.
     pub column: Option<u32>,
     pub code: Vec<u8>,
 }

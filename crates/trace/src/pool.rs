@@ -111,7 +111,7 @@ pub fn from_pool(pool: &Pool, meta: Meta) -> Recording {
     recording
 }
 
-/// Who did not get memory, in the order of time.
+/// Threads that did not get memory, in the order of time.
 fn denied(pool: &Pool) -> Vec<Denial> {
     let mut rows: Vec<Denial> = pool.header().denied.rows().collect();
     rows.sort_unstable();

@@ -38,7 +38,7 @@ pub struct Row {
     times: AtomicU64,
 }
 
-/// What a row says.
+/// Contents of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Denial {
     pub since_ns: u64,

@@ -127,7 +127,7 @@ struct State {
     memory: [u32; MEMORY],
 }
 
-/// What `program` says to `call`.
+/// The verdict of `program` on `call`.
 pub fn run(program: &[Insn], call: &Data) -> u32 {
     let mut state = State {
         a: 0,

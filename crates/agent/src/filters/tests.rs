@@ -10,7 +10,7 @@ use super::{Filter, action, for_kernel, prologue, strict};
 /// A call that no kernel has.
 const NUMBER: u32 = 0x1234;
 const CALLS: usize = 6;
-/// What the child writes before a call; a call returns something else.
+/// The child writes this before a call; no call returns it.
 const MADE: i64 = 1 << 40;
 const PROGRAMS: u64 = 1500;
 
@@ -103,8 +103,8 @@ fn random_program(dice: &mut Dice) -> Vec<Insn> {
     program
 }
 
-/// What the kernel answers to the calls under the filters, newest last; `None`: the calling
-/// process was killed. `results` is shared with the child.
+/// The kernel's answers to the calls under the filters, newest last; `None`: the calling process
+/// was killed. `results` is shared with the child.
 fn ask_kernel(filters: &[Vec<Insn>], calls: &[[u64; 6]], results: *mut i64) -> Vec<Option<i64>> {
     // SAFETY: the child makes system calls only, and writes to memory that is shared.
     unsafe {
@@ -146,7 +146,7 @@ fn shared_page() -> *mut i64 {
     page.expect("a page is free") as *mut i64
 }
 
-/// What a call returns for a verdict; `None`: the process is killed.
+/// The result of a call for a verdict; `None`: the process is killed.
 fn returned(verdict: u32) -> Option<i64> {
     match verdict & action::FULL {
         action::ERRNO => Some(-i64::from((verdict & 0xffff).min(4095))),

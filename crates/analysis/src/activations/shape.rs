@@ -138,7 +138,7 @@ fn push(acts: &mut Vec<Act>, kind: Kind, effect: StackEffect, costs: Costs) {
 fn branch_kind(flow: Flow) -> Option<Kind> {
     Some(match flow {
         Flow::Call(_) | Flow::IndirectCall | Flow::Far(FarKind::Call) => Kind::Call,
-        // Where it goes is known at the end of the run only.
+        // Its target is known at the end of the run only.
         Flow::Return(_) | Flow::Far(FarKind::Return | FarKind::InterruptReturn) => Kind::Return,
         Flow::Jump(_)
         | Flow::Cond(..)

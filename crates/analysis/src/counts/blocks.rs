@@ -102,7 +102,7 @@ pub fn of(counts: &Counts) -> Blocks {
                     edge(kind, to(went.to), went.count);
                 }
             }
-            // Where it went was not counted.
+            // Its targets are not counted.
             Flow::Far(_) => {}
             Flow::Next | Flow::Syscall | Flow::Int80 | Flow::Odd | Flow::Trap => {
                 edge(EdgeKind::Fall, to(last.next), last.fell);

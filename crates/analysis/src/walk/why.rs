@@ -19,7 +19,7 @@ pub enum Why {
     Off,
     /// It is there already, and no instruction can be fetched there.
     Nowhere,
-    /// Where a far branch went.
+    /// A far branch went there.
     Far,
     /// Behind what the file has lost ([`super::Walk::past_losses`]).
     Lost,

@@ -18,7 +18,7 @@ pub struct Row<'a> {
     pub process: usize,
     pub file: Option<&'a str>,
     pub line: Option<u32>,
-    /// Of a basic block.
+    /// Column of a basic block.
     pub column: Option<u32>,
 }
 

@@ -22,7 +22,7 @@ const LEAVE_OUT: [&str; 9] = [
     "stop-signal",
 ];
 
-/// What descriptors are of.
+/// The instructions and time that descriptors are about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Instructions among which the branches were.
@@ -37,7 +37,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Of all that a trace has.
+    /// Totals of a whole trace.
     pub fn of(stats: &Stats) -> Totals {
         let total = &stats.total;
         let idle = |thread: &&analysis::branch_stats::Thread| thread.executed.insns == 0;

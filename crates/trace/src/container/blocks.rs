@@ -1,5 +1,5 @@
-//! What contexts of basic blocks add: those blocks, and their columns, which came later: in
-//! chunks of their own that older readers pass over.
+//! Chunks of contexts of basic blocks: the blocks, and their columns, which came later, in chunks
+//! of their own that older readers pass over.
 
 use super::codec::{Decoder, Encoder};
 use crate::error::ReadError;

@@ -58,14 +58,14 @@ struct Before {
     source: u64,
 }
 
-/// What an item of a process begins.
+/// Things of a process that an item begins.
 #[derive(Clone, Copy)]
 pub(super) enum Begun {
     Process(Shared),
     Module,
     Fragment,
     Thread,
-    /// Of this thread.
+    /// The index is the thread's.
     Keyframe(usize),
 }
 
@@ -77,7 +77,7 @@ pub(super) struct Items {
     count: u64,
     /// And of them, those that are not [marks](tag::is_mark).
     told: u64,
-    /// What begins in it, by process.
+    /// Things that begin in it, by process.
     begun: Vec<(usize, Begun)>,
     before: Before,
 }

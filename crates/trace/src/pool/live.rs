@@ -66,8 +66,8 @@ impl Due {
     const LEAST: Duration = Duration::from_millis(20);
     const BUSY: Duration = Duration::from_millis(100);
     const MOST: Duration = Duration::from_millis(300);
-    /// Where only the beginning is kept: the less is written at a time, the better do code and
-    /// streams fit together where it ends.
+    /// Used if only the beginning is kept: the less is written at a time, the better do code and
+    /// streams fit together at its end.
     const LEAST_OF_CUT: Duration = Duration::from_millis(2);
 
     fn new(is_cut: bool) -> Due {
@@ -201,7 +201,7 @@ impl<W: Keep> Live<W> {
         }
         let mut freed = false;
         if self.is_cut && pool.header().processes.load(Acquire) != self.newest {
-            // What parents did comes before children that have their code.
+            // Code of parents comes before children that have it.
             freed = self.take(pool, Open::All);
             self.write(pool);
         }
@@ -264,7 +264,7 @@ impl<W: Keep> Live<W> {
         recording
     }
 
-    /// What of a recording is in the file: names of nothing else are needed.
+    /// The part of a recording that is in the file: only its names are needed.
     pub fn in_file(&self, recording: &Recording) -> Recording {
         self.sink.in_file(recording)
     }

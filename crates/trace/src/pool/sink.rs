@@ -110,7 +110,7 @@ pub(super) struct Sink<W> {
     tail: u64,
     /// A chunk had no room within the limit, so there are no more until the end.
     is_full: bool,
-    /// What of the names was written in the end.
+    /// The names that were written in the end.
     pub names: Names,
     ring: Option<Ring>,
     /// Threads, by process and index, of which something is missing.
@@ -166,7 +166,7 @@ impl<W: Keep> Sink<W> {
         self.limit.saturating_sub(taken)
     }
 
-    /// What is in the file is all that is kept.
+    /// The limit is reached: nothing more is kept than is in the file.
     fn fill_up(&mut self) {
         self.stopped = Some(Missing::Limit);
         self.is_full = true;

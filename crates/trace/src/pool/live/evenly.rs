@@ -20,7 +20,7 @@ use super::{Live, Ready};
 /// [`LEAST`].
 const STEP: u64 = 4;
 const LEAST: u64 = 1024;
-/// What is written at a time, in fractions.
+/// The fraction that stands for everything.
 const WHOLE: u64 = 1 << 16;
 /// About the most bytes that an entry of a log takes in the file besides its code, and a part
 /// besides its streams.
@@ -67,7 +67,7 @@ impl<W: Keep> Live<W> {
         let room = self.sink.room();
         let left = bytes * (WHOLE - done) / WHOLE;
         let is_last = left <= room || self.sink.stopped.is_some();
-        // Who follows needs all code first.
+        // A follower needs all code first.
         match is_last || self.follow.is_some() {
             true => WHOLE,
             false => (done + 1 + (room / STEP).max(LEAST) * WHOLE / bytes).min(WHOLE),

@@ -149,7 +149,7 @@ impl Image {
         }
     }
 
-    /// What it has logged since; `None` is a record that this build does not know.
+    /// Entries that it has logged since; `None` is a record that this build does not know.
     pub fn logged(&mut self, pool: &Pool) -> Vec<Option<Entry>> {
         let record = pool.at::<ProcessRecord>(self.record);
         let log = record.map(|record| record.log.load(Acquire));
