@@ -14,6 +14,7 @@ pub mod exec;
 pub mod filters;
 pub mod gaps;
 pub mod heap;
+pub mod held;
 pub mod loader;
 pub mod lock;
 pub mod memory;

@@ -273,6 +273,9 @@ pub struct Thread {
     pub held_info: [SigInfo; 6],
     /// Of those, what a call that is being made for the program lets through.
     pub opened: SigSet,
+    /// The thread is in, or about to begin, a call for which the kernel blocks what the program
+    /// blocks (`dbt::awaits`).
+    pub awaits: bool,
     /// The mask of a call that waits under one of its own, while it is being made.
     pub waits_under: Option<SigSet>,
     /// The code selector of the frame that the thread last returned from, where the kernel was
@@ -419,6 +422,7 @@ impl Blocks {
             stepping_on: false,
             aligns: None,
             held: SigSet::EMPTY,
+            awaits: false,
             held_info: [SigInfo::NONE; 6],
             opened: SigSet::EMPTY,
             waits_under: None,

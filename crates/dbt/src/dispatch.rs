@@ -17,11 +17,7 @@ use crate::presence::with_code_at;
 use crate::raised::{Unfetchable, raise_fetch_fault};
 use crate::superblock::End;
 use crate::ways::Site;
-use crate::{change, deliver, lockstep, process, sigreturn};
-
-/// Its range is of program addresses, which calls from the cache never have:
-/// as a kernel without it.
-const PR_SET_SYSCALL_USER_DISPATCH: u64 = 59;
+use crate::{awaits, change, deliver, lockstep, process, sigreturn};
 
 /// A system call the program is about to make.
 #[derive(Clone, Copy, Debug)]
@@ -227,6 +223,9 @@ fn leave_by_syscall(
         Asked::ByKernel => After::Raw,
         Asked::Said(verdict) => filters::obey(context, thread, &call, verdict),
     };
+    if after == After::Raw && awaits::is_due(thread, &call) {
+        after = awaits::make(thread, &call);
+    }
     // The handler may have written it in the call.
     if core::hint::black_box(&mut *thread).trapped == Some(call.number as u32) {
         after = After::Raw;
@@ -302,20 +301,7 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, kind: Kind, cal
             change::open_messages(call.args[1], count);
             return After::Raw;
         }
-        Kind::Prctl if call.args[0] == PR_SET_SYSCALL_USER_DISPATCH => {
-            sys::Errno::EINVAL.as_result()
-        }
-        Kind::Prctl if call.args[0] == u64::from(sys::PR_SET_TSC) => {
-            let forbids = call.args[1] == u64::from(sys::PR_TSC_SIGSEGV);
-            let args = call.args.map(|arg| arg as usize);
-            // SAFETY: it changes what the thread may read, and nothing else.
-            let change = || unsafe { sys::raw::syscall(sys::nr::PRCTL, args) };
-            crate::contexts::set_tsc(context, forbids, change)
-        }
-        Kind::Prctl if call.args[0] == u64::from(sys::PR_SET_SECCOMP) => {
-            return filters::by_prctl(context, thread, &call);
-        }
-        Kind::Prctl => return After::Raw,
+        Kind::Prctl => return prctl(context, thread, &call),
         Kind::Seccomp => return filters::by_seccomp(context, thread, &call),
         Kind::Limit(index) => {
             const RLIMIT_DATA: u64 = 2;
@@ -343,6 +329,11 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, kind: Kind, cal
             agent::memory::set_served();
             return After::Raw;
         }
+        Kind::Signalfd => {
+            sigcalls::signalfd(call.args);
+            return After::Raw;
+        }
+        Kind::Polls => return After::Raw,
         Kind::Sigpending => sigcalls::sigpending(thread, call.args),
         Kind::Sigtimedwait => match sigcalls::sigtimedwait(thread, call.args) {
             Some(result) => result,
@@ -388,6 +379,27 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, kind: Kind, cal
         _ => return memory_call(thread, kind, &implied(thread, kind, call)),
     };
     After::Result(result)
+}
+
+/// `prctl`: what the engine would suffer from.
+fn prctl(context: &mut ThreadContext, thread: &mut Thread, call: &Call) -> After {
+    /// PR_SET_SYSCALL_USER_DISPATCH. Its range is of program addresses, which calls from the
+    /// cache never have: as a kernel without it.
+    const USER_DISPATCH: u64 = 59;
+    const TSC: u64 = sys::PR_SET_TSC as u64;
+    const SECCOMP: u64 = sys::PR_SET_SECCOMP as u64;
+    match call.args[0] {
+        USER_DISPATCH => After::Result(sys::Errno::EINVAL.as_result()),
+        TSC => {
+            let forbids = call.args[1] == u64::from(sys::PR_TSC_SIGSEGV);
+            let args = call.args.map(|arg| arg as usize);
+            // SAFETY: it changes what the thread may read, and nothing else.
+            let change = || unsafe { sys::raw::syscall(sys::nr::PRCTL, args) };
+            After::Result(crate::contexts::set_tsc(context, forbids, change))
+        }
+        SECCOMP => filters::by_prctl(context, thread, call),
+        _ => After::Raw,
+    }
 }
 
 /// Calls for which all signals are blocked. `None`: one came before.

@@ -13,7 +13,8 @@
 
 extern crate alloc;
 
-pub mod block;
+pub mod awaits;
+mod block;
 pub mod cache;
 pub mod change;
 pub mod contexts;

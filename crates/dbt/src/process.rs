@@ -421,6 +421,7 @@ fn become_child(
     thread.block = fresh.block;
     thread.signal_stack = fresh.signal_stack;
     thread.held = SigSet::EMPTY;
+    agent::held::clear();
     context.thread = &raw const *thread as u64;
     thread::set_gs(context, engine.settings.fsgsbase);
     engine.threads.clear();

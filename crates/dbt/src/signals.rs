@@ -61,7 +61,7 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *mut SigInfo, uc: *mut UCo
         }
         _ => arrived(context, thread, signal, info, uc),
     }
-    let ready = thread.held.without(thread.blocked);
+    let ready = table::held(thread).without(thread.blocked);
     if ready != SigSet::EMPTY && thread.pending.is_none() && !nested {
         // Blocked until this handler returns, so that they come one by one.
         sys::sigprocmask(SIG_BLOCK, ready);
@@ -72,7 +72,8 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *mut SigInfo, uc: *mut UCo
 /// Whether what was interrupted is the engine's handler itself: only there, and
 /// in a call that waits for the program, are synchronous signals blocked.
 fn in_handler(thread: &Thread, uc: &UContext) -> bool {
-    uc.sigmask.0 & SigSet::SYNCHRONOUS.0 != 0 && thread.waits_under.is_none()
+    let waits = thread.waits_under.is_some() || thread.awaits;
+    uc.sigmask.0 & SigSet::SYNCHRONOUS.0 != 0 && !waits
 }
 
 /// Holds an asynchronous signal and gets the thread to a boundary.
@@ -84,9 +85,10 @@ fn arrived(
     uc: &mut UContext,
 ) {
     let blocked = thread.blocked.without(thread.opened);
-    if SigSet::SYNCHRONOUS.has(signal)
-        && (blocked.has(signal) || thread.pending.is_some() || in_handler(thread, uc))
-    {
+    if SigSet::SYNCHRONOUS.has(signal) && blocked.has(signal) {
+        return table::hold_blocked(thread, signal, info);
+    }
+    if SigSet::SYNCHRONOUS.has(signal) && (thread.pending.is_some() || in_handler(thread, uc)) {
         return table::hold(thread, signal, info);
     }
     if thread.pending.is_some() {
@@ -106,6 +108,9 @@ fn arrived(
     });
     uc.sigmask = HOLD;
     context.pending = 1;
+    if thread.awaits {
+        crate::awaits::abandon(uc);
+    }
     advance(context, thread, uc);
 }
 

@@ -48,6 +48,10 @@ pub enum Kind {
     Openat2,
     Sigpending,
     Sigtimedwait,
+    /// A descriptor shows signals that we may hold.
+    Signalfd,
+    /// Waits for descriptors, which may show those signals.
+    Polls,
     /// Waits under another signal mask: (index of its address).
     Waits(usize),
     /// From now on reading memory may wait for a thread of the program.
@@ -141,6 +145,11 @@ pub const TABLE: &[(usize, Kind, &str)] = &[
         "synchronous signals that were sent may be held by us",
     ),
     (nr::RT_SIGTIMEDWAIT, Kind::Sigtimedwait, "as rt_sigpending"),
+    (nr::SIGNALFD, Kind::Signalfd, "as rt_sigpending"),
+    (nr::SIGNALFD4, Kind::Signalfd, "as rt_sigpending"),
+    (nr::POLL, Kind::Polls, "a signalfd may show what we hold"),
+    (nr::SELECT, Kind::Polls, "as poll"),
+    (nr::EPOLL_WAIT, Kind::Polls, "as poll"),
     (
         nr::RT_SIGSUSPEND,
         Kind::Waits(0),
