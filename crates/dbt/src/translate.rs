@@ -361,6 +361,11 @@ impl Engine {
         if let Some(popped) = insn.gs_selector_write() {
             return self.emit_gs_selector(emit, insn, popped);
         }
+        if insn.writes_gs_from_memory() {
+            // A limit: gs is the engine's.
+            emit.asm.bytes(&[0x0F, 0x0B]);
+            return emit.over(insn);
+        }
         match insn.gs_use() {
             GsUse::Nothing => {}
             GsUse::Operand => return self.emit_gs_operand(emit, insn),

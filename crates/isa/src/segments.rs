@@ -136,6 +136,17 @@ impl Insn {
         })
     }
 
+    /// Whether it writes a selector to gs that is not that of [`Insn::gs_selector_write`]: there
+    /// is no other register that it could be given to.
+    pub fn writes_gs_from_memory(&self) -> bool {
+        let is_move = matches!(
+            self.raw.code(),
+            Code::Mov_Sreg_rm16 | Code::Mov_Sreg_r32m16 | Code::Mov_Sreg_r64m16
+        );
+        self.raw.mnemonic() == Mnemonic::Lgs
+            || is_move && self.raw.op0_register() == Register::GS && self.uses_gs()
+    }
+
     /// `mov gs, x`, or `pop gs` and the number of bytes it pops.
     pub fn gs_selector_write(&self) -> Option<u8> {
         match self.raw.code() {
