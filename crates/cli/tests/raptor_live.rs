@@ -173,7 +173,7 @@ fn nothing_else_is_kept() {
         assert_eq!(names(&folder), before);
     }
     // The trace's own limit is none of the predictors'.
-    let limited = ["--limit", "20K", "-o", "run.evp", "./prog", "30000"];
+    let limited = ["--limit", "100K", "-o", "run.evp", "./prog", "60000"];
     let words = [
         &["trace", "-q", "--raptor", "--report", "of-all"],
         &limited[..],
