@@ -54,7 +54,7 @@ use image::{Image, Log};
 /// After a short time first, and then when as much again has passed, so something is there of a
 /// short run, too. Parts of threads that do little would be too small to be compressed well.
 struct Due {
-    /// That short time.
+    /// The short time after which open chunks are first read.
     least: Duration,
     began: Instant,
     /// When those of busy threads were read, and those of all.
@@ -84,7 +84,7 @@ impl Due {
         }
     }
 
-    /// How long after those of busy threads were read they are again.
+    /// Time until the chunks of busy threads are read again.
     fn wait(&self) -> Duration {
         (self.busy - self.began).clamp(self.least, Due::BUSY)
     }
@@ -224,7 +224,7 @@ impl<W: Keep> Live<W> {
         freed
     }
 
-    /// How long nobody need look at the pool, if no chunk is closed.
+    /// Time for which nobody need look at the pool, if no chunk is closed.
     pub fn patience(&self) -> Duration {
         const MOST: Duration = Duration::from_millis(50);
         match self.is_cut && self.sink.stopped.is_none() {
@@ -280,7 +280,7 @@ impl<W: Keep> Live<W> {
         self.sink.stopped == Some(Missing::Limit)
     }
 
-    /// How much of the names it had room for.
+    /// The names that the file had room for.
     pub fn names(&self) -> Names {
         self.sink.names
     }
@@ -551,12 +551,13 @@ impl<W: Keep> Live<W> {
         for ready in mem::take(&mut self.ready) {
             // An image that is over has logged something since it was read.
             self.read_log(pool, ready.image);
-            self.put(ready);
+            self.sink.part(ready.place, &ready.part);
+            self.pass_on(ready);
         }
     }
 
-    fn put(&mut self, ready: Ready) {
-        self.sink.part(ready.place, &ready.part);
+    /// Gives a part to the follower.
+    fn pass_on(&self, ready: Ready) {
         if let Some(follow) = &self.follow {
             follow.part(ready.place.process, ready.place.thread, ready.part);
         }

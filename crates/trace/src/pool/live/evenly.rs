@@ -22,7 +22,7 @@ const STEP: u64 = 4;
 const LEAST: u64 = 1024;
 /// The fraction that stands for everything.
 const WHOLE: u64 = 1 << 16;
-/// About the most bytes that an entry of a log takes in the file besides its code, and a part
+/// Roughly the most bytes that an entry of a log takes in the file besides its code, and a part
 /// besides its streams.
 const ENTRY: u64 = 32;
 const PART: u64 = 96;
@@ -61,14 +61,12 @@ impl<W: Keep> Live<W> {
         }
     }
 
-    /// Up to which fraction the next step goes, of about so many bytes, if the last one went to
-    /// `done`.
+    /// The fraction at which the next step ends, of about so many bytes, if the last one ended
+    /// at `done`.
     fn step(&self, bytes: u64, done: u64) -> u64 {
         let room = self.sink.room();
         let left = bytes * (WHOLE - done) / WHOLE;
-        let is_last = left <= room || self.sink.stopped.is_some();
-        // A follower needs all code first.
-        match is_last || self.follow.is_some() {
+        match left <= room || self.sink.stopped.is_some() {
             true => WHOLE,
             false => (done + 1 + (room / STEP).max(LEAST) * WHOLE / bytes).min(WHOLE),
         }
@@ -85,6 +83,7 @@ impl<W: Keep> Live<W> {
             .into_iter()
             .map(|(at, entries)| (at, entries.len() as u64, entries.into_iter()))
             .collect();
+        let mut read: Vec<Ready> = Vec::new();
         let mut done = 0;
         while done < WHOLE {
             done = self.step(bytes, done);
@@ -94,10 +93,13 @@ impl<W: Keep> Live<W> {
                 self.feed(*at, entries.by_ref().take(more as usize));
             }
             while let Some(turn) = turns.next_if(|turn| turn.before * WHOLE < turn.all * done) {
-                self.put(turn.ready);
+                self.sink.part(turn.ready.place, &turn.ready.part);
+                read.push(turn.ready);
             }
             self.sink.flush();
         }
+        // A follower needs the code first, all of it.
+        read.into_iter().for_each(|ready| self.pass_on(ready));
     }
 }
 
