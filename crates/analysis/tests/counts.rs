@@ -158,3 +158,25 @@ fn contradictions_are_errors() {
         ]
     );
 }
+
+/// There was no room to say where it was left.
+#[test]
+fn a_contradiction_for_want_of_memory_is_left_out() {
+    let mut recording = recording(&[(0, 3), (1, 7), (2, 3)], vec![]);
+    let process = &mut recording.processes[0];
+    process.pid = 7;
+    Arc::make_mut(&mut process.fragments[0]).events[0].kind = EventKind::Less;
+    let denied = |pid| trace::Denial {
+        since_ns: 0,
+        pid,
+        tid: pid,
+        why: trace::denied::why::FULL,
+        times: 1,
+    };
+    recording.denied = vec![denied(8)];
+    assert_eq!(counts::of_recording(&recording).unwrap_err().fragment, 1);
+    recording.denied.push(denied(7));
+    let left = counts::of_recording(&recording).unwrap();
+    let executed: Vec<u64> = left.insns.iter().map(|insn| insn.count).collect();
+    assert_eq!(executed, [3]);
+}

@@ -121,7 +121,7 @@ impl Show {
         if self.engine_stats {
             report.stat_names = stat_names(recording);
         }
-        report.notes.clone_from(&self.notes);
+        report.notes.extend_from_slice(&self.notes);
         let tables = self.view.tables;
         if [tables.funcs, tables.blocks].contains(&Some(Detail::Disassembly)) {
             let images = Images::new();
@@ -159,7 +159,7 @@ impl Show {
         let form = form.ok_or_else(|| io::Error::other(crate::commands::NO_CONTEXTS))?;
         let report = report::counts::Report::new(recording, &self.counts);
         let mut report = report.map_err(io::Error::other)?;
-        report.notes.clone_from(&self.notes);
+        report.notes.extend_from_slice(&self.notes);
         if !self.counts.annotate.is_empty() {
             let images = Images::new();
             let mut files = OnDisk::new(&images, self.trust);
@@ -224,7 +224,7 @@ pub fn write_page(
         };
         let report = report::counts::Report::new(recording, &view);
         let mut report = report.map_err(io::Error::other)?;
-        report.notes.clone_from(&show.notes);
+        report.notes.extend_from_slice(&show.notes);
         return report::counts::page::write(&report, beside, out);
     }
     let view = report::View {
@@ -236,7 +236,7 @@ pub fn write_page(
         Some(fold) => Report::folded(fold, &view),
         None => Report::new(recording, &view),
     };
-    report.notes.clone_from(&show.notes);
+    report.notes.extend_from_slice(&show.notes);
     report::html::write(&report, beside, out)
 }
 

@@ -36,11 +36,12 @@ int main(int argc, char **argv)
 }
 ";
 
-/// Runs it with 4 MB for the recording, as a file has no more; its output is as natively.
+/// Runs it with so many bytes for the recording, as a file has no more; its output is as natively.
 #[track_caller]
-fn record(folder: &Folder, arguments: &str, threads: u32) -> Output {
+fn record(folder: &Folder, arguments: &str, threads: u32, room: u32) -> Output {
     folder.program(&["-O1", "-g", "-pthread"], "prog", PROGRAM);
-    let script = format!("ulimit -f 8192; exec $0 {arguments} -o run.evp -- ./prog {threads}");
+    let blocks = room / 512;
+    let script = format!("ulimit -f {blocks}; exec $0 {arguments} -o run.evp -- ./prog {threads}");
     let binary = env!("CARGO_BIN_EXE_everypath");
     let output = folder.run("/bin/sh", &["-c", &script, binary]);
     assert_eq!(output.status.code(), Some(7), "{output:?}");
@@ -72,34 +73,46 @@ fn check(sentences: &[String], missing: &str) {
     }
 }
 
-/// Nodes end before the area is full.
-#[test]
-fn contexts_say_that_there_are_more() {
-    let folder = Folder::new("denied-contexts");
-    record(&folder, "contexts -q --k-inf", 1);
-    let report = folder.run(env!("CARGO_BIN_EXE_everypath"), &["report", "run.evp"]);
-    assert_eq!(report.status.code(), Some(0), "{report:?}");
-    let said = String::from_utf8_lossy(&report.stdout);
-    assert!(
-        said.contains("note: the limit of nodes was reached: "),
-        "{said}"
-    );
+/// The report of what was recorded.
+#[track_caller]
+fn report(folder: &Folder, format: &str) -> String {
+    let words = ["report", "run.evp", "--format", format];
+    let output = folder.run(env!("CARGO_BIN_EXE_everypath"), &words);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+/// Nodes end before the area is full, which has no room for the child.
 #[test]
-fn counts_can_be_read() {
+fn contexts_say_whose_are_missing() {
+    let folder = Folder::new("denied-contexts");
+    let output = record(&folder, "contexts --k-inf", 1, 4 << 20);
+    let missing = "what it did is in [truncated] contexts or missing from ";
+    check(&sentences(&output.stderr), missing);
+    let said = report(&folder, "report");
+    check(&sentences(said.as_bytes()), missing);
+    let of_nodes = "note: the limit of nodes was reached: ";
+    assert!(said.contains(of_nodes), "{said}");
+    check(&sentences(report(&folder, "json").as_bytes()), missing);
+}
+
+/// The threads have room for their counters, the child has none.
+#[test]
+fn counts_say_whose_are_missing() {
     let folder = Folder::new("denied-counts");
-    record(&folder, "count -q", 1);
-    let binary = env!("CARGO_BIN_EXE_everypath");
-    let report = folder.run(binary, &["report", "run.evp"]);
-    assert_eq!(report.status.code(), Some(0), "{report:?}");
+    let output = record(&folder, "count", 12, 2 << 20);
+    let missing = "what it did is missing in part from ";
+    check(&sentences(&output.stderr), missing);
+    for format in ["report", "json"] {
+        check(&sentences(report(&folder, format).as_bytes()), missing);
+    }
 }
 
 /// Each thread has four chunks of 256 KB while it lives.
 #[test]
 fn verify_says_that_a_trace_is_not_whole() {
     let folder = Folder::new("denied-trace");
-    let output = record(&folder, "trace", 12);
+    let output = record(&folder, "trace", 12, 4 << 20);
     let missing = "what it did is missing from ";
     check(&sentences(&output.stderr), missing);
     let verify = folder.run(env!("CARGO_BIN_EXE_everypath"), &["verify", "run.evp"]);

@@ -9,10 +9,10 @@ use crate::numbers::counted;
 
 /// A sentence without a full stop for each.
 pub fn sentences(recording: &Recording) -> Vec<String> {
-    let begin = recording
-        .processes
-        .first()
-        .map_or(0, |first| first.start_ns);
+    // If none of the processes had room, time begins with the first of them.
+    let processes = recording.processes.iter().map(|process| process.start_ns);
+    let begins = processes.chain(recording.denied.iter().map(|denial| denial.since_ns));
+    let begin = begins.min().unwrap_or(0);
     let missing = match recording.meta.mode {
         Mode::Contexts => "what it did is in [truncated] contexts or missing",
         Mode::Counts => "what it did is missing in part",
@@ -56,19 +56,23 @@ mod tests {
 
     use super::*;
 
+    fn rows(why: u32, times: u64) -> Vec<Denial> {
+        vec![Denial {
+            since_ns: 3_004_999_999,
+            pid: 10,
+            tid: 12,
+            why,
+            times,
+        }]
+    }
+
     fn said(why: u32, times: u64, mode: Mode) -> Vec<String> {
         let mut recording = Recording {
             processes: vec![Process {
                 start_ns: 1_000_000_000,
                 ..Process::default()
             }],
-            denied: vec![Denial {
-                since_ns: 3_004_999_999,
-                pid: 10,
-                tid: 12,
-                why,
-                times,
-            }],
+            denied: rows(why, times),
             ..Recording::default()
         };
         recording.meta.mode = mode;
@@ -99,6 +103,9 @@ mod tests {
             "{unread}"
         );
         assert!(unread.contains("nobody took its trace out"), "{unread}");
-        assert_eq!(sentences(&Recording::default()), [""; 0]);
+        let mut alone = Recording::default();
+        assert_eq!(sentences(&alone), [""; 0]);
+        alone.denied = rows(why::FULL, 1);
+        assert!(sentences(&alone)[0].contains(" from 0.000 s on"));
     }
 }
