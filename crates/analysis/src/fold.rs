@@ -70,11 +70,7 @@ impl<'a> Fold<'a> {
         meta.k = Some(k);
         Fold {
             whole,
-            recording: Recording {
-                meta,
-                processes,
-                denied: whole.denied.clone(),
-            },
+            recording: whole.in_form(meta, processes),
             k,
             states,
         }

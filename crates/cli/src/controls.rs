@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use image::{ExtentFlags, Images, Pattern, Selector, split_list};
 use launch::{Control, Tables};
+use report::mcf::LEAVE_OUT;
 use report::signals;
 use rustix::process::getuid;
 use trace::Recording;
@@ -113,20 +114,10 @@ pub fn selector(flags: &Controls) -> Selector {
     }
 }
 
-/// The options that leave something out of a trace, for the recording.
-const OPTIONS: [&str; 11] = [
-    "funcs",
-    "modules",
-    "no-shared-libs",
-    "start-func",
-    "stop-func",
-    "ctl",
-    "paused",
-    "start-signal",
-    "stop-signal",
-    "skip",
-    "count",
-];
+/// The names of the options that leave something out of a trace, as the recording has them.
+fn names() -> impl Iterator<Item = &'static str> {
+    LEAVE_OUT.into_iter().chain(["skip", "count"])
+}
 
 /// Those that were given.
 pub fn options(flags: &Controls) -> Vec<(String, String)> {
@@ -146,7 +137,7 @@ pub fn options(flags: &Controls) -> Vec<(String, String)> {
         flags.skip.map(|skip| skip.to_string()),
         flags.count.map(|count| count.to_string()),
     ];
-    let given = OPTIONS.into_iter().zip(values);
+    let given = names().zip(values);
     given
         .filter_map(|(name, value)| Some((name.to_owned(), value?)))
         .collect()
@@ -157,7 +148,7 @@ pub fn refuse_gaps(recording: &Recording, path: &Path, what: &str) -> Result<()>
     let options = &recording.meta.options;
     let given = options
         .iter()
-        .find(|(name, _)| OPTIONS.contains(&name.as_str()));
+        .find(|(name, _)| names().any(|known| known == name));
     if let Some((name, _)) = given {
         bail!(
             "'{}' was traced with --{name}, so calls and returns are missing; {what} needs a \

@@ -11,7 +11,7 @@
 //! | one of 32-bit code that the branch may load | `hlt`: a general protection fault with the error code 0, as if the target was beyond the segment's limit |
 //! | anything else, or something cannot be read or written | the instruction itself is executed, and faults |
 //!
-//! So what a fault says comes from the processor.
+//! So the details of a fault come from the processor.
 //!
 //! ```text
 //!   jmp stub              the exit
@@ -89,7 +89,7 @@ enum Verdict {
 struct Branch {
     target: u64,
     sp: u64,
-    /// Behind the instruction.
+    /// Address behind the instruction.
     next: u64,
     is_call: bool,
     /// Flags and stack segment that `iret` loads.

@@ -95,7 +95,7 @@ pub fn raise_signal(
     mask.is_some()
 }
 
-/// The same where signals are blocked already; `mask` was in force before.
+/// [`raise_signal`] where signals are blocked already; `mask` was in force before.
 pub fn raise_under(
     context: &mut ThreadContext,
     thread: &mut Thread,

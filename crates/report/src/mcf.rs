@@ -24,7 +24,7 @@ use std::ops::Range;
 
 use analysis::walk::{Branch, Branches, Item, Kind, Pieces, Unsound};
 pub use ordered::write_in_order;
-pub use statistics::{Totals, statistics};
+pub use statistics::{LEAVE_OUT, Totals, statistics};
 pub(crate) use statistics::{skipped, write_skipped, write_time};
 use trace::{Process, Recording, Thread};
 
@@ -49,7 +49,7 @@ pub enum Form {
 /// Bytes of a binary descriptor.
 pub const LEN: usize = 18;
 
-/// How many types of branches there are.
+/// The number of types of branches.
 const TYPES: usize = 4;
 
 /// Numbers of what was written.

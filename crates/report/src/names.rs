@@ -89,7 +89,7 @@ pub fn place(function: &Function) -> Option<String> {
     })
 }
 
-/// The same with the column of a block, where that is known.
+/// A place with the column of a block, if that is known.
 pub fn place_in(process: &Process, function: &Function) -> Option<String> {
     let place = place(function)?;
     let block = process.block(Label(function.id));

@@ -152,7 +152,7 @@ pub fn stopped(recording: &Recording, process: &Process, thread: &Thread) -> &'s
     }
 }
 
-/// How the recording ended, and that it has no names if its limit was reached.
+/// The sentence on the end of the recording, and on names that its limit left out.
 fn ended(recording: &Recording) -> String {
     let processes = &recording.processes;
     let mut threads = processes.iter().flat_map(|process| &process.threads);
@@ -259,7 +259,8 @@ pub fn verify(recording: &Recording, out: &mut dyn Write) -> io::Result<bool> {
     Ok(sound)
 }
 
-/// How an error in a thread's streams begins. That a thread had no room is said of it anyway.
+/// The words before an error in a thread's streams: none if the thread had no room, which another
+/// line says.
 fn fault_of(recording: &Recording, process: &Process, thread: &Thread) -> &'static str {
     let mut denied = recording.denied.iter();
     match denied.any(|denial| (denial.pid, denial.tid) == (process.pid, thread.tid)) {

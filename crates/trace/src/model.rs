@@ -27,6 +27,15 @@ pub struct Recording {
 }
 
 impl Recording {
+    /// A recording of the same run in another form.
+    pub fn in_form(&self, meta: Meta, processes: Vec<Process>) -> Recording {
+        Recording {
+            meta,
+            processes,
+            denied: self.denied.clone(),
+        }
+    }
+
     /// How often the counter of time stamps counts in a second, if somebody measured it and
     /// lived to write it.
     pub fn ticks_per_second(&self) -> Option<u64> {

@@ -18,7 +18,7 @@ pub mod why {
     pub const UNREAD: u32 = u32::MAX;
 }
 
-/// How a row stands.
+/// States of a row.
 mod state {
     pub const FREE: u32 = 0;
     pub const WRITTEN: u32 = 1;
@@ -53,7 +53,7 @@ pub struct Denial {
 #[derive(Debug)]
 #[repr(C)]
 pub struct Denied {
-    /// How often it happened, in rows or not.
+    /// The number of times that memory was denied, in rows or not.
     times: AtomicU64,
     rows: [Row; KEPT],
 }

@@ -50,13 +50,7 @@ pub fn recording(
     let all = traced.processes.iter().zip(functions).zip(done);
     let processes = all.map(|((process, met), threads)| of_process(process, &met, threads));
     let processes = processes.collect();
-    let denied = traced.denied.clone();
-    let recording = Recording {
-        meta,
-        processes,
-        denied,
-    };
-    (recording, failures)
+    (traced.in_form(meta, processes), failures)
 }
 
 fn of_process(process: &Process, met: &[Met], threads: Vec<Thread>) -> Process {

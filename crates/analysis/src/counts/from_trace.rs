@@ -33,13 +33,7 @@ pub fn recording(traced: &Recording) -> (Recording, Vec<String>) {
     meta.mode = Mode::Counts;
     let of = |process: &Process| counted(traced, process, &mut failures);
     let processes = traced.processes.iter().map(of).collect();
-    let denied = traced.denied.clone();
-    let recording = Recording {
-        meta,
-        processes,
-        denied,
-    };
-    (recording, failures)
+    (traced.in_form(meta, processes), failures)
 }
 
 fn counted(traced: &Recording, process: &Process, failures: &mut Vec<String>) -> Process {

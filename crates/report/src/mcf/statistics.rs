@@ -10,7 +10,7 @@ use trace::Recording;
 use super::TYPES;
 
 /// Options of `trace` that leave out more than the beginnings and ends of threads.
-const LEAVE_OUT: [&str; 9] = [
+pub const LEAVE_OUT: [&str; 9] = [
     "funcs",
     "modules",
     "no-shared-libs",
@@ -55,7 +55,7 @@ impl Totals {
         }
     }
 
-    /// So many instructions were executed, and those in `range` were wanted.
+    /// Totals of a run of so many instructions, of which those in `range` were wanted.
     pub(super) fn executed(&mut self, insns: u64, range: &Range<u64>) {
         let (before, end) = (range.start.saturating_sub(1), range.end.saturating_sub(1));
         self.insns += insns.min(end).saturating_sub(before);

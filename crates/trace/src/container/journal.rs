@@ -42,7 +42,7 @@ pub(crate) struct Journal<W> {
     pub written: u64,
     /// Bytes that whole chunks may take.
     pub limit: u64,
-    /// How much of each process is in the file.
+    /// The part of each process that is in the file.
     pub kept: Vec<Kept>,
     /// What the file holds: items, parts, their bytes.
     totals: [u64; 3],
@@ -73,7 +73,7 @@ pub(crate) enum What {
     },
 }
 
-/// How much of a process is in the file.
+/// The part of a process that is in the file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kept {
     /// Modules, those that it has from its parent included.

@@ -353,7 +353,7 @@ impl<W: Keep> Sink<W> {
     }
 }
 
-/// How much of the names of code is kept.
+/// The names of code that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
     All,
