@@ -4,9 +4,7 @@
 //! kernel would, so that a program that cannot be run fails as natively and
 //! before the point of no return. Files that the engine cannot or must not
 //! load (32-bit, set-id, unreadable, unknown formats) are left to the kernel.
-//! So is everything that a debugger in the run starts, which expects to find the
-//! program's code and registers in the traced process, not the engine's; and
-//! what is started by a process that can no longer reach the pool, because it
+//! So is what is started by a process that can no longer reach the pool, because it
 //! gave up its rights or went to where `/proc` is another one.
 
 use alloc::vec::Vec;
@@ -65,6 +63,19 @@ impl Call {
         }
     }
 
+    /// The path that the kernel notes (`alloc_bprm`): a descriptor has one below `/dev/fd`.
+    fn name(&self, named: &[u8]) -> Vec<u8> {
+        if self.dir == sys::AT_FDCWD || named.first() == Some(&b'/') {
+            return named.to_vec();
+        }
+        let mut name = procfs::Text::default();
+        let _ = core::fmt::Write::write_fmt(&mut name, format_args!("/dev/fd/{}", self.dir));
+        if !named.is_empty() {
+            name.0.push(b'/');
+        }
+        [&name.0, named].concat()
+    }
+
     /// Leaves the call to the kernel, to which `/proc/self/exe` is the payload.
     fn native(&self, exe: &[u8], ready: Ready<'_>) -> isize {
         let mut named = [0u8; 64];
@@ -108,7 +119,7 @@ type Ready<'a> = &'a mut dyn FnMut() -> bool;
 pub fn exec(exe: &[u8], call: Call, heritage: Heritage<'_>, ready: Ready<'_>) -> isize {
     let Heritage { pool, payload, .. } = heritage;
     let follow = payload.len() > 1 && procfs::reachable(pool, payload);
-    if !follow || procfs::traced_by_target() {
+    if !follow {
         return call.native(exe, ready);
     }
     let mut path = [0u8; PATH];
@@ -121,13 +132,15 @@ pub fn exec(exe: &[u8], call: Call, heritage: Heritage<'_>, ready: Ready<'_>) ->
         Ok(None) => return call.native(exe, ready),
         Err(errno) => return errno.as_result(),
     };
+    let name = call.name(&named);
     let mut prefix: Vec<Vec<u8>> = Vec::new();
     let mut file = first;
     for depth in 0.. {
         if depth > MAX_SCRIPTS {
             return Errno::ELOOP.as_result();
         }
-        match examine(&file, &mut prefix) {
+        let called = if depth == 0 { &name } else { &file };
+        match examine(&file, called, &mut prefix) {
             Ok(Target::Load) => break,
             // The interpreter could not open what is closed before it runs.
             Ok(Target::Script(_)) if depth == 0 && by_closed_descriptor(&call, &named) => {
@@ -146,7 +159,7 @@ pub fn exec(exe: &[u8], call: Call, heritage: Heritage<'_>, ready: Ready<'_>) ->
         }
     }
     if has_room(&file) {
-        start(&call, &file, prefix, heritage, ready)
+        start(&call, (&file, &name), prefix, heritage, ready)
     } else {
         call.native(exe, ready)
     }
@@ -230,8 +243,8 @@ fn terminated(path: &[u8]) -> Vec<u8> {
 }
 
 /// Looks at a file as `bprm` does: rights, then format. A script's interpreter
-/// and arguments go to the front of `prefix`.
-fn examine(path: &[u8], prefix: &mut Vec<Vec<u8>>) -> Result<Target, Errno> {
+/// and arguments, of which `called` is one, go to the front of `prefix`.
+fn examine(path: &[u8], called: &[u8], prefix: &mut Vec<Vec<u8>>) -> Result<Target, Errno> {
     let name = terminated(path);
     let name = CStr::from_bytes_with_nul(&name).map_err(|_| Errno::ENOENT)?;
     sys::faccessat(sys::AT_FDCWD, name.as_ptr() as u64, 1, sys::AT_EACCESS)?;
@@ -256,7 +269,7 @@ fn examine(path: &[u8], prefix: &mut Vec<Vec<u8>>) -> Result<Target, Errno> {
         return Ok(if native { Target::Load } else { Target::Native });
     }
     if got > 2 && head[..2] == *b"#!" {
-        return script(&head[2..got], path, prefix);
+        return script(&head[2..got], called, prefix);
     }
     Ok(Target::Native)
 }
@@ -300,7 +313,7 @@ fn script(line: &[u8], path: &[u8], prefix: &mut Vec<Vec<u8>>) -> Result<Target,
 /// it fails only until this returns.
 fn start(
     call: &Call,
-    file: &[u8],
+    (file, name): (&[u8], &[u8]),
     prefix: Vec<Vec<u8>>,
     heritage: Heritage<'_>,
     ready: Ready<'_>,
@@ -309,10 +322,12 @@ fn start(
     let mut orders = pool[..pool.len() - 1].to_vec();
     orders.push(b'\n');
     orders.extend_from_slice(&payload[..payload.len() - 1]);
-    let mut filters = procfs::Text::default();
-    let _ = core::fmt::Write::write_fmt(&mut filters, format_args!("\n{}\n", heritage.filters));
-    orders.extend_from_slice(&filters.0);
+    let mut numbers = procfs::Text::default();
+    let line = format_args!("\n{}\n{}\n", heritage.filters, file.len());
+    let _ = core::fmt::Write::write_fmt(&mut numbers, line);
+    orders.extend_from_slice(&numbers.0);
     orders.extend_from_slice(file);
+    orders.extend_from_slice(name);
     orders.push(0);
     let prefix: Vec<Vec<u8>> = prefix.iter().map(|argument| terminated(argument)).collect();
     let mut argv: Vec<u64> = alloc::vec![c"everypath".as_ptr() as u64, orders.as_ptr() as u64];

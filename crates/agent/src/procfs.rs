@@ -1,13 +1,15 @@
 //! `/proc/self` as the program should see it.
 //!
 //! `exe` is the payload's link: paths that name it are replaced by the
-//! program's file. `maps`, `smaps`, `status`, `stat` and `statm` would show the engine's memory
-//! and handlers: an open of one yields a memory file with the text put right ([`shown`]), which
-//! says what was so when it was opened.
+//! program's file. `maps`, `smaps`, `status` and others ([`ShownFile`]) would show the engine's
+//! memory, handlers and places: an open of one yields a memory file with the text put right
+//! ([`shown`]), which is made anew when it is read again ([`open_files`]).
 
 use alloc::vec::Vec;
 use core::ffi::CStr;
 use core::fmt::Write;
+
+use sys::signal::SigSet;
 
 use crate::memory;
 
@@ -15,9 +17,13 @@ const PAGE: u64 = 4096;
 const KB: u64 = 1024;
 
 mod maps;
+mod numa;
+pub mod open_files;
+mod rollup;
 pub mod shown;
 mod sizes;
 mod status;
+pub mod syscall;
 
 /// Which file below `/proc/self` (or this process by number, or a task of it).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,15 +47,21 @@ pub enum ShownFile {
     Status,
     Stat,
     Statm,
+    SmapsRollup,
+    NumaMaps,
+    Syscall,
 }
 
 impl ShownFile {
-    const ALL: [ShownFile; 5] = [
+    const ALL: [ShownFile; 8] = [
         ShownFile::Maps,
         ShownFile::Smaps,
         ShownFile::Status,
         ShownFile::Stat,
         ShownFile::Statm,
+        ShownFile::SmapsRollup,
+        ShownFile::NumaMaps,
+        ShownFile::Syscall,
     ];
 
     fn name(self) -> &'static str {
@@ -59,6 +71,9 @@ impl ShownFile {
             ShownFile::Status => "status",
             ShownFile::Stat => "stat",
             ShownFile::Statm => "statm",
+            ShownFile::SmapsRollup => "smaps_rollup",
+            ShownFile::NumaMaps => "numa_maps",
+            ShownFile::Syscall => "syscall",
         }
     }
 }
@@ -167,6 +182,47 @@ pub fn traced_by_target() -> bool {
     let _ = write!(name, "/proc/{tracer}/exe\0");
     let ours = identity(OWN_EXE);
     ours.is_some() && identity(&name.0) == ours
+}
+
+/// A process as `/proc/PID/status` has it.
+#[derive(Clone, Copy, Debug)]
+pub struct Standing {
+    pub pid: u32,
+    pub tracer: u32,
+    pub threads: u32,
+    /// By a signal or a tracer; or it has ended.
+    pub is_stopped: bool,
+    pub blocked: SigSet,
+}
+
+pub fn standing(tid: u32) -> Option<Standing> {
+    let mut name = Text::default();
+    let _ = write!(name, "/proc/{tid}/status\0");
+    let status = read_file(CStr::from_bytes_with_nul(&name.0).ok()?)?;
+    let value = |key: &[u8]| {
+        let mut lines = status.split(|&byte| byte == b'\n');
+        let line = lines.find_map(|line| line.strip_prefix(key));
+        line.map(<[u8]>::trim_ascii)
+    };
+    let number = |key| value(key).and_then(parse_number);
+    let state = value(b"State:")?.first().copied()?;
+    Some(Standing {
+        pid: number(b"Tgid:")?,
+        tracer: number(b"TracerPid:")?,
+        threads: number(b"Threads:")?,
+        is_stopped: b"tTZX".contains(&state),
+        blocked: SigSet(
+            u64::from_str_radix(core::str::from_utf8(value(b"SigBlk:")?).ok()?, 16).ok()?,
+        ),
+    })
+}
+
+/// The number of the system call that a thread waits in.
+pub fn waits_in(tid: u32) -> Option<u32> {
+    let mut name = Text::default();
+    let _ = write!(name, "/proc/{tid}/syscall\0");
+    let text = read_file(CStr::from_bytes_with_nul(&name.0).ok()?)?;
+    parse_number(text.split(|&byte| byte == b' ').next()?)
 }
 
 /// Whether this process, were it to start the payload, would find it and the

@@ -2,6 +2,8 @@
 //! engine's handlers behind the program's and the synchronous signals never
 //! blocked (see `signals`).
 
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use sys::signal::{SIG_BLOCK, SIG_SETMASK, SIG_UNBLOCK, SigAction, SigSet};
 use sys::{Errno, nr};
 
@@ -152,7 +154,7 @@ pub fn sigpending(thread: &Thread, args: [u64; 6]) -> isize {
     let mut set = SigSet::EMPTY;
     // SAFETY: the kernel fills `set`.
     unsafe { sys::raw::syscall(nr::RT_SIGPENDING, [&raw mut set as usize, 8, 0, 0, 0, 0]) };
-    let bytes = set.with(thread.held).0.to_ne_bytes();
+    let bytes = set.with(signals::held(thread)).0.to_ne_bytes();
     let written = memory::write_bytes(args[0], &bytes[..args[1] as usize]);
     if written {
         0
@@ -161,11 +163,48 @@ pub fn sigpending(thread: &Thread, args: [u64; 6]) -> isize {
     }
 }
 
+/// `signalfd(_, set, size)`: a descriptor may show synchronous signals from now on.
+pub fn signalfd(args: [u64; 6]) {
+    let set = memory::read::<SigSet>(args[1]).unwrap_or(SigSet::EMPTY);
+    if set.0 & SigSet::SYNCHRONOUS.0 != 0 {
+        SHOWN.store(true, Relaxed);
+    }
+}
+
+static SHOWN: AtomicBool = AtomicBool::new(false);
+
+/// Whether a call that the program makes in a thread that blocks synchronous signals may see
+/// those that are pending: the kernel must have them then.
+pub fn sees_blocked(number: u64, args: [u64; 6]) -> bool {
+    match number as usize {
+        nr::RT_SIGTIMEDWAIT => true,
+        nr::READ | nr::READV if is_signalfd(args[0] as i32) => {
+            SHOWN.store(true, Relaxed);
+            true
+        }
+        nr::POLL | nr::SELECT | nr::EPOLL_WAIT => SHOWN.load(Relaxed),
+        nr::PPOLL | nr::PSELECT6 | nr::EPOLL_PWAIT | nr::EPOLL_PWAIT2 => SHOWN.load(Relaxed),
+        _ => false,
+    }
+}
+
+/// Whether a file is a descriptor for signals, made here or inherited.
+fn is_signalfd(fd: i32) -> bool {
+    const TYPE: u32 = 0o170_000;
+    // Files of no kind are the kernel's own ("anon_inode").
+    let anonymous = sys::fstat(fd).is_ok_and(|stat| stat.mode & TYPE == 0);
+    let mut path = [0u8; 64];
+    anonymous
+        && crate::procfs::fd_path(fd, &mut path)
+            .is_some_and(|len| path[..len].ends_with(b"[signalfd]"))
+}
+
 /// `rt_sigtimedwait(set, info, ...)`: takes a held signal at once, if wanted.
 pub fn sigtimedwait(thread: &mut Thread, args: [u64; 6]) -> Option<isize> {
     let wanted = memory::read::<SigSet>(args[0])?;
-    let signal = (1..=31).find(|&signal| wanted.has(signal) && thread.held.has(signal))?;
-    let info = signals::take_held(thread, signal);
+    let held = signals::held(thread);
+    let signal = (1..=31).find(|&signal| wanted.has(signal) && held.has(signal))?;
+    let info = signals::take_held(thread, signal)?;
     if args[1] != 0 && !memory::write(args[1], &info) {
         return Some(Errno::EFAULT.as_result());
     }

@@ -8,6 +8,7 @@
 
 use sys::signal::*;
 
+use crate::held;
 use crate::memory;
 use crate::taken::Taken;
 use crate::thread::Thread;
@@ -408,14 +409,18 @@ pub const HOLD: SigSet = SigSet(!SigSet::SYNCHRONOUS.0);
 
 /// Gives a signal back to the kernel, with its information.
 pub fn requeue(signal: u32, info: &SigInfo) {
-    if signal == 0 {
-        return;
+    if signal != 0 {
+        send_on(sys::gettid(), signal, info);
     }
-    // SAFETY: queues a signal to this thread; the kernel copies `info`.
+}
+
+/// Queues a signal to a thread of the process.
+fn send_on(tid: u32, signal: u32, info: &SigInfo) {
+    // SAFETY: queues a signal; the kernel copies `info`.
     let queued = unsafe {
         let target = [
             sys::getpid() as usize,
-            sys::gettid() as usize,
+            tid as usize,
             signal as usize,
             info as *const SigInfo as usize,
             0,
@@ -424,14 +429,8 @@ pub fn requeue(signal: u32, info: &SigInfo) {
         sys::raw::syscall(sys::nr::RT_TGSIGQUEUEINFO, target)
     };
     if queued < 0 {
-        let _ = sys::tgkill(sys::getpid(), sys::gettid(), signal);
+        let _ = sys::tgkill(sys::getpid(), tid, signal);
     }
-}
-
-/// Place of a synchronous signal in [`Thread::held_info`].
-fn held_slot(signal: u32) -> usize {
-    let below = SigSet::only(signal).0 - 1;
-    (SigSet::SYNCHRONOUS.0 & below).count_ones() as usize
 }
 
 /// Keeps a synchronous signal that was sent and cannot be delivered now. A
@@ -439,21 +438,55 @@ fn held_slot(signal: u32) -> usize {
 pub fn hold(thread: &mut Thread, signal: u32, info: &SigInfo) {
     if !thread.held.has(signal) {
         thread.held = thread.held.with(SigSet::only(signal));
-        thread.held_info[held_slot(signal)] = *info;
+        thread.held_info[held::slot(signal)] = *info;
     }
 }
 
+/// Keeps a synchronous signal that the program blocks. One that was sent to the process, which
+/// the kernel does not say for certain, is for a thread that waits for it, or any.
+pub fn hold_blocked(thread: &mut Thread, signal: u32, info: &SigInfo) {
+    let to_thread = info.code == code::SI_TKILL || thread.is_vfork_child;
+    if to_thread || !held::put(signal, info) {
+        return hold(thread, signal, info);
+    }
+    if let Some(tid) = held::waiter(signal)
+        && let Some(info) = held::take(signal)
+    {
+        send_on(tid, signal, &info);
+    }
+}
+
+/// The synchronous signals that wait for the program to open them in this thread.
+pub fn held(thread: &Thread) -> SigSet {
+    match thread.is_vfork_child {
+        true => thread.held,
+        false => thread.held.with(held::all()),
+    }
+}
+
+/// Whether what is held is the question of a tracer, which the program cannot block.
+pub fn holds_question(thread: &Thread) -> bool {
+    let info = &thread.held_info[held::slot(SIGFPE)];
+    thread.held.has(SIGFPE) && crate::tracers::is_question(SIGFPE, info)
+}
+
 /// Takes back one that is held.
-pub fn take_held(thread: &mut Thread, signal: u32) -> SigInfo {
-    thread.held = thread.held.without(SigSet::only(signal));
-    thread.held_info[held_slot(signal)]
+pub fn take_held(thread: &mut Thread, signal: u32) -> Option<SigInfo> {
+    if thread.held.has(signal) {
+        thread.held = thread.held.without(SigSet::only(signal));
+        return Some(thread.held_info[held::slot(signal)]);
+    }
+    match thread.is_vfork_child {
+        true => None,
+        false => held::take(signal),
+    }
 }
 
 /// Gives those of `which` that are held back to the kernel, which must block them.
 pub fn requeue_held(thread: &mut Thread, which: SigSet) {
-    for signal in 1..=31 {
-        if which.has(signal) && thread.held.has(signal) {
-            let info = take_held(thread, signal);
+    let which = SigSet(which.0 & held(thread).0);
+    for signal in (1..=31).filter(|&signal| which.has(signal)) {
+        if let Some(info) = take_held(thread, signal) {
             requeue(signal, &info);
         }
     }
@@ -461,7 +494,7 @@ pub fn requeue_held(thread: &mut Thread, which: SigSet) {
 
 /// Sends again what was held while the program blocked it.
 pub fn release_held(thread: &mut Thread) {
-    let ready = thread.held.without(thread.blocked);
+    let ready = held(thread).without(thread.blocked);
     if ready != SigSet::EMPTY {
         let thread = core::hint::black_box(thread);
         sys::sigprocmask(SIG_BLOCK, ready);

@@ -4,17 +4,17 @@
 //! arguments in front of the program's own:
 //!
 //! ```text
-//!  rsp -> argc            (n + 2)          after: rsp + 16 -> argc (n)
-//!         argv[0]  "everypath"             argv[0] of the program
-//!         argv[1]  pool \n payload \n filters \n execfn
-//!         argv[2]  argv[0] of the program  ...
-//!         ...  NULL  envp ...  NULL  auxv
+//!  argv[0]  "everypath"
+//!  argv[1]  pool \n payload \n filters \n length of file \n file name
+//!  argv[2]  argv[0] of the program
+//!  ...
 //! ```
 //!
-//! Two words fewer keep the stack 16-byte aligned, and no string moves, so
-//! programs that overwrite their argument area still can. The auxiliary vector
-//! is edited in place and told to the kernel together with the argument area.
+//! The file is what is loaded; the name is what the program was called by, which of a script is
+//! not its interpreter. The stack is moved to where the program's would be (`stack`). The
+//! auxiliary vector is edited in place and told to the kernel together with the argument area.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ffi::CStr;
 use core::ops::Range;
@@ -24,113 +24,18 @@ use sys::{Errno, MmMap, Result};
 use crate::loader::{Areas, File, Loaded};
 use crate::place::Place;
 
-const AT_NULL: u64 = 0;
-const AT_IGNORE: u64 = 1;
+mod stack;
+
+pub use stack::InitialStack;
+use stack::{length, word};
+
 const AT_PHDR: u64 = 3;
 const AT_PHENT: u64 = 4;
 const AT_PHNUM: u64 = 5;
 const AT_BASE: u64 = 7;
 const AT_ENTRY: u64 = 9;
-const AT_HWCAP2: u64 = 26;
 const AT_RSEQ_FEATURE_SIZE: u64 = 27;
 const AT_RSEQ_ALIGN: u64 = 28;
-const AT_EXECFN: u64 = 31;
-const AT_SYSINFO_EHDR: u64 = 33;
-
-/// Bit 1 of AT_HWCAP2: user code may use `wrgsbase`.
-const HWCAP2_FSGSBASE: u64 = 2;
-
-/// The stack as the kernel built it.
-#[derive(Clone, Copy, Debug)]
-pub struct InitialStack {
-    sp: u64,
-    argc: u64,
-    envp: u64,
-    auxv: u64,
-    auxv_end: u64,
-}
-
-/// Reads a word of the initial stack.
-fn word(addr: u64) -> u64 {
-    // SAFETY: only called on the vectors the kernel built above rsp, which
-    // stay mapped; aligned by the ABI.
-    unsafe { *(addr as *const u64) }
-}
-
-fn set_word(addr: u64, value: u64) {
-    // SAFETY: as in `word`; the program has not started, nobody else looks.
-    unsafe { *(addr as *mut u64) = value };
-}
-
-/// The string an initial-stack pointer points to.
-fn string(addr: u64) -> &'static CStr {
-    // SAFETY: argument strings lie above the vectors, NUL-terminated, and the
-    // engine keeps no reference after the program may overwrite them.
-    unsafe { CStr::from_ptr(addr as *const core::ffi::c_char) }
-}
-
-impl InitialStack {
-    /// # Safety
-    /// `sp` must be rsp at the first instruction of the process.
-    pub unsafe fn at(sp: u64) -> InitialStack {
-        let argc = word(sp);
-        let envp = sp + 8 + (argc + 1) * 8;
-        let mut cursor = envp;
-        while word(cursor) != 0 {
-            cursor += 8;
-        }
-        let auxv = cursor + 8;
-        let mut end = auxv;
-        while word(end) != AT_NULL {
-            end += 16;
-        }
-        InitialStack {
-            sp,
-            argc,
-            envp,
-            auxv,
-            auxv_end: end + 16,
-        }
-    }
-
-    fn argument(&self, index: u64) -> Option<&'static CStr> {
-        (index < self.argc).then(|| string(word(self.sp + 8 + index * 8)))
-    }
-
-    fn auxv(&self, kind: u64) -> Option<u64> {
-        (self.auxv..self.auxv_end)
-            .step_by(16)
-            .find(|&at| word(at) == kind)
-            .map(|at| word(at + 8))
-    }
-
-    fn set_auxv(&self, kind: u64, value: u64) {
-        if let Some(at) = (self.auxv..self.auxv_end)
-            .step_by(16)
-            .find(|&at| word(at) == kind)
-        {
-            set_word(at + 8, value);
-        }
-    }
-
-    fn drop_auxv(&self, kind: u64) {
-        if let Some(at) = (self.auxv..self.auxv_end)
-            .step_by(16)
-            .find(|&at| word(at) == kind)
-        {
-            set_word(at, AT_IGNORE);
-        }
-    }
-
-    pub fn has_fsgsbase(&self) -> bool {
-        self.auxv(AT_HWCAP2)
-            .is_some_and(|bits| bits & HWCAP2_FSGSBASE != 0)
-    }
-
-    pub fn vdso(&self) -> Option<u64> {
-        self.auxv(AT_SYSINFO_EHDR).filter(|&addr| addr != 0)
-    }
-}
 
 /// What the extra argument says.
 #[derive(Debug)]
@@ -141,28 +46,45 @@ pub struct Orders {
     pub payload: Vec<u8>,
     /// Offset in the pool of the program's filters (`filters::Filter::store`); 0: it has none.
     pub filters: u64,
+    /// The file to load.
+    pub file: &'static CStr,
     /// The path given to execve, as the program may see it in AT_EXECFN.
-    pub execfn: &'static CStr,
+    pub name: &'static CStr,
 }
 
 impl Orders {
-    pub fn read(stack: &InitialStack) -> Option<Orders> {
-        let text = stack.argument(1)?.to_bytes_with_nul();
-        let mut fields = text.splitn(4, |&byte| byte == b'\n');
+    /// Takes them off the stack, which moves to where the program's would be.
+    pub fn take(stack: InitialStack) -> Option<(Orders, InitialStack)> {
+        let orders = Orders::copied(&stack)?;
+        // SAFETY: the orders are copies, and nothing else was read.
+        let stack = unsafe { stack.for_program(orders.name) };
+        Some((orders, stack))
+    }
+
+    fn copied(stack: &InitialStack) -> Option<Orders> {
+        let mut fields = stack
+            .argument(1)?
+            .to_bytes()
+            .splitn(5, |&byte| byte == b'\n');
         let (pool, payload) = (fields.next()?, fields.next()?);
-        let (filters, execfn) = (fields.next()?, fields.next()?);
-        let terminated = |field: &[u8]| {
-            let mut owned = field.to_vec();
-            owned.push(0);
-            owned
-        };
+        let (filters, length) = (number(fields.next()?)?, number(fields.next()?)?);
+        let (file, name) = fields.next()?.split_at_checked(length as usize)?;
         Some(Orders {
             pool: terminated(pool),
             payload: terminated(payload),
-            filters: core::str::from_utf8(filters).ok()?.parse().ok()?,
-            execfn: CStr::from_bytes_with_nul(execfn).ok()?,
+            filters,
+            file: CStr::from_bytes_with_nul(Box::leak(terminated(file).into_boxed_slice())).ok()?,
+            name: CStr::from_bytes_with_nul(Box::leak(terminated(name).into_boxed_slice())).ok()?,
         })
     }
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    core::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+fn terminated(field: &[u8]) -> Vec<u8> {
+    [field, &[0]].concat()
 }
 
 /// A program ready to be translated from `entry` with `sp`.
@@ -192,7 +114,7 @@ pub fn fixed_span(path: &CStr) -> Result<Option<Range<u64>>> {
 
 /// Maps the program and makes the process look as if it had been exec'd.
 pub fn load(stack: &InitialStack, orders: &Orders, place: &mut Place) -> Result<Program> {
-    let file = File::open(orders.execfn)?;
+    let file = File::open(orders.file)?;
     let image = file.load_program(place)?;
     let interpreter = match &image.interpreter {
         Some(path) => {
@@ -210,28 +132,25 @@ pub fn load(stack: &InitialStack, orders: &Orders, place: &mut Place) -> Result<
         }
         None => None,
     };
-    let sp = stack.sp + 16;
-    let argc = stack.argc - 2;
-    let cmdline: Vec<u8> = (0..argc)
-        .flat_map(|i| string(word(sp + 8 + i * 8)).to_bytes_with_nul().to_vec())
+    let cmdline: Vec<u8> = (0..stack.argc)
+        .filter_map(|index| stack.argument(index))
+        .flat_map(|argument| argument.to_bytes_with_nul().to_vec())
         .collect();
-    set_word(sp, argc);
     edit_auxv(
         stack,
-        orders,
         &image,
         interpreter.as_ref().map(|(loaded, _)| loaded),
     );
-    tell_kernel(stack, sp, argc, &image);
-    let exe = absolute_path(orders.execfn);
-    set_comm(orders.execfn);
+    tell_kernel(stack, &image);
+    let exe = absolute_path(orders.file);
+    set_comm(orders);
     let entry = interpreter
         .as_ref()
         .map_or(image.entry, |(loaded, _)| loaded.entry);
     let executable_stack = image.executable_stack;
     Ok(Program {
         entry,
-        sp,
+        sp: stack.sp,
         image,
         interpreter,
         exe,
@@ -240,13 +159,12 @@ pub fn load(stack: &InitialStack, orders: &Orders, place: &mut Place) -> Result<
     })
 }
 
-fn edit_auxv(stack: &InitialStack, orders: &Orders, image: &Loaded, interpreter: Option<&Loaded>) {
+fn edit_auxv(stack: &InitialStack, image: &Loaded, interpreter: Option<&Loaded>) {
     stack.set_auxv(AT_PHDR, image.phdr);
     stack.set_auxv(AT_PHENT, 56);
     stack.set_auxv(AT_PHNUM, image.phnum);
     stack.set_auxv(AT_BASE, interpreter.map_or(0, |loaded| loaded.bias));
     stack.set_auxv(AT_ENTRY, image.entry);
-    stack.set_auxv(AT_EXECFN, orders.execfn.as_ptr() as u64);
     // Restartable sequences cannot work from the code cache: the kernel would
     // not know the critical sections (docs/limits.md).
     stack.drop_auxv(AT_RSEQ_FEATURE_SIZE);
@@ -254,30 +172,24 @@ fn edit_auxv(stack: &InitialStack, orders: &Orders, image: &Loaded, interpreter:
 }
 
 /// Argument area, auxv and heap start, as far as the kernel lets us.
-fn tell_kernel(stack: &InitialStack, sp: u64, argc: u64, image: &Loaded) {
+fn tell_kernel(stack: &InitialStack, image: &Loaded) {
     let heap = sys::brk(0);
     let start_brk = if image.fixed { image.end } else { heap };
+    let InitialStack { sp, argc, .. } = *stack;
     let arg_start = if argc > 0 {
         word(sp + 8)
     } else {
         word(stack.envp)
     };
-    let last_arg = if argc > 0 {
-        Some(word(sp + argc * 8))
-    } else {
-        None
-    };
-    let arg_end = last_arg.map_or(arg_start, |last| {
-        last + string(last).to_bytes_with_nul().len() as u64
-    });
+    let last_arg = (argc > 0).then(|| word(sp + argc * 8));
+    let arg_end = last_arg.map_or(arg_start, |last| last + length(last));
     let env_start = match word(stack.envp) {
         0 => arg_end,
         first => first,
     };
     let mut env_end = env_start;
     for at in (stack.envp..stack.auxv - 8).step_by(8) {
-        let text = word(at);
-        env_end = env_end.max(text + string(text).to_bytes_with_nul().len() as u64);
+        env_end = env_end.max(word(at) + length(word(at)));
     }
     let Areas {
         start_code,
@@ -334,12 +246,16 @@ fn absolute_path(path: &CStr) -> Vec<u8> {
     path.to_bytes().to_vec()
 }
 
-/// Thread name: the file's base name, cut to 15 bytes, as execve sets it.
-fn set_comm(path: &CStr) {
-    let bytes = path.to_bytes();
-    let base = bytes.rsplit(|&byte| byte == b'/').next().unwrap_or(bytes);
-    let mut name = [0u8; 16];
+/// Thread name: the base of the name, cut to 15 bytes, as execve sets it; that of the file where
+/// the call named a descriptor alone.
+fn set_comm(orders: &Orders) {
+    let (file, name) = (orders.file.to_bytes(), orders.name.to_bytes());
+    let number = name.strip_prefix(b"/dev/fd/");
+    let by_descriptor = number.is_some_and(|number| number.iter().all(u8::is_ascii_digit));
+    let named = if by_descriptor { file } else { name };
+    let base = named.rsplit(|&byte| byte == b'/').next().unwrap_or(named);
+    let mut comm = [0u8; 16];
     let len = base.len().min(15);
-    name[..len].copy_from_slice(&base[..len]);
-    sys::set_name(&name);
+    comm[..len].copy_from_slice(&base[..len]);
+    sys::set_name(&comm);
 }

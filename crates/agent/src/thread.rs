@@ -222,6 +222,11 @@ pub struct ThreadContext {
     pub stream_far: [u64; FAR_WORDS],
     /// The program's fs base while the register has its gs base (`dbt::translate::operands`).
     pub app_fs: u64,
+    /// Nonzero: `stream_left` is a part of what all threads have together
+    /// (`dbt::streams::together`).
+    pub stream_holds: u64,
+    /// Since when the thread waits for those of others; 0: it does not.
+    pub stream_waits: u64,
 }
 
 const _: () = {
@@ -252,8 +257,10 @@ pub struct Thread {
     pub tid: u32,
     /// Pool offset of its ThreadRecord.
     pub record: u64,
-    /// Handlers; shared by the threads of a process, not by a vfork child.
+    /// Handlers; shared by the threads of a process, and by children with CLONE_SIGHAND.
     pub signals: *mut SignalTable,
+    /// They are a copy that was made for this child, and go with it.
+    pub owns_signals: bool,
     /// The alternate stack the program asked for.
     pub altstack: SigStack,
     /// Synchronous signals the program thinks it blocks (the kernel does not).
@@ -273,6 +280,9 @@ pub struct Thread {
     pub held_info: [SigInfo; 6],
     /// Of those, what a call that is being made for the program lets through.
     pub opened: SigSet,
+    /// The thread is in, or about to begin, a call for which the kernel blocks what the program
+    /// blocks (`dbt::awaits`).
+    pub awaits: bool,
     /// The mask of a call that waits under one of its own, while it is being made.
     pub waits_under: Option<SigSet>,
     /// The code selector of the frame that the thread last returned from, where the kernel was
@@ -291,6 +301,10 @@ pub struct Thread {
     pub stepped_to: (u64, u64),
     /// A vfork child: shares memory with its parent, not handlers.
     pub is_vfork_child: bool,
+    /// A tracer waits for what the thread does next (PTRACE_TRACEME).
+    pub is_traced: bool,
+    /// The thread runs natively, for good (`dbt::native`).
+    pub has_left: bool,
     /// Memory that can be read can be executed (`personality(READ_IMPLIES_EXEC)`); the kernel is
     /// not told.
     pub implies_exec: bool,
@@ -419,6 +433,7 @@ impl Blocks {
             stepping_on: false,
             aligns: None,
             held: SigSet::EMPTY,
+            awaits: false,
             held_info: [SigInfo::NONE; 6],
             opened: SigSet::EMPTY,
             waits_under: None,
@@ -429,6 +444,9 @@ impl Blocks {
             step_from: 0,
             stepped_to: (0, 0),
             is_vfork_child: false,
+            owns_signals: false,
+            is_traced: false,
+            has_left: false,
             implies_exec: false,
             block: index,
             signal_stack,

@@ -37,7 +37,14 @@ pub fn check(flags: &Controls) -> Result<()> {
     if let Some((name, _)) = later.iter().find(|(_, is_given)| *is_given)
         && flags.skip.is_some()
     {
-        bail!("--skip counts from the beginning of each thread; leave --{name} out, or it");
+        let whose = match flags.together {
+            true => "the program",
+            false => "each thread",
+        };
+        bail!("--skip counts from the beginning of {whose}; leave --{name} out, or it");
+    }
+    if flags.together {
+        check_together(flags)?;
     }
     if let (Some(start), Some(stop)) = (&flags.start_func, &flags.stop_func)
         && start.function == stop.function
@@ -48,6 +55,21 @@ pub fn check(flags: &Controls) -> Result<()> {
             stop.text(),
             start.text()
         );
+    }
+    Ok(())
+}
+
+/// Refuses `--together` where no number is given that threads can share.
+fn check_together(flags: &Controls) -> Result<()> {
+    let numbers = [("skip", flags.skip), ("count", flags.count)];
+    if numbers.iter().all(|(_, number)| number.is_none()) {
+        bail!(
+            "--together says how --skip and --count are counted; give one of them, or leave it out"
+        );
+    }
+    let most = wire::budget::MOST;
+    if let Some((name, _)) = numbers.iter().find(|(_, n)| n.is_some_and(|n| n > most)) {
+        bail!("--{name} with --together is {most} at most");
     }
     Ok(())
 }
@@ -63,6 +85,7 @@ pub fn bits(flags: &Controls) -> u32 {
         (flags.start_func.is_some(), flag::START_FUNC),
         (flags.stop_func.is_some(), flag::STOP_FUNC),
         (is_by_request(flags), flag::BY_REQUEST),
+        (flags.together, flag::TOGETHER),
     ];
     let bits = wanted.iter().filter(|(is_wanted, _)| *is_wanted);
     bits.fold(0, |bits, (_, bit)| bits | bit)
@@ -116,7 +139,7 @@ pub fn selector(flags: &Controls) -> Selector {
 
 /// The names of the options that leave something out of a trace, as the recording has them.
 fn names() -> impl Iterator<Item = &'static str> {
-    LEAVE_OUT.into_iter().chain(["skip", "count"])
+    LEAVE_OUT.into_iter().chain(["skip", "count", "together"])
 }
 
 /// Those that were given.
@@ -136,6 +159,7 @@ pub fn options(flags: &Controls) -> Vec<(String, String)> {
         flags.stop_signal.map(signals::name),
         flags.skip.map(|skip| skip.to_string()),
         flags.count.map(|count| count.to_string()),
+        yes(flags.together),
     ];
     let given = names().zip(values);
     given

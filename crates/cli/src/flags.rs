@@ -5,23 +5,25 @@
 
 mod branches;
 mod controls;
+mod diff;
 mod kinds;
 mod order;
 mod packing;
 mod raptor;
 mod run;
+mod target;
 mod traces;
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
-use analysis::diff::Condition;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use trace::Cost;
 
 use branches::STATS_EXAMPLES;
 pub use branches::{DescriptorForm, Mcf, Stats, StatsForm};
 pub use controls::{Call, Controls};
+use diff::DIFF_EXAMPLES;
+pub use diff::Diff;
 pub use kinds::{BlockKind, ContextMode, DiffFormat, WhichForest, YesNo};
 pub use order::Order;
 pub use packing::{Compressor, Packing};
@@ -29,12 +31,13 @@ use raptor::RAPTOR_EXAMPLES;
 pub use raptor::{Live, Predictors, Raptor, RasOverflow};
 use run::RUN_EXAMPLES;
 pub use run::Run;
+pub use target::Target;
 use traces::{
     CTL_EXAMPLES, DUMP_EXAMPLES, INDEX_EXAMPLES, PACK_EXAMPLES, TRACE_EXAMPLES, VERIFY_EXAMPLES,
 };
 pub use traces::{Clock, Ctl, Dump, Made, Pack, Trace, Verify, Wanted, What};
 
-use crate::{condition, show};
+use crate::show;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -96,21 +99,6 @@ Examples:
   everypath report run.evp --html calls.html       a page to explore all contexts with
   everypath report trace.evp --as counts           what `count` would have recorded
   everypath report trace.evp --as contexts -k 3    and `contexts`";
-
-const DIFF_EXAMPLES: &str = "\
-Examples:
-  everypath diff old.evp new.evp
-  everypath diff old.evp new.evp --fail-if 'instructions>+2%'
-  everypath diff old.evp new.evp --fail-if 'parse:calls>+0' --fail-if 'calls<-5000'
-  everypath diff old.evp new.evp --format flamegraph > diff.svg
-  everypath diff old.evp new.evp --html diff.html  a page to explore all changes with
-
-A CONDITION is METRIC>+N or METRIC<-N: it grew, or shrank, by more than N; N% is
-per cent of the value before. FUNCTION:METRIC>+N is about one function, in all
-its contexts; its parameters may be left out, and MODULE! may stand before it.
-METRIC is calls (of basic blocks: executions), instructions or another cost that
-both have. The exit status is 0, or 1 if a condition is met, which is said on
-standard error, or 125 if nothing could be compared.";
 
 /// Exact calling contexts of unmodified x86-64 Linux programs.
 #[derive(Debug, Parser)]
@@ -174,6 +162,19 @@ pub enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+}
+
+impl Command {
+    /// The program that this command runs, if it runs one.
+    pub fn target(&self) -> Option<&Target> {
+        match self {
+            Command::Run(flags) => Some(&flags.target),
+            Command::Contexts(flags) => Some(&flags.target),
+            Command::Count(flags) => Some(&flags.target),
+            Command::Trace(flags) => Some(&flags.target),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -315,41 +316,6 @@ impl Page {
     }
 }
 
-#[derive(Debug, Args)]
-pub struct Diff {
-    /// The recording to compare with (made with --output)
-    #[arg(value_name = "BEFORE")]
-    pub before: PathBuf,
-    /// The recording to compare
-    #[arg(value_name = "AFTER")]
-    pub after: PathBuf,
-    /// Exit with status 1 if this is so; may be given several times
-    #[arg(long, value_name = "CONDITION", value_parser = condition::parse)]
-    pub fail_if: Vec<Condition>,
-    /// Form of the comparison
-    #[arg(long, value_name = "FORM", default_value = "report")]
-    pub format: DiffFormat,
-    /// Write a page to explore all changes with, for a browser, and no comparison
-    #[arg(long, value_name = "FILE", conflicts_with = "format")]
-    pub html: Option<PathBuf>,
-    /// Code and source it may hold (8; 0: none); given, all that a recording names
-    #[arg(long, value_name = "MB", requires = "html")]
-    #[arg(value_parser = clap::value_parser!(u32).range(..1000))]
-    pub html_code: Option<u32>,
-    /// What changed most; without it by instructions, if both recordings have them
-    #[arg(long, value_name = "METRIC")]
-    pub by: Option<String>,
-    /// Functions and contexts to show, most changed first
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    pub top: usize,
-    /// Show everything that changed
-    #[arg(long, conflicts_with = "top")]
-    pub full: bool,
-    /// Compare even what was not recorded alike
-    #[arg(long)]
-    pub force: bool,
-}
-
 /// What of the forests is shown.
 #[derive(Debug, Args)]
 pub struct View {
@@ -454,36 +420,6 @@ impl Destination {
         let name = self.report.as_deref().and_then(|path| path.extension());
         name.is_some_and(|name| name == "gz") && self.format != Format::Pprof
     }
-}
-
-/// What is run.
-#[derive(Debug, Args)]
-pub struct Target {
-    /// Whether processes that the program starts are counted, too
-    #[arg(
-        long,
-        value_name = "YES|NO",
-        default_value = "yes",
-        hide_possible_values = true
-    )]
-    pub follow_children: YesNo,
-    /// Stress the translator: tiny cache, flush storms, early signals
-    #[arg(long, value_name = "SEED", hide = true)]
-    pub chaos: Option<u64>,
-    /// Compare with native runs, from about every Nth exit of the cache
-    #[arg(long, value_name = "N", hide = true)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..1 << 30))]
-    pub lockstep: Option<u32>,
-    /// Do not lay code out anew by the clock: runs translate as much every time
-    #[arg(long, hide = true)]
-    pub steady: bool,
-    /// Mistranslate calls, to show that --lockstep sees it
-    #[arg(long, hide = true)]
-    pub lockstep_fault: bool,
-    /// The program and its arguments
-    #[arg(value_name = "PROGRAM", required = true)]
-    #[arg(trailing_var_arg = true)]
-    pub command: Vec<OsString>,
 }
 
 /// What is counted in contexts.

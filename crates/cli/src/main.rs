@@ -76,7 +76,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use ending::Ending;
-use flags::Cli;
+use flags::{Cli, Command};
+use launch::Role;
 
 /// Everypath's own failures.
 const FAILED: u8 = 125;
@@ -84,12 +85,31 @@ const FAILED: u8 = 125;
 fn main() -> ExitCode {
     let ending = match Cli::try_parse() {
         Err(error) => explain(&error),
-        Ok(cli) => commands::run(&cli.command).unwrap_or_else(|error| {
+        Ok(cli) => run(&cli.command).unwrap_or_else(|error| {
             say!("everypath: {error:#}");
             Ending::Exit(exit_code(&error))
         }),
     };
+    launch::give_up(match ending {
+        Ending::Exit(status) => status,
+        Ending::Signal(_) => FAILED,
+    });
     ending.finish()
+}
+
+/// A command that runs a program does it in a second process, so that this one can stop as the
+/// program does, or be it.
+fn run(command: &Command) -> anyhow::Result<Ending> {
+    if let Some(target) = command.target() {
+        let role = match target.in_place {
+            true => launch::stand_aside()?,
+            false => launch::split()?,
+        };
+        if let Role::Face(ended) = role {
+            return Ok(Ending::of(ended));
+        }
+    }
+    commands::run(command)
 }
 
 fn exit_code(error: &anyhow::Error) -> u8 {

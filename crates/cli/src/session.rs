@@ -64,6 +64,7 @@ pub struct Session<'a> {
 impl Session<'_> {
     pub fn run(self) -> Result<Ending> {
         let images = Arc::new(Images::new());
+        self.check_in_place()?;
         let request = self.request()?;
         selection::verify(&images, &self.selector, &request.program)?;
         let destination = self.destination;
@@ -214,6 +215,17 @@ impl Session<'_> {
     }
 
     /// Whether a report goes to standard error, if no file was named for it.
+    /// Nobody reads a report that comes when the program is gone.
+    fn check_in_place(&self) -> Result<()> {
+        let is_late = self.prints() && self.destination.report.is_none();
+        anyhow::ensure!(
+            !self.target.in_place || !is_late,
+            "with --in-place the report would come after whoever started the program goes on; \
+             give --report FILE, or -o FILE.evp and --quiet; nothing was run"
+        );
+        Ok(())
+    }
+
     fn prints(&self) -> bool {
         self.speaks && !self.destination.quiet
     }
@@ -258,6 +270,7 @@ pub fn end_of(ended: Ended) -> End {
     match ended {
         Ended::Exited(status) => End::Exited(status),
         Ended::Signaled { signal, core } => End::Signaled { signal, core },
+        Ended::Unknown => End::Unknown,
     }
 }
 

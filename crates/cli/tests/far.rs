@@ -1,4 +1,4 @@
-//! Far branches: to 32-bit code they fault, and a trace of others can be read.
+//! Far branches: to 32-bit code they fault, and a trace of others can be read. Selectors of gs in memory fault, too.
 #![forbid(unsafe_code)]
 
 use std::process::Output;
@@ -131,5 +131,39 @@ fn a_trace_says_where_a_far_branch_went() {
     for at in branches {
         assert!(lines[at - 1].contains("ret far"), "{}", lines[at - 1]);
         assert!(lines[at + 1].contains("add rsp,"), "{}", lines[at + 1]);
+    }
+}
+
+/// Two loads of gs that natively succeed.
+const LOADS: &str = r#"
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <ucontext.h>
+static struct { uint32_t offset; uint16_t selector; } __attribute__((packed)) far = {1, 0};
+static void handler(int signal, siginfo_t *info, void *context) {
+    greg_t *g = ((ucontext_t *)context)->uc_mcontext.gregs;
+    printf("signal %d code %d at %d\n", signal, info->si_code, info->si_addr == (void *)g[REG_RIP]);
+    g[REG_RIP] = g[REG_RBX];
+}
+int main(void) {
+    setvbuf(stdout, 0, _IONBF, 0);
+    sigaction(SIGILL, &(struct sigaction){.sa_sigaction = handler, .sa_flags = SA_SIGINFO}, 0);
+    asm volatile("lea 1f(%%rip), %%rbx; lgs (%0), %%eax; 1:" : : "c"(&far) : "rax", "rbx", "memory");
+    asm volatile("lea 1f(%%rip), %%rbx; mov %%gs:(%0), %%gs; 1:" : : "c"(&far.selector) : "rbx", "memory");
+    return 7;
+}
+"#;
+
+#[test]
+fn selectors_of_gs_in_memory_are_illegal() {
+    let folder = Folder::new("far-gs");
+    folder.program(&FLAGS, "prog", LOADS);
+    for mode in ["run", "contexts", "count", "trace"] {
+        let output = everypath(&folder, &[mode, "-q", "-o", "run.evp", "--", "./prog"]);
+        assert_eq!(output.status.code(), Some(7), "{mode}: {output:?}");
+        let each = "signal 4 code 2 at 1\n";
+        assert_eq!(text(&output.stdout), each.repeat(2), "{mode}");
     }
 }

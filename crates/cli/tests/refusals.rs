@@ -355,6 +355,18 @@ fn controls_of_traces_that_leave_nothing() {
         "--skip counts from the beginning of each thread; leave --start-func out, or it",
     );
     refused_with(
+        &["--skip", "5", "--together", "--paused"],
+        "--skip counts from the beginning of the program; leave --paused out, or it",
+    );
+    refused_with(
+        &["--together"],
+        "--together says how --skip and --count are counted; give one of them, or leave it out",
+    );
+    refused_with(
+        &["--count", "281474976710656", "--together"],
+        "--count with --together is 281474976710655 at most",
+    );
+    refused_with(
         &["--funcs", ","],
         "--funcs names nothing, so nothing would be traced",
     );

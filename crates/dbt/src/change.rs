@@ -147,7 +147,7 @@ impl Engine {
         }
     }
 
-    fn drop_all_pages(&mut self) {
+    pub fn drop_all_pages(&mut self) {
         let pages: alloc::vec::Vec<u64> = self.pages.keys().copied().collect();
         for page in pages {
             if self.protected.contains_key(&page) {

@@ -10,12 +10,14 @@
 
 use agent::signals::{StackUnwritable, push_frame, requeue};
 use agent::thread::{Pending, Thread, ThreadContext};
+use agent::tracers::is_question;
 use sys::signal::*;
 use wire::stat;
 
 use crate::block::Arrival;
 use crate::engine;
 use crate::entry;
+use crate::native;
 use crate::pcmap;
 
 /// What is known of a signal that the engine raises itself.
@@ -67,6 +69,10 @@ pub fn deliver(
     thread.stepping = false;
     uncount(context, &place);
     uc.mcontext.rip = place.app_pc;
+    if is_question(held.signal, &held.info) {
+        native::answer(context, thread, uc, &held);
+        return go_on(context, uc, &place);
+    }
     if let Some((err, trapno, cr2)) = held.fault {
         (uc.mcontext.err, uc.mcontext.trapno, uc.mcontext.cr2) = (err, trapno, cr2);
     }

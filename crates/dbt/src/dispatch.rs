@@ -2,9 +2,9 @@
 //! go on. Called from `entry.rs` with the program's state in the thread block.
 
 use agent::paths::{self, Wanted};
+use agent::sigcalls;
 use agent::syscalls::{self, Effect, Kind, MappedFile};
 use agent::thread::{Thread, ThreadContext, reg};
-use agent::{procfs::shown, sigcalls};
 use wire::stat;
 use wire::stream::stamp;
 
@@ -15,13 +15,11 @@ use crate::filters::{self, Asked};
 use crate::locate::place_of;
 use crate::presence::with_code_at;
 use crate::raised::{Unfetchable, raise_fetch_fault};
+use crate::signals::TRAP_FLAG;
+use crate::streams::together;
 use crate::superblock::End;
 use crate::ways::Site;
-use crate::{change, deliver, lockstep, process, sigreturn};
-
-/// Its range is of program addresses, which calls from the cache never have:
-/// as a kernel without it.
-const PR_SET_SYSCALL_USER_DISPATCH: u64 = 59;
+use crate::{awaits, change, deliver, ends, lockstep, native, process, procfs, sigreturn};
 
 /// A system call the program is about to make.
 #[derive(Clone, Copy, Debug)]
@@ -159,7 +157,7 @@ fn leave_by_exit(context: &mut ThreadContext, thread: &mut Thread) {
         true => engine::with(|engine| engine.exits[exit as usize].kind().target()),
         false => 0,
     };
-    let (kind, after) = with_code_at(target, |engine| {
+    let (kind, after, comes_near) = with_code_at(target, |engine| {
         let left = &engine.exits[exit as usize];
         let (kind, after) = (left.kind(), left.after(engine.cache.arena()));
         engine.count(match kind {
@@ -179,10 +177,12 @@ fn leave_by_exit(context: &mut ThreadContext, thread: &mut Thread) {
             }
             _ => {}
         }
-        (kind, after)
+        let is_call = matches!(kind, ExitKind::Syscall { .. });
+        (kind, after, is_call && engine.leaves_part(context))
     });
     match kind {
         ExitKind::Direct(_) | ExitKind::Spilled(_) => {}
+        ExitKind::Syscall { pc, .. } if comes_near => call_again(context, pc, after),
         ExitKind::Syscall { pc, len } => {
             leave_by_syscall(context, thread, pc, pc + u64::from(len), after)
         }
@@ -190,17 +190,21 @@ fn leave_by_exit(context: &mut ThreadContext, thread: &mut Thread) {
         ExitKind::Unfetchable(pc) => unfetchable(context, thread, pc),
         ExitKind::Far { pc } => crate::far::leave(context, thread, pc, after),
         ExitKind::Bound(key) => go_to(context, key),
-        ExitKind::Event(key) if engine::with(|engine| engine.control(context, key)) => {}
-        ExitKind::Event(key) => {
-            crate::contexts::jump_into(context, key.pc);
-            go_to(
-                context,
-                Key {
-                    arrival: Arrival::Inside,
-                    ..key
-                },
-            );
-        }
+        ExitKind::Event(key) => leave_by_event(context, thread, key),
+    }
+}
+
+fn leave_by_event(context: &mut ThreadContext, thread: &mut Thread, key: Key) {
+    if !engine::with(|engine| engine.control(context, key)) {
+        crate::contexts::jump_into(context, key.pc);
+        let arrival = Arrival::Inside;
+        return go_to(context, Key { arrival, ..key });
+    }
+    together::wait(context);
+    // It comes there again, and has trapped there if it steps itself.
+    let is_counted = !matches!(key.arrival, Arrival::Far | Arrival::Middle);
+    if is_counted && context.rflags & TRAP_FLAG != 0 {
+        thread.step_from = key.pc;
     }
 }
 
@@ -221,12 +225,16 @@ fn leave_by_syscall(
         outside: false,
     };
     thread.trapped = None;
+    native::leave_if_due(context, thread, &call, raw);
     let kind = syscalls::kind(call.number);
     let mut after = match filters::ask(thread, kind, &mut call) {
         Asked::Allowed => kind.map_or(After::Raw, |kind| system_call(context, thread, kind, call)),
         Asked::ByKernel => After::Raw,
         Asked::Said(verdict) => filters::obey(context, thread, &call, verdict),
     };
+    if after == After::Raw && awaits::is_due(thread, &call) {
+        after = awaits::make(thread, &call);
+    }
     // The handler may have written it in the call.
     if core::hint::black_box(&mut *thread).trapped == Some(call.number as u32) {
         after = After::Raw;
@@ -236,17 +244,7 @@ fn leave_by_syscall(
     let context = unsafe { &mut *thread.context };
     match after {
         After::Raw => context.resume_host = raw,
-        After::Again => {
-            let place = place_of(raw).flatten();
-            if let Some(place) = &place {
-                deliver::uncount(context, place);
-            }
-            let arrival = match place {
-                Some(place) if place.middle => Arrival::Middle,
-                _ => Arrival::Inside,
-            };
-            go_to(context, Key { pc, arrival });
-        }
+        After::Again => call_again(context, pc, raw),
         After::Result(value) => {
             finish_call(context, value, next);
             engine::with(|engine| engine.stamp(context, stamp::LEAVE));
@@ -259,6 +257,19 @@ fn leave_by_syscall(
             );
         }
     }
+}
+
+/// The system call at `pc`, whose bare instruction is at `raw`, is executed anew.
+fn call_again(context: &mut ThreadContext, pc: u64, raw: u64) {
+    let place = place_of(raw).flatten();
+    if let Some(place) = &place {
+        deliver::uncount(context, place);
+    }
+    let arrival = match place {
+        Some(place) if place.middle => Arrival::Middle,
+        _ => Arrival::Inside,
+    };
+    go_to(context, Key { pc, arrival });
 }
 
 /// What the `syscall` instruction leaves in the registers.
@@ -294,6 +305,7 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, kind: Kind, cal
         Kind::FillsVector(address, length) => {
             let (at, count) = (call.args[address], call.args[length]);
             change::open_vector(at, count);
+            procfs::reread(context, thread, &call);
             return After::Raw;
         }
         Kind::FillsMessages => {
@@ -302,20 +314,7 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, kind: Kind, cal
             change::open_messages(call.args[1], count);
             return After::Raw;
         }
-        Kind::Prctl if call.args[0] == PR_SET_SYSCALL_USER_DISPATCH => {
-            sys::Errno::EINVAL.as_result()
-        }
-        Kind::Prctl if call.args[0] == u64::from(sys::PR_SET_TSC) => {
-            let forbids = call.args[1] == u64::from(sys::PR_TSC_SIGSEGV);
-            let args = call.args.map(|arg| arg as usize);
-            // SAFETY: it changes what the thread may read, and nothing else.
-            let change = || unsafe { sys::raw::syscall(sys::nr::PRCTL, args) };
-            crate::contexts::set_tsc(context, forbids, change)
-        }
-        Kind::Prctl if call.args[0] == u64::from(sys::PR_SET_SECCOMP) => {
-            return filters::by_prctl(context, thread, &call);
-        }
-        Kind::Prctl => return After::Raw,
+        Kind::Prctl => return prctl(context, thread, &call),
         Kind::Seccomp => return filters::by_seccomp(context, thread, &call),
         Kind::Limit(index) => {
             const RLIMIT_DATA: u64 = 2;
@@ -328,6 +327,7 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, kind: Kind, cal
         }
         Kind::Fills(address, length) => {
             engine::with(|engine| engine.open_range(call.args[address], call.args[length]));
+            procfs::reread(context, thread, &call);
             return After::Raw;
         }
         Kind::Waits(index) => {
@@ -343,6 +343,11 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, kind: Kind, cal
             agent::memory::set_served();
             return After::Raw;
         }
+        Kind::Signalfd => {
+            sigcalls::signalfd(call.args);
+            return After::Raw;
+        }
+        Kind::Polls => return After::Raw,
         Kind::Sigpending => sigcalls::sigpending(thread, call.args),
         Kind::Sigtimedwait => match sigcalls::sigtimedwait(thread, call.args) {
             Some(result) => result,
@@ -373,21 +378,43 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, kind: Kind, cal
         }
         Kind::Exit => {
             engine::with(|engine| engine.is_at(context, call.next));
-            process::exit_thread(context, thread, call.args[0] as i32)
+            ends::exit_thread(context, thread, call.args[0] as i32)
         }
         Kind::ExitGroup => {
             engine::with(|engine| engine.is_at(context, call.next));
-            process::exit_group(thread, call.args[0] as i32)
+            ends::exit_group(thread, call.args[0] as i32)
         }
         Kind::ArchPrctl => match arch_prctl(context, call.args) {
             Some(result) => result,
             None => return After::Raw,
         },
+        Kind::Ptrace => return native::ptrace(thread, &call),
         Kind::Personality => thread.set_personality(call.args[0]),
         Kind::Brk if !thread.implies_exec => return After::Raw,
-        _ => return memory_call(thread, kind, &implied(thread, kind, call)),
+        _ => return memory_call(context, thread, kind, &implied(thread, kind, call)),
     };
     After::Result(result)
+}
+
+/// `prctl`: what the engine would suffer from.
+fn prctl(context: &mut ThreadContext, thread: &mut Thread, call: &Call) -> After {
+    /// PR_SET_SYSCALL_USER_DISPATCH. Its range is of program addresses, which calls from the
+    /// cache never have: as a kernel without it.
+    const USER_DISPATCH: u64 = 59;
+    const TSC: u64 = sys::PR_SET_TSC as u64;
+    const SECCOMP: u64 = sys::PR_SET_SECCOMP as u64;
+    match call.args[0] {
+        USER_DISPATCH => After::Result(sys::Errno::EINVAL.as_result()),
+        TSC => {
+            let forbids = call.args[1] == u64::from(sys::PR_TSC_SIGSEGV);
+            let args = call.args.map(|arg| arg as usize);
+            // SAFETY: it changes what the thread may read, and nothing else.
+            let change = || unsafe { sys::raw::syscall(sys::nr::PRCTL, args) };
+            After::Result(crate::contexts::set_tsc(context, forbids, change))
+        }
+        SECCOMP => filters::by_prctl(context, thread, call),
+        _ => After::Raw,
+    }
 }
 
 /// Calls for which all signals are blocked. `None`: one came before.
@@ -418,9 +445,9 @@ fn implied(thread: &Thread, kind: Kind, mut call: Call) -> Call {
     call
 }
 
-fn memory_call(thread: &Thread, kind: Kind, call: &Call) -> After {
+fn memory_call(context: &ThreadContext, thread: &Thread, kind: Kind, call: &Call) -> After {
     if let Some(wanted) = paths::wanted(kind, call.args, call.number) {
-        return path_call(thread, wanted, call);
+        return path_call(context, thread, wanted, call);
     }
     let unlocked = syscalls::call_unlocked(kind, call.args, call.number);
     let file = match kind {
@@ -450,15 +477,11 @@ fn memory_call(thread: &Thread, kind: Kind, call: &Call) -> After {
 }
 
 /// A call with a path. The program's memory is read and written without the lock.
-fn path_call(thread: &Thread, wanted: Wanted, call: &Call) -> After {
+fn path_call(context: &ThreadContext, thread: &Thread, wanted: Wanted, call: &Call) -> After {
     match wanted {
         Wanted::Other => After::Raw,
         Wanted::Shown { shown, cloexec } => {
-            let fd = engine::with(|engine| {
-                let regions = &engine.process.regions;
-                shown::open(shown, shown::Facts { regions, thread }, cloexec)
-            });
-            After::Result(fd.map_or_else(|errno| errno.as_result(), |fd| fd as isize))
+            After::Result(procfs::open(context, thread, call, (shown, cloexec)))
         }
         Wanted::Memory => {
             engine::with(Engine::opens_memory);
@@ -517,6 +540,7 @@ pub fn unfetchable(context: &mut ThreadContext, thread: &mut Thread, pc: u64) {
     match fault {
         None => go_to(context, key),
         Some(address) => {
+            native::leave_before_fault(context, thread, pc);
             let sp = context.regs[reg::RSP];
             engine::with(|engine| {
                 engine.is_at(context, pc);

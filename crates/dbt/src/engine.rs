@@ -81,8 +81,10 @@ pub struct Engine {
     pub thrash: HashMap<u64, u32, core::hash::BuildHasherDefault<crate::block::PcHasher>>,
     /// The program has opened its memory as a file for writing.
     pub memory_opened: bool,
-    /// Every system call of the program comes to the engine (`filters`).
+    /// Every system call of the program comes to the engine (`filters`, `streams::together`).
     pub calls_watched: bool,
+    /// A tracer waits for the program: an instruction that traps is for the processor (`native`).
+    pub leaves_at_traps: bool,
     pub contexts: Option<Contexts>,
     pub ways: Option<Ways>,
     pub streams: Option<Streams>,

@@ -412,23 +412,22 @@ global_asm!(
     "jmp qword ptr gs:[{host}]",
     ".global everypath_window_end",
     "everypath_window_end:",
-    // Signal handler, with flags as above, and its return.
+    // Signal handler, with flags as above, and its return. The kernel neither clears NT and
+    // ID for a handler nor restores them behind it, so they stay.
     ".global everypath_signal",
     "everypath_signal:",
-    "push 0x202; popfq",
-    "sub rsp, 8",
-    "call {signal}",
-    "add rsp, 8",
-    "ret",
+    "pushfq; and qword ptr [rsp], {kept_flags}",
+    "or qword ptr [rsp], 0x202; popfq",
+    "sub rsp, 8; call {signal}",
+    "add rsp, 8; ret",
     ".global everypath_restorer",
     "everypath_restorer:",
-    "mov eax, 15",
-    "jmp qword ptr [rip + {gate}]",
-    // rdi: a signal frame; returns through it.
+    "mov eax, 15; jmp qword ptr [rip + {gate}]",
+    // rdi: a signal frame; returns through it. rsi: the flags, of which NT and ID are not in it.
     ".global everypath_sigreturn",
     "everypath_sigreturn:",
-    "lea rsp, [rdi + 8]",
-    "mov eax, 15",
+    "and esi, {kept_flags}; or esi, 0x202; push rsi; popfq",
+    "lea rsp, [rdi + 8]; mov eax, 15",
     "jmp qword ptr [rip + {gate}]",
     // rdi: [nr, six arguments], rsi: context of a child that shares memory, or 0; rdx: the way
     // through the gate that goes on at r15.
@@ -464,6 +463,7 @@ global_asm!(
     regs = const offset_of!(ThreadContext, regs),
     stack = const offset_of!(ThreadContext, runtime_rsp),
     flags = const offset_of!(ThreadContext, rflags),
+    kept_flags = const 1 << 14 | 1 << 21,
     this = const offset_of!(ThreadContext, this),
     xmm = const offset_of!(ThreadContext, xmm),
     pending = const offset_of!(ThreadContext, pending),
@@ -536,7 +536,7 @@ unsafe extern "C" {
     /// Loads the program's state from the thread block and continues there.
     pub fn everypath_enter() -> !;
     /// Real rt_sigreturn through the frame.
-    pub fn everypath_sigreturn(frame: *const sys::signal::SigFrame) -> !;
+    pub fn everypath_sigreturn(frame: *const sys::signal::SigFrame, flags: u64) -> !;
     /// The clone family; see the comment in the assembly.
     pub fn everypath_clone(call: *const [u64; 7], child: *mut ThreadContext, gate: u64) -> isize;
 }

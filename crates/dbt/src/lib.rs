@@ -13,14 +13,16 @@
 
 extern crate alloc;
 
-pub mod block;
+pub mod awaits;
+mod block;
 pub mod cache;
 pub mod change;
 pub mod contexts;
 pub mod counting;
 pub mod deliver;
 pub mod dispatch;
-pub mod engine;
+pub mod ends;
+mod engine;
 pub mod entry;
 pub mod evict;
 mod exits;
@@ -31,9 +33,11 @@ pub mod indirect;
 pub mod link;
 pub mod locate;
 pub mod lockstep;
-pub mod pcmap;
+pub mod native;
+mod pcmap;
 mod presence;
 pub mod process;
+mod procfs;
 pub mod raised;
 pub mod signals;
 pub mod sigreturn;

@@ -7,7 +7,7 @@
 
 use alloc::boxed::Box;
 use core::sync::atomic::AtomicPtr;
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::Ordering::Relaxed;
 
 use agent::filters::Filter;
 use agent::pool::ProcessLog;
@@ -21,6 +21,7 @@ use sys::{
 use wire::{ThreadRecord, process_state};
 
 use crate::dispatch::{Call, finish_call};
+use crate::ends;
 use crate::engine::{self, Engine};
 use crate::entry;
 
@@ -164,15 +165,15 @@ fn make_sharing(
         let pool = engine.process.log.pool;
         let behind = engine.behind();
         let mut child = engine.process.blocks.take(&pool, behind)?;
-        let vfork = wish.flags & CLONE_SIGHAND == 0;
-        child.signals = if vfork {
-            // SAFETY: the parent's table is live; a vfork child has its own copy.
+        child.owns_signals = wish.flags & CLONE_SIGHAND == 0;
+        child.signals = if child.owns_signals {
+            // SAFETY: the parent's table is live.
             Box::into_raw(Box::new(unsafe { (*thread.signals).clone() }))
         } else {
             thread.signals
         };
         let cleared = wish.flags & CLONE_CLEAR_SIGHAND != 0;
-        if vfork && cleared {
+        if child.owns_signals && cleared {
             // SAFETY: the child's own table, made above.
             unsafe { (*child.signals).clear() };
         }
@@ -213,29 +214,10 @@ fn make_sharing(
         engine::with(|engine| {
             // SAFETY: there is no child, or the kernel let us go on because it
             // has exec'd or exited: it no longer runs in this memory.
-            unsafe { drop_block(engine, child) }
+            unsafe { ends::drop_block(engine, child) }
         });
     }
     result
-}
-
-/// # Safety
-/// No thread may run on the block any more.
-unsafe fn drop_block(engine: &mut Engine, thread: *mut Thread) {
-    // SAFETY: the caller gives the thread up.
-    let thread = unsafe { Box::from_raw(thread) };
-    engine.threads.retain(|&context| context != thread.context);
-    if thread.is_vfork_child && !thread.signals.is_null() {
-        // SAFETY: a vfork child's table is its own copy.
-        drop(unsafe { Box::from_raw(thread.signals) });
-    }
-    // SAFETY: the block is still the thread's, and nothing runs on it.
-    settle_record(engine, thread.record, unsafe { &mut *thread.context });
-    end_record(engine, thread.record, thread.context, false);
-    engine.keep_slots(thread.record, thread.context);
-    // SAFETY: as above.
-    engine.end_streams(unsafe { &mut *thread.context });
-    engine.process.blocks.give_back(thread.block);
 }
 
 /// First thing a thread in shared memory does, on its own runtime stack.
@@ -294,36 +276,6 @@ pub fn adopt(context: &mut ThreadContext, thread: &mut Thread) {
             crate::contexts::publish_thread(engine, context, offset);
         }
     });
-}
-
-/// The thread runs no more: what it counted gets to its nodes.
-fn settle_record(engine: &Engine, offset: u64, context: &mut ThreadContext) {
-    crate::contexts::settle(context);
-    if let Some(record) = engine.process.log.pool.at::<ThreadRecord>(offset) {
-        record.live_states.store(0, Relaxed);
-    }
-}
-
-/// `runs`: it goes on for a moment, and counts what it does.
-fn end_record(engine: &Engine, offset: u64, context: *const ThreadContext, runs: bool) {
-    if offset == 0 {
-        return;
-    }
-    if let Some(record) = engine.process.log.pool.at::<ThreadRecord>(offset) {
-        // SAFETY: the thread is ending or gone; the words are counters.
-        let insns = unsafe { core::ptr::read_volatile(&raw const (*context).insns) };
-        // So does, with costs, one whose words its nodes have not got yet.
-        if record.live_states.load(Relaxed) == 0 && !runs {
-            record.live_insns.store(0, Relaxed);
-            let sum = insns.iter().fold(0u64, |sum, &word| sum.wrapping_add(word));
-            record.insns.store(sum, Relaxed);
-        }
-        // SAFETY: as above, and the caller holds the engine.
-        let deepest = unsafe { crate::contexts::deepest(context) };
-        record.max_depth.store(deepest, Relaxed);
-        record.end_ns.store(sys::monotonic_ns(), Relaxed);
-        record.ended.store(1, Release);
-    }
 }
 
 /// A child with a copy of memory.
@@ -421,6 +373,8 @@ fn become_child(
     thread.block = fresh.block;
     thread.signal_stack = fresh.signal_stack;
     thread.held = SigSet::EMPTY;
+    agent::held::clear();
+    agent::procfs::open_files::clear();
     context.thread = &raw const *thread as u64;
     thread::set_gs(context, engine.settings.fsgsbase);
     engine.threads.clear();
@@ -485,7 +439,15 @@ pub fn exec(thread: &mut Thread, call: agent::exec::Call) -> Option<isize> {
         process.end_ns.store(sys::monotonic_ns(), Relaxed);
     }
     let nowhere = alloc::vec![0u8];
-    let payload = if follow { &heritage.payload } else { &nowhere };
+    let traced = follow && agent::procfs::traced_by_target();
+    if traced {
+        agent::pool::deny(&pool, wire::denied::why::TRACED);
+    }
+    let payload = if follow && !traced {
+        &heritage.payload
+    } else {
+        &nowhere
+    };
     // Last thing before the kernel's exec: until then faults must arrive.
     let mut interrupted = false;
     let mut ready = || {
@@ -541,53 +503,6 @@ fn ignored_synchronous(thread: &Thread) -> SigSet {
         }
     }
     set
-}
-
-/// exit(2): this thread only.
-pub fn exit_thread(context: &mut ThreadContext, thread: &mut Thread, code: i32) -> ! {
-    sys::sigprocmask(SIG_SETMASK, SigSet::ALL);
-    let used = engine::with(|engine| {
-        settle_record(engine, thread.record, context);
-        end_record(engine, thread.record, context, false);
-        engine.keep_slots(thread.record, context);
-        engine.end_streams(context);
-        crate::contexts::end_thread(engine, context);
-        let used = engine.process.blocks.free_flag(thread.block);
-        // A vfork child's block is given back by its parent.
-        engine.threads.retain(|&other| other != thread.context);
-        used
-    });
-    if thread.is_vfork_child {
-        sys_exit(code);
-    }
-    // SAFETY: nothing of the block is used after the routine's store.
-    unsafe { thread::everypath_exit_thread(used, code) }
-}
-
-fn sys_exit(code: i32) -> ! {
-    loop {
-        // SAFETY: ends this thread.
-        unsafe { sys::raw::syscall(nr::EXIT, [code as usize, 0, 0, 0, 0, 0]) };
-    }
-}
-
-/// exit_group: the end of the process (of the child, if it is a vfork child).
-pub fn exit_group(thread: &mut Thread, code: i32) -> ! {
-    if !thread.is_vfork_child {
-        engine::with(|engine| {
-            engine.publish_gauges(crate::start::heap_bytes());
-            for &context in &engine.threads {
-                // SAFETY: contexts of live threads, under the lock.
-                let record = unsafe { (*((*context).thread as *const Thread)).record };
-                end_record(engine, record, context, context != thread.context);
-            }
-            let process = engine.process.log.process();
-            process.end_status.store(code as u32, Relaxed);
-            process.end_ns.store(sys::monotonic_ns(), Relaxed);
-            process.state.store(process_state::EXITED, Release);
-        });
-    }
-    sys::exit_group(code)
 }
 
 /// The table a new process image begins with.

@@ -26,6 +26,7 @@ use crate::unaligned;
 use agent::memory;
 use agent::signals::{self as table, HOLD, requeue, requeue_held};
 use agent::thread::{Pending, Thread, ThreadContext, reg};
+use agent::tracers::is_question;
 use sys::signal::*;
 
 pub const TRAP_FLAG: u64 = 1 << 8;
@@ -61,7 +62,10 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *mut SigInfo, uc: *mut UCo
         }
         _ => arrived(context, thread, signal, info, uc),
     }
-    let ready = thread.held.without(thread.blocked);
+    let mut ready = table::held(thread).without(thread.blocked);
+    if table::holds_question(thread) {
+        ready = ready.with(SigSet::only(SIGFPE));
+    }
     if ready != SigSet::EMPTY && thread.pending.is_none() && !nested {
         // Blocked until this handler returns, so that they come one by one.
         sys::sigprocmask(SIG_BLOCK, ready);
@@ -72,7 +76,8 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *mut SigInfo, uc: *mut UCo
 /// Whether what was interrupted is the engine's handler itself: only there, and
 /// in a call that waits for the program, are synchronous signals blocked.
 fn in_handler(thread: &Thread, uc: &UContext) -> bool {
-    uc.sigmask.0 & SigSet::SYNCHRONOUS.0 != 0 && thread.waits_under.is_none()
+    let waits = thread.waits_under.is_some() || thread.awaits;
+    uc.sigmask.0 & SigSet::SYNCHRONOUS.0 != 0 && !waits
 }
 
 /// Holds an asynchronous signal and gets the thread to a boundary.
@@ -84,9 +89,11 @@ fn arrived(
     uc: &mut UContext,
 ) {
     let blocked = thread.blocked.without(thread.opened);
-    if SigSet::SYNCHRONOUS.has(signal)
-        && (blocked.has(signal) || thread.pending.is_some() || in_handler(thread, uc))
-    {
+    let is_synchronous = SigSet::SYNCHRONOUS.has(signal);
+    if is_synchronous && blocked.has(signal) && !is_question(signal, info) {
+        return table::hold_blocked(thread, signal, info);
+    }
+    if is_synchronous && (thread.pending.is_some() || in_handler(thread, uc)) {
         return table::hold(thread, signal, info);
     }
     if thread.pending.is_some() {
@@ -106,6 +113,9 @@ fn arrived(
     });
     uc.sigmask = HOLD;
     context.pending = 1;
+    if thread.awaits {
+        crate::awaits::abandon(uc);
+    }
     advance(context, thread, uc);
 }
 

@@ -2,7 +2,7 @@
 //! under another mask, and the return from a handler.
 
 use agent::memory;
-use agent::signals::{HOLD, change_altstack, quiesce, requeue_held};
+use agent::signals::{HOLD, change_altstack, held, quiesce, requeue_held};
 use agent::thread::{Pending, Thread, ThreadContext, reg};
 use sys::signal::*;
 
@@ -32,13 +32,18 @@ pub fn waiting_call(thread: &mut Thread, call: &Call, mask: SigSet) -> Option<is
     // A filter's SIGSYS for the call itself must arrive.
     let trapped = SigSet::only(SIGSYS).without(opened);
     sys::sigprocmask(SIG_SETMASK, SigSet::ALL.without(trapped));
-    requeue_held(thread, opened);
+    // A descriptor that is waited for may show those that stay blocked.
+    let shown = agent::sigcalls::sees_blocked(call.number, call.args);
+    let seen = if shown { thread.blocked } else { opened };
+    let waits = agent::held::wait_for(seen);
+    requeue_held(thread, seen);
     thread.opened = opened;
     thread.waits_under = Some(mask.without(SigSet::UNBLOCKABLE));
     // SAFETY: the program's own call. Signals that interrupt it become pending
     // and are delivered on the way back, behind the call.
     let result =
         unsafe { sys::raw::syscall(call.number as usize, call.args.map(|arg| arg as usize)) };
+    drop(waits);
     let thread = core::hint::black_box(thread);
     thread.opened = SigSet::EMPTY;
     thread.waits_under = None;
@@ -92,7 +97,7 @@ pub fn sigreturn(context: &mut ThreadContext, thread: &mut Thread, call: &Call) 
     uc.sigmask = mask.without(SigSet::SYNCHRONOUS);
     uc.stack = thread.signal_stack;
     thread.foreign_cs = replace_foreign_cs(&mut uc.mcontext);
-    let ready = thread.held.without(thread.blocked);
+    let ready = held(thread).without(thread.blocked);
     if ready != SigSet::EMPTY {
         // The frame's mask opens them again, in the kernel's restore.
         sys::sigprocmask(SIG_BLOCK, ready);
@@ -104,7 +109,7 @@ pub fn sigreturn(context: &mut ThreadContext, thread: &mut Thread, call: &Call) 
         info: SigInfo::NONE,
     };
     // SAFETY: a complete frame of the kernel's own layout; does not return.
-    unsafe { entry::everypath_sigreturn(&frame) }
+    unsafe { entry::everypath_sigreturn(&frame, context.rflags) }
 }
 
 /// A selector that is, or may be, of 32-bit code would be taken, with the engine's address. The

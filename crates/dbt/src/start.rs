@@ -84,7 +84,7 @@ pub unsafe fn main(sp: u64, payload: core::ops::Range<u64>, heap: &'static Heap)
     unsafe { agent::gaps::note_image(payload) };
     // SAFETY: passed on from the caller.
     let stack = unsafe { InitialStack::at(sp) };
-    let Some(orders) = Orders::read(&stack) else {
+    let Some((orders, stack)) = Orders::take(stack) else {
         let text = "everypath: this file is the engine inside everypath; run `everypath` instead\n";
         let _ = sys::write(2, text.as_bytes());
         sys::exit_group(125)
@@ -94,14 +94,14 @@ pub unsafe fn main(sp: u64, payload: core::ops::Range<u64>, heap: &'static Heap)
     let Some(pool) = pool::attach(pool_path, limit) else {
         fail(
             "no memory to record into while starting",
-            orders.execfn,
+            orders.file,
             sys::Errno::ENOMEM,
         )
     };
     agent::polls::attach(&pool);
-    let fixed = match agent::start::fixed_span(orders.execfn) {
+    let fixed = match agent::start::fixed_span(orders.file) {
         Ok(fixed) => fixed,
-        Err(errno) => fail("cannot load", orders.execfn, errno),
+        Err(errno) => fail("cannot load", orders.file, errno),
     };
     if let Some(limit) = limit {
         heap.keep((limit / 32).min(RESERVE) & !4095);
@@ -109,7 +109,7 @@ pub unsafe fn main(sp: u64, payload: core::ops::Range<u64>, heap: &'static Heap)
     let Some(mut place) = Place::choose(fixed, limit) else {
         fail(
             "no address space for the code cache while starting",
-            orders.execfn,
+            orders.file,
             sys::Errno::ENOMEM,
         )
     };
@@ -117,7 +117,7 @@ pub unsafe fn main(sp: u64, payload: core::ops::Range<u64>, heap: &'static Heap)
     ARENA_END.store(place.arena + place.arena_len, Relaxed);
     let program = match agent::start::load(&stack, &orders, &mut place) {
         Ok(program) => program,
-        Err(errno) => fail("cannot load", orders.execfn, errno),
+        Err(errno) => fail("cannot load", orders.file, errno),
     };
     let entry = program.entry;
     let sp = program.sp;
@@ -199,7 +199,7 @@ fn boot(
     let Some(tables) = tables.and_then(|tables| tables.with_sets(streams.table_sets())) else {
         fail(
             "no low memory for the branch tables while starting",
-            orders.execfn,
+            orders.file,
             sys::Errno::ENOMEM,
         )
     };
@@ -210,7 +210,7 @@ fn boot(
     let Some(log) = log else {
         fail(
             "the recording area is full while starting",
-            orders.execfn,
+            orders.file,
             sys::Errno::ENOMEM,
         )
     };
@@ -250,6 +250,7 @@ fn boot(
         thrash: HashMap::default(),
         memory_opened: false,
         calls_watched: false,
+        leaves_at_traps: false,
         contexts: is_contexts.then(|| Contexts::new(&pool)),
         ways: counts.then(|| Ways::new(&pool)),
         streams: (mode == Mode::Trace as u32).then_some(streams),
@@ -268,12 +269,13 @@ fn boot(
     let Some(thread) = engine.process.blocks.take(&pool, behind) else {
         fail(
             "no memory for the first thread while starting",
-            orders.execfn,
+            orders.file,
             sys::Errno::ENOMEM,
         )
     };
     let thread: &'static mut Thread = Box::leak(thread);
     thread.signals = crate::process::first_table();
+    engine.calls_watched = engine.counts_together();
     inherit_filters(&mut engine, thread, orders.filters);
     // SAFETY: a fresh block.
     let context = unsafe { &mut *thread.context };
@@ -300,7 +302,7 @@ fn boot(
 /// The filters that exec left, from where they are in the pool.
 fn inherit_filters(engine: &mut Engine, thread: &Thread, at: u64) {
     if let Some(filters) = Filter::restore(&engine.process.log.pool, at) {
-        engine.calls_watched = filters.wants_all();
+        engine.calls_watched |= filters.wants_all();
         agent::filters::set(&thread.filters, filters);
     }
 }

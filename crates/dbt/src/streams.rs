@@ -47,9 +47,10 @@ mod requests;
 mod retired;
 pub mod stamps;
 mod targets;
+pub mod together;
 
 use core::mem::offset_of;
-use core::sync::atomic::Ordering::Release;
+use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use agent::thread::{ThreadContext, reg};
 use isa::{Asm, Reg};
@@ -411,7 +412,9 @@ impl Engine {
         if self.streams.is_none() {
             return;
         }
-        self.begin_counting(context);
+        let is_hidden = record.hidden.load(Relaxed) != 0;
+        let is_left_out = self.process.is_child && !self.settings.follow;
+        self.begin_counting(context, is_hidden || is_left_out);
         let pool = self.process.log.pool;
         // Not needed yet, and it may be that it never is.
         let _ = prepare_to_lose();

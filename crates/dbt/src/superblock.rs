@@ -286,6 +286,10 @@ impl Engine {
                     return out;
                 }
             };
+            if self.leaves_at_traps && insn.flow() == Flow::Trap {
+                out.end = End::Unfetchable(pc);
+                return out;
+            }
             self.note_page(pc, &mut out.pages);
             self.note_page(insn.next_pc() - 1, &mut out.pages);
             out.bytes += insn.len();

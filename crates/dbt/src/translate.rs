@@ -3,7 +3,7 @@
 //! | program | cache |
 //! |---|---|
 //! | any other instruction | the same bytes; a rip-relative displacement re-based |
-//! | rip-relative, out of reach | spill r; `mov r, address`; the instruction with `[r]`; restore r |
+//! | rip-relative, out of reach; eip-relative | spill r; `mov r, address`; the instruction with `[r]`; restore r |
 //! | `gs:` operand | spill; address plus the program's gs base; the instruction with `[r]`; restore |
 //! | the same of an implied operand, or by a vector | fs gets that base; the instruction with `fs:`; fs gets its own |
 //! | `rdgsbase r`, `wrgsbase r` | load or store of the virtual base |
@@ -361,27 +361,35 @@ impl Engine {
         if let Some(popped) = insn.gs_selector_write() {
             return self.emit_gs_selector(emit, insn, popped);
         }
+        if insn.writes_gs_from_memory() {
+            // A limit: gs is the engine's.
+            emit.asm.bytes(&[0x0F, 0x0B]);
+            return emit.over(insn);
+        }
         match insn.gs_use() {
             GsUse::Nothing => {}
             GsUse::Operand => return self.emit_gs_operand(emit, insn),
             GsUse::Base => return self.emit_by_fs(emit, insn),
+        }
+        let bytes = &insn.without_idle_gs()[..len];
+        if let Some(target) = insn.eip_relative() {
+            return self.emit_far_operand(emit, insn, target);
         }
         if let Some((target, position)) = insn.rip_relative() {
             let distance = target.wrapping_sub(emit.asm.here() + len as u64) as i64;
             if distance != i64::from(distance as i32) {
                 return self.emit_far_operand(emit, insn, target);
             }
-            emit.asm.bytes(&insn.bytes()[..position]);
+            emit.asm.bytes(&bytes[..position]);
             emit.asm.bytes(&(distance as i32).to_le_bytes());
-            emit.asm.bytes(&insn.bytes()[position + 4..]);
+            emit.asm.bytes(&bytes[position + 4..]);
         } else {
-            emit.asm.bytes(insn.bytes());
+            emit.asm.bytes(bytes);
         }
         emit.map.verbatim(len);
         emit.mapped = emit.asm.here();
         if insn.is_pop_flags() {
-            // Where the trap flag becomes set, the processor first traps behind this; where it
-            // was, before (`single_step`).
+            // If the trap flag becomes set, the processor first traps behind this (`single_step`).
             emit.asm.nop(1);
             emit.cover(true, Recipe::NONE);
         }

@@ -28,7 +28,8 @@ pub fn goes_on(context: &ThreadContext, thread: &mut Thread, uc: &mut UContext) 
     }
     let mut code = [0];
     let read = agent::memory::read_some(registers.rip, &mut code) == 1;
-    let appends = registers.rdx == context.streams[TARGETS];
+    let buffer = context.streams[TARGETS];
+    let appends = buffer != 0 && registers.rdx == buffer;
     if !(appends || read && code == [GS]) {
         return false;
     }

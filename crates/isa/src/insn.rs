@@ -2,7 +2,7 @@
 
 use iced_x86::{
     Code, Decoder, DecoderError as IcedError, DecoderOptions, FlowControl, Instruction, Mnemonic,
-    OpKind, Register, RflagsBits,
+    OpKind, Register,
 };
 
 use crate::{Cc, FarKind};
@@ -53,39 +53,6 @@ pub enum StackMove {
     Arbitrary,
 }
 
-/// Flags an instruction reads or writes (the six arithmetic ones).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Flags(pub u8);
-
-impl Flags {
-    pub const NONE: Flags = Flags(0);
-    pub const ALL: Flags = Flags(0x3F);
-
-    pub const fn without(self, other: Flags) -> Flags {
-        Flags(self.0 & !other.0)
-    }
-    pub const fn with(self, other: Flags) -> Flags {
-        Flags(self.0 | other.0)
-    }
-
-    fn from_iced(bits: u32) -> Flags {
-        const TABLE: [(u32, u8); 6] = [
-            (RflagsBits::OF, 1),
-            (RflagsBits::SF, 2),
-            (RflagsBits::ZF, 4),
-            (RflagsBits::AF, 8),
-            (RflagsBits::CF, 16),
-            (RflagsBits::PF, 32),
-        ];
-        Flags(
-            TABLE
-                .iter()
-                .filter(|(bit, _)| bits & bit != 0)
-                .fold(0, |set, (_, flag)| set | flag),
-        )
-    }
-}
-
 #[derive(Clone, Copy, Debug)]
 pub struct Insn {
     pub(crate) raw: Instruction,
@@ -105,10 +72,7 @@ pub struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// `bytes` lie at `start`.
     pub fn new(bytes: &'a [u8], start: u64) -> Reader<'a> {
-        let mut options = DecoderOptions::NO_INVALID_CHECK;
-        if crate::vendor::is_amd() {
-            options |= DecoderOptions::AMD;
-        }
+        let options = DecoderOptions::NO_INVALID_CHECK | options_of_vendor();
         Reader {
             bytes,
             start,
@@ -151,10 +115,24 @@ impl<'a> Reader<'a> {
     }
 }
 
+fn options_of_vendor() -> u32 {
+    match crate::vendor::is_amd() {
+        true => DecoderOptions::AMD,
+        false => DecoderOptions::NONE,
+    }
+}
+
 impl Insn {
     /// Decodes the instruction at the start of `bytes`, which lie at `pc`.
     pub fn decode(bytes: &[u8], pc: u64) -> Result<Insn, DecodeError> {
         Reader::new(bytes, pc).decode(pc)
+    }
+
+    /// Whether it is an invalid opcode for a field that does not say what it does: a prefix
+    /// LOCK, or reserved bits of VEX and EVEX. Such a field is lost when it is encoded again.
+    pub fn is_reserved(&self) -> bool {
+        let mut strict = Decoder::with_ip(64, self.bytes(), self.pc(), options_of_vendor());
+        strict.decode().is_invalid()
     }
 
     /// How many of its bytes are prefixes, REX included.
@@ -240,37 +218,21 @@ impl Insn {
         )
     }
 
-    /// Whether it has an `eip`-relative operand (67-prefixed), which needs re-encoding.
-    pub fn eip_relative(&self) -> bool {
-        self.raw.memory_base() == Register::EIP
+    /// The address of a memory operand relative to `eip` (67-prefixed), which is cut to 32 bits:
+    /// no displacement leads there from another place.
+    pub fn eip_relative(&self) -> Option<u64> {
+        (self.raw.memory_base() == Register::EIP).then(|| self.raw.ip_rel_memory_address())
+    }
+
+    /// The address of a memory operand relative to either.
+    pub fn relative_target(&self) -> Option<u64> {
+        let is_relative = self.raw.is_ip_rel_memory_operand();
+        is_relative.then(|| self.raw.ip_rel_memory_address())
     }
 
     /// Whether a segment's base counts in its memory operand.
     pub fn has_segment_base(&self) -> bool {
         matches!(self.raw.segment_prefix(), Register::FS | Register::GS)
-    }
-
-    pub fn flags_read(&self) -> Flags {
-        Flags::from_iced(self.raw.rflags_read())
-    }
-
-    /// Flags that do not survive the instruction.
-    pub fn flags_overwritten(&self) -> Flags {
-        // A shift by a count that may be zero leaves the flags as they were.
-        match self.raw.mnemonic() {
-            Mnemonic::Shl
-            | Mnemonic::Shr
-            | Mnemonic::Sar
-            | Mnemonic::Rol
-            | Mnemonic::Ror
-            | Mnemonic::Rcl
-            | Mnemonic::Rcr
-            | Mnemonic::Shld
-            | Mnemonic::Shrd
-            | Mnemonic::Sal => Flags::NONE,
-            _ if self.raw.has_rep_prefix() || self.raw.has_repne_prefix() => Flags::NONE,
-            _ => Flags::from_iced(self.raw.rflags_modified()),
-        }
     }
 
     /// Whether it may touch memory (and so fault).
@@ -384,41 +346,6 @@ impl Insn {
                     | OpKind::MemorySegRDI
             );
         self.raw.op_count() > 0 && is_memory && !reads_only
-    }
-
-    /// Whether a signal handler may see the state before it: everything but
-    /// general registers in, general registers out, save for a division.
-    pub fn may_fault(&self) -> bool {
-        let mnemonic = self.raw.mnemonic();
-        if self.raw.has_lock_prefix() {
-            // Illegal without a store, and may fault with one.
-            return true;
-        }
-        if mnemonic == Mnemonic::Lea || self.is_nop() {
-            return false;
-        }
-        let general =
-            |i| self.raw.op_kind(i) != OpKind::Register || self.raw.op_register(i).is_gpr();
-        let is_plain = match self.raw.op_count() {
-            0 => matches!(
-                mnemonic,
-                Mnemonic::Cbw
-                    | Mnemonic::Cwde
-                    | Mnemonic::Cdqe
-                    | Mnemonic::Cwd
-                    | Mnemonic::Cdq
-                    | Mnemonic::Cqo
-                    | Mnemonic::Clc
-                    | Mnemonic::Stc
-                    | Mnemonic::Cmc
-                    | Mnemonic::Lahf
-                    | Mnemonic::Sahf
-            ),
-            count => (0..count).all(general) && !self.may_access_memory(),
-        };
-        let is_jump = matches!(self.flow(), Flow::Jump(_) | Flow::Cond(..));
-        let divides = matches!(mnemonic, Mnemonic::Div | Mnemonic::Idiv);
-        !is_jump && (!is_plain || divides || self.raw.is_privileged())
     }
 
     /// A call, an indirect jump or a return with an operand of 16 bits, which it pushes or pops.

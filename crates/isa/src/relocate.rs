@@ -72,15 +72,21 @@ pub fn load_address(insn: &Insn, target: Reg, at: u64) -> Result<Vec<u8>, Cannot
     encode(&lea, at)
 }
 
-/// The same instruction with `[base]` for its memory operand.
+/// The instruction with `[base]` in place of its memory operand, through the base of fs if that
+/// counts. An address of 32 bits is still one: other operands may be addressed by its size.
 pub fn with_memory_at(insn: &Insn, base: Reg, at: u64) -> Result<Vec<u8>, CannotEncode> {
     let mut changed = insn.raw;
-    changed.set_memory_base(base.iced());
+    changed.set_memory_base(match insn.raw.memory_base() {
+        Register::EIP => base.iced() - Register::RAX as u32 + Register::EAX as u32,
+        _ => base.iced(),
+    });
     changed.set_memory_index(Register::None);
     changed.set_memory_index_scale(1);
     changed.set_memory_displacement64(0);
     changed.set_memory_displ_size(0);
-    changed.set_segment_prefix(Register::None);
+    if insn.raw.segment_prefix() != Register::FS {
+        changed.set_segment_prefix(Register::None);
+    }
     encode(&changed, at)
 }
 
@@ -99,7 +105,7 @@ pub fn load_other_selector(insn: &Insn, at: u64) -> Result<Vec<u8>, CannotEncode
 }
 
 /// A scratch register that the instruction neither reads nor writes, other
-/// than `taken`. rsp and rbp are never chosen.
+/// than `taken`, and that it can address memory by. rsp and rbp are never chosen.
 pub fn free_register(insn: &Insn, taken: &[Reg]) -> Reg {
     let uses = |reg: Reg| {
         let full = reg.iced();
@@ -110,6 +116,14 @@ pub fn free_register(insn: &Insn, taken: &[Reg]) -> Reg {
                 raw.op_kind(i) == OpKind::Register && raw.op_register(i).full_register() == full
             })
     };
+    // ah, ch, dh and bh cannot be named beside a register that needs REX.
+    if (0..insn.raw.op_count()).any(|i| is_high_byte(insn.raw.op_register(i))) {
+        // rax is an implicit operand of `cmpxchg`.
+        return [Reg::Rsi, Reg::Rdi, Reg::Rbx, Reg::Rdx, Reg::Rcx]
+            .into_iter()
+            .find(|&reg| !taken.contains(&reg) && !uses(reg))
+            .unwrap_or(Reg::Rax);
+    }
     // Implicit operands are among the first eight: prefer the others.
     [
         Reg::R8,
@@ -124,6 +138,13 @@ pub fn free_register(insn: &Insn, taken: &[Reg]) -> Reg {
     .into_iter()
     .find(|&reg| !taken.contains(&reg) && !uses(reg))
     .unwrap_or(Reg::R11)
+}
+
+fn is_high_byte(register: Register) -> bool {
+    matches!(
+        register,
+        Register::AH | Register::CH | Register::DH | Register::BH
+    )
 }
 
 fn memory_operand(raw: &Instruction) -> MemoryOperand {
@@ -177,6 +198,39 @@ mod tests {
             raw.memory_displacement64(),
             raw.segment_prefix() == Register::FS,
         )
+    }
+
+    /// A high byte, the base of fs, and an address of 32 bits stay what they are.
+    #[test]
+    fn another_base_leaves_the_other_operands() {
+        let table: [(&[u8], Reg, &[u8]); 4] = [
+            // adc ch, [rip+n]: adc ch, [rsi]
+            (&[0x12, 0x2D, 9, 0, 0, 0], Reg::Rsi, &[0x12, 0x2E]),
+            // cmpxchg [rip+n], dh
+            (
+                &[0x0F, 0xB0, 0x35, 9, 0, 0, 0],
+                Reg::Rsi,
+                &[0x0F, 0xB0, 0x36],
+            ),
+            // sbb edx, fs:[rip+n]
+            (
+                &[0x64, 0x1B, 0x15, 9, 0, 0, 0],
+                Reg::R8,
+                &[0x64, 0x41, 0x1B, 0x10],
+            ),
+            // sbb edx, [eip+n]
+            (
+                &[0x67, 0x1B, 0x15, 9, 0, 0, 0],
+                Reg::R8,
+                &[0x67, 0x41, 0x1B, 0x10],
+            ),
+        ];
+        for (bytes, scratch, expected) in table {
+            let insn = Insn::decode(bytes, 0x1000).expect("an instruction");
+            assert_eq!(free_register(&insn, &[]), scratch, "{bytes:x?}");
+            let changed = with_memory_at(&insn, scratch, 0x7000_0000_0000);
+            assert_eq!(changed.as_deref(), Ok(expected), "{bytes:x?}");
+        }
     }
 
     /// Every ModRM byte of both branches, with prefixes and without, into a low

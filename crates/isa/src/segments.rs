@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 
 use iced_x86::{Code, InstructionInfoFactory, InstructionInfoOptions, Mnemonic, OpKind, Register};
 
+use crate::insn::MAX_LEN;
 use crate::{Insn, Reg};
 
 const GS: u8 = 0x65;
@@ -119,6 +120,20 @@ impl Insn {
         bytes
     }
 
+    /// Its bytes without an override of gs that says nothing: one of ds, which never does. So
+    /// a prefix of gs in the cache is the engine's.
+    pub fn without_idle_gs(&self) -> [u8; MAX_LEN] {
+        const DS: u8 = 0x3E;
+        let mut bytes = [0; MAX_LEN];
+        bytes[..self.len()].copy_from_slice(self.bytes());
+        for prefix in &mut bytes[..self.prefixes()] {
+            if *prefix == GS {
+                *prefix = DS;
+            }
+        }
+        bytes
+    }
+
     pub fn gs_base_access(&self) -> Option<GsBaseAccess> {
         let (write, wide) = match self.raw.code() {
             _ if self.raw.has_lock_prefix() => return None,
@@ -134,6 +149,17 @@ impl Insn {
             register,
             wide,
         })
+    }
+
+    /// Whether it writes a selector to gs that is not that of [`Insn::gs_selector_write`]: there
+    /// is no other register that it could be given to.
+    pub fn writes_gs_from_memory(&self) -> bool {
+        let is_move = matches!(
+            self.raw.code(),
+            Code::Mov_Sreg_rm16 | Code::Mov_Sreg_r32m16 | Code::Mov_Sreg_r64m16
+        );
+        self.raw.mnemonic() == Mnemonic::Lgs
+            || is_move && self.raw.op0_register() == Register::GS && self.uses_gs()
     }
 
     /// `mov gs, x`, or `pop gs` and the number of bytes it pops.
@@ -178,5 +204,7 @@ mod tests {
         }
         let rep = Insn::decode(&[0xf3, 0x2e, 0x65, 0xa4], 0x1000).unwrap();
         assert_eq!(rep.with_fs_for_gs(), [0xf3, 0x2e, 0x64, 0xa4]);
+        let push = Insn::decode(&[0x65, 0x47, 0x55], 0x1000).unwrap();
+        assert_eq!(push.without_idle_gs()[..3], [0x3e, 0x47, 0x55]);
     }
 }

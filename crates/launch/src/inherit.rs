@@ -3,18 +3,23 @@
 //! Rust's start-up ignores SIGPIPE, and `Command` gives children the default
 //! for it and an empty mask. SIGXFSZ we ignore ourselves: a limit of file sizes is then an
 //! error of a write, and does not kill us. A program behind `nohup`, or started by one that
-//! ignores SIGPIPE or blocks signals, must find what it would find natively.
+//! ignores SIGPIPE or blocks signals, must find what it would find natively. Nor may SIGCHLD
+//! be ignored here, as the kernel then keeps nobody's end for us.
 //! So the state is looked at before `main`, and restored between fork and exec.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use sys::signal::{SIG_BLOCK, SIG_DFL, SIG_IGN, SIG_SETMASK, SIGPIPE, SIGXFSZ, SigAction, SigSet};
+use sys::signal::{
+    SIG_BLOCK, SIG_DFL, SIG_IGN, SIG_SETMASK, SIGCHLD, SIGPIPE, SIGXFSZ, SigAction, SigSet,
+};
 
 static PIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
 static XFSZ_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
+static CHLD_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
+static MASK: AtomicU64 = AtomicU64::new(0);
 
 /// Runs before Rust's start-up changes the dispositions.
 #[used]
@@ -26,7 +31,17 @@ static LOOK: extern "C" fn() = look;
 extern "C" fn look() {
     PIPE_WAS_IGNORED.store(is_ignored(SIGPIPE), Relaxed);
     XFSZ_WAS_IGNORED.store(is_ignored(SIGXFSZ), Relaxed);
+    CHLD_WAS_IGNORED.store(is_ignored(SIGCHLD), Relaxed);
+    MASK.store(sys::sigprocmask(SIG_BLOCK, SigSet::EMPTY).0, Relaxed);
     set(SIGXFSZ, SIG_IGN);
+    if CHLD_WAS_IGNORED.load(Relaxed) {
+        set(SIGCHLD, SIG_DFL);
+    }
+}
+
+/// The mask that our caller gave us.
+pub(crate) fn mask() -> SigSet {
+    SigSet(MASK.load(Relaxed))
 }
 
 fn is_ignored(signal: u32) -> bool {
@@ -37,7 +52,7 @@ fn is_ignored(signal: u32) -> bool {
 }
 
 /// `handler` is none: ignored, or the default.
-fn set(signal: u32, handler: u64) {
+pub(crate) fn set(signal: u32, handler: u64) {
     let action = SigAction {
         handler,
         ..SigAction::default()
@@ -46,9 +61,8 @@ fn set(signal: u32, handler: u64) {
     let _ = unsafe { sys::sigaction(signal, Some(&action), None) };
 }
 
-/// Lets the child begin with our caller's mask, SIGPIPE and SIGXFSZ.
+/// Lets the child begin with our caller's mask, SIGPIPE, SIGXFSZ and SIGCHLD.
 pub(crate) fn restore(command: &mut Command) {
-    let mask = sys::sigprocmask(SIG_BLOCK, SigSet::EMPTY);
     let hook = move || {
         if PIPE_WAS_IGNORED.load(Relaxed) {
             set(SIGPIPE, SIG_IGN);
@@ -56,7 +70,10 @@ pub(crate) fn restore(command: &mut Command) {
         if !XFSZ_WAS_IGNORED.load(Relaxed) {
             set(SIGXFSZ, SIG_DFL);
         }
-        sys::sigprocmask(SIG_SETMASK, mask);
+        if CHLD_WAS_IGNORED.load(Relaxed) {
+            set(SIGCHLD, SIG_IGN);
+        }
+        sys::sigprocmask(SIG_SETMASK, mask());
         Ok(())
     };
     // SAFETY: the hook runs in the forked child and makes system calls only.

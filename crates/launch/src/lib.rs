@@ -3,8 +3,8 @@
 //! The launcher makes two memory files, the *pool* (shared with every process
 //! of the target tree) and the payload, forks, and the child executes the
 //! payload, which loads the program. While the program runs, a thread answers
-//! the engine's questions about functions; the launcher waits, mirrors job
-//! control, passes signals on, and reports how the program ended.
+//! the engine's questions about functions; the launcher waits, and reports how the program
+//! ended. The process that a shell sees does as the program does (`face`, `watch`).
 //!
 //! Invariant: knows nothing of what the records in the pool mean, and never
 //! touches the target's standard streams.
@@ -23,14 +23,23 @@ use wire::{Mode, PAGE};
 
 mod control;
 mod drain;
+mod face;
+mod in_place;
 mod inherit;
+mod link;
 mod pool;
+mod proc;
 mod requests;
 mod script;
+mod signals;
 mod ticks;
 mod wait;
+mod watch;
+mod witness;
 
 pub use control::{Control, Standing, Wish, ask};
+pub use face::{Role, split};
+pub use in_place::{give_up, stand_aside};
 pub use pool::OwnedPool;
 use ticks::Reading;
 
@@ -63,7 +72,8 @@ pub struct Request {
     pub buffer: u64,
     /// Which calls tracing begins and ends at; 0: none.
     pub calls: [u64; 2],
-    /// How many instructions of each thread are not traced first, and are then; 0: all.
+    /// How many instructions of each thread, or of all together (`flag::TOGETHER`), are not
+    /// traced first, and are then; 0: all.
     pub insns: [u64; 2],
     /// How tracing begins and ends while the program runs; `None`: it does not.
     pub control: Option<Control>,
@@ -96,7 +106,12 @@ pub trait Drain {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     Exited(i32),
-    Signaled { signal: i32, core: bool },
+    Signaled {
+        signal: i32,
+        core: bool,
+    },
+    /// It has, and somebody else knows how.
+    Unknown,
 }
 
 /// A finished run.
@@ -154,7 +169,7 @@ pub fn run(
     let started = SystemTime::now();
     let clock = Instant::now();
     let begin = Reading::now();
-    let child = wait::spawn(&pool, &payload, request)?;
+    let watch = wait::spawn(&pool, &payload, request)?;
     let done = AtomicBool::new(false);
     let view = pool.view();
     let ended = std::thread::scope(|scope| {
@@ -173,7 +188,7 @@ pub fn run(
         if let Some(switch) = switch {
             scope.spawn(move || switch.serve(&view, done));
         }
-        let ended = wait::wait(child);
+        let ended = watch.watch();
         done.store(true, Release);
         switch.into_iter().for_each(Switch::ring);
         requests::ring(&view);
@@ -221,6 +236,9 @@ fn configure(owned: &OwnedPool, request: &Request) {
     config.stop_call.store(request.calls[1], Relaxed);
     config.skip.store(request.insns[0], Relaxed);
     config.count.store(request.insns[1], Relaxed);
+    for (budget, insns) in header.budgets.iter().zip(request.insns) {
+        budget.set(insns);
+    }
     config.order.store(request.order, Relaxed);
     let chunks = request.buffer.div_ceil(wire::stream::CHUNK);
     // A pool that is small, for a limit of file sizes, has room for other things, too.
@@ -248,16 +266,19 @@ fn payload_file() -> Result<OwnedFd, LaunchError> {
     Ok(file)
 }
 
-/// The engine's orders, as `agent::start` reads them.
-fn orders(pool: &OwnedPool, payload: &OwnedFd, program: &Path) -> CString {
+/// The engine's orders, as `agent::start` reads them: `file` is loaded, `name` is what it was
+/// called by.
+fn orders(pool: &OwnedPool, payload: &OwnedFd, file: &Path, name: &Path) -> CString {
     use std::os::unix::ffi::OsStrExt;
     let me = std::process::id();
     let mut text = format!(
-        "/proc/{me}/fd/{}\n/proc/{me}/fd/{}\n0\n",
+        "/proc/{me}/fd/{}\n/proc/{me}/fd/{}\n0\n{}\n",
         pool.file().as_raw_fd(),
-        payload.as_raw_fd()
+        payload.as_raw_fd(),
+        file.as_os_str().len()
     )
     .into_bytes();
-    text.extend_from_slice(program.as_os_str().as_bytes());
+    text.extend_from_slice(file.as_os_str().as_bytes());
+    text.extend_from_slice(name.as_os_str().as_bytes());
     CString::new(text).expect("a path that was found holds no NUL")
 }

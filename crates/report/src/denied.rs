@@ -19,18 +19,28 @@ pub fn sentences(recording: &Recording) -> Vec<String> {
         Mode::Run | Mode::Trace => "what it did is missing",
     };
     let sentence = |denial: &Denial| {
+        let times = match denial.why {
+            why::TRACED => String::new(),
+            _ => format!(" ({})", counted(denial.times, "time")),
+        };
+        let missing = match denial.why {
+            why::TRACED => "what it did is missing",
+            _ => missing,
+        };
         let since = denial.since_ns.saturating_sub(begin) / 1_000_000;
         format!(
-            "thread {} of process {}: {missing} from {}.{:03} s on, as {} ({})",
+            "thread {} of process {}: {missing} from {}.{:03} s on, as {}{times}",
             denial.tid,
             denial.pid,
             since / 1000,
             since % 1000,
             reason(denial.why),
-            counted(denial.times, "time"),
         )
     };
-    let mut all: Vec<String> = recording.denied.iter().map(sentence).collect();
+    // Nothing is missing where nothing is recorded.
+    let is_told = |denial: &&Denial| recording.meta.mode != Mode::Run || denial.why != why::TRACED;
+    let told = recording.denied.iter().filter(is_told);
+    let mut all: Vec<String> = told.map(sentence).collect();
     if all.len() >= KEPT {
         all.push(format!(
             "there may be more such threads: {KEPT} of them are kept"
@@ -39,9 +49,16 @@ pub fn sentences(recording: &Recording) -> Vec<String> {
     all
 }
 
+/// Whether the end of a process is not known because a debugger traced it.
+pub fn ends_natively(recording: &Recording, pid: u32) -> bool {
+    let mut denied = recording.denied.iter();
+    denied.any(|denial| denial.why == why::TRACED && denial.pid == pid)
+}
+
 fn reason(number: u32) -> String {
     match number {
         why::FULL => "the recording area was full".to_owned(),
+        why::TRACED => "a debugger traced it: it ran natively".to_owned(),
         why::UNREAD => "nobody took its trace out of the recording area".to_owned(),
         number => {
             let error = io::Error::from_raw_os_error(number.cast_signed());
@@ -103,6 +120,14 @@ mod tests {
             "{unread}"
         );
         assert!(unread.contains("nobody took its trace out"), "{unread}");
+        assert_eq!(
+            said(why::TRACED, 1, Mode::Contexts),
+            [
+                "thread 12 of process 10: what it did is missing from 2.004 s on, as a debugger \
+              traced it: it ran natively"
+            ]
+        );
+        assert_eq!(said(why::TRACED, 1, Mode::Run), [""; 0]);
         let mut alone = Recording::default();
         assert_eq!(sentences(&alone), [""; 0]);
         alone.denied = rows(why::FULL, 1);

@@ -144,6 +144,9 @@ pub fn stopped(recording: &Recording, process: &Process, thread: &Thread) -> &'s
         Some(Missing::Limit) => "more is not kept: the limit of the trace was reached",
         Some(Missing::Memory) => "more is not known: there was no memory for it, or nobody took it",
         Some(Missing::Place) => "more is not kept: the file could not be written",
+        None if crate::denied::ends_natively(recording, process.pid) => {
+            "a debugger traced it, and it ran natively from there on"
+        }
         None if thread.end_ns.is_some() => "the thread ended",
         None if process.end == End::Execed => "the process executed another program",
         None if matches!(process.end, End::Exited(_)) => "the process ended",

@@ -22,11 +22,11 @@ pub(crate) mod tree;
 use std::io::{self, Write};
 
 use analysis::Weight;
-use trace::{Mode, Process};
+use trace::{End, Mode, Process};
 
 use crate::numbers::{command_line, counted, cut_middle, duration, grouped};
 use crate::paper::tables;
-use crate::{Report, Section, Tables, metrics, signals};
+use crate::{Report, Section, Tables, denied, metrics, signals};
 
 /// How the text may look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +135,7 @@ fn write_contexts(report: &Report, style: Style, out: &mut dyn Write) -> io::Res
         let process = &report.recording.processes[section.process];
         writeln!(out)?;
         if report.recording.processes.len() > 1 && last_process != Some(section.process) {
-            write_process(process, style, out)?;
+            write_process(report, process, style, out)?;
         }
         last_process = Some(section.process);
         if many {
@@ -160,14 +160,25 @@ fn write_contexts(report: &Report, style: Style, out: &mut dyn Write) -> io::Res
     Ok(())
 }
 
-fn write_process(process: &Process, style: Style, out: &mut dyn Write) -> io::Result<()> {
+fn write_process(
+    report: &Report,
+    process: &Process,
+    style: Style,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let title = format!("process {}: {}", process.pid, command_line(&process.args));
     writeln!(out, "{}", style.bold(&cut_middle(&title, style.width)))?;
     let after = match process.end_ns {
         Some(end) => format!(" after {}", duration(end.saturating_sub(process.start_ns))),
         None => String::new(),
     };
-    writeln!(out, "{}{after}", signals::end(process.end))
+    let end = match process.end {
+        End::Unknown if denied::ends_natively(report.recording, process.pid) => {
+            "ran natively in the end, as a debugger traced it".to_owned()
+        }
+        end => signals::end(end),
+    };
+    writeln!(out, "{end}{after}")
 }
 
 fn write_threads(

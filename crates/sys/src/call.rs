@@ -142,6 +142,28 @@ pub fn pread(fd: i32, buffer: &mut [u8], offset: u64) -> Result<usize> {
     })
 }
 
+pub fn pwrite(fd: i32, bytes: &[u8], offset: u64) -> Result<usize> {
+    let (at, len) = (bytes.as_ptr() as usize, bytes.len());
+    let args = [fd as usize, at, len, offset as usize, 0, 0];
+    // SAFETY: the kernel reads `bytes`.
+    check(unsafe { syscall(nr::PWRITE64, args) })
+}
+
+/// The offset at which the next read of a file begins.
+pub fn position(fd: i32) -> Result<u64> {
+    const SEEK_CUR: usize = 1;
+    // SAFETY: only asks.
+    let position = unsafe { syscall(nr::LSEEK, [fd as usize, 0, SEEK_CUR, 0, 0, 0]) };
+    check(position).map(|position| position as u64)
+}
+
+/// Gives a file this length.
+pub fn truncate(fd: i32, len: u64) -> Result<()> {
+    // SAFETY: changes a file; Rust's memory is not mapped from it.
+    let result = unsafe { syscall(nr::FTRUNCATE, [fd as usize, len as usize, 0, 0, 0, 0]) };
+    check(result).map(|_| ())
+}
+
 pub fn read(fd: i32, buffer: &mut [u8]) -> Result<usize> {
     // SAFETY: the kernel writes within `buffer`.
     check(unsafe {

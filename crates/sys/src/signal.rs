@@ -223,6 +223,7 @@ pub mod trap {
 /// `si_code` values.
 pub mod code {
     pub const SI_USER: i32 = 0;
+    pub const SI_TKILL: i32 = -6;
     pub const SI_KERNEL: i32 = 0x80;
     pub const SEGV_MAPERR: i32 = 1;
     pub const SEGV_ACCERR: i32 = 2;

@@ -1,8 +1,8 @@
 //! Kills at random moments: what is left of a trace is a prefix, thread by thread.
 //!
-//! Problem: a trace is to hold everything up to the moment at which the program, the CLI
+//! Problem: a trace is to hold everything up to the moment at which the program, a CLI
 //! process or both are killed, by somebody or by the kernel that needs their memory, and a
-//! program whose CLI is killed is to go on.
+//! program whose observer is killed is to go on.
 //!
 //! Approach: `threads.c` executes the same in each thread whenever it runs. A whole trace of
 //! it is the reference; in each round somebody is killed at a random moment, and what the
@@ -12,7 +12,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,7 @@ use trace::{End, Prefix, ReadError, Recording};
 
 use self::scarcity::Scarcity;
 use crate::folder::Folder;
+use crate::process;
 use crate::soak::random::Random;
 
 mod scarcity;
@@ -41,7 +42,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Victim {
     Program,
+    /// The process that was started: the program ends, and all is recorded.
+    Started,
+    /// The process that records.
     Cli,
+    /// The program and the process that records.
     Both,
     /// The same by the kernel, for want of memory.
     ProgramForMemory,
@@ -50,16 +55,17 @@ pub enum Victim {
 
 impl Victim {
     /// Who can be killed anywhere.
-    pub const ALL: [Victim; 3] = [Victim::Program, Victim::Cli, Victim::Both];
+    pub const ALL: [Victim; 4] = [Victim::Program, Victim::Started, Victim::Cli, Victim::Both];
     /// By the kernel, which has to be let do it: a memory cgroup can be made.
     pub const FOR_MEMORY: [Victim; 2] = [Victim::ProgramForMemory, Victim::CliForMemory];
 
-    /// The program alone.
-    fn is_program(self) -> bool {
-        matches!(self, Victim::Program | Victim::ProgramForMemory)
+    /// The program ends by it, and is recorded to its end.
+    pub fn is_program(self) -> bool {
+        use Victim::{Program, ProgramForMemory, Started};
+        matches!(self, Program | ProgramForMemory | Started)
     }
 
-    /// The CLI process alone.
+    /// The process that records alone.
     fn is_cli(self) -> bool {
         matches!(self, Victim::Cli | Victim::CliForMemory)
     }
@@ -162,15 +168,15 @@ impl Bench {
             _ => None,
         };
         let mut cli = self.start(scarcity.as_ref())?;
-        let cli_pid = Pid::from_raw(cli.id() as i32);
-        let program = child_of(&mut cli)?;
+        let pids = processes(&mut cli)?;
         let micros = random.below(self.took.as_micros() as usize);
         std::thread::sleep(Duration::from_micros(micros as u64));
         let killed_at = std::time::SystemTime::now();
-        match (program, scarcity) {
-            (Some(program), None) => strike(victim, [cli_pid, program], random),
-            (Some(_), Some(scarcity)) if victim.is_cli() => scarcity.strike(cli_pid)?,
-            (Some(program), Some(scarcity)) => scarcity.strike(program)?,
+        match (pids, scarcity) {
+            (Some(pids), None) => strike(victim, &pids, random),
+            (Some(pids), Some(scarcity)) => {
+                scarcity.strike(pids.short_of_memory(victim))?;
+            }
             (None, _) => {}
         }
         let said = said(&mut cli)?;
@@ -252,13 +258,36 @@ impl Found {
     }
 }
 
+/// The processes of a run.
+struct Pids {
+    started: Pid,
+    /// Records.
+    observer: Pid,
+    program: Pid,
+}
+
+impl Pids {
+    fn short_of_memory(&self, victim: Victim) -> Pid {
+        match victim.is_cli() {
+            true => self.observer,
+            false => self.program,
+        }
+    }
+}
+
 /// Kills; of both, in either order.
-fn strike(victim: Victim, [cli, program]: [Pid; 2], random: &mut Random) {
+fn strike(victim: Victim, pids: &Pids, random: &mut Random) {
+    let &Pids {
+        started,
+        observer,
+        program,
+    } = pids;
     let order = match victim {
         Victim::Program | Victim::ProgramForMemory => vec![program],
-        Victim::Cli | Victim::CliForMemory => vec![cli],
-        Victim::Both if random.percent(50) => vec![program, cli],
-        Victim::Both => vec![cli, program],
+        Victim::Started => vec![started],
+        Victim::Cli | Victim::CliForMemory => vec![observer],
+        Victim::Both if random.percent(50) => vec![program, observer],
+        Victim::Both => vec![observer, program],
     };
     for pid in order {
         // Who has ended is no error: the moment was late.
@@ -292,13 +321,18 @@ fn said(cli: &mut Child) -> Result<String, String> {
     text.map_err(|error| error.to_string())
 }
 
-/// The process that `everypath` started, once there is one; `None`: both have ended already.
-fn child_of(everypath: &mut Child) -> Result<Option<Pid>, String> {
-    let pid = everypath.id();
-    let children = PathBuf::from(format!("/proc/{pid}/task/{pid}/children"));
+/// All, once there is a program; `None`: they have ended already.
+fn processes(everypath: &mut Child) -> Result<Option<Pids>, String> {
+    let started = Pid::from_raw(everypath.id().cast_signed());
     for _ in 0..5000 {
-        if let Some(pid) = first_number(&children) {
-            return Ok(Some(Pid::from_raw(pid)));
+        let observer = process::observer(started);
+        let program = observer.and_then(|observer| process::children(observer).first().copied());
+        if let (Some(observer), Some(program)) = (observer, program) {
+            return Ok(Some(Pids {
+                started,
+                observer,
+                program,
+            }));
         }
         if everypath.try_wait().is_ok_and(|status| status.is_some()) {
             return Ok(None);
@@ -306,11 +340,6 @@ fn child_of(everypath: &mut Child) -> Result<Option<Pid>, String> {
         std::thread::sleep(Duration::from_millis(1));
     }
     Err("everypath starts nothing".into())
-}
-
-fn first_number(path: &Path) -> Option<i32> {
-    let text = std::fs::read_to_string(path).ok()?;
-    text.split_whitespace().next()?.parse().ok()
 }
 
 /// Addresses of all instructions of each thread; how it went on must be known.

@@ -20,7 +20,7 @@ fn whoever_is_killed_a_prefix_is_left() {
             Ok(found) => {
                 let is_part = (1..whole as u64).contains(&found.instructions);
                 some += usize::from(is_part);
-                without_cli += usize::from(is_part && victim != Victim::Program);
+                without_cli += usize::from(is_part && !victim.is_program());
             }
             Err(error) => panic!("round {round}, {victim:?}: {error}"),
         }

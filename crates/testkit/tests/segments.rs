@@ -120,8 +120,10 @@ fn is_wanted(instruction: &Instruction) -> bool {
         instruction.mnemonic(),
         Mnemonic::Xsaveopt | Mnemonic::Xsaveopt64
     );
+    // A limit: it raises SIGILL (docs/limits.md).
+    let is_refused = instruction.mnemonic() == Mnemonic::Lgs;
     // Prefetches and long nops say they read.
-    stays && !depends && instruction.code() != Code::INVALID
+    stays && !depends && !is_refused && instruction.code() != Code::INVALID
 }
 
 /// ModRM, SIB and displacement: `[rdi+0x40]`, and `[rdi+index*1+0x40]` with the first

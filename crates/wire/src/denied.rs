@@ -16,6 +16,8 @@ pub mod why {
     pub const FULL: u32 = 0;
     /// Nobody took chunks of streams out of the pool.
     pub const UNREAD: u32 = u32::MAX;
+    /// It was traced by a debugger, and ran natively.
+    pub const TRACED: u32 = u32::MAX - 1;
 }
 
 /// States of a row.

@@ -22,7 +22,9 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"EVPPOOL\x01");
 /// | 12 | tracing is asked for and not, while the program runs, and by signals |
 /// | 13 | what is listed as targets says how long their numbers are |
 /// | 14 | entries of streams say how many instructions were executed; each keyframe how many are in no entry |
-pub const VERSION: u32 = 15;
+/// | 15 | memory that threads did not get |
+/// | 16 | numbers of instructions that threads share |
+pub const VERSION: u32 = 16;
 
 /// Allocation granularity of the pool, the page size of x86-64.
 pub const PAGE: u64 = 4096;
@@ -84,6 +86,8 @@ pub mod flag {
     pub const BY_REQUEST: u32 = 1 << 14;
     /// A jump of a function to its own first instruction is an activation.
     pub const SELF_JUMPS: u32 = 1 << 15;
+    /// `skip` and `count` are of all threads together ([`PoolHeader::budgets`]).
+    pub const TOGETHER: u32 = 1 << 16;
     /// Those that are about functions in tables.
     pub const OF_TABLES: u32 = SELECT | START_FUNC | STOP_FUNC;
 }
@@ -116,8 +120,8 @@ pub struct Config {
     /// and ends at.
     pub start_call: AtomicU64,
     pub stop_call: AtomicU64,
-    /// How many instructions of each thread are not traced first, and how many are then
-    /// (0: all).
+    /// How many instructions of each thread, or of all together, are not traced first, and how
+    /// many are then (0: all).
     pub skip: AtomicU64,
     pub count: AtomicU64,
     /// The signals whose handlers begin and end tracing; 0: none. With one for both, each
@@ -162,6 +166,8 @@ pub struct PoolHeader {
     pub turn: crate::stream::Turn,
     /// Memory that threads did not get.
     pub denied: crate::denied::Denied,
+    /// What is left of [`Config::skip`] and [`Config::count`], if threads share them.
+    pub budgets: [crate::budget::Budget; 2],
 }
 
 /// Pages of a file that emitted code polls; threads have different ones.
@@ -345,7 +351,8 @@ pub struct ThreadRecord {
     pub max_depth: AtomicU64,
     /// 1: a vfork child that nobody asked for; readers leave it out.
     pub hidden: AtomicU32,
-    pub reserved: AtomicU32,
+    /// How often the thread was asked to run natively, for a tracer, and stayed.
+    pub stayed: AtomicU32,
     /// With costs, until the thread ends: offset of [`LiveStates`] (0: none), which say
     /// whose the instructions in [`InsnWords`] are...
     pub live_states: AtomicU64,

@@ -21,6 +21,7 @@
 //! This crate never knows who reads or writes: no syscalls, no allocation.
 #![no_std]
 
+pub mod budget;
 pub mod cost;
 pub mod denied;
 pub mod layout;

@@ -11,6 +11,8 @@ use crate::{layers, links, sizes, unsafety};
 enum Step {
     /// A cargo command.
     Cargo(&'static [&'static str]),
+    /// A script of the tree that installs what tests ask, if it is missing.
+    Install(&'static str),
     /// A check of this crate.
     Check(fn(&Tree) -> Result<Vec<String>>),
 }
@@ -34,6 +36,7 @@ const STEPS: &[(&str, Step)] = &[
             "warnings",
         ]),
     ),
+    ("install", Step::Install("tests/consumers/install")),
     // Tests run the built program and the module for Python, so they are built first.
     (
         "build",
@@ -56,6 +59,7 @@ pub fn run(tree: &Tree) -> Result<()> {
         let start = Instant::now();
         match step {
             Step::Cargo(arguments) => tree.cargo(*arguments)?,
+            Step::Install(script) => tree.script(script)?,
             Step::Check(check) => crate::report(name, check(tree)?)?,
         }
         eprintln!("== {name}: {:.1} s", start.elapsed().as_secs_f64());

@@ -88,7 +88,7 @@ fn measure(everypath: &Path, folder: &Path, contexts: u64) -> Result<Sample> {
     })
 }
 
-/// Wall time and largest resident size of one run, which must succeed.
+/// Wall time of one run, which must succeed, and the largest resident size of one of its processes.
 fn timed(command: &mut Command, folder: &Path) -> Result<(Duration, u64)> {
     let start = Instant::now();
     let mut child = command
@@ -96,10 +96,15 @@ fn timed(command: &mut Command, folder: &Path) -> Result<(Duration, u64)> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .spawn()?;
-    let status = format!("/proc/{}/status", child.id());
+    let pid = child.id();
+    let children = format!("/proc/{pid}/task/{pid}/children");
     let mut memory = 0;
     loop {
-        memory = memory.max(high_water(&status));
+        // The process that was started only waits for its child.
+        let pids = fs::read_to_string(&children).unwrap_or_default();
+        for pid in pids.split_whitespace().chain([pid.to_string().as_str()]) {
+            memory = memory.max(high_water(&format!("/proc/{pid}/status")));
+        }
         if let Some(ended) = child.try_wait()? {
             ensure!(ended.success(), "{command:?} ended with {ended}");
             return Ok((start.elapsed(), memory));

@@ -5,13 +5,14 @@
 //! one row of [`ci::STEPS`].
 //!
 //! Invariant: a check reads the tree and prints every violation it finds; it
-//! changes nothing, and its exit status is 0 only if there was none.
+//! changes nothing but `target/`, and its exit status is 0 only if there was none.
 #![forbid(unsafe_code)]
 
 mod bench;
 mod ci;
 mod edges;
 mod growth;
+mod instances;
 mod kills;
 mod layers;
 mod links;
@@ -60,6 +61,8 @@ enum Task {
     Tables(tables::Options),
     /// Run random programs natively and in every mode, and keep what differs.
     Soak(soak::Options),
+    /// Run random instances of instructions natively and in every mode.
+    Instances(instances::Options),
     /// Run every kernel interface with every class of instructions, in every mode.
     Sweep(sweep::Options),
 }
@@ -88,6 +91,7 @@ fn run() -> Result<()> {
         Task::Kills(options) => kills::run(&tree, &options),
         Task::Tables(options) => tables::run(&tree, &options),
         Task::Soak(options) => soak::run(&tree, &options),
+        Task::Instances(options) => instances::run(&tree, &options),
         Task::Sweep(options) => sweep::run(&tree, &options),
     }
 }

@@ -37,6 +37,17 @@ impl Tree {
         Ok(())
     }
 
+    /// Runs a script of the tree.
+    pub fn script(&self, path: &str) -> Result<()> {
+        let mut script = Command::new(self.root.join(path));
+        let status = script.current_dir(&self.root).status();
+        let status = status.with_context(|| format!("cannot run {path}"))?;
+        if !status.success() {
+            bail!("{path}: {status}");
+        }
+        Ok(())
+    }
+
     /// Paths relative to the root of all files whose name ends in `suffix`, sorted.
     pub fn files(&self, suffix: &str) -> Result<Vec<String>> {
         let output = Command::new("git")

@@ -4,10 +4,10 @@
 //! kernel's text  ->  maps.rs    ranges of the engine cut out, execute bits put back
 //!                    sizes.rs   sizes and resident pages of what is left, and of the engine
 //!                    status.rs  status, stat, statm: those sizes, and the program's handlers
+//!                    rollup.rs, numa.rs, syscall.rs: the files of these names
 //! ```
 //!
-//! Limits: the text is that of the moment in which the file was opened, also if it is read
-//! again later; figures of time, faults and page tables have the engine's in them.
+//! Limits: figures of time, faults and page tables have the engine's in them.
 
 use alloc::vec::Vec;
 use core::ffi::CStr;
@@ -17,7 +17,7 @@ use sys::Result;
 use sys::signal::{NSIG, SIG_DFL, SIG_IGN, SigSet};
 
 use super::status::Signals;
-use super::{Shown, ShownFile, Text, limit, maps, read_file, sizes, status, why_unreadable};
+use super::{Shown, ShownFile, Text, limit, maps, numa, read_file, rollup, sizes, status};
 use crate::regions::Regions;
 use crate::thread::Thread;
 
@@ -29,13 +29,9 @@ pub struct Facts<'a> {
     pub thread: &'a Thread,
 }
 
-/// A descriptor of the file that `shown` names.
-pub fn open(shown: Shown, facts: Facts<'_>, cloexec: bool) -> Result<i32> {
-    let text = text(shown, facts)?;
-    file_of(&text, cloexec)
-}
-
-fn text(shown: Shown, facts: Facts<'_>) -> Result<Vec<u8>> {
+/// The text that the file has now. That of [`ShownFile::Syscall`] is the kernel's: only the translator
+/// knows places in the program.
+pub fn text(shown: Shown, facts: Facts<'_>) -> Result<Vec<u8>> {
     let regions = facts.regions;
     Ok(match shown.file {
         ShownFile::Maps => maps::without_engine(&kernels(shown)?, regions),
@@ -53,11 +49,25 @@ fn text(shown: Shown, facts: Facts<'_>) -> Result<Vec<u8>> {
             let sizes = sizes::of_process(regions);
             status::statm(&kernels(shown)?, &sizes)
         }
+        ShownFile::SmapsRollup => {
+            let smaps = kernels(with(shown, ShownFile::Smaps))?;
+            rollup::without_engine(&kernels(shown)?, &smaps, regions)
+        }
+        ShownFile::NumaMaps => {
+            let maps = kernels(with(shown, ShownFile::Maps))?;
+            numa::without_engine(&kernels(shown)?, &maps, regions)
+        }
+        ShownFile::Syscall => kernels(shown)?,
     })
 }
 
+/// Another file about the same task.
+fn with(shown: Shown, file: ShownFile) -> Shown {
+    Shown { file, ..shown }
+}
+
 /// The file as the kernel has it.
-fn kernels(shown: Shown) -> Result<Vec<u8>> {
+pub fn kernels(shown: Shown) -> Result<Vec<u8>> {
     let name = shown.file.name();
     let mut path = Text::default();
     // A text in memory takes every byte.
@@ -74,9 +84,9 @@ fn kernels(shown: Shown) -> Result<Vec<u8>> {
             ShownFile::Maps => c"/proc/thread-self/maps",
             _ => c"/proc/thread-self/smaps",
         };
-        return read_file(own).ok_or_else(|| why_unreadable(path));
+        return read_file(own).ok_or_else(|| super::why_unreadable(path));
     }
-    text.ok_or_else(|| why_unreadable(path))
+    text.ok_or_else(|| super::why_unreadable(path))
 }
 
 /// The program's signals: its handlers, and what the thread that asks has blocked, if the file
@@ -98,12 +108,13 @@ fn signals(shown: Shown, thread: &Thread) -> Signals {
     if about == sys::gettid() {
         found.blocked = Some(thread.blocked);
         found.held = thread.held;
+        found.held_by_all = crate::held::all();
     }
     found
 }
 
 /// A memory file of `text`, at its beginning.
-fn file_of(text: &[u8], cloexec: bool) -> Result<i32> {
+pub fn file_of(text: &[u8], cloexec: bool) -> Result<i32> {
     const RLIMIT_FSIZE: usize = 1;
     if limit(RLIMIT_FSIZE) < text.len() as u64 {
         return pipe_of(text, cloexec);
@@ -121,6 +132,19 @@ fn write_all(fd: i32, bytes: &[u8]) {
         match sys::write(fd, &bytes[done..]) {
             Ok(got @ 1..) => done += got,
             _ => break,
+        }
+    }
+}
+
+/// Replaces what a memory file holds; one that was made smaller and cannot grow is left empty.
+pub fn replace(fd: i32, text: &[u8]) {
+    if sys::truncate(fd, 0).is_ok() {
+        let mut done = 0;
+        while done < text.len() {
+            match sys::pwrite(fd, &text[done..], done as u64) {
+                Ok(got @ 1..) => done += got,
+                _ => break,
+            }
         }
     }
 }

@@ -31,13 +31,13 @@ pub struct Sizes {
 }
 
 /// One mapping: its line, and the lines with figures below it.
-struct Block<'a> {
-    line: Line<'a>,
+pub struct Block<'a> {
+    pub line: Line<'a>,
     figures: &'a [&'a [u8]],
 }
 
 /// Calls `each` with every mapping of a text of smaps.
-fn for_each_block(text: &[u8], mut each: impl FnMut(Block<'_>)) {
+pub fn for_each_block(text: &[u8], mut each: impl FnMut(Block<'_>)) {
     let lines: Vec<&[u8]> = text.split(|&byte| byte == b'\n').collect();
     let heads: Vec<usize> = (0..lines.len())
         .filter(|&at| Line::parse(lines[at]).is_some())
@@ -53,7 +53,7 @@ fn for_each_block(text: &[u8], mut each: impl FnMut(Block<'_>)) {
 
 impl Block<'_> {
     /// The bytes of a figure.
-    fn figure(&self, name: &str) -> u64 {
+    pub fn figure(&self, name: &str) -> u64 {
         let found = self.figures.iter().find_map(|line| {
             let (key, kilobytes) = figure(line)?;
             (key == name).then_some(kilobytes)
@@ -62,7 +62,7 @@ impl Block<'_> {
     }
 
     /// For each piece, how much of the mapping's resident memory it has.
-    fn shares(&self, pieces: &[Piece]) -> Vec<u64> {
+    pub fn shares(&self, pieces: &[Piece]) -> Vec<u64> {
         let resident = self.figure("Rss");
         let whole = pieces.len() == 1
             && pieces[0].start == self.line.start
@@ -78,7 +78,7 @@ impl Block<'_> {
 }
 
 /// `Name:   12 kB`.
-fn figure(line: &[u8]) -> Option<(&str, u64)> {
+pub fn figure(line: &[u8]) -> Option<(&str, u64)> {
     let line = core::str::from_utf8(line).ok()?;
     let (name, value) = line.split_once(':')?;
     let value = value.trim().strip_suffix(" kB")?;
@@ -86,7 +86,7 @@ fn figure(line: &[u8]) -> Option<(&str, u64)> {
 }
 
 /// Bytes of pages that are in memory; 0 where the kernel does not say.
-fn present(start: u64, end: u64) -> u64 {
+pub fn present(start: u64, end: u64) -> u64 {
     const PRESENT: u64 = 1 << 63;
     const AT_ONCE: u64 = 512;
     let flags = sys::O_RDONLY | sys::O_CLOEXEC;
@@ -113,7 +113,7 @@ fn present(start: u64, end: u64) -> u64 {
 }
 
 /// `part` of `whole` of a figure, rounded to whole pages as the kernel's are.
-fn scaled(kilobytes: u64, part: u64, whole: u64) -> u64 {
+pub fn scaled(kilobytes: u64, part: u64, whole: u64) -> u64 {
     match whole {
         0 => 0,
         _ if part == whole => kilobytes,

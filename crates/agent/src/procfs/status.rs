@@ -21,6 +21,8 @@ pub struct Signals {
     pub blocked: Option<SigSet>,
     /// Blocked signals that were sent and wait in the engine.
     pub held: SigSet,
+    /// Blocked signals that were sent to the process and wait in the engine.
+    pub held_by_all: SigSet,
 }
 
 impl Signals {
@@ -64,6 +66,7 @@ pub fn status(text: &[u8], sizes: &Sizes, signals: &Signals) -> Vec<u8> {
         };
         let mask = match name {
             "SigPnd" => Some(set() | signals.held.0),
+            "ShdPnd" => Some(set() | signals.held_by_all.0),
             "SigBlk" => Some(signals.blocked(set())),
             "SigIgn" => Some(signals.ignored.0),
             "SigCgt" => Some(signals.caught.0),

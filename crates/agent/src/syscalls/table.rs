@@ -41,6 +41,8 @@ pub enum Kind {
     Prctl,
     /// The program's calls are filtered from now on, and not the engine's.
     Seccomp,
+    /// A process that is traced runs natively.
+    Ptrace,
     /// Limits of memory are for the engine, too: (index of the resource).
     Limit(usize),
     /// All memory is locked: not the engine's.
@@ -48,6 +50,10 @@ pub enum Kind {
     Openat2,
     Sigpending,
     Sigtimedwait,
+    /// A descriptor shows signals that we may hold.
+    Signalfd,
+    /// Waits for descriptors, which may show those signals.
+    Polls,
     /// Waits under another signal mask: (index of its address).
     Waits(usize),
     /// From now on reading memory may wait for a thread of the program.
@@ -100,6 +106,11 @@ pub const TABLE: &[(usize, Kind, &str)] = &[
     ),
     (nr::SHMDT, Kind::Shmdt, "as munmap"),
     (
+        nr::PTRACE,
+        Kind::Ptrace,
+        "a tracer is to see the program, and not the engine",
+    ),
+    (
         nr::MINCORE,
         Kind::Looks,
         "the engine's memory is free memory to the program",
@@ -141,6 +152,11 @@ pub const TABLE: &[(usize, Kind, &str)] = &[
         "synchronous signals that were sent may be held by us",
     ),
     (nr::RT_SIGTIMEDWAIT, Kind::Sigtimedwait, "as rt_sigpending"),
+    (nr::SIGNALFD, Kind::Signalfd, "as rt_sigpending"),
+    (nr::SIGNALFD4, Kind::Signalfd, "as rt_sigpending"),
+    (nr::POLL, Kind::Polls, "a signalfd may show what we hold"),
+    (nr::SELECT, Kind::Polls, "as poll"),
+    (nr::EPOLL_WAIT, Kind::Polls, "as poll"),
     (
         nr::RT_SIGSUSPEND,
         Kind::Waits(0),

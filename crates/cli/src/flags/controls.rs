@@ -33,10 +33,10 @@ pub struct Controls {
     #[arg(long)]
     pub paused: bool,
     /// Begin when Everypath gets this signal, or a handler of the program
-    #[arg(long, value_name = "SIGNAL", value_parser = signal)]
+    #[arg(long, value_name = "SIGNAL", value_parser = signal, conflicts_with = "in_place")]
     pub start_signal: Option<i32>,
     /// End at this signal; if it is the same, each does one or the other
-    #[arg(long, value_name = "SIGNAL", value_parser = signal)]
+    #[arg(long, value_name = "SIGNAL", value_parser = signal, conflicts_with = "in_place")]
     pub stop_signal: Option<i32>,
     /// Leave out the first N instructions of each thread
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST))]
@@ -44,6 +44,9 @@ pub struct Controls {
     /// Trace N instructions of each thread
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST))]
     pub count: Option<u64>,
+    /// Count those of all threads and processes together, not of each thread
+    #[arg(long)]
+    pub together: bool,
 }
 
 /// The N-th call of a function.

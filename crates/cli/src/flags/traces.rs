@@ -16,6 +16,7 @@ Examples:
   everypath trace -o run.evp --no-shared-libs -- ./prog   only its own code
   everypath trace -o run.evp --modules 'libssl*' -- ./prog
   everypath trace -o run.evp --skip 1000000 --count 5000 -- ./prog
+  everypath trace -o run.evp --skip 9000000 --count 5000 --together -- make -j4
   everypath trace -o run.evp --start-func parse:3 --stop-func parse:4 -- ./prog
   everypath trace -o run.evp --paused -- ./server &
   everypath ctl run.evp start                  and stop, as often as you like

@@ -4,7 +4,7 @@
 use testkit::folder::Folder;
 use trace::Recording;
 
-use super::{BINARY, chatter, read, sequences};
+use super::{BINARY, chatter, read, sequences, steps_over_faults};
 
 /// How many instructions are before each keyframe, by thread.
 fn numbers(recording: &Recording) -> Vec<Vec<Option<u64>>> {
@@ -249,27 +249,8 @@ fn what_cannot_be_kept_is_counted_again() {
 #[test]
 fn tracing_begins_exactly_where_it_is_far() {
     let folder = Folder::new("trace-far");
-    let text = "#define _GNU_SOURCE
-#include <signal.h>
-#include <ucontext.h>
-static volatile int faults;
-static void handler(int signal, siginfo_t *information, void *context) {
-    faults++;
-    ((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP] += 2;
-}
-int main(void) {
-    struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO};
-    sigaction(SIGSEGV, &action, 0);
-    volatile unsigned x = 1;
-    for (unsigned i = 0; i < 100000; i++) {
-        x = x * 3 + i;
-        if (x & 4) x ^= 9;
-        if (i < 2000) __asm__ volatile(\"mov (%0), %%eax\" ::\"r\"(0L) : \"eax\");
-        x ^= x >> 3;
-        if (x & 1) x += faults;
-    }
-}";
-    folder.program(&["-O1", "-static"], "far", text);
+    let text = steps_over_faults(100_000, "i < 2000", "");
+    folder.program(&["-O1", "-static"], "far", &text);
     let trace = |options: &[&str]| {
         let head = ["-R", BINARY, "trace", "-q", "-o", "run.evp"];
         let arguments = [&head[..], options, &["--", "./far"]].concat();

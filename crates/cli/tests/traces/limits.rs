@@ -182,7 +182,7 @@ int main(void)
 fn limits_are_kept_with_threads_and_children() {
     let folder = Folder::new("trace-limit-threads");
     folder.program(&["-O1", "-pthread"], "many", MANY);
-    for limit in [60_000, 200_000] {
+    for limit in [100_000, 200_000] {
         let (said, left) = limited(&folder, limit, &["./many"]);
         assert!(said.starts_with(REACHED), "{said}");
         assert!(insns(&left) > 30_000);

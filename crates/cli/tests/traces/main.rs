@@ -4,6 +4,7 @@
 
 mod counted;
 mod limits;
+mod together;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -21,6 +22,35 @@ fn record(folder: &Folder, mode: &str, program: &[&str]) -> Recording {
     let output = folder.run("setarch", &arguments);
     assert!(output.status.success(), "{output:?}");
     read(&folder.file("run.evp"))
+}
+
+/// A program of one thread that goes that many rounds. In those of which `faults` is true, it
+/// executes a load that its handler steps over; `call` is a statement of every round.
+fn steps_over_faults(rounds: u32, faults: &str, call: &str) -> String {
+    format!(
+        "#define _GNU_SOURCE
+#include <signal.h>
+#include <ucontext.h>
+#include <unistd.h>
+static volatile int faults;
+static void handler(int signal, siginfo_t *information, void *context) {{
+    faults++;
+    ((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP] += 2;
+}}
+int main(void) {{
+    struct sigaction action = {{.sa_sigaction = handler, .sa_flags = SA_SIGINFO}};
+    sigaction(SIGSEGV, &action, 0);
+    volatile unsigned x = 1;
+    for (unsigned i = 0; i < {rounds}; i++) {{
+        x = x * 3 + i;
+        if (x & 4) x ^= 9;
+        if ({faults}) __asm__ volatile(\"mov (%0), %%eax\" ::\"r\"(0L) : \"eax\");
+        {call}
+        x ^= x >> 3;
+        if (x & 1) x += faults;
+    }}
+}}"
+    )
 }
 
 fn read(path: &Path) -> Recording {

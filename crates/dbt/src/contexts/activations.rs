@@ -22,12 +22,13 @@ pub use edges::record_path;
 pub use handlers::{on_handler, on_sigreturn};
 
 use self::live::{Activation, live_path};
-use super::emit::code;
+use super::emit::{code, is_above};
 use crate::engine::{self, Engine};
 
-/// Entry stack pointer of the root record: above all, and near enough for the
-/// sign test (`emit_is_negative`).
-const HIGHEST: u64 = 1 << 47;
+/// Entry stack pointer of the root record: above all that stacks have, and near enough for
+/// the sign test (`emit_is_negative`). A stack pointer that is above it for that test raises
+/// it ([`pop_while`]). It is odd, as none of a stack is.
+const HIGHEST: u64 = (1 << 55) + 1;
 /// First size of a shadow stack; it doubles when it is full.
 const SHADOW_LEN: u64 = 256 << 10;
 const GUARD: u64 = 4096;
@@ -160,8 +161,8 @@ pub fn event(context: &mut ThreadContext) {
     let rsp = context.regs[reg::RSP];
     match context.exit {
         code::LOOKUP => lookup(context, tool),
-        code::POP_THROUGH => pop_while(context, tool, |entry| entry <= rsp),
-        _ => pop_while(context, tool, |entry| entry < rsp),
+        code::POP_THROUGH => pop_while(context, tool, |entry| entry == rsp || is_above(rsp, entry)),
+        _ => pop_while(context, tool, |entry| is_above(rsp, entry)),
     }
     context.resume_host = context.event_return;
 }
@@ -170,12 +171,23 @@ pub fn event(context: &mut ThreadContext) {
 pub fn unwind(context: &mut ThreadContext) {
     let Some(tool) = tool_of(context) else { return };
     let rsp = context.regs[reg::RSP];
-    pop_while(context, tool, |entry| entry < rsp);
+    pop_while(context, tool, |entry| is_above(rsp, entry));
 }
 
+/// The root's activation never ends; a stack pointer that is above its record's, which no
+/// stack has, raises that.
 fn pop_while(context: &mut ThreadContext, tool: &Tool, ended: impl Fn(u64) -> bool) {
     tool.settle(context);
-    while context.shadow_top > tool.shadow && ended(tool.records.get(context.shadow_top).0) {
+    loop {
+        let (entry, state) = tool.records.get(context.shadow_top);
+        if !ended(entry) {
+            break;
+        }
+        if context.shadow_top == tool.shadow {
+            let raised = context.regs[reg::RSP].wrapping_add(HIGHEST);
+            tool.records.set(tool.shadow, raised, state);
+            break;
+        }
         tool.pop(context, context.shadow_top);
     }
     tool.go_on(context);

@@ -365,3 +365,9 @@ pub(super) fn emit_is_negative(asm: &mut isa::Asm<'_>) -> isa::asm::Short {
     asm.lea(Reg::Rcx, Reg::Rcx, -255);
     asm.jrcxz()
 }
+
+/// Whether a stack pointer is above that of a record, as emitted code has it, which goes on
+/// only where it is not.
+pub(super) fn is_above(rsp: u64, entry: u64) -> bool {
+    rsp != entry && rsp.wrapping_sub(entry) >> 56 != 0xFF
+}

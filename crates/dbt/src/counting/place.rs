@@ -1,6 +1,6 @@
 //! Where instructions are counted that are executed one after the other.
 
-use isa::insn::Flags;
+use isa::Flags;
 use isa::{Flow, Insn};
 
 #[derive(Clone, Copy, Debug, Default)]

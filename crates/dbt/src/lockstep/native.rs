@@ -97,7 +97,7 @@ pub unsafe fn run(
     reached(uc);
     let frame = (uc as *const UContext as u64) - core::mem::offset_of!(SigFrame, uc) as u64;
     // SAFETY: the kernel's own frame, with the program's state in it.
-    unsafe { entry::everypath_sigreturn(frame as *const SigFrame) }
+    unsafe { entry::everypath_sigreturn(frame as *const SigFrame, uc.mcontext.eflags) }
 }
 
 /// Gives the program's memory the rights that the program knows, and takes away

@@ -16,7 +16,7 @@ pub const FLAGS: u64 = 0xCD5 | 1 << 14 | 1 << 18 | 1 << 21;
 const ARITHMETIC: u64 = 0x8D5;
 
 /// Their bits in the register.
-fn rflags(flags: isa::insn::Flags) -> u64 {
+fn rflags(flags: isa::Flags) -> u64 {
     const BITS: [u32; 6] = [11, 7, 6, 4, 0, 2];
     let bits = BITS.iter().enumerate();
     bits.map(|(at, bit)| u64::from(flags.0 >> at & 1) << bit)

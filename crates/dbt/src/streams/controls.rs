@@ -93,6 +93,8 @@ pub struct Controls {
     /// Instructions of each thread that are not traced first, and those that are then; 0: all.
     pub(super) skip: u64,
     pub(super) count: u64,
+    /// All threads have these numbers together.
+    pub(super) together: bool,
     /// The superblock that is made next has no more instructions.
     pub(super) most_insns: Option<usize>,
     /// The code that was asked for last, and whether it is selected.
@@ -126,6 +128,7 @@ impl Controls {
             requests: has(flag::BY_REQUEST).then(|| Requests::new(pool)),
             skip,
             count,
+            together: has(flag::TOGETHER),
             most_insns: None,
             last: Cell::new((0, 0, false)),
         })
@@ -154,6 +157,11 @@ impl Controls {
         self.requests.as_ref().is_none_or(Requests::is_on)
             && self.start.is_none_or(|call| call.left == 0)
             && self.stop.is_none_or(|call| call.left > 0)
+    }
+
+    /// Whether some code is not traced while other code is.
+    pub(super) fn is_partial(&self) -> bool {
+        self.select || self.own.is_some()
     }
 
     /// Why what is executed now and not traced is not.

@@ -84,12 +84,23 @@ pub fn arrival(context: &ThreadContext) -> Option<Arrival> {
     }
 }
 
-/// Shares out what is left to the words, if that is enough. Else they have nothing, and who
-/// comes to a block leaves for the engine.
-fn share(context: &mut ThreadContext) {
+/// What is left in all words.
+fn all(context: &ThreadContext) -> u64 {
     let parts = [context.stream_left, context.stream_more];
     let parts = context.stream_far.iter().chain(&parts);
-    let all = parts.fold(0u64, |sum, &part| sum.wrapping_add(part));
+    parts.fold(0u64, |sum, &part| sum.wrapping_add(part))
+}
+
+/// From here on a thread that was far away counts in the other way.
+pub(super) fn come_near(context: &mut ThreadContext) {
+    (context.stream_phase, context.stream_left) = (SKIPPING, all(context));
+    (context.stream_more, context.stream_far) = (0, [0; FAR_WORDS]);
+}
+
+/// Shares out what is left to the words, if that is enough. Else they have nothing, and who
+/// comes to a block leaves for the engine.
+pub(super) fn share(context: &mut ThreadContext) {
+    let all = all(context);
     let each = match all >= LEAST {
         true => ((all - RESERVE) / FAR_WORDS as u64).min(SLICE),
         false => 0,
@@ -113,11 +124,17 @@ pub fn gives_back(insns: usize) -> Owed {
 }
 
 impl Engine {
-    /// A thread begins.
-    pub fn begin_counting(&mut self, context: &mut ThreadContext) {
+    /// A thread begins; one that is `hidden` is no part of the trace.
+    pub fn begin_counting(&mut self, context: &mut ThreadContext, hidden: bool) {
         let Some(controls) = self.controls() else {
             return;
         };
+        (context.stream_holds, context.stream_waits) = (0, 0);
+        if controls.together {
+            (context.stream_left, context.stream_more) = (0, 0);
+            context.stream_phase = self.begins_in(hidden);
+            return;
+        }
         let (phase, more) = match controls.skip {
             0 => (TRACING, controls.count),
             skip @ LEAST.. => (FAR, skip),
@@ -241,6 +258,7 @@ impl Engine {
         self.arrive(context);
         let id = match key.arrival {
             Arrival::Middle => {
+                context.stream_waits = 0;
                 self.called(key.pc);
                 let key = self.enter(context, key);
                 self.find(key, None)
@@ -254,6 +272,10 @@ impl Engine {
     /// The block at which a thread goes on that has too few instructions left for the one
     /// with that key.
     fn spend(&mut self, context: &mut ThreadContext, key: Key) -> BlockId {
+        if self.counts_together() {
+            let block = self.take_part(context, key);
+            return block.unwrap_or_else(|| self.next_phase(context, key));
+        }
         if context.stream_phase == FAR {
             share(context);
             let arrival = match context.stream_far[0] {
@@ -275,7 +297,13 @@ impl Engine {
         if context.stream_left > 0 {
             return self.short(key, context.stream_left as usize);
         }
-        let count = self.controls().map_or(0, |controls| controls.count);
+        self.next_phase(context, key)
+    }
+
+    /// The block at which a thread goes on in the next phase.
+    fn next_phase(&mut self, context: &mut ThreadContext, key: Key) -> BlockId {
+        let controls = self.controls().filter(|controls| !controls.together);
+        let count = controls.map_or(0, |controls| controls.count);
         (context.stream_phase, context.stream_more) = match context.stream_phase {
             SKIPPING => (TRACING, count),
             _ => (DONE, 0),
@@ -286,7 +314,7 @@ impl Engine {
     }
 
     /// A block of so many instructions, which is executed once.
-    fn short(&mut self, key: Key, insns: usize) -> BlockId {
+    pub(super) fn short(&mut self, key: Key, insns: usize) -> BlockId {
         let usual = self.map.get(key, &self.blocks);
         self.limit(Some(insns));
         let id = self.translate(key, None);

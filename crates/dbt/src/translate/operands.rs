@@ -70,10 +70,10 @@ impl Engine {
     pub(super) fn emit_target_load(&mut self, emit: &mut Emit<'_>, insn: &Insn) {
         if insn.uses_gs() {
             match (
-                insn.rip_relative(),
+                insn.relative_target(),
                 relocate::load_address(insn, Reg::Rcx, emit.asm.here()),
             ) {
-                (Some((target, _)), _) => emit.asm.mov_r_imm(Reg::Rcx, target),
+                (Some(target), _) => emit.asm.mov_r_imm(Reg::Rcx, target),
                 (None, Ok(bytes)) => emit.asm.bytes(&bytes),
                 (None, Err(_)) => emit.asm.bytes(&[0x0F, 0x0B]),
             }
@@ -106,10 +106,10 @@ impl Engine {
         emit.cover(true, Recipe::NONE);
         let at = emit.asm.here();
         match (
-            insn.rip_relative(),
+            insn.relative_target(),
             relocate::load_address(insn, scratch, at),
         ) {
-            (Some((target, _)), _) => emit.asm.mov_r_imm(scratch, target),
+            (Some(target), _) => emit.asm.mov_r_imm(scratch, target),
             (None, Ok(bytes)) => emit.asm.bytes(&bytes),
             (None, Err(_)) => emit.asm.bytes(&[0x0F, 0x0B]),
         }
@@ -189,8 +189,8 @@ impl Engine {
     pub(super) fn emit_changed(&mut self, emit: &mut Emit<'_>, insn: &Insn, scratch: Reg) {
         let at = emit.asm.here();
         match relocate::with_memory_at(insn, scratch, at) {
-            Ok(bytes) => emit.asm.bytes(&bytes),
-            Err(_) => emit.asm.bytes(&[0x0F, 0x0B]),
+            Ok(bytes) if !insn.is_reserved() => emit.asm.bytes(&bytes),
+            _ => emit.asm.bytes(&[0x0F, 0x0B]),
         }
         emit.cover(false, Recipe::other(scratch as u8));
         // The instruction is done; a signal here steps on to the boundary.

@@ -94,18 +94,22 @@ pub fn statistics(recording: &Recording, totals: &Totals, out: &mut dyn Write) -
     write_time("mcfTrace", recording, out)
 }
 
-/// Instructions that were passed before tracing began: those of `--skip`, of each thread. `None`:
-/// others were left out, too, which nobody counted, or some thread ended before.
+/// Instructions that were passed before tracing began: those of `--skip`, of each thread, or of
+/// all together. `None`: others were left out, too, which nobody counted, or some thread ended before.
 pub(crate) fn skipped(recording: &Recording, threads: u64, idle: u64) -> Option<u64> {
-    let mut skip = 0u64;
+    let (mut skip, mut together) = (0u64, false);
     for (name, value) in &recording.meta.options {
         match &**name {
             "skip" => skip = value.parse().ok()?,
+            "together" => together = true,
             name if LEAVE_OUT.contains(&name) => return None,
             _ => {}
         }
     }
-    (skip == 0 || idle == 0).then(|| skip.saturating_mul(threads))
+    match together {
+        true => (skip == 0 || idle < threads).then_some(skip),
+        false => (skip == 0 || idle == 0).then(|| skip.saturating_mul(threads)),
+    }
 }
 
 /// A line of all statistics.

@@ -8,7 +8,7 @@ use trace::{End, Function, Mode, Process};
 use super::Style;
 use crate::names::{base_name, symbol_of};
 use crate::numbers::{counted, grouped};
-use crate::{Report, metrics, signals};
+use crate::{Report, denied, metrics, signals};
 
 /// Names listed before "and N more".
 const LISTED: usize = 4;
@@ -156,7 +156,9 @@ fn unclear_ends(report: &Report) -> Vec<String> {
     let first = processes.first().map(|process| process.pid);
     let others = processes
         .iter()
-        .filter(|process| process.by_fork || Some(process.pid) != first);
+        .filter(|process| process.by_fork || Some(process.pid) != first)
+        // Another note says so.
+        .filter(|process| !denied::ends_natively(report.recording, process.pid));
     let mut notes: Vec<String> = others.filter_map(sentence).collect();
     if notes.len() > LISTED {
         let more = grouped((notes.len() - LISTED) as u64);

@@ -8,6 +8,7 @@
 //! | `--start-func F:N --stop-func F:M` | from one call of a function to another, of a program with one thread |
 //! | `--start-func F:2` | the end of each thread |
 //! | `--skip`, `--count` | the middle of each thread |
+//! | the same with `--together` | runs of some threads, as long as was asked for in all |
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -88,7 +89,12 @@ fn counted(
         compare(run, &[skip, &words[0]], 0, module, rest)?;
         let middle = part(third + 1, tenth + 1);
         let options = [skip, &words[0], count, &words[1]];
-        compare(run, &options, 1, module, middle)?;
+        compare(run, &options, 1, module, middle.clone())?;
+        let options = [&options[..], &["--together"]].concat();
+        match all {
+            [_] => compare(run, &options, 0, module, middle)?,
+            _ => shared(run, &options, tenth + 1, all)?,
+        }
         return compare(run, &[count, &words[1]], 0, module, part(0, tenth + 1));
     }
     // Where the oracle begins, others have been executed.
@@ -105,6 +111,23 @@ fn counted(
         .iter()
         .map(|thread| thread[from.min(thread.len())..].to_vec());
     compare(run, &[skip, &from.to_string()], 0, None, end.collect())
+}
+
+/// Tracing of so many instructions of all threads together.
+fn shared(run: &Run<'_>, options: &[&str], count: usize, all: &[Vec<Place>]) -> Result<(), String> {
+    let options = words(options, 0);
+    let recording = traces_of::followed(run, &options)?;
+    let ours = traces_of::executed(&recording, |_| true)?;
+    let sum: usize = ours.iter().map(Vec::len).sum();
+    let is_part = |ours: &Vec<Place>| {
+        let is_in = |all: &Vec<Place>| all.windows(ours.len()).any(|window| window == ours);
+        ours.is_empty() || all.iter().any(is_in)
+    };
+    match (sum == count, ours.iter().all(is_part)) {
+        (true, true) => traces_of::read_in_all_ways(&recording),
+        (false, _) => Err(format!("trace {}: {sum} instructions", options.join(" "))),
+        (_, false) => Err(format!("trace {}: no runs of threads", options.join(" "))),
+    }
 }
 
 /// Tracing that begins, and perhaps ends, at calls.

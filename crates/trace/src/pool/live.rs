@@ -212,12 +212,17 @@ impl<W: Keep> Live<W> {
             self.due = Due::new(self.is_cut);
         }
         let starves = self.follow.as_ref().is_some_and(|follow| follow.starves());
-        let open = match self.due.now(starves) {
+        let mut open = match self.due.now(starves) {
             // No lane may end before the others do.
             Open::Busy if self.is_cut => Open::All,
             open => open,
         };
         freed |= self.take(pool, open);
+        if self.is_cut && open == Open::None && !self.ready.is_empty() {
+            // One has, as its chunk was closed: the open ones of the others come along.
+            open = self.due.now(true);
+            freed |= self.take(pool, open);
+        }
         if open != Open::None || !self.ready.is_empty() {
             self.write(pool);
         }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use forest::{Forest, Memory, State};
 use wire::node::{FIRST_BLOCK, LABEL_ENTRY, LABEL_MUTED, LABEL_WAITING};
 
-use super::Tool;
+use super::{HIGHEST, Tool};
 
 /// A live activation, apart from any forest.
 #[derive(Debug)]
@@ -35,7 +35,10 @@ pub(super) fn live_path(tool: &Tool, top: u64, current: State) -> Vec<Activation
         // A record holds the state of the activation below its own.
         let records = (tool.shadow..=top).step_by(16);
         let activation = |at| {
-            let (entry, _) = tool.records.get(at);
+            let entry = match at == tool.shadow {
+                true => HIGHEST,
+                false => tool.records.get(at).0,
+            };
             let state = match at == top {
                 true => current,
                 false => tool.records.get(at + 16).1,

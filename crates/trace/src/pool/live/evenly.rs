@@ -4,8 +4,10 @@
 //! at once. A limit that is reached in that code leaves no room for any of the streams.
 //!
 //! Approach: what may have no room is written in steps, which are smaller the less room there is.
-//! Each has the same fraction of what each image logged and of what each stream has, so code and
-//! streams have come about as far wherever the file ends. Who reads it goes on as far as both do.
+//! Each has the same fraction of what every image logged, and the same fraction of every stream,
+//! so a reader comes about as far in all of them wherever the file ends. Code has at least half
+//! of the bytes of a step, because most code runs early: a stream that is cut in its middle needs
+//! more than half of the code.
 
 use std::collections::{HashMap, HashSet};
 use std::mem;
@@ -26,6 +28,49 @@ const WHOLE: u64 = 1 << 16;
 /// besides its streams.
 const ENTRY: u64 = 32;
 const PART: u64 = 96;
+
+/// A number of bytes, and the fraction of them that is written.
+#[derive(Clone, Copy)]
+struct Share {
+    bytes: u64,
+    fraction: u64,
+}
+
+impl Share {
+    fn new(bytes: u64) -> Share {
+        Share { bytes, fraction: 0 }
+    }
+
+    fn left(self) -> u64 {
+        self.bytes * (WHOLE - self.fraction) / WHOLE
+    }
+
+    /// About so many bytes further, at least one step of the fraction.
+    fn and(self, more: u64) -> Share {
+        let more = (more * WHOLE).checked_div(self.bytes).unwrap_or(WHOLE);
+        let fraction = (self.fraction + 1 + more).min(WHOLE);
+        Share { fraction, ..self }
+    }
+}
+
+/// The fractions of the code of all images and of all streams that are written.
+#[derive(Clone, Copy)]
+struct Done {
+    code: Share,
+    streams: Share,
+}
+
+impl Done {
+    fn is_whole(self) -> bool {
+        self.code.fraction == WHOLE && self.streams.fraction == WHOLE
+    }
+
+    fn whole(mut self) -> Done {
+        self.code.fraction = WHOLE;
+        self.streams.fraction = WHOLE;
+        self
+    }
+}
 
 /// A part, and its place in what its stream has: behind `before` of `all` parts.
 struct Turn {
@@ -51,8 +96,11 @@ impl<W: Keep> Live<W> {
             .collect();
         let entries = logs.iter().flat_map(|(_, entries)| entries);
         let parts = ready.iter().map(|ready| PART + ready.part.stored_len());
-        let bytes = entries.map(len).chain(parts).sum();
-        self.write_in_steps(bytes, logs, in_turn(ready));
+        let done = Done {
+            code: Share::new(entries.map(len).sum()),
+            streams: Share::new(parts.sum()),
+        };
+        self.write_in_steps(done, logs, in_turn(ready));
         if let Some(why) = self.sink.stopped {
             // Perhaps what is left out is code of what is not.
             threads
@@ -61,20 +109,24 @@ impl<W: Keep> Live<W> {
         }
     }
 
-    /// The fraction at which the next step ends, of about so many bytes, if the last one ended
-    /// at `done`.
-    fn step(&self, bytes: u64, done: u64) -> u64 {
+    /// The fractions at which the next step ends.
+    fn step(&self, done: Done) -> Done {
         let room = self.sink.room();
-        let left = bytes * (WHOLE - done) / WHOLE;
-        match left <= room || self.sink.stopped.is_some() {
-            true => WHOLE,
-            false => (done + 1 + (room / STEP).max(LEAST) * WHOLE / bytes).min(WHOLE),
+        let (code, streams) = (done.code.left(), done.streams.left());
+        if code + streams <= room || self.sink.stopped.is_some() {
+            return done.whole();
+        }
+        let step = (room / STEP).max(LEAST);
+        let for_code = (step * code / (code + streams)).max(step / 2).min(code);
+        Done {
+            code: done.code.and(for_code),
+            streams: done.streams.and(step - for_code),
         }
     }
 
     fn write_in_steps(
         &mut self,
-        bytes: u64,
+        mut done: Done,
         logs: Vec<(usize, Vec<Option<Entry>>)>,
         turns: Vec<Turn>,
     ) {
@@ -84,15 +136,15 @@ impl<W: Keep> Live<W> {
             .map(|(at, entries)| (at, entries.len() as u64, entries.into_iter()))
             .collect();
         let mut read: Vec<Ready> = Vec::new();
-        let mut done = 0;
-        while done < WHOLE {
-            done = self.step(bytes, done);
+        while !done.is_whole() {
+            done = self.step(done);
             for (at, all, entries) in &mut logs {
                 let before = *all - entries.len() as u64;
-                let more = *all * done / WHOLE - before;
+                let more = *all * done.code.fraction / WHOLE - before;
                 self.feed(*at, entries.by_ref().take(more as usize));
             }
-            while let Some(turn) = turns.next_if(|turn| turn.before * WHOLE < turn.all * done) {
+            let streams = done.streams.fraction;
+            while let Some(turn) = turns.next_if(|turn| turn.before * WHOLE < turn.all * streams) {
                 self.sink.part(turn.ready.place, &turn.ready.part);
                 read.push(turn.ready);
             }
