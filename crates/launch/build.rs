@@ -16,8 +16,10 @@ fn main() {
             crates.join(name).join("Cargo.toml").display()
         );
     }
+    // All profiles share one build of the payload, which is optimised in each of them: OUT_DIR is
+    // TARGET/PROFILE/build/launch-HASH/out.
     let out = PathBuf::from(std::env::var("OUT_DIR").expect("cargo sets it"));
-    let target = out.join("payload");
+    let target = out.ancestors().nth(4).unwrap_or(&out).join("payload");
     let flags = [
         "-Crelocation-model=pie",
         "-Ctarget-feature=+crt-static",

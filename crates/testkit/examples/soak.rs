@@ -17,8 +17,7 @@ use testkit::soak::check::{self, Bench, Divergence, Finding};
 use testkit::soak::generate::{Features, generate};
 use testkit::soak::random::Random;
 use testkit::soak::reduce::reduce;
-use testkit::suite::{self, Verdict};
-use testkit::{build, mode, program};
+use testkit::{build, mode, program, suite};
 
 /// Time for one reduction.
 const REDUCTION: Duration = Duration::from_secs(90);
@@ -172,16 +171,13 @@ fn known_program(known: &[Program], seed: u64, bench: &Bench, cache: &Path, tall
     let mode: &[Mode] = std::slice::from_ref(random.pick(mode::MODES));
     tally.known += 1;
     tally.runs += 1;
-    let check = || match suite::check(chosen, cache, &bench.product, mode) {
-        Verdict::Failed(texts) => Some(texts),
-        _ => None,
-    };
-    let Some(texts) = check() else { return };
+    let check = || suite::check(chosen, cache, &bench.product, mode).err();
+    let Some(text) = check() else { return };
     // Signals that come by the clock leave a program no time on a busy machine.
-    if texts.iter().all(|text| text.contains("ended TimedOut")) && check().is_none() {
+    if text.contains("ended TimedOut") && check().is_none() {
         println!("slow: {}: it ended in time when run again", chosen.name);
         return;
     }
     tally.divergences += 1;
-    println!("DIVERGES: {}: {}", chosen.name, texts.join("\n"));
+    println!("DIVERGES: {}: {}", chosen.name, text);
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::program::Program;
+use crate::program::{Program, missing_feature};
 
 /// A compiled program, in a directory of its own.
 #[derive(Clone, Debug)]
@@ -66,6 +66,35 @@ pub fn cache_directory() -> PathBuf {
     target
         .unwrap_or(&std::env::temp_dir())
         .join("test-programs")
+}
+
+/// A program to run, or why there is none on this machine.
+#[derive(Clone, Debug)]
+pub enum Ready {
+    Built(Built),
+    /// The processor lacks a feature; or, where the run allows that, the compiler is not installed.
+    Missing(String),
+}
+
+/// Compiles `program` as [`build`] does, if this machine has what it needs.
+pub fn ready(program: &Program, cache: &Path) -> Result<Ready, String> {
+    if let Some(feature) = missing_feature(&program.directives.needs) {
+        return Ok(Ready::Missing(format!("this CPU has no {feature}")));
+    }
+    match build(program, cache) {
+        Ok(built) => Ok(Ready::Built(built)),
+        Err(BuildError::Compiler { compiler, .. }) if may_lack_tools() => {
+            Ok(Ready::Missing(format!("{compiler} is not installed")))
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Whether a job may be left out because a tool is not installed (`EVERYPATH_ALLOW_MISSING`, which
+/// `cargo xtask ci` sets where it cannot install).
+#[must_use]
+pub fn may_lack_tools() -> bool {
+    std::env::var_os("EVERYPATH_ALLOW_MISSING").is_some()
 }
 
 /// Compiles `program` below `cache` unless that was done before.

@@ -18,6 +18,7 @@
 //! // run: oracle-args 2              arguments of that comparison, to shorten it
 //! // run: no-counts it waits         counts of instructions are not compared, because it waits
 //! // run: no-order it waits          their order is not, because it waits
+//! // run: wide it counts time         only `cargo xtask wide` runs it, because it counts time
 //! ```
 //!
 //! Invariant: an unknown word is an error, never ignored: a misspelt
@@ -85,6 +86,8 @@ pub struct Directives {
     pub no_blocks: Option<String>,
     /// Why the order of its instructions is not compared.
     pub no_order: Option<String>,
+    /// Why the gate leaves the program to `wide`, if it does.
+    pub wide: Option<String>,
     /// Arguments when they are, if others.
     pub oracle_args: Option<Vec<String>>,
 }
@@ -129,6 +132,7 @@ impl Default for Directives {
             no_counts: None,
             no_blocks: None,
             no_order: None,
+            wide: None,
             oracle_args: None,
         }
     }
@@ -192,9 +196,10 @@ fn parse_run(directives: &mut Directives, line: usize, text: &str) -> Result<(),
                 _ => return Err(bad_value()),
             });
         }
-        "no-oracle" | "oracle-disagrees" | "no-counts" if value.is_empty() => {
+        "no-oracle" | "oracle-disagrees" | "no-counts" | "wide" if value.is_empty() => {
             return Err(bad_value());
         }
+        "wide" => directives.wide = Some(value.to_owned()),
         "no-counts" => directives.no_counts = Some(value.to_owned()),
         "no-blocks" => directives.no_blocks = Some(value.to_owned()),
         "no-order" => directives.no_order = Some(value.to_owned()),

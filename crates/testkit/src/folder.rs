@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use analysis::walk::{Event, Pieces, Walk};
 use trace::Thread;
@@ -43,7 +44,7 @@ pub fn addresses(pieces: &mut Pieces, thread: &Thread) -> Vec<u64> {
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// Among the temporary files. No other test of its program has this `name`.
+    /// Among the temporary files; `name` says to a reader which test it is of.
     #[must_use]
     pub fn new(name: &str) -> Folder {
         Folder::within(&std::env::temp_dir(), name)
@@ -52,7 +53,10 @@ impl Folder {
     /// In `parent`, for what is large.
     #[must_use]
     pub fn within(parent: &Path, name: &str) -> Folder {
-        let path = parent.join(format!("everypath-{name}-{}", std::process::id()));
+        static FOLDERS: AtomicU32 = AtomicU32::new(0);
+        let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
+        let process = std::process::id();
+        let path = parent.join(format!("everypath-{name}-{process}-{number}"));
         std::fs::create_dir_all(&path).expect("the folder can be made");
         Folder(path)
     }

@@ -91,6 +91,18 @@ pub struct Bench {
     reference: Vec<Vec<u16>>,
     /// How long the program takes, about: with other work on the machine that changes.
     took: Duration,
+    /// Size in bytes of a whole trace's file.
+    size: u64,
+}
+
+/// When somebody is killed.
+#[derive(Clone, Copy, Debug)]
+pub enum Moment {
+    /// A time after the program has begun.
+    After(Duration),
+    /// When the file has so many hundredths of its size in the end: however busy the machine is,
+    /// something is recorded by then and something is not.
+    Written(u64),
 }
 
 impl Bench {
@@ -108,11 +120,14 @@ impl Bench {
             folder,
             reference: Vec::new(),
             took: Duration::ZERO,
+            size: 0,
         };
         bench.reference = bench.whole()?;
         let started = Instant::now();
         let again = bench.whole()?;
         bench.took = started.elapsed() / 2;
+        let file = std::fs::metadata(bench.folder.file("killed.evp"));
+        bench.size = file.map_err(|error| error.to_string())?.len();
         if again != bench.reference {
             return Err("the program does not execute the same when it runs again".into());
         }
@@ -152,6 +167,20 @@ impl Bench {
         command.spawn().map_err(|error| error.to_string())
     }
 
+    /// Waits until `moment`, or until the run has ended.
+    fn wait_for(&self, moment: Moment, cli: &mut Child) {
+        let size = match moment {
+            Moment::After(time) => return std::thread::sleep(time),
+            Moment::Written(percent) => self.size * percent / 100,
+        };
+        let file = self.folder.file("killed.evp");
+        while std::fs::metadata(&file).map_or(0, |file| file.len()) < size
+            && cli.try_wait().is_ok_and(|status| status.is_none())
+        {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// What is in the file; `None`: there is none.
     fn left(&self) -> Result<Option<Prefix>, String> {
         let Ok(file) = File::open(self.folder.file("killed.evp")) else {
@@ -163,14 +192,25 @@ impl Bench {
 
     /// Kills somebody at a moment that `random` says.
     pub fn round(&mut self, victim: Victim, random: &mut Random) -> Result<Found, String> {
+        let micros = random.below(self.took.as_micros() as usize);
+        let moment = Moment::After(Duration::from_micros(micros as u64));
+        self.round_at(victim, moment, random)
+    }
+
+    /// Kills somebody at `moment`.
+    pub fn round_at(
+        &mut self,
+        victim: Victim,
+        moment: Moment,
+        random: &mut Random,
+    ) -> Result<Found, String> {
         let scarcity = match victim {
             Victim::ProgramForMemory | Victim::CliForMemory => Some(Scarcity::new()?),
             _ => None,
         };
         let mut cli = self.start(scarcity.as_ref())?;
         let pids = processes(&mut cli)?;
-        let micros = random.below(self.took.as_micros() as usize);
-        std::thread::sleep(Duration::from_micros(micros as u64));
+        self.wait_for(moment, &mut cli);
         let killed_at = std::time::SystemTime::now();
         match (pids, scarcity) {
             (Some(pids), None) => strike(victim, &pids, random),
@@ -180,7 +220,7 @@ impl Bench {
             (None, _) => {}
         }
         let said = said(&mut cli)?;
-        let status = cli.wait().map_err(|error| error.to_string())?;
+        cli.wait().map_err(|error| error.to_string())?;
         if victim.is_cli() && said != "done\n" {
             return Err(format!("the program did not go on to its end: {said:?}"));
         }
@@ -191,12 +231,11 @@ impl Bench {
             };
         };
         let torn = match prefix.lost {
-            None if victim.is_program() || status.success() => 0,
+            None => 0,
             Some(loss) => match loss.error {
                 ReadError::Unfinished { torn } if !victim.is_program() => torn,
                 error => return Err(format!("{error}")),
             },
-            None => 0,
         };
         let recording = prefix.recording;
         let end = recording.meta.end;
@@ -207,13 +246,9 @@ impl Bench {
             ));
         }
         let sequences = sequences(&recording)?;
-        let instructions = sequences.iter().map(|sequence| sequence.len() as u64).sum();
+        let instructions = sequences.iter().map(|all| all.len() as u64).sum();
         self.compare(&sequences)?;
-        let all: usize = self.lengths().iter().sum();
-        self.took = match instructions == all as u64 {
-            true => self.took * 9 / 10,
-            false => self.took * 103 / 100,
-        };
+        self.adapt(instructions);
         Ok(Found {
             victim,
             threads: sequences.len(),
@@ -221,6 +256,15 @@ impl Bench {
             torn,
             behind: behind(&recording, killed_at),
         })
+    }
+
+    /// Moments come earlier after a run that was recorded whole, and later after a part.
+    fn adapt(&mut self, instructions: u64) {
+        let all: usize = self.lengths().iter().sum();
+        self.took = match instructions == all as u64 {
+            true => self.took * 9 / 10,
+            false => self.took * 103 / 100,
+        };
     }
 
     /// Each is a prefix of another one of the reference: which thread is recorded first

@@ -8,8 +8,8 @@
 //! - [`real`] runs the scripts of `tests/real`, real programs, in every mode;
 //! - [`paper`] reads the expected forests beside the programs of the paper;
 //! - [`product`] reads what the product's reports say of a program;
-//! - [`pool`] runs a list of jobs two at a time, [`again`] runs one again that failed,
-//!   [`jobs`] makes a test of both;
+//! - [`pool`] runs a list of jobs two at a time, [`jobs`] makes a part of the tests of it;
+//! - [`scope`] says how much of a part is run, [`ledger`] keeps what was compared;
 //! - [`folder`] is a folder for one test of the product, [`sample`] a recording to show;
 //! - [`tree`] is a forest of calling contexts as text, and its comparison;
 //! - [`terminal`] is a terminal with a shell that has job control, [`process`] a look at what runs;
@@ -29,13 +29,13 @@
 //! what a pool or container looks like.
 #![forbid(unsafe_code)]
 
-pub mod again;
 pub mod build;
 pub mod directive;
 pub mod folder;
 pub mod instances;
 pub mod jobs;
 pub mod kills;
+pub mod ledger;
 pub mod mode;
 pub mod oracle;
 pub mod paper;
@@ -46,6 +46,7 @@ pub mod program;
 pub mod real;
 pub mod run;
 pub mod sample;
+pub mod scope;
 pub mod soak;
 pub mod suite;
 pub mod sweep;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::build::Built;
+use crate::scope::Scope;
 
 /// One way to run a program.
 #[derive(Clone, Copy, Debug)]
@@ -39,18 +40,68 @@ pub const MODES: &[Mode] = &[
     Mode { name: "inter, rolled",    arguments: &["contexts", "--mode", "inter", "--roll-loops", "--quiet", "-o", "{out}"] },
 ];
 
-/// The modes of real programs, which are too long for all of [`MODES`].
-#[rustfmt::skip]
-pub const REAL_MODES: &[Mode] = &[
-    Mode { name: "run",         arguments: &["run", "--quiet"] },
-    Mode { name: "contexts",    arguments: &["contexts", "--quiet", "-o", "{out}"] },
-    Mode { name: "run chaos 3", arguments: &["run", "--quiet", "--chaos", "3"] },
+/// Modes of every program in every scope, by name.
+const ALWAYS: [&str; 4] = ["run", "contexts", "count", "trace"];
+
+/// Modes of chaos that the gate divides among the programs: each program has one of them.
+const IN_TURN: [&str; 8] = [
+    "run chaos 1",
+    "run chaos 2",
+    "run chaos 3",
+    "count chaos 2",
+    "contexts chaos 1",
+    "contexts chaos 2",
+    "contexts chaos 3",
+    "intra chaos 3",
 ];
+
+/// Modes of real programs, which are too long for all of [`MODES`]; the gate has the first two.
+const REAL: [&str; 3] = ["run", "contexts", "run chaos 3"];
+
+/// The modes of those names, in the order of [`MODES`].
+///
+/// # Panics
+/// A name is no mode's.
+#[must_use]
+pub fn named(names: &[&str]) -> Vec<Mode> {
+    let all = MODES.iter().copied();
+    let modes: Vec<Mode> = all.filter(|mode| names.contains(&mode.name)).collect();
+    assert_eq!(modes.len(), names.len(), "{names:?} has a name of no mode");
+    modes
+}
+
+/// The modes in which the program `name` runs. Which mode of chaos the gate gives it follows from
+/// the name alone, so it stays the same when other programs come and go.
+#[must_use]
+pub fn of(scope: Scope, name: &str) -> Vec<Mode> {
+    match scope {
+        Scope::Check => named(&ALWAYS),
+        Scope::Gate => {
+            // FNV-1a, 32 bits.
+            let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+                (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+            });
+            let mut names = ALWAYS.to_vec();
+            names.push(IN_TURN[hash as usize % IN_TURN.len()]);
+            named(&names)
+        }
+        Scope::Wide => MODES.to_vec(),
+    }
+}
+
+/// The modes in which real programs run.
+#[must_use]
+pub fn of_real(scope: Scope) -> Vec<Mode> {
+    match scope {
+        Scope::Wide => named(&REAL),
+        _ => named(&REAL[..2]),
+    }
+}
 
 /// The product was not built.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "there is no everypath binary at {path}: build it with `cargo build --release -p cli`, \
+    "there is no everypath binary at {path}: build it with `cargo build -p cli`, \
      or name another one in EVERYPATH_BIN"
 )]
 pub struct NoProduct {
@@ -58,15 +109,15 @@ pub struct NoProduct {
     pub path: PathBuf,
 }
 
-/// Finds the product: `EVERYPATH_BIN`, or the release binary of this build,
-/// or of the repository's own target directory.
+/// Finds the product: `EVERYPATH_BIN`, or the one that was built beside this test program, or the
+/// release build of the repository's own target directory.
 pub fn product(repository: &Path) -> Result<PathBuf, NoProduct> {
     let named = std::env::var_os("EVERYPATH_BIN").map(PathBuf::from);
     let test_binary = std::env::current_exe().unwrap_or_default();
     let beside = test_binary
         .ancestors()
-        .nth(3)
-        .map(|dir| dir.join("release/everypath"));
+        .nth(2)
+        .map(|dir| dir.join("everypath"));
     let built = repository.join("target/release/everypath");
     let candidates = if named.is_some() {
         vec![named]

@@ -4,58 +4,35 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::build::{self, Built};
+use crate::build::{self, Built, Ready};
+use crate::jobs::Done;
 use crate::mode::{self, Mode};
-use crate::program::{Program, missing_feature};
+use crate::program::Program;
 use crate::run::{self, Outcome};
 
 /// Limit of a native run; programs need about a second at most.
 const NATIVE_LIMIT: Duration = Duration::from_secs(20);
 
-/// What became of one program.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// As native in every mode.
-    Passed,
-    /// This CPU lacks what the program tests.
-    Skipped(String),
-    /// What differed, one text per failure.
-    Failed(Vec<String>),
-}
-
-impl Verdict {
-    /// The line that says it of the program `name`, or what differed.
-    pub fn line(self, name: &str) -> Result<String, String> {
-        match self {
-            Verdict::Passed => Ok(format!("ok      {name}")),
-            Verdict::Skipped(why) => Ok(format!("skipped {name}: {why}")),
-            Verdict::Failed(texts) => Err(texts.join("\n")),
-        }
-    }
-}
-
-/// Builds `program`, runs it natively, then under every one of `modes`.
-#[must_use]
-pub fn check(program: &Program, cache: &Path, product: &Path, modes: &[Mode]) -> Verdict {
-    if let Some(feature) = missing_feature(&program.directives.needs) {
-        return Verdict::Skipped(format!("this CPU has no {feature}"));
-    }
-    let built = match build::build(program, cache) {
-        Ok(built) => built,
-        Err(error) => return Verdict::Failed(vec![error.to_string()]),
+/// Builds `program`, runs it natively, then under every one of `modes`: one comparison each. The
+/// error has one text per mode that differs.
+pub fn check(
+    program: &Program,
+    cache: &Path,
+    product: &Path,
+    modes: &[Mode],
+) -> Result<Done, String> {
+    let built = match build::ready(program, cache)? {
+        Ready::Built(built) => built,
+        Ready::Missing(why) => return Ok(Done::Missing(why)),
     };
-    let native = match native(program, &built) {
-        Ok(outcome) => outcome,
-        Err(message) => return Verdict::Failed(vec![message]),
-    };
-    let mut failures = Vec::new();
-    for mode in modes {
-        failures.extend(check_mode(program, &built, product, mode, &native));
-    }
-    if failures.is_empty() {
-        Verdict::Passed
-    } else {
-        Verdict::Failed(failures)
+    let native = native(program, &built)?;
+    let differences = modes
+        .iter()
+        .filter_map(|mode| check_mode(program, &built, product, mode, &native));
+    let differences: Vec<String> = differences.collect();
+    match differences.is_empty() {
+        true => Ok(Done::Compared(modes.len(), String::new())),
+        false => Err(differences.join("\n")),
     }
 }
 

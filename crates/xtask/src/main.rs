@@ -1,28 +1,33 @@
 //! `cargo xtask`: everything the project checks or measures about itself.
 //!
-//! Continuous integration is `cargo xtask ci` and nothing else, so what a
-//! developer sees is what the machine sees. Each check is one file here and
-//! one row of [`ci::STEPS`].
+//! Continuous integration is `cargo xtask ci` and nothing else, so what a developer sees is what
+//! the machine sees; `check` is its short form after an edit, `wide` what it leaves out
+//! (docs/testing.md). Each house rule is one file here and one row of [`ci::HOUSE`].
 //!
 //! Invariant: a check reads the tree and prints every violation it finds; it
 //! changes nothing but `target/`, and its exit status is 0 only if there was none.
 #![forbid(unsafe_code)]
 
 mod bench;
+mod check;
 mod ci;
 mod edges;
 mod growth;
+mod harness;
+mod install;
 mod instances;
 mod kills;
 mod layers;
+mod ledger;
 mod links;
 mod metadata;
+mod needs;
 mod sizes;
 mod soak;
-mod sweep;
 mod tables;
 mod tree;
 mod unsafety;
+mod wide;
 
 use std::process::ExitCode;
 
@@ -39,8 +44,12 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Run every check, then the tests: what continuous integration runs.
-    Ci,
+    /// The gate: every check, and the tests that are the same every time.
+    Ci(ci::Options),
+    /// What an edit may have broken, in a minute or two.
+    Check(check::Options),
+    /// Everything the tests know, in parts, with a table in benches/wide.md.
+    Wide(wide::Options),
     /// Compare the crates' dependencies with the table of allowed edges.
     Layers,
     /// Find files that are longer than the house rule allows.
@@ -63,8 +72,6 @@ enum Task {
     Soak(soak::Options),
     /// Run random instances of instructions natively and in every mode.
     Instances(instances::Options),
-    /// Run every kernel interface with every class of instructions, in every mode.
-    Sweep(sweep::Options),
 }
 
 fn main() -> ExitCode {
@@ -80,7 +87,9 @@ fn main() -> ExitCode {
 fn run() -> Result<()> {
     let tree = tree::Tree::find()?;
     match Args::parse().task {
-        Task::Ci => ci::run(&tree),
+        Task::Ci(options) => ci::run(&tree, &options),
+        Task::Check(options) => check::run(&tree, &options),
+        Task::Wide(options) => wide::run(&tree, &options),
         Task::Layers => report("layers", layers::check(&tree)?),
         Task::Sizes => report("sizes", sizes::check(&tree)?),
         Task::Links => report("links", links::check(&tree)?),
@@ -92,7 +101,6 @@ fn run() -> Result<()> {
         Task::Tables(options) => tables::run(&tree, &options),
         Task::Soak(options) => soak::run(&tree, &options),
         Task::Instances(options) => instances::run(&tree, &options),
-        Task::Sweep(options) => sweep::run(&tree, &options),
     }
 }
 

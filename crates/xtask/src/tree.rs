@@ -26,15 +26,33 @@ impl Tree {
 
     /// Runs cargo in the checkout; an error unless it succeeds.
     pub fn cargo(&self, arguments: impl IntoIterator<Item: AsRef<OsStr>>) -> Result<()> {
-        let mut cargo =
-            Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
-        cargo.args(arguments).current_dir(&self.root);
+        let mut cargo = self.command("cargo");
+        cargo.args(arguments);
         let status = cargo.status().context("cannot run cargo")?;
         if !status.success() {
             let words: Vec<_> = cargo.get_args().map(OsStr::to_string_lossy).collect();
             bail!("cargo {}: {status}", words.join(" "));
         }
         Ok(())
+    }
+
+    /// A command in the checkout; `cargo` is the one that started this program.
+    pub fn command(&self, program: &str) -> Command {
+        let cargo = std::env::var_os("CARGO").filter(|_| program == "cargo");
+        let mut command = Command::new(cargo.unwrap_or_else(|| OsString::from(program)));
+        command.current_dir(&self.root);
+        command
+    }
+
+    /// What a git command prints; an error unless it succeeds.
+    pub fn git(&self, arguments: &[&str]) -> Result<String> {
+        let output = self.command("git").args(arguments).output();
+        let output = output.context("cannot run git")?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            bail!("git {}: {}", arguments.join(" "), said.trim());
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     /// Runs a script of the tree.
@@ -50,18 +68,9 @@ impl Tree {
 
     /// Paths relative to the root of all files whose name ends in `suffix`, sorted.
     pub fn files(&self, suffix: &str) -> Result<Vec<String>> {
-        let output = Command::new("git")
-            .args(["ls-files", "--cached", "--others", "--exclude-standard"])
-            .current_dir(&self.root)
-            .output()
-            .context("cannot run git ls-files")?;
-        if !output.status.success() {
-            bail!(
-                "git ls-files failed: {}",
-                String::from_utf8_lossy(&output.stderr).trim()
-            );
-        }
-        let mut files: Vec<String> = String::from_utf8_lossy(&output.stdout)
+        let words = ["ls-files", "--cached", "--others", "--exclude-standard"];
+        let output = self.git(&words)?;
+        let mut files: Vec<String> = output
             .lines()
             .filter(|name| name.ends_with(suffix) && self.root.join(name).is_file())
             .map(str::to_owned)

@@ -1,0 +1,242 @@
+//! `--format lcov`: `lcov` and `genhtml` (Debian: lcov) read it and find the same
+//! totals, and gcov, which counts in the program itself, counts lines the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use testkit::folder::Folder;
+use testkit::zstd;
+
+use crate::BINARY;
+
+/// Loops of all kinds, on one line and on several; recursion, early returns, a switch.
+const LOOPS: &str = "\
+#include <stdio.h>
+#include <stdlib.h>
+static int fib(int n)
+{
+    return n < 2 ? n : fib(n - 1) + fib(n - 2);
+}
+static int never(int n)
+{
+    if (n > 3)
+        return 1;
+    return 2;
+}
+static int kind(int n)
+{
+    switch (n % 5) {
+    case 0:
+        return 7;
+    case 1:
+    case 2:
+        n += 3;
+        break;
+    case 3:
+        n--;
+    default:
+        n *= 2;
+    }
+    return n;
+}
+int main(int argc, char **argv)
+{
+    int sum = 0, i = 0;
+    for (int n = 0; n < 100; n++)
+        if (n % 10 == 0 && n > 20 || n == 7)
+            sum += fib(n % 12);
+        else
+            sum -= kind(n);
+    while (i < 50) i++;
+    do { i--; if (i == 40) continue; sum++; } while (i > 30);
+    for (int a = 0; a < 5; a++) for (int b = 0; b < 6; b++) sum += a * b;
+again:
+    if (i++ < 35)
+        goto again;
+    if (argc > 1)
+        sum += never(argc);
+    printf(\"%d\\n\", sum);
+    exit(0);
+}
+";
+
+fn succeeds(command: &mut Command) -> String {
+    let name = command.get_program().to_owned();
+    let output = command.env("LC_ALL", "C").stdin(Stdio::null()).output();
+    let output = output.unwrap_or_else(|error| panic!("{name:?}: {error}"));
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    assert!(output.status.success(), "{name:?}: {said}");
+    said
+}
+
+/// Counts `program` and writes `cover.info`.
+fn cover(folder: &Folder, program: &str) -> String {
+    let report = ["--format", "lcov", "--report", "cover.info"];
+    let run = ["count", "-o", "run.evp", "--", program];
+    let output = folder.run(BINARY, &[&run[..3], &report, &run[3..]].concat());
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    fs::read_to_string(folder.file("cover.info")).unwrap()
+}
+
+/// Executions by file and line.
+type Lines = BTreeMap<(String, u64), u64>;
+
+fn lines_of(info: &str) -> Lines {
+    let (mut lines, mut file) = (Lines::new(), "");
+    for record in info.lines() {
+        if let Some(name) = record.strip_prefix("SF:") {
+            file = name;
+        } else if let Some(line) = record.strip_prefix("DA:") {
+            let (line, count) = line.split_once(',').unwrap();
+            let place = (file.to_owned(), line.parse().unwrap());
+            assert!(lines.insert(place, count.parse().unwrap()).is_none());
+        }
+    }
+    lines
+}
+
+/// Of the program that was built with `--coverage` and has run in `folder`.
+fn lines_of_gcov(folder: &Folder) -> Lines {
+    let entries = fs::read_dir(folder.path()).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name());
+    let data: BTreeSet<_> = names
+        .filter(|name| {
+            Path::new(name)
+                .extension()
+                .is_some_and(|kind| kind == "gcda")
+        })
+        .collect();
+    assert!(!data.is_empty());
+    let mut gcov = Command::new("gcov");
+    gcov.args(["--json-format", "--stdout"]).args(data);
+    let said = succeeds(gcov.current_dir(folder.path()));
+    let mut lines = Lines::new();
+    for unit in said.lines().filter(|line| !line.is_empty()) {
+        let unit: Value = serde_json::from_str(unit).unwrap();
+        for file in unit["files"].as_array().unwrap() {
+            let name = folder.path().join(file["file"].as_str().unwrap());
+            for line in file["lines"].as_array().unwrap() {
+                let number = line["line_number"].as_u64().unwrap();
+                let place = (name.to_str().unwrap().to_owned(), number);
+                *lines.entry(place).or_default() += line["count"].as_u64().unwrap();
+            }
+        }
+    }
+    lines
+}
+
+/// Our count and gcov's of each line that both know. Where a function begins, gcov names
+/// the line of its name, and code that of its brace.
+fn compared(folder: &Folder, info: &str) -> BTreeMap<(String, u64), (u64, u64)> {
+    let (ours, theirs) = (lines_of(info), lines_of_gcov(folder));
+    let both = theirs.into_iter().filter_map(|(place, count)| {
+        let own = *ours.get(&place)?;
+        Some((place, (own, count)))
+    });
+    both.collect()
+}
+
+/// Numbers of a record, added up.
+fn sum(info: &str, key: &str) -> u64 {
+    let values = info.lines().filter_map(|line| line.strip_prefix(key));
+    values.map(|value| value.parse::<u64>().unwrap()).sum()
+}
+
+/// What `lcov --summary` and `genhtml` say is what the file's totals and its records say.
+fn check_readers(folder: &Folder, info: &str) {
+    let mut lcov = Command::new("lcov");
+    lcov.args(["--rc", "lcov_branch_coverage=1", "--summary", "cover.info"]);
+    let mut genhtml = Command::new("genhtml");
+    genhtml.args(["--branch-coverage", "-o", "html", "cover.info"]);
+    for reader in [&mut lcov, &mut genhtml] {
+        let said = succeeds(reader.current_dir(folder.path()));
+        assert!(!said.to_lowercase().contains("warning"), "{said}");
+        for (name, hit, found) in [
+            ("lines", "LH:", "LF:"),
+            ("functions", "FNH:", "FNF:"),
+            ("branches", "BRH:", "BRF:"),
+        ] {
+            let (hit, found) = (sum(info, hit), sum(info, found));
+            let expected = format!("({hit} of {found} {name})");
+            assert!(said.contains(&expected), "{expected} {said}");
+        }
+    }
+    assert_eq!(lines_of(info).len() as u64, sum(info, "LF:"));
+}
+
+#[test]
+fn lines_are_counted_as_gcov_does() {
+    let folder = Folder::new("cover-loops");
+    folder.program(&["-O0", "-g"], "loops", LOOPS);
+    let info = cover(&folder, "./loops");
+    check_readers(&folder, &info);
+    folder.compile(&["-O0", "-g", "--coverage"], "counted", "loops.c");
+    succeeds(Command::new(folder.file("counted")).current_dir(folder.path()));
+    let both = compared(&folder, &info);
+    assert!(both.len() >= 26, "{both:?}");
+    for (place, counts) in both {
+        assert_eq!(counts.0, counts.1, "{place:?}");
+    }
+    // The head of a loop, its branch, and what never ran.
+    assert!(info.contains("DA:32,101\n"), "{info}");
+    assert!(info.contains("BRDA:32,0,0,100\nBRDA:32,0,1,1\n"), "{info}");
+    assert!(info.contains("DA:9,0\n"), "{info}");
+    assert!(info.contains("BRDA:9,0,0,-\nBRDA:9,0,1,-\n"), "{info}");
+    assert!(info.contains("FNDA:0,never\n"), "{info}");
+}
+
+#[test]
+#[ignore = "wide: a library is compiled for gcov; a small program is in the gate"]
+fn a_real_program_is_counted_as_gcov_does() {
+    let folder = Folder::new("cover-zstd");
+    zstd::build(folder.path(), "cc", &["-O0", "-g"], "packs");
+    let info = cover(&folder, "./packs");
+    check_readers(&folder, &info);
+    zstd::build(folder.path(), "cc", &["-O0", "-g", "--coverage"], "counted");
+    succeeds(Command::new(folder.file("counted")).current_dir(folder.path()));
+    let both = compared(&folder, &info);
+    let same = both.values().filter(|counts| counts.0 == counts.1);
+    // The others are statements on several lines, which code leaves and enters again
+    // (docs/formats/lcov.md).
+    let (same, both) = (same.count(), both.len());
+    assert!(
+        both > 11_000 && same * 1000 >= both * 990,
+        "{same} of {both}"
+    );
+}
+
+#[test]
+fn what_ran_is_shown_without_the_binary_and_another_binary_is_not_believed() {
+    let folder = Folder::new("cover-gone");
+    folder.program(&["-O0", "-g"], "loops", LOOPS);
+    let before = cover(&folder, "./loops");
+    let again = [
+        "report",
+        "run.evp",
+        "--format",
+        "lcov",
+        "--modules",
+        "loops",
+    ];
+    let output = folder.run(BINARY, &again);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), before);
+    folder.compile(&["-O1", "-g"], "loops", "loops.c");
+    let output = folder.run(BINARY, &again);
+    assert_eq!(output.status.code(), Some(0));
+    let path = folder.file("loops").canonicalize().unwrap();
+    let note = format!(
+        "everypath: '{}' is not the file that ran any more; its lines and branches that never \
+         ran are not listed\n",
+        path.display()
+    );
+    assert_eq!(String::from_utf8_lossy(&output.stderr), note);
+    let (mut expected, after) = (lines_of(&before), String::from_utf8_lossy(&output.stdout));
+    expected.retain(|_, count| *count > 0);
+    assert_eq!(lines_of(&after), expected);
+    assert!(after.contains("FNDA:1,main\n"), "{after}");
+}

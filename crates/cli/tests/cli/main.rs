@@ -1,0 +1,47 @@
+//! Integration tests of the command `everypath`: one program with a module a subject, so that the
+//! crates below are linked once.
+//!
+//! Each module runs the product as a user would, in a folder of its own ([`testkit::folder`]), and
+//! compares exact numbers. [`BINARY`] is the product of this build.
+#![forbid(unsafe_code)]
+
+mod alone;
+mod blocks;
+mod bolt;
+mod branches;
+mod consumers;
+mod costs;
+mod counts;
+mod coverage;
+mod ctl;
+mod denied;
+mod descriptors;
+mod diff;
+mod far;
+mod html;
+mod in_place;
+mod jobs;
+mod kept;
+mod laid_anew;
+mod llvm;
+mod lost;
+mod made;
+mod order;
+mod perfetto;
+mod pt;
+mod python;
+mod raptor;
+mod raptor_live;
+mod refusals;
+mod reports;
+mod runs;
+mod sources;
+mod tables;
+mod thesis;
+mod timelines;
+mod traced;
+mod traces;
+mod xml;
+
+/// The product of this build.
+const BINARY: &str = env!("CARGO_BIN_EXE_everypath");
