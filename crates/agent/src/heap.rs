@@ -31,7 +31,7 @@ struct Lists {
 pub struct Heap {
     lists: Lock<Lists>,
     mapped: AtomicU64,
-    /// What is kept for the time when nothing can be mapped any more.
+    /// Memory set aside for when the kernel grants no more mappings.
     reserve: Lock<Range<u64>>,
 }
 

@@ -22,7 +22,7 @@ const PF_R: u32 = 4;
 const EM_X86_64: u16 = 62;
 pub(crate) const PAGE: u64 = 4096;
 
-/// What a file's header says about it.
+/// Facts from a file's ELF header.
 #[derive(Clone, Copy, Debug)]
 pub struct Header {
     pub fixed: bool,
@@ -262,7 +262,7 @@ impl File {
         }
     }
 
-    /// Where the program headers are in memory: the segment that holds them.
+    /// Address in memory of the program headers, in the segment that holds them.
     fn phdr_address(&self, bias: u64) -> u64 {
         let phoff = self.header.phoff;
         self.loads()
@@ -353,7 +353,7 @@ fn prot_of(flags: u32) -> u32 {
     .fold(0, |prot, (_, bit)| prot | bit)
 }
 
-/// What the kernel is told for rights the program wants: never execute, and
+/// Rights that the kernel gets for those that the program wants: never execute, and
 /// readable where it would have been executable, so that it can be translated.
 pub const fn real_prot(wanted: u32) -> u32 {
     if wanted & sys::PROT_EXEC != 0 {

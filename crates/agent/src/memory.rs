@@ -96,8 +96,8 @@ pub fn map_private(len: u64) -> Option<u64> {
     map_at(0, len, sys::PROT_READ | sys::PROT_WRITE, 0)
 }
 
-/// The same for what a forked child cannot go without: where the program has
-/// limited its address space, from what the heap has set aside. More than
+/// Maps memory that a forked child cannot do without: where the program has
+/// limited its address space, from the heap's reserve. More than
 /// 256 kB are then a mapping, too; less must never be given back.
 pub fn map_needed(len: u64) -> Option<u64> {
     map_private(len).or_else(|| {

@@ -21,7 +21,7 @@ const NOT_TO_READ: u32 = O_ACCMODE | O_PATH | O_DIRECTORY;
 const DEV_USERFAULTFD: &[u8] = b"/dev/userfaultfd";
 const ETXTBSY: Errno = Errno(26);
 
-/// What a call with a path is about.
+/// Meaning of a call with a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// Another file: the call runs as written.
@@ -38,7 +38,7 @@ pub enum Wanted {
     Memory,
 }
 
-/// What the call wants; `None`: it takes no path.
+/// Meaning of a call of this kind; `None`: it takes no path.
 pub fn wanted(kind: Kind, args: [u64; 6], number: u64) -> Option<Wanted> {
     Some(match kind {
         Kind::Open => opened(args[1] as u32, args, 0),
@@ -121,7 +121,7 @@ pub fn call_with_exe(wanted: Wanted, exe: &[u8], args: [u64; 6], number: u64) ->
     }
 }
 
-/// The same call with the program's path in place of `/proc/self/exe`.
+/// Makes the call with the program's path in place of `/proc/self/exe`.
 fn with_exe_path(exe: &[u8], args: [u64; 6], number: u64, index: usize) -> Option<isize> {
     if is_missing(directory(args, index), args[index]) {
         // There is no /proc: the kernel's error.
@@ -153,7 +153,7 @@ fn readlink(exe: &[u8], number: u64, index: usize, args: [u64; 6]) -> isize {
     }
 }
 
-/// Where the path argument at `index` is looked for: the calls have the
+/// Directory to which the path argument at `index` is relative: the calls have the
 /// directory's descriptor before it.
 fn directory(args: [u64; 6], index: usize) -> i32 {
     match index {

@@ -1,4 +1,4 @@
-//! Where things go in the address space.
+//! Layout of the address space: the engine's cache and the program's mappings near it.
 //!
 //! Problem: code in the cache keeps the rip-relative operands of the original,
 //! so the cache must lie within 2 GB of every module. Approach: choose the

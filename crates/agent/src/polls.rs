@@ -28,10 +28,10 @@ use crate::procfs::Text;
 
 /// Displacements of the pages from the gs base, in the order of [`wire::poll`].
 pub const AT: [i32; 2] = [PAGE as i32, 2 * PAGE as i32];
-/// What they take behind a context.
+/// Bytes that the pages of polls take after a context.
 pub const SPACE: u64 = 2 * PAGE;
 
-/// Where the files are mapped in this process; 0: they are not.
+/// Addresses at which the files are mapped in this process; 0: they are not.
 static FILES: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// Maps the files, where tracing is by request.

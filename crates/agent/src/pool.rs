@@ -82,8 +82,8 @@ pub fn allocate(pool: &Pool, bytes: u64) -> Option<u64> {
     allocate_backed(pool, bytes, 64 << 10)
 }
 
-/// The same, backed up to `first`: what is going to be touched all over costs
-/// less at once than fault by fault.
+/// Allocates and backs the bytes up to `first` at once: for memory that is touched all
+/// over, that costs less than one fault a page.
 pub fn allocate_backed(pool: &Pool, bytes: u64, first: u64) -> Option<u64> {
     let Some(offset) = pool.reserve(bytes) else {
         deny(pool, why::FULL);
@@ -263,7 +263,7 @@ impl ProcessLog {
         );
     }
 
-    /// Where the payload is; `None`: it could not be written.
+    /// Address of the payload in the log; `None`: it could not be written.
     pub fn fragment(&mut self, fragment: log::Fragment, tail: &[u8]) -> Option<u64> {
         let fixed = [
             fragment.first_slot,

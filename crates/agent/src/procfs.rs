@@ -135,7 +135,7 @@ fn parse_number(text: &[u8]) -> Option<u32> {
     core::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Where a descriptor leads; the length written to `out`.
+/// Writes the path of a descriptor's file to `out`; its length.
 pub fn fd_path(fd: i32, out: &mut [u8]) -> Option<usize> {
     let mut name = Text::default();
     write!(name, "/proc/self/fd/{fd}\0").ok()?;
@@ -240,7 +240,7 @@ pub fn reachable(pool: &[u8], payload: &[u8]) -> bool {
     opened.map(sys::close).is_ok()
 }
 
-/// What the kernel takes for this process's program: under the engine, the payload.
+/// This process's program for the kernel: under the engine, the payload.
 const OWN_EXE: &[u8] = b"/proc/self/exe\0";
 
 /// Device and inode of a file, by its path ended by NUL.
@@ -298,7 +298,7 @@ pub struct Mapping {
     pub of_kernel: bool,
 }
 
-/// The same with what is known of each.
+/// All mappings, with rights, file and name.
 pub fn mappings() -> Option<Vec<Mapping>> {
     let text = read_file(c"/proc/self/maps")?;
     let mut found = Vec::new();

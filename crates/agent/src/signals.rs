@@ -1,4 +1,4 @@
-//! What the program believes about its signals, and frames for its handlers.
+//! The program's view of its signals, and frames for its handlers.
 //!
 //! The kernel's mask is the program's, except that the six synchronous signals
 //! are never blocked in the kernel (the engine needs their faults). Handlers
@@ -81,7 +81,7 @@ impl SignalTable {
         }
     }
 
-    /// What CLONE_CLEAR_SIGHAND leaves in a child: the default for everything
+    /// Does as CLONE_CLEAR_SIGHAND in a child: sets the default for every signal
     /// that is not ignored (`kernel/signal.c:flush_signal_handlers`).
     pub fn clear(&mut self) {
         for signal in 1..=NSIG {
@@ -99,7 +99,7 @@ impl SignalTable {
         }
     }
 
-    /// What exec left: ignored signals stay ignored.
+    /// Takes over the actions after an exec: ignored signals stay ignored.
     pub fn inherit(&mut self) {
         for signal in 1..=NSIG {
             let mut action = SigAction::default();
@@ -227,7 +227,7 @@ fn reset_state(fpstate: u64, size: u64) {
     }
 }
 
-/// Where a frame goes.
+/// Addresses of a handler's frame on the stack.
 ///
 /// ```text
 ///  interrupted rsp - 128 (below the red zone), or top of the alternate stack

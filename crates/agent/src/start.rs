@@ -37,12 +37,12 @@ const AT_ENTRY: u64 = 9;
 const AT_RSEQ_FEATURE_SIZE: u64 = 27;
 const AT_RSEQ_ALIGN: u64 = 28;
 
-/// What the extra argument says.
+/// Contents of the extra argument of the payload.
 #[derive(Debug)]
 pub struct Orders {
-    /// Where the pool can be opened; empty: nowhere.
+    /// Path at which the pool can be opened; empty: there is none.
     pub pool: Vec<u8>,
-    /// Where the payload can be executed again; empty: children run natively.
+    /// Path by which the payload can be executed again; empty: children run natively.
     pub payload: Vec<u8>,
     /// Offset in the pool of the program's filters (`filters::Filter::store`); 0: it has none.
     pub filters: u64,
@@ -102,7 +102,7 @@ pub struct Program {
     pub executable_stack: bool,
 }
 
-/// Where the program at `path` must lie, if it is linked at fixed addresses.
+/// Addresses that the program at `path` must have, if it is linked at fixed ones.
 pub fn fixed_span(path: &CStr) -> Result<Option<Range<u64>>> {
     let file = File::open(path)?;
     if file.header.fixed {

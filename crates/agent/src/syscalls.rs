@@ -26,7 +26,7 @@ mod table;
 
 pub use table::{Kind, TABLE, kind};
 
-/// What the translator does after a call.
+/// Continuation of a call in the translator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Let the call run in the cache as written.
@@ -49,7 +49,7 @@ struct FileMap {
     path: Vec<u8>,
 }
 
-/// What [`Process::mmap`] has to know of the file. It is asked before the engine's lock is
+/// Facts about a mapped file that [`Process::mmap`] needs. They are read before the engine's lock is
 /// taken: a file system may be served by the program itself (FUSE).
 #[derive(Clone, Debug, Default)]
 pub struct MappedFile {

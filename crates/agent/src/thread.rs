@@ -45,7 +45,7 @@ pub const CELL_TAGS: i32 = TRANSITION_TAGS + TRANSITIONS as i32 * 8;
 /// Displacement of the first slot (counts mode) from the gs base.
 pub const SLOTS: i32 = 4096;
 
-/// What lies behind a thread's context.
+/// Memory that follows a thread's context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behind {
     Nothing,
@@ -105,7 +105,7 @@ pub mod reg {
 /// Words that instructions are counted in, in turn, far from where tracing begins.
 pub const FAR_WORDS: usize = 8;
 
-/// What emitted code and the entry stubs see at gs:0. One definition; the
+/// The thread's block at gs:0, as emitted code and the entry stubs see it. One definition; the
 /// assembly takes its offsets from here with `offset_of!`.
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -127,9 +127,9 @@ pub struct ThreadContext {
     pub index_homes: u64,
     pub index_origin: u64,
     pub index_scale: u64,
-    /// Where the pool begins.
+    /// Address at which the pool is mapped.
     pub pool_base: u64,
-    /// What the states of this thread are counted from (`dbt::contexts`): this
+    /// Origin of the states of this thread (`dbt::contexts`): this
     /// structure, which lies in the pool before the thread's nodes.
     pub nodes_base: u64,
     /// Nonzero: nodes lie 4 GB from there, and no transition is remembered.
@@ -141,7 +141,7 @@ pub struct ThreadContext {
     pub wrap_depth: u64,
     /// Nonzero once counting has ended: nothing is to be looked up any more.
     pub stopped: u64,
-    /// What `everypath_lookup` saves: step, flags, rbx, rsi, rdi (and rax in
+    /// Registers saved by `everypath_lookup`: step, flags, rbx, rsi, rdi (and rax in
     /// the first spill slot).
     pub lookup_saves: [u64; 5],
     /// Nonzero while a signal waits for the next exact instruction boundary.
@@ -176,12 +176,12 @@ pub struct ThreadContext {
     /// xmm0 to xmm15: all vector state that engine code can change (it is
     /// compiled for baseline x86-64, whose SSE forms keep upper lanes).
     pub xmm: [[u64; 2]; 16],
-    /// Of basic blocks (`dbt::contexts::blocks`): 1 if they are counted; the state of an
+    /// Contexts of basic blocks (`dbt::contexts::blocks`): 1 if they are recorded; the state of an
     /// activation that has executed nothing yet; and that of the activation on top.
     pub has_blocks: u64,
     pub entry_state: u64,
     pub block_state: u64,
-    /// Where a node is that emitted code adds to.
+    /// Address of the node that emitted code adds costs to.
     pub cost_node: u64,
     /// With cycles, up to which they were added to a node, as the time stamp counter
     /// has it; and where emitted code keeps what it reads there, and a register.
@@ -191,8 +191,8 @@ pub struct ThreadContext {
     pub tsc_forbidden: u64,
     pub cycles_now: [u64; 2],
     pub cycles_spill: u64,
-    /// Where the next byte of each of the thread's streams goes (`wire::stream`), and
-    /// where the page is that cannot be written.
+    /// Address of the next byte of each of the thread's streams (`wire::stream`), and of the guard
+    /// page after it.
     pub streams: [u64; wire::stream::LANES],
     pub stream_ends: [u64; wire::stream::LANES],
     /// Nonzero: the stream says where it begins.
@@ -200,13 +200,13 @@ pub struct ThreadContext {
     /// Chunks filled since the last keyframe, and the number of that.
     pub stream_filled: u32,
     pub stream_keyframe: u32,
-    /// Where emitted code keeps registers, and flags, around a time stamp; and nonzero while
+    /// Spill slots for registers and flags around a time stamp; and nonzero while
     /// it is the thread's turn (`wire::stream::Turn`).
     pub stamp_spill: [u64; 4],
     pub has_turn: u32,
     /// Which instructions of the thread are counted (`dbt::streams::counted`).
     pub stream_phase: u32,
-    /// Where it is counted that no cell and no table had an edge, shared by all threads.
+    /// Address of the counter of edges that were in no cell and no table, shared by all threads.
     pub edge_lookups: u64,
     /// The indirect branch that was executed last (`dbt::ways::jumps`).
     pub site: u32,
@@ -278,7 +278,7 @@ pub struct Thread {
     /// what came with each (see `signals::hold`).
     pub held: SigSet,
     pub held_info: [SigInfo; 6],
-    /// Of those, what a call that is being made for the program lets through.
+    /// Held signals that a call being made for the program lets through.
     pub opened: SigSet,
     /// The thread is in, or about to begin, a call for which the kernel blocks what the program
     /// blocks (`dbt::awaits`).
@@ -365,7 +365,7 @@ impl Thread {
     }
 }
 
-/// What a thread runs on; re-used.
+/// Memory of a thread in the engine: stacks and context; re-used.
 #[derive(Debug)]
 struct Block {
     /// 1: in use. Stored as 0 by the dying thread itself.

@@ -35,13 +35,13 @@ use machine::{MOST_LIVE, Machine, Shapes};
 /// Instructions, and of them branches, loads and stores, up to a moment.
 pub type Costs = [u64; 4];
 
-/// Who is told what happens in one thread.
+/// Receiver of the events of one thread.
 pub trait Sink {
     /// `at`: what the thread has executed.
     fn event(&mut self, event: Event, at: Costs);
     /// Lazy binding begins or ends: what runs in between is no function's.
     fn muted(&mut self, _is: bool, _at: Costs) {}
-    /// What was live in the parent of a forked child, whose thread this is.
+    /// Takes over the activations that were live in the parent of a forked child, whose thread this is.
     fn inherited(&mut self, events: &[Event]) {
         let _ = events;
     }
@@ -49,7 +49,7 @@ pub trait Sink {
     fn end(&mut self, at: Costs);
 }
 
-/// What an activation is.
+/// Rules for the beginning of an activation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     /// A jump of a function to its own first instruction begins one.

@@ -21,13 +21,13 @@ use trace::{Process, Recording};
 
 use crate::walk::{Branch, Branches, Item, Kind, Pieces, Site, Unsound, Why};
 
-/// What was executed.
+/// Numbers of executed instructions and branches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Executed {
     pub insns: u64,
     /// By [`Kind`], in the order of [`Kind::ALL`].
     pub kinds: [u64; 6],
-    /// Of the conditional ones.
+    /// Number of taken conditional branches.
     pub taken: u64,
     /// Handlers of signals that began.
     pub signals: u64,
@@ -37,7 +37,7 @@ pub struct Executed {
     pub longest_block: u64,
 }
 
-/// Of calls.
+/// Depth of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
     pub deepest: u64,
@@ -120,9 +120,9 @@ pub struct Distinct {
     pub biases: [(u64, u64); BIASES.len()],
     /// Bits, over all executions of conditional branches; their mean is the entropy.
     pub outcome_bits: f64,
-    /// The same of targets, by [`Kind`].
+    /// Entropy of targets, by [`Kind`].
     pub target_bits: [f64; 6],
-    /// Of indirect ones, by [`Kind`]: different targets, and the most that one has.
+    /// Numbers of targets of indirect branches, by [`Kind`]: all that differ, and the most that one has.
     pub targets: [(u64, u64); 6],
 }
 
@@ -135,7 +135,7 @@ pub const BIASES: [(f64, &str); 5] = [
     (0.0, "less than 70 %"),
 ];
 
-/// What one thread executed, and what ended the reading of its stream too early.
+/// Figures of one thread, and the error that ended the reading of its stream too early.
 #[derive(Debug)]
 pub struct Thread {
     /// Places in [`Recording::processes`] and [`Process::threads`].
@@ -153,7 +153,7 @@ pub struct Stats {
     pub distinct: Distinct,
 }
 
-/// Of all threads with this number, or of all.
+/// Statistics of all threads with this number, or of all.
 pub fn of(recording: &Recording, tid: Option<u32>) -> Stats {
     let mut stats = Stats::default();
     for (index, process) in recording.processes.iter().enumerate() {
@@ -236,12 +236,12 @@ fn read(branches: &mut Branches<'_>, counts: &mut Counts) -> (Executed, Option<U
 #[derive(Default)]
 struct Calls {
     depth: u64,
-    /// Where the newest of them return to.
+    /// Return addresses of the newest of them.
     returns: VecDeque<u64>,
 }
 
 impl Calls {
-    /// Of so many it is known where they return to.
+    /// Most calls whose return addresses are kept.
     const MOST: usize = 1024;
 
     fn enter(&mut self, back: u64) {
@@ -258,7 +258,7 @@ impl Calls {
         self.returns.truncate(left);
     }
 
-    /// Behind what was not traced control is there.
+    /// Leaves the calls above the one that returns to `to`, where control is after untraced code.
     fn come_back(&mut self, to: u64) {
         if let Some(at) = self.returns.iter().rposition(|&back| back == to) {
             self.leave(self.returns.len() - at);
@@ -348,7 +348,7 @@ impl Counts {
     }
 }
 
-/// What `times` of `all` say together, if each is as likely as that.
+/// Information in bits of `times` equally likely events of `all`.
 fn bits(times: u64, all: u64) -> f64 {
     match times {
         0 => 0.0,

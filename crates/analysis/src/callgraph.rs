@@ -1,4 +1,4 @@
-//! Who calls whom, with what happened below each call: contexts summed up to
+//! Call graph: callers and callees, with the costs below each call. Contexts are summed up to
 //! functions, as the forms of call graph viewers want it.
 //!
 //! Problem: below a call of `g` lies all that `g` called. In recursion a call of
@@ -28,7 +28,7 @@ use trace::Label;
 
 use crate::forest::{Forest, NodeId, Weight};
 
-/// What is counted at a node. The starts of threads and handlers are no calls.
+/// Value of a node. The starts of threads and handlers are no calls.
 pub fn value(forest: &Forest, weight: Weight, node: NodeId) -> u64 {
     match weight {
         Weight::Calls if !forest.label(node).is_function() => 0,
@@ -36,7 +36,7 @@ pub fn value(forest: &Forest, weight: Weight, node: NodeId) -> u64 {
     }
 }
 
-/// Where a call comes from.
+/// Caller of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Caller {
     /// A caller that was not kept: further out than k.
@@ -51,7 +51,7 @@ pub struct Call {
     /// How often. 0 from [`Caller::Unknown`]: these calls are counted where
     /// their callers are known.
     pub count: u64,
-    /// What was counted in the callee and below it, value by value; nothing
+    /// Costs of the callee and of all below it, value by value; nothing
     /// while the callee was active already.
     pub inclusive: Vec<u64>,
 }
@@ -59,7 +59,7 @@ pub struct Call {
 /// Functions and their calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallGraph {
-    /// What was counted in each function itself, value by value. Every label
+    /// Exclusive costs of each function, value by value. Every label
     /// on a path is there.
     pub own: BTreeMap<Label, Vec<u64>>,
     pub calls: BTreeMap<(Caller, Label), Call>,
@@ -106,8 +106,8 @@ pub fn of(forest: &Forest, values: &[Weight], same: impl Fn(Label) -> Label) -> 
     graph
 }
 
-/// Who called the activations of a node below `path`; `None` for the root of
-/// what nothing called.
+/// Caller of the activations of a node below `path`; `None` for a root
+/// that nothing called.
 pub(crate) fn caller(forest: &Forest, node: NodeId, path: &[Label]) -> Option<Caller> {
     match path.last() {
         Some(&caller) => Some(Caller::Known(caller)),

@@ -10,7 +10,7 @@ use trace::Label;
 
 use crate::forest::{Builder, Forest, NodeId};
 
-/// What happens in a thread, in order.
+/// Events of a thread, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// An activation begins, called from the current one.
@@ -22,7 +22,7 @@ pub enum Event {
     Leave,
 }
 
-/// What recursion of one function does (section 4.2.3).
+/// Treatment of recursion of one function (section 4.2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recursion {
     /// A function that calls itself is entered again in the same context.

@@ -59,16 +59,16 @@ pub struct Counted {
     pub flow: Flow,
     /// Executions.
     pub count: u64,
-    /// Of them, those behind which control arrived at the next instruction.
+    /// Number of executions after which control arrived at the next instruction.
     pub fell: u64,
-    /// Where a direct branch goes, as far as that was executed.
+    /// Target of a direct branch, if that was executed.
     pub target: Option<u32>,
     /// The next instruction, as far as it was executed.
     pub next: Option<u32>,
     pub source: Source,
 }
 
-/// What is known of where an instruction comes from; texts by index into
+/// Function and line of an instruction; texts by index into
 /// [`Counts::texts`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Source {
@@ -95,14 +95,14 @@ impl Counted {
     }
 }
 
-/// What was counted, all threads and processes that were asked for together.
+/// Counts of all threads and processes that were asked for, together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub units: Vec<Unit>,
     pub texts: Vec<String>,
     /// By unit and place.
     pub insns: Vec<Counted>,
-    /// Where indirect jumps, calls and returns went, by index of the branch.
+    /// Targets of indirect jumps, calls and returns, by index of the branch.
     pub went: Vec<Went>,
 }
 
@@ -116,7 +116,7 @@ pub struct Went {
 }
 
 impl Counts {
-    /// Where the branch with this index went.
+    /// Targets of the branch with this index.
     pub fn went_from(&self, branch: usize) -> &[Went] {
         let before = |went: &Went| (went.from as usize) < branch;
         let rest = &self.went[self.went.partition_point(before)..];
@@ -146,12 +146,12 @@ impl fmt::Display for Unsound {
 
 impl std::error::Error for Unsound {}
 
-/// Of all threads of all processes.
+/// Counts of all threads of all processes.
 pub fn of_recording(recording: &Recording) -> Result<Counts, Unsound> {
     of(recording, |_, _| true)
 }
 
-/// Of the threads that `wanted` says by the indices of process and thread.
+/// Counts of the threads that `wanted` selects by the indices of process and thread.
 pub fn of(recording: &Recording, wanted: impl Fn(usize, usize) -> bool) -> Result<Counts, Unsound> {
     let mut table = table::Table::default();
     for (index, process) in recording.processes.iter().enumerate() {
@@ -202,7 +202,7 @@ pub fn offsets(process: &Process) -> Vec<(u32, Vec<u64>)> {
     offsets
 }
 
-/// Where a direct branch goes.
+/// Target of a direct branch.
 fn target(flow: Flow) -> Option<u64> {
     match flow {
         Flow::Jump(target)

@@ -42,17 +42,17 @@ use identity::Namer;
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
     pub name: &'static str,
-    /// What a node of the thread, by its index, counted itself.
+    /// Exclusive count of a node of the thread, by its index.
     pub of_node: fn(&Thread, usize) -> u64,
-    /// What the thread counted, in its nodes and elsewhere.
+    /// Total of the thread, in its nodes and elsewhere.
     pub of_thread: fn(&Thread) -> u64,
-    /// Where that stands which no node counted.
+    /// Label of the counts that are in no node.
     pub rest: Label,
     /// Whether the recording has this figure.
     pub is_recorded: fn(&Recording) -> bool,
 }
 
-/// What contexts carry besides calls.
+/// Metric of a cost that contexts carry besides calls.
 macro_rules! of_cost {
     ($cost:expr) => {
         Metric {
@@ -71,7 +71,7 @@ macro_rules! of_cost {
     };
 }
 
-/// What contexts count.
+/// Metric of calls.
 const CALLS: Metric = Metric {
     name: "calls",
     of_node: |thread, at| match thread.nodes[at] {
@@ -164,13 +164,13 @@ impl Side {
     }
 }
 
-/// What a node stands for.
+/// Function of a node.
 #[derive(Clone, Debug)]
 pub struct Frame<'a> {
     pub identity: Identity<'a>,
     /// As recorded: afterwards if it is there, else before.
     pub function: Option<&'a Function>,
-    /// Where that is recorded.
+    /// Recording and place in which that function is.
     pub place: Option<(Side, Place)>,
 }
 
@@ -221,12 +221,12 @@ impl<'a> Diff<'a> {
         &self.frames[self.contexts.label(node).0 as usize]
     }
 
-    /// What the context counted itself.
+    /// Exclusive costs of the context.
     pub fn own(&self, metric: usize, node: NodeId) -> Pair {
         self.own[metric][node.index()]
     }
 
-    /// What the context and everything below it counted.
+    /// Inclusive costs of the context.
     pub fn with_callees(&self, metric: usize, node: NodeId) -> Pair {
         self.with_callees[metric][node.index()]
     }
@@ -354,7 +354,7 @@ impl<'a> Union<'a> {
         new
     }
 
-    /// What the thread counted beyond its nodes; without nodes it is the program's
+    /// Adds the counts that the thread has beyond its nodes; without nodes they are the program's
     /// own.
     fn add_rest(&mut self, thread: &Thread, side: Side, program: NodeId, sums: &[u64]) {
         for (at, sum) in sums.iter().enumerate() {

@@ -42,7 +42,7 @@ pub struct Fold<'a> {
     /// As if it had been recorded with this k.
     pub recording: Recording,
     k: u32,
-    /// Of each process and thread, what each node of the whole one became.
+    /// For each process and thread, the folded node of each node of the whole one.
     states: Vec<Vec<Vec<u32>>>,
 }
 
@@ -254,7 +254,7 @@ pub fn callers_with_inclusive<'a>(
     builder.finish()
 }
 
-/// What a node of the whole tree counted itself.
+/// Exclusive values of the nodes of the whole tree.
 fn own(thread: &Thread, weight: Weight) -> Vec<u64> {
     let calls = |node: &Node| match is_call(node.label) {
         true => node.count,
@@ -344,7 +344,7 @@ fn sums(whole: &Thread, weight: Weight) -> Vec<u64> {
     sums
 }
 
-/// Who is whose child, as lists that each node begins.
+/// Children of nodes, as lists that each node begins.
 struct Children {
     first_root: Option<u32>,
     first: Vec<Option<u32>>,

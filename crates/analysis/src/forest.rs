@@ -108,12 +108,12 @@ pub struct Forest {
     first: BTreeSet<NodeId>,
     /// Each as long as `rows`.
     costs: Vec<Costs>,
-    /// What nodes cost with all that they called, where the nodes do not say it
+    /// Inclusive costs of nodes, where the nodes do not give them
     /// (`crate::fold`); each as long as `rows`.
     inclusive: Vec<(Weight, Vec<u64>)>,
 }
 
-/// What nodes are compared by.
+/// Metric by which nodes are compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Weight {
     /// Their counters.
@@ -161,7 +161,7 @@ impl Forest {
         &self.children[self.children_start(at)..self.children_start(at + 1)]
     }
 
-    /// Where the children of row `at` begin, or, after the last, all end.
+    /// Index of the first child of row `at`, or, after the last row, the end of all children.
     fn children_start(&self, at: usize) -> usize {
         self.rows
             .get(at)
@@ -194,7 +194,7 @@ impl Forest {
         }
     }
 
-    /// What each context cost with all that was called from it, each activation once.
+    /// Inclusive cost of each context, each activation once.
     /// `None`: not known, as some of it hangs in other trees.
     pub fn inclusive(&self, weight: Weight) -> Option<Vec<u64>> {
         if !self.inclusive.is_empty() {
@@ -249,7 +249,7 @@ impl Forest {
         self.preorder_of(self.roots())
     }
 
-    /// The same for the subtrees of `nodes`, one after the other.
+    /// Nodes of the subtrees of `nodes` in preorder, one subtree after the other.
     pub fn preorder_of(&self, nodes: &[NodeId]) -> impl Iterator<Item = NodeId> + use<'_> {
         let mut stack: Vec<NodeId> = nodes.iter().rev().copied().collect();
         std::iter::from_fn(move || {
@@ -259,7 +259,7 @@ impl Forest {
         })
     }
 
-    /// The same forest with other counters.
+    /// A copy of the forest with other counters.
     pub fn with_counts(&self, count: impl Fn(NodeId) -> u64) -> Forest {
         let mut forest = self.clone();
         for (node, row) in self.nodes().zip(&mut forest.rows) {
@@ -292,7 +292,7 @@ impl Forest {
         twins(self.roots()) || self.nodes().any(|node| twins(self.children(node)))
     }
 
-    /// The same forest with other labels; nodes whose paths become equal are
+    /// A copy of the forest with other labels; nodes whose paths become equal are
     /// joined. Forests of different processes use it to agree on labels.
     pub fn relabel(&self, mut label: impl FnMut(Label) -> Label) -> Forest {
         let mut builder = Builder::with_capacity(self.len());
@@ -371,7 +371,7 @@ fn shape(thread: &Thread, distinct: bool) -> (Builder, Vec<Option<NodeId>>) {
     recorded_into(Builder::with_capacity(thread.nodes.len()), thread, |l| l)
 }
 
-/// The same below the roots that `builder` has, each node with its label
+/// Forest of a thread below the roots that `builder` has, each node with its label
 /// changed by `relabel`.
 pub(crate) fn recorded_into(
     builder: Builder,

@@ -1,4 +1,4 @@
-//! Where the events are: the hottest contexts, as a list and as a tree that
+//! Hot contexts: as a list and as a tree that
 //! holds nothing else, and totals per function with callers and callees.
 //!
 //! Complexity: linear in the forest, plus sorting what is kept.
@@ -19,7 +19,7 @@ pub struct Limits {
     pub min: u64,
     /// Only those at most so deep (roots are at 0); `None`: any depth.
     pub depth: Option<u32>,
-    /// What is hot.
+    /// Metric by which contexts are hot.
     pub by: Weight,
 }
 

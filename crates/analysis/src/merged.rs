@@ -26,18 +26,18 @@ use crate::fold::{Fold, Folded};
 use crate::forest::{Builder, Forest, NodeId, Weight, recorded_into};
 use crate::summary::{self, is_call};
 
-/// What is counted in a context, without what it called.
+/// Exclusive metric of a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
     /// Entries of functions. Starts of threads and handlers are no calls; calls
     /// beyond the limit of nodes are, those of `[truncated]`.
     Calls,
-    /// Those of no context (lazy binding, before or after counting) are `[muted]`'s.
+    /// A cost; that of no context (lazy binding, before or after counting) is `[muted]`'s.
     Cost(Cost),
 }
 
 impl Metric {
-    /// What `recording` has, in the order of [`Contexts::metrics`] and
+    /// Metrics of `recording`, in the order of [`Contexts::metrics`] and
     /// [`OfThread::values`].
     fn of_recording(recording: &Recording) -> Vec<Metric> {
         let threads = recording.processes.iter().flat_map(|p| &p.threads);
@@ -53,7 +53,7 @@ impl Metric {
             .collect()
     }
 
-    /// What each node of `thread` counted.
+    /// Exclusive values of the nodes of `thread`.
     fn of_nodes(self, thread: &Thread) -> Vec<u64> {
         let calls = |node: &Recorded| match is_call(node.label) {
             true => node.count,
@@ -68,7 +68,7 @@ impl Metric {
         }
     }
 
-    /// Where that stands which no node counted.
+    /// Label of the counts that are in no node.
     fn rest(self) -> Label {
         match self {
             Metric::Calls => Label::TRUNCATED,
@@ -83,18 +83,18 @@ impl Metric {
         }
     }
 
-    /// What `thread` counted in all.
+    /// Total of `thread`.
     fn total(self, thread: &Thread) -> u64 {
         summary::of_thread(thread).of(self.weight())
     }
 }
 
-/// What a node stands for.
+/// Function or other meaning of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name {
     /// Callers that were not kept: further out than k.
     Unknown,
-    /// What is no function: a thread, a signal's handler, calls beyond the limit.
+    /// A label that is no function: a thread, a signal's handler, calls beyond the limit.
     Special(Label),
     /// Index into [`Contexts::functions`].
     Function(u32),
@@ -119,7 +119,7 @@ pub struct Place {
 /// A position in [`Contexts::nodes`] and what was counted there.
 pub type Value = (u32, u64);
 
-/// What one thread counted.
+/// Counts of one thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OfThread {
     /// Index into [`Recording::processes`].
@@ -130,8 +130,8 @@ pub struct OfThread {
     pub values: Vec<Vec<Value>>,
     /// How often the thread, or a handler in it, began: roots that nothing called.
     pub begun: Vec<Value>,
-    /// Of a fold, per metric what nodes cost with all that they called, and what functions
-    /// did, by their places in [`Contexts::functions`].
+    /// Inclusive costs in a fold, per metric: those of nodes, and those of functions
+    /// by their places in [`Contexts::functions`].
     pub inclusive: Vec<Vec<Value>>,
     pub of_functions: Vec<Vec<Value>>,
 }
@@ -152,7 +152,7 @@ pub fn of_recording(recording: &Recording) -> Contexts {
     merged(recording, None)
 }
 
-/// The same of whole contexts that were folded, with their inclusive costs.
+/// Contexts of a fold, with their inclusive costs.
 pub fn of_fold(fold: &Fold) -> Contexts {
     merged(&fold.recording, Some(fold))
 }
@@ -174,7 +174,7 @@ fn merged(recording: &Recording, fold: Option<&Fold>) -> Contexts {
     merge.finish()
 }
 
-/// Where a function is, for all processes; without a record of it, its label
+/// Place of a function, for all processes; without a record of it, its label
 /// means something to its own process only.
 #[derive(PartialEq, Eq, Hash)]
 enum Identity<'a> {

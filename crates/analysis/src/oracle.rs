@@ -127,7 +127,7 @@ fn subtree(cct: &Forest, head: NodeId, height: u32) -> Forest {
     tree.finish()
 }
 
-/// What was spent while an activation of each context was live: all that came after an
+/// Inclusive costs of each context: everything after an
 /// event is spent by the newest activation, and for those that wait for it. Nobody waits
 /// for a handler. `contexts` says which ones an activation with a whole path belongs to.
 pub fn inclusive(
@@ -241,7 +241,7 @@ fn enter(ksf: &mut Builder, k: K, label: Label, caller: Option<Activation>) -> A
     }
 }
 
-/// What the engine records for these events: nodes as in [`Thread::nodes`],
+/// Recording of these events as the engine makes it: nodes as in [`Thread::nodes`],
 /// each event counted once on its state node.
 pub fn record(events: &[Event], k: K, recursion: Recursion) -> Thread {
     let mut recorder = Recorder::new(k);

@@ -42,7 +42,7 @@ const MOST_HISTORIES: usize = 1 << 20;
 /// Longest run that is told apart from longer ones.
 const LONGEST: u32 = 4000;
 
-/// What a branch did before.
+/// History of a branch.
 #[derive(Clone, Copy, Debug, Default)]
 struct Local {
     /// Outcomes, the last one lowest.
@@ -52,17 +52,17 @@ struct Local {
     before: u32,
 }
 
-/// What an indirect branch did before.
+/// History of an indirect branch.
 #[derive(Debug, Default)]
 struct Went {
-    /// Where to, the last one first.
+    /// Targets, the last one first.
     targets: Vec<u64>,
     /// By place among those.
     flags: Vec<Flag>,
     by_history: [HashMap<u64, Guess>; 2],
 }
 
-/// Where an indirect branch went with a history.
+/// Target of an indirect branch after a history.
 #[derive(Debug, Default)]
 struct Guess {
     target: u64,
@@ -70,7 +70,7 @@ struct Guess {
     right: u32,
 }
 
-/// What is known of a thread's branches, and what it says of the next.
+/// Model of a thread's branches, which predicts the next.
 #[derive(Debug)]
 pub struct Model {
     conditional: Mixer<7>,
@@ -163,7 +163,7 @@ impl Model {
         self.calls.push_back(next);
     }
 
-    /// Where the indirect branch `site` went.
+    /// Codes the target of the indirect branch `site`.
     pub fn indirect(
         &mut self,
         coder: &mut impl Coder,

@@ -44,9 +44,9 @@ pub trait Outcomes {
 
 /// Says where indirect jumps and calls go.
 pub trait Targets {
-    /// Where the branch at `pc` goes, as a decoder has to take it.
+    /// Predicted target of the branch at `pc`, as a decoder has to take it.
     fn predict(&mut self, pc: u64) -> Option<u64>;
-    /// Where the branch went that was asked for last; whether that counts as predicted.
+    /// Learns the target of the branch that was asked for last; returns true if it counts as predicted.
     fn learn(&mut self, target: u64) -> bool;
 }
 
@@ -79,7 +79,7 @@ pub struct TargetsRow {
     pub name: &'static str,
     /// The parameter is its entries, a power of two.
     pub make: fn(usize) -> Box<dyn Targets>,
-    /// What counts as predicted is what it predicts.
+    /// Only its predictions count as predicted.
     pub decodable: bool,
 }
 
@@ -107,7 +107,7 @@ pub struct Config {
     pub targets: &'static TargetsRow,
     pub target_entries: u32,
     pub returns: u32,
-    /// What happens when more calls are open than `returns`.
+    /// Behaviour when more calls are open than `returns`.
     pub overflow: Overflow,
     pub exceptions: Exceptions,
 }
@@ -118,7 +118,7 @@ pub enum Exceptions {
     /// All that a decoder needs.
     #[default]
     All,
-    /// Those of the thesis: handlers of signals. Nothing can decode the descriptors.
+    /// Exceptions of the thesis: handlers of signals. Nothing can decode the descriptors.
     Handlers,
 }
 
@@ -211,7 +211,7 @@ impl Shared {
     }
 }
 
-/// What a thread's predictors did not say.
+/// Misprediction of a thread's predictors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Descriptor {
     /// The conditional branch with this number behind the last descriptor went the other
@@ -219,7 +219,7 @@ pub enum Descriptor {
     Outcome { count: u32 },
     /// The indirect branch with this number went there.
     Target { count: u32, target: u64 },
-    /// So many instructions behind the last descriptor control went there without a branch:
+    /// Control went to `target` without a branch, so many instructions after the last descriptor:
     /// a handler of a signal, its return, the beginning of a thread. See [`END`], [`ENTER`].
     Exception { insns: u32, target: u64 },
 }

@@ -1,5 +1,5 @@
-//! What contexts of basic blocks cost: a block is executed as a whole, so its code says
-//! what each execution did.
+//! Costs of contexts of basic blocks: a block is executed as a whole, so its code gives
+//! the costs of each execution.
 //!
 //! Limits: a block that a fault or a signal cut short, and that nobody went on with,
 //! counts whole. Blocks beyond the limit of nodes are not known apart, and cost nothing.
@@ -33,7 +33,7 @@ pub fn add(recording: &mut Recording, costs: &[Cost]) {
     }
 }
 
-/// What one execution of a block counts, by [`Cost::index`].
+/// Costs of one execution of a block, by [`Cost::index`].
 fn of_execution(block: &Block) -> [u64; Cost::ALL.len()] {
     let mut sums = [0; Cost::ALL.len()];
     let mut code = block.code.as_slice();

@@ -10,8 +10,8 @@ use trace::{Cost, Function, Label, Process, Recording, Thread};
 
 use crate::forest::Weight;
 
-/// What was counted somewhere. Special labels are not functions; what they
-/// counted (thread and handler starts) is in no total but `nodes`.
+/// Totals of a thread, process or run. Special labels are not functions; their
+/// counts (thread and handler starts) are in no total but `nodes`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     pub threads: u64,
@@ -28,10 +28,10 @@ pub struct Totals {
     pub nodes: u64,
     /// Retired instructions, if they were counted.
     pub insns: u64,
-    /// Those of them that are no context's: what is muted, or came before or after
+    /// Instructions that are no context's: in muted code, or before or after
     /// counting.
     pub insns_outside: u64,
-    /// What its nodes carry, by [`Cost::index`].
+    /// Costs of its nodes, by [`Cost::index`].
     pub costs: [u64; Cost::ALL.len()],
     /// Deepest stack of activations.
     pub max_depth: u64,
@@ -56,7 +56,7 @@ impl Totals {
 }
 
 impl Totals {
-    /// What was counted as `weight`. Instructions are counted without contexts, too.
+    /// Total of `weight`. Instructions are counted without contexts, too.
     pub fn of(&self, weight: Weight) -> u64 {
         match weight {
             Weight::Calls => self.events,
@@ -118,7 +118,7 @@ pub fn of_labels(process: &Process) -> HashMap<Label, u64> {
     counts
 }
 
-/// What makes a function the same in different images.
+/// Place by which a function is the same in different images.
 pub(crate) fn place<'a>(process: &'a Process, function: &Function) -> (Option<&'a str>, u64) {
     match process.module_of(function) {
         Some(module) => (Some(module.path.as_str()), function.file_offset),

@@ -76,7 +76,7 @@ use trace::{Missing, Thread};
 pub use unsound::Unsound;
 pub use why::Why;
 
-/// What a thread did.
+/// Event of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// It executed these, one after the other.
@@ -94,7 +94,7 @@ pub struct Walk<'a> {
     lanes: Vec<Lane<'a>>,
     /// The thread runs.
     tail: Option<&'a Tail>,
-    /// What is read in place of lanes, or written from them.
+    /// Packed streams, read in place of lanes, or written from them.
     packed: Option<Box<Packed<'a>>>,
     /// It is packed, and this is left of it.
     rest: Option<Rest<'a>>,
@@ -107,7 +107,7 @@ pub struct Walk<'a> {
     went: u8,
     /// Control comes to an address without an outcome, and what is executed from there.
     coming: Option<(u64, Place)>,
-    /// Where it went on when it came there, if that is other code than it would have been.
+    /// Place at which it went on, if that is other code than it would have been.
     entered: Option<Place>,
     /// It begins at a keyframe, of which nothing was read yet.
     begins: bool,
@@ -125,7 +125,7 @@ pub struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Of all that is kept of it.
+    /// Walk of all that is kept of the thread.
     pub fn new(pieces: &'a mut Pieces, thread: &'a Thread) -> Walk<'a> {
         let first = match thread.gap {
             None => None,
@@ -134,7 +134,7 @@ impl<'a> Walk<'a> {
         Walk::of(pieces, thread, first.unwrap_or_default().onward())
     }
 
-    /// Of one of its segments.
+    /// Walk of one of the thread's segments.
     pub fn of(pieces: &'a mut Pieces, thread: &'a Thread, segment: Segment) -> Walk<'a> {
         let is_cut = thread.missing == Some(Missing::Limit);
         if packed::is_packed(thread) {
@@ -165,7 +165,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Of a thread that runs: `pieces` are of its process.
+    /// Walk of a thread that runs: `pieces` are of its process.
     pub fn of_coming(pieces: &'a mut Pieces, tail: &'a Tail) -> Walk<'a> {
         Walk {
             lanes: (0..LANES).map(|lane| Lane::coming(tail, lane)).collect(),
@@ -197,8 +197,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// What the thread did next; `None`: nothing more is known. (No iterator, because what
-    /// was executed is lent.)
+    /// Next event of the thread; `None`: nothing more is known. (This is no iterator, because the
+    /// executed instructions are lent.)
     #[expect(
         clippy::should_implement_trait,
         reason = "an iterator cannot lend what it gives"
@@ -222,7 +222,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The same, without what it lends.
+    /// Next event, without the instructions that [`Walk::next`] lends.
     #[inline]
     fn found(&mut self) -> Option<Result<Found, Unsound>> {
         match self.stamps {
@@ -231,7 +231,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The same without stamps.
+    /// Next event of a walk without stamps.
     fn whole(&mut self) -> Option<Result<Found, Unsound>> {
         if self.over {
             return None;
@@ -255,7 +255,7 @@ impl<'a> Walk<'a> {
         self.pieces.code()
     }
 
-    /// Where it goes on.
+    /// Address at which it goes on.
     fn here(&self) -> u64 {
         let place = self
             .piece
@@ -407,7 +407,7 @@ impl<'a> Walk<'a> {
         }))
     }
 
-    /// What stands in all lanes.
+    /// Reads an escape, which is in all lanes.
     fn escape(&mut self, lane: usize) -> Result<Escaped, Unsound> {
         self.take_stamps()?;
         let (escape, bytes) = self.lanes[lane].escape()?;
@@ -435,7 +435,7 @@ impl<'a> Walk<'a> {
         self.follow(escape)
     }
 
-    /// What comes next where there are no lanes.
+    /// Reads the next outcome or escape of a packed thread.
     fn unpack(&mut self) -> Result<Escaped, Unsound> {
         let next = match &mut self.packed {
             Some(packed) => packed.next()?,
@@ -555,7 +555,7 @@ fn reaches(steps: &[Step], pc: u64) -> bool {
     })
 }
 
-/// What an escape led to.
+/// Result of an escape.
 enum Escaped {
     /// Nothing was done yet.
     Coming,
@@ -570,7 +570,7 @@ enum Found {
         piece: u32,
         from: u32,
         to: u32,
-        /// Of the last instruction, if it has one.
+        /// Outcome of the last instruction, if it has one.
         outcome: Option<bool>,
     },
     Went {

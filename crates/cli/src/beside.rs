@@ -1,4 +1,4 @@
-//! What a page shows beside contexts: code and source lines, from the files that
+//! Code and source lines shown beside contexts in a page, from the files that
 //! were run, as far as they are here and still the same.
 //!
 //! A module is what ran if its build id says so; a source file is what was compiled if its
@@ -31,7 +31,7 @@ const LONGEST_INSTRUCTION: usize = 15;
 /// Which source files are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// Those that a module names which ran and is here.
+    /// Files that a module names which ran and is here.
     Modules,
     /// All: it was recorded by this command, or the user asks for it.
     Recording,

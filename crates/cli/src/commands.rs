@@ -161,7 +161,7 @@ pub fn costs_of(metrics: &[crate::flags::Metric]) -> Vec<Cost> {
     costs
 }
 
-/// What `--mode` asks for, if that goes with the rest.
+/// Blocks that `--mode` asks for, if that goes with the rest.
 fn blocks_of(flags: &Contexts) -> Result<Option<BlockContexts>> {
     if flags.mode == ContextMode::Function {
         if flags.roll_loops {
@@ -343,7 +343,7 @@ fn check_tables(view: &View, format: Format) -> Result<()> {
     }
 }
 
-/// What the recording should say about how it was made.
+/// Options of the run that the recording keeps.
 fn options(flags: &Contexts) -> Vec<(String, String)> {
     let word = |known: bool, word: &str| match known {
         true => word.to_owned(),

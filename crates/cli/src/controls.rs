@@ -1,4 +1,4 @@
-//! What of a program is traced: from the options of `trace` to what the engine is told.
+//! Selection of the code that is traced: from the options of `trace` to those of the engine.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -142,7 +142,7 @@ fn names() -> impl Iterator<Item = &'static str> {
     LEAVE_OUT.into_iter().chain(["skip", "count", "together"])
 }
 
-/// Those that were given.
+/// Options that were given.
 pub fn options(flags: &Controls) -> Vec<(String, String)> {
     let call = |call: &Option<Call>| call.as_ref().map(Call::text);
     let list = |lists: &[String]| (!lists.is_empty()).then(|| lists.join(","));

@@ -1,5 +1,5 @@
-//! What was counted of a trace, kept in a file beside it, so that the middle of a long
-//! trace is waited for once.
+//! Index of a trace: numbers of instructions that were counted once, kept in a file beside the
+//! trace, so that the middle of a long trace is waited for once.
 //!
 //! Problem: where keyframes have no numbers (a ring, an Everypath that was killed, an old trace),
 //! the instructions before the N-th are counted, at some 700 million per second and processor.
@@ -61,7 +61,7 @@ pub fn find(recording: &mut Recording, identity: Identity, path: &Path, view: &V
     }
 }
 
-/// Where it is kept; nowhere, if the trace is no file.
+/// Path of the index; `None`, if the trace is no file.
 fn beside(path: &Path) -> Option<PathBuf> {
     let path = fs::canonicalize(path).ok()?;
     let mut name = path.file_name().filter(|_| path.is_file())?.to_owned();
@@ -84,7 +84,7 @@ fn recall(recording: &mut Recording, identity: Identity, beside: &Path) -> bool 
     !matches!(read, Err(ReadError::NotARecording | ReadError::Io(_)))
 }
 
-/// Who may read the trace may read it.
+/// Writes the index, with the rights of the trace.
 fn keep(
     recording: &Recording,
     identity: Identity,

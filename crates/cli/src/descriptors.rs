@@ -1,4 +1,4 @@
-//! Where descriptors go: through a compressor, and no further than a limit.
+//! Output of descriptors: through a compressor, and up to a limit.
 //!
 //! Problem: descriptors are many times larger than the trace that they are made of, and the
 //! mTrace tools compress them as they write, with a program of the user's choice.
@@ -128,7 +128,7 @@ fn is_installed(name: &str) -> bool {
     std::env::split_paths(&path).any(is_program)
 }
 
-/// Where descriptors go.
+/// Output of descriptors.
 pub struct Sink {
     /// `None`: to standard output, or nowhere.
     pub output: Option<Output>,

@@ -179,7 +179,7 @@ impl Command {
 
 #[derive(Debug, Args)]
 pub struct Contexts {
-    /// Of what: functions, or basic blocks in each activation, or in each thread
+    /// Contexts of functions, or of basic blocks per activation or per thread
     #[arg(long, value_name = "MODE", default_value = "function")]
     pub mode: ContextMode,
     /// Roll loops of basic blocks into their first turn (k infinite)
@@ -221,7 +221,7 @@ pub struct Contexts {
     /// Count nothing after this function is entered
     #[arg(long, value_name = "NAME")]
     pub stop_func: Option<String>,
-    /// What to count in each context; without it calls and instructions
+    /// Costs to count in each context (default: calls and instructions)
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub cost: Vec<Metric>,
     /// Nodes per process after which new contexts go to a [truncated] node
@@ -316,10 +316,10 @@ impl Page {
     }
 }
 
-/// What of the forests is shown.
+/// Selection of the forests that are shown.
 #[derive(Debug, Args)]
 pub struct View {
-    /// What to show: contexts from their roots, callers of functions, or both
+    /// Show contexts from their roots, callers of functions, or both
     #[arg(long, value_name = "WHICH", default_value = "ksf")]
     pub forest: WhichForest,
     /// Show one forest for all threads of a process together
@@ -328,7 +328,7 @@ pub struct View {
     /// Contexts to show, hottest first
     #[arg(long, value_name = "N", default_value_t = 40)]
     pub top: usize,
-    /// What makes a context hot; without it instructions, if they were counted
+    /// Metric to sort by (default: instructions, if they were counted)
     #[arg(long, value_name = "METRIC")]
     pub by: Option<Metric>,
     /// Hide contexts with less than this percentage of all
@@ -353,13 +353,13 @@ pub struct Tables {
     /// List all functions at the end, with addresses and counters
     #[arg(long)]
     pub show_funcs: bool,
-    /// The same, with their instructions: of functions as the modules have them
+    /// Show functions with their instructions, as the modules have them
     #[arg(long)]
     pub funcs_disasm: bool,
     /// List all basic blocks at the end, with addresses and counters
     #[arg(long)]
     pub show_blocks: bool,
-    /// The same, with their instructions
+    /// List all basic blocks as --show-blocks does, with their instructions
     #[arg(long)]
     pub blocks_disasm: bool,
 }
@@ -397,7 +397,7 @@ impl Tables {
     }
 }
 
-/// Where results go.
+/// Destination of results.
 #[derive(Debug, Args)]
 pub struct Destination {
     /// Keep the recording in this file, for `everypath report`
@@ -422,18 +422,18 @@ impl Destination {
     }
 }
 
-/// What is counted in contexts.
+/// Costs of contexts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Metric {
     /// Calls; always counted
     Calls,
     /// Instructions retired, without those of what it called
     Instructions,
-    /// Of them, branches: jumps, conditional or not, calls and returns
+    /// Branches among the instructions: jumps, conditional or not, calls and returns
     Branches,
-    /// Of them, those that read memory, the stack included
+    /// Instructions that read memory, the stack included
     Loads,
-    /// Of them, those that write memory, the stack included
+    /// Instructions that write memory, the stack included
     Stores,
     /// Cycles of the time-stamp counter: an estimate, with waiting and counting
     Cycles,

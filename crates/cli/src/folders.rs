@@ -1,4 +1,4 @@
-//! What `dump` writes into a folder: a file for each thread, and what they share.
+//! Folders that `dump` writes: a file for each thread, and those that they share.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};

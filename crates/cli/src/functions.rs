@@ -19,7 +19,7 @@ const RESUME: &str = "_Unwind_Resume";
 
 pub struct Files<'a> {
     images: &'a Images,
-    /// Those that are not what was traced, or are not there.
+    /// Files that are not there, or are not the ones that were traced.
     changed: BTreeSet<String>,
 }
 
@@ -31,7 +31,7 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// Of the file of a module, if it is what was traced.
+    /// Extents in the file of a module, if it is the one that was traced.
     pub fn extents(&mut self, process: &Process, at: u32) -> Vec<Extent> {
         let module = &process.modules[at as usize];
         let image = match (&module.path, &module.build_id) {

@@ -115,10 +115,10 @@ impl Kept {
     }
 }
 
-/// Who writes it there.
+/// Writer of a trace.
 type Keeper = Box<dyn trace::Keep + Send>;
 
-/// Where a trace goes.
+/// Destination of a trace.
 enum Place {
     File(Output),
     /// It is read once, when the program has ended.
@@ -255,7 +255,7 @@ impl Session<'_> {
         Ok(Traced { ending, insns })
     }
 
-    /// What predictors made of a run; how many instructions that has, if that is known.
+    /// Writes the predictors' figures for a run; the number of its instructions, if that is known.
     fn predict(&self, predictors: Predictors, recording: &Recording, drain: Drain) -> Option<u64> {
         let progress = Progress::new(self.destination.quiet);
         progress.says("predicting branches");

@@ -40,7 +40,7 @@ pub fn closure(images: &Images, program: &Path) -> Closure {
     }
 }
 
-/// The same, file by file: in the linker's order, breadth first, the program's
+/// Walk over the files that a program loads: in the linker's order, breadth first, the program's
 /// interpreter before what it needs. Paths are those the kernel will show.
 pub struct Walk<'a> {
     images: &'a Images,

@@ -25,7 +25,7 @@ pub struct Made {
     pub failures: Vec<String>,
 }
 
-/// What is made of a trace that has not all is not all, either.
+/// Warns that a recording derived from an incomplete trace inherits its gaps.
 fn say_what_is_missing(recording: &Recording, path: &Path) {
     let threads = || recording.processes.iter().flat_map(|p| &p.threads);
     let ends = threads().filter(|thread| thread.missing.is_some()).count();
@@ -90,7 +90,7 @@ fn contexts(flags: &Report, traced: &Recording) -> Result<(Recording, Vec<String
 }
 
 impl Made {
-    /// Of what was read, if it was asked for.
+    /// Derives the recording that was asked for, if any.
     pub fn of(flags: &Report, recording: Recording) -> Result<Made> {
         let shown = flags.file.display();
         let is_trace = recording.meta.mode == Mode::Trace;

@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use anyhow::{Result, anyhow};
 use trace::{Recording, WriteError};
 
-/// What is written.
+/// Kind of an output.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// All that is kept of a run: it is on the disk when the command ends, and
@@ -83,14 +83,14 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// What became of data that is not where it was to be.
+/// Fate of data that is not at its destination.
 #[derive(Debug, thiserror::Error)]
 pub enum Unsaved {
     /// There was nothing to write.
     #[error("{why}")]
     Refused {
         why: String,
-        /// Where it was to be, if that is a file among others.
+        /// The destination, if that is a file among others.
         path: Option<PathBuf>,
     },
     #[error("cannot write '{}': {why}; what was recorded is in '{}'", path.display(), place.display())]
@@ -129,7 +129,7 @@ impl Output {
         &self.path
     }
 
-    /// What is renamed when it is complete.
+    /// Path of the file that is renamed when it is complete.
     pub fn temporary(&self) -> Option<&Path> {
         self.temporary.as_deref()
     }
@@ -253,7 +253,7 @@ pub fn nameless(path: &Path) -> io::Result<File> {
     }
 }
 
-/// What was never completed leaves no file behind.
+/// Removes an output that was never completed.
 impl Drop for Output {
     fn drop(&mut self) {
         if let Some(temporary) = &self.temporary {
@@ -264,7 +264,7 @@ impl Drop for Output {
     }
 }
 
-/// What the system says, without its error number, for the middle of a sentence.
+/// Message of the system, without its error number, for the middle of a sentence.
 pub fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     let end = text.find(" (os error").unwrap_or(text.len());

@@ -1,4 +1,4 @@
-//! What is being done, on a terminal, while nothing else is to be seen.
+//! Progress line on a terminal, while nothing else is to be seen.
 //!
 //! While the program runs, the terminal is its own: nothing is drawn there. After it, and by
 //! those who read what was recorded, a line on standard error says what takes long, and how much of
@@ -25,7 +25,7 @@ impl Progress {
         Progress(bar)
     }
 
-    /// Of whoever reads the streams of a trace once.
+    /// Progress of a reader that reads the streams of a trace once.
     pub fn reading(recording: &Recording, what: &'static str) -> Progress {
         let progress = Progress::new(false);
         progress.reads(recording, what);

@@ -148,7 +148,7 @@ pub struct Extents<'a> {
     begun: bool,
     /// The files the program starts with, as far as they are not answered yet.
     walk: Option<Walk<'a>>,
-    /// Those that are, for their lines; `None`: nobody will ask for lines.
+    /// Images that were read, for their lines; `None`: nobody will ask for lines.
     answered: Option<Vec<Arc<Image>>>,
 }
 

@@ -31,7 +31,7 @@ use crate::{program, symbolize};
 pub struct Session<'a> {
     pub target: &'a Target,
     pub destination: &'a Destination,
-    /// Where a page for a browser goes.
+    /// Destination of a page for a browser.
     pub html: Option<Page<'a>>,
     pub mode: Mode,
     /// Contexts are of basic blocks.
@@ -41,7 +41,7 @@ pub struct Session<'a> {
     /// Bits from [`wire::flag`], following children excepted.
     pub flags: u32,
     pub max_nodes: u64,
-    /// What contexts carry besides calls.
+    /// Costs that contexts carry besides calls.
     pub costs: Vec<Cost>,
     /// Bytes of streams that may wait for their compression.
     pub buffer: u64,
@@ -51,7 +51,7 @@ pub struct Session<'a> {
     pub insns: [u64; 2],
     /// How tracing begins and ends while the program runs.
     pub control: Option<Control>,
-    /// What of a trace has time stamps ([`wire::stream::order`]).
+    /// Events of a trace that have time stamps ([`wire::stream::order`]).
     pub order: u32,
     pub selector: Selector,
     /// For the recording: options that were given, as the user wrote them.
@@ -191,7 +191,7 @@ impl Session<'_> {
         }
     }
 
-    /// What is known of the run before it.
+    /// Facts about the run before it begins.
     pub fn meta_before(&self, started: SystemTime) -> Meta {
         let words = self
             .target
@@ -265,7 +265,7 @@ impl Session<'_> {
     }
 }
 
-/// The same for a recording.
+/// End of the run, for a recording.
 pub fn end_of(ended: Ended) -> End {
     match ended {
         Ended::Exited(status) => End::Exited(status),

@@ -26,7 +26,7 @@ pub struct Show {
     pub fold: Option<u32>,
     pub engine_stats: bool,
     pub notes: Vec<String>,
-    /// What of a recording of `count`.
+    /// Contents of the report on a recording of `count`.
     pub counts: report::counts::View,
     /// Says nothing on standard error.
     pub quiet: bool,
@@ -181,7 +181,7 @@ impl Show {
     }
 }
 
-/// What of a page is asked for.
+/// Options of a page.
 #[derive(Clone, Copy, Debug)]
 pub struct Page<'a> {
     pub path: &'a Path,
@@ -193,13 +193,13 @@ pub struct Page<'a> {
 const CODE: u32 = 8;
 
 impl Page<'_> {
-    /// What is written beside, if anything is.
+    /// Files and budget of the code in the page, if it has any.
     pub fn beside<'f>(&self, files: &'f mut OnDisk) -> Option<Beside<'f>> {
         let budget = self.code.unwrap_or(CODE) as usize * 1_000_000;
         (budget > 0).then_some(Beside { files, budget })
     }
 
-    /// Who asks for code by number gets all that a recording names.
+    /// Files that may be read: with a number of megabytes, all that a recording names.
     pub fn trust(&self) -> Trust {
         match self.code {
             Some(_) => Trust::Recording,

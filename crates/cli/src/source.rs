@@ -17,7 +17,7 @@ use md5::{Digest, Md5};
 /// Larger files are no source that somebody wrote.
 const LARGEST: u64 = 16 << 20;
 
-/// What became of a name.
+/// Result of looking for a source file.
 pub enum Source {
     Lines(Vec<String>),
     /// It is not what was compiled.

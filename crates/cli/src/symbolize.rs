@@ -24,28 +24,28 @@ mod pieces;
 /// One file, whatever its mappings.
 type Key = (String, FileId);
 
-/// Of one file.
+/// Answers about one file.
 #[derive(Default)]
 struct Answers {
     build_id: Option<Vec<u8>>,
     symbols: HashMap<u64, Symbol>,
-    /// Where names and lines change, for recordings of `count`.
+    /// Offsets at which names and lines change, for recordings of `count`.
     rows: Vec<Row>,
 }
 
-/// What code from `offset` on comes from, up to the next row.
+/// Name and line of the code from `offset` up to the next row.
 struct Row {
     offset: u64,
     name: Option<String>,
-    /// Where what `name` names begins.
+    /// Entry of the function called `name`.
     start: u64,
     line: Option<(String, u32)>,
 }
 
-/// Where the recorded code of a process is, by module.
+/// Offsets of the recorded code of a process, by module.
 type Offsets = Vec<(u32, Vec<u64>)>;
 
-/// What is asked of one file.
+/// Questions about one file.
 #[derive(Default)]
 struct Question {
     functions: Vec<u64>,
@@ -73,7 +73,7 @@ fn key(module: &Module) -> Key {
     (module.path.clone(), module.file)
 }
 
-/// What is to be looked up, by file; those with the most questions last.
+/// Questions by file; those with the most questions last.
 fn questions(recording: &Recording, code: &[Offsets]) -> Vec<(Key, Question)> {
     let mut places: HashMap<Key, usize> = HashMap::new();
     let mut questions: Vec<(Key, Question)> = Vec::new();
@@ -195,7 +195,7 @@ fn fill_sources(process: &mut Process, code: Offsets, answers: &HashMap<Key, Ans
     }
 }
 
-/// What `offset` of a module comes from, and what follows up to the next.
+/// Adds name and line of the code of a module from `offset` up to the next row.
 fn put_row(
     process: &mut Process,
     texts: &mut HashMap<String, u32>,

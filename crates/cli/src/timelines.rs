@@ -77,7 +77,7 @@ pub fn dump(flags: &Dump) -> Result<Ending> {
     Ok(say(&flags.file, failures, Ending::Exit(0)))
 }
 
-/// What time is, if not instructions: as asked, or what there is.
+/// Times, unless the unit is instructions: as asked, or by the time stamps that there are.
 fn times(flags: &Dump, recording: &Recording) -> Result<Option<Times>> {
     let has_stamps = check_order(recording, &flags.file);
     match (flags.timeline.clock, has_stamps) {

@@ -220,7 +220,7 @@ pub fn read_trace(path: &Path) -> Result<(Recording, bool)> {
     read_known(path).map(|(recording, is_sound, _)| (recording, is_sound))
 }
 
-/// The same, with what tells it from others.
+/// Reads a trace, and its identity.
 fn read_known(path: &Path) -> Result<(Recording, bool, Identity)> {
     let prefix = read(path)?;
     let shown = path.display();

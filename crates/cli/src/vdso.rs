@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use image::Image;
 
-/// What /proc/PID/maps calls it.
+/// Name in /proc/PID/maps.
 pub const NAME: &str = "[vdso]";
 
 /// `None` where the kernel maps none.

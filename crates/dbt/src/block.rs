@@ -63,7 +63,7 @@ impl Arrival {
     }
 }
 
-/// What a block is looked up by.
+/// Key by which a block is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     pub pc: u64,
@@ -118,13 +118,13 @@ struct Packed {
     hit: u8,
 }
 
-/// Where an indirect branch lands.
+/// Landing pad of an indirect branch.
 #[derive(Clone, Copy, Debug)]
 pub struct Pad {
     pub start: u64,
     /// Displacement address of the branch taken if this is not the target.
     pub miss: u64,
-    /// Where it goes on if it is, with rcx and rdx still spilled.
+    /// Address at which it goes on if it is, with rcx and rdx still spilled.
     pub hit: u64,
 }
 
@@ -189,11 +189,11 @@ impl Block {
     }
 }
 
-/// Where an exit leads.
+/// Kind and destination of an exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitKind {
     Direct(Key),
-    /// The same to an event, with rcx and rdx spilled already.
+    /// A direct exit to an event, with rcx and rdx spilled already.
     Spilled(Key),
     /// A system call at `pc`; the bare instruction is behind the branch.
     Syscall {
@@ -217,7 +217,7 @@ pub enum ExitKind {
 }
 
 impl ExitKind {
-    /// Where the program's code goes on that is translated there; 0: none.
+    /// Address in the program whose translation the exit can be linked to; 0: none.
     pub fn target(self) -> u64 {
         match self {
             ExitKind::Direct(key)
@@ -252,12 +252,12 @@ enum What {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Exit {
-    /// Of the kind.
+    /// Address in the program, by the exit's kind.
     pc: u64,
     /// Address of the branch displacement, from the arena's beginning.
     site: i32,
     what: u32,
-    /// Where the branch is; `NO_BLOCK`: the id is free.
+    /// Block of the branch; `NO_BLOCK`: the id is free.
     pub block: BlockId,
     pub next_incoming: u32,
 }
@@ -276,7 +276,7 @@ impl Exit {
         next_incoming: NO_EXIT,
     };
 
-    /// Of a branch at `site` with its stub, which lies behind it in the same
+    /// An exit by a branch at `site` with its stub, which lies after it in the same
     /// segment; not linked yet.
     pub fn new(kind: ExitKind, block: BlockId, arena: u64, site: u64, stub: u64) -> Exit {
         let (what, pc, detail) = match kind {
@@ -339,7 +339,7 @@ impl Exit {
         arena.wrapping_add_signed(i64::from(self.site))
     }
 
-    /// Behind the branch.
+    /// Address after the branch.
     pub fn after(&self, arena: u64) -> u64 {
         self.site(arena) + 4
     }
@@ -396,7 +396,7 @@ pub struct Seen<const BITS: u64>(alloc::boxed::Box<[u64]>);
 /// Which addresses may have a block: asked at every instruction that is
 /// translated, where the map would be a miss of the processor's caches.
 pub type Starts = Seen<{ 1 << 20 }>;
-/// Where branches go back to: loops, as far as they are of interest.
+/// Targets of backward branches: loop heads, as far as they are of interest.
 pub type Heads = Seen<{ 1 << 16 }>;
 
 impl<const BITS: u64> Default for Seen<BITS> {

@@ -175,7 +175,7 @@ impl Cache {
         self.segments[self.current].jump = at;
     }
 
-    /// Where the arena begins; places in the cache are counted from there.
+    /// Start of the arena; offsets in the cache are counted from there.
     pub fn arena(&self) -> u64 {
         self.arena
     }

@@ -86,7 +86,7 @@ pub fn open_vector(at: u64, count: u64) {
     }
 }
 
-/// The same for `count` of `struct mmsghdr`, or one `struct msghdr`.
+/// Opens the pages of the buffers in `count` of `struct mmsghdr`, or in one `struct msghdr`.
 pub fn open_messages(at: u64, count: u64) {
     if engine::with(|engine| engine.protected.is_empty()) {
         return;

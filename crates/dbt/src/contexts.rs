@@ -74,7 +74,7 @@ pub struct Contexts {
     rolls: bool,
     ids: HashMap<u64, u32, core::hash::BuildHasherDefault<crate::block::PcHasher>>,
     flags: alloc::vec::Vec<u32>,
-    /// Where signal handlers return to: the kernel put the address there, so
+    /// Addresses that signal handlers return to: the kernel put them there, so
     /// arriving is no jump of the program.
     restorers: alloc::vec::Vec<u64>,
     leaves: leaves::Leaves,

@@ -54,7 +54,7 @@ const INSN_WORDS_ALONE: usize = 2;
 /// Most instructions of a run: the map has a byte for their number.
 const MOST: usize = 200;
 
-/// What is counted.
+/// Quantity that is counted.
 #[derive(Clone, Copy, Debug)]
 enum What {
     Nothing,
@@ -65,27 +65,27 @@ enum What {
     Left(i32),
 }
 
-/// What a block being emitted has counted.
+/// Counting in a block that is being emitted.
 #[derive(Debug)]
 pub struct Counting {
     what: What,
-    /// What the jump at the end is guessed to go to, if that was asked already.
+    /// Predicted target of the jump at the end, if that was asked already.
     guess: Option<Option<Guess>>,
     last: LastBranch,
     /// Costs that are counted (`wire::cost`).
     costs: u32,
     /// Runs begun.
     runs: usize,
-    /// What the branch at the end of the run is to count.
+    /// Amounts that the branch at the end of the run is to count.
     owed: Amounts,
-    /// What runs have that are counted with the next one.
+    /// Amounts of runs that are counted with the next one.
     pending: Amounts,
-    /// What the last instruction of the run counts.
+    /// Amounts of the last instruction of the run.
     last_insn: Amounts,
     rare: Rare,
 }
 
-/// What some instructions count, in the order of the words ([`COST_WORDS`]); 0 for what
+/// Amounts that some instructions count, in the order of the counters ([`COST_WORDS`]); 0 for what
 /// is not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amounts([i32; COST_WORDS]);
@@ -94,7 +94,7 @@ impl Amounts {
     /// One execution, of whatever it is.
     const ONE: Amounts = Amounts([1, 0, 0, 0]);
 
-    /// Those of `costs` that these instructions have.
+    /// Amounts of these instructions, of the kinds in `costs`.
     fn of(insns: &[Insn], costs: u32) -> Amounts {
         let mut amounts = Amounts([insns.len() as i32, 0, 0, 0]);
         if has_classes(costs) {
@@ -120,7 +120,7 @@ impl Amounts {
         Amounts(core::array::from_fn(|i| self.0[i] - other.0[i]))
     }
 
-    /// Of no instructions.
+    /// Returns true if nothing is counted.
     fn is_nothing(self) -> bool {
         self == Amounts::default()
     }
@@ -141,7 +141,7 @@ pub fn has_classes(costs: u32) -> bool {
 #[derive(Clone, Copy, Debug)]
 pub enum Words {
     All,
-    /// Of the activation on top, or of a leaf, while contexts carry costs.
+    /// Counters of the activation on top, or of a leaf, while contexts carry costs.
     Own,
     Leaf,
 }
@@ -174,8 +174,8 @@ impl Words {
         })
     }
 
-    /// Where a run's instructions are counted, and from there on what else of them is
-    /// among `costs`.
+    /// Counter of a run's instructions; those of their other
+    /// `costs` follow it.
     fn in_turn(self, turn: usize, costs: u32) -> i32 {
         let words = match self {
             Words::All => wire::INSN_WORDS,
@@ -201,7 +201,7 @@ impl Counting {
         }
     }
 
-    /// Of instructions and of what else of them is among `costs`; `None`: nothing is
+    /// Counts instructions and their other `costs`; `None`: nothing is
     /// counted.
     pub fn of_instructions(words: Option<Words>, costs: u32) -> Counting {
         let what = words.map_or(What::Nothing, What::Instructions);
@@ -211,7 +211,7 @@ impl Counting {
         }
     }
 
-    /// Of executions, in slots from the one at `displacement` on (`ways`).
+    /// Counts executions, in slots from the one at `displacement` on (`ways`).
     pub fn of_ways(
         displacement: i32,
         guess: Option<Guess>,
@@ -251,7 +251,7 @@ impl Counting {
         matches!(self.what, What::Ways(_))
     }
 
-    /// What the indirect branch goes to, if that was asked already.
+    /// Predicted target of the indirect branch, if that was asked already.
     pub fn guess(&self) -> Option<Option<Guess>> {
         self.guess
     }
@@ -264,7 +264,7 @@ pub struct Run {
     pub end: usize,
     pub place: Place,
     amounts: Amounts,
-    /// Those of its last instruction.
+    /// Amounts of its last instruction.
     last: Amounts,
 }
 
@@ -308,7 +308,7 @@ impl Run {
     }
 }
 
-/// What a branch has to do on its way, in rdx.
+/// Compensation that a branch has to execute on a side exit, in rdx.
 #[derive(Clone, Copy, Debug)]
 pub enum Owed {
     Added(Addition),
@@ -316,7 +316,7 @@ pub enum Owed {
 }
 
 impl Owed {
-    /// So many are added to a word.
+    /// Adds `number` to a counter.
     pub fn add(word: i32, number: i32) -> Owed {
         Owed::Added(Addition {
             word,
@@ -327,7 +327,7 @@ impl Owed {
         })
     }
 
-    /// The same, also where the branch itself is made again: the engine takes that back.
+    /// Adds `number` also where the branch itself is made again: the engine takes that back.
     pub fn add_for_good(word: i32, number: i32) -> Owed {
         match Owed::add(word, number) {
             Owed::Added(addition) => Owed::Added(Addition {
@@ -387,7 +387,7 @@ pub struct Addition {
     /// How many instructions that stands for.
     instructions: i32,
     last: Amounts,
-    /// What comes next has a word of its own.
+    /// The next addition has a counter of its own.
     apart: bool,
 }
 
@@ -414,7 +414,7 @@ impl Addition {
     }
 }
 
-/// The same where no register is spilled.
+/// Emits compensation where no register is spilled.
 pub fn add_spilled(asm: &mut Asm<'_>, owed: Owed) {
     match owed {
         Owed::Added(addition) => {
@@ -501,8 +501,8 @@ impl Emit<'_> {
         }
     }
 
-    /// The same behind the branch's spills, before it has done anything else: what it
-    /// does next is an event. Whether there was anything to count: then its first
+    /// Emits the branch's count after its spills, before it has done anything else: what it
+    /// does next is an event. Returns true if there was anything to count: then its first
     /// byte, which is a boundary, is in the map already.
     pub fn count_before_event(&mut self) -> bool {
         let Some(owed) = self.owed() else {
@@ -515,7 +515,7 @@ impl Emit<'_> {
         true
     }
 
-    /// What the branch is to count, once, on each way that it can go.
+    /// Count of the branch, made once on each way that it can go.
     pub fn owed(&mut self) -> Option<Owed> {
         if self.pending.is_on() {
             let append = self.pending.not_appended().map(Owed::Appended);
@@ -525,7 +525,7 @@ impl Emit<'_> {
         (!owed.is_nothing()).then(|| self.addition(owed))
     }
 
-    /// What is pending, for the way out of a branch.
+    /// Pending count, for the side exit of a branch.
     pub fn pending_there(&mut self) -> Option<Owed> {
         let pending = self.counting.pending;
         (!pending.is_nothing()).then(|| self.addition(pending))
@@ -547,7 +547,7 @@ impl Emit<'_> {
         })
     }
 
-    /// What counts one more execution of instructions that have these amounts.
+    /// Addition for one more execution of instructions that have these amounts.
     fn addition(&mut self, amounts: Amounts) -> Owed {
         Owed::Added(self.amounts(amounts))
     }

@@ -20,7 +20,7 @@ use crate::entry;
 use crate::native;
 use crate::pcmap;
 
-/// What is known of a signal that the engine raises itself.
+/// Information of a signal that the engine raises itself.
 pub fn information(signal: u32, code: i32) -> SigInfo {
     SigInfo {
         signo: signal as i32,

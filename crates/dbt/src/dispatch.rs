@@ -33,7 +33,7 @@ pub struct Call {
     pub outside: bool,
 }
 
-/// What happens after a system call.
+/// Continuation after a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
     /// Run the bare instruction in the cache.
@@ -90,7 +90,7 @@ pub fn go_to(context: &mut ThreadContext, key: Key) {
 }
 
 impl Engine {
-    /// The same for an exit that can be linked. The translation may take the
+    /// Goes on at the key, from an exit that can be linked. The translation may take the
     /// memory, and the id, of the exit itself.
     fn go_on_and_link(&mut self, context: &mut ThreadContext, key: Key, exit: ExitId) {
         self.arrive(context);
@@ -272,7 +272,7 @@ fn call_again(context: &mut ThreadContext, pc: u64, raw: u64) {
     go_to(context, Key { pc, arrival });
 }
 
-/// What the `syscall` instruction leaves in the registers.
+/// Sets the registers as the `syscall` instruction leaves them.
 pub fn finish_call(context: &mut ThreadContext, value: isize, next: u64) {
     context.regs[reg::RAX] = value as u64;
     context.regs[reg::RCX] = next;

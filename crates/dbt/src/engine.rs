@@ -18,11 +18,11 @@ use crate::slab::Slab;
 use crate::streams::Streams;
 use crate::ways::Ways;
 
-/// What the engine was asked to do.
+/// Options of the engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     pub count_instructions: bool,
-    /// What contexts carry besides calls (`wire::cost`).
+    /// Costs that contexts carry besides calls (`wire::cost`).
     pub costs: u32,
     pub follow: bool,
     /// Measure translation; reads the counter that a program can forbid.
@@ -39,7 +39,7 @@ pub struct Settings {
     pub lockstep: u32,
     /// A wrong translation on purpose, see [`wire::flag::MISTRANSLATE`].
     pub mistranslate: bool,
-    /// What has time stamps ([`wire::stream::order`]).
+    /// Events that have time stamps ([`wire::stream::order`]).
     pub order: u32,
 }
 
@@ -60,7 +60,7 @@ pub struct Engine {
     pub blocks: Slab<Block>,
     pub map: BlockMap,
     pub starts: Starts,
-    /// Where branches go back to, if that is of interest.
+    /// Loop heads, if they are of interest.
     pub heads: Heads,
     pub exits: Slab<Exit>,
     /// Ids that can be used again: their code is gone.

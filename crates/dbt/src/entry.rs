@@ -573,7 +573,7 @@ pub fn routines() -> [u64; 10] {
     ]
 }
 
-/// Where a signal handler sends the thread to go on at `resume_app`.
+/// Address to which a signal handler sends the thread to go on at `resume_app`.
 pub fn resume_address() -> u64 {
     &raw const everypath_resume as u64
 }

@@ -27,15 +27,15 @@ use wire::stat;
 use crate::block::{BlockId, Exit, ExitId, NO_BLOCK, NO_EXIT, Pad, Seen};
 use crate::engine::Engine;
 
-/// What the cache and what is remembered of it may have: so much (of the 24 MB
-/// that the engine is allowed, 8 are for everything else), and per byte of program
+/// Limit of the cache and of what is remembered of it: a constant part (of the 24 MB
+/// that the engine is allowed, 8 are for everything else), and a part per byte of program
 /// code that ran.
 const BUDGET: u64 = 16 << 20;
 const BUDGET_PER_BYTE: u64 = 5;
 /// Part of a segment's program code that may have been evicted before.
 const COMES_BACK: (u64, u64) = (2, 3);
 
-/// What decides whether the cache grows.
+/// Figures that decide whether the cache grows.
 #[derive(Debug, Default)]
 pub struct Evictions {
     /// Addresses of blocks that were evicted; made with the first of them.

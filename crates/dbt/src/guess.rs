@@ -1,4 +1,4 @@
-//! Where an indirect branch goes that takes its target from a fixed address.
+//! Prediction of an indirect branch that takes its target from a fixed address.
 //!
 //! A PLT stub, or a call without one, jumps where the dynamic linker said once. There the
 //! site itself looks for the target that is at the address when it is translated, and goes
@@ -12,7 +12,7 @@ use crate::engine::Engine;
 /// The landing mark of indirect branches.
 const ENDBR64: [u8; 4] = [0xF3, 0x0F, 0x1E, 0xFA];
 
-/// Where an indirect branch may go.
+/// Predicted target of an indirect branch.
 #[derive(Clone, Copy, Debug)]
 pub struct Guess {
     pub target: u64,
@@ -31,7 +31,7 @@ fn binds_lazily(pc: u64) -> bool {
 }
 
 impl Engine {
-    /// Where an indirect branch goes now, if it takes its target from a fixed
+    /// Present target of an indirect branch, if it takes its target from a fixed
     /// address.
     pub fn guess(&self, insn: &Insn) -> Option<Guess> {
         if agent::memory::is_served() {

@@ -64,7 +64,7 @@ pub struct Tables {
     sets: [u64; SETS],
     /// Slots of a table: one for each index, and one more for each key that is added to it.
     len: u64,
-    /// What an empty slot of each holds.
+    /// Contents of an empty slot of each table.
     empty: [u64; 2],
     rotate_calls: bool,
 }
@@ -81,7 +81,7 @@ impl Tables {
         tables.add_set(0).then_some(tables)
     }
 
-    /// The same with so many pairs.
+    /// Adds table pairs up to `sets`.
     pub fn with_sets(mut self, sets: usize) -> Option<Tables> {
         (1..sets).all(|set| self.add_set(set)).then_some(self)
     }
@@ -454,7 +454,7 @@ impl Engine {
         self.chains.push(slot, id, miss);
     }
 
-    /// The same with a cold pad, which counts that `site` went to `id`. `last`: the
+    /// Publishes a cold pad, which counts that `site` went to `id`. `last`: the
     /// last one of the slot's chain.
     fn publish_pair(&mut self, id: BlockId, site: Site, slot: usize, last: Option<Link>) {
         const ROOM: u64 = 10 + 4 + 2 + 10 + 3 + 5 + ways::COUNT_BYTES + 18 + 5;

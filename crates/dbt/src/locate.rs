@@ -1,4 +1,4 @@
-//! What a cache address stands for, as a signal handler asks it.
+//! Meaning of a cache address, for a signal handler.
 
 use agent::memory;
 
@@ -16,7 +16,7 @@ pub enum Where {
     Engine,
 }
 
-/// What a cache address stands for. The engine lock is free for this thread
+/// Meaning of a cache address. The engine lock is free for this thread
 /// whenever the address is in the cache.
 pub fn locate(rip: u64) -> Where {
     match place_of(rip) {

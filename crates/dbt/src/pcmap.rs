@@ -110,7 +110,7 @@ impl Writer {
         self.bytes.extend_from_slice(&[0xE1, ahead]);
     }
 
-    /// Of what class the instruction is that comes next.
+    /// Sets the class of the next instruction.
     pub fn class(&mut self, class: Class) {
         if class != Class::default() {
             self.bytes.push(0xC0 | class.0);
@@ -125,7 +125,7 @@ impl Writer {
     }
 }
 
-/// What the map says about a cache address.
+/// Entry of the map for a cache address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     pub app_pc: u64,
@@ -134,13 +134,13 @@ pub struct Place {
     pub recipe: Recipe,
     /// Instructions counted but not yet retired; less than 0: the reverse.
     pub counted_ahead: i64,
-    /// The same of branches, loads and stores.
+    /// Branches, loads and stores counted ahead.
     pub classes_ahead: [i64; 3],
     /// In which of the thread's `insns`.
     pub word: usize,
     /// Instructions of the block before this one.
     pub index: u16,
-    /// What the block is translated from (`ways`); 0: that is not known.
+    /// Fragment that the block is translated from (`ways`); 0: that is not known.
     pub fragment: u32,
     /// Basic blocks that were entered and are not on record (`contexts::blocks`).
     pub path: u32,
@@ -153,7 +153,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Where `app_pc` is about to run and everything before it is counted.
+    /// A boundary: `app_pc` is about to run, and everything before it is counted.
     pub fn boundary(app_pc: u64) -> Place {
         Place {
             app_pc,

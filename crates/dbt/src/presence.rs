@@ -67,7 +67,7 @@ impl Engine {
         agent::memory::is_served() && self.present_end(pc, end) < end
     }
 
-    /// Where the part of the code `pc..end` ends that may be read under the lock.
+    /// End of the part of the code `pc..end` that may be read under the lock.
     pub fn present_end(&self, pc: u64, end: u64) -> u64 {
         if !agent::memory::is_served() || !self.may_be_awaited(pc) {
             return end;

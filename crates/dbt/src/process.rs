@@ -25,7 +25,7 @@ use crate::ends;
 use crate::engine::{self, Engine};
 use crate::entry;
 
-/// What the clone family has in common.
+/// Arguments that the calls of the clone family have in common.
 struct Wish {
     flags: u64,
     /// Stack pointer of the child; 0: as the parent's.

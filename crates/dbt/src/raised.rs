@@ -8,7 +8,7 @@ use sys::signal::{SIGSEGV, SigInfo, SigSet, code, pf, trap};
 use crate::deliver::information;
 use crate::vsyscall::END;
 
-/// What is at an address that cannot be fetched from.
+/// Mapping at an address that cannot be fetched from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfetchable {
     Unmapped,
@@ -77,7 +77,7 @@ pub fn raise(context: &mut ThreadContext, thread: &mut Thread, pc: u64, fault: F
     raise_signal(context, thread, pc, (info, fault.details));
 }
 
-/// The same of any signal that an instruction raises: what is known of it, and err, trapno, cr2.
+/// Raises a signal as an instruction does: with its information, and err, trapno, cr2.
 ///
 /// Another signal may have come first: then that is delivered at `pc`, which must be the
 /// instruction that raises this one, or be taken back by the caller. Returns false.

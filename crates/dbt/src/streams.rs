@@ -82,7 +82,7 @@ const MOST: u32 = stream::PER_BYTE - 1;
 /// Outcomes of branches that are not in the stream yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcomes {
-    /// Behind the highest bit.
+    /// Outcomes after the highest bit.
     bits: u8,
     /// That of the first one's branch.
     lane: u8,
@@ -106,18 +106,18 @@ impl Outcomes {
     }
 }
 
-/// Those of the superblock being emitted, if a trace is made.
+/// Outcomes of the superblock being emitted that are not appended yet, if a trace is made.
 #[derive(Clone, Copy, Debug)]
 pub struct Pending {
     is_on: bool,
     outcomes: Outcomes,
     /// Instructions that are taken from what is left where it begins.
     counted: usize,
-    /// So many of its first instructions are in what was appended, or added to the thread's words.
+    /// Number of leading instructions already accounted for in the stream or the thread's counters.
     told: usize,
-    /// Where those behind are added that no append has.
+    /// Addition for the instructions after them that no append has.
     rest: Option<Rest>,
-    /// So many are over with what is being emitted.
+    /// Number of instructions that have ended with what is being emitted.
     over: usize,
 }
 
@@ -141,7 +141,7 @@ impl Pending {
         self.is_on || self.counted > i + 1
     }
 
-    /// What that is, if it is this outcome of the branch at `pc`.
+    /// Compensation for this outcome of the branch at `pc`.
     pub fn owed(&self, pc: u64, outcome: bool, i: usize) -> Owed {
         match self.is_on {
             true => Owed::Appended(self.way(pc, outcome)),
@@ -153,7 +153,7 @@ impl Pending {
         self.is_on
     }
 
-    /// What a way out appends on which the branch at `pc` has this outcome.
+    /// Append on a side exit on which the branch at `pc` has this outcome.
     fn way(&self, pc: u64, outcome: bool) -> Append {
         Append {
             outcomes: self.outcomes.and(stream::lane(pc), outcome),
@@ -161,7 +161,7 @@ impl Pending {
         }
     }
 
-    /// What an indirect branch appends before it goes.
+    /// Append of an indirect branch before it goes.
     pub fn not_appended(&self) -> Option<Append> {
         let (outcomes, insns) = (self.outcomes, self.untold());
         (!outcomes.are_none()).then_some(Append { outcomes, insns })
@@ -265,7 +265,7 @@ impl Emit<'_> {
         }
     }
 
-    /// The same of a direct jump or call that always goes to `target`.
+    /// Adds the outcome of a direct jump or call that always goes to `target`.
     pub fn went(&mut self, from: u64, target: u64) {
         if target <= from {
             self.passed(from, true);

@@ -1,4 +1,4 @@
-//! What to translate: one entry, many exits.
+//! Superblocks: code with one entry and many exits, the unit of translation.
 //!
 //! From the entry, follow fall-through and direct jumps; a conditional branch
 //! is a side exit. Stop at calls, returns, indirect branches, system calls,
@@ -25,10 +25,10 @@ pub const MAX_INSNS: usize = 96;
 const MAX_EXITS: usize = 12;
 // Each instruction may begin a block.
 const _: () = assert!(MAX_INSNS <= wire::log::MAX_PATH);
-/// Where each way out of a superblock is an event, one does not end with fewer instructions
-/// than this because a block begins there already.
+/// Least number of instructions of a superblock whose side exits are events, before it may end
+/// because a block begins there already.
 const DUPLICATED: usize = 24;
-/// The same of one with several turns of a loop.
+/// Most instructions and side exits of a superblock with several turns of a loop.
 const MAX_TURNED_INSNS: usize = 48;
 const MAX_TURNED_EXITS: usize = 8;
 
@@ -43,7 +43,7 @@ pub enum End {
     Itself,
     /// Control goes on at a program address.
     Goto(Key),
-    /// The same, but into the middle of another function.
+    /// Control goes on at the key, in the middle of another function.
     Into(Key),
     /// No instruction can be fetched from here.
     Unfetchable(u64),
@@ -64,7 +64,7 @@ pub struct Superblock {
     pub volatile: bool,
     /// How many bytes the instructions have.
     pub bytes: usize,
-    /// What they do is appended to streams.
+    /// Their outcomes are appended to streams.
     pub traced: bool,
     /// How many there are is counted before; if it is traced, each way out is at its end.
     pub counted: bool,
@@ -77,7 +77,7 @@ impl Superblock {
     }
 }
 
-/// The same of the branch that `insns` begin with.
+/// Returns true if the branch that `insns` begin with was inverted.
 pub fn is_turned(insns: &[Insn]) -> bool {
     match insns {
         [branch, next, ..] => {
@@ -144,7 +144,7 @@ struct Loop {
     start: u64,
     /// Branches go back to its start.
     is_head: bool,
-    /// Behind the branch that was turned; `start`: none was yet.
+    /// Address after the branch that was inverted; `start`: none was yet.
     end: u64,
     met: Option<Met>,
 }

@@ -47,7 +47,7 @@ pub struct Emit<'a> {
     pub asm: Asm<'a>,
     pub map: Writer,
     pub id: BlockId,
-    /// Where the map's cache cursor stands.
+    /// Cache address up to which the map is written.
     mapped: u64,
     start_pc: u64,
     /// Counting instructions (`counting.rs`).
@@ -88,7 +88,7 @@ impl Emit<'_> {
         self.went(insn.pc(), target);
     }
 
-    /// What is emitted next is of the instruction at `pc`, within 2 GB.
+    /// Sets the instruction, within 2 GB, that the next emitted bytes belong to.
     fn goto(&mut self, pc: u64) {
         self.map.goto(pc.wrapping_sub(self.start_pc) as i32);
     }
@@ -338,7 +338,7 @@ impl Engine {
         self.emit_exit(emit, ExitKind::Direct(key));
     }
 
-    /// What ends a superblock and is no branch.
+    /// Emits an instruction that ends a superblock and is no branch.
     fn emit_odd(&mut self, emit: &mut Emit<'_>, insn: &Insn, i: usize) {
         if let Flow::Far(_) = insn.flow() {
             return self.emit_far(emit, insn, i);

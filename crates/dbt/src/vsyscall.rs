@@ -15,7 +15,7 @@ use crate::dispatch::{go_to, unfetchable};
 use crate::engine;
 use crate::raised::{Fault, raise};
 
-/// Where addresses of programs end (`TASK_SIZE_MAX`).
+/// End of the addresses of programs (`TASK_SIZE_MAX`).
 pub const END: u64 = 0x7fff_ffff_f000;
 
 /// An entry, and how many of its arguments it writes to.

@@ -53,7 +53,7 @@ use jumps::Jumps;
 pub use jumps::{COUNT_BYTES, KEYS, SITE_BYTES, Site, emit_count};
 pub use usual::Rare;
 
-/// Of the pool, what each thread has for slots.
+/// Part of the pool that each thread's slots may take: one in so many bytes.
 const PART: u64 = 1 << 13;
 /// Slots are backed in steps of this many bytes.
 const STEP: u64 = 64 << 10;
@@ -79,13 +79,13 @@ pub struct Ways {
 #[derive(Clone, Copy, Debug)]
 struct Known {
     hash: u64,
-    /// Of its record's payload in the pool.
+    /// Offset in the pool of its record's payload.
     offset: u64,
     id: u32,
     first_slot: u32,
 }
 
-/// What is behind the fixed part of its record.
+/// Variable part of its record.
 struct Shape {
     flags: u32,
     pieces: u32,
@@ -184,7 +184,7 @@ fn events(source: &Superblock, lazy: bool, rare: Rare, out: &mut Vec<Event>) {
     }
 }
 
-/// Of what a record holds.
+/// Content hash of the record's payload.
 pub fn hash(bytes: &[u8], flags: u32) -> u64 {
     let mut hash = 0xCBF2_9CE4_8422_2325 ^ u64::from(flags);
     let mut mix = |word: u64| {
@@ -313,7 +313,7 @@ impl Engine {
         Some(first)
     }
 
-    /// What is behind a new thread's context.
+    /// Memory that follows a new thread's context.
     pub fn behind(&self) -> Behind {
         match &self.ways {
             Some(ways) => ways.behind(),

@@ -1,4 +1,4 @@
-//! What leads from state to state where contexts are of basic blocks.
+//! Edges from state to state, where contexts are of basic blocks.
 //!
 //! An *edge* stands for several blocks that are executed one after the other, a path. It is
 //! counted, and the reader goes the way once more (`wire::node::FIRST_BLOCK`).
@@ -17,7 +17,7 @@ use wire::node::{FIRST_BLOCK, FIRST_FUNC, LABEL_ENTRY, LABEL_TRUNCATED, ROOT};
 use crate::index::Name;
 use crate::{Forest, Memory, Rolling, State};
 
-/// What a state of basic blocks knows of those before, with finite k.
+/// How much of the blocks before it a state of basic blocks stands for, with finite k.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum History {
     /// Its place in the k-slab forest.
@@ -26,9 +26,9 @@ pub enum History {
     Windows,
 }
 
-/// What leads from the root of its tree to a state of basic blocks: labels and nodes. The
-/// edges that a loop makes begin where the one before led to, or not far above. A node
-/// lies as deep in the way as in its tree.
+/// Path from the root of a state's tree to the state: labels and nodes. The edges that a loop
+/// makes begin where the one before led to, or not far above. A node's index in the path is
+/// its depth in the tree.
 #[derive(Debug, Default)]
 pub(crate) struct Way {
     labels: Vec<u32>,
@@ -123,7 +123,7 @@ impl Forest {
         next.or(self.truncated).unwrap_or(state)
     }
 
-    /// The same where a block that is on the way from the root is gone back to.
+    /// State after `blocks`, where a block that is on the path from the root leads back to its node.
     fn rolled(&mut self, state: State, blocks: &[u32], memory: &mut dyn Memory) -> Option<State> {
         self.find_way(state);
         let mut at = state;

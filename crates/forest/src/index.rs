@@ -61,7 +61,7 @@ const SCATTERED: u64 = 100;
 /// Position of the parent's place in the tag of an entry at home, and its mask.
 pub const HOME_SHIFT: u32 = 18;
 pub const HOME_MASK: u32 = 0x1FFF << HOME_SHIFT;
-/// Behind the last basic block that has a home.
+/// First number after the basic blocks that have a home line.
 const LAST_BLOCK: u32 = FIRST_BLOCK + PLACED_FUNCS;
 /// In the tag of an entry in the fallback.
 pub const FALLBACK: u32 = 1 << 31;
@@ -75,7 +75,7 @@ const _: () = assert!(SCATTERED * (HOME + LINE) as u64 <= (HOME_MASK >> HOME_SHI
 pub(crate) struct Index {
     /// A few more than entries, so that lines can be cache lines.
     words: Vec<u64>,
-    /// Where the first line begins.
+    /// Index of the first line.
     start: usize,
     lines: usize,
     /// Lines from one of a fallback to the next.
@@ -90,7 +90,7 @@ pub(crate) struct Index {
     scale: u64,
 }
 
-/// What emitted code needs to search an index.
+/// Addresses and sizes with which emitted code searches an index.
 #[derive(Clone, Copy, Debug)]
 pub struct Table {
     /// Address of the first entry.

@@ -47,7 +47,7 @@ use index::{Index, Name};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State(pub u64);
 
-/// Where chunks come from, and how many nodes may still be made.
+/// Source of chunks of the pool, and the limit of nodes.
 pub trait Memory {
     /// Reserves and backs `bytes` of the pool; `None` when it is full.
     fn chunk(&mut self, bytes: u64) -> Option<u64>;
@@ -62,9 +62,9 @@ const MAX_CHUNK: u64 = 256 * wire::PAGE;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rolling {
     Nothing,
-    /// What is entered from itself.
+    /// A function entered from itself.
     Recursion,
-    /// What is on the way from the root already (IHPP 4.3.4); k is infinite then.
+    /// A block that is on the path from the root already (IHPP 4.3.4); k is infinite then.
     Loops,
 }
 
@@ -82,7 +82,7 @@ pub struct Forest {
     roots: Vec<(u32, State)>,
     index: Index,
     truncated: Option<State>,
-    /// What blocks are entered from first, and the edge of all paths once there is no
+    /// State that the first block is entered from, and the edge of all paths once there is no
     /// memory ([`Forest::begin_blocks`]).
     entry: Option<State>,
     truncated_edge: Option<State>,
@@ -174,8 +174,8 @@ impl Forest {
         self.step_from(state, func, false, memory)
     }
 
-    /// The same, when the index was searched by [`Forest::table`] and does not
-    /// hold this transition.
+    /// Takes a step as [`Forest::step`] does, when the index was searched by [`Forest::table`] and
+    /// does not hold this transition.
     pub fn step_anew(&mut self, state: State, func: u32, memory: &mut dyn Memory) -> State {
         self.step_from(state, func, true, memory)
     }
@@ -246,7 +246,7 @@ impl Forest {
         core::iter::successors(Some(state), |&state| self.parent(state))
     }
 
-    /// What leads from the root of its tree to a state: the root's label first.
+    /// Labels on the path from the root of a state's tree to the state, the root's first.
     pub fn way_to(&self, state: State) -> Vec<u32> {
         let mut labels: Vec<u32> = self.above(state).map(|state| self.label(state)).collect();
         labels.reverse();

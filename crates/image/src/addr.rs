@@ -57,14 +57,14 @@ impl Segment {
     }
 }
 
-/// Where in the file the byte at `addr` is; executable segments win when
+/// Offset in the file of the byte at `addr`; executable segments win when
 /// (in odd files) several hold the address.
 pub(crate) fn to_file(segments: &[Segment], addr: LinkAddr) -> Option<FileOffset> {
     let segment = best(segments, |segment| segment.holds_addr(addr))?;
     Some(FileOffset(segment.offset.0 + (addr.0 - segment.addr.0)))
 }
 
-/// Where the byte at `offset` is mapped; executable segments win when the
+/// Link address of the byte at `offset`; executable segments win when the
 /// same page of the file is mapped twice (ld does that at segment borders).
 pub(crate) fn to_link(segments: &[Segment], offset: FileOffset) -> Option<LinkAddr> {
     let segment = best(segments, |segment| segment.holds_offset(offset))?;

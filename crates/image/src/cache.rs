@@ -20,7 +20,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// Of the file that is at `path` now.
+    /// Version of the file that is at `path` now.
     pub fn of(path: &Path) -> std::io::Result<Version> {
         Ok(Version::from(&fs::metadata(path)?))
     }

@@ -1,4 +1,4 @@
-//! Where the separate debug file of a binary is.
+//! Search for the separate debug file of a binary.
 //!
 //! gdb's manual, "Debugging Information in Separate Files": by build id under
 //! the system's debug directory, else by the name and checksum in

@@ -40,7 +40,7 @@ pub(crate) struct Elf<'d, R: ReadRef<'d>> {
     programs: &'d [elf::ProgramHeader64<LE>],
 }
 
-/// What `PT_DYNAMIC` says; addresses as linked.
+/// Contents of `PT_DYNAMIC`; addresses as linked.
 #[derive(Debug, Default)]
 pub(crate) struct Dynamic {
     pub(crate) present: bool,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// What is wrong with the bytes of a file.
+/// Defect in the bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     #[error("the file is empty")]

@@ -62,7 +62,7 @@ fn shared(path: &Path, name: &[u8]) -> Option<DwarfSections<Vec<u8>>> {
     Some(load(&file))
 }
 
-/// What units' roots refer to.
+/// Sections that the roots of units refer to.
 const NEEDED: [SectionId; 6] = [
     SectionId::DebugAbbrev,
     SectionId::DebugInfo,

@@ -19,7 +19,7 @@ use crate::elf::Elf;
 type Bytes<'d> = EndianSlice<'d, LittleEndian>;
 type Cie<'d> = CommonInformationEntry<Bytes<'d>>;
 
-/// What the first byte of a range is.
+/// Meaning of the first byte of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
     /// CFA = rsp + 8.

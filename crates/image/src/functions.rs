@@ -49,7 +49,7 @@ use crate::owners;
 use crate::sparse::Holes;
 use crate::symbols::Evidence;
 
-/// What an extent is.
+/// Role of an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExtentKind {
     /// Begins a function.
@@ -97,7 +97,7 @@ pub(crate) struct Input<'d> {
     pub(crate) entries: Vec<(u64, Option<NameId>)>,
     /// Executable ranges with their bytes, without PLT sections.
     pub(crate) code: Vec<Code<'d>>,
-    /// What those bytes lack, and how to find it in the file.
+    /// Parts of the file that those bytes lack, and how to read them.
     pub(crate) holes: Option<&'d Holes>,
     pub(crate) segments: &'d [Segment],
     pub(crate) plts: Vec<Range<u64>>,

@@ -31,7 +31,7 @@ use crate::symbols::Collector;
 pub struct Image {
     path: PathBuf,
     bytes: Vec<u8>,
-    /// What was left out of `bytes`.
+    /// Parts of the file that `bytes` lacks.
     holes: Option<Holes>,
     kind: ImageKind,
     segments: Vec<Segment>,
@@ -47,7 +47,7 @@ pub struct Image {
     lines: Mutex<Option<Option<Lines>>>,
 }
 
-/// What is known about one byte of code.
+/// Function, place and source of one byte of code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Symbol {
     /// Readable name: demangled, or [`fallback_name`] where no name is known.
@@ -266,7 +266,7 @@ impl Image {
         }
     }
 
-    /// What the line table says of the source file of a byte of code.
+    /// Checksum and time, by the line table, of the source file of a byte of code.
     pub fn source_stamp(&self, offset: FileOffset) -> SourceStamp {
         let addr = self.link_addr(offset);
         match (addr, &mut *self.lines()) {

@@ -1,4 +1,4 @@
-//! What a binary file says: segments, functions, names, lines, build ids.
+//! Facts of a binary file: segments, functions, names, lines, build ids.
 //!
 //! Everything here is read from bytes of one ELF64 x86-64 file (and from its
 //! separate debug file, when the system has one). Nothing is executed, mapped

@@ -43,7 +43,7 @@ use crate::folders;
 pub(crate) type Slice<'d> = EndianSlice<'d, LE>;
 type Program<'d> = IncompleteLineProgram<Slice<'d>>;
 
-/// Where the sequences of code lie that the linker left out.
+/// Address that the linker gives sequences of code that it dropped.
 const DROPPED: u64 = 0;
 
 /// Marks looked at for one question. Three given bytes stand by accident in one
@@ -71,7 +71,7 @@ pub struct LineRange {
     pub discriminator: u32,
 }
 
-/// What a line table says of a source file besides its name; DWARF 5 has checksums if the
+/// Checksum and time of a source file in a line table; DWARF 5 has checksums if the
 /// compiler makes them, and times if they are not 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceStamp {
@@ -87,7 +87,7 @@ pub(crate) struct Lines {
     marks: Vec<Mark>,
     /// By offset of the program.
     rows: HashMap<usize, Rows>,
-    /// Where units were compiled, by offset of their program.
+    /// Folders in which units were compiled, by offset of their program.
     folders: Option<HashMap<usize, String>>,
 }
 
@@ -97,23 +97,23 @@ struct Sections {
     line_str: Vec<u8>,
     /// Read when a program refers to it, which those of DWARF 5 hardly do.
     str: OnceCell<Vec<u8>>,
-    /// Where the sections come from; `None`: the image itself.
+    /// File with the debug sections; `None`: the image itself.
     debug: Option<PathBuf>,
 }
 
-/// What looks like the beginning of a sequence.
+/// Bytes that look like the beginning of a sequence.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Mark {
     addr: u64,
     program: usize,
 }
 
-/// What one program says, by address.
+/// Rows of one line program, by address.
 #[derive(Default)]
 struct Rows {
     version: u16,
     rows: Vec<Row>,
-    /// Those that rows name.
+    /// Source files that rows name.
     files: HashMap<u64, String>,
     stamps: HashMap<u64, SourceStamp>,
 }
@@ -182,7 +182,7 @@ impl Lines {
         (column != 0).then_some(column)
     }
 
-    /// What is said of the source file that a byte of code comes from.
+    /// Checksum and time of the source file that a byte of code comes from.
     pub(crate) fn stamp(&mut self, addr: LinkAddr, image: &[u8]) -> SourceStamp {
         let found = self.program_at(addr.0, image).and_then(|program| {
             let rows = self.rows.get(&program)?;
@@ -264,7 +264,7 @@ impl Lines {
     }
 }
 
-/// What rows of one program say of code that is in the file.
+/// Checksum and time of a program's source file.
 fn stamp(header: &gimli::LineProgramHeader<Slice<'_>>, index: u64) -> SourceStamp {
     let Some(file) = header.file(index) else {
         return SourceStamp::default();
@@ -308,7 +308,7 @@ fn add_ranges(
     }
 }
 
-/// Where ranges overlap, the one that begins last counts.
+/// Cuts ranges that overlap: the one that begins last counts.
 fn make_disjoint(ranges: &mut Vec<LineRange>) {
     ranges.sort_by_key(|range| range.start);
     for at in 1..ranges.len() {

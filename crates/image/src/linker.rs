@@ -20,11 +20,11 @@ pub struct LinkerSymbol {
     pub size: u64,
     /// As it stands in the table.
     pub name: String,
-    /// Of a local symbol: it is the nth of its name, from 1.
+    /// Number among the local symbols of the same name, from 1; `None` for global ones.
     pub nth: Option<u32>,
 }
 
-/// Of the table `.symtab`, by address; of several at one address, global ones first.
+/// Symbols of the table `.symtab`, by address; of several at one address, global ones first.
 pub(crate) fn read<'d, R: ReadRef<'d>>(elf: &Elf<'d, R>) -> Vec<LinkerSymbol> {
     let table = elf.sections.symbols(LE, elf.data, elf::SHT_SYMTAB);
     let Ok(table) = table else {

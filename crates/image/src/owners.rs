@@ -93,7 +93,7 @@ fn owners_by_name(starts: &[Start], input: &Input<'_>, names: &Names) -> HashMap
         .collect()
 }
 
-/// The same for parts that have no owner yet.
+/// Owners, by jumps, of the parts that have none yet.
 fn owners_by_jump(
     starts: &[Start],
     input: &Input<'_>,
@@ -132,7 +132,7 @@ fn owners_by_jump(
     owners
 }
 
-/// What looks like `jmp rel32` or `jcc rel32` (Intel SDM vol. 2, JMP and Jcc):
+/// Bytes that look like `jmp rel32` or `jcc rel32` (Intel SDM vol. 2, JMP and Jcc):
 /// address of the instruction and its target.
 fn jumps(bytes: &[u8], start: u64) -> impl Iterator<Item = (u64, u64)> {
     memchr::memchr2_iter(0xe9, 0x0f, bytes).filter_map(move |at| {

@@ -20,13 +20,13 @@ use crate::lines::{Slice, section};
 pub struct Scope {
     /// The linker's name, or the only one it has.
     pub name: String,
-    /// Where the function is declared.
+    /// Line of the function's declaration.
     pub line: u32,
     /// Link addresses; the first range begins with the entry.
     pub ranges: Vec<(LinkAddr, LinkAddr)>,
-    /// Of an inlined copy: line and discriminator of the call.
+    /// Line and discriminator of the call, for an inlined copy.
     pub call: Option<(u32, u32)>,
-    /// What was inlined into it.
+    /// Copies of functions that were inlined into it.
     pub inlined: Vec<Scope>,
 }
 
@@ -37,13 +37,13 @@ impl Scope {
     }
 }
 
-/// What an entry of a function says.
+/// Attributes of a function's entry.
 #[derive(Default)]
 struct Named {
     linkage: Option<String>,
     name: Option<String>,
     line: Option<u32>,
-    /// Who says the rest: the abstract function, or the declaration.
+    /// Entry with the other attributes: the abstract function, or the declaration.
     more: Option<usize>,
 }
 
@@ -191,7 +191,7 @@ fn scope<'d>(
     })
 }
 
-/// What the function's entry says, or else those that it names.
+/// Name and line by the function's entry, or else by those that it refers to.
 fn name_of(functions: &Functions, place: usize) -> Option<(String, u32)> {
     let (mut linkage, mut name, mut line) = (None, None, None);
     let mut next = Some(place);

@@ -28,7 +28,7 @@ pub struct Pattern {
     key: Option<String>,
 }
 
-/// What the user selected. Empty lists select everything.
+/// The user's selection of functions. Empty lists select everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector {
     pub functions: Vec<Pattern>,

@@ -27,11 +27,11 @@ use crate::elf::Elf;
 /// Smaller sections are read: it costs as much to leave them out.
 const SMALLEST: u64 = 64 << 10;
 
-/// Where the holes are, and how to fill them.
+/// Parts of a file that were not read, and how to read them.
 pub(crate) struct Holes {
     path: PathBuf,
     version: Version,
-    /// Of file offsets, ascending and apart.
+    /// File offsets, ascending and disjoint.
     ranges: Vec<Range<u64>>,
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Evidence {
     pub(crate) rank: u32,
 }
 
-/// Where symbols are collected, over several tables.
+/// Collection of symbols over several tables.
 #[derive(Default)]
 pub(crate) struct Collector {
     pub(crate) names: Names,

@@ -1,4 +1,4 @@
-//! What an instruction is counted as, besides being one: a branch, a load, a store.
+//! Classes of instructions that are counted apart: branches, loads, stores.
 //!
 //! The definitions are those of the processors' own counters of retired
 //! instructions (Intel SDM vol. 3, `BR_INST_RETIRED`, `MEM_INST_RETIRED`): an
@@ -8,9 +8,9 @@ use iced_x86::{InstructionInfoFactory, InstructionInfoOptions, OpAccess};
 
 use crate::{Flow, Insn};
 
-/// What instructions are counted as, besides being some: a bit each. One that reads or
-/// writes several times, as repeated string instructions do, is one load or store, and
-/// so is one that turns out to read or write nothing.
+/// Classes of an instruction, a bit each. An instruction that reads or writes several times, as
+/// repeated string instructions do, is one load or store, and so is one that turns out to read or
+/// write nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Class(pub u8);
 
@@ -29,7 +29,7 @@ impl Class {
 }
 
 impl Insn {
-    /// What it counts as each time that it retires.
+    /// Classes that are counted each time the instruction retires.
     pub fn class(&self) -> Class {
         let branches = matches!(
             self.flow(),

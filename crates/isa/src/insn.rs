@@ -18,7 +18,7 @@ pub enum DecodeError {
     Unknown,
 }
 
-/// Where control goes after an instruction.
+/// Control flow after an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     Next,
@@ -44,7 +44,7 @@ pub enum Flow {
     Trap,
 }
 
-/// What an instruction does to the stack pointer.
+/// Change of the stack pointer by an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StackMove {
     /// Not at all, or by a constant.
@@ -295,9 +295,9 @@ impl Insn {
             )
     }
 
-    /// Where it loads or stores, given the general registers in the order of
-    /// their encoding: its memory operand, and the stack. Neither through fs
-    /// and gs nor by a vector of addresses.
+    /// Addresses that it loads from or stores to, given the general registers in the order of
+    /// their encoding: its memory operand, and the stack. Addresses by fs or gs, or by a vector
+    /// of them, are left out.
     pub fn addresses(&self, regs: &[u64; 16]) -> [Option<u64>; 2] {
         let by_segment = matches!(self.raw.memory_segment(), Register::FS | Register::GS);
         let touches = !matches!(self.raw.mnemonic(), Mnemonic::Lea | Mnemonic::Nop);

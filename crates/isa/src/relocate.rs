@@ -168,7 +168,7 @@ fn memory_operand(raw: &Instruction) -> MemoryOperand {
 mod tests {
     use super::*;
 
-    /// The same load by the encoder.
+    /// The load as the general encoder makes it.
     fn encoded(insn: &Insn, target: Reg, at: u64) -> Result<Vec<u8>, CannotEncode> {
         let raw = &insn.raw;
         let load = match raw.op0_kind() {
@@ -181,7 +181,7 @@ mod tests {
         encode(&load.map_err(|_| CannotEncode)?, at)
     }
 
-    /// What an instruction reads and writes, however it is encoded.
+    /// Operands and effects of an instruction, however it is encoded.
     fn meaning(bytes: &[u8], at: u64) -> impl PartialEq + core::fmt::Debug {
         let raw = Insn::decode(bytes, at).expect("an instruction").raw;
         assert_eq!(raw.len(), bytes.len());

@@ -1,4 +1,4 @@
-//! What instructions do to the stack pointer, for who follows it without its value.
+//! Effects of instructions on the stack pointer, for a reader that follows it without its value.
 
 use iced_x86::{
     InstructionInfoFactory, InstructionInfoOptions, Mnemonic, OpAccess, Register, UsedRegister,
@@ -22,7 +22,7 @@ pub const KEPT: [Register; 6] = [
 /// The place of the frame pointer among them.
 pub const RBP: Kept = 1;
 
-/// What an instruction does to rsp, and to registers that may hold what it was.
+/// Effect of an instruction on rsp, and on registers that may hold a former value of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StackEffect {
     Nothing,
@@ -61,7 +61,7 @@ impl Insn {
         }
     }
 
-    /// Of instructions that name the stack or frame pointer.
+    /// Effect of an instruction that names the stack or frame pointer.
     fn named_effect(&self) -> Option<StackEffect> {
         let raw = &self.raw;
         let (to, from) = (raw.op0_register(), raw.op1_register());

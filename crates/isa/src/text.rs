@@ -46,7 +46,7 @@ fn formatter() -> IntelFormatter {
     formatter
 }
 
-/// The same, but branches with their target as an address, and conditions by the names
+/// The instruction as text, with the target of a branch as an address and conditions by the names
 /// that Intel's own decoder gives them: `jnbe`, `jz`.
 pub fn absolute(bytes: &[u8], pc: u64) -> String {
     let mut instruction = Instruction::default();
@@ -89,7 +89,7 @@ mod tests {
             assert_eq!(of(bytes, 0x1000, target), text);
         }
     }
-    /// Those that figures of the mTrace thesis show.
+    /// The cases are branches that figures of the mTrace thesis show.
     #[test]
     fn branches_have_absolute_targets() {
         let cases: [(&[u8], u64, &str); 10] = [

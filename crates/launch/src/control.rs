@@ -37,7 +37,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// What a signal asks for that was sent to us.
+    /// Request that a signal sent to Everypath stands for.
     pub(crate) fn wish(&self, signal: i32) -> Option<Wish> {
         let is = |wanted: Option<i32>| wanted == Some(signal);
         match (is(self.start_signal), is(self.stop_signal)) {
@@ -49,7 +49,7 @@ impl Control {
     }
 }
 
-/// What can be asked for.
+/// A request to the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     Start,

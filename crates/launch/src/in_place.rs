@@ -179,7 +179,7 @@ impl InPlace {
         fields.nth(52 - 4)?.parse().ok()
     }
 
-    /// The same of one that somebody has waited for (`struct pidfd_info`, Linux 6.15).
+    /// Exit status of a process that somebody has waited for (`struct pidfd_info`, Linux 6.15).
     fn of_reaped(&self) -> Option<i32> {
         const GET_INFO: usize = 3 << 30 | 64 << 16 | 0xff << 8 | 11;
         const EXIT: u64 = 1 << 3;

@@ -48,7 +48,7 @@ use control::Switch;
 /// The freestanding program that runs inside the target.
 static PAYLOAD: &[u8] = include_bytes!(env!("EVERYPATH_PAYLOAD"));
 
-/// What to run, and how.
+/// A program to run, and the options of the run.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The file to execute, as found.
@@ -64,9 +64,9 @@ pub struct Request {
     /// Exits from the cache between two windows of lockstep.
     pub lockstep: Option<u32>,
     pub max_nodes: u64,
-    /// What contexts carry besides calls: bits from `wire::cost`.
+    /// Costs that contexts carry besides calls: bits from `wire::cost`.
     pub costs: u32,
-    /// What of a trace has time stamps (`wire::stream::order`).
+    /// Events of a trace that have time stamps (`wire::stream::order`).
     pub order: u32,
     /// Bytes of streams that may wait to be taken out of the pool.
     pub buffer: u64,

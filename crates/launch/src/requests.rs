@@ -131,7 +131,7 @@ fn table_for(
     offset
 }
 
-/// Where the file that a process mapped can be opened: at its path, or below the
+/// Path by which the file that a process mapped can be opened here: its own, or below the
 /// root that the process has. `None` if another file is there by now.
 fn seen_from_here(path: &Path, file: FileId, root: String) -> Option<PathBuf> {
     if id_of(path) == file {
@@ -143,7 +143,7 @@ fn seen_from_here(path: &Path, file: FileId, root: String) -> Option<PathBuf> {
     (id_of(&below) == file).then_some(below)
 }
 
-/// Of the file that is at `path` now; the vdso is none.
+/// Identity of the file that is at `path` now; the vdso has none.
 fn id_of(path: &Path) -> FileId {
     std::fs::metadata(path).map_or(FileId::default(), |meta| {
         let (s, ns) = (meta.ctime() as u64, meta.ctime_nsec() as u64);

@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(rate(reading(999, 10)), None, "other processor's counter");
     }
 
-    /// What the kernel uses itself: two measurements agree.
+    /// Two measurements agree, so the counter is even: the kernel relies on that, too.
     #[test]
     fn the_counter_counts_evenly() {
         let readings = [(); 3].map(|()| {

@@ -157,7 +157,7 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
 #[unsafe(no_mangle)]
 extern "C" fn rust_eh_personality() {}
 
-/// The same.
+/// Entry of the unwinder, which the linker asks for and nothing calls.
 // SAFETY: nothing else has this name, either: it is libgcc's, which is not linked.
 #[unsafe(no_mangle)]
 extern "C" fn _Unwind_Resume() -> ! {

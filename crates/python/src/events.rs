@@ -1,4 +1,4 @@
-//! What a thread did, as columns: read by a thread of its own, some of them ahead.
+//! Events of a thread as columns, read ahead by a helper thread.
 //!
 //! Invariant: no more than [`AHEAD`] columns wait. Who does not want any more drops the
 //! receiver, and the reader ends at its next columns.
@@ -252,7 +252,7 @@ fn kind_of(flow: Flow) -> u8 {
     }
 }
 
-/// Where an instruction goes if it is taken; 0 if it is no branch, or that is not known.
+/// Target of a branch if it is taken; 0 if it is no branch, or that is not known.
 fn target(step: &Step, runs: &Runs<'_>, outcome: Option<bool>) -> u64 {
     match step.flow {
         Flow::Cond(_, target)

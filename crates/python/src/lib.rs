@@ -210,13 +210,13 @@ impl Thread {
         Ok(sum)
     }
 
-    /// What it did, event by event; of these kinds only, if any are given.
+    /// Events of the thread, one by one; only of these kinds, if any are given.
     #[pyo3(signature = (*kinds))]
     fn events(&self, kinds: Vec<String>) -> PyResult<Events> {
         Ok(Events::new(self.tables(kinds)?))
     }
 
-    /// The same as tables of columns, up to 65,536 events each.
+    /// Events of the thread as tables of columns, up to 65,536 events each.
     #[pyo3(signature = (*kinds))]
     fn tables(&self, kinds: Vec<String>) -> PyResult<Tables> {
         let kinds = Kinds::of(&kinds)?;

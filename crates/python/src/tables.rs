@@ -37,7 +37,7 @@ impl Table {
         view(py, &self.0.pc, "Q")
     }
 
-    /// Where it goes if it is taken; 0 for what is no branch. 64 bits.
+    /// Target of each branch if it is taken, 64 bits; 0 for other instructions.
     #[getter]
     fn target<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         view(py, &self.0.target, "Q")
@@ -169,7 +169,7 @@ impl Event {
         self.0.size
     }
 
-    /// Where a branch goes if it is taken; None for what is none.
+    /// Target of a branch if it is taken; None for other instructions.
     #[getter]
     fn target(&self) -> Option<u64> {
         (self.0.target != 0).then_some(self.0.target)

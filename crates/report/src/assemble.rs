@@ -8,7 +8,7 @@ use trace::{Cost, Label, Mode, Process, Recording};
 
 use crate::{Direction, Report, Section, Tree, frames};
 
-/// What is to be shown.
+/// Selection of the contents of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct View {
     /// Only what is hot, as trees for [`crate::text`]; `None`: everything, for
@@ -30,7 +30,7 @@ pub struct View {
     pub counters: bool,
     /// At the end of [`crate::text`] and [`crate::paper`].
     pub tables: Tables,
-    /// What makes contexts hot; `None`: instructions, if they were counted.
+    /// Metric by which contexts are hot; `None`: instructions, if they were counted.
     pub by: Option<Weight>,
 }
 
@@ -41,7 +41,7 @@ pub struct Tables {
     pub blocks: Option<Detail>,
 }
 
-/// What a table says of each row.
+/// Columns of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     /// Name, address, counter.
@@ -67,7 +67,7 @@ impl<'a> Report<'a> {
         Report::of(recording, None, view)
     }
 
-    /// The same of whole contexts that were folded, with their inclusive costs.
+    /// Report of whole contexts that were folded, with their inclusive costs.
     pub fn folded(fold: &'a Fold, view: &View) -> Report<'a> {
         Report::of(&fold.recording, Some(fold), view)
     }
@@ -127,7 +127,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// What makes contexts hot if nobody says: instructions, then cycles, then calls.
+/// Default metric of hot contexts: instructions, then cycles, then calls.
 fn hottest_by(metrics: &[Weight]) -> Option<Weight> {
     let instructions = Weight::Cost(Cost::Instructions);
     match metrics.contains(&instructions) {
@@ -136,7 +136,7 @@ fn hottest_by(metrics: &[Weight]) -> Option<Weight> {
     }
 }
 
-/// What was counted in the contexts of a recording.
+/// Metrics that the contexts of a recording have.
 fn metrics(recording: &Recording) -> Vec<Weight> {
     let threads = recording
         .processes
@@ -163,7 +163,7 @@ struct Source<'a> {
     k: K,
     /// Whether the k-CCF is made of activations.
     by_activations: bool,
-    /// What it was folded from.
+    /// The fold that it comes from.
     fold: Option<&'a Fold<'a>>,
 }
 
@@ -193,7 +193,7 @@ impl Source<'_> {
         fold::callers_with_inclusive(&kccf, threads)
     }
 
-    /// Of whole contexts, where there are any: a call graph has no use for k.
+    /// Call graph of whole contexts, where there are any: it has no use for k.
     fn graph(&self, threads: &[usize], weights: &[Weight]) -> callgraph::CallGraph {
         let twins = frames::twins(self.process);
         let same = |label| twins.get(&label).copied().unwrap_or(label);

@@ -148,7 +148,7 @@ fn plain(name: &str) -> String {
     name.replace(char::is_control, " ")
 }
 
-/// What one process or thread did. Its names have numbers of their own.
+/// Part of the file about one process or thread. Its names have numbers of their own.
 struct Part<'a> {
     out: &'a mut dyn Write,
     process: &'a Process,
@@ -204,7 +204,7 @@ impl<'a> Part<'a> {
         writeln!(self.out, "{ob}={object}\n{fl}={file}\n{fn}={function}", fn = r#fn)
     }
 
-    /// What was counted in no context: calls beyond the limit of nodes, and the
+    /// Writes the counts that are in no context: calls beyond the limit of nodes, and the
     /// instructions of lazy binding.
     fn write_rest(
         &mut self,

@@ -80,7 +80,7 @@ impl<'a> Code<'a> {
         }
     }
 
-    /// The same, with jumps that were read from files.
+    /// Adds jumps that were read from files.
     #[must_use]
     pub fn with_stubs(mut self, stubs: Option<&'a Stubs>) -> Code<'a> {
         self.stubs = stubs;
@@ -147,7 +147,7 @@ impl<'a> Code<'a> {
         texts
     }
 
-    /// Where a direct branch goes.
+    /// Target of a direct branch, as text.
     fn target(&self, module: Option<u32>, insn: &Insn) -> Option<String> {
         match insn.flow() {
             Flow::Call(to) => Some(self.callee((module, to))?),
@@ -155,7 +155,7 @@ impl<'a> Code<'a> {
         }
     }
 
-    /// What a call calls, with the jumps that lead on from there.
+    /// Callee of a call, with the jumps that lead on from there.
     fn callee(&self, to: At) -> Option<String> {
         let mut text = self.entry(to).or_else(|| self.place(to))?;
         let mut at = to;

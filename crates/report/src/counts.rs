@@ -1,4 +1,4 @@
-//! What [`trace::Mode::Counts`] recorded: hottest blocks and lines as text, functions
+//! Reports of [`trace::Mode::Counts`]: hottest blocks and lines as text, functions
 //! instruction by instruction, every block as CSV, blocks and edges as JSON, and forms
 //! for other tools.
 //!
@@ -28,7 +28,7 @@ use crate::html::Files;
 use crate::names::base_name;
 use crate::text::Style;
 
-/// What is shown.
+/// Selection of the contents of a report.
 #[derive(Clone, Debug, Default)]
 pub struct View {
     /// Blocks and lines in the tables.

@@ -86,7 +86,7 @@ fn write_section(
     })
 }
 
-/// What contexts cost with all that they called, weight by weight.
+/// Inclusive costs of contexts, weight by weight.
 fn inclusive(report: &Report, section: &Section, weights: &[Weight]) -> Vec<Vec<u64>> {
     let forest = section.stacks.iter().filter(|_| report.knows_inclusive());
     let values = forest.flat_map(|forest| weights.iter().map(|&weight| forest.inclusive(weight)));

@@ -55,7 +55,7 @@ pub struct Comparison<'a> {
     pub functions: Vec<FunctionChange>,
     /// Functions and contexts in [`text`]; `None`: all that changed.
     pub top: Option<usize>,
-    /// What became of the conditions that were given.
+    /// Verdicts on the conditions that were given.
     pub verdicts: Vec<Verdict<'a>>,
     /// Sentences for the end of the report.
     pub notes: Vec<String>,
@@ -106,7 +106,7 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// What is shown for an identity.
+/// Name of an identity in reports.
 pub(crate) fn name(identity: &Identity) -> String {
     match *identity {
         Identity::Named { name, .. } | Identity::Program(name) => name.to_owned(),

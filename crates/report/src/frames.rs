@@ -9,14 +9,14 @@ use trace::{Label, Process};
 use crate::names::label_name;
 use crate::stacks::{self, Frame};
 
-/// What is known of a frame.
+/// Facts about a frame.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Known<'a> {
     pub name: String,
     /// Path of its module.
     pub module: Option<&'a str>,
     pub build_id: Option<&'a [u8]>,
-    /// Where it begins: offset in the module's file, or address without one.
+    /// Entry address: offset in the module's file, or address without one.
     pub address: Option<u64>,
     pub file: Option<&'a str>,
     pub line: Option<u32>,

@@ -71,7 +71,7 @@ const SCRIPTS: [&str; 17] = [
     include_str!("html/app.js"),
 ];
 
-/// The same of the page of counts.
+/// Scripts of the page of counts.
 const COUNTS_SCRIPTS: [&str; 10] = [
     include_str!("html/data.js"),
     include_str!("html/format.js"),

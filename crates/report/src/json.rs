@@ -285,9 +285,9 @@ struct JsonForest<'a> {
     /// Names of the labels in `nodes` that are not functions.
     labels: BTreeMap<u32, String>,
     nodes: Nodes<'a>,
-    /// What nodes carry besides calls.
+    /// Costs that nodes carry besides calls.
     costs: BTreeMap<&'static str, Costs<'a>>,
-    /// What was counted in each node and in all that it called, where it is known.
+    /// Inclusive costs of each node, where they are known.
     inclusive: BTreeMap<&'static str, Vec<u64>>,
 }
 

@@ -1,4 +1,4 @@
-//! What users read: results as text and JSON.
+//! Reports: results as text, JSON and the formats of other tools.
 //!
 //! | module | form |
 //! |---|---|
@@ -80,9 +80,9 @@ pub struct Report<'a> {
     pub recording: &'a Recording,
     /// Sums over the whole recording.
     pub totals: Totals,
-    /// What was counted: calls, and then what contexts carry besides.
+    /// Metrics: calls, and then the costs that contexts carry besides.
     pub metrics: Vec<Weight>,
-    /// What makes contexts hot; one of `metrics`.
+    /// Metric by which contexts are hot; one of `metrics`.
     pub by: Weight,
     /// In the order of the processes, then of the threads.
     pub sections: Vec<Section>,
@@ -146,12 +146,12 @@ pub struct Section {
     pub process: usize,
     /// Indices into [`trace::Process::threads`].
     pub threads: Vec<usize>,
-    /// What these threads counted, all of [`Report::metrics`].
+    /// Totals of these threads, for all of [`Report::metrics`].
     pub totals: Vec<(Weight, u64)>,
-    /// Who called whom, from the roots: every call counted once, on its context
+    /// Call tree from the roots: every call counted once, on its context
     /// ([`analysis::activations`]). For [`text`].
     pub contexts: Option<Tree>,
-    /// Who was called by whom: the k-calling-context forest. For [`text`].
+    /// Callers of each function: the k-calling-context forest. For [`text`].
     pub callers: Option<Tree>,
     /// The k-slab forest with the paper's counters, if asked for.
     pub ksf: Option<Forest>,
@@ -164,12 +164,12 @@ pub struct Section {
     pub graph: Option<CallGraph>,
 }
 
-/// What the children of a node are.
+/// Relation of a node's children to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// What it called.
+    /// Its callees.
     Callees,
-    /// Who called it.
+    /// Its callers.
     Callers,
 }
 

@@ -28,11 +28,11 @@ pub use statistics::{LEAVE_OUT, Totals, statistics};
 pub(crate) use statistics::{skipped, write_skipped, write_time};
 use trace::{Process, Recording, Thread};
 
-/// What of a trace is written, and how.
+/// Selection and form of the descriptors.
 #[derive(Clone, Debug)]
 pub struct View {
     pub form: Form,
-    /// Behind each descriptor its instruction, if it is ASCII.
+    /// Each ASCII descriptor is followed by its instruction.
     pub disassemble: bool,
     /// Instructions of each thread, or of all in their order, counted from 1.
     pub range: Range<u64>,
@@ -167,7 +167,7 @@ fn type_of(branch: &Branch) -> usize {
     }
 }
 
-/// The same as text, without the end of the line.
+/// Writes a descriptor as text, without the end of the line.
 pub(crate) fn ascii(thread: u8, branch: &Branch, out: &mut dyn Write) -> io::Result<()> {
     let what = match (branch.kind, branch.taken) {
         (kind, _) if kind.is_indirect() => "U, I, T",

@@ -1,4 +1,4 @@
-//! What is counted in every context, as the forms for other tools name it: a
+//! Metrics of every context, as the forms for other tools name them: a
 //! list of metrics, and for each context one value per metric, in that order.
 
 use std::io;
@@ -14,20 +14,20 @@ pub struct Metric {
     pub weight: Weight,
     /// Plural, in lower case.
     pub name: &'static str,
-    /// The same with all that was called, as tables call it.
+    /// Heading of the inclusive cost in tables.
     pub inclusive: &'static str,
     /// One word without blanks, for forms that list events by name.
     pub event: &'static str,
 }
 
-/// What the recording has, [`Report::by`] first.
+/// Metrics of the recording, [`Report::by`] first.
 pub fn of(report: &Report) -> Vec<Metric> {
     let others = report.metrics.iter().filter(|&&metric| metric != report.by);
     let all = [report.by].into_iter().chain(others.copied());
     all.map(Metric::from).collect()
 }
 
-/// What texts for people call it, plural: blocks are executed, not called.
+/// Plural noun in texts for people: blocks are executed, not called.
 pub fn title(report: &Report, weight: Weight) -> &'static str {
     match (weight, report.recording.meta.blocks) {
         (Weight::Calls, Some(_)) => "executions",
@@ -35,7 +35,7 @@ pub fn title(report: &Report, weight: Weight) -> &'static str {
     }
 }
 
-/// The same for one call.
+/// Noun for one call.
 pub fn event(report: &Report) -> &'static str {
     match report.recording.meta.blocks {
         Some(_) => "execution",
@@ -43,7 +43,7 @@ pub fn event(report: &Report) -> &'static str {
     }
 }
 
-/// The same as weights.
+/// Metrics of the recording as weights.
 pub fn weights(report: &Report) -> Vec<Weight> {
     of(report).iter().map(|metric| metric.weight).collect()
 }

@@ -1,4 +1,4 @@
-//! What a label of a process is called.
+//! Names of the labels of a process.
 
 pub use trace::base_name;
 use trace::{Block, Function, Label, Process};
@@ -80,7 +80,7 @@ pub fn label_name(process: &Process, label: Label) -> String {
     }
 }
 
-/// Where a function is: file and line where known.
+/// File and line of a function, where they are known.
 pub fn place(function: &Function) -> Option<String> {
     let file = base_name(function.file.as_deref()?);
     Some(match function.line {

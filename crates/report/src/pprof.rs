@@ -112,7 +112,7 @@ mod proto {
         pub start_line: i64,
     }
 
-    /// What comes last: everything but samples and tables.
+    /// Last fields of the profile: everything but samples and tables.
     #[derive(Clone, PartialEq, prost::Message)]
     pub struct Rest {
         #[prost(message, repeated, tag = "1")]

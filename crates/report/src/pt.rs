@@ -95,7 +95,7 @@ pub fn write_code(process: &Process, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// What of a run matters for packets.
+/// Branches of a run for which there are packets.
 #[derive(Clone, Copy, Debug)]
 enum Mark {
     /// A direct jump or call is made; what a call comes back to.
@@ -129,12 +129,12 @@ enum Mark {
 #[derive(Debug)]
 struct Shape {
     marks: Box<[Mark]>,
-    /// Where it begins, and what is behind it if it does not branch.
+    /// Address of the run, and of the instruction after it if it does not branch.
     start: u64,
     next: u64,
     /// Its last instruction does not branch.
     falls: bool,
-    /// Of its last instruction.
+    /// Fragment of its last instruction.
     fragment: u32,
 }
 
@@ -144,13 +144,13 @@ struct Writer<'a> {
     known: HashMap<(Key, u32), Shape>,
     /// Tracing is on.
     enabled: bool,
-    /// What is executed next.
+    /// Address of the next instruction.
     here: u64,
     /// Whose code that is.
     fragment: u32,
-    /// Where calls come back to, as far as a decoder knows it for sure.
+    /// Return addresses of the open calls that a decoder is sure to know.
     calls: Vec<u64>,
-    /// Where direct branches went since the last packet.
+    /// Targets of direct branches since the last packet.
     path: Vec<u64>,
     /// Bytes when a decoder could begin last.
     synced: u64,

@@ -30,11 +30,11 @@ use crate::mcf::{self, Form, Numbered, Texts};
 #[derive(Clone, Copy, Debug)]
 pub struct View {
     pub form: Form,
-    /// Behind each descriptor its branch, if it is ASCII.
+    /// Each ASCII descriptor is followed by its branch.
     pub disassemble: bool,
 }
 
-/// What became of one thread.
+/// Figures of one thread.
 #[derive(Debug)]
 pub struct Row<'a> {
     pub thread: Numbered<'a>,
@@ -53,7 +53,7 @@ const TARGET: u8 = 1;
 const EXCEPTION: u8 = 2;
 const TAKEN: u8 = 1;
 
-/// What its predictors made of a thread.
+/// Figures of the predictors for a thread.
 struct Made {
     insns: u64,
     counts: Counts,

@@ -54,7 +54,7 @@ pub fn number(name: &str) -> Option<i32> {
     i32::try_from(at + 1).ok()
 }
 
-/// What became of a process, as the end of a sentence.
+/// End of a process, as the end of a sentence.
 pub fn end(end: End) -> String {
     match end {
         End::Exited(status) => format!("exited with status {status}"),

@@ -31,7 +31,7 @@ pub fn each<E>(
     each_node(section, metrics, |path, values, _| each(path, values))
 }
 
-/// The same with the node of each context; `None` for what is in none.
+/// Calls `each` with the node of each context; `None` for counts that are in none.
 pub fn each_node<E>(
     section: &Section,
     metrics: &[Weight],
@@ -80,7 +80,7 @@ pub fn each_node<E>(
     rest(metrics, &left, &mut each)
 }
 
-/// What no context of the forest has.
+/// Counts that no context of the forest has.
 fn rest<E>(
     metrics: &[Weight],
     left: &[u64],

@@ -32,7 +32,7 @@ pub fn write(
     }
 }
 
-/// What branches of a kind are called.
+/// Name of the branches of a kind.
 pub(crate) fn name(kind: Kind) -> &'static str {
     match kind {
         Kind::Conditional => "conditional branch",

@@ -27,7 +27,7 @@ use crate::signals;
 pub use names::Names;
 use texts::Texts;
 
-/// What of a trace is shown.
+/// Selection of the instructions that are shown.
 #[derive(Clone, Debug)]
 pub struct View {
     /// Instructions of each thread, counted from 1.
@@ -96,7 +96,7 @@ pub fn dump(recording: &Recording, view: &View, out: &mut dyn Write) -> io::Resu
     Ok(sound)
 }
 
-/// What is not kept of the beginning of a thread.
+/// A sentence about the missing beginning of a thread.
 fn missing_before(thread: &Thread) -> Option<String> {
     let gap = thread.gap?;
     let parts = gap.parts.iter().map(|&parts| u64::from(parts)).sum();
@@ -111,7 +111,7 @@ fn missing_before(thread: &Thread) -> Option<String> {
     ))
 }
 
-/// What the file has lost of a thread.
+/// A sentence about the parts of a thread that the file has lost.
 pub fn lost(thread: &Thread) -> Option<String> {
     let lost = thread.stream.iter().filter(|part| part.is_lost());
     let (parts, bytes) = lost.fold((0, 0), |(parts, bytes), part| {
@@ -127,8 +127,8 @@ pub fn lost(thread: &Thread) -> Option<String> {
     })
 }
 
-/// Where to begin to read a thread whose instruction `number` is wanted, and how many are
-/// before that.
+/// Segment at which to begin to read a thread whose instruction `number` is wanted, and the number
+/// of instructions before it.
 fn seek(thread: &Thread, number: u64) -> Option<(Segment, u64)> {
     let segments = segments::segments(thread);
     let before = |segment: &Segment| segment.before.filter(|&before| before < number);

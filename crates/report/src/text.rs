@@ -96,7 +96,7 @@ pub(crate) fn how_it_ended(report: &Report) -> String {
     format!("{} after {after}", signals::end(meta.end))
 }
 
-/// What was counted in all, in one line.
+/// Totals of the run, in one line.
 pub(crate) fn totals(report: &Report) -> String {
     let meta = &report.recording.meta;
     let totals = &report.totals;

@@ -29,7 +29,7 @@ pub use uftrace::{MOST_LEVELS, Uftrace};
 
 use crate::names::label_name;
 
-/// What is shown.
+/// Selection of the calls that are shown.
 pub struct View<'a> {
     /// Only functions with such names.
     pub wants: &'a dyn Fn(&str) -> bool,
@@ -38,11 +38,11 @@ pub struct View<'a> {
     pub thread: Option<u32>,
 }
 
-/// What time is.
+/// Unit of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     Nanoseconds,
-    /// Of the thread.
+    /// Instructions of the thread.
     Instructions,
 }
 
@@ -53,7 +53,7 @@ struct Clock {
     unit: Unit,
     /// By thread number, of its last event.
     last: HashMap<u32, u64>,
-    /// Of the thread that is written, and what is added to its time.
+    /// The thread that is written, and the summand of its time.
     current: Option<At>,
     before: u64,
 }
@@ -81,7 +81,7 @@ impl Clock {
     }
 }
 
-/// What is written, to where.
+/// Writer of a timeline's form.
 pub trait Form {
     fn enter(&mut self, thread: At, name: u32, depth: u32, time: u64) -> io::Result<()>;
     fn leave(&mut self, thread: At, name: u32, depth: u32, time: u64) -> io::Result<()>;
@@ -103,7 +103,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Of contexts with k = 1 of the same trace.
+    /// Names in contexts with k = 1 of the trace.
     pub fn of(contexts: &Recording, view: &View<'_>) -> Names {
         let mut names = Names::default();
         let mut numbers: HashMap<String, u32> = HashMap::new();

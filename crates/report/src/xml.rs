@@ -168,7 +168,7 @@ fn write_engine(report: &Report, process: &Process, xml: &mut Writer) -> io::Res
     xml.close()
 }
 
-/// What the nodes of a process are labelled with.
+/// Labels of the nodes of a process.
 struct Labels<'a> {
     report: &'a Report<'a>,
     /// Index of the process.

@@ -28,7 +28,7 @@ pub unsafe fn syscall(nr: usize, args: [usize; 6]) -> isize {
     result
 }
 
-/// The same, but not through the gate: a filter of the program decides about it.
+/// Makes a system call without the gate, so that a filter of the program decides about it.
 ///
 /// # Safety
 /// As above.

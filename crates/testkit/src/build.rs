@@ -43,7 +43,7 @@ pub enum BuildError {
         command: String,
         /// The program.
         program: String,
-        /// What the compiler wrote.
+        /// Messages of the compiler.
         messages: String,
     },
     /// The build directory cannot be written.
@@ -56,7 +56,7 @@ pub enum BuildError {
     },
 }
 
-/// Where built programs are kept: beside the other products of this build.
+/// Directory of built programs, beside the other products of this build.
 #[must_use]
 pub fn cache_directory() -> PathBuf {
     let test_binary = std::env::current_exe().unwrap_or_default();

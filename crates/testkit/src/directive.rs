@@ -35,7 +35,7 @@ pub enum Expected {
     Signal(i32),
 }
 
-/// What the single-stepping oracle is asked about a program.
+/// Functions of a program that are compared with the single-stepping oracle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Comparison {
     /// Every function of every module.
@@ -92,7 +92,7 @@ pub struct Directives {
     pub oracle_args: Option<Vec<String>>,
 }
 
-/// What is wrong with a directive.
+/// Error in a directive.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DirectiveError {
     /// A key that does not exist.

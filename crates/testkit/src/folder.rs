@@ -66,7 +66,7 @@ impl Folder {
         &self.0
     }
 
-    /// Where a file of that name is, if there is one.
+    /// Path of the file of that name, which need not exist.
     #[must_use]
     pub fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
@@ -98,7 +98,7 @@ impl Folder {
         output.expect("timeout is installed (Debian: coreutils)")
     }
 
-    /// What the binary says when it refuses that.
+    /// Message of the binary when it refuses the arguments.
     #[must_use]
     pub fn refused(&self, everypath: &str, arguments: &[&str]) -> String {
         let output = self.run(everypath, arguments);
@@ -109,7 +109,7 @@ impl Folder {
 }
 
 impl Drop for Folder {
-    /// What a test failed with is kept: it may not come again.
+    /// Removes the folder, unless the test failed: the failure may not come again.
     fn drop(&mut self) {
         match std::thread::panicking() {
             true => eprintln!("kept: {}", self.0.display()),

@@ -13,7 +13,7 @@ const WORKERS: usize = 2;
 /// A job that did not fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// So many comparisons agreed; the text is printed.
+    /// The number of comparisons that agreed, and a text to print.
     Compared(usize, String),
     /// Nothing was compared because of this.
     Missing(String),

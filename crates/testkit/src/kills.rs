@@ -33,12 +33,12 @@ const STEPS: u32 = 150;
 /// The program, and how it is compiled besides `-DROUNDS=` and `-DSCALE=`.
 pub const THREADS: &str = include_str!("kills/threads.c");
 pub const FLAGS: [&str; 4] = ["-O1", "-nostdlib", "-static", "-fno-stack-protector"];
-/// Where the linker puts the program's code.
+/// Address at which the linker puts the program's code.
 const BASE: u64 = 0x40_0000;
 /// A program whose CLI was killed has so long to end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Who is killed.
+/// Process that is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Victim {
     Program,
@@ -48,13 +48,13 @@ pub enum Victim {
     Cli,
     /// The program and the process that records.
     Both,
-    /// The same by the kernel, for want of memory.
+    /// The program, killed by the kernel for want of memory.
     ProgramForMemory,
     CliForMemory,
 }
 
 impl Victim {
-    /// Who can be killed anywhere.
+    /// Victims that can be killed on any system.
     pub const ALL: [Victim; 4] = [Victim::Program, Victim::Started, Victim::Cli, Victim::Both];
     /// By the kernel, which has to be let do it: a memory cgroup can be made.
     pub const FOR_MEMORY: [Victim; 2] = [Victim::ProgramForMemory, Victim::CliForMemory];
@@ -71,7 +71,7 @@ impl Victim {
     }
 }
 
-/// What a round found.
+/// Findings of a round.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
     pub victim: Victim,
@@ -181,7 +181,7 @@ impl Bench {
         }
     }
 
-    /// What is in the file; `None`: there is none.
+    /// Readable contents of the file; `None`: there is none.
     fn left(&self) -> Result<Option<Prefix>, String> {
         let Ok(file) = File::open(self.folder.file("killed.evp")) else {
             return Ok(None);

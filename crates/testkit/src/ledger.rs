@@ -13,7 +13,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What became of a job, or of a group of jobs.
+/// Outcome of a job, or of a group of jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// All its comparisons agreed.

@@ -1,5 +1,5 @@
-//! What the tests share: build a target program, run it in every mode, and
-//! count what it did by single-stepping it.
+//! Tools that the tests share: build a target program, run it in every mode, and
+//! count its instructions and contexts by single-stepping it.
 //!
 //! - [`directive`] reads the `// build:` and `// run:` lines of a program;
 //! - [`program`] discovers `tests/programs`, [`build`] compiles one on demand;

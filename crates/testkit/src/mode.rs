@@ -105,7 +105,7 @@ pub fn of_real(scope: Scope) -> Vec<Mode> {
      or name another one in EVERYPATH_BIN"
 )]
 pub struct NoProduct {
-    /// Where it was looked for.
+    /// Path at which it was expected.
     pub path: PathBuf,
 }
 

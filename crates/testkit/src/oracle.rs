@@ -36,7 +36,7 @@ pub use blocks::{BlocksWanted, Ran, Spot};
 pub use code::ProgramPc;
 pub use events::{CostsByContext, Counts, Executions, Function, Moment, ThreadCount, Wanted};
 
-/// What the oracle is asked for.
+/// Options of a stepped run.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Step only from the entry of the program on, without the dynamic linker's

@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// How forests are asked for that are read here.
 const FORESTS: [&str; 3] = ["--full", "--format", "text"];
-/// The same of costs.
+/// Options of a report of costs.
 const COSTS: [&str; 4] = ["--k-inf", "--join-threads", "--format", "csv"];
 
 /// A built program with the arguments and the input of one run.
@@ -31,7 +31,7 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// What `everypath contexts` prints with `options`.
+    /// Forests that `everypath contexts` prints with `options`.
     pub fn forests(&self, options: &[String]) -> Result<Vec<Section>, String> {
         let mut words = vec!["contexts"];
         words.extend(FORESTS);
@@ -74,22 +74,22 @@ impl Run<'_> {
             .ok_or_else(|| format!("no instruction count in the report:\n{report}"))
     }
 
-    /// What `everypath count` records with `options`.
+    /// Recording of `everypath count` with `options`.
     pub fn recording(&self, options: &[String]) -> Result<trace::Recording, String> {
         self.recorded("count", options)
     }
 
-    /// What `everypath contexts` records with `options`.
+    /// Recording of `everypath contexts` with `options`.
     pub fn contexts(&self, options: &[String]) -> Result<trace::Recording, String> {
         self.recorded("contexts", options)
     }
 
-    /// What `everypath trace` records with `options`.
+    /// Recording of `everypath trace` with `options`.
     pub fn trace(&self, options: &[String]) -> Result<trace::Recording, String> {
         self.recorded("trace", options)
     }
 
-    /// The same, and the descriptors that predictors wrote meanwhile.
+    /// A trace, and the descriptors that predictors wrote meanwhile.
     pub fn followed(&self, options: &[String]) -> Result<(trace::Recording, Vec<u8>), String> {
         let file = self.report_file().with_extension("raptor");
         let name = file.to_string_lossy().into_owned();
@@ -207,7 +207,7 @@ fn joined(sections: &[Section]) -> Tree {
     joined
 }
 
-/// Of the rows of a report in CSV.
+/// Costs in the rows of a report in CSV.
 fn costs_of(report: &str) -> Result<CostsByContext, String> {
     let mut lines = report.lines().map(fields);
     let head = lines.next().ok_or("the report is empty")?;

@@ -16,7 +16,7 @@ pub struct Program {
     pub source: PathBuf,
     /// Its contents.
     pub text: String,
-    /// What it says about itself.
+    /// Directives in its head comment.
     pub directives: Directives,
 }
 
@@ -36,7 +36,7 @@ pub enum ProgramError {
     Directive {
         /// The source file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error in it.
         error: DirectiveError,
     },
     /// A file that no test would use.

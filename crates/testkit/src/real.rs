@@ -353,7 +353,7 @@ fn digest(root: &Path, folder: &Path, files: &mut BTreeMap<PathBuf, String>) -> 
     Ok(())
 }
 
-/// What differs, with the end of standard error; `None` if nothing does.
+/// Differences, with the end of standard error; `None` if there are none.
 /// Standard error itself is not compared: real programs write times there.
 fn difference(seen: &Seen, native: &Seen) -> Option<String> {
     let mut outcome = seen.outcome.clone();

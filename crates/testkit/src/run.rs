@@ -59,7 +59,7 @@ impl Outcome {
         }
     }
 
-    /// What differs from `native`, in words; `None` if nothing does.
+    /// Differences from `native`, in words; `None` if there are none.
     #[must_use]
     pub fn difference(&self, native: &Self) -> Option<String> {
         let mut parts = Vec::new();

@@ -11,7 +11,7 @@
 pub enum Scope {
     /// The smoke after an edit: `cargo xtask check`.
     Check,
-    /// What decides whether a commit lands: `cargo xtask ci`. The default.
+    /// The gate, which decides whether a commit lands: `cargo xtask ci`. The default.
     Gate,
     /// Everything: `cargo xtask wide`.
     Wide,
@@ -114,8 +114,8 @@ pub const REAL: [&str; 12] = [
     "sqlite3",
 ];
 
-/// What the gate runs in lockstep with a native run of the same code: real programs, the faults
-/// made on purpose (`run`, `contexts`) and programs of `tests/programs`.
+/// Runs that the gate compares in lockstep with a native run of the same code: real programs, the
+/// faults made on purpose (`run`, `contexts`) and programs of `tests/programs`.
 pub const LOCKSTEP: [&str; 10] = [
     "awk",
     "sqlite3, contexts",

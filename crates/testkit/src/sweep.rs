@@ -119,7 +119,7 @@ fn read(path: &Path) -> Result<String, ProgramError> {
     })
 }
 
-/// Where the two halves are.
+/// Folder of the two halves.
 #[must_use]
 pub fn directory() -> PathBuf {
     program::repository().join("tests/sweep")

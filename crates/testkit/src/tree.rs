@@ -35,7 +35,7 @@ pub struct Tree {
     roots: Vec<NodeIndex>,
 }
 
-/// What a text of the paper's layout holds besides forests.
+/// Sections of a text in the paper's layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A k-slab forest.
@@ -115,7 +115,7 @@ impl Tree {
         joined
     }
 
-    /// The same nodes with the counts of `other` taken away.
+    /// Subtracts the counts of `other`, node by node.
     #[must_use]
     pub fn less(mut self, other: &Tree) -> Tree {
         for (path, count) in other.paths() {
@@ -137,7 +137,7 @@ impl Tree {
         self.roots.first().copied()
     }
 
-    /// The same forest with a count of zero at all roots.
+    /// Sets the counts of all roots to zero.
     #[must_use]
     pub fn without_roots(mut self) -> Tree {
         for index in self.roots.clone() {
@@ -146,8 +146,8 @@ impl Tree {
         self
     }
 
-    /// The same forest without the counts of roots that are no function and no block:
-    /// who counts threads and handlers is not the same in all modes.
+    /// A copy without the counts of roots that are no function and no block:
+    /// threads and handlers are not counted alike in all modes.
     #[must_use]
     pub fn without_special_roots(&self) -> Tree {
         let mut tree = self.clone();
@@ -172,7 +172,7 @@ impl Tree {
         tree
     }
 
-    /// The same forest with other names; nodes whose paths become equal are
+    /// A copy with other names; nodes whose paths become equal are
     /// joined.
     #[must_use]
     pub fn renamed(&self, name: impl Fn(&str) -> String) -> Tree {

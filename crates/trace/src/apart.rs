@@ -27,7 +27,7 @@ const HEAD: usize = 2;
 /// Fewer bytes than one stamp in so many, and it is not worth the time.
 const RARE: usize = 1024;
 
-/// What is looked at in one go.
+/// Bytes that are examined at a time.
 const PIECE: usize = 4096;
 
 /// The last number of each sort.
@@ -40,12 +40,12 @@ impl Last {
     }
 }
 
-/// What a part is stored as.
+/// A part with its stamps stored apart.
 #[derive(Debug)]
 pub(crate) struct Apart {
     /// Items, then numbers.
     pub bytes: Vec<u8>,
-    /// Of items.
+    /// Number of items.
     pub items: usize,
 }
 
@@ -235,7 +235,7 @@ mod tests {
         });
     }
 
-    /// What nobody has written is refused, or is something, and is not longer than it says.
+    /// Bytes that no writer made are refused, or unpack to no more than the length they announce.
     #[test]
     fn foreign_bytes_are_no_harm() {
         arbtest::arbtest(|u| {

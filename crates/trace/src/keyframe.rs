@@ -1,4 +1,4 @@
-//! Where the streams of a thread can be read from, other than from their beginnings.
+//! Keyframes: places from which the streams of a thread can be read.
 
 use wire::stream::LANES;
 
@@ -14,7 +14,7 @@ pub struct Keyframe {
 /// The beginning of a thread's streams that is not kept, as only the newest was asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gap {
-    /// Of each stream.
+    /// Number of parts before it, for each stream.
     pub parts: [u32; LANES],
     /// Their bytes, as they were written by the program.
     pub bytes: [u64; LANES],

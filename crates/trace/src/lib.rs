@@ -1,4 +1,4 @@
-//! What a run recorded, as the host sees it: the data model, the reader of the
+//! Recordings on the host: the data model, the reader of the
 //! shared pool, and the container on disk.
 //!
 //! ```text

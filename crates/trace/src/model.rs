@@ -51,10 +51,10 @@ impl Recording {
     }
 }
 
-/// What was asked, and how the whole run went.
+/// Options and end of the whole run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
-    /// Who recorded: "everypath 0.1.0".
+    /// Name and version of the recorder: "everypath 0.1.0".
     pub producer: String,
     /// The command as it was given.
     pub command: Vec<String>,
@@ -76,7 +76,7 @@ pub struct Meta {
     pub end: End,
 }
 
-/// What the engine inserted.
+/// Instrumentation of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Nothing: the program was translated only.
@@ -93,13 +93,13 @@ pub enum Mode {
 /// Which contexts basic blocks have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockContexts {
-    /// What was executed before in the same activation of a function, not in the thread.
+    /// Contexts are of blocks executed in the same activation of a function, not in the thread.
     pub intra: bool,
     /// A block that leads to itself again is gone back to.
     pub roll_loops: bool,
     /// Blocks end at branches only, not where one is known to go.
     pub dynamic: bool,
-    /// What is kept are contexts of k blocks before, from their roots, and each counts
+    /// Nodes are windows of k blocks, from their roots, and each counts
     /// at its end; not a k-slab forest. k is finite then.
     pub windows: bool,
 }
@@ -138,16 +138,16 @@ pub struct Process {
     /// functions those that its own nodes name. Use [`Process::function`].
     pub functions: Vec<Function>,
     pub threads: Vec<Thread>,
-    /// Those of `functions` that are basic blocks, by `id`.
+    /// Basic blocks among `functions`, by `id`.
     pub blocks: Vec<Block>,
     /// The code that ran, by first slot, with [`Mode::Counts`]; and with [`Mode::Trace`] in
     /// the order in which it was met; a forked child begins with those that its parent had.
     pub fragments: Vec<Arc<Fragment>>,
-    /// Where fragments were left before their end.
+    /// Places at which fragments were left before their end.
     pub cuts: Vec<Cut>,
-    /// Where indirect branches at the end of fragments went.
+    /// Targets of indirect branches at the end of fragments.
     pub jumps: Vec<Jump>,
-    /// Where indirect branches went, and the mark ([`wire::stream::Went`]). Before version 9 no
+    /// Targets of indirect branches, and the marks ([`wire::stream::Went`]). Before version 9 no
     /// two have the same low 16 bits. With [`Mode::Trace`] only, as the streams of threads.
     pub targets: Vec<u64>,
     /// Names and lines of that code, by module and offset; each holds up to the
@@ -209,7 +209,7 @@ pub struct Fragment {
     pub faults: bool,
     /// In the order of execution.
     pub pieces: Vec<Piece>,
-    /// Of all pieces.
+    /// Bytes of all pieces.
     pub code: Vec<u8>,
     /// Slot of the first event; those of the others follow.
     pub first_slot: u64,
@@ -226,7 +226,7 @@ pub struct Piece {
     pub module: Option<u32>,
 }
 
-/// What a slot counts, about instructions `from..to` of a fragment.
+/// Event that a slot counts: instructions `from..to` of a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     pub from: u16,
@@ -245,8 +245,8 @@ pub struct Cut {
     pub slot: u64,
     pub fragment: u32,
     pub at: u32,
-    /// So many instructions from `at` on were counted by events all the same; less
-    /// than 0: so many before it were not.
+    /// Number of instructions from `at` on that events counted all the same; less
+    /// than 0: number of instructions before it that they did not.
     pub ahead: i32,
 }
 
@@ -281,7 +281,7 @@ impl Fragment {
     }
 }
 
-/// Where the code of a module from a file offset on comes from.
+/// Function and line of the code of a module from a file offset on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Source {
     pub module: u32,
@@ -354,15 +354,15 @@ pub struct Thread {
     pub max_depth: u64,
     /// As recorded online; every parent comes before its children.
     pub nodes: Vec<Node>,
-    /// What nodes carry besides calls, each cost at most once.
+    /// Costs of nodes besides calls, each cost at most once.
     pub costs: Vec<Costs>,
-    /// What its slots hold, those that are not 0, by number.
+    /// Counts of its slots, those that are not 0, by number.
     pub counts: Vec<SlotCount>,
-    /// What it executed, as `wire::stream` says.
+    /// Control flow of the thread, in the encoding of `wire::stream`.
     pub stream: Vec<Part>,
-    /// Where that can be read from, in order.
+    /// Places from which the streams can be read, in order.
     pub keyframes: Vec<Keyframe>,
-    /// What is missing before it.
+    /// Part of the thread that is missing before the streams.
     pub gap: Option<Gap>,
     /// Why it ends before the thread does.
     pub missing: Option<Missing>,
@@ -400,16 +400,16 @@ impl Thread {
     }
 }
 
-/// What was counted besides calls; all but the last exactly.
+/// Costs besides calls; all but the last are exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cost {
     /// Instructions retired; a repeated string instruction is one.
     Instructions,
-    /// Of them, near branches: jumps, conditional or not, calls and returns.
+    /// Near branches among them: jumps, conditional or not, calls and returns.
     Branches,
-    /// Of them, those that read memory, the stack included.
+    /// Instructions that read memory, the stack included.
     Loads,
-    /// Of them, those that write memory, the stack included.
+    /// Instructions that write memory, the stack included.
     Stores,
     /// Cycles of the time-stamp counter. An estimate: they pass while the thread waits
     /// or is not scheduled, too, and while what was asked for is counted.
@@ -489,7 +489,7 @@ pub struct Node {
 const FIRST_SIGNAL: u32 = node::LABEL_SIGNAL + 1;
 const LAST_SIGNAL: u32 = node::LABEL_SIGNAL + 64;
 
-/// What a node stands for: a function id of `wire::node`, or, below
+/// Meaning of a node: a function id of `wire::node`, or, below
 /// `FIRST_FUNC`, something that is not a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Label(pub u32);

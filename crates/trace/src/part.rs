@@ -17,7 +17,7 @@ use crate::error::ReadError;
 /// Bytes of a part before compression, about: enough for good compression, little enough
 /// to have many at a time.
 pub(crate) const PART: usize = 1 << 20;
-/// What the compressor may take; the program waits for it if it writes quicker.
+/// Level of zstd for parts; the program waits for the compressor if it writes quicker.
 pub(crate) const LEVEL: i32 = 1;
 
 static UNPACKED: AtomicU64 = AtomicU64::new(0);
@@ -53,7 +53,7 @@ impl Part {
         Packer::new()?.pack(None, raw)
     }
 
-    /// What is in a file that has lost so many bytes of the stream there.
+    /// A part that stands for `len` lost bytes of the stream.
     pub(crate) fn lost(stream: u16, len: u32) -> Part {
         Part {
             stream,
@@ -111,7 +111,7 @@ impl Packer {
         zstd::bulk::Compressor::new(level).map(Packer)
     }
 
-    /// Of a stream, if it is one of those that a thread writes.
+    /// Packs bytes of a stream; `None`: of none that a thread writes.
     pub(crate) fn pack(&mut self, stream: Option<u16>, raw: &[u8]) -> io::Result<Part> {
         let has_stamps = stream.map(usize::from) == Some(TARGETS);
         let apart = has_stamps.then(|| apart::apart(raw)).flatten();

@@ -118,7 +118,7 @@ fn denied(pool: &Pool) -> Vec<Denial> {
     rows
 }
 
-/// What is left of the pool to be read.
+/// State of a walk over the pool.
 struct Walk {
     pool: Pool,
     entered: HashSet<u64>,
@@ -247,7 +247,7 @@ fn threads(walk: &mut Walk, record: &ProcessRecord) -> Vec<(Thread, counts::Plac
     threads
 }
 
-/// What a thread counted: in its record once it ended, until then in a word of
+/// Instructions that a thread counted: in its record once it ended, until then in a counter of
 /// its own. In this order of loads a thread that ends meanwhile is not counted
 /// twice.
 fn insns(pool: &Pool, record: &ThreadRecord) -> u64 {
@@ -261,8 +261,8 @@ fn insns(pool: &Pool, record: &ThreadRecord) -> u64 {
     words.fold(before, |sum, word| sum.wrapping_add(word.load(Relaxed)))
 }
 
-/// Of a thread that was killed, or runs: nodes (offsets), and what they have not got yet,
-/// word by word (`wire::cost::of_word`).
+/// Costs, of a thread that was killed or runs, that its nodes have not got yet: offsets of nodes,
+/// and a sum for each counter (`wire::cost::of_word`).
 fn unsettled(pool: &Pool, record: &ThreadRecord) -> Vec<(u64, Vec<u64>)> {
     let states_at = record.live_states.load(Acquire);
     let states: Option<&LiveStates> = pool.at(states_at).filter(|_| states_at != 0);

@@ -22,10 +22,10 @@ const HOLDER: u64 = 1 << 48;
 const MOST_HOLDERS: u64 = 0xfffe;
 const OVER: u64 = u64::MAX;
 
-/// What a thread gets.
+/// A thread's share of a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// So many instructions; the thread is a holder.
+    /// A number of instructions; the thread is a holder.
     Of(u64),
     /// Nothing is left, and the thread or others hold parts of it.
     Held,
@@ -50,7 +50,7 @@ impl Budget {
         self.word.store(insns.min(MOST), Relaxed);
     }
 
-    /// What nobody has taken yet.
+    /// Number of instructions that no thread has taken yet.
     pub fn left(&self) -> u64 {
         match self.word.load(Acquire) {
             OVER => 0,

@@ -1,17 +1,17 @@
-//! What nodes can carry besides calls: one bit each in [`crate::Config::costs`].
+//! Costs that nodes can carry besides calls: one bit each in [`crate::Config::costs`].
 
 /// Instructions retired.
 pub const INSTRUCTIONS: u32 = 1 << 0;
-/// Of them, near branches: jumps, conditional or not, calls and returns.
+/// Near branches among them: jumps, conditional or not, calls and returns.
 pub const BRANCHES: u32 = 1 << 1;
-/// Of them, those that read memory.
+/// Instructions that read memory.
 pub const LOADS: u32 = 1 << 2;
-/// Of them, those that write memory.
+/// Instructions that write memory.
 pub const STORES: u32 = 1 << 3;
 /// Cycles of the time-stamp counter: an estimate.
 pub const CYCLES: u32 = 1 << 4;
 
-/// What an instruction counts each time that it retires.
+/// Costs that an instruction adds each time it retires.
 pub const OF_INSTRUCTIONS: u32 = INSTRUCTIONS | BRANCHES | LOADS | STORES;
 /// The cost that the word with this number counts ([`crate::COST_WORDS`]), as a bit. Words
 /// of what is not counted are instructions', where an addition would wait for the one

@@ -29,7 +29,7 @@ pub const VERSION: u32 = 16;
 /// Allocation granularity of the pool, the page size of x86-64.
 pub const PAGE: u64 = 4096;
 
-/// What the engine inserts.
+/// Instrumentation that the engine inserts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Mode {
@@ -88,11 +88,11 @@ pub mod flag {
     pub const SELF_JUMPS: u32 = 1 << 15;
     /// `skip` and `count` are of all threads together ([`PoolHeader::budgets`]).
     pub const TOGETHER: u32 = 1 << 16;
-    /// Those that are about functions in tables.
+    /// Flags about functions in tables.
     pub const OF_TABLES: u32 = SELECT | START_FUNC | STOP_FUNC;
 }
 
-/// What the CLI asks of the engine; written once, before the target starts.
+/// Options of the run, from the CLI to the engine; written once, before the target starts.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Config {
@@ -110,9 +110,9 @@ pub struct Config {
     pub chaos_seed: AtomicU64,
     /// Nodes after which a process's forests end in `[truncated]` nodes.
     pub max_nodes: AtomicU64,
-    /// What nodes carry besides calls: bits from [`crate::cost`].
+    /// Costs that nodes carry besides calls: bits from [`crate::cost`].
     pub costs: AtomicU32,
-    /// What of a trace has time stamps ([`crate::stream::order`]).
+    /// Events of a trace that have time stamps ([`crate::stream::order`]).
     pub order: AtomicU32,
     /// Chunks of streams that may wait for their reader ([`crate::stream`]).
     pub max_chunks: AtomicU64,
@@ -153,7 +153,7 @@ pub struct PoolHeader {
     pub chunks: crate::stream::Chunks,
     /// Raised several times a second by who takes chunks out.
     pub beats: AtomicU32,
-    /// Who that is, a process, and its descriptor of the pool.
+    /// Process that holds the pool open, and its descriptor of it.
     pub owner: AtomicU32,
     pub owner_fd: AtomicU32,
     /// Nonzero: nothing is to be traced now, by request.
@@ -162,11 +162,11 @@ pub struct PoolHeader {
     /// while it is traced, and while it is not. One of them is empty, so who is to go over to
     /// the other state faults. In the order of [`poll`].
     pub polls: [AtomicU32; 2],
-    /// Of atomic instructions that are executed one after the other.
+    /// Turn of the atomic instructions that are executed one after the other.
     pub turn: crate::stream::Turn,
     /// Memory that threads did not get.
     pub denied: crate::denied::Denied,
-    /// What is left of [`Config::skip`] and [`Config::count`], if threads share them.
+    /// Remainders of [`Config::skip`] and [`Config::count`], if threads share them.
     pub budgets: [crate::budget::Budget; 2],
 }
 
@@ -260,7 +260,7 @@ pub mod stat {
         "edges looked up",
         "",
     ];
-    /// Those of runs without lockstep.
+    /// Names of the gauges of runs without lockstep.
     pub const NAMES_ALONE: [&str; NAMES.len()] = {
         let mut names = NAMES;
         let mut at = LOCKSTEP;
@@ -322,7 +322,7 @@ pub mod made {
     pub const BY_EXEC: u32 = 0;
     /// The image existed before.
     pub const BY_FORK: u32 = 1;
-    /// The same, of a child that nobody asked for; readers leave it out.
+    /// A forked child that nobody asked to record; readers leave it out.
     pub const BY_FORK_HIDDEN: u32 = 2;
 }
 
@@ -389,7 +389,7 @@ pub struct SavedCount {
     pub count: AtomicU64,
 }
 
-/// What a running thread counts its instructions in: their sum. Several words,
+/// Counters of retired instructions of a running thread; their sum counts. There are several,
 /// because an addition waits for the one before it to the same word.
 #[derive(Debug)]
 #[repr(C)]

@@ -1,4 +1,4 @@
-//! What crosses the boundary between the target process and the CLI process.
+//! Layout of the memory that the target and the CLI process share.
 //!
 //! One shared file (a memfd made by the CLI), the *pool*, is mapped by every
 //! process of the target tree and by the CLI. Everything in it is found from

@@ -23,7 +23,7 @@ pub struct LogChunk {
     pub capacity: AtomicU32,
 }
 
-/// What follows a record header.
+/// Kind of the record after a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Kind {
@@ -96,7 +96,7 @@ pub struct Block {
     pub reserved: u32,
 }
 
-/// What is executed when path `id` is taken: all of path `before` (0: nothing), then
+/// Blocks executed when path `id` is taken: all of path `before` (0: none), then
 /// `block`.
 ///
 /// It has at most [`MAX_PATH`] blocks.
@@ -158,7 +158,7 @@ pub mod fragment_flag {
     pub const FAULTS: u32 = 1;
 }
 
-/// What a slot counts, about the instructions `from..to` of the fragment, in its order.
+/// Event that a slot counts: the instructions `from..to` of the fragment, in its order.
 ///
 /// ```text
 ///  | 0 29 | kind 3 | to 16 | from 16 |
@@ -220,8 +220,8 @@ pub struct Cut {
     pub slot: u64,
     pub fragment: u32,
     pub at: u32,
-    /// So many instructions from `at` on had been counted; less than 0: so many
-    /// before it had not been.
+    /// Number of instructions from `at` on that had been counted; less than 0: number of
+    /// instructions before it that had not been.
     pub ahead: i64,
 }
 

@@ -87,7 +87,7 @@ pub const MAX_FUNC: u32 = (1 << (64 - FUNC_SHIFT)) - 1;
 /// `depth_flags` are the same as a [`State32`].
 pub const FIRST_BLOCK: u32 = 1 << 26;
 
-/// What a call of `func` adds to the caller's node address to make the key.
+/// Summand of a call of `func`: with the caller's node address it makes the key.
 pub const fn step(func: u32) -> u64 {
     (func as u64) << FUNC_SHIFT
 }
@@ -99,8 +99,8 @@ pub type State32 = u32;
 /// a multiple of 8, as nodes lie at multiples of 8.
 pub const FIRST_STATE: u64 = 4;
 
-/// What the states of a thread are counted from, whose origin of states is at
-/// `origin`; its nodes lie behind that.
+/// Address that the states of a thread are offsets from; its origin of states is at
+/// `origin`, and its nodes follow that.
 pub const fn nodes_base(origin: u64) -> u64 {
     origin - FIRST_STATE
 }
@@ -111,7 +111,7 @@ pub const PLACED_FUNCS: u32 = 1 << 17;
 /// Bits of a function's id that are in its [`tag`].
 pub const TAG_BITS: u32 = 2;
 
-/// What a function adds to a state to make the tag. The sum is 4 to 7 more than
+/// Summand of a function: with a state it makes the tag. The sum is 4 to 7 more than
 /// a multiple of 8.
 pub const fn tag(func: u32) -> u32 {
     func & ((1 << TAG_BITS) - 1)
@@ -124,7 +124,7 @@ pub const PLACES: u32 = 1 << 15;
 pub const PLACE_LOW: u32 = 20_251;
 pub const PLACE_HIGH: u32 = 15_469;
 
-/// What a function adds to its place in the table of transitions. Even.
+/// Summand of a function: with a state it makes the place in the table of transitions. Even.
 /// Functions of equal [`tag`] have different ones, because `PLACE_HIGH` is odd.
 pub const fn place(func: u32) -> u32 {
     let spread = (func >> TAG_BITS).wrapping_mul(PLACE_HIGH) + tag(func) * PLACE_LOW;

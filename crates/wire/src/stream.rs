@@ -1,4 +1,4 @@
-//! What a thread executed, as bytes ([`crate::Mode::Trace`]).
+//! Streams: the control flow of a thread as bytes ([`crate::Mode::Trace`]).
 //!
 //! Problem: the address of every instruction that a thread executes, in order, is to be
 //! written by the code that executes it, for next to nothing.
@@ -29,14 +29,14 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-/// Of a chunk, all in all.
+/// Size of a chunk in bytes, its header and guard page included.
 pub const CHUNK: u64 = 64 * crate::PAGE;
-/// Where in a chunk its bytes begin, and behind the last; then comes the page that emitted
-/// code faults at.
+/// Offsets in a chunk of its first byte and of the end of its bytes; the guard page, at which
+/// emitted code faults, begins there.
 pub const BEGIN: u64 = size_of::<Chunk>() as u64;
 pub const END: u64 = CHUNK - crate::PAGE;
 
-/// The same of a chunk in chaos: so little fits that small programs fill many.
+/// Offset of the first byte in chaos: so little fits that small programs fill many chunks.
 pub const BEGIN_TINY: u64 = END - 2048;
 
 /// A thread makes a keyframe when it has filled so many chunks since the one before; in
@@ -62,7 +62,7 @@ pub const fn entry(lane: usize) -> usize {
     if lane < OUTCOMES { ENTRY } else { 1 }
 }
 
-/// Where a byte goes whose first outcome is that of the branch at `pc`.
+/// Lane of a byte whose first outcome is that of the branch at `pc`.
 pub const fn lane(pc: u64) -> usize {
     ((pc ^ pc >> 2 ^ pc >> 4) % OUTCOMES as u64) as usize
 }
@@ -85,7 +85,7 @@ pub mod went {
     pub const LONGS: u32 = (256 - LONG as u32) << 16;
 }
 
-/// What is listed instead of a target: how many bytes the numbers of those behind it have.
+/// Marks, listed instead of a target: they say how many bytes the numbers of later targets have.
 /// Nothing is at these addresses, which are not canonical.
 pub mod mark {
     pub const SHORT: u64 = 1 << 63 | 1;
@@ -95,7 +95,7 @@ pub mod mark {
     pub const OLD: u64 = 0;
 }
 
-/// Where an indirect branch went, in lane [`TARGETS`].
+/// Target of an indirect branch, in lane [`TARGETS`].
 ///
 /// Records [`crate::log::Target`] list addresses, and [marks](mark) between them. Each address
 /// has the next number of those as long as the mark before it says. It may be listed again, and
@@ -180,7 +180,7 @@ pub mod stamp {
     /// No time: the stack pointer, behind the next instruction that says something about it
     /// which the code does not say, and where control had gone by an escape.
     pub const STACK: u8 = 6;
-    /// The same, behind an instruction that loads it with what the frame pointer says.
+    /// A stack pointer after an instruction that loads it from the frame pointer.
     pub const FRAME: u8 = 7;
 
     /// Whether the number is a stack pointer, and no time.
@@ -189,13 +189,13 @@ pub mod stamp {
     }
 }
 
-/// What has stamps ([`crate::Config::order`]).
+/// Events that have stamps ([`crate::Config::order`]).
 pub mod order {
     /// Nothing.
     pub const CHUNK: u32 = 0;
-    /// What is listed in [`stamp`](super::stamp), all of it that is a time.
+    /// All events listed in [`stamp`](super::stamp) that are times.
     pub const SYNC: u32 = 1;
-    /// The same, and atomic instructions and fences are executed one after the other, their
+    /// As [`SYNC`]; and atomic instructions and fences are executed one after the other, their
     /// stamps in that order.
     pub const FINE: u32 = 2;
 }
@@ -205,7 +205,7 @@ pub mod order {
 #[repr(C, align(64))]
 pub struct Turn(pub AtomicU32);
 
-/// What follows [`ESCAPE`]; integers are little-endian.
+/// Kinds of escapes, the byte after [`ESCAPE`]; integers are little-endian.
 pub mod escape {
     /// u64: without another outcome, control came to this address; what is there is not
     /// executed yet.
@@ -229,7 +229,7 @@ pub mod why {
     pub const SIGRETURN: u8 = 0x80;
     /// A call of the vsyscall page, and the return from it.
     pub const VSYSCALL: u8 = 0x81;
-    /// What was executed since the escape before was not selected, or while tracing was off.
+    /// Code executed since the escape before was not selected, or ran while tracing was off.
     pub const UNSELECTED: u8 = 0x82;
     pub const OFF: u8 = 0x83;
     /// It is there already, and no instruction can be fetched there.
@@ -252,22 +252,22 @@ pub struct Chunk {
     pub used: AtomicU32,
     /// [`OPEN`], [`CLOSED`] or [`LOST`].
     pub closed: AtomicU32,
-    /// Where its bytes begin: [`BEGIN`], or [`BEGIN_TINY`].
+    /// Offset of the first byte: [`BEGIN`], or [`BEGIN_TINY`].
     pub begin: AtomicU32,
     /// How many of its bytes are before the keyframe in it, of which there is one at most.
     pub before_keyframe: AtomicU32,
     /// Which keyframe of the thread that is; 0: there is none. Stored last.
     pub keyframe: AtomicU32,
     pub reserved: AtomicU32,
-    /// What the thread's words of instructions had come to at the keyframe.
+    /// Sum of the thread's counters of instructions at the keyframe.
     pub keyframe_insns: AtomicU64,
 }
 
-/// What a chunk's `closed` says: it is written to.
+/// State of a chunk: it is written to.
 pub const OPEN: u32 = 0;
 /// Nothing is written to it any more.
 pub const CLOSED: u32 = 1;
-/// The same, and what the thread did after that is not recorded.
+/// State of a closed chunk after which the thread's actions are not recorded.
 pub const LOST: u32 = 2;
 
 /// All chunks of a pool.

@@ -157,7 +157,7 @@ fn test(tree: &Tree, mut members: Vec<String>, smoke: bool) -> Result<()> {
     }
 }
 
-/// Of testkit only its unit tests and the smoke are run.
+/// Whether a test program is run: of testkit only its unit tests and the smoke are.
 fn is_run(program: &harness::Program, smoke: bool) -> bool {
     match program.package.as_str() {
         "testkit" if program.is_parts() => smoke,

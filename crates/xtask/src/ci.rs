@@ -12,7 +12,7 @@ use crate::harness::{self, Counts};
 use crate::install::{self, Installed};
 use crate::ledger::{self, Ledger};
 use crate::tree::Tree;
-use crate::{layers, links, sizes, unsafety};
+use crate::{layers, links, sizes, unsafety, words};
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -28,6 +28,7 @@ pub const HOUSE: &[(&str, Check)] = &[
     ("sizes", sizes::check),
     ("unsafety", unsafety::check),
     ("links", links::check),
+    ("words", words::check),
 ];
 
 /// The least number of comparisons of each kind, so that none is lost unseen. Whoever takes some

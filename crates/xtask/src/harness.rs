@@ -114,7 +114,7 @@ pub fn build(tree: &Tree, packages: &[String]) -> Result<Vec<Program>> {
     Ok(programs)
 }
 
-/// What one program's tests came to.
+/// Numbers of a program's tests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     pub passed: u64,

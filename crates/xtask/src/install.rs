@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use crate::needs::{self, PACKAGES};
 use crate::tree::Tree;
 
-/// What is there in the end.
+/// Result of the installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Installed {
     Everything,
@@ -89,7 +89,7 @@ fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0)
 }
 
-/// What dpkg has as installed; `None` where there is no dpkg.
+/// Packages that dpkg has as installed; `None` if there is no dpkg.
 fn installed_packages() -> Option<BTreeSet<String>> {
     let mut dpkg = Command::new("dpkg-query");
     dpkg.args(["--show", "--showformat=${Package} ${Status}\\n"]);

@@ -1,5 +1,5 @@
-//! What the tests of a run compared: the lines that `testkit::ledger` and [`crate::harness`] write,
-//! read and added up.
+//! Comparisons that the tests of a run made: the lines that `testkit::ledger` and
+//! [`crate::harness`] write, read and added up.
 //!
 //! A line has five fields separated by tabs: state, kind of comparison, name, number of
 //! comparisons, milliseconds.
@@ -26,7 +26,7 @@ pub struct Entry {
     pub millis: u64,
 }
 
-/// What became of a job or a test.
+/// Outcome of a job or a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     Passed,

@@ -28,6 +28,7 @@ mod tables;
 mod tree;
 mod unsafety;
 mod wide;
+mod words;
 
 use std::process::ExitCode;
 
@@ -46,7 +47,7 @@ struct Args {
 enum Task {
     /// The gate: every check, and the tests that are the same every time.
     Ci(ci::Options),
-    /// What an edit may have broken, in a minute or two.
+    /// The short form of the gate, after an edit: a minute or two.
     Check(check::Options),
     /// Everything the tests know, in parts, with a table in benches/wide.md.
     Wide(wide::Options),
@@ -58,6 +59,8 @@ enum Task {
     Links,
     /// Find `unsafe` outside the crates that may use it.
     Unsafety,
+    /// Find doc comments that name no subject.
+    Words,
     /// Measure the workloads of benches/workloads.toml natively and under each mode.
     Bench(bench::Options),
     /// Measure time and memory of runs with up to twenty million contexts.
@@ -94,6 +97,7 @@ fn run() -> Result<()> {
         Task::Sizes => report("sizes", sizes::check(&tree)?),
         Task::Links => report("links", links::check(&tree)?),
         Task::Unsafety => report("unsafety", unsafety::check(&tree)?),
+        Task::Words => report("words", words::check(&tree)?),
         Task::Bench(options) => bench::run(&tree, &options),
         Task::Growth(options) => growth::run(&tree, &options),
         Task::Edges(options) => edges::run(&tree, &options),

@@ -1,4 +1,4 @@
-//! What cargo says about the crates of this tree: names and direct dependencies.
+//! Names and direct dependencies of the crates of this tree, from cargo.
 
 use std::process::Command;
 

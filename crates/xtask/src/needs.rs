@@ -1,4 +1,4 @@
-//! What the tests need of the machine: Debian packages, the commands by which their absence is
+//! The tests' needs of the machine: Debian packages, the commands by which their absence is
 //! seen, and which test modules use which command.
 //!
 //! Tests never skip by themselves: one whose tool is missing fails. `cargo xtask ci` installs what
@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// A group of packages.
 pub struct Group {
-    /// What the tests want them for.
+    /// Use of the packages in the tests.
     pub why: &'static str,
     pub packages: &'static [&'static str],
 }

@@ -16,7 +16,7 @@ use crate::tree::Tree;
 const LINES_FREE: usize = 600;
 /// Lines without tests that no reason excuses.
 const LINES_MOST: usize = 1000;
-/// The same for functions, from `fn` to the closing brace.
+/// Lines of a function, from `fn` to the closing brace, that need no reason, and that no reason excuses.
 const FUNCTION_FREE: usize = 60;
 const FUNCTION_MOST: usize = 120;
 

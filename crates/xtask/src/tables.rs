@@ -40,7 +40,7 @@ pub struct Options {
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Which {
-    /// Those of the mTrace thesis: 5.1, 6.1, 6.2, 6.5 to 6.9.
+    /// Tables 5.1, 6.1, 6.2 and 6.5 to 6.9 of the mTrace thesis.
     Mtrace,
 }
 

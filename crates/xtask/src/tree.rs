@@ -44,7 +44,7 @@ impl Tree {
         command
     }
 
-    /// What a git command prints; an error unless it succeeds.
+    /// Standard output of a git command; an error unless it succeeds.
     pub fn git(&self, arguments: &[&str]) -> Result<String> {
         let output = self.command("git").args(arguments).output();
         let output = output.context("cannot run git")?;

@@ -55,7 +55,7 @@ impl Insn {
 pub struct Data {
     pub number: u32,
     pub arch: u32,
-    /// Behind the instruction.
+    /// Address of the next instruction.
     pub address: u64,
     pub args: [u64; 6],
 }

@@ -199,7 +199,7 @@ struct Layout {
     strings: Range<u64>,
     new_strings: u64,
     new_name: u64,
-    /// What AT_PLATFORM and AT_RANDOM point to.
+    /// The block that AT_PLATFORM and AT_RANDOM point into.
     block: Range<u64>,
     new_block: u64,
     new_sp: u64,

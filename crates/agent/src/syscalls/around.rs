@@ -56,8 +56,8 @@ fn for_each_part(addr: u64, end: u64, mut each: impl FnMut(u64, u64) -> bool) {
     }
 }
 
-/// What the kernel says to the call where nothing is mapped. Such a place is the first page;
-/// `none`, if something is there.
+/// The kernel's answer to the call where nothing is mapped, found at the first page;
+/// `none`, if something is mapped there.
 pub(super) fn on_nothing(args: [u64; 6], number: usize, none: Errno) -> isize {
     let mut resident = 0u8;
     let ask = [0, PAGE as usize, &raw mut resident as usize, 0, 0, 0];

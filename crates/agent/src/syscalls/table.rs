@@ -2,7 +2,7 @@
 
 use sys::{Errno, nr};
 
-/// What kind of bending a call needs.
+/// Way in which a call is intercepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Executable memory may come, go, move or change rights.
@@ -32,9 +32,9 @@ pub enum Kind {
     Sigaltstack,
     /// The kernel writes to memory: (index of the address, of the length).
     Fills(usize, usize),
-    /// The same for an array of buffers: (index of the array, of its length).
+    /// An array of buffers is filled: (index of the array, of its length).
     FillsVector(usize, usize),
-    /// The same for received messages.
+    /// Buffers of received messages are filled.
     FillsMessages,
     /// The file may be the program's own memory, once that was opened for writing.
     Stores,

@@ -9,7 +9,7 @@ use crate::K;
 use crate::cct::{Event, Recursion};
 use crate::slabs::Slabs;
 
-/// What is to be recorded.
+/// Options of the recording that is made.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     pub k: K,
@@ -101,7 +101,7 @@ struct Contexts<'w> {
     costs: Vec<Costs>,
     /// States of what is live.
     stack: Vec<u32>,
-    /// Of what was executed, up to when it is counted.
+    /// Executed costs up to which nodes have theirs.
     settled: Costs,
     muted: bool,
     max_depth: usize,
@@ -120,7 +120,7 @@ impl Contexts<'_> {
         }
     }
 
-    /// What was executed up to now was the newest activation's.
+    /// Adds the costs executed up to now to the newest activation.
     fn settle(&mut self, at: Costs) {
         let ran: Costs = std::array::from_fn(|cost| at[cost].saturating_sub(self.settled[cost]));
         self.settled = at;

@@ -12,9 +12,9 @@ use crate::counts::from_trace::Modules;
 pub struct Extent {
     pub start: u64,
     pub end: u64,
-    /// Where the function begins that it is of.
+    /// Entry of the function that it belongs to.
     pub owner: u64,
-    /// Who arrives at its start enters that function.
+    /// Control that arrives at its start enters that function.
     pub is_entry: bool,
     /// A stub of the dynamic linker.
     pub is_stub: bool,
@@ -24,7 +24,7 @@ pub struct Extent {
     pub resumes: bool,
 }
 
-/// What is known of an address.
+/// Facts about an address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
     pub pc: u64,

@@ -31,7 +31,7 @@ const RUNS: usize = 1 << 12;
 /// made it.
 struct Child {
     of: (usize, usize),
-    /// Where it returns to from what it has not called.
+    /// Return addresses of the calls that it did not make itself.
     returns: Option<Vec<u64>>,
 }
 
@@ -100,7 +100,7 @@ impl Forks<'_> {
     }
 }
 
-/// Where a thread begins.
+/// Address at which a thread begins.
 fn start_of(thread: &Thread) -> Option<u64> {
     // Of its code nothing is executed.
     let mut pieces = Pieces::of(&Process::default());
@@ -113,7 +113,7 @@ fn start_of(thread: &Thread) -> Option<u64> {
     }
 }
 
-/// Where a thread returns to first from what it has not called.
+/// Addresses to which a thread first returns from calls that it did not make.
 fn returns_of(process: &Process, thread: &Thread) -> Vec<u64> {
     let mut pieces = Pieces::of(process);
     let mut runs = Runs::new(&mut pieces, thread);

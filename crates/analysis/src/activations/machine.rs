@@ -36,14 +36,14 @@ struct Activation {
     label: Label,
     /// The stack pointer before its last call.
     call_sp: i64,
-    /// Where calls came back to it, and how many did.
+    /// Return addresses at which calls came back to it, and their number.
     returned: [u64; RETURNED],
     returns: usize,
     /// It goes on unwinding for its caller.
     resumes: bool,
 }
 
-/// What began under one root.
+/// Activations under one root.
 #[derive(Clone, Debug)]
 struct Segment {
     root: Label,
@@ -51,7 +51,7 @@ struct Segment {
     entry_sp: Option<i64>,
     live: Vec<Activation>,
     muted: Option<i64>,
-    /// What was interrupted.
+    /// State of the interrupted activation.
     saved: Saved,
 }
 
@@ -65,15 +65,15 @@ pub(super) struct Machine {
     /// The stack pointer was loaded with what is not known, and control did not go
     /// elsewhere yet: when, and what the stack pointer was.
     lost: Option<(Costs, i64)>,
-    /// Of the last event.
+    /// Costs at the last event.
     noted: Costs,
     now: Costs,
     last: Option<Executed>,
-    /// What is executed next, if `last` is said.
+    /// Address executed next, if there is a `last`.
     next: u64,
 }
 
-/// What runs are known, by thread's process.
+/// Shapes of the runs of a thread's process.
 #[derive(Default)]
 pub(super) struct Shapes(HashMap<Key, Option<Shape>>);
 
@@ -85,7 +85,7 @@ impl Machine {
         }
     }
 
-    /// The same in a forked child, which has executed nothing.
+    /// The machine for a forked child, which has executed nothing.
     pub fn child(mut self) -> Machine {
         self.now = [0; 4];
         self.noted = [0; 4];
@@ -110,7 +110,7 @@ impl Machine {
         self.stack.depth().max(live) > MOST_LIVE || self.segments.len() > MOST_LIVE
     }
 
-    /// Where what was called returns to, newest first.
+    /// Return addresses of the open calls, newest first.
     pub fn returns(&self) -> impl Iterator<Item = u64> {
         self.stack.returns()
     }
@@ -504,14 +504,14 @@ impl Machine {
     }
 }
 
-/// What the newest handler has interrupted.
+/// State that the newest handler has interrupted.
 fn floor(segments: &[Segment]) -> Saved {
     segments
         .last()
         .map_or(Saved::default(), |segment| segment.saved)
 }
 
-/// What is executed behind a run.
+/// Address executed after a run.
 fn next_of(runs: &Runs<'_>, run: &Run, shape: &Shape) -> u64 {
     match shape.flow {
         Flow::IndirectJump | Flow::IndirectCall | Flow::Return(_) if run.outcome.is_some() => {

@@ -1,4 +1,4 @@
-//! What of a run of instructions matters for activations.
+//! Shapes: the parts of a run of instructions that matter for activations.
 
 use isa::{FarKind, Flow, Insn, StackEffect};
 
@@ -14,7 +14,7 @@ pub(super) enum Kind {
     Call,
     Return,
     Jump,
-    /// What was executed before loads the stack pointer.
+    /// The instruction before loads the stack pointer.
     Stack,
 }
 
@@ -52,14 +52,14 @@ pub(super) struct Back {
 /// Number of that system call.
 const VFORK: u32 = 58;
 
-/// Of a run.
+/// Shape of a run.
 #[derive(Debug)]
 pub(super) struct Shape {
     pub start: Place,
     pub acts: Box<[Act]>,
     pub last: Executed,
     pub flow: Flow,
-    /// Behind the last instruction, if that does not branch.
+    /// Address after the last instruction, if that does not branch.
     pub next: u64,
     pub costs: Costs,
 }
@@ -117,7 +117,7 @@ pub(super) fn of(steps: &[Step], code: &Code, functions: &mut Functions<'_>) -> 
     })
 }
 
-/// What an instruction does to the stack pointer, together with those before.
+/// Adds the effect of an instruction on the stack pointer to those before.
 fn push(acts: &mut Vec<Act>, kind: Kind, effect: StackEffect, costs: Costs) {
     match (kind, effect) {
         (Kind::Call | Kind::Return, _) | (_, StackEffect::Nothing) => {}

@@ -1,4 +1,4 @@
-//! Where the stack pointer of a thread is, and which calls have not returned.
+//! The stack pointer of a thread, and its calls that have not returned.
 //!
 //! Problem: a trace has the stack pointer where code does not say what it is, and nothing of
 //! it elsewhere; older traces have it nowhere.
@@ -32,7 +32,7 @@ type Kept = [Option<i64>; isa::stack::KEPT.len()];
 #[derive(Clone, Copy, Debug)]
 struct Call {
     back: u64,
-    /// Behind the push of that address.
+    /// Stack pointer after the push of that address.
     sp: i64,
     kept: Kept,
     exact: bool,
@@ -45,7 +45,7 @@ struct Left {
     calls: Vec<Call>,
 }
 
-/// What comes back when a handler of a signal returns.
+/// State that is restored when a handler of a signal returns.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Saved {
     sp: i64,
@@ -80,7 +80,7 @@ impl Stack {
         self.calls.len()
     }
 
-    /// Where what was called returns to, newest first.
+    /// Return addresses of the open calls, newest first.
     pub fn returns(&self) -> impl Iterator<Item = u64> {
         self.calls.iter().rev().map(|call| call.back)
     }

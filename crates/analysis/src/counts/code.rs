@@ -14,7 +14,7 @@ pub struct Code {
 }
 
 impl Code {
-    /// What is beyond [`MAX_LEN`] is no instruction's, and left out.
+    /// Keeps the first [`MAX_LEN`] bytes: no instruction is longer.
     pub fn new(code: &[u8]) -> Code {
         let len = code.len().min(MAX_LEN);
         let mut bytes = [0; MAX_LEN];

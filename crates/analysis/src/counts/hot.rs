@@ -1,4 +1,4 @@
-//! What was executed most, and totals.
+//! The most executed blocks and lines, and totals.
 
 use hashbrown::HashMap;
 

@@ -34,7 +34,7 @@ pub struct Range {
     pub line: u32,
 }
 
-/// What is known of a line.
+/// Counts of a line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Line {
     pub count: u64,
@@ -92,7 +92,7 @@ pub fn of(counts: &Counts, unit: u32, ranges: &[Range], code: &[u8]) -> BTreeMap
     lines
 }
 
-/// Of each instruction, the executions that are no arrival at its line.
+/// For each instruction, the executions that are no arrival at its line.
 fn from_itself(counts: &Counts, lines: &[Option<u32>]) -> Vec<u64> {
     let insns = &counts.insns;
     // All that is known to come to an instruction, and what of it is inside.
@@ -162,7 +162,7 @@ fn returned(counts: &Counts) -> Vec<u64> {
     returned
 }
 
-/// Where conditional branches are in the code of `range`.
+/// Addresses of conditional branches in the code of `range`.
 fn conditional_branches(range: &Range, code: &[u8]) -> Vec<u64> {
     let bytes = usize::try_from(range.start)
         .ok()

@@ -31,7 +31,7 @@ struct Sum {
     flow: Flow,
     count: u64,
     fell: u64,
-    /// Where it was met first: its address, the process, the module there.
+    /// Place where it was first met: its address, the process, the module there.
     pc: u64,
     process: u32,
     module: u32,
@@ -53,7 +53,7 @@ pub(super) struct Table {
     versions: HashMap<(u32, u64, Code), u32>,
     /// Branch, target, how often.
     went: Vec<(u32, u32, u64)>,
-    /// Of each process, its texts among ours.
+    /// For each process, the indices of its texts in the table.
     texts_of: Vec<Vec<u32>>,
 }
 
@@ -72,10 +72,10 @@ impl Place {
     }
 }
 
-/// Where a piece of code lies.
+/// Place of a piece of code.
 struct Lies {
     unit: u32,
-    /// Of its first byte, in the unit.
+    /// Offset of its first byte, in the unit.
     at: u64,
     module: u32,
 }
@@ -84,11 +84,11 @@ struct Lies {
 struct Adding<'p> {
     index: usize,
     process: &'p Process,
-    /// Of each module.
+    /// Unit of each module.
     units: Vec<u32>,
     /// Instructions by address, for targets; of several, the first.
     by_pc: Places,
-    /// Those that were not met before at their address.
+    /// Instructions that were not met before at their address.
     met: Vec<(u32, u64, Option<u64>)>,
 }
 
@@ -170,7 +170,7 @@ impl Table {
         }
     }
 
-    /// Of each module of `process`.
+    /// Units of the modules of `process`.
     fn units(&mut self, process: &Process) -> Vec<u32> {
         let modules = process.modules.iter();
         modules
@@ -201,7 +201,7 @@ impl Table {
         new
     }
 
-    /// Where an address lies, in the module that it has there.
+    /// Place of an address, in the module that it has there.
     fn lies_in(&mut self, adding: &Adding<'_>, pc: u64, module: Option<u32>) -> Lies {
         let in_file = module.and_then(|index| {
             let module = adding.process.modules.get(index as usize)?;
@@ -280,7 +280,7 @@ impl Table {
         is_same.then_some((known, sum.bytes.len(), sum.flow))
     }
 
-    /// The same, decoded, whether it is known or not.
+    /// Adds an instruction, decoded, whether it is known or not.
     fn new_insn(
         &mut self,
         process: usize,
@@ -432,7 +432,7 @@ impl Table {
 struct Sources<'r> {
     recording: &'r Recording,
     texts_of: &'r [Vec<u32>],
-    /// Of each process, the rows before the one that was asked for last.
+    /// For each process, the number of rows before the one that was asked for last.
     behind: Vec<usize>,
 }
 

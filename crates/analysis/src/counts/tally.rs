@@ -52,7 +52,7 @@ pub(super) fn add_jumps(
     Ok(())
 }
 
-/// What happened in a fragment, instruction by instruction.
+/// Executions in a fragment, instruction by instruction.
 pub(super) struct Tally {
     pub(super) executed: Vec<i128>,
     /// Arrivals there by who did not execute it.

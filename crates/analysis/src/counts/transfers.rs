@@ -44,7 +44,7 @@ pub struct Transfer {
     pub count: u64,
 }
 
-/// What is known of the file `unit`, by address. `to_link` gives the address of an
+/// Transfers of control in the file `unit`, by address. `to_link` gives the address of an
 /// offset of the file.
 pub fn of(
     counts: &Counts,
@@ -104,7 +104,7 @@ pub fn of(
 struct Sums {
     /// By from and to.
     sums: BTreeMap<(u64, u64), u64>,
-    /// The same by to.
+    /// Arrivals, by target.
     arrived: HashMap<u64, u64>,
     /// Returns, by where they went.
     returned: HashMap<u64, u64>,

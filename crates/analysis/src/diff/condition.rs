@@ -6,7 +6,7 @@
 
 use super::{Diff, Identity, Pair};
 
-/// What is not to happen.
+/// A change that is not to happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
     /// As it was written, for those who read about it.
@@ -37,12 +37,12 @@ pub struct Limit {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Of the value before.
+    /// Hundredths of the value before.
     Percent,
     One,
 }
 
-/// What became of a condition.
+/// Verdict on a condition.
 #[derive(Clone, Debug)]
 pub struct Verdict<'a> {
     pub condition: &'a Condition,
@@ -77,7 +77,7 @@ impl Condition {
     }
 }
 
-/// What became of each condition; metrics that are not in `diff` have no place
+/// Verdicts on the conditions; metrics that are not in `diff` have no place
 /// here and are the caller's to refuse.
 pub fn judge<'a>(diff: &Diff, conditions: &'a [Condition]) -> Vec<Verdict<'a>> {
     let functions = diff.functions(0);

@@ -1,4 +1,4 @@
-//! What makes a label of one recording the same as one of another: names and
+//! Identities of labels across recordings: names and
 //! offsets, which stay, and never addresses and ids, which do not.
 
 use trace::{Label, Process, Recording, base_name};
@@ -17,7 +17,7 @@ pub enum Identity<'a> {
     Nowhere,
     /// Callers that were not kept: further out than k.
     Unknown,
-    /// What is no function: a signal's handler, calls beyond the limit of nodes.
+    /// A label that is no function: a signal's handler, calls beyond the limit of nodes.
     Special(Label),
     /// A program: what its processes did.
     Program(&'a str),

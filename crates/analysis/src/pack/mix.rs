@@ -119,10 +119,10 @@ const SLOW: u32 = 14;
 #[derive(Debug)]
 pub struct Mixer<const N: usize> {
     odds: Odds,
-    /// Of so many entries each, as a power of two.
+    /// Binary logarithm of the number of entries of each table.
     bits: u32,
     counters: [Counters; N],
-    /// Of each set, one for each context and one for a constant.
+    /// Weights of each set, one for each context and one for a constant.
     weights: Vec<[i32; 8]>,
 }
 
@@ -219,7 +219,7 @@ mod tests {
         }
     }
 
-    /// What one context says always, another never does: the mixer finds out.
+    /// One context determines the outcome, another never does: the mixer finds out.
     #[test]
     fn what_follows_from_one_context_costs_little() {
         let mut encoder = Encoder::default();

@@ -67,7 +67,7 @@ impl Encoder {
         self.bytes.len()
     }
 
-    /// What is left to write.
+    /// Writes the rest.
     pub fn finish(mut self) -> Vec<u8> {
         for _ in 0..5 {
             self.shift();
@@ -128,7 +128,7 @@ impl<I: Iterator<Item = u8>> Decoder<I> {
         Ok(decoder)
     }
 
-    /// What it reads of.
+    /// Source of the bytes.
     pub fn source(&mut self) -> &mut I {
         &mut self.bytes
     }

@@ -38,7 +38,7 @@ pub struct Stamped {
     pub number: u64,
 }
 
-/// What came after the same before.
+/// Value that followed the same context before.
 #[derive(Clone, Copy, Debug, Default)]
 struct Guess {
     value: u64,
@@ -151,7 +151,7 @@ impl Length {
     }
 }
 
-/// What is known of a thread's stamps, and what it says of the next.
+/// Model of a thread's stamps, which predicts the next.
 #[derive(Debug)]
 pub struct Model {
     places: Followed,

@@ -6,7 +6,7 @@ use super::gshare::after;
 #[derive(Debug)]
 pub struct Bimodal {
     counters: Vec<u8>,
-    /// Of what was asked for last.
+    /// Index of the entry that was asked for last.
     index: usize,
 }
 

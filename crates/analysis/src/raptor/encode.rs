@@ -14,7 +14,7 @@ pub struct Counts {
     pub wrong_outcomes: u64,
     pub targets: u64,
     pub wrong_targets: u64,
-    /// Of `targets` that count as predicted, those that no decoder can know.
+    /// Number of `targets` that count as predicted and that no decoder can know.
     pub unclear_targets: u64,
     /// Handlers of signals that began.
     pub exceptions: u64,
@@ -83,7 +83,7 @@ impl Encoder {
         &self.counts
     }
 
-    /// What the thread did next, and what has to be said of it.
+    /// Takes the thread's next event; the descriptor that it needs.
     #[inline]
     pub fn item(&mut self, item: &Item) -> Option<Descriptor> {
         match *item {

@@ -8,7 +8,7 @@ pub struct Gshare {
     counters: Vec<u8>,
     /// The last outcomes, the newest lowest; as many as an index has bits.
     history: u64,
-    /// Of what was asked for last.
+    /// Index of the entry that was asked for last.
     index: usize,
 }
 

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use super::Targets;
 
-/// What counts as predicted.
+/// Rule for a target that counts as predicted.
 pub trait Rule {
     fn holds(ways: [u64; 2], last: usize, target: u64) -> bool;
 }
@@ -41,7 +41,7 @@ pub struct Ibtb<R> {
     sets: Vec<Set>,
     /// The path information register.
     path: u16,
-    /// What was asked for last.
+    /// Address of the branch that was asked for last.
     pc: u64,
     rule: PhantomData<R>,
 }

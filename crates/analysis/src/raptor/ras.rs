@@ -3,7 +3,7 @@
 //! The thesis shows no stack that overflows: in figure 4.33 seven of its entries are used, and
 //! the one below the first call says 0. Both kinds of [`Overflow`] give that figure.
 
-/// What happens when more calls are open than the stack has entries.
+/// Behaviour when more calls are open than the stack has entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overflow {
     /// The deepest calls overwrite the oldest, and returns go round: below the oldest entry the

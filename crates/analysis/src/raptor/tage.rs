@@ -55,7 +55,7 @@ struct Table {
     entries: Vec<Entry>,
     index: Folded,
     tag: [Folded; 2],
-    /// Where the branch that was asked for last is, or would be, and its tag.
+    /// Entry of the branch that was asked for last, or the place for it, and its tag.
     at: usize,
     wanted: u32,
 }

@@ -14,20 +14,20 @@ use trace::Thread;
 pub struct Branch {
     /// Which, for [`Branches::sites`].
     pub site: u32,
-    /// Of the fragment whose code it is; 0: the code that its address had first.
+    /// Fragment whose code it is; 0: the code that its address had first.
     pub fragment: u32,
     pub pc: u64,
-    /// Behind it.
+    /// Address after it.
     pub next: u64,
     pub kind: Kind,
     pub taken: bool,
-    /// Where it went; of a conditional one where it goes if taken.
+    /// Its target; of a conditional one the target if taken.
     pub target: u64,
     /// Which instruction of the thread it is, from 1 on.
     pub number: u64,
 }
 
-/// What a thread did.
+/// Event of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item {
     Branch(Branch),
@@ -76,7 +76,7 @@ impl<'a> Branches<'a> {
         }
     }
 
-    /// Of a thread that runs: `pieces` are of its process.
+    /// Branches of a thread that runs: `pieces` are of its process.
     pub fn of_coming(pieces: &'a mut Pieces, tail: &'a Tail) -> Branches<'a> {
         Branches {
             walk: Walk::of_coming(pieces, tail),
@@ -85,7 +85,7 @@ impl<'a> Branches<'a> {
         }
     }
 
-    /// The same with stamps.
+    /// Gives stamps, too.
     #[must_use]
     pub fn with_stamps(mut self) -> Self {
         self.walk = self.walk.with_stamps();

@@ -15,7 +15,7 @@ use super::targets::Targets;
 /// them begin everywhere.
 const LONGEST: usize = 256;
 
-/// Where control is.
+/// Place of control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Place {
     At(u64),
@@ -23,7 +23,7 @@ pub(super) enum Place {
     In(u32, u32),
 }
 
-/// What follows a straight piece.
+/// Continuation of a straight piece.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Turn {
     /// Taken, or not.
@@ -43,12 +43,12 @@ pub struct Step {
     pub pc: u64,
     /// Bytes.
     pub len: u8,
-    /// Of the fragment whose code it is; 0: the code that its address had first.
+    /// Fragment whose code it is; 0: the code that its address had first.
     pub fragment: u32,
     pub flow: Flow,
 }
 
-/// What an instruction has a stamp for.
+/// Reason for which an instruction has a stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     /// It is atomic or a fence: the time behind it.
@@ -57,7 +57,7 @@ pub(super) enum Mark {
     Call,
     /// The stack pointer behind it.
     Stack,
-    /// The same: it loads that from the frame pointer.
+    /// It loads the stack pointer from the frame pointer.
     Frame,
 }
 
@@ -66,7 +66,7 @@ pub(super) enum Mark {
 pub(super) struct Straight {
     pub steps: Vec<Step>,
     pub turn: Turn,
-    /// Those of them that have stamps.
+    /// Instructions among them that have stamps.
     pub stamped: Vec<(u32, Mark)>,
 }
 
@@ -144,7 +144,7 @@ impl Code {
         }
     }
 
-    /// Where the fragment begins.
+    /// First address of the fragment.
     pub(super) fn start_of(&self, fragment: u32) -> Option<u64> {
         Some(self.others.get(&fragment)?.first()?.pc())
     }
@@ -183,7 +183,7 @@ impl Code {
         }
     }
 
-    /// What is executed from `place` on up to the next outcome. Ends, because without an
+    /// Instructions executed from `place` on up to the next outcome. Ends, because without an
     /// outcome control only goes forward.
     pub(super) fn straight(&self, mut place: Place) -> Straight {
         let mut steps = Vec::new();

@@ -80,7 +80,7 @@ struct State {
 struct Waiting {
     lanes: [VecDeque<Part>; LANES],
     over: [bool; LANES],
-    /// What its walk waits for.
+    /// Data that its walk waits for.
     wants: Option<Wanted>,
     /// Nobody reads it any more.
     is_left: bool,
@@ -211,7 +211,7 @@ impl Coming {
     }
 }
 
-/// What comes of one thread, for its only reader. Dropped, nothing more is kept for that.
+/// Streams of one thread as they come, for their only reader. Once it is dropped, nothing more is kept for it.
 #[derive(Debug)]
 pub struct Tail {
     process: Arc<Coming>,
@@ -219,7 +219,7 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// What the thread is of.
+    /// Process of the thread.
     pub fn process(&self) -> &Arc<Coming> {
         &self.process
     }

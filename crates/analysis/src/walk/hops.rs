@@ -1,4 +1,4 @@
-//! What it takes to go on from a piece, in a quarter of a cache line.
+//! Hops: the facts by which a walk goes from piece to piece, in a quarter of a cache line.
 //!
 //! Problem: who reads thousands of millions of instructions goes from piece to piece once for
 //! some six of them, and a piece with its instructions is in several lines of memory.
@@ -15,7 +15,7 @@ use super::code::{Straight, Turn};
 /// No piece.
 const NONE: u32 = u32::MAX;
 
-/// What a piece ends with.
+/// End of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
     /// A branch with an outcome.
@@ -33,7 +33,7 @@ pub(super) struct Hop {
     /// How many instructions it has.
     pub steps: u16,
     pub ending: Ending,
-    /// Where the next outcome stands, if that is known.
+    /// Lane of the next outcome, if that is known.
     pub lane: Option<u8>,
 }
 
@@ -71,7 +71,7 @@ pub(super) struct Number {
 }
 
 impl Number {
-    /// Of where a branch went: the first byte, and what comes behind it.
+    /// Number of a target, by its first byte and those that follow.
     #[inline]
     pub fn of(first: u8, rest: &[u8]) -> Option<Number> {
         let (value, length) = match (first, rest) {
@@ -93,7 +93,7 @@ impl Number {
         usize::from(first >= went::MIDDLE) + usize::from(first >= went::LONG)
     }
 
-    /// The same.
+    /// Number of bytes after the first.
     #[inline]
     pub fn len(self) -> usize {
         self.length
@@ -111,7 +111,7 @@ impl ByNumber {
         (piece != NONE).then_some(piece)
     }
 
-    /// Of a number that is listed.
+    /// Sets the piece of a number that is listed.
     pub fn set(&mut self, number: Number, piece: u32) {
         let (pieces, at) = (&mut self.0[number.length], number.value as usize);
         if pieces.len() <= at {

@@ -12,7 +12,7 @@ use super::coming::Tail;
 /// The parts of a lane.
 enum Parts<'a> {
     Kept(VecDeque<&'a Part>),
-    /// Those of that lane, as they come.
+    /// Parts of that lane, as they come.
     Coming(&'a Tail, usize),
 }
 
@@ -65,7 +65,7 @@ impl Escape {
 }
 
 impl<'a> Lane<'a> {
-    /// What is behind `from` bytes of it, or behind what is missing, up to `to`; a stream of a
+    /// Reader of a stream from byte `from` on, or from the end of a gap, up to `to`; a stream of a
     /// packed thread is none of the lanes, but read the same way.
     pub fn between(thread: &'a Thread, number: usize, from: u64, to: Option<u64>) -> Lane<'a> {
         let is_of = |part: &&Part| usize::from(part.stream) == number;
@@ -152,7 +152,7 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// What was unpacked and not read.
+    /// Bytes that are unpacked and not read yet.
     #[inline]
     pub fn here(&self) -> &[u8] {
         &self.raw[self.at..]

@@ -16,7 +16,7 @@ use super::packed::Packed;
 use super::{Unsound, Walk, segments};
 
 impl<'a> Walk<'a> {
-    /// The same, which goes on at the next keyframe where something is lost, with
+    /// Makes the walk go on at the next keyframe where something is lost, with
     /// [`Why::Lost`](super::Why::Lost); others end there with [`Unsound::Lost`]. `thread` is its own, and it
     /// goes on to the end.
     #[must_use]

@@ -17,7 +17,7 @@ pub struct Order {
 }
 
 impl Order {
-    /// So many threads, which all come to their first stamps now.
+    /// Order of so many threads, which all come to their first stamps now.
     pub fn of(threads: usize) -> Order {
         Order {
             waiting: (0..threads).map(|thread| Reverse((0, thread))).collect(),

@@ -67,14 +67,14 @@ pub(super) fn streams(thread: &Thread) -> usize {
     2 + usize::from(has_stamps(thread))
 }
 
-/// What comes next.
+/// Next item of a packed stream.
 pub(super) enum Next {
     Outcome,
     Escape(Escape),
     End,
 }
 
-/// What is left to read of a packed thread.
+/// Rest of a packed thread.
 pub(super) struct Rest<'a> {
     thread: &'a Thread,
     segments: std::vec::IntoIter<Segment>,
@@ -83,7 +83,7 @@ pub(super) struct Rest<'a> {
 }
 
 impl<'a> Rest<'a> {
-    /// Of a segment that ends somewhere only that, else all from there on.
+    /// Segment that ends somewhere, alone, or else all segments from it on.
     pub fn of(thread: &'a Thread, segment: Segment) -> Rest<'a> {
         let mut segments = match segment.to {
             Some(_) => vec![segment],
@@ -130,15 +130,15 @@ pub(super) struct Packed<'a> {
     stamps: Option<Result<Stamps<'a>, Cut>>,
     /// Outcomes before the next event; who writes: since the last one.
     outcomes: u64,
-    /// Who reads knows how many.
+    /// The number of outcomes is read already.
     is_counted: bool,
-    /// Of branches in the model, by their numbers in the code; 0: none.
+    /// Numbers of branches in the model, by their numbers in the code; 0: none.
     numbers: Vec<u32>,
     last_number: u32,
 }
 
 impl<'a> Packed<'a> {
-    /// Of so many bytes of lanes.
+    /// Writer for so many bytes of lanes.
     pub fn write(bytes: u64) -> Packed<'a> {
         // An entry for two bytes: most hold several outcomes, but few of those are new.
         let size = bytes
@@ -193,7 +193,7 @@ impl<'a> Packed<'a> {
         matches!(self.branches, Bits::Read(_))
     }
 
-    /// What comes next, for who reads.
+    /// Next item, for a reader.
     pub fn next(&mut self) -> Result<Next, Unsound> {
         if !self.is_counted {
             self.outcomes = self.model.length(&mut self.events, 0)?;
@@ -315,7 +315,7 @@ impl<'a> Packed<'a> {
         Ok((self.numbers[at], &sites[at]))
     }
 
-    /// Where the indirect branch of a piece went; who reads gives anything.
+    /// Codes the target of the indirect branch of a piece; a reader passes any target.
     pub fn target(&mut self, known: &Known, sites: &[Site], target: u64) -> Result<u64, Unsound> {
         let (number, site) = self.last(known, sites)?;
         let bits = &mut self.branches;
@@ -366,7 +366,7 @@ fn put_size(events: &mut Bits<'_>, size: u32) -> Result<u32, Cut> {
     })
 }
 
-/// Where a call returns to.
+/// Return address of a call.
 fn behind(site: &Site) -> u64 {
     site.step.pc.wrapping_add(site.step.len.into())
 }

@@ -34,7 +34,7 @@ pub(super) struct Known {
 pub struct Pieces {
     pub(super) code: Code,
     pub(super) known: Vec<Known>,
-    /// Where each was found to go on.
+    /// Continuation of each piece, as far as it was found.
     pub(super) hops: Vec<Hop>,
     pub(super) by_number: ByNumber,
     pub(super) by_place: HashMap<Place, u32>,
@@ -59,7 +59,7 @@ impl Pieces {
         }
     }
 
-    /// Of a process that runs.
+    /// Pieces of a process that runs.
     pub fn of_coming(process: &Arc<Coming>) -> Pieces {
         Pieces {
             coming: Some((Arc::clone(process), [0; 2])),
@@ -194,7 +194,7 @@ impl Pieces {
         (lane as u8, at)
     }
 
-    /// Behind piece `index`, if its last instruction had this outcome.
+    /// Piece after piece `index`, if its last instruction had this outcome.
     #[inline]
     pub(super) fn next(&mut self, index: u32, outcome: bool) -> Result<u32, Unsound> {
         match self.hops[index as usize].next(outcome) {
@@ -220,7 +220,7 @@ impl Pieces {
     }
 }
 
-/// Behind the last of them.
+/// Address after the last of them.
 pub(super) fn end(steps: &[Step]) -> u64 {
     steps
         .last()

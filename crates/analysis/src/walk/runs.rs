@@ -20,7 +20,7 @@ pub struct Run {
     place: Place,
     from: u32,
     to: u32,
-    /// Of the last instruction, if it has one.
+    /// Outcome of the last instruction, if it has one.
     pub outcome: Option<bool>,
 }
 
@@ -51,7 +51,7 @@ impl Run {
     }
 }
 
-/// What a thread did.
+/// Event of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Did {
     Ran(Run),
@@ -78,7 +78,7 @@ impl<'a> Runs<'a> {
         }
     }
 
-    /// The same with stack pointers, where code does not say what they are and the trace does.
+    /// Gives stack pointers, too, where code does not say what they are and the trace does.
     #[must_use]
     pub fn with_stacks(self) -> Self {
         Runs {
@@ -99,7 +99,7 @@ impl<'a> Runs<'a> {
         &steps[run.from as usize..run.to as usize]
     }
 
-    /// Where an indirect branch went, if it ends the run that was read last.
+    /// Target of the indirect branch that ends the run read last, if one does.
     pub fn here(&self) -> u64 {
         self.walk.here()
     }

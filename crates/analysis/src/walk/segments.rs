@@ -42,14 +42,14 @@ impl Segment {
     }
 }
 
-/// What there is of each lane of a thread, in bytes from its beginning.
+/// Kept bytes of each lane of a thread, as offsets from its beginning.
 struct Kept {
     ends: [u64; LANES],
     lost: [Vec<Range<u64>>; LANES],
 }
 
 impl Kept {
-    /// Of its lanes, behind what is gone; or of its streams from `first` on, if it is packed.
+    /// Kept bytes of a thread's lanes, after those that are gone; or of its streams from `first` on, if it is packed.
     fn of(thread: &Thread, first: u16, gone: [u64; LANES]) -> Kept {
         let mut ends = gone;
         let mut lost: [Vec<Range<u64>>; LANES] = Default::default();
@@ -122,7 +122,7 @@ pub fn segments(thread: &Thread) -> Vec<Segment> {
     segments
 }
 
-/// The same of one that is packed: its keyframes say where the streams of segments begin, also of
+/// Segments of a packed thread: its keyframes say where the streams of segments begin, also of
 /// those that are lost.
 fn of_packed(thread: &Thread) -> Vec<Segment> {
     let kept = Kept::of(thread, packed::BRANCHES, [0; LANES]);
@@ -298,7 +298,7 @@ pub fn number_up_to(recording: &mut Recording, whose: (usize, usize), number: u6
     at - first
 }
 
-/// So many instructions are read as quickly as others begin to count.
+/// Number of instructions that are read as quickly as other threads begin to count.
 const FEW: u64 = 4096;
 
 /// Most stretches that are counted before it is looked whether that is far enough; first two,

@@ -7,7 +7,7 @@ use isa::Flow;
 
 use super::code::Step;
 
-/// What a near branch is. `xbegin`, far branches and system calls are none.
+/// Kind of a near branch. `xbegin`, far branches and system calls are none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Conditional jumps, `loop` and its like, `jrcxz`.
@@ -59,7 +59,7 @@ impl Kind {
 pub struct Site {
     pub step: Step,
     pub kind: Kind,
-    /// Where it goes if it branches; 0: the code does not say.
+    /// Target if it branches; 0: the code does not say.
     pub target: u64,
 }
 

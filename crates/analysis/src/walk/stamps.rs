@@ -33,19 +33,19 @@ pub struct Stamp {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StampKind {
-    /// Of the atomic instruction or fence that follows, just behind it.
+    /// Time just after the atomic instruction or fence that follows.
     Sync,
     /// Before the system call that follows.
     Enter,
-    /// Behind the system call before.
+    /// Time after the last system call.
     Leave,
-    /// Where the thread begins, where control goes without a branch, at a keyframe.
+    /// Time at which the thread begins, control goes without a branch, or a keyframe is.
     Came,
-    /// Where it ends.
+    /// Time at which the thread ends.
     End,
     /// No time, but the stack pointer.
     Stack,
-    /// The same, behind what loads it from the frame pointer.
+    /// The stack pointer after an instruction that loads it from the frame pointer.
     Frame,
 }
 
@@ -108,7 +108,7 @@ impl Wanted {
     }
 }
 
-/// What a walk that gives stamps has read and not given yet.
+/// Stamps and instructions that a walk with stamps has read and not given yet.
 pub(super) struct Stamps {
     wanted: Wanted,
     /// Read before they are asked for.
@@ -116,7 +116,7 @@ pub(super) struct Stamps {
     /// They are all that is before an escape, up to which not everything is given yet.
     is_closed: bool,
     ready: VecDeque<Found>,
-    /// What was executed and is not given yet.
+    /// Executed instructions that are not given yet.
     rest: Option<Executed>,
 }
 
@@ -146,13 +146,13 @@ impl Executed {
 }
 
 impl Walk<'_> {
-    /// The same with times, and what was executed in pieces before and behind them.
+    /// Gives times, too, and executed instructions in pieces before and after them.
     #[must_use]
     pub fn with_stamps(self) -> Self {
         self.with(Wanted::Times)
     }
 
-    /// The same with stack pointers, and what was executed in pieces up to them.
+    /// Gives stack pointers, too, and executed instructions in pieces up to them.
     #[must_use]
     pub(super) fn with_stacks(self) -> Self {
         self.with(Wanted::Stacks)
@@ -281,7 +281,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What is executed next, up to behind the next instruction that has stamps.
+    /// Cuts a run after the next instruction that has stamps.
     fn cut(&mut self, run: Executed) -> Result<(), Unsound> {
         let Some(wanted) = self.stamps.as_ref().map(|stamps| stamps.wanted) else {
             return Ok(());

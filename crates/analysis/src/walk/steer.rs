@@ -5,7 +5,7 @@
 use super::code::{Place, Step, Turn};
 use super::{Kind, Pieces, Site, Unsound};
 
-/// Where a thread is: before a straight piece of code.
+/// Position of a thread: before a straight piece of code.
 #[derive(Debug)]
 pub struct Steer<'a> {
     pieces: &'a mut Pieces,
@@ -20,7 +20,7 @@ impl<'a> Steer<'a> {
         }
     }
 
-    /// What is executed up to the next outcome, and its branch.
+    /// Instructions executed up to the next outcome, and its branch.
     pub fn steps(&self) -> Result<&[Step], Unsound> {
         let piece = self.piece.ok_or(Unsound::Nowhere)?;
         Ok(&self.pieces.known[piece as usize].straight.steps)

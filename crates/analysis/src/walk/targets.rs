@@ -1,4 +1,4 @@
-//! Where indirect branches went: numbers of targets, and addresses.
+//! Targets of indirect branches: numbers, and addresses.
 
 use hashbrown::HashMap;
 use trace::stream::{ESCAPE, escape, mark, went};
@@ -7,7 +7,7 @@ use super::code::Place;
 use super::hops::Number;
 use super::{Unsound, Walk};
 
-/// What is listed of a process, by the numbers that it has.
+/// Listed targets of a process, by their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Targets {
     short: Vec<u64>,

@@ -1,4 +1,4 @@
-//! What is wrong with a stream.
+//! Errors in a stream.
 
 use std::fmt;
 
@@ -27,9 +27,9 @@ pub enum Unsound {
     Outcome(u64),
     /// Something is executed before it is said where.
     Nowhere,
-    /// What stands in all lanes is not the same in this one.
+    /// This lane differs where all lanes have the same.
     Lane(u8),
-    /// What is said to be a keyframe is none, or control does not come there.
+    /// A place marked as a keyframe is none, or control does not come there.
     Keyframe,
 }
 

@@ -13,15 +13,15 @@ pub enum Why {
     Sigreturn,
     /// Back from the vsyscall page.
     Vsyscall,
-    /// Behind code that was not to be traced, of which nothing is known.
+    /// Control came from code that was not to be traced, of which nothing is known.
     Unselected,
-    /// The same of a time in which nothing was.
+    /// Control came from a time in which nothing was traced.
     Off,
     /// It is there already, and no instruction can be fetched there.
     Nowhere,
     /// A far branch went there.
     Far,
-    /// Behind what the file has lost ([`super::Walk::past_losses`]).
+    /// Control came from a part that the file has lost ([`super::Walk::past_losses`]).
     Lost,
     /// A reason that this build does not know.
     Unknown(u8),

@@ -47,7 +47,7 @@ fn it_is_that_of_the_definition() {
     check(|forest, graph| assert_eq!(*graph, oracle::call_graph(forest)));
 }
 
-/// What was counted with a label that `is_one` takes anywhere on its path.
+/// Sum of the counts with a label that `is_one` takes anywhere on its path.
 fn below(forest: &Forest, is_one: impl Fn(Label) -> bool) -> u64 {
     let has_one = |node| {
         let mut labels = forest.ancestors(node).map(|node| forest.label(node));

@@ -1,4 +1,4 @@
-//! What several tests draw.
+//! Random input that several tests draw.
 
 use analysis::cct::Event;
 use arbtest::arbitrary::{Result, Unstructured};

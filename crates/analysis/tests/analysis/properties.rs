@@ -14,7 +14,7 @@ fn ks() -> impl Iterator<Item = K> {
     (0..=8).map(K::Finite).chain([K::Infinite])
 }
 
-/// Who is the first activation of a trace.
+/// First activation of a trace.
 #[derive(Clone, Copy, PartialEq)]
 enum Start {
     /// A root that nothing calls, as the engine records it; signals come too.

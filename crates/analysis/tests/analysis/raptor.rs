@@ -18,7 +18,7 @@ struct Block {
     fragment: u32,
     insns: Vec<Insn>,
     code: Vec<u8>,
-    /// Of its conditional branch, in sixteenths.
+    /// Bias of its conditional branch, in sixteenths.
     bias: u8,
 }
 
@@ -216,7 +216,7 @@ fn config(u: &mut Unstructured<'_>) -> Result<Config> {
     })
 }
 
-/// What of an item is in the descriptors.
+/// The parts of an item that are in the descriptors.
 fn plain(item: Item) -> Item {
     match item {
         Item::Branch(branch) => Item::Branch(Branch { site: 0, ..branch }),

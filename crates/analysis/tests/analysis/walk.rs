@@ -245,7 +245,7 @@ fn with_stamps() -> Recording {
     trace::read(&bytes[..]).unwrap()
 }
 
-/// What a walk with stamps says besides is when; each atomic instruction and fence has one stamp,
+/// A walk with stamps gives the same, and times; each atomic instruction and fence has one stamp,
 /// each system call two, and the last of them does not come back.
 #[test]
 fn stamps_change_nothing_else() {
@@ -307,7 +307,7 @@ fn stamps_of_what_was_cut() {
     .size_max(64);
 }
 
-/// What is cut may name keyframes that are not there.
+/// A cut file may name keyframes that are not there.
 #[test]
 fn keyframes_behind_a_cut_are_passed_over() {
     let recording = with_keyframes();

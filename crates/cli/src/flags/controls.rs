@@ -1,4 +1,4 @@
-//! What of a program `trace` traces, and from when to when.
+//! Options that select which code `trace` traces, and from when to when.
 
 use clap::Args;
 
@@ -8,7 +8,7 @@ const MOST: u64 = 1 << 62;
 /// Signals that nobody can handle, or that instructions raise.
 const KEPT: [i32; 8] = [4, 5, 7, 8, 9, 11, 19, 31];
 
-/// What is traced.
+/// Selection of the traced code.
 #[derive(Debug, Args)]
 pub struct Controls {
     /// Trace only these functions, as names, globs or MODULE!NAME
@@ -29,7 +29,7 @@ pub struct Controls {
     /// Begin and end when `everypath ctl FILE.evp start` or `stop` says so
     #[arg(long)]
     pub ctl: bool,
-    /// The same, and trace nothing before the first `start`
+    /// Trace nothing before the first `start` of `everypath ctl`; implies --ctl
     #[arg(long)]
     pub paused: bool,
     /// Begin when Everypath gets this signal, or a handler of the program

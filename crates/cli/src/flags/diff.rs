@@ -44,7 +44,7 @@ pub struct Diff {
     #[arg(long, value_name = "MB", requires = "html")]
     #[arg(value_parser = clap::value_parser!(u32).range(..1000))]
     pub html_code: Option<u32>,
-    /// What changed most; without it by instructions, if both recordings have them
+    /// Metric to sort changes by (default: instructions, if both have them)
     #[arg(long, value_name = "METRIC")]
     pub by: Option<String>,
     /// Functions and contexts to show, most changed first

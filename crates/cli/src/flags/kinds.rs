@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-/// What has contexts.
+/// Places that contexts are of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ContextMode {
     /// Functions, by who called them
@@ -13,7 +13,7 @@ pub enum ContextMode {
     Inter,
 }
 
-/// What a basic block is.
+/// Definition of a basic block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum BlockKind {
     /// It ends at branches, and where a direct branch of its function goes
@@ -41,7 +41,7 @@ pub enum WhichForest {
 /// Form of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DiffFormat {
-    /// What changed most, for a terminal
+    /// The largest changes, for a terminal
     Report,
     /// Everything, for programs (docs/formats/diff.schema.json)
     Json,

@@ -1,4 +1,4 @@
-//! What of a trace has time stamps.
+//! Events of a trace that have time stamps.
 
 use clap::ValueEnum;
 use wire::stream::order;
@@ -9,7 +9,7 @@ pub enum Order {
     Chunk,
     /// Atomic instructions, fences, system calls, begins and ends
     Sync,
-    /// The same, and atomic instructions one after the other
+    /// Time stamps as with sync, and atomic instructions one after the other
     Fine,
 }
 

@@ -1,4 +1,4 @@
-//! Where descriptors of branches go, whichever command makes them.
+//! Options for the output of descriptors, whichever command makes them.
 
 use clap::{Args, ValueEnum};
 

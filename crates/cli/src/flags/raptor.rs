@@ -53,7 +53,7 @@ pub struct Raptor {
 /// Which predictors, and how what they got wrong is written.
 #[derive(Debug, Args)]
 pub struct Predictors {
-    /// What predicts conditional branches: gshare, bimodal or tage
+    /// Predictor of conditional branches: gshare, bimodal or tage
     #[arg(long, value_name = "NAME", default_value = "gshare")]
     #[arg(value_parser = OUTCOMES.map(|row| row.name), hide_possible_values = true)]
     pub outcomes: String,
@@ -70,10 +70,10 @@ pub struct Predictors {
     #[arg(long, value_name = "N", default_value_t = 32)]
     #[arg(value_parser = clap::value_parser!(u32).range(..=i64::from(MOST_ENTRIES)))]
     pub ras: u32,
-    /// What happens when more calls are open than it has entries
+    /// Behaviour when more calls are open than the stack has entries
     #[arg(long, value_name = "HOW", default_value = "circular")]
     pub ras_overflow: RasOverflow,
-    /// What predicts indirect jumps and calls: ibtb or ibtb-last
+    /// Predictor of indirect jumps and calls: ibtb or ibtb-last
     #[arg(long, value_name = "NAME", default_value = "ibtb")]
     #[arg(value_parser = TARGETS.map(|row| row.name), hide_possible_values = true)]
     pub targets: String,
@@ -136,7 +136,7 @@ fn entries(text: &str) -> Result<u32, String> {
     }
 }
 
-/// The same, in sets of two.
+/// Number of entries, in sets of two.
 fn pairs(text: &str) -> Result<u32, String> {
     match entries(text)? {
         1 => Err("sets have two entries, so 2 are the fewest".to_owned()),

@@ -62,7 +62,7 @@ Examples:
 The program sees nothing of it: no signal, no system call that ends early. The
 gaps are in the trace. It needs a trace that runs with --ctl or --paused.";
 
-/// What to ask of a trace that runs.
+/// Request to a trace that runs.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Wanted {
     /// Trace from now on
@@ -80,7 +80,7 @@ pub struct Ctl {
     /// The file of the trace, as it was given to `everypath trace`
     #[arg(value_name = "FILE.evp")]
     pub file: PathBuf,
-    /// What to do
+    /// Action to request
     #[arg(value_name = "WHAT")]
     pub wanted: Wanted,
     /// Do not say whether it is traced now
@@ -110,7 +110,7 @@ pub struct Trace {
         required_unless_present = "raptor"
     )]
     pub output: Option<PathBuf>,
-    /// What all threads together may have in memory that is not compressed yet
+    /// Memory for streams of all threads that are not compressed yet
     #[arg(long, value_name = "MB", default_value_t = 64)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=16384))]
     pub buffer: u32,
@@ -121,7 +121,7 @@ pub struct Trace {
     #[arg(long, value_name = "SIZE", value_parser = size, requires = "output")]
     #[arg(conflicts_with = "limit")]
     pub ring: Option<u64>,
-    /// What gets time stamps, to put threads in order
+    /// Events that get time stamps, to put threads in order
     #[arg(long, value_name = "WHAT", default_value = "sync")]
     pub order: super::Order,
     /// Print no warnings and no statistics on standard error
@@ -185,11 +185,11 @@ pub struct Pack {
     pub quiet: bool,
 }
 
-/// What time is on a timeline.
+/// Unit of time on a timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Clock {
     Time,
-    /// Those of each thread
+    /// Instructions of each thread
     Instructions,
 }
 
@@ -207,7 +207,7 @@ pub struct Timeline {
     #[arg(long, value_name = "N", requires = "timeline")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub depth: Option<u32>,
-    /// What time is; time, from time stamps, where the trace has them
+    /// Unit of time (default: time, where the trace has time stamps)
     #[arg(long, value_name = "WHAT", requires = "timeline")]
     pub clock: Option<Clock>,
     /// Calls that are written without asking
@@ -222,7 +222,7 @@ pub struct Verify {
     pub file: PathBuf,
 }
 
-/// What a report makes of a trace.
+/// Options that derive another recording from a trace.
 #[derive(Debug, Args)]
 pub struct Made {
     /// Make this of a trace first, as if it had been recorded
@@ -237,7 +237,7 @@ pub struct Made {
     /// Count a function's jumps to its own first instruction, with --as contexts
     #[arg(long, requires = "what")]
     pub count_self_jumps: bool,
-    /// What to count in each context, with --as contexts
+    /// Costs to count in each context, with --as contexts
     #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "what")]
     pub cost: Vec<Metric>,
     /// Keep what was made, as a recording of its own
@@ -247,9 +247,9 @@ pub struct Made {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum What {
-    /// What `everypath count` records
+    /// A recording as `everypath count` makes it
     Counts,
-    /// What `everypath contexts` records; reads the binaries again
+    /// A recording as `everypath contexts` makes it; reads the binaries again
     Contexts,
 }
 
@@ -266,7 +266,7 @@ pub fn size(text: &str) -> Result<u64, String> {
     bytes.ok_or_else(|| "give a size as 500K, 20M or 2G".to_owned())
 }
 
-/// The same of times, from 0 on.
+/// Range of times, from 0 on.
 fn times(text: &str) -> Result<Range<u64>, String> {
     let odd = "give it as FROM..TO, with numbers from 0 on";
     let (from, to) = text.split_once("..").ok_or(odd)?;

@@ -32,19 +32,19 @@ pub struct Predictors {
     sink: Sink,
     /// The other file of `--thesis`, and what is said.
     files: Option<Files>,
-    /// Where statistics go, if not to standard error.
+    /// Destination of statistics, if not standard error.
     report: Option<Output>,
     is_quiet: bool,
     is_shared: bool,
-    /// Those that follow, and where the descriptors go that they have not written; `None`:
-    /// they are shared.
+    /// Predictors that follow the trace, and the destination of the descriptors that they have not
+    /// written; `None`: they are shared.
     live: Option<(Arc<Live>, Box<dyn Write>)>,
     /// Descriptors that are compressed when all has ended: a compressor that fails loses none.
     raw: Option<File>,
 }
 
 impl Predictors {
-    /// Those that were asked for, if they can be had.
+    /// Predictors that were asked for, if they can be had.
     pub fn wanted(flags: &Trace) -> Result<Option<Predictors>> {
         if !flags.live.raptor {
             return Ok(None);
@@ -88,7 +88,7 @@ impl Predictors {
         }))
     }
 
-    /// Who reads the trace while it is made; `None`: it is read later.
+    /// Reader of the trace while it is made; `None`: it is read later.
     pub fn follow(&self) -> Option<Arc<dyn trace::Follow>> {
         let (live, _) = self.live.as_ref()?;
         Some(Arc::clone(live) as Arc<dyn trace::Follow>)

@@ -92,7 +92,7 @@ fn alarms_inside_of_blocks_change_nothing() {
     }
 }
 
-/// What `work` cost in all, the four costs that blocks have.
+/// Total costs of `work`, the four that blocks have.
 fn costs(folder: &Folder, mode: &[&str]) -> [u64; 4] {
     let options = ["--funcs", "work", "--cost", "branches,loads,stores"];
     let report = contexts(folder, &[mode, &options], "json", &["./program"]);

@@ -15,7 +15,7 @@ use crate::BINARY;
 const BOLT: &str = "/usr/lib/llvm-16/bin/llvm-bolt";
 const PERF2BOLT: &str = "/usr/lib/llvm-16/bin/perf2bolt";
 
-/// What it says, both streams.
+/// Output of a command that must succeed, both streams.
 fn succeeds(folder: &Folder, words: &[&str]) -> String {
     let mut command = Command::new(words[0]);
     let command = command.args(&words[1..]).current_dir(folder.path());
@@ -200,7 +200,7 @@ fn transfers(folder: &Folder) -> (BTreeMap<u64, u64>, BTreeMap<(u64, u64), u64>)
     (insns, branches)
 }
 
-/// What perf2bolt reads: branches, and straight runs, here of two instructions each.
+/// Input of perf2bolt: branches, and straight runs, here of two instructions each.
 fn aggregated(folder: &Folder) -> String {
     let (insns, branches) = transfers(folder);
     let listing = succeeds(

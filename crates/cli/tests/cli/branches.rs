@@ -8,7 +8,7 @@ use testkit::folder::Folder;
 
 use crate::BINARY;
 
-/// What a command prints.
+/// Standard output of a command that must succeed.
 #[track_caller]
 fn printed(folder: &Folder, arguments: &[&str]) -> Vec<u8> {
     let output = folder.run(BINARY, arguments);
@@ -85,7 +85,7 @@ fn ascii(text: &str) -> Vec<Descriptor> {
     text.lines().map(read).collect()
 }
 
-/// What the text of `dump` says of the branches of its one thread. What is not in the text:
+/// Branches by the text of `dump` of its one thread. One fact is not in the text:
 /// whether a branch to the next instruction was taken (4).
 fn derived(text: &str) -> Vec<Descriptor> {
     let lines: Vec<(u64, &str)> = text

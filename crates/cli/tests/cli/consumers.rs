@@ -68,7 +68,7 @@ fn report(recording: &Path, format: &str) -> Vec<u8> {
     run(everypath.args(["--full", "--format", format]), "itself").stdout
 }
 
-/// What a recording counted, from its JSON report.
+/// Counts of a recording, from its JSON report.
 struct Counted {
     /// Functions of all processes as `file:name`, with their modules.
     functions: Vec<(String, String)>,
@@ -152,7 +152,7 @@ fn contexts(
     contexts
 }
 
-/// What callgrind_annotate says of a profile: the total and each function's cost.
+/// Figures of callgrind_annotate for a profile: the total and each function's cost.
 fn annotated(folder: &Folder, event: &str, inclusive: &str) -> (u64, BTreeMap<String, u64>) {
     let mut annotate = Command::new("callgrind_annotate");
     annotate.args(["--auto=no", "--threshold=100", "--show-percs=no", inclusive]);
@@ -298,7 +298,7 @@ fn callgrind_annotate_sums_up_counts() {
     );
 }
 
-/// Where npm's packages are.
+/// Path of a file in npm's packages.
 fn from_npm(path: &str) -> PathBuf {
     let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/consumers");
     let folder = std::env::var_os("EVERYPATH_CONSUMERS").map_or(default, PathBuf::from);

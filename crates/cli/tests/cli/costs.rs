@@ -183,7 +183,7 @@ fn whole_contexts_are_folded_at_once_or_later() {
     assert!(String::from_utf8_lossy(&later(&[])).contains("(k = infinite)"));
 }
 
-/// Who forbids himself to read the counter of cycles gets a fault for his own readings.
+/// A program that forbids itself to read the cycle counter gets a fault for its own readings.
 #[test]
 fn cycles_are_not_read_where_that_is_forbidden() {
     let folder = Folder::new("costs-forbidden");

@@ -100,7 +100,7 @@ fn lines_of(info: &str) -> Lines {
     lines
 }
 
-/// Of the program that was built with `--coverage` and has run in `folder`.
+/// Lines of the program that was built with `--coverage` and has run in `folder`.
 fn lines_of_gcov(folder: &Folder) -> Lines {
     let entries = fs::read_dir(folder.path()).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name());
@@ -147,7 +147,7 @@ fn sum(info: &str, key: &str) -> u64 {
     values.map(|value| value.parse::<u64>().unwrap()).sum()
 }
 
-/// What `lcov --summary` and `genhtml` say is what the file's totals and its records say.
+/// Figures of `lcov --summary` and `genhtml` against the file's totals and its records.
 fn check_readers(folder: &Folder, info: &str) {
     let mut lcov = Command::new("lcov");
     lcov.args(["--rc", "lcov_branch_coverage=1", "--summary", "cover.info"]);

@@ -17,7 +17,7 @@ use trace::Recording;
 
 use crate::BINARY;
 
-/// What a test waits for has to come until then.
+/// Limit of each wait of a test.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Begins a run without address randomisation; its output and input are pipes.

@@ -1,4 +1,4 @@
-//! Where descriptors of `dump --mcf`, `raptor` and `trace --raptor` go: through compressors, and
+//! Output of the descriptors of `dump --mcf`, `raptor` and `trace --raptor`: through compressors, and
 //! up to a limit.
 
 use std::os::unix::fs::PermissionsExt;

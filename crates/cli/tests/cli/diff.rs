@@ -23,7 +23,7 @@ fn record(folder: &Folder, file: &str, options: &[&str], command: &[&str]) {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
 
-/// What `diff` prints, and its exit status.
+/// Output of `diff`, and its exit status.
 #[track_caller]
 fn diff(folder: &Folder, arguments: &[&str]) -> (String, i32) {
     let output = everypath(folder, &[&["diff"], arguments].concat());

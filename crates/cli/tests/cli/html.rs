@@ -176,7 +176,7 @@ __attribute__((noinline)) int work(int n)
 int main(void) { printf(\"%d\\n\", work(100)); return 0; }
 ";
 
-/// What others say of the function `work` of `prog`: each instruction's place and
+/// Figures of other tools for the function `work` of `prog`: each instruction's place and
 /// line (binutils), and its executions and those taken (`count --annotate`).
 fn keep_oracle(folder: &Folder) {
     let tool = |name: &str, arguments: &[&str]| {
@@ -321,7 +321,7 @@ fn a_page_shows_what_was_counted() {
     check(&folder, "hostileCounts");
 }
 
-/// Where the one indirect call of it goes, a third of the times each.
+/// A program whose one indirect call goes to three functions, a third of the times each.
 const DISPATCH: &str = r#"
 __attribute__((noinline)) int one(int n) { return n + 1; }
 __attribute__((noinline)) int two(int n) { return n * 2; }
@@ -348,7 +348,7 @@ fn a_page_shows_where_indirect_branches_went() {
     check(&folder, "countTargets");
 }
 
-/// What is called from contexts of two callers is known if whole ones were recorded.
+/// Inclusive costs of contexts of two callers are known if whole ones were recorded.
 #[test]
 fn folded_contexts_have_their_costs_with_callees() {
     let folder = folder("folded");
@@ -366,7 +366,7 @@ fn folded_contexts_have_their_costs_with_callees() {
     check(&folder, "folded");
 }
 
-/// Of two processes with two threads each, and the shell that started them.
+/// The recording is of two processes with two threads each, and the shell that started them.
 #[test]
 #[ignore = "wide: one page is opened in the browser by the gate"]
 fn a_page_shows_what_each_thread_counted() {

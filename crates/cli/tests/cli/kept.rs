@@ -34,7 +34,7 @@ fn with_program(name: &str) -> Folder {
     folder
 }
 
-/// What is said when the program has run and the report is refused.
+/// Message when the program has run and the report is refused.
 #[track_caller]
 fn said(folder: &Folder, arguments: &[&str]) -> String {
     let output = everypath(folder, arguments);

@@ -84,7 +84,7 @@ fn executed(recording: &Recording) -> Vec<Vec<u64>> {
     recording.processes.iter().flat_map(of).collect()
 }
 
-/// What is listed for a process, in pieces of the same length: that, and the targets.
+/// Listed targets of a process, in pieces whose numbers have the same length: the length, and the targets.
 fn pieces(process: &Process) -> Vec<(u64, &[u64])> {
     let is_mark = |target: &u64| (mark::SHORT..=mark::LONG).contains(target);
     let pieces = process.targets.chunk_by(|_, next| !is_mark(next));

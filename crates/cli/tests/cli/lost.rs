@@ -65,7 +65,7 @@ fn recorded(folder: &Folder) -> Vec<u8> {
     std::fs::read(folder.file("run.evp")).unwrap()
 }
 
-/// The same in small parts.
+/// A recording whose streams are in small parts.
 fn in_small_parts(folder: &Folder) -> Vec<u8> {
     let mut recording = trace::read(&recorded(folder)[..]).unwrap();
     for process in &mut recording.processes {
@@ -87,7 +87,7 @@ fn in_small_parts(folder: &Folder) -> Vec<u8> {
     bytes
 }
 
-/// What a thread executed: addresses, apart where something is lost.
+/// Addresses that a thread executed, in stretches between losses.
 fn stretches(pieces: &mut Pieces, thread: &Thread) -> Vec<Vec<u64>> {
     let mut all = vec![Vec::new()];
     let mut walk = Walk::new(pieces, thread).past_losses(thread);
@@ -169,7 +169,7 @@ impl Reference {
     }
 }
 
-/// What is left is what was executed; how many threads have lost something and go on.
+/// Checks that the rest is what was executed; the number of threads that lost something and go on.
 fn check(reference: &Reference, damaged: &[u8], case: &str) -> usize {
     let prefix = trace::read_prefix(damaged).unwrap();
     assert!(prefix.lost.is_some(), "{case}");

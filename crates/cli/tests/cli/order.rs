@@ -177,7 +177,7 @@ fn by_thread(text: &str) -> HashMap<&str, Vec<&str>> {
     threads
 }
 
-/// What is asked for by time is a part of the whole.
+/// Instructions of a range of time are a part of the whole.
 #[test]
 fn a_range_of_time() {
     let folder = Folder::new("order-time");

@@ -23,7 +23,7 @@ fn everypath(folder: &Folder, arguments: &[&str]) -> String {
     run(folder, BINARY, arguments)
 }
 
-/// Where the consumers are.
+/// Folder of the consumers.
 fn consumers() -> PathBuf {
     let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/consumers");
     std::env::var_os("EVERYPATH_CONSUMERS").map_or(default, PathBuf::from)
@@ -57,7 +57,7 @@ type Call = (u64, u64, u64, String);
 /// By number of the thread.
 type Calls = BTreeMap<u64, Vec<Call>>;
 
-/// What Perfetto made of a timeline.
+/// A timeline as Perfetto reads it.
 struct Read {
     calls: Calls,
     /// How often each path of names was, by number of the process.
@@ -117,7 +117,7 @@ fn read(folder: &Folder, timeline: &str) -> Read {
     read
 }
 
-/// What uftrace reads of the same.
+/// Calls of the timeline as uftrace reads them.
 fn by_uftrace(folder: &Folder, calls: &str) -> Calls {
     let dump = ["dump", "--no-pager", "-d", calls];
     let dump = run(folder, "uftrace", &dump);
@@ -153,7 +153,7 @@ fn by_uftrace(folder: &Folder, calls: &str) -> Calls {
     found
 }
 
-/// What contexts made of the trace say.
+/// Contexts made of the trace.
 struct Contexts {
     /// As in [`Read`]. A forked child's are not by paths, but by names: those of calls that
     /// were its parent's are in its paths.

@@ -36,7 +36,7 @@ assert trace.lost is None and trace.command and trace.processes[0].modules
 print(json.dumps({**kinds, "taken": taken, "instructions": instructions}))
 "#;
 
-/// What raises what.
+/// Mistakes, and the exception that each raises.
 const WRONG: &str = r#"
 import everypath, signal, threading
 def said(kind, what):

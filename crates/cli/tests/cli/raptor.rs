@@ -259,7 +259,7 @@ fn real_programs_are_made_again() {
     }
 }
 
-/// What is written has the length that is said, and the statistics of figure 4.23 add up.
+/// The output has the length that is stated, and the statistics of figure 4.23 add up.
 #[test]
 fn statistics_are_of_what_is_written() {
     let folder = Folder::new("raptor-statistics");

@@ -1,4 +1,4 @@
-//! What is refused before anything runs: the exact sentence and exit code.
+//! Refusals before anything runs: the exact sentence and exit code.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

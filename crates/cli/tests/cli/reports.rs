@@ -37,7 +37,7 @@ exited with status 0 after 5 ms
     assert_eq!(output.status.code(), Some(0));
 }
 
-/// What older builds wrote is shown with the totals that they reported.
+/// Recordings of older builds are shown with the totals that those reported.
 #[test]
 fn recordings_of_older_builds_are_shown() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../trace/tests/recordings");
@@ -126,7 +126,7 @@ fn forms() {
     );
 }
 
-/// What an exact number does not fit into is refused, never rounded.
+/// A form that cannot hold an exact number refuses it, and never rounds.
 #[test]
 fn a_number_beyond_the_doubles_is_refused() {
     for (count, fits) in [(1 << 53, false), ((1 << 53) - 1, true)] {

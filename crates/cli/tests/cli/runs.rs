@@ -253,7 +253,7 @@ fn children_are_followed_only_when_asked() {
     }
 }
 
-/// What counts is the file that ran, not the one that lies there at the end.
+/// Names come from the file that ran, not from the one that lies there at the end.
 #[test]
 fn a_program_that_was_replaced_keeps_its_names() {
     let folder = Folder::new("replaced");

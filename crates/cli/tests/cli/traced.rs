@@ -49,7 +49,7 @@ fn record(folder: &Folder, words: &[&str], argument: &[&str]) -> (String, String
     (text(&output.stdout), text(&output.stderr))
 }
 
-/// What `everypath` prints, and its status.
+/// Output of `everypath`, and its status.
 #[track_caller]
 fn ask(folder: &Folder, words: &[&str]) -> (String, Option<i32>) {
     let output = folder.run(BINARY, words);

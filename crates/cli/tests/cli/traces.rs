@@ -83,7 +83,7 @@ fn executions(recording: &Recording) -> Executions {
     sums
 }
 
-/// Where every byte of code is.
+/// Module and offset of every byte of code.
 fn places(process: &Process) -> HashMap<(u32, u64), (String, u64)> {
     let mut places = HashMap::new();
     for fragment in &process.fragments {

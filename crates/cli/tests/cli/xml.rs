@@ -154,7 +154,7 @@ fn documents_are_valid_and_complete() {
     }
 }
 
-/// What keeps no k-slab forest has the other one, and nothing in its place.
+/// Contexts of blocks keep no k-slab forest: the other one is there, and nothing in its place.
 #[test]
 fn contexts_of_blocks_need_no_slabs() {
     let folder = Folder::new("xml-windows");

@@ -41,18 +41,18 @@ struct Tool {
     shadow: u64,
     shadow_len: u64,
     root: State,
-    /// What lazy binding calls.
+    /// State of functions called by lazy binding.
     muted: State,
     /// Before counting begins and after it has ended.
     waiting: State,
     truncated: State,
     record: u64,
-    /// What nodes carry besides calls.
+    /// Costs that nodes carry besides calls.
     costs: u32,
     interrupted: handlers::Interrupted,
 }
 
-/// What a forked child needs of its parent's block.
+/// Contents of the parent's block that a forked child needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Shadow {
     top: u64,

@@ -63,11 +63,11 @@ type Map<K, V> = HashMap<K, V, core::hash::BuildHasherDefault<PcHasher>>;
 struct Extent {
     /// Whether its blocks are counted.
     wanted: bool,
-    /// Where its direct branches go within it, sorted.
+    /// Targets of its direct branches within it, sorted.
     leaders: Vec<u64>,
 }
 
-/// What is known of blocks and paths.
+/// Blocks and paths found so far.
 #[derive(Debug)]
 pub struct BasicBlocks {
     /// Per activation of a function, not per thread.
@@ -79,7 +79,7 @@ pub struct BasicBlocks {
     last_id: u32,
     /// By what comes before, and the last block.
     paths: Map<(u32, u32), u32>,
-    /// The same by id.
+    /// Paths by id.
     by_id: Vec<(u32, u32)>,
     /// Extents that were looked at, by their first address.
     extents: Map<u64, Extent>,
@@ -110,7 +110,7 @@ impl BasicBlocks {
         })
     }
 
-    /// What begins in `range` is other code from now on.
+    /// Forgets the extents that begin in `range`, whose code has changed.
     pub fn forget(&mut self, range: Range<u64>) {
         self.extents.retain(|start, _| !range.contains(start));
         self.here = 0..0;
@@ -129,7 +129,7 @@ impl BasicBlocks {
     }
 }
 
-/// Of a path in the list of all.
+/// Index of a path in the list of all.
 fn index(path: u32) -> Option<usize> {
     Some(path.checked_sub(FIRST_FUNC)? as usize)
 }
@@ -327,7 +327,7 @@ impl Engine {
     }
 }
 
-/// Where direct branches go that stand in `start..end`, within it.
+/// Targets within `start..end` of the direct branches in it.
 fn find_leaders(start: u64, end: u64) -> Vec<u64> {
     let len = end.saturating_sub(start).min(MOST_CODE) as usize;
     let mut bytes = alloc::vec![0; len];

@@ -26,14 +26,14 @@ pub(super) const CODE: i32 = offset_of!(ThreadContext, exit) as i32;
 const COST_STATE: i32 = offset_of!(ThreadContext, cost_state) as i32;
 const LEAF_STATE: i32 = offset_of!(ThreadContext, leaf_state) as i32;
 const SPILL_RAX: i32 = SPILL;
-/// Where a node is, for a moment.
+/// Address of a node, kept for a moment.
 const SUM: i32 = offset_of!(ThreadContext, cost_node) as i32;
 const CYCLES_FROM: i32 = offset_of!(ThreadContext, cycles_from) as i32;
 const TSC_FORBIDDEN: i32 = offset_of!(ThreadContext, tsc_forbidden) as i32;
 const CYCLES_NOW: i32 = offset_of!(ThreadContext, cycles_now) as i32;
 const CYCLES_SPILL: i32 = offset_of!(ThreadContext, cycles_spill) as i32;
 
-/// What a slow path is about (in `ThreadContext::exit`).
+/// Requests of a slow path to the engine (in `ThreadContext::exit`).
 pub mod code {
     /// A transition that neither the table nor the index holds; the registers
     /// are as at [`super::Routine::Lookup`], rdx becomes the next state.
@@ -304,9 +304,9 @@ impl Engine {
     }
 }
 
-/// What the upper half of a node's negated key adds up with to 0 if the node is
-/// `func`'s, not a root, and its parent in the same 4 GB as `near`, an address in
-/// the pool. If it is anything else, the sum is not 0.
+/// Constant that makes 0 with the upper half of a node's negated key if the node is
+/// `func`'s, not a root, and its parent is in the same 4 GB as `near`, an address in
+/// the pool. For any other node, the sum is not 0.
 fn label_check(func: u32, near: u64) -> u32 {
     // The key's lower half is that of the parent's address, which is not 0, so
     // negation borrows from the upper half.

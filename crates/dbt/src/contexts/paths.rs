@@ -36,13 +36,13 @@ const STATE: i32 = offset_of!(ThreadContext, block_state) as i32;
 /// Most bytes of [`emit_way`].
 const WAY_BYTES: u64 = SLOW + 120;
 
-/// What a superblock being emitted enters.
+/// Paths of blocks that a superblock being emitted enters.
 #[derive(Debug, Default)]
 pub struct Paths {
     /// For each instruction, the path that was entered when it is executed, and whether
     /// a block begins with it; empty where none are counted.
     pub plan: Vec<(u32, bool)>,
-    /// What was entered by now and is not on record.
+    /// Path entered by now that is not on record.
     pub entered: u32,
     /// The superblock begins an activation, and nothing went on record since: the state
     /// is [`ENTRY_STATE`].
@@ -70,7 +70,7 @@ impl Emit<'_> {
         }
     }
 
-    /// Behind instruction `i`: the block that it began is entered.
+    /// Ends instruction `i`: the block that it began is entered.
     pub fn end_insn(&mut self, i: usize) {
         if let Some(&(path, true)) = self.paths.plan.get(i) {
             self.paths.entered = path;
@@ -78,7 +78,7 @@ impl Emit<'_> {
         }
     }
 
-    /// What is to go on record where instruction `i`, a branch, is taken.
+    /// Path to put on record where instruction `i`, a branch, is taken.
     pub fn path_at(&self, i: usize) -> Option<u32> {
         let &(path, _) = self.paths.plan.get(i)?;
         (path != 0).then_some(path)
@@ -90,7 +90,7 @@ impl Emit<'_> {
         self.path_at(i)
     }
 
-    /// What was entered is on record; `middle`: the instruction that comes is in the
+    /// Notes that the entered path is on record; `middle`: the next instruction is in the
     /// middle of a block.
     pub fn recorded(&mut self, middle: bool) {
         if !self.paths.plan.is_empty() {
@@ -106,7 +106,7 @@ impl Engine {
         self.attach_way(emit.id, site, kind, WAY_BYTES, |asm| emit_way(asm, &event));
     }
 
-    /// What was entered up to instruction `i`, which leaves the superblock, goes on
+    /// Puts the path entered up to instruction `i`, which leaves the superblock, on
     /// record before it.
     pub fn record(&mut self, emit: &mut Emit<'_>, i: usize) {
         if let Some(path) = emit.path_through(i) {
@@ -118,7 +118,7 @@ impl Engine {
         }
     }
 
-    /// The same behind instruction `i`, where the superblock ends; `middle`: control goes
+    /// Puts the path on record after instruction `i`, where the superblock ends; `middle`: control goes
     /// on in the middle of a block.
     pub fn record_end(&mut self, emit: &mut Emit<'_>, i: usize, middle: bool) {
         if emit.path_at(i).is_some() {
@@ -225,9 +225,9 @@ struct PathEvent {
     path: u32,
     /// The word that the state is in.
     state: i32,
-    /// What looks for edges that are neither in the cell nor in the table.
+    /// Address of the routine that looks for edges that are neither in the cell nor in the table.
     ask: u64,
-    /// What follows edges that are in the table.
+    /// Address of the routine that follows edges that are in the table.
     known: u64,
 }
 
@@ -273,7 +273,7 @@ impl PathEvent {
         asm.mov_r32_gs(Reg::Rdx, self.cell() + 8);
     }
 
-    /// What the cell does not have, the table of transitions may have. The rest is shared
+    /// Emits the way past the cell: the table of transitions may have the edge. The rest is shared
     /// by all paths (`everypath_edge`):
     ///
     /// ```text

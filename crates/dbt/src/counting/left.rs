@@ -3,8 +3,8 @@
 use super::{Addition, Amounts, Counting, What};
 
 impl Counting {
-    /// Of instructions that are taken from the word at `displacement`; whether there are
-    /// enough is looked at where the first run is counted.
+    /// Takes instructions from the counter at `displacement`; whether there are
+    /// enough is checked where the first run is counted.
     pub fn of_left(displacement: i32) -> Counting {
         Counting::new(What::Left(displacement), None)
     }
@@ -19,7 +19,7 @@ impl Counting {
 }
 
 impl Addition {
-    /// So many are taken; `last`: those of the last instruction.
+    /// Subtraction of the amounts; `last`: those of the last instruction.
     pub(super) fn taken(word: i32, amounts: Amounts, last: Amounts) -> Addition {
         let [instructions, ..] = amounts.0;
         let nothing = Amounts::default();

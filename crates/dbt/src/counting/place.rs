@@ -1,4 +1,4 @@
-//! Where instructions are counted that are executed one after the other.
+//! Places of the counts of a run of instructions.
 
 use isa::Flags;
 use isa::{Flow, Insn};
@@ -41,7 +41,7 @@ pub(super) fn is_indirect(insn: &Insn) -> bool {
     )
 }
 
-/// Where instructions are counted that are executed one after the other, the first of them with
+/// Place of the count of instructions executed one after the other, the first of them with
 /// that index.
 pub fn place_of(insns: &[Insn], first: usize) -> Place {
     match dead_flags(insns) {

@@ -23,7 +23,7 @@ use crate::signals::TRAP_FLAG;
 /// Most states that a run logs.
 pub const MOST: usize = 2000;
 
-/// What the child leaves to its parent, in memory that both have.
+/// States that the child leaves to its parent, in memory that both have.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Log {

@@ -27,7 +27,7 @@ const ON_REQUEST: u64 = 3 << 17;
 /// Room for all others: 2,696 bytes with AVX-512 and protection keys.
 const ROOM: usize = 8 << 10;
 
-/// Where the extended state is saved.
+/// Area of the saved extended state.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Area([u8; ROOM]);

@@ -1,4 +1,4 @@
-//! What of a program is traced, and from when to when.
+//! Selection of the code that is traced, and from when to when.
 //!
 //! Problem: of a program that runs for long, some code or some time is of interest. That is
 //! recorded exactly, and the rest runs as if it were only translated.
@@ -78,7 +78,7 @@ impl Call {
     }
 }
 
-/// What is traced.
+/// Selection of the traced code.
 #[derive(Debug)]
 pub struct Controls {
     /// By tables, and there by whole files.
@@ -88,7 +88,7 @@ pub struct Controls {
     own: Option<Vec<Range<u64>>>,
     start: Option<Call>,
     stop: Option<Call>,
-    /// Who asked for it last.
+    /// The last request from outside.
     pub(super) requests: Option<Requests>,
     /// Instructions of each thread that are not traced first, and those that are then; 0: all.
     pub(super) skip: u64,
@@ -264,7 +264,7 @@ impl Engine {
         Key { pc: to, arrival }
     }
 
-    /// What makes a difference between keys without contexts.
+    /// Key without the differences that do not matter outside of contexts.
     pub fn canonical_in_trace(&self, key: Key) -> Key {
         let keeps =
             key.arrival.is_off() || matches!(key.arrival, Arrival::Outside | Arrival::Middle);
@@ -275,7 +275,7 @@ impl Engine {
         Key { arrival, ..key }
     }
 
-    /// Where who leaves a block comes from.
+    /// Arrival of a thread that leaves a block by a side exit.
     pub fn left_from_side(&self, block: BlockId) -> Arrival {
         let key = self.blocks[block.0 as usize].key();
         match key.arrival {
@@ -297,7 +297,7 @@ impl Engine {
         Key { arrival, ..key }
     }
 
-    /// The same of the thread's last block.
+    /// Key of a thread that leaves its last block.
     pub fn left_from_stream(&self, context: &ThreadContext, key: Key) -> Key {
         let arrival = match (counted::arrival(context), context.stream_gap) {
             (Some(off), _) => off,
@@ -317,7 +317,7 @@ impl Engine {
         Key { arrival, ..key }
     }
 
-    /// What is said where a block is landed at, if those are traced who come so.
+    /// Append at a landing pad, if arrivals by this key are traced.
     pub fn went_by(&mut self, key: Key) -> Option<Went> {
         match key.arrival {
             Arrival::Outside => None,
@@ -352,7 +352,7 @@ impl Engine {
         Key { arrival, ..key }
     }
 
-    /// What follows at `pc` is traced or not, for that reason.
+    /// Begins or ends tracing at `pc`, for that reason.
     fn cross(&mut self, context: &mut ThreadContext, pc: u64, traced: bool, why: u8) {
         match (traced, context.stream_gap as u8) {
             (true, 0) => {}
@@ -396,7 +396,7 @@ impl Engine {
         }
     }
 
-    /// What is selected has changed.
+    /// Severs all links, because the selection has changed.
     pub(super) fn sever_all(&mut self) {
         let all = self.blocks.iter().enumerate();
         let alive = all.filter(|(_, block)| !block.dead);
@@ -406,7 +406,7 @@ impl Engine {
         }
     }
 
-    /// What stands before a block's first instruction.
+    /// Emits the beginning of a block, before its first instruction.
     pub fn emit_beginning(
         &mut self,
         emit: &mut Emit<'_>,

@@ -56,7 +56,7 @@ pub const SKIPPING: u32 = 1;
 pub const DONE: u32 = 2;
 pub const FAR: u32 = 3;
 
-/// So many instructions are counted at once: their number has 32 bits.
+/// Number of instructions counted at once: it has 32 bits.
 const SLICE: u64 = 1 << 31;
 
 /// The least that is shared out, and what of that is in none of the words.
@@ -84,7 +84,7 @@ pub fn arrival(context: &ThreadContext) -> Option<Arrival> {
     }
 }
 
-/// What is left in all words.
+/// Sum of the remainders in all counters.
 fn all(context: &ThreadContext) -> u64 {
     let parts = [context.stream_left, context.stream_more];
     let parts = context.stream_far.iter().chain(&parts);
@@ -118,7 +118,7 @@ pub fn heed(context: &mut ThreadContext) {
     }
 }
 
-/// What a way out does that leaves so many instructions behind which were counted.
+/// Compensation on a side exit that leaves `insns` counted instructions unexecuted.
 pub fn gives_back(insns: usize) -> Owed {
     Owed::add(LEFT, insns as i32)
 }

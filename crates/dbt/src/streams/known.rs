@@ -1,4 +1,4 @@
-//! What a reader of streams has to know: code and targets, put into the log once.
+//! Code and targets that a reader of streams needs, put into the log once.
 //!
 //! Of each byte of code, what was translated first counts; a superblock with others is a
 //! fragment with a number, which it appends where it begins. Targets of indirect branches
@@ -22,7 +22,7 @@ use crate::engine::Engine;
 use crate::superblock::{End, Superblock};
 use crate::ways;
 
-/// What is known of the code and of targets.
+/// Logged code and targets.
 #[derive(Debug, Default)]
 pub struct Streams {
     /// By address / 4096.
@@ -32,7 +32,7 @@ pub struct Streams {
     last_fragment: u32,
     pub(super) targets: Targets,
     tail: Vec<u8>,
-    /// What of the program is traced; `None`: all of it.
+    /// Selection of the traced code; `None`: all of it.
     pub controls: Option<Controls>,
 }
 
@@ -58,7 +58,7 @@ impl Page {
 #[derive(Clone, Copy, Debug)]
 struct Other {
     hash: u64,
-    /// Of its record's payload in the pool.
+    /// Offset in the pool of its record's payload.
     offset: u64,
     id: u32,
 }
@@ -74,7 +74,7 @@ enum Known {
 }
 
 impl Streams {
-    /// Of a program with this code in its executable.
+    /// Streams of a program with this code in its executable.
     pub fn new(pool: &Pool, executable: &[Code]) -> Streams {
         Streams {
             controls: Controls::new(pool, executable),
@@ -182,7 +182,7 @@ impl Engine {
     }
 }
 
-/// What is in the record of a fragment made of `source`; the rest goes to `tail`.
+/// Record of a fragment made of `source`; its variable part goes to `tail`.
 fn describe(source: &Superblock, tail: &mut Vec<u8>) -> Fragment {
     let pieces = ways::describe_pieces(source, tail);
     for insn in &source.insns {

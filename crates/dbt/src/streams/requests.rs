@@ -32,7 +32,7 @@ use crate::translate::Emit;
 /// Length of `mov dword gs:[disp], imm`.
 const POLL_BYTES: u64 = 12;
 
-/// What was asked for, as far as the engine knows.
+/// Requests that the engine has heard of.
 #[derive(Debug)]
 pub struct Requests {
     paused: bool,

@@ -44,7 +44,7 @@ pub struct Rest {
 }
 
 impl Rest {
-    /// Those from `first` on, if nothing from there on has an outcome.
+    /// Addition for the instructions from `first` on, if none of them has an outcome.
     fn plan(insns: &[Insn], first: usize) -> Option<Rest> {
         let rest = &insns[first..];
         let is_rest = !rest.is_empty() && !rest.iter().any(has_outcome);
@@ -98,7 +98,7 @@ impl Emit<'_> {
         self.pending.told = end;
     }
 
-    /// What the indirect branch at the end adds.
+    /// Addition of the indirect branch at the end.
     pub fn insns_at_branch(&self) -> Option<Owed> {
         let rest = self.pending.rest?;
         let word = self.word_of_insns();

@@ -52,7 +52,7 @@ use crate::translate::Emit;
 const WAITS_IN: i32 = offset_of!(ThreadContext, waits_in) as i32;
 const HAS_TURN: i32 = offset_of!(ThreadContext, has_turn) as i32;
 const SPILL: i32 = offset_of!(ThreadContext, stamp_spill) as i32;
-/// Where rax, rcx and rdx are kept, and flags.
+/// Spill slots of rax, rcx and rdx; flags have one more.
 const SAVED: [(Reg, i32); 3] = [
     (Reg::Rax, SPILL),
     (Reg::Rcx, SPILL + 8),
@@ -121,7 +121,7 @@ impl Engine {
         }
     }
 
-    /// Behind a system call, at the boundary of what follows: it waits no more.
+    /// Emits the end of a system call, at the boundary after it: it waits no more.
     pub fn emit_leave(&self, emit: &mut Emit<'_>) {
         emit.asm.mov_gs_imm32(WAITS_IN, 0);
         emit.cover(true, Recipe::NONE);
@@ -170,8 +170,8 @@ impl Engine {
     }
 }
 
-/// What a program that forbids itself to read the counter did not do: a stamp's reading. The
-/// counter is 0 then.
+/// Returns true if the fault is of a stamp's reading, which a program that forbids itself to read
+/// the counter did not make. The counter is 0 then.
 pub fn is_forbidden(uc: &mut UContext) -> bool {
     let rip = uc.mcontext.rip;
     if !crate::start::arena_contains(rip) {

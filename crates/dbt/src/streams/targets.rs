@@ -85,7 +85,7 @@ impl Targets {
         went
     }
 
-    /// What is listed from now on came back.
+    /// Divides the numbers anew: targets listed from now on came back.
     fn laid_out(&mut self) {
         for numbers in &mut self.lengths[..2] {
             numbers.end = numbers.next + (numbers.all - numbers.next).div_ceil(2);
@@ -94,7 +94,7 @@ impl Targets {
 }
 
 impl Engine {
-    /// What is appended where an indirect branch went to `pc`, if a trace is made.
+    /// Append where an indirect branch went to `pc`, if a trace is made.
     pub fn went(&mut self, pc: u64) -> Option<Went> {
         let targets = &mut self.streams.as_mut()?.targets;
         let known = targets.numbers.get(&pc).copied();

@@ -1,4 +1,4 @@
-//! Where indirect jumps, calls and returns go: `count`.
+//! Edges of indirect jumps, calls and returns, for `count`.
 //!
 //! Problem: how often each of them went to each target, exactly, at the price of how often
 //! it was executed.
@@ -43,7 +43,7 @@ const SITE: i32 = offset_of!(ThreadContext, site) as i32;
 /// Keys of a table.
 pub const KEYS: u32 = 1 << 14;
 
-/// What a site adds to a look-up, in bytes.
+/// Bytes that a site adds to a look-up.
 pub const SITE_BYTES: u64 = 12;
 /// Bytes of [`emit_count`].
 pub const COUNT_BYTES: u64 = 9 + 7 + 9;
@@ -108,7 +108,7 @@ struct Known {
     newest: u32,
 }
 
-/// Where a site went.
+/// Target of a site, and its counter.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair {
     pub target: u64,
@@ -126,9 +126,9 @@ pub struct Jumps {
     pairs: Vec<Pair>,
     /// The slot of each pair.
     slots: HashMap<(Site, u64), u32, BuildHasherDefault<PcHasher>>,
-    /// Of blocks with a pad in front, whose it is.
+    /// Owner of the landing pad, for blocks that have one.
     pads: HashMap<u32, Site, BuildHasherDefault<PcHasher>>,
-    /// Who went to an address.
+    /// Sites that went to an address.
     comers: HashMap<u64, Vec<Site>, BuildHasherDefault<PcHasher>>,
 }
 
@@ -137,7 +137,7 @@ impl Jumps {
         self.of_fragment.get(&fragment).copied()
     }
 
-    /// Where `site` went so far.
+    /// Targets of `site` so far.
     pub fn pairs_of(&self, site: Site) -> impl Iterator<Item = Pair> {
         let mut at = self
             .sites

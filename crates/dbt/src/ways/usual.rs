@@ -1,4 +1,4 @@
-//! What code did so far, for code that is translated again.
+//! Profile of code, for its second translation.
 //!
 //! # Where an indirect branch mostly goes
 //!
@@ -57,7 +57,7 @@ impl Rare {
         branch < 128 && self.0 >> branch & 1 == 1
     }
 
-    /// Those beyond what it holds are left out.
+    /// Adds a branch; branches beyond the capacity are dropped.
     pub fn add(&mut self, branch: usize) {
         if branch < 128 {
             self.0 |= 1 << branch;
@@ -65,7 +65,7 @@ impl Rare {
     }
 }
 
-/// What a slot of the thread counted so far.
+/// Count of the thread in a slot so far.
 fn counted(context: *const ThreadContext, slot: u32) -> u64 {
     let word = (context as u64 + SLOTS as u64 + 8 * u64::from(slot)) as *const u64;
     // SAFETY: a slot that was handed out is backed in every thread that runs in the cache;
@@ -74,7 +74,7 @@ fn counted(context: *const ThreadContext, slot: u32) -> u64 {
 }
 
 impl Engine {
-    /// What the first threads counted in a slot.
+    /// Sum of the first threads' counts in a slot.
     fn counted_so_far(&self, slot: u32) -> u64 {
         let threads = self.threads.iter().take(THREADS);
         threads.map(|&thread| counted(thread, slot)).sum()

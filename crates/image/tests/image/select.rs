@@ -1,4 +1,4 @@
-//! What `--funcs`, `--modules`, `--start-func` and `--stop-func` choose.
+//! Functions that `--funcs`, `--modules`, `--start-func` and `--stop-func` choose.
 
 use crate::common::compile;
 use image::{ExtentFlags, Image, Pattern, Selector};

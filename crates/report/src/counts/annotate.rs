@@ -152,7 +152,7 @@ fn write_function(
     Ok(())
 }
 
-/// Where an indirect branch went, most often first.
+/// Writes the targets of an indirect branch, the most frequent first.
 fn write_targets(
     section: &Section,
     index: usize,

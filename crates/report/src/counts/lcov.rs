@@ -133,7 +133,7 @@ fn entries(section: &Section, unit: u32) -> BTreeMap<u64, u64> {
     entries
 }
 
-/// What the recording itself says of a module: lines that ran.
+/// Adds the lines that ran, as the recording itself has them for a module.
 fn add_recorded(sources: &mut Sources, section: &Section, unit: u32) {
     let mut places: BTreeMap<(&str, u32), u32> = BTreeMap::new();
     let mut ranges: Vec<Range> = Vec::new();

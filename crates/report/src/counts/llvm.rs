@@ -75,7 +75,7 @@ fn bare(image: &Image) -> String {
     )
 }
 
-/// What the file says of its code.
+/// Code of a file and its functions.
 struct Source<'a> {
     image: &'a Image,
     /// Functions, by each of their ranges, sorted.

@@ -312,7 +312,7 @@ fn listings(
     listings.write("function", out)
 }
 
-/// Where an indirect jump or call went, most often first; of a return its callers say it.
+/// Targets of an indirect jump or call, the most frequent first; those of a return are its callers.
 fn went(section: &Section, branch: usize) -> Vec<(String, u64)> {
     if matches!(section.counts.insns[branch].flow, Flow::Return(_)) {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! What changed, for a terminal: both runs, the totals, and the functions and
+//! Differences of two recordings for a terminal: both runs, the totals, and the functions and
 //! contexts that changed most.
 //!
 //! ```text
@@ -269,7 +269,7 @@ fn write_contexts(comparison: &Comparison, style: Style, out: &mut dyn Write) ->
     })
 }
 
-/// What the sum over a context and those below it in the tree is.
+/// Title of the sum over a context and those below it in the tree.
 fn sum_title(comparison: &Comparison) -> &'static str {
     let both = [&comparison.before, &comparison.after];
     match both.iter().all(|one| one.recording.meta.k.is_none()) {

@@ -23,7 +23,7 @@ const fn category(name: &'static str, color: &'static str) -> Category {
     }
 }
 
-/// Where a function belongs. The first grey one is the default.
+/// Categories of functions. The first grey one is the default.
 pub const CATEGORIES: [Category; 3] = [
     category("Other", "grey"),
     category("Program", "yellow"),

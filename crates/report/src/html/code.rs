@@ -25,7 +25,7 @@ use super::listing::{Files, Listed, Listing, SourceFiles};
 use crate::code::{Code, decoded, direct_target};
 use crate::numbers::counted;
 
-/// What a page may hold of code.
+/// Files and budget of the code in a page.
 pub struct Beside<'a> {
     pub files: &'a mut dyn Files,
     /// Bytes of text.
@@ -39,7 +39,7 @@ pub struct Listings {
     listings: Vec<Listing>,
     /// Per function its listing, or -1.
     of: Vec<i64>,
-    /// What was left out, as a sentence.
+    /// A sentence about code that was left out.
     left: Option<String>,
     #[serde(skip)]
     budget: usize,
@@ -108,7 +108,7 @@ impl Listings {
 /// Functions or basic blocks of one recording or of two, by number.
 pub struct Functions<'a> {
     pub recordings: Vec<&'a Recording>,
-    /// Of each the index of a recording that has it, and where.
+    /// For each function, the index of a recording that has it, and its place there.
     pub places: Vec<Option<(usize, Place)>>,
 }
 

@@ -46,7 +46,7 @@ pub fn values<'a>(
     lists_of(&format!("data-values-{metric}"), lists, out)
 }
 
-/// What nodes and functions cost with all that they called.
+/// Writes the inclusive costs of nodes and functions.
 pub fn inclusive(metric: usize, threads: &[OfThread], out: &mut dyn Write) -> io::Result<()> {
     let nodes = threads.iter().map(|thread| &*thread.inclusive[metric]);
     lists_of(&format!("data-inclusive-{metric}"), nodes, out)?;

@@ -74,7 +74,7 @@ fn write_code(
     functions.write(&order, beside, out)
 }
 
-/// What the figures of a metric are, one of them.
+/// Singular noun for the figures of a metric.
 pub fn noun(metric: &str) -> &str {
     metric.strip_suffix('s').unwrap_or(metric)
 }
@@ -125,7 +125,7 @@ struct Document<'a> {
     metric: usize,
     metrics: Vec<JsonMetric<'a>>,
     processes: [(); 0],
-    /// What was before and what after.
+    /// Figures before and after.
     threads: [JsonThread<'a>; 2],
     modules: Vec<JsonModule<'a>>,
     files: Vec<&'a str>,

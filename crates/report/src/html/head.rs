@@ -104,7 +104,7 @@ pub struct JsonMetric<'a> {
     /// One of what is counted; its plural is made with an s.
     pub noun: &'a str,
     pub total: u64,
-    /// Of the recording that this one is compared with.
+    /// Start of the recording that this one is compared with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<u64>,
 }
@@ -124,7 +124,7 @@ pub struct JsonThread<'a> {
     begun: &'a [(u32, u64)],
 }
 
-/// Where a function of a process is.
+/// Place of a function of a process.
 fn row(at: usize, process: &Process, label: Label) -> Row<'_> {
     let known = process.function(label);
     let module = known.and_then(|function| process.module_of(function));

@@ -20,7 +20,7 @@ pub trait Files {
     fn code(&mut self, module: &trace::Module, offset: u64) -> Result<(u64, Vec<u8>), String>;
     /// The bytes of an instruction that a module's file has at an offset, or more.
     fn bytes(&mut self, module: &trace::Module, offset: u64) -> Option<Vec<u8>>;
-    /// What is there, by name; `None` if the file is gone or changed.
+    /// Name of the place; `None` if the file is gone or changed.
     fn place(&mut self, module: &trace::Module, offset: u64) -> Option<String>;
     /// File and line that the code there comes from.
     fn line(&mut self, module: &trace::Module, offset: u64) -> Option<Line>;
@@ -44,9 +44,9 @@ pub struct Listed {
     pub block: Option<u64>,
     /// Executions, where they are known.
     pub count: Option<u64>,
-    /// Of a conditional branch.
+    /// Number of times that a conditional branch was taken.
     pub taken: Option<u64>,
-    /// Where an indirect branch went, and how often.
+    /// Targets of an indirect branch, and how often each.
     pub went: Vec<(String, u64)>,
 }
 
@@ -67,7 +67,7 @@ pub struct Listing {
     count: Vec<u64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     taken: Vec<Option<u64>>,
-    /// Of indirect branches: which instruction, and where it went how often.
+    /// Indirect branches: index of the instruction, and its targets with how often each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     went: Vec<(usize, Vec<(String, u64)>)>,
     /// Per line of source: index of its file, number, text.

@@ -1,18 +1,18 @@
-//! Where functions are: columns with an entry for each, with tables of the modules
+//! Tables of functions: columns with an entry for each, with tables of the modules
 //! and source files that they name.
 
 use std::collections::HashMap;
 
 use serde::Serialize;
 
-/// What is known of a function.
+/// Facts about a function.
 #[derive(Default)]
 pub struct Row<'a> {
     /// Path and build id.
     pub module: Option<(&'a str, Option<&'a [u8]>)>,
     /// In the module's file.
     pub offset: Option<u64>,
-    /// Where it was in the memory of the process.
+    /// Address in the memory of the process.
     pub address: Option<u64>,
     /// Index of the process.
     pub process: usize,

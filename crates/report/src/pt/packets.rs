@@ -106,7 +106,7 @@ impl<'a> Packets<'a> {
         self.out.write_all(&self.buffer)
     }
 
-    /// Behind the outcomes that wait.
+    /// Appends a packet after flushing pending TNT bits.
     fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.count > 0 {
             self.buffer.push(self.outcomes << 1);

@@ -9,7 +9,7 @@ use analysis::walk::{Branch, Branches, Item, Pieces};
 use super::{binary, read};
 use crate::mcf::{self, Form, Numbered};
 
-/// What was compared.
+/// Numbers of compared branches and instructions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     pub branches: u64,
@@ -44,7 +44,7 @@ impl Iterator for Descriptors<'_> {
     }
 }
 
-/// What is read of what is written.
+/// The descriptor, written and read again.
 pub(super) fn again(thread: u8, descriptor: Descriptor) -> Option<Descriptor> {
     let (bytes, len) = binary(thread, descriptor);
     let read = read(&mut &bytes[..len]).ok()??;

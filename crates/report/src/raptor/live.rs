@@ -26,12 +26,12 @@ use crate::mcf::Numbered;
 /// Threads that descriptors can name.
 const MOST: usize = 1 << 8;
 
-/// Where descriptors go.
+/// Form and destination of the descriptors.
 pub struct Wanted {
     pub view: View,
-    /// Those of the first thread, at once; of the others [`Live::finish`] is told.
+    /// Destination of the first thread's, at once; [`Live::finish`] gets that of the others.
     pub first: Box<dyn Write + Send>,
-    /// Those of the others, until all has ended.
+    /// Storage of the other threads' descriptors, until all have ended.
     pub place: Place,
 }
 
@@ -57,12 +57,12 @@ struct Process {
 /// A thread that was read to its end.
 struct Done {
     made: Made,
-    /// What is not written yet.
+    /// Descriptors that are not written yet.
     spool: Option<Spool>,
     failed: Option<io::Error>,
 }
 
-/// What became of all threads.
+/// Figures of all threads.
 pub struct Finished<'a> {
     pub rows: Vec<Row<'a>>,
     /// Threads that have no number.

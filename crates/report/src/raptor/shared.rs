@@ -26,7 +26,7 @@ struct Reading<'r, 'a> {
     error: Option<String>,
 }
 
-/// What was said in a turn.
+/// Receiver of the descriptors of a turn.
 type Said<'a> = dyn FnMut(Descriptor, &str) -> io::Result<()> + 'a;
 
 impl<'r, 'a: 'r> Reading<'r, 'a> {

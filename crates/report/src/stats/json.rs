@@ -71,7 +71,7 @@ impl From<&Executed> for Counts {
     }
 }
 
-/// Those of one kind.
+/// Figures of the branches of one kind.
 #[derive(Serialize)]
 struct Branches {
     kind: &'static str,

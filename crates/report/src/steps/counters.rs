@@ -1,5 +1,5 @@
-//! What a thread counted itself while it was traced (`dbt::streams::retired`), and what
-//! the trace has.
+//! Comparison of a thread's own counters (`dbt::streams::retired`) with the number of instructions
+//! in its trace.
 //!
 //! Limits: of a thread that was killed, or ended by another one while it ran, counters and
 //! trace say different things of its last instructions, and are not compared.
@@ -18,7 +18,7 @@ pub fn expected(process: &Process, thread: &Thread) -> Option<u64> {
     (is_counted && ends_with_a_call(process, thread)).then_some(thread.insns)
 }
 
-/// What is said of a thread of which the trace has so many, and what is wrong.
+/// Words about a thread whose trace has `number` instructions, and the error, if there is one.
 pub fn compared(process: &Process, thread: &Thread, number: u64) -> (&'static str, Option<String>) {
     match expected(process, thread) {
         None => ("", None),

@@ -6,7 +6,7 @@
 use analysis::counts::from_trace::Modules;
 use trace::{Process, Recording, base_name};
 
-/// What code of a process belongs to.
+/// Functions and modules of the code of a process.
 pub struct Names<'a> {
     /// The process, and those that its code is from: a forked child's parent, and so on.
     processes: Vec<&'a Process>,

@@ -20,7 +20,7 @@ use super::texts::Texts;
 use super::{Names, ended, missing_before, stopped, title, went};
 use crate::numbers::grouped;
 
-/// What of the threads is shown: between these times, of the thread with this number, and of
+/// Selection of the threads' instructions: between these times, of the thread with this number, and of
 /// functions that one of these globs names, if there are any.
 #[derive(Clone, Debug)]
 pub struct Between {
@@ -37,11 +37,11 @@ struct Reading<'a> {
     thread: &'a Thread,
     walk: Walk<'a>,
     texts: Texts<'a>,
-    /// Of the next instruction.
+    /// Number of the next instruction.
     number: u64,
     /// Instructions that the others have executed before this turn.
     others: u64,
-    /// What its turn begins with.
+    /// Time stamp at the beginning of its turn.
     stamp: Option<Stamp>,
     has_head: bool,
 }

@@ -6,7 +6,7 @@ use analysis::walk::{Code, Step};
 
 use super::Names;
 
-/// Of a process, or a thread of it.
+/// Instructions as text, for a process or a thread of it.
 pub struct Texts<'a> {
     names: &'a Names<'a>,
     /// Globs; none: all functions are wanted.

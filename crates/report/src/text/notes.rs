@@ -1,4 +1,4 @@
-//! What a reader must know about the figures, once each, at the end.
+//! Notes on the figures that a reader must know, once each, at the end.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -66,7 +66,7 @@ fn missing_lines(report: &Report) -> Option<String> {
     })
 }
 
-/// What contexts are of.
+/// Noun for the places that contexts are of.
 fn places(report: &Report) -> &'static str {
     match report.recording.meta.blocks {
         Some(_) => "basic blocks",

@@ -26,9 +26,9 @@ pub struct Column {
 
 enum Share {
     None,
-    /// Of a total.
+    /// Share of a total.
     Of(u64),
-    /// The same, but starts of threads and handlers have none.
+    /// Share of a total of calls; starts of threads and handlers have none.
     OfCalls(u64),
 }
 

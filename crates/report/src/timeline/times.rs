@@ -34,7 +34,7 @@ struct Anchor {
     ticks: u64,
 }
 
-/// Of all threads.
+/// Times of all threads.
 #[derive(Debug)]
 pub struct Times {
     /// By process and thread.
@@ -110,7 +110,7 @@ fn anchors(pieces: &mut Pieces, thread: &Thread) -> Vec<Anchor> {
     kept
 }
 
-/// Where between the stamps of a thread it is.
+/// Position between the time stamps of a thread.
 #[derive(Clone, Debug)]
 pub(super) struct Cursor<'a> {
     times: &'a Times,

@@ -25,7 +25,7 @@ use super::{At, Clock, Form, Unit};
 
 /// Levels that a record can say.
 pub const MOST_LEVELS: u32 = 1 << 10;
-/// Where the module lies that is not there.
+/// Address of the module that stands for all.
 const BASE: u64 = 0x5555_0000_0000;
 const SESSION: &str = "0000000000000001";
 /// Threads have sessions; addresses of symbols are relative; there is a deepest level.
@@ -36,7 +36,7 @@ const INFO: u64 = 1 | 1 << 3 | 1 << 7;
 pub struct Uftrace {
     folder: PathBuf,
     tids: Vec<Vec<u32>>,
-    /// Of the thread that is written.
+    /// File of the thread that is written.
     file: Option<BufWriter<File>>,
     /// Threads that have one.
     begun: HashSet<u32>,

@@ -55,7 +55,7 @@ impl<'a> Writer<'a> {
         writeln!(self.out, ">{text}</{name}>")
     }
 
-    /// The same if there is a text.
+    /// Writes an element with the text, if there is one.
     pub fn text_of(&mut self, name: &'static str, text: Option<impl Display>) -> io::Result<()> {
         text.map_or(Ok(()), |text| self.text(name, &[], &text))
     }

@@ -19,7 +19,7 @@ use trace::{
     Recording, Thread,
 };
 
-/// What every recording begins as.
+/// Recording that every golden begins with.
 pub fn empty() -> Recording {
     let meta = Meta {
         producer: "everypath 0.0.0".into(),

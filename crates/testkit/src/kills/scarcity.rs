@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 
 /// Enough for the program and its trace.
 const MEMORY: &str = "192M";
-/// Where cgroups that limit memory may be, and the file of one that says how much.
+/// Places of cgroups that limit memory, and the file of one that holds the limit.
 const KINDS: [(&str, &str); 2] = [
     ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
     ("/sys/fs/cgroup", "memory.max"),

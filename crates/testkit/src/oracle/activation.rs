@@ -46,9 +46,9 @@ struct Segment {
 /// An instruction that was executed.
 #[derive(Clone, Copy, Debug)]
 pub struct Executed {
-    /// What kind it was.
+    /// Kind of the instruction.
     pub kind: Kind,
-    /// Where it was.
+    /// Place of the instruction.
     pub place: Place,
 }
 
@@ -60,7 +60,7 @@ pub struct Activations {
     pub now: u64,
     /// Instructions that the thread retired until then.
     pub retired: u64,
-    /// Of those, which ran where nothing counts.
+    /// Ranges of them that ran where nothing counts.
     muted: Vec<Range<u64>>,
 }
 

@@ -15,12 +15,12 @@ use super::code::ProgramPc;
 use super::events::{Counts, Moment, ThreadCount};
 use crate::tree::Tree;
 
-/// What a thread did, in order.
+/// Events of a thread, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ran {
     /// An instruction retired.
     Instruction {
-        /// Where it is.
+        /// Address of the instruction.
         pc: ProgramPc,
         /// Instructions that the thread had retired before it.
         retired: u64,
@@ -33,7 +33,7 @@ pub enum Ran {
     Interrupted(ProgramPc),
 }
 
-/// What is known of an instruction that was executed.
+/// Facts about an instruction that was executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spot {
     /// As the product names a block that begins there.
@@ -49,7 +49,7 @@ pub struct Spot {
     pub is_target: bool,
 }
 
-/// What is to be counted, and how.
+/// Selection and form of the counted contexts.
 #[derive(Clone, Copy)]
 pub struct BlocksWanted<'a> {
     /// Blocks that a context keeps.
@@ -233,7 +233,7 @@ impl Live {
         }
     }
 
-    /// Those in which something was executed, or that have a root.
+    /// Sequences in which something was executed, or that have a root.
     fn done(self) -> Vec<Sequence> {
         let mut sequences = self.sequences;
         sequences.retain(|sequence| sequence.root.is_some() || !sequence.blocks.is_empty());

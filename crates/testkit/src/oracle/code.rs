@@ -27,7 +27,7 @@ pub struct ProgramPc(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProgramSp(pub u64);
 
-/// What is known about one address.
+/// Facts about one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Entry of the function it belongs to; none in stubs and unknown code.
@@ -91,7 +91,7 @@ impl Code {
         Ok(code)
     }
 
-    /// The same code in the child `pid`.
+    /// A copy of the code's description for the forked child `pid`.
     pub fn forked(&self, pid: Pid) -> std::io::Result<Self> {
         Ok(Self {
             pid,
@@ -194,7 +194,7 @@ impl Code {
         }
     }
 
-    /// What is known about `pc`.
+    /// Facts about `pc`, remembered.
     pub fn place(&mut self, pc: ProgramPc) -> Place {
         if let Some(&place) = self.places.get(&pc) {
             return place;
@@ -230,7 +230,7 @@ impl Code {
         }
     }
 
-    /// What is to be known of `pc` where a block may begin.
+    /// Facts about `pc` as the beginning of a block.
     pub fn spot(&self, pc: ProgramPc) -> Spot {
         let unknown = |name| Spot {
             name,

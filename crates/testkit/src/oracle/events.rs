@@ -1,4 +1,4 @@
-//! What happened in a run, and the forests that the definitions make of it.
+//! Events of a run, and the forests that the definitions make of them.
 //!
 //! The stepper only notes when activations begin and end. Which of them are
 //! selected, and which contexts they have for which k, is decided afterwards
@@ -22,7 +22,7 @@ pub struct Moment {
     pub step: u64,
     /// Instructions that its thread retired before it.
     pub retired: u64,
-    /// What began or ended.
+    /// The beginning or end.
     pub event: Event,
 }
 
@@ -35,7 +35,7 @@ pub struct Function {
     pub module: String,
 }
 
-/// What one thread did.
+/// Events and totals of one thread.
 #[derive(Clone, Debug)]
 pub struct ThreadCount {
     /// Its process, as an index into [`Counts::processes`].
@@ -63,11 +63,11 @@ pub struct ThreadCount {
 pub struct Executions {
     /// In all.
     pub count: u64,
-    /// Of these, how often what lies behind it followed.
+    /// Number of executions after which the next instruction followed.
     pub fell: u64,
 }
 
-/// What one run did. Threads stand in the order of their creation.
+/// Events and totals of one run. Threads stand in the order of their creation.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     /// One entry per thread, the main thread first.
@@ -76,7 +76,7 @@ pub struct Counts {
     pub processes: Vec<Vec<Function>>,
 }
 
-/// What is to be counted, and how.
+/// Selection and form of the counted contexts.
 #[derive(Clone, Copy)]
 pub struct Wanted<'a> {
     /// Callers that a context keeps.
@@ -128,7 +128,7 @@ impl ThreadCount {
         moments.map(costs).collect()
     }
 
-    /// What the instructions with these numbers cost.
+    /// Costs of the instructions with these numbers.
     fn costs(&self, numbers: Range<u64>) -> [u64; 4] {
         let of = |&[branch, load, store]: &[u8; 3]| [1, branch, load, store].map(u64::from);
         let run = &self.classes[numbers.start as usize..numbers.end as usize];

@@ -1,4 +1,4 @@
-//! What kind of instruction was executed: all the oracle knows of the machine.
+//! Kinds of executed instructions: all the oracle knows of the machine.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use super::code::ProgramPc;
 /// Longest x86 instruction, Intel SDM vol. 1, 2.3.11.
 pub const LONGEST: usize = 15;
 
-/// What an instruction may do to the flow of control.
+/// Effect of an instruction on the flow of control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `call`, direct or indirect.
@@ -25,7 +25,7 @@ pub enum Kind {
     SystemCall,
     /// A string instruction with a repeat prefix.
     Repeat,
-    /// What loads the stack pointer with a value that is not made from it.
+    /// An instruction that loads the stack pointer with a value that is not made from it.
     Stack,
     /// Everything else.
     Plain,
@@ -123,7 +123,7 @@ pub fn class(bytes: &[u8], pc: ProgramPc) -> [u8; 3] {
     [branches, loads, stores].map(u8::from)
 }
 
-/// Where direct branches go that stand in `bytes`, which begin at `start`.
+/// Targets of the direct branches in `bytes`, which begin at `start`.
 #[must_use]
 pub fn targets(bytes: &[u8], start: ProgramPc) -> HashSet<ProgramPc> {
     let mut targets = HashSet::new();

@@ -1,4 +1,4 @@
-//! Where stepping begins, when the dynamic linker's start is left out.
+//! The beginning of stepping, when the dynamic linker's start is left out.
 
 use std::fs;
 use std::os::unix::fs::FileExt;

@@ -54,7 +54,7 @@ const TGKILL: u64 = 234;
 struct Thread {
     process: usize,
     instructions: u64,
-    /// Of what class each was.
+    /// Classes of each instruction.
     classes: Vec<[u8; 3]>,
     activations: Activations,
     inherited: usize,
@@ -82,11 +82,11 @@ struct Thread {
     order: usize,
 }
 
-/// What is known of a thread before its first stop.
+/// Facts about a thread before its first stop.
 struct Born {
     /// Its maker's process; `None` if that is not stepped.
     process: Option<usize>,
-    /// What is live in it, if it goes on where its maker is.
+    /// Activations that are live in it, if it goes on where its maker is.
     live: Option<(ProgramSp, Activations)>,
 }
 

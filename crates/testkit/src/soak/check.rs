@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// A stepped program is short; one that is not is let be.
 const STEP_LIMIT: u64 = 120_000;
 
-/// What became of a program.
+/// Outcome of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// It agrees everywhere, after so many translated runs.
@@ -31,18 +31,18 @@ pub enum Finding {
     Diverges(Divergence),
 }
 
-/// What differs, and how to see it.
+/// A difference, and the arguments that show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Divergence {
     /// Arguments of `everypath` before `-- PROGRAM`.
     pub arguments: Vec<String>,
     /// It is the number of instructions that differs from that of a stepped run.
     pub stepped: bool,
-    /// What differs, in words.
+    /// The difference, in words.
     pub difference: String,
 }
 
-/// Where programs are checked.
+/// Product and folder of the comparisons.
 #[derive(Clone, Debug)]
 pub struct Bench {
     /// The `everypath` binary.

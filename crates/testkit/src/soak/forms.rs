@@ -25,7 +25,7 @@
 //! Invariant: no form leaves an address in a register other than r13, because
 //! addresses differ between runs. Flags of sums with rsp count as undefined.
 
-/// What a table of forms needs of the CPU, or of the kind of program.
+/// Features that a table of forms needs of the CPU, or of the kind of program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     /// Nothing beyond x86-64.
@@ -45,7 +45,7 @@ pub enum Needs {
 /// One row.
 #[derive(Clone, Copy, Debug)]
 pub struct Form {
-    /// What is written.
+    /// The instruction, with places for operands.
     pub text: &'static str,
     /// Flags whose values matter to it.
     pub reads: &'static str,
@@ -58,7 +58,7 @@ pub struct Form {
 /// A table of forms.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
-    /// What it needs.
+    /// Features that it needs.
     pub needs: Needs,
     /// How often it is chosen, against the others.
     pub weight: usize,
@@ -82,7 +82,7 @@ const fn form(
 
 /// All flags: carry, parity, adjust, zero, sign, overflow.
 pub const ALL: &str = "CPAZSO";
-/// What a condition can read.
+/// Flags that a condition can read.
 const CC: &str = "CPZSO";
 
 /// All tables.

@@ -23,10 +23,10 @@ use super::source::{Function, Piece, Source};
 /// Cost of a round and of a program, in nanoseconds, roughly.
 const ROUND_COST: usize = 2_000_000;
 const PROGRAM_COST: usize = 120_000_000;
-/// The same of a program that is stepped.
+/// Largest cost of a program that is stepped.
 const STEPPED_COST: usize = 20_000;
 
-/// What the CPU can do.
+/// Features of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
     /// BMI, ADX and what came with them.
@@ -38,7 +38,7 @@ pub struct Features {
 }
 
 impl Features {
-    /// Of this machine.
+    /// Features of this machine.
     #[must_use]
     pub fn of_this_cpu() -> Self {
         let has = |flags: &[&str]| {
@@ -66,7 +66,7 @@ impl Features {
 /// The kind of a program.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// Where it came from.
+    /// Seed that it was made of.
     pub seed: u64,
     /// Words for the compiler.
     pub build: &'static str,
@@ -136,7 +136,7 @@ impl Shape {
         }
     }
 
-    /// What a round may cost, and the whole program.
+    /// Largest costs of a round, and of the whole program.
     const fn costs(&self) -> (usize, usize) {
         match self.stepped {
             true => (STEPPED_COST, STEPPED_COST),
@@ -167,7 +167,7 @@ impl Shape {
         )
     }
 
-    /// Where the functions are.
+    /// Section of the functions.
     #[must_use]
     pub const fn section(&self) -> &'static str {
         if self.writable {
@@ -178,7 +178,7 @@ impl Shape {
     }
 }
 
-/// What is known of a function that was made.
+/// Facts about a function that was made.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
     pub cost: usize,
@@ -272,7 +272,7 @@ impl Maker {
         }
     }
 
-    /// What ends a function that takes `arguments` off the stack.
+    /// Last instruction of a function that takes `arguments` off the stack.
     fn tail(&mut self, arguments: usize) -> String {
         let returns = match arguments {
             0 => "ret".to_owned(),

@@ -28,7 +28,7 @@ pub const CONDITIONS: [&str; 16] = [
 /// Bytes of the work area that a displacement reaches; an index adds as much.
 const REACH: usize = 0x7c0;
 
-/// What may not be used where a form stands.
+/// Restrictions on the operands at a place.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Place {
     /// The code is copied: no data by rip.

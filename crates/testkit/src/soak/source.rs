@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use super::generate::Shape;
 
-/// What every program shares.
+/// Code that every program shares.
 const FRAME: &str = include_str!("frame.S");
 
 /// Text, pieces within, text.
@@ -69,7 +69,7 @@ fn line(text: &mut String, words: &str) {
 pub struct Function {
     /// Padding and label.
     pub head: String,
-    /// What can be left out.
+    /// Pieces that can be left out.
     pub body: Vec<Piece>,
     /// The return or the jump at its end.
     pub tail: String,
@@ -78,7 +78,7 @@ pub struct Function {
 /// A random program.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// What kind of program it is.
+    /// Kind of the program.
     pub shape: Shape,
     /// f0 is called every round.
     pub functions: Vec<Function>,

@@ -36,8 +36,8 @@ use testkit::tree::Tree;
 /// Differences shown per program.
 const SHOWN: usize = 12;
 
-/// Of a trace's end, what a killed thread executed after its last outcome is not known; and
-/// files that are not there any more have no functions.
+/// Programs without contexts of a trace: after its last outcome a killed thread's instructions are
+/// not known, and files that are not there any more have no functions.
 const NOT_MADE: [&str; 2] = ["signal_default_kill", "process_execveat_flags"];
 
 /// Functions that other modules have, too: a report has names, and not whose they are.
@@ -196,7 +196,7 @@ fn arguments(program: &Program) -> &[String] {
     directives.oracle_args.as_ref().unwrap_or(&directives.args)
 }
 
-/// What a case of the paper asks for.
+/// Options of a case of the paper, for the oracle.
 fn wanted<'a>(case: &Case, selected: &'a dyn Fn(&Function) -> bool) -> Wanted<'a> {
     let k = match case.value("-k").and_then(|k| k.parse().ok()) {
         Some(k) if !case.has("--k-inf") => K::Finite(k),
@@ -430,7 +430,7 @@ fn own_functions(program: &Program, built: &Built, product: &Path) -> Result<(),
     same_nodes(&told_apart(ours.renamed(root)), &told_apart(expected)).map_err(of_a_trace)
 }
 
-/// The same comparison once more with code that is evicted all the time and
+/// Compares once more with code that is evicted all the time and
 /// nodes that lie too far from the thread's first for the table.
 fn also_in_chaos(
     options: &[String],
@@ -442,7 +442,7 @@ fn also_in_chaos(
     compare(&chaotic).map_err(|error| format!("in chaos: {error}"))
 }
 
-/// Where the product is known to be wrong: this fails as soon as it is right.
+/// Passes while the product is wrong, and fails as soon as it is right.
 fn known_disagreement(program: &Program, built: &Built, product: &Path) -> Result<(), String> {
     match own_functions(program, built, product) {
         Ok(()) => Err("they agree now: say `// run: oracle`".to_owned()),

@@ -47,7 +47,7 @@ const SHOWN: usize = 12;
 
 type Places = HashMap<(String, u64), Executions>;
 
-/// Of what the instructions are compared.
+/// Modules whose instructions are compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     All,

@@ -21,7 +21,7 @@ const MODES: &[&str] = &[
 ];
 const SEED: u64 = 1;
 const COUNT: usize = 12_000;
-/// What is compared, in the ledger.
+/// Kind of comparison, in the ledger.
 const KIND: &str = "instances of instructions";
 /// Instances of a mode that are made smaller.
 const SHOWN: usize = 4;

@@ -25,7 +25,7 @@ const PROGRAMS: &[&str] = &[
     "insn_", "flow_", "code_", "signal_", "deep_", "vdso_", "stack_",
 ];
 
-/// What of them is left out, and why.
+/// Programs that are left out, and why.
 const LEFT_OUT: &[(&str, &str)] = &[
     (
         "insn_rdtsc_forbidden",
@@ -62,7 +62,7 @@ const REAL: &[(&str, &[&str], &str)] = &[
     ("awk, contexts", &["contexts", "--top", "0", "--lockstep", "200"], AWK),
 ];
 
-/// What the statistics of all processes of a run sum up to.
+/// Sums of the statistics of all processes of a run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Figures {
     windows: u64,
@@ -119,7 +119,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// What `everypath OPTIONS -- COMMAND` compared, and how it ended.
+    /// Figures and outcome of `everypath OPTIONS -- COMMAND`.
     fn run(
         &self,
         name: &str,

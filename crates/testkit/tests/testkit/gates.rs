@@ -1,4 +1,4 @@
-//! What must not grow unseen between versions: exits from the cache, bytes of
+//! Figures that must not grow unseen between versions: exits from the cache, bytes of
 //! emitted code, memory of the engine. Counts, not times: they are the same on
 //! every machine and under every load. Where counts of translations are compared, code is
 //! not laid out anew, which the clock decides (`--steady`).
@@ -129,7 +129,7 @@ fn known_contexts_do_not_enter_the_engine() {
     }
 }
 
-/// Of ten million blocks. A path of basic blocks that is always taken from the same state finds its edge in its
+/// Ten million blocks: a path of basic blocks that is always taken from the same state finds its edge in its
 /// cell. If cells did not answer, the table would, and look an edge up once in 256 times
 /// (docs/design/0018-windows.md); without both, each time. Everything would still be right,
 /// and slow.
@@ -169,7 +169,7 @@ fn emitted_code_stays_short() {
     }
 }
 
-/// What issue and design allow: 24 MB, and 5 bytes per byte of code that ran.
+/// The bound of issue and design: 24 MB, and 5 bytes per byte of code that ran.
 #[test]
 fn the_engine_needs_little_memory() {
     for mode in MODES {
@@ -232,7 +232,7 @@ _start:
     syscall
 ";
 
-/// Where something is counted, tight loops are translated several turns long, and
+/// Tight loops are translated several turns long where something is counted, and
 /// not elsewhere (docs/design/0017-turns.md). Were they not, everything would still
 /// be right, and slow.
 #[test]

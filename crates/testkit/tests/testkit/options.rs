@@ -74,7 +74,7 @@ impl Stepped {
         );
     }
 
-    /// What differs with the options of `line`.
+    /// Differences with the options of `line`.
     fn difference(&self, line: &str) -> Option<String> {
         let options: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         let run = Run {
@@ -99,7 +99,7 @@ impl Stepped {
         (!differences.is_empty()).then(|| format!("{line}\n  {}", differences.join("\n  ")))
     }
 
-    /// What the definitions give for `options`.
+    /// Forests that the definitions give for `options`.
     fn expected(&self, options: &[String]) -> Vec<Tree> {
         let has = |option: &str| options.iter().any(|given| given == option);
         let value = |option: &str| {

@@ -23,7 +23,7 @@ use crate::part::Part;
 pub struct Kind(pub [u8; 4]);
 
 impl Kind {
-    /// What was asked, how it ended; the first chunk.
+    /// Options and end of the run; the first chunk.
     pub const META: Kind = Kind(*b"META");
     /// A process begins.
     pub const PROC: Kind = Kind(*b"PROC");
@@ -41,7 +41,7 @@ impl Kind {
     pub const FRAG: Kind = Kind(*b"FRAG");
     /// Cuts of the process, as many chunks as needed.
     pub const CUTS: Kind = Kind(*b"CUTS");
-    /// Where indirect branches of the process went, as many chunks as needed.
+    /// Targets of the process's indirect branches, as many chunks as needed.
     pub const JUMP: Kind = Kind(*b"JUMP");
     /// Texts of the process, as many chunks as needed.
     pub const TEXT: Kind = Kind(*b"TEXT");
@@ -57,7 +57,7 @@ impl Kind {
     pub const TRGT: Kind = Kind(*b"TRGT");
     /// A part of a thread's stream, as many chunks as needed.
     pub const STRM: Kind = Kind(*b"STRM");
-    /// What a trace says of processes, code and threads while it is made.
+    /// Processes, code and threads of a trace, while it is made.
     pub const LOGS: Kind = Kind(*b"LOGS");
     /// Threads for which there was no memory. A reader may pass over it.
     pub const DENY: Kind = Kind(*b"deny");
@@ -85,7 +85,7 @@ impl fmt::Debug for Kind {
 }
 
 pub(crate) const HEADER: usize = 16;
-/// What zstd may add to incompressible bytes, generously.
+/// Generous bound of the bytes that zstd adds to incompressible ones.
 const MAX_STORED: u32 = MAX_RAW + (1 << 20);
 /// A speed at which the disk, not the compressor, is waited for.
 const LEVEL: i32 = 3;
@@ -113,7 +113,7 @@ pub(super) fn write_chunk(out: &mut impl Write, kind: Kind, raw: &[u8]) -> Resul
     write_stored(out, kind, raw_len, &[&stored])
 }
 
-/// What is too large for a chunk is refused.
+/// Length of `raw`, or an error if it is too large for a chunk.
 pub(super) fn raw_len(kind: Kind, raw: &[u8]) -> Result<u32, WriteError> {
     let raw_len = u32::try_from(raw.len()).ok().filter(|&len| len <= MAX_RAW);
     raw_len.ok_or(WriteError::TooLarge {
@@ -122,7 +122,7 @@ pub(super) fn raw_len(kind: Kind, raw: &[u8]) -> Result<u32, WriteError> {
     })
 }
 
-/// What is compressed already, in one piece.
+/// Writes a chunk whose bytes are compressed already, in one piece.
 pub(super) fn write_stored(
     out: &mut impl Write,
     kind: Kind,
@@ -156,7 +156,7 @@ pub(crate) fn compress(raw: &[u8], level: i32) -> io::Result<Vec<u8>> {
     compress_with(&mut zstd::bulk::Compressor::new(level)?, raw)
 }
 
-/// The same, with a compressor that is used again.
+/// Compresses with a compressor that is used again.
 pub(crate) fn compress_with(
     compressor: &mut zstd::bulk::Compressor<'_>,
     raw: &[u8],
@@ -200,7 +200,7 @@ fn pad(stored: &mut Vec<u8>, least: usize) {
     }
 }
 
-/// What the header of a chunk says.
+/// Header of a chunk.
 pub(super) struct Head {
     pub kind: Kind,
     pub raw_len: u32,
@@ -238,7 +238,7 @@ pub(super) struct Chunk {
     /// Offset of its header in the file.
     pub at: u64,
     pub raw: Vec<u8>,
-    /// What a chunk of a stream has instead.
+    /// Contents of a chunk of a stream, instead.
     pub part: Part,
     /// As it says: items that are written before it, but marks.
     pub told: Option<u64>,
@@ -249,7 +249,7 @@ pub(super) struct Chunks<R> {
     pub(super) input: Again<R>,
     /// Offset of the next byte in the file.
     pub at: u64,
-    /// Of the chunks that were good.
+    /// Identity of the chunks that were good.
     pub identity: Identity,
     raw_left: u64,
     /// The bytes of a chunk that was refused for what it is as a whole.
@@ -373,7 +373,7 @@ impl<R: Read> Chunks<R> {
     }
 }
 
-/// What a skippable frame of eight bytes says with which the stored bytes begin, if they do.
+/// Number in the skippable frame of eight bytes that the stored bytes begin with, if they do.
 fn told(stored: &[u8]) -> Option<u64> {
     let lead = stored.first_chunk::<TOLD_LEN>()?;
     let (head, number) = lead.split_last_chunk()?;

@@ -14,7 +14,7 @@ pub(super) const fn unzigzag(value: u64) -> i64 {
     (value >> 1).cast_signed() ^ -((value & 1).cast_signed())
 }
 
-/// What the numbers of a function are differences to: those of the function
+/// Base of a function's differences: the function
 /// before it in the chunk, zero for the first.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Base {

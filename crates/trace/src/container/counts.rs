@@ -1,4 +1,4 @@
-//! What [`crate::Mode::Counts`] adds: fragments, cuts, sources and counts.
+//! Chunks of [`crate::Mode::Counts`]: fragments, cuts, sources and counts.
 //!
 //! Numbers are differences to those of the item before in the chunk, where that
 //! makes them small. What fits together only with instructions decoded (events
@@ -15,7 +15,7 @@ fn delta(now: u64, then: u64) -> i64 {
     now.wrapping_sub(then).cast_signed()
 }
 
-/// What the numbers of a fragment are differences to.
+/// Base of a fragment's differences.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Before {
     slot: u64,

@@ -27,8 +27,8 @@ use crate::model::Recording;
 pub(super) const MAGIC: [u8; 8] = *b"\x89EVI\r\n\x1a\n";
 const VERSION: u32 = 1;
 
-/// What was read of a recording's file, in short: each of the chunks has a checksum in its
-/// header, and this has the headers.
+/// Identity of the file that a recording was read from: each chunk has a checksum in its
+/// header, and this is a checksum of the headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// Bytes of whole chunks, and what is before them.
@@ -125,7 +125,7 @@ pub fn read_index(
     Ok(true)
 }
 
-/// Those of a thread with so many keyframes.
+/// Numbers of instructions of a thread with so many keyframes.
 fn numbers(input: &mut Decoder<'_>, keyframes: usize) -> Result<Vec<Number>, ReadError> {
     let (mut next, mut before) = (0usize, 0u64);
     input.list(|input| {
@@ -147,8 +147,8 @@ mod tests {
     use crate::keyframe::Keyframe;
     use crate::model::{Process, Thread};
 
-    /// What is read of an index that says of threads how many instructions are before some of
-    /// their keyframes, by one with two keyframes.
+    /// Reads an index that says of threads how many instructions precede some of
+    /// their keyframes, for a recording with two keyframes.
     fn read(says: &[(u64, u64, &[Number])]) -> Result<Vec<Option<u64>>, ReadError> {
         let mut recording = Recording {
             processes: vec![Process {

@@ -16,7 +16,7 @@ use crate::model::{Fragment, Missing, Module, Process, Recording, Source, Thread
 /// Fragments that forked children have from their parents, all together.
 pub(crate) const MAX_SHARED: u64 = 1 << 26;
 
-/// What an item is.
+/// Tags of items.
 mod tag {
     /// The items that follow are about this process.
     pub const OF: u64 = 0;
@@ -49,7 +49,7 @@ pub struct Shared {
     pub targets: usize,
 }
 
-/// What numbers are differences to.
+/// Base of the differences in items.
 #[derive(Default)]
 struct Before {
     process: Option<usize>,
@@ -222,7 +222,7 @@ impl Items {
 #[derive(Default)]
 pub(super) struct Reader {
     pub count: u64,
-    /// Of them, those that are not [marks](tag::is_mark).
+    /// Number of those that are not [marks](tag::is_mark).
     pub told: u64,
     shared: u64,
 }

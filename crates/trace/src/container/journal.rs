@@ -30,7 +30,7 @@ use crate::part::{LEVEL, Packer, Part};
 
 pub(super) use read::read;
 
-/// What begins the stored bytes of a part, with the eight bytes of a skippable frame.
+/// Length of the header of a part's stored bytes, with the eight bytes of a skippable frame.
 const LEAD_LEN: usize = 48;
 
 /// A trace that is being written.
@@ -44,7 +44,7 @@ pub(crate) struct Journal<W> {
     pub limit: u64,
     /// The part of each process that is in the file.
     pub kept: Vec<Kept>,
-    /// What the file holds: items, parts, their bytes.
+    /// Totals of the file: items, parts, their bytes.
     totals: [u64; 3],
     /// Items that were written, but marks: also of what a smaller file has no more.
     told: u64,
@@ -408,7 +408,7 @@ impl<W: Write> Journal<W> {
         Ok(())
     }
 
-    /// Where it goes, without what was not handed to it yet.
+    /// The output, without bytes that are still buffered.
     pub(crate) fn place(&mut self) -> &mut W {
         &mut self.out
     }
@@ -476,7 +476,7 @@ pub(super) fn write(recording: &Recording, out: impl Write, level: i32) -> Resul
     journal.done(recording.meta.duration_ns, recording.meta.end)
 }
 
-/// What a forked child has that is its parent's.
+/// Code and modules that a forked child shares with its parent.
 fn shared(parent: &Process, process: &Process) -> Option<Shared> {
     let fragments = parent.fragments.iter().zip(&process.fragments);
     let fragments = fragments.take_while(|(a, b)| Arc::ptr_eq(a, b)).count();

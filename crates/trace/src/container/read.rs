@@ -26,22 +26,22 @@ pub fn read(input: impl Read) -> Result<Recording, ReadError> {
     }
 }
 
-/// What could be read of a file.
+/// The readable part of a file.
 #[derive(Debug)]
 pub struct Prefix {
     pub recording: Recording,
     /// `None`: the file is whole.
     pub lost: Option<Loss>,
-    /// Of what was read.
+    /// Identity of the chunks that were read.
     pub identity: Identity,
 }
 
-/// Where a damaged file is not good, and why. Everything before is in the recording.
+/// Damage in a file: its place and kind. Everything before is in the recording.
 #[derive(Debug)]
 pub struct Loss {
     /// Offset of the first chunk that is lost.
     pub at: u64,
-    /// Where it is good again, and read. `None`: nothing behind it is in the recording.
+    /// Offset from which the file is good again, and read. `None`: nothing after it is in the recording.
     pub to: Option<u64>,
     pub error: ReadError,
     /// The next one.

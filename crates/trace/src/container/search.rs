@@ -1,4 +1,4 @@
-//! Behind damage: where the next good chunk begins.
+//! Search for the next good chunk after damage.
 //!
 //! Problem: a chunk whose checksum is wrong may be damaged in its length, too, and bytes may
 //! be missing or added before the next one.
@@ -122,7 +122,7 @@ impl<R: Read> Chunks<R> {
     }
 }
 
-/// Where the next name of a kind is.
+/// Offset of the next name of a kind.
 fn next_kind(bytes: &[u8], from: usize) -> Option<usize> {
     let rest = bytes.get(from..)?;
     let is_kind = |four: &[u8]| KINDS.iter().any(|kind| four == kind.0);

@@ -11,7 +11,7 @@ use crate::part::LEVEL;
 
 /// A chunk of items is closed when it has grown to this.
 pub(super) const CLOSE_AT: usize = 256 << 10;
-/// Of zstd, where nobody waits.
+/// Level of zstd where nobody waits.
 const HARD_LEVEL: i32 = 19;
 
 /// Writes `recording` to `out`. `out` needs no buffer and is flushed.
@@ -37,7 +37,7 @@ pub fn write(recording: &Recording, out: impl Write) -> Result<(), WriteError> {
     Ok(())
 }
 
-/// The same of a trace, with as few bytes as zstd can make of all but the streams.
+/// Writes a trace with as few bytes as zstd can make of all but the streams.
 pub fn write_small(recording: &Recording, out: impl Write) -> Result<(), WriteError> {
     match recording.meta.mode {
         Mode::Trace => journal::write(recording, BufWriter::new(out), HARD_LEVEL),
@@ -45,12 +45,12 @@ pub fn write_small(recording: &Recording, out: impl Write) -> Result<(), WriteEr
     }
 }
 
-/// What a file begins with.
+/// Header of a recording's file.
 pub(super) fn header() -> Vec<u8> {
     header_of(MAGIC, VERSION)
 }
 
-/// The same of a file of another kind.
+/// Header of a file of another kind.
 pub(super) fn header_of(magic: [u8; 8], version: u32) -> Vec<u8> {
     let mut header = magic.to_vec();
     header.extend(version.to_le_bytes());
@@ -116,7 +116,7 @@ fn write_columns(out: &mut impl Write, blocks: &[Block]) -> Result<(), WriteErro
     })
 }
 
-/// What only a process whose code was counted has.
+/// Writes the chunks that only a process with counted code has.
 fn write_counted(out: &mut impl Write, process: &Process) -> Result<(), WriteError> {
     let mut before = counts::Before::default();
     write_items(out, Kind::FRAG, &process.fragments, |encoder, fragment| {
@@ -272,7 +272,7 @@ pub(super) fn put_thread_head(out: &mut Encoder, thread: &Thread) {
     out.uint(thread.max_depth);
 }
 
-/// What the file holds, so that a whole lost chunk is noticed.
+/// Totals of the file, by which the loss of a whole chunk is noticed.
 fn done(recording: &Recording) -> Encoder {
     let mut out = Encoder::default();
     for total in super::read::totals(recording, VERSION) {

@@ -1,4 +1,4 @@
-//! What the slots of threads hold.
+//! Counts in the slots of threads.
 //!
 //! A running thread's are one array, as long as the log of its process says; an
 //! ended one's are pairs of slot and count. What a slot stands for, and so how many
@@ -14,7 +14,7 @@ use wire::{SavedCount, SavedCounts, ThreadRecord};
 use super::Walk;
 use crate::model::{Cut, EventKind, Fragment, Jump, Process, SlotCount, Thread};
 
-/// Where a thread's counts are.
+/// Offsets of a thread's counts in the pool.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     live: u64,
@@ -70,7 +70,7 @@ pub(super) fn read(walk: &mut Walk, process: &mut Process, places: &[Place]) {
     }
 }
 
-/// Behind the fragment's last slot.
+/// First slot after the fragment's.
 fn end(fragment: &Fragment) -> u64 {
     fragment.first_slot + fragment.events.len() as u64
 }

@@ -1,4 +1,4 @@
-//! Who reads a trace while it is taken out of the pool.
+//! The interface of a reader that follows a trace while it is drained from the pool.
 
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@ use wire::stream::LANES;
 use super::streams::Marked;
 use crate::keyframe::Keyframe;
 
-/// Those of a thread that are not found in all lanes yet, at most.
+/// Most keyframes of a thread that wait to be found in all lanes.
 const MOST: usize = 64;
 
 /// A thread: its process, and its index there.

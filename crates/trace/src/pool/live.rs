@@ -109,7 +109,7 @@ impl Due {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Open {
     None,
-    /// Of threads that have written [`BUSY`] since.
+    /// Open chunks of threads that have written [`BUSY`] since.
     Busy,
     All,
 }
@@ -138,7 +138,7 @@ pub struct Live<W> {
     /// Keyframes of what is ready, by process and thread.
     found: Vec<(usize, usize, Keyframe)>,
     due: Due,
-    /// What forked children have of their parents so far.
+    /// Items that forked children share with their parents so far.
     shared: u64,
     follow: Option<Arc<dyn Follow>>,
     /// Streams that are over when `ready` is written, for who follows.
@@ -362,7 +362,7 @@ impl<W: Keep> Live<W> {
         });
     }
 
-    /// What a child has that was forked when `parent` had `mark` records; its modules.
+    /// Code and modules of a child that was forked when `parent` had `mark` records.
     fn shared_with(&mut self, parent: usize, mark: u64, replay: &mut Replay) -> Shared {
         let mut ancestors = vec![(parent, mark)];
         while let Some(&(last, _)) = ancestors.last()
@@ -422,7 +422,7 @@ impl<W: Keep> Live<W> {
         }
     }
 
-    /// What threads have written.
+    /// Drains the chunks that threads have written.
     fn take(&mut self, pool: &Pool, open: Open) -> bool {
         let mut freed = false;
         let busy = match open {

@@ -45,7 +45,7 @@ pub(super) enum Entry {
     Target(u64),
 }
 
-/// What one image logged itself, and whom it continues.
+/// Entries that one image logged itself, and the image that it continues.
 struct Own {
     entries: Vec<Entry>,
     /// The forked parent and how many of its own entries the fork saw.

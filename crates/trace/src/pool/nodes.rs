@@ -25,7 +25,7 @@ const NODE_SIZE: u64 = size_of::<node::Node>() as u64;
 pub(super) struct Layout {
     /// Address at which the writer maps the pool.
     pub pool_base: u64,
-    /// What they carry (`wire::cost`).
+    /// Costs that nodes carry (`wire::cost`).
     pub costs: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Of a trace only the newest: which parts of the file are given up when it is too large.
+//! The ring: which parts of the file are given up when it is too large.
 //!
 //! Problem: a file that is appended to grows; whoever is killed, what is in it is to be read.
 //!
@@ -36,7 +36,7 @@ pub(super) struct Ring {
     new: Vec<Mark>,
 }
 
-/// What is known of the streams of a thread.
+/// Keyframes and sizes of a thread's streams.
 #[derive(Default)]
 struct Streams {
     keyframes: Vec<Keyframe>,
@@ -48,7 +48,7 @@ struct Streams {
 }
 
 impl Streams {
-    /// What has to stay of each stream begins there.
+    /// First byte of each stream that has to stay.
     fn needed(&self) -> [u64; LANES] {
         if self.over == LANES {
             return [u64::MAX; LANES];

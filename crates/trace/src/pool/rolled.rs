@@ -63,7 +63,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// Where the blocks of `edge` lead, by where it ends. `None`: it does not say.
+    /// Follows the blocks of `edge`, by the state where it ends. `None`: it does not say.
     fn along(&mut self, nodes: &[Node], edge: &Node, blocks: &[u32]) -> Option<()> {
         self.landed.clear();
         self.find_way(nodes, edge.parent?);
@@ -105,7 +105,7 @@ impl Walk {
         Some(())
     }
 
-    /// The same by looking for each node, up to the first that is not there.
+    /// Follows the blocks by looking for each node, up to the first that is not there.
     fn search(&mut self, nodes: &[Node], edge: &Node, blocks: &[u32]) {
         self.landed.clear();
         self.way.clear();

@@ -1,4 +1,4 @@
-//! Where a trace goes: the file, until it is full, fails, or as much is kept as was asked for.
+//! Output of a trace: the file, until it is full, fails, or reaches its limit.
 //!
 //! Invariant: whoever writes here need not care; what was written before stays readable, and
 //! how threads ended is said if there is room for that.
@@ -47,9 +47,9 @@ pub enum Source<'a> {
 pub enum Most {
     #[default]
     All,
-    /// So many bytes, the first ones.
+    /// At most so many bytes; the first ones are kept.
     First(u64),
-    /// So many, the newest.
+    /// At most so many bytes; the newest are kept.
     Newest(u64),
 }
 
@@ -182,7 +182,7 @@ impl<W: Keep> Sink<W> {
         }
     }
 
-    /// What is not a whole chunk. Whether that could be done.
+    /// Removes the rest after the last whole chunk; returns true if that could be done.
     fn take_back(&mut self) -> bool {
         self.journal.forget_items();
         let written = self.journal.written;

@@ -33,7 +33,7 @@ pub(super) struct Chain {
     /// The chunk's keyframe was found.
     has_keyframe: bool,
     pub keyframes: Vec<Marked>,
-    /// What was read and is not kept yet.
+    /// Bytes that were read and are in no part yet.
     pub raw: Vec<u8>,
     /// Parts that were made of it.
     pub parts: u32,
@@ -51,7 +51,7 @@ pub(super) struct Marked {
     pub at: u64,
     /// Instructions that entries of this stream tell of before it.
     pub insns: u64,
-    /// What the thread's words had come to.
+    /// Sum of the thread's counters of instructions.
     pub beside: u64,
 }
 
@@ -129,7 +129,7 @@ impl Chain {
         pool.at::<Chunk>(self.chunk).filter(|_| self.chunk != 0)
     }
 
-    /// What is between what was read and the chunk's first `used` bytes.
+    /// Reads the chunk's bytes from the last one read up to `used`.
     fn take(&mut self, pool: &Pool, used: u64) {
         let Some(chunk) = self.chunk(pool) else {
             return;
@@ -188,7 +188,7 @@ fn read(pool: &Pool, (at, number): (u64, u64), entry: u64, raw: &mut Vec<u8>) ->
     insns
 }
 
-/// Where the bytes of a chunk begin.
+/// Offset of the first byte in a chunk.
 fn begin(chunk: &Chunk) -> u64 {
     u64::from(chunk.begin.load(Relaxed)).clamp(BEGIN, END)
 }

@@ -91,7 +91,7 @@ impl Contexts {
     }
 }
 
-/// Of the state that `label` makes below `parent`.
+/// Key of the state that `label` makes below `parent`.
 fn name(parent: Option<u32>, label: Label) -> u64 {
     let parent = parent.map_or(0, |parent| u64::from(parent) + 1);
     parent << 32 | u64::from(label.0)

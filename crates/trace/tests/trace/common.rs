@@ -168,7 +168,7 @@ fn fragment(u: Bytes) -> Result<Fragment> {
     })
 }
 
-/// What only recordings of counts have.
+/// Adds the contents that only recordings of counts have.
 fn counted(u: Bytes, process: &mut Process) -> Result<()> {
     process.fragments = few(u, 4, |u| fragment(u).map(Arc::new))?;
     process.cuts = few(u, 3, |u| {
@@ -253,7 +253,7 @@ fn streams(u: Bytes, thread: &mut Thread) -> Result<()> {
     Ok(())
 }
 
-/// What only traces have, and what they have not.
+/// Adds the contents that only traces have, and removes the others.
 fn traced(u: Bytes, processes: &mut [Process]) -> Result<()> {
     for index in 0..processes.len() {
         let mut fragments = few(u, 4, |u| fragment(u).map(Arc::new))?;

@@ -115,9 +115,9 @@ fn altered_files_never_panic() {
     );
 }
 
-/// The same of files beside traces; those that are refused change nothing.
-/// Parts of streams, of which one has its stamps apart: what comes before the compressed
-/// bytes, those, how long they are to be. A part unpacks to that length, or not at all.
+/// Files beside traces: those that are refused change nothing.
+/// Parts of streams, of which one has its stamps apart: the header before the compressed
+/// bytes, those, and the unpacked length. A part unpacks to that length, or not at all.
 #[test]
 fn altered_parts_never_panic() {
     // The frame that each begins with, and the one of those that are apart.

@@ -8,7 +8,7 @@ use wire::log::{CHUNK, Func, Kind, LogChunk, Map, Record, Unmap};
 use wire::view::Pool;
 use wire::{MAGIC, NodeChunk, PAGE, ProcessRecord, ThreadRecord, VERSION, node, process_state};
 
-/// Where the writing process is said to map the pool.
+/// Address at which the writing process is said to map the pool.
 const WRITER_BASE: u64 = 0x7f12_3456_7000;
 const POOL_PAGES: usize = 256;
 

@@ -1,4 +1,4 @@
-//! What the traces of workloads hold: bytes on disk, and for each instruction.
+//! Sizes of the traces of workloads: bytes on disk, and bits for each instruction.
 
 use std::fs;
 use std::path::Path;
@@ -10,9 +10,9 @@ use super::Measured;
 
 /// A trace as the last round left it.
 pub struct Kept {
-    /// Of the file.
+    /// Size of the file.
     pub bytes: u64,
-    /// Of streams in it, compressed.
+    /// Compressed size of the streams in it.
     pub streams: u64,
     pub instructions: u64,
 }

@@ -1,4 +1,4 @@
-//! What a figure means nothing without: machine, kernel, versions, commit, load.
+//! Notes without which a figure means nothing: machine, kernel, versions, commit, load.
 
 use std::fs;
 use std::process::Command;

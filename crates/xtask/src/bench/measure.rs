@@ -21,11 +21,11 @@ pub enum Mode {
     Run,
     /// `everypath contexts` with its defaults, the report written to a file.
     Contexts,
-    /// The same with `--cost calls`.
+    /// `everypath contexts --cost calls`, the report written to a file.
     Calls,
     /// `everypath contexts --mode intra -k 3`, the report written to a file.
     Intra,
-    /// The same with `--roll-loops` instead of a k.
+    /// `everypath contexts --mode intra --roll-loops`, the report written to a file.
     Rolled,
     /// `everypath contexts --mode inter -k 3`, the report written to a file.
     Inter,
@@ -48,7 +48,7 @@ const ROLLED: &[&str] = &["@", "contexts", "--mode", "intra", "--roll-loops", "-
 #[rustfmt::skip]
 const INTER: &[&str] = &["@", "contexts", "--mode", "inter", "-k", "3", "--quiet", "--report", "report.out", "--"];
 
-/// Where a workload's trace goes, in its folder.
+/// File name of a workload's trace, in its folder.
 const TRACE: &str = "trace.evp";
 
 impl Mode {
@@ -306,7 +306,7 @@ impl Runner {
     }
 }
 
-/// Where cargo builds.
+/// Directory of cargo's builds.
 pub fn target_directory(tree: &Tree) -> PathBuf {
     let directory = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
     tree.root.join(directory)

@@ -16,7 +16,7 @@ struct File {
 #[serde(deny_unknown_fields)]
 pub struct Workload {
     pub name: String,
-    /// What is hard about it for a translator.
+    /// Property that makes it hard for a translator.
     pub stresses: String,
     /// Shell lines that make the input, run once in the workload's own folder.
     /// `$PROGRAMS` is the folder benches/programs, `$SHARED` is common to all.

@@ -31,7 +31,7 @@ pub struct Measured {
     /// Bytes of the file, and of its streams.
     pub file: u64,
     pub streams: u64,
-    /// The same when it is packed, and how long that takes.
+    /// Sizes of the packed trace, and seconds that packing takes.
     pub packed_file: u64,
     pub packed_streams: u64,
     pub pack_s: f64,
@@ -132,7 +132,7 @@ fn output(mut command: Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// What the descriptors take that a command writes, `raptor` to standard error.
+/// Sizes of the descriptors that a command writes, raw and compressed.
 fn sizes(command: impl Fn() -> Command) -> Result<Sizes> {
     let mut sizes = vec![through(command(), None)?];
     for (tool, arguments) in COMPRESSORS {

@@ -1,4 +1,4 @@
-//! Where blocks begin, and jump tables: a reading of the code and of the data that it
+//! Block leaders and jump tables: a reading of the code and of the data that it
 //! addresses, without any execution.
 
 use std::collections::{BTreeSet, HashSet};
@@ -18,7 +18,7 @@ struct Body {
     jumps: bool,
 }
 
-/// Where blocks begin, but for what follows a branch.
+/// Leaders of blocks, but for instructions that follow a branch.
 pub(super) fn leaders(text: &Text<'_>) -> HashSet<u64> {
     let mut leaders = HashSet::new();
     let mut bodies = Vec::new();
@@ -65,7 +65,7 @@ fn body(text: &Text<'_>, function: &Range<u64>, leaders: &mut HashSet<u64>) -> B
     body
 }
 
-/// Where a jump table leads, if that is what lies at `table`.
+/// Targets of the jump table at `table`, if there is one.
 fn entries(table: u64, bytes: &[u8], starts: &HashSet<u64>) -> Vec<u64> {
     let near = bytes.chunks_exact(4).map(|entry| {
         let distance = i32::from_le_bytes(entry.try_into().unwrap_or_default());

@@ -20,7 +20,7 @@ impl<'a> Bits<'a> {
         Bits::Written(Vec::new(), Encoder::default())
     }
 
-    /// What is behind so many bytes of a stream, up to where it ends.
+    /// Reader of a stream from byte `from` on, up to its end.
     pub fn read(
         thread: &'a Thread,
         stream: u16,

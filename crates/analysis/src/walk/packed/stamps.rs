@@ -20,9 +20,9 @@ pub(super) struct Stamps<'a> {
     bits: Bits<'a>,
     /// Items since the last stamp.
     items: u64,
-    /// Who reads knows the next one; of the last one, that there is none.
+    /// The next stamp, for a reader; after the last one, that there is none.
     next: Option<Option<Stamped>>,
-    /// Of all that came by.
+    /// Hash of all stamps that came by.
     digest: DefaultHasher,
 }
 

@@ -12,7 +12,7 @@ use super::super::segments::{self, Segment, Task};
 use super::super::{Found, Unsound, Walk};
 use super::{BRANCHES, Packed, is_packed};
 
-/// What a walk gave: how many instructions, and hashes of all in their order, and of stamps.
+/// Digest of a walk: the number of instructions, and hashes of all in their order, and of stamps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digest {
     pub insns: u64,
@@ -47,7 +47,7 @@ impl Digest {
         }
     }
 
-    /// Of the rest of a walk, and what it writes or reads meanwhile.
+    /// Digest of the rest of a walk, and of the stamps that it writes or reads meanwhile.
     fn of(walk: &mut Walk<'_>) -> Result<Digest, Unsound> {
         let mut digest = Digest::default();
         while let Some(found) = walk.found() {
@@ -64,7 +64,7 @@ impl Digest {
     }
 }
 
-/// What is executed in a walk of what is packed, and its stamps.
+/// Digest of the instructions of a packed walk, and of its stamps.
 fn digest(mut walk: Walk<'_>) -> Result<Digest, Unsound> {
     if let Some(rest) = &mut walk.rest {
         rest.reads_stamps = true;
@@ -155,7 +155,7 @@ pub fn pack(recording: &Recording, least: u64) -> Result<(Recording, Vec<Digest>
     Ok((packed, digests))
 }
 
-/// What is before a segment.
+/// Bytes and instructions before a segment.
 #[derive(Default)]
 struct Before {
     bytes: [u64; LANES],

@@ -1,5 +1,5 @@
-//! What is packed gives what it was packed of: instructions, times, stack pointers; and damaged
-//! it does no harm.
+//! Packed traces give what they were packed of: instructions, times, stack pointers; and damage
+//! does no harm.
 
 use std::iter;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ fn in_segments(recording: &Recording, least: u64) -> Recording {
     packed
 }
 
-/// Where the bytes of a segment end early, and another one follows, that is told.
+/// A segment whose bytes end early, while another one follows, is an error.
 #[test]
 fn no_segment_ends_before_its_bytes() {
     let packed = in_segments(&with_keyframes(), 0);
@@ -98,7 +98,7 @@ fn no_segment_ends_before_its_bytes() {
     }
 }
 
-/// What a walk with stamps gives, as text.
+/// Events of a walk with stamps, as text.
 fn told(process: &Process, thread: &Thread) -> Vec<String> {
     let mut pieces = Pieces::of(process);
     let mut walk = Walk::new(&mut pieces, thread).with_stamps();
@@ -139,7 +139,7 @@ fn stamps_are_packed() {
     .budget_ms(2000);
 }
 
-/// What builds packed once, the model of this one reads, also where it is in segments.
+/// The model of this build reads the packed traces of older ones, also those in segments.
 #[test]
 fn packed_recordings_are_read() {
     let whole = include_bytes!("../../../../trace/tests/recordings/11-packed.evp");
@@ -198,7 +198,7 @@ fn check_numbers(bytes: &[u8], most: u32, insns: &[usize]) {
     assert_eq!(counts, [atomic, 10, 9]);
 }
 
-/// Who does not ask for stamps reads everything without them, and who does is told.
+/// A reader that does not ask for stamps reads everything without them, and one that does gets an error.
 #[test]
 fn damaged_stamps_are_told_to_who_asks() {
     let packed = packed::recording(&with_stamps()).unwrap();

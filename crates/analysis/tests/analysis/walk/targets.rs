@@ -1,4 +1,4 @@
-//! Where indirect branches went, by numbers of targets.
+//! Targets of indirect branches, by their numbers.
 
 use std::iter;
 use std::ops::Range;
@@ -59,7 +59,7 @@ fn the_recording_of_version_9_has_short_numbers() {
     assert!(executed(process, &process.threads[0]).1.is_none());
 }
 
-/// Where indirect branches went, in all forms, numbers at the ends of each; and what is not
+/// Targets of indirect branches in all forms, numbers at the ends of each; and targets that are not
 /// listed.
 #[test]
 fn targets_have_numbers() {
@@ -111,7 +111,7 @@ fn targets_have_numbers() {
     }
 }
 
-/// What versions 9 and 10 have: all is counted, the mark, too; and what versions before have.
+/// In versions 9 and 10 all entries have numbers, the mark, too; older versions have fewer forms.
 #[test]
 fn old_targets_have_numbers() {
     const FIRST: u64 = 0x10_0000;
@@ -182,7 +182,7 @@ fn stamps_before_a_return_that_is_far_behind() {
     assert_eq!(stamped, plain);
 }
 
-/// Where the one thread of [`returns`] begins.
+/// Address at which the one thread of [`returns`] begins.
 const START: u64 = 0x5000;
 
 /// A process that has these targets and a return at each of `at`, and where it begins.
@@ -205,7 +205,7 @@ fn returns(targets: Vec<u64>, at: &[u64]) -> Process {
     }
 }
 
-/// What a thread of it executes whose lane of targets has these bytes.
+/// Instructions of a thread whose lane of targets has these bytes.
 fn went_to(process: &Process, more: &[u8]) -> (Vec<u64>, Option<Unsound>) {
     executed(process, &beginning(more))
 }

@@ -1,4 +1,4 @@
-//! What is found by counting: numbers of instructions in the middle of a trace, with an index
+//! Numbers of instructions in the middle of a trace, with an index
 //! and without, and where `--skip` begins.
 
 use testkit::folder::Folder;
@@ -134,7 +134,7 @@ fn dumped(folder: &Folder, trace: &str, from: usize) -> (Vec<(usize, u64)>, Stri
     (words.collect(), String::from_utf8(output.stderr).unwrap())
 }
 
-/// What `dump` says that has counted much.
+/// Whether it is the message of a `dump` that has counted much.
 fn says_kept(said: &str) -> bool {
     said.starts_with("everypath: what was counted is kept in '")
         && said.ends_with(".evp.idx', for next time\n")
@@ -150,7 +150,7 @@ fn executed_from(recording: &Recording, from: usize) -> Vec<(usize, u64)> {
         .collect()
 }
 
-/// Who waited for a count once has it afterwards, whatever becomes of the file that has it.
+/// A count is kept once it was waited for, whatever becomes of the file that has it.
 #[test]
 fn what_was_counted_is_kept_beside_the_trace() {
     let folder = Folder::new("trace-counted");
@@ -202,7 +202,7 @@ fn what_was_counted_is_kept_beside_the_trace() {
     assert!(std::fs::read(&index).unwrap() != wrong);
 }
 
-/// Where it cannot be kept, or something else is there, all is shown nevertheless.
+/// Everything is shown also if the count cannot be kept, or something else has its name.
 #[test]
 fn what_cannot_be_kept_is_counted_again() {
     let folder = Folder::new("trace-not-kept");

@@ -222,7 +222,7 @@ fn names_have_no_more_room_than_there_is() {
     assert_eq!(said[1], "");
 }
 
-/// What is kept is the end of what each thread executes, from a keyframe on; chaos has many.
+/// A ring keeps the end of what each thread executes, from a keyframe on; chaos has many.
 #[test]
 fn a_ring_keeps_the_newest() {
     let folder = Folder::new("trace-ring");

@@ -1,4 +1,4 @@
-//! What contexts cost: whose the instructions are that were counted last.
+//! Costs of contexts: which context the last counted instructions belong to.
 //!
 //! Problem: each instruction counts for the context that runs it, and where that
 //! context's node lies is not known when code is translated.
@@ -132,7 +132,7 @@ impl Tool {
         }
     }
 
-    /// What is counted from here on is the top activation's.
+    /// Counts from here on for the top activation.
     pub(super) fn go_on(&self, context: &mut ThreadContext) {
         let (_, state) = self.records.get(context.shadow_top);
         context.cost_state = state.0.wrapping_sub(self.records.0);

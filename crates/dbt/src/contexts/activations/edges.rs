@@ -1,4 +1,4 @@
-//! Where paths of basic blocks lead (`contexts::blocks`).
+//! Edges: the states that paths of basic blocks lead to (`contexts::blocks`).
 
 use core::sync::atomic::Ordering::Relaxed;
 

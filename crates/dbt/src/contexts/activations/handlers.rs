@@ -12,7 +12,7 @@ use crate::contexts::Contexts;
 use crate::engine;
 use crate::pcmap::Place;
 
-/// What signals interrupted, innermost last.
+/// Places that signals interrupted, innermost last.
 pub type Interrupted = Vec<Point>;
 
 /// A place in the middle of an activation.

@@ -1,4 +1,4 @@
-//! What is live in a thread, apart from its forest: a forked child, whose forest is a
+//! Live activations of a thread, apart from its forest: a forked child, whose forest is a
 //! new one, goes on there.
 
 use alloc::vec::Vec;
@@ -29,7 +29,7 @@ pub(super) enum Live {
     Blocks(u32, Vec<u32>),
 }
 
-/// What is live above the thread's root. `current`: the state on top.
+/// Live activations above the thread's root. `current`: the state on top.
 pub(super) fn live_path(tool: &Tool, top: u64, current: State) -> Vec<Activation> {
     if tool.forest.has_edges() {
         // A record holds the state of the activation below its own.
@@ -85,7 +85,7 @@ pub(super) struct Begins {
 }
 
 impl Begins {
-    /// Those of a new forest, whose activations are under a root with this label.
+    /// Beginnings in a new forest, whose activations are under a root with this label.
     pub fn new(forest: &mut Forest, label: u32, memory: &mut dyn Memory) -> Option<Begins> {
         let root = forest.root(label, memory)?;
         Some(Begins {

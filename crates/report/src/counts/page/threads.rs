@@ -38,11 +38,11 @@ pub struct Threads {
     values: [Vec<Vec<Value>>; 2],
 }
 
-/// What the rows of the page's tables are.
+/// Rows of the page's tables.
 pub struct Rows<'a> {
     pub functions: &'a [Function<'a>],
     pub lines: &'a Table,
-    /// Of the blocks, the first instruction.
+    /// First instruction of each block.
     pub first: Vec<usize>,
 }
 

@@ -97,7 +97,7 @@ fn path(process: &Process, forest: &Forest, node: analysis::NodeId) -> Vec<Strin
     path
 }
 
-/// What each node has of its own.
+/// Exclusive costs of each node.
 fn own(recording: &Recording) -> ByPath {
     let threads = recording.processes.iter().flat_map(|process| {
         let forests = process.threads.iter().map(analysis::activations);
@@ -112,7 +112,7 @@ fn own(recording: &Recording) -> ByPath {
     }))
 }
 
-/// What nodes of the k-SF and of the k-CCF cost with all that they called.
+/// Inclusive costs of the nodes of the k-SF and of the k-CCF.
 fn inclusive(fold: &Fold, k: u32) -> (ByPath, ByPath) {
     let (mut slabs, mut callers) = (Vec::new(), Vec::new());
     for (at, process) in fold.recording.processes.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Where indirect jumps, calls and returns went, against the oracle's sequence of
+//! Targets of indirect jumps, calls and returns against the oracle's sequence of
 //! instructions: every branch, every target, how often.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ type Place = (String, u64);
 /// By branch and target.
 type Edges = BTreeMap<(Place, Place), u64>;
 
-/// Of the sequence: an instruction behind a branch is what that went to, also if a
+/// Edges of the sequence: the instruction after a branch is its target, also if a
 /// handler came before.
 pub fn expected(stepped: &Counts) -> Edges {
     let mut edges = Edges::new();

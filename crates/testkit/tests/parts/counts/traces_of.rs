@@ -112,7 +112,7 @@ pub fn read_in_all_ways(recording: &Recording) -> Result<(), String> {
     packed(recording)
 }
 
-/// What each thread executes of wanted modules.
+/// Instructions of wanted modules that each thread executes.
 pub fn expected(stepped: &Counts, wanted: impl Fn(&str) -> bool) -> Vec<Vec<Place>> {
     let threads = stepped.threads.iter();
     let of = |thread: &testkit::oracle::ThreadCount| {
@@ -154,7 +154,7 @@ pub fn executed(
     Ok(threads)
 }
 
-/// Where every byte of code is.
+/// Module and offset of every byte of code.
 fn places(process: &Process) -> HashMap<(u32, u64), Place> {
     let mut places = HashMap::new();
     for fragment in &process.fragments {
@@ -244,7 +244,7 @@ fn times(process: &Process, thread: &Thread) -> Vec<(u64, Stamp)> {
     all
 }
 
-/// The same of stack pointers.
+/// Stack pointers, each with the number of instructions before it.
 fn stacks(process: &Process, thread: &Thread) -> Vec<(u64, u64)> {
     let mut pieces = Pieces::of(process);
     let (mut insns, mut all) = (0, Vec::new());
@@ -395,7 +395,7 @@ fn expected_branches(walk: &mut Walk<'_>) -> Vec<Branch> {
     branches
 }
 
-/// What an instruction is as a branch, and what is executed next makes of it.
+/// The branch that an instruction is, with its outcome by what is executed next.
 fn branch(insn: &Instruction, number: u64, next: Option<u64>) -> Option<Branch> {
     let target = insn.near_branch_target();
     let (taken, target) = match insn.flow_control() {

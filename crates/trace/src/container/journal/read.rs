@@ -57,7 +57,7 @@ pub(in crate::container) fn read<R: Read>(
     }
 }
 
-/// Who is killed leaves a file that just ends.
+/// Turns a truncation into the error for a file whose writer was killed.
 fn unfinished(error: ReadError, at: u64) -> ReadError {
     match error {
         ReadError::Truncated { at: end } => ReadError::Unfinished { torn: end - at },
@@ -70,7 +70,7 @@ enum Step {
     Done,
 }
 
-/// What was read of a file.
+/// Contents of a file read so far.
 #[derive(Default)]
 struct File {
     items: Reader,
@@ -182,7 +182,7 @@ impl File {
     }
 }
 
-/// What the stored bytes of a part begin with.
+/// Header of a part's stored bytes.
 struct Lead {
     begins: (u32, u32),
     process: u32,
@@ -214,7 +214,7 @@ impl Lead {
     }
 }
 
-/// So many parts of `len` bytes together; `None`: they cannot have so many.
+/// `parts` lost parts of `len` bytes together; `None`: they cannot have so many.
 fn lost(stream: u16, parts: u32, len: u64) -> Option<Vec<Part>> {
     let most = u64::from(parts) * u64::from(MAX_RAW);
     let mut left = (u64::from(parts)..=most).contains(&len).then_some(len)?;

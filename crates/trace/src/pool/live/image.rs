@@ -40,19 +40,19 @@ pub(super) struct Image {
     pub log: Log,
 }
 
-/// What an image logged.
+/// Log of a process image.
 #[derive(Default)]
 pub(super) struct Log {
     pub tail: Tail,
     pub replay: Replay,
     /// Records of its own that were read.
     pub records: u64,
-    /// Those that are about modules, with their numbers.
+    /// Records about modules, with their numbers.
     pub maps: Vec<(u64, Entry)>,
     /// Its own code, and the numbers of the records.
     pub fragments: Vec<(u64, Arc<Fragment>)>,
     pub targets: Vec<u64>,
-    /// What it has from its parent.
+    /// Items shared with its parent.
     pub shared: Shared,
     /// Forked from that image when that had so many records.
     pub forked: Option<(usize, u64)>,
@@ -174,7 +174,7 @@ impl Image {
         }
     }
 
-    /// What is known of it when all is over: with its own code, without streams.
+    /// The process after the run: with its own code, without streams.
     pub fn whole(&self, pool: &Pool) -> Process {
         let head = pool.at::<ProcessRecord>(self.record);
         let head = head
