@@ -70,9 +70,16 @@ pub fn run(tree: &Tree, options: &Options) -> Result<()> {
         .git(&["rev-parse", "--short", "HEAD"])?
         .trim()
         .to_owned();
-    let is_clean = tree
-        .git(&["status", "--porcelain", "--untracked-files=no"])?
-        .is_empty();
+    // The report itself is no change: a run that goes on would have another name.
+    let report = format!(":!{REPORT}");
+    let status = [
+        "status",
+        "--porcelain",
+        "--untracked-files=no",
+        ".",
+        &report,
+    ];
+    let is_clean = tree.git(&status)?.is_empty();
     let name = match is_clean {
         true => commit,
         false => format!("{commit}+changes"),
