@@ -7,7 +7,7 @@
 //!            cells        [tag, state, edge, count; 65536]   contexts of basic blocks,
 //!                                                       see dbt/contexts/paths.rs
 //!            slots [count; as many as are used]         counts mode only, see
-//!                                                       dbt/ways.rs
+//!                                                       dbt/edge_counters.rs
 //!            two pages of files                         traces by request, see polls.rs
 //!
 //! stacks  -> guard | runtime stack | guard | signal stack      private memory
@@ -47,7 +47,7 @@ pub const SLOTS: i32 = 4096;
 
 /// Memory that follows a thread's context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Behind {
+pub enum ContextTail {
     Nothing,
     Transitions,
     /// And cells.
@@ -61,21 +61,21 @@ pub enum Behind {
     },
 }
 
-impl Behind {
+impl ContextTail {
     pub fn space(self) -> u64 {
         match self {
-            Behind::Nothing => 0,
-            Behind::Transitions => TRANSITIONS as u64 * 8,
-            Behind::Cells => Behind::Transitions.space() + CELLS as u64 * 16,
-            Behind::Polls => crate::polls::SPACE,
-            Behind::Slots { space, .. } => space,
+            ContextTail::Nothing => 0,
+            ContextTail::Transitions => TRANSITIONS as u64 * 8,
+            ContextTail::Cells => ContextTail::Transitions.space() + CELLS as u64 * 16,
+            ContextTail::Polls => crate::polls::SPACE,
+            ContextTail::Slots { space, .. } => space,
         }
     }
 
     fn backed(self) -> u64 {
         match self {
-            Behind::Slots { backed, .. } => backed,
-            Behind::Polls => 0,
+            ContextTail::Slots { backed, .. } => backed,
+            ContextTail::Polls => 0,
             other => other.space(),
         }
     }
@@ -208,7 +208,7 @@ pub struct ThreadContext {
     pub stream_phase: u32,
     /// Address of the counter of edges that were in no cell and no table, shared by all threads.
     pub edge_lookups: u64,
-    /// The indirect branch that was executed last (`dbt::ways::jumps`).
+    /// The indirect branch that was executed last (`dbt::edge_counters::indirect`).
     pub site: u32,
     /// Nonzero: what the thread executes is not traced, for that reason
     /// (`dbt::streams::controls`).
@@ -383,7 +383,7 @@ pub struct Blocks {
 impl Blocks {
     /// A free block with a clean context, as a [`Thread`] not yet running.
     // Long function: the fields of a thread, one a line.
-    pub fn take(&mut self, pool: &Pool, behind: Behind) -> Option<alloc::boxed::Box<Thread>> {
+    pub fn take(&mut self, pool: &Pool, behind: ContextTail) -> Option<alloc::boxed::Box<Thread>> {
         let free = self
             .list
             .iter()
@@ -400,7 +400,7 @@ impl Blocks {
         // it is page aligned memory of at least this size.
         unsafe {
             core::ptr::write_bytes(context, 0, 1);
-            if matches!(behind, Behind::Transitions | Behind::Cells) && used_before {
+            if matches!(behind, ContextTail::Transitions | ContextTail::Cells) && used_before {
                 core::ptr::write_bytes(
                     (block.context + TRANSITION_TAGS as u64) as *mut u64,
                     0,
@@ -456,7 +456,7 @@ impl Blocks {
         Some(thread)
     }
 
-    fn make(&mut self, pool: &Pool, behind: Behind) -> Option<usize> {
+    fn make(&mut self, pool: &Pool, behind: ContextTail) -> Option<usize> {
         let stacks = crate::memory::map_needed(2 * GUARD + RUNTIME_STACK + SIGNAL_STACK)?;
         for guard in [stacks, stacks + GUARD + RUNTIME_STACK] {
             // SAFETY: our own fresh pages, used by nobody.
@@ -466,10 +466,12 @@ impl Blocks {
         let context = match crate::pool::allocate_backed(pool, size, backed) {
             Some(offset) => offset + pool.base(),
             // The thread runs; what it counts is lost, which it says itself.
-            None if matches!(behind, Behind::Slots { .. }) => crate::memory::map_private(size)?,
+            None if matches!(behind, ContextTail::Slots { .. }) => {
+                crate::memory::map_private(size)?
+            }
             None => return None,
         };
-        if behind == Behind::Polls {
+        if behind == ContextTail::Polls {
             crate::polls::map(context);
         }
         let used = alloc::boxed::Box::leak(alloc::boxed::Box::new(AtomicU32::new(0)));

@@ -27,7 +27,7 @@ mod stack;
 use trace::{Process, Recording};
 
 use crate::cct::Event;
-use crate::walk::{Did, Pieces, Runs};
+use crate::walk::{Pieces, RunEvent, Runs};
 pub use extents::{Extent, Functions, Met};
 use forks::Forks;
 use machine::{MOST_LIVE, Machine, Shapes};
@@ -89,13 +89,13 @@ pub fn of_recording<S: Sink>(
             };
             while let Some(did) = runs.next() {
                 match did {
-                    Ok(Did::Ran(run)) => {
+                    Ok(RunEvent::Ran(run)) => {
                         let mut kernel = |back, machine: &Machine| forks.at(index, back, machine);
                         machine.run(&runs, &run, &mut shapes, &mut known, &mut told, &mut kernel);
                     }
-                    Ok(Did::Went { why, to }) => machine.went(why, to, &mut known, &mut told),
-                    Ok(Did::Stack(sp)) => machine.tell(sp),
-                    Ok(Did::Entered) => {}
+                    Ok(RunEvent::Went { why, to }) => machine.went(why, to, &mut known, &mut told),
+                    Ok(RunEvent::Stack(sp)) => machine.tell(sp),
+                    Ok(RunEvent::Entered) => {}
                     Err(error) => failures.push(format!("thread {}: {error}", thread.tid)),
                 }
                 if machine.is_too_deep() {

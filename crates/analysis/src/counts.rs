@@ -103,12 +103,12 @@ pub struct Counts {
     /// By unit and place.
     pub insns: Vec<Counted>,
     /// Targets of indirect jumps, calls and returns, by index of the branch.
-    pub went: Vec<Went>,
+    pub went: Vec<IndirectEdge>,
 }
 
 /// An indirect jump, call or return, and one place to which it went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Went {
+pub struct IndirectEdge {
     /// Indices into [`Counts::insns`]; `None`: nothing was executed there.
     pub from: u32,
     pub to: Option<u32>,
@@ -117,8 +117,8 @@ pub struct Went {
 
 impl Counts {
     /// Targets of the branch with this index.
-    pub fn went_from(&self, branch: usize) -> &[Went] {
-        let before = |went: &Went| (went.from as usize) < branch;
+    pub fn went_from(&self, branch: usize) -> &[IndirectEdge] {
+        let before = |went: &IndirectEdge| (went.from as usize) < branch;
         let rest = &self.went[self.went.partition_point(before)..];
         let own = rest.partition_point(|went| went.from as usize == branch);
         &rest[..own]

@@ -44,7 +44,7 @@ const LONGEST: u32 = 4000;
 
 /// History of a branch.
 #[derive(Clone, Copy, Debug, Default)]
-struct Local {
+struct BranchHistory {
     /// Outcomes, the last one lowest.
     outcomes: u32,
     /// How often the last one came in a row, and how often the one before that did.
@@ -54,17 +54,17 @@ struct Local {
 
 /// History of an indirect branch.
 #[derive(Debug, Default)]
-struct Went {
+struct IndirectHistory {
     /// Targets, the last one first.
     targets: Vec<u64>,
     /// By place among those.
     flags: Vec<Flag>,
-    by_history: [HashMap<u64, Guess>; 2],
+    by_history: [HashMap<u64, Expected>; 2],
 }
 
 /// Target of an indirect branch after a history.
 #[derive(Debug, Default)]
-struct Guess {
+struct Expected {
     target: u64,
     /// How often it was right lately.
     right: u32,
@@ -74,13 +74,13 @@ struct Guess {
 #[derive(Debug)]
 pub struct Model {
     conditional: Mixer<7>,
-    local: Vec<Local>,
+    local: Vec<BranchHistory>,
     /// Outcomes of all conditional branches, the last one lowest.
     outcomes: u64,
     /// Hash of where control went lately, and of where indirect branches went.
     path: u64,
     indirect: [u64; 2],
-    went: HashMap<u32, Went>,
+    went: HashMap<u32, IndirectHistory>,
     /// Entries of all `by_history`.
     histories: usize,
     guesses: HashMap<(u8, u32), Flag>,
@@ -121,7 +121,7 @@ impl Model {
     ) -> Result<bool, Cut> {
         let at = site as usize;
         if self.local.len() <= at {
-            self.local.resize(at + 1, Local::default());
+            self.local.resize(at + 1, BranchHistory::default());
         }
         let local = self.local[at];
         let base = hash(u64::from(site), 1);
@@ -301,7 +301,7 @@ fn number(bytes: &mut [[Flag; 256]], coder: &mut impl Coder, value: u64) -> Resu
     Ok(all)
 }
 
-impl Went {
+impl IndirectHistory {
     /// The target, if it is listed.
     fn listed(
         &mut self,

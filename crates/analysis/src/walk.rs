@@ -7,7 +7,7 @@
 //! Approach: [`Code`] knows the code of a process and what is executed up to the next
 //! outcome; each such piece is decoded once and remembers where it was found to go on. A
 //! [`Walk`] reads items, each from the lane that the next branch says, and goes from piece
-//! to piece. Of a process that runs ([`Coming`]) it waits for what it needs.
+//! to piece. Of a process that runs ([`LiveProcess`]) it waits for what it needs.
 //!
 //! Invariants: any bytes give pieces or an error ([`Unsound`]), after which there is
 //! nothing more; memory is in proportion to code, not to streams.
@@ -39,9 +39,9 @@
 
 mod branches;
 mod code;
-mod coming;
 mod hops;
 mod lane;
+mod live;
 mod losses;
 mod order;
 pub mod packed;
@@ -58,14 +58,14 @@ mod why;
 pub use branches::{Branch, Branches, Item};
 pub use code::{Code, Step};
 use code::{Place, Turn};
-pub use coming::{Coming, Room, Tail};
 use hops::Ending;
 use lane::{Escape, Lane};
+pub use live::{LiveProcess, Room, Tail};
 pub use order::Order;
 use packed::{Next, Packed, Rest};
 pub use pieces::Pieces;
 use pieces::{Known, end};
-pub use runs::{Did, Key, Run, Runs};
+pub use runs::{Key, Run, RunEvent, Runs};
 pub use segments::Segment;
 pub use sites::{Kind, Site};
 use stamps::Stamps;
@@ -166,9 +166,9 @@ impl<'a> Walk<'a> {
     }
 
     /// Walk of a thread that runs: `pieces` are of its process.
-    pub fn of_coming(pieces: &'a mut Pieces, tail: &'a Tail) -> Walk<'a> {
+    pub fn of_live(pieces: &'a mut Pieces, tail: &'a Tail) -> Walk<'a> {
         Walk {
-            lanes: (0..LANES).map(|lane| Lane::coming(tail, lane)).collect(),
+            lanes: (0..LANES).map(|lane| Lane::live(tail, lane)).collect(),
             tail: Some(tail),
             ..Walk::without_lanes(pieces)
         }
@@ -287,7 +287,7 @@ impl<'a> Walk<'a> {
             if self.lanes.is_empty() {
                 match self.unpack()? {
                     Escaped::Over => return Ok(None),
-                    Escaped::Coming => continue,
+                    Escaped::LiveProcess => continue,
                     Escaped::Went(found) => return Ok(Some(found)),
                 }
             }
@@ -303,7 +303,7 @@ impl<'a> Walk<'a> {
                 Some(0) => return Err(Unsound::Item(0)),
                 Some(ESCAPE) => match self.escape(lane)? {
                     Escaped::Over => return Ok(None),
-                    Escaped::Coming => {}
+                    Escaped::LiveProcess => {}
                     Escaped::Went(found) => return Ok(Some(found)),
                 },
                 Some(STAMP) if lane == TARGETS => self.take_more_stamps()?,
@@ -442,7 +442,7 @@ impl<'a> Walk<'a> {
             None => Next::End,
         };
         match next {
-            Next::End if self.open()? => Ok(Escaped::Coming),
+            Next::End if self.open()? => Ok(Escaped::LiveProcess),
             Next::End => Ok(Escaped::Over),
             Next::Escape(escape) => {
                 self.take_stamps()?;
@@ -453,7 +453,7 @@ impl<'a> Walk<'a> {
             }
             Next::Outcome => {
                 (self.outcomes, self.left) = (WENT, 1);
-                Ok(Escaped::Coming)
+                Ok(Escaped::LiveProcess)
             }
         }
     }
@@ -467,13 +467,13 @@ impl<'a> Walk<'a> {
                 let (why, to) = (Why::Lost, pc);
                 match std::mem::take(&mut self.leapt) {
                     true => Ok(Escaped::Went(Found::Went { why, to })),
-                    false => Ok(Escaped::Coming),
+                    false => Ok(Escaped::LiveProcess),
                 }
             }
             _ if self.begins => Err(Unsound::Keyframe),
             Escape::At(pc) => {
                 self.coming = Some((pc, Place::At(pc)));
-                Ok(Escaped::Coming)
+                Ok(Escaped::LiveProcess)
             }
             Escape::Code(id) => {
                 let mut start = self.pieces.code.start_of(id);
@@ -482,7 +482,7 @@ impl<'a> Walk<'a> {
                 }
                 let start = start.ok_or(Unsound::NoFragment(id))?;
                 self.coming = Some((start, Place::In(id, 0)));
-                Ok(Escaped::Coming)
+                Ok(Escaped::LiveProcess)
             }
             Escape::To(why, to) => {
                 let next = self.pieces.at(Place::At(to));
@@ -558,7 +558,7 @@ fn reaches(steps: &[Step], pc: u64) -> bool {
 /// Result of an escape.
 enum Escaped {
     /// Nothing was done yet.
-    Coming,
+    LiveProcess,
     Went(Found),
     /// It is the last thing, and not whole.
     Over,

@@ -11,17 +11,17 @@ use image::{Images, Selector};
 use trace::{BlockContexts, Cost, Loss, Mode, Prefix, Recording};
 use wire::flag;
 
-use crate::beside::{OnDisk, Trust};
 use crate::branches;
 use crate::ctl;
+use crate::derived::Derived;
 use crate::diff;
 use crate::ending::Ending;
 use crate::flags::{
     BlockKind, Cli, Command, ContextMode, Contexts, Count, Format, Report, Run, View, WhichForest,
 };
-use crate::made::Made;
 use crate::output::{Kind, Output, mid_sentence, reason};
 use crate::pack;
+use crate::page_sources::{OnDisk, Trust};
 use crate::raptor;
 use crate::selection;
 use crate::session::Session;
@@ -395,7 +395,7 @@ fn report_file(flags: &Report) -> Result<Ending> {
     check_view(&flags.view)?;
     check_tables(&flags.view, flags.format)?;
     let prefix = read(&flags.file)?;
-    let mut made = Made::of(flags, prefix.recording)?;
+    let mut made = Derived::of(flags, prefix.recording)?;
     flatten(flags, &mut made.recording);
     let ending = report(flags, &made.recording, prefix.lost)?;
     Ok(made.end(flags, ending))

@@ -14,11 +14,11 @@ use image::Images;
 use report::diff::{self as form, Comparison, Recorded};
 use trace::Recording;
 
-use crate::beside::OnDisk;
 use crate::commands::{finish_stdout, read};
 use crate::ending::Ending;
 use crate::flags::{self, DiffFormat};
 use crate::output::{Kind, Output};
+use crate::page_sources::OnDisk;
 use crate::show::{self, Page};
 
 /// A condition of `--fail-if` is met.

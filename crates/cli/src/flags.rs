@@ -35,7 +35,7 @@ pub use target::Target;
 use traces::{
     CTL_EXAMPLES, DUMP_EXAMPLES, INDEX_EXAMPLES, PACK_EXAMPLES, TRACE_EXAMPLES, VERIFY_EXAMPLES,
 };
-pub use traces::{Clock, Ctl, Dump, Made, Pack, Trace, Verify, Wanted, What};
+pub use traces::{Clock, Ctl, Derived, Dump, Pack, Trace, Verify, Wanted, What};
 
 use crate::show;
 
@@ -268,7 +268,7 @@ pub struct Report {
     #[arg(short, value_name = "N")]
     pub k: Option<u32>,
     #[command(flatten)]
-    pub made: Made,
+    pub made: Derived,
     #[command(flatten)]
     pub view: View,
     /// Show each thread by itself (recordings of `count`)

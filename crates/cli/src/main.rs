@@ -39,14 +39,13 @@ macro_rules! say {
 }
 
 mod ahead;
-mod beside;
 mod binaries;
 mod branches;
 mod commands;
 mod condition;
 mod controls;
-mod counted;
 mod ctl;
+mod derived;
 mod descriptors;
 mod diff;
 mod ending;
@@ -55,9 +54,9 @@ mod folders;
 mod functions;
 mod keep;
 mod libraries;
-mod made;
 mod output;
 mod pack;
+mod page_sources;
 mod program;
 mod progress;
 mod raptor;
@@ -68,6 +67,7 @@ mod source;
 mod symbolize;
 mod thesis;
 mod timelines;
+mod trace_index;
 mod traces;
 mod vdso;
 

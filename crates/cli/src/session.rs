@@ -18,10 +18,10 @@ use launch::{Control, Ended, Request, Run};
 use report::text::Style;
 use trace::{BlockContexts, Cost, End, Meta, Mode, Recording};
 
-use crate::beside::{OnDisk, Trust};
 use crate::ending::Ending;
 use crate::flags::{Destination, Target};
 use crate::output::{self, Kind, Output, Unsaved, mid_sentence};
+use crate::page_sources::{OnDisk, Trust};
 use crate::progress::Progress;
 use crate::selection::{self, Extents};
 use crate::show::{self, Page, Show};

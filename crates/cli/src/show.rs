@@ -13,8 +13,8 @@ use report::text::Style;
 use report::{Detail, Hot, Report, Weight};
 use trace::{Mode, Recording};
 
-use crate::beside::{OnDisk, Trust};
 use crate::flags::{Format, View, WhichForest};
+use crate::page_sources::{OnDisk, Trust};
 use crate::{binaries, program};
 
 /// How a recording is shown.

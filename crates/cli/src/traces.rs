@@ -11,7 +11,6 @@ use trace::{Identity, Mode, Most, Process, ReadError, Recording};
 use crate::branches;
 use crate::commands::{finish_stdout, read};
 use crate::controls;
-use crate::counted;
 use crate::ending::Ending;
 use crate::flags::{Destination, Dump, Format, Trace, Verify};
 use crate::folders;
@@ -21,6 +20,7 @@ use crate::raptor::live::Predictors;
 use crate::session::Session;
 use crate::show::Show;
 use crate::timelines;
+use crate::trace_index;
 
 pub fn trace(flags: &Trace) -> Result<Ending> {
     if flags.target.lockstep.is_some() {
@@ -120,7 +120,7 @@ pub fn dump(flags: &Dump) -> Result<Ending> {
     };
     let (mut recording, _, identity) = read_known(&flags.file)?;
     check_thread(&recording, &flags.file, flags.thread)?;
-    counted::find(&mut recording, identity, &flags.file, &view);
+    trace_index::find(&mut recording, identity, &flags.file, &view);
     print(|out| report::steps::dump(&recording, &view, out))
 }
 

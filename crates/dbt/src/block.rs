@@ -4,8 +4,8 @@ use core::hash::{BuildHasher, BuildHasherDefault};
 
 use hashbrown::HashTable;
 
+use crate::edge_counters::Site;
 use crate::slab::Slab;
-use crate::ways::Site;
 
 /// How control comes to a block. Only tools make a difference: without one,
 /// every arrival is `Inside`.
@@ -31,7 +31,7 @@ pub enum Arrival {
     /// In traces: while the instructions of a thread are counted that it is not traced for.
     Skipped = 7,
     /// In traces: of a thread that is not traced any more.
-    Done = 8,
+    CountReached = 8,
     /// As `Skipped`, where many more are skipped.
     Far = 9,
 }
@@ -46,7 +46,7 @@ impl Arrival {
             5 => Arrival::Middle,
             6 => Arrival::Outside,
             7 => Arrival::Skipped,
-            8 => Arrival::Done,
+            8 => Arrival::CountReached,
             9 => Arrival::Far,
             _ => Arrival::Inside,
         }
@@ -54,7 +54,10 @@ impl Arrival {
 
     /// In traces: whether the thread is in a phase that is not traced.
     pub fn is_off(self) -> bool {
-        matches!(self, Arrival::Far | Arrival::Skipped | Arrival::Done)
+        matches!(
+            self,
+            Arrival::Far | Arrival::Skipped | Arrival::CountReached
+        )
     }
 
     /// Whether a tool has to do something first.

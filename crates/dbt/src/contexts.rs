@@ -164,7 +164,7 @@ impl Contexts {
             };
         }
         let event = match key.arrival {
-            Arrival::Outside | Arrival::Far | Arrival::Skipped | Arrival::Done => false,
+            Arrival::Outside | Arrival::Far | Arrival::Skipped | Arrival::CountReached => false,
             // Nothing begins there, nor where functions make no difference.
             Arrival::Middle => return key,
             _ if self.blocks.as_ref().is_some_and(|blocks| !blocks.intra) => false,

@@ -9,7 +9,7 @@
 //!
 //! | in the run | code |
 //! |---|---|
-//! | a branch at its end that hardly ever leaves the superblock, as `ways` has seen | with the next run, or on its way |
+//! | a branch at its end that hardly ever leaves the superblock, as `edge_counters` has seen | with the next run, or on its way |
 //! | a place from which every flag is overwritten before anything reads it or can fault | `add gs:[word], n` |
 //! | else, a return or indirect branch at its end | three instructions more where rcx and rdx are spilled anyway |
 //! | else, a forward conditional branch at its end and another run behind it | nothing: with that run, or, if the branch is taken, on its way |
@@ -18,8 +18,8 @@
 //! Forward branches are mostly not taken; and if one is, that costs the way its
 //! spill and a jump, which the run would have cost always.
 //!
-//! `count` (`ways`) counts runs at the same places, each in a word of its own; but what ends
-//! with an indirect branch always there, as the word says where that goes (`ways::jumps`).
+//! `count` (`edge_counters`) counts runs at the same places, each in a word of its own; but what ends
+//! with an indirect branch always there, as the word says where that goes (`edge_counters::indirect`).
 //!
 //! Otherwise the words are eight, used in turn: an addition waits for the one before it
 //! to the same word. Where events add them up (`contexts::costs`) there is one for each
@@ -39,13 +39,13 @@ use wire::{COST_WORDS, cost};
 pub use place::{Place, place_of};
 use place::{dead_flags, is_indirect};
 
-use crate::guess::Guess;
+use crate::edge_counters::{LastBranch, Rare};
 use crate::indirect::SPILL_RCX;
 use crate::pcmap::Recipe;
+use crate::prediction::Prediction;
 use crate::streams::Append;
 use crate::superblock::is_turned;
 use crate::translate::Emit;
-use crate::ways::{LastBranch, Rare};
 
 const WORDS: i32 = offset_of!(ThreadContext, insns) as i32;
 /// Words that instructions have if contexts carry nothing else of them. Each is three
@@ -60,7 +60,7 @@ enum What {
     Nothing,
     Instructions(Words),
     /// Executions; the next place counts in the slot at this displacement from gs.
-    Ways(i32),
+    EdgeCounters(i32),
     /// Instructions, taken from what is left in the word at this displacement.
     Left(i32),
 }
@@ -70,14 +70,14 @@ enum What {
 pub struct Counting {
     what: What,
     /// Predicted target of the jump at the end, if that was asked already.
-    guess: Option<Option<Guess>>,
+    prediction: Option<Option<Prediction>>,
     last: LastBranch,
     /// Costs that are counted (`wire::cost`).
     costs: u32,
     /// Runs begun.
     runs: usize,
     /// Amounts that the branch at the end of the run is to count.
-    owed: Amounts,
+    at_branch: Amounts,
     /// Amounts of runs that are counted with the next one.
     pending: Amounts,
     /// Amounts of the last instruction of the run.
@@ -187,14 +187,14 @@ impl Words {
 }
 
 impl Counting {
-    fn new(what: What, guess: Option<Option<Guess>>) -> Counting {
+    fn new(what: What, prediction: Option<Option<Prediction>>) -> Counting {
         Counting {
             what,
-            guess,
+            prediction,
             last: LastBranch::None,
             costs: 0,
             runs: 0,
-            owed: Amounts::default(),
+            at_branch: Amounts::default(),
             pending: Amounts::default(),
             last_insn: Amounts::ONE,
             rare: Rare::NONE,
@@ -211,29 +211,29 @@ impl Counting {
         }
     }
 
-    /// Counts executions, in slots from the one at `displacement` on (`ways`).
-    pub fn of_ways(
+    /// Counts executions, in slots from the one at `displacement` on (`edge_counters`).
+    pub fn of_edges(
         displacement: i32,
-        guess: Option<Guess>,
+        prediction: Option<Prediction>,
         last: LastBranch,
         rare: Rare,
     ) -> Counting {
         Counting {
             last,
             rare,
-            ..Counting::new(What::Ways(displacement), Some(guess))
+            ..Counting::new(What::EdgeCounters(displacement), Some(prediction))
         }
     }
 
-    pub fn of_nothing(guess: Option<Guess>) -> Counting {
-        Counting::new(What::Nothing, Some(guess))
+    pub fn of_nothing(prediction: Option<Prediction>) -> Counting {
+        Counting::new(What::Nothing, Some(prediction))
     }
 
     /// The word that the map names.
     fn number(&self) -> u8 {
         match self.what {
             What::Instructions(words) => words.number(),
-            What::Nothing | What::Ways(_) | What::Left(_) => 0,
+            What::Nothing | What::EdgeCounters(_) | What::Left(_) => 0,
         }
     }
 
@@ -248,12 +248,12 @@ impl Counting {
 
     /// Whether indirect branches count for themselves where they go.
     fn names_targets(&self) -> bool {
-        matches!(self.what, What::Ways(_))
+        matches!(self.what, What::EdgeCounters(_))
     }
 
     /// Predicted target of the indirect branch, if that was asked already.
-    pub fn guess(&self) -> Option<Option<Guess>> {
-        self.guess
+    pub fn prediction(&self) -> Option<Option<Prediction>> {
+        self.prediction
     }
 }
 
@@ -310,15 +310,15 @@ impl Run {
 
 /// Compensation that a branch has to execute on a side exit, in rdx.
 #[derive(Clone, Copy, Debug)]
-pub enum Owed {
+pub enum Compensation {
     Added(Addition),
     Appended(Append),
 }
 
-impl Owed {
+impl Compensation {
     /// Adds `number` to a counter.
-    pub fn add(word: i32, number: i32) -> Owed {
-        Owed::Added(Addition {
+    pub fn add(word: i32, number: i32) -> Compensation {
+        Compensation::Added(Addition {
             word,
             added: Amounts([number, 0, 0, 0]),
             instructions: number,
@@ -328,9 +328,9 @@ impl Owed {
     }
 
     /// Adds `number` also where the branch itself is made again: the engine takes that back.
-    pub fn add_for_good(word: i32, number: i32) -> Owed {
-        match Owed::add(word, number) {
-            Owed::Added(addition) => Owed::Added(Addition {
+    pub fn add_for_good(word: i32, number: i32) -> Compensation {
+        match Compensation::add(word, number) {
+            Compensation::Added(addition) => Compensation::Added(Addition {
                 instructions: number + 1,
                 ..addition
             }),
@@ -341,39 +341,39 @@ impl Owed {
     /// Most bytes of it.
     pub fn bytes(self) -> u64 {
         match self {
-            Owed::Added(addition) => addition.bytes(),
-            Owed::Appended(_) => Append::BYTES,
+            Compensation::Added(addition) => addition.bytes(),
+            Compensation::Appended(_) => Append::BYTES,
         }
     }
 
     /// Most bytes of [`add_spilled`].
     pub fn spilled_bytes(self) -> u64 {
         match self {
-            Owed::Added(addition) => 9 + addition.bytes() + 9,
-            Owed::Appended(_) => Append::SPILLED,
+            Compensation::Added(addition) => 9 + addition.bytes() + 9,
+            Compensation::Appended(_) => Append::SPILLED,
         }
     }
 
     /// The one word of an addition.
     pub fn word(self) -> Option<i32> {
         match self {
-            Owed::Added(addition) => Some(addition.word),
-            Owed::Appended(_) => None,
+            Compensation::Added(addition) => Some(addition.word),
+            Compensation::Appended(_) => None,
         }
     }
 
     pub fn emit(self, asm: &mut Asm<'_>) {
         match self {
-            Owed::Added(addition) => add_in(asm, Reg::Rdx, addition),
-            Owed::Appended(append) => append.emit(asm),
+            Compensation::Added(addition) => add_in(asm, Reg::Rdx, addition),
+            Compensation::Appended(append) => append.emit(asm),
         }
     }
 
     /// All but the branch itself, if there are any or that is counted, too.
-    pub fn without_last(self) -> Option<Owed> {
+    pub fn without_last(self) -> Option<Compensation> {
         match self {
-            Owed::Added(addition) => addition.without_last().map(Owed::Added),
-            Owed::Appended(_) => Some(self),
+            Compensation::Added(addition) => addition.without_last().map(Compensation::Added),
+            Compensation::Appended(_) => Some(self),
         }
     }
 }
@@ -415,19 +415,19 @@ impl Addition {
 }
 
 /// Emits compensation where no register is spilled.
-pub fn add_spilled(asm: &mut Asm<'_>, owed: Owed) {
-    match owed {
-        Owed::Added(addition) => {
+pub fn add_spilled(asm: &mut Asm<'_>, compensation: Compensation) {
+    match compensation {
+        Compensation::Added(addition) => {
             asm.mov_gs_r(SPILL_RCX, Reg::Rcx);
             add_in(asm, Reg::Rcx, addition);
             asm.mov_r_gs(Reg::Rcx, SPILL_RCX);
         }
-        Owed::Appended(append) => append.emit_spilled(asm),
+        Compensation::Appended(append) => append.emit_spilled(asm),
     }
 }
 
-fn add_in(asm: &mut Asm<'_>, scratch: Reg, owed: Addition) {
-    for (word, number) in owed.added.additions(owed.word) {
+fn add_in(asm: &mut Asm<'_>, scratch: Reg, addition: Addition) {
+    for (word, number) in addition.added.additions(addition.word) {
         asm.mov_r_gs(scratch, word);
         asm.lea(scratch, scratch, number);
         asm.mov_gs_r(word, scratch);
@@ -450,7 +450,7 @@ impl Emit<'_> {
     /// Says in the map that what comes is to be counted yet.
     pub fn begin_run(&mut self, run: &Run) {
         self.counting.runs += 1;
-        self.counting.owed = Amounts::default();
+        self.counting.at_branch = Amounts::default();
         self.counting.last_insn = run.last;
         match run.place {
             Place::Add(at) if at == run.first => {}
@@ -466,17 +466,17 @@ impl Emit<'_> {
         let all = self.counting.pending.plus(run.amounts);
         match run.place {
             Place::Add(place) if place == at => {
-                let owed = self.amounts(all);
-                for (word, number) in owed.added.additions(owed.word) {
+                let compensation = self.amounts(all);
+                for (word, number) in compensation.added.additions(compensation.word) {
                     self.asm.add_gs_imm(word, number);
                 }
             }
             Place::Spilled if at == run.first => {
-                let owed = self.addition(all);
-                add_spilled(&mut self.asm, owed);
+                let compensation = self.addition(all);
+                add_spilled(&mut self.asm, compensation);
             }
             Place::AtBranch if at + 1 == run.end => {
-                self.counting.owed = all;
+                self.counting.at_branch = all;
                 self.counting.pending = Amounts::default();
                 return;
             }
@@ -494,8 +494,8 @@ impl Emit<'_> {
 
     /// Counts where no register is spilled, and before anything of the branch.
     pub fn count_before_check(&mut self) {
-        if let Some(owed) = self.owed() {
-            add_spilled(&mut self.asm, owed);
+        if let Some(compensation) = self.compensation() {
+            add_spilled(&mut self.asm, compensation);
             self.cover(true, Recipe::NONE);
             self.map.counted(1, self.counting.number());
         }
@@ -505,57 +505,58 @@ impl Emit<'_> {
     /// does next is an event. Returns true if there was anything to count: then its first
     /// byte, which is a boundary, is in the map already.
     pub fn count_before_event(&mut self) -> bool {
-        let Some(owed) = self.owed() else {
+        let Some(compensation) = self.compensation() else {
             return false;
         };
         self.cover(true, Recipe::RCX_RDX);
-        owed.emit(&mut self.asm);
+        compensation.emit(&mut self.asm);
         self.cover(false, Recipe::RCX_RDX);
         self.map.counted(1, self.counting.number());
         true
     }
 
     /// Count of the branch, made once on each way that it can go.
-    pub fn owed(&mut self) -> Option<Owed> {
+    pub fn compensation(&mut self) -> Option<Compensation> {
         if self.pending.is_on() {
-            let append = self.pending.not_appended().map(Owed::Appended);
+            let append = self.pending.not_appended().map(Compensation::Appended);
             return append.or_else(|| self.insns_at_branch());
         }
-        let owed = core::mem::take(&mut self.counting.owed);
-        (!owed.is_nothing()).then(|| self.addition(owed))
+        let amounts = core::mem::take(&mut self.counting.at_branch);
+        (!amounts.is_nothing()).then(|| self.addition(amounts))
     }
 
     /// Pending count, for the side exit of a branch.
-    pub fn pending_there(&mut self) -> Option<Owed> {
+    pub fn pending_there(&mut self) -> Option<Compensation> {
         let pending = self.counting.pending;
         (!pending.is_nothing()).then(|| self.addition(pending))
     }
 
     /// For the way out of the branch that ends the superblock, if it is `way` that
     /// is counted apart.
-    pub fn last_branch(&mut self, way: LastBranch) -> Option<Owed> {
-        let counts = matches!(self.counting.what, What::Ways(_)) && self.counting.last == way;
+    pub fn last_branch(&mut self, way: LastBranch) -> Option<Compensation> {
+        let counts =
+            matches!(self.counting.what, What::EdgeCounters(_)) && self.counting.last == way;
         counts.then(|| self.addition(Amounts::ONE))
     }
 
     /// For a branch that was counted, and is made again instead of executed.
-    pub fn not_executed(&mut self) -> Option<Owed> {
+    pub fn not_executed(&mut self) -> Option<Compensation> {
         let jump = self.counting.last_insn;
         self.counting.is_on().then(|| match self.counting.what {
-            What::Ways(_) => self.addition(Amounts::ONE),
+            What::EdgeCounters(_) => self.addition(Amounts::ONE),
             _ => self.addition(Amounts::default().minus(jump)),
         })
     }
 
     /// Addition for one more execution of instructions that have these amounts.
-    fn addition(&mut self, amounts: Amounts) -> Owed {
-        Owed::Added(self.amounts(amounts))
+    fn addition(&mut self, amounts: Amounts) -> Compensation {
+        Compensation::Added(self.amounts(amounts))
     }
 
     fn amounts(&mut self, amounts: Amounts) -> Addition {
         let [instructions, ..] = amounts.0;
         let last = self.counting.last_insn;
-        if let What::Ways(next) = &mut self.counting.what {
+        if let What::EdgeCounters(next) = &mut self.counting.what {
             let word = *next;
             *next += 8;
             return Addition {
@@ -571,7 +572,7 @@ impl Emit<'_> {
         let words = match self.counting.what {
             What::Instructions(words) => words,
             What::Left(word) => return Addition::taken(word, amounts, last),
-            What::Nothing | What::Ways(_) => Words::All,
+            What::Nothing | What::EdgeCounters(_) => Words::All,
         };
         Addition {
             word: words.in_turn(turn, self.counting.costs),

@@ -9,6 +9,7 @@ use wire::stat;
 use wire::stream::stamp;
 
 use crate::block::{Arrival, ExitId, ExitKind, Key, Landing};
+use crate::edge_counters::Site;
 use crate::engine::{self, Engine};
 use crate::entry::reason;
 use crate::filters::{self, Asked};
@@ -18,7 +19,6 @@ use crate::raised::{Unfetchable, raise_fetch_fault};
 use crate::signals::TRAP_FLAG;
 use crate::streams::together;
 use crate::superblock::End;
-use crate::ways::Site;
 use crate::{awaits, change, deliver, ends, lockstep, native, process, procfs, sigreturn};
 
 /// A system call the program is about to make.

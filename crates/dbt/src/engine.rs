@@ -12,11 +12,11 @@ use wire::stat;
 use crate::block::{Block, BlockId, BlockMap, Exit, ExitId, Heads, Key, Landing, PcHasher, Starts};
 use crate::cache::Cache;
 use crate::contexts::Contexts;
+use crate::edge_counters::EdgeCounters;
 use crate::evict::Evictions;
 use crate::indirect::{Chains, Tables};
 use crate::slab::Slab;
 use crate::streams::Streams;
-use crate::ways::Ways;
 
 /// Options of the engine.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +86,7 @@ pub struct Engine {
     /// A tracer waits for the program: an instruction that traps is for the processor (`native`).
     pub leaves_at_traps: bool,
     pub contexts: Option<Contexts>,
-    pub ways: Option<Ways>,
+    pub edge_counters: Option<EdgeCounters>,
     pub streams: Option<Streams>,
     /// Chaos: pseudo-random state.
     pub dice: u64,

@@ -11,7 +11,7 @@
 use isa::Asm;
 
 use crate::block::{BlockId, Exit, ExitId, ExitKind};
-use crate::counting::{Owed, add_spilled};
+use crate::counting::{Compensation, add_spilled};
 use crate::engine::Engine;
 use crate::pcmap::Recipe;
 use crate::translate::Emit;
@@ -75,17 +75,23 @@ impl Engine {
             asm.align_displacement(1);
             jump = asm.jmp(stub);
         });
-        way.expect("make_room leaves room for a block's ways out");
+        way.expect("make_room leaves room for a block's exits");
         self.cache.patch(site, entry);
         self.exits[id.0 as usize] = Exit::new(kind, block, self.cache.arena(), jump, stub);
         self.link_if_there(id, kind);
     }
 
     /// An exit that does that on its way.
-    pub fn attach_owed(&mut self, block: BlockId, site: u64, kind: ExitKind, owed: Owed) {
-        self.attach_way(block, site, kind, owed.spilled_bytes(), |asm| {
+    pub fn attach_compensation(
+        &mut self,
+        block: BlockId,
+        site: u64,
+        kind: ExitKind,
+        compensation: Compensation,
+    ) {
+        self.attach_way(block, site, kind, compensation.spilled_bytes(), |asm| {
             let entry = asm.here();
-            add_spilled(asm, owed);
+            add_spilled(asm, compensation);
             entry
         });
     }

@@ -10,13 +10,13 @@
 //!  hit:   restore rcx, rdx;  jmp to the guess             other (cold): the site above
 //! ```
 //!
-//! What is guessed is in `guess` and `ways::usual`. No flags are touched. Returns and jumps
+//! What is guessed is in `prediction` and `edge_counters::profile`. No flags are touched. Returns and jumps
 //! index by the low 16 bits of the target, calls (aligned functions) by bits 4 to 19 if the machine has `rorx`.
 //! An empty slot holds the engine's miss routine. Two targets with one index
 //! are chained: the first pad's miss branch goes to a check for the second.
 //!
 //! Where it is counted where branches go, each of them finds other slots, with pads that
-//! count (`ways::jumps`).
+//! count (`edge_counters::indirect`).
 //!
 //! The tables lie below 2 GB, so that one `jmp` can address them without a base
 //! register. Entries are aligned words; a reader sees an old or a new one, and
@@ -29,17 +29,17 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use hashbrown::HashMap;
 use isa::asm::Short;
 use isa::{Asm, Flow, Insn, Reg};
-use wire::stream::Went;
+use wire::stream::TargetNumber;
 
 use crate::block::{Arrival, BlockId, ExitKind, Key, Pad, PcHasher};
-use crate::counting::Owed;
+use crate::counting::Compensation;
+use crate::edge_counters::{self, Site};
 use crate::engine::Engine;
 use crate::entry::Routine;
 use crate::pcmap::Recipe;
 use crate::slab::Slab;
 use crate::streams;
 use crate::translate::Emit;
-use crate::ways::{self, Site};
 
 const SLOTS: u64 = 1 << 16;
 /// Bytes of the spills of rcx and rdx, with which an event begins: who has
@@ -176,7 +176,7 @@ pub fn emit_pad(
     asm: &mut Asm<'_>,
     key: Key,
     miss: u64,
-    went: Option<Went>,
+    went: Option<TargetNumber>,
     counted: Option<u32>,
 ) -> (Pad, u64) {
     let start = asm.here();
@@ -188,7 +188,7 @@ pub fn emit_pad(
             streams::emit_went(asm, went);
         }
         if let Some(slot) = counted {
-            ways::emit_count(asm, slot);
+            edge_counters::emit_count(asm, slot);
         }
         emit_restores(asm);
         return (Pad { start, miss, hit }, asm.here());
@@ -297,58 +297,69 @@ const MAX_CHAIN: usize = 6;
 impl Engine {
     /// rcx: a target. On to it by a table.
     pub fn emit_lookup(&mut self, emit: &mut Emit<'_>, call: bool) {
-        let owed = emit.owed();
-        let (site, owed) = self.site(emit.id, owed, call);
-        if let Some(owed) = owed {
-            owed.emit(&mut emit.asm);
+        let compensation = emit.compensation();
+        let (site, compensation) = self.site(emit.id, compensation, call);
+        if let Some(compensation) = compensation {
+            compensation.emit(&mut emit.asm);
         }
         if !self.emit_usual(emit, call, site) {
             self.tables.emit_lookup(&mut emit.asm, call, site);
         }
     }
 
-    /// rcx: a target. On to `key` if it is that.
-    pub fn emit_guess(&mut self, emit: &mut Emit<'_>, insn: &Insn, key: Key, lazy: bool) {
+    /// Attaches the exit of a stub that is not bound yet, at `site`: the jump is made again, what
+    /// came before it is not. `all`: the count with the jump.
+    fn attach_unbound(
+        &mut self,
+        emit: &mut Emit<'_>,
+        insn: &Insn,
+        site: u64,
+        all: Option<Compensation>,
+    ) {
+        // The block's event, if it has one, has been.
+        let arrival = match self.block(emit.id).key().arrival {
+            Arrival::Stub => Arrival::Stub,
+            _ => Arrival::Inside,
+        };
+        let pc = insn.pc();
+        let kind = ExitKind::Bound(Key { pc, arrival });
+        let compensation = match all {
+            Some(all) => all.without_last(),
+            None => emit.not_executed(),
+        };
+        let Some(compensation) = compensation else {
+            return self.attach(emit.id, site, kind);
+        };
+        self.attach_way(emit.id, site, kind, compensation.bytes(), |asm| {
+            let entry = asm.here();
+            compensation.emit(asm);
+            entry
+        })
+    }
+
+    /// Emits the check of a predicted target against rcx, and the way on to `key` if it is right.
+    pub fn emit_predicted(&mut self, emit: &mut Emit<'_>, insn: &Insn, key: Key, lazy: bool) {
         let key = self.canonical(key);
         let call = insn.flow() == Flow::IndirectCall;
-        let all = emit.owed();
-        let (site, owed) = self.site(emit.id, all, call);
+        let all = emit.compensation();
+        let (site, compensation) = self.site(emit.id, all, call);
         let slot = site
             .filter(|site| site.is_counted())
             .map(|site| self.jump_slot(site, key.pc));
         let other = match lazy {
             true => emit.asm.here(),
-            false => self.make_other(call, key.pc, owed, site),
+            false => self.make_other(call, key.pc, compensation, site),
         };
         let (site, right) = emit_check(&mut emit.asm, key.pc, other);
         if lazy {
-            // The block's event, if it has one, has been.
-            let arrival = match self.block(emit.id).key().arrival {
-                Arrival::Stub => Arrival::Stub,
-                _ => Arrival::Inside,
-            };
-            let pc = insn.pc();
-            let kind = ExitKind::Bound(Key { pc, arrival });
-            // The jump is made again, what came before it is not.
-            let owed = match all {
-                Some(all) => all.without_last(),
-                None => emit.not_executed(),
-            };
-            match owed {
-                Some(owed) => self.attach_way(emit.id, site, kind, owed.bytes(), |asm| {
-                    let entry = asm.here();
-                    owed.emit(asm);
-                    entry
-                }),
-                None => self.attach(emit.id, site, kind),
-            }
+            self.attach_unbound(emit, insn, site, all);
         }
         emit.asm.bind(right);
-        if let Some(owed) = owed {
-            owed.emit(&mut emit.asm);
+        if let Some(compensation) = compensation {
+            compensation.emit(&mut emit.asm);
         }
         if let Some(slot) = slot {
-            ways::emit_count(&mut emit.asm, slot);
+            edge_counters::emit_count(&mut emit.asm, slot);
         }
         if emit.pending.is_on()
             && let Some(went) = self.went(key.pc)
@@ -373,21 +384,21 @@ impl Engine {
         &mut self,
         call: bool,
         guessed: u64,
-        owed: Option<Owed>,
+        compensation: Option<Compensation>,
         site: Option<Site>,
     ) -> u64 {
-        const LOOKUP: u64 = 10 + 4 + 6 + 4 + 8 + ways::SITE_BYTES;
+        const LOOKUP: u64 = 10 + 4 + 6 + 4 + 8 + edge_counters::SITE_BYTES;
         let tables = self.tables;
-        let room = LOOKUP + owed.map_or(0, Owed::bytes);
+        let room = LOOKUP + compensation.map_or(0, Compensation::bytes);
         let code = self.cache.cold(room, 1, |asm| {
             asm.mov_r_imm(Reg::Rdx, guessed);
             asm.lea_sum(Reg::Rcx, Reg::Rcx, Reg::Rdx, 0);
-            if let Some(owed) = owed {
-                owed.emit(asm);
+            if let Some(compensation) = compensation {
+                compensation.emit(asm);
             }
             tables.emit_lookup(asm, call, site);
         });
-        code.expect("make_room leaves room for a block's guesses")
+        code.expect("make_room leaves room for a block's predictions")
     }
 
     fn verify_routine(&self, call: bool) -> u64 {
@@ -457,7 +468,7 @@ impl Engine {
     /// Publishes a cold pad, which counts that `site` went to `id`. `last`: the
     /// last one of the slot's chain.
     fn publish_pair(&mut self, id: BlockId, site: Site, slot: usize, last: Option<Link>) {
-        const ROOM: u64 = 10 + 4 + 2 + 10 + 3 + 5 + ways::COUNT_BYTES + 18 + 5;
+        const ROOM: u64 = 10 + 4 + 2 + 10 + 3 + 5 + edge_counters::COUNT_BYTES + 18 + 5;
         let (pc, host) = (self.block(id).key().pc, self.block(id).host);
         let last_pc = last.map(|last| self.block(last.block).key().pc);
         let call = self.tables.is_of_calls(slot);
@@ -482,7 +493,7 @@ impl Engine {
                 }
             };
             asm.bind(right);
-            ways::emit_count(asm, counted);
+            edge_counters::emit_count(asm, counted);
             emit_restores(asm);
             asm.jmp(host);
         });

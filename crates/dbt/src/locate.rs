@@ -42,9 +42,9 @@ pub fn place_of(rip: u64) -> Option<Option<pcmap::Place>> {
             };
             let block = BlockId(block);
             let place = pcmap::find(engine.map_of(block), pc, rip.checked_sub(host)?)?;
-            let ways = engine.ways.as_ref();
+            let edge_counters = engine.edge_counters.as_ref();
             Some(pcmap::Place {
-                fragment: ways.map_or(0, |ways| ways.fragment_of(block)),
+                fragment: edge_counters.map_or(0, |edge_counters| edge_counters.fragment_of(block)),
                 ..place
             })
         }))

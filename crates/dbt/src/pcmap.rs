@@ -106,7 +106,7 @@ impl Writer {
     }
 
     /// All instructions before this one are told, and so many from here on.
-    pub fn told(&mut self, ahead: u8) {
+    pub fn accounted(&mut self, ahead: u8) {
         self.bytes.extend_from_slice(&[0xE1, ahead]);
     }
 
@@ -140,7 +140,7 @@ pub struct Place {
     pub word: usize,
     /// Instructions of the block before this one.
     pub index: u16,
-    /// Fragment that the block is translated from (`ways`); 0: that is not known.
+    /// Fragment that the block is translated from (`edge_counters`); 0: that is not known.
     pub fragment: u32,
     /// Basic blocks that were entered and are not on record (`contexts::blocks`).
     pub path: u32,
@@ -149,7 +149,7 @@ pub struct Place {
     /// Outcomes that are not in the stream yet.
     pub outcomes: Outcomes,
     /// Instructions that were executed and are not told; less than 0: the reverse.
-    pub untold: i64,
+    pub unaccounted: i64,
 }
 
 impl Place {
@@ -167,7 +167,7 @@ impl Place {
             path: 0,
             middle: false,
             outcomes: Outcomes::NONE,
-            untold: 0,
+            unaccounted: 0,
         }
     }
 }
@@ -220,7 +220,7 @@ fn classes(map: &[u8], index: i64, ahead: i64) -> [i64; 3] {
 fn walk(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
     let (mut host, mut app, mut ahead, mut word) = (0u64, pc, None::<i64>, 0);
     let (mut index, mut path, mut middle) = (0, 0, false);
-    let (mut outcomes, mut told) = (Outcomes::NONE, 0);
+    let (mut outcomes, mut accounted) = (Outcomes::NONE, 0);
     let mut rest = map;
     while let [code, tail @ ..] = rest {
         match *code {
@@ -233,7 +233,7 @@ fn walk(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
                         path,
                         middle,
                         outcomes,
-                        untold: i64::from(index) - told,
+                        unaccounted: i64::from(index) - accounted,
                         ..Place::boundary(app)
                     });
                 }
@@ -259,7 +259,7 @@ fn walk(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
                         path,
                         middle,
                         outcomes,
-                        untold: i64::from(index) - told,
+                        unaccounted: i64::from(index) - accounted,
                         ..Place::boundary(app)
                     });
                 }
@@ -293,7 +293,7 @@ fn walk(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
             }
             0xE1 => {
                 let [n, tail @ ..] = tail else { return None };
-                told = i64::from(index) + i64::from(*n);
+                accounted = i64::from(index) + i64::from(*n);
                 rest = tail;
             }
             0xA0..=0xA7 => {

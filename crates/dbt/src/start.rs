@@ -21,13 +21,13 @@ use wire::{Mode, flag};
 use crate::block::{Arrival, BlockMap, Heads, Key, Starts};
 use crate::cache::Cache;
 use crate::contexts::{self, Contexts};
+use crate::edge_counters::{self, EdgeCounters};
 use crate::engine::{ENGINE, Engine, Heritage, Settings};
 use crate::entry::{self, Routine};
 use crate::evict::Evictions;
 use crate::indirect::{Chains, Tables};
 use crate::slab::Slab;
 use crate::streams::Streams;
-use crate::ways::{self, Ways};
 
 /// Facts that the signal handler needs without the lock. Set once, here.
 static ARENA: AtomicU64 = AtomicU64::new(0);
@@ -193,7 +193,7 @@ fn boot(
     let steady = pool.header().config.flags.load(Relaxed) & flag::STEADY != 0;
     let mode = pool.header().config.mode.load(Relaxed);
     let counts = mode == Mode::Counts as u32;
-    let keys = if counts { ways::KEYS } else { 0 };
+    let keys = if counts { edge_counters::KEYS } else { 0 };
     let streams = Streams::new(&pool, &program.image.code);
     let tables = Tables::new(empty, settings.bmi2, keys);
     let Some(tables) = tables.and_then(|tables| tables.with_sets(streams.table_sets())) else {
@@ -252,7 +252,7 @@ fn boot(
         calls_watched: false,
         leaves_at_traps: false,
         contexts: is_contexts.then(|| Contexts::new(&pool)),
-        ways: counts.then(|| Ways::new(&pool)),
+        edge_counters: counts.then(|| EdgeCounters::new(&pool)),
         streams: (mode == Mode::Trace as u32).then_some(streams),
         dice: settings.chaos | 1,
         epoch: 1,

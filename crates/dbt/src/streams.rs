@@ -55,9 +55,9 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 use agent::thread::{ThreadContext, reg};
 use isa::{Asm, Reg};
 use wire::ThreadRecord;
-use wire::stream::{self, ESCAPE, Went, escape};
+use wire::stream::{self, ESCAPE, TargetNumber, escape};
 
-use chunks::{close_chunk, lose, new_chunk, next_chunk, open_chunk, prepare_to_lose};
+use chunks::{close_chunk, drop_stream, new_chunk, next_chunk, open_chunk, sink_buffer};
 pub use chunks::{keyframe_is_due, overflowed};
 pub use controls::Controls;
 pub use known::Streams;
@@ -66,7 +66,7 @@ pub use requests::polled;
 
 use retired::Rest;
 
-use crate::counting::Owed;
+use crate::counting::Compensation;
 use crate::engine::Engine;
 use crate::indirect::SPILL_OTHER;
 use crate::pcmap::{self, Recipe};
@@ -114,7 +114,7 @@ pub struct Pending {
     /// Instructions that are taken from what is left where it begins.
     counted: usize,
     /// Number of leading instructions already accounted for in the stream or the thread's counters.
-    told: usize,
+    accounted: usize,
     /// Addition for the instructions after them that no append has.
     rest: Option<Rest>,
     /// Number of instructions that have ended with what is being emitted.
@@ -130,22 +130,19 @@ impl Pending {
                 true => source.insns.len(),
                 false => 0,
             },
-            told: 0,
+            accounted: 0,
             rest: None,
             over: 0,
         }
     }
 
-    /// Whether a way out behind instruction `i` has anything to do.
-    pub fn owes(&self, i: usize) -> bool {
-        self.is_on || self.counted > i + 1
-    }
-
-    /// Compensation for this outcome of the branch at `pc`.
-    pub fn owed(&self, pc: u64, outcome: bool, i: usize) -> Owed {
-        match self.is_on {
-            true => Owed::Appended(self.way(pc, outcome)),
-            false => counted::gives_back(self.counted - (i + 1)),
+    /// Compensation on the side exit after instruction `i` for this outcome of the branch at `pc`;
+    /// `None`: the exit needs none.
+    pub fn compensation(&self, pc: u64, outcome: bool, i: usize) -> Option<Compensation> {
+        match (self.is_on, self.counted.saturating_sub(i + 1)) {
+            (true, _) => Some(Compensation::Appended(self.way(pc, outcome))),
+            (false, 0) => None,
+            (false, unexecuted) => Some(counted::gives_back(unexecuted)),
         }
     }
 
@@ -157,19 +154,19 @@ impl Pending {
     fn way(&self, pc: u64, outcome: bool) -> Append {
         Append {
             outcomes: self.outcomes.and(stream::lane(pc), outcome),
-            insns: self.untold(),
+            insns: self.unaccounted(),
         }
     }
 
     /// Append of an indirect branch before it goes.
     pub fn not_appended(&self) -> Option<Append> {
-        let (outcomes, insns) = (self.outcomes, self.untold());
+        let (outcomes, insns) = (self.outcomes, self.unaccounted());
         (!outcomes.are_none()).then_some(Append { outcomes, insns })
     }
 
     /// Instructions that are over and in no append.
-    fn untold(&self) -> u8 {
-        self.over.saturating_sub(self.told) as u8
+    fn unaccounted(&self) -> u8 {
+        self.over.saturating_sub(self.accounted) as u8
     }
 }
 
@@ -244,7 +241,7 @@ fn spilled(asm: &mut Asm<'_>, emit: impl FnOnce(&mut Asm<'_>)) {
 pub const WENT_BYTES: u64 = 9 + 4 * 7 + 4 + 9;
 
 /// Says where the indirect branch went that led here; rdx is free.
-pub fn emit_went(asm: &mut Asm<'_>, went: Went) {
+pub fn emit_went(asm: &mut Asm<'_>, went: TargetNumber) {
     let (bytes, len) = went.bytes();
     match len {
         1 => append(asm, stream::TARGETS, |asm| {
@@ -287,9 +284,9 @@ impl Emit<'_> {
         append.emit_spilled(&mut self.asm);
         self.cover(true, Recipe::other(Reg::Rdx as u8));
         self.map.outcomes_written();
-        self.map.told(ahead);
+        self.map.accounted(ahead);
         self.pending.outcomes = Outcomes::NONE;
-        self.pending.told = self.pending.over;
+        self.pending.accounted = self.pending.over;
     }
 
     /// Says that the code which follows is `fragment`'s.
@@ -339,8 +336,8 @@ impl Engine {
             if !outcomes.are_none() {
                 self.append(context, outcomes.lane.into(), &[outcomes.bits]);
             }
-            let untold = place.untold.cast_unsigned();
-            context.insns[0] = context.insns[0].wrapping_add(untold);
+            let unaccounted = place.unaccounted.cast_unsigned();
+            context.insns[0] = context.insns[0].wrapping_add(unaccounted);
             self.is_at(context, place.app_pc);
         }
         true
@@ -417,12 +414,12 @@ impl Engine {
         self.begin_counting(context, is_hidden || is_left_out);
         let pool = self.process.log.pool;
         // Not needed yet, and it may be that it never is.
-        let _ = prepare_to_lose();
+        let _ = sink_buffer();
         let firsts = [(); stream::LANES].map(|()| new_chunk(&pool));
         for (lane, first) in firsts.into_iter().enumerate() {
             let opened = first.and_then(|first| open_chunk(&pool, context, lane, first));
             if opened.is_none() {
-                lose(context, lane);
+                drop_stream(context, lane);
             }
         }
         // A lane without a chunk is no lane, and one missing is all missing.

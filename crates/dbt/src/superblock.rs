@@ -358,7 +358,7 @@ impl Engine {
     /// is arrived at so.
     fn counts_turns(&self, arrival: Arrival, traced: bool) -> bool {
         let counts = self.settings.count_instructions || arrival == Arrival::Far;
-        counts || self.ways.is_some() || traced || self.has_blocks()
+        counts || self.edge_counters.is_some() || traced || self.has_blocks()
     }
 
     /// Whether `out`, which begins with `start` and ends with a branch to `target`, goes on

@@ -29,12 +29,12 @@ use wire::stat;
 use crate::block::{Arrival, Block, BlockId, ExitKind, Key, Landing};
 use crate::contexts::Paths;
 use crate::counting::{Counting, Run, add_spilled};
+use crate::edge_counters::LastBranch;
 use crate::engine::Engine;
 use crate::indirect::{emit_restores, emit_spills};
 use crate::pcmap::{Recipe, Writer};
 use crate::streams::{Pending, counted};
 use crate::superblock::{End, Superblock, ends};
-use crate::ways::LastBranch;
 
 use operands::emit_gs_base;
 
@@ -212,7 +212,7 @@ impl Engine {
             }
             at = insn.next_pc();
             emit.begin_insn(i);
-            emit.begin_told(&source.insns, i);
+            emit.begin_accounted(&source.insns, i);
             if emit.counting.is_on() {
                 if emit.counting.has_classes() {
                     emit.map.class(insn.class());
@@ -289,8 +289,8 @@ impl Engine {
                 emit.end_insn(i);
             }
         }
-        if let Some(owed) = emit.last_branch(LastBranch::Fell) {
-            add_spilled(&mut emit.asm, owed);
+        if let Some(compensation) = emit.last_branch(LastBranch::Fell) {
+            add_spilled(&mut emit.asm, compensation);
             // No boundary: a signal here would be one before it was counted.
             emit.cover(false, Recipe::NONE);
         }
@@ -425,14 +425,14 @@ impl Engine {
             return self.attach_path(emit, site, kind, path);
         }
         let taken = matches!(way, Way::Taken(_));
-        let owed = match last {
-            _ if emit.pending.owes(i) => Some(emit.pending.owed(insn.pc(), taken, i)),
+        let compensation = emit.pending.compensation(insn.pc(), taken, i);
+        let compensation = compensation.or_else(|| match last {
             true => emit.last_branch(LastBranch::Taken),
             false => emit.pending_there(),
-        };
+        });
         emit.passed(insn.pc(), !taken);
-        match owed {
-            Some(owed) => self.attach_owed(emit.id, site, kind, owed),
+        match compensation {
+            Some(compensation) => self.attach_compensation(emit.id, site, kind, compensation),
             None => self.attach(emit.id, site, kind),
         }
     }
@@ -460,10 +460,9 @@ impl Engine {
         if let Some(path) = emit.path_at(i) {
             return self.attach_path(emit, site, kind, path);
         }
-        if emit.pending.owes(i) {
-            let owed = emit.pending.owed(insn.pc(), true, i);
+        if let Some(compensation) = emit.pending.compensation(insn.pc(), true, i) {
             emit.passed(insn.pc(), false);
-            return self.attach_owed(emit.id, site, kind, owed);
+            return self.attach_compensation(emit.id, site, kind, compensation);
         }
         self.attach(emit.id, site, kind);
     }
@@ -500,12 +499,13 @@ impl Engine {
         if call {
             self.emit_push_return(emit, insn);
         }
-        let guess = emit.counting.guess().unwrap_or_else(|| self.guess(insn));
+        let prediction = emit.counting.prediction();
+        let prediction = prediction.unwrap_or_else(|| self.prediction(insn));
         // A jump that is made again would go on record again.
-        let guess = guess.filter(|guess| !guess.lazy || path.is_none());
-        if let Some(guess) = guess {
-            let key = self.guessed_key(guess.target, call, called);
-            return self.emit_guess(emit, insn, key, guess.lazy);
+        let prediction = prediction.filter(|prediction| !prediction.lazy || path.is_none());
+        if let Some(prediction) = prediction {
+            let key = self.predicted_key(prediction.target, call, called);
+            return self.emit_predicted(emit, insn, key, prediction.lazy);
         }
         self.emit_lookup(emit, call);
         emit.cover(false, Recipe::RCX_RDX);
@@ -515,7 +515,7 @@ impl Engine {
     /// How the guessed target of a call or jump is arrived at. A stub that was
     /// called jumps with the stack pointer of a call, so what is an event by jump
     /// is the same event by call, which has nothing to compare.
-    fn guessed_key(&mut self, pc: u64, call: bool, called: bool) -> Key {
+    fn predicted_key(&mut self, pc: u64, call: bool, called: bool) -> Key {
         let by = |arrival| Key { pc, arrival };
         if call {
             return by(Arrival::Call);

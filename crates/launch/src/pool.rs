@@ -14,7 +14,7 @@ use crate::LaunchError;
 /// Size of the file; holes cost nothing. Nodes are named by 32 bits of their
 /// offset / 8 (`wire::node`, the index of `forest`).
 const SIZE: u64 = 1 << 35;
-/// Every thread has a part of it for its slots (`dbt::ways`), most of it a hole.
+/// Every thread has a part of it for its slots (`dbt::edge_counters`), most of it a hole.
 const SIZE_FOR_COUNTS: u64 = 1 << 38;
 /// With less there is no sense in beginning; the engine takes no less, either.
 const LEAST: u64 = 1 << 20;

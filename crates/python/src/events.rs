@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use analysis::walk::{Did, Pieces, Run, Runs, Step, Unsound, Why};
+use analysis::walk::{Pieces, Run, RunEvent, Runs, Step, Unsound, Why};
 use isa::Flow;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -174,15 +174,15 @@ impl Reader {
         let mut runs = Runs::new(&mut pieces, thread);
         while let Some(did) = runs.next() {
             match did {
-                Ok(Did::Ran(run)) => self.run(&runs, &run)?,
+                Ok(RunEvent::Ran(run)) => self.run(&runs, &run)?,
                 Ok(
-                    Did::Went {
+                    RunEvent::Went {
                         why: Why::Nowhere, ..
                     }
-                    | Did::Entered
-                    | Did::Stack(_),
+                    | RunEvent::Entered
+                    | RunEvent::Stack(_),
                 ) => {}
-                Ok(Did::Went { why, to }) => self.put(went(why, to, self.number))?,
+                Ok(RunEvent::Went { why, to }) => self.put(went(why, to, self.number))?,
                 Err(error) => {
                     self.send()?;
                     let said = Err(sentence(thread, &error));

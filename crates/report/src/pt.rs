@@ -24,7 +24,7 @@ mod packets;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use analysis::walk::{Did, Key, Pieces, Run, Runs, Step, Unsound};
+use analysis::walk::{Key, Pieces, Run, RunEvent, Runs, Step, Unsound};
 use isa::Flow;
 use packets::{Packets, Tip};
 use trace::{Process, Thread};
@@ -67,12 +67,12 @@ pub fn write(
     writer.packets.sync(None)?;
     while let Some(did) = runs.next() {
         match did {
-            Ok(Did::Ran(run)) => {
+            Ok(RunEvent::Ran(run)) => {
                 number += run.len();
                 writer.run(&runs, &run)?;
             }
-            Ok(Did::Went { .. }) => writer.part()?,
-            Ok(Did::Entered | Did::Stack(_)) => {}
+            Ok(RunEvent::Went { .. }) => writer.part()?,
+            Ok(RunEvent::Entered | RunEvent::Stack(_)) => {}
             Err(error) => failed = Some(error),
         }
     }

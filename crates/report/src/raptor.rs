@@ -54,7 +54,7 @@ const EXCEPTION: u8 = 2;
 const TAKEN: u8 = 1;
 
 /// Figures of the predictors for a thread.
-struct Made {
+struct Figures {
     insns: u64,
     counts: Counts,
     error: Option<String>,
@@ -66,7 +66,7 @@ fn make(
     config: &Config,
     disassemble: bool,
     said: &mut dyn FnMut(Descriptor, &str) -> io::Result<()>,
-) -> io::Result<Made> {
+) -> io::Result<Figures> {
     let mut encoder = Encoder::new(config);
     let mut texts = Texts::default();
     let mut error = None;
@@ -90,7 +90,7 @@ fn make(
     if let Some(end) = encoder.end(insns) {
         said(end, "")?;
     }
-    Ok(Made {
+    Ok(Figures {
         insns,
         counts: *encoder.counts(),
         error,
@@ -121,7 +121,7 @@ pub fn write<'a>(
 }
 
 impl<'a> Row<'a> {
-    fn of(thread: Numbered<'a>, made: Made) -> Row<'a> {
+    fn of(thread: Numbered<'a>, made: Figures) -> Row<'a> {
         Row {
             thread,
             insns: made.insns,

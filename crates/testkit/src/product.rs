@@ -55,8 +55,8 @@ impl Run<'_> {
     }
 
     /// A trace with `options`, to make contexts of.
-    pub fn made(&self, options: &[String]) -> Result<Made<'_>, String> {
-        let made = Made {
+    pub fn made(&self, options: &[String]) -> Result<Derived<'_>, String> {
+        let made = Derived {
             run: self,
             trace: self.report_file().with_extension("made.evp"),
         };
@@ -158,12 +158,12 @@ impl Run<'_> {
 
 /// A trace, which is removed in the end.
 #[derive(Debug)]
-pub struct Made<'a> {
+pub struct Derived<'a> {
     run: &'a Run<'a>,
     trace: PathBuf,
 }
 
-impl Made<'_> {
+impl Derived<'_> {
     /// As [`Run::joined`], made of the trace.
     pub fn joined(&self, options: &[String]) -> Result<Tree, String> {
         let sections = tree::parse(&self.report(&FORESTS, options)?);
@@ -192,7 +192,7 @@ impl Made<'_> {
     }
 }
 
-impl Drop for Made<'_> {
+impl Drop for Derived<'_> {
     fn drop(&mut self) {
         // Absent if the run failed.
         let _ = std::fs::remove_file(&self.trace);

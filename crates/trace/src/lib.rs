@@ -16,8 +16,8 @@
 //! no analysis and no output format but its own.
 #![forbid(unsafe_code)]
 
-mod apart;
 pub mod container;
+mod delta;
 mod error;
 mod keyframe;
 pub mod model;

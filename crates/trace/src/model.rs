@@ -147,7 +147,7 @@ pub struct Process {
     pub cuts: Vec<Cut>,
     /// Targets of indirect branches at the end of fragments.
     pub jumps: Vec<Jump>,
-    /// Targets of indirect branches, and the marks ([`wire::stream::Went`]). Before version 9 no
+    /// Targets of indirect branches, and the marks ([`wire::stream::TargetNumber`]). Before version 9 no
     /// two have the same low 16 bits. With [`Mode::Trace`] only, as the streams of threads.
     pub targets: Vec<u64>,
     /// Names and lines of that code, by module and offset; each holds up to the

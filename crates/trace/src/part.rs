@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use wire::stream::TARGETS;
 
-use crate::apart;
 use crate::container::chunk;
+use crate::delta;
 use crate::error::ReadError;
 
 /// Bytes of a part before compression, about: enough for good compression, little enough
@@ -85,7 +85,7 @@ impl Part {
     pub fn unpack(&self) -> Result<Vec<u8>, ReadError> {
         UNPACKED.fetch_add(self.len(), Relaxed);
         let (kind, at) = (chunk::Kind::STRM, 0);
-        let raw = match chunk::parts_apart(&self.stored) {
+        let raw = match chunk::delta_parts(&self.stored) {
             None => chunk::decompress(&self.stored, self.len),
             Some((items, len)) => self.together(items, len),
         };
@@ -95,7 +95,7 @@ impl Part {
     fn together(&self, items: u32, len: u32) -> Option<Vec<u8>> {
         let bytes = chunk::decompress(&self.stored, len.min(self.len))?;
         let (items, numbers) = bytes.split_at_checked(items as usize)?;
-        apart::together(items, numbers, self.len as usize)
+        delta::decode(items, numbers, self.len as usize)
     }
 }
 
@@ -114,13 +114,13 @@ impl Packer {
     /// Packs bytes of a stream; `None`: of none that a thread writes.
     pub(crate) fn pack(&mut self, stream: Option<u16>, raw: &[u8]) -> io::Result<Part> {
         let has_stamps = stream.map(usize::from) == Some(TARGETS);
-        let apart = has_stamps.then(|| apart::apart(raw)).flatten();
+        let encoded = has_stamps.then(|| delta::encode(raw)).flatten();
         Ok(Part {
             len: raw.len() as u32,
             stream: stream.unwrap_or_default(),
-            stored: match apart {
+            stored: match encoded {
                 None => self.stored(raw)?,
-                Some(apart) => chunk::compress_apart(&mut self.0, &apart, raw.len())?,
+                Some(encoded) => chunk::compress_delta(&mut self.0, &encoded, raw.len())?,
             },
             ..Part::default()
         })

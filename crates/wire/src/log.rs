@@ -145,7 +145,7 @@ pub struct Jump {
     pub reserved: u32,
 }
 
-/// Indirect branches go to `pc`; or a mark ([`crate::stream::Went`]).
+/// Indirect branches go to `pc`; or a mark ([`crate::stream::TargetNumber`]).
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Target {

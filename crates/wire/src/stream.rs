@@ -16,7 +16,7 @@
 //!
 //! An *outcome* is 1 if a branch was taken. These have one: conditional branches;
 //! direct jumps and calls that do not go forward; `xbegin`, which always aborts. Indirect
-//! branches and returns have [where they went](Went) in lane [`TARGETS`]. So what is executed
+//! branches and returns have [where they went](TargetNumber) in lane [`TARGETS`]. So what is executed
 //! without an outcome never comes back to where it was.
 //!
 //! Streams are chains of [`Chunk`]s. Emitted code appends without looking: behind a chunk
@@ -91,7 +91,7 @@ pub mod mark {
     pub const SHORT: u64 = 1 << 63 | 1;
     pub const MIDDLE: u64 = 1 << 63 | 2;
     pub const LONG: u64 = 1 << 63 | 3;
-    /// In pools before version 13, once: see [`Went`](super::Went).
+    /// In pools before version 13, once: see [`TargetNumber`](super::TargetNumber).
     pub const OLD: u64 = 0;
 }
 
@@ -114,41 +114,41 @@ pub mod mark {
 /// of one byte, too. Before there were 3, u16 only: the first one listed with these low bits, or the
 /// escape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Went {
+pub enum TargetNumber {
     Short(u8),
     Middle(u16),
     Long(u32),
     To(u64),
 }
 
-impl Went {
+impl TargetNumber {
     /// Most bytes of one.
     pub const MOST: usize = 3 + 10;
 
     /// Its bytes, and how many. Numbers are within [`went`].
-    pub fn bytes(self) -> ([u8; Went::MOST], usize) {
-        let mut bytes = [0; Went::MOST];
+    pub fn bytes(self) -> ([u8; TargetNumber::MOST], usize) {
+        let mut bytes = [0; TargetNumber::MOST];
         let len = match self {
-            Went::Short(number) => {
+            TargetNumber::Short(number) => {
                 bytes[0] = went::SHORT + number;
                 1
             }
-            Went::Middle(number) => {
+            TargetNumber::Middle(number) => {
                 bytes[0] = went::MIDDLE + (number >> 8) as u8;
                 bytes[1] = number as u8;
                 2
             }
-            Went::Long(number) => {
+            TargetNumber::Long(number) => {
                 bytes[0] = went::LONG + (number >> 16) as u8;
                 bytes[1] = number as u8;
                 bytes[2] = (number >> 8) as u8;
                 3
             }
-            Went::To(pc) => {
+            TargetNumber::To(pc) => {
                 let pc = pc.to_le_bytes();
                 bytes[..5].copy_from_slice(&[WENT, pc[0], pc[1], ESCAPE, escape::TARGET]);
                 bytes[5..].copy_from_slice(&pc);
-                Went::MOST
+                TargetNumber::MOST
             }
         };
         (bytes, len)

@@ -19,7 +19,7 @@ use trace::{Process, Recording, Thread};
 
 use super::machine::Machine;
 use super::shape::Back;
-use crate::walk::{Did, Pieces, Runs, Why};
+use crate::walk::{Pieces, RunEvent, Runs, Why};
 use isa::Flow;
 
 /// Most returns that are compared.
@@ -105,7 +105,7 @@ fn start_of(thread: &Thread) -> Option<u64> {
     // Of its code nothing is executed.
     let mut pieces = Pieces::of(&Process::default());
     match Runs::new(&mut pieces, thread).next()? {
-        Ok(Did::Went {
+        Ok(RunEvent::Went {
             why: Why::Start,
             to,
         }) => Some(to),
@@ -120,12 +120,12 @@ fn returns_of(process: &Process, thread: &Thread) -> Vec<u64> {
     let (mut calls, mut returns) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {
         let run = match runs.next() {
-            Some(Ok(Did::Ran(run))) => run,
+            Some(Ok(RunEvent::Ran(run))) => run,
             Some(Ok(
-                Did::Went {
+                RunEvent::Went {
                     why: Why::Start, ..
                 }
-                | Did::Entered,
+                | RunEvent::Entered,
             )) => continue,
             _ => break,
         };

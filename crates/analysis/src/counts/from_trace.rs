@@ -19,7 +19,7 @@ use trace::{
     Event, EventKind, Fragment, Jump, Mode, Piece, Process, Recording, SlotCount, Source, Thread,
 };
 
-use crate::walk::{Did, Key, Pieces, Run, Runs, Step, Unsound, Why};
+use crate::walk::{Key, Pieces, Run, RunEvent, Runs, Step, Unsound, Why};
 
 mod modules;
 
@@ -53,14 +53,14 @@ fn counted(traced: &Recording, process: &Process, failures: &mut Vec<String>) ->
         let mut runs = Runs::new(&mut pieces, thread).past_losses(thread);
         while let Some(did) = runs.next() {
             match did {
-                Ok(Did::Ran(run)) => {
+                Ok(RunEvent::Ran(run)) => {
                     insns += run.len();
                     table.count(&runs, &run, &mut counts);
                 }
-                Ok(Did::Went { why: Why::Lost, .. }) => {
+                Ok(RunEvent::Went { why: Why::Lost, .. }) => {
                     failures.push(format!("thread {}: {}", thread.tid, Unsound::Lost));
                 }
-                Ok(Did::Went { .. } | Did::Entered | Did::Stack(_)) => {}
+                Ok(RunEvent::Went { .. } | RunEvent::Entered | RunEvent::Stack(_)) => {}
                 Err(error) => failures.push(format!("thread {}: {error}", thread.tid)),
             }
         }

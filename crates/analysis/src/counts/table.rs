@@ -15,7 +15,7 @@ use trace::{EventKind, Fragment, Jump, Process, Recording};
 
 use super::places::Places;
 use super::tally;
-use super::{Code, Counted, Counts, Source, Unit, Unsound, Went};
+use super::{Code, Counted, Counts, IndirectEdge, Source, Unit, Unsound};
 use super::{is_conditional, is_indirect, target};
 
 const TOO_LARGE: &str = "a count is more than 64 bits hold";
@@ -399,14 +399,14 @@ impl Table {
         let insns = insns.collect();
         // Branch and target as they are numbered now.
         let went = core::mem::take(&mut self.went).into_iter();
-        let mut went: Vec<Went> = went
+        let mut went: Vec<IndirectEdge> = went
             .filter_map(|(from, to, count)| {
                 let (from, to) = (moved(from)?, moved(to));
-                Some(Went { from, to, count })
+                Some(IndirectEdge { from, to, count })
             })
             .collect();
         went.sort_unstable();
-        let mut sums: Vec<Went> = Vec::with_capacity(went.len());
+        let mut sums: Vec<IndirectEdge> = Vec::with_capacity(went.len());
         for went in went {
             match sums.last_mut() {
                 Some(last) if (last.from, last.to) == (went.from, went.to) => {

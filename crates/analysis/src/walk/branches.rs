@@ -77,9 +77,9 @@ impl<'a> Branches<'a> {
     }
 
     /// Branches of a thread that runs: `pieces` are of its process.
-    pub fn of_coming(pieces: &'a mut Pieces, tail: &'a Tail) -> Branches<'a> {
+    pub fn of_live(pieces: &'a mut Pieces, tail: &'a Tail) -> Branches<'a> {
         Branches {
-            walk: Walk::of_coming(pieces, tail),
+            walk: Walk::of_live(pieces, tail),
             run: None,
             number: 0,
         }

@@ -7,13 +7,13 @@ use trace::stream::{STAMP, STAMP_LEN, TARGETS, escape};
 use trace::{Part, Thread};
 
 use super::Unsound;
-use super::coming::Tail;
+use super::live::Tail;
 
 /// The parts of a lane.
 enum Parts<'a> {
     Kept(VecDeque<&'a Part>),
     /// Parts of that lane, as they come.
-    Coming(&'a Tail, usize),
+    LiveProcess(&'a Tail, usize),
 }
 
 impl<'a> Parts<'a> {
@@ -21,7 +21,7 @@ impl<'a> Parts<'a> {
     fn next(&mut self) -> Option<Cow<'a, Part>> {
         match self {
             Parts::Kept(parts) => parts.pop_front().map(Cow::Borrowed),
-            Parts::Coming(tail, lane) => tail.next(*lane).map(Cow::Owned),
+            Parts::LiveProcess(tail, lane) => tail.next(*lane).map(Cow::Owned),
         }
     }
 }
@@ -90,9 +90,9 @@ impl<'a> Lane<'a> {
     }
 
     /// All of it, as it comes.
-    pub fn coming(tail: &'a Tail, number: usize) -> Lane<'a> {
+    pub fn live(tail: &'a Tail, number: usize) -> Lane<'a> {
         Lane {
-            parts: Parts::Coming(tail, number),
+            parts: Parts::LiveProcess(tail, number),
             raw: Vec::new(),
             at: 0,
             taken: 0,
@@ -109,7 +109,7 @@ impl<'a> Lane<'a> {
                 let all: u64 = parts.iter().map(|part| part.len()).sum();
                 all.saturating_sub(self.skipped).min(self.left)
             }
-            Parts::Coming(..) => 0,
+            Parts::LiveProcess(..) => 0,
         }
     }
 
@@ -122,7 +122,7 @@ impl<'a> Lane<'a> {
     pub fn is_over(&self) -> bool {
         let is_last = match &self.parts {
             Parts::Kept(parts) => parts.is_empty(),
-            Parts::Coming(tail, lane) => tail.is_over(*lane),
+            Parts::LiveProcess(tail, lane) => tail.is_over(*lane),
         };
         self.at == self.raw.len() && (self.left == 0 || is_last)
     }
@@ -130,7 +130,7 @@ impl<'a> Lane<'a> {
     /// Whether something of it has come and was not read; of the last one stamps, which are
     /// skipped, do not count.
     pub fn has_come(&mut self) -> Result<bool, Unsound> {
-        let Parts::Coming(tail, number) = self.parts else {
+        let Parts::LiveProcess(tail, number) = self.parts else {
             return Ok(true);
         };
         loop {

@@ -12,8 +12,8 @@ use trace::stream::{TARGETS, lane};
 
 use super::Unsound;
 use super::code::{Code, Place, Step, Straight, Turn};
-use super::coming::Coming;
 use super::hops::{ByNumber, Ending, Hop};
+use super::live::LiveProcess;
 use super::sites::{Marks, Site, Sites};
 
 /// Most instructions in pieces that are remembered.
@@ -42,7 +42,7 @@ pub struct Pieces {
     steps: usize,
     pub(super) sites: Sites,
     /// The process runs, and so many of its fragments and targets are known.
-    coming: Option<(Arc<Coming>, [usize; 2])>,
+    coming: Option<(Arc<LiveProcess>, [usize; 2])>,
 }
 
 impl Pieces {
@@ -60,7 +60,7 @@ impl Pieces {
     }
 
     /// Pieces of a process that runs.
-    pub fn of_coming(process: &Arc<Coming>) -> Pieces {
+    pub fn of_live(process: &Arc<LiveProcess>) -> Pieces {
         Pieces {
             coming: Some((Arc::clone(process), [0; 2])),
             ..Pieces::of(&Process::default())

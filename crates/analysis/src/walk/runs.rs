@@ -53,7 +53,7 @@ impl Run {
 
 /// Event of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Did {
+pub enum RunEvent {
     Ran(Run),
     /// It went to this address without a branch.
     Went {
@@ -110,9 +110,9 @@ impl<'a> Runs<'a> {
 }
 
 impl Iterator for Runs<'_> {
-    type Item = Result<Did, Unsound>;
+    type Item = Result<RunEvent, Unsound>;
 
-    fn next(&mut self) -> Option<Result<Did, Unsound>> {
+    fn next(&mut self) -> Option<Result<RunEvent, Unsound>> {
         let found = loop {
             match self.walk.found()? {
                 // Nobody asked for them.
@@ -126,16 +126,16 @@ impl Iterator for Runs<'_> {
                 from,
                 to,
                 outcome,
-            } => Did::Ran(Run {
+            } => RunEvent::Ran(Run {
                 piece,
                 place: self.walk.pieces.known[piece as usize].place,
                 from,
                 to,
                 outcome,
             }),
-            Found::Went { why, to } => Did::Went { why, to },
-            Found::Stack(sp) => Did::Stack(sp),
-            Found::Entered(_) | Found::Stamp(_) => Did::Entered,
+            Found::Went { why, to } => RunEvent::Went { why, to },
+            Found::Stack(sp) => RunEvent::Stack(sp),
+            Found::Entered(_) | Found::Stamp(_) => RunEvent::Entered,
         }))
     }
 }

@@ -3,13 +3,13 @@
 #![deny(unsafe_code)]
 
 mod callgraph;
-mod coming;
 mod common;
 mod counts;
 mod diff;
 mod fold;
 mod hostile;
 mod large;
+mod live;
 mod merged;
 #[expect(unsafe_code, reason = "a pool of wire is made over memory of the test")]
 mod online;

@@ -224,7 +224,7 @@ pub struct Verify {
 
 /// Options that derive another recording from a trace.
 #[derive(Debug, Args)]
-pub struct Made {
+pub struct Derived {
     /// Make this of a trace first, as if it had been recorded
     #[arg(long = "as", value_name = "WHAT")]
     pub what: Option<What>,

@@ -4,7 +4,7 @@
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
-use agent::thread::{Behind, CELL_TAGS, TRANSITION_TAGS, ThreadContext, reg};
+use agent::thread::{CELL_TAGS, ContextTail, TRANSITION_TAGS, ThreadContext, reg};
 use forest::{Forest, Memory, State};
 use wire::func;
 use wire::node::{
@@ -218,8 +218,8 @@ fn share_index(context: &mut ThreadContext, tool: &Tool) {
 fn forget_transitions(context: &ThreadContext) {
     let base = &raw const *context as u64 + TRANSITION_TAGS as u64;
     let behind = match context.has_blocks {
-        0 => Behind::Transitions,
-        _ => Behind::Cells,
+        0 => ContextTail::Transitions,
+        _ => ContextTail::Cells,
     };
     for word in 0..behind.space() / 8 {
         // SAFETY: what lies behind the context (agent::thread).

@@ -15,14 +15,14 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use agent::thread::ThreadContext;
 use sys::signal::{UContext, pf, trap};
 use wire::denied::why;
-use wire::stream::{self, Chunk, Went};
+use wire::stream::{self, Chunk, TargetNumber};
 use wire::view::Pool;
 
 use crate::engine;
 
 /// Bytes that one append has at most, in a lane for outcomes or in that of targets.
 const MOST: usize = stream::ENTRY * super::LONGEST;
-const _: () = assert!(MOST >= Went::MOST);
+const _: () = assert!(MOST >= TargetNumber::MOST);
 
 /// How long the reader of its chunks may show no life while a thread waits.
 const PATIENCE_NS: u64 = 10_000_000_000;
@@ -220,7 +220,7 @@ pub(super) fn next_chunk(pool: &Pool, context: &mut ThreadContext, lane: usize) 
         }
         None => {
             close_chunk(pool, context, lane, 0, stream::LOST);
-            lose(context, lane);
+            drop_stream(context, lane);
         }
     }
 }
@@ -264,24 +264,24 @@ pub(super) fn mark_keyframe(pool: &Pool, context: &ThreadContext, lane: usize, l
 
 /// As large as a chunk and closed off like one: where all threads of the process append that
 /// have none. 0: not made.
-static NOWHERE: AtomicU64 = AtomicU64::new(0);
+static SINK: AtomicU64 = AtomicU64::new(0);
 
 /// Makes that place while it can be: later the program may forbid the calls.
-pub(super) fn prepare_to_lose() -> Option<u64> {
-    let made = NOWHERE.load(Relaxed);
+pub(super) fn sink_buffer() -> Option<u64> {
+    let made = SINK.load(Relaxed);
     if made != 0 {
         return Some(made);
     }
     let start = agent::memory::map_private(stream::CHUNK)?;
     // SAFETY: the last page of our own fresh mapping.
     unsafe { sys::mprotect(start + stream::END, wire::PAGE, sys::PROT_NONE) }.ok()?;
-    NOWHERE.store(start, Relaxed);
+    SINK.store(start, Relaxed);
     Some(start)
 }
 
 /// There is no chunk: what the thread appends from now on goes where nobody reads it.
-pub(super) fn lose(context: &mut ThreadContext, lane: usize) {
-    let Some(start) = prepare_to_lose() else {
+pub(super) fn drop_stream(context: &mut ThreadContext, lane: usize) {
+    let Some(start) = sink_buffer() else {
         // Not even that: emitted code cannot go on.
         sys::exit_group(125)
     };

@@ -39,7 +39,7 @@ use agent::loader::Code;
 use agent::syscalls::Process;
 use agent::thread::ThreadContext;
 use isa::Reg;
-use wire::stream::{Went, escape, why};
+use wire::stream::{TargetNumber, escape, why};
 use wire::view::Pool;
 use wire::{FuncTable, Mode, flag, func};
 
@@ -318,7 +318,7 @@ impl Engine {
     }
 
     /// Append at a landing pad, if arrivals by this key are traced.
-    pub fn went_by(&mut self, key: Key) -> Option<Went> {
+    pub fn went_by(&mut self, key: Key) -> Option<TargetNumber> {
         match key.arrival {
             Arrival::Outside => None,
             off if off.is_off() => None,

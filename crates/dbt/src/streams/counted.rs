@@ -23,7 +23,7 @@
 //! | far | [`Arrival::Far`] | counted, in several words, and not traced |
 //! | skipping | [`Arrival::Skipped`] | counted and not traced |
 //! | tracing | others | traced, and counted, if that is to end |
-//! | done | [`Arrival::Done`] | neither |
+//! | done | [`Arrival::CountReached`] | neither |
 //!
 //! Invariants:
 //! - where a thread leaves a superblock in its middle, the map says how many instructions
@@ -40,7 +40,7 @@ use agent::thread::{FAR_WORDS, ThreadContext};
 use isa::{Asm, Cc, Insn, Reg};
 
 use crate::block::{Arrival, BlockId, ExitKind, Key};
-use crate::counting::{Counting, Owed, Place, Run};
+use crate::counting::{Compensation, Counting, Place, Run};
 use crate::engine::Engine;
 use crate::indirect::SPILL_OTHER;
 use crate::pcmap::Recipe;
@@ -79,7 +79,7 @@ pub fn arrival(context: &ThreadContext) -> Option<Arrival> {
     match context.stream_phase {
         FAR => Some(Arrival::Far),
         SKIPPING => Some(Arrival::Skipped),
-        DONE => Some(Arrival::Done),
+        DONE => Some(Arrival::CountReached),
         _ => None,
     }
 }
@@ -119,8 +119,8 @@ pub fn heed(context: &mut ThreadContext) {
 }
 
 /// Compensation on a side exit that leaves `insns` counted instructions unexecuted.
-pub fn gives_back(insns: usize) -> Owed {
-    Owed::add(LEFT, insns as i32)
+pub fn gives_back(insns: usize) -> Compensation {
+    Compensation::add(LEFT, insns as i32)
 }
 
 impl Engine {
@@ -209,8 +209,8 @@ impl Engine {
         emit.asm.align_displacement(2);
         let site = emit.asm.jcc(SIGN, emit.asm.here());
         emit.cover(true, Recipe::NONE);
-        let back = Owed::add(word, (run.end - i) as i32);
-        self.attach_owed(emit.id, site, ExitKind::Event(key), back);
+        let back = Compensation::add(word, (run.end - i) as i32);
+        self.attach_compensation(emit.id, site, ExitKind::Event(key), back);
         emit.map.counted((run.end - i) as u8, 0);
         true
     }

@@ -18,9 +18,9 @@ use wire::view::Pool;
 use super::Controls;
 use super::targets::Targets;
 use crate::block::PcHasher;
+use crate::edge_counters;
 use crate::engine::Engine;
 use crate::superblock::{End, Superblock};
-use crate::ways;
 
 /// Logged code and targets.
 #[derive(Debug, Default)]
@@ -156,7 +156,7 @@ impl Engine {
     /// The fragment with exactly this code, new or in the log already.
     fn other_fragment(&mut self, source: &Superblock, tail: &mut Vec<u8>) -> Option<u32> {
         let shape = describe(source, tail);
-        let hash = ways::hash(tail, shape.flags);
+        let hash = edge_counters::hash(tail, shape.flags);
         let streams = self.streams.as_mut()?;
         let pool = self.process.log.pool;
         let is_it = |other: &Other| {
@@ -165,7 +165,7 @@ impl Engine {
                 |there: &Fragment| (there.flags, there.pieces) == (shape.flags, shape.pieces);
             other.hash == hash
                 && there.is_some_and(same)
-                && ways::holds(&pool, other.offset + size_of::<Fragment>() as u64, tail)
+                && edge_counters::holds(&pool, other.offset + size_of::<Fragment>() as u64, tail)
         };
         if let Some(other) = streams.others.find(hash, is_it) {
             return Some(other.id);
@@ -184,7 +184,7 @@ impl Engine {
 
 /// Record of a fragment made of `source`; its variable part goes to `tail`.
 fn describe(source: &Superblock, tail: &mut Vec<u8>) -> Fragment {
-    let pieces = ways::describe_pieces(source, tail);
+    let pieces = edge_counters::describe_pieces(source, tail);
     for insn in &source.insns {
         tail.extend_from_slice(insn.bytes());
     }

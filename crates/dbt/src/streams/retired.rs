@@ -21,14 +21,14 @@
 //! instruction that is executed once more.
 //!
 //! Invariant: at each boundary, entries and words together have all instructions before it,
-//! but those that the map calls untold.
+//! but those that the map calls unaccounted.
 
 use core::mem::offset_of;
 
 use agent::thread::ThreadContext;
 use isa::{Flow, Insn};
 
-use crate::counting::{Owed, Place, add_spilled, place_of};
+use crate::counting::{Compensation, Place, add_spilled, place_of};
 use crate::pcmap::Recipe;
 use crate::translate::Emit;
 
@@ -68,7 +68,7 @@ fn has_outcome(insn: &Insn) -> bool {
 impl Emit<'_> {
     /// Before instruction `i`: no way out has more outcomes than can be appended at once, and
     /// what no entry tells of is added where it is to be.
-    pub fn begin_told(&mut self, insns: &[Insn], i: usize) {
+    pub fn begin_accounted(&mut self, insns: &[Insn], i: usize) {
         if self.pending.is_on() {
             self.pending.over = i;
             self.keep_outcomes_few();
@@ -78,7 +78,7 @@ impl Emit<'_> {
     }
 
     fn add_rest(&mut self, insns: &[Insn], i: usize) {
-        if self.pending.told == i && self.pending.rest.is_none() {
+        if self.pending.accounted == i && self.pending.rest.is_none() {
             self.pending.rest = Rest::plan(insns, i);
         }
         let Some(rest) = self.pending.rest else {
@@ -88,21 +88,22 @@ impl Emit<'_> {
         match rest.place {
             Place::Add(at) if at == i => self.asm.add_gs_imm(word, rest.number as i32),
             Place::Spilled if rest.first == i => {
-                add_spilled(&mut self.asm, Owed::add(word, rest.number as i32));
+                add_spilled(&mut self.asm, Compensation::add(word, rest.number as i32));
             }
             _ => return,
         }
         self.cover(true, Recipe::NONE);
         let end = rest.first + rest.number;
-        self.map.told((end - i) as u8);
-        self.pending.told = end;
+        self.map.accounted((end - i) as u8);
+        self.pending.accounted = end;
     }
 
     /// Addition of the indirect branch at the end.
-    pub fn insns_at_branch(&self) -> Option<Owed> {
+    pub fn insns_at_branch(&self) -> Option<Compensation> {
         let rest = self.pending.rest?;
         let word = self.word_of_insns();
-        matches!(rest.place, Place::AtBranch).then(|| Owed::add_for_good(word, rest.number as i32))
+        matches!(rest.place, Place::AtBranch)
+            .then(|| Compensation::add_for_good(word, rest.number as i32))
     }
 
     /// Neighbours in time add to different words.

@@ -11,7 +11,7 @@
 use core::hash::BuildHasherDefault;
 
 use hashbrown::HashMap;
-use wire::stream::{Went, mark, went};
+use wire::stream::{TargetNumber, mark, went};
 
 use crate::block::PcHasher;
 use crate::engine::Engine;
@@ -22,7 +22,7 @@ const MIDDLES_AT_FIRST: u32 = went::MIDDLES / 4;
 /// Targets in the log.
 #[derive(Debug)]
 pub struct Targets {
-    numbers: HashMap<u64, Went, BuildHasherDefault<PcHasher>>,
+    numbers: HashMap<u64, TargetNumber, BuildHasherDefault<PcHasher>>,
     /// By number of bytes, from one.
     lengths: [Numbers; 3],
     /// The last mark in the log.
@@ -73,13 +73,13 @@ impl Targets {
     }
 
     /// The next number of this length.
-    fn give(&mut self, length: usize, pc: u64) -> Went {
+    fn give(&mut self, length: usize, pc: u64) -> TargetNumber {
         let number = self.lengths[length].next;
         self.lengths[length].next += 1;
         let went = match length {
-            0 => Went::Short(number as u8),
-            1 => Went::Middle(number as u16),
-            _ => Went::Long(number),
+            0 => TargetNumber::Short(number as u8),
+            1 => TargetNumber::Middle(number as u16),
+            _ => TargetNumber::Long(number),
         };
         self.numbers.insert(pc, went);
         went
@@ -95,21 +95,21 @@ impl Targets {
 
 impl Engine {
     /// Append where an indirect branch went to `pc`, if a trace is made.
-    pub fn went(&mut self, pc: u64) -> Option<Went> {
+    pub fn went(&mut self, pc: u64) -> Option<TargetNumber> {
         let targets = &mut self.streams.as_mut()?.targets;
         let known = targets.numbers.get(&pc).copied();
         let shorter = targets.left().filter(|&left| match known {
-            Some(Went::Short(_)) => false,
-            Some(Went::Middle(_)) => left < 1,
-            Some(Went::Long(_)) => left < 2,
+            Some(TargetNumber::Short(_)) => false,
+            Some(TargetNumber::Middle(_)) => left < 1,
+            Some(TargetNumber::Long(_)) => left < 2,
             _ => true,
         });
         let listed = shorter.and_then(|length| self.list_target(length, pc));
-        Some(listed.or(known).unwrap_or(Went::To(pc)))
+        Some(listed.or(known).unwrap_or(TargetNumber::To(pc)))
     }
 
     /// `None`: it cannot be listed, or the log is full.
-    fn list_target(&mut self, length: usize, pc: u64) -> Option<Went> {
+    fn list_target(&mut self, length: usize, pc: u64) -> Option<TargetNumber> {
         let targets = &mut self.streams.as_mut()?.targets;
         let mark = targets.lengths[length].mark;
         if (mark::SHORT..=mark::LONG).contains(&pc) {

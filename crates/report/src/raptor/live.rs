@@ -15,12 +15,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use analysis::raptor::{Config, Counts};
-use analysis::walk::{Branches, Coming, Pieces, Room, Tail};
+use analysis::walk::{Branches, LiveProcess, Pieces, Room, Tail};
 use trace::{Fragment, Part, Recording};
 
 pub use super::spool::Place;
 use super::spool::Spool;
-use super::{Made, Row, View, make, put};
+use super::{Figures, Row, View, make, put};
 use crate::mcf::Numbered;
 
 /// Threads that descriptors can name.
@@ -50,13 +50,13 @@ struct State {
 }
 
 struct Process {
-    coming: Arc<Coming>,
+    coming: Arc<LiveProcess>,
     readers: Vec<io::Result<JoinHandle<Done>>>,
 }
 
 /// A thread that was read to its end.
 struct Done {
-    made: Made,
+    made: Figures,
     /// Descriptors that are not written yet.
     spool: Option<Spool>,
     failed: Option<io::Error>,
@@ -137,7 +137,7 @@ fn done(reader: io::Result<JoinHandle<Done>>) -> Done {
         Err(error) => Err(format!("there is no thread to read it ({error})")),
     };
     read.unwrap_or_else(|error| Done {
-        made: Made {
+        made: Figures {
             insns: 0,
             counts: Counts::default(),
             error: Some(error),
@@ -162,7 +162,7 @@ impl trace::Follow for Live {
             let parent = state.processes.get(parent)?;
             Some((&*parent.coming, fragments, targets))
         });
-        let coming = Arc::new(Coming::new(&self.room, parent));
+        let coming = Arc::new(LiveProcess::new(&self.room, parent));
         state.processes.push(Process {
             coming,
             readers: Vec::new(),
@@ -219,8 +219,8 @@ fn read(
     first: Option<Box<dyn Write + Send>>,
     place: Option<Place>,
 ) -> Done {
-    let mut pieces = Pieces::of_coming(tail.process());
-    let branches = Branches::of_coming(&mut pieces, tail);
+    let mut pieces = Pieces::of_live(tail.process());
+    let branches = Branches::of_live(&mut pieces, tail);
     let mut spool = place.filter(|_| first.is_none()).as_ref().map(Spool::new);
     let mut first = first;
     let mut failed = None;

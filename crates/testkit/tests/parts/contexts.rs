@@ -28,7 +28,7 @@ use testkit::jobs::{self, Done};
 use testkit::mode;
 use testkit::oracle::{self, CostsByContext, Function, Options, Wanted};
 use testkit::paper::{self, Case};
-use testkit::product::{Made, Run};
+use testkit::product::{Derived, Run};
 use testkit::program::{self, Program};
 use testkit::scope::{STEPPED, Scope};
 use testkit::tree::Tree;
@@ -342,7 +342,7 @@ fn all_functions(program: &Program, built: &Built, product: &Path) -> Result<(),
 }
 
 /// A trace, to make contexts of.
-fn made<'a>(program: &Program, run: &'a Run<'a>) -> Result<Option<Made<'a>>, String> {
+fn made<'a>(program: &Program, run: &'a Run<'a>) -> Result<Option<Derived<'a>>, String> {
     if NOT_MADE.contains(&&*program.name) {
         return Ok(None);
     }

@@ -14,7 +14,7 @@ use std::io::{self, Read, Write};
 use super::index::Identity;
 use super::search::Again;
 use super::{MAX_RATIO, MAX_RAW, MAX_TOTAL, RATIO_FREE};
-use crate::apart::Apart;
+use crate::delta::DeltaEncoded;
 use crate::error::{ReadError, WriteError};
 use crate::part::Part;
 
@@ -168,21 +168,21 @@ pub(crate) fn compress_with(
 
 /// A part of `raw` bytes with its stamps apart, and before that how many bytes of items there
 /// are, and of all.
-pub(crate) fn compress_apart(
+pub(crate) fn compress_delta(
     compressor: &mut zstd::bulk::Compressor<'_>,
-    apart: &Apart,
+    encoded: &DeltaEncoded,
     raw: usize,
 ) -> io::Result<Vec<u8>> {
     let mut stored = APART.to_vec();
-    stored.extend((apart.items as u32).to_le_bytes());
-    stored.extend((apart.bytes.len() as u32).to_le_bytes());
-    stored.extend(compressor.compress(&apart.bytes)?);
+    stored.extend((encoded.items as u32).to_le_bytes());
+    stored.extend((encoded.bytes.len() as u32).to_le_bytes());
+    stored.extend(compressor.compress(&encoded.bytes)?);
     pad(&mut stored, least_stored(raw as u64) as usize);
     Ok(stored)
 }
 
 /// These numbers.
-pub(crate) fn parts_apart(stored: &[u8]) -> Option<(u32, u32)> {
+pub(crate) fn delta_parts(stored: &[u8]) -> Option<(u32, u32)> {
     let numbers = stored.strip_prefix(APART)?.first_chunk::<8>()?;
     let [items @ .., _, _, _, _] = *numbers;
     let [_, _, _, _, all @ ..] = *numbers;

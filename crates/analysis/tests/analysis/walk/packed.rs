@@ -7,7 +7,7 @@ use std::sync::Arc;
 use analysis::pack::{Coder, Encoder, Model};
 use analysis::walk::packed::{self, Refused};
 use analysis::walk::segments::{count, segments};
-use analysis::walk::{Did, Event, Pieces, Runs, StampKind, Unsound, Walk};
+use analysis::walk::{Event, Pieces, RunEvent, Runs, StampKind, Unsound, Walk};
 use arbtest::arbtest;
 use trace::stream::LANES;
 use trace::{Fragment, Gap, Part, Piece, Process, Recording, Thread};
@@ -177,7 +177,8 @@ fn check_numbers(bytes: &[u8], most: u32, insns: &[usize]) {
         atomic += usize::from(next(x) % 16 == 3);
         stacks += 2 * usize::from(x % 8 == 0);
     }
-    let is_stack = |did: &std::result::Result<Did, Unsound>| matches!(did, Ok(Did::Stack(_)));
+    let is_stack =
+        |did: &std::result::Result<RunEvent, Unsound>| matches!(did, Ok(RunEvent::Stack(_)));
     let mut pieces = Pieces::of(process);
     let given = Runs::new(&mut pieces, thread).with_stacks();
     // The first is where the thread begins.

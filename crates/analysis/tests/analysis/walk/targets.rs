@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use analysis::walk::{Pieces, Unsound, Walk};
-use trace::stream::{ESCAPE, LANES, TARGETS, Went, escape, mark, went, why};
+use trace::stream::{ESCAPE, LANES, TARGETS, TargetNumber, escape, mark, went, why};
 use trace::{Fragment, Piece, Process, Thread};
 
 use super::{all_of, executed, thread};
@@ -78,32 +78,32 @@ fn targets_have_numbers() {
         .chain(run(mark::LONG, LONG - 1..LONG));
     let last = went::SHORTS as u8 - 9;
     let items = [
-        (Went::Middle(0), to(2, 0)),
-        (Went::Short(0), to(1, 0)),
-        (Went::Short(last - 1), to(2, 7)),
-        (Went::Short(last), 0),
-        (Went::Middle(255), to(2, 255)),
-        (Went::Middle(256), to(2, 256)),
-        (Went::To(to(3, 1)), to(3, 1)),
+        (TargetNumber::Middle(0), to(2, 0)),
+        (TargetNumber::Short(0), to(1, 0)),
+        (TargetNumber::Short(last - 1), to(2, 7)),
+        (TargetNumber::Short(last), 0),
+        (TargetNumber::Middle(255), to(2, 255)),
+        (TargetNumber::Middle(256), to(2, 256)),
+        (TargetNumber::To(to(3, 1)), to(3, 1)),
         (
-            Went::Middle(went::MIDDLES as u16 - 1),
+            TargetNumber::Middle(went::MIDDLES as u16 - 1),
             to(2, went::MIDDLES - 1),
         ),
-        (Went::Long(0), to(3, 0)),
-        (Went::Long(65_536), to(3, 65_536)),
-        (Went::Long(LONG - 1), to(3, LONG - 1)),
+        (TargetNumber::Long(0), to(3, 0)),
+        (TargetNumber::Long(65_536), to(3, 65_536)),
+        (TargetNumber::Long(LONG - 1), to(3, LONG - 1)),
     ];
     let process = returns(targets.collect(), &items.map(|(_, pc)| pc));
     let (all, error) = went_to(&process, &bytes_of(&items.map(|(went, _)| went)));
     assert!(error.is_none(), "{error:?}");
     assert_eq!(all, visited(&items));
     for went in [
-        Went::Short(last + 1),
-        Went::Middle(went::MIDDLES as u16 - 1),
-        Went::Long(LONG),
+        TargetNumber::Short(last + 1),
+        TargetNumber::Middle(went::MIDDLES as u16 - 1),
+        TargetNumber::Long(LONG),
     ] {
         let process = match went {
-            Went::Middle(_) => returns(vec![mark::MIDDLE, to(2, 0)], &[]),
+            TargetNumber::Middle(_) => returns(vec![mark::MIDDLE, to(2, 0)], &[]),
             _ => process.clone(),
         };
         let (_, error) = went_to(&process, &bytes_of(&[went, went]));
@@ -123,22 +123,22 @@ fn old_targets_have_numbers() {
     };
     let last = went::SHORTS as u8 - 1;
     let items = [
-        (Went::Middle(0), to(0)),
-        (Went::Short(0), to(MARK + 1)),
-        (Went::Short(last), to(MARK + 1 + u32::from(last))),
-        (Went::Middle(255), to(255)),
-        (Went::Middle(256), to(256)),
-        (Went::To(FIRST + 16), FIRST + 16),
+        (TargetNumber::Middle(0), to(0)),
+        (TargetNumber::Short(0), to(MARK + 1)),
+        (TargetNumber::Short(last), to(MARK + 1 + u32::from(last))),
+        (TargetNumber::Middle(255), to(255)),
+        (TargetNumber::Middle(256), to(256)),
+        (TargetNumber::To(FIRST + 16), FIRST + 16),
         (
-            Went::Middle(went::MIDDLES as u16 - 1),
+            TargetNumber::Middle(went::MIDDLES as u16 - 1),
             to(went::MIDDLES - 1),
         ),
-        (Went::Long(went::MIDDLES), to(went::MIDDLES)),
+        (TargetNumber::Long(went::MIDDLES), to(went::MIDDLES)),
         (
-            Went::Long(went::MIDDLES + 65_536),
+            TargetNumber::Long(went::MIDDLES + 65_536),
             to(went::MIDDLES + 65_536),
         ),
-        (Went::Long(LISTED - 1), to(LISTED - 1)),
+        (TargetNumber::Long(LISTED - 1), to(LISTED - 1)),
     ];
     let process = returns((0..LISTED).map(to).collect(), &items.map(|(_, pc)| pc));
     let (all, error) = went_to(&process, &bytes_of(&items.map(|(went, _)| went)));
@@ -148,7 +148,7 @@ fn old_targets_have_numbers() {
     let (all, error) = went_to(&process, &[3, 0x10, 0, 3, 0, 0]);
     assert!(error.is_none(), "{error:?}");
     assert_eq!(all, [START, FIRST + 16]);
-    let unlisted = Went::Long(LISTED);
+    let unlisted = TargetNumber::Long(LISTED);
     let (_, error) = went_to(&process, &bytes_of(&[unlisted, unlisted]));
     assert!(
         matches!(error, Some(Unsound::NoTarget(LISTED))),
@@ -171,7 +171,7 @@ fn stamps_before_a_return_that_is_far_behind() {
         code: [vec![0x90; STRAIGHT], vec![0xC3]].concat(),
         ..Fragment::default()
     });
-    let items: Vec<Went> = (0..600).map(Went::Middle).collect();
+    let items: Vec<TargetNumber> = (0..600).map(TargetNumber::Middle).collect();
     let thread = beginning(&bytes_of(&items));
     let (plain, error) = executed(&process, &thread);
     assert!(error.is_none(), "{error:?}");
@@ -223,7 +223,7 @@ fn beginning(more: &[u8]) -> Thread {
     thread(&parts)
 }
 
-fn bytes_of(items: &[Went]) -> Vec<u8> {
+fn bytes_of(items: &[TargetNumber]) -> Vec<u8> {
     let bytes = items.iter().flat_map(|item| {
         let (all, len) = item.bytes();
         all.into_iter().take(len)
@@ -232,7 +232,7 @@ fn bytes_of(items: &[Went]) -> Vec<u8> {
 }
 
 /// Nothing is executed where the last one went.
-fn visited(items: &[(Went, u64)]) -> Vec<u64> {
+fn visited(items: &[(TargetNumber, u64)]) -> Vec<u64> {
     let went = items[..items.len() - 1].iter().map(|&(_, pc)| pc);
     iter::once(START).chain(went).collect()
 }

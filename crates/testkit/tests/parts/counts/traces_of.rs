@@ -250,8 +250,8 @@ fn stacks(process: &Process, thread: &Thread) -> Vec<(u64, u64)> {
     let (mut insns, mut all) = (0, Vec::new());
     for did in Runs::new(&mut pieces, thread).with_stacks() {
         match did {
-            Ok(walk::Did::Ran(run)) => insns += run.len(),
-            Ok(walk::Did::Stack(sp)) => all.push((insns, sp)),
+            Ok(walk::RunEvent::Ran(run)) => insns += run.len(),
+            Ok(walk::RunEvent::Stack(sp)) => all.push((insns, sp)),
             _ => {}
         }
     }
@@ -270,22 +270,22 @@ fn made_again(recording: &Recording) -> Result<(), String> {
 
 /// An instruction, or where control went without one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Did {
+enum RunEvent {
     Executed(Step),
     Went(Why, u64),
 }
 
-fn did(pieces: &mut Pieces, thread: &Thread, segment: Segment) -> Result<Vec<Did>, String> {
+fn did(pieces: &mut Pieces, thread: &Thread, segment: Segment) -> Result<Vec<RunEvent>, String> {
     events(Walk::of(pieces, thread, segment), segment)
 }
 
-fn events(mut walk: Walk<'_>, segment: Segment) -> Result<Vec<Did>, String> {
+fn events(mut walk: Walk<'_>, segment: Segment) -> Result<Vec<RunEvent>, String> {
     let mut all = Vec::new();
     while let Some(event) = walk.next() {
         match event.map_err(|error| format!("{segment:?}: {error}"))? {
             Event::Stamp(_) => {}
-            Event::Executed(steps) => all.extend(steps.iter().copied().map(Did::Executed)),
-            Event::Went { why, to } => all.push(Did::Went(why, to)),
+            Event::Executed(steps) => all.extend(steps.iter().copied().map(RunEvent::Executed)),
+            Event::Went { why, to } => all.push(RunEvent::Went(why, to)),
         }
     }
     Ok(all)

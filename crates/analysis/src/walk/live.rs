@@ -62,7 +62,7 @@ impl Room {
 
 /// A process that runs.
 #[derive(Debug)]
-pub struct Coming {
+pub struct LiveProcess {
     room: Arc<Room>,
     state: Mutex<State>,
     more: Condvar,
@@ -106,16 +106,16 @@ impl Waiting {
     }
 }
 
-impl Coming {
+impl LiveProcess {
     /// That has these fragments and targets of its parent, if it was forked.
-    pub fn new(room: &Arc<Room>, parent: Option<(&Coming, usize, usize)>) -> Coming {
+    pub fn new(room: &Arc<Room>, parent: Option<(&LiveProcess, usize, usize)>) -> LiveProcess {
         let mut state = State::default();
         if let Some((parent, fragments, targets)) = parent {
             let parent = parent.state();
             state.fragments = parent.fragments.iter().take(fragments).cloned().collect();
             state.targets = parent.targets.iter().take(targets).copied().collect();
         }
-        Coming {
+        LiveProcess {
             room: Arc::clone(room),
             state: Mutex::new(state),
             more: Condvar::new(),
@@ -135,7 +135,7 @@ impl Coming {
     }
 
     /// Another thread of it begins.
-    pub fn thread(self: &Arc<Coming>) -> Tail {
+    pub fn thread(self: &Arc<LiveProcess>) -> Tail {
         let mut state = self.state();
         state.threads.push(Waiting::default());
         self.room.at_work.fetch_add(1, Release);
@@ -214,13 +214,13 @@ impl Coming {
 /// Streams of one thread as they come, for their only reader. Once it is dropped, nothing more is kept for it.
 #[derive(Debug)]
 pub struct Tail {
-    process: Arc<Coming>,
+    process: Arc<LiveProcess>,
     thread: usize,
 }
 
 impl Tail {
     /// Process of the thread.
-    pub fn process(&self) -> &Arc<Coming> {
+    pub fn process(&self) -> &Arc<LiveProcess> {
         &self.process
     }
 

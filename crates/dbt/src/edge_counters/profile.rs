@@ -29,7 +29,7 @@ use agent::thread::{SLOTS, ThreadContext};
 use isa::{Asm, Flow};
 
 use super::Known;
-use super::jumps::Site;
+use super::indirect::Site;
 use crate::block::{Arrival, ExitKind, Key};
 use crate::counting::{Place, Run};
 use crate::engine::Engine;
@@ -125,7 +125,10 @@ impl Engine {
 
     /// How often the indirect branch of a fragment went somewhere.
     fn jumped(&self, fragment: u32) -> u64 {
-        let jumps = self.ways.as_ref().map(|ways| &ways.jumps);
+        let jumps = self
+            .edge_counters
+            .as_ref()
+            .map(|edge_counters| &edge_counters.jumps);
         let site = jumps.and_then(|jumps| Some((jumps, jumps.site_of(fragment)?)));
         site.map_or(0, |(jumps, site)| {
             let pairs = jumps.pairs_of(site);
@@ -135,7 +138,7 @@ impl Engine {
 
     /// The target that `site` mostly goes to, and the slot of that pair.
     fn usual_target(&self, site: Site) -> Option<(u64, u32)> {
-        let jumps = &self.ways.as_ref()?.jumps;
+        let jumps = &self.edge_counters.as_ref()?.jumps;
         let (mut all, mut most) = (0u64, (0, 0, 0));
         for pair in jumps.pairs_of(site) {
             let count = self.counted_so_far(pair.slot);

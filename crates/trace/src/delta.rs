@@ -42,7 +42,7 @@ impl Last {
 
 /// A part with its stamps stored apart.
 #[derive(Debug)]
-pub(crate) struct Apart {
+pub(crate) struct DeltaEncoded {
     /// Items, then numbers.
     pub bytes: Vec<u8>,
     /// Number of items.
@@ -81,7 +81,7 @@ fn stamps(piece: &[u8]) -> usize {
 }
 
 /// `None`: there is nothing to gain.
-pub(crate) fn apart(raw: &[u8]) -> Option<Apart> {
+pub(crate) fn encode(raw: &[u8]) -> Option<DeltaEncoded> {
     if !has_stamps(raw) {
         return None;
     }
@@ -106,11 +106,11 @@ pub(crate) fn apart(raw: &[u8]) -> Option<Apart> {
     bytes.extend(raw.get(copied..).unwrap_or_default());
     let items = bytes.len();
     bytes.extend(numbers);
-    (bytes.len() < raw.len()).then_some(Apart { bytes, items })
+    (bytes.len() < raw.len()).then_some(DeltaEncoded { bytes, items })
 }
 
 /// The part, of `len` bytes, that `items` and `numbers` were made of; `None`: of none.
-pub(crate) fn together(items: &[u8], mut numbers: &[u8], len: usize) -> Option<Vec<u8>> {
+pub(crate) fn decode(items: &[u8], mut numbers: &[u8], len: usize) -> Option<Vec<u8>> {
     let mut raw = Vec::with_capacity(len);
     let mut last = Last::default();
     let mut copied = 0;
@@ -160,12 +160,12 @@ fn get(input: &mut &[u8]) -> Option<i64> {
 mod tests {
     use super::*;
 
-    fn check(raw: &[u8]) -> Option<Apart> {
-        let apart = apart(raw)?;
-        let (items, numbers) = apart.bytes.split_at(apart.items);
-        let again = together(items, numbers, raw.len());
-        assert!(again.as_deref() == Some(raw), "{raw:x?} {apart:x?}");
-        Some(apart)
+    fn check(raw: &[u8]) -> Option<DeltaEncoded> {
+        let encoded = encode(raw)?;
+        let (items, numbers) = encoded.bytes.split_at(encoded.items);
+        let again = decode(items, numbers, raw.len());
+        assert!(again.as_deref() == Some(raw), "{raw:x?} {encoded:x?}");
+        Some(encoded)
     }
 
     fn stamped(kind: u8, number: u64) -> Vec<u8> {
@@ -182,8 +182,8 @@ mod tests {
             stamped(stamp::SYNC, 0x1234_5678_9ABC + 50),
             stamped(stamp::STACK, 0x7FFF_0000 - 8),
         ];
-        let apart = check(&raw.concat()).unwrap();
-        let (items, numbers) = apart.bytes.split_at(apart.items);
+        let encoded = check(&raw.concat()).unwrap();
+        let (items, numbers) = encoded.bytes.split_at(encoded.items);
         assert_eq!(
             items,
             [0x80, 2, 2, 1, 5, 200, 2, 1, 2, 6, 2, 1, 2, 6],
@@ -242,15 +242,15 @@ mod tests {
             let items: Vec<u8> = u.arbitrary()?;
             let numbers: Vec<u8> = u.arbitrary()?;
             let len = u.int_in_range(0..=2 * items.len())?;
-            let raw = together(&items, &numbers, len);
+            let raw = decode(&items, &numbers, len);
             assert!(raw.is_none_or(|raw| raw.len() == len));
             Ok(())
         });
         let item = [STAMP, stamp::SYNC];
-        assert_eq!(together(&item, &[2], 10), Some(stamped(stamp::SYNC, 1)));
-        assert_eq!(together(&item, &[2, 2], 10), None);
-        assert_eq!(together(&item, &[0x82], 10), None);
-        assert_eq!(together(&item, &[2], 11), None);
-        assert_eq!(together(&item, &[], 2), Some(item.to_vec()));
+        assert_eq!(decode(&item, &[2], 10), Some(stamped(stamp::SYNC, 1)));
+        assert_eq!(decode(&item, &[2, 2], 10), None);
+        assert_eq!(decode(&item, &[0x82], 10), None);
+        assert_eq!(decode(&item, &[2], 11), None);
+        assert_eq!(decode(&item, &[], 2), Some(item.to_vec()));
     }
 }

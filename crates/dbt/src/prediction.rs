@@ -14,7 +14,7 @@ const ENDBR64: [u8; 4] = [0xF3, 0x0F, 0x1E, 0xFA];
 
 /// Predicted target of an indirect branch.
 #[derive(Clone, Copy, Debug)]
-pub struct Guess {
+pub struct Prediction {
     pub target: u64,
     /// The target is a stub's own code that has it bound, which happens once.
     pub lazy: bool,
@@ -33,7 +33,7 @@ fn binds_lazily(pc: u64) -> bool {
 impl Engine {
     /// Present target of an indirect branch, if it takes its target from a fixed
     /// address.
-    pub fn guess(&self, insn: &Insn) -> Option<Guess> {
+    pub fn prediction(&self, insn: &Insn) -> Option<Prediction> {
         if agent::memory::is_served() {
             // The address may be in a page that is not there.
             return None;
@@ -42,6 +42,6 @@ impl Engine {
         let target = agent::memory::read::<u64>(place)?;
         self.process.regions.find(target)?;
         let lazy = insn.flow() == Flow::IndirectJump && binds_lazily(target);
-        Some(Guess { target, lazy })
+        Some(Prediction { target, lazy })
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::thread;
 
-use analysis::walk::{Branches, Coming, Item, Pieces, Room};
+use analysis::walk::{Branches, Item, LiveProcess, Pieces, Room};
 use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
 use trace::stream::{ESCAPE, LANES, STAMP, TARGETS, escape, lane, stamp, why};
@@ -53,7 +53,12 @@ fn pieces_of(u: &mut Unstructured<'_>, parts: &[&Part]) -> Result<Vec<Part>> {
 }
 
 /// Gives a thread its lanes, in pieces, one from here and one from there.
-fn feed(u: &mut Unstructured<'_>, process: &Process, coming: &Coming, at: usize) -> Result<()> {
+fn feed(
+    u: &mut Unstructured<'_>,
+    process: &Process,
+    coming: &LiveProcess,
+    at: usize,
+) -> Result<()> {
     let stream = &process.threads[at].stream;
     let mut lanes = Vec::new();
     for lane in 0..5 {
@@ -88,15 +93,15 @@ fn what_comes_in_pieces_is_what_there_is() {
     assert!(expected.iter().any(|(items, _, _)| items.len() > 1000));
     arbtest(|u| {
         let room = Arc::new(Room::new(1));
-        let coming = Arc::new(Coming::new(&room, None));
+        let coming = Arc::new(LiveProcess::new(&room, None));
         let readers: Vec<_> = process
             .threads
             .iter()
             .map(|_| {
                 let tail = coming.thread();
                 thread::spawn(move || {
-                    items(Branches::of_coming(
-                        &mut Pieces::of_coming(tail.process()),
+                    items(Branches::of_live(
+                        &mut Pieces::of_live(tail.process()),
                         &tail,
                     ))
                 })
@@ -126,8 +131,8 @@ fn what_comes_in_pieces_is_what_there_is() {
 #[test]
 fn who_can_go_on_has_others_wait() {
     let room = Arc::new(Room::new(1));
-    let coming = Arc::new(Coming::new(&room, None));
-    let mut pieces = Pieces::of_coming(&coming);
+    let coming = Arc::new(LiveProcess::new(&room, None));
+    let mut pieces = Pieces::of_live(&coming);
     let tail = coming.thread();
     assert!(room.is_left());
     let part = |lane| {
@@ -139,7 +144,7 @@ fn who_can_go_on_has_others_wait() {
     assert!(!room.is_left() && !room.is_in_vain());
     thread::scope(|scope| {
         // It begins with lane 0, of which there is nothing.
-        let reader = scope.spawn(|| items(Branches::of_coming(&mut pieces, &tail)));
+        let reader = scope.spawn(|| items(Branches::of_live(&mut pieces, &tail)));
         while !room.is_in_vain() {
             thread::yield_now();
         }
@@ -168,7 +173,7 @@ fn a_stamp_says_nothing_of_the_code_behind_it() {
     let mut came = vec![STAMP, stamp::CAME];
     came.extend(7u64.to_le_bytes());
     let room = Arc::new(Room::new(0));
-    let coming = Arc::new(Coming::new(&room, None));
+    let coming = Arc::new(LiveProcess::new(&room, None));
     let give = |lane: usize, raw: &[u8]| {
         let mut part = Part::pack(raw).unwrap();
         part.stream = lane as u16;
@@ -176,8 +181,8 @@ fn a_stamp_says_nothing_of_the_code_behind_it() {
     };
     let tail = coming.thread();
     let reader = thread::spawn(move || {
-        let mut pieces = Pieces::of_coming(tail.process());
-        items(Branches::of_coming(&mut pieces, &tail))
+        let mut pieces = Pieces::of_live(tail.process());
+        items(Branches::of_live(&mut pieces, &tail))
     });
     for lane in 0..LANES {
         give(lane, &begin);

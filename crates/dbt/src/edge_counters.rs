@@ -32,7 +32,7 @@ use core::hash::BuildHasherDefault;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use agent::pool;
-use agent::thread::{Behind, SLOTS, ThreadContext};
+use agent::thread::{ContextTail, SLOTS, ThreadContext};
 use hashbrown::{HashMap, HashTable};
 use isa::Flow;
 use wire::denied::why;
@@ -46,12 +46,12 @@ use crate::engine::Engine;
 use crate::pcmap;
 use crate::superblock::{End, Superblock};
 
-mod jumps;
-mod usual;
+mod indirect;
+mod profile;
 
-use jumps::Jumps;
-pub use jumps::{COUNT_BYTES, KEYS, SITE_BYTES, Site, emit_count};
-pub use usual::Rare;
+use indirect::Jumps;
+pub use indirect::{COUNT_BYTES, KEYS, SITE_BYTES, Site, emit_count};
+pub use profile::Rare;
 
 /// Part of the pool that each thread's slots may take: one in so many bytes.
 const PART: u64 = 1 << 13;
@@ -60,7 +60,7 @@ const STEP: u64 = 64 << 10;
 
 /// Fragments and slots of a process.
 #[derive(Debug)]
-pub struct Ways {
+pub struct EdgeCounters {
     fragments: HashTable<Known>,
     /// The fragment of each block, by its id; 0: none.
     of_block: Vec<u32>,
@@ -92,10 +92,10 @@ struct Shape {
     events: u32,
 }
 
-impl Ways {
-    pub fn new(pool: &Pool) -> Ways {
+impl EdgeCounters {
+    pub fn new(pool: &Pool) -> EdgeCounters {
         let space = (pool.len() / PART).next_multiple_of(STEP);
-        Ways {
+        EdgeCounters {
             fragments: HashTable::new(),
             of_block: Vec::new(),
             cuts: HashMap::default(),
@@ -108,8 +108,8 @@ impl Ways {
         }
     }
 
-    pub fn behind(&self) -> Behind {
-        Behind::Slots {
+    pub fn behind(&self) -> ContextTail {
+        ContextTail::Slots {
             space: self.space,
             backed: self.backed,
         }
@@ -204,38 +204,38 @@ pub fn hash(bytes: &[u8], flags: u32) -> u64 {
 impl Engine {
     /// How the code of block `id`, made of `source`, counts.
     pub fn count_ways(&mut self, id: BlockId, source: &Superblock) -> Counting {
-        if self.ways.is_none() {
+        if self.edge_counters.is_none() {
             let pc = self.block(id).key().pc;
             return Counting::of_instructions(self.words_at(pc), self.settings.costs);
         }
         let last = source.insns.last();
         let branch =
             last.filter(|insn| matches!(insn.flow(), Flow::IndirectJump | Flow::IndirectCall));
-        let guess = branch.and_then(|insn| self.guess(insn));
-        let lazy = guess.is_some_and(|guess| guess.lazy);
+        let prediction = branch.and_then(|insn| self.prediction(insn));
+        let lazy = prediction.is_some_and(|prediction| prediction.lazy);
         let known = match source.insns.is_empty() {
             true => None,
             false => self.fragment(source, lazy),
         };
-        if let Some(ways) = &mut self.ways {
-            ways.set_fragment(id, known.map_or(0, |(known, _)| known.id));
+        if let Some(edge_counters) = &mut self.edge_counters {
+            edge_counters.set_fragment(id, known.map_or(0, |(known, _)| known.id));
         }
         match known {
-            Some((known, rare)) => Counting::of_ways(
+            Some((known, rare)) => Counting::of_edges(
                 displacement(known.first_slot),
-                guess,
+                prediction,
                 LastBranch::of(source),
                 rare,
             ),
-            None => Counting::of_nothing(guess),
+            None => Counting::of_nothing(prediction),
         }
     }
 
     /// The fragment made of `source`, new or known, and its rare branches; `None`: there
     /// is no room.
     fn fragment(&mut self, source: &Superblock, lazy: bool) -> Option<(Known, Rare)> {
-        let ways = self.ways.as_mut()?;
-        let mut tail = core::mem::take(&mut ways.tail);
+        let edge_counters = self.edge_counters.as_mut()?;
+        let mut tail = core::mem::take(&mut edge_counters.tail);
         let mut shape = describe(source, lazy, Rare::NONE, &mut tail);
         let mut found = self.known_fragment(&shape, &tail);
         let rare = found.map_or(Rare::NONE, |known| self.rare_branches(source, known));
@@ -246,7 +246,7 @@ impl Engine {
         }
         let known = found.or_else(|| self.new_fragment(&shape, &tail));
         tail.clear();
-        self.ways.as_mut()?.tail = tail;
+        self.edge_counters.as_mut()?.tail = tail;
         known.map(|known| (known, rare))
     }
 
@@ -262,13 +262,17 @@ impl Engine {
                 })
                 && holds(pool, known.offset + size_of::<Fragment>() as u64, tail)
         };
-        self.ways.as_ref()?.fragments.find(hash, is_it).copied()
+        self.edge_counters
+            .as_ref()?
+            .fragments
+            .find(hash, is_it)
+            .copied()
     }
 
     fn new_fragment(&mut self, shape: &Shape, tail: &[u8]) -> Option<Known> {
         let first_slot = self.take_slots(shape.events.into())?;
-        let ways = self.ways.as_mut()?;
-        let id = ways.last_fragment + 1;
+        let edge_counters = self.edge_counters.as_mut()?;
+        let id = edge_counters.last_fragment + 1;
         let record = Fragment {
             first_slot,
             id,
@@ -277,7 +281,7 @@ impl Engine {
             events: shape.events,
         };
         let offset = self.process.log.fragment(record, tail)?;
-        ways.last_fragment = id;
+        edge_counters.last_fragment = id;
         let known = Known {
             hash: hash(tail, shape.flags),
             offset,
@@ -285,42 +289,44 @@ impl Engine {
             first_slot: first_slot as u32,
         };
         let rehash = |known: &Known| known.hash;
-        ways.fragments.insert_unique(known.hash, known, rehash);
+        edge_counters
+            .fragments
+            .insert_unique(known.hash, known, rehash);
         Some(known)
     }
 
     /// Slots that no one has; `None`: there are no more.
     fn take_slots(&mut self, number: u64) -> Option<u64> {
-        let ways = self.ways.as_mut()?;
-        let first = ways.slots;
+        let edge_counters = self.edge_counters.as_mut()?;
+        let first = edge_counters.slots;
         let end = (first + number) * 8;
-        if end > ways.backed {
+        if end > edge_counters.backed {
             // More at a time the more there are: each step costs a call per thread.
-            let wanted = (end + ways.backed / 4).next_multiple_of(STEP);
-            let to = wanted.min(ways.space);
+            let wanted = (end + edge_counters.backed / 4).next_multiple_of(STEP);
+            let to = wanted.min(edge_counters.space);
             let pool = &self.process.log.pool;
             if end > to {
                 pool::deny(pool, why::FULL);
                 return None;
             }
-            if let Err(error) = self.process.blocks.back_slots(ways.backed, to) {
+            if let Err(error) = self.process.blocks.back_slots(edge_counters.backed, to) {
                 pool::deny_for(pool, error);
                 return None;
             }
-            ways.backed = to;
+            edge_counters.backed = to;
         }
-        ways.slots += number;
+        edge_counters.slots += number;
         Some(first)
     }
 
     /// Memory that follows a new thread's context.
-    pub fn behind(&self) -> Behind {
-        match &self.ways {
-            Some(ways) => ways.behind(),
-            None if self.has_blocks() => Behind::Cells,
-            None if self.contexts.is_some() => Behind::Transitions,
-            None if self.is_by_request() => Behind::Polls,
-            None => Behind::Nothing,
+    pub fn behind(&self) -> ContextTail {
+        match &self.edge_counters {
+            Some(edge_counters) => edge_counters.behind(),
+            None if self.has_blocks() => ContextTail::Cells,
+            None if self.contexts.is_some() => ContextTail::Transitions,
+            None if self.is_by_request() => ContextTail::Polls,
+            None => ContextTail::Nothing,
         }
     }
 
@@ -331,8 +337,10 @@ impl Engine {
         }
         let ahead = place.counted_ahead as i16;
         let key = (place.fragment, place.index, ahead);
-        let Some(ways) = &self.ways else { return };
-        let slot = match ways.cuts.get(&key) {
+        let Some(edge_counters) = &self.edge_counters else {
+            return;
+        };
+        let slot = match edge_counters.cuts.get(&key) {
             Some(&slot) => slot,
             None => match self.new_cut(key) {
                 Some(slot) => slot,
@@ -351,13 +359,13 @@ impl Engine {
             at: at.into(),
             ahead: ahead.into(),
         })?;
-        self.ways.as_mut()?.cuts.insert(key, slot as u32);
+        self.edge_counters.as_mut()?.cuts.insert(key, slot as u32);
         Some(slot as u32)
     }
 
     /// Says where a thread counts.
     pub fn publish_slots(&self, record: &ThreadRecord, context: &ThreadContext) {
-        if self.ways.is_some() {
+        if self.edge_counters.is_some() {
             let pool = &self.process.log.pool;
             if !pool.has(context.this) {
                 pool::deny(pool, why::FULL);
@@ -371,12 +379,14 @@ impl Engine {
     /// The thread executes no more: what it counted is kept, and its slots are 0
     /// for the next one.
     pub fn keep_slots(&self, record: u64, context: *const ThreadContext) {
-        let Some(ways) = &self.ways else { return };
+        let Some(edge_counters) = &self.edge_counters else {
+            return;
+        };
         let pool = &self.process.log.pool;
         let first = (context as u64 + SLOTS as u64) as *mut u64;
         // SAFETY: the slots of a thread that has ended or is here; nobody else
         // writes them, and all that were handed out are backed.
-        let slots = unsafe { core::slice::from_raw_parts_mut(first, ways.slots as usize) };
+        let slots = unsafe { core::slice::from_raw_parts_mut(first, edge_counters.slots as usize) };
         if let Some(record) = pool.at::<ThreadRecord>(record).filter(|_| record != 0)
             && record.slots.load(Relaxed) != 0
         {

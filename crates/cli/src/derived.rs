@@ -20,7 +20,7 @@ use crate::progress::Progress;
 use crate::symbolize;
 
 /// A recording, and why parts of it are missing.
-pub struct Made {
+pub struct Derived {
     pub recording: Recording,
     pub failures: Vec<String>,
 }
@@ -89,9 +89,9 @@ fn contexts(flags: &Report, traced: &Recording) -> Result<(Recording, Vec<String
     Ok((recording, failures))
 }
 
-impl Made {
+impl Derived {
     /// Derives the recording that was asked for, if any.
-    pub fn of(flags: &Report, recording: Recording) -> Result<Made> {
+    pub fn of(flags: &Report, recording: Recording) -> Result<Derived> {
         let shown = flags.file.display();
         let is_trace = recording.meta.mode == Mode::Trace;
         let Some(what) = flags.made.what else {
@@ -101,7 +101,7 @@ impl Made {
                      or contexts of it with --as"
                 );
             }
-            return Ok(Made {
+            return Ok(Derived {
                 recording,
                 failures: Vec::new(),
             });
@@ -123,7 +123,7 @@ impl Made {
             }
             What::Contexts => contexts(flags, &recording)?,
         };
-        let made = Made {
+        let made = Derived {
             recording,
             failures,
         };

@@ -36,7 +36,7 @@ use wire::log;
 
 use super::{add_one, displacement};
 use crate::block::{Arrival, BlockId, PcHasher};
-use crate::counting::Owed;
+use crate::counting::Compensation;
 use crate::engine::Engine;
 
 const SITE: i32 = offset_of!(ThreadContext, site) as i32;
@@ -62,7 +62,7 @@ impl Site {
         match arrival {
             Arrival::Outside => Some(Site(KEYS)),
             Arrival::Skipped => Some(Site(2 * KEYS)),
-            Arrival::Done => Some(Site(3 * KEYS)),
+            Arrival::CountReached => Some(Site(3 * KEYS)),
             Arrival::Far => Some(Site(4 * KEYS)),
             _ => None,
         }
@@ -157,18 +157,21 @@ impl Engine {
     pub fn site(
         &mut self,
         id: BlockId,
-        owed: Option<Owed>,
+        compensation: Option<Compensation>,
         call: bool,
-    ) -> (Option<Site>, Option<Owed>) {
+    ) -> (Option<Site>, Option<Compensation>) {
         let arrival = self.left_from_side(id);
-        let Some(ways) = &mut self.ways else {
-            return (Site::of_arrivals(arrival), owed);
+        let Some(edge_counters) = &mut self.edge_counters else {
+            return (Site::of_arrivals(arrival), compensation);
         };
-        let fragment = ways.fragment_of(id);
-        let Some(word) = owed.and_then(Owed::word).filter(|_| fragment != 0) else {
-            return (Some(Site::NONE), owed);
+        let fragment = edge_counters.fragment_of(id);
+        let Some(word) = compensation
+            .and_then(Compensation::word)
+            .filter(|_| fragment != 0)
+        else {
+            return (Some(Site::NONE), compensation);
         };
-        if let Some(&site) = ways.jumps.of_fragment.get(&fragment) {
+        if let Some(&site) = edge_counters.jumps.of_fragment.get(&fragment) {
             return (Some(site), None);
         }
         let known = Known {
@@ -177,27 +180,29 @@ impl Engine {
             call,
             newest: 0,
         };
-        let sites = &mut ways.jumps.sites;
+        let sites = &mut edge_counters.jumps.sites;
         let number = sites.len() as u32;
         if number.is_multiple_of(KEYS) {
             if !self.tables.add_set((number / KEYS) as usize) {
-                return (Some(Site::NONE), owed);
+                return (Some(Site::NONE), compensation);
             }
             sites.push(known);
         }
         let site = Site(sites.len() as u32);
         sites.push(known);
-        ways.jumps.of_fragment.insert(fragment, site);
+        edge_counters.jumps.of_fragment.insert(fragment, site);
         (Some(site), None)
     }
 
     /// The slot of a pair, new or known.
     pub fn jump_slot(&mut self, site: Site, target: u64) -> u32 {
-        let Some(ways) = &self.ways else { return 0 };
-        if let Some(&slot) = ways.jumps.slots.get(&(site, target)) {
+        let Some(edge_counters) = &self.edge_counters else {
+            return 0;
+        };
+        if let Some(&slot) = edge_counters.jumps.slots.get(&(site, target)) {
             return slot;
         }
-        let known = ways.jumps.sites[site.0 as usize];
+        let known = edge_counters.jumps.sites[site.0 as usize];
         let new = self.take_slots(1).and_then(|slot| {
             let jump = log::Jump {
                 slot,
@@ -208,8 +213,8 @@ impl Engine {
             self.process.log.jump(jump).map(|()| slot as u32)
         });
         let slot = new.unwrap_or(known.slot);
-        if let Some(ways) = &mut self.ways {
-            let jumps = &mut ways.jumps;
+        if let Some(edge_counters) = &mut self.edge_counters {
+            let jumps = &mut edge_counters.jumps;
             jumps.slots.insert((site, target), slot);
             jumps.comers.entry(target).or_default().push(site);
             if new.is_some() {
@@ -228,7 +233,7 @@ impl Engine {
     /// The branch that led to the engine went to `target`. Which it was; `None`: that is
     /// not counted.
     pub fn count_jump(&mut self, context: &mut ThreadContext, target: u64) -> Option<Site> {
-        self.ways.as_ref()?;
+        self.edge_counters.as_ref()?;
         let site = Site(context.site);
         if site.is_counted() {
             // Its pad is made next.
@@ -243,28 +248,29 @@ impl Engine {
 
     /// The pad in front of a new block counts for this site.
     pub fn keep_pad_of(&mut self, id: BlockId, site: Site) {
-        if let Some(ways) = &mut self.ways {
-            ways.jumps.pads.insert(id.0, site);
+        if let Some(edge_counters) = &mut self.edge_counters {
+            edge_counters.jumps.pads.insert(id.0, site);
         }
     }
 
     pub fn has_pad_of(&self, id: BlockId, site: Site) -> bool {
-        let ways = self.ways.as_ref();
-        ways.is_some_and(|ways| ways.jumps.pads.get(&id.0) == Some(&site))
+        let edge_counters = self.edge_counters.as_ref();
+        edge_counters
+            .is_some_and(|edge_counters| edge_counters.jumps.pads.get(&id.0) == Some(&site))
     }
 
     pub fn forget_pad_of(&mut self, id: BlockId) {
-        if let Some(ways) = &mut self.ways {
-            ways.jumps.pads.remove(&id.0);
+        if let Some(edge_counters) = &mut self.edge_counters {
+            edge_counters.jumps.pads.remove(&id.0);
         }
     }
 
     /// The slots of tables in which pads of pairs with this target are.
     pub fn slots_of_comers(&mut self, target: u64) -> Vec<usize> {
-        let Some(ways) = &self.ways else {
+        let Some(edge_counters) = &self.edge_counters else {
             return Vec::new();
         };
-        let jumps = &ways.jumps;
+        let jumps = &edge_counters.jumps;
         let comers = jumps.comers.get(&target).into_iter().flatten();
         comers
             .map(|&site| {
