@@ -2,6 +2,7 @@
 // never ran before, too; anything else, also the time-stamp counter, ends the thread.
 // build: cc -O1
 // run: oracle own-functions
+// run: oracle-args 30
 // run: no-counts it waits for a signal in a loop
 #define _GNU_SOURCE
 #include <linux/seccomp.h>
@@ -18,16 +19,16 @@
 #include <x86intrin.h>
 static volatile int handled;
 static void handler(int sig) { handled = 1; if (write(1, "handler\n", 8) != 8) syscall(SYS_exit, 9); }
-static int way;
+static int way, count = 500;
 static __attribute__((noinline)) void inside(int fd) {
     int numbers[500];
     char line[64];
     if (way & 1) prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT, 0, 0, 0);
     else if (syscall(SYS_seccomp, SECCOMP_SET_MODE_STRICT, 0, 0)) syscall(SYS_exit, 8);
     unsigned seed = 1;
-    for (int i = 0; i < 500; i++) { seed = seed * 1103515245 + 12345; numbers[i] = seed >> 8; }
-    for (int i = 1; i < 500; i++) for (int k = i; k && numbers[k - 1] > numbers[k]; k--) { int n = numbers[k]; numbers[k] = numbers[k - 1]; numbers[k - 1] = n; }
-    for (int i = 1; i < 500; i++) if (numbers[i - 1] > numbers[i]) syscall(SYS_exit, 7);
+    for (int i = 0; i < count; i++) { seed = seed * 1103515245 + 12345; numbers[i] = seed >> 8; }
+    for (int i = 1; i < count; i++) for (int k = i; k && numbers[k - 1] > numbers[k]; k--) { int n = numbers[k]; numbers[k] = numbers[k - 1]; numbers[k - 1] = n; }
+    for (int i = 1; i < count; i++) if (numbers[i - 1] > numbers[i]) syscall(SYS_exit, 7);
     int got = read(fd, line, sizeof line);
     if (write(1, line, got) != got) syscall(SYS_exit, 6);
     switch (way >> 1) {
@@ -42,7 +43,8 @@ static __attribute__((noinline)) void inside(int fd) {
     }
     syscall(SYS_exit, 3);
 }
-int main(void) {
+int main(int argc, char **argv) {
+    if (argc > 1) count = atoi(argv[1]);
     setvbuf(stdout, 0, _IOLBF, 0);
     struct itimerval soon = {{0, 0}, {0, 30000}};
     struct rlimit none = {0, 0};

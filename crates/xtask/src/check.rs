@@ -146,6 +146,7 @@ fn test(tree: &Tree, mut members: Vec<String>, smoke: bool) -> Result<()> {
             product: None,
             allow_missing: true,
             resume: false,
+            seed: None,
             words: words.into_iter().map(str::to_owned).collect(),
         };
         if program.run(&options)?.failed > 0 {

@@ -77,6 +77,7 @@ pub fn run(tree: &Tree, options: &Options) -> Result<()> {
         product: None,
         allow_missing: installed == Installed::NotAll,
         resume: false,
+        seed: None,
         words: Vec::new(),
     };
     let mut failed = Vec::new();

@@ -42,6 +42,8 @@ pub struct Options<'a> {
     pub allow_missing: bool,
     /// Whether jobs that passed before are left out.
     pub resume: bool,
+    /// Seed of random programs and instructions; `None`: the tests' own.
+    pub seed: Option<u64>,
     /// Further words for the program.
     pub words: Vec<String>,
 }
@@ -152,6 +154,9 @@ impl Program {
         ];
         for (name, _) in flags.iter().filter(|(_, is_set)| *is_set) {
             command.env(name, "1");
+        }
+        if let Some(seed) = options.seed {
+            command.env("EVERYPATH_SEED", seed.to_string());
         }
         if let Some(product) = &options.product {
             command.env("EVERYPATH_BIN", product);

@@ -172,6 +172,7 @@ impl Wide<'_> {
                     product: Some(target_directory(self.tree).join("release/everypath")),
                     allow_missing: false,
                     resume,
+                    seed: Some(seed),
                     words: if is_functions {
                         Vec::new()
                     } else {
