@@ -10,16 +10,17 @@
 
 extern crate alloc;
 
+pub mod action_snapshot;
+pub mod address_space;
 pub mod exec;
 pub mod filters;
-pub mod gaps;
 pub mod heap;
-pub mod held;
+pub mod held_signals;
+pub mod image_gaps;
 pub mod loader;
 pub mod lock;
 pub mod memory;
 pub mod paths;
-pub mod place;
 pub mod polls;
 pub mod pool;
 pub mod procfs;
@@ -29,6 +30,5 @@ pub mod signals;
 pub mod start;
 pub mod syscalls;
 mod sysv;
-pub mod taken;
 pub mod thread;
 pub mod tracers;

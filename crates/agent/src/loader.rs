@@ -8,7 +8,7 @@ use core::ops::Range;
 
 use sys::{Errno, Result};
 
-use crate::place::Place;
+use crate::address_space::Place;
 
 const ET_EXEC: u16 = 2;
 const ET_DYN: u16 = 3;

@@ -76,6 +76,17 @@ pub fn map(context: u64) {
     }
 }
 
+/// Makes the polls of the thread whose context is at `context` do nothing, for a thread whose
+/// faults a tracer would see.
+pub fn silence(context: u64) {
+    if FILES.iter().any(|file| file.load(Relaxed) != 0) {
+        let prot = sys::PROT_READ | sys::PROT_WRITE;
+        let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_FIXED;
+        // SAFETY: over the space behind the context, which only polls use.
+        let _ = unsafe { sys::mmap(context + PAGE, SPACE, prot, flags, -1, 0) };
+    }
+}
+
 /// Whether a store to that address is a poll of the thread with this context.
 pub fn contains(context: u64, address: u64) -> bool {
     (context + PAGE..context + PAGE + SPACE).contains(&address)

@@ -8,9 +8,9 @@
 
 use sys::signal::*;
 
-use crate::held;
+use crate::action_snapshot::Taken;
+use crate::held_signals;
 use crate::memory;
-use crate::taken::Taken;
 use crate::thread::Thread;
 
 /// Dispositions as the program set them. Shared by threads (CLONE_SIGHAND).
@@ -438,7 +438,7 @@ fn send_on(tid: u32, signal: u32, info: &SigInfo) {
 pub fn hold(thread: &mut Thread, signal: u32, info: &SigInfo) {
     if !thread.held.has(signal) {
         thread.held = thread.held.with(SigSet::only(signal));
-        thread.held_info[held::slot(signal)] = *info;
+        thread.held_info[held_signals::slot(signal)] = *info;
     }
 }
 
@@ -446,11 +446,11 @@ pub fn hold(thread: &mut Thread, signal: u32, info: &SigInfo) {
 /// the kernel does not say for certain, is for a thread that waits for it, or any.
 pub fn hold_blocked(thread: &mut Thread, signal: u32, info: &SigInfo) {
     let to_thread = info.code == code::SI_TKILL || thread.is_vfork_child;
-    if to_thread || !held::put(signal, info) {
+    if to_thread || !held_signals::put(signal, info) {
         return hold(thread, signal, info);
     }
-    if let Some(tid) = held::waiter(signal)
-        && let Some(info) = held::take(signal)
+    if let Some(tid) = held_signals::waiter(signal)
+        && let Some(info) = held_signals::take(signal)
     {
         send_on(tid, signal, &info);
     }
@@ -460,13 +460,13 @@ pub fn hold_blocked(thread: &mut Thread, signal: u32, info: &SigInfo) {
 pub fn held(thread: &Thread) -> SigSet {
     match thread.is_vfork_child {
         true => thread.held,
-        false => thread.held.with(held::all()),
+        false => thread.held.with(held_signals::all()),
     }
 }
 
 /// Whether what is held is the question of a tracer, which the program cannot block.
 pub fn holds_question(thread: &Thread) -> bool {
-    let info = &thread.held_info[held::slot(SIGFPE)];
+    let info = &thread.held_info[held_signals::slot(SIGFPE)];
     thread.held.has(SIGFPE) && crate::tracers::is_question(SIGFPE, info)
 }
 
@@ -474,11 +474,11 @@ pub fn holds_question(thread: &Thread) -> bool {
 pub fn take_held(thread: &mut Thread, signal: u32) -> Option<SigInfo> {
     if thread.held.has(signal) {
         thread.held = thread.held.without(SigSet::only(signal));
-        return Some(thread.held_info[held::slot(signal)]);
+        return Some(thread.held_info[held_signals::slot(signal)]);
     }
     match thread.is_vfork_child {
         true => None,
-        false => held::take(signal),
+        false => held_signals::take(signal),
     }
 }
 

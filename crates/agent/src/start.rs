@@ -21,8 +21,8 @@ use core::ops::Range;
 
 use sys::{Errno, MmMap, Result};
 
+use crate::address_space::Place;
 use crate::loader::{Areas, File, Loaded};
-use crate::place::Place;
 
 mod stack;
 

@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 use sys::{Errno, nr};
 use wire::FileId;
 
+use crate::address_space::Place;
 use crate::loader::real_prot;
-use crate::place::Place;
 use crate::pool::ProcessLog;
 use crate::procfs;
 use crate::regions::{Region, Regions};
@@ -19,7 +19,7 @@ use crate::signals::Entry;
 use crate::thread::Blocks;
 use spans::Spans;
 
-mod around;
+mod engine_ranges;
 mod remap;
 mod spans;
 mod table;
@@ -195,8 +195,8 @@ impl Process {
         let (prot, flags) = (prot as u32, flags as u32);
         let executable = prot & sys::PROT_EXEC != 0;
         let fixed = flags & MAP_TYPE_FIXED != 0;
-        if fixed && around::meets_engine(addr, len) {
-            return Effect::Done(around::refusal_to_map(args));
+        if fixed && engine_ranges::meets_engine(addr, len) {
+            return Effect::Done(engine_ranges::refusal_to_map(args));
         }
         let anonymous = flags & sys::MAP_ANONYMOUS != 0;
         let elf = file.is_elf;
@@ -226,7 +226,7 @@ impl Process {
         let Ok(got) = sys::check(result) else {
             return Effect::Done(result);
         };
-        let (start, end) = around::pages(got as u64, len);
+        let (start, end) = engine_ranges::pages(got as u64, len);
         let had_code = self.regions.overlaps(start, end);
         self.drop_code(start, end);
         self.files
@@ -316,8 +316,8 @@ impl Process {
 
     fn munmap(&mut self, args: [u64; 6]) -> Effect {
         let [addr, len, ..] = args;
-        let (_, end) = around::pages(addr, len);
-        if around::meets_engine(addr, len) {
+        let (_, end) = engine_ranges::pages(addr, len);
+        if engine_ranges::meets_engine(addr, len) {
             return self.munmap_around(addr, end);
         }
         let is_known = self.regions.overlaps(addr, end) || self.shared.meets(addr, end);
@@ -350,9 +350,9 @@ impl Process {
     fn mprotect(&mut self, args: [u64; 6], number: u64) -> Effect {
         let [addr, len, prot, pkey, ..] = args;
         let prot = prot as u32;
-        let (_, end) = around::pages(addr, len);
+        let (_, end) = engine_ranges::pages(addr, len);
         let rights = prot & (sys::PROT_READ | sys::PROT_WRITE | sys::PROT_EXEC);
-        if around::meets_engine(addr, len) {
+        if engine_ranges::meets_engine(addr, len) {
             return self.mprotect_before_engine(args, number);
         }
         // A stack changes down to where it may grow to.
@@ -419,7 +419,7 @@ impl Process {
 /// or wait for it. `None`: it is another kind.
 pub fn call_unlocked(kind: Kind, args: [u64; 6], number: u64) -> Option<Effect> {
     Some(match kind {
-        Kind::Looks => around::looks(args, number),
+        Kind::Looks => engine_ranges::looks(args, number),
         Kind::Mlockall => mlockall(args[0]),
         Kind::Refuse(errno) => Effect::Done(errno.as_result()),
         _ => return None,

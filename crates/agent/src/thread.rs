@@ -204,7 +204,7 @@ pub struct ThreadContext {
     /// it is the thread's turn (`wire::stream::Turn`).
     pub stamp_spill: [u64; 4],
     pub has_turn: u32,
-    /// Which instructions of the thread are counted (`dbt::streams::counted`).
+    /// Which instructions of the thread are counted (`dbt::streams::skip_count`).
     pub stream_phase: u32,
     /// Address of the counter of edges that were in no cell and no table, shared by all threads.
     pub edge_lookups: u64,
@@ -223,7 +223,7 @@ pub struct ThreadContext {
     /// The program's fs base while the register has its gs base (`dbt::translate::operands`).
     pub app_fs: u64,
     /// Nonzero: `stream_left` is a part of what all threads have together
-    /// (`dbt::streams::together`).
+    /// (`dbt::streams::shared_budget`).
     pub stream_holds: u64,
     /// Since when the thread waits for those of others; 0: it does not.
     pub stream_waits: u64,
@@ -303,7 +303,7 @@ pub struct Thread {
     pub is_vfork_child: bool,
     /// A tracer waits for what the thread does next (PTRACE_TRACEME).
     pub is_traced: bool,
-    /// The thread runs natively, for good (`dbt::native`).
+    /// The thread runs natively, for good (`dbt::detach`).
     pub has_left: bool,
     /// Memory that can be read can be executed (`personality(READ_IMPLIES_EXEC)`); the kernel is
     /// not told.

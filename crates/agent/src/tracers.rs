@@ -1,5 +1,5 @@
 //! Tracers in the run (ptrace): which calls attach, and the question that the tracer's engine asks
-//! the engine of the one that it attaches to (`dbt::native`).
+//! the engine of the one that it attaches to (`dbt::detach`).
 //!
 //! The question is a SIGFPE with a code of our own: the engine blocks it for moments only, and seldom is
 //! another one pending, with which the kernel would merge it. The thread that gets it leaves translation at

@@ -21,8 +21,8 @@ pub mod raptor;
 mod slabs;
 pub mod static_costs;
 pub mod summary;
-pub mod uproot;
 pub mod walk;
+pub mod without_root;
 
 pub use forest::{
     Forest, K, NodeId, Weight, activations, inv_k, join, kccf, kccf_of_activations,

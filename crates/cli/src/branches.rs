@@ -11,7 +11,7 @@ use trace::Recording;
 
 use crate::commands::finish_stdout;
 use crate::descriptors::Sink;
-use crate::ending::Ending;
+use crate::exit_status::Ending;
 use crate::flags::{DescriptorForm, Dump, Stats, StatsForm};
 use crate::output::{Kind, Output};
 use crate::progress::Progress;

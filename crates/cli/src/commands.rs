@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 
-use analysis::{fold, uproot};
+use analysis::{fold, without_root};
 use anyhow::{Result, anyhow, bail};
 use clap::CommandFactory;
 use image::{Images, Selector};
@@ -15,7 +15,7 @@ use crate::branches;
 use crate::ctl;
 use crate::derived::Derived;
 use crate::diff;
-use crate::ending::Ending;
+use crate::exit_status::Ending;
 use crate::flags::{
     BlockKind, Cli, Command, ContextMode, Contexts, Count, Format, Report, Run, View, WhichForest,
 };
@@ -363,7 +363,7 @@ fn options(flags: &Contexts) -> Vec<(String, String)> {
         ),
         ("funcs", flags.funcs.join(",")),
         ("modules", flags.modules.join(",")),
-        (uproot::OPTION, word(flags.main_image_only, "yes")),
+        (without_root::OPTION, word(flags.main_image_only, "yes")),
         ("count-self-jumps", word(flags.count_self_jumps, "yes")),
     ];
     let names = [

@@ -12,7 +12,7 @@ use launch::{Standing, Wish};
 use rustix::process::{Uid, getuid};
 
 use crate::commands::print;
-use crate::ending::Ending;
+use crate::exit_status::Ending;
 use crate::flags::{Ctl, Wanted};
 use crate::output::reason;
 

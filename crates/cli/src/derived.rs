@@ -12,7 +12,7 @@ use trace::{Cost, Mode, Recording};
 
 use crate::branches::say;
 use crate::controls;
-use crate::ending::Ending;
+use crate::exit_status::Ending;
 use crate::flags::{Report, What};
 use crate::functions::Files;
 use crate::output::{Kind, Output};

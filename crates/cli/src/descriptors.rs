@@ -26,7 +26,7 @@ use anyhow::{Result, bail};
 use report::mcf::Form;
 
 use crate::commands::finish_stdout;
-use crate::ending::Ending;
+use crate::exit_status::Ending;
 use crate::flags::{Compressor, Packing};
 use crate::output::{Kind, Output};
 

@@ -15,7 +15,7 @@ use report::diff::{self as form, Comparison, Recorded};
 use trace::Recording;
 
 use crate::commands::{finish_stdout, read};
-use crate::ending::Ending;
+use crate::exit_status::Ending;
 use crate::flags::{self, DiffFormat};
 use crate::output::{Kind, Output};
 use crate::page_sources::OnDisk;

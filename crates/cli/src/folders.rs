@@ -9,7 +9,7 @@ use anyhow::{Result, anyhow, bail};
 use report::pt;
 
 use crate::branches::say;
-use crate::ending::Ending;
+use crate::exit_status::Ending;
 use crate::flags::Dump;
 use crate::output::reason;
 use crate::progress::Progress;

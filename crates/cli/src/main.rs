@@ -38,7 +38,6 @@ macro_rules! say {
     }};
 }
 
-mod ahead;
 mod binaries;
 mod branches;
 mod commands;
@@ -48,12 +47,12 @@ mod ctl;
 mod derived;
 mod descriptors;
 mod diff;
-mod ending;
+mod exit_status;
 mod flags;
 mod folders;
 mod functions;
-mod keep;
 mod libraries;
+mod line_prefetch;
 mod output;
 mod pack;
 mod page_sources;
@@ -68,6 +67,7 @@ mod symbolize;
 mod thesis;
 mod timelines;
 mod trace_index;
+mod trace_run;
 mod traces;
 mod vdso;
 
@@ -75,7 +75,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use ending::Ending;
+use exit_status::Ending;
 use flags::{Cli, Command};
 use launch::Role;
 

@@ -5,7 +5,7 @@ use std::fs;
 use analysis::walk::packed::{self, Refused};
 use anyhow::{Result, bail};
 
-use crate::ending::Ending;
+use crate::exit_status::Ending;
 use crate::flags::Pack;
 use crate::output::{Kind, Output};
 use crate::progress::Progress;

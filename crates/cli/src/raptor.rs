@@ -16,7 +16,7 @@ use report::{mcf, raptor::Row};
 
 use crate::branches::{say, send};
 use crate::descriptors::Sink;
-use crate::ending::Ending;
+use crate::exit_status::Ending;
 use crate::flags::{DescriptorForm, Packing, Predictors, Raptor, RasOverflow};
 use crate::output::reason;
 use crate::progress::Progress;

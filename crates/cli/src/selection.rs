@@ -12,7 +12,7 @@ use wire::FuncEntry;
 
 use crate::flags::Contexts;
 use crate::libraries::{self, Walk};
-use crate::{ahead, program, vdso};
+use crate::{line_prefetch, program, vdso};
 
 /// Names offered for an unknown one.
 const NEAR: usize = 4;
@@ -189,7 +189,7 @@ impl Tables for Extents<'_> {
         let Some(image) = self.walk.as_mut()?.next() else {
             self.walk = None;
             if let Some(images) = self.answered.take() {
-                ahead::lines(images);
+                line_prefetch::lines(images);
             }
             return None;
         };

@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use analysis::{fold, uproot};
+use analysis::{fold, without_root};
 use anyhow::{Result, anyhow};
 use image::{Images, Selector};
 use launch::{Control, Ended, Request, Run};
 use report::text::Style;
 use trace::{BlockContexts, Cost, End, Meta, Mode, Recording};
 
-use crate::ending::Ending;
+use crate::exit_status::Ending;
 use crate::flags::{Destination, Target};
 use crate::output::{self, Kind, Output, Unsaved, mid_sentence};
 use crate::page_sources::{OnDisk, Trust};
@@ -126,8 +126,8 @@ impl Session<'_> {
         if self.blocks.is_some() {
             analysis::static_costs::add(&mut recording, &self.costs);
         }
-        if uproot::is_uprooted(&recording.meta) {
-            uproot::uproot(&mut recording);
+        if without_root::is_uprooted(&recording.meta) {
+            without_root::uproot(&mut recording);
         }
         if self.k == Some(0) {
             fold::flatten(&mut recording);

@@ -21,7 +21,7 @@ use report::mcf::{Form, Numbered};
 
 use crate::branches::send;
 use crate::descriptors::Sink;
-use crate::ending::Ending;
+use crate::exit_status::Ending;
 use crate::flags::{Compressor, Packing};
 use crate::output::{Kind, Output, reason};
 

@@ -15,7 +15,7 @@ use trace::Recording;
 
 use crate::branches::say;
 use crate::controls;
-use crate::ending::Ending;
+use crate::exit_status::Ending;
 use crate::flags::{Clock, Dump};
 use crate::folders::make;
 use crate::functions::Files;

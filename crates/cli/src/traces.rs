@@ -11,7 +11,7 @@ use trace::{Identity, Mode, Most, Process, ReadError, Recording};
 use crate::branches;
 use crate::commands::{finish_stdout, read};
 use crate::controls;
-use crate::ending::Ending;
+use crate::exit_status::Ending;
 use crate::flags::{Destination, Dump, Format, Trace, Verify};
 use crate::folders;
 use crate::output::{Kind, Output};

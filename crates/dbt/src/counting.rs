@@ -27,8 +27,8 @@
 //! run ends where one may end activations, too. The map says at every instruction how many were counted
 //! ahead or are to be counted yet (`pcmap`), for signals and faults.
 
-mod left;
-mod place;
+mod countdown;
+mod placement;
 
 use core::mem::offset_of;
 
@@ -36,8 +36,8 @@ use agent::thread::ThreadContext;
 use isa::{Asm, Flow, Insn, Reg, StackMove};
 use wire::{COST_WORDS, cost};
 
-pub use place::{Place, place_of};
-use place::{dead_flags, is_indirect};
+pub use placement::{Place, place_of};
+use placement::{dead_flags, is_indirect};
 
 use crate::edge_counters::{LastBranch, Rare};
 use crate::indirect::SPILL_RCX;

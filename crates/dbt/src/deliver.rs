@@ -15,9 +15,9 @@ use sys::signal::*;
 use wire::stat;
 
 use crate::block::Arrival;
+use crate::detach;
 use crate::engine;
 use crate::entry;
-use crate::native;
 use crate::pcmap;
 
 /// Information of a signal that the engine raises itself.
@@ -70,7 +70,7 @@ pub fn deliver(
     uncount(context, &place);
     uc.mcontext.rip = place.app_pc;
     if is_question(held.signal, &held.info) {
-        native::answer(context, thread, uc, &held);
+        detach::answer(context, thread, uc, &held);
         return go_on(context, uc, &place);
     }
     if let Some((err, trapno, cr2)) = held.fault {

@@ -14,12 +14,14 @@ use crate::engine::{self, Engine};
 use crate::entry::reason;
 use crate::filters::{self, Asked};
 use crate::locate::place_of;
-use crate::presence::with_code_at;
-use crate::raised::{Unfetchable, raise_fetch_fault};
+use crate::served_code::with_code_at;
 use crate::signals::TRAP_FLAG;
-use crate::streams::together;
+use crate::streams::shared_budget;
 use crate::superblock::End;
-use crate::{awaits, change, deliver, ends, lockstep, native, process, procfs, sigreturn};
+use crate::synthetic_faults::{Unfetchable, raise_fetch_fault};
+use crate::{
+    code_change, deliver, detach, lockstep, process, procfs, signal_waits, sigreturn, thread_exit,
+};
 
 /// A system call the program is about to make.
 #[derive(Clone, Copy, Debug)]
@@ -200,7 +202,7 @@ fn leave_by_event(context: &mut ThreadContext, thread: &mut Thread, key: Key) {
         let arrival = Arrival::Inside;
         return go_to(context, Key { arrival, ..key });
     }
-    together::wait(context);
+    shared_budget::wait(context);
     // It comes there again, and has trapped there if it steps itself.
     let is_counted = !matches!(key.arrival, Arrival::Far | Arrival::Middle);
     if is_counted && context.rflags & TRAP_FLAG != 0 {
@@ -225,15 +227,15 @@ fn leave_by_syscall(
         outside: false,
     };
     thread.trapped = None;
-    native::leave_if_due(context, thread, &call, raw);
+    detach::leave_if_due(context, thread, &call, raw);
     let kind = syscalls::kind(call.number);
     let mut after = match filters::ask(thread, kind, &mut call) {
         Asked::Allowed => kind.map_or(After::Raw, |kind| system_call(context, thread, kind, call)),
         Asked::ByKernel => After::Raw,
         Asked::Said(verdict) => filters::obey(context, thread, &call, verdict),
     };
-    if after == After::Raw && awaits::is_due(thread, &call) {
-        after = awaits::make(thread, &call);
+    if after == After::Raw && signal_waits::is_due(thread, &call) {
+        after = signal_waits::make(thread, &call);
     }
     // The handler may have written it in the call.
     if core::hint::black_box(&mut *thread).trapped == Some(call.number as u32) {
@@ -298,20 +300,20 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, kind: Kind, cal
             let minimum = engine::with(|engine| engine.process.minimum_altstack);
             agent::signals::sigaltstack(thread, call.args[0], call.args[1], sp, minimum)
         }
-        Kind::Stores => match change::stores(call.number, call.args) {
+        Kind::Stores => match code_change::stores(call.number, call.args) {
             Some(result) => result,
             None => return After::Raw,
         },
         Kind::FillsVector(address, length) => {
             let (at, count) = (call.args[address], call.args[length]);
-            change::open_vector(at, count);
+            code_change::open_vector(at, count);
             procfs::reread(context, thread, &call);
             return After::Raw;
         }
         Kind::FillsMessages => {
             let single = call.number == sys::nr::RECVMSG as u64;
             let count = if single { 1 } else { call.args[2].min(1024) };
-            change::open_messages(call.args[1], count);
+            code_change::open_messages(call.args[1], count);
             return After::Raw;
         }
         Kind::Prctl => return prctl(context, thread, &call),
@@ -378,17 +380,17 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, kind: Kind, cal
         }
         Kind::Exit => {
             engine::with(|engine| engine.is_at(context, call.next));
-            ends::exit_thread(context, thread, call.args[0] as i32)
+            thread_exit::exit_thread(context, thread, call.args[0] as i32)
         }
         Kind::ExitGroup => {
             engine::with(|engine| engine.is_at(context, call.next));
-            ends::exit_group(thread, call.args[0] as i32)
+            thread_exit::exit_group(thread, call.args[0] as i32)
         }
         Kind::ArchPrctl => match arch_prctl(context, call.args) {
             Some(result) => result,
             None => return After::Raw,
         },
-        Kind::Ptrace => return native::ptrace(thread, &call),
+        Kind::Ptrace => return detach::ptrace(context, thread, &call),
         Kind::Personality => thread.set_personality(call.args[0]),
         Kind::Brk if !thread.implies_exec => return After::Raw,
         _ => return memory_call(context, thread, kind, &implied(thread, kind, call)),
@@ -540,7 +542,7 @@ pub fn unfetchable(context: &mut ThreadContext, thread: &mut Thread, pc: u64) {
     match fault {
         None => go_to(context, key),
         Some(address) => {
-            native::leave_before_fault(context, thread, pc);
+            detach::leave_before_fault(context, thread, pc);
             let sp = context.regs[reg::RSP];
             engine::with(|engine| {
                 engine.is_at(context, pc);

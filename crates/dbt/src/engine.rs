@@ -81,9 +81,9 @@ pub struct Engine {
     pub thrash: HashMap<u64, u32, core::hash::BuildHasherDefault<crate::block::PcHasher>>,
     /// The program has opened its memory as a file for writing.
     pub memory_opened: bool,
-    /// Every system call of the program comes to the engine (`filters`, `streams::together`).
+    /// Every system call of the program comes to the engine (`filters`, `streams::shared_budget`).
     pub calls_watched: bool,
-    /// A tracer waits for the program: an instruction that traps is for the processor (`native`).
+    /// A tracer waits for the program: an instruction that traps is for the processor (`detach`).
     pub leaves_at_traps: bool,
     pub contexts: Option<Contexts>,
     pub edge_counters: Option<EdgeCounters>,

@@ -16,9 +16,9 @@ use sys::{Errno, nr};
 
 use crate::deliver::information;
 use crate::dispatch::{After, Call};
-use crate::ends;
 use crate::engine::{self, Engine};
-use crate::raised::raise_signal;
+use crate::synthetic_faults::raise_signal;
+use crate::thread_exit;
 
 /// Answer of the filters: who goes on with a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub fn obey(context: &mut ThreadContext, thread: &mut Thread, call: &Call, verdi
         action::TRAP => trap(context, thread, call, data),
         action::KILL_THREAD if engine::with(|engine| engine.threads.len() > 1) => {
             engine::with(|engine| engine.is_at(context, call.next));
-            ends::exit_thread(context, thread, 0)
+            thread_exit::exit_thread(context, thread, 0)
         }
         // The kernel ends it, if it is asked.
         action::KILL_THREAD if Filter::of(thread).is_some_and(|known| !known.by_address) => {
@@ -236,7 +236,7 @@ fn be_strict(context: &mut ThreadContext, thread: &mut Thread) -> isize {
 /// the process with it if it is alone.
 pub fn kill_strict(context: &mut ThreadContext, thread: &mut Thread) -> ! {
     if engine::with(|engine| engine.threads.len() > 1) {
-        ends::exit_thread(context, thread, SIGKILL as i32);
+        thread_exit::exit_thread(context, thread, SIGKILL as i32);
     }
     loop {
         // SAFETY: ends the process.

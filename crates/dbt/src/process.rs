@@ -21,9 +21,9 @@ use sys::{
 use wire::{ThreadRecord, process_state};
 
 use crate::dispatch::{Call, finish_call};
-use crate::ends;
 use crate::engine::{self, Engine};
 use crate::entry;
+use crate::thread_exit;
 
 /// Arguments that the calls of the clone family have in common.
 struct Wish {
@@ -214,7 +214,7 @@ fn make_sharing(
         engine::with(|engine| {
             // SAFETY: there is no child, or the kernel let us go on because it
             // has exec'd or exited: it no longer runs in this memory.
-            unsafe { ends::drop_block(engine, child) }
+            unsafe { thread_exit::drop_block(engine, child) }
         });
     }
     result
@@ -373,7 +373,7 @@ fn become_child(
     thread.block = fresh.block;
     thread.signal_stack = fresh.signal_stack;
     thread.held = SigSet::EMPTY;
-    agent::held::clear();
+    agent::held_signals::clear();
     agent::procfs::open_files::clear();
     context.thread = &raw const *thread as u64;
     thread::set_gs(context, engine.settings.fsgsbase);

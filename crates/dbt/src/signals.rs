@@ -114,7 +114,7 @@ fn arrived(
     uc.sigmask = HOLD;
     context.pending = 1;
     if thread.awaits {
-        crate::awaits::abandon(uc);
+        crate::signal_waits::abandon(uc);
     }
     advance(context, thread, uc);
 }

@@ -13,8 +13,8 @@ use crate::dispatch::Call;
 use crate::engine;
 use crate::entry;
 use crate::pcmap::Place;
-use crate::raised::raise_under;
 use crate::signals::{TRAP_FLAG, before_held};
+use crate::synthetic_faults::raise_under;
 
 /// A call that waits under a mask of its own (sigsuspend, ppoll...). It is made here, where all
 /// signals are blocked before and behind it, so that a signal which comes in it is known to have
@@ -35,7 +35,7 @@ pub fn waiting_call(thread: &mut Thread, call: &Call, mask: SigSet) -> Option<is
     // A descriptor that is waited for may show those that stay blocked.
     let shown = agent::sigcalls::sees_blocked(call.number, call.args);
     let seen = if shown { thread.blocked } else { opened };
-    let waits = agent::held::wait_for(seen);
+    let waits = agent::held_signals::wait_for(seen);
     requeue_held(thread, seen);
     thread.opened = opened;
     thread.waits_under = Some(mask.without(SigSet::UNBLOCKABLE));

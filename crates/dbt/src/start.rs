@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use agent::address_space::Place;
 use agent::filters::Filter;
 use agent::heap::Heap;
 use agent::loader::Loaded;
-use agent::place::Place;
 use agent::pool::{self, ProcessLog};
 use agent::start::{InitialStack, Orders, Program};
 use agent::syscalls::Process;
@@ -81,7 +81,7 @@ pub unsafe fn main(sp: u64, payload: core::ops::Range<u64>, heap: &'static Heap)
     HEAP.store(heap as *const Heap as u64, Relaxed);
     PAYLOAD.store(payload.start, Relaxed);
     // SAFETY: the payload's own image, as the caller says.
-    unsafe { agent::gaps::note_image(payload) };
+    unsafe { agent::image_gaps::note_image(payload) };
     // SAFETY: passed on from the caller.
     let stack = unsafe { InitialStack::at(sp) };
     let Some((orders, stack)) = Orders::take(stack) else {
@@ -158,7 +158,7 @@ fn settings(pool: &Pool, stack: &InitialStack) -> Settings {
         true => config.costs.load(Relaxed) & wire::cost::ALL,
         false => 0,
     };
-    // A trace tells of them without (`streams::retired`).
+    // A trace tells of them without (`streams::icount`).
     let is_trace = config.mode.load(Relaxed) == Mode::Trace as u32;
     Settings {
         count_instructions: flags & flag::COUNT_INSNS != 0 && !is_trace

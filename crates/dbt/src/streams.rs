@@ -40,14 +40,14 @@
 //! `denied` says so.
 
 mod chunks;
+mod code_log;
 mod controls;
-pub mod counted;
-mod known;
+mod icount;
 mod requests;
-mod retired;
+pub mod shared_budget;
+pub mod skip_count;
 pub mod stamps;
 mod targets;
-pub mod together;
 
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::{Relaxed, Release};
@@ -59,12 +59,12 @@ use wire::stream::{self, ESCAPE, TargetNumber, escape};
 
 use chunks::{close_chunk, drop_stream, new_chunk, next_chunk, open_chunk, sink_buffer};
 pub use chunks::{keyframe_is_due, overflowed};
+pub use code_log::Streams;
 pub use controls::Controls;
-pub use known::Streams;
 use requests::may_come_back;
 pub use requests::polled;
 
-use retired::Rest;
+use icount::Rest;
 
 use crate::counting::Compensation;
 use crate::engine::Engine;
@@ -142,7 +142,7 @@ impl Pending {
         match (self.is_on, self.counted.saturating_sub(i + 1)) {
             (true, _) => Some(Compensation::Appended(self.way(pc, outcome))),
             (false, 0) => None,
-            (false, unexecuted) => Some(counted::gives_back(unexecuted)),
+            (false, unexecuted) => Some(skip_count::gives_back(unexecuted)),
         }
     }
 
@@ -329,7 +329,7 @@ impl Engine {
         }
         let ahead = place.counted_ahead.cast_unsigned();
         context.stream_left = context.stream_left.wrapping_add(ahead);
-        counted::heed(context);
+        skip_count::heed(context);
         self.give_turn_back(context);
         if context.stream_gap == 0 {
             let outcomes = place.outcomes;

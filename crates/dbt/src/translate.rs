@@ -33,7 +33,7 @@ use crate::edge_counters::LastBranch;
 use crate::engine::Engine;
 use crate::indirect::{emit_restores, emit_spills};
 use crate::pcmap::{Recipe, Writer};
-use crate::streams::{Pending, counted};
+use crate::streams::{Pending, skip_count};
 use crate::superblock::{End, Superblock, ends};
 
 use operands::emit_gs_base;
@@ -118,7 +118,7 @@ impl Engine {
         let segment = self.cache.current;
         let maps = self.cache.segments[segment].maps.len();
         let id = self.add_block(Block::new(key, segment, maps));
-        let far = counted::far(id, key.arrival);
+        let far = skip_count::far(id, key.arrival);
         let counting = far.unwrap_or_else(|| self.count_ways(id, &source));
         let paths = self.plan_paths(&source, key.arrival);
         let fragment = self.describe_code(&source);
@@ -186,7 +186,7 @@ impl Engine {
         if source.volatile {
             let len = source.bytes as u32;
             self.block(id).volatile = true;
-            let sum = crate::change::checksum(key.pc, len);
+            let sum = crate::code_change::checksum(key.pc, len);
             self.volatiles.insert(id, (len, sum));
         }
         self.watch(id, &source);

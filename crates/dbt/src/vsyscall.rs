@@ -13,7 +13,7 @@ use sys::signal::{code, pf, trap};
 use crate::block::{Arrival, Key};
 use crate::dispatch::{go_to, unfetchable};
 use crate::engine;
-use crate::raised::{Fault, raise};
+use crate::synthetic_faults::{Fault, raise};
 
 /// End of the addresses of programs (`TASK_SIZE_MAX`).
 pub const END: u64 = 0x7fff_ffff_f000;

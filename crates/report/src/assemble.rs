@@ -3,7 +3,7 @@
 use analysis::callgraph;
 use analysis::fold::{self, Fold};
 use analysis::hot::{self, Limits};
-use analysis::{Forest, K, Weight, merged, summary, uproot};
+use analysis::{Forest, K, Weight, merged, summary, without_root};
 use trace::{Cost, Label, Mode, Process, Recording};
 
 use crate::{Direction, Report, Section, Tree, frames};
@@ -88,7 +88,7 @@ impl<'a> Report<'a> {
                     process,
                     k,
                     by_activations: recording.meta.blocks.is_some()
-                        || uproot::is_uprooted(&recording.meta),
+                        || without_root::is_uprooted(&recording.meta),
                     fold,
                 };
                 sections.extend(sections_of(&source, view, &weights));

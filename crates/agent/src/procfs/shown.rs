@@ -108,7 +108,7 @@ fn signals(shown: Shown, thread: &Thread) -> Signals {
     if about == sys::gettid() {
         found.blocked = Some(thread.blocked);
         found.held = thread.held;
-        found.held_by_all = crate::held::all();
+        found.held_by_all = crate::held_signals::all();
     }
     found
 }

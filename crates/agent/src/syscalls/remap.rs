@@ -5,7 +5,7 @@
 
 use sys::{Errno, nr};
 
-use super::around::{meets_engine, on_nothing, pages};
+use super::engine_ranges::{meets_engine, on_nothing, pages};
 use super::{Effect, Process};
 use crate::regions::Region;
 

@@ -27,7 +27,7 @@ pub enum Obstacle {
 
 /// Options that decide what is counted.
 const SELECTING: [&str; 8] = [
-    crate::uproot::OPTION,
+    crate::without_root::OPTION,
     "mode",
     "roll-loops",
     "blocks",

@@ -44,7 +44,7 @@ use wire::view::Pool;
 use wire::{FuncTable, Mode, flag, func};
 
 use super::requests::Requests;
-use super::{append_escape, counted, may_come_back, spilled};
+use super::{append_escape, may_come_back, skip_count, spilled};
 use crate::block::{Arrival, BlockId, Key};
 use crate::contexts::extent;
 use crate::engine::Engine;
@@ -299,7 +299,7 @@ impl Engine {
 
     /// Key of a thread that leaves its last block.
     pub fn left_from_stream(&self, context: &ThreadContext, key: Key) -> Key {
-        let arrival = match (counted::arrival(context), context.stream_gap) {
+        let arrival = match (skip_count::arrival(context), context.stream_gap) {
             (Some(off), _) => off,
             (None, 0) => key.arrival,
             (None, _) => Arrival::Outside,
@@ -334,7 +334,7 @@ impl Engine {
             return key;
         };
         let why = controls.why();
-        if let Some(arrival) = counted::arrival(context) {
+        if let Some(arrival) = skip_count::arrival(context) {
             self.cross(context, key.pc, false, why::OFF);
             return Key { arrival, ..key };
         }
@@ -373,7 +373,8 @@ impl Engine {
     /// says so; the block at which it goes on then.
     pub fn meet(&mut self, context: &mut ThreadContext, key: Key) -> Option<Key> {
         self.heed();
-        let off = context.stream_gap == why::OFF.into() && context.stream_phase == counted::TRACING;
+        let off =
+            context.stream_gap == why::OFF.into() && context.stream_phase == skip_count::TRACING;
         self.controls().filter(|controls| off && controls.is_on())?;
         let arrival = match key.arrival {
             Arrival::Middle => Arrival::Middle,

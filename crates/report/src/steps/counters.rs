@@ -1,4 +1,4 @@
-//! Comparison of a thread's own counters (`dbt::streams::retired`) with the number of instructions
+//! Comparison of a thread's own counters (`dbt::streams::icount`) with the number of instructions
 //! in its trace.
 //!
 //! Limits: of a thread that was killed, or ended by another one while it ran, counters and

@@ -130,7 +130,7 @@ fn outside(report: &Report) -> Option<String> {
     let count = report.totals.insns_outside;
     (count > 0).then(|| {
         let verb = if count == 1 { "is" } else { "are" };
-        let other = match analysis::uproot::is_uprooted(&report.recording.meta) {
+        let other = match analysis::without_root::is_uprooted(&report.recording.meta) {
             true => "other files' code, ",
             false => "",
         };

@@ -27,7 +27,7 @@ use core::sync::atomic::AtomicU32;
 use agent::thread::ThreadContext;
 use wire::budget::{Budget, Part};
 
-use super::counted::{DONE, FAR, SKIPPING, TRACING, come_near, share};
+use super::skip_count::{DONE, FAR, SKIPPING, TRACING, come_near, share};
 use crate::block::{Arrival, BlockId, Key};
 use crate::engine::Engine;
 

@@ -14,6 +14,9 @@
 //! | a vfork child by PTRACE_TRACEME | before that call: its engine is its parent's |
 //! | one that a tracer in the run attaches to | before that, asked by the tracer's engine ([`ask`]) |
 //!
+//! Between PTRACE_TRACEME and the next system call the tracer would see the engine's own faults;
+//! polls of tracing by request, which fault when there is a request, are silenced at the former.
+//!
 //! Limits: a process leaves that has one thread, or a vfork child with handlers of its own; others
 //! stay. Who is stopped already is not asked. `/proc/self/exe` is the engine's file from then on. A
 //! load or store that faults between PTRACE_TRACEME and the next system call is seen in the cache.
@@ -30,9 +33,9 @@ use wire::denied::why;
 
 use crate::deliver;
 use crate::dispatch::{After, Call};
-use crate::ends;
 use crate::engine::{self, Engine};
 use crate::locate::place_of;
+use crate::thread_exit;
 
 mod frame;
 
@@ -87,13 +90,14 @@ fn leave(context: &mut ThreadContext, thread: &mut Thread, pc: u64) -> ! {
 }
 
 /// The call `ptrace` in a process that is translated.
-pub fn ptrace(thread: &mut Thread, call: &Call) -> After {
+pub fn ptrace(context: &ThreadContext, thread: &mut Thread, call: &Call) -> After {
     match call.args[0] {
         TRACEME if can_leave(thread) => {
             // SAFETY: the program's own call; it changes nothing here.
             let result = unsafe { sys::raw::syscall(nr::PTRACE, [0; 6]) };
             thread.is_traced = result == 0;
             if thread.is_traced {
+                agent::polls::silence(context.this);
                 engine::with(|engine| {
                     engine.leaves_at_traps = true;
                     engine.watch_calls();
@@ -152,9 +156,9 @@ fn go(context: &mut ThreadContext, thread: &mut Thread, uc: &mut UContext, mask:
     thread.has_left = true;
     engine::with(|engine| {
         agent::pool::deny(&engine.process.log.pool, why::TRACED);
-        // Its part of a number that all threads count (`streams::together`) is for others.
+        // Its part of a number that all threads count (`streams::shared_budget`) is for others.
         while engine.leaves_part(context) {}
-        ends::close_records(engine, thread, context);
+        thread_exit::close_records(engine, thread, context);
         if !thread.is_vfork_child {
             engine.publish_gauges(crate::start::heap_bytes());
         }

@@ -19,7 +19,7 @@ use trace::{KeepSource, Live, Meta, Most, Names, Recording, WriteError};
 use wire::view::Pool;
 
 use crate::controls::Selected;
-use crate::ending::Ending;
+use crate::exit_status::Ending;
 use crate::output::{Kind, Output, mid_sentence, nameless, reason};
 use crate::progress::Progress;
 use crate::raptor::live::Predictors;

@@ -12,7 +12,7 @@
 use core::arch::global_asm;
 use core::mem::offset_of;
 
-use agent::held;
+use agent::held_signals;
 use agent::sigcalls;
 use agent::signals::{HOLD, quiesce, requeue_held};
 use agent::thread::{Thread, ThreadContext};
@@ -92,7 +92,7 @@ pub fn make(thread: &mut Thread, call: &Call) -> After {
     let mut words = [call.number; 7];
     words[1..].copy_from_slice(&call.args);
     sys::sigprocmask(SIG_BLOCK, blocked);
-    let waits = held::wait_for(blocked);
+    let waits = held_signals::wait_for(blocked);
     requeue_held(thread, blocked);
     thread.awaits = true;
     sys::sigprocmask(SIG_SETMASK, before.with(blocked));

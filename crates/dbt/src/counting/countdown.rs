@@ -1,4 +1,4 @@
-//! Instructions that are taken from what is left, in place of added (`streams::counted`).
+//! Instructions that are taken from what is left, in place of added (`streams::skip_count`).
 
 use super::{Addition, Amounts, Counting, What};
 
