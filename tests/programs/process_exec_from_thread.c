@@ -19,6 +19,7 @@ static void *spin(void *arg) { for (;;) n++; }
 static void *leave(void *arg) {
     char pid[20];
     snprintf(pid, sizeof pid, "%d", getpid());
+    while (!n); // The other thread has to be recorded before the exec ends it.
     execl(arguments[0], arguments[0], pid, (char *)0);
     return 0;
 }
