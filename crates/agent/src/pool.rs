@@ -210,7 +210,7 @@ impl ProcessLog {
         let at = chunk_offset + size_of::<LogChunk>() as u64 + u64::from(used);
         let head = (payload as u64) | (kind as u64) << 32;
         let mut cursor = at;
-        // Of the others it is only known in which order they came.
+        // The other records have an order, but no time.
         let time = match kind {
             log::Kind::Map | log::Kind::Unmap => sys::monotonic_ns(),
             _ => 0,

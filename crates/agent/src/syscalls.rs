@@ -395,7 +395,7 @@ impl Process {
     /// `start..end` is executable, with these rights.
     fn change_code(&mut self, start: u64, end: u64, rights: u32) {
         let before = self.regions.pieces(start, end);
-        // What was executable and stays so only gets other rights.
+        // Ranges that were executable and stay executable only get other rights.
         let mut at = start;
         for piece in before {
             if at < piece.start {

@@ -11,7 +11,7 @@
 //!
 //! Invariants: the own figures of all nodes add up to the total of their
 //! recording, before and after, for every metric; so do those of all functions.
-//! What no node counted (calls beyond the limit of nodes) is in `[truncated]` or
+//! Calls beyond the limit of nodes, which no node counted, are in `[truncated]` or
 //! its like.
 //! Comparing the other way round changes every sign and nothing else.
 //!
@@ -88,7 +88,7 @@ const CALLS: Metric = Metric {
 /// All that can be compared. A row here is all that a new figure needs.
 pub const METRICS: &[Metric] = &[
     CALLS,
-    // Those of basic blocks.
+    // Metrics of basic blocks.
     Metric {
         name: "executions",
         is_recorded: |recording| recording.meta.blocks.is_some(),

@@ -8,7 +8,7 @@
 //! Approach: a recording of whole paths is a calling context tree (CCT). Each of its nodes
 //! becomes the state that a run with finite k would have been in: [`Thread::nodes`] as such
 //! a run records them, with the sums of counters and costs. So every form can show them.
-//! What a context cost in all is then taken from the CCT:
+//! The inclusive cost of a context is then taken from the CCT:
 //!
 //! - an *activation* here is a node of the CCT (all activations of one whole path), and
 //!   what it cost in all is the sum over its subtree;

@@ -237,7 +237,7 @@ impl<'a> Merge<'a> {
             let sum = values
                 .iter()
                 .fold(0, |sum: u64, &(_, v)| sum.saturating_add(v));
-            // What was counted where no node could be made.
+            // Events that were counted where no node could be made.
             let left = metric.total(thread).saturating_sub(sum);
             if left > 0 {
                 let beyond = builder.root(metric.rest());

@@ -9,7 +9,7 @@
 //! was not; [`Decoder`] has the same predictors and the code, and makes all branches again.
 //! Predictors are rows of [`OUTCOMES`] and [`TARGETS`]: a new one is a file and a row.
 //!
-//! What the figures leave open or get wrong, and what is done here:
+//! The figures leave some points open and get some wrong:
 //!
 //! | figure | here |
 //! |---|---|

@@ -1,6 +1,6 @@
 //! Totals of a thread, a process image, a recording.
 //!
-//! What the numbers miss: rolled recursion (IHPP 4.2.3) makes one context of
+//! Limits: rolled recursion (IHPP 4.2.3) makes one context of
 //! all its levels; beyond the node limit events are counted, contexts are not.
 
 use std::collections::HashMap;

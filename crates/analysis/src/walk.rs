@@ -158,7 +158,7 @@ impl<'a> Walk<'a> {
             lanes: lanes.map(lane).collect(),
             begins: segment.from.is_some(),
             arrived: segment.to.map(|_| false),
-            // Behind a gap nothing is known without a keyframe.
+            // After a gap the walk needs a keyframe.
             over: thread.gap.is_some() && segment.from.is_none(),
             is_cut,
             ..Walk::without_lanes(pieces)
@@ -215,7 +215,7 @@ impl<'a> Walk<'a> {
                 }
                 Ok(Found::Went { why, to }) => return Some(Ok(Event::Went { why, to })),
                 Ok(Found::Stamp(stamp)) => return Some(Ok(Event::Stamp(stamp))),
-                // Who wants them reads runs.
+                // Callers that want entries and stacks read runs.
                 Ok(Found::Entered(_) | Found::Stack(_)) => {}
                 Err(error) => return Some(Err(error)),
             }

@@ -15,7 +15,7 @@ pub type Missing = (Unit, String);
 pub fn open(modules: &[(&Unit, Vec<&Counted>)]) -> (HashMap<Unit, Image>, Vec<Missing>) {
     let (mut found, mut missing) = (HashMap::new(), Vec::new());
     for (unit, insns) in modules {
-        // What is no file, such as `[vdso]`, has no lines either.
+        // Mappings without a file, such as `[vdso]`, have no lines.
         let Some(path) = unit.path.as_deref().filter(|path| path.starts_with('/')) else {
             continue;
         };

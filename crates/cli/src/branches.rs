@@ -50,7 +50,7 @@ pub fn dump(flags: &Dump, form: DescriptorForm) -> Result<Ending> {
         check_order(&recording, &flags.file)?;
     }
     let shown = flags.file.display();
-    // What goes to a terminal shows by itself how far it is.
+    // Output to a terminal shows by itself how far it is.
     let progress = sink.output.is_some();
     let progress = progress.then(|| Progress::reading(&recording, "writing descriptors"));
     let threads = mcf::threads(&recording, flags.thread);

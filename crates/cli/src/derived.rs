@@ -48,7 +48,7 @@ impl Report {
 
     /// To how many callers whole contexts are folded.
     pub fn fold(&self) -> Option<u32> {
-        // Those that are made with finite k have it already.
+        // Contexts that were recorded with finite k have it already.
         let is_made = self.made.what == Some(What::Contexts) && !self.made.k_inf;
         self.k.filter(|_| !is_made)
     }

@@ -1,7 +1,7 @@
 //! `everypath diff`: two recordings to a comparison, and to an exit status that
 //! says whether a condition is met.
 //!
-//! What was not recorded alike is refused unless `--force` is given; then it is
+//! Recordings made with different options are refused unless `--force` is given; then the difference is
 //! a note. With `--fail-if` a damaged recording is refused, too: what is lost of
 //! it would decide.
 

@@ -59,7 +59,7 @@ pub enum Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
         match error.kind() {
-            // What a form of report says of a recording.
+            // Report writers give their refusals of a recording this kind.
             io::ErrorKind::Other => Failure::Refused(mid_sentence(&error.to_string())),
             _ => Failure::Place(reason(&error)),
         }

@@ -100,7 +100,7 @@ fn keep(
         Ok(fs::rename(&temporary, beside)?)
     });
     if written.is_err() {
-        // What cannot be removed, either, stays; it harms nobody.
+        // A temporary file that cannot be removed stays; it harms nothing.
         let _ = fs::remove_file(&temporary);
     }
     written

@@ -455,7 +455,7 @@ impl Emit<'_> {
         match run.place {
             Place::Add(at) if at == run.first => {}
             Place::Spilled => {}
-            // Those before are still to be counted, and these are, too.
+            // The pending instructions and these are counted later, together.
             _ if !self.counting.pending.is_nothing() => {}
             _ => self.map.counted(0, self.counting.number()),
         }

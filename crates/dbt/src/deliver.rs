@@ -47,7 +47,7 @@ pub fn uncount(context: &mut ThreadContext, place: &pcmap::Place) {
     if engine::with(|engine| engine.leave_at(context, place)) {
         return;
     }
-    // Of words that are used in turn only the sum counts.
+    // Only the sum of words that are used in turn matters.
     let [branches, loads, stores] = place.classes_ahead;
     let ahead = [place.counted_ahead, branches, loads, stores];
     for (word, ahead) in context.insns[place.word..].iter_mut().zip(ahead) {

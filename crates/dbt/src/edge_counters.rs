@@ -16,7 +16,7 @@
 //! instructions were counted ahead there, or are to be counted; this becomes a
 //! *cut*, which has a slot too, and the reader puts the difference right.
 //!
-//! The same code translated again is the same fragment with the same slots, so
+//! Code that is translated again is the same fragment with the same slots, so
 //! they are as many as there is code, not as often as it is translated.
 //!
 //! Invariants:

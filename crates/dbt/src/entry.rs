@@ -105,7 +105,7 @@ global_asm!(
     "2:",
     "mov rcx, gs:[{block_state}]",
     "jmp 4f",
-    // The same in the state of a function's entry.
+    // As above, in the state of a function's entry.
     "everypath_known_first:",
     "movzx ecx, byte ptr gs:[rdx - {first_state} + {count}]",
     "jrcxz 2f",
@@ -251,7 +251,7 @@ global_asm!(
     "cmp dword ptr gs:[{has_blocks}], 0",
     "jne everypath_found_edge",
     "mov rdx, rdi",
-    // Where a context was not known, what it calls will not be known: the
+    // A callee of an unknown context is unknown, too: the
     // home of its children.
     "mov rcx, rdx",
     "add rcx, gs:[{nodes}]",

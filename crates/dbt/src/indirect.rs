@@ -10,12 +10,12 @@
 //!  hit:   restore rcx, rdx;  jmp to the guess             other (cold): the site above
 //! ```
 //!
-//! What is guessed is in `prediction` and `edge_counters::profile`. No flags are touched. Returns and jumps
-//! index by the low 16 bits of the target, calls (aligned functions) by bits 4 to 19 if the machine has `rorx`.
-//! An empty slot holds the engine's miss routine. Two targets with one index
-//! are chained: the first pad's miss branch goes to a check for the second.
+//! Predicted targets are the subject of `prediction` and `edge_counters::profile`. No flags are
+//! touched. Returns and jumps index by the low 16 bits of the target, calls (aligned functions) by
+//! bits 4 to 19 if the machine has `rorx`. An empty slot holds the engine's miss routine. Two
+//! targets with one index are chained: the first pad's miss branch goes to a check for the second.
 //!
-//! Where it is counted where branches go, each of them finds other slots, with pads that
+//! When edges are counted, every site has slots of its own, with landing pads that
 //! count (`edge_counters::indirect`).
 //!
 //! The tables lie below 2 GB, so that one `jmp` can address them without a base

@@ -408,7 +408,7 @@ fn copy_identity(
 /// is to be handled by this program before.
 // Long function: the steps of one call, each undone if it fails.
 pub fn exec(thread: &mut Thread, call: agent::exec::Call) -> Option<isize> {
-    // What the kernel hands to the new program must be what the program thinks.
+    // The new program inherits the mask that the program set, not the engine's.
     let blocked = thread.blocked;
     let filters = Filter::of(thread);
     let ignored = ignored_synchronous(thread);
@@ -428,7 +428,7 @@ pub fn exec(thread: &mut Thread, call: agent::exec::Call) -> Option<isize> {
             engine.heritage.clone(),
             engine.process.log.record,
             engine.process.log.pool,
-            // What the program itself becomes is no child.
+            // An exec by the program's own process makes no child.
             engine.settings.follow || !(engine.process.is_child || thread.is_vfork_child),
         )
     });

@@ -1,6 +1,6 @@
 //! Signals: from the kernel's frame to the program's, at exact boundaries.
 //!
-//! Where the thread is when the engine's handler runs decides:
+//! Delivery depends on where the engine's handler interrupts the thread:
 //!
 //! | interrupted at | asynchronous signal | fault |
 //! |---|---|---|

@@ -288,7 +288,7 @@ fn boot(
     crate::lockstep::begin(settings.lockstep);
     thread::set_gs(context, settings.fsgsbase);
     crate::process::adopt(context, thread);
-    // What was blocked before exec stays blocked for the program, not for us.
+    // Signals that were blocked before exec stay blocked for the program, not for the engine.
     let inherited = sys::sigprocmask(SIG_BLOCK, SigSet::EMPTY);
     // The handler changes the thread: what waits in the kernel comes in below.
     let thread = core::hint::black_box(thread);

@@ -17,11 +17,11 @@
 //!   mov rdx, gs:[spill]
 //! ```
 //!
-//! Where an indirect branch went is appended where it is landed at, in the landing pad, or
+//! The target of an indirect branch is appended in the landing pad, or
 //! by the engine: there it is a constant.
 //!
 //! Whoever reads the stream walks from branch to branch through code that the log has.
-//! Where bytes are not those that their addresses had when they were first translated, the
+//! If bytes are not those that their addresses had when they were first translated, the
 //! code says so as it runs: it appends an escape. What the engine does (signals, the first
 //! instruction, system calls that do not come back) it appends itself. A signal finds in the
 //! map which outcomes are not in the stream yet, and they are appended first.

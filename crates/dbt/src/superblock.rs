@@ -5,7 +5,7 @@
 //! where a block already begins, and at the caps. Bytes are read from the
 //! program's memory, which must be executable for the program.
 //!
-//! Where something is counted, a superblock that ends with a branch back to its own
+//! When something is counted, a superblock that ends with a branch back to its own
 //! start goes on there for some more turns: a branch that is followed when it is taken
 //! is *turned*, its side exit is where it falls through. One addition, or event, then
 //! stands for several turns. For the same reason superblocks are longer than elsewhere
@@ -247,7 +247,7 @@ impl Engine {
                 out.end = ends[usize::from(is_entry)];
                 return out;
             }
-            // What is there already has passed this.
+            // Instructions that the superblock has already were checked before.
             let is_again = (turns.start..turns.end).contains(&pc);
             if let Some(last) = out.insns.last().filter(|_| !is_again) {
                 let arrival = self.arrival_behind(last, pc);

@@ -1,7 +1,7 @@
 //! The three entries of the vsyscall page: the call, then a return, as the kernel
 //! emulates them (Linux, arch/x86/entry/vsyscall/vsyscall_64.c).
 //!
-//! What the kernel refuses is a SIGSEGV at the entry, before the return: a stack that cannot be
+//! The kernel's refusals are a SIGSEGV at the entry, before the return: a stack that cannot be
 //! read, a pointer that is none of the program's, and one that cannot be written to.
 //!
 //! Limits: `err` and `trapno` of the last are 0, where the kernel leaves those of the

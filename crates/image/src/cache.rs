@@ -93,7 +93,7 @@ impl Images {
             return Ok(Arc::clone(image));
         }
         let image = Arc::new(Image::open(path)?);
-        // What was replaced while it was read is kept under no version.
+        // A file that was replaced while it was read is not cached.
         if Version::of(path).is_ok_and(|now| now == version) {
             *slot = Some(Arc::clone(&image));
         }

@@ -1,6 +1,6 @@
 //! Functions as the symbol table has them, for tools that read the same table.
 //!
-//! Where a report wants one name for each byte of code, such a tool wants its own
+//! A report wants one name for each byte of code; a linker's tool wants its own
 //! spelling of a symbol. Local symbols of one name are told apart by their order:
 //! [`LinkerSymbol::nth`] counts them by address, data and labels too, as BOLT does.
 

@@ -126,7 +126,7 @@ fn scopes_of<'d>(
     functions: &Functions,
 ) -> Vec<Scope> {
     let mut done = Vec::new();
-    // Those around the current entry, with their depths in the tree of entries.
+    // The scopes around the current entry, with their depths in the tree of entries.
     let mut open: Vec<(isize, Scope)> = Vec::new();
     let close = |open: &mut Vec<(isize, Scope)>, done: &mut Vec<Scope>| {
         if let Some((_, scope)) = open.pop() {

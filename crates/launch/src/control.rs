@@ -182,7 +182,7 @@ impl Switch {
             true => (poll::OFF, poll::ON),
             false => (poll::ON, poll::OFF),
         };
-        // What cannot be done makes threads slower, or later, and no more.
+        // A failure makes threads slower, or later, and does no other harm.
         let _ = rustix::fs::ftruncate(&self.files[polled], POLLS * PAGE);
         let _ = rustix::fs::ftruncate(&self.files[other], 0);
     }
@@ -210,7 +210,7 @@ impl Switch {
             if done.load(Acquire) {
                 return;
             }
-            // Who does not ask as expected is not answered.
+            // A malformed request gets no answer.
             let _ = self.answer(stream, pool);
         }
     }

@@ -100,7 +100,7 @@ fn follow(mut link: UnixStream) -> u8 {
             let mut words = words.split(|&byte| byte == 0).map(OsStr::from_bytes);
             let path = words.next().unwrap_or_default();
             let mut words: Vec<&OsStr> = words.collect();
-            // Behind the last NUL.
+            // The empty piece after the last NUL is no word.
             words.pop();
             let Some((name, arguments)) = words.split_first() else {
                 return FAILED;

@@ -42,7 +42,7 @@ pub(crate) fn spawn(
 ) -> Result<Watching, LaunchError> {
     let (file, argv) = crate::script::resolve(&request.program, &request.argv);
     let orders = crate::orders(pool, payload, &file, &request.program);
-    // Of this process also in one that executes it in its place.
+    // The path names this process's descriptor even after an exec in its place.
     let path = format!("/proc/{}/fd/{}", std::process::id(), payload.as_raw_fd());
     let mut words = vec![
         "everypath".into(),

@@ -183,7 +183,7 @@ impl Source<'_> {
     }
 
     fn kccf(&self, threads: &[usize]) -> Forest {
-        // Where roots are called, too, as blocks are, the paper's way is not exact.
+        // The paper's way is not exact if roots are called, too, as blocks are.
         let kccf = match self.by_activations {
             true => analysis::kccf_of_activations(&self.activations(threads), self.k),
             false => analysis::kccf(&self.ksf(threads), self.k),
@@ -296,7 +296,7 @@ fn choose_trees<'a>(trees: impl Iterator<Item = &'a mut Tree>, limits: Limits) {
     for (tree, top) in trees.iter_mut().zip(share) {
         let forest = &tree.forest;
         tree.rows = hot::tree(forest, Limits { top, ..limits });
-        // What is not to be counted has a state, but no context.
+        // Code that is not counted has a state, but no context.
         tree.rows
             .retain(|row| forest.label(row.node) != Label::MUTED);
     }

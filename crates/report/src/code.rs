@@ -139,7 +139,7 @@ impl<'a> Code<'a> {
             let insn = Insn::decode(code, pc).ok();
             let target = insn.and_then(|insn| self.target(function.module, &insn));
             texts.push(isa::text::of(code, pc, target.as_deref()));
-            // What cannot be read has no known length.
+            // Bytes that do not decode have no known length.
             let length = insn.map_or(code.len(), |insn| insn.len());
             code = code.get(length..).unwrap_or_default();
             pc = pc.wrapping_add(length as u64);

@@ -159,7 +159,7 @@ impl<'a> Report<'a> {
             let modules = section.counts.units.iter().map(page::module);
             let modules: Vec<Option<Module>> = modules.collect();
             for insn in annotate::insns(self, section) {
-                // What the module names, too, is known to be source.
+                // Reading the line now marks the module's files as sources.
                 if let Some(module) = &modules[insn.unit as usize] {
                     files.line(module, insn.at);
                 }

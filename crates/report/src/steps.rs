@@ -228,7 +228,7 @@ pub fn verify(recording: &Recording, out: &mut dyn Write) -> io::Result<bool> {
                 sound = false;
             }
             if let Some(miscounted) = miscounted {
-                // What is lost is part of the difference.
+                // Lost instructions are part of the difference.
                 let fault = if lost.is_some() { "" } else { "not sound: " };
                 writeln!(out, "# {fault}{miscounted}")?;
                 sound = false;

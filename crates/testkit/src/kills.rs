@@ -153,7 +153,7 @@ impl Bench {
 
     fn start(&self, scarcity: Option<&Scarcity>) -> Result<Child, String> {
         let file = self.folder.file("killed.evp");
-        // Of the round before.
+        // The file of the round before.
         let _ = std::fs::remove_file(&file);
         let mut command = match scarcity {
             None => Command::new("setarch"),
@@ -334,7 +334,7 @@ fn strike(victim: Victim, pids: &Pids, random: &mut Random) {
         Victim::Both => vec![observer, program],
     };
     for pid in order {
-        // Who has ended is no error: the moment was late.
+        // A process that has ended is no error: the moment was late.
         let _ = kill(pid, Signal::SIGKILL);
     }
 }

@@ -107,7 +107,7 @@ pub fn count(
 
 fn drain<R: std::io::Read>(pipe: Option<R>) {
     if let Some(mut pipe) = pipe {
-        // What the program prints is checked by the ordinary native run.
+        // The native run checks the program's output.
         let _ = std::io::copy(&mut pipe, &mut std::io::sink());
     }
 }

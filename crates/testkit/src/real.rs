@@ -206,7 +206,7 @@ fn setup(case: &Case, folders: &Folders) -> Result<(), String> {
     let outcome = run::run(command, "", SETUP_LIMIT).map_err(|error| error.to_string())?;
     sweep();
     if outcome.ending == Ending::Exit(0) {
-        // What this machine cannot do is said, not left out in silence.
+        // A case that this machine cannot run is reported, not silently left out.
         if let Ok(text) = std::fs::read_to_string(folders.shared.join("notice")) {
             println!("notice  {}: {}", case.name, text.trim_end());
         }
@@ -319,7 +319,7 @@ fn unlock(folder: &Path) {
     }
     let mut permissions = metadata.permissions();
     permissions.set_mode(0o700);
-    // What stays locked is reported by the removal.
+    // The removal reports files that stay locked.
     let _ = std::fs::set_permissions(folder, permissions);
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         unlock(&entry.path());

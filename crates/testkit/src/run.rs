@@ -173,7 +173,7 @@ fn collect<R: Read + Send + 'static>(pipe: Option<R>) -> Receiver<Vec<u8>> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(pipe) = pipe {
-            // What was read before an error is still worth comparing. Beyond
+            // Bytes that were read before an error are still worth comparing. Beyond
             // the limit the pipe closes, and SIGPIPE ends a run-away program.
             let _ = pipe.take(OUTPUT_LIMIT).read_to_end(&mut bytes);
         }

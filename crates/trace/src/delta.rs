@@ -88,7 +88,7 @@ pub(crate) fn encode(raw: &[u8]) -> Option<DeltaEncoded> {
     let mut bytes = Vec::with_capacity(raw.len());
     let mut numbers = Vec::new();
     let mut last = Last::default();
-    // What is before it is in `bytes`, but numbers.
+    // The text before it is in `bytes`, its numbers are not.
     let mut copied = 0;
     let mut at = 0;
     while at < raw.len() {

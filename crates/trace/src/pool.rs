@@ -53,7 +53,7 @@ use crate::model::{Cost, End, Meta, Process, Recording, Thread};
 /// Everything recorded in the pool until now. A pool of another version, or
 /// bytes that are no pool, give a recording without processes.
 ///
-/// Of a trace ([`Mode::Trace`]) that is not what threads executed: [`Live`] takes that out
+/// For a trace ([`Mode::Trace`]) that leaves out the streams: [`Live`] takes them out
 /// while they run.
 pub fn from_pool(pool: &Pool, meta: Meta) -> Recording {
     let mut recording = Recording {

@@ -118,7 +118,7 @@ pub const MAX_PATH: usize = 96;
 /// With [`crate::Mode::Trace`] it has no slots, and id 0 if all of its code is what its
 /// addresses are known to hold: of each byte, that which came first in the log.
 ///
-/// What follows: `pieces` times (address u64, bytes u64), in the order of execution;
+/// The record continues with `pieces` times (address u64, bytes u64), in the order of execution;
 /// `events` times an [event](Event) as one u64; then the bytes of all pieces.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]

@@ -25,7 +25,7 @@
 //! Lane [`TARGETS`] may have time stamps, too ([`STAMP`]).
 //!
 //! A *keyframe* is an [`escape::AT`] in all lanes that the headers of its chunks point to.
-//! Who begins to read there needs nothing from before.
+//! A reader that begins there needs nothing from before.
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 

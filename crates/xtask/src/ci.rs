@@ -1,6 +1,6 @@
 //! `cargo xtask ci`: the gate. What it finds decides whether a commit lands.
 //!
-//! The same checks and tests every time: nothing is chosen by chance, nothing depends on how busy
+//! The gate runs the same checks and tests every time: nothing is chosen by chance, nothing depends on how busy
 //! the machine is, nothing that failed is run again. What takes longer, or depends on the moment, is
 //! in [`crate::wide`]; each part says how much it left to that.
 
@@ -135,7 +135,7 @@ fn summary(ledger: &Ledger, installed: Installed) -> Result<Vec<String>> {
     println!("what is left: cargo xtask wide\n\n{passed} passed, {failed} failed");
     let mut short = Vec::new();
     for &(kind, least) in LEAST.iter().filter(|_| installed == Installed::Everything) {
-        // What this processor cannot execute is said above, by name.
+        // Tests that this processor cannot execute are listed above, by name.
         let made = sums
             .get(kind)
             .map_or(0, |sum| sum.passed + sum.failed + sum.missing);

@@ -126,7 +126,7 @@ fn apt_get(words: &[String]) -> Result<()> {
 fn consumers(tree: &Tree, may_install: bool) -> Result<Installed> {
     if may_install {
         if !needs::is_there("npm") {
-            // Where Debian's nodejs is installed, npm is a package of its own.
+            // Debian's nodejs comes without npm, which is a package of its own.
             install(&["npm".to_owned()])?;
         }
         tree.script("tests/consumers/install")?;

@@ -43,7 +43,7 @@ impl Process {
         let keeps = copies || flags & MREMAP_DONTUNMAP != 0;
         self.moved((old, old_end), (start, end), keeps);
         if copies {
-            // What was translated there is not compared yet.
+            // Translations of the old range are not compared with its bytes yet.
             self.set_volatile(old, old_end);
         }
         Effect::Invalidate2(result, (old, old_end), (start, end))
@@ -59,7 +59,7 @@ impl Process {
         }
         self.drop_code(to.0, to.1);
         self.shared.remove(to.0, to.1);
-        // What ended with the old range ends with the new one, which may be longer.
+        // Records that ended where the old range ended end with the new one, which may be longer.
         let place = |start: u64, end: u64| {
             let moved = |at: u64| at.wrapping_sub(from.0).wrapping_add(to.0);
             let end = match end == from.1 {

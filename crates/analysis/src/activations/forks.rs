@@ -102,7 +102,7 @@ impl Forks<'_> {
 
 /// Address at which a thread begins.
 fn start_of(thread: &Thread) -> Option<u64> {
-    // Of its code nothing is executed.
+    // None of the child's code is executed.
     let mut pieces = Pieces::of(&Process::default());
     match Runs::new(&mut pieces, thread).next()? {
         Ok(RunEvent::Went {

@@ -207,7 +207,7 @@ impl Machine {
             .segments
             .last()
             .map_or(&[][..], |segment| &segment.live);
-        // Where `push rbp; mov rbp, rsp` puts it.
+        // The frame pointer, as `push rbp; mov rbp, rsp` sets it.
         let frame = |sp| {
             let own = live.iter().rev().find(|live| live.entry_sp >= sp)?;
             Some(own.entry_sp.wrapping_sub(8))
@@ -233,7 +233,7 @@ impl Machine {
         let mut resumes = false;
         for (at, segment) in self.segments.iter().enumerate().rev() {
             for (level, live) in segment.live.iter().enumerate().rev() {
-                // Who goes on unwinding is not where that leads.
+                // An unwinder that goes on is not at the landing pad yet.
                 let skipped = std::mem::replace(&mut resumes, live.resumes);
                 if live.function != function || skipped {
                     continue;
@@ -264,7 +264,7 @@ impl Machine {
             // Within an activation, which has freed what it had on the stack.
             return;
         }
-        // What the load passed ended then, and all else by the branch.
+        // Activations above the loaded stack pointer ended at the load, all others at the branch.
         let now = self.now;
         self.now = if loaded[0] < self.noted[0] {
             self.noted
@@ -446,7 +446,7 @@ impl Machine {
             return;
         }
         if why == Why::Nowhere {
-            // Where a call arrives that faults, nothing is called.
+            // A call that faults calls nothing.
             self.last = self.last.take().filter(|last| last.kind != Kind::Call);
         }
         self.come(functions, sink);

@@ -70,7 +70,7 @@ pub(super) fn of(steps: &[Step], code: &Code, functions: &mut Functions<'_>) -> 
     let mut acts: Vec<Act> = Vec::new();
     let mut costs = [0; 4];
     let mut last: Option<Executed> = None;
-    // What the code says is in that register.
+    // The constant that the code last moved to the register.
     let mut eax = None;
     for step in steps {
         let place = functions.place(step.fragment, step.pc);

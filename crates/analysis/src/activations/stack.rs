@@ -137,7 +137,7 @@ impl Stack {
                 calls: passed,
             });
         }
-        // Who has left it may have put where it goes on above what it goes back to.
+        // Code that leaves a stack may push its resume address above the stack pointer that is loaded later.
         let is_there = |left: &Left| left.sp == to || left.sp.checked_add(8) == Some(to);
         if let Some(at) = self.left.iter().rposition(is_there)
             && let Some(left) = self.left.remove(at)
@@ -220,7 +220,7 @@ impl Stack {
         match self.pass(floor) {
             Some(kept) => self.kept = kept,
             None if pending.is_some() => self.kept = pending.flatten().unwrap_or_default(),
-            // What it went to was pushed, and not by a call.
+            // The return went to an address that was pushed, not to that of a call.
             None => {}
         }
     }

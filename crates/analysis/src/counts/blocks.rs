@@ -123,7 +123,7 @@ fn leaders(counts: &Counts) -> Vec<bool> {
         if let Some(target) = insn.target {
             is_leader[target as usize] = true;
         }
-        // What lies behind it in the list begins a block, unless it follows.
+        // The next instruction of the list begins a block, unless this one falls through to it.
         let behind = at + 1;
         if behind >= insns.len() {
             continue;

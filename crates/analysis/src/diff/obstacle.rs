@@ -46,7 +46,7 @@ pub fn obstacles(before: &Recording, after: &Recording) -> Vec<Obstacle> {
     );
     let (before, after) = (&before.meta, &after.meta);
     if let Some((before, after)) = differing(before.mode, after.mode) {
-        // What is said about contexts is no matter then.
+        // Options of contexts do not matter then.
         found.push(Obstacle::Mode { before, after });
         return found;
     }

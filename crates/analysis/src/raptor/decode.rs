@@ -131,7 +131,7 @@ impl<'a, D: Iterator<Item = Descriptor>> Decoder<'a, D> {
             }
         }
         self.steer.steps()?;
-        // What has no outcomes may go round for ever.
+        // A loop without outcomes might never end.
         if self.insns > u64::from(u32::MAX) {
             return Err(Misfit::Descriptor(next));
         }

@@ -187,7 +187,7 @@ impl Pieces {
             (_, Some(step)) => lane(step.pc),
             (_, None) => 0,
         };
-        // Of a process that runs, more may be known later.
+        // A process that still runs may give more later.
         if self.coming.is_none() || !matches!(straight.turn, Turn::Unknown) {
             self.hops[index as usize].lane = Some(lane as u8);
         }

@@ -300,7 +300,7 @@ impl Walk<'_> {
             outcome: run.outcome.filter(|_| to == run.to),
             ..run
         };
-        // Of whom is to be given something before.
+        // The thread whose events come before the stamp.
         let from = match mark {
             Mark::Stack | Mark::Frame => run.from,
             Mark::Sync | Mark::Call => at,
@@ -399,7 +399,7 @@ impl Walk<'_> {
                     self.give_stamp(Some(stamp));
                 }
                 if let Some(stamps) = &mut self.stamps {
-                    // Of what is not known to have been executed.
+                    // Stamps of instructions that are not known to have been executed are dropped.
                     (stamps.is_closed, stamps.ahead) = (false, VecDeque::new());
                 }
                 return Ok(());

@@ -71,7 +71,7 @@ impl Walk<'_> {
     }
 
     fn target_address(&mut self, piece: u32) -> Result<Option<u64>, Unsound> {
-        // Who reads what is packed asks only there.
+        // A packed stream has its targets in its lanes only.
         let target = match self.lanes.is_empty() {
             true => {
                 self.take_more_stamps()?;

@@ -322,7 +322,7 @@ impl Engine {
             // The thread that counting begins in forgets this, others cannot.
             return (tool.waiting, alone);
         }
-        // What was live when counting began is not known: the root stands for it.
+        // Activations that were live when counting began are not known: the root stands for them.
         let began = from == tool.waiting;
         let from = if began { tool.root } else { from };
         if contexts.select && flags & func::SELECTED == 0 {

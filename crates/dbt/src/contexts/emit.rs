@@ -66,7 +66,7 @@ impl Engine {
         emit.asm.mov_r_gs(Reg::Rcx, SHADOW);
         emit.asm.mov_r_mem(Reg::Rdx, Reg::Rcx, 8);
         if has_costs && !by_jump && !leaf {
-            // Who calls is the top activation.
+            // The caller is the top activation.
             self.emit_settle(&mut emit.asm, Words::Own);
         }
         if leaf && !by_jump {

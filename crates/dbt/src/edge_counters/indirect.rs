@@ -14,7 +14,7 @@
 //!  pad:   is it the target?  mov rdx, gs:[slot];  lea;  mov;  restores;  jmp block
 //! ```
 //!
-//! Where the site guesses its target, it counts in that pair's slot itself (`usual`). The engine, which
+//! A site that predicts its target counts in that pair's slot itself (`usual`). The engine, which
 //! a pair comes to for the first time, finds the site in the thread's context and counts.
 //!
 //! Invariants:

@@ -17,7 +17,7 @@
 //!
 //! # Which branches hardly ever leave their superblock
 //!
-//! What comes before such a branch is counted with what comes behind it, and on its way if it
+//! Instructions before such a branch are counted with those after it, and on its side exit if it
 //! leaves after all: an addition less for each pass (`counting`). Events are others then, so it
 //! is another fragment, with slots of its own, and both are counted.
 //!
@@ -92,7 +92,7 @@ impl Engine {
     /// is taken for rare.
     pub(super) fn rare_branches(&self, source: &Superblock, known: Known) -> Rare {
         let mut rare = Rare::NONE;
-        // Of each run: its end, whether it is counted by itself, executions.
+        // The runs: end, whether it is counted by itself, executions.
         let mut runs: Vec<(usize, bool, u64)> = Vec::new();
         let mut first = 0;
         while first < source.insns.len() {

@@ -41,7 +41,7 @@ pub fn overflowed(context: &mut ThreadContext, uc: &mut UContext) -> bool {
     if !is_store || !crate::start::arena_contains(registers.rip) {
         return false;
     }
-    // What was stored of it already; the rest is stored again, from what faulted on.
+    // The bytes stored before the fault; the rest is stored again.
     let mut partly = [0u8; MOST];
     let (from, end) = (context.streams[lane], context.stream_ends[lane]);
     let len = (end.saturating_sub(from) as usize).min(partly.len());

@@ -1,6 +1,6 @@
 //! Code and targets that a reader of streams needs, put into the log once.
 //!
-//! Of each byte of code, what was translated first counts; a superblock with others is a
+//! The first translated value of each code byte is the default; a superblock with other bytes is a
 //! fragment with a number, which it appends where it begins. Targets of indirect branches
 //! have numbers ([`Targets`]).
 //!

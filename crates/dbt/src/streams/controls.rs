@@ -12,7 +12,7 @@
 //! | other | traced | `TO why pc` in all lanes; the gap is over |
 //! | the same | the same | nothing |
 //!
-//! Where control comes from is part of a block's key ([`Arrival::Inside`] and
+//! The origin of control is part of a block's key ([`Arrival::Inside`] and
 //! [`Arrival::Outside`]); so links are never between blocks that do not fit, and
 //! indirect branches of code that is not traced have tables of their own. Where the engine leads a
 //! thread on, it writes that itself ([`Engine::enter`]).

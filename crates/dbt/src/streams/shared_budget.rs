@@ -9,7 +9,7 @@
 //! that comes to a system call gives back what it has first, so nobody sleeps on a part: all
 //! system calls go through the engine.
 //!
-//! Who finds nothing left waits until nobody holds a part any more, or somebody has given
+//! A thread that finds no budget left waits until no other thread holds a part, or one has given
 //! one back. So all instructions of one phase are executed before the first one of the next.
 //! Waiting is going round: the block is entered, finds too little, and leaves again, after a
 //! short sleep without the lock. So signals come as ever.

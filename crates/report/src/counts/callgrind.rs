@@ -125,7 +125,7 @@ impl<'a> Part<'a, '_> {
     fn write_went(&mut self, insn: &Counted, target: &'a Counted, count: u64) -> io::Result<()> {
         let (from, to) = (self.position(insn), self.position(target));
         match insn.flow {
-            // Where a jump goes is said without a module.
+            // The format gives a jump's target without a module.
             Flow::Jump(_) | Flow::IndirectJump if insn.unit != target.unit => Ok(()),
             Flow::Jump(_) | Flow::IndirectJump => {
                 writeln!(self.out, "jump={count} {to}\n{from}")

@@ -10,7 +10,7 @@
 //! DA:5,1000               line 5: entered 1000 times
 //! ```
 //!
-//! What an execution of a line is, `analysis::counts::lines` says. Lines, functions and
+//! `analysis::counts::lines` defines an execution of a line. Lines, functions and
 //! branches that never ran are in the module's file; where that is gone, those are left
 //! out.
 //!
@@ -48,7 +48,7 @@ pub(super) fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> 
                 continue;
             }
             match report.binaries.get(known) {
-                // Of libraries that somebody else built, only what is asked for.
+                // Libraries that were built elsewhere are listed only if they are asked for.
                 Some(image) if report.view.modules.is_empty() && !image.has_own_lines() => {}
                 Some(image) => add(&mut sources, section, unit, image),
                 None => add_recorded(&mut sources, section, unit),

@@ -103,7 +103,7 @@ fn write_totals(comparison: &Comparison, out: &mut dyn Write) -> io::Result<()> 
         };
         rows.extend([(functions_name, functions), ("contexts", contexts)]);
     }
-    // Those are mostly the same.
+    // These are mostly equal on both sides.
     let others = [
         ("threads", both(|recorded| recorded.totals.threads)),
         (
@@ -274,7 +274,7 @@ fn sum_title(comparison: &Comparison) -> &'static str {
     let both = [&comparison.before, &comparison.after];
     match both.iter().all(|one| one.recording.meta.k.is_none()) {
         true => "with callees",
-        // What is called k levels below is in another tree.
+        // Contexts k levels below are in another tree.
         false => "and below",
     }
 }

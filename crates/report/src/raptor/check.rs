@@ -32,7 +32,7 @@ impl Iterator for Descriptors<'_> {
             return None;
         }
         for item in &mut self.branches {
-            // What cannot be read is not traced.
+            // Descriptors that cannot be read end the check.
             let Ok(item) = item else { break };
             if let Some(descriptor) = self.encoder.item(&item) {
                 return again(self.thread, descriptor);

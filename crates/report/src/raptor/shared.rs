@@ -1,7 +1,7 @@
 //! Predictors that all threads of a process share (figure 3.3 of the thesis): each branch asks
 //! and teaches those that all branches before it have taught, in the order of time stamps.
 //!
-//! Where another thread is next, the descriptors say so: an exception that goes to
+//! A switch of threads is a descriptor: an exception that goes to
 //! [`SWITCH`](analysis::raptor::SWITCH). So they are decoded without the stamps: those of a thread follow each other
 //! up to its switch.
 //!

@@ -5,7 +5,7 @@
 //!        118  401156  work+0x10        lock xadd [401234], rax
 //! ```
 //!
-//! What is below a stamp was executed from then on, up to the thread's next one. Stamps are
+//! The instructions below a stamp were executed from then on, up to the thread's next one. Stamps are
 //! shown as what the counter was beyond the first.
 //!
 //! Limits: each thread's code is decoded for itself.

@@ -6,7 +6,7 @@
 //!
 //! Invariants: time never goes back in a thread; a stamp that is kept is exact, but for the
 //! measurement of the rate, which is good to a millionth or so (docs/formats/timelines.md).
-//! Where two stamps are further apart than [`APART`] both are kept, so waiting in a system call
+//! Two stamps that are further apart than [`APART`] are both kept, so waiting in a system call
 //! stays where it was.
 //!
 //! Limits: what is between two stamps is an estimate. A thread that forbade itself to read the

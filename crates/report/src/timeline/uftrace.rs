@@ -121,7 +121,7 @@ fn write_tasks(out: &mut impl Write, recording: &Recording, path: &str) -> io::R
     let mut said = HashSet::new();
     for process in &recording.processes {
         let pid = process.pid;
-        // Who executes another program is its own parent.
+        // A process that executes another program is its own parent.
         let parent = process.parent.map(|at| recording.processes[at].pid);
         match parent {
             _ if !said.insert(pid) => {}

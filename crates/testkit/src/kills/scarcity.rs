@@ -58,7 +58,7 @@ impl Scarcity {
 
     /// Lets the kernel kill `victim`, and waits until it has killed.
     pub fn strike(&self, victim: Pid) -> Result<(), String> {
-        // Who has ended already has none.
+        // A process that has ended has no such file.
         let _ = fs::write(format!("/proc/{victim}/oom_score_adj"), "1000");
         let mut tail = self.command("tail");
         tail.arg("/dev/zero")

@@ -289,7 +289,7 @@ impl Counts {
                 self.named(&make(&events), functions)
             };
             let inherited = &thread.events[..thread.inherited];
-            // What the parent counted is on the path of the child, not its own;
+            // The parent's events are on the path of the child, not its own;
             // that the thread began is.
             let mut tree = named(&thread.events).less(&named(inherited));
             if let Some(root) = tree.first_root()

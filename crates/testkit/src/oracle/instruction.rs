@@ -110,7 +110,7 @@ pub fn class(bytes: &[u8], pc: ProgramPc) -> [u8; 3] {
         loads |= both || matches!(access, OpAccess::Read | OpAccess::CondRead);
         stores |= both || matches!(access, OpAccess::Write | OpAccess::CondWrite);
     }
-    // What the stack does is no operand.
+    // Pushes and pops are no operands.
     let grows = instruction.stack_pointer_increment();
     loads |= grows > 0 || instruction.mnemonic() == Mnemonic::Leave;
     stores |= grows < 0;

@@ -477,7 +477,7 @@ impl Tracee {
         let flags = WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD;
         while let Ok(status) = waitpid(None, Some(flags)) {
             if let WaitStatus::PtraceEvent(pid, ..) | WaitStatus::Stopped(pid, _) = status {
-                // The same: whoever stops now is one of them, or new.
+                // As above: a process that stops now is one of them, or new.
                 let _ = kill(pid, Signal::SIGKILL);
                 let _ = ptrace::cont(pid, None);
             }

@@ -86,7 +86,7 @@ impl Bench {
             Err(error) => return Finding::Unfit(error),
         };
         let finding = self.check_built(&built, modes, stepped);
-        // What is worth keeping is kept as a source.
+        // Programs worth keeping are kept as sources.
         let _ = std::fs::remove_dir_all(&built.directory);
         finding
     }

@@ -6,7 +6,7 @@
 //! once more, and counts as often as the edge did. Then the edges go. This is done here for
 //! k-slab forests, by `windows` where states are windows, by `rolled` where loops are rolled.
 //!
-//! What does not fit together, as after a scribble, counts on `[truncated]`.
+//! Inconsistent records, as after a scribble, count on `[truncated]`.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -15,7 +15,7 @@
 //! - after the first failure nothing more is written until the end is said.
 //!
 //! Somebody may follow ([`Follow`]): reads what is taken out, as it would be read of the file.
-//! What is full or fails is the file's, and keeps nothing from who follows; who has no room
+//! A full disk or a failed write ends the file, not the followers; a writer without room
 //! has the program wait.
 //!
 //! Limits: what came in the last [`Due::BUSY`] and the time between two looks is lost if this
@@ -168,7 +168,7 @@ impl<W: Keep> Live<W> {
         Ok(Live {
             sink: Sink::new(out, meta, most)?,
             packer: Packer::new()?,
-            // Where there is a limit, it is kept to.
+            // A limit of the file bounds the pieces, too.
             piece: limit.map_or(PART, |limit| (limit / 16).clamp(1024, PART as u64) as usize),
             is_cut: matches!(most, Most::First(_)),
             images: Vec::new(),
@@ -438,7 +438,7 @@ impl<W: Keep> Live<W> {
                 }
                 has_room = self.has_room();
             }
-            // What is closed and was not taken is before what is open.
+            // Closed chunks that were not taken come before the open one.
             let writer = &mut self.threads[at];
             let is_read = open == Open::All || busy.contains(&(writer.image, writer.thread));
             if !is_read || !has_room {

@@ -4,8 +4,8 @@
 //! top node by offset. Chunks of one thread lie anywhere in the pool, so an
 //! offset becomes an index by a search among the thread's chunks.
 //!
-//! Behind each node stand its costs. What a thread counted last, the word that it
-//! counts in still has; it belongs to the node that the thread names.
+//! The costs of a node follow it. The latest count of a thread is still in the word that it
+//! counts in; it belongs to the node that the thread names.
 //!
 //! A node that does not decode becomes a root labelled `[truncated]`: what it
 //! counted did happen, only where is lost.

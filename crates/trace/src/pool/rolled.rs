@@ -12,7 +12,7 @@
 //! `d` was left again and is not on that way; only such edges look their nodes up.
 //! Edges mostly begin where the one before led to, so the way is kept.
 //!
-//! What does not fit together, as after a scribble, counts on `[truncated]`.
+//! Inconsistent records, as after a scribble, count on `[truncated]`.
 
 use std::collections::HashMap;
 

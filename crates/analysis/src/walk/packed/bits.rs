@@ -28,7 +28,7 @@ impl<'a> Bits<'a> {
         to: Option<u64>,
     ) -> Result<Bits<'a>, Unsound> {
         let mut lane = Lane::between(thread, stream.into(), from, to);
-        // What is lost is told from what is missing.
+        // An error of the lane is reported as such, not as an end of data.
         lane.ahead(4)?;
         let decoder = Decoder::new(Bytes(lane))?;
         Ok(Bits::Read(Box::new(decoder)))

@@ -53,7 +53,7 @@ impl Digest {
         while let Some(found) = walk.found() {
             digest.add(walk, &found?);
         }
-        // Those behind everything else.
+        // The stamps that follow the last instruction.
         walk.take_stamps()?;
         let packed = walk.packed.as_ref().ok_or(Unsound::Nowhere)?;
         digest.stamps = match &packed.stamps {

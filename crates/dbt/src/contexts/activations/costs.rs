@@ -62,7 +62,7 @@ pub fn set_tsc(
         context.tsc_forbidden = 1;
     }
     let result = change();
-    // What was refused changed nothing.
+    // A call that the kernel refused changed nothing.
     let is_forbidden = if result == 0 { forbids } else { was_forbidden };
     if !is_forbidden && context.tsc_forbidden != 0 {
         context.tsc_forbidden = 0;

@@ -94,7 +94,7 @@ impl Tool {
     /// A handler is about to be called.
     fn interrupt(&mut self, context: &ThreadContext, place: &Place) {
         let height = context.shadow_top - self.shadow;
-        // Those above were left by a jump.
+        // A jump left the handlers above.
         self.interrupted.retain(|point| point.height < height);
         self.interrupted.push(Point {
             height,
