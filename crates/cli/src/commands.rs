@@ -17,7 +17,8 @@ use crate::derived::Derived;
 use crate::diff;
 use crate::exit_status::Ending;
 use crate::flags::{
-    BlockKind, Cli, Command, ContextMode, Contexts, Count, Format, Report, Run, View, WhichForest,
+    BlockKind, Cli, Command, ContextMode, Contexts, Count, Destination, Format, Report, Run, View,
+    WhichForest,
 };
 use crate::output::{Kind, Output, mid_sentence, reason};
 use crate::pack;
@@ -127,7 +128,7 @@ fn contexts(flags: &Contexts) -> Result<Ending> {
         html: flags.page.wanted(),
         mode: Mode::Contexts,
         blocks,
-        k: (!flags.k_inf && !flags.roll_loops && !flags.inclusive).then_some(flags.k),
+        k: recorded_k(flags, blocks.is_some()),
         flags: bits(&wanted),
         max_nodes: flags.max_nodes,
         costs: match (blocks, flags.cost.is_empty()) {
@@ -143,12 +144,27 @@ fn contexts(flags: &Contexts) -> Result<Ending> {
         selector: selection::selector(flags),
         options: options(flags),
         show: Show {
-            fold: flags.inclusive.then_some(flags.k),
+            hint: Some(hint(destination)),
+            fold: flags.inclusive.then_some(flags.k.unwrap_or(CALLERS)),
             ..Show::new(flags.destination.format, &flags.view)
         },
         speaks: true,
     }
     .run()
+}
+
+/// Callers of a context of basic blocks, and of `--inclusive`, without `-k`.
+const CALLERS: u32 = 10;
+
+/// The k of the recording; `None`: infinite. Whole paths of functions are no more than those of
+/// ten callers in nearly all programs, and tell inclusive costs; whole paths of basic blocks
+/// have a node for every turn of a loop.
+fn recorded_k(flags: &Contexts, is_of_blocks: bool) -> Option<u32> {
+    match (flags.k, is_of_blocks) {
+        _ if flags.k_inf || flags.roll_loops || flags.inclusive => None,
+        (None, true) => Some(CALLERS),
+        (k, _) => k,
+    }
 }
 
 /// The costs among what is to be counted. What some instructions are is counted with
@@ -309,6 +325,19 @@ fn names(lists: &[String]) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
+/// Commands and options that show more of what was recorded.
+fn hint(destination: &Destination) -> String {
+    match &destination.output {
+        Some(path) => format!(
+            "everypath report {} --top 50 | --per-thread | --html FILE.html | --format FORM",
+            path.display()
+        ),
+        None => "--top 50 | --per-thread | --html FILE.html | -o FILE.evp, for `everypath report \
+                 FILE.evp`"
+            .into(),
+    }
+}
+
 /// The bits that are wanted.
 fn bits(table: &[(bool, u32)]) -> u32 {
     table
@@ -325,11 +354,8 @@ fn check_numbers(flags: &Contexts) -> Result<()> {
 }
 
 fn check_view(view: &View) -> Result<()> {
-    if !(0.0..=100.0).contains(&view.min) {
-        bail!(
-            "--min {} is no percentage; give a number from 0 to 100",
-            view.min
-        );
+    if let Some(min) = view.min.filter(|min| !(0.0..=100.0).contains(min)) {
+        bail!("--min {min} is no percentage; give a number from 0 to 100");
     }
     Ok(())
 }
@@ -428,7 +454,7 @@ fn report(flags: &Report, recording: &Recording, lost: Option<Loss>) -> Result<E
         bail!("'{shown}': a page shows what `contexts` or `count` recorded");
     }
     check_form(flags.format, mode).map_err(|error| anyhow!("'{shown}': {error}"))?;
-    check_threads(flags.per_thread, flags.format)?;
+    check_threads(flags.view.per_thread, flags.format)?;
     let tables = &flags.view.tables;
     if let (Some(option), true) = (tables.option(), mode != Mode::Contexts) {
         bail!("'{shown}': {option} lists what contexts are of, and only `contexts` records any");
@@ -442,7 +468,7 @@ fn report(flags: &Report, recording: &Recording, lost: Option<Loss>) -> Result<E
     show.trust = trust(flags);
     show.counts = report::counts::View {
         top: flags.view.top,
-        per_thread: flags.per_thread,
+        per_thread: flags.view.per_thread,
         modules: names(&flags.modules),
         annotate: names(&flags.annotate),
     };
@@ -452,6 +478,9 @@ fn report(flags: &Report, recording: &Recording, lost: Option<Loss>) -> Result<E
     if !flags.annotate.is_empty() && mode != Mode::Counts {
         bail!("'{shown}': --annotate shows instructions, and only `count` records any");
     }
+    show.hint = Some(format!(
+        "everypath report {shown} --top 50 | --per-thread | --html FILE.html | --format FORM"
+    ));
     show.engine_stats |= recording.meta.mode == Mode::Run;
     let stdout = io::stdout();
     if flags.format == Format::Pprof && stdout.is_terminal() {

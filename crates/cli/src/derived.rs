@@ -63,11 +63,10 @@ fn contexts(flags: &Report, traced: &Recording) -> Result<(Recording, Vec<String
     if costs.contains(&Cost::Cycles) {
         bail!("a trace has no cycles; leave them out of --cost");
     }
-    let callers = flags.k.unwrap_or(10);
     let wanted = Wanted {
-        k: match made.k_inf {
-            true => K::Infinite,
-            false => K::Finite(callers),
+        k: match flags.k.filter(|_| !made.k_inf) {
+            None => K::Infinite,
+            Some(callers) => K::Finite(callers),
         },
         recursion: Recursion::from(made.unroll_recursion),
         rules: Rules {

@@ -61,11 +61,10 @@ Examples:
   everypath contexts --top 50 --min 0.1 -- ./prog
   everypath contexts --cost calls -- ./prog        calls alone: quicker
   everypath contexts -k 2 --forest kccf --funcs a,b,c --join-threads --format text -- ./prog1
-  everypath contexts --k-inf --format flamegraph --report calls.svg -- ./prog
-  everypath contexts --k-inf --html calls.html -- ./prog
-  everypath contexts -k 3 --inclusive -- ./prog    with what each context called
+  everypath contexts --format flamegraph --report calls.svg -- ./prog
+  everypath contexts --html calls.html -- ./prog
   everypath contexts --modules libcrypto.so.3 -- openssl version
-  everypath contexts --main-image-only --k-inf -- ./prog
+  everypath contexts --main-image-only -- ./prog
   everypath contexts --start-func main -- ./prog
   everypath contexts --mode intra --roll-loops --funcs foo --format text -- ./prog
   everypath contexts --mode inter -k 3 --blocks-disasm -- ./prog
@@ -95,7 +94,7 @@ Examples:
   everypath report run.evp --format callgrind > callgrind.out; kcachegrind callgrind.out
   everypath report run.evp --format firefox > calls.json   # for profiler.firefox.com
   everypath report run.evp --format csv > contexts.csv
-  everypath report run.evp -k 3 --forest both      what --k-inf recorded, 3 callers deep
+  everypath report run.evp -k 3 --forest both      whole paths, shown 3 callers deep
   everypath report run.evp --html calls.html       a page to explore all contexts with
   everypath report trace.evp --as counts           what `count` would have recorded
   everypath report trace.evp --as contexts -k 3    and `contexts`";
@@ -191,13 +190,13 @@ pub struct Contexts {
     /// Keep the k-slab forest of basic blocks itself, not only contexts
     #[arg(long)]
     pub slabs: bool,
-    /// Callers that a context keeps: the k of k-slab forests (0: none)
-    #[arg(short, value_name = "N", default_value_t = 10)]
-    pub k: u32,
-    /// Keep whole paths from the start of each thread (k infinite)
+    /// Callers that a context keeps, 0: none (functions: all; blocks: 10)
+    #[arg(short, value_name = "N")]
+    pub k: Option<u32>,
+    /// Keep whole paths from the start of each thread: the default for functions
     #[arg(long, conflicts_with = "k")]
     pub k_inf: bool,
-    /// Say what contexts cost with all they called: records whole paths, shows k
+    /// Record whole paths and show k callers of each, with inclusive costs
     #[arg(long, conflicts_with_all = ["k_inf", "roll_loops", "slabs"])]
     pub inclusive: bool,
     /// Count only these functions, as names, globs or MODULE!NAME
@@ -264,16 +263,13 @@ pub struct Report {
     /// The recording (made with --output)
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Callers kept of whole contexts (--k-inf), and with --as contexts (10)
+    /// Callers kept of whole contexts, and with --as contexts (all)
     #[arg(short, value_name = "N")]
     pub k: Option<u32>,
     #[command(flatten)]
     pub made: Derived,
     #[command(flatten)]
     pub view: View,
-    /// Show each thread by itself (recordings of `count`)
-    #[arg(long)]
-    pub per_thread: bool,
     /// List only code of these files (recordings of `count`)
     #[arg(long, value_name = "LIST")]
     pub modules: Vec<String>,
@@ -325,19 +321,28 @@ pub struct View {
     /// Show one forest for all threads of a process together
     #[arg(long)]
     pub join_threads: bool,
-    /// Contexts to show, hottest first
-    #[arg(long, value_name = "N", default_value_t = 40)]
+    /// Show each thread by itself
+    #[arg(long)]
+    pub per_thread: bool,
+    /// Show the functions of processes that ran before the program, such as a shim
+    #[arg(long)]
+    pub launcher: bool,
+    /// Show names with all template arguments, parameters and hashes
+    #[arg(long)]
+    pub full_names: bool,
+    /// Functions, paths or contexts to show, hottest first
+    #[arg(long, value_name = "N", default_value_t = 20)]
     pub top: usize,
     /// Metric to sort by (default: instructions, if they were counted)
     #[arg(long, value_name = "METRIC")]
     pub by: Option<Metric>,
-    /// Hide contexts with less than this percentage of all
-    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
-    pub min: f64,
+    /// Hide what has less than this percentage of all (0; of paths 1)
+    #[arg(long, value_name = "PERCENT")]
+    pub min: Option<f64>,
     /// Hide contexts deeper than this below their root
     #[arg(long, value_name = "N")]
     pub depth: Option<u32>,
-    /// Show every context
+    /// Show every function and path, or context
     #[arg(long, conflicts_with_all = ["top", "min", "depth"])]
     pub full: bool,
     /// Say what the translator did: blocks, links, exits from its cache

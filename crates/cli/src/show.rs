@@ -25,6 +25,10 @@ pub struct Show {
     /// Whole contexts are folded into those of so many callers.
     pub fold: Option<u32>,
     pub engine_stats: bool,
+    /// Names with all template arguments.
+    pub full_names: bool,
+    /// Commands that show more, for the end of the report.
+    pub hint: Option<String>,
     pub notes: Vec<String>,
     /// Contents of the report on a recording of `count`.
     pub counts: report::counts::View,
@@ -40,11 +44,12 @@ impl Show {
             true => Hot::default(),
             false => Hot {
                 top: Some(view.top),
-                min_percent: view.min,
+                min_percent: view.min.unwrap_or(0.0),
+                paths_min_percent: view.min.unwrap_or(1.0),
                 depth: view.depth,
             },
         };
-        let engine_stats = view.engine_stats;
+        let (engine_stats, full_names) = (view.engine_stats, view.full_names);
         let (stacks, graph) = (format.shows_stacks(), format.shows_graph());
         let forests = !stacks && !graph;
         let view = report::View {
@@ -55,6 +60,8 @@ impl Show {
             graph,
             merged: false,
             join_threads: view.join_threads,
+            per_thread: view.per_thread,
+            launcher: view.launcher,
             counters: format == Format::Xml,
             tables: view.tables.wanted(),
             by: view.by.map(|metric| match metric.cost() {
@@ -66,6 +73,8 @@ impl Show {
             format,
             view,
             fold: None,
+            full_names,
+            hint: None,
             engine_stats,
             notes: Vec::new(),
             counts: report::counts::View::default(),
@@ -80,6 +89,8 @@ impl Show {
             format,
             view: report::View::default(),
             fold: None,
+            full_names: false,
+            hint: None,
             engine_stats,
             notes: Vec::new(),
             counts: report::counts::View::default(),
@@ -122,6 +133,11 @@ impl Show {
             report.stat_names = stat_names(recording);
         }
         report.notes.extend_from_slice(&self.notes);
+        report.full_names = self.full_names;
+        report.hint = self
+            .hint
+            .clone()
+            .filter(|_| recording.meta.mode == Mode::Contexts);
         let tables = self.view.tables;
         if [tables.funcs, tables.blocks].contains(&Some(Detail::Disassembly)) {
             let images = Images::new();

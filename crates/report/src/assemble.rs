@@ -6,7 +6,7 @@ use analysis::hot::{self, Limits};
 use analysis::{Forest, K, Weight, merged, summary, without_root};
 use trace::{Cost, Label, Mode, Process, Recording};
 
-use crate::{Direction, Report, Section, Tree, frames};
+use crate::{Direction, Report, Section, Tree, frames, overview};
 
 /// Selection of the contents of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -32,6 +32,10 @@ pub struct View {
     pub tables: Tables,
     /// Metric by which contexts are hot; `None`: instructions, if they were counted.
     pub by: Option<Weight>,
+    /// Each thread by itself, in [`crate::text`].
+    pub per_thread: bool,
+    /// The processes before the program with the others, in [`crate::text`].
+    pub launcher: bool,
 }
 
 /// Tables of all that was entered: the functions, the basic blocks.
@@ -57,6 +61,8 @@ pub struct Hot {
     pub top: Option<usize>,
     /// Only those with at least this percentage of all calls.
     pub min_percent: f64,
+    /// Only paths with at least this percentage of all, callees included.
+    pub paths_min_percent: f64,
     /// Only those at most so deep below their root.
     pub depth: Option<u32>,
 }
@@ -68,32 +74,19 @@ impl<'a> Report<'a> {
     }
 
     /// Report of whole contexts that were folded, with their inclusive costs.
-    pub fn folded(fold: &'a Fold, view: &View) -> Report<'a> {
+    pub fn folded(fold: &'a Fold<'a>, view: &View) -> Report<'a> {
         Report::of(&fold.recording, Some(fold), view)
     }
 
-    fn of(recording: &'a Recording, fold: Option<&Fold>, view: &View) -> Report<'a> {
+    fn of(recording: &'a Recording, fold: Option<&'a Fold<'a>>, view: &View) -> Report<'a> {
         let totals = summary::of_recording(recording);
         let metrics = metrics(recording);
         let by = view.by.filter(|by| metrics.contains(by));
         let by = by.or_else(|| hottest_by(&metrics)).unwrap_or_default();
         let others = metrics.iter().copied().filter(|&metric| metric != by);
         let weights: Vec<Weight> = [by].into_iter().chain(others).collect();
-        let mut sections = Vec::new();
-        if recording.meta.mode == Mode::Contexts {
-            let k = K::from(recording.meta.k);
-            for (at, process) in recording.processes.iter().enumerate() {
-                let source = Source {
-                    at,
-                    process,
-                    k,
-                    by_activations: recording.meta.blocks.is_some()
-                        || without_root::is_uprooted(&recording.meta),
-                    fold,
-                };
-                sections.extend(sections_of(&source, view, &weights));
-            }
-        }
+        let sections = sections(recording, fold, view, &weights);
+        let overviews = overviews(recording, fold, view, &weights);
         let wants_counters = view.counters || view.tables != Tables::default();
         let processes = recording.processes.iter().filter(|_| wants_counters);
         let mut report = Report {
@@ -103,15 +96,19 @@ impl<'a> Report<'a> {
             stubs: Vec::new(),
             counters: processes.map(summary::of_labels).collect(),
             totals,
+            hot: view.hot,
             metrics,
             by,
             sections,
+            overviews,
             merged: view.merged.then(|| match fold {
                 Some(fold) => merged::of_fold(fold),
                 None => merged::of_recording(recording),
             }),
             folded_from: fold.map(|fold| summary::of_recording(fold.whole).contexts),
             stat_names: &[],
+            full_names: false,
+            hint: None,
             notes: crate::denied::sentences(recording),
         };
         if let Some(hot) = view.hot {
@@ -125,6 +122,54 @@ impl<'a> Report<'a> {
         }
         report
     }
+}
+
+/// Whether the report opens with functions: contexts of basic blocks are of none.
+fn has_overview(recording: &Recording, view: &View) -> bool {
+    let meta = &recording.meta;
+    view.hot.is_some() && meta.mode == Mode::Contexts && meta.blocks.is_none()
+}
+
+fn overviews<'a>(
+    recording: &'a Recording,
+    fold: Option<&'a Fold<'a>>,
+    view: &View,
+    weights: &[Weight],
+) -> Vec<overview::Overview<'a>> {
+    if !has_overview(recording, view) {
+        return Vec::new();
+    }
+    let whole = fold.map_or(recording, |fold| fold.whole);
+    // Of a fold, a tree of the contexts of k callers is shown.
+    let ksf = view.ksf && fold.is_none();
+    overview::of(whole, weights, &View { ksf, ..*view })
+}
+
+fn sections(
+    recording: &Recording,
+    fold: Option<&Fold>,
+    view: &View,
+    weights: &[Weight],
+) -> Vec<Section> {
+    let meta = &recording.meta;
+    if meta.mode != Mode::Contexts {
+        return Vec::new();
+    }
+    let is_uprooted = without_root::is_uprooted(meta);
+    let has_overview = has_overview(recording, view);
+    let processes = recording.processes.iter().enumerate();
+    let of_process = |(at, process)| {
+        let source = Source {
+            at,
+            process,
+            k: K::from(meta.k),
+            by_activations: meta.blocks.is_some() || is_uprooted,
+            fold,
+            has_paths: has_overview && fold.is_none() && meta.k.is_none() && !is_uprooted,
+        };
+        sections_of(&source, view, weights)
+    };
+    processes.flat_map(of_process).collect()
 }
 
 /// Default metric of hot contexts: instructions, then cycles, then calls.
@@ -165,6 +210,8 @@ struct Source<'a> {
     by_activations: bool,
     /// The fold that it comes from.
     fold: Option<&'a Fold<'a>>,
+    /// Whether the overview shows its paths, in place of a tree.
+    has_paths: bool,
 }
 
 impl Source<'_> {
@@ -233,7 +280,7 @@ fn sections_of(source: &Source, view: &View, weights: &[Weight]) -> Vec<Section>
             Some(_) => {
                 let contexts = || tree(Direction::Callees, source.activations(&threads));
                 let callers = || tree(Direction::Callers, source.kccf(&threads));
-                section.contexts = view.ksf.then(contexts);
+                section.contexts = (view.ksf && !source.has_paths).then(contexts);
                 section.callers = view.kccf.then(callers);
             }
             None => {

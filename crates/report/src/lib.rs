@@ -48,10 +48,12 @@ pub mod mcf;
 mod metrics;
 pub mod names;
 mod numbers;
+mod overview;
 pub mod paper;
 pub mod pprof;
 pub mod pt;
 pub mod raptor;
+mod short_names;
 pub mod signals;
 pub mod speedscope;
 mod stacks;
@@ -80,12 +82,16 @@ pub struct Report<'a> {
     pub recording: &'a Recording,
     /// Sums over the whole recording.
     pub totals: Totals,
+    /// Limits of what [`text`] shows.
+    pub hot: Option<Hot>,
     /// Metrics: calls, and then the costs that contexts carry besides.
     pub metrics: Vec<Weight>,
     /// Metric by which contexts are hot; one of `metrics`.
     pub by: Weight,
     /// In the order of the processes, then of the threads.
     pub sections: Vec<Section>,
+    /// Costs of functions: of all threads together, or thread by thread. For [`text`].
+    pub overviews: Vec<overview::Overview<'a>>,
     /// Tables at the end of [`text`] and [`paper`].
     pub tables: Tables,
     /// The code of functions, process by process, if it was read ([`Report::read_code`]).
@@ -102,6 +108,10 @@ pub struct Report<'a> {
     pub stat_names: &'a [&'a str],
     /// Sentences for the end of the report, such as what a repair lost.
     pub notes: Vec<String>,
+    /// Whether names are shown as the symbols say, with all template arguments and parameters.
+    pub full_names: bool,
+    /// Commands that show more of the recording, for the end of [`text`].
+    pub hint: Option<String>,
 }
 
 impl<'a> Report<'a> {

@@ -1,22 +1,28 @@
-//! The default report: what ran, how it ended, and its hottest contexts as a
-//! tree that fits the terminal.
+//! The default report: what ran, how it ended, its hottest functions, and the paths to them.
 //!
 //! ```text
 //! everypath contexts: ./prog1
 //! exited with status 0 after 2 ms
-//! 1 process, 2 threads, 8 functions, 14 contexts (k = 10), 23 calls
+//! 1 process, 2 threads, 8 functions, 14 contexts (k = infinite), 23 calls, 1,100 instructions
 //!
-//!   calls        %  context
-//!       4   17.39%  main › e › d › c      prog1.c:21
+//!   self  with callees  instructions  calls  each  function
+//! 60.00%        60.00%           660      4   165  c          prog1 prog1.c:21
+//!
+//! hottest paths, with callees, recursion folded
+//!  92.00%  1,012  main › e
+//!  60.00%    660    d › c  prog1 prog1.c:21
 //! ```
 //!
-//! A line that ends in a hot context may begin with callers that are not hot
-//! themselves and lead nowhere else, joined by `›`: so deep contexts stay
-//! narrow. A root that is not where a thread, or an activation, began stands for
-//! "some caller" and is marked `…`; with k infinite there is none.
+//! With finite k nothing is known of callees further down, and contexts of basic blocks have no
+//! functions: then a tree of the hottest contexts stands for the paths ([`tree`]). A line of it
+//! that ends in a hot context may begin with callers that are not hot themselves and lead
+//! nowhere else, joined by `›`. A root that is not where a thread, or an activation, began
+//! stands for "some caller" and is marked `…`.
 
+mod functions;
 pub(crate) mod notes;
 mod number;
+mod paths;
 pub(crate) mod tree;
 
 use std::io::{self, Write};
@@ -65,14 +71,55 @@ pub fn write(report: &Report, style: Style, out: &mut dyn Write) -> io::Result<(
     write_head(report, style, out)?;
     match report.recording.meta.mode {
         Mode::Run | Mode::Counts | Mode::Trace => write_instructions(report, out)?,
-        Mode::Contexts => write_contexts(report, style, out)?,
+        Mode::Contexts => {
+            write_overviews(report, style, out)?;
+            write_contexts(report, style, out)?;
+        }
     }
     write_statistics(report, out)?;
     if report.tables != Tables::default() {
         writeln!(out)?;
         tables::write(report, out)?;
     }
-    notes::write(report, style, out)
+    notes::write(report, style, out)?;
+    match report
+        .hint
+        .as_ref()
+        .filter(|_| !report.overviews.is_empty())
+    {
+        Some(hint) => writeln!(out, "\n{}", style.dim(&format!("more: {hint}"))),
+        None => Ok(()),
+    }
+}
+
+/// The programs, with `--full` each process, and functions and paths.
+fn write_overviews(report: &Report, style: Style, out: &mut dyn Write) -> io::Result<()> {
+    functions::write_programs(report, out)?;
+    let processes = &report.recording.processes;
+    let lists_processes = report.hot.is_some_and(|hot| hot.top.is_none());
+    if !report.overviews.is_empty() && lists_processes && processes.len() > 1 {
+        for process in processes {
+            writeln!(out)?;
+            write_process(report, process, style, out)?;
+        }
+    }
+    for overview in &report.overviews {
+        if let Some((process, thread)) = overview.thread {
+            let process = &report.recording.processes[process];
+            let title = format!(
+                "thread {} of process {}: {}, {} {}",
+                process.threads[thread].tid,
+                process.pid,
+                process.program(),
+                grouped(overview.totals[0]),
+                metrics::title(report, report.by),
+            );
+            writeln!(out, "\n{}", style.bold(&title))?;
+        }
+        functions::write(report, overview, style, out)?;
+        paths::write(report, overview, style, out)?;
+    }
+    Ok(())
 }
 
 fn write_head(report: &Report, style: Style, out: &mut dyn Write) -> io::Result<()> {
@@ -124,9 +171,12 @@ pub(crate) fn totals(report: &Report) -> String {
 }
 
 fn write_contexts(report: &Report, style: Style, out: &mut dyn Write) -> io::Result<()> {
-    let shown: Vec<&Section> = report
-        .sections
-        .iter()
+    // The overview has shown the paths of the others.
+    let sections = report.sections.iter();
+    let sections =
+        sections.filter(|section| section.contexts.is_some() || section.callers.is_some());
+    let with_trees = sections.clone().count();
+    let shown: Vec<&Section> = sections
         .filter(|section| section.trees().next().is_some())
         .collect();
     let many = report.sections.len() > 1;
@@ -148,7 +198,7 @@ fn write_contexts(report: &Report, style: Style, out: &mut dyn Write) -> io::Res
             tree::write(report, process, tree, style, out)?;
         }
     }
-    let hidden = report.sections.len() - shown.len();
+    let hidden = with_trees - shown.len();
     if hidden > 0 {
         let verb = if hidden == 1 { "has" } else { "have" };
         let threads = counted(hidden as u64, "thread");

@@ -228,7 +228,7 @@ pub struct Derived {
     /// Make this of a trace first, as if it had been recorded
     #[arg(long = "as", value_name = "WHAT")]
     pub what: Option<What>,
-    /// Keep whole paths, with --as contexts; -k folds them
+    /// Keep whole paths, with --as contexts (the default); -k folds them
     #[arg(long, requires = "what")]
     pub k_inf: bool,
     /// Make a node per level when a function calls itself, with --as contexts

@@ -177,7 +177,7 @@ fn whole_contexts_are_folded_at_once_or_later() {
     );
     let text = later(&["-k", "2", "--forest", "both"]);
     let text = String::from_utf8_lossy(&text);
-    assert_eq!(text.matches("with callees").count(), 2, "{text}");
+    assert_eq!(text.matches("with callees").count(), 3, "{text}");
     assert!(text.contains("(k = 2, folded from "), "{text}");
     // What is in the file are whole paths.
     assert!(String::from_utf8_lossy(&later(&[])).contains("(k = infinite)"));

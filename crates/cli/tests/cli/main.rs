@@ -19,6 +19,7 @@ mod derived;
 mod descriptors;
 mod diff;
 mod far;
+mod first_screen;
 mod html;
 mod in_place;
 mod jobs;

@@ -29,8 +29,13 @@ everypath contexts: ./gone
 exited with status 0 after 5 ms
 1 process, 1 thread, 2 functions, 2 contexts (k = infinite), 42 calls
 
-  calls        %  context
-     41   97.62%  [thread] › main › work  gone gone.c:7
+     %  calls  function
+97.62%     41  work  gone gone.c:7
+
+hottest paths, with callees, recursion folded
+100.00%  42  main  gone gone.c:6
+
+more: everypath report run.evp --top 50 | --per-thread | --html FILE.html | --format FORM
 ";
     assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
     assert!(output.stderr.is_empty());

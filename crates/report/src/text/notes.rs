@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use trace::{End, Function, Mode, Process};
+use analysis::Weight;
+use trace::{Cost, End, Function, Mode, Process};
 
 use super::Style;
 use crate::names::{base_name, symbol_of};
@@ -30,6 +31,7 @@ pub fn write(report: &Report, style: Style, out: &mut dyn Write) -> io::Result<(
 pub(crate) fn all(report: &Report) -> Vec<String> {
     let mut notes = Vec::new();
     if report.recording.meta.mode == Mode::Contexts {
+        notes.extend(not_time(report));
         notes.extend(missing_symbols(report));
         notes.extend(missing_lines(report));
         notes.extend(truncated(report));
@@ -38,6 +40,13 @@ pub(crate) fn all(report: &Report) -> Vec<String> {
     notes.extend(unclear_ends(report));
     notes.extend(report.notes.iter().cloned());
     notes
+}
+
+fn not_time(report: &Report) -> Option<String> {
+    let by_instructions = report.by == Weight::Cost(Cost::Instructions);
+    (by_instructions && !report.overviews.is_empty()).then(|| {
+        "instructions are not time: waiting costs none, and a cache miss no more than a hit".into()
+    })
 }
 
 fn missing_symbols(report: &Report) -> Option<String> {
@@ -116,10 +125,14 @@ fn truncated(report: &Report) -> Option<String> {
         true => ", and missing from what contexts cost with callees",
         false => "",
     };
+    let remedy = match report.recording.meta.k {
+        None => "-k 10 keeps fewer contexts, --max-nodes allows more",
+        Some(_) => "see --max-nodes",
+    };
     (events > 0).then(|| {
         format!(
             "the limit of nodes was reached: {} in contexts beyond it {} counted in [truncated]\
-             {missing} (see --max-nodes)",
+             {missing} ({remedy})",
             counted(events, metrics::event(report)),
             if events == 1 { "is" } else { "are" },
         )
