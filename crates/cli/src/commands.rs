@@ -23,6 +23,7 @@ use crate::flags::{
 use crate::output::{Kind, Output, mid_sentence, reason};
 use crate::pack;
 use crate::page_sources::{OnDisk, Trust};
+use crate::pager;
 use crate::raptor;
 use crate::selection;
 use crate::session::Session;
@@ -301,7 +302,10 @@ fn count(flags: &Count) -> Result<Ending> {
                 per_thread: flags.per_thread,
                 modules: names(&flags.modules),
                 annotate: names(&flags.annotate),
+                inlines: flags.inlines,
+                full_names: flags.full_names,
             },
+            hint: Some(hint(&flags.destination)),
             quiet: flags.destination.quiet,
             ..Show::run(flags.destination.format, false)
         },
@@ -328,14 +332,18 @@ fn names(lists: &[String]) -> Vec<String> {
 /// Commands and options that show more of what was recorded.
 fn hint(destination: &Destination) -> String {
     match &destination.output {
-        Some(path) => format!(
-            "everypath report {} --top 50 | --per-thread | --html FILE.html | --format FORM",
-            path.display()
-        ),
+        Some(path) => hint_of_file(path),
         None => "--top 50 | --per-thread | --html FILE.html | -o FILE.evp, for `everypath report \
                  FILE.evp`"
             .into(),
     }
+}
+
+fn hint_of_file(path: &Path) -> String {
+    format!(
+        "everypath report {} --top 50 | --per-thread | --html FILE.html | --format FORM",
+        path.display()
+    )
 }
 
 /// The bits that are wanted.
@@ -471,6 +479,8 @@ fn report(flags: &Report, recording: &Recording, lost: Option<Loss>) -> Result<E
         per_thread: flags.view.per_thread,
         modules: names(&flags.modules),
         annotate: names(&flags.annotate),
+        inlines: flags.inlines,
+        full_names: flags.view.full_names,
     };
     if let Some(page) = flags.page.wanted() {
         return write_page(recording, &show, page);
@@ -478,16 +488,15 @@ fn report(flags: &Report, recording: &Recording, lost: Option<Loss>) -> Result<E
     if !flags.annotate.is_empty() && mode != Mode::Counts {
         bail!("'{shown}': --annotate shows instructions, and only `count` records any");
     }
-    show.hint = Some(format!(
-        "everypath report {shown} --top 50 | --per-thread | --html FILE.html | --format FORM"
-    ));
+    show.hint = Some(hint_of_file(&flags.file));
     show.engine_stats |= recording.meta.mode == Mode::Run;
     let stdout = io::stdout();
     if flags.format == Format::Pprof && stdout.is_terminal() {
         bail!("--format pprof is no text for a terminal; send it to a file: > FILE.pb.gz");
     }
     let style = show::style_of(&stdout);
-    let mut out = BufWriter::new(stdout.lock());
+    let is_paged = !flags.no_pager && flags.format == Format::Report;
+    let mut out = BufWriter::new(pager::stdout(is_paged));
     let written = show.write(recording, style, &mut out);
     match written.and_then(|()| out.flush()) {
         // It is not there to be written.

@@ -37,6 +37,7 @@ use traces::{
 };
 pub use traces::{Clock, Ctl, Derived, Dump, Pack, Trace, Verify, Wanted, What};
 
+use crate::recordings::HERE;
 use crate::show;
 
 const EXAMPLES: &str = "\
@@ -76,6 +77,7 @@ const COUNT_EXAMPLES: &str = "\
 Examples:
   everypath count -- ./prog
   everypath count --top 50 --modules libcrypto.so.3 -- openssl version
+  everypath count --inlines -- ./prog              inlined functions by themselves
   everypath count --annotate main,'work*' -- ./prog
   everypath count --format csv --report blocks.csv -- ./prog
   everypath count --html count.html -- ./prog      a page with source and instructions
@@ -89,7 +91,7 @@ that of all instructions executed.";
 
 const REPORT_EXAMPLES: &str = "\
 Examples:
-  everypath report run.evp
+  everypath report                                 the newest recording of this folder
   everypath report run.evp --full --format text > forests.txt
   everypath report run.evp --format callgrind > callgrind.out; kcachegrind callgrind.out
   everypath report run.evp --format firefox > calls.json   # for profiler.firefox.com
@@ -244,9 +246,15 @@ pub struct Count {
     /// Show each thread by itself
     #[arg(long)]
     pub per_thread: bool,
-    /// Blocks and lines to show, hottest first
+    /// Functions, lines and blocks to show, hottest first
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub top: usize,
+    /// Show inlined functions as functions of their own, where DWARF tells them
+    #[arg(long)]
+    pub inlines: bool,
+    /// Show names with all template arguments, parameters and hashes
+    #[arg(long)]
+    pub full_names: bool,
     /// Show these functions instruction by instruction, as names or globs
     #[arg(long, value_name = "LIST", conflicts_with = "format")]
     pub annotate: Vec<String>,
@@ -260,9 +268,12 @@ pub struct Count {
 
 #[derive(Debug, Args)]
 pub struct Report {
-    /// The recording (made with --output)
-    #[arg(value_name = "FILE")]
+    /// The recording, made with --output (default: the newest of this folder)
+    #[arg(value_name = "FILE", default_value = HERE, hide_default_value = true)]
     pub file: PathBuf,
+    /// Print a report to a terminal without a pager
+    #[arg(long)]
+    pub no_pager: bool,
     /// Callers kept of whole contexts, and with --as contexts (all)
     #[arg(short, value_name = "N")]
     pub k: Option<u32>,
@@ -273,6 +284,9 @@ pub struct Report {
     /// List only code of these files (recordings of `count`)
     #[arg(long, value_name = "LIST")]
     pub modules: Vec<String>,
+    /// Show inlined functions as functions of their own (recordings of `count`)
+    #[arg(long)]
+    pub inlines: bool,
     /// Show functions instruction by instruction (recordings of `count`)
     #[arg(long, value_name = "LIST", conflicts_with = "format")]
     pub annotate: Vec<String>,
@@ -405,8 +419,8 @@ impl Tables {
 /// Destination of results.
 #[derive(Debug, Args)]
 pub struct Destination {
-    /// Keep the recording in this file, for `everypath report`
-    #[arg(short, long, value_name = "FILE.evp")]
+    /// Keep the recording (without a name: in everypath.PROGRAM.PID.evp)
+    #[arg(short, long, value_name = "FILE.evp", num_args = 0..=1, default_missing_value = HERE)]
     pub output: Option<PathBuf>,
     /// Write the report to FILE, not standard error; gzipped if it ends in .gz
     #[arg(long, value_name = "FILE")]

@@ -17,6 +17,9 @@
 //! | `selection` | which functions are counted |
 //! | `symbolize` | names for what was recorded |
 //! | `output` | files that results go to |
+//! | `recordings` | recordings that the command line does not name |
+//! | `debug_packages` | where names of stripped files are to be had |
+//! | `pager` | a pager for reports to a terminal |
 //! | `show` | recordings to reports |
 //! | `diff` | two recordings to a comparison |
 //! | `ctl` | beginning and ending a trace while the program runs |
@@ -44,6 +47,7 @@ mod commands;
 mod condition;
 mod controls;
 mod ctl;
+mod debug_packages;
 mod derived;
 mod descriptors;
 mod diff;
@@ -56,9 +60,11 @@ mod line_prefetch;
 mod output;
 mod pack;
 mod page_sources;
+mod pager;
 mod program;
 mod progress;
 mod raptor;
+mod recordings;
 mod selection;
 mod session;
 mod show;
@@ -85,7 +91,7 @@ const FAILED: u8 = 125;
 fn main() -> ExitCode {
     let ending = match Cli::try_parse() {
         Err(error) => explain(&error),
-        Ok(cli) => run(&cli.command).unwrap_or_else(|error| {
+        Ok(mut cli) => run(&mut cli.command).unwrap_or_else(|error| {
             say!("everypath: {error:#}");
             Ending::Exit(exit_code(&error))
         }),
@@ -99,7 +105,8 @@ fn main() -> ExitCode {
 
 /// A command that runs a program does it in a second process, so that this one can stop as the
 /// program does, or be it.
-fn run(command: &Command) -> anyhow::Result<Ending> {
+fn run(command: &mut Command) -> anyhow::Result<Ending> {
+    recordings::name(command)?;
     if let Some(target) = command.target() {
         let role = match target.in_place {
             true => launch::stand_aside()?,

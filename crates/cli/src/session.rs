@@ -6,6 +6,7 @@
 //! that can be saved is saved. Then the program's own end wins: its status is
 //! what the caller sees, and what went wrong here is said on standard error.
 
+use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -62,7 +63,7 @@ pub struct Session<'a> {
 }
 
 impl Session<'_> {
-    pub fn run(self) -> Result<Ending> {
+    pub fn run(mut self) -> Result<Ending> {
         let images = Arc::new(Images::new());
         self.check_in_place()?;
         let request = self.request()?;
@@ -104,6 +105,10 @@ impl Session<'_> {
         drop(progress);
         if !self.prints() {
             self.warn(&report::denied::sentences(&recording));
+        }
+        if let (Some(Ok(path)), Some(hint)) = (&saved, &mut self.show.hint) {
+            let size = fs::metadata(path).map_or(0, |meta| meta.len());
+            *hint = format!("{hint} ({} kept)", report::size(size));
         }
         let report = self.report(report, &recording);
         complain(&recording, saved, [page.unwrap_or(Ok(())), report]);

@@ -15,7 +15,7 @@ use trace::{Mode, Recording};
 
 use crate::flags::{Format, View, WhichForest};
 use crate::page_sources::{OnDisk, Trust};
-use crate::{binaries, program};
+use crate::{binaries, debug_packages, program};
 
 /// How a recording is shown.
 #[derive(Clone, Debug)]
@@ -134,6 +134,10 @@ impl Show {
         }
         report.notes.extend_from_slice(&self.notes);
         report.full_names = self.full_names;
+        if self.format == Format::Report {
+            let note = debug_packages::note(&report.modules_without_names());
+            report.notes.extend(note);
+        }
         report.hint = self
             .hint
             .clone()
@@ -176,15 +180,16 @@ impl Show {
         let report = report::counts::Report::new(recording, &self.counts);
         let mut report = report.map_err(io::Error::other)?;
         report.notes.extend_from_slice(&self.notes);
-        if !self.counts.annotate.is_empty() {
+        report.hint = self.hint.clone();
+        if form == Form::Table {
             let images = Images::new();
             let mut files = OnDisk::new(&images, self.trust);
             report.read_sources(&mut files);
-            if !self.quiet {
+            if !self.quiet && !self.counts.annotate.is_empty() {
                 files.say_what_was_refused("--any-source shows it, too");
             }
         }
-        if form.needs_binaries() {
+        if form.needs_binaries() || self.counts.inlines {
             let (binaries, missing) = binaries::open(&report.modules());
             report.binaries = binaries;
             report.missing = missing;

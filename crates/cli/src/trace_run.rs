@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, anyhow, bail};
 use image::Images;
-use trace::{KeepSource, Live, Meta, Most, Names, Recording, WriteError};
+use trace::{KeepSource, Live, Meta, Most, Names, Recording, Thread, WriteError};
 use wire::view::Pool;
 
 use crate::controls::Selected;
@@ -248,6 +248,11 @@ impl Session<'_> {
             let shown = output.path().display();
             say!("everypath: cannot rename the file of the trace to '{shown}': {error}");
         }
+        if let (Place::File(output), None) = (&drain.place, &predictors)
+            && !self.destination.quiet
+        {
+            say_what_is_kept(output.path(), most, &recording);
+        }
         let insns = predictors.and_then(|predictors| self.predict(predictors, &recording, drain));
         let ending = Ending::of(run.ended);
         // As in `Session::run`.
@@ -272,6 +277,31 @@ impl Session<'_> {
             }
         }
     }
+}
+
+/// Size of the trace, and commands to read it with.
+fn say_what_is_kept(path: &Path, most: Most, recording: &Recording) {
+    let threads: Vec<&Thread> = recording
+        .processes
+        .iter()
+        .flat_map(|p| &p.threads)
+        .collect();
+    let insns = threads.iter().map(|thread| thread.insns);
+    let shown = path.display();
+    // A pipe has no size.
+    let size = fs::metadata(path).map_or(0, |meta| meta.len());
+    let kept = match most {
+        Most::All => "",
+        Most::First(_) => "the first of ",
+        Most::Newest(_) => "the newest of ",
+    };
+    say!(
+        "everypath: '{shown}': {}, {kept}{}, {}; everypath dump {shown} --range 1..100 | everypath stats \
+         {shown} | everypath report {shown} --as contexts",
+        report::size(size),
+        report::counted(insns.fold(0, u64::saturating_add), "instruction"),
+        report::counted(threads.len() as u64, "thread"),
+    );
 }
 
 fn say_what_is_left_out(live: &Live<Keeper>) {

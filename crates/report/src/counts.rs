@@ -9,13 +9,14 @@ mod annotate;
 mod callgrind;
 mod csv;
 mod fdata;
+mod functions;
 mod json;
 mod lcov;
 mod llvm;
 pub mod page;
 mod table;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::{self, Write};
 
 use analysis::counts::blocks::{self, Block, Blocks};
@@ -40,6 +41,10 @@ pub struct View {
     /// Names or globs of functions to show instruction by instruction instead of the
     /// hottest blocks.
     pub annotate: Vec<String>,
+    /// Whether inlined functions are functions of their own in the table.
+    pub inlines: bool,
+    /// Whether names are shown with all template arguments and parameters.
+    pub full_names: bool,
 }
 
 /// How it is shown.
@@ -95,6 +100,8 @@ pub struct Report<'a> {
     view: &'a View,
     sections: Vec<Section>,
     pub notes: Vec<String>,
+    /// Commands that show more, for the end of the table.
+    pub hint: Option<String>,
     /// Lines of source files, as [`Report::read_sources`] found them.
     pub sources: HashMap<String, Vec<String>>,
     /// Files that [`Report::modules`] names and that are as they were.
@@ -131,6 +138,7 @@ impl<'a> Report<'a> {
             view,
             sections: sections.collect::<Result<_, _>>()?,
             notes: crate::denied::sentences(recording),
+            hint: None,
             sources: HashMap::new(),
             binaries: HashMap::new(),
             missing: Vec::new(),
@@ -152,13 +160,17 @@ impl<'a> Report<'a> {
         modules
     }
 
-    /// Reads what is shown beside the functions of [`View::annotate`].
+    /// Reads the source of what the table or [`View::annotate`] shows.
     pub fn read_sources(&mut self, files: &mut dyn Files) {
         let mut names = BTreeSet::new();
         for section in &self.sections {
             let modules = section.counts.units.iter().map(page::module);
             let modules: Vec<Option<Module>> = modules.collect();
-            for insn in annotate::insns(self, section) {
+            let shown = match self.view.annotate.is_empty() {
+                true => self.insns_of_lines(section),
+                false => annotate::insns(self, section),
+            };
+            for insn in shown {
                 // Reading the line now marks the module's files as sources.
                 if let Some(module) = &modules[insn.unit as usize] {
                     files.line(module, insn.at);
@@ -168,6 +180,17 @@ impl<'a> Report<'a> {
         }
         let read = |name: &str| Some((name.to_owned(), files.text(name)?.to_vec()));
         self.sources = names.into_iter().filter_map(read).collect();
+    }
+
+    /// An instruction of each line of the table.
+    fn insns_of_lines<'s>(&self, section: &'s Section) -> Vec<&'s Counted> {
+        let lines = table::hot_lines(self, section).into_iter();
+        let mut wanted: HashSet<(u32, u32)> = lines
+            .filter_map(|line| Some((line.file, line.line?)))
+            .collect();
+        let insns = section.counts.insns.iter();
+        let of_line = |insn: &&Counted| insn.source.line.is_some_and(|line| wanted.remove(&line));
+        insns.filter(of_line).collect()
     }
 
     /// For a form of one file: the program's own, or the one that `--modules` names.

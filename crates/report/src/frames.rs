@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use analysis::callgraph::Caller;
 use trace::{Label, Process};
 
-use crate::names::label_name;
+use crate::names::{base_name, label_name};
 use crate::stacks::{self, Frame};
 
 /// Facts about a frame.
@@ -20,6 +20,14 @@ pub struct Known<'a> {
     pub address: Option<u64>,
     pub file: Option<&'a str>,
     pub line: Option<u32>,
+}
+
+impl Known<'_> {
+    /// Whether no symbol names the function, so that its name is made of its place.
+    pub fn is_nameless(&self) -> bool {
+        let module = self.module.map(base_name);
+        module.is_some_and(|module| self.name.starts_with(&format!("{module}+0x")))
+    }
 }
 
 /// Looks up a frame of `process`.

@@ -65,6 +65,7 @@ pub mod xml;
 
 pub use analysis::Weight;
 pub use assemble::{Detail, Hot, Tables, View};
+pub use numbers::{counted, size};
 
 use std::collections::HashMap;
 

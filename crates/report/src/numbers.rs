@@ -78,6 +78,16 @@ pub fn duration(ns: u64) -> String {
     }
 }
 
+/// A size of bytes with the unit that suits it.
+pub fn size(bytes: u64) -> String {
+    match bytes as f64 {
+        size if size < 1e3 => counted(bytes, "byte"),
+        size if size < 1e6 => format!("{:.1} kB", size / 1e3),
+        size if size < 1e9 => format!("{:.1} MB", size / 1e6),
+        size => format!("{:.2} GB", size / 1e9),
+    }
+}
+
 /// `text` in at most `width` characters, its middle replaced by `…`.
 pub fn cut_middle(text: &str, width: usize) -> String {
     let length = text.chars().count();

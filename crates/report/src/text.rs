@@ -19,12 +19,14 @@
 //! nowhere else, joined by `›`. A root that is not where a thread, or an activation, began
 //! stands for "some caller" and is marked `…`.
 
-mod functions;
+pub(crate) mod functions;
+mod modules;
 pub(crate) mod notes;
 mod number;
 mod paths;
 pub(crate) mod tree;
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use analysis::Weight;
@@ -92,6 +94,14 @@ pub fn write(report: &Report, style: Style, out: &mut dyn Write) -> io::Result<(
     }
 }
 
+impl Report<'_> {
+    /// Files with much code that no symbol names, by path, for a note on where there are names.
+    pub fn modules_without_names(&self) -> Vec<&str> {
+        let found = self.overviews.iter().flat_map(modules::nameless);
+        found.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+}
+
 /// The programs, with `--full` each process, and functions and paths.
 fn write_overviews(report: &Report, style: Style, out: &mut dyn Write) -> io::Result<()> {
     functions::write_programs(report, out)?;
@@ -116,6 +126,7 @@ fn write_overviews(report: &Report, style: Style, out: &mut dyn Write) -> io::Re
             );
             writeln!(out, "\n{}", style.bold(&title))?;
         }
+        modules::write(report, overview, style, out)?;
         functions::write(report, overview, style, out)?;
         paths::write(report, overview, style, out)?;
     }

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use crate::recordings::HERE;
+
 use super::{Controls, Live, Mcf, Metric, Target};
 
 pub const TRACE_EXAMPLES: &str = "\
@@ -102,11 +104,13 @@ it. Without them dump --range counts once, and keeps that in FILE.evp.idx.";
 
 #[derive(Debug, Args)]
 pub struct Trace {
-    /// Keep the trace in this file, for `everypath dump`
+    /// Keep the trace (without a name: in everypath.PROGRAM.PID.evp)
     #[arg(
         short,
         long,
         value_name = "FILE.evp",
+        num_args = 0..=1,
+        default_missing_value = HERE,
         required_unless_present = "raptor"
     )]
     pub output: Option<PathBuf>,

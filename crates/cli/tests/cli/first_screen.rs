@@ -175,3 +175,144 @@ fn lines_fit() {
     assert!(longest <= Some(120), "{text}");
     assert!(text.contains("note: instructions are not time"), "{text}");
 }
+
+/// The recording is the newest of the folder, and has the program's name.
+#[test]
+fn recordings_need_no_names() {
+    let folder = Folder::new("first-screen-names");
+    let failed = folder.run(BINARY, &["report"]);
+    assert_eq!(failed.status.code(), Some(125));
+    let said = String::from_utf8(failed.stderr).unwrap();
+    assert!(said.contains("no *.evp is in this folder"), "{said}");
+    for program in ["true", "false"] {
+        let output = folder.run(BINARY, &["count", "-q", "-o", "--", program]);
+        assert!(output.stderr.is_empty(), "{output:?}");
+    }
+    let names: Vec<String> = std::fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+    for program in ["true", "false"] {
+        let prefix = format!("everypath.{program}.");
+        let of_program = |name: &&String| name.starts_with(&prefix) && name.ends_with(".evp");
+        assert_eq!(names.iter().filter(of_program).count(), 1, "{names:?}");
+    }
+    let output = folder.run(BINARY, &["report"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.starts_with("everypath: the newest recording here is 'everypath.false."),
+        "{said}"
+    );
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with("everypath count: false\n"), "{text}");
+}
+
+/// The message at the end of a trace has the number that `verify` counts.
+#[test]
+fn a_trace_ends_with_its_numbers() {
+    let folder = recorded("first-screen-trace");
+    let output = folder.run(BINARY, &["trace", "-o", "t.evp", "--", "./prog"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    let verified = folder.run(BINARY, &["verify", "t.evp"]);
+    let verified = String::from_utf8(verified.stdout).unwrap();
+    let total = verified
+        .lines()
+        .find(|line| line.contains(" bytes of streams"))
+        .unwrap();
+    let total = total.split(" in ").next().unwrap();
+    assert!(
+        said.contains(&format!(", {total}, 5 threads; everypath dump t.evp ")),
+        "{said}"
+    );
+}
+
+/// The functions of `--inlines` are those that `addr2line -i` names, instruction by instruction.
+#[test]
+fn inlined_functions_are_those_of_addr2line() {
+    const SOURCE: &str = "
+static inline __attribute__((always_inline)) long leaf(long n) { return n * 3 + (n & 7); }
+static inline __attribute__((always_inline)) long middle(long n) { long s = 0; for (long i = 0; i < n; i++) s += leaf(i); return s; }
+__attribute__((noinline)) long work(long n) { return middle(n) + leaf(n); }
+int main(int argc, char **argv) { long s = 0; for (int i = 0; i < 100; i++) s += work(i + argc); return s == 1; }
+";
+    let folder = Folder::new("first-screen-inlines");
+    folder.program(&["-O1", "-g", "-no-pie", "-static"], "prog", SOURCE);
+    let words = ["count", "-q", "-o", "run.evp", "--", "./prog"];
+    assert!(folder.run(BINARY, &words).status.success());
+    let shown = ["--inlines", "--top", "100000", "--full-names"];
+    let text = report(&folder, &shown);
+    // Executions by address: offsets in the file, of which the program's are a mapping.
+    let callgrind = report(&folder, &["--format", "callgrind"]);
+    let (text_offset, text_address) = segment(&folder);
+    let mut expected: BTreeMap<String, u64> = BTreeMap::new();
+    let costs: Vec<(u64, u64)> = own_costs(&callgrind);
+    let addresses = costs
+        .iter()
+        .map(|(at, _)| format!("{:#x}", at - text_offset + text_address));
+    let addresses: Vec<String> = addresses.collect();
+    let mut words = vec!["-f", "-i", "-a", "-e", "prog"];
+    words.extend(addresses.iter().map(String::as_str));
+    let named = folder.run("addr2line", &words);
+    let named = String::from_utf8(named.stdout).unwrap();
+    let mut lines = named.lines().peekable();
+    for (_, count) in &costs {
+        let address = lines.next().unwrap();
+        assert!(address.starts_with("0x"), "{address}");
+        // The first function is the innermost one.
+        let name = lines.next().unwrap().to_owned();
+        while lines.peek().is_some_and(|line| !line.starts_with("0x")) {
+            lines.next();
+        }
+        *expected.entry(name).or_default() += count;
+    }
+    for name in ["leaf", "middle", "work", "main"] {
+        let row = text
+            .lines()
+            .find(|line| line.split_whitespace().any(|word| word == name));
+        let row = row.unwrap_or_else(|| panic!("{name}: {text}"));
+        let shown = number(row.split_whitespace().nth(1).unwrap());
+        assert_eq!(shown, expected[name], "{name}: {text}");
+        let is_inlined = row.ends_with(", inlined");
+        assert_eq!(is_inlined, ["leaf", "middle"].contains(&name), "{row}");
+    }
+}
+
+/// Offset in the file and address of the segment with the code.
+fn segment(folder: &Folder) -> (u64, u64) {
+    let headers = folder.run("readelf", &["-lW", "prog"]);
+    let headers = String::from_utf8(headers.stdout).unwrap();
+    let line = headers
+        .lines()
+        .find(|line| line.contains("LOAD") && line.contains(" R E "));
+    let words: Vec<&str> = line.unwrap().split_whitespace().collect();
+    let hex = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).unwrap();
+    (hex(words[1]), hex(words[2]))
+}
+
+/// Offset and executions of each instruction of the program's file.
+fn own_costs(callgrind: &str) -> Vec<(u64, u64)> {
+    let mut costs = Vec::new();
+    let mut program = None;
+    let mut is_ours = false;
+    // What follows these lines is no cost of an instruction.
+    let mut is_of_branch = false;
+    for line in callgrind.lines() {
+        if let Some(object) = line.strip_prefix("ob=") {
+            let (number, path) = object.split_once(' ').unwrap_or((object, ""));
+            if path.ends_with("/prog") {
+                program = Some(number);
+            }
+            is_ours = program == Some(number);
+        }
+        if line.starts_with("0x") && is_ours && !is_of_branch {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let at = u64::from_str_radix(&words[0][2..], 16).unwrap();
+            costs.push((at, words[2].parse().unwrap()));
+        }
+        is_of_branch = ["calls=", "jump=", "jcnd="]
+            .iter()
+            .any(|key| line.starts_with(key));
+    }
+    costs
+}

@@ -304,11 +304,11 @@ fn what_cannot_be_is_refused_before_the_run() {
         ),
         (
             &["--raptor", "--limit", "1M"],
-            missing("--output <FILE.evp>"),
+            missing("--output [<FILE.evp>]"),
         ),
         (
             &["--raptor", "--ring", "1M"],
-            missing("--output <FILE.evp>"),
+            missing("--output [<FILE.evp>]"),
         ),
         (
             &["--raptor", "--disasm", "--descriptors", "d"],

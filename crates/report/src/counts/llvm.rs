@@ -76,7 +76,7 @@ fn bare(image: &Image) -> String {
 }
 
 /// Code of a file and its functions.
-struct Source<'a> {
+pub(super) struct Source<'a> {
     image: &'a Image,
     /// Functions, by each of their ranges, sorted.
     scopes: Vec<(LinkAddr, LinkAddr, usize)>,
@@ -85,7 +85,7 @@ struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    fn new(image: &'a Image) -> Source<'a> {
+    pub(super) fn new(image: &'a Image) -> Source<'a> {
         let functions = image.scopes();
         let mut scopes: Vec<_> = (0..)
             .zip(&functions)
@@ -103,7 +103,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    fn function_at(&self, addr: LinkAddr) -> Option<&Scope> {
+    pub(super) fn function_at(&self, addr: LinkAddr) -> Option<&Scope> {
         let after = self.scopes.partition_point(|scope| scope.0 <= addr);
         let (_, end, number) = self.scopes[after.checked_sub(1)?];
         (addr < end).then(|| &self.functions[number])

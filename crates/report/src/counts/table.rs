@@ -1,14 +1,23 @@
-//! The hottest blocks and lines, for a terminal.
+//! The hottest functions, lines and blocks, for a terminal.
 
 use std::io::{self, Write};
 
-use analysis::counts::hot;
+use analysis::counts::Counted;
+use analysis::counts::hot::{self, Group};
 
+use super::functions::{self, Key, Name};
 use super::{Report, Section};
 use crate::names::base_name;
 use crate::numbers::{command_line, counted, cut_middle, duration, grouped};
+use crate::short_names::short;
 use crate::signals;
 use crate::text::Style;
+use crate::text::functions::{width, without_version};
+
+/// Endings of the names of hand-written assembly. One line of it is one instruction.
+const ASSEMBLY: [&str; 3] = [".S", ".s", ".asm"];
+/// Narrowest space for a place.
+const PLACE_LEAST: usize = 20;
 
 pub(super) fn write(report: &Report<'_>, style: Style, out: &mut dyn Write) -> io::Result<()> {
     let meta = &report.recording.meta;
@@ -34,14 +43,24 @@ pub(super) fn write(report: &Report<'_>, style: Style, out: &mut dyn Write) -> i
             writeln!(out, "{}", style.bold(&title))?;
         }
         write_totals(section, out)?;
-        let (blocks, lines) = (blocks(report, section), lines(report, section));
-        write_hottest("basic blocks", ["insns", "place"], &blocks, style, out)?;
-        write_hottest("lines", ["", "line"], &lines, style, out)?;
+        let (functions, lines) = (functions(report, section), lines(report, section));
+        let blocks = blocks(report, section);
+        write_hottest("functions", ["entered", ""], &functions, style, out)?;
+        write_hottest("lines", ["executed", ""], &lines, style, out)?;
+        write_hottest("basic blocks", ["executed", "insns"], &blocks, style, out)?;
     }
-    for note in &report.notes {
-        writeln!(out, "\nnote: {note}")?;
+    writeln!(out)?;
+    let time = "instructions are not time: waiting costs none, and a cache miss no more than a hit";
+    for note in [time]
+        .into_iter()
+        .chain(report.notes.iter().map(String::as_str))
+    {
+        writeln!(out, "{}", style.dim(&format!("note: {note}")))?;
     }
-    Ok(())
+    match &report.hint {
+        Some(hint) => writeln!(out, "\n{}", style.dim(&format!("more: {hint}"))),
+        None => Ok(()),
+    }
 }
 
 fn write_totals(section: &Section, out: &mut dyn Write) -> io::Result<()> {
@@ -77,50 +96,120 @@ pub(super) fn totals(section: &Section) -> [(String, String); 3] {
     ]
 }
 
-/// The columns of numbers; what is left of a line is for the place.
-const NUMBERS: usize = 9 + 16 + 7;
+/// A line of a table.
+struct Row {
+    share: String,
+    /// Executed instructions.
+    executed: String,
+    /// Executions, and what else the table counts.
+    counts: [String; 2],
+    name: String,
+    /// Further facts, shown where there is room.
+    place: String,
+}
 
-/// Share, executions, instructions and place.
-type Row = [String; 4];
+fn functions(report: &Report<'_>, section: &Section) -> Vec<Row> {
+    let row = |group: Group<Key>| {
+        let first = &section.counts.insns[group.first];
+        let unit = without_version(&section.unit_name(first)).to_owned();
+        let text = |name: u32| section.counts.texts.get(name as usize);
+        let place = match section.file(first) {
+            Some((file, line)) => format!("{unit} {}:{line}", base_name(file)),
+            None => unit.clone(),
+        };
+        let (start, end) = group.range;
+        let (name, place) = match &group.key.name {
+            Name::Symbol(name, _) => (text(*name).cloned().unwrap_or_default(), place),
+            Name::Inlined(name) => (image::demangled(name), format!("{place}, inlined")),
+            Name::Unknown => (
+                format!("[{unit} {start:#x}-{end:#x}]"),
+                "no symbols".to_owned(),
+            ),
+        };
+        let entered = match (&group.key.name, group.entered) {
+            (Name::Symbol(..), entered) if entered > 0 => grouped(entered),
+            _ => String::new(),
+        };
+        Row {
+            share: share(group.executed, section.totals.executed),
+            executed: many(group.executed),
+            counts: [entered, String::new()],
+            name: report.name(&name),
+            place,
+        }
+    };
+    let groups = functions::of(report, section).into_iter();
+    groups.take(report.view.top).map(row).collect()
+}
 
 fn blocks(report: &Report<'_>, section: &Section) -> Vec<Row> {
-    let lists = |insn: &_| report.lists(&section.counts, insn);
+    let lists = |insn: &Counted| report.lists(&section.counts, insn);
     let hot = hot::blocks(&section.counts, &section.blocks, report.view.top, lists);
     let row = |block| {
         let first = section.first(block);
-        let mut place = section.place(first);
-        if let Some((file, line)) = section.file(first) {
-            place = format!("{place}  {}:{line}", base_name(file));
-        }
         let unit = section.unit_name(first);
-        if !place.starts_with(&unit) {
-            place = format!("{place}  [{unit}]");
+        let name = match (section.function_name(first), first.source.function) {
+            (Some(name), Some((_, 0))) => report.name(name),
+            (Some(name), Some((_, distance))) => format!("{}+{distance:#x}", report.name(name)),
+            _ => section.place(first),
+        };
+        let unit = match name.starts_with(&unit) {
+            true => "",
+            false => without_version(&unit),
+        };
+        let file = section.file(first);
+        let line = file.map_or(String::new(), |(file, line)| {
+            format!(" {}:{line}", base_name(file))
+        });
+        Row {
+            share: share(hot::weight(block), section.totals.executed),
+            executed: many(hot::weight(block)),
+            counts: [grouped(block.count), block.len.to_string()],
+            name,
+            place: format!("{unit}{line}"),
         }
-        let share = share(hot::weight(block), section.totals.executed);
-        [share, grouped(block.count), block.len.to_string(), place]
     };
     hot.into_iter().map(row).collect()
+}
+
+/// The hottest lines of a section that are listed.
+pub(super) fn hot_lines(report: &Report<'_>, section: &Section) -> Vec<hot::Line> {
+    let lists = |insn: &Counted| report.lists(&section.counts, insn);
+    let is_assembly = |file: &str| ASSEMBLY.iter().any(|ending| file.ends_with(ending));
+    hot::lines(&section.counts, report.view.top, lists, is_assembly)
 }
 
 fn lines(report: &Report<'_>, section: &Section) -> Vec<Row> {
-    let lists = |insn: &_| report.lists(&section.counts, insn);
     let texts = &section.counts.texts;
     let row = |line: hot::Line| {
-        let mut place = format!("{}:{}", base_name(&texts[line.file as usize]), line.line);
-        if let Some(name) = line.function.and_then(|name| texts.get(name as usize)) {
-            place = format!("{place}  {name}");
+        let file = &texts[line.file as usize];
+        let name = line.function.and_then(|name| texts.get(name as usize));
+        let function = name.map_or(String::new(), |name| report.name(name));
+        let source = line.line.and_then(|number| {
+            let lines = report.sources.get(file)?;
+            lines.get((number as usize).checked_sub(1)?)
+        });
+        Row {
+            share: share(line.executed, section.totals.executed),
+            executed: many(line.executed),
+            counts: [grouped(line.most), String::new()],
+            name: match line.line {
+                Some(number) => format!("{}:{number}", base_name(file)),
+                None => base_name(file).to_owned(),
+            },
+            place: match source {
+                Some(source) => source.trim().replace(char::is_control, " "),
+                None => function,
+            },
         }
-        let share = share(line.executed, section.totals.executed);
-        [share, grouped(line.most), String::new(), place]
     };
-    let hot = hot::lines(&section.counts, report.view.top, lists);
-    hot.into_iter().map(row).collect()
+    hot_lines(report, section).into_iter().map(row).collect()
 }
 
-/// `what`, with the names of the last two columns.
+/// A table of the hottest of `what`, with the names of its columns of counts.
 fn write_hottest(
     what: &str,
-    [insns, place]: [&str; 2],
+    counts: [&str; 2],
     rows: &[Row],
     style: Style,
     out: &mut dyn Write,
@@ -128,15 +217,57 @@ fn write_hottest(
     if rows.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\nhottest {what}, by instructions executed")?;
-    let head = format!("{:>9}{:>16}{insns:>7}  {place}", "share", "executed");
-    writeln!(out, "{}", style.dim(&head))?;
-    let room = style.width.saturating_sub(NUMBERS + 2).max(20);
-    for [share, executed, insns, place] in rows {
-        let place = cut_middle(place, room);
-        writeln!(out, "{share:>9}{executed:>16}{insns:>7}  {place}")?;
+    let titles = ["share", "instructions", counts[0], counts[1]];
+    let cells = |row: &Row| {
+        let [first, second] = &row.counts;
+        [&row.share, &row.executed, first, second].map(String::clone)
+    };
+    let widths: Vec<usize> = (0..titles.len())
+        .map(|at| {
+            let widths = rows.iter().map(|row| cells(row)[at].chars().count());
+            widths.max().unwrap_or(0).max(titles[at].len())
+        })
+        .collect();
+    let numbers = |cells: &[String]| -> String {
+        let pairs = cells.iter().zip(&widths).filter(|(_, width)| **width > 0);
+        pairs
+            .map(|(cell, width)| format!("{cell:>width$}  "))
+            .collect()
+    };
+    let head = numbers(&titles.map(str::to_owned));
+    writeln!(out, "\n{}", style.bold(&format!("{head}hottest {what}")))?;
+    let room = width(style)
+        .saturating_sub(head.chars().count())
+        .max(PLACE_LEAST);
+    let longest = rows.iter().map(|row| row.name.chars().count()).max();
+    let column = longest.unwrap_or(0).min((room * 3 / 5).max(PLACE_LEAST));
+    for row in rows {
+        let name = cut_middle(&row.name, column);
+        let place: String = row
+            .place
+            .chars()
+            .take(room.saturating_sub(column + 2))
+            .collect();
+        let line = match place.is_empty() {
+            true => format!("{}{name}", numbers(&cells(row))),
+            false => {
+                let place = style.dim(&place);
+                format!("{}{name:<column$}  {place}", numbers(&cells(row)))
+            }
+        };
+        writeln!(out, "{line}")?;
     }
     Ok(())
+}
+
+impl Report<'_> {
+    /// A function's name, short unless all of it was asked for.
+    fn name(&self, name: &str) -> String {
+        match self.view.full_names {
+            true => name.to_owned(),
+            false => short(name),
+        }
+    }
 }
 
 fn share(value: u128, total: u128) -> String {

@@ -32,7 +32,7 @@ const PROGRAMS: usize = 6;
 const SHARE: usize = 7;
 
 /// Width of a line: a file has that of a wide terminal.
-pub(super) fn width(style: Style) -> usize {
+pub(crate) fn width(style: Style) -> usize {
     match style.width {
         usize::MAX => WIDTH,
         width => width,
@@ -54,6 +54,11 @@ fn known<'o>(overview: &'o Overview, label: Label) -> Option<&'o Known<'o>> {
     overview.frames.get(number as usize)
 }
 
+/// The name of a module's file without the version of a shared library.
+pub(crate) fn without_version(module: &str) -> &str {
+    module.split(".so").next().unwrap_or(module)
+}
+
 /// Module, file and line of a label, as much as fits.
 pub(super) fn place(overview: &Overview, label: Label, room: usize) -> String {
     let Some(known) = known(overview, label) else {
@@ -61,8 +66,8 @@ pub(super) fn place(overview: &Overview, label: Label, room: usize) -> String {
     };
     let module = known.module.map(base_name);
     // A name made from the module says the module already.
-    let module = module.filter(|module| !known.name.starts_with(&format!("{module}+0x")));
-    let module = module.map(|module| module.split(".so").next().unwrap_or(module));
+    let module = module.filter(|_| !known.is_nameless());
+    let module = module.map(without_version);
     let file = known.file.map(base_name);
     let place = file.map(|file| match known.line {
         Some(line) => format!("{file}:{line}"),
