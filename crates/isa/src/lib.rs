@@ -12,6 +12,7 @@ pub mod class;
 pub mod far;
 pub mod flags;
 pub mod insn;
+pub mod memory;
 pub mod reg;
 pub mod relocate;
 pub mod segments;

@@ -12,6 +12,7 @@
 //!
 //! Undefined flags are compared like all others: the processor is the same.
 
+pub mod accesses;
 pub mod branches;
 pub mod check;
 pub mod encoding;

@@ -21,6 +21,7 @@
 //! apart; the pushed flags of `pushf` hold the trap flag; a stopped process goes
 //! on when another one sends it SIGCONT, not when the terminal does.
 
+pub mod accesses;
 mod activation;
 mod blocks;
 mod code;

@@ -34,6 +34,7 @@ pub const HOUSE: &[(&str, Check)] = &[
 /// The least number of comparisons of each kind, so that none is lost unseen. Whoever takes some
 /// away says so here.
 const LEAST: &[(&str, u64)] = &[
+    ("accesses of instructions", 1),
     ("contexts", 73),
     ("counts", 46),
     ("instances of instructions", 84_000),
@@ -44,7 +45,7 @@ const LEAST: &[(&str, u64)] = &[
     ("runs of real programs", 24),
     ("tests (analysis, analysis)", 77),
     ("tests (analysis, unit)", 37),
-    ("tests (cli, cli)", 233),
+    ("tests (cli, cli)", 240),
     ("tests (image, image)", 30),
     ("tests (report, report)", 9),
     ("tests (testkit, testkit)", 34),

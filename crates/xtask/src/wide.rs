@@ -45,10 +45,11 @@ pub struct Options {
 
 /// Parts of `testkit`'s program of that name, then the ordinary test functions (also those that the
 /// gate ignores), random programs, and kills.
-const PARTS: [&str; 11] = [
+const PARTS: [&str; 12] = [
     "programs",
     "segments",
     "instances",
+    "accesses",
     "sweep",
     "lockstep",
     "contexts",

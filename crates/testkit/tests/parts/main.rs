@@ -13,6 +13,7 @@
 //! | `EVERYPATH_NATIVE` | no product: programs are deterministic, the oracle agrees with the paper |
 #![forbid(unsafe_code)]
 
+mod accesses;
 mod contexts;
 mod counts;
 mod instances;
@@ -34,6 +35,7 @@ const PARTS: &[(&str, Run)] = &[
     ("programs", programs::run),
     ("segments", segments::run),
     ("instances", instances::run),
+    ("accesses", accesses::run),
     ("sweep", sweep::run),
     ("lockstep", lockstep::run),
     ("contexts", contexts::run),
