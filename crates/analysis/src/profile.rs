@@ -1,29 +1,34 @@
 //! Costs of functions over any number of threads, and the paths that lead to them.
 //!
 //! Problem: a reader asks which functions a program spends its instructions in, whichever
-//! thread or process executed them. Approach: the contexts of all threads are joined to one
-//! forest in which a function has one label, whatever process it is of; [`crate::callgraph`]
-//! sums it up to functions.
+//! thread or process executed them, and on which paths. A compiler's run has millions of
+//! contexts, and the answer is to come at once.
+//!
+//! Approach: each thread's contexts are walked twice, with the labels that the functions have
+//! among all processes. The first walk sums up functions in arrays by label; the second one adds
+//! to one forest without recursion, which is much smaller than the contexts.
 //!
 //! Invariants: the own costs of all functions, special labels included, add up to those of the
-//! threads' nodes. The inclusive cost of a function is what was counted with the function
-//! anywhere on the path, once.
+//! threads' nodes, and so do those of the forest. The inclusive cost of a function is what was
+//! counted with the function anywhere on the path, once, as in [`crate::callgraph`].
 //!
-//! Complexity: linear in the nodes.
+//! Complexity: linear in the nodes; for the forest times the depth of the result.
 
 use hashbrown::HashMap;
 use trace::{Cost, Label, Recording};
 
-use crate::callgraph;
-use crate::forest::{Builder, Forest, NodeId, Weight, activations, join};
+use crate::callgraph::value;
+use crate::forest::{Builder, Forest, NodeId, Weight, activations};
 
-/// Contexts of some threads, joined.
+/// Contexts of some threads, summed up.
 #[derive(Clone, Debug, Default)]
 pub struct Profile {
-    /// Every event once, on its context. Functions have the labels that the caller gave them.
-    pub forest: Forest,
     /// In the order of their labels.
     pub functions: Vec<FunctionCost>,
+    /// The contexts without recursion: a function that is on the path already stands for its
+    /// further activations, too, whatever was called in between. Empty if it was not wanted, or
+    /// contexts lost their callers.
+    pub paths: Forest,
 }
 
 /// Costs of one function, or of a special label.
@@ -32,8 +37,8 @@ pub struct FunctionCost {
     pub label: Label,
     /// One value per weight.
     pub own: Vec<u64>,
-    /// Own costs and those of everything called from there. `None`: contexts lost their callers, so it
-    /// is not known.
+    /// Own costs and those of everything called from there. `None`: contexts lost their callers,
+    /// so it is not known.
     pub inclusive: Option<Vec<u64>>,
 }
 
@@ -43,92 +48,185 @@ pub fn of(
     recording: &Recording,
     threads: &[(usize, usize)],
     weights: &[Weight],
+    has_paths: bool,
     mut number: impl FnMut(usize, Label) -> Label,
 ) -> Profile {
-    let forests = threads.iter().map(|&(process, thread)| {
+    let mut sums = Sums::new(weights);
+    let mut rolled = Rolled::default();
+    let mut is_whole = true;
+    let mut numbers: HashMap<(usize, Label), Label> = HashMap::new();
+    for &(process, thread) in threads {
         let forest = activations(&recording.processes[process].threads[thread]);
-        forest.relabel(|label| match label.is_function() {
-            true => number(process, label),
-            false => label,
-        })
-    });
-    let forests: Vec<Forest> = forests.collect();
-    let forest = join(&forests);
-    let functions = functions(&forest, weights);
-    Profile { forest, functions }
-}
-
-fn functions(forest: &Forest, weights: &[Weight]) -> Vec<FunctionCost> {
-    let graph = callgraph::of(forest, weights, |label| label);
-    let mut inclusive: HashMap<Label, Vec<u64>> = HashMap::new();
-    for (&(_, callee), call) in &graph.calls {
-        let sums = inclusive
-            .entry(callee)
-            .or_insert_with(|| vec![0; weights.len()]);
-        for (sum, value) in sums.iter_mut().zip(&call.inclusive) {
-            *sum = sum.saturating_add(*value);
+        let labels = forest.nodes().map(|node| match forest.label(node) {
+            label if label.is_function() => *numbers
+                .entry((process, label))
+                .or_insert_with(|| number(process, label)),
+            label => label,
+        });
+        let labels: Vec<Label> = labels.collect();
+        is_whole &= forest.is_whole();
+        sums.add(&forest, &labels);
+        if has_paths && is_whole {
+            rolled.add(&forest, &labels);
         }
     }
-    let is_whole = forest.is_whole();
-    let cost = |(label, own): (Label, Vec<u64>)| {
-        let sums = inclusive.remove(&label).unwrap_or_else(|| own.clone());
-        FunctionCost {
-            label,
-            own,
-            inclusive: is_whole.then_some(sums),
-        }
-    };
-    graph.own.into_iter().map(cost).collect()
+    Profile {
+        functions: sums.functions(is_whole),
+        paths: match is_whole {
+            true => rolled.builder.finish(),
+            false => Forest::default(),
+        },
+    }
 }
 
-/// The forest without recursion: a function that is on the path already stands for its further
-/// activations, too, whatever was called in between. Every cost is kept, once.
-///
-/// Complexity: the nodes of `forest`, times the depth of the result.
-pub fn rolled(forest: &Forest) -> Forest {
-    let mut builder = Builder::default();
-    let mut nodes: Vec<NodeId> = Vec::with_capacity(forest.len());
-    // The parent of each node of the result, by index; a root's is the root itself.
-    let mut parents: Vec<NodeId> = Vec::new();
-    let costs: Vec<Cost> = forest.costs().collect();
-    // Parents come before their children.
-    for node in forest.nodes() {
-        let label = forest.label(node);
-        let parent = forest.parent(node).map(|parent| nodes[parent.index()]);
-        let at = match parent {
-            None => builder.root(label),
-            Some(parent) => {
-                let active = active(&builder, &parents, parent, label);
-                active.unwrap_or_else(|| builder.child(parent, label))
+/// Sums of functions, by the numbers of their labels.
+struct Sums<'a> {
+    weights: &'a [Weight],
+    /// Whether a label was met.
+    is_met: Vec<bool>,
+    /// One array per weight.
+    own: Vec<Vec<u64>>,
+    inclusive: Vec<Vec<u64>>,
+    /// Activations on the path of the walk.
+    active: Vec<u32>,
+}
+
+impl<'a> Sums<'a> {
+    fn new(weights: &'a [Weight]) -> Sums<'a> {
+        Sums {
+            weights,
+            is_met: Vec::new(),
+            own: vec![Vec::new(); weights.len()],
+            inclusive: vec![Vec::new(); weights.len()],
+            active: Vec::new(),
+        }
+    }
+
+    /// Makes room for all labels.
+    fn extend(&mut self, labels: &[Label]) {
+        let most = labels.iter().map(|label| label.0 as usize + 1).max();
+        let length = most.unwrap_or(0).max(self.active.len());
+        self.is_met.resize(length, false);
+        self.active.resize(length, 0);
+        for array in self.own.iter_mut().chain(&mut self.inclusive) {
+            array.resize(length, 0);
+        }
+    }
+
+    /// Adds the nodes of a thread; `labels` has the label of each.
+    fn add(&mut self, forest: &Forest, labels: &[Label]) {
+        self.extend(labels);
+        let below: Vec<Vec<u64>> = self.weights.iter().map(|&w| below(forest, w)).collect();
+        let mut path: Vec<usize> = Vec::new();
+        for node in forest.preorder() {
+            for ended in path.drain(forest.depth(node) as usize..) {
+                self.active[ended] -= 1;
+            }
+            let label = labels[node.index()];
+            let at = label.0 as usize;
+            self.is_met[at] = true;
+            let is_outermost = self.active[at] == 0 && label.is_function();
+            for (number, &weight) in self.weights.iter().enumerate() {
+                let own = &mut self.own[number][at];
+                *own = own.saturating_add(value(forest, weight, node));
+                if is_outermost {
+                    let inclusive = &mut self.inclusive[number][at];
+                    *inclusive = inclusive.saturating_add(below[number][node.index()]);
+                }
+            }
+            self.active[at] += 1;
+            path.push(at);
+        }
+        path.into_iter().for_each(|left| self.active[left] -= 1);
+    }
+
+    fn functions(self, is_whole: bool) -> Vec<FunctionCost> {
+        let met = (0..).zip(&self.is_met).filter(|(_, is_met)| **is_met);
+        let function = |(number, _): (u32, &bool)| {
+            let label = Label(number);
+            let column = |arrays: &[Vec<u64>]| -> Vec<u64> {
+                arrays.iter().map(|array| array[number as usize]).collect()
+            };
+            let own = column(&self.own);
+            // Roots of threads and handlers are called by nobody.
+            let inclusive = match label.is_function() {
+                true => column(&self.inclusive),
+                false => own.clone(),
+            };
+            FunctionCost {
+                label,
+                own,
+                inclusive: is_whole.then_some(inclusive),
             }
         };
-        if at.index() == parents.len() {
-            parents.push(parent.unwrap_or(at));
-        }
-        if parent.is_none() && forest.is_first(node) {
-            builder.mark_first(at);
-        }
-        builder.add(at, forest.count(node));
-        for &cost in &costs {
-            builder.add_cost(at, cost, forest.cost(cost, node));
-        }
-        nodes.push(at);
+        met.map(function).collect()
     }
-    builder.finish()
 }
 
-/// The node with `label` among `node` and its ancestors.
-fn active(builder: &Builder, parents: &[NodeId], node: NodeId, label: Label) -> Option<NodeId> {
-    let mut node = node;
-    loop {
-        if builder.label(node) == label {
-            return Some(node);
+/// For each node what is counted at it and below it.
+fn below(forest: &Forest, weight: Weight) -> Vec<u64> {
+    let own = forest.nodes().map(|node| value(forest, weight, node));
+    let mut sums: Vec<u64> = own.collect();
+    // Parents come before children, so backwards each is complete when it is added.
+    for node in forest.nodes().rev() {
+        if let Some(parent) = forest.parent(node) {
+            sums[parent.index()] = sums[parent.index()].saturating_add(sums[node.index()]);
         }
-        let parent = parents[node.index()];
-        if parent == node {
-            return None;
+    }
+    sums
+}
+
+/// A forest without recursion, as it grows.
+#[derive(Default)]
+struct Rolled {
+    builder: Builder,
+    /// The parent of each node, by index; a root's is the root itself.
+    parents: Vec<NodeId>,
+}
+
+impl Rolled {
+    /// Adds the nodes of a thread; `labels` has the label of each.
+    fn add(&mut self, forest: &Forest, labels: &[Label]) {
+        let costs: Vec<Cost> = forest.costs().collect();
+        let mut nodes: Vec<NodeId> = Vec::with_capacity(forest.len());
+        for node in forest.nodes() {
+            let label = labels[node.index()];
+            // Parents come before their children.
+            let parent = forest.parent(node).map(|parent| nodes[parent.index()]);
+            let at = match parent {
+                None => self.builder.root(label),
+                Some(parent) => {
+                    let active = self.active(parent, label);
+                    active.unwrap_or_else(|| self.builder.child(parent, label))
+                }
+            };
+            if at.index() == self.parents.len() {
+                self.parents.push(parent.unwrap_or(at));
+            }
+            if parent.is_none() && forest.is_first(node) {
+                self.builder.mark_first(at);
+            }
+            self.builder.add(at, forest.count(node));
+            for &cost in &costs {
+                self.builder.add_cost(at, cost, forest.cost(cost, node));
+            }
+            nodes.push(at);
         }
-        node = parent;
+    }
+
+    /// The node with `label` among `node` and its ancestors.
+    fn active(&self, node: NodeId, label: Label) -> Option<NodeId> {
+        let mut node = node;
+        loop {
+            if self.builder.label(node) == label {
+                return Some(node);
+            }
+            let parent = self.parents[node.index()];
+            if parent == node {
+                return None;
+            }
+            node = parent;
+        }
     }
 }
 
@@ -178,13 +276,14 @@ mod tests {
             Label::function(number)
         };
         let threads = [(0, 0), (1, 0)];
-        let profile = of(&recording(), &threads, &[Weight::Calls], number);
+        let profile = of(&recording(), &threads, &[Weight::Calls], true, number);
         let found = profile.functions.iter().filter(|f| f.label.is_function());
         let found: Vec<(u64, u64)> = found
             .map(|f| (f.own[0], f.inclusive.as_ref().unwrap()[0]))
             .collect();
         assert_eq!(found, [(2, 26), (14, 14), (10, 10)]);
-        assert_eq!(profile.forest.len(), 5);
+        // The second activation of f is rolled into the first.
+        assert_eq!(profile.paths.len(), 4);
     }
 
     #[test]
@@ -209,16 +308,60 @@ mod tests {
         for (node, count) in counts {
             builder.add(node, count);
         }
-        let forest = rolled(&builder.finish());
+        let whole = builder.finish();
+        let labels: Vec<Label> = whole.nodes().map(|node| whole.label(node)).collect();
+        let mut rolled = Rolled::default();
+        rolled.add(&whole, &labels);
+        let forest = rolled.builder.finish();
         let found: Vec<(u32, u64, u32)> = forest
             .preorder()
             .map(|node| (forest.label(node).0, forest.count(node), forest.depth(node)))
             .collect();
-        assert_eq!(
-            found,
-            [(300, 33, 0), (301, 10, 1), (302, 4, 2), (303, 16, 2)]
-        );
+        let expected = [(300, 33, 0), (301, 10, 1), (302, 4, 2), (303, 16, 2)];
+        assert_eq!(found, expected);
         assert!(forest.is_whole());
         assert_eq!(forest.inclusive(Weight::Calls).unwrap(), [63, 30, 4, 16]);
+        // Functions have what was counted with them on the whole path.
+        let mut sums = Sums::new(&[Weight::Calls]);
+        sums.add(&whole, &labels);
+        let functions = sums.functions(true).into_iter();
+        let inclusive: Vec<u64> = functions.map(|f| f.inclusive.unwrap()[0]).collect();
+        assert_eq!(inclusive, [63, 62, 60, 48]);
+    }
+
+    /// The sums are those of the call graph, which has a walk of its own.
+    #[test]
+    fn functions_are_those_of_the_call_graph() {
+        let mut state = 7u32;
+        let mut random = |below: u32| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 16) % below
+        };
+        for _ in 0..200 {
+            let mut builder = Builder::default();
+            let root = builder.root(Label::THREAD);
+            builder.mark_first(root);
+            let mut nodes = vec![root];
+            for _ in 0..random(60) {
+                let parent = nodes[random(nodes.len() as u32) as usize];
+                let node = builder.child(parent, Label(300 + random(6)));
+                builder.add(node, u64::from(random(9)));
+                nodes.push(node);
+            }
+            let forest = builder.finish();
+            let labels: Vec<Label> = forest.nodes().map(|node| forest.label(node)).collect();
+            let mut sums = Sums::new(&[Weight::Calls]);
+            sums.add(&forest, &labels);
+            let graph = crate::callgraph::of(&forest, &[Weight::Calls], |label| label);
+            for function in sums.functions(true) {
+                assert_eq!(function.own, graph.own[&function.label]);
+                let calls = graph.calls.iter();
+                let calls = calls.filter(|((_, callee), _)| *callee == function.label);
+                let sum: u64 = calls.map(|(_, call)| call.inclusive[0]).sum();
+                if function.label.is_function() {
+                    assert_eq!(function.inclusive, Some(vec![sum]));
+                }
+            }
+        }
     }
 }

@@ -170,36 +170,33 @@ fn overview<'a>(
 ) -> Overview<'a> {
     let mut frames = Frames::default();
     let mut same: HashMap<usize, HashMap<Label, Label>> = HashMap::new();
-    let profile = profile::of(recording, threads, weights, |at, label| {
+    let keeps_callers = recording.meta.k != Some(0);
+    let has_paths = view.ksf && keeps_callers;
+    let number = |at: usize, label| {
         let process = &recording.processes[at];
         let twins = same.entry(at).or_insert_with(|| twins(process));
         let label = twins.get(&label).copied().unwrap_or(label);
         Label::function(frames.number(at, process, Frame::Label(label)) as u32)
-    });
+    };
+    let profile = profile::of(recording, threads, weights, has_paths, number);
     let Profile {
-        forest,
         mut functions,
+        paths: forest,
     } = profile;
-    let keeps_callers = recording.meta.k != Some(0);
-    if !keeps_callers {
-        functions
-            .iter_mut()
-            .for_each(|function| function.inclusive = None);
-    }
     add_truncated(
         &mut functions,
         weights,
         &totals(recording, threads, weights),
     );
+    if !keeps_callers {
+        functions
+            .iter_mut()
+            .for_each(|function| function.inclusive = None);
+    }
     functions.retain(|function| function.label != Label::MUTED);
     functions.sort_by_key(|function| (std::cmp::Reverse(function.own[0]), function.label));
     let totals = self::totals(recording, all, weights);
     let frames = frames.list;
-    let has_paths = view.ksf && keeps_callers && forest.is_whole();
-    let forest = match has_paths {
-        true => profile::rolled(&forest),
-        false => Forest::default(),
-    };
     let inclusive = forest.inclusive(weights[0]).unwrap_or_default();
     let paths = match inclusive[..] {
         [] => Vec::new(),
