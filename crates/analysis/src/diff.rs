@@ -61,7 +61,7 @@ macro_rules! of_cost {
                 let costs = thread.costs_of($cost);
                 costs.map_or(0, |costs| costs[at])
             },
-            of_thread: |thread| summary::counted(thread).of(Weight::Cost($cost)),
+            of_thread: |thread| summary::costs_of_thread(thread).of(Weight::Cost($cost)),
             rest: Label::MUTED,
             is_recorded: |recording| {
                 let mut threads = recording.processes.iter().flat_map(|p| &p.threads);
@@ -78,7 +78,7 @@ const CALLS: Metric = Metric {
         node if node.label.is_function() => node.count,
         _ => 0,
     },
-    of_thread: |thread| summary::counted(thread).events,
+    of_thread: |thread| summary::costs_of_thread(thread).events,
     rest: Label::TRUNCATED,
     is_recorded: |recording| {
         recording.meta.mode == Mode::Contexts && recording.meta.blocks.is_none()

@@ -15,7 +15,7 @@
 //! Complexity: linear in the nodes; for the forest times the depth of the result.
 
 use hashbrown::HashMap;
-use trace::{Cost, Label, Recording};
+use trace::{Label, Recording};
 
 use crate::callgraph::value;
 use crate::forest::{Builder, Forest, NodeId, Weight, activations};
@@ -25,7 +25,7 @@ use crate::forest::{Builder, Forest, NodeId, Weight, activations};
 pub struct Profile {
     /// In the order of their labels.
     pub functions: Vec<FunctionCost>,
-    /// The contexts without recursion: a function that is on the path already stands for its
+    /// The contexts without recursion, with their values of the first weight: a function that is on the path already stands for its
     /// further activations, too, whatever was called in between. Empty if it was not wanted, or
     /// contexts lost their callers.
     pub paths: Forest,
@@ -43,7 +43,7 @@ pub struct FunctionCost {
 }
 
 /// The profile of `threads`, given as indices of processes and of their threads. `number`
-/// gives the label of a function of a process among all processes.
+/// gives the label of a function of a process among all processes. There is at least one weight.
 pub fn of(
     recording: &Recording,
     threads: &[(usize, usize)],
@@ -54,20 +54,24 @@ pub fn of(
     let mut sums = Sums::new(weights);
     let mut rolled = Rolled::default();
     let mut is_whole = true;
-    let mut numbers: HashMap<(usize, Label), Label> = HashMap::new();
+    // By process, then by the label there.
+    let mut numbers: HashMap<usize, Vec<Option<Label>>> = HashMap::new();
     for &(process, thread) in threads {
         let forest = activations(&recording.processes[process].threads[thread]);
+        let numbers = numbers.entry(process).or_default();
+        let most = forest.nodes().map(|node| forest.label(node).0 as usize + 1);
+        numbers.resize(most.max().unwrap_or(0).max(numbers.len()), None);
         let labels = forest.nodes().map(|node| match forest.label(node) {
-            label if label.is_function() => *numbers
-                .entry((process, label))
-                .or_insert_with(|| number(process, label)),
+            label if label.is_function() => {
+                *numbers[label.0 as usize].get_or_insert_with(|| number(process, label))
+            }
             label => label,
         });
         let labels: Vec<Label> = labels.collect();
         is_whole &= forest.is_whole();
         sums.add(&forest, &labels);
         if has_paths && is_whole {
-            rolled.add(&forest, &labels);
+            rolled.add(&forest, &labels, weights[0]);
         }
     }
     Profile {
@@ -185,9 +189,8 @@ struct Rolled {
 }
 
 impl Rolled {
-    /// Adds the nodes of a thread; `labels` has the label of each.
-    fn add(&mut self, forest: &Forest, labels: &[Label]) {
-        let costs: Vec<Cost> = forest.costs().collect();
+    /// Adds the nodes of a thread with their values of `weight`; `labels` has the label of each.
+    fn add(&mut self, forest: &Forest, labels: &[Label], weight: Weight) {
         let mut nodes: Vec<NodeId> = Vec::with_capacity(forest.len());
         for node in forest.nodes() {
             let label = labels[node.index()];
@@ -206,9 +209,9 @@ impl Rolled {
             if parent.is_none() && forest.is_first(node) {
                 self.builder.mark_first(at);
             }
-            self.builder.add(at, forest.count(node));
-            for &cost in &costs {
-                self.builder.add_cost(at, cost, forest.cost(cost, node));
+            match weight {
+                Weight::Calls => self.builder.add(at, forest.count(node)),
+                Weight::Cost(cost) => self.builder.add_cost(at, cost, forest.cost(cost, node)),
             }
             nodes.push(at);
         }
@@ -311,7 +314,7 @@ mod tests {
         let whole = builder.finish();
         let labels: Vec<Label> = whole.nodes().map(|node| whole.label(node)).collect();
         let mut rolled = Rolled::default();
-        rolled.add(&whole, &labels);
+        rolled.add(&whole, &labels, Weight::Calls);
         let forest = rolled.builder.finish();
         let found: Vec<(u32, u64, u32)> = forest
             .preorder()

@@ -72,7 +72,7 @@ pub fn is_call(label: Label) -> bool {
 }
 
 pub fn of_thread(thread: &Thread) -> Totals {
-    let mut totals = counted(thread);
+    let mut totals = costs_of_thread(thread);
     totals.functions = entered(thread).collect::<HashSet<Label>>().len() as u64;
     totals
 }
@@ -80,7 +80,7 @@ pub fn of_thread(thread: &Thread) -> Totals {
 pub fn of_process(process: &Process) -> Totals {
     let mut totals = Totals::default();
     for thread in &process.threads {
-        totals.absorb(counted(thread));
+        totals.absorb(costs_of_thread(thread));
     }
     totals.functions = entered_anywhere(process).len() as u64;
     totals
@@ -93,7 +93,7 @@ pub fn of_recording(recording: &Recording) -> Totals {
     let mut functions: HashSet<(Option<&str>, u64)> = HashSet::new();
     for process in &recording.processes {
         for thread in &process.threads {
-            totals.absorb(counted(thread));
+            totals.absorb(costs_of_thread(thread));
         }
         let met = entered_anywhere(process);
         functions.extend(
@@ -126,8 +126,8 @@ pub(crate) fn place<'a>(process: &'a Process, function: &Function) -> (Option<&'
     }
 }
 
-/// All totals but `functions`.
-pub(crate) fn counted(thread: &Thread) -> Totals {
+/// All totals but `functions`, which take longer than all others.
+pub fn costs_of_thread(thread: &Thread) -> Totals {
     let mut totals = Totals {
         threads: 1,
         nodes: thread.nodes.len() as u64,

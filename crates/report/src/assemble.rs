@@ -292,7 +292,7 @@ fn sections_of(source: &Source, view: &View, weights: &[Weight]) -> Vec<Section>
         section.graph = view.graph.then(|| source.graph(&threads, weights));
         let totals = threads
             .iter()
-            .map(|&at| summary::of_thread(&process.threads[at]));
+            .map(|&at| summary::costs_of_thread(&process.threads[at]));
         let totals: Vec<summary::Totals> = totals.collect();
         let sum = |&weight: &Weight| {
             let of_threads = totals.iter().map(|totals| totals.of(weight));

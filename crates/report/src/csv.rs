@@ -29,7 +29,7 @@ use trace::Process;
 
 use crate::frames::{self, Known};
 use crate::metrics;
-use crate::stacks::{self, Frame};
+use crate::stacks::{self, Frame, PathText};
 use crate::{Report, Section, folded};
 
 pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
@@ -62,15 +62,14 @@ fn write_section(
     let weights = &metrics::weights(report)[..];
     let inclusive = inclusive(report, section, weights);
     let mut columns: HashMap<Frame, Columns> = HashMap::new();
+    let mut text = PathText::default();
     stacks::each_node(section, weights, |path, values, node| {
-        let mut shown = String::new();
-        for (at, &frame) in path.iter().enumerate() {
+        let shown = text.of(path, |frame, text| {
             let columns = columns.entry(frame);
             let columns =
                 columns.or_insert_with(|| Columns::new(&frames::describe(process, frame)));
-            shown.push_str(if at > 0 { ";" } else { "" });
-            shown.push_str(&columns.in_path);
-        }
+            text.push_str(&columns.in_path);
+        });
         let depth = path.len().saturating_sub(1);
         write!(out, "{},{thread},{depth},", process.pid)?;
         for value in values {
@@ -82,7 +81,7 @@ fn write_section(
         }
         let last = path.last().and_then(|last| columns.get(last));
         let function = last.map_or(",,,", |columns| &columns.function);
-        writeln!(out, "{function},{}", field(&shown))
+        writeln!(out, "{function},{}", field(shown))
     })
 }
 
@@ -119,7 +118,8 @@ impl Columns {
 
 /// A field, in quotes if it needs them.
 pub(crate) fn field(text: &str) -> Cow<'_, str> {
-    match text.contains([',', '"', '\n', '\r']) {
+    let is_special = |byte| matches!(byte, b',' | b'"' | b'\n' | b'\r');
+    match text.bytes().any(is_special) {
         true => Cow::Owned(format!("\"{}\"", text.replace('"', "\"\""))),
         false => Cow::Borrowed(text),
     }

@@ -24,7 +24,7 @@ use analysis::Weight;
 use trace::{Label, Process};
 
 use crate::names::{self, label_name};
-use crate::stacks::{self, Frame};
+use crate::stacks::{self, Frame, PathText};
 use crate::{Report, Section};
 
 pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
@@ -48,18 +48,16 @@ fn write_section(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let mut names: HashMap<Label, String> = HashMap::new();
+    let mut text = PathText::default();
     stacks::each(section, &[metric], |path, values| {
-        out.write_all(first.as_bytes())?;
-        for at in path {
-            let name = match at {
-                Frame::Unknown => stacks::UNKNOWN,
-                &Frame::Label(label) => names
-                    .entry(label)
-                    .or_insert_with(|| frame(&label_name(process, label))),
-            };
-            write!(out, ";{name}")?;
-        }
-        writeln!(out, " {}", values[0])
+        let shown = text.of(path, |at, text| match at {
+            Frame::Unknown => text.push_str(stacks::UNKNOWN),
+            Frame::Label(label) => {
+                let name = names.entry(label);
+                text.push_str(name.or_insert_with(|| frame(&label_name(process, label))));
+            }
+        });
+        writeln!(out, "{first};{shown} {}", values[0])
     })
 }
 

@@ -135,7 +135,7 @@ fn totals(recording: &Recording, threads: &[(usize, usize)], weights: &[Weight])
     let threads = threads
         .iter()
         .map(|&(process, thread)| &recording.processes[process].threads[thread]);
-    let totals: Vec<summary::Totals> = threads.map(summary::of_thread).collect();
+    let totals: Vec<summary::Totals> = threads.map(summary::costs_of_thread).collect();
     let sum = |&weight: &Weight| {
         let values = totals.iter().map(|totals| totals.of(weight));
         values.fold(0, u64::saturating_add)
@@ -148,7 +148,7 @@ fn in_contexts(recording: &Recording, threads: &[(usize, usize)], weights: &[Wei
     let threads_of = threads
         .iter()
         .map(|&(process, thread)| &recording.processes[process].threads[thread]);
-    let outside = threads_of.map(|thread| summary::of_thread(thread).insns_outside);
+    let outside = threads_of.map(|thread| summary::costs_of_thread(thread).insns_outside);
     let outside = outside.fold(0, u64::saturating_add);
     let totals = totals(recording, threads, weights);
     let pairs = weights.iter().zip(totals);

@@ -107,3 +107,64 @@ fn is_inner_root(forest: &Forest, node: NodeId) -> bool {
     let is_root = forest.parent(node).is_none();
     is_root && forest.label(node).is_function() && !forest.is_first(node)
 }
+
+/// Paths as text, with `;` between frames. Contexts come in an order in which most have the
+/// callers of the one before, so only the frames that differ are written again.
+#[derive(Default)]
+pub struct PathText {
+    frames: Vec<Frame>,
+    /// Length of the text up to the end of each frame.
+    ends: Vec<usize>,
+    text: String,
+}
+
+impl PathText {
+    /// The text of `path`; `push` appends that of a frame.
+    pub fn of(&mut self, path: &[Frame], mut push: impl FnMut(Frame, &mut String)) -> &str {
+        let pairs = self.frames.iter().zip(path);
+        let same = pairs.take_while(|(before, now)| before == now).count();
+        self.frames.truncate(same);
+        self.ends.truncate(same);
+        self.text.truncate(self.ends.last().copied().unwrap_or(0));
+        for &frame in &path[same..] {
+            if !self.ends.is_empty() {
+                self.text.push(';');
+            }
+            push(frame, &mut self.text);
+            self.ends.push(self.text.len());
+            self.frames.push(frame);
+        }
+        &self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_of_a_path_does_not_depend_on_the_one_before() {
+        let name = |frame: Frame| match frame {
+            Frame::Label(Label(7)) => String::new(),
+            Frame::Label(Label(number)) => number.to_string(),
+            Frame::Unknown => UNKNOWN.to_owned(),
+        };
+        let paths: [&[u32]; 8] = [
+            &[1, 2, 3],
+            &[1, 2],
+            &[1, 2, 4, 5],
+            &[],
+            &[7],
+            &[7, 1],
+            &[2, 2, 2],
+            &[2, 7, 2],
+        ];
+        let mut text = PathText::default();
+        for path in paths {
+            let path: Vec<Frame> = path.iter().map(|&n| Frame::Label(Label(n))).collect();
+            let expected: Vec<String> = path.iter().map(|&frame| name(frame)).collect();
+            let shown = text.of(&path, |frame, text| text.push_str(&name(frame)));
+            assert_eq!(shown, expected.join(";"));
+        }
+    }
+}

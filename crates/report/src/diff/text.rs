@@ -32,6 +32,7 @@ use crate::names::place;
 use crate::numbers::{
     command_line, counted, cut_middle, duration, grouped, signed, signed_percent,
 };
+use crate::short_names::short;
 use crate::text::tree::{self, CALLED, NAME_LEAST};
 use crate::text::{Style, notes};
 use crate::{Tree, signals};
@@ -228,7 +229,7 @@ fn named(
 ) -> String {
     let frame = &comparison.diff.frames[frame];
     let room = room.max(NAME_LEAST);
-    let name = tree::path(callers, &name(&frame.identity), CALLED, room);
+    let name = tree::path(callers, &short(&name(&frame.identity)), CALLED, room);
     let left = room.saturating_sub(name.chars().count() + 2);
     let module = match frame.identity {
         // Its name says it already.
@@ -320,7 +321,7 @@ impl<'a> Columns<'a> {
         );
         let room = style.width.saturating_sub(numbers.chars().count());
         let indent = (2 * level).min(room / 3);
-        let name = |node: &NodeId| name(&diff.frame(*node).identity);
+        let name = |node: &NodeId| short(&name(&diff.frame(*node).identity));
         let callers: Vec<String> = callers.iter().map(name).collect();
         let frame = diff.contexts.label(node).0 as usize;
         let rest = named(self.comparison, frame, &callers, room - indent, style);

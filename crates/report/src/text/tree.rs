@@ -17,6 +17,7 @@ use trace::{Label, Meta, Process};
 use super::{Style, number};
 use crate::names::{base_name, block_name_below, label_name, place_in, symbol_of};
 use crate::numbers::cut_middle;
+use crate::short_names::short;
 use crate::{Direction, Report, Tree};
 
 /// Between the callers that share a line.
@@ -46,6 +47,7 @@ pub fn write(
 ) -> io::Result<()> {
     let forest = &tree.forest;
     let columns = Columns {
+        full_names: report.full_names,
         meta: &report.recording.meta,
         process,
         direction: tree.direction,
@@ -107,6 +109,7 @@ fn shown_children(forest: &Forest, rows: &[Row]) -> HashMap<NodeId, u32> {
 
 /// How a line is laid out.
 struct Columns<'a> {
+    full_names: bool,
     meta: &'a Meta,
     process: &'a Process,
     direction: Direction,
@@ -172,7 +175,7 @@ impl Columns<'_> {
             .map(|above| self.forest.label(above));
         let name = above
             .and_then(|above| block_name_below(self.process, label, above))
-            .unwrap_or_else(|| label_name(self.process, label));
+            .unwrap_or_else(|| self.own_name(label));
         let is_root = self.forest.parent(node).is_none() && label.is_function();
         let is_cut_off = || self.meta.k.is_some() && !self.forest.is_first(node);
         let is_some_caller = is_root && self.direction == Direction::Callees && is_cut_off();
@@ -180,6 +183,15 @@ impl Columns<'_> {
             format!("{ELLIPSIS}{name}")
         } else {
             name
+        }
+    }
+
+    /// The short name of a function; blocks keep that of theirs.
+    fn own_name(&self, label: Label) -> String {
+        let name = label_name(self.process, label);
+        match self.full_names || self.process.block(label).is_some() {
+            true => name,
+            false => short(&name),
         }
     }
 
