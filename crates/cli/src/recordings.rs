@@ -2,10 +2,11 @@
 //! shows.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 
 use crate::flags::Command;
 use crate::output::reason;
@@ -32,6 +33,13 @@ pub fn name(command: &mut Command) -> Result<()> {
         }
         _ => return Ok(()),
     };
+    if let Some(path) = output.as_deref().filter(|path| is_program(path)) {
+        bail!(
+            "'{0}' is a program, and -o would replace it with the recording; give -o another name, \
+             or none: -o -- {0}",
+            path.display()
+        );
+    }
     if let (Some(path), Some(program)) = (output.as_mut().filter(|path| is_unnamed(path)), program)
     {
         let program = Path::new(&program).file_name().unwrap_or_default();
@@ -49,6 +57,12 @@ pub const HERE: &str = ".";
 
 fn is_unnamed(path: &Path) -> bool {
     path == Path::new(HERE)
+}
+
+/// Whether a file can be executed: no recording can. `-o PROGRAM` without `--` in between names one.
+fn is_program(path: &Path) -> bool {
+    let meta = fs::metadata(path);
+    meta.is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
 /// The recording in a folder that was written last.

@@ -140,7 +140,7 @@ fn overviews<'a>(
         return Vec::new();
     }
     let whole = fold.map_or(recording, |fold| fold.whole);
-    // Of a fold, a tree of the contexts of k callers is shown.
+    // A fold shows a tree of the contexts of k callers instead.
     let ksf = view.ksf && fold.is_none();
     overview::of(whole, weights, &View { ksf, ..*view })
 }

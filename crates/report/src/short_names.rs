@@ -130,6 +130,13 @@ fn begins_word(before: &str) -> bool {
     !before.ends_with(|c: char| c.is_alphanumeric() || c == '_')
 }
 
+/// Copies an operator's name to `out`, if `rest` begins with one; gives its length.
+fn copied_operator(rest: &str, out: &mut String) -> Option<usize> {
+    let length = operator(rest).filter(|_| begins_word(out))?;
+    out.push_str(&rest[..length]);
+    Some(length)
+}
+
 /// A name without parameters, if it is no template's argument, and without what its template
 /// arguments have by default.
 fn simple(name: &str, is_outermost: bool) -> String {
@@ -137,8 +144,7 @@ fn simple(name: &str, is_outermost: bool) -> String {
     let mut at = 0;
     while let Some(c) = name[at..].chars().next() {
         let rest = &name[at..];
-        if let Some(length) = operator(rest).filter(|_| begins_word(&out)) {
-            out.push_str(&rest[..length]);
+        if let Some(length) = copied_operator(rest, &mut out) {
             at += length;
             continue;
         }
@@ -245,8 +251,7 @@ fn without_arguments(name: &str) -> String {
     let mut at = 0;
     while let Some(c) = name[at..].chars().next() {
         let rest = &name[at..];
-        if let Some(length) = operator(rest).filter(|_| begins_word(&out)) {
-            out.push_str(&rest[..length]);
+        if let Some(length) = copied_operator(rest, &mut out) {
             at += length;
             continue;
         }

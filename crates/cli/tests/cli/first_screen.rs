@@ -51,7 +51,7 @@ fn rows(text: &str) -> Vec<[String; 5]> {
     let rows = table.skip(1).take_while(|line| !line.is_empty());
     rows.map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
-        // What was never called has no instructions per call.
+        // Functions that were never called have no instructions per call.
         let is_number = words[4].chars().all(|c| c.is_ascii_digit() || c == ',');
         let name = words[if is_number { 5 } else { 4 }];
         [words[0], words[1], words[2], words[3], name].map(str::to_owned)
@@ -208,6 +208,24 @@ fn recordings_need_no_names() {
     assert!(text.starts_with("everypath count: false\n"), "{text}");
 }
 
+/// `-o PROGRAM` without `--` would take the program for the file.
+#[test]
+fn a_program_is_not_replaced_by_a_recording() {
+    let folder = recorded("first-screen-program");
+    let before = std::fs::read(folder.file("prog")).unwrap();
+    for command in ["contexts", "count", "run", "trace"] {
+        let output = folder.run(BINARY, &[command, "-o", "./prog", "touch", "ran"]);
+        assert_eq!(output.status.code(), Some(125), "{output:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            said.starts_with("everypath: './prog' is a program, "),
+            "{said}"
+        );
+    }
+    assert_eq!(std::fs::read(folder.file("prog")).unwrap(), before);
+    assert!(!folder.file("ran").exists());
+}
+
 /// The message at the end of a trace has the number that `verify` counts.
 #[test]
 fn a_trace_ends_with_its_numbers() {
@@ -295,7 +313,7 @@ fn own_costs(callgrind: &str) -> Vec<(u64, u64)> {
     let mut costs = Vec::new();
     let mut program = None;
     let mut is_ours = false;
-    // What follows these lines is no cost of an instruction.
+    // The line after these is no cost of an instruction.
     let mut is_of_branch = false;
     for line in callgrind.lines() {
         if let Some(object) = line.strip_prefix("ob=") {

@@ -56,7 +56,10 @@ fn known<'o>(overview: &'o Overview, label: Label) -> Option<&'o Known<'o>> {
 
 /// The name of a module's file without the version of a shared library.
 pub(crate) fn without_version(module: &str) -> &str {
-    module.split(".so").next().unwrap_or(module)
+    match module.split_once(".so") {
+        Some((name, version)) if version.is_empty() || version.starts_with('.') => name,
+        _ => module,
+    }
 }
 
 /// Module, file and line of a label, as much as fits.

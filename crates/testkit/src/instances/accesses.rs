@@ -259,7 +259,7 @@ pub fn check(cases: &[Case], folder: &Path) -> Result<Found, String> {
     Ok(found)
 }
 
-/// How the processor differs from the table.
+/// The first difference between the processor and the table, as text.
 fn difference(case: &Case, observed: &Observed) -> Option<String> {
     let mut accesses: Vec<Access> = Vec::new();
     for operand in &case.operands {
@@ -280,7 +280,7 @@ fn difference(case: &Case, observed: &Observed) -> Option<String> {
         for (number, expected) in [(1 + page, !here.is_empty()), (4 + page, writes)] {
             let outcome = observed.outcome(number as usize);
             let faulted = outcome.signal != 0;
-            // What the kernel emulates (`sidt`, `sldt`, `str`) faults at the operand's start.
+            // Instructions that the kernel emulates (`sidt`, `sldt`, `str`) fault at the operand's start.
             let is_start = here.iter().any(|access| access.address == outcome.address);
             let is_here = (start..start + PAGE).contains(&outcome.address) || is_start;
             let is_write = outcome.error & 2 != 0;
