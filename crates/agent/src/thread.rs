@@ -193,8 +193,8 @@ pub struct ThreadContext {
     pub cycles_spill: u64,
     /// Address of the next byte of each of the thread's streams (`wire::stream`), and of the guard
     /// page after it.
-    pub streams: [u64; wire::stream::LANES],
-    pub stream_ends: [u64; wire::stream::LANES],
+    pub streams: [u64; wire::stream::ALL_LANES],
+    pub stream_ends: [u64; wire::stream::ALL_LANES],
     /// Nonzero: the stream says where it begins.
     pub stream_begun: u64,
     /// Chunks filled since the last keyframe, and the number of that.

@@ -37,6 +37,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod accesses;
 mod branches;
 mod code;
 mod hops;
@@ -55,6 +56,10 @@ mod targets;
 mod unsound;
 mod why;
 
+use accesses::Came;
+pub use accesses::{
+    AccessEvent, Accessed, Accesses, AccessesCount, count_accesses, has_addresses, selection,
+};
 pub use branches::{Branch, Branches, Item};
 pub use code::{Code, Step};
 use code::{Place, Turn};
@@ -122,6 +127,7 @@ pub struct Walk<'a> {
     past: Option<&'a Thread>,
     /// It has gone on, and nothing was read yet.
     leapt: bool,
+    came: Came,
 }
 
 impl<'a> Walk<'a> {
@@ -194,6 +200,7 @@ impl<'a> Walk<'a> {
             stamps: None,
             past: None,
             leapt: false,
+            came: Came::default(),
         }
     }
 
@@ -528,8 +535,12 @@ impl<'a> Walk<'a> {
         self.entered = is_other.then_some(then);
         let next = self.pieces.at(then);
         self.piece = Some((next, 0));
-        if from == to {
-            self.open_stamps();
+        match from == to {
+            true => {
+                self.open_stamps();
+                self.came.before.by(then);
+            }
+            false => self.came.after.by(then),
         }
         Ok((from < to).then_some(Found::Executed {
             piece,

@@ -86,6 +86,7 @@ fn run_only(flags: &Run) -> Result<Ending> {
         insns: [0; 2],
         control: None,
         order: 0,
+        memory: 0,
         selector: Selector::everything(),
         options: Vec::new(),
         show: Show::run(flags.destination.format, flags.engine_stats),
@@ -142,6 +143,7 @@ fn contexts(flags: &Contexts) -> Result<Ending> {
         insns: [0; 2],
         control: None,
         order: 0,
+        memory: 0,
         selector: selection::selector(flags),
         options: options(flags),
         show: Show {
@@ -293,6 +295,7 @@ fn count(flags: &Count) -> Result<Ending> {
         insns: [0; 2],
         control: None,
         order: 0,
+        memory: 0,
         selector: Selector::everything(),
         options,
         html: flags.page.wanted(),

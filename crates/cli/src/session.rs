@@ -54,6 +54,8 @@ pub struct Session<'a> {
     pub control: Option<Control>,
     /// Events of a trace that have time stamps ([`wire::stream::order`]).
     pub order: u32,
+    /// Memory accesses that a trace records (`wire::stream::memory`).
+    pub memory: u32,
     pub selector: Selector,
     /// For the recording: options that were given, as the user wrote them.
     pub options: Vec<(String, String)>,
@@ -180,6 +182,7 @@ impl Session<'_> {
             insns: self.insns,
             control: self.control.clone(),
             order: self.order,
+            memory: self.memory,
             costs: match self.blocks {
                 // Their code says what they cost.
                 Some(_) => 0,

@@ -51,6 +51,7 @@ pub fn trace(flags: &Trace) -> Result<Ending> {
         control: controls::requests(&flags.controls, flags.output.as_deref())?,
         selector: controls::selector(&flags.controls),
         order: flags.order.number(),
+        memory: flags.memory.bits(),
         options: options(flags),
         show: Show::run(Format::Report, false),
         speaks: false,
@@ -121,6 +122,15 @@ pub fn dump(flags: &Dump) -> Result<Ending> {
     let (mut recording, _, identity) = read_known(&flags.file)?;
     check_thread(&recording, &flags.file, flags.thread)?;
     trace_index::find(&mut recording, identity, &flags.file, &view);
+    if flags.accesses {
+        let Some(selection) = analysis::walk::selection(&recording) else {
+            bail!(
+                "'{}' has no memory accesses; record it with --memory addresses",
+                flags.file.display()
+            );
+        };
+        return print(|out| report::steps::dump_accesses(&recording, &view, selection, out));
+    }
     print(|out| report::steps::dump(&recording, &view, out))
 }
 
@@ -139,6 +149,7 @@ fn options(flags: &Trace) -> Vec<(String, String)> {
     let order = ("--order".into(), flags.order.name().into());
     let mut options = controls::options(&flags.controls);
     options.push(order);
+    options.extend(flags.memory.options());
     options
 }
 

@@ -342,7 +342,7 @@ impl Compensation {
     pub fn bytes(self) -> u64 {
         match self {
             Compensation::Added(addition) => addition.bytes(),
-            Compensation::Appended(_) => Append::BYTES,
+            Compensation::Appended(append) => append.bytes(),
         }
     }
 
@@ -350,7 +350,7 @@ impl Compensation {
     pub fn spilled_bytes(self) -> u64 {
         match self {
             Compensation::Added(addition) => 9 + addition.bytes() + 9,
-            Compensation::Appended(_) => Append::SPILLED,
+            Compensation::Appended(append) => append.spilled_bytes(),
         }
     }
 
@@ -373,7 +373,7 @@ impl Compensation {
     pub fn without_last(self) -> Option<Compensation> {
         match self {
             Compensation::Added(addition) => addition.without_last().map(Compensation::Added),
-            Compensation::Appended(_) => Some(self),
+            Compensation::Appended(append) => Some(Compensation::Appended(append.without_last())),
         }
     }
 }
@@ -518,8 +518,10 @@ impl Emit<'_> {
     /// Count of the branch, made once on each way that it can go.
     pub fn compensation(&mut self) -> Option<Compensation> {
         if self.pending.is_on() {
-            let append = self.pending.not_appended().map(Compensation::Appended);
-            return append.or_else(|| self.insns_at_branch());
+            return match self.pending.not_appended() {
+                None => self.insns_at_branch(),
+                Some(append) => Some(Compensation::Appended(self.with_insns(append))),
+            };
         }
         let amounts = core::mem::take(&mut self.counting.at_branch);
         (!amounts.is_nothing()).then(|| self.addition(amounts))

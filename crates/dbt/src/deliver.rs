@@ -31,10 +31,10 @@ pub fn information(signal: u32, code: i32) -> SigInfo {
     }
 }
 
-/// The thread leaves the cache at `place`. Puts right what only the cache knows of:
+/// The thread leaves the cache at `place`, with the stack pointer `sp`. Puts right what only the cache knows of:
 /// instructions that were counted and did not retire, or the reverse; blocks that
 /// were entered; and the program's fs.
-pub fn uncount(context: &mut ThreadContext, place: &pcmap::Place) {
+pub fn uncount(context: &mut ThreadContext, place: &pcmap::Place, sp: u64) {
     if place.recipe == pcmap::Recipe::FS {
         agent::thread::set_fs(context.app_fs);
     }
@@ -44,7 +44,7 @@ pub fn uncount(context: &mut ThreadContext, place: &pcmap::Place) {
     if place.fragment != 0 {
         return engine::with(|engine| engine.cut(context, place));
     }
-    if engine::with(|engine| engine.leave_at(context, place)) {
+    if engine::with(|engine| engine.leave_at(context, place, sp)) {
         return;
     }
     // Only the sum of words that are used in turn matters.
@@ -67,7 +67,7 @@ pub fn deliver(
     };
     context.pending = 0;
     thread.stepping = false;
-    uncount(context, &place);
+    uncount(context, &place, uc.mcontext.rsp);
     uc.mcontext.rip = place.app_pc;
     if is_question(held.signal, &held.info) {
         detach::answer(context, thread, uc, &held);

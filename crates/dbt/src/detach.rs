@@ -24,7 +24,7 @@
 use core::sync::atomic::Ordering::Release;
 
 use agent::signals::{always_ours, is_handled, requeue, requeue_held};
-use agent::thread::{Pending, Thread, ThreadContext};
+use agent::thread::{Pending, Thread, ThreadContext, reg};
 use agent::tracers::{self, Question};
 use sys::nr;
 use sys::signal::*;
@@ -61,7 +61,7 @@ pub fn leave_if_due(context: &mut ThreadContext, thread: &mut Thread, call: &Cal
         return;
     }
     if let Some(place) = place_of(raw).flatten() {
-        deliver::uncount(context, &place);
+        deliver::uncount(context, &place, context.regs[reg::RSP]);
     }
     leave(context, thread, call.pc)
 }
@@ -69,7 +69,7 @@ pub fn leave_if_due(context: &mut ThreadContext, thread: &mut Thread, call: &Cal
 /// Leaves at `pc`, where an instruction traps or none can be fetched, if a tracer waits for that.
 pub fn leave_before_fault(context: &mut ThreadContext, thread: &mut Thread, pc: u64) {
     if thread.is_traced && can_leave(thread) {
-        engine::with(|engine| engine.is_at(context, pc));
+        engine::with(|engine| engine.is_at(context, pc, context.regs[reg::RSP]));
         leave(context, thread, pc)
     }
 }

@@ -265,7 +265,7 @@ fn leave_by_syscall(
 fn call_again(context: &mut ThreadContext, pc: u64, raw: u64) {
     let place = place_of(raw).flatten();
     if let Some(place) = &place {
-        deliver::uncount(context, place);
+        deliver::uncount(context, place, context.regs[reg::RSP]);
     }
     let arrival = match place {
         Some(place) if place.middle => Arrival::Middle,
@@ -372,18 +372,18 @@ fn system_call(context: &mut ThreadContext, thread: &mut Thread, kind: Kind, cal
                 Kind::Execve => agent::exec::Call::execve(call.args),
                 _ => agent::exec::Call::execveat(call.args),
             };
-            engine::with(|engine| engine.is_at(context, call.next));
+            engine::with(|engine| engine.is_at(context, call.next, context.regs[reg::RSP]));
             match process::exec(thread, wanted) {
                 Some(result) => result,
                 None => return After::Again,
             }
         }
         Kind::Exit => {
-            engine::with(|engine| engine.is_at(context, call.next));
+            engine::with(|engine| engine.is_at(context, call.next, context.regs[reg::RSP]));
             thread_exit::exit_thread(context, thread, call.args[0] as i32)
         }
         Kind::ExitGroup => {
-            engine::with(|engine| engine.is_at(context, call.next));
+            engine::with(|engine| engine.is_at(context, call.next, context.regs[reg::RSP]));
             thread_exit::exit_group(thread, call.args[0] as i32)
         }
         Kind::ArchPrctl => match arch_prctl(context, call.args) {
@@ -545,7 +545,7 @@ pub fn unfetchable(context: &mut ThreadContext, thread: &mut Thread, pc: u64) {
             detach::leave_before_fault(context, thread, pc);
             let sp = context.regs[reg::RSP];
             engine::with(|engine| {
-                engine.is_at(context, pc);
+                engine.is_at(context, pc, sp);
                 engine.goes_to(context, wire::stream::why::NOWHERE, pc, sp);
             });
             raise_fetch_fault(context, thread, pc, address, why_unfetchable(address))

@@ -41,6 +41,8 @@ pub struct Settings {
     pub mistranslate: bool,
     /// Events that have time stamps ([`wire::stream::order`]).
     pub order: u32,
+    /// Memory operands that a trace records.
+    pub memory: Option<isa::memory::Selection>,
 }
 
 /// Pool and payload paths to hand to a program that is exec'd.

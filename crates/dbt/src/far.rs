@@ -222,7 +222,7 @@ fn go(context: &mut ThreadContext, thread: &mut Thread, pc: u64, branch: Branch)
         context.rflags = flags;
     }
     let jumps_into = engine::with(|engine| {
-        engine.is_at(context, branch.next);
+        engine.is_at(context, branch.next, sp);
         engine.goes_to(context, why::FAR, target, sp);
         if !branch.is_call {
             engine.enter_inside(target);

@@ -10,7 +10,7 @@
 
 use agent::filters::{self, Filter, Given, action, bpf};
 use agent::syscalls::Kind;
-use agent::thread::{Thread, ThreadContext};
+use agent::thread::{Thread, ThreadContext, reg};
 use sys::signal::{SIGKILL, SIGSYS, SigAction, code};
 use sys::{Errno, nr};
 
@@ -69,7 +69,7 @@ pub fn obey(context: &mut ThreadContext, thread: &mut Thread, call: &Call, verdi
         action::TRACE | action::USER_NOTIF => After::Result(Errno::ENOSYS.as_result()),
         action::TRAP => trap(context, thread, call, data),
         action::KILL_THREAD if engine::with(|engine| engine.threads.len() > 1) => {
-            engine::with(|engine| engine.is_at(context, call.next));
+            engine::with(|engine| engine.is_at(context, call.next, context.regs[reg::RSP]));
             thread_exit::exit_thread(context, thread, 0)
         }
         // The kernel ends it, if it is asked.

@@ -13,6 +13,7 @@
 
 extern crate alloc;
 
+mod accesses;
 mod block;
 pub mod cache;
 pub mod code_change;

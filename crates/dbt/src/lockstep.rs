@@ -418,7 +418,7 @@ fn visited(context: &mut ThreadContext, uc: &mut UContext, place: &Place, left: 
         return false;
     }
     if audit {
-        crate::deliver::uncount(context, place);
+        crate::deliver::uncount(context, place, uc.mcontext.rsp);
         context.resume_app = place.app_pc;
         context.exit = 0;
         uc.mcontext.rip = entry::resume_address();

@@ -15,6 +15,8 @@
 //! | `0xD0` + 2l + b | a branch of lane l had outcome b, which is not in the stream yet (`streams`) |
 //! | `0xE0` | all outcomes are in the stream |
 //! | `0xE1`, u8 = n | the stream, or the thread's words, have all instructions before this one, and n from here on |
+//! | `0xE2`, u8 = n | n bytes about accesses to memory are stored and not in the stream (`accesses`), besides those before |
+//! | `0xE3` | all of those are in the stream |
 //! | `0xA0` + w, u8 = n | n instructions from here on have been counted already, in word w; with 0, those from here on will be |
 //!
 //! A *recipe* says what a fault in those bytes must undo: which registers'
@@ -60,11 +62,27 @@ impl Recipe {
 #[derive(Debug, Default)]
 pub struct Writer {
     pub bytes: Vec<u8>,
+    /// Bytes about the accesses of the instruction here.
+    pub accessing: u8,
 }
 
 impl Writer {
     pub fn verbatim(&mut self, len: usize) {
         self.bytes.push(len as u8);
+        self.accessed();
+    }
+
+    /// The instruction here is over: its accesses were made.
+    fn accessed(&mut self) {
+        if self.accessing > 0 {
+            self.bytes.extend_from_slice(&[0xE2, self.accessing]);
+            self.accessing = 0;
+        }
+    }
+
+    /// All words of accesses are in the stream.
+    pub fn accesses_written(&mut self) {
+        self.bytes.push(0xE3);
     }
 
     pub fn piece(&mut self, boundary: bool, recipe: Recipe, len: usize) {
@@ -81,6 +99,7 @@ impl Writer {
 
     pub fn advance(&mut self, len: usize) {
         self.bytes.push(0x80 | len as u8);
+        self.accessed();
     }
 
     pub fn goto(&mut self, distance: i32) {
@@ -150,6 +169,8 @@ pub struct Place {
     pub outcomes: Outcomes,
     /// Instructions that were executed and are not told; less than 0: the reverse.
     pub unaccounted: i64,
+    /// Bytes about accesses that are stored and not in the stream yet.
+    pub accesses: u8,
 }
 
 impl Place {
@@ -168,6 +189,7 @@ impl Place {
             middle: false,
             outcomes: Outcomes::NONE,
             unaccounted: 0,
+            accesses: 0,
         }
     }
 }
@@ -196,8 +218,8 @@ fn classes(map: &[u8], index: i64, ahead: i64) -> [i64; 3] {
             1..=15 | 0x81..=0x8F => (0, true),
             0x10 | 0x11 => (2, false),
             0x90 | 0xB0 | 0xB1 => (4, false),
-            0xA0..=0xA7 | 0xE1 => (1, false),
-            0xD0..=0xE0 => (0, false),
+            0xA0..=0xA7 | 0xE1 | 0xE2 => (1, false),
+            0xD0..=0xE0 | 0xE3 => (0, false),
             code => {
                 class = Class(code & 7);
                 (0, false)
@@ -220,7 +242,7 @@ fn classes(map: &[u8], index: i64, ahead: i64) -> [i64; 3] {
 fn walk(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
     let (mut host, mut app, mut ahead, mut word) = (0u64, pc, None::<i64>, 0);
     let (mut index, mut path, mut middle) = (0, 0, false);
-    let (mut outcomes, mut accounted) = (Outcomes::NONE, 0);
+    let (mut outcomes, mut accounted, mut accesses) = (Outcomes::NONE, 0, 0);
     let mut rest = map;
     while let [code, tail @ ..] = rest {
         match *code {
@@ -234,6 +256,7 @@ fn walk(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
                         middle,
                         outcomes,
                         unaccounted: i64::from(index) - accounted,
+                        accesses,
                         ..Place::boundary(app)
                     });
                 }
@@ -260,6 +283,7 @@ fn walk(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
                         middle,
                         outcomes,
                         unaccounted: i64::from(index) - accounted,
+                        accesses,
                         ..Place::boundary(app)
                     });
                 }
@@ -294,6 +318,15 @@ fn walk(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
             0xE1 => {
                 let [n, tail @ ..] = tail else { return None };
                 accounted = i64::from(index) + i64::from(*n);
+                rest = tail;
+            }
+            0xE2 => {
+                let [n, tail @ ..] = tail else { return None };
+                accesses += n;
+                rest = tail;
+            }
+            0xE3 => {
+                accesses = 0;
                 rest = tail;
             }
             0xA0..=0xA7 => {

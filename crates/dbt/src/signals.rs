@@ -176,7 +176,7 @@ fn stepped(context: &mut ThreadContext, thread: &mut Thread, uc: &mut UContext) 
             uc.sigmask = held.mask;
         }
         if let Some(place) = place {
-            uncount(context, &place);
+            uncount(context, &place, uc.mcontext.rsp);
             go_on(context, uc, &place);
         }
         return;
@@ -410,7 +410,7 @@ fn escaped(context: &mut ThreadContext, uc: &mut UContext) {
     uc.mcontext.rip = entry::resume_address();
 }
 
-fn register_of(registers: &mut SigContext, number: usize) -> &mut u64 {
+pub fn register_of(registers: &mut SigContext, number: usize) -> &mut u64 {
     match number {
         reg::RAX => &mut registers.rax,
         reg::RCX => &mut registers.rcx,

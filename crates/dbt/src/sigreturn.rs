@@ -70,7 +70,7 @@ pub fn sigreturn(context: &mut ThreadContext, thread: &mut Thread, call: &Call) 
     // From here to the kernel's restore nothing may come in that would find
     // the state half changed.
     let before = quiesce(thread)?;
-    engine::with(|engine| engine.is_at(context, call.next));
+    engine::with(|engine| engine.is_at(context, call.next, sp));
     let Some(mut uc) = memory::read::<UContext>(sp) else {
         // SIGSEGV behind the call.
         let details = (0, trap::GENERAL_PROTECTION, 0);

@@ -174,7 +174,18 @@ fn settings(pool: &Pool, stack: &InitialStack) -> Settings {
         lockstep: config.lockstep.load(Relaxed),
         mistranslate: flags & flag::MISTRANSLATE != 0,
         order: config.order.load(Relaxed),
+        memory: memory(config.memory.load(Relaxed)).filter(|_| stack.has_fsgsbase()),
     }
+}
+
+/// Memory operands that are recorded, by bits of [`wire::stream::memory`].
+fn memory(bits: u32) -> Option<isa::memory::Selection> {
+    use wire::stream::memory;
+    (bits != 0).then_some(isa::memory::Selection {
+        loads: bits & memory::LOADS != 0,
+        stores: bits & memory::STORES != 0,
+        elision: bits & memory::ALL_WORDS == 0,
+    })
 }
 
 /// Builds the engine and the first thread.

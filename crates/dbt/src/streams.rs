@@ -39,6 +39,7 @@
 //! is no room for a chunk, and nobody frees one, the thread's stream ends there. The pool's
 //! `denied` says so.
 
+mod append;
 mod chunks;
 mod code_log;
 mod controls;
@@ -57,8 +58,9 @@ use isa::{Asm, Reg};
 use wire::ThreadRecord;
 use wire::stream::{self, ESCAPE, TargetNumber, escape};
 
+pub use append::Append;
 use chunks::{close_chunk, drop_stream, new_chunk, next_chunk, open_chunk, sink_buffer};
-pub use chunks::{keyframe_is_due, overflowed};
+pub use chunks::{keyframe_is_due, overflowed, storing_register};
 pub use code_log::Streams;
 pub use controls::Controls;
 use requests::may_come_back;
@@ -66,6 +68,7 @@ pub use requests::polled;
 
 use icount::Rest;
 
+use crate::accesses::Stored;
 use crate::counting::Compensation;
 use crate::engine::Engine;
 use crate::indirect::SPILL_OTHER;
@@ -119,6 +122,8 @@ pub struct Pending {
     rest: Option<Rest>,
     /// Number of instructions that have ended with what is being emitted.
     over: usize,
+    /// Words of accesses to memory.
+    pub stored: Stored,
 }
 
 impl Pending {
@@ -133,6 +138,7 @@ impl Pending {
             accounted: 0,
             rest: None,
             over: 0,
+            stored: Stored::default(),
         }
     }
 
@@ -140,7 +146,7 @@ impl Pending {
     /// `None`: the exit needs none.
     pub fn compensation(&self, pc: u64, outcome: bool, i: usize) -> Option<Compensation> {
         match (self.is_on, self.counted.saturating_sub(i + 1)) {
-            (true, _) => Some(Compensation::Appended(self.way(pc, outcome))),
+            (true, _) => Some(Compensation::Appended(self.way(pc, outcome, None))),
             (false, 0) => None,
             (false, unexecuted) => Some(skip_count::gives_back(unexecuted)),
         }
@@ -150,50 +156,44 @@ impl Pending {
         self.is_on
     }
 
+    /// As [`Self::compensation`], where control goes on at `to` as if there was no branch.
+    pub fn compensation_onward(&self, pc: u64, to: u64) -> Option<Compensation> {
+        let mark = self.stored.is_known.then_some(to);
+        let is_on = self.is_on;
+        is_on.then(|| Compensation::Appended(self.way(pc, false, mark)))
+    }
+
     /// Append on a side exit on which the branch at `pc` has this outcome.
-    fn way(&self, pc: u64, outcome: bool) -> Append {
+    fn way(&self, pc: u64, outcome: bool, mark: Option<u64>) -> Append {
         Append {
             outcomes: self.outcomes.and(stream::lane(pc), outcome),
             insns: self.unaccounted(),
+            stored: self.stored,
+            mark,
+            added: None,
         }
     }
 
-    /// Append of an indirect branch before it goes.
+    /// Append of an indirect branch before it goes, or of the end of a superblock: of outcomes and
+    /// accesses, if there are any.
     pub fn not_appended(&self) -> Option<Append> {
-        let (outcomes, insns) = (self.outcomes, self.unaccounted());
-        (!outcomes.are_none()).then_some(Append { outcomes, insns })
+        let append = self.everything(None);
+        (!append.is_nothing()).then_some(append)
+    }
+
+    fn everything(&self, mark: Option<u64>) -> Append {
+        Append {
+            outcomes: self.outcomes,
+            insns: self.unaccounted(),
+            stored: self.stored,
+            mark,
+            added: None,
+        }
     }
 
     /// Instructions that are over and in no append.
     fn unaccounted(&self) -> u8 {
         self.over.saturating_sub(self.accounted) as u8
-    }
-}
-
-/// Outcomes that emitted code appends.
-#[derive(Clone, Copy, Debug)]
-pub struct Append {
-    outcomes: Outcomes,
-    /// Executed since the append before.
-    insns: u8,
-}
-
-impl Append {
-    /// Most bytes of code, with the spill and without.
-    pub const SPILLED: u64 = Append::BYTES + 18;
-    pub const BYTES: u64 = 9 + 5 + 4 + 9;
-
-    /// With rdx free.
-    pub fn emit(self, asm: &mut Asm<'_>) {
-        append(asm, self.outcomes.lane.into(), |asm| {
-            let entry = [self.outcomes.bits, self.insns];
-            asm.mov_mem_imm16(Reg::Rdx, 0, u16::from_le_bytes(entry));
-            stream::ENTRY as i32
-        });
-    }
-
-    pub fn emit_spilled(self, asm: &mut Asm<'_>) {
-        spilled(asm, |asm| self.emit(asm));
     }
 }
 
@@ -278,15 +278,48 @@ impl Emit<'_> {
     /// Appends what is not in the stream yet, where control is at a boundary. So many
     /// instructions are in it that are not executed yet.
     pub fn write_outcomes(&mut self, ahead: u8) {
-        let Some(append) = self.pending.not_appended() else {
+        self.append_pending(ahead, None);
+    }
+
+    /// As [`Self::write_outcomes`], where the superblock ends and control goes on at `pc` as if
+    /// it did not.
+    pub fn end_onward(&mut self, pc: u64) {
+        let mark = self.pending.stored.is_known.then_some(pc);
+        self.append_pending(0, mark.filter(|_| self.pending.is_on));
+    }
+
+    fn append_pending(&mut self, ahead: u8, mark: Option<u64>) {
+        let append = self.pending.everything(mark);
+        if append.is_nothing() {
             return;
+        }
+        append.emit_spilled(&mut self.asm);
+        self.cover(true, Recipe::other(Reg::Rdx as u8));
+        if append.has_outcomes() {
+            self.map.outcomes_written();
+            self.map.accounted(ahead);
+            self.pending.outcomes = Outcomes::NONE;
+            self.pending.accounted = self.pending.over;
+        }
+        self.stored_written();
+    }
+
+    /// Words of accesses that are stored become part of the stream, at a boundary.
+    pub fn write_addresses(&mut self) {
+        let append = Append {
+            outcomes: Outcomes::NONE,
+            ..self.pending.everything(None)
         };
         append.emit_spilled(&mut self.asm);
         self.cover(true, Recipe::other(Reg::Rdx as u8));
-        self.map.outcomes_written();
-        self.map.accounted(ahead);
-        self.pending.outcomes = Outcomes::NONE;
-        self.pending.accounted = self.pending.over;
+        self.stored_written();
+    }
+
+    fn stored_written(&mut self) {
+        if self.pending.stored.bytes > 0 {
+            self.map.accesses_written();
+            self.pending.stored.bytes = 0;
+        }
     }
 
     /// Says that the code which follows is `fragment`'s.
@@ -316,6 +349,7 @@ impl Engine {
         if self.streams.is_some() && context.stream_begun == 0 {
             context.stream_begun = 1;
             self.append_escape(context, escape::TO, Some(stream::why::START), pc);
+            self.follow_stack(context, context.regs[reg::RSP]);
             self.stamp(context, stream::stamp::CAME);
             self.tell_stack(context, context.regs[reg::RSP]);
         }
@@ -323,7 +357,7 @@ impl Engine {
 
     /// The thread leaves a superblock at `place`, which is no exit of it.
     /// `false`: no trace is made.
-    pub fn leave_at(&mut self, context: &mut ThreadContext, place: &pcmap::Place) -> bool {
+    pub fn leave_at(&mut self, context: &mut ThreadContext, place: &pcmap::Place, sp: u64) -> bool {
         if self.streams.is_none() {
             return false;
         }
@@ -336,33 +370,40 @@ impl Engine {
             if !outcomes.are_none() {
                 self.append(context, outcomes.lane.into(), &[outcomes.bits]);
             }
+            context.streams[stream::ADDRESSES] += u64::from(place.accesses);
             let unaccounted = place.unaccounted.cast_unsigned();
             context.insns[0] = context.insns[0].wrapping_add(unaccounted);
-            self.is_at(context, place.app_pc);
+            self.is_at(context, place.app_pc, sp);
         }
         true
     }
 
     /// The thread is at `pc`, and did not get there by an outcome. If one is due, that is a
     /// keyframe.
-    pub fn is_at(&mut self, context: &mut ThreadContext, pc: u64) {
+    pub fn is_at(&mut self, context: &mut ThreadContext, pc: u64, sp: u64) {
         if self.streams.is_none() || context.stream_gap != 0 {
             return;
         }
         let pool = self.process.log.pool;
         if !chunks::is_due(&pool, context) {
-            return self.append_escape(context, escape::AT, None, pc);
+            self.append_escape(context, escape::AT, None, pc);
+            return self.follow_stack(context, sp);
         }
-        for lane in 0..stream::LANES {
+        for lane in 0..stream::ALL_LANES {
             chunks::prepare_keyframe(&pool, context, lane);
         }
         self.append_escape(context, escape::AT, None, pc);
         context.stream_keyframe += 1;
         context.stream_filled = 0;
         let (_, len) = escape(escape::AT, None, pc);
-        for lane in 0..stream::LANES {
-            chunks::mark_keyframe(&pool, context, lane, len * stream::entry(lane));
+        for lane in 0..stream::ALL_LANES {
+            let escape = match lane {
+                stream::ADDRESSES => 0,
+                _ => len * stream::entry(lane),
+            };
+            chunks::mark_keyframe(&pool, context, lane, escape);
         }
+        self.follow_stack(context, sp);
         self.stamp(context, stream::stamp::CAME);
     }
 
@@ -370,6 +411,7 @@ impl Engine {
     pub fn goes_to(&mut self, context: &mut ThreadContext, why: u8, pc: u64, sp: u64) {
         if self.streams.is_some() && context.stream_gap == 0 {
             self.append_escape(context, escape::TO, Some(why), pc);
+            self.follow_stack(context, sp);
             self.stamp(context, stream::stamp::CAME);
             self.tell_stack(context, sp);
         }
@@ -383,7 +425,7 @@ impl Engine {
         }
     }
 
-    fn append(&mut self, context: &mut ThreadContext, lane: usize, bytes: &[u8]) {
+    pub fn append(&mut self, context: &mut ThreadContext, lane: usize, bytes: &[u8]) {
         if context.streams[lane] == 0 {
             return;
         }
@@ -415,15 +457,21 @@ impl Engine {
         let pool = self.process.log.pool;
         // Not needed yet, and it may be that it never is.
         let _ = sink_buffer();
-        let firsts = [(); stream::LANES].map(|()| new_chunk(&pool));
-        for (lane, first) in firsts.into_iter().enumerate() {
+        let lanes = match self.settings.memory {
+            Some(_) => stream::ALL_LANES,
+            None => stream::LANES,
+        };
+        let mut firsts = [None; stream::ALL_LANES];
+        for (lane, first) in firsts.iter_mut().enumerate().take(lanes) {
+            *first = new_chunk(&pool);
             let opened = first.and_then(|first| open_chunk(&pool, context, lane, first));
             if opened.is_none() {
                 drop_stream(context, lane);
             }
         }
-        // A lane without a chunk is no lane, and one missing is all missing.
-        for (first, chunk) in record.streams.iter().zip(firsts) {
+        // A lane without a chunk is no lane, and one missing is all missing. That of addresses
+        // comes first, so whoever sees the others knows whether there is one.
+        for (first, chunk) in record.streams.iter().zip(firsts).rev() {
             first.store(chunk.unwrap_or(0), Release);
         }
     }
@@ -434,7 +482,7 @@ impl Engine {
             return;
         }
         self.stamp(context, stream::stamp::END);
-        for lane in 0..stream::LANES {
+        for lane in 0..stream::ALL_LANES {
             if context.stream_ends[lane] != 0 {
                 close_chunk(&self.process.log.pool, context, lane, 0, stream::CLOSED);
                 (context.streams[lane], context.stream_ends[lane]) = (0, 0);

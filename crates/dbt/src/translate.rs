@@ -20,12 +20,14 @@
 //!
 //! Every rule writes the block's map as it goes (`pcmap`).
 
+mod ends;
 mod operands;
 
 use agent::syscalls::Kind;
 use isa::{Asm, Cc, Flow, GsUse, Insn, Reg, StackMove};
 use wire::stat;
 
+use crate::accesses::Accesses;
 use crate::block::{Arrival, Block, BlockId, ExitKind, Key, Landing};
 use crate::contexts::Paths;
 use crate::counting::{Counting, Run, add_spilled};
@@ -56,6 +58,8 @@ pub struct Emit<'a> {
     pub paths: Paths,
     /// Streams.
     pub pending: Pending,
+    /// Accesses to memory.
+    pub accesses: Accesses,
 }
 
 impl core::fmt::Debug for Emit<'_> {
@@ -132,6 +136,7 @@ impl Engine {
             asm: Asm::new(room, start),
             map: Writer {
                 bytes: core::mem::take(&mut self.scratch.map),
+                accessing: 0,
             },
             id,
             mapped: start,
@@ -139,6 +144,7 @@ impl Engine {
             counting,
             paths,
             pending: Pending::new(&source),
+            accesses: Accesses::new(self.settings.memory, &source),
         };
         let pad = pad.map(|Landing { call, .. }| {
             let miss = self.cache.thunk(if call {
@@ -223,6 +229,7 @@ impl Engine {
                 }
                 self.count_run(emit, &run, insn, i);
             }
+            emit.begin_accesses(&source.insns, i);
             match insn.flow() {
                 Flow::Next => {
                     self.emit_next(emit, insn);
@@ -286,6 +293,7 @@ impl Engine {
                 Flow::Int80 | Flow::Trap | Flow::Far(_) | Flow::Odd => self.emit_odd(emit, insn, i),
             }
             if !ends(insn) {
+                emit.end_accesses(i);
                 emit.end_insn(i);
             }
         }
@@ -300,56 +308,7 @@ impl Engine {
             let middle = matches!(source.end, End::Goto(key) if key.arrival == Arrival::Middle);
             self.record_end(emit, last, middle);
         }
-        match source.end {
-            End::Itself => {}
-            End::Goto(key) => {
-                if key.pc != at {
-                    emit.goto(key.pc);
-                }
-                self.emit_exit(emit, ExitKind::Direct(key));
-            }
-            End::Into(key) => self.emit_exit(emit, ExitKind::Event(key)),
-            End::Vsyscall(pc) => self.emit_exit(emit, ExitKind::Vsyscall(pc)),
-            End::Unfetchable(pc) => self.emit_exit(emit, ExitKind::Unfetchable(pc)),
-            End::Unknown(pc) => {
-                let mut bytes = [0u8; 15];
-                let room = self.present_end(pc, pc + bytes.len() as u64) - pc;
-                let got = agent::memory::read_some(pc, &mut bytes[..room as usize]);
-                emit.asm.bytes(&bytes[..got]);
-                emit.asm.bytes(&[0x0F, 0x0B]);
-                emit.cover(true, Recipe::NONE);
-            }
-        }
-    }
-
-    /// A transaction that aborts at once.
-    fn emit_abort(&mut self, emit: &mut Emit<'_>, insn: &Insn, target: u64, i: usize) {
-        self.record(emit, i);
-        emit.asm.mov_r_imm(Reg::Rax, 0);
-        emit.over(insn);
-        emit.goto(target);
-        emit.passed(insn.pc(), true);
-        emit.recorded(false);
-        let arrival = Arrival::Inside;
-        let key = Key {
-            pc: target,
-            arrival,
-        };
-        self.emit_exit(emit, ExitKind::Direct(key));
-    }
-
-    /// Emits an instruction that ends a superblock and is no branch.
-    fn emit_odd(&mut self, emit: &mut Emit<'_>, insn: &Insn, i: usize) {
-        if let Flow::Far(_) = insn.flow() {
-            return self.emit_far(emit, insn, i);
-        }
-        self.emit_plain(emit, insn);
-        let pc = insn.next_pc();
-        let arrival = self.arrival_behind(insn, pc);
-        // The block is entered when this has been executed: it may fault.
-        emit.end_insn(i);
-        self.record_end(emit, i, arrival == Arrival::Middle);
-        self.emit_exit(emit, ExitKind::Direct(Key { pc, arrival }));
+        self.emit_end(emit, source, at);
     }
 
     /// An instruction that is not a branch.
@@ -425,7 +384,12 @@ impl Engine {
             return self.attach_path(emit, site, kind, path);
         }
         let taken = matches!(way, Way::Taken(_));
-        let compensation = emit.pending.compensation(insn.pc(), taken, i);
+        let pending = &emit.pending;
+        let onward = pending.compensation_onward(insn.pc(), insn.next_pc());
+        let compensation = match taken {
+            false if onward.is_some() => onward,
+            _ => pending.compensation(insn.pc(), taken, i),
+        };
         let compensation = compensation.or_else(|| match last {
             true => emit.last_branch(LastBranch::Taken),
             false => emit.pending_there(),

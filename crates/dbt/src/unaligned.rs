@@ -11,9 +11,10 @@
 
 use agent::thread::{Thread, ThreadContext};
 use sys::signal::{UContext, trap};
-use wire::stream::TARGETS;
+use wire::stream::{ADDRESSES, TARGETS};
 
-use crate::signals::TRAP_FLAG;
+use crate::signals::{TRAP_FLAG, register_of};
+use crate::streams::storing_register;
 
 const ALIGNMENT_CHECK: u64 = 1 << 18;
 /// Emitted code reaches all that is the thread's by gs; what the program has there is
@@ -28,8 +29,11 @@ pub fn goes_on(context: &ThreadContext, thread: &mut Thread, uc: &mut UContext) 
     }
     let mut code = [0];
     let read = agent::memory::read_some(registers.rip, &mut code) == 1;
-    let buffer = context.streams[TARGETS];
-    let appends = buffer != 0 && registers.rdx == buffer;
+    let by = *register_of(registers, storing_register(registers.rip));
+    let appends = by != 0
+        && [TARGETS, ADDRESSES]
+            .iter()
+            .any(|&lane| context.streams[lane] == by);
     if !(appends || read && code == [GS]) {
         return false;
     }

@@ -68,7 +68,7 @@ pub fn call(context: &mut ThreadContext, thread: &mut Thread, pc: u64) {
     context.regs[reg::RAX] = result as u64;
     context.regs[reg::RSP] = sp + 8;
     engine::with(|engine| {
-        engine.is_at(context, pc);
+        engine.is_at(context, pc, sp);
         engine.goes_to(context, wire::stream::why::VSYSCALL, back, sp + 8);
     });
     let arrival = Arrival::Jump;
@@ -79,7 +79,7 @@ pub fn call(context: &mut ThreadContext, thread: &mut Thread, pc: u64) {
 fn refuse(context: &mut ThreadContext, thread: &mut Thread, pc: u64, fault: Fault) {
     let sp = context.regs[reg::RSP];
     engine::with(|engine| {
-        engine.is_at(context, pc);
+        engine.is_at(context, pc, sp);
         engine.goes_to(context, wire::stream::why::NOWHERE, pc, sp);
     });
     raise(context, thread, pc, fault);

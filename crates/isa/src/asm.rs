@@ -5,6 +5,8 @@
 //! forms can be given absolute targets. Overflowing the slice sets a flag
 //! instead of writing ([`Asm::overflowed`]); the caller starts again elsewhere.
 
+mod vectors;
+
 use crate::Reg;
 
 /// Condition codes (Intel SDM vol. 2, appendix B, table B-10).
@@ -333,6 +335,31 @@ impl<'a> Asm<'a> {
     pub fn lea_sum(&mut self, reg: Reg, base: Reg, index: Reg, disp: i8) {
         self.rex_w(reg, index.high(), base.high());
         self.sum(0x8D, reg, base, index, disp);
+    }
+
+    /// `lea reg, [base + index * scale + disp32]`, with 32-bit addresses if `short`. `index` is not
+    /// rsp; without a base, the displacement is sign extended.
+    pub fn lea_any(
+        &mut self,
+        reg: Reg,
+        base: Option<Reg>,
+        index: Option<(Reg, u8)>,
+        disp: i32,
+        short: bool,
+    ) {
+        if short {
+            self.byte(0x67);
+        }
+        let high = |reg: Option<Reg>| reg.map_or(0, Reg::high);
+        self.rex_w(reg, high(index.map(|(index, _)| index)), high(base));
+        // ModRM with SIB; without a base, mod is 0 and the base field 5.
+        let mode = if base.is_some() { 0x80 } else { 0 };
+        self.bytes(&[0x8D, mode | reg.low() << 3 | 4]);
+        let (index, scale) = index.map_or((4, 0), |(index, scale)| {
+            (index.low(), scale.trailing_zeros() as u8)
+        });
+        self.byte(scale << 6 | index << 3 | base.map_or(5, Reg::low));
+        self.dword(disp as u32);
     }
 
     /// An opcode with `reg` and `[base + index + disp8]`.

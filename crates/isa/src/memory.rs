@@ -7,7 +7,7 @@
 //! [`Operand`]: an address expression over registers, a size, a kind, and a [`Pattern`] that says
 //! how often and where it is accessed. [`rules`] has a row for each group of forms for which the
 //! decoder's entry is not what the Intel SDM says. [`Operand::each`] gives the accesses for the
-//! registers of a [`Machine`].
+//! registers of a [`Machine`]; [`recorded`] what a trace keeps of an operand instead of registers.
 //!
 //! Invariants: operands come in the order reads, updates, writes. A pattern gives the same
 //! accesses whether the instruction faults or not.
@@ -20,9 +20,13 @@
 //! accesses are an outside opinion (docs/design/0036).
 
 mod accesses;
+mod known;
+pub mod recorded;
 mod rules;
 
 pub use accesses::{Access, Machine};
+pub use known::{Effect, Known};
+pub use recorded::{Recorded, Selection, Word};
 
 use alloc::vec::Vec;
 

@@ -68,6 +68,8 @@ pub struct Request {
     pub costs: u32,
     /// Events of a trace that have time stamps (`wire::stream::order`).
     pub order: u32,
+    /// Memory accesses that a trace records (`wire::stream::memory`).
+    pub memory: u32,
     /// Bytes of streams that may wait to be taken out of the pool.
     pub buffer: u64,
     /// Which calls tracing begins and ends at; 0: none.
@@ -240,6 +242,7 @@ fn configure(owned: &OwnedPool, request: &Request) {
         budget.set(insns);
     }
     config.order.store(request.order, Relaxed);
+    config.memory.store(request.memory, Relaxed);
     let chunks = request.buffer.div_ceil(wire::stream::CHUNK);
     // A pool that is small, for a limit of file sizes, has room for other things, too.
     let most = pool.len() / 4 / wire::stream::CHUNK;

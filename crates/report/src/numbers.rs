@@ -20,10 +20,10 @@ pub fn grouped(value: u64) -> String {
 
 /// `3 threads`, `1 thread`; `noun` takes a plain s.
 pub fn counted(value: u64, noun: &str) -> String {
-    let plural = match (value, noun.strip_suffix("process")) {
+    let plural = match (value, noun.ends_with("ss")) {
         (1, _) => "",
-        (_, Some(_)) => "es",
-        (_, None) => "s",
+        (_, true) => "es",
+        (_, false) => "s",
     };
     format!("{} {noun}{plural}", grouped(value))
 }

@@ -7,6 +7,7 @@
 //! # signal SIGALRM, to 401136
 //! ```
 
+mod accesses;
 pub mod counters;
 mod names;
 mod order;
@@ -20,6 +21,7 @@ use analysis::walk::segments::{self, Segment, Task};
 use analysis::walk::{Event, Pieces, Step, Unsound, Walk, Why};
 use trace::{End, Missing, Process, Recording, Thread};
 
+pub use accesses::dump as dump_accesses;
 pub use order::{Between, dump as dump_in_order};
 
 use crate::numbers::{counted, grouped};
@@ -257,6 +259,7 @@ pub fn verify(recording: &Recording, out: &mut dyn Write) -> io::Result<bool> {
         },
         counted(keyframes, "keyframe")
     )?;
+    sound &= accesses::verify(recording, out)?;
     writeln!(out, "{}", ended(recording))?;
     sound &= write_denied(recording, out)?;
     Ok(sound)

@@ -45,7 +45,7 @@ pub const MAGIC: [u8; 8] = *b"\x89EVP\r\n\x1a\n";
 /// Every format that was ever written and what changed in it, oldest first. All
 /// are read. `docs/formats/evp.md` has the same table and the rule for a new row;
 /// `tests/recordings` has files of each.
-pub const VERSIONS: [(u32, &str); 13] = [
+pub const VERSIONS: [(u32, &str); 14] = [
     (1, "first"),
     (
         2,
@@ -92,6 +92,10 @@ pub const VERSIONS: [(u32, &str); 13] = [
     (
         13,
         "mode 5: stack pointers among the stamps of stream 4 also where the frame pointer says them",
+    ),
+    (
+        14,
+        "mode 5: stream 16, addresses of memory accesses; items 15 and 16",
     ),
 ];
 

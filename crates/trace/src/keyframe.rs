@@ -1,12 +1,14 @@
 //! Keyframes: places from which the streams of a thread can be read.
 
-use wire::stream::LANES;
+use wire::stream::{ADDRESS_STREAM, ALL_LANES, LANES};
 
 /// A place in the streams of a thread where all of them say where it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keyframe {
     /// Bytes of each stream that come before.
     pub at: [u64; LANES],
+    /// Bytes of the stream of addresses that come before; 0 if there is none.
+    pub addresses: u64,
     /// Instructions that the thread executed before, if somebody has counted them.
     pub insns: Option<u64>,
 }
@@ -15,9 +17,44 @@ pub struct Keyframe {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gap {
     /// Number of parts before it, for each stream.
-    pub parts: [u32; LANES],
+    pub parts: [u32; ALL_LANES],
     /// Their bytes, as they were written by the program.
-    pub bytes: [u64; LANES],
+    pub bytes: [u64; ALL_LANES],
     /// And all of them on disk.
     pub stored: u64,
+}
+
+impl Gap {
+    /// Place of a stream in its arrays.
+    pub fn place(stream: u16) -> Option<usize> {
+        match stream {
+            ADDRESS_STREAM => Some(LANES),
+            stream => Some(usize::from(stream)).filter(|&stream| stream < LANES),
+        }
+    }
+}
+
+impl Gap {
+    /// A gap before these bytes of the lanes.
+    pub fn before(lanes: [u64; LANES]) -> Gap {
+        let mut gap = Gap::default();
+        gap.bytes[..LANES].copy_from_slice(&lanes);
+        gap
+    }
+
+    /// Bytes of each lane.
+    pub fn lanes(&self) -> [u64; LANES] {
+        let mut lanes = [0; LANES];
+        lanes.copy_from_slice(&self.bytes[..LANES]);
+        lanes
+    }
+}
+
+impl Keyframe {
+    /// Bytes of each stream that come before, as [`Gap::place`] numbers them.
+    pub fn all(&self) -> [u64; ALL_LANES] {
+        let mut all = [self.addresses; ALL_LANES];
+        all[..LANES].copy_from_slice(&self.at);
+        all
+    }
 }

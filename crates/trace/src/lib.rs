@@ -22,6 +22,7 @@ mod error;
 mod keyframe;
 pub mod model;
 mod part;
+mod planes;
 mod pool;
 
 pub use container::{

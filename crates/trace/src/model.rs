@@ -388,9 +388,10 @@ impl Thread {
     /// Parts of one of its streams, and their bytes, that are missing before those that
     /// are kept.
     pub(crate) fn gone(&self, stream: u16) -> (u32, u64) {
-        let stream = usize::from(stream);
-        let of = |gap: &Gap| Some((*gap.parts.get(stream)?, *gap.bytes.get(stream)?));
-        self.gap.as_ref().and_then(of).unwrap_or_default()
+        let (Some(gap), Some(place)) = (&self.gap, Gap::place(stream)) else {
+            return (0, 0);
+        };
+        (gap.parts[place], gap.bytes[place])
     }
 
     /// A cost of each node; `None` if it was not recorded.

@@ -8,17 +8,22 @@ use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use wire::stream::TARGETS;
+use wire::stream::{ADDRESS_STREAM, TARGETS};
 
 use crate::container::chunk;
 use crate::delta;
 use crate::error::ReadError;
+use crate::planes;
 
 /// Bytes of a part before compression, about: enough for good compression, little enough
 /// to have many at a time.
 pub(crate) const PART: usize = 1 << 20;
 /// Level of zstd for parts; the program waits for the compressor if it writes quicker.
 pub(crate) const LEVEL: i32 = 1;
+
+/// Levels of zstd for addresses, of which there may be a hundred times as many bytes: the less
+/// room is left for what the program writes, the later one.
+const LEVELS_OF_ADDRESSES: [i32; 3] = [LEVEL, -7, -40];
 
 static UNPACKED: AtomicU64 = AtomicU64::new(0);
 
@@ -37,7 +42,7 @@ pub struct Part {
     pub taken_unix_ns: u64,
     pub(crate) len: u32,
     /// A zstd frame, then perhaps a skippable frame as padding; before them a skippable frame,
-    /// if its stamps are [apart]; nothing of a part that is missing in the file.
+    /// if its stamps are [apart]; addresses in [planes]; nothing of a part that is missing in the file.
     pub(crate) stored: Vec<u8>,
 }
 
@@ -86,7 +91,13 @@ impl Part {
         UNPACKED.fetch_add(self.len(), Relaxed);
         let (kind, at) = (chunk::Kind::STRM, 0);
         let raw = match chunk::delta_parts(&self.stored) {
-            None => chunk::decompress(&self.stored, self.len),
+            None => {
+                let raw = chunk::decompress(&self.stored, self.len);
+                match self.stream {
+                    ADDRESS_STREAM => raw.map(|planes| planes::joined(&planes)),
+                    _ => raw,
+                }
+            }
             Some((items, len)) => self.together(items, len),
         };
         raw.ok_or(ReadError::Compression { kind, at })
@@ -100,7 +111,12 @@ impl Part {
 }
 
 /// Makes parts.
-pub(crate) struct Packer(zstd::bulk::Compressor<'static>);
+pub(crate) struct Packer {
+    compressor: zstd::bulk::Compressor<'static>,
+    of_addresses: zstd::bulk::Compressor<'static>,
+    level_of_addresses: i32,
+    planes: Vec<u8>,
+}
 
 impl Packer {
     pub(crate) fn new() -> io::Result<Packer> {
@@ -108,11 +124,35 @@ impl Packer {
     }
 
     pub(crate) fn at_level(level: i32) -> io::Result<Packer> {
-        zstd::bulk::Compressor::new(level).map(Packer)
+        Ok(Packer {
+            compressor: zstd::bulk::Compressor::new(level)?,
+            of_addresses: zstd::bulk::Compressor::new(level)?,
+            level_of_addresses: level,
+            planes: Vec::new(),
+        })
+    }
+
+    /// Packs addresses quicker and worse from now on: 0 is best, 2 is quickest.
+    pub(crate) fn hurry(&mut self, haste: usize) -> io::Result<()> {
+        let level = LEVELS_OF_ADDRESSES[haste.min(LEVELS_OF_ADDRESSES.len() - 1)];
+        if level != self.level_of_addresses {
+            self.level_of_addresses = level;
+            self.of_addresses.set_compression_level(level)?;
+        }
+        Ok(())
     }
 
     /// Packs bytes of a stream; `None`: of none that a thread writes.
     pub(crate) fn pack(&mut self, stream: Option<u16>, raw: &[u8]) -> io::Result<Part> {
+        if stream == Some(ADDRESS_STREAM) {
+            planes::apart(raw, &mut self.planes);
+            return Ok(Part {
+                len: raw.len() as u32,
+                stream: ADDRESS_STREAM,
+                stored: chunk::compress_with(&mut self.of_addresses, &self.planes)?,
+                ..Part::default()
+            });
+        }
         let has_stamps = stream.map(usize::from) == Some(TARGETS);
         let encoded = has_stamps.then(|| delta::encode(raw)).flatten();
         Ok(Part {
@@ -120,7 +160,7 @@ impl Packer {
             stream: stream.unwrap_or_default(),
             stored: match encoded {
                 None => self.stored(raw)?,
-                Some(encoded) => chunk::compress_delta(&mut self.0, &encoded, raw.len())?,
+                Some(encoded) => chunk::compress_delta(&mut self.compressor, &encoded, raw.len())?,
             },
             ..Part::default()
         })
@@ -128,6 +168,6 @@ impl Packer {
 
     /// Anything else, as it is stored.
     pub(crate) fn stored(&mut self, raw: &[u8]) -> io::Result<Vec<u8>> {
-        chunk::compress_with(&mut self.0, raw)
+        chunk::compress_with(&mut self.compressor, raw)
     }
 }

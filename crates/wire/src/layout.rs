@@ -24,7 +24,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"EVPPOOL\x01");
 /// | 14 | entries of streams say how many instructions were executed; each keyframe how many are in no entry |
 /// | 15 | memory that threads did not get |
 /// | 16 | numbers of instructions that threads share |
-pub const VERSION: u32 = 16;
+pub const VERSION: u32 = 17;
 
 /// Allocation granularity of the pool, the page size of x86-64.
 pub const PAGE: u64 = 4096;
@@ -128,6 +128,9 @@ pub struct Config {
     /// does what the one before did not.
     pub start_signal: AtomicU32,
     pub stop_signal: AtomicU32,
+    /// Memory accesses that a trace records: bits from [`crate::stream::memory`]; 0: none.
+    pub memory: AtomicU32,
+    pub reserved: AtomicU32,
 }
 
 /// First page of the pool.
@@ -364,7 +367,7 @@ pub struct ThreadRecord {
     /// Once it has ended: offset of its [`SavedCounts`] (0: none).
     pub counts: AtomicU64,
     /// The first [`crate::stream::Chunk`] of each of its lanes (offset, 0: none).
-    pub streams: [AtomicU64; crate::stream::LANES],
+    pub streams: [AtomicU64; crate::stream::ALL_LANES],
 }
 
 /// The states that instructions are counted for which no node has got yet.

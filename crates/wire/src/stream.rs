@@ -53,6 +53,24 @@ pub const LANES: usize = OUTCOMES + 1;
 pub const OUTCOMES: usize = 4;
 pub const TARGETS: usize = OUTCOMES;
 
+/// Lane with [addresses](memory) of memory accesses, if they are recorded; escapes are not in it.
+pub const ADDRESSES: usize = LANES;
+/// All lanes.
+pub const ALL_LANES: usize = ADDRESSES + 1;
+/// Number of that lane's stream in a recording; of other lanes it is the lane.
+pub const ADDRESS_STREAM: u16 = 16;
+
+/// Bits of [`crate::Config::memory`]. The addresses are words whose meaning follows from the code
+/// (`isa::memory::recorded`), in the order of execution.
+pub mod memory {
+    pub const LOADS: u32 = 1;
+    pub const STORES: u32 = 2;
+    /// Also addresses that follow from others.
+    pub const ALL_WORDS: u32 = 4;
+    /// Most bytes of words of a stretch of code that are not part of the stream yet.
+    pub const PENDING: usize = 120;
+}
+
 /// Bytes of an entry in a lane for outcomes while the program runs: one of the stream, and
 /// instructions.
 pub const ENTRY: usize = 2;

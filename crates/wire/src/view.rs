@@ -161,8 +161,15 @@ impl Pool {
     pub fn read_bytes(&self, offset: u64, out: &mut [u8]) -> usize {
         let room = self.len.saturating_sub(offset).min(out.len() as u64) as usize;
         let mut at = 0;
-        if offset.is_multiple_of(8) {
-            let (words, _) = out[..room].as_chunks_mut::<8>();
+        // Up to the first whole word.
+        let head = (offset.next_multiple_of(8) - offset).min(room as u64) as usize;
+        for byte in &mut out[..head] {
+            // SAFETY: as at the end.
+            *byte = unsafe { self.base.add(offset as usize + at).read_volatile() };
+            at += 1;
+        }
+        {
+            let (words, _) = out[head..room].as_chunks_mut::<8>();
             for word in words {
                 // SAFETY: `offset + at + 8 <= len` by `room`, and aligned, as the base is;
                 // volatile as below.

@@ -164,16 +164,21 @@ impl Code {
         Reader::new(&bytes[..len], pc).decode(pc).ok()
     }
 
-    /// The bytes of an instruction.
-    pub fn bytes(&self, step: &Step) -> Vec<u8> {
-        let found = match step.fragment {
+    /// The instruction of a step.
+    pub fn find(&self, step: &Step) -> Option<Insn> {
+        match step.fragment {
             0 => self.insn(step.pc),
             id => {
                 let insns = self.others.get(&id).into_iter().flatten();
                 insns.copied().find(|insn| insn.pc() == step.pc)
             }
-        };
-        found.map_or_else(Vec::new, |insn| insn.bytes().to_vec())
+        }
+    }
+
+    /// The bytes of an instruction.
+    pub fn bytes(&self, step: &Step) -> Vec<u8> {
+        self.find(step)
+            .map_or_else(Vec::new, |insn| insn.bytes().to_vec())
     }
 
     fn at(&self, place: Place) -> Option<Insn> {

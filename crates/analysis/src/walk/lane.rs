@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use trace::stream::{STAMP, STAMP_LEN, TARGETS, escape};
-use trace::{Part, Thread};
+use trace::{Gap, Part, Thread};
 
 use super::Unsound;
 use super::live::Tail;
@@ -70,8 +70,9 @@ impl<'a> Lane<'a> {
     pub fn between(thread: &'a Thread, number: usize, from: u64, to: Option<u64>) -> Lane<'a> {
         let is_of = |part: &&Part| usize::from(part.stream) == number;
         let mut parts: VecDeque<&Part> = thread.stream.iter().filter(is_of).collect();
-        let gone = thread.gap.and_then(|gap| gap.bytes.get(number).copied());
-        let gone = gone.unwrap_or(0);
+        let place = u16::try_from(number).ok().and_then(Gap::place);
+        let gone = thread.gap.zip(place);
+        let gone = gone.map_or(0, |(gap, place)| gap.bytes[place]);
         let from = from.max(gone);
         let (mut skipped, mut taken) = (from - gone, gone);
         while let Some(next) = parts.pop_front_if(|next| next.len() <= skipped) {

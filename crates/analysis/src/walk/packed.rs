@@ -47,7 +47,11 @@ const CODE: u8 = 3;
 
 /// Whether a thread's streams are packed.
 pub fn is_packed(thread: &Thread) -> bool {
-    thread.stream.iter().any(|part| part.stream >= BRANCHES)
+    let packed = BRANCHES..=STAMPS;
+    thread
+        .stream
+        .iter()
+        .any(|part| packed.contains(&part.stream))
 }
 
 impl From<Cut> for Unsound {

@@ -7,10 +7,12 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use isa::memory::{Recorded, Selection};
 use trace::Process;
 use trace::stream::{TARGETS, lane};
 
 use super::Unsound;
+use super::accesses;
 use super::code::{Code, Place, Step, Straight, Turn};
 use super::hops::{ByNumber, Ending, Hop};
 use super::live::LiveProcess;
@@ -27,6 +29,8 @@ pub(super) struct Known {
     pub place: Place,
     pub straight: Straight,
     pub branches: Marks,
+    /// Recorded operands of each instruction; none, if nobody asked.
+    pub recorded: Vec<Recorded>,
 }
 
 /// Straight pieces that were met, for one thread after the other of a process.
@@ -130,9 +134,21 @@ impl Pieces {
             place,
             branches: self.sites.marks(&straight.steps),
             straight,
+            recorded: Vec::new(),
         });
         self.by_place.insert(place, index);
         index
+    }
+
+    /// Has what is recorded of the piece's accesses.
+    #[inline]
+    pub(super) fn plan(&mut self, index: u32, selection: Selection) {
+        let known = &self.known[index as usize];
+        if known.recorded.len() != known.straight.steps.len() {
+            let plan = |step| accesses::recorded(self.code.find(step).as_ref(), selection);
+            let recorded = known.straight.steps.iter().map(plan).collect();
+            self.known[index as usize].recorded = recorded;
+        }
     }
 
     /// Forgets all pieces but this one, if they are too many; where it is then.

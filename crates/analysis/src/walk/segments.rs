@@ -24,6 +24,8 @@ use super::{Pieces, Unsound, Walk, packed};
 pub struct Segment {
     pub(super) from: Option<[u64; LANES]>,
     pub(super) to: Option<[u64; LANES]>,
+    /// Bytes of the stream of addresses before it.
+    pub(super) addresses: u64,
     /// Instructions that are kept and before it, if the recording says that.
     pub before: Option<u64>,
 }
@@ -78,7 +80,7 @@ pub fn segments(thread: &Thread) -> Vec<Segment> {
     if packed::is_packed(thread) {
         return of_packed(thread);
     }
-    let gone = thread.gap.map(|gap| gap.bytes);
+    let gone = thread.gap.map(|gap| gap.lanes());
     let kept = Kept::of(thread, 0, gone.unwrap_or_default());
     let is_lost = |lane, from, to| kept.is_lost(lane, from, to);
     let (mut segments, mut has_lost) = (Vec::new(), false);
@@ -107,6 +109,7 @@ pub fn segments(thread: &Thread) -> Vec<Segment> {
         let next = Segment {
             from: Some(keyframe.at),
             to: None,
+            addresses: keyframe.addresses,
             // Instructions that are lost do not count.
             before: keyframe.insns.filter(|_| !has_lost),
         };
@@ -148,6 +151,7 @@ fn of_packed(thread: &Thread) -> Vec<Segment> {
         last = Segment {
             from: Some(at),
             to: None,
+            addresses: keyframe.addresses,
             before: keyframe.insns.filter(|_| !has_lost),
         };
     }
@@ -208,6 +212,17 @@ pub fn each<T: Send>(
     tasks: &[Task],
     work: impl Fn(Walk<'_>) -> T + Sync,
 ) -> Vec<T> {
+    let work =
+        |pieces: &mut Pieces, thread: &Thread, segment| work(Walk::of(pieces, thread, segment));
+    each_of(recording, tasks, work)
+}
+
+/// As [`each`], for work that does not begin with a walk.
+pub(super) fn each_of<T: Send>(
+    recording: &Recording,
+    tasks: &[Task],
+    work: impl Fn(&mut Pieces, &Thread, Segment) -> T + Sync,
+) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let worker = || {
         let mut done = Vec::new();
@@ -222,7 +237,7 @@ pub fn each<T: Send>(
             };
             let (_, pieces) = known.insert((task.process, pieces));
             let thread = &process.threads[task.thread];
-            done.push((index, work(Walk::of(pieces, thread, task.segment))));
+            done.push((index, work(pieces, thread, task.segment)));
         }
         done
     };
@@ -325,6 +340,7 @@ pub fn number(recording: &mut Recording) -> Option<Unsound> {
         thread
             .keyframes
             .extend(task.segment.from.map(|at| Keyframe {
+                addresses: task.segment.addresses,
                 at,
                 insns: is_whole.then_some(before),
             }));

@@ -7,10 +7,11 @@ mod targets;
 use std::sync::Arc;
 
 use analysis::walk::segments::{self, Task, segments};
-use analysis::walk::{Event, Pieces, Segment, StampKind, Unsound, Walk};
+use analysis::walk::{Accesses, Event, Pieces, Segment, StampKind, Unsound, Walk};
 use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
-use trace::stream::LANES;
+use isa::memory::Selection;
+use trace::stream::{ADDRESS_STREAM, LANES};
 use trace::{Fragment, Gap, Keyframe, Part, Piece, Process, Recording, Thread};
 
 /// Instructions of a thread, and what stopped them. Who only counts them finds as many and the
@@ -105,15 +106,25 @@ fn any_bytes_give_instructions_or_an_error() {
             .map(|_| keyframe(u))
             .collect::<Result<_>>()?;
         thread.gap = match u.ratio(1, 4)? {
-            true => Some(Gap {
-                bytes: keyframe(u)?.at,
-                ..Gap::default()
-            }),
+            true => Some(Gap::before(keyframe(u)?.at)),
             false => None,
         };
         let _ = executed(&process, &thread);
+        let words: Vec<u8> = u.arbitrary()?;
+        let mut part = Part::pack(&words).unwrap();
+        part.stream = ADDRESS_STREAM;
+        thread.stream.push(part);
         for segment in segments(&thread) {
             let _ = all_of(Walk::of(&mut Pieces::of(&process), &thread, segment));
+            let selection = Selection {
+                loads: u.arbitrary()?,
+                stores: u.arbitrary()?,
+                elision: u.arbitrary()?,
+            };
+            let mut pieces = Pieces::of(&process);
+            let mut accesses = Accesses::of(&mut pieces, &thread, segment, selection);
+            while let Some(Ok(_)) = accesses.next() {}
+            let _ = accesses.left();
         }
         Ok(())
     });
@@ -121,7 +132,10 @@ fn any_bytes_give_instructions_or_an_error() {
 
 /// Mostly small numbers.
 fn keyframe(u: &mut Unstructured<'_>) -> Result<Keyframe> {
-    let mut keyframe = Keyframe::default();
+    let mut keyframe = Keyframe {
+        addresses: u.int_in_range(0..=60)?,
+        ..Keyframe::default()
+    };
     for at in &mut keyframe.at {
         *at = match u.ratio(1, 20)? {
             true => u.arbitrary()?,
@@ -363,10 +377,7 @@ fn what_is_behind_a_gap_is_read() {
             .collect();
         let kept = Thread {
             keyframes: thread.keyframes.clone(),
-            gap: Some(Gap {
-                bytes,
-                ..Gap::default()
-            }),
+            gap: Some(Gap::before(bytes)),
             ..self::thread(&rest)
         };
         let (rest, error) = executed(process, &kept);

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 
 use crate::recordings::HERE;
 
-use super::{Controls, Live, Mcf, Metric, Target};
+use super::{Controls, Live, Mcf, Memory, Metric, Target};
 
 pub const TRACE_EXAMPLES: &str = "\
 Examples:
@@ -23,6 +23,7 @@ Examples:
   everypath trace -o run.evp --paused -- ./server &
   everypath ctl run.evp start                  and stop, as often as you like
   everypath trace -o run.evp --start-signal USR1 --stop-signal USR2 -- ./prog
+  everypath trace -o run.evp --memory addresses -- ./prog   reads and writes, too
   everypath trace -o run.evp --order fine -- ./prog     atomics in exact order
   everypath trace --raptor --descriptors run.raptor -- ./prog   mispredictions
   everypath dump run.evp --range 1..1000       what it executed first
@@ -41,6 +42,7 @@ Examples:
   everypath dump run.evp --range 1000..1100
   everypath dump run.evp --thread 4711 --range 5000..
   everypath dump run.evp --funcs 'parse_*,main'
+  everypath dump run.evp --accesses | less      with memory accesses
   everypath dump run.evp --order | less         all threads, in order of time
   everypath dump run.evp --order --time 5000000..6000000
   everypath dump run.evp --order --range 3000001..4000000   of all threads together
@@ -132,6 +134,8 @@ pub struct Trace {
     #[arg(short, long)]
     pub quiet: bool,
     #[command(flatten)]
+    pub memory: Memory,
+    #[command(flatten)]
     pub controls: Controls,
     #[command(flatten)]
     pub target: Target,
@@ -153,6 +157,9 @@ pub struct Dump {
     /// Only code of these functions; with --uftrace or --perfetto, their calls
     #[arg(long, value_name = "LIST", conflicts_with_all = ["mcf", "pt"])]
     pub funcs: Vec<String>,
+    /// With memory accesses, of a trace made with --memory
+    #[arg(long, conflicts_with_all = ["mcf", "order", "pt"])]
+    pub accesses: bool,
     /// All threads in the order of their time stamps, also with --mcf
     #[arg(long)]
     pub order: bool,

@@ -27,6 +27,7 @@ mod kept;
 mod laid_anew;
 mod llvm;
 mod lost;
+mod memory;
 mod order;
 mod perfetto;
 mod pt;

@@ -18,11 +18,13 @@ use wire::denied::why;
 use wire::stream::{self, Chunk, TargetNumber};
 use wire::view::Pool;
 
+use crate::accesses::stored_by;
 use crate::engine;
+use crate::signals::register_of;
 
-/// Bytes that one append has at most, in a lane for outcomes or in that of targets.
-const MOST: usize = stream::ENTRY * super::LONGEST;
-const _: () = assert!(MOST >= TargetNumber::MOST);
+/// Bytes that one append has at most: in the lane of addresses.
+const MOST: usize = stream::memory::PENDING + 8;
+const _: () = assert!(MOST >= TargetNumber::MOST && MOST >= stream::ENTRY * super::LONGEST);
 
 /// How long the reader of its chunks may show no life while a thread waits.
 const PATIENCE_NS: u64 = 10_000_000_000;
@@ -34,13 +36,21 @@ const SILENCE_NS: u64 = 2_000_000_000;
 pub fn overflowed(context: &mut ThreadContext, uc: &mut UContext) -> bool {
     let registers = &mut uc.mcontext;
     let is_store = registers.trapno == trap::PAGE_FAULT && registers.err & pf::WRITE != 0;
-    let is_at = |&end: &u64| end != 0 && (end..end + wire::PAGE).contains(&registers.cr2);
-    let Some(lane) = context.stream_ends.iter().position(is_at) else {
-        return false;
-    };
-    if !is_store || !crate::start::arena_contains(registers.rip) {
+    let is_at = |end: u64| end != 0 && (end..end + wire::PAGE).contains(&registers.cr2);
+    let ends = context.stream_ends;
+    if !is_store || !ends.into_iter().any(is_at) || !crate::start::arena_contains(registers.rip) {
         return false;
     }
+    let (rip, fault) = (registers.rip, registers.cr2);
+    let register = register_of(registers, storing_register(rip));
+    // Lanes without a chunk may be in the same place.
+    let of = |(lane, end): (usize, u64)| {
+        let is_it = end != 0 && (end..end + wire::PAGE).contains(&fault);
+        is_it && context.streams[lane] == *register
+    };
+    let Some(lane) = (0..).zip(ends).position(of) else {
+        return false;
+    };
     // The bytes stored before the fault; the rest is stored again.
     let mut partly = [0u8; MOST];
     let (from, end) = (context.streams[lane], context.stream_ends[lane]);
@@ -59,8 +69,15 @@ pub fn overflowed(context: &mut ThreadContext, uc: &mut UContext) -> bool {
         // SAFETY: the first bytes of the thread's new chunk, which has more.
         unsafe { (to as *mut u8).write_volatile(byte) };
     }
-    registers.rdx = context.streams[lane];
+    *register = context.streams[lane];
     true
+}
+
+/// Number of the register that emitted code at `rip` stores by.
+pub fn storing_register(rip: u64) -> usize {
+    let mut code = [0; 8];
+    let read = agent::memory::read_some(rip, &mut code);
+    stored_by(&code[..read])
 }
 
 fn is_chaos(pool: &Pool) -> bool {
@@ -205,7 +222,8 @@ pub(super) fn next_chunk(pool: &Pool, context: &mut ThreadContext, lane: usize) 
         context.streams[lane] = context.stream_ends[lane] - stream::END;
         return;
     }
-    context.stream_filled += 1;
+    // Their chunks fill much more often than the others.
+    context.stream_filled += u32::from(lane != stream::ADDRESSES);
     let chunk = match wait_for_reader(pool) {
         true => new_chunk(pool),
         false => {

@@ -37,7 +37,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use agent::loader::Code;
 use agent::syscalls::Process;
-use agent::thread::ThreadContext;
+use agent::thread::{ThreadContext, reg};
 use isa::Reg;
 use wire::stream::{TargetNumber, escape, why};
 use wire::view::Pool;
@@ -45,6 +45,7 @@ use wire::{FuncTable, Mode, flag, func};
 
 use super::requests::Requests;
 use super::{append_escape, may_come_back, skip_count, spilled};
+use crate::accesses;
 use crate::block::{Arrival, BlockId, Key};
 use crate::contexts::extent;
 use crate::engine::Engine;
@@ -359,10 +360,12 @@ impl Engine {
             (true, why) => {
                 context.stream_gap = 0;
                 self.append_escape(context, escape::TO, Some(why), pc);
+                self.follow_stack(context, context.regs[reg::RSP]);
             }
             (false, gap) => {
                 if gap == 0 {
                     self.append_escape(context, escape::AT, None, pc);
+                    self.follow_stack(context, context.regs[reg::RSP]);
                 }
                 context.stream_gap = why.into();
             }
@@ -417,8 +420,11 @@ impl Engine {
     ) {
         if let Some(controls) = self.controls().filter(|_| !self.counts_call(key)) {
             match (key.arrival, emit.pending.is_on()) {
-                (Arrival::Inside, false) => emit.end_stretch(key.pc, controls.why()),
-                (Arrival::Outside, true) => emit.begin_stretch(key.pc),
+                (Arrival::Inside, false) => {
+                    let why = controls.why();
+                    emit.end_stretch(key.pc, why, self.follows_stack());
+                }
+                (Arrival::Outside, true) => emit.begin_stretch(key.pc, self.follows_stack()),
                 _ => {}
             }
         }
@@ -436,21 +442,27 @@ impl Engine {
 
 impl Emit<'_> {
     /// From `pc` on nothing is traced.
-    fn end_stretch(&mut self, pc: u64, why: u8) {
+    fn end_stretch(&mut self, pc: u64, why: u8, follows_stack: bool) {
         let asm = &mut self.asm;
         spilled(asm, |asm| {
             let (bytes, len) = super::escape(escape::AT, None, pc);
             append_escape(asm, &bytes[..len]);
+            if follows_stack {
+                accesses::append_stack(asm);
+            }
             asm.mov_gs_imm32(GAP, why.into());
         });
         self.cover(true, Recipe::other(Reg::Rdx as u8));
     }
 
     /// From `pc` on it is again.
-    fn begin_stretch(&mut self, pc: u64) {
+    fn begin_stretch(&mut self, pc: u64, follows_stack: bool) {
         spilled(&mut self.asm, |asm| {
             let (bytes, len) = super::escape(escape::TO, Some(why::UNSELECTED), pc);
             append_escape(asm, &bytes[..len]);
+            if follows_stack {
+                accesses::append_stack(asm);
+            }
             asm.mov_gs_imm32(GAP, 0);
         });
         self.cover(true, Recipe::other(Reg::Rdx as u8));

@@ -30,6 +30,7 @@ use isa::{Flow, Insn};
 
 use crate::counting::{Compensation, Place, add_spilled, place_of};
 use crate::pcmap::Recipe;
+use crate::streams::Append;
 use crate::translate::Emit;
 
 const WORDS: i32 = offset_of!(ThreadContext, insns) as i32;
@@ -96,6 +97,16 @@ impl Emit<'_> {
         let end = rest.first + rest.number;
         self.map.accounted((end - i) as u8);
         self.pending.accounted = end;
+    }
+
+    /// Append of the indirect branch at the end, with its addition if no outcome says it.
+    pub fn with_insns(&self, append: Append) -> Append {
+        match self.pending.rest {
+            Some(rest) if !append.has_outcomes() && matches!(rest.place, Place::AtBranch) => {
+                append.and_add(self.word_of_insns(), rest.number as i32)
+            }
+            _ => append,
+        }
     }
 
     /// Addition of the indirect branch at the end.

@@ -118,6 +118,9 @@ pub fn heed(context: &mut ThreadContext) {
     }
 }
 
+/// Most instructions of a superblock whose accesses are recorded.
+const MOST_RECORDED: usize = 48;
+
 /// Compensation on a side exit that leaves `insns` counted instructions unexecuted.
 pub fn gives_back(insns: usize) -> Compensation {
     Compensation::add(LEFT, insns as i32)
@@ -160,6 +163,11 @@ impl Engine {
 
     /// How many a superblock may have.
     pub fn most_insns(&self, most: usize) -> usize {
+        // What is stored for each makes code longer.
+        let most = self
+            .settings
+            .memory
+            .map_or(most, |_| most.min(MOST_RECORDED));
         let fewer = self.controls().and_then(|controls| controls.most_insns);
         fewer.map_or(most, |fewer| fewer.min(most))
     }

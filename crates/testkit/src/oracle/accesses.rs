@@ -172,6 +172,35 @@ fn before(
     Ok(())
 }
 
+/// Accesses of the next step of a thread that is at an instruction with these bytes, if general
+/// registers say them.
+pub fn of_step(code: &[u8], registers: user_regs_struct) -> Vec<Access> {
+    let Ok(insn) = Insn::decode(code, registers.rip) else {
+        return Vec::new();
+    };
+    let machine = Registers {
+        steps: u64::from(registers.rcx != 0),
+        registers,
+    };
+    let mut accesses = Vec::new();
+    if says_all(&insn) {
+        for operand in insn.memory() {
+            operand.each(&machine, |access| accesses.push(access));
+        }
+    }
+    accesses
+}
+
+/// Whether general registers say all accesses of the instruction; no trace has those of far
+/// branches.
+pub fn says_all(insn: &Insn) -> bool {
+    !matches!(insn.flow(), isa::Flow::Far(_))
+        && insn
+            .memory()
+            .iter()
+            .all(|operand| is_plain(operand.pattern))
+}
+
 fn value(memory: &File, access: Access) -> Result<Vec<u8>, OracleError> {
     let mut value = vec![0; (access.size as usize).min(VALUE)];
     let read = memory.read_exact_at(&mut value, access.address);

@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use analysis::cct::{self, Event, Recursion};
 use analysis::{Forest, K, oracle};
+use isa::memory::Access;
 use trace::Label;
 
 use super::blocks::{Ran, Spot};
@@ -54,6 +55,10 @@ pub struct ThreadCount {
     /// Every instruction, if that was asked for, and what is known of where they are.
     pub ran: Vec<Ran>,
     pub spots: HashMap<ProgramPc, Spot>,
+    /// Accesses that general registers say, each with the index in `ran` of its instruction.
+    pub accesses: Vec<(usize, Access)>,
+    /// Indices in `ran` of system calls.
+    pub calls: Vec<usize>,
     /// Which instructions ran in lazy binding.
     pub muted: Vec<Range<u64>>,
 }

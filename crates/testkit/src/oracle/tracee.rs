@@ -18,11 +18,13 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use image::Images;
+use isa::memory::Access;
 use nix::sys::ptrace::{self, Event, Options as PtraceOptions};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
+use super::accesses;
 use super::activation::{Activations, Executed};
 use super::blocks::{Ran, Spot};
 use super::code::{Code, ProgramPc, ProgramSp};
@@ -64,6 +66,11 @@ struct Thread {
     /// All of them in order, and where they are, if that is asked for.
     ran: Vec<Ran>,
     spots: HashMap<ProgramPc, Spot>,
+    /// Accesses that instructions made, with their index in `ran`; and indices of system calls.
+    accesses: Vec<(usize, Access)>,
+    calls: Vec<usize>,
+    /// Accesses that the next step will make.
+    about: Vec<Access>,
     before: HashMap<(String, u64), Executions>,
     /// The next instruction, and what it is.
     pc: ProgramPc,
@@ -295,6 +302,12 @@ impl Tracee {
             executed: HashMap::new(),
             ran: Vec::new(),
             spots: HashMap::new(),
+            accesses: Vec::new(),
+            calls: Vec::new(),
+            about: match self.options.blocks {
+                true => accesses::of_step(code.read(pc, &mut [0; LONGEST]), registers),
+                false => Vec::new(),
+            },
             before: HashMap::new(),
             pc,
             length,
@@ -376,9 +389,13 @@ impl Tracee {
         // A gather that faults in the middle traps where it is, too.
         let goes_on = matches!(thread.next.kind, Kind::Repeat | Kind::Plain);
         let unmoved = thread.pc == pc && (thread.fresh || goes_on);
-        thread.fresh = false;
+        let was_fresh = std::mem::take(&mut thread.fresh);
         thread.activations.now = self.steps;
         let mut continues = false;
+        // A repeated instruction makes its accesses step by step.
+        if handler.is_none() && (!unmoved || !was_fresh && thread.next.kind == Kind::Repeat) {
+            thread.made_accesses();
+        }
         if self.options.blocks && (handler.is_some() || !unmoved) {
             thread.note(code, handler.is_some());
         }
@@ -402,6 +419,9 @@ impl Tracee {
         thread.pc = pc;
         (thread.next, thread.length, thread.class) = look_at(code, pc);
         thread.is_int80 = code.read(pc, &mut [0; 2]) == INT80;
+        if self.options.blocks {
+            thread.about = accesses::of_step(code.read(pc, &mut [0; LONGEST]), registers);
+        }
         thread.is_indirect =
             self.options.blocks && instruction::is_indirect(code.read(pc, &mut [0; LONGEST]), pc);
         thread.number = registers.rax;
@@ -436,6 +456,8 @@ impl Tracee {
                     executed: thread.before,
                     ran: thread.ran,
                     spots: thread.spots,
+                    accesses: thread.accesses,
+                    calls: thread.calls,
                     events,
                     muted,
                 },
@@ -503,6 +525,9 @@ impl Thread {
             return self.ran.push(Ran::Interrupted(pc));
         }
         let kind = self.next.kind;
+        if kind == Kind::SystemCall {
+            self.calls.push(self.ran.len());
+        }
         self.ran.push(Ran::Instruction {
             pc,
             retired: self.instructions,
@@ -510,6 +535,13 @@ impl Thread {
             indirect: self.is_indirect,
         });
         self.spots.entry(pc).or_insert_with(|| code.spot(pc));
+    }
+
+    /// The accesses that the step was about to make were made.
+    fn made_accesses(&mut self) {
+        let index = self.ran.len();
+        let made = self.about.drain(..).map(|access| (index, access));
+        self.accesses.extend(made);
     }
 
     /// The instruction at `pc` was; `fell`: the one behind it follows.

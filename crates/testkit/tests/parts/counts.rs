@@ -17,12 +17,13 @@
 //! retired, and what goes into a block comes out of it.
 //!
 //! The same runs of the oracle say which contexts basic blocks have ([`blocks_of`]), and in
-//! which order everything is executed ([`traces_of`]).
+//! which order everything is executed ([`traces_of`]), with which accesses ([`accesses_of`]).
 //!
 //! `// run: no-order` leaves out the order.
 //!
 //! `EVERYPATH_ONLY=name` leaves one program.
 
+mod accesses_of;
 mod blocks_of;
 mod controls_of;
 mod edges_of;
@@ -151,6 +152,7 @@ fn check(program: &Program, built: &Built, part: Part, product: &Path) -> Result
         Some(reason) => println!("left    {}, order: {reason}", program.name),
         None => {
             traces_of::check(&run, &stepped, module, &counted)?;
+            accesses_of::check(&run, &stepped, module)?;
             if controls_of::PROGRAMS.contains(&program.name.as_str()) {
                 controls_of::check(&run, &stepped, module, &name)?;
             }

@@ -7,6 +7,8 @@
 
 use std::sync::Arc;
 
+use wire::stream::{ADDRESSES, ALL_LANES, LANES};
+
 use super::codec::{Decoder, Encoder};
 use super::{counts, read, write};
 use crate::error::ReadError;
@@ -34,10 +36,16 @@ mod tag {
     pub const KEYFRAME: u64 = 12;
     pub const NUMBERS: u64 = 13;
     pub const GAP: u64 = 14;
+    /// Keyframes and gaps of threads with a stream of addresses.
+    pub const KEYFRAME_WITH_ADDRESSES: u64 = 15;
+    pub const GAP_WITH_ADDRESSES: u64 = 16;
 
     /// Whether nothing else depends on it: a file may be rewritten without it.
     pub fn is_mark(tag: u64) -> bool {
-        matches!(tag, OF | KEYFRAME | GAP)
+        matches!(
+            tag,
+            OF | KEYFRAME | GAP | KEYFRAME_WITH_ADDRESSES | GAP_WITH_ADDRESSES
+        )
     }
 }
 
@@ -190,10 +198,20 @@ impl Items {
 /// Items about streams.
 impl Items {
     pub(super) fn keyframe(&mut self, process: usize, thread: usize, keyframe: &Keyframe) {
-        self.begin(process, tag::KEYFRAME);
+        let has_addresses = keyframe.addresses != 0;
+        self.begin(
+            process,
+            match has_addresses {
+                true => tag::KEYFRAME_WITH_ADDRESSES,
+                false => tag::KEYFRAME,
+            },
+        );
         self.begun.push((process, Begun::Keyframe(thread)));
         self.out.uint(thread as u64);
         keyframe.at.iter().for_each(|&at| self.out.uint(at));
+        if has_addresses {
+            self.out.uint(keyframe.addresses);
+        }
     }
 
     /// How many instructions are before each of the first keyframes.
@@ -208,9 +226,14 @@ impl Items {
     }
 
     pub(super) fn gap(&mut self, process: usize, thread: usize, gap: &Gap) {
-        self.begin(process, tag::GAP);
+        let has_addresses = gap.bytes[ADDRESSES] != 0 || gap.parts[ADDRESSES] != 0;
+        let (tag, lanes) = match has_addresses {
+            true => (tag::GAP_WITH_ADDRESSES, ALL_LANES),
+            false => (tag::GAP, LANES),
+        };
+        self.begin(process, tag);
         self.out.uint(thread as u64);
-        for (&parts, &bytes) in gap.parts.iter().zip(&gap.bytes) {
+        for (&parts, &bytes) in gap.parts.iter().zip(&gap.bytes).take(lanes) {
             self.out.uint(parts.into());
             self.out.uint(bytes);
         }
@@ -296,14 +319,19 @@ impl Reader {
                 process.stats = input.list(Decoder::uint)?;
             }
             tag::THREAD_ENDED => thread_ended(process, input)?,
-            tag::KEYFRAME => {
+            tag::KEYFRAME | tag::KEYFRAME_WITH_ADDRESSES => {
                 let thread = thread(process, input)?;
-                thread.keyframes.push(keyframe(input)?);
+                let keyframe = keyframe(input, tag == tag::KEYFRAME_WITH_ADDRESSES)?;
+                thread.keyframes.push(keyframe);
             }
             tag::NUMBERS => numbers(thread(process, input)?, input)?,
-            tag::GAP => {
+            tag::GAP | tag::GAP_WITH_ADDRESSES => {
                 let thread = thread(process, input)?;
-                thread.gap = Some(gap(input)?);
+                let lanes = match tag {
+                    tag::GAP => LANES,
+                    _ => ALL_LANES,
+                };
+                thread.gap = Some(gap(input, lanes)?);
             }
             _ => return Err(input.malformed("an item is of no known kind")),
         }
@@ -352,17 +380,20 @@ fn thread<'a>(
     known(process.threads.get_mut(thread), input)
 }
 
-fn keyframe(input: &mut Decoder<'_>) -> Result<Keyframe, ReadError> {
+fn keyframe(input: &mut Decoder<'_>, has_addresses: bool) -> Result<Keyframe, ReadError> {
     let mut keyframe = Keyframe::default();
     for at in &mut keyframe.at {
         *at = input.uint()?;
     }
+    if has_addresses {
+        keyframe.addresses = input.uint()?;
+    }
     Ok(keyframe)
 }
 
-fn gap(input: &mut Decoder<'_>) -> Result<Gap, ReadError> {
+fn gap(input: &mut Decoder<'_>, lanes: usize) -> Result<Gap, ReadError> {
     let mut gap = Gap::default();
-    for (parts, bytes) in gap.parts.iter_mut().zip(&mut gap.bytes) {
+    for (parts, bytes) in gap.parts.iter_mut().zip(&mut gap.bytes).take(lanes) {
         (*parts, *bytes) = (input.u32()?, input.uint()?);
     }
     gap.stored = input.uint()?;

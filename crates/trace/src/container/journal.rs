@@ -64,7 +64,7 @@ pub(crate) enum What {
     Logs,
     Part {
         whose: (usize, usize),
-        stream: usize,
+        stream: u16,
         /// Its bytes, before compression.
         raw: u64,
     },
@@ -295,7 +295,7 @@ impl<W: Write> Journal<W> {
         write_stored(&mut self.out, Kind::STRM, part.len, &stored)?;
         let what = What::Part {
             whose: (place.process, place.thread),
-            stream: part.stream.into(),
+            stream: part.stream,
             raw: part.len.into(),
         };
         self.written(&stored, what);

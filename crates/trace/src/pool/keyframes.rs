@@ -5,10 +5,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use wire::stream::LANES;
+use wire::stream::{ADDRESSES, ALL_LANES, LANES};
 
 use super::streams::Marked;
-use crate::keyframe::Keyframe;
+use crate::keyframe::{Gap, Keyframe};
 
 /// Most keyframes of a thread that wait to be found in all lanes.
 const MOST: usize = 64;
@@ -18,16 +18,26 @@ type Whose = (usize, usize);
 
 #[derive(Default)]
 pub(super) struct Found {
-    partly: HashMap<Whose, BTreeMap<u32, [Option<Marked>; LANES]>>,
+    partly: HashMap<Whose, BTreeMap<u32, [Option<Marked>; ALL_LANES]>>,
 }
 
 impl Found {
-    /// One was found in a lane. The whole, if it was the last lane.
-    pub(super) fn add(&mut self, whose: Whose, lane: usize, marked: Marked) -> Option<Keyframe> {
+    /// One was found in a stream. The whole, if it was the last one; that of addresses is one
+    /// `with_addresses`.
+    pub(super) fn add(
+        &mut self,
+        whose: Whose,
+        (stream, with_addresses): (u16, bool),
+        marked: Marked,
+    ) -> Option<Keyframe> {
+        let lane = Gap::place(stream)?;
         let number = marked.number;
         let partly = self.partly.entry(whose).or_default();
         let lanes = partly.entry(number).or_default();
         *lanes.get_mut(lane)? = Some(marked);
+        if !with_addresses {
+            lanes[ADDRESSES] = Some(Marked::default());
+        }
         if lanes.contains(&None) {
             if partly.len() > MOST {
                 partly.pop_first();
@@ -38,8 +48,12 @@ impl Found {
         *partly = partly.split_off(&number);
         partly.remove(&number);
         let told = lanes.iter().map(|marked| marked.insns);
+        let all = lanes.map(|marked| marked.at);
+        let mut at = [0; LANES];
+        at.copy_from_slice(&all[..LANES]);
         Some(Keyframe {
-            at: lanes.map(|marked| marked.at),
+            at,
+            addresses: all[ADDRESSES],
             insns: Some(told.fold(marked.beside, u64::wrapping_add)),
         })
     }
@@ -63,7 +77,7 @@ mod tests {
                         insns: u64::from(number) * 10,
                         beside: u64::MAX,
                     };
-                    given.extend(found.add((0, 0), lane, marked));
+                    given.extend(found.add((0, 0), (lane as u16, false), marked));
                 }
             }
         }
@@ -79,7 +93,7 @@ mod tests {
         for number in 4..400 {
             found.add(
                 (0, 0),
-                0,
+                (0, false),
                 Marked {
                     number,
                     ..Marked::default()

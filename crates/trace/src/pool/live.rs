@@ -23,6 +23,7 @@
 //! that was killed, the chunks stay in the pool.
 
 mod evenly;
+mod haste;
 mod image;
 
 use std::collections::{HashMap, HashSet};
@@ -31,7 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use wire::stream::{BEGIN, END};
+use wire::stream::{ADDRESS_STREAM, BEGIN, END};
 use wire::view::Pool;
 use wire::{ProcessRecord, ThreadRecord, made, process_state};
 
@@ -151,6 +152,8 @@ pub struct Live<W> {
 struct Writer {
     image: usize,
     thread: Option<usize>,
+    /// The thread has a stream of addresses.
+    has_addresses: bool,
     chain: Chain,
 }
 
@@ -406,9 +409,11 @@ impl<W: Keep> Live<W> {
                     left.push((offset, thread));
                 }
                 image.writers += chains.len();
+                let has_addresses = chains.iter().any(|chain| chain.stream == ADDRESS_STREAM);
                 self.threads.extend(chains.into_iter().map(|chain| Writer {
                     image: at,
                     thread,
+                    has_addresses,
                     chain,
                 }));
             }
@@ -434,6 +439,7 @@ impl<W: Keep> Live<W> {
             while has_room && self.threads[at].chain.take_closed(pool) {
                 freed = true;
                 if self.threads[at].chain.raw.len() + (END - BEGIN) as usize > PART {
+                    self.hurry(pool);
                     self.pack(at);
                 }
                 has_room = self.has_room();
@@ -491,9 +497,8 @@ impl<W: Keep> Live<W> {
             return;
         };
         for marked in found {
-            let keyframe = self
-                .keyframes
-                .add((process, thread), chain.stream.into(), marked);
+            let stream = (chain.stream, writer.has_addresses);
+            let keyframe = self.keyframes.add((process, thread), stream, marked);
             self.found
                 .extend(keyframe.map(|keyframe| (process, thread, keyframe)));
         }
@@ -510,7 +515,12 @@ impl<W: Keep> Live<W> {
             }
         }
         let taken_unix_ns = unix_ns();
-        for piece in raw.chunks(self.piece) {
+        // Words of addresses stay whole.
+        let size = match chain.stream {
+            ADDRESS_STREAM => self.piece - self.piece % 6,
+            _ => self.piece,
+        };
+        for piece in raw.chunks(size) {
             match self.packer.pack(Some(chain.stream), piece) {
                 Ok(part) => self.ready.push(Ready {
                     image: writer.image,

@@ -17,7 +17,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use wire::stream::{LANES, escape};
+use wire::stream::{ADDRESSES, ALL_LANES, LANES, escape};
 
 use super::sink::Source;
 use crate::container::journal::{Mark, What, Wrote};
@@ -41,7 +41,7 @@ pub(super) struct Ring {
 struct Streams {
     keyframes: Vec<Keyframe>,
     /// Bytes of each that are in the file, or were.
-    ends: [u64; LANES],
+    ends: [u64; ALL_LANES],
     gap: Gap,
     /// How many are over.
     over: usize,
@@ -49,16 +49,18 @@ struct Streams {
 
 impl Streams {
     /// First byte of each stream that has to stay.
-    fn needed(&self) -> [u64; LANES] {
-        if self.over == LANES {
-            return [u64::MAX; LANES];
+    fn needed(&self) -> [u64; ALL_LANES] {
+        let lanes = LANES + usize::from(self.ends[ADDRESSES] > 0);
+        if self.over == lanes {
+            return [u64::MAX; ALL_LANES];
         }
         let is_there = |keyframe: &&Keyframe| {
             let mut lanes = keyframe.at.iter().zip(&self.ends);
             lanes.all(|(at, end)| at + escape::AT_LEN as u64 <= *end)
+                && keyframe.addresses <= self.ends[ADDRESSES]
         };
         let newest = self.keyframes.iter().rev().find(is_there);
-        newest.map_or([0; LANES], |keyframe| keyframe.at)
+        newest.map_or([0; ALL_LANES], Keyframe::all)
     }
 }
 
@@ -113,8 +115,8 @@ impl Ring {
         for chunk in chunks {
             if let What::Part { whose, stream, raw } = chunk.what {
                 let streams = self.threads.entry(whose).or_default();
-                if let Some(end) = streams.ends.get_mut(stream) {
-                    *end += raw;
+                if let Some(place) = Gap::place(stream) {
+                    streams.ends[place] += raw;
                 }
             }
             self.chunks.push(chunk);
@@ -129,7 +131,7 @@ impl Ring {
             marks: Vec::new(),
             gone: [0; 3],
         };
-        let mut ends: BTreeMap<Whose, [u64; LANES]> = BTreeMap::new();
+        let mut ends: BTreeMap<Whose, [u64; ALL_LANES]> = BTreeMap::new();
         let chunks = std::mem::take(&mut self.chunks);
         for chunk in &chunks {
             match chunk.what {
@@ -138,6 +140,9 @@ impl Ring {
                 What::Part { whose, stream, raw } => {
                     let streams = self.threads.entry(whose).or_default();
                     let end = ends.entry(whose).or_insert(streams.gap.bytes);
+                    let Some(stream) = Gap::place(stream) else {
+                        continue;
+                    };
                     end[stream] += raw;
                     if len > self.limit / 2 && end[stream] <= streams.needed()[stream] {
                         let stored = chunk.at.end - chunk.at.start;
@@ -161,7 +166,7 @@ impl Ring {
         for (&whose, streams) in &mut self.threads {
             let gap = streams.gap;
             let is_kept = |keyframe: &Keyframe| {
-                let mut lanes = keyframe.at.iter().zip(&gap.bytes);
+                let mut lanes = keyframe.all().into_iter().zip(gap.bytes);
                 lanes.all(|(at, gone)| at >= gone)
             };
             streams.keyframes.retain(is_kept);

@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use wire::ThreadRecord;
-use wire::stream::{BEGIN, CLOSED, Chunk, END, OPEN, entry};
+use wire::stream::{ADDRESS_STREAM, ADDRESSES, BEGIN, CLOSED, Chunk, END, LANES, OPEN, entry};
 use wire::view::Pool;
 
 /// One stream of a thread: a chain of chunks.
@@ -58,9 +58,11 @@ pub(super) struct Marked {
 /// The streams that a thread writes, by their numbers. None: it has not begun.
 pub(super) fn chains(record: &ThreadRecord) -> Vec<Chain> {
     let firsts = record.streams.each_ref().map(|first| first.load(Acquire));
-    if firsts.contains(&0) {
+    let (lanes, addresses) = (&firsts[..LANES], firsts[ADDRESSES]);
+    if lanes.contains(&0) {
         return Vec::new();
     }
+    let addresses = (addresses != 0).then_some((ADDRESS_STREAM, addresses));
     let chain = |(stream, chunk)| Chain {
         stream,
         chunk,
@@ -74,7 +76,8 @@ pub(super) fn chains(record: &ThreadRecord) -> Vec<Chain> {
         packed: 0,
         is_lost: false,
     };
-    (0..).zip(firsts).map(chain).collect()
+    let lanes = (0..).zip(lanes.iter().copied());
+    lanes.chain(addresses).map(chain).collect()
 }
 
 impl Chain {

@@ -35,6 +35,8 @@ pub enum Mode {
     Count,
     /// `everypath trace`, compression and names included.
     Trace,
+    /// `everypath trace --memory addresses`, to a file in memory.
+    Addresses,
     /// `valgrind --tool=none`.
     Valgrind,
     /// `valgrind --tool=callgrind`.
@@ -47,6 +49,9 @@ const INTRA: &[&str] = &["@", "contexts", "--mode", "intra", "-k", "3", "--quiet
 const ROLLED: &[&str] = &["@", "contexts", "--mode", "intra", "--roll-loops", "--quiet", "--report", "report.out", "--"];
 #[rustfmt::skip]
 const INTER: &[&str] = &["@", "contexts", "--mode", "inter", "-k", "3", "--quiet", "--report", "report.out", "--"];
+
+#[rustfmt::skip]
+const ADDRESSES: &[&str] = &["@", "trace", "--memory", "addresses", "--quiet", "--output", "/dev/shm/everypath-bench.evp", "--"];
 
 /// File name of a workload's trace, in its folder.
 const TRACE: &str = "trace.evp";
@@ -63,6 +68,7 @@ impl Mode {
             Mode::Instructions => "instructions",
             Mode::Count => "count",
             Mode::Trace => "trace",
+            Mode::Addresses => "addresses",
             Mode::Valgrind => "valgrind",
             Mode::Callgrind => "callgrind",
         }
@@ -88,6 +94,7 @@ impl Mode {
             Mode::Inter => INTER,
             Mode::Count => &["@", "count", "--quiet", "--report", "report.out", "--"],
             Mode::Trace => &["@", "trace", "--quiet", "--output", TRACE, "--"],
+            Mode::Addresses => ADDRESSES,
             Mode::Instructions => &[
                 "@",
                 "run",

@@ -3,7 +3,7 @@
 //! Threads are packed in segments, several at once. What was packed is read once more, and
 //! compared by hashes of everything executed and of all stamps.
 
-use trace::stream::LANES;
+use trace::stream::{ADDRESS_STREAM, LANES};
 use trace::{Keyframe, Part, Recording, Thread};
 
 use super::super::code::Place;
@@ -130,7 +130,8 @@ pub fn pack(recording: &Recording, least: u64) -> Result<(Recording, Vec<Digest>
     let given = segments::each(recording, &tasks, streams);
     let mut packed = recording.clone();
     for thread in packed.processes.iter_mut().flat_map(|p| &mut p.threads) {
-        thread.stream.clear();
+        // Addresses are as they were.
+        thread.stream.retain(|part| part.stream == ADDRESS_STREAM);
         thread.keyframes.clear();
     }
     let mut digests = Vec::new();
@@ -138,10 +139,11 @@ pub fn pack(recording: &Recording, least: u64) -> Result<(Recording, Vec<Digest>
     for (task, given) in tasks.iter().zip(given) {
         let thread = &mut packed.processes[task.process].threads[task.thread];
         let (parts, digest) = given.map_err(|error| Refused::Unsound(thread.tid, error))?;
-        match thread.stream.is_empty() {
-            true => before = Before::default(),
-            false => thread.keyframes.push(Keyframe {
+        match is_packed(thread) {
+            false => before = Before::default(),
+            true => thread.keyframes.push(Keyframe {
                 at: before.bytes,
+                addresses: task.segment.addresses,
                 insns: Some(before.insns),
             }),
         }

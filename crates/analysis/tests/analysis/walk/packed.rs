@@ -43,10 +43,7 @@ fn what_is_packed_is_read_as_before() {
         .map(|(lane, (raw, from))| (lane, &raw[from as usize..]))
         .collect();
     thread.stream = self::thread(&rest).stream;
-    thread.gap = Some(Gap {
-        bytes: from,
-        ..Gap::default()
-    });
+    thread.gap = Some(Gap::before(from));
     let (process, thread) = (&newest.processes[0], &newest.processes[0].threads[0]);
     let (rest, error) = executed(process, thread);
     assert!(error.is_none() && !rest.is_empty() && whole.ends_with(&rest));

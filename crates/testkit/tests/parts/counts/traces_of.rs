@@ -155,7 +155,7 @@ pub fn executed(
 }
 
 /// Module and offset of every byte of code.
-fn places(process: &Process) -> HashMap<(u32, u64), Place> {
+pub fn places(process: &Process) -> HashMap<(u32, u64), Place> {
     let mut places = HashMap::new();
     for fragment in &process.fragments {
         for piece in &fragment.pieces {

@@ -1,0 +1,532 @@
+//! Memory accesses of a thread, beside its instructions.
+//!
+//! Problem: a trace with addresses has those that do not follow from others (`isa::memory::recorded`);
+//! which instruction each word is of, only the control flow says.
+//!
+//! Approach: [`Accesses`] walks the control flow and follows what is known of registers, by the
+//! rules that the program's side followed. Each operand is known then, or its words come next.
+//!
+//! Invariants: any bytes give accesses or an error. What was executed when the thread was
+//! killed and has no words ends the walk.
+//!
+//! Limits: a walk ends where the file has lost something. How large the areas of `xsave` and its like
+//! are, the trace does not say: their size is 0.
+
+use isa::Insn;
+use isa::memory::recorded::{LONGEST, MARK, Read, Recorded, SHORT, falls_through};
+use isa::memory::{Access, Known, Operand, Pattern, Selection};
+use trace::stream::ADDRESS_STREAM;
+use trace::{Recording, Thread};
+
+use super::code::Place;
+use super::lane::Lane;
+use super::segments::{self, Segment, Task};
+use super::{Code, Found, Pieces, Step, Unsound, Walk, Why};
+
+/// An access, and which of the instructions made it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accessed {
+    /// Index among the instructions that it is given with.
+    pub step: u32,
+    pub access: Access,
+    /// How often: more than once for a repeated string instruction, whose operands take turns.
+    pub times: u64,
+    /// It goes backwards from `access` on.
+    pub is_backwards: bool,
+}
+
+impl Accessed {
+    /// The access number `at` of so many.
+    pub fn at(&self, at: u64) -> Access {
+        let distance = at.wrapping_mul(self.access.size.into());
+        let address = match self.is_backwards {
+            true => self.access.address.wrapping_sub(distance),
+            false => self.access.address.wrapping_add(distance),
+        };
+        Access {
+            address,
+            ..self.access
+        }
+    }
+
+    fn once(step: u32, access: Access) -> Accessed {
+        Accessed {
+            step,
+            access,
+            times: 1,
+            is_backwards: false,
+        }
+    }
+}
+
+/// Event of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessEvent<'a> {
+    /// It executed these, one after the other, with these accesses.
+    Executed(&'a [Step], &'a [Accessed]),
+    /// It went to this address without executing anything.
+    Went { why: Why, to: u64 },
+}
+
+/// Which accesses a trace has; `None`: it has none.
+pub fn selection(recording: &Recording) -> Option<Selection> {
+    let option = |name: &str| {
+        let mut options = recording.meta.options.iter();
+        options.any(|(option, _)| option == name)
+    };
+    let (loads, stores) = (option("--loads"), option("--stores"));
+    option("--memory").then(|| Selection {
+        loads: loads || !stores,
+        stores: stores || !loads,
+        elision: !option("--no-elision"),
+    })
+}
+
+/// Whether a thread's addresses were recorded.
+pub fn has_addresses(thread: &Thread) -> bool {
+    let mut parts = thread.stream.iter();
+    parts.any(|part| part.stream == ADDRESS_STREAM)
+}
+
+/// How control came without an outcome to where the instructions given last begin, and to what
+/// follows them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Came {
+    pub before: Coming,
+    pub after: Coming,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Coming {
+    /// By how many escapes.
+    escapes: u32,
+    /// How many of them were [`escape::AT`](trace::stream::escape::AT).
+    places: u32,
+}
+
+impl Coming {
+    pub fn by(&mut self, then: Place) {
+        self.escapes += 1;
+        self.places += u32::from(matches!(then, Place::At(_)));
+    }
+}
+
+impl Walk<'_> {
+    /// How control came to what was given last, and nothing from then on.
+    fn take_came(&mut self) -> Came {
+        std::mem::take(&mut self.came)
+    }
+}
+
+/// Reads the instructions and accesses of one thread.
+pub struct Accesses<'a> {
+    walk: Walk<'a>,
+    words: Words<'a>,
+    selection: Selection,
+    known: Known,
+    /// Address behind the last instruction, if control was to go on there.
+    next: u64,
+    found: Vec<Accessed>,
+    /// Nothing was read yet; it begins at a keyframe.
+    begins: bool,
+    is_segment: bool,
+    over: bool,
+}
+
+/// The words that are to be read.
+struct Words<'a> {
+    lane: Lane<'a>,
+    /// Address of the mark that comes next, if one does.
+    mark: Option<u64>,
+}
+
+impl Words<'_> {
+    /// The next bytes; `None`: there are not so many.
+    fn take<const N: usize>(&mut self, len: usize) -> Result<Option<[u8; N]>, Unsound> {
+        let mut bytes = [0; N];
+        let there = self.lane.ahead(len)?;
+        if there.len() < len {
+            return Ok(None);
+        }
+        bytes[..len].copy_from_slice(&there[..len]);
+        self.lane.skip(len);
+        self.look()?;
+        Ok(Some(bytes))
+    }
+
+    /// Whether a mark comes next.
+    fn look(&mut self) -> Result<(), Unsound> {
+        let there = self.lane.ahead(SHORT)?;
+        self.mark = match there.get(SHORT - 1) {
+            Some(last) if last & 0x80 != 0 => {
+                let mut word = [0; 8];
+                word[..SHORT].copy_from_slice(&there[..SHORT]);
+                Some(u64::from_le_bytes(word) & !MARK)
+            }
+            _ => None,
+        };
+        Ok(())
+    }
+
+    /// Skips the mark that comes next.
+    fn pass_mark(&mut self) -> Result<(), Unsound> {
+        self.lane.skip(SHORT);
+        self.look()
+    }
+}
+
+impl<'a> Accesses<'a> {
+    /// All that is kept of the thread.
+    pub fn new(pieces: &'a mut Pieces, thread: &'a Thread, selection: Selection) -> Self {
+        let first = segments::segments(thread).first().copied();
+        Accesses::of(
+            pieces,
+            thread,
+            first.unwrap_or_default().onward(),
+            selection,
+        )
+    }
+
+    /// One of the thread's segments.
+    pub fn of(
+        pieces: &'a mut Pieces,
+        thread: &'a Thread,
+        segment: Segment,
+        selection: Selection,
+    ) -> Self {
+        let from = segment.addresses;
+        Accesses {
+            walk: Walk::of(pieces, thread, segment),
+            words: Words {
+                lane: Lane::between(thread, ADDRESS_STREAM.into(), from, None),
+                mark: None,
+            },
+            selection,
+            known: Known::default(),
+            next: 0,
+            found: Vec::new(),
+            begins: true,
+            is_segment: segment.from.is_some(),
+            over: false,
+        }
+    }
+
+    /// Next event of the thread; `None`: nothing more is known.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "an iterator cannot lend what it gives"
+    )]
+    pub fn next(&mut self) -> Option<Result<AccessEvent<'_>, Unsound>> {
+        if self.over {
+            return None;
+        }
+        loop {
+            let found = match self.walk.found()? {
+                Ok(found) => found,
+                Err(error) => return Some(Err(error)),
+            };
+            let came = self.walk.take_came();
+            match found {
+                Found::Executed {
+                    piece,
+                    from,
+                    to,
+                    outcome,
+                } => {
+                    let ran = (piece, from, to, outcome == Some(true));
+                    let number = match self.run(ran, came) {
+                        Ok(number) => number,
+                        Err(error) => return self.fail(error),
+                    };
+                    self.over |= number < to - from;
+                    let steps = &self.walk.pieces.known[piece as usize].straight.steps;
+                    let steps = &steps[from as usize..(from + number) as usize];
+                    return match steps.is_empty() {
+                        true => None,
+                        false => Some(Ok(AccessEvent::Executed(steps, &self.found))),
+                    };
+                }
+                Found::Went { why, to } => {
+                    // What a file has lost may have had words.
+                    self.over |= why == Why::Lost;
+                    if let Err(error) = self.went(came) {
+                        return self.fail(error);
+                    }
+                    return Some(Ok(AccessEvent::Went { why, to }));
+                }
+                Found::Entered(_) => {
+                    let forgotten = self.forget(came.before);
+                    if let Err(error) = forgotten.and_then(|()| self.forget(came.after)) {
+                        return self.fail(error);
+                    }
+                }
+                Found::Stamp(_) | Found::Stack(_) => {}
+            }
+        }
+    }
+
+    /// Bytes of words that were not read, besides a mark at their end.
+    pub fn left(&self) -> u64 {
+        let mark = if self.words.mark.is_some() { SHORT } else { 0 };
+        let here = self.words.lane.here().len() - mark;
+        self.words.lane.len() + here as u64
+    }
+
+    pub fn code(&self) -> &Code {
+        self.walk.code()
+    }
+
+    /// Control comes from elsewhere: nothing is known but the stack pointer.
+    fn forget(&mut self, coming: Coming) -> Result<(), Unsound> {
+        if coming.escapes > 0 {
+            self.arrive()?;
+        }
+        (0..coming.places).try_for_each(|_| self.follow_stack())
+    }
+
+    /// Control went where an escape says.
+    fn went(&mut self, came: Came) -> Result<(), Unsound> {
+        self.forget(came.before)?;
+        self.forget(came.after)?;
+        self.arrive()?;
+        self.follow_stack()
+    }
+
+    /// Nothing is known any more, and a mark may say so, too.
+    fn arrive(&mut self) -> Result<(), Unsound> {
+        self.words.look()?;
+        self.known.clear();
+        match self.words.mark == Some(self.next) {
+            true => self.words.pass_mark(),
+            false => Ok(()),
+        }
+    }
+
+    fn fail<T>(&mut self, error: Unsound) -> Option<Result<T, Unsound>> {
+        self.over = true;
+        Some(Err(error))
+    }
+
+    /// Reads the stack pointer; if it is not there, that is the end.
+    fn follow_stack(&mut self) -> Result<(), Unsound> {
+        if self.selection.elision {
+            match self.words.take::<8>(SHORT)? {
+                Some(sp) => self.known.set_stack(u64::from_le_bytes(sp)),
+                None => self.over = true,
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the accesses of instructions that were executed. Of how many of them all words are
+    /// there.
+    fn run(&mut self, ran: (u32, u32, u32, bool), came: Came) -> Result<u32, Unsound> {
+        let (piece, from, to, is_taken) = ran;
+        self.found.clear();
+        if std::mem::take(&mut self.begins) {
+            self.words.look()?;
+            // A keyframe.
+            if self.is_segment {
+                self.follow_stack()?;
+            }
+        }
+        self.forget(came.before)?;
+        if self.over {
+            return Ok(0);
+        }
+        self.walk.pieces.plan(piece, self.selection);
+        let Accesses {
+            walk,
+            words,
+            selection,
+            known,
+            next,
+            found,
+            ..
+        } = self;
+        let piece = &walk.pieces.known[piece as usize];
+        let all = piece.straight.steps.iter().zip(&piece.recorded);
+        let all = all.take(to as usize).enumerate().skip(from as usize);
+        for (index, (step, recorded)) in all {
+            if words.mark == Some(step.pc) {
+                words.pass_mark()?;
+                known.clear();
+            }
+            let number = index as u32 - from;
+            if !accesses(words, known, (recorded, *selection), number, found)? {
+                found.retain(|accessed| accessed.step < number);
+                return Ok(number);
+            }
+            if known.executed(recorded, *selection) {
+                let Some(sp) = words.take::<8>(SHORT)? else {
+                    found.retain(|accessed| accessed.step < number);
+                    return Ok(number);
+                };
+                known.set_stack(u64::from_le_bytes(sp));
+            }
+            *next = step.pc.wrapping_add(step.len.into());
+            if !falls_through(step.flow, is_taken && index + 1 == to as usize) {
+                known.clear();
+                *next = 0;
+            }
+        }
+        self.forget(came.after)?;
+        Ok(to - from)
+    }
+}
+
+/// Accesses of a thread, counted.
+#[derive(Clone, Debug, Default)]
+pub struct AccessesCount {
+    pub accesses: u64,
+    /// Bytes of words that no instruction has, though the thread came to its end.
+    pub left: u64,
+    pub error: Option<String>,
+}
+
+/// Reads the accesses of all threads, by process; each is read as a whole.
+pub fn count_accesses(recording: &Recording, selection: Selection) -> Vec<Vec<AccessesCount>> {
+    let tasks = Task::whole(recording);
+    let work = |pieces: &mut Pieces, thread: &Thread, segment: Segment| {
+        let mut count = AccessesCount::default();
+        if !has_addresses(thread) {
+            return count;
+        }
+        let mut accesses = Accesses::of(pieces, thread, segment, selection);
+        while let Some(event) = accesses.next() {
+            match event {
+                Ok(AccessEvent::Executed(_, all)) => {
+                    let times = all.iter().map(|one| one.times);
+                    count.accesses = times.fold(count.accesses, u64::saturating_add);
+                }
+                Ok(AccessEvent::Went { .. }) => {}
+                Err(error) => count.error = Some(error.to_string()),
+            }
+        }
+        if thread.end_ns.is_some() && thread.missing.is_none() {
+            count.left = accesses.left();
+        }
+        count
+    };
+    let counts = segments::each_of(recording, &tasks, work);
+    let mut all: Vec<Vec<_>> = recording.processes.iter().map(|_| Vec::new()).collect();
+    for (task, count) in tasks.iter().zip(counts) {
+        all[task.process].push(count);
+    }
+    all
+}
+
+/// Reads the accesses of one instruction. `false`: there are no words for it.
+fn accesses(
+    words: &mut Words<'_>,
+    known: &mut Known,
+    (recorded, selection): (&Recorded, Selection),
+    step: u32,
+    found: &mut Vec<Accessed>,
+) -> Result<bool, Unsound> {
+    let each = |access| found.push(Accessed::once(step, access));
+    match &recorded.operands[..] {
+        [] => return Ok(true),
+        [operand] if operand.pattern == Pattern::Once => {
+            return once(words, known, (operand, selection), each);
+        }
+        _ => {}
+    }
+    let Some(read) = read_words(words, known, recorded, selection)? else {
+        return Ok(false);
+    };
+    for (operand, read) in recorded.operands.iter().zip(&read) {
+        match operand.pattern {
+            Pattern::Repeated => found.extend(read.repeated(operand).map(
+                |(access, times, is_backwards)| Accessed {
+                    step,
+                    access,
+                    times,
+                    is_backwards,
+                },
+            )),
+            _ => read.each(
+                operand,
+                |_| 0,
+                |access| found.push(Accessed::once(step, access)),
+            ),
+        }
+    }
+    Ok(true)
+}
+
+/// Reads the words of all operands; `None`: there are not so many.
+fn read_words(
+    words: &mut Words<'_>,
+    known: &mut Known,
+    recorded: &Recorded,
+    selection: Selection,
+) -> Result<Option<Vec<Read>>, Unsound> {
+    let mut read: Vec<Read> = vec![Read::default(); recorded.operands.len()];
+    let mut behind = Vec::new();
+    for (operand, read) in recorded.operands.iter().zip(&mut read) {
+        if operand.pattern == Pattern::Once {
+            if !once(words, known, (operand, selection), |access| {
+                read.address = access.address;
+            })? {
+                return Ok(None);
+            }
+            continue;
+        }
+        for word in known.words(operand, selection) {
+            if word.is_behind() {
+                behind.push(word);
+                continue;
+            }
+            let len = word.len();
+            let Some(bytes) = words.take::<LONGEST>(len)? else {
+                return Ok(None);
+            };
+            read.take(operand, word, &bytes[..len]);
+        }
+    }
+    let repeated = recorded.operands.iter().zip(&mut read);
+    let repeated = repeated.filter(|(operand, _)| operand.pattern == Pattern::Repeated);
+    for ((operand, read), word) in repeated.zip(behind) {
+        let Some(bytes) = words.take::<LONGEST>(word.len())? else {
+            return Ok(None);
+        };
+        read.take(operand, word, &bytes[..word.len()]);
+    }
+    Ok(Some(read))
+}
+
+/// Reads the access of an operand that has one.
+#[inline]
+fn once(
+    words: &mut Words<'_>,
+    known: &mut Known,
+    (operand, selection): (&Operand, Selection),
+    mut each: impl FnMut(Access),
+) -> Result<bool, Unsound> {
+    let address = match known
+        .address(&operand.address)
+        .filter(|_| selection.elision)
+    {
+        Some(address) => address,
+        None => {
+            let Some(bytes) = words.take::<8>(SHORT)? else {
+                return Ok(false);
+            };
+            let address = operand.short_word(u64::from_le_bytes(bytes));
+            known.recorded(operand, selection, address);
+            address
+        }
+    };
+    each(Access {
+        address,
+        size: operand.size.into(),
+        kind: operand.kind,
+    });
+    Ok(true)
+}
+
+/// The recorded operands of an instruction.
+pub(super) fn recorded(insn: Option<&Insn>, selection: Selection) -> Recorded {
+    insn.map_or_else(Recorded::default, |insn| Recorded::of(insn, selection))
+}

@@ -1,0 +1,59 @@
+//! Memory accesses of a trace.
+
+use clap::{Args, ValueEnum};
+use wire::stream::memory;
+
+/// Recorded parts of each access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum What {
+    /// Address, number of bytes, whether read or written
+    Addresses,
+}
+
+#[derive(Debug, Args)]
+pub struct Memory {
+    /// Record memory accesses of each instruction, too
+    #[arg(long = "memory", value_name = "WHAT")]
+    pub what: Option<What>,
+    /// With --memory: only reads, if --stores is not given
+    #[arg(long, requires = "what")]
+    pub loads: bool,
+    /// With --memory: only writes, if --loads is not given
+    #[arg(long, requires = "what")]
+    pub stores: bool,
+    /// With --memory: also record addresses that follow from others
+    #[arg(long, requires = "what")]
+    pub no_elision: bool,
+}
+
+impl Memory {
+    /// As the program's side knows it.
+    pub fn bits(&self) -> u32 {
+        let both = self.loads == self.stores;
+        let wanted = [
+            (self.loads || both, memory::LOADS),
+            (self.stores || both, memory::STORES),
+            (self.no_elision, memory::ALL_WORDS),
+        ];
+        let wanted = wanted.into_iter().filter(|(is_wanted, _)| *is_wanted);
+        match self.what {
+            None => 0,
+            Some(What::Addresses) => wanted.fold(0, |bits, (_, bit)| bits | bit),
+        }
+    }
+
+    /// As users write it.
+    pub fn options(&self) -> Vec<(String, String)> {
+        let flags = [
+            ("--loads", self.loads),
+            ("--stores", self.stores),
+            ("--no-elision", self.no_elision),
+        ];
+        let what = self.what.map(|What::Addresses| ("--memory", "addresses"));
+        let flags = flags.into_iter().filter(|(_, is_given)| *is_given);
+        let flags = flags.map(|(name, _)| (name, ""));
+        let all = what.into_iter().chain(flags);
+        all.map(|(name, value)| (name.into(), value.into()))
+            .collect()
+    }
+}

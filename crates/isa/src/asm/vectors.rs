@@ -1,0 +1,61 @@
+//! Moves from vector and mask registers, without flags: what a memory trace records of masks and
+//! vectors of indices.
+
+use super::Asm;
+use crate::Reg;
+
+impl Asm<'_> {
+    /// `kmovq reg, k`; the caller knows the machine has AVX512BW. With `word`, `kmovw reg32, k`.
+    pub fn mov_r_opmask(&mut self, reg: Reg, opmask: u8, word: bool) {
+        let inverted = (1 - reg.high()) << 7;
+        let code = match word {
+            true => [0xC4, inverted | 0x61, 0x78, 0x93],
+            false => [0xC4, inverted | 0x61, 0xFB, 0x93],
+        };
+        self.bytes(&code);
+        self.byte(0xC0 | reg.low() << 3 | opmask);
+    }
+
+    /// Highest bits of the elements of a vector register: `vmovmskps`, `vmovmskpd`, or, of
+    /// 16 bytes, `pmovmskb`; `size` is an element's. `vector` is one of the first sixteen.
+    pub fn mov_r_signs(&mut self, reg: Reg, vector: u8, size: u8) {
+        let (r, b) = (reg.high(), vector >> 3);
+        let inverted = (1 - r) << 7 | 1 << 6 | (1 - b) << 5 | 1;
+        match size {
+            1 => self.bytes(&[0x66, 0x40 | r << 2 | b, 0x0F, 0xD7]),
+            4 => self.bytes(&[0xC4, inverted, 0x7C, 0x50]),
+            _ => self.bytes(&[0xC4, inverted, 0x7D, 0x50]),
+        }
+        self.byte(0xC0 | reg.low() << 3 | vector & 7);
+    }
+
+    /// `pmovmskb reg32, mm`
+    pub fn mov_r_mmx_signs(&mut self, reg: Reg, mmx: u8) {
+        self.bytes(&[0x40 | reg.high() << 2, 0x0F, 0xD7]);
+        self.byte(0xC0 | reg.low() << 3 | mmx);
+    }
+
+    /// `vmovdqu [base + disp], ymm`, of the first sixteen; with `wide`, `vmovdqu64 [...], zmm`.
+    pub fn mov_mem_vector(&mut self, base: Reg, disp: i32, vector: u8, wide: bool) {
+        let b = 1 - base.high();
+        let r = 1 - (vector >> 3 & 1);
+        if wide {
+            let upper = 1 - (vector >> 4);
+            self.bytes(&[
+                0x62,
+                r << 7 | 1 << 6 | b << 5 | upper << 4 | 1,
+                0xFE,
+                0x48,
+                0x7F,
+            ]);
+        } else {
+            self.bytes(&[0xC4, r << 7 | 1 << 6 | b << 5 | 1, 0x7E, 0x7F]);
+        }
+        // A displacement of 8 bits would be scaled with EVEX.
+        self.byte(0x80 | (vector & 7) << 3 | base.low());
+        if base.low() == 4 {
+            self.byte(0x24);
+        }
+        self.dword(disp as u32);
+    }
+}
