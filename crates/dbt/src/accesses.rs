@@ -217,7 +217,7 @@ impl Emit<'_> {
         }
         asm.mov_r_gs(pointer, LANE);
         for (word, operand) in words {
-            let at = i32::from(self.pending.stored.bytes);
+            let at = i32::from(self.pending.stored.bytes) + word.skips() as i32;
             store_word(asm, word, operand, [pointer, scratch], at);
             self.pending.stored.bytes += word.len() as u8;
         }

@@ -42,11 +42,14 @@ asm(".intel_syntax noprefix\n"
     "mov rax, 0x8000000000000001; kmovq k3, rax; vmovdqu8 zmm0{k3}, [rdi+0x200]\n"
     "vzeroupper; ret\n"
     ".att_syntax\n");
-int main(void) {
+int main(int argc, char **argv) {
     printf("%lx\n", (long)area);
-    plain(area);
-    if (__builtin_cpu_supports("avx2")) masked(area);
-    if (__builtin_cpu_supports("avx512bw")) masked_more(area);
+    for (int i = 0; i < (argc > 1 ? 4000 : 1); i++) {
+        for (int j = 0; __builtin_cpu_supports("avx2") && j < i % 13; j++) masked(area), ((volatile char *)area)[j] = 1;
+        plain(area);
+        if (__builtin_cpu_supports("avx2")) masked(area);
+        if (__builtin_cpu_supports("avx512bw")) masked_more(area);
+    }
     return 0;
 }
 "#;
@@ -135,6 +138,32 @@ fn accesses_that_depend_on_more_than_an_address() {
             );
         }
     }
+}
+
+/// Words of all lengths come to the end of a chunk.
+#[test]
+fn words_at_the_ends_of_chunks_are_whole() {
+    let folder = Folder::new("memory-chunks");
+    folder.program(&["-O1", "-no-pie", "-mno-red-zone"], "prog", PROGRAM);
+    let options: [&[&str]; 3] = [&[], &["--chaos", "3"], &["--chaos", "5", "--no-elision"]];
+    let mut counts = Vec::new();
+    for options in options {
+        let words = ["trace", "-q", "-o", "run.evp", "--memory", "addresses"];
+        let output = folder.run(
+            BINARY,
+            &[&words, options, &["--", "./prog", "often"]].concat(),
+        );
+        assert!(output.status.success(), "{output:?}");
+        let output = folder.run(BINARY, &["verify", "run.evp"]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{options:?}: {text}");
+        let count = text.lines().find(|line| line.contains("memory accesses"));
+        counts.push(count.unwrap().split(' ').next().unwrap().replace(',', ""));
+    }
+    // The dynamic linker's own work differs by a little.
+    let counts: Vec<u64> = counts.iter().map(|count| count.parse().unwrap()).collect();
+    let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
+    assert!(*least > 500_000 && most - least < 2000, "{counts:?}");
 }
 
 #[test]

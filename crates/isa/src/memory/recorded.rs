@@ -14,7 +14,8 @@
 //! | the stack pointer, where it is not known after the instruction | [`Word::Stack`] |
 //!
 //! Words of 6 bytes are addresses below 2^47, so their highest bit is 0: a word with that bit
-//! is a [mark](MARK).
+//! is a [mark](MARK). Longer ones have what they hold at their end ([`Word::skips`]), so storing
+//! it comes to the end of the word.
 //!
 //! Invariants: recorder and reader ask the same functions, so both know which words there are. Words
 //! come in the order of the operands, [`Word::Behind`] after all others.
@@ -90,6 +91,15 @@ impl Word {
 
     pub fn is_empty(self) -> bool {
         false
+    }
+
+    /// Bytes before what it holds.
+    pub fn skips(self) -> usize {
+        match self {
+            Word::Base(_) | Word::Address(_) | Word::Stack => 0,
+            Word::Indices(_, len) => self.len() - len,
+            _ => LONG - size_of::<u64>(),
+        }
     }
 
     /// Recorded after the instruction.
@@ -223,6 +233,7 @@ impl Default for Read {
 impl Read {
     /// The bytes of a word that was recorded of `operand`.
     pub fn take(&mut self, operand: &Operand, word: Word, bytes: &[u8]) {
+        let bytes = bytes.get(word.skips()..).unwrap_or_default();
         let mut number = [0; 8];
         let len = bytes.len().min(number.len());
         number[..len].copy_from_slice(&bytes[..len]);
