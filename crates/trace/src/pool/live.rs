@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use wire::stream::{ADDRESS_STREAM, BEGIN, END};
+use wire::stream::ADDRESS_STREAM;
 use wire::view::Pool;
 use wire::{ProcessRecord, ThreadRecord, made, process_state};
 
@@ -134,6 +134,8 @@ pub struct Live<W> {
     /// Images that may still do something.
     open: Vec<usize>,
     threads: Vec<Writer>,
+    /// Room for bytes of a stream, to be used again.
+    spare: Vec<u8>,
     ready: Vec<Ready>,
     keyframes: keyframes::Found,
     /// Keyframes of what is ready, by process and thread.
@@ -179,6 +181,7 @@ impl<W: Keep> Live<W> {
             newest: 0,
             open: Vec::new(),
             threads: Vec::new(),
+            spare: Vec::new(),
             ready: Vec::new(),
             keyframes: keyframes::Found::default(),
             found: Vec::new(),
@@ -435,15 +438,8 @@ impl<W: Keep> Live<W> {
             Open::None | Open::All => HashSet::new(),
         };
         for at in (0..self.threads.len()).rev() {
-            let mut has_room = self.has_room();
-            while has_room && self.threads[at].chain.take_closed(pool) {
-                freed = true;
-                if self.threads[at].chain.raw.len() + (END - BEGIN) as usize > PART {
-                    self.hurry(pool);
-                    self.pack(at);
-                }
-                has_room = self.has_room();
-            }
+            let (took, has_room) = self.take_closed(pool, at);
+            freed |= took;
             // Closed chunks that were not taken come before the open one.
             let writer = &mut self.threads[at];
             let is_read = open == Open::All || busy.contains(&(writer.image, writer.thread));
@@ -540,6 +536,8 @@ impl<W: Keep> Live<W> {
             chain.parts += 1;
             chain.packed += piece.len() as u64;
         }
+        chain.raw = raw;
+        chain.raw.clear();
     }
 
     /// Writes what is ready, and before it what it needs.

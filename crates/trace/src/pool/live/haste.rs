@@ -1,15 +1,45 @@
 //! How quickly parts have to be packed: programs wait for who takes their chunks.
 
+use std::mem;
 use std::sync::atomic::Ordering::Relaxed;
 
+use wire::stream::{BEGIN, END};
 use wire::view::Pool;
 
 use super::super::sink::Keep;
 use super::Live;
+use crate::part::PART;
+
+/// Chunks that are read of one stream before anything is written.
+const AT_ONCE: usize = 64;
 
 impl<W: Keep> Live<W> {
+    /// Reads and frees closed chunks of a stream, and packs them. Whether there was one, and
+    /// whether the open one is next.
+    pub(super) fn take_closed(&mut self, pool: &Pool, at: usize) -> (bool, bool) {
+        let chain = &mut self.threads[at].chain;
+        if chain.raw.is_empty() {
+            chain.raw = mem::take(&mut self.spare);
+        }
+        let (mut taken, mut has_room) = (0, self.has_room());
+        // What was taken is written now and then, also if the thread writes all the time.
+        while has_room && taken < AT_ONCE && self.threads[at].chain.take_closed(pool) {
+            taken += 1;
+            if self.threads[at].chain.raw.len() + (END - BEGIN) as usize > PART {
+                self.hurry(pool);
+                self.pack(at);
+            }
+            has_room = self.has_room();
+        }
+        let chain = &mut self.threads[at].chain;
+        if chain.raw.is_empty() {
+            self.spare = mem::take(&mut chain.raw);
+        }
+        (taken > 0, has_room && taken < AT_ONCE)
+    }
+
     /// Packs as quickly as there is need.
-    pub(super) fn hurry(&mut self, pool: &Pool) {
+    fn hurry(&mut self, pool: &Pool) {
         if let Err(error) = self.packer.hurry(haste(pool)) {
             self.sink.fail(error.into());
         }
