@@ -221,11 +221,19 @@ impl<'a> Accesses<'a> {
             return None;
         }
         loop {
-            let found = match self.walk.found()? {
-                Ok(found) => found,
-                Err(error) => return Some(Err(error)),
-            };
+            let found = self.walk.found();
             let came = self.walk.take_came();
+            let found = match found {
+                Some(Ok(found)) => found,
+                Some(Err(error)) => return self.fail(error),
+                None => {
+                    // Tracing ended where control had come.
+                    self.over = true;
+                    let forgotten = self.forget(came.before);
+                    let error = forgotten.and_then(|()| self.forget(came.after)).err()?;
+                    return self.fail(error);
+                }
+            };
             match found {
                 Found::Executed {
                     piece,
