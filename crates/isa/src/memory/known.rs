@@ -66,9 +66,10 @@ fn place_of(segment: Segment) -> usize {
 }
 
 impl Known {
-    /// Nothing is known but the stack pointer.
+    /// Nothing is known but the stack pointer, and nothing was recorded that copies of it would
+    /// be followed behind.
     pub fn is_empty(&self) -> bool {
-        self.has & !STACK == 0
+        self.has & !STACK == 0 && !self.is_recorded
     }
 
     /// Only the stack pointer is known from here on.
