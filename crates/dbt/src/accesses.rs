@@ -21,7 +21,7 @@
 //! The map says at each instruction how many bytes are stored (`pcmap`, code 0xE2), for who
 //! leaves in the middle.
 //!
-//! What the reader knows of registers it knows by the same rules (`isa::memory::Known`): the stack
+//! The reader knows registers by the same rules (`isa::memory::Known`): the stack
 //! pointer always, nothing else behind a branch that is taken, or an escape. Nothing else is known
 //! where a superblock begins; if it is entered otherwise while something is, a mark before it
 //! says so. The stack pointer follows each escape that says where control is, or went.
@@ -52,7 +52,7 @@ use crate::translate::Emit;
 pub const LANE: i32 = offset_of!(ThreadContext, streams) as i32 + 8 * ADDRESSES as i32;
 const APP_GS: i32 = offset_of!(ThreadContext, app_gs) as i32;
 
-/// How many instructions ahead scratch registers are not used, if there are such.
+/// Number of instructions ahead that do not use a scratch register, if there is such a one.
 const AHEAD: usize = 6;
 
 /// Registers to use in between, those first that calls do not keep.
@@ -252,7 +252,7 @@ fn store_word(
             return asm.mov_mem_vector(pointer, at, vector, is_wide);
         }
         Word::Components => {
-            // Of the second store only the lower half counts.
+            // The upper half of the second store does not count.
             asm.mov_mem_r(pointer, at, Reg::Rax);
             asm.mov_mem_r(pointer, at + 4, Reg::Rdx);
             return;

@@ -29,7 +29,7 @@ pub struct Accessed {
     /// Index among the instructions that it is given with.
     pub step: u32,
     pub access: Access,
-    /// How often: more than once for a repeated string instruction, whose operands take turns.
+    /// Number of times: more than one for a repeated string instruction, whose operands take turns.
     pub times: u64,
     /// It goes backwards from `access` on.
     pub is_backwards: bool,
@@ -88,7 +88,7 @@ pub fn has_addresses(thread: &Thread) -> bool {
     parts.any(|part| part.stream == ADDRESS_STREAM)
 }
 
-/// How control came without an outcome to where the instructions given last begin, and to what
+/// Escapes by which control came to where the instructions given last begin, and to what
 /// follows them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Came {
@@ -100,7 +100,7 @@ pub(super) struct Came {
 pub(super) struct Coming {
     /// By how many escapes.
     escapes: u32,
-    /// How many of them were [`escape::AT`](trace::stream::escape::AT).
+    /// Number of those that were [`escape::AT`](trace::stream::escape::AT).
     places: u32,
 }
 
@@ -112,7 +112,7 @@ impl Coming {
 }
 
 impl Walk<'_> {
-    /// How control came to what was given last, and nothing from then on.
+    /// Takes the escapes by which control came to what was given last.
     fn take_came(&mut self) -> Came {
         std::mem::take(&mut self.came)
     }
@@ -255,7 +255,7 @@ impl<'a> Accesses<'a> {
                     };
                 }
                 Found::Went { why, to } => {
-                    // What a file has lost may have had words.
+                    // The lost part of a file may have had words.
                     self.over |= why == Why::Lost;
                     if let Err(error) = self.went(came) {
                         return self.fail(error);

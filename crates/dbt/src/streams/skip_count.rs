@@ -163,7 +163,7 @@ impl Engine {
 
     /// How many a superblock may have.
     pub fn most_insns(&self, most: usize) -> usize {
-        // What is stored for each makes code longer.
+        // The stores for each instruction make code longer.
         let most = self
             .settings
             .memory

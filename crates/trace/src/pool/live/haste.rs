@@ -1,4 +1,4 @@
-//! How quickly parts have to be packed: programs wait for who takes their chunks.
+//! The speed at which parts have to be packed: programs wait for who takes their chunks.
 
 use std::mem;
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,7 +22,7 @@ impl<W: Keep> Live<W> {
             chain.raw = mem::take(&mut self.spare);
         }
         let (mut taken, mut has_room) = (0, self.has_room());
-        // What was taken is written now and then, also if the thread writes all the time.
+        // Parts are written now and then, also if the thread writes all the time.
         while has_room && taken < AT_ONCE && self.threads[at].chain.take_closed(pool) {
             taken += 1;
             if self.threads[at].chain.raw.len() + (END - BEGIN) as usize > PART {
@@ -46,7 +46,7 @@ impl<W: Keep> Live<W> {
     }
 }
 
-/// How much of the room for chunks that are not read is taken: 0 if little is, 2 if most is.
+/// Share of the room for chunks that is taken by those not read yet: 0 if little is, 2 if most is.
 fn haste(pool: &Pool) -> usize {
     let header = pool.header();
     let waiting = header.chunks.waiting.load(Relaxed);
