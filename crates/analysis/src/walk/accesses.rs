@@ -131,6 +131,8 @@ pub struct Accesses<'a> {
     begins: bool,
     is_segment: bool,
     over: bool,
+    /// Instructions were executed whose words are not there.
+    lacks: bool,
 }
 
 /// The words that are to be read.
@@ -208,6 +210,7 @@ impl<'a> Accesses<'a> {
             begins: true,
             is_segment: segment.from.is_some(),
             over: false,
+            lacks: false,
         }
     }
 
@@ -246,7 +249,8 @@ impl<'a> Accesses<'a> {
                         Ok(number) => number,
                         Err(error) => return self.fail(error),
                     };
-                    self.over |= number < to - from;
+                    self.lacks |= number < to - from;
+                    self.over |= self.lacks;
                     let steps = &self.walk.pieces.known[piece as usize].straight.steps;
                     let steps = &steps[from as usize..(from + number) as usize];
                     return match steps.is_empty() {
@@ -278,6 +282,13 @@ impl<'a> Accesses<'a> {
         let mark = if self.words.mark.is_some() { SHORT } else { 0 };
         let here = self.words.lane.here().len() - mark;
         self.words.lane.len() + here as u64
+    }
+
+    /// Whether the thread executed an instruction behind those that were given.
+    pub fn is_short(&mut self) -> bool {
+        let mut rest = std::iter::from_fn(|| self.walk.found().and_then(Result::ok));
+        self.lacks |= rest.any(|found| matches!(found, Found::Executed { .. }));
+        self.lacks
     }
 
     pub fn code(&self) -> &Code {
@@ -389,6 +400,8 @@ pub struct AccessesCount {
     pub accesses: u64,
     /// Bytes of words that no instruction has, though the thread came to its end.
     pub left: u64,
+    /// The thread came to its end, but the words end before.
+    pub is_short: bool,
     pub error: Option<String>,
 }
 
@@ -413,6 +426,8 @@ pub fn count_accesses(recording: &Recording, selection: Selection) -> Vec<Vec<Ac
         }
         if thread.end_ns.is_some() && thread.missing.is_none() {
             count.left = accesses.left();
+            let is_whole = !thread.stream.iter().any(trace::Part::is_lost);
+            count.is_short = is_whole && count.error.is_none() && accesses.is_short();
         }
         count
     };

@@ -88,6 +88,9 @@ pub(super) fn verify(recording: &Recording, out: &mut dyn Write) -> io::Result<b
                     let left = counted(count.left, "byte");
                     format!("{left} of addresses are of no instruction")
                 }
+                AccessesCount { is_short: true, .. } => {
+                    "its addresses end before its instructions do".to_owned()
+                }
                 _ => continue,
             };
             writeln!(out, "{}: not sound: {fault}", title(process, thread))?;

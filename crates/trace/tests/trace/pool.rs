@@ -3,10 +3,12 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use trace::{End, Label, Meta, Recording, from_pool};
+use trace::{End, Label, Live, Meta, Most, Recording, from_pool};
 use wire::log::{CHUNK, Func, Kind, LogChunk, Map, Record, Unmap};
 use wire::view::Pool;
-use wire::{MAGIC, NodeChunk, PAGE, ProcessRecord, ThreadRecord, VERSION, node, process_state};
+use wire::{
+    MAGIC, NodeChunk, PAGE, ProcessRecord, ThreadRecord, VERSION, node, process_state, stream,
+};
 
 /// Address at which the writing process is said to map the pool.
 const WRITER_BASE: u64 = 0x7f12_3456_7000;
@@ -23,8 +25,12 @@ struct Target {
 
 impl Target {
     fn new() -> Target {
+        Target::of(POOL_PAGES)
+    }
+
+    fn of(pages: usize) -> Target {
         let mut target = Target {
-            pages: vec![Page([0; PAGE as usize]); POOL_PAGES],
+            pages: vec![Page([0; PAGE as usize]); pages],
         };
         let pool = target.pool();
         pool.header().magic.store(MAGIC, Relaxed);
@@ -112,6 +118,28 @@ impl Target {
         record.tid.store(tid, Relaxed);
         owner.threads.store(offset, Relaxed);
         offset
+    }
+
+    /// A stream of a thread: so many closed chunks with one byte each, and an open one.
+    fn stream(&mut self, thread: u64, lane: usize, closed: usize) {
+        let pool = self.pool();
+        let chunks: Vec<u64> = (0..=closed)
+            .map(|_| pool.reserve(stream::CHUNK).unwrap())
+            .collect();
+        for (number, &at) in chunks.iter().enumerate() {
+            let chunk: &stream::Chunk = pool.at(at).unwrap();
+            chunk.begin.store(stream::BEGIN as u32, Relaxed);
+            if let Some(&next) = chunks.get(number + 1) {
+                assert!(pool.write_bytes(at + stream::BEGIN, &[number as u8]));
+                chunk.used.store(1, Relaxed);
+                chunk.next.store(next, Relaxed);
+                chunk.closed.store(stream::CLOSED, Relaxed);
+            }
+        }
+        let waiting = &pool.header().chunks.waiting;
+        waiting.fetch_add(closed as u64, Relaxed);
+        let record: &ThreadRecord = pool.at(thread).unwrap();
+        record.streams[lane].store(chunks[0], Relaxed);
     }
 
     /// Appends a chunk that holds `capacity` nodes to the thread's chain.
@@ -394,6 +422,28 @@ fn a_node_without_a_place_keeps_its_count_as_truncated() {
     let nodes = &recording.processes[0].threads[0].nodes;
     assert_eq!((nodes[0].label, nodes[0].count), (Label::TRUNCATED, 5));
     assert!(nodes.len() as u64 <= POOL_PAGES as u64 * PAGE / 24);
+}
+
+/// All chunks that the program has left are read when it has ended.
+#[test]
+fn many_closed_chunks_are_read_to_the_last() {
+    const CLOSED: usize = 150;
+    let chunks = CLOSED + 1 + stream::LANES;
+    let mut target = Target::of(chunks * (stream::CHUNK / PAGE) as usize + POOL_PAGES);
+    let process = target.process(10, 0, false);
+    let thread = target.thread(process, 10);
+    for lane in 0..stream::LANES {
+        target.stream(thread, lane, if lane == 1 { CLOSED } else { 0 });
+    }
+    let pool = target.pool();
+    pool.header()
+        .config
+        .max_chunks
+        .store(chunks as u64, Relaxed);
+    let mut live = Live::new(Vec::new(), &Meta::default(), Most::All).unwrap();
+    live.settle(&pool, Meta::default());
+    // A chunk is freed once it was read.
+    assert_eq!(pool.header().chunks.waiting.load(Relaxed), 0);
 }
 
 #[test]

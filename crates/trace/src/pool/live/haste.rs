@@ -10,7 +10,7 @@ use super::super::sink::Keep;
 use super::Live;
 use crate::part::PART;
 
-/// Chunks that are read of one stream before anything is written.
+/// Chunks that are read of one stream before anything is written, while the program runs.
 const AT_ONCE: usize = 64;
 
 impl<W: Keep> Live<W> {
@@ -21,9 +21,9 @@ impl<W: Keep> Live<W> {
         if chain.raw.is_empty() {
             chain.raw = mem::take(&mut self.spare);
         }
+        let at_once = self.at_once(pool);
         let (mut taken, mut has_room) = (0, self.has_room());
-        // Parts are written now and then, also if the thread writes all the time.
-        while has_room && taken < AT_ONCE && self.threads[at].chain.take_closed(pool) {
+        while has_room && taken < at_once && self.threads[at].chain.take_closed(pool) {
             taken += 1;
             if self.threads[at].chain.raw.len() + (END - BEGIN) as usize > PART {
                 self.hurry(pool);
@@ -35,7 +35,17 @@ impl<W: Keep> Live<W> {
         if chain.raw.is_empty() {
             self.spare = mem::take(&mut chain.raw);
         }
-        (taken > 0, has_room && taken < AT_ONCE)
+        (taken > 0, has_room && taken < at_once)
+    }
+
+    /// Chunks of a stream that are read before anything is written. Parts are written now and
+    /// then also if the thread writes all the time; but what is read last is read to its end, and
+    /// if only the beginning is kept, all lanes come equally far.
+    fn at_once(&self, pool: &Pool) -> usize {
+        match self.settles || self.is_cut {
+            true => (pool.header().config.max_chunks.load(Relaxed) as usize).max(AT_ONCE),
+            false => AT_ONCE,
+        }
     }
 
     /// Packs as quickly as there is need.
