@@ -33,12 +33,15 @@ int main(int argc, char **argv) {
     static const int all[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};
     for (int i = 0; i < 5; i++) sigaction(all[i], &action, 0);
     char *page = mmap(0, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    // An atomic update is made of a page that is there.
+    char *seen = mmap(0, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (*(volatile char *)seen) return 1;
     int fd = memfd_create("short", 0);
     char *file = mmap(0, 4096, PROT_READ, MAP_SHARED, fd, 0);
     for (int round = 0; round < 2; round++) {
         expect_addr = (char *)0x100; FAULT("mov (%%rax), %%rdi", 0x100, 0, 0);
         expect_addr = page + 16; FAULT("mov %%rdi, 16(%%rax)", page, 0, 0);
-        expect_addr = page + 8; FAULT("lock incq (%%rax)", page + 8, 0, 0);
+        expect_addr = seen + 8; FAULT("lock incq (%%rax)", seen + 8, 0, 0);
         expect_addr = page + 5; FAULT("mov %%rcx, %%rdi; .byte 0x90\n 3: ; movb $1, 5(%%rax)", page, 0, 0);
         expect_addr = 0; FAULT("mov (%%rax), %%rdi", 0x8000000000000000, 0, 0);
         expect_addr = page + 2; FAULT("rep stosb", 0, 3, (unsigned long)page + 2);

@@ -38,9 +38,9 @@ use core::mem::offset_of;
 
 use agent::thread::ThreadContext;
 use isa::memory::recorded::{self, Recorded, falls_through};
-use isa::memory::{Known, Mask, Operand, Segment, Selection, Word};
+use isa::memory::{Address, Known, Mask, Operand, Segment, Selection, Word};
 use isa::{Asm, Insn, Reg};
-use wire::stream::{ADDRESSES, memory};
+use wire::stream::{ADDRESSES, VALUES, memory};
 
 use crate::engine::Engine;
 use crate::indirect::{SPILL_OTHER, SPILL_RCX};
@@ -48,9 +48,18 @@ use crate::pcmap::Recipe;
 use crate::superblock::{Superblock, is_turned};
 use crate::translate::Emit;
 
-/// The thread's end of the lane.
-pub const LANE: i32 = offset_of!(ThreadContext, streams) as i32 + 8 * ADDRESSES as i32;
+mod values;
+
+use values::Value;
+pub use values::{passed_over, reads};
+
+/// The thread's ends of the lanes: of addresses, and of values.
+const LANES: [i32; 2] = [end_of(ADDRESSES), end_of(VALUES)];
 const APP_GS: i32 = offset_of!(ThreadContext, app_gs) as i32;
+
+const fn end_of(lane: usize) -> i32 {
+    offset_of!(ThreadContext, streams) as i32 + 8 * lane as i32
+}
 
 /// Number of instructions ahead that do not use a scratch register, if there is such a one.
 const AHEAD: usize = 6;
@@ -80,22 +89,54 @@ pub struct Accesses {
     /// One for each instruction; none: nothing is recorded.
     plans: Vec<Recorded>,
     known: Known,
-    /// Words of the instruction being emitted that come after it.
-    behind: Vec<Word>,
+    /// Words and values of the instruction being emitted that come after it.
+    behind: (Vec<Word>, Vec<Value>),
     /// Index in [`SCRATCH`] from which registers are looked for: one that was just restored is not
     /// there for some cycles.
     turn: usize,
 }
 
-/// Words that are stored behind the end of the lane.
+/// Words and values that are stored behind the ends of their lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
     /// In bytes, up to the instruction being emitted.
-    pub bytes: u8,
+    pub bytes: Bytes,
     /// Bytes of that instruction among them.
-    pub last: u8,
+    pub last: Bytes,
     /// Something is known of registers after it.
     pub is_known: bool,
+}
+
+/// Bytes in the lanes of addresses and of values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bytes {
+    pub addresses: u8,
+    pub values: u8,
+}
+
+impl Bytes {
+    pub fn is_none(self) -> bool {
+        self == Bytes::default()
+    }
+
+    pub fn and(self, other: Bytes) -> Bytes {
+        Bytes {
+            addresses: self.addresses + other.addresses,
+            values: self.values + other.values,
+        }
+    }
+
+    pub fn without(self, other: Bytes) -> Bytes {
+        Bytes {
+            addresses: self.addresses - other.addresses,
+            values: self.values - other.values,
+        }
+    }
+
+    /// More than may be stored and not in the streams.
+    fn are_too_many(self) -> bool {
+        usize::from(self.addresses.max(self.values)) > memory::PENDING
+    }
 }
 
 impl Accesses {
@@ -142,7 +183,7 @@ impl Emit<'_> {
         let Some(selection) = self.accesses.selection else {
             return;
         };
-        self.pending.stored.last = 0;
+        self.pending.stored.last = Bytes::default();
         let Accesses { plans, known, .. } = &mut self.accesses;
         if i > 0 && !falls_through(insns[i - 1].flow(), is_turned(&insns[i - 1..])) {
             known.clear();
@@ -164,39 +205,47 @@ impl Emit<'_> {
         if known.executed(plan, selection) {
             behind.push(Word::Stack);
         }
-        let len = |word: Word| word.len() as u8;
-        let bytes: u8 = before.iter().map(|(word, _)| len(*word)).sum();
-        let after: u8 = behind.iter().map(|word| len(*word)).sum();
-        if usize::from(self.pending.stored.bytes + bytes + after) > memory::PENDING {
+        let words = before.iter().map(|(word, _)| word).chain(&behind);
+        let values = [false, true].map(|is_behind| {
+            let values = values::recorded(&plan.values, is_behind);
+            values.collect::<Vec<Value>>()
+        });
+        let all = Bytes {
+            addresses: words.map(|word| word.len() as u8).sum(),
+            values: values.iter().flatten().map(|value| value.size).sum(),
+        };
+        if self.pending.stored.bytes.and(all).are_too_many() {
             self.write_addresses();
         }
         self.pending.stored.is_known = !self.accesses.known.is_empty();
-        self.accesses.behind = behind;
-        if bytes > 0 {
-            self.store_words(i, &before);
-            self.cover(true, Recipe::NONE);
+        let [values, values_behind] = values;
+        self.accesses.behind = (behind, values_behind);
+        if !before.is_empty() || !values.is_empty() {
+            let words = before.iter();
+            let words = words.map(|(word, operand)| (*word, Some(*operand)));
+            self.store(i, words, &values, true);
         }
-        self.pending.stored.last = bytes + after;
-        self.map.accessing = bytes + after;
+        self.pending.stored.last = all;
+        self.map.accessing = all;
     }
 
     /// After instruction `i`, which is no branch.
     pub fn end_accesses(&mut self, i: usize) {
-        if self.accesses.behind.is_empty() {
-            return;
+        let (behind, values) = core::mem::take(&mut self.accesses.behind);
+        if !behind.is_empty() || !values.is_empty() {
+            let words = behind.into_iter().map(|word| (word, None));
+            self.store(i, words, &values, false);
         }
-        let behind = core::mem::take(&mut self.accesses.behind);
-        let words = behind.into_iter().map(|word| (word, None));
-        self.store(i, words);
-        self.cover(false, Recipe::NONE);
     }
 
-    fn store_words(&mut self, i: usize, words: &[(Word, Operand)]) {
-        let words = words.iter().map(|(word, operand)| (*word, Some(*operand)));
-        self.store(i, words);
-    }
-
-    fn store(&mut self, i: usize, words: impl Iterator<Item = (Word, Option<Operand>)> + Clone) {
+    /// Stores words and values of instruction `i`; the code begins at a boundary or not.
+    fn store(
+        &mut self,
+        i: usize,
+        words: impl Iterator<Item = (Word, Option<Operand>)> + Clone,
+        values: &[Value],
+        is_boundary: bool,
+    ) {
         let [pointer, scratch] = self.accesses.scratch(i);
         self.accesses.turn = (self.accesses.turn + 3) % SCRATCH.len();
         let is_plain = |word: Word| {
@@ -209,22 +258,38 @@ impl Emit<'_> {
                     | Word::Stack
             )
         };
-        let is_computed = words.clone().any(|(word, _)| !is_plain(word));
+        let reads = values.iter().any(|value| value.is_memory());
+        let is_computed = reads || words.clone().any(|(word, _)| !is_plain(word));
         let asm = &mut self.asm;
         asm.mov_gs_r(SPILL_OTHER, pointer);
         if is_computed {
             asm.mov_gs_r(SPILL_RCX, scratch);
         }
-        asm.mov_r_gs(pointer, LANE);
+        let stored = &mut self.pending.stored.bytes;
+        let mut words = words.peekable();
+        if words.peek().is_some() {
+            asm.mov_r_gs(pointer, LANES[0]);
+        }
         for (word, operand) in words {
-            let at = i32::from(self.pending.stored.bytes) + word.skips() as i32;
+            let at = i32::from(stored.addresses) + word.skips() as i32;
             store_word(asm, word, operand, [pointer, scratch], at);
-            self.pending.stored.bytes += word.len() as u8;
+            stored.addresses += word.len() as u8;
+        }
+        if !values.is_empty() {
+            asm.mov_r_gs(pointer, LANES[1]);
+        }
+        for value in values {
+            values::store(asm, *value, [pointer, scratch], stored.values.into());
+            stored.values += value.size;
         }
         if is_computed {
             asm.mov_r_gs(scratch, SPILL_RCX);
         }
         asm.mov_r_gs(pointer, SPILL_OTHER);
+        match reads {
+            true => self.cover_reading(is_boundary, [pointer, scratch]),
+            false => self.cover(is_boundary, Recipe::NONE),
+        }
     }
 }
 
@@ -239,8 +304,8 @@ fn store_word(
     let register = match word {
         Word::Base(register) | Word::Number(register) => register,
         Word::Stack => Reg::Rsp,
-        Word::Address(_) | Word::Wide(_) | Word::Behind(_) => {
-            load_address(asm, word, [pointer, scratch]);
+        Word::Address(address) | Word::Wide(address) | Word::Behind(address) => {
+            load_address(asm, address, [pointer, scratch], LANES[0]);
             scratch
         }
         Word::Mask(mask) => {
@@ -262,10 +327,7 @@ fn store_word(
 }
 
 /// scratch = the address; `pointer` is the end of the lane again.
-fn load_address(asm: &mut Asm<'_>, word: Word, [pointer, scratch]: [Reg; 2]) {
-    let (Word::Address(address) | Word::Wide(address) | Word::Behind(address)) = word else {
-        return;
-    };
+fn load_address(asm: &mut Asm<'_>, address: Address, [pointer, scratch]: [Reg; 2], lane: i32) {
     let displacement = address.displacement as i32;
     match (address.base, address.index) {
         (None, None) => asm.mov_r_imm(scratch, address.displacement),
@@ -285,7 +347,7 @@ fn load_address(asm: &mut Asm<'_>, word: Word, [pointer, scratch]: [Reg; 2]) {
         Some(Segment::Gs) => asm.mov_r_gs(pointer, APP_GS),
     }
     asm.lea_sum(scratch, scratch, pointer, 0);
-    asm.mov_r_gs(pointer, LANE);
+    asm.mov_r_gs(pointer, lane);
 }
 
 /// scratch = a bit for each element.
@@ -305,7 +367,9 @@ fn load_mask(asm: &mut Asm<'_>, mask: Mask, operand: Option<Operand>, scratch: R
 /// stores a constant.
 pub fn stored_by(code: &[u8]) -> usize {
     match *code {
-        [rex @ 0x48..=0x4F, 0x89, modrm, ..] => usize::from(rex & 1) << 3 | usize::from(modrm & 7),
+        [rex @ 0x48..=0x4F, 0x89, modrm, ..] | [rex @ 0x40..=0x47, 0x0F, 0x11, modrm, ..] => {
+            usize::from(rex & 1) << 3 | usize::from(modrm & 7)
+        }
         [0xC4, second, _, 0x7F, modrm, ..] => {
             usize::from(!second >> 5 & 1) << 3 | usize::from(modrm & 7)
         }
@@ -318,10 +382,10 @@ pub fn stored_by(code: &[u8]) -> usize {
 
 /// Appends the stack pointer, where control has gone otherwise; rdx is free.
 pub fn append_stack(asm: &mut Asm<'_>) {
-    asm.mov_r_gs(Reg::Rdx, LANE);
+    asm.mov_r_gs(Reg::Rdx, LANES[0]);
     asm.mov_mem_r(Reg::Rdx, 0, Reg::Rsp);
     asm.lea(Reg::Rdx, Reg::Rdx, recorded::SHORT as i32);
-    asm.mov_gs_r(LANE, Reg::Rdx);
+    asm.mov_gs_r(LANES[0], Reg::Rdx);
 }
 
 impl Engine {

@@ -8,6 +8,7 @@
 //! | `0x01..=0x0F` = n | n bytes copied as they are: an instruction; both cursors move |
 //! | `0x10`, recipe, n | n cache bytes in the middle of the instruction here |
 //! | `0x11`, recipe, n | the same, and their first byte is an exact boundary |
+//! | `0x12` + b, registers, u16 = n | n cache bytes that read memory to record it, before or behind the instruction here ([`Reading`]); with b = 1 their first byte is an exact boundary |
 //! | `0x81..=0x8F` = 0x80+n | the instruction here is over: program cursor moves n |
 //! | `0x90`, i32 | program cursor goes to block start + i32 |
 //! | `0xB0` + m, u32 = p | the basic blocks entered, and not yet on record, are path p; with m = 1 the instruction here is in the middle of one |
@@ -16,7 +17,8 @@
 //! | `0xE0` | all outcomes are in the stream |
 //! | `0xE1`, u8 = n | the stream, or the thread's words, have all instructions before this one, and n from here on |
 //! | `0xE2`, u8 = n | n bytes about accesses to memory are stored and not in the stream (`accesses`), besides those before |
-//! | `0xE3` | all of those are in the stream |
+//! | `0xE3` | all of those are in the stream, and those of `0xE4` |
+//! | `0xE4`, u8 = n | as `0xE2`, n bytes of values |
 //! | `0xA0` + w, u8 = n | n instructions from here on have been counted already, in word w; with 0, those from here on will be |
 //!
 //! A *recipe* says what a fault in those bytes must undo: which registers'
@@ -24,8 +26,9 @@
 
 use alloc::vec::Vec;
 
-use isa::Class;
+use isa::{Class, Reg};
 
+use crate::accesses::Bytes;
 use crate::streams::Outcomes;
 
 /// Registers whose program values are in the thread block's spill slots.
@@ -63,7 +66,7 @@ impl Recipe {
 pub struct Writer {
     pub bytes: Vec<u8>,
     /// Bytes about the accesses of the instruction here.
-    pub accessing: u8,
+    pub accessing: Bytes,
 }
 
 impl Writer {
@@ -74,9 +77,11 @@ impl Writer {
 
     /// The instruction here is over: its accesses were made.
     fn accessed(&mut self) {
-        if self.accessing > 0 {
-            self.bytes.extend_from_slice(&[0xE2, self.accessing]);
-            self.accessing = 0;
+        let Bytes { addresses, values } = core::mem::take(&mut self.accessing);
+        for (code, bytes) in [(0xE2, addresses), (0xE4, values)] {
+            if bytes > 0 {
+                self.bytes.extend_from_slice(&[code, bytes]);
+            }
         }
     }
 
@@ -95,6 +100,15 @@ impl Writer {
             boundary = false;
             left -= step;
         }
+    }
+
+    /// Code that reads memory to record it, with these registers in the spill slots of
+    /// [`Reading`].
+    pub fn reading(&mut self, boundary: bool, [first, second]: [Reg; 2], len: usize) {
+        let registers = (first as u8) << 4 | second as u8;
+        let [low, high] = (len as u16).to_le_bytes();
+        let code = 0x12 | u8::from(boundary);
+        self.bytes.extend_from_slice(&[code, registers, low, high]);
     }
 
     pub fn advance(&mut self, len: usize) {
@@ -170,7 +184,26 @@ pub struct Place {
     /// Instructions that were executed and are not told; less than 0: the reverse.
     pub unaccounted: i64,
     /// Bytes about accesses that are stored and not in the stream yet.
-    pub accesses: u8,
+    pub accesses: Bytes,
+    /// The code here reads memory to record it.
+    pub reading: Option<Reading>,
+}
+
+/// Code that reads memory to record it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// Registers whose program values are in spill slots 3 and 1.
+    registers: u8,
+    /// Bytes from here to behind it.
+    pub left: u16,
+}
+
+impl Reading {
+    /// (register, slot) pairs to restore.
+    pub fn spilled(self) -> [(usize, usize); 2] {
+        [(self.registers >> 4, 3), (self.registers & 15, 1)]
+            .map(|(register, slot)| (register.into(), slot))
+    }
 }
 
 impl Place {
@@ -189,7 +222,8 @@ impl Place {
             middle: false,
             outcomes: Outcomes::NONE,
             unaccounted: 0,
-            accesses: 0,
+            accesses: Bytes::default(),
+            reading: None,
         }
     }
 }
@@ -217,8 +251,9 @@ fn classes(map: &[u8], index: i64, ahead: i64) -> [i64; 3] {
         let (skip, ends) = match *code {
             1..=15 | 0x81..=0x8F => (0, true),
             0x10 | 0x11 => (2, false),
+            0x12 | 0x13 => (3, false),
             0x90 | 0xB0 | 0xB1 => (4, false),
-            0xA0..=0xA7 | 0xE1 | 0xE2 => (1, false),
+            0xA0..=0xA7 | 0xE1 | 0xE2 | 0xE4 => (1, false),
             0xD0..=0xE0 | 0xE3 => (0, false),
             code => {
                 class = Class(code & 7);
@@ -242,7 +277,7 @@ fn classes(map: &[u8], index: i64, ahead: i64) -> [i64; 3] {
 fn walk(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
     let (mut host, mut app, mut ahead, mut word) = (0u64, pc, None::<i64>, 0);
     let (mut index, mut path, mut middle) = (0, 0, false);
-    let (mut outcomes, mut accounted, mut accesses) = (Outcomes::NONE, 0, 0);
+    let (mut outcomes, mut accounted, mut accesses) = (Outcomes::NONE, 0, Bytes::default());
     let mut rest = map;
     while let [code, tail @ ..] = rest {
         match *code {
@@ -266,16 +301,26 @@ fn walk(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
                 index += 1;
                 rest = tail;
             }
-            0x10 | 0x11 => {
-                let [recipe, len, tail @ ..] = tail else {
-                    return None;
+            0x10..=0x13 => {
+                let (recipe, len, behind) = match (*code, tail) {
+                    (0x10 | 0x11, [recipe, len, tail @ ..]) => (*recipe, u16::from(*len), tail),
+                    (_, [registers, low, high, tail @ ..]) => {
+                        (*registers, u16::from_le_bytes([*low, *high]), tail)
+                    }
+                    _ => return None,
                 };
-                let len = u64::from(*len);
-                if host <= offset && offset < host + len {
-                    let boundary = *code == 0x11 && offset == host;
+                let end = host + u64::from(len);
+                if host <= offset && offset < end {
+                    let boundary = *code & 1 != 0 && offset == host;
+                    let reading = Reading {
+                        registers: recipe,
+                        left: (end - offset) as u16,
+                    };
+                    let reads = *code >= 0x12;
                     return Some(Place {
                         boundary,
-                        recipe: Recipe(*recipe),
+                        recipe: if reads { Recipe::NONE } else { Recipe(recipe) },
+                        reading: reads.then_some(reading),
                         counted_ahead: ahead.unwrap_or(0),
                         word,
                         index,
@@ -287,8 +332,8 @@ fn walk(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
                         ..Place::boundary(app)
                     });
                 }
-                host += len;
-                rest = tail;
+                host = end;
+                rest = behind;
             }
             n @ 0x81..=0x8F => {
                 app += u64::from(n & 15);
@@ -322,11 +367,16 @@ fn walk(map: &[u8], pc: u64, offset: u64) -> Option<Place> {
             }
             0xE2 => {
                 let [n, tail @ ..] = tail else { return None };
-                accesses += n;
+                accesses.addresses += n;
                 rest = tail;
             }
             0xE3 => {
-                accesses = 0;
+                accesses = Bytes::default();
+                rest = tail;
+            }
+            0xE4 => {
+                let [n, tail @ ..] = tail else { return None };
+                accesses.values += n;
                 rest = tail;
             }
             0xA0..=0xA7 => {

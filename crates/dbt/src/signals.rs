@@ -233,6 +233,9 @@ fn fault(
     if signal == SIGSEGV && crate::streams::overflowed(context, uc) {
         return step_to_keyframe(context, thread, uc);
     }
+    if matches!(signal, SIGSEGV | SIGBUS) && crate::accesses::passed_over(context, uc) {
+        return;
+    }
     if signal == SIGSEGV && crate::streams::stamps::is_forbidden(uc) {
         return;
     }

@@ -185,6 +185,7 @@ fn memory(bits: u32) -> Option<isa::memory::Selection> {
         loads: bits & memory::LOADS != 0,
         stores: bits & memory::STORES != 0,
         elision: bits & memory::ALL_WORDS == 0,
+        values: bits & memory::VALUES != 0,
     })
 }
 

@@ -68,7 +68,7 @@ pub use requests::polled;
 
 use icount::Rest;
 
-use crate::accesses::Stored;
+use crate::accesses::{Bytes, Stored};
 use crate::counting::Compensation;
 use crate::engine::Engine;
 use crate::indirect::SPILL_OTHER;
@@ -316,9 +316,9 @@ impl Emit<'_> {
     }
 
     fn stored_written(&mut self) {
-        if self.pending.stored.bytes > 0 {
+        if !self.pending.stored.bytes.is_none() {
             self.map.accesses_written();
-            self.pending.stored.bytes = 0;
+            self.pending.stored.bytes = Bytes::default();
         }
     }
 
@@ -370,7 +370,8 @@ impl Engine {
             if !outcomes.are_none() {
                 self.append(context, outcomes.lane.into(), &[outcomes.bits]);
             }
-            context.streams[stream::ADDRESSES] += u64::from(place.accesses);
+            context.streams[stream::ADDRESSES] += u64::from(place.accesses.addresses);
+            context.streams[stream::VALUES] += u64::from(place.accesses.values);
             let unaccounted = place.unaccounted.cast_unsigned();
             context.insns[0] = context.insns[0].wrapping_add(unaccounted);
             self.is_at(context, place.app_pc, sp);
@@ -398,7 +399,7 @@ impl Engine {
         let (_, len) = escape(escape::AT, None, pc);
         for lane in 0..stream::ALL_LANES {
             let escape = match lane {
-                stream::ADDRESSES => 0,
+                stream::LANES.. => 0,
                 _ => len * stream::entry(lane),
             };
             chunks::mark_keyframe(&pool, context, lane, escape);
@@ -458,7 +459,8 @@ impl Engine {
         // Not needed yet, and it may be that it never is.
         let _ = sink_buffer();
         let lanes = match self.settings.memory {
-            Some(_) => stream::ALL_LANES,
+            Some(selection) if selection.values => stream::ALL_LANES,
+            Some(_) => stream::ADDRESSES + 1,
             None => stream::LANES,
         };
         let mut firsts = [None; stream::ALL_LANES];
@@ -469,8 +471,8 @@ impl Engine {
                 drop_stream(context, lane);
             }
         }
-        // A lane without a chunk is no lane, and one missing is all missing. That of addresses
-        // comes first, so whoever sees the others knows whether there is one.
+        // A lane without a chunk is no lane, and one missing is all missing. Those about memory
+        // come first, so whoever sees the others knows whether there are any.
         for (first, chunk) in record.streams.iter().zip(firsts).rev() {
             first.store(chunk.unwrap_or(0), Release);
         }

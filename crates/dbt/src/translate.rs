@@ -27,7 +27,7 @@ use agent::syscalls::Kind;
 use isa::{Asm, Cc, Flow, GsUse, Insn, Reg, StackMove};
 use wire::stat;
 
-use crate::accesses::Accesses;
+use crate::accesses::{Accesses, Bytes};
 use crate::block::{Arrival, Block, BlockId, ExitKind, Key, Landing};
 use crate::contexts::Paths;
 use crate::counting::{Counting, Run, add_spilled};
@@ -76,6 +76,13 @@ impl Emit<'_> {
         if len > 0 {
             self.map.piece(boundary, recipe, len);
         }
+        self.mapped = self.asm.here();
+    }
+
+    /// As [`Self::cover`], for code that reads memory to record it, with two registers spilled.
+    pub fn cover_reading(&mut self, boundary: bool, registers: [Reg; 2]) {
+        let len = (self.asm.here() - self.mapped) as usize;
+        self.map.reading(boundary, registers, len);
         self.mapped = self.asm.here();
     }
 
@@ -136,7 +143,7 @@ impl Engine {
             asm: Asm::new(room, start),
             map: Writer {
                 bytes: core::mem::take(&mut self.scratch.map),
-                accessing: 0,
+                accessing: Bytes::default(),
             },
             id,
             mapped: start,

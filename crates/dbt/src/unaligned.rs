@@ -11,7 +11,7 @@
 
 use agent::thread::{Thread, ThreadContext};
 use sys::signal::{UContext, trap};
-use wire::stream::{ADDRESSES, TARGETS};
+use wire::stream::{ADDRESSES, TARGETS, VALUES};
 
 use crate::signals::{TRAP_FLAG, register_of};
 use crate::streams::storing_register;
@@ -31,10 +31,10 @@ pub fn goes_on(context: &ThreadContext, thread: &mut Thread, uc: &mut UContext) 
     let read = agent::memory::read_some(registers.rip, &mut code) == 1;
     let by = *register_of(registers, storing_register(registers.rip));
     let appends = by != 0
-        && [TARGETS, ADDRESSES]
+        && [TARGETS, ADDRESSES, VALUES]
             .iter()
             .any(|&lane| context.streams[lane] == by);
-    if !(appends || read && code == [GS]) {
+    if !(appends || read && code == [GS] || crate::accesses::reads(registers.rip)) {
         return false;
     }
     thread.aligns = Some(registers.eflags & TRAP_FLAG != 0);

@@ -23,6 +23,7 @@ mod accesses;
 mod known;
 pub mod recorded;
 mod rules;
+pub mod values;
 
 pub use accesses::{Access, Machine};
 pub use known::{Effect, Known};

@@ -215,6 +215,7 @@ pub mod trap {
     pub const DEBUG: u64 = 1;
     pub const BREAKPOINT: u64 = 3;
     pub const INVALID_OPCODE: u64 = 6;
+    pub const STACK: u64 = 12;
     pub const GENERAL_PROTECTION: u64 = 13;
     pub const PAGE_FAULT: u64 = 14;
     pub const ALIGNMENT: u64 = 17;

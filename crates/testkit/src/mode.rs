@@ -37,14 +37,16 @@ pub const MODES: &[Mode] = &[
     Mode { name: "intra chaos 3",    arguments: &["contexts", "--mode", "intra", "-k", "3", "--quiet", "-o", "{out}", "--chaos", "3"] },
     Mode { name: "trace",            arguments: &["trace", "--quiet", "-o", "{out}"] },
     Mode { name: "trace, by chance", arguments: &["trace", "--ctl", "--quiet", "-o", "{out}", "--chaos", "10"] },
+    Mode { name: "values",           arguments: &["trace", "--memory", "values", "--quiet", "-o", "{out}"] },
+    Mode { name: "values chaos 2",   arguments: &["trace", "--memory", "values", "--no-elision", "--quiet", "-o", "{out}", "--chaos", "2"] },
     Mode { name: "inter, rolled",    arguments: &["contexts", "--mode", "inter", "--roll-loops", "--quiet", "-o", "{out}"] },
 ];
 
 /// Modes of every program in every scope, by name.
-const ALWAYS: [&str; 4] = ["run", "contexts", "count", "trace"];
+const ALWAYS: [&str; 5] = ["run", "contexts", "count", "trace", "values"];
 
 /// Modes of chaos that the gate divides among the programs: each program has one of them.
-const IN_TURN: [&str; 8] = [
+const IN_TURN: [&str; 9] = [
     "run chaos 1",
     "run chaos 2",
     "run chaos 3",
@@ -53,6 +55,7 @@ const IN_TURN: [&str; 8] = [
     "contexts chaos 2",
     "contexts chaos 3",
     "intra chaos 3",
+    "values chaos 2",
 ];
 
 /// Modes of real programs, which are too long for all of [`MODES`]; the gate has the first two.

@@ -45,7 +45,7 @@ pub const MAGIC: [u8; 8] = *b"\x89EVP\r\n\x1a\n";
 /// Every format that was ever written and what changed in it, oldest first. All
 /// are read. `docs/formats/evp.md` has the same table and the rule for a new row;
 /// `tests/recordings` has files of each.
-pub const VERSIONS: [(u32, &str); 14] = [
+pub const VERSIONS: [(u32, &str); 15] = [
     (1, "first"),
     (
         2,
@@ -96,6 +96,10 @@ pub const VERSIONS: [(u32, &str); 14] = [
     (
         14,
         "mode 5: stream 16, addresses of memory accesses; items 15 and 16",
+    ),
+    (
+        15,
+        "mode 5: stream 17, values that were read and written; items 17 and 18",
     ),
 ];
 

@@ -1,14 +1,14 @@
 //! Keyframes: places from which the streams of a thread can be read.
 
-use wire::stream::{ADDRESS_STREAM, ALL_LANES, LANES};
+use wire::stream::{ADDRESS_STREAM, ALL_LANES, LANES, MEMORY_LANES, VALUE_STREAM};
 
 /// A place in the streams of a thread where all of them say where it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keyframe {
     /// Bytes of each stream that come before.
     pub at: [u64; LANES],
-    /// Bytes of the stream of addresses that come before; 0 if there is none.
-    pub addresses: u64,
+    /// Bytes of the streams of addresses and values that come before; 0 if there is none.
+    pub memory: [u64; MEMORY_LANES],
     /// Instructions that the thread executed before, if somebody has counted them.
     pub insns: Option<u64>,
 }
@@ -29,6 +29,7 @@ impl Gap {
     pub fn place(stream: u16) -> Option<usize> {
         match stream {
             ADDRESS_STREAM => Some(LANES),
+            VALUE_STREAM => Some(LANES + 1),
             stream => Some(usize::from(stream)).filter(|&stream| stream < LANES),
         }
     }
@@ -53,8 +54,9 @@ impl Gap {
 impl Keyframe {
     /// Bytes of each stream that come before, as [`Gap::place`] numbers them.
     pub fn all(&self) -> [u64; ALL_LANES] {
-        let mut all = [self.addresses; ALL_LANES];
+        let mut all = [0; ALL_LANES];
         all[..LANES].copy_from_slice(&self.at);
+        all[LANES..].copy_from_slice(&self.memory);
         all
     }
 }

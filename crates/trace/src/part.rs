@@ -8,7 +8,7 @@ use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use wire::stream::{ADDRESS_STREAM, TARGETS};
+use wire::stream::{ADDRESS_STREAM, TARGETS, is_of_memory};
 
 use crate::container::chunk;
 use crate::delta;
@@ -21,9 +21,9 @@ pub(crate) const PART: usize = 1 << 20;
 /// Level of zstd for parts; the program waits for the compressor if it writes quicker.
 pub(crate) const LEVEL: i32 = 1;
 
-/// Levels of zstd for addresses, of which there may be a hundred times as many bytes: the less
+/// Levels of zstd for addresses and values, of which there may be a hundred times as many bytes: the less
 /// room is left for what the program writes, the later one.
-const LEVELS_OF_ADDRESSES: [i32; 3] = [LEVEL, -7, -40];
+const LEVELS_OF_MEMORY: [i32; 3] = [LEVEL, -7, -40];
 
 static UNPACKED: AtomicU64 = AtomicU64::new(0);
 
@@ -113,8 +113,8 @@ impl Part {
 /// Makes parts.
 pub(crate) struct Packer {
     compressor: zstd::bulk::Compressor<'static>,
-    of_addresses: zstd::bulk::Compressor<'static>,
-    level_of_addresses: i32,
+    of_memory: zstd::bulk::Compressor<'static>,
+    level_of_memory: i32,
     planes: Vec<u8>,
 }
 
@@ -126,30 +126,36 @@ impl Packer {
     pub(crate) fn at_level(level: i32) -> io::Result<Packer> {
         Ok(Packer {
             compressor: zstd::bulk::Compressor::new(level)?,
-            of_addresses: zstd::bulk::Compressor::new(level)?,
-            level_of_addresses: level,
+            of_memory: zstd::bulk::Compressor::new(level)?,
+            level_of_memory: level,
             planes: Vec::new(),
         })
     }
 
-    /// Packs addresses quicker and worse from now on: 0 is best, 2 is quickest.
+    /// Packs what is about memory quicker and worse from now on: 0 is best, 2 is quickest.
     pub(crate) fn hurry(&mut self, haste: usize) -> io::Result<()> {
-        let level = LEVELS_OF_ADDRESSES[haste.min(LEVELS_OF_ADDRESSES.len() - 1)];
-        if level != self.level_of_addresses {
-            self.level_of_addresses = level;
-            self.of_addresses.set_compression_level(level)?;
+        let level = LEVELS_OF_MEMORY[haste.min(LEVELS_OF_MEMORY.len() - 1)];
+        if level != self.level_of_memory {
+            self.level_of_memory = level;
+            self.of_memory.set_compression_level(level)?;
         }
         Ok(())
     }
 
     /// Packs bytes of a stream; `None`: of none that a thread writes.
     pub(crate) fn pack(&mut self, stream: Option<u16>, raw: &[u8]) -> io::Result<Part> {
-        if stream == Some(ADDRESS_STREAM) {
-            planes::apart(raw, &mut self.planes);
+        if let Some(stream) = stream.filter(|&stream| is_of_memory(stream)) {
+            let raw = match stream {
+                ADDRESS_STREAM => {
+                    planes::apart(raw, &mut self.planes);
+                    &self.planes
+                }
+                _ => raw,
+            };
             return Ok(Part {
                 len: raw.len() as u32,
-                stream: ADDRESS_STREAM,
-                stored: chunk::compress_with(&mut self.of_addresses, &self.planes)?,
+                stream,
+                stored: chunk::compress_with(&mut self.of_memory, raw)?,
                 ..Part::default()
             });
         }

@@ -55,10 +55,20 @@ pub const TARGETS: usize = OUTCOMES;
 
 /// Lane with [addresses](memory) of memory accesses, if they are recorded; escapes are not in it.
 pub const ADDRESSES: usize = LANES;
+/// Lane with the values that were read and written, if those are recorded, too.
+pub const VALUES: usize = ADDRESSES + 1;
 /// All lanes.
-pub const ALL_LANES: usize = ADDRESSES + 1;
-/// Number of that lane's stream in a recording; of other lanes it is the lane.
+pub const ALL_LANES: usize = VALUES + 1;
+/// How many of them are about memory.
+pub const MEMORY_LANES: usize = ALL_LANES - LANES;
+/// Numbers of those lanes' streams in a recording; of other lanes it is the lane.
 pub const ADDRESS_STREAM: u16 = 16;
+pub const VALUE_STREAM: u16 = 17;
+
+/// Whether the stream is about memory.
+pub const fn is_of_memory(stream: u16) -> bool {
+    matches!(stream, ADDRESS_STREAM | VALUE_STREAM)
+}
 
 /// Bits of [`crate::Config::memory`]. The addresses are words whose meaning follows from the code
 /// (`isa::memory::recorded`), in the order of execution.
@@ -67,7 +77,9 @@ pub mod memory {
     pub const STORES: u32 = 2;
     /// Also addresses that follow from others.
     pub const ALL_WORDS: u32 = 4;
-    /// Most bytes of words of a stretch of code that are not part of the stream yet.
+    /// Also values: as many bytes for each as the code says (`isa::memory::values`).
+    pub const VALUES: u32 = 8;
+    /// Most bytes of a stretch of code, in each of the lanes, that are not part of the stream yet.
     pub const PENDING: usize = 120;
 }
 

@@ -3,7 +3,7 @@
 //! Problem: the gate takes a quarter of an hour, which is too long after every edit.
 //!
 //! Approach: format and house rules of the whole tree; clippy and the tests of the crates with a
-//! change, and of the crates that use those; and a smoke of twelve target programs in four modes if
+//! change, and of the crates that use those; and a smoke of twelve target programs in five modes if
 //! the product may have changed. What is left out is named at the end.
 //!
 //! A change is a difference between the working tree and a commit: `--since`, by default the newest
@@ -105,7 +105,7 @@ pub fn run(tree: &Tree, options: &Options) -> Result<()> {
     };
     eprintln!(
         "check: passed; left to `cargo xtask ci`: {tested}; of cli: {}; of testkit: all but a smoke of \
-         twelve programs in four modes{}",
+         twelve programs in five modes{}",
         LEFT_TO_THE_GATE.join(" "),
         if smoke {
             ""

@@ -20,8 +20,16 @@ use trace::{Recording, Thread};
 
 use super::code::Place;
 use super::lane::Lane;
-use super::segments::{self, Segment, Task};
+use super::segments::{self, Segment};
 use super::{Code, Found, Pieces, Step, Unsound, Walk, Why};
+
+mod counted;
+mod replay;
+mod values;
+
+pub use counted::{AccessesCount, count_accesses};
+pub use replay::Replayed;
+pub use values::{Bytes, Value};
 
 /// An access, and which of the instructions made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +41,10 @@ pub struct Accessed {
     pub times: u64,
     /// It goes backwards from `access` on.
     pub is_backwards: bool,
+    /// The values that it read and wrote, each time; `None`: it is not known, or there is no such
+    /// thing.
+    pub read: Option<Value>,
+    pub written: Option<Value>,
 }
 
 impl Accessed {
@@ -49,12 +61,25 @@ impl Accessed {
         }
     }
 
+    /// How many of its values are to be recorded and are not known.
+    fn lacks(&self, selection: Selection) -> u8 {
+        let kind = self.access.kind;
+        let read = selection.loads && kind.reads() && self.read.is_none();
+        let written = selection.stores && kind.writes() && self.written.is_none();
+        match selection.values {
+            true => u8::from(read) + u8::from(written),
+            false => 0,
+        }
+    }
+
     fn once(step: u32, access: Access) -> Accessed {
         Accessed {
             step,
             access,
             times: 1,
             is_backwards: false,
+            read: None,
+            written: None,
         }
     }
 }
@@ -62,8 +87,8 @@ impl Accessed {
 /// Event of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessEvent<'a> {
-    /// It executed these, one after the other, with these accesses.
-    Executed(&'a [Step], &'a [Accessed]),
+    /// It executed these, one after the other, with these accesses and the bytes of their values.
+    Executed(&'a [Step], &'a [Accessed], Bytes<'a>),
     /// It went to this address without executing anything.
     Went { why: Why, to: u64 },
 }
@@ -75,10 +100,13 @@ pub fn selection(recording: &Recording) -> Option<Selection> {
         options.any(|(option, _)| option == name)
     };
     let (loads, stores) = (option("--loads"), option("--stores"));
+    let mut options = recording.meta.options.iter();
+    let has_values = options.any(|(name, what)| name == "--memory" && what == "values");
     option("--memory").then(|| Selection {
         loads: loads || !stores,
         stores: stores || !loads,
         elision: !option("--no-elision"),
+        values: has_values,
     })
 }
 
@@ -122,11 +150,14 @@ impl Walk<'_> {
 pub struct Accesses<'a> {
     walk: Walk<'a>,
     words: Words<'a>,
+    values: values::Reader<'a>,
     selection: Selection,
     known: Known,
     /// Address behind the last instruction, if control was to go on there.
     next: u64,
     found: Vec<Accessed>,
+    /// Number of accesses of an instruction up to the end of each operand.
+    ends: Vec<usize>,
     /// Nothing was read yet; it begins at a keyframe.
     begins: bool,
     is_segment: bool,
@@ -196,17 +227,19 @@ impl<'a> Accesses<'a> {
         segment: Segment,
         selection: Selection,
     ) -> Self {
-        let from = segment.addresses;
+        let [from, values] = segment.memory;
         Accesses {
             walk: Walk::of(pieces, thread, segment),
             words: Words {
                 lane: Lane::between(thread, ADDRESS_STREAM.into(), from, None),
                 mark: None,
             },
+            values: values::Reader::new(thread, values),
             selection,
             known: Known::default(),
             next: 0,
             found: Vec::new(),
+            ends: Vec::new(),
             begins: true,
             is_segment: segment.from.is_some(),
             over: false,
@@ -255,7 +288,10 @@ impl<'a> Accesses<'a> {
                     let steps = &steps[from as usize..(from + number) as usize];
                     return match steps.is_empty() {
                         true => None,
-                        false => Some(Ok(AccessEvent::Executed(steps, &self.found))),
+                        false => {
+                            let bytes = Bytes(&self.values.bytes);
+                            Some(Ok(AccessEvent::Executed(steps, &self.found, bytes)))
+                        }
                     };
                 }
                 Found::Went { why, to } => {
@@ -277,11 +313,12 @@ impl<'a> Accesses<'a> {
         }
     }
 
-    /// Bytes of words that were not read, besides a mark at their end.
+    /// Bytes of words and values that were not read, besides a mark at their end.
     pub fn left(&self) -> u64 {
         let mark = if self.words.mark.is_some() { SHORT } else { 0 };
         let here = self.words.lane.here().len() - mark;
-        self.words.lane.len() + here as u64
+        let values = self.values.lane.len() + self.values.lane.here().len() as u64;
+        self.words.lane.len() + here as u64 + values
     }
 
     /// Whether the thread executed an instruction behind those that were given.
@@ -289,6 +326,11 @@ impl<'a> Accesses<'a> {
         let mut rest = std::iter::from_fn(|| self.walk.found().and_then(Result::ok));
         self.lacks |= rest.any(|found| matches!(found, Found::Executed { .. }));
         self.lacks
+    }
+
+    /// Which accesses there are.
+    pub fn selection(&self) -> Selection {
+        self.selection
     }
 
     pub fn code(&self) -> &Code {
@@ -337,11 +379,8 @@ impl<'a> Accesses<'a> {
         Ok(())
     }
 
-    /// Reads the accesses of instructions that were executed. Of how many of them all words are
-    /// there.
-    fn run(&mut self, ran: (u32, u32, u32, bool), came: Came) -> Result<u32, Unsound> {
-        let (piece, from, to, is_taken) = ran;
-        self.found.clear();
+    /// Reads what comes before everything else.
+    fn begin(&mut self) -> Result<(), Unsound> {
         if std::mem::take(&mut self.begins) {
             self.words.look()?;
             // A keyframe.
@@ -349,6 +388,16 @@ impl<'a> Accesses<'a> {
                 self.follow_stack()?;
             }
         }
+        Ok(())
+    }
+
+    /// Reads the accesses of instructions that were executed. Of how many of them all words are
+    /// there.
+    fn run(&mut self, ran: (u32, u32, u32, bool), came: Came) -> Result<u32, Unsound> {
+        let (piece, from, to, is_taken) = ran;
+        self.found.clear();
+        self.values.bytes.clear();
+        self.begin()?;
         self.forget(came.before)?;
         if self.over {
             return Ok(0);
@@ -357,10 +406,12 @@ impl<'a> Accesses<'a> {
         let Accesses {
             walk,
             words,
+            values,
             selection,
             known,
             next,
             found,
+            ends,
             ..
         } = self;
         let piece = &walk.pieces.known[piece as usize];
@@ -372,8 +423,13 @@ impl<'a> Accesses<'a> {
                 known.clear();
             }
             let number = index as u32 - from;
-            if !accesses(words, known, (recorded, *selection), number, found)? {
-                found.retain(|accessed| accessed.step < number);
+            let first = found.len();
+            ends.clear();
+            if !accesses(words, known, (recorded, *selection), number, (found, ends))?
+                || !recorded.values.is_empty()
+                    && !values.take(recorded, &mut found[first..], ends)?
+            {
+                found.truncate(first);
                 return Ok(number);
             }
             if known.executed(recorded, *selection) {
@@ -394,63 +450,20 @@ impl<'a> Accesses<'a> {
     }
 }
 
-/// Accesses of a thread, counted.
-#[derive(Clone, Debug, Default)]
-pub struct AccessesCount {
-    pub accesses: u64,
-    /// Bytes of words that no instruction has, though the thread came to its end.
-    pub left: u64,
-    /// The thread came to its end, but the words end before.
-    pub is_short: bool,
-    pub error: Option<String>,
-}
-
-/// Reads the accesses of all threads, by process; each is read as a whole.
-pub fn count_accesses(recording: &Recording, selection: Selection) -> Vec<Vec<AccessesCount>> {
-    let tasks = Task::whole(recording);
-    let work = |pieces: &mut Pieces, thread: &Thread, segment: Segment| {
-        let mut count = AccessesCount::default();
-        if !has_addresses(thread) {
-            return count;
-        }
-        let mut accesses = Accesses::of(pieces, thread, segment, selection);
-        while let Some(event) = accesses.next() {
-            match event {
-                Ok(AccessEvent::Executed(_, all)) => {
-                    let times = all.iter().map(|one| one.times);
-                    count.accesses = times.fold(count.accesses, u64::saturating_add);
-                }
-                Ok(AccessEvent::Went { .. }) => {}
-                Err(error) => count.error = Some(error.to_string()),
-            }
-        }
-        if thread.end_ns.is_some() && thread.missing.is_none() {
-            count.left = accesses.left();
-            let is_whole = !thread.stream.iter().any(trace::Part::is_lost);
-            count.is_short = is_whole && count.error.is_none() && accesses.is_short();
-        }
-        count
-    };
-    let counts = segments::each_of(recording, &tasks, work);
-    let mut all: Vec<Vec<_>> = recording.processes.iter().map(|_| Vec::new()).collect();
-    for (task, count) in tasks.iter().zip(counts) {
-        all[task.process].push(count);
-    }
-    all
-}
-
 /// Reads the accesses of one instruction. `false`: there are no words for it.
 fn accesses(
     words: &mut Words<'_>,
     known: &mut Known,
     (recorded, selection): (&Recorded, Selection),
     step: u32,
-    found: &mut Vec<Accessed>,
+    (found, ends): (&mut Vec<Accessed>, &mut Vec<usize>),
 ) -> Result<bool, Unsound> {
+    let first = found.len();
     let each = |access| found.push(Accessed::once(step, access));
     match &recorded.operands[..] {
         [] => return Ok(true),
         [operand] if operand.pattern == Pattern::Once => {
+            ends.push(1);
             return once(words, known, (operand, selection), each);
         }
         _ => {}
@@ -462,10 +475,9 @@ fn accesses(
         match operand.pattern {
             Pattern::Repeated => found.extend(read.repeated(operand).map(
                 |(access, times, is_backwards)| Accessed {
-                    step,
-                    access,
                     times,
                     is_backwards,
+                    ..Accessed::once(step, access)
                 },
             )),
             _ => read.each(
@@ -474,6 +486,7 @@ fn accesses(
                 |access| found.push(Accessed::once(step, access)),
             ),
         }
+        ends.push(found.len() - first);
     }
     Ok(true)
 }

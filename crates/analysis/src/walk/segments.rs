@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
-use trace::stream::{LANES, escape};
+use trace::stream::{LANES, MEMORY_LANES, escape};
 use trace::{Keyframe, Recording, Thread};
 
 use super::{Pieces, Unsound, Walk, packed};
@@ -24,8 +24,8 @@ use super::{Pieces, Unsound, Walk, packed};
 pub struct Segment {
     pub(super) from: Option<[u64; LANES]>,
     pub(super) to: Option<[u64; LANES]>,
-    /// Bytes of the stream of addresses before it.
-    pub(super) addresses: u64,
+    /// Bytes of the streams of addresses and values before it.
+    pub(super) memory: [u64; MEMORY_LANES],
     /// Instructions that are kept and before it, if the recording says that.
     pub before: Option<u64>,
 }
@@ -109,7 +109,7 @@ pub fn segments(thread: &Thread) -> Vec<Segment> {
         let next = Segment {
             from: Some(keyframe.at),
             to: None,
-            addresses: keyframe.addresses,
+            memory: keyframe.memory,
             // Instructions that are lost do not count.
             before: keyframe.insns.filter(|_| !has_lost),
         };
@@ -151,7 +151,7 @@ fn of_packed(thread: &Thread) -> Vec<Segment> {
         last = Segment {
             from: Some(at),
             to: None,
-            addresses: keyframe.addresses,
+            memory: keyframe.memory,
             before: keyframe.insns.filter(|_| !has_lost),
         };
     }
@@ -340,7 +340,7 @@ pub fn number(recording: &mut Recording) -> Option<Unsound> {
         thread
             .keyframes
             .extend(task.segment.from.map(|at| Keyframe {
-                addresses: task.segment.addresses,
+                memory: task.segment.memory,
                 at,
                 insns: is_whole.then_some(before),
             }));

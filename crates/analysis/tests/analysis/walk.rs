@@ -11,7 +11,7 @@ use analysis::walk::{Accesses, Event, Pieces, Segment, StampKind, Unsound, Walk}
 use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
 use isa::memory::Selection;
-use trace::stream::{ADDRESS_STREAM, LANES};
+use trace::stream::{ADDRESS_STREAM, LANES, VALUE_STREAM};
 use trace::{Fragment, Gap, Keyframe, Part, Piece, Process, Recording, Thread};
 
 /// Instructions of a thread, and what stopped them. Who only counts them finds as many and the
@@ -110,21 +110,24 @@ fn any_bytes_give_instructions_or_an_error() {
             false => None,
         };
         let _ = executed(&process, &thread);
-        let words: Vec<u8> = u.arbitrary()?;
-        let mut part = Part::pack(&words).unwrap();
-        part.stream = ADDRESS_STREAM;
-        thread.stream.push(part);
+        for stream in [ADDRESS_STREAM, VALUE_STREAM] {
+            let bytes: Vec<u8> = u.arbitrary()?;
+            let mut part = Part::pack(&bytes).unwrap();
+            part.stream = stream;
+            thread.stream.push(part);
+        }
         for segment in segments(&thread) {
             let _ = all_of(Walk::of(&mut Pieces::of(&process), &thread, segment));
             let selection = Selection {
                 loads: u.arbitrary()?,
                 stores: u.arbitrary()?,
                 elision: u.arbitrary()?,
+                values: u.arbitrary()?,
             };
             let mut pieces = Pieces::of(&process);
             let mut accesses = Accesses::of(&mut pieces, &thread, segment, selection);
             while let Some(Ok(_)) = accesses.next() {}
-            let _ = accesses.left();
+            let _ = (accesses.left(), accesses.is_short());
         }
         Ok(())
     });
@@ -133,7 +136,7 @@ fn any_bytes_give_instructions_or_an_error() {
 /// Mostly small numbers.
 fn keyframe(u: &mut Unstructured<'_>) -> Result<Keyframe> {
     let mut keyframe = Keyframe {
-        addresses: u.int_in_range(0..=60)?,
+        memory: [u.int_in_range(0..=60)?, u.int_in_range(0..=60)?],
         ..Keyframe::default()
     };
     for at in &mut keyframe.at {

@@ -8,6 +8,17 @@ use wire::stream::memory;
 pub enum What {
     /// Address, number of bytes, whether read or written
     Addresses,
+    /// These, and the values that were read and written
+    Values,
+}
+
+impl What {
+    fn name(self) -> &'static str {
+        match self {
+            What::Addresses => "addresses",
+            What::Values => "values",
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -34,11 +45,12 @@ impl Memory {
             (self.loads || both, memory::LOADS),
             (self.stores || both, memory::STORES),
             (self.no_elision, memory::ALL_WORDS),
+            (self.what == Some(What::Values), memory::VALUES),
         ];
         let wanted = wanted.into_iter().filter(|(is_wanted, _)| *is_wanted);
         match self.what {
             None => 0,
-            Some(What::Addresses) => wanted.fold(0, |bits, (_, bit)| bits | bit),
+            Some(_) => wanted.fold(0, |bits, (_, bit)| bits | bit),
         }
     }
 
@@ -49,7 +61,7 @@ impl Memory {
             ("--stores", self.stores),
             ("--no-elision", self.no_elision),
         ];
-        let what = self.what.map(|What::Addresses| ("--memory", "addresses"));
+        let what = self.what.map(|what| ("--memory", what.name()));
         let flags = flags.into_iter().filter(|(_, is_given)| *is_given);
         let flags = flags.map(|(name, _)| (name, ""));
         let all = what.into_iter().chain(flags);

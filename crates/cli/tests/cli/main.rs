@@ -43,6 +43,7 @@ mod thesis;
 mod timelines;
 mod traced;
 mod traces;
+mod values;
 mod xml;
 
 /// The product of this build.

@@ -69,6 +69,7 @@ fn recordings_of_older_builds_are_shown() {
             "12-packed.evp" => Some("304,950 instructions in 3,567 bytes of streams"),
             "13-trace.evp" => Some("665 instructions in 465 bytes of streams"),
             "14-memory.evp" => Some("53,009 instructions in 1,720 bytes of streams"),
+            "15-values.evp" => Some("4,107 instructions in 1,737 bytes of streams"),
             _ => None,
         } {
             let text = everypath(&["verify"]);

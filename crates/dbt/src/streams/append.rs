@@ -29,9 +29,10 @@ impl Append {
     const OUTCOMES: u64 = 9 + 5 + 4 + 9;
     const ADDED: u64 = 9 + 7 + 9;
     const STORED: u64 = 9 + 7 + 6 + 7 + 9;
+    const VALUES: u64 = 9 + 7 + 9;
 
     pub(super) fn is_nothing(self) -> bool {
-        self.outcomes.are_none() && self.stored.bytes == 0 && self.mark.is_none()
+        self.outcomes.are_none() && self.stored.bytes.is_none() && self.mark.is_none()
     }
 
     pub fn has_outcomes(self) -> bool {
@@ -47,7 +48,7 @@ impl Append {
 
     /// Without the accesses of the last instruction.
     pub fn without_last(self) -> Append {
-        let bytes = self.stored.bytes - self.stored.last;
+        let bytes = self.stored.bytes.without(self.stored.last);
         Append {
             stored: Stored {
                 bytes,
@@ -58,8 +59,9 @@ impl Append {
     }
 
     pub fn bytes(self) -> u64 {
-        let stored = self.stored.bytes > 0 || self.mark.is_some();
+        let stored = self.stored.bytes.addresses > 0 || self.mark.is_some();
         let parts = [
+            (self.stored.bytes.values > 0, Append::VALUES),
             (self.has_outcomes(), Append::OUTCOMES),
             (self.added.is_some(), Append::ADDED),
             (stored, Append::STORED),
@@ -89,9 +91,12 @@ impl Append {
         self.emit_stored(asm);
     }
 
-    /// The end of the lane goes behind what is stored, and a mark.
+    /// The ends of the lanes go behind what is stored, and a mark.
     fn emit_stored(self, asm: &mut Asm<'_>) {
-        let at = self.stored.bytes as i8;
+        if self.stored.bytes.values > 0 {
+            append(asm, stream::VALUES, |_| self.stored.bytes.values.into());
+        }
+        let at = self.stored.bytes.addresses as i8;
         if at == 0 && self.mark.is_none() {
             return;
         }

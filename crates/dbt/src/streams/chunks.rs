@@ -22,7 +22,7 @@ use crate::accesses::stored_by;
 use crate::engine;
 use crate::signals::register_of;
 
-/// Bytes that one append has at most: in the lane of addresses.
+/// Bytes that one append has at most: in the lanes about memory.
 const MOST: usize = stream::memory::PENDING + 8;
 const _: () = assert!(MOST >= TargetNumber::MOST && MOST >= stream::ENTRY * super::LONGEST);
 
@@ -223,7 +223,7 @@ pub(super) fn next_chunk(pool: &Pool, context: &mut ThreadContext, lane: usize) 
         return;
     }
     // Their chunks fill much more often than the others.
-    context.stream_filled += u32::from(lane != stream::ADDRESSES);
+    context.stream_filled += u32::from(lane < stream::LANES);
     let chunk = match wait_for_reader(pool) {
         true => new_chunk(pool),
         false => {

@@ -118,8 +118,9 @@ pub fn heed(context: &mut ThreadContext) {
     }
 }
 
-/// Most instructions of a superblock whose accesses are recorded.
+/// Most instructions of a superblock whose accesses are recorded; with values, too.
 const MOST_RECORDED: usize = 48;
+const MOST_WITH_VALUES: usize = 24;
 
 /// Compensation on a side exit that leaves `insns` counted instructions unexecuted.
 pub fn gives_back(insns: usize) -> Compensation {
@@ -164,10 +165,11 @@ impl Engine {
     /// How many a superblock may have.
     pub fn most_insns(&self, most: usize) -> usize {
         // The stores for each instruction make code longer.
-        let most = self
-            .settings
-            .memory
-            .map_or(most, |_| most.min(MOST_RECORDED));
+        let most = match self.settings.memory {
+            None => most,
+            Some(selection) if selection.values => most.min(MOST_WITH_VALUES),
+            Some(_) => most.min(MOST_RECORDED),
+        };
         let fewer = self.controls().and_then(|controls| controls.most_insns);
         fewer.map_or(most, |fewer| fewer.min(most))
     }

@@ -35,6 +35,28 @@ impl Asm<'_> {
         self.byte(0xC0 | reg.low() << 3 | mmx);
     }
 
+    /// `movups [base + disp], xmm`, of the first sixteen.
+    pub fn mov_mem_xmm(&mut self, base: Reg, disp: i32, vector: u8) {
+        self.bytes(&[0x40 | vector >> 3 << 2 | base.high(), 0x0F, 0x11]);
+        self.byte(0x80 | (vector & 7) << 3 | base.low());
+        if base.low() == 4 {
+            self.byte(0x24);
+        }
+        self.dword(disp as u32);
+    }
+
+    /// `reg = [base + disp]`, of 1, 2, 4 or 8 bytes, and no more than these.
+    pub fn mov_r_mem_sized(&mut self, reg: Reg, base: Reg, disp: u8, size: u8) {
+        let rex = 0x40 | reg.high() << 2 | base.high();
+        match size {
+            1 => self.bytes(&[rex, 0x0F, 0xB6]),
+            2 => self.bytes(&[rex, 0x0F, 0xB7]),
+            4 => self.bytes(&[rex, 0x8B]),
+            _ => self.bytes(&[rex | 8, 0x8B]),
+        }
+        self.mem(reg, base, disp.into());
+    }
+
     /// `vmovdqu [base + disp], ymm`, of the first sixteen; with `wide`, `vmovdqu64 [...], zmm`.
     pub fn mov_mem_vector(&mut self, base: Reg, disp: i32, vector: u8, wide: bool) {
         let b = 1 - base.high();

@@ -174,6 +174,26 @@ impl Known {
 }
 
 impl Effect {
+    /// The address, by the registers behind the instruction; `None`: they do not say it.
+    pub fn address_behind(&self, address: &Address) -> Option<Address> {
+        let loses = |place: usize| self.loses & 1 << place != 0;
+        let mut behind = *address;
+        if let Some(base) = address.base.map(|base| base as u8)
+            && loses(base.into())
+        {
+            let mut moves = self.moves.iter().flatten();
+            let (_, _, added) = moves.find(|(to, from, _)| (*to, *from) == (base, base))?;
+            behind.displacement = address.displacement.wrapping_sub(added.cast_unsigned());
+        }
+        let is_lost = address
+            .index
+            .is_some_and(|index| loses(index.register as usize))
+            || address
+                .segment
+                .is_some_and(|segment| loses(place_of(segment)));
+        (!is_lost).then_some(behind)
+    }
+
     fn moves(mut self, to: Reg, from: Reg, added: i64) -> Effect {
         let free = usize::from(self.moves[0].is_some());
         self.moves[free] = Some((to as u8, from as u8, added));

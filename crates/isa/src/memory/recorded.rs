@@ -26,6 +26,7 @@
 use alloc::vec::Vec;
 
 use super::known::{Effect, Known};
+use super::values::{self, Values};
 use super::{Access, Address, Kind, Machine, Mask, Operand, Pattern, Segment};
 use crate::{Flow, Insn, Reg};
 
@@ -54,6 +55,8 @@ pub struct Selection {
     pub stores: bool,
     /// Addresses that follow from others are not recorded.
     pub elision: bool,
+    /// Values that were read and written are recorded, too.
+    pub values: bool,
 }
 
 /// One thing that is recorded of an operand.
@@ -113,6 +116,8 @@ impl Word {
 pub struct Recorded {
     /// Operands that are recorded.
     pub operands: Vec<Operand>,
+    /// Values of each, if they are recorded.
+    pub values: Vec<Values>,
     pub effect: Effect,
     /// General registers that it names or uses, a bit each.
     pub uses: u16,
@@ -131,8 +136,13 @@ impl Recorded {
             operands.clear();
         }
         let (effect, uses) = insn.effect();
+        let values = match selection.values {
+            true => values::of(insn, &operands, &effect, selection),
+            false => Vec::new(),
+        };
         Recorded {
             operands,
+            values,
             effect,
             uses,
         }

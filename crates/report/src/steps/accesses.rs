@@ -6,22 +6,22 @@
 //!               W    8  7ffd3a2b1c38
 //! ```
 //!
-//! R is a read, W a write, RW both; then come bytes and the address; and how often, where a
-//! repeated string instruction goes on from there.
+//! R is a read, W a write, RW both; then come bytes and the address; how often, where a
+//! repeated string instruction goes on from there; and, if values were recorded, what was read and
+//! written: `= 2a`, `= 2a -> 2b`, and `?` for one that is not known. Up to 8 bytes they are a
+//! number, more are shown from the lowest address on.
 
 use std::io::{self, Write};
 
-use analysis::walk::{
-    AccessEvent, Accessed, Accesses, AccessesCount, Pieces, Step, Unsound, count_accesses,
-    selection,
-};
-use isa::memory::{Selection, recorded};
-use trace::stream::ADDRESS_STREAM;
-use trace::{Part, Recording};
-
-use crate::numbers::{counted, grouped};
+use analysis::walk::{AccessEvent, Accessed, Accesses, Bytes, Pieces, Step, Unsound, Value};
+use isa::memory::{Kind, Selection, recorded};
+use trace::Recording;
 
 use super::{Names, Texts, View, lost, missing_before, seek, stopped, title, went};
+
+mod verify;
+
+pub(super) use verify::verify;
 
 /// As [`super::dump`], with accesses.
 pub fn dump(
@@ -67,44 +67,39 @@ pub fn dump(
     Ok(sound)
 }
 
-/// Reads all accesses; how many there are, and whether each word is of an instruction.
-pub(super) fn verify(recording: &Recording, out: &mut dyn Write) -> io::Result<bool> {
-    let Some(selection) = selection(recording) else {
-        return Ok(true);
-    };
-    let (mut sound, mut all, mut bytes) = (true, 0, 0);
-    let counts = count_accesses(recording, selection);
-    for (process, counts) in recording.processes.iter().zip(counts) {
-        for (thread, count) in process.threads.iter().zip(counts) {
-            all += count.accesses;
-            let parts = thread.stream.iter();
-            let parts = parts.filter(|part| part.stream == ADDRESS_STREAM);
-            bytes += parts.map(Part::stored_len).sum::<u64>();
-            let fault = match count {
-                AccessesCount {
-                    error: Some(error), ..
-                } => error,
-                AccessesCount { left: 1.., .. } => {
-                    let left = counted(count.left, "byte");
-                    format!("{left} of addresses are of no instruction")
-                }
-                AccessesCount { is_short: true, .. } => {
-                    "its addresses end before its instructions do".to_owned()
-                }
-                _ => continue,
+/// The values of an access, as text.
+fn values(accessed: &Accessed, bytes: Bytes<'_>) -> String {
+    let text = |value: Option<Value>| match value.map(|value| bytes.of(value)) {
+        None => "?".to_owned(),
+        Some(bytes) => {
+            let digits = |bytes: &mut dyn Iterator<Item = &u8>| {
+                bytes.map(|byte| format!("{byte:02x}")).collect::<String>()
             };
-            writeln!(out, "{}: not sound: {fault}", title(process, thread))?;
-            sound = false;
+            match bytes.len() <= size_of::<u64>() {
+                true => digits(&mut bytes.iter().rev()),
+                false => digits(&mut bytes.iter()),
+            }
         }
+    };
+    let (read, written) = (accessed.read, accessed.written);
+    match accessed.access.kind {
+        Kind::Read => format!("  = {}", text(read)),
+        Kind::Write => format!("  = {}", text(written)),
+        Kind::Update => format!("  = {} -> {}", text(read), text(written)),
     }
-    writeln!(
-        out,
-        "{} in {} bytes: {:.2} bytes each",
-        counted(all, "memory access"),
-        grouped(bytes),
-        bytes as f64 / all.max(1) as f64
-    )?;
-    Ok(sound)
+}
+
+fn write_one((accessed, values): &(Accessed, String), out: &mut dyn Write) -> io::Result<()> {
+    let access = accessed.access;
+    let kind = recorded::letters(access.kind);
+    let (size, address) = (access.size, access.address);
+    write!(out, "{kind:>16} {size:>4}  {address:x}")?;
+    match (accessed.times, accessed.is_backwards) {
+        (1, _) => {}
+        (times, false) => write!(out, "  {times} times")?,
+        (times, true) => write!(out, "  {times} times, backwards")?,
+    }
+    writeln!(out, "{values}")
 }
 
 struct Lines<'a> {
@@ -120,7 +115,8 @@ impl Lines<'_> {
         out: &mut dyn Write,
     ) -> io::Result<Result<(), Unsound>> {
         let range = &self.view.range;
-        let mut shown: (Vec<Step>, Vec<Accessed>) = (Vec::new(), Vec::new());
+        let has_values = accesses.selection().values;
+        let mut shown: (Vec<Step>, Vec<(Accessed, String)>) = (Vec::new(), Vec::new());
         while self.number < range.end {
             shown.0.clear();
             match accesses.next() {
@@ -131,7 +127,7 @@ impl Lines<'_> {
                         went(why, to, out)?;
                     }
                 }
-                Some(Ok(AccessEvent::Executed(steps, accesses))) => {
+                Some(Ok(AccessEvent::Executed(steps, accesses, bytes))) => {
                     let last = self.number + steps.len() as u64;
                     if last <= range.start {
                         self.number = last;
@@ -139,30 +135,25 @@ impl Lines<'_> {
                     }
                     shown.0.extend(steps);
                     shown.1.clear();
-                    shown.1.extend(accesses);
+                    let values = |accessed: &Accessed| match has_values {
+                        true => values(accessed, bytes),
+                        false => String::new(),
+                    };
+                    let accesses = accesses.iter();
+                    shown
+                        .1
+                        .extend(accesses.map(|accessed| (*accessed, values(accessed))));
                 }
             }
             let mut rest = shown.1.iter().peekable();
             for (at, step) in (0..).zip(&shown.0) {
-                let own = std::iter::from_fn(|| rest.next_if(|accessed| accessed.step == at));
-                let own: Vec<&Accessed> = own.collect();
-                if !range.contains(&self.number) {
-                    self.number += 1;
-                    continue;
-                }
-                if let Some(text) = self.texts.get(accesses.code(), step) {
+                let own = std::iter::from_fn(|| rest.next_if(|(accessed, _)| accessed.step == at));
+                let own: Vec<&(Accessed, String)> = own.collect();
+                if range.contains(&self.number)
+                    && let Some(text) = self.texts.get(accesses.code(), step)
+                {
                     writeln!(out, "{:>12}  {text}", self.number)?;
-                    for accessed in own {
-                        let access = accessed.access;
-                        let kind = recorded::letters(access.kind);
-                        let (size, address) = (access.size, access.address);
-                        write!(out, "{kind:>16} {size:>4}  {address:x}")?;
-                        match (accessed.times, accessed.is_backwards) {
-                            (1, _) => writeln!(out)?,
-                            (times, false) => writeln!(out, "  {times} times")?,
-                            (times, true) => writeln!(out, "  {times} times, backwards")?,
-                        }
-                    }
+                    own.into_iter().try_for_each(|one| write_one(one, out))?;
                 }
                 self.number += 1;
             }

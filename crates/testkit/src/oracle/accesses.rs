@@ -19,6 +19,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use super::OracleError;
+use super::code::{Code, ProgramPc};
 use super::instruction::LONGEST;
 
 /// Largest access whose value is kept.
@@ -34,6 +35,14 @@ pub struct Valued {
     pub access: Access,
     /// The value that a read saw, or that a write or an update left.
     pub value: Vec<u8>,
+}
+
+/// An access that a thread made, and what memory held before it and behind it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Made {
+    pub access: Access,
+    pub before: Vec<u8>,
+    pub behind: Vec<u8>,
 }
 
 /// All accesses of a run.
@@ -172,10 +181,10 @@ fn before(
     Ok(())
 }
 
-/// Accesses of the next step of a thread that is at an instruction with these bytes, if general
-/// registers say them.
-pub fn of_step(code: &[u8], registers: user_regs_struct) -> Vec<Access> {
-    let Ok(insn) = Insn::decode(code, registers.rip) else {
+/// Accesses of the next step of a thread, if general registers say them.
+pub(super) fn of_step(code: &Code, registers: user_regs_struct) -> Vec<Made> {
+    let pc = ProgramPc(registers.rip);
+    let Ok(insn) = Insn::decode(code.read(pc, &mut [0; LONGEST]), registers.rip) else {
         return Vec::new();
     };
     let machine = Registers {
@@ -185,10 +194,24 @@ pub fn of_step(code: &[u8], registers: user_regs_struct) -> Vec<Access> {
     let mut accesses = Vec::new();
     if says_all(&insn) {
         for operand in insn.memory() {
-            operand.each(&machine, |access| accesses.push(access));
+            operand.each(&machine, |access| {
+                accesses.push(Made {
+                    access,
+                    before: bytes(code, access),
+                    behind: Vec::new(),
+                });
+            });
         }
     }
     accesses
+}
+
+/// The bytes that memory holds at the place of an access; less, if it cannot be read there.
+pub(super) fn bytes(code: &Code, access: Access) -> Vec<u8> {
+    let mut bytes = vec![0; (access.size as usize).min(VALUE)];
+    let len = code.read(ProgramPc(access.address), &mut bytes).len();
+    bytes.truncate(len);
+    bytes
 }
 
 /// Whether general registers say all accesses of the instruction; no trace has those of far

@@ -7,9 +7,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
+use super::accesses::Made;
 use analysis::cct::{self, Event, Recursion};
 use analysis::{Forest, K, oracle};
-use isa::memory::Access;
 use trace::Label;
 
 use super::blocks::{Ran, Spot};
@@ -56,7 +56,7 @@ pub struct ThreadCount {
     pub ran: Vec<Ran>,
     pub spots: HashMap<ProgramPc, Spot>,
     /// Accesses that general registers say, each with the index in `ran` of its instruction.
-    pub accesses: Vec<(usize, Access)>,
+    pub accesses: Vec<(usize, Made)>,
     /// Indices in `ran` of system calls.
     pub calls: Vec<usize>,
     /// Which instructions ran in lazy binding.

@@ -18,13 +18,12 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use image::Images;
-use isa::memory::Access;
 use nix::sys::ptrace::{self, Event, Options as PtraceOptions};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use super::accesses;
+use super::accesses::{self, Made};
 use super::activation::{Activations, Executed};
 use super::blocks::{Ran, Spot};
 use super::code::{Code, ProgramPc, ProgramSp};
@@ -67,10 +66,10 @@ struct Thread {
     ran: Vec<Ran>,
     spots: HashMap<ProgramPc, Spot>,
     /// Accesses that instructions made, with their index in `ran`; and indices of system calls.
-    accesses: Vec<(usize, Access)>,
+    accesses: Vec<(usize, Made)>,
     calls: Vec<usize>,
     /// Accesses that the next step will make.
-    about: Vec<Access>,
+    about: Vec<Made>,
     before: HashMap<(String, u64), Executions>,
     /// The next instruction, and what it is.
     pc: ProgramPc,
@@ -305,7 +304,7 @@ impl Tracee {
             accesses: Vec::new(),
             calls: Vec::new(),
             about: match self.options.blocks {
-                true => accesses::of_step(code.read(pc, &mut [0; LONGEST]), registers),
+                true => accesses::of_step(code, registers),
                 false => Vec::new(),
             },
             before: HashMap::new(),
@@ -394,7 +393,7 @@ impl Tracee {
         let mut continues = false;
         // A repeated instruction makes its accesses step by step.
         if handler.is_none() && (!unmoved || !was_fresh && thread.next.kind == Kind::Repeat) {
-            thread.made_accesses();
+            thread.made_accesses(code);
         }
         if self.options.blocks && (handler.is_some() || !unmoved) {
             thread.note(code, handler.is_some());
@@ -420,7 +419,7 @@ impl Tracee {
         (thread.next, thread.length, thread.class) = look_at(code, pc);
         thread.is_int80 = code.read(pc, &mut [0; 2]) == INT80;
         if self.options.blocks {
-            thread.about = accesses::of_step(code.read(pc, &mut [0; LONGEST]), registers);
+            thread.about = accesses::of_step(code, registers);
         }
         thread.is_indirect =
             self.options.blocks && instruction::is_indirect(code.read(pc, &mut [0; LONGEST]), pc);
@@ -538,10 +537,14 @@ impl Thread {
     }
 
     /// The accesses that the step was about to make were made.
-    fn made_accesses(&mut self) {
+    fn made_accesses(&mut self, code: &Code) {
         let index = self.ran.len();
-        let made = self.about.drain(..).map(|access| (index, access));
-        self.accesses.extend(made);
+        for mut made in self.about.drain(..) {
+            if made.access.kind.writes() {
+                made.behind = accesses::bytes(code, made.access);
+            }
+            self.accesses.push((index, made));
+        }
     }
 
     /// The instruction at `pc` was; `fell`: the one behind it follows.

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use wire::stream::{ADDRESSES, ALL_LANES, LANES};
+use wire::stream::LANES;
 
 use super::codec::{Decoder, Encoder};
 use super::{counts, read, write};
@@ -39,13 +39,17 @@ mod tag {
     /// Keyframes and gaps of threads with a stream of addresses.
     pub const KEYFRAME_WITH_ADDRESSES: u64 = 15;
     pub const GAP_WITH_ADDRESSES: u64 = 16;
+    /// Keyframes and gaps of threads that have a stream of values, too.
+    pub const KEYFRAME_WITH_VALUES: u64 = 17;
+    pub const GAP_WITH_VALUES: u64 = 18;
+
+    /// By the number of streams about memory.
+    pub const KEYFRAMES: [u64; 3] = [KEYFRAME, KEYFRAME_WITH_ADDRESSES, KEYFRAME_WITH_VALUES];
+    pub const GAPS: [u64; 3] = [GAP, GAP_WITH_ADDRESSES, GAP_WITH_VALUES];
 
     /// Whether nothing else depends on it: a file may be rewritten without it.
     pub fn is_mark(tag: u64) -> bool {
-        matches!(
-            tag,
-            OF | KEYFRAME | GAP | KEYFRAME_WITH_ADDRESSES | GAP_WITH_ADDRESSES
-        )
+        tag == OF || KEYFRAMES.contains(&tag) || GAPS.contains(&tag)
     }
 }
 
@@ -198,20 +202,13 @@ impl Items {
 /// Items about streams.
 impl Items {
     pub(super) fn keyframe(&mut self, process: usize, thread: usize, keyframe: &Keyframe) {
-        let has_addresses = keyframe.addresses != 0;
-        self.begin(
-            process,
-            match has_addresses {
-                true => tag::KEYFRAME_WITH_ADDRESSES,
-                false => tag::KEYFRAME,
-            },
-        );
+        let memory = used(&keyframe.memory, |&bytes| bytes != 0);
+        self.begin(process, tag::KEYFRAMES[memory]);
         self.begun.push((process, Begun::Keyframe(thread)));
         self.out.uint(thread as u64);
         keyframe.at.iter().for_each(|&at| self.out.uint(at));
-        if has_addresses {
-            self.out.uint(keyframe.addresses);
-        }
+        let memory = keyframe.memory.iter().take(memory);
+        memory.for_each(|&bytes| self.out.uint(bytes));
     }
 
     /// How many instructions are before each of the first keyframes.
@@ -226,19 +223,21 @@ impl Items {
     }
 
     pub(super) fn gap(&mut self, process: usize, thread: usize, gap: &Gap) {
-        let has_addresses = gap.bytes[ADDRESSES] != 0 || gap.parts[ADDRESSES] != 0;
-        let (tag, lanes) = match has_addresses {
-            true => (tag::GAP_WITH_ADDRESSES, ALL_LANES),
-            false => (tag::GAP, LANES),
-        };
-        self.begin(process, tag);
+        let lanes: Vec<_> = gap.parts.into_iter().zip(gap.bytes).collect();
+        let memory = used(&lanes[LANES..], |&lane| lane != (0, 0));
+        self.begin(process, tag::GAPS[memory]);
         self.out.uint(thread as u64);
-        for (&parts, &bytes) in gap.parts.iter().zip(&gap.bytes).take(lanes) {
+        for (parts, bytes) in lanes.into_iter().take(LANES + memory) {
             self.out.uint(parts.into());
             self.out.uint(bytes);
         }
         self.out.uint(gap.stored);
     }
+}
+
+/// How many there are up to the last one of which that is true.
+fn used<T>(all: &[T], is_used: impl Fn(&T) -> bool) -> usize {
+    all.iter().rposition(is_used).map_or(0, |last| last + 1)
 }
 
 /// Reads items into a recording.
@@ -319,18 +318,15 @@ impl Reader {
                 process.stats = input.list(Decoder::uint)?;
             }
             tag::THREAD_ENDED => thread_ended(process, input)?,
-            tag::KEYFRAME | tag::KEYFRAME_WITH_ADDRESSES => {
+            tag::KEYFRAME | tag::KEYFRAME_WITH_ADDRESSES | tag::KEYFRAME_WITH_VALUES => {
                 let thread = thread(process, input)?;
-                let keyframe = keyframe(input, tag == tag::KEYFRAME_WITH_ADDRESSES)?;
+                let keyframe = keyframe(input, of_memory(&tag::KEYFRAMES, tag))?;
                 thread.keyframes.push(keyframe);
             }
             tag::NUMBERS => numbers(thread(process, input)?, input)?,
-            tag::GAP | tag::GAP_WITH_ADDRESSES => {
+            tag::GAP | tag::GAP_WITH_ADDRESSES | tag::GAP_WITH_VALUES => {
                 let thread = thread(process, input)?;
-                let lanes = match tag {
-                    tag::GAP => LANES,
-                    _ => ALL_LANES,
-                };
+                let lanes = LANES + of_memory(&tag::GAPS, tag);
                 thread.gap = Some(gap(input, lanes)?);
             }
             _ => return Err(input.malformed("an item is of no known kind")),
@@ -380,13 +376,18 @@ fn thread<'a>(
     known(process.threads.get_mut(thread), input)
 }
 
-fn keyframe(input: &mut Decoder<'_>, has_addresses: bool) -> Result<Keyframe, ReadError> {
+/// Streams about memory that an item of such a kind tells of.
+fn of_memory(kinds: &[u64], tag: u64) -> usize {
+    kinds.iter().position(|&kind| kind == tag).unwrap_or(0)
+}
+
+fn keyframe(input: &mut Decoder<'_>, memory: usize) -> Result<Keyframe, ReadError> {
     let mut keyframe = Keyframe::default();
     for at in &mut keyframe.at {
         *at = input.uint()?;
     }
-    if has_addresses {
-        keyframe.addresses = input.uint()?;
+    for bytes in keyframe.memory.iter_mut().take(memory) {
+        *bytes = input.uint()?;
     }
     Ok(keyframe)
 }

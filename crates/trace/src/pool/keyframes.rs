@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use wire::stream::{ADDRESSES, ALL_LANES, LANES};
+use wire::stream::{ALL_LANES, LANES, MEMORY_LANES};
 
 use super::streams::Marked;
 use crate::keyframe::{Gap, Keyframe};
@@ -22,12 +22,12 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// One was found in a stream. The whole, if it was the last one; that of addresses is one
-    /// `with_addresses`.
+    /// One was found in a stream. The whole, if it was the last one; the thread has so many streams
+    /// about memory.
     pub(super) fn add(
         &mut self,
         whose: Whose,
-        (stream, with_addresses): (u16, bool),
+        (stream, of_memory): (u16, usize),
         marked: Marked,
     ) -> Option<Keyframe> {
         let lane = Gap::place(stream)?;
@@ -35,9 +35,8 @@ impl Found {
         let partly = self.partly.entry(whose).or_default();
         let lanes = partly.entry(number).or_default();
         *lanes.get_mut(lane)? = Some(marked);
-        if !with_addresses {
-            lanes[ADDRESSES] = Some(Marked::default());
-        }
+        let missing = lanes.iter_mut().skip(LANES + of_memory);
+        missing.for_each(|lane| *lane = Some(Marked::default()));
         if lanes.contains(&None) {
             if partly.len() > MOST {
                 partly.pop_first();
@@ -49,11 +48,12 @@ impl Found {
         partly.remove(&number);
         let told = lanes.iter().map(|marked| marked.insns);
         let all = lanes.map(|marked| marked.at);
-        let mut at = [0; LANES];
+        let (mut at, mut memory) = ([0; LANES], [0; MEMORY_LANES]);
         at.copy_from_slice(&all[..LANES]);
+        memory.copy_from_slice(&all[LANES..]);
         Some(Keyframe {
             at,
-            addresses: all[ADDRESSES],
+            memory,
             insns: Some(told.fold(marked.beside, u64::wrapping_add)),
         })
     }
@@ -77,7 +77,7 @@ mod tests {
                         insns: u64::from(number) * 10,
                         beside: u64::MAX,
                     };
-                    given.extend(found.add((0, 0), (lane as u16, false), marked));
+                    given.extend(found.add((0, 0), (lane as u16, 0), marked));
                 }
             }
         }
@@ -93,7 +93,7 @@ mod tests {
         for number in 4..400 {
             found.add(
                 (0, 0),
-                (0, false),
+                (0, 0),
                 Marked {
                     number,
                     ..Marked::default()

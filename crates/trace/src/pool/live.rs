@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use wire::stream::ADDRESS_STREAM;
+use wire::stream::{ADDRESS_STREAM, LANES};
 use wire::view::Pool;
 use wire::{ProcessRecord, ThreadRecord, made, process_state};
 
@@ -154,8 +154,8 @@ pub struct Live<W> {
 struct Writer {
     image: usize,
     thread: Option<usize>,
-    /// The thread has a stream of addresses.
-    has_addresses: bool,
+    /// Streams about memory that the thread has.
+    of_memory: usize,
     chain: Chain,
 }
 
@@ -412,11 +412,11 @@ impl<W: Keep> Live<W> {
                     left.push((offset, thread));
                 }
                 image.writers += chains.len();
-                let has_addresses = chains.iter().any(|chain| chain.stream == ADDRESS_STREAM);
+                let of_memory = chains.len().saturating_sub(LANES);
                 self.threads.extend(chains.into_iter().map(|chain| Writer {
                     image: at,
                     thread,
-                    has_addresses,
+                    of_memory,
                     chain,
                 }));
             }
@@ -493,7 +493,7 @@ impl<W: Keep> Live<W> {
             return;
         };
         for marked in found {
-            let stream = (chain.stream, writer.has_addresses);
+            let stream = (chain.stream, writer.of_memory);
             let keyframe = self.keyframes.add((process, thread), stream, marked);
             self.found
                 .extend(keyframe.map(|keyframe| (process, thread, keyframe)));

@@ -17,7 +17,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use wire::stream::{ADDRESSES, ALL_LANES, LANES, escape};
+use wire::stream::{ALL_LANES, LANES, escape};
 
 use super::sink::Source;
 use crate::container::journal::{Mark, What, Wrote};
@@ -50,14 +50,15 @@ struct Streams {
 impl Streams {
     /// First byte of each stream that has to stay.
     fn needed(&self) -> [u64; ALL_LANES] {
-        let lanes = LANES + usize::from(self.ends[ADDRESSES] > 0);
+        let lanes = LANES + self.ends[LANES..].iter().filter(|&&end| end > 0).count();
         if self.over == lanes {
             return [u64::MAX; ALL_LANES];
         }
         let is_there = |keyframe: &&Keyframe| {
             let mut lanes = keyframe.at.iter().zip(&self.ends);
+            let mut memory = keyframe.memory.iter().zip(&self.ends[LANES..]);
             lanes.all(|(at, end)| at + escape::AT_LEN as u64 <= *end)
-                && keyframe.addresses <= self.ends[ADDRESSES]
+                && memory.all(|(at, end)| at <= end)
         };
         let newest = self.keyframes.iter().rev().find(is_there);
         newest.map_or([0; ALL_LANES], Keyframe::all)

@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use wire::ThreadRecord;
-use wire::stream::{ADDRESS_STREAM, ADDRESSES, BEGIN, CLOSED, Chunk, END, LANES, OPEN, entry};
+use wire::stream::{ADDRESS_STREAM, BEGIN, CLOSED, Chunk, END, LANES, OPEN, VALUE_STREAM, entry};
 use wire::view::Pool;
 
 /// One stream of a thread: a chain of chunks.
@@ -58,11 +58,14 @@ pub(super) struct Marked {
 /// The streams that a thread writes, by their numbers. None: it has not begun.
 pub(super) fn chains(record: &ThreadRecord) -> Vec<Chain> {
     let firsts = record.streams.each_ref().map(|first| first.load(Acquire));
-    let (lanes, addresses) = (&firsts[..LANES], firsts[ADDRESSES]);
+    let (lanes, memory) = (&firsts[..LANES], &firsts[LANES..]);
     if lanes.contains(&0) {
         return Vec::new();
     }
-    let addresses = (addresses != 0).then_some((ADDRESS_STREAM, addresses));
+    let memory = [ADDRESS_STREAM, VALUE_STREAM]
+        .into_iter()
+        .zip(memory.iter().copied());
+    let memory = memory.filter(|&(_, chunk)| chunk != 0);
     let chain = |(stream, chunk)| Chain {
         stream,
         chunk,
@@ -77,7 +80,7 @@ pub(super) fn chains(record: &ThreadRecord) -> Vec<Chain> {
         is_lost: false,
     };
     let lanes = (0..).zip(lanes.iter().copied());
-    lanes.chain(addresses).map(chain).collect()
+    lanes.chain(memory).map(chain).collect()
 }
 
 impl Chain {

@@ -236,7 +236,7 @@ fn streams(u: Bytes, thread: &mut Thread) -> Result<()> {
         for at in &mut keyframe.at {
             *at = number(u)?;
         }
-        keyframe.addresses = number(u)?;
+        keyframe.memory = [number(u)?, number(u)?];
         Ok(keyframe)
     })?;
     let numbered = u.int_in_range(0..=thread.keyframes.len())?;

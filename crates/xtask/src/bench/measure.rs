@@ -37,6 +37,8 @@ pub enum Mode {
     Trace,
     /// `everypath trace --memory addresses`, to a file in memory.
     Addresses,
+    /// `everypath trace --memory values`, to a file in memory.
+    Values,
     /// `valgrind --tool=none`.
     Valgrind,
     /// `valgrind --tool=callgrind`.
@@ -52,6 +54,9 @@ const INTER: &[&str] = &["@", "contexts", "--mode", "inter", "-k", "3", "--quiet
 
 #[rustfmt::skip]
 const ADDRESSES: &[&str] = &["@", "trace", "--memory", "addresses", "--quiet", "--output", "/dev/shm/everypath-bench.evp", "--"];
+
+#[rustfmt::skip]
+const VALUES: &[&str] = &["@", "trace", "--memory", "values", "--quiet", "--output", "/dev/shm/everypath-bench.evp", "--"];
 
 /// File name of a workload's trace, in its folder.
 const TRACE: &str = "trace.evp";
@@ -69,6 +74,7 @@ impl Mode {
             Mode::Count => "count",
             Mode::Trace => "trace",
             Mode::Addresses => "addresses",
+            Mode::Values => "values",
             Mode::Valgrind => "valgrind",
             Mode::Callgrind => "callgrind",
         }
@@ -95,6 +101,7 @@ impl Mode {
             Mode::Count => &["@", "count", "--quiet", "--report", "report.out", "--"],
             Mode::Trace => &["@", "trace", "--quiet", "--output", TRACE, "--"],
             Mode::Addresses => ADDRESSES,
+            Mode::Values => VALUES,
             Mode::Instructions => &[
                 "@",
                 "run",

@@ -3,7 +3,7 @@
 //! Threads are packed in segments, several at once. What was packed is read once more, and
 //! compared by hashes of everything executed and of all stamps.
 
-use trace::stream::{ADDRESS_STREAM, LANES};
+use trace::stream::{LANES, is_of_memory};
 use trace::{Keyframe, Part, Recording, Thread};
 
 use super::super::code::Place;
@@ -130,8 +130,8 @@ pub fn pack(recording: &Recording, least: u64) -> Result<(Recording, Vec<Digest>
     let given = segments::each(recording, &tasks, streams);
     let mut packed = recording.clone();
     for thread in packed.processes.iter_mut().flat_map(|p| &mut p.threads) {
-        // Addresses are as they were.
-        thread.stream.retain(|part| part.stream == ADDRESS_STREAM);
+        // Addresses and values are as they were.
+        thread.stream.retain(|part| is_of_memory(part.stream));
         thread.keyframes.clear();
     }
     let mut digests = Vec::new();
@@ -143,7 +143,7 @@ pub fn pack(recording: &Recording, least: u64) -> Result<(Recording, Vec<Digest>
             false => before = Before::default(),
             true => thread.keyframes.push(Keyframe {
                 at: before.bytes,
-                addresses: task.segment.addresses,
+                memory: task.segment.memory,
                 insns: Some(before.insns),
             }),
         }

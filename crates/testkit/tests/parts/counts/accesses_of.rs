@@ -4,6 +4,9 @@
 //! Addresses differ between two runs, as mappings lie elsewhere. So each page of the stepped run has
 //! to be moved by one distance, until the thread's next system call or handler.
 //!
+//! Values differ where they are addresses, or by chance (canaries, process ids). So, eight bytes at a
+//! time, each value that is expected has one that stands for it, and the reverse, until then.
+//!
 //! Left out are accesses that general registers do not say (masks, vectors of indices, areas); that
 //! their words are read is seen by what comes behind them.
 
@@ -21,10 +24,10 @@ use trace::{Process, Recording, Thread};
 use super::traces_of::{Place, places};
 
 const CASES: [&[&str]; 4] = [
-    &[],
-    &["--no-elision"],
-    &["--chaos", "3"],
-    &["--chaos", "7", "--buffer", "1", "--loads"],
+    &["addresses"],
+    &["values", "--no-elision"],
+    &["values", "--chaos", "3"],
+    &["values", "--chaos", "7", "--buffer", "1", "--loads"],
 ];
 
 /// No program here repeats an instruction so often.
@@ -36,7 +39,15 @@ struct Made {
     place: Place,
     pc: u64,
     calls: usize,
-    accesses: Vec<Access>,
+    accesses: Vec<Valued>,
+}
+
+/// An access with its values, where they are known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Valued {
+    access: Access,
+    read: Option<Vec<u8>>,
+    written: Option<Vec<u8>>,
 }
 
 pub fn check(run: &Run<'_>, stepped: &Counts, module: Option<&str>) -> Result<usize, String> {
@@ -45,7 +56,7 @@ pub fn check(run: &Run<'_>, stepped: &Counts, module: Option<&str>) -> Result<us
     let expected: Vec<_> = expected.map(|thread| of_oracle(thread, wanted)).collect();
     let mut compared = 0;
     for case in CASES {
-        let words = ["--memory", "addresses"].iter().chain(case);
+        let words = ["--memory"].iter().chain(case);
         let options: Vec<String> = words.map(|&word| word.to_owned()).collect();
         let recording = run.trace(&options)?;
         let selection = walk::selection(&recording).ok_or("the trace says nothing of memory")?;
@@ -71,7 +82,12 @@ fn of_oracle(thread: &ThreadCount, wanted: impl Fn(&str) -> bool) -> Vec<Made> {
     let (mut all, mut made) = (Vec::new(), 0);
     for (index, ran) in thread.ran.iter().enumerate() {
         let own = std::iter::from_fn(|| accesses.next_if(|(at, _)| *at == index));
-        let own: Vec<Access> = own.map(|(_, access)| *access).collect();
+        let own = own.map(|(_, made)| Valued {
+            access: made.access,
+            read: made.access.kind.reads().then(|| made.before.clone()),
+            written: made.access.kind.writes().then(|| made.behind.clone()),
+        });
+        let own: Vec<Valued> = own.collect();
         if let Ran::Instruction { pc, .. } = ran
             && let Some(spot) = thread.spots.get(pc)
             && wanted(&spot.module)
@@ -121,7 +137,7 @@ fn read(
     let mut plain: HashMap<(u32, u64), bool> = HashMap::new();
     while let Some(event) = accesses.next() {
         let event = event.map_err(|error| format!("after {} instructions: {error}", all.len()))?;
-        let AccessEvent::Executed(steps, accessed) = event else {
+        let AccessEvent::Executed(steps, accessed, bytes) = event else {
             continue;
         };
         let mut accessed = accessed.iter().peekable();
@@ -134,9 +150,13 @@ fn read(
                 // The operands of a repeated instruction take turns.
                 let step_by_step = |number| {
                     let own = own.iter().filter(move |one| number < one.times);
-                    own.map(move |one| one.at(number))
+                    own.map(move |one| Valued {
+                        access: one.at(number),
+                        read: one.read.map(|value| bytes.of(value).to_vec()),
+                        written: one.written.map(|value| bytes.of(value).to_vec()),
+                    })
                 };
-                let own: Vec<Access> = (0..most).flat_map(step_by_step).collect();
+                let own: Vec<Valued> = (0..most).flat_map(step_by_step).collect();
                 (step, own)
             })
             .collect();
@@ -201,18 +221,24 @@ fn same(
 /// The first difference: its place, and a sentence.
 fn compare(ours: &[Made], expected: &[Made], selection: Selection) -> Result<(), (usize, String)> {
     let mut moved: HashMap<u64, u64> = HashMap::new();
+    let mut changed = Changed::default();
     let mut calls = 0;
     for (at, (one, other)) in ours.iter().zip(expected).enumerate() {
         if other.calls != calls {
             calls = other.calls;
             moved.clear();
+            changed.clear();
         }
-        let wanted = |access: &&Access| {
-            selection.loads && access.kind.reads() || selection.stores && access.kind.writes()
+        let wanted = |valued: &&Valued| {
+            let kind = valued.access.kind;
+            selection.loads && kind.reads() || selection.stores && kind.writes()
         };
-        let expected: Vec<&Access> = other.accesses.iter().filter(wanted).collect();
+        let expected: Vec<&Valued> = other.accesses.iter().filter(wanted).collect();
         let mut is_same = one.place == other.place && one.accesses.len() == expected.len();
-        for (access, expected) in one.accesses.iter().zip(&expected) {
+        for (valued, expected) in one.accesses.iter().zip(&expected) {
+            is_same &= changed.may_be(valued.read.as_deref(), expected.read.as_deref());
+            is_same &= changed.may_be(valued.written.as_deref(), expected.written.as_deref());
+            let (access, expected) = (valued.access, expected.access);
             let distance = access.address.wrapping_sub(expected.address);
             let page = expected.address >> 12;
             is_same &= *moved.entry(page).or_insert(distance) == distance;
@@ -231,6 +257,41 @@ fn compare(ours: &[Made], expected: &[Made], selection: Selection) -> Result<(),
             ours.len().min(expected.len()),
             format!("{} instructions, expected {}", ours.len(), expected.len()),
         )),
+    }
+}
+
+/// Values that were expected, and what came instead, by their bytes; and the other way.
+#[derive(Default)]
+struct Changed {
+    values: HashMap<Vec<u8>, Vec<u8>>,
+    expected: HashMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Changed {
+    /// Bytes of values that are compared one by one, as so few can be equal by chance.
+    const FEW: usize = 2;
+
+    fn clear(&mut self) {
+        self.values.clear();
+        self.expected.clear();
+    }
+
+    /// Whether a value can be what was expected. One that is not known can be anything.
+    fn may_be(&mut self, value: Option<&[u8]>, expected: Option<&[u8]>) -> bool {
+        let (Some(value), Some(expected)) = (value, expected) else {
+            return value.is_none();
+        };
+        let mut parts = value.chunks(8).zip(expected.chunks(8));
+        let is_same = |(part, expected): (&[u8], &[u8])| {
+            if part == expected && part.len() <= Changed::FEW {
+                return true;
+            }
+            let known = |map: &mut HashMap<Vec<u8>, Vec<u8>>, from: &[u8], to: &[u8]| {
+                map.entry(from.to_vec()).or_insert_with(|| to.to_vec()) == to
+            };
+            known(&mut self.values, expected, part) && known(&mut self.expected, part, expected)
+        };
+        value.len() == expected.len() && parts.all(is_same)
     }
 }
 
