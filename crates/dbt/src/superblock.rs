@@ -144,8 +144,8 @@ struct Loop {
     start: u64,
     /// Branches go back to its start.
     is_head: bool,
-    /// Address after the branch that was inverted; `start`: none was yet.
-    end: u64,
+    /// A branch was followed back to the start.
+    is_turned: bool,
     met: Option<Met>,
 }
 
@@ -158,9 +158,9 @@ struct Met {
 }
 
 impl Loop {
-    /// `branch` is followed back to the start.
-    fn turn(&mut self, branch: &Insn) -> u64 {
-        self.end = branch.next_pc();
+    /// A branch is followed back to the start.
+    fn turn(&mut self) -> u64 {
+        self.is_turned = true;
         self.met = None;
         self.start
     }
@@ -168,8 +168,7 @@ impl Loop {
     /// `out` came to what begins a block already, where it would be over by `end`: whether
     /// it is, or may come back to its start.
     fn ends(&mut self, out: &Superblock, end: End) -> bool {
-        let is_turned = self.end != self.start;
-        if !self.is_head || is_turned || out.insns.len() >= MAX_TURNED_INSNS / 2 {
+        if !self.is_head || self.is_turned || out.insns.len() >= MAX_TURNED_INSNS / 2 {
             return true;
         }
         self.met = Some(Met {
@@ -193,7 +192,7 @@ impl Engine {
         let mut turns = Loop {
             start: key.pc,
             is_head: self.counts_turns(key.arrival, traced) && self.heads.may_contain(key.pc),
-            end: key.pc,
+            is_turned: false,
             met: None,
         };
         if self.counts_call(key) {
@@ -247,8 +246,9 @@ impl Engine {
                 out.end = ends[usize::from(is_entry)];
                 return out;
             }
-            // Instructions that the superblock has already were checked before.
-            let is_again = (turns.start..turns.end).contains(&pc);
+            // Instructions that the superblock has already were checked before. Behind a branch
+            // that was followed back it may not end: that branch is inverted.
+            let is_again = turns.is_turned && out.insns.iter().any(|old| old.pc() == pc);
             if let Some(last) = out.insns.last().filter(|_| !is_again) {
                 let arrival = self.arrival_behind(last, pc);
                 let inside = self.goes_on(key, traced, Key { pc, arrival });
@@ -307,7 +307,7 @@ impl Engine {
                 Flow::Cond(_, target) => {
                     side_exits += 1;
                     if self.can_turn(&out, key, target) {
-                        pc = turns.turn(&insn);
+                        pc = turns.turn();
                         continue;
                     }
                     pc = insn.next_pc();
@@ -320,7 +320,7 @@ impl Engine {
                         return out;
                     }
                     if self.can_turn(&out, start, target) {
-                        pc = turns.turn(&insn);
+                        pc = turns.turn();
                         continue;
                     }
                     // Else a loop is closed by a link.
@@ -381,7 +381,7 @@ impl Engine {
         let exits = turn.iter().filter(leaves).count();
         let all_exits = out.insns.iter().filter(leaves).count();
         branch.next_pc() != target
-            && out.insns.len() + turn.len() <= MAX_TURNED_INSNS
+            && out.insns.len() + turn.len() <= self.most_insns(MAX_TURNED_INSNS)
             && all_exits + exits <= MAX_TURNED_EXITS
             && self.goes_on(start, out.traced, self.arrive_by_jump(branch.pc(), target)) == start
             && !self.jumps_into(branch.pc(), target)

@@ -8,6 +8,8 @@ use super::super::segments::{self, Segment, Task};
 use super::replay::{Memory, Replayed};
 use super::{AccessEvent, Accesses, has_addresses};
 
+const SYSCALL: [u8; 2] = [0x0F, 0x05];
+
 /// Accesses of a thread, counted.
 #[derive(Clone, Debug, Default)]
 pub struct AccessesCount {
@@ -33,10 +35,11 @@ pub fn count_accesses(recording: &Recording, selection: Selection) -> Vec<Vec<Ac
             return count;
         }
         let mut accesses = Accesses::of(pieces, thread, segment, selection);
-        let mut memory = Memory::default();
+        let (mut memory, mut last) = (Memory::default(), None);
         while let Some(event) = accesses.next() {
             match event {
                 Ok(AccessEvent::Executed(steps, all, bytes)) => {
+                    last = steps.last().copied();
                     if is_replayed {
                         memory.execute(steps, all, bytes);
                     }
@@ -51,7 +54,10 @@ pub fn count_accesses(recording: &Recording, selection: Selection) -> Vec<Vec<Ac
             }
         }
         count.replayed = memory.replayed;
-        if thread.end_ns.is_some() && thread.missing.is_none() {
+        // A thread that another one ended has executed more than branches tell, unless it was in
+        // a system call.
+        let is_call = last.is_some_and(|last| *accesses.code().bytes(&last) == SYSCALL);
+        if is_call && thread.end_ns.is_some() && thread.missing.is_none() {
             count.left = accesses.left();
             let is_whole = !thread.stream.iter().any(Part::is_lost);
             count.is_short = is_whole && count.error.is_none() && accesses.is_short();
