@@ -35,6 +35,9 @@ pub fn pack(flags: &Pack) -> Result<Ending> {
              This is a bug of everypath; the trace is as it was"
         ),
     };
+    let mut packed = packed;
+    progress.reads(&packed, "compressing memory accesses");
+    trace::compress_memory(&mut packed)?;
     progress.says("writing the packed trace");
     output.replace(|out| trace::write_small(&packed, out))?;
     drop(progress);

@@ -2,6 +2,7 @@
 //! statistics file of mcfTrace.
 
 mod json;
+mod memory;
 
 use std::io::{self, Write};
 
@@ -11,6 +12,8 @@ use trace::Recording;
 
 use crate::mcf;
 use crate::numbers::{counted, grouped, percent};
+
+use memory::Memory;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
@@ -27,7 +30,7 @@ pub fn write(
 ) -> io::Result<()> {
     match form {
         Form::Report => text(recording, stats, out),
-        Form::Json => json::write(recording, stats, out),
+        Form::Json => json::write(recording, stats, Memory::of(recording, stats).as_ref(), out),
         Form::Mcf => mcf::statistics(recording, &mcf::Totals::of(stats), out),
     }
 }
@@ -81,6 +84,10 @@ fn text(recording: &Recording, stats: &Stats, out: &mut dyn Write) -> io::Result
         grouped(total.depth.deepest),
         counted(total.signals, "signal"),
     )?;
+    let memory = Memory::of(recording, stats);
+    if let Some(memory) = &memory {
+        memory::text(memory, total.insns, out)?;
+    }
     for thread in &stats.threads {
         if let Some(error) = &thread.error {
             let tid = recording.processes[thread.process].threads[thread.thread].tid;

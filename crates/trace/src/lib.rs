@@ -24,6 +24,7 @@ pub mod model;
 mod part;
 mod planes;
 mod pool;
+mod smaller;
 
 pub use container::{
     Identity, Loss, Prefix, read, read_index, read_prefix, write, write_index, write_small,
@@ -37,6 +38,7 @@ pub use model::{
 };
 pub use part::{Part, unpacked};
 pub use pool::{Follow, Keep, KeepSource, Live, Most, Names, from_pool};
+pub use smaller::compress_memory;
 /// How the bytes of a stream are to be read.
 pub use wire::denied::{self, Denial};
 pub use wire::stream;

@@ -25,10 +25,12 @@ use super::{Code, Found, Pieces, Step, Unsound, Walk, Why};
 
 mod counted;
 mod replay;
+mod sizes;
 mod values;
 
 pub use counted::{AccessesCount, count_accesses};
 pub use replay::Replayed;
+pub use sizes::{AccessSizes, SIZES, access_sizes};
 pub use values::{Bytes, Value};
 
 /// An access, and which of the instructions made it.

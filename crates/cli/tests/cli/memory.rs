@@ -1,6 +1,8 @@
 //! Memory accesses of a trace, as `dump --accesses` shows them: forms whose accesses depend on masks,
 //! vectors, flags or repetition, and what is said where there are none.
 
+use std::collections::BTreeMap;
+
 use testkit::folder::Folder;
 
 use crate::BINARY;
@@ -208,4 +210,55 @@ fn what_contradicts_or_is_not_there_is_one_sentence() {
         125,
         "'run.evp' has no memory accesses; record it with --memory addresses",
     );
+}
+
+/// Statistics and a packed trace have the accesses that are shown.
+#[test]
+fn statistics_and_packed_traces_have_all_accesses() {
+    let folder = Folder::new("memory-stats");
+    folder.program(&["-O1", "-no-pie", "-mno-red-zone"], "prog", PROGRAM);
+    let words = ["trace", "-q", "-o", "run.evp", "--memory", "values"];
+    let words = [&words[..], &["--chaos", "3", "--", "./prog"]].concat();
+    assert!(folder.run(BINARY, &words).status.success());
+    let shown = |file| folder.run(BINARY, &["dump", file, "--accesses"]).stdout;
+    let whole = shown("run.evp");
+    // By the number of bytes: reads, and writes.
+    let mut counts: BTreeMap<u64, [u64; 2]> = BTreeMap::new();
+    for line in String::from_utf8_lossy(&whole).lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if let [kind @ ("R" | "W" | "RW"), size, _, ref rest @ ..] = words[..] {
+            let times = match rest {
+                [times, "times" | "times,", ..] => times.parse().unwrap(),
+                _ => 1,
+            };
+            let count = counts.entry(size.parse().unwrap()).or_default();
+            count[0] += if kind == "W" { 0 } else { times };
+            count[1] += if kind == "R" { 0 } else { times };
+        }
+    }
+    let of = |file| {
+        let output = folder.run(BINARY, &["stats", "--format", "json", file]);
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        document["memory"].clone()
+    };
+    let memory = of("run.evp");
+    let mut others = [0, 0];
+    for (&size, count) in &counts {
+        let rows = memory["sizes"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["bytes"] == size);
+        match row {
+            Some(row) => assert_eq!([&row["reads"], &row["writes"]], [count[0], count[1]]),
+            None => others = [others[0] + count[0], others[1] + count[1]],
+        }
+    }
+    let last = memory["sizes"].as_array().unwrap().last().unwrap();
+    assert!(last["bytes"].is_null());
+    assert_eq!([&last["reads"], &last["writes"]], others);
+    assert!(others[1] > 0, "fxsave is of another size");
+    let packed = folder.run(BINARY, &["pack", "-q", "run.evp", "-o", "packed.evp"]);
+    assert!(packed.status.success(), "{packed:?}");
+    assert!(shown("packed.evp") == whole);
+    assert_eq!(of("packed.evp"), memory);
+    let size = |name| std::fs::metadata(folder.path().join(name)).unwrap().len();
+    assert!(size("packed.evp") < size("run.evp"));
 }

@@ -3,9 +3,11 @@
 use std::io::{self, Write};
 
 use analysis::branch_stats::{BIASES, Distinct, Executed, Stats};
-use analysis::walk::Kind;
+use analysis::walk::{AccessSizes, Kind, SIZES};
 use serde::Serialize;
 use trace::Recording;
+
+use super::memory::Memory;
 
 /// Member `format` of every document.
 const FORMAT: &str = "everypath stats";
@@ -21,6 +23,46 @@ struct Document<'a> {
     total: Counts,
     branches: Vec<Branches>,
     biases: Vec<Bias>,
+    /// `null`: the trace has no memory accesses.
+    memory: Option<Accesses>,
+}
+
+#[derive(Serialize)]
+struct Accesses {
+    reads: u64,
+    writes: u64,
+    sizes: Vec<Size>,
+    /// In the order of the document's threads.
+    threads: Vec<Vec<Size>>,
+}
+
+/// Accesses of so many bytes; `null`: of any other number.
+#[derive(Serialize)]
+struct Size {
+    bytes: Option<u32>,
+    reads: u64,
+    writes: u64,
+}
+
+impl From<&Memory> for Accesses {
+    fn from(memory: &Memory) -> Accesses {
+        let sizes = |own: &AccessSizes| {
+            let bytes = SIZES.iter().copied().map(Some).chain([None]);
+            let counts = own.reads.iter().zip(&own.writes);
+            let sizes = bytes.zip(counts).map(|(bytes, (&reads, &writes))| Size {
+                bytes,
+                reads,
+                writes,
+            });
+            sizes.collect()
+        };
+        Accesses {
+            reads: memory.total.reads.iter().sum(),
+            writes: memory.total.writes.iter().sum(),
+            sizes: sizes(&memory.total),
+            threads: memory.threads.iter().map(sizes).collect(),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -112,7 +154,12 @@ struct Bias {
     executed: u64,
 }
 
-pub fn write(recording: &Recording, stats: &Stats, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(
+    recording: &Recording,
+    stats: &Stats,
+    memory: Option<&Memory>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let threads = stats.threads.iter().map(|thread| {
         let process = &recording.processes[thread.process];
         Thread {
@@ -141,6 +188,7 @@ pub fn write(recording: &Recording, stats: &Stats, out: &mut dyn Write) -> io::R
                 executed,
             })
             .collect(),
+        memory: memory.map(Accesses::from),
     };
     serde_json::to_writer(&mut *out, &document).map_err(io::Error::from)?;
     writeln!(out)
