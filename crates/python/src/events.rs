@@ -13,11 +13,7 @@ use pyo3::prelude::*;
 use trace::Recording;
 
 use crate::Error;
-
-/// Events in a table.
-pub const ROWS: usize = 1 << 16;
-/// Tables that are read before they are asked for.
-const AHEAD: usize = 3;
+use crate::ahead::{AHEAD, ROWS};
 
 /// Names of kinds, by number.
 pub const KINDS: [&str; 16] = [
@@ -127,7 +123,7 @@ pub fn failure(thread: &trace::Thread, error: &Unsound) -> PyErr {
     Error::new_err(sentence(thread, error))
 }
 
-fn sentence(thread: &trace::Thread, error: &Unsound) -> String {
+pub fn sentence(thread: &trace::Thread, error: &Unsound) -> String {
     format!("thread {}: {error}", thread.tid)
 }
 

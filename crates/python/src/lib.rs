@@ -12,6 +12,8 @@
 //! become objects.
 #![forbid(unsafe_code)]
 
+mod accesses;
+mod ahead;
 mod events;
 mod tables;
 
@@ -25,6 +27,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 use trace::{Mode, Recording};
 
+use accesses::{Access, AccessList, AccessTable, AccessTables};
 use events::{KINDS, Kinds};
 use tables::{Event, Events, Table, Tables};
 
@@ -223,6 +226,19 @@ impl Thread {
         Ok(Tables::new(events::read(&self.recording, self.at, kinds)?))
     }
 
+    /// Memory accesses of the thread, one by one, from its instruction `first` on.
+    #[pyo3(signature = (first = 1))]
+    fn accesses(&self, first: u64) -> PyResult<AccessList> {
+        Ok(AccessList::new(self.access_tables(first)?))
+    }
+
+    /// Memory accesses of the thread as tables of columns, up to 65,536 accesses each.
+    #[pyo3(signature = (first = 1))]
+    fn access_tables(&self, first: u64) -> PyResult<AccessTables> {
+        let receiver = accesses::read(&self.recording, self.at, first)?;
+        Ok(AccessTables::new(receiver))
+    }
+
     fn __repr__(&self) -> String {
         format!("<thread {}>", self.of().tid)
     }
@@ -258,5 +274,7 @@ fn everypath(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Thread>()?;
     module.add_class::<Event>()?;
     module.add_class::<Table>()?;
+    module.add_class::<Access>()?;
+    module.add_class::<AccessTable>()?;
     module.add_function(wrap_pyfunction!(open, module)?)
 }

@@ -1,26 +1,15 @@
 //! Objects of Python for columns, and for rows of them.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::mpsc::Receiver;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyMemoryView};
 
-use crate::Error;
+use crate::ahead::{Ahead, view};
 use crate::events::{BRANCHES, CONDITIONAL, Columns, KINDS, Read, Row, SIGNAL, START};
-
-/// How long Python cannot be interrupted.
-const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Events as columns: memory of numbers, for array, numpy.frombuffer and the like.
 #[pyclass(frozen, module = "everypath")]
 pub struct Table(Columns);
-
-fn view<'py>(py: Python<'py>, column: &[u8], form: &'static str) -> PyResult<Bound<'py, PyAny>> {
-    let bytes = PyBytes::new(py, column);
-    PyMemoryView::from(&bytes)?.call_method1("cast", (form,))
-}
 
 #[pymethods]
 impl Table {
@@ -68,26 +57,11 @@ impl Table {
 
 /// Iterates over the tables of a thread.
 #[pyclass(module = "everypath")]
-pub struct Tables(Mutex<Receiver<Read>>);
+pub struct Tables(Ahead<Columns>);
 
 impl Tables {
     pub fn new(receiver: Receiver<Read>) -> Tables {
-        Tables(Mutex::new(receiver))
-    }
-
-    fn next(&self, py: Python<'_>) -> PyResult<Option<Columns>> {
-        loop {
-            let read = py.detach(|| {
-                let receiver = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-                receiver.recv_timeout(PATIENCE)
-            });
-            match read {
-                Ok(Ok(columns)) => return Ok(Some(columns)),
-                Ok(Err(said)) => return Err(Error::new_err(said)),
-                Err(RecvTimeoutError::Disconnected) => return Ok(None),
-                Err(RecvTimeoutError::Timeout) => py.check_signals()?,
-            }
-        }
+        Tables(Ahead::new(receiver))
     }
 }
 
@@ -98,7 +72,7 @@ impl Tables {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Table>> {
-        Ok(self.next(py)?.map(Table))
+        Ok(self.0.next(py)?.map(Table))
     }
 }
 
@@ -128,7 +102,7 @@ impl Events {
 
     fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Event>> {
         if self.at == self.columns.len() {
-            match self.tables.next(py)? {
+            match self.tables.0.next(py)? {
                 None => return Ok(None),
                 Some(columns) => (self.columns, self.at) = (columns, 0),
             }

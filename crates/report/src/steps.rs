@@ -131,7 +131,7 @@ pub fn lost(thread: &Thread) -> Option<String> {
 
 /// Segment at which to begin to read a thread whose instruction `number` is wanted, and the number
 /// of instructions before it.
-fn seek(thread: &Thread, number: u64) -> Option<(Segment, u64)> {
+pub fn seek(thread: &Thread, number: u64) -> Option<(Segment, u64)> {
     let segments = segments::segments(thread);
     let before = |segment: &Segment| segment.before.filter(|&before| before < number);
     let known = segments

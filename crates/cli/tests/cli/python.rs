@@ -2,6 +2,7 @@
 //! `stats` and `dump` say of the same recording.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -80,6 +81,73 @@ fn python(folder: &Folder, script: &str) -> String {
     let output = folder.run("python3", &["script.py", "run.evp"]);
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap()
+}
+
+/// Accesses as `dump` shows them, from the beginning and from a later instruction, and the columns of
+/// the same.
+const ACCESSES: &str = r#"
+import array, everypath
+trace = everypath.open("run.evp")
+def text(value, size):
+    if value is None: return "?"
+    return value.hex() if isinstance(value, bytes) else f"{value:0{2 * size}x}"
+for thread in trace.threads:
+    accesses = list(thread.accesses())
+    for a in accesses:
+        values = {"R": [a.read], "W": [a.written], "RW": [a.read, a.written]}[a.kind]
+        values = " -> ".join(text(value, a.size) for value in values)
+        print(f"{a.number} {a.pc:x} {a.kind} {a.size} {a.address:x} = {values}")
+    later = list(thread.accesses(first=accesses[-50].number))
+    assert [repr(a) for a in later[-50:]] == [repr(a) for a in accesses[-50:]]
+    assert later[0].number == accesses[-50].number
+    at = 0
+    for table in thread.access_tables():
+        assert len(table) == len(table.known) == len(array.array("I", table.size))
+        for row, a in enumerate(accesses[at:at + len(table)]):
+            assert (table.number[row], table.pc[row], table.address[row]) == (a.number, a.pc, a.address)
+            assert (table.size[row], " R W RW".split(" ")[table.kind[row]]) == (a.size, a.kind)
+            for bit, value, column in (1, a.read, table.read), (2, a.written, table.written):
+                assert (value is not None) == bool(table.known[row] & bit)
+                low = int.from_bytes(value[:8], "little") if isinstance(value, bytes) else value
+                assert column[row] == (low or 0)
+        at += len(table)
+    assert at == len(accesses)
+"#;
+
+#[test]
+fn python_has_the_accesses_that_dump_shows() {
+    let folder = folder("python-accesses");
+    let words = ["trace", "-q", "-o", "run.evp", "--memory", "values", "--"];
+    let output = folder.run(BINARY, &[&words[..], &["true"]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let shown = everypath(&folder, &["dump", "run.evp", "--accesses"]);
+    let (mut expected, mut insn) = (String::new(), String::new());
+    for line in shown.lines().filter(|line| !line.starts_with('#')) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [kind @ ("R" | "W" | "RW"), size, address, ref rest @ ..] = words[..] else {
+            insn = words[..2].join(" ");
+            continue;
+        };
+        let at = rest.iter().position(|word| *word == "=").unwrap();
+        let times: u64 = rest[..at].first().map_or(1, |times| times.parse().unwrap());
+        let (size, values) = (size.parse::<u64>().unwrap(), rest[at..].join(" "));
+        let mut address = u64::from_str_radix(address, 16).unwrap();
+        for _ in 0..times {
+            writeln!(expected, "{insn} {kind} {size} {address:x} {values}").unwrap();
+            // Nothing here goes backwards.
+            address += size;
+        }
+    }
+    assert!(expected.lines().count() > 10_000);
+    let said = python(&folder, ACCESSES);
+    // The steps of an instruction with two operands take turns in both.
+    assert_eq!(sorted(&said), sorted(&expected));
+}
+
+fn sorted(text: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines
 }
 
 fn everypath(folder: &Folder, words: &[&str]) -> String {
