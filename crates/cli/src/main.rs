@@ -57,6 +57,7 @@ mod folders;
 mod functions;
 mod libraries;
 mod line_prefetch;
+mod mls;
 mod output;
 mod pack;
 mod page_sources;

@@ -14,6 +14,7 @@ use crate::controls;
 use crate::exit_status::Ending;
 use crate::flags::{Destination, Dump, Format, Trace, Verify};
 use crate::folders;
+use crate::mls;
 use crate::output::{Kind, Output};
 use crate::progress::Progress;
 use crate::raptor::live::Predictors;
@@ -95,6 +96,9 @@ fn is_empty(path: &Path) -> bool {
 pub fn dump(flags: &Dump) -> Result<Ending> {
     if let Some(form) = flags.mcf.mcf {
         return branches::dump(flags, form);
+    }
+    if let Some(form) = flags.mcf.mls {
+        return mls::dump(flags, form);
     }
     if let Some(folder) = &flags.pt {
         return folders::pt(flags, folder);

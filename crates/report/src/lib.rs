@@ -46,6 +46,7 @@ pub mod html;
 pub mod json;
 pub mod mcf;
 mod metrics;
+pub mod mls;
 pub mod names;
 mod numbers;
 mod overview;

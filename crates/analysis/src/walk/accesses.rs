@@ -464,7 +464,7 @@ fn accesses(
     let each = |access| found.push(Accessed::once(step, access));
     match &recorded.operands[..] {
         [] => return Ok(true),
-        [operand] if operand.pattern == Pattern::Once => {
+        [operand] if matches!(operand.pattern, Pattern::Once) => {
             ends.push(1);
             return once(words, known, (operand, selection), each);
         }
@@ -503,7 +503,7 @@ fn read_words(
     let mut read: Vec<Read> = vec![Read::default(); recorded.operands.len()];
     let mut behind = Vec::new();
     for (operand, read) in recorded.operands.iter().zip(&mut read) {
-        if operand.pattern == Pattern::Once {
+        if matches!(operand.pattern, Pattern::Once) {
             if !once(words, known, (operand, selection), |access| {
                 read.address = access.address;
             })? {

@@ -1,4 +1,4 @@
-//! `stats`, and `dump --mcf`.
+//! `stats`, `dump --mcf` and `dump --mls`.
 
 use std::path::PathBuf;
 
@@ -17,19 +17,25 @@ Examples:
 The entropy of a branch is the number of bits that an outcome, or a target, says
 to who knows how often each was at that branch of the code.";
 
-/// Descriptors of mcfTrace instead of text.
+/// Descriptors of mcfTrace or mlsTrace instead of text.
 #[derive(Debug, Args)]
-#[command(mut_arg("compress", |compress| compress.requires("mcf")))]
+#[command(mut_arg("compress", |compress| compress.requires("descriptors")))]
 #[command(mut_arg("descriptor_limit", |limit| limit.requires("mcf")))]
 pub struct Mcf {
     /// Write the descriptors of mcfTrace instead (docs/formats/mcf.md)
-    #[arg(long, value_name = "FORM")]
+    #[arg(long, value_name = "FORM", group = "descriptors")]
     pub mcf: Option<DescriptorForm>,
-    /// Put the instruction behind each descriptor of --mcf ascii
-    #[arg(long, requires = "mcf")]
+    /// Write the descriptors of mlsTrace: loads of a trace with --memory values
+    #[arg(long, value_name = "FORM", group = "descriptors", conflicts_with_all = ["mcf", "order", "accesses", "funcs", "pt"])]
+    pub mls: Option<DescriptorForm>,
+    /// With --mls: stores, too
+    #[arg(long, requires = "mls")]
+    pub stores: bool,
+    /// Put the instruction behind each descriptor of --mcf ascii, --mls ascii
+    #[arg(long, requires = "descriptors")]
     pub disasm: bool,
-    /// Write the descriptors of --mcf to FILE, not standard output
-    #[arg(short, long, value_name = "FILE", requires = "mcf")]
+    /// Write the descriptors to FILE, not standard output
+    #[arg(short, long, value_name = "FILE", requires = "descriptors")]
     pub output: Option<PathBuf>,
     /// Name the file by the time, if -o does not; statistics beside, as mcfTrace
     #[arg(long, requires = "mcf")]

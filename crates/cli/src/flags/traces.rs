@@ -49,6 +49,7 @@ Examples:
   everypath dump run.evp --mcf ascii --disasm              branches, as mcfTrace has them
   everypath dump run.evp --mcf binary -o run.mcf.zst       compressed (docs/formats/mcf.md)
   everypath dump run.evp --mcf binary -c pigz > run.mcf.gz
+  everypath dump run.evp --mls ascii --stores              values, as mlsTrace has them
   everypath dump run.evp --pt run.pt           packets of Intel PT, for its decoders
   everypath dump run.evp --uftrace calls --depth 8; uftrace replay -d calls
   everypath dump run.evp --perfetto calls.json --funcs 'parse_*,main'

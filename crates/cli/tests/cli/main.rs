@@ -28,6 +28,7 @@ mod laid_anew;
 mod llvm;
 mod lost;
 mod memory;
+mod mls;
 mod order;
 mod perfetto;
 mod pt;

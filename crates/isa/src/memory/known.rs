@@ -73,12 +73,14 @@ impl Known {
     }
 
     /// Only the stack pointer is known from here on.
+    #[inline]
     pub fn clear(&mut self) {
         self.has &= STACK;
         self.is_recorded = false;
     }
 
     /// The stack pointer has to be recorded.
+    #[inline]
     pub fn lacks_stack(&self) -> bool {
         self.has & STACK == 0
     }
@@ -94,11 +96,13 @@ impl Known {
         self.has |= STACK;
     }
 
+    #[inline]
     fn get(&self, place: usize) -> Option<u64> {
         (self.has & 1 << place != 0).then(|| self.values[place])
     }
 
     /// The address, if it follows from what is known.
+    #[inline]
     pub fn address(&self, address: &Address) -> Option<u64> {
         let base = address
             .base
@@ -155,7 +159,16 @@ impl Known {
     }
 
     /// An instruction with this effect was executed.
+    #[inline]
     pub fn apply(&mut self, effect: &Effect) {
+        match effect.moves {
+            [None, None] => self.has &= !effect.loses,
+            _ => self.follow(effect),
+        }
+    }
+
+    /// As [`Self::apply`], of an instruction that moves values on.
+    fn follow(&mut self, effect: &Effect) {
         let moved = effect.moves.map(|of| {
             let (to, from, added) = of?;
             // A copy of the stack pointer.

@@ -194,7 +194,7 @@ impl Known {
     /// The words of the operand; none: its address follows.
     pub fn words(&self, operand: &Operand, selection: Selection) -> Vec<Word> {
         let follows = selection.elision
-            && operand.pattern == Pattern::Once
+            && matches!(operand.pattern, Pattern::Once)
             && self.address(&operand.address).is_some();
         match follows {
             true => Vec::new(),
@@ -203,6 +203,7 @@ impl Known {
     }
 
     /// The instruction was executed. Whether [`Word::Stack`] is its last word.
+    #[inline]
     pub fn executed(&mut self, recorded: &Recorded, selection: Selection) -> bool {
         self.apply(&recorded.effect);
         let tells = selection.elision && self.lacks_stack();
@@ -212,7 +213,7 @@ impl Known {
 
     /// The operand's words were recorded: for a reader, with that address.
     pub fn recorded(&mut self, operand: &Operand, selection: Selection, address: u64) {
-        if selection.elision && operand.pattern == Pattern::Once {
+        if selection.elision && matches!(operand.pattern, Pattern::Once) {
             self.learn(&operand.address, address);
         }
     }
