@@ -195,9 +195,14 @@ pub(super) fn of_step(code: &Code, registers: user_regs_struct) -> Vec<Made> {
     if says_all(&insn) {
         for operand in insn.memory() {
             operand.each(&machine, |access| {
+                // Looking at what is only written would make the stack grow, by our own limit.
+                let before = match access.kind.reads() {
+                    true => bytes(code, access),
+                    false => Vec::new(),
+                };
                 accesses.push(Made {
                     access,
-                    before: bytes(code, access),
+                    before,
                     behind: Vec::new(),
                 });
             });

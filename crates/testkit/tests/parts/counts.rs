@@ -152,7 +152,7 @@ fn check(program: &Program, built: &Built, part: Part, product: &Path) -> Result
         Some(reason) => println!("left    {}, order: {reason}", program.name),
         None => {
             traces_of::check(&run, &stepped, module, &counted)?;
-            accesses_of::check(&run, &stepped, module)?;
+            accesses_of::check(&run, &stepped, module, &program.name)?;
             if controls_of::PROGRAMS.contains(&program.name.as_str()) {
                 controls_of::check(&run, &stepped, module, &name)?;
             }

@@ -30,6 +30,18 @@ const CASES: [&[&str]; 4] = [
     &["values", "--chaos", "7", "--buffer", "1", "--loads"],
 ];
 
+/// Programs whose values are others when they are stepped, and why.
+const OTHER_VALUES: [(&str, &str); 2] = [
+    (
+        "process_fork_many",
+        "children count themselves in shared memory, in any order",
+    ),
+    (
+        "signal_action_values",
+        "the kernel resets an ignored SIGTRAP that a step raises",
+    ),
+];
+
 /// No program here repeats an instruction so often.
 const MOST: u64 = 1 << 22;
 
@@ -50,7 +62,16 @@ struct Valued {
     written: Option<Vec<u8>>,
 }
 
-pub fn check(run: &Run<'_>, stepped: &Counts, module: Option<&str>) -> Result<usize, String> {
+pub fn check(
+    run: &Run<'_>,
+    stepped: &Counts,
+    module: Option<&str>,
+    name: &str,
+) -> Result<usize, String> {
+    let differs = OTHER_VALUES.iter().find(|(program, _)| *program == name);
+    if let Some((_, why)) = differs {
+        println!("left    {name}, values: {why}");
+    }
     let wanted = |name: &str| module.is_none_or(|module| module == name);
     let expected = stepped.threads.iter();
     let expected: Vec<_> = expected.map(|thread| of_oracle(thread, wanted)).collect();
@@ -61,7 +82,14 @@ pub fn check(run: &Run<'_>, stepped: &Counts, module: Option<&str>) -> Result<us
         let recording = run.trace(&options)?;
         let selection = walk::selection(&recording).ok_or("the trace says nothing of memory")?;
         let compare = |recording: &Recording| {
-            let ours = of_recording(recording, selection, wanted)?;
+            let mut ours = of_recording(recording, selection, wanted)?;
+            if differs.is_some() {
+                let accesses = ours
+                    .iter_mut()
+                    .flatten()
+                    .flat_map(|made| &mut made.accesses);
+                accesses.for_each(|valued| (valued.read, valued.written) = (None, None));
+            }
             same(ours, expected.clone(), selection)
         };
         let all = compare(&recording).and_then(|accesses| {
