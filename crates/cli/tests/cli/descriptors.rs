@@ -327,7 +327,7 @@ fn what_cannot_be_is_refused() {
     refused(
         &["dump", "run.evp", "-c", "xz"],
         "/usr/bin",
-        "the following required arguments were not provided: --mcf <FORM>; see everypath --help",
+        "the following required arguments were not provided: <--mcf <FORM>|--mls <FORM>>; see everypath --help",
     );
     refused(
         &[&mcf[..], &["--descriptor-limit", "0"]].concat(),
