@@ -13,7 +13,7 @@ use crate::Error;
 pub const ROWS: usize = 1 << 16;
 /// Tables that are read before they are asked for.
 pub const AHEAD: usize = 3;
-/// How long Python cannot be interrupted.
+/// Longest time for which Python cannot be interrupted.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Tables as they come, or why there are no more.

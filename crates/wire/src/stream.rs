@@ -59,7 +59,7 @@ pub const ADDRESSES: usize = LANES;
 pub const VALUES: usize = ADDRESSES + 1;
 /// All lanes.
 pub const ALL_LANES: usize = VALUES + 1;
-/// How many of them are about memory.
+/// Number of lanes about memory.
 pub const MEMORY_LANES: usize = ALL_LANES - LANES;
 /// Numbers of those lanes' streams in a recording; of other lanes it is the lane.
 pub const ADDRESS_STREAM: u16 = 16;

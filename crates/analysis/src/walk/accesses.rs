@@ -63,7 +63,7 @@ impl Accessed {
         }
     }
 
-    /// How many of its values are to be recorded and are not known.
+    /// Number of its values that are to be recorded and are not known.
     fn lacks(&self, selection: Selection) -> u8 {
         let kind = self.access.kind;
         let read = selection.loads && kind.reads() && self.read.is_none();

@@ -235,7 +235,7 @@ impl Items {
     }
 }
 
-/// How many there are up to the last one of which that is true.
+/// Number of elements up to the last one that is used.
 fn used<T>(all: &[T], is_used: impl Fn(&T) -> bool) -> usize {
     all.iter().rposition(is_used).map_or(0, |last| last + 1)
 }

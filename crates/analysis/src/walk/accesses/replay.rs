@@ -23,7 +23,7 @@ const PAGE: u64 = 4096;
 pub struct Replayed {
     /// Bytes that were read and remembered.
     pub bytes: u64,
-    /// How many of them were not as written.
+    /// Number of those that were not as written.
     pub unequal: u64,
     /// Instructions and address of the first of those.
     pub first: Option<(u64, u64)>,
