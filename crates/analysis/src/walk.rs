@@ -58,8 +58,8 @@ mod why;
 
 use accesses::Came;
 pub use accesses::{
-    AccessEvent, AccessSizes, Accessed, Accesses, AccessesCount, Bytes, Replayed, SIZES, Value,
-    access_sizes, count_accesses, has_addresses, selection,
+    AccessEvent, AccessSizes, Accessed, Accesses, AccessesCount, Bytes, Operation, Replayed, SIZES,
+    Selection, Value, access_sizes, count_accesses, has_addresses, operations, selection,
 };
 pub use branches::{Branch, Branches, Item};
 pub use code::{Code, Step};

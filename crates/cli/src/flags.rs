@@ -30,7 +30,7 @@ pub use memory::Memory;
 pub use order::Order;
 pub use packing::{Compressor, Packing};
 use raptor::RAPTOR_EXAMPLES;
-pub use raptor::{Live, Predictors, Raptor, RasOverflow};
+pub use raptor::{Live, Predictors, Raptor, RasOverflow, Written};
 use run::RUN_EXAMPLES;
 pub use run::Run;
 pub use target::Target;

@@ -65,6 +65,7 @@ mod pager;
 mod program;
 mod progress;
 mod raptor;
+mod reader;
 mod recordings;
 mod selection;
 mod session;

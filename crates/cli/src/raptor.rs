@@ -17,15 +17,15 @@ use report::{mcf, raptor::Row};
 use crate::branches::{say, send};
 use crate::descriptors::Sink;
 use crate::exit_status::Ending;
-use crate::flags::{DescriptorForm, Packing, Predictors, Raptor, RasOverflow};
+use crate::flags::{DescriptorForm, Packing, Predictors, Raptor, RasOverflow, Written};
 use crate::output::reason;
 use crate::progress::Progress;
 use crate::thesis::{Files, Tool};
 use crate::traces::{check_order, check_thread, read_trace};
 
 pub fn raptor(flags: &Raptor) -> Result<Ending> {
-    let config = config(&flags.predictors);
-    let view = view(&flags.predictors)?;
+    let config = config(&flags.predictors, &flags.form);
+    let view = view(&flags.form)?;
     if (flags.check || flags.decode.is_some()) && !config.targets.decodable {
         bail!(
             "a target in either way of a set of '{}' counts as predicted, and no decoder can \
@@ -34,7 +34,7 @@ pub fn raptor(flags: &Raptor) -> Result<Ending> {
         );
     }
     let (sink, files) = sink(
-        &flags.predictors,
+        &flags.form,
         view.form,
         &flags.packing,
         flags.output.as_deref(),
@@ -73,7 +73,7 @@ pub fn raptor(flags: &Raptor) -> Result<Ending> {
 
 /// The file of descriptors; with `--thesis` the tool's other file, too.
 fn sink(
-    flags: &Predictors,
+    flags: &Written,
     form: Form,
     packing: &Packing,
     path: Option<&Path>,
@@ -120,7 +120,7 @@ fn failures(rows: &[Row<'_>]) -> Vec<String> {
 }
 
 /// How descriptors are written.
-fn view(flags: &Predictors) -> Result<View> {
+fn view(flags: &Written) -> Result<View> {
     let form = match flags.form {
         DescriptorForm::Binary => Form::Binary,
         DescriptorForm::Ascii => Form::Ascii,
@@ -134,7 +134,7 @@ fn view(flags: &Predictors) -> Result<View> {
     })
 }
 
-fn config(flags: &Predictors) -> Config {
+fn config(flags: &Predictors, form: &Written) -> Config {
     // The names were checked when they were parsed.
     let outcomes = OUTCOMES.iter().find(|row| row.name == flags.outcomes);
     let targets = TARGETS.iter().find(|row| row.name == flags.targets);
@@ -148,7 +148,7 @@ fn config(flags: &Predictors) -> Config {
             RasOverflow::Circular => Overflow::Circular,
             RasOverflow::DropOldest => Overflow::DropOldest,
         },
-        exceptions: match flags.thesis {
+        exceptions: match form.thesis {
             true => Exceptions::Handlers,
             false => Exceptions::All,
         },

@@ -1,5 +1,5 @@
 //! `--thesis`: descriptors in files as the tools of the mTrace thesis name them, with statistics
-//! beside, and what the tools say on their consoles (figures 4.3 and 4.23).
+//! beside, and what the tools say on their consoles (figures 4.3, 4.14 and 4.23).
 //!
 //! ```text
 //! mcfTrace.out2013_8_31_15.4.1.txt           descriptors; .bin, and behind it .gz, .bz2, ...
@@ -12,7 +12,7 @@
 //! Limits: no figure shows the console of mcfTrace; its lines are those of the other tools.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
@@ -30,6 +30,7 @@ use crate::output::{Kind, Output, reason};
 pub enum Tool {
     McfTrace,
     McfTRaptor,
+    MlsTrace,
 }
 
 impl Tool {
@@ -37,6 +38,7 @@ impl Tool {
         match self {
             Tool::McfTrace => "mcfTrace",
             Tool::McfTRaptor => "mcfTRaptor",
+            Tool::MlsTrace => "mlsTrace",
         }
     }
 
@@ -53,6 +55,10 @@ impl Tool {
                  \tMispredicted targets for indirect unconditional branches: Thread ID, bCnt, T, \
                  Target Address\n\
                  \tExceptions: Thread ID, bCnt, iCnt, Target Address\n"
+            }
+            Tool::MlsTrace => {
+                "mlsTrace descriptor: ThreadID, [Load/Store,] Instruction Address, \
+                 Operand Address, Operand Size, Value\n"
             }
         }
     }
@@ -117,6 +123,24 @@ impl Files {
         send(None, |out| out.write_all(&said))
     }
 
+    /// As [`Files::finish`], behind a run, whose standard output is the program's: says it on
+    /// standard error.
+    pub fn finish_run(
+        self,
+        threads: &[Numbered<'_>],
+        is_quiet: bool,
+        statistics: impl Fn(&mut dyn Write) -> io::Result<()>,
+    ) {
+        if !is_quiet {
+            let mut out = BufWriter::new(io::stderr().lock());
+            // Nobody reads it any more: no reason to change how the run ends.
+            let _ = self.say(threads, &mut out).and_then(|()| out.flush());
+        }
+        if let Err(error) = self.statistics.save(statistics) {
+            say!("everypath: {error}");
+        }
+    }
+
     /// Writes the lines of the tool's console.
     pub fn say(&self, threads: &[Numbered<'_>], out: &mut dyn Write) -> io::Result<()> {
         let tool = self.tool.name();
@@ -128,7 +152,7 @@ impl Files {
         writeln!(out, "{tool}: Writing to {form} file: {shown}")?;
         write!(out, "{}", self.tool.fields())?;
         let whose = match self.tool {
-            Tool::McfTrace => "",
+            Tool::McfTrace | Tool::MlsTrace => "",
             Tool::McfTRaptor => "Private TRaptor ",
         };
         for Numbered { number, thread, .. } in threads {

@@ -4,7 +4,8 @@
 //! when it starts, the file has its name. After that nothing that goes wrong with the file
 //! changes the run: it is said when the program has ended, whose end wins.
 //!
-//! Predictors of branches may follow the trace, which need not be kept then.
+//! A [`Reader`] may follow the trace, or read it when the program has ended. The trace need not be
+//! kept then.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -22,7 +23,7 @@ use crate::controls::Selected;
 use crate::exit_status::Ending;
 use crate::output::{Kind, Output, mid_sentence, nameless, reason};
 use crate::progress::Progress;
-use crate::raptor::live::Predictors;
+use crate::reader::Reader;
 use crate::selection;
 use crate::session::{self, Session};
 use crate::symbolize;
@@ -174,7 +175,9 @@ impl Drain {
                 let shown = output.path().display();
                 format!("cannot write '{shown}': {why}; what was recorded before that is in it")
             }
-            _ => format!("cannot keep the trace until it is read: {why}; predictors end there"),
+            _ => format!(
+                "cannot keep the trace until it is read: {why}; what is made of it ends there"
+            ),
         })
     }
 
@@ -187,7 +190,7 @@ impl Drain {
         };
         let prefix = trace::read_prefix(file?)?;
         if let Some(loss) = prefix.lost {
-            say!("everypath: the trace that predictors read is not whole. {loss}");
+            say!("everypath: the trace that is read is not whole. {loss}");
         }
         Ok(prefix.recording)
     }
@@ -196,22 +199,22 @@ impl Drain {
 /// A program that was traced.
 pub struct Traced {
     pub ending: Ending,
-    /// How many instructions there are of it, if predictors have read them.
+    /// How many instructions there are of it, if a reader has read them.
     pub insns: Option<u64>,
 }
 
 impl Session<'_> {
     /// Runs the program; of its trace no more than `most` is kept.
-    pub fn trace(self, most: Most, predictors: Option<Predictors>) -> Result<Traced> {
+    pub fn trace(self, most: Most, reader: Option<Reader>) -> Result<Traced> {
         let images = Arc::new(Images::new());
         let request = self.request()?;
         selection::verify(&images, &self.selector, &request.program)?;
-        let place = place(self.destination.output.as_deref(), predictors.as_ref())?;
+        let place = place(self.destination.output.as_deref(), reader.as_ref())?;
         let meta = self.meta_before(SystemTime::now());
         let live = begin(&place, &meta, most)?;
         let live = live.map_err(|error| refused(&mid_sentence(&error.to_string())))?;
         let mut drain = Drain {
-            live: live.followed_by(predictors.as_ref().and_then(Predictors::follow)),
+            live: live.followed_by(reader.as_ref().and_then(Reader::follow)),
             place,
             unnamed: None,
             is_running: false,
@@ -248,27 +251,26 @@ impl Session<'_> {
             let shown = output.path().display();
             say!("everypath: cannot rename the file of the trace to '{shown}': {error}");
         }
-        if let (Place::File(output), None) = (&drain.place, &predictors)
+        if let (Place::File(output), None) = (&drain.place, &reader)
             && !self.destination.quiet
         {
             say_what_is_kept(output.path(), most, &recording);
         }
-        let insns = predictors.and_then(|predictors| self.predict(predictors, &recording, drain));
+        let insns = reader.and_then(|reader| self.have_read(reader, &recording, drain));
         let ending = Ending::of(run.ended);
         // As in `Session::run`.
         std::mem::forget((run, recording, kept, images));
         Ok(Traced { ending, insns })
     }
 
-    /// Writes the predictors' figures for a run; the number of its instructions, if that is known.
-    fn predict(&self, predictors: Predictors, recording: &Recording, drain: Drain) -> Option<u64> {
+    /// Has the trace read; the number of its instructions, if that is known.
+    fn have_read(&self, reader: Reader, recording: &Recording, drain: Drain) -> Option<u64> {
         let progress = Progress::new(self.destination.quiet);
-        progress.says("predicting branches");
-        if predictors.follow().is_some() {
-            return Some(predictors.finish(recording, progress));
+        if reader.follow().is_some() {
+            return Some(reader.finish(recording, progress));
         }
         match drain.read() {
-            Ok(recording) => Some(predictors.finish(&recording, progress)),
+            Ok(recording) => Some(reader.finish(&recording, progress)),
             Err(error) => {
                 drop(progress);
                 let error = mid_sentence(&error.to_string());
@@ -322,13 +324,13 @@ fn refused(error: &str) -> anyhow::Error {
     anyhow!("{error}; nothing was run")
 }
 
-fn place(path: Option<&Path>, predictors: Option<&Predictors>) -> Result<Place> {
-    let is_read_later = predictors.is_some_and(|predictors| predictors.follow().is_none());
+fn place(path: Option<&Path>, reader: Option<&Reader>) -> Result<Place> {
+    let read_later = reader.filter(|reader| reader.follow().is_none());
     let Some(path) = path else {
-        return match predictors.filter(|_| is_read_later) {
+        return match read_later {
             None => Ok(Place::Nowhere),
-            Some(predictors) => {
-                let beside = predictors.beside();
+            Some(reader) => {
+                let beside = reader.beside();
                 let file = nameless(&beside);
                 let why =
                     |error| format!("cannot write '{}': {}", beside.display(), reason(&error));
@@ -339,9 +341,11 @@ fn place(path: Option<&Path>, predictors: Option<&Predictors>) -> Result<Place> 
     };
     let output = Output::prepare(path, Kind::Recording);
     let output = output.map_err(|error| refused(&error.to_string()))?;
-    if is_read_later && !is_file(&output.file()) {
-        let shown = output.path().display();
-        bail!("--shared reads the trace again, and '{shown}' is no file; nothing was run");
+    if let Some(reader) = read_later
+        && !is_file(&output.file())
+    {
+        let (shown, option) = (output.path().display(), reader.option());
+        bail!("{option} reads the trace again, and '{shown}' is no file; nothing was run");
     }
     Ok(Place::File(output))
 }

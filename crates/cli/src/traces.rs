@@ -17,7 +17,7 @@ use crate::folders;
 use crate::mls;
 use crate::output::{Kind, Output};
 use crate::progress::Progress;
-use crate::raptor::live::Predictors;
+use crate::reader::Reader;
 use crate::session::Session;
 use crate::show::Show;
 use crate::timelines;
@@ -29,7 +29,7 @@ pub fn trace(flags: &Trace) -> Result<Ending> {
     }
     controls::check(&flags.controls)?;
     let controls = controls::options(&flags.controls);
-    let predictors = Predictors::wanted(flags)?;
+    let reader = Reader::wanted(flags)?;
     let destination = Destination {
         output: flags.output.clone(),
         report: None,
@@ -52,7 +52,7 @@ pub fn trace(flags: &Trace) -> Result<Ending> {
         control: controls::requests(&flags.controls, flags.output.as_deref())?,
         selector: controls::selector(&flags.controls),
         order: flags.order.number(),
-        memory: flags.memory.bits(),
+        memory: flags.accesses().bits(),
         options: options(flags),
         show: Show::run(Format::Report, false),
         speaks: false,
@@ -62,7 +62,7 @@ pub fn trace(flags: &Trace) -> Result<Ending> {
         (None, Some(bytes)) => Most::Newest(bytes),
         (None, None) => Most::All,
     };
-    let traced = session.trace(most, predictors)?;
+    let traced = session.trace(most, reader)?;
     let is_empty = || match (traced.insns, &flags.output) {
         (Some(insns), _) => insns == 0,
         (None, Some(output)) => is_empty(output),
@@ -153,7 +153,7 @@ fn options(flags: &Trace) -> Vec<(String, String)> {
     let order = ("--order".into(), flags.order.name().into());
     let mut options = controls::options(&flags.controls);
     options.push(order);
-    options.extend(flags.memory.options());
+    options.extend(flags.accesses().options());
     options
 }
 

@@ -16,10 +16,13 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::ops::Range;
 
-use analysis::walk::{AccessEvent, Accessed, Accesses, Bytes, Pieces, Step, Value};
+use analysis::walk::{AccessEvent, Accesses, Bytes, Operation, Pieces, Step, operations};
 use isa::memory::Selection;
 
-use crate::mcf::{Form, Numbered, by_process};
+pub use self::statistics::statistics;
+use crate::mcf::{Form, Numbered, Totals, by_process};
+
+mod statistics;
 
 /// Selection and form of the descriptors.
 #[derive(Clone, Debug)]
@@ -36,12 +39,33 @@ pub struct View {
 /// Numbers of what was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    pub loads: u64,
-    pub stores: u64,
+    /// Loads and stores, by [`CLASSES`] of their sizes.
+    pub loads: [u64; CLASSES.len()],
+    pub stores: [u64; CLASSES.len()],
+    /// Instructions among which they were, and threads.
+    pub totals: Totals,
     /// Descriptors whose value is not known.
     pub unknown: u64,
     /// A sentence for each thread whose stream ends too early.
     pub failures: Vec<String>,
+}
+
+/// Bytes of operands that have a name (table 4.4), with it; all other sizes are the last row.
+pub const CLASSES: [(u8, &str); 8] = [
+    (1, "Byte Operands"),
+    (2, "Word Operands"),
+    (4, "Doubleword Operands"),
+    (8, "Quadword Operands"),
+    (10, "Extended Precision Operands"),
+    (16, "Octaword Operands"),
+    (32, "Hexaword Operands"),
+    (0, "Operands of other size"),
+];
+
+fn class(size: u8) -> usize {
+    let named = &CLASSES[..CLASSES.len() - 1];
+    let at = named.iter().position(|(bytes, _)| *bytes == size);
+    at.unwrap_or(named.len())
 }
 
 /// Writes descriptors, of one thread after the other.
@@ -63,7 +87,11 @@ pub fn write(
                 texts: HashMap::new(),
                 insns: 0,
             };
-            if let Err(error) = writer.all(&mut accesses, out)? {
+            let read = writer.all(&mut accesses, out)?;
+            let insns = writer.insns;
+            written.totals.executed(insns, &view.range);
+            written.totals.thread(insns);
+            if let Err(error) = read {
                 let failure = format!("thread {}: {error}", thread.tid);
                 written.failures.push(failure);
             }
@@ -88,21 +116,23 @@ impl Writer<'_> {
         accesses: &mut Accesses<'_>,
         out: &mut dyn Write,
     ) -> io::Result<Result<(), String>> {
-        let mut made: Vec<Made> = Vec::new();
+        let (mut made, mut values): (Vec<Made>, Vec<u8>) = (Vec::new(), Vec::new());
         while self.insns + 1 < self.view.range.end {
             made.clear();
+            values.clear();
             match accesses.next() {
                 None => break,
                 Some(Err(error)) => return Ok(Err(error.to_string())),
                 Some(Ok(AccessEvent::Went { .. })) => continue,
                 Some(Ok(AccessEvent::Executed(steps, all, bytes))) => {
-                    for of_insn in all.chunk_by(|one, other| one.step == other.step) {
-                        let number = self.insns + u64::from(of_insn[0].step) + 1;
-                        if self.view.range.contains(&number) {
-                            let step = steps[of_insn[0].step as usize];
-                            self.of(step, of_insn, bytes, &mut made);
+                    operations(all, |operation| {
+                        let number = self.insns + u64::from(operation.step) + 1;
+                        let is_wanted = self.view.stores || !operation.is_store;
+                        if is_wanted && self.view.range.contains(&number) {
+                            let step = steps[operation.step as usize];
+                            made.push(self.count(step, operation, bytes, &mut values));
                         }
-                    }
+                    });
                     self.insns += steps.len() as u64;
                 }
             }
@@ -114,39 +144,44 @@ impl Writer<'_> {
                         isa::text::absolute(&accesses.code().bytes(&one.step), one.step.pc)
                     })
                 });
-                one.put(self.thread, self.view, text.map(String::as_str), out)?;
+                let text = text.map(String::as_str);
+                one.put(
+                    self.thread,
+                    &values[one.value.clone()],
+                    self.view,
+                    text,
+                    out,
+                )?;
             }
         }
         Ok(Ok(()))
     }
 
-    /// The descriptors of an instruction: its loads, then its stores; step by step, if it is
-    /// repeated.
-    fn of(&mut self, step: Step, all: &[Accessed], bytes: Bytes<'_>, made: &mut Vec<Made>) {
-        let most = all.iter().map(|one| one.times).max().unwrap_or(0);
-        for at in 0..most {
-            let now = || all.iter().filter(|one| at < one.times);
-            let mut put = |one: &Accessed, is_store, value: Option<Value>| {
-                let access = one.at(at);
-                self.written.unknown += u64::from(value.is_none());
-                let size = u8::try_from(access.size).unwrap_or(0);
-                let mut known = value.map_or_else(Vec::new, |value| bytes.of(value).to_vec());
-                known.resize(size.into(), 0);
-                made.push(Made {
-                    step,
-                    is_store,
-                    address: access.address,
-                    value: known,
-                });
-            };
-            for one in now().filter(|one| one.access.kind.reads()) {
-                self.written.loads += 1;
-                put(one, false, one.read);
-            }
-            for one in now().filter(|one| self.view.stores && one.access.kind.writes()) {
-                self.written.stores += 1;
-                put(one, true, one.written);
-            }
+    /// Counts a load or store, and adds its value to `values`.
+    fn count(
+        &mut self,
+        step: Step,
+        operation: Operation,
+        bytes: Bytes<'_>,
+        values: &mut Vec<u8>,
+    ) -> Made {
+        let size = u8::try_from(operation.size).unwrap_or(0);
+        let classes = match operation.is_store {
+            true => &mut self.written.stores,
+            false => &mut self.written.loads,
+        };
+        classes[class(size)] += 1;
+        self.written.unknown += u64::from(operation.value.is_none());
+        let first = values.len();
+        if let Some(value) = operation.value {
+            values.extend_from_slice(bytes.of(value));
+        }
+        values.resize(first + usize::from(size), 0);
+        Made {
+            step,
+            is_store: operation.is_store,
+            address: operation.address,
+            value: first..values.len(),
         }
     }
 }
@@ -156,57 +191,71 @@ struct Made {
     step: Step,
     is_store: bool,
     address: u64,
-    /// As many bytes as the operand has.
-    value: Vec<u8>,
+    /// Place of its value, which has as many bytes as the operand.
+    value: Range<usize>,
 }
 
 /// Most bytes of a value that is a number in text; longer ones are in the order of memory
 /// (figure 4.21).
 const NUMBER: usize = 16;
 
+/// Most bytes of a binary descriptor.
+const LONGEST: usize = 19 + 255;
+
 impl Made {
     fn put(
         &self,
         thread: u8,
+        value: &[u8],
         view: &View,
         text: Option<&str>,
         out: &mut dyn Write,
     ) -> io::Result<()> {
         let (pc, address) = (self.step.pc, self.address);
         if view.form == Form::Binary {
-            out.write_all(&[thread])?;
+            let mut bytes = [0; LONGEST];
+            let mut len = 0;
+            let mut add = |more: &[u8]| {
+                bytes[len..len + more.len()].copy_from_slice(more);
+                len += more.len();
+            };
+            add(&[thread]);
             if view.stores {
-                out.write_all(&[u8::from(self.is_store)])?;
+                add(&[u8::from(self.is_store)]);
             }
-            out.write_all(&pc.to_le_bytes())?;
-            out.write_all(&address.to_le_bytes())?;
-            out.write_all(&[self.value.len() as u8])?;
-            return out.write_all(&self.value);
+            add(&pc.to_le_bytes());
+            add(&address.to_le_bytes());
+            add(&[value.len() as u8]);
+            add(value);
+            return out.write_all(&bytes[..len]);
         }
         let kind = match (view.stores, self.is_store) {
             (false, _) => "",
             (true, false) => ", L",
             (true, true) => ", S",
         };
-        let size = self.value.len();
-        write!(
-            out,
-            "{thread}{kind}, {pc:#018x}, {address:#018x}, {size}, 0x"
-        )?;
-        match size <= NUMBER {
-            true => self
-                .value
-                .iter()
-                .rev()
-                .try_for_each(|byte| write!(out, "{byte:02x}"))?,
-            false => self
-                .value
-                .iter()
-                .try_for_each(|byte| write!(out, "{byte:02x}"))?,
-        }
+        let size = value.len();
+        write!(out, "{thread}{kind}, {pc:#018x}, {address:#018x}, {size}, ")?;
+        put_value(value, out)?;
         match text {
             Some(text) => writeln!(out, " {text}"),
             None => writeln!(out),
         }
     }
+}
+
+/// A value as text.
+pub(crate) fn put_value(value: &[u8], out: &mut dyn Write) -> io::Result<()> {
+    let mut text = [0; 2 + 2 * NUMBER];
+    text[..2].copy_from_slice(b"0x");
+    if value.len() > NUMBER {
+        write!(out, "0x")?;
+        return value.iter().try_for_each(|byte| write!(out, "{byte:02x}"));
+    }
+    let digit = |half: u8| b"0123456789abcdef"[usize::from(half)];
+    for (at, byte) in value.iter().rev().enumerate() {
+        text[2 + 2 * at] = digit(byte >> 4);
+        text[3 + 2 * at] = digit(byte & 15);
+    }
+    out.write_all(&text[..2 + 2 * value.len()])
 }

@@ -8,17 +8,19 @@
 //! compressors do not suffer from more threads as they do there; with predictors that threads
 //! share (6.8, 6.9) they are in the order of time stamps. One run each, so times are what they
 //! were, with whatever else the machine did.
+//!
+//! A second run with `--memory values`, of 1, 2 and 4 threads, gives the tables of mlsTrace.
 
 mod measure;
 mod render;
+mod values;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 
 use crate::bench::{everypath, machine, publish, target_directory};
 use crate::tree::Tree;
-use measure::Measured;
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -33,6 +35,9 @@ pub struct Options {
     /// Words for the name of the file in benches/runs.
     #[arg(long, default_value = "mtrace")]
     label: String,
+    /// Only the tables of mlsTrace, or only the others.
+    #[arg(long)]
+    part: Option<Part>,
     /// Print only; write no file.
     #[arg(long)]
     dry: bool,
@@ -40,8 +45,16 @@ pub struct Options {
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Which {
-    /// Tables 5.1, 6.1, 6.2 and 6.5 to 6.9 of the mTrace thesis.
+    /// Tables 5.1 to 5.4 and 6.1 to 6.9 of the mTrace thesis.
     Mtrace,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// Tables 5.1 to 5.4 and 6.1 to 6.9: branches.
+    Branches,
+    /// Tables 5.2 to 5.4, 6.3 and 6.4: loads and stores.
+    Values,
 }
 
 /// A program that does the same work in any number of threads.
@@ -94,6 +107,14 @@ const WORKLOADS: [Workload; 6] = [
     },
 ];
 
+impl Workload {
+    fn command(&self, threads: u32) -> Vec<String> {
+        let words = self.command.iter();
+        let words = words.map(|word| word.replace('N', &threads.to_string()));
+        words.collect()
+    }
+}
+
 /// Compressors and their arguments; they read standard input and write standard output.
 const COMPRESSORS: [(&str, &[&str]); 3] = [
     ("gzip", &["-c"]),
@@ -129,27 +150,43 @@ pub fn run(tree: &Tree, options: &Options) -> Result<()> {
     let target = target_directory(tree);
     let everypath = everypath(tree, &target, options.everypath.as_deref())?;
     let notes = machine::notes(tree, &[])?;
-    let mut rows = Vec::new();
+    let (mut rows, mut values) = (Vec::new(), Vec::new());
+    let is_left_out = |part| options.part.is_some_and(|only| only != part);
     let is_wanted = |name| options.only.is_empty() || options.only.iter().any(|one| one == name);
     for workload in WORKLOADS.iter().filter(|one| is_wanted(one.name)) {
         let folder = target.join("tables").join(workload.name);
         measure::set_up(tree, workload, &folder)?;
         for &threads in workload.threads {
+            if is_left_out(Part::Branches) {
+                break;
+            }
             eprintln!("{}, {threads} threads", workload.name);
-            rows.push(one(&everypath, workload, threads, &folder)?);
+            let command = workload.command(threads);
+            let name = workload.name;
+            rows.push(measure::measure(
+                &everypath, name, threads, &command, &folder,
+            )?);
+        }
+        let all: &[u32] = match workload.threads {
+            [1] => &[1],
+            _ => &[1, 2, 4],
+        };
+        for &threads in all {
+            if is_left_out(Part::Values) {
+                break;
+            }
+            eprintln!("{}, {threads} threads, values", workload.name);
+            let command = workload.command(threads);
+            let name = workload.name;
+            values.push(values::measure(
+                &everypath, name, threads, &command, &folder,
+            )?);
         }
     }
     publish(
         tree,
         &options.label,
         options.dry,
-        &render::all(&notes, &rows),
+        &(render::all(&notes, &rows) + &values::render(&values)),
     )
-}
-
-fn one(everypath: &Path, workload: &Workload, threads: u32, folder: &Path) -> Result<Measured> {
-    let command = workload.command.iter();
-    let command = command.map(|word| word.replace('N', &threads.to_string()));
-    let command: Vec<String> = command.collect();
-    measure::measure(everypath, workload.name, threads, &command, folder)
 }

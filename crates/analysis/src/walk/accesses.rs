@@ -14,7 +14,7 @@
 
 use isa::Insn;
 use isa::memory::recorded::{LONGEST, MARK, Read, Recorded, SHORT, falls_through};
-use isa::memory::{Access, Known, Operand, Pattern, Selection};
+use isa::memory::{Access, Known, Operand, Pattern};
 use trace::stream::ADDRESS_STREAM;
 use trace::{Recording, Thread};
 
@@ -24,11 +24,14 @@ use super::segments::{self, Segment};
 use super::{Code, Found, Pieces, Step, Unsound, Walk, Why};
 
 mod counted;
+mod operations;
 mod replay;
 mod sizes;
 mod values;
 
 pub use counted::{AccessesCount, count_accesses};
+pub use isa::memory::Selection;
+pub use operations::{Operation, operations};
 pub use replay::Replayed;
 pub use sizes::{AccessSizes, SIZES, access_sizes};
 pub use values::{Bytes, Value};

@@ -20,7 +20,7 @@ to who knows how often each was at that branch of the code.";
 /// Descriptors of mcfTrace or mlsTrace instead of text.
 #[derive(Debug, Args)]
 #[command(mut_arg("compress", |compress| compress.requires("descriptors")))]
-#[command(mut_arg("descriptor_limit", |limit| limit.requires("mcf")))]
+#[command(mut_arg("descriptor_limit", |limit| limit.requires("descriptors")))]
 pub struct Mcf {
     /// Write the descriptors of mcfTrace instead (docs/formats/mcf.md)
     #[arg(long, value_name = "FORM", group = "descriptors")]
@@ -37,8 +37,8 @@ pub struct Mcf {
     /// Write the descriptors to FILE, not standard output
     #[arg(short, long, value_name = "FILE", requires = "descriptors")]
     pub output: Option<PathBuf>,
-    /// Name the file by the time, if -o does not; statistics beside, as mcfTrace
-    #[arg(long, requires = "mcf")]
+    /// Name the file by the time, if -o does not; statistics beside, as mTrace
+    #[arg(long, requires = "descriptors")]
     pub thesis: bool,
     #[command(flatten)]
     pub packing: Packing,

@@ -21,16 +21,16 @@ impl What {
     }
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct Memory {
     /// Record memory accesses of each instruction, too
-    #[arg(long = "memory", value_name = "WHAT")]
+    #[arg(long = "memory", value_name = "WHAT", group = "accesses")]
     pub what: Option<What>,
     /// With --memory: only reads, if --stores is not given
-    #[arg(long, requires = "what")]
+    #[arg(long, requires = "what", conflicts_with = "mls")]
     pub loads: bool,
-    /// With --memory: only writes, if --loads is not given
-    #[arg(long, requires = "what")]
+    /// With --memory: only writes, if --loads is not given; with --mls: both
+    #[arg(long, requires = "accesses")]
     pub stores: bool,
     /// With --memory: also record addresses that follow from others
     #[arg(long, requires = "what")]
@@ -38,6 +38,15 @@ pub struct Memory {
 }
 
 impl Memory {
+    /// Accesses that `--mls` needs.
+    pub fn of_descriptors(&self) -> Memory {
+        Memory {
+            what: Some(What::Values),
+            loads: true,
+            ..*self
+        }
+    }
+
     /// As the program's side knows it.
     pub fn bits(&self) -> u32 {
         let both = self.loads == self.stores;

@@ -34,6 +34,8 @@ pub struct Raptor {
     pub file: PathBuf,
     #[command(flatten)]
     pub predictors: Predictors,
+    #[command(flatten)]
+    pub form: Written,
     /// Only the thread with this number
     #[arg(long, value_name = "TID", conflicts_with = "shared")]
     pub thread: Option<u32>,
@@ -83,13 +85,18 @@ pub struct Predictors {
     /// All threads of a process share the predictors, in the order of time stamps
     #[arg(long)]
     pub shared: bool,
-    /// Only what mcfTRaptor writes; names by time, statistics beside, as it does
+}
+
+/// How descriptors are written.
+#[derive(Debug, Args)]
+pub struct Written {
+    /// As the tools of the mTrace thesis: names by time, statistics beside
     #[arg(long, conflicts_with = "shared")]
     pub thesis: bool,
     /// Form of the descriptors that are written
     #[arg(long, value_name = "FORM", default_value = "binary")]
     pub form: DescriptorForm,
-    /// Put the branch behind each descriptor of --form ascii
+    /// Put the instruction behind each descriptor of --form ascii
     #[arg(long)]
     pub disasm: bool,
 }
@@ -103,16 +110,21 @@ pub enum RasOverflow {
     DropOldest,
 }
 
-/// Predictors while `trace` runs.
+/// Descriptors while `trace` runs.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Branch predictors (mcfTRaptor)")]
+#[command(next_help_heading = "Descriptors (mlsTrace, mcfTRaptor)")]
 #[command(mut_group("Predictors", |given| given.requires("raptor")))]
-#[command(group(ArgGroup::new("written").args(["descriptors", "thesis"]).multiple(true)))]
+#[command(group(ArgGroup::new("tool").args(["raptor", "mls"])))]
+#[command(group(ArgGroup::new("written").args(["descriptors", "thesis", "mls"]).multiple(true)))]
+#[command(mut_arg("thesis", |thesis| thesis.requires("tool")))]
 #[command(mut_arg("form", |form| form.requires("written")))]
 #[command(mut_arg("disasm", |disasm| disasm.requires("written")))]
 #[command(mut_arg("compress", |compress| compress.requires("written")))]
 #[command(mut_arg("descriptor_limit", |limit| limit.requires("written")))]
 pub struct Live {
+    /// Write loaded values to FILE, as mlsTrace; with --stores also stored ones
+    #[arg(long, value_name = "FILE", group = "accesses")]
+    pub mls: Option<PathBuf>,
     /// Have predictors of branches follow, as `everypath raptor` has of a trace
     #[arg(long)]
     pub raptor: bool,
@@ -124,6 +136,8 @@ pub struct Live {
     pub report: Option<PathBuf>,
     #[command(flatten)]
     pub packing: Packing,
+    #[command(flatten)]
+    pub form: Written,
     #[command(flatten)]
     pub predictors: Predictors,
 }

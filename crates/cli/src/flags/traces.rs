@@ -25,6 +25,7 @@ Examples:
   everypath trace -o run.evp --start-signal USR1 --stop-signal USR2 -- ./prog
   everypath trace -o run.evp --memory addresses -- ./prog   reads and writes, too
   everypath trace -o run.evp --order fine -- ./prog     atomics in exact order
+  everypath trace --mls run.txt --form ascii --stores -- ./prog   as mlsTrace
   everypath trace --raptor --descriptors run.raptor -- ./prog   mispredictions
   everypath dump run.evp --range 1..1000       what it executed first
   everypath verify run.evp                     how many instructions each thread executed
@@ -114,7 +115,7 @@ pub struct Trace {
         value_name = "FILE.evp",
         num_args = 0..=1,
         default_missing_value = HERE,
-        required_unless_present = "raptor"
+        required_unless_present = "tool"
     )]
     pub output: Option<PathBuf>,
     /// Memory for streams of all threads that are not compressed yet
@@ -142,6 +143,16 @@ pub struct Trace {
     pub target: Target,
     #[command(flatten)]
     pub live: Live,
+}
+
+impl Trace {
+    /// Accesses that are recorded.
+    pub fn accesses(&self) -> Memory {
+        match self.live.mls {
+            Some(_) => self.memory.of_descriptors(),
+            None => self.memory.clone(),
+        }
+    }
 }
 
 #[derive(Debug, Args)]

@@ -50,14 +50,15 @@ impl Predictors {
             return Ok(None);
         }
         let given = &flags.live.predictors;
-        let (config, view) = (config(given), view(given)?);
+        let form = &flags.live.form;
+        let (config, view) = (config(given, form), view(form)?);
         if given.shared && flags.order == Order::Chunk {
             bail!("--shared puts threads in order by time stamps; leave --order chunk out, or it");
         }
         let refused = |error: anyhow::Error| anyhow!("{error}; nothing was run");
         let prepare = |path: Option<&Path>| Output::wanted(path).map_err(refused);
         let descriptors = flags.live.descriptors.as_deref();
-        let sink = sink(given, view.form, &flags.live.packing, descriptors);
+        let sink = sink(form, view.form, &flags.live.packing, descriptors);
         let (sink, files) = sink.map_err(refused)?;
         let failed = |error: io::Error| refused(anyhow!("{}", reason(&error)));
         let raw = match sink.compressor {
@@ -201,19 +202,14 @@ impl Predictors {
     /// The statistics and the lines of the thesis. Standard output is the program's.
     fn say_as_tool(&self, files: Files, recording: &Recording, rows: &[Row<'_>]) {
         let threads: Vec<Numbered<'_>> = rows.iter().map(|row| row.thread).collect();
-        if !self.is_quiet {
-            let mut out = BufWriter::new(io::stderr().lock());
-            // Nobody reads it any more: no reason to change how the run ends.
-            let _ = files.say(&threads, &mut out).and_then(|()| out.flush());
-        }
-        let write = |out: &mut dyn Write| raptor::statistics(recording, rows, out);
-        if let Err(error) = files.statistics.save(write) {
-            say!("everypath: {error}");
-        }
+        files.finish_run(&threads, self.is_quiet, |out| {
+            raptor::statistics(recording, rows, out)
+        });
     }
 }
 
-fn beside(descriptors: Option<&Output>) -> PathBuf {
+/// A path for files that are to be where the descriptors go.
+pub fn beside(descriptors: Option<&Output>) -> PathBuf {
     let temporary = descriptors.and_then(Output::temporary);
     temporary.map_or_else(
         || std::env::temp_dir().join(format!("everypath.{}", std::process::id())),

@@ -212,3 +212,265 @@ fn a_trace_without_values_is_refused() {
     let refused = folder.refused(BINARY, &["dump", "run.evp", "--mls", "binary", "--disasm"]);
     assert!(refused.contains("use --mls ascii"), "{refused}");
 }
+
+/// The examples of figures 4.17 and 4.19, with a loop counter that stays in memory.
+const EXAMPLES: &str = r#"
+#include <immintrin.h>
+#include <stdint.h>
+#include <stdio.h>
+volatile int i;
+volatile uint8_t bytes[17];
+volatile int8_t signed_bytes[17];
+volatile long double extended[8];
+volatile __m256 a, b, r;
+int main(void) {
+    printf("%p %p %p %p %p %p %p\n", (void *)&i, (void *)bytes, (void *)signed_bytes,
+           (void *)extended, (void *)&a, (void *)&b, (void *)&r);
+    for (i = 0; i < 17; i++) {
+        bytes[i] = i;
+        signed_bytes[i] = -i;
+    }
+    for (i = 0; i < 17; i++) {
+        bytes[i];
+        signed_bytes[i];
+    }
+    for (i = 0; i < 8; i++) extended[i] = i;
+    for (i = 0; i < 8; i++) extended[i] = extended[i] + i;
+    if (__builtin_cpu_supports("avx")) {
+        a = _mm256_set_ps(1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0);
+        b = _mm256_set_ps(2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0);
+        __m256 first = a;
+        r = _mm256_hadd_ps(first, b);
+    }
+    return 0;
+}
+"#;
+
+/// Descriptors of the examples, as kind, object, index, size and value.
+struct Expected(Vec<String>);
+
+impl Expected {
+    fn add(&mut self, kind: char, object: usize, index: u64, size: u8, value: &str) {
+        self.0
+            .push(format!("{kind} {object}[{index}] {size} 0x{value}"));
+    }
+
+    fn counter(&mut self, kind: char, value: u64) {
+        self.add(kind, 0, 0, 4, &format!("{value:08x}"));
+    }
+
+    /// `for (i = 0; i < end; i++)`, with a body.
+    fn count(&mut self, end: u64, mut body: impl FnMut(&mut Expected, u64)) {
+        self.counter('S', 0);
+        self.counter('L', 0);
+        for at in 0..end {
+            body(self, at);
+            self.counter('L', at);
+            self.counter('S', at + 1);
+            self.counter('L', at + 1);
+        }
+    }
+}
+
+/// A number as the ten bytes of an x87 register, the most significant first.
+fn extended(number: u64) -> String {
+    match number.checked_ilog2() {
+        None => "0".repeat(20),
+        Some(exponent) => format!(
+            "{:04x}{:016x}",
+            0x3fff + exponent,
+            number << (63 - exponent)
+        ),
+    }
+}
+
+fn floats(all: [f32; 8]) -> String {
+    let bytes = all.iter().flat_map(|one| one.to_le_bytes());
+    bytes.map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn examples_of_the_thesis() {
+    let folder = Folder::new("mls-examples");
+    folder.program(&["-O1", "-no-pie", "-mavx"], "prog", EXAMPLES);
+    let words = [
+        "trace", "-q", "--mls", "all.txt", "--form", "ascii", "--stores", "--", "./prog",
+    ];
+    let output = folder.run(BINARY, &words);
+    assert!(output.status.success(), "{output:?}");
+    let hex = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let places: Vec<u64> = said.split_whitespace().map(hex).collect();
+    let sizes = [4, 17, 17, 8 * 16, 32, 32, 32];
+    let steps = [4, 1, 1, 16, 32, 32, 32];
+    let text = std::fs::read_to_string(folder.path().join("all.txt")).unwrap();
+    let shown = text.lines().filter_map(|line| {
+        let [_, kind, _, address, size, value] = line.split(", ").collect::<Vec<_>>()[..] else {
+            panic!("{line}");
+        };
+        let offset = |object: usize| hex(address).wrapping_sub(places[object]);
+        let object = (0..7).find(|&object| offset(object) < sizes[object])?;
+        let index = offset(object) / steps[object];
+        Some(format!("{kind} {object}[{index}] {size} {value}"))
+    });
+    let mut expected = Expected(Vec::new());
+    expected.count(17, |all, at| {
+        // The index, and the value.
+        for (object, value) in [(1, at as u8), (2, (at as u8).wrapping_neg())] {
+            all.counter('L', at);
+            all.counter('L', at);
+            all.add('S', object, at, 1, &format!("{value:02x}"));
+        }
+    });
+    expected.count(17, |all, at| {
+        for (object, value) in [(1, at as u8), (2, (at as u8).wrapping_neg())] {
+            all.counter('L', at);
+            all.add('L', object, at, 1, &format!("{value:02x}"));
+        }
+    });
+    expected.count(8, |all, at| {
+        all.counter('L', at);
+        all.counter('L', at);
+        all.add('S', 3, at, 10, &extended(at));
+    });
+    expected.count(8, |all, at| {
+        all.counter('L', at);
+        all.add('L', 3, at, 10, &extended(at));
+        all.counter('L', at);
+        all.counter('L', at);
+        all.add('S', 3, at, 10, &extended(2 * at));
+    });
+    if std::is_x86_feature_detected!("avx") {
+        let (a, b) = (
+            [8., 7., 6., 5., 4., 3., 2., 1.],
+            [9., 8., 7., 6., 5., 4., 3., 2.],
+        );
+        expected.add('S', 4, 0, 32, &floats(a));
+        expected.add('S', 5, 0, 32, &floats(b));
+        expected.add('L', 4, 0, 32, &floats(a));
+        expected.add('L', 5, 0, 32, &floats(b));
+        let sums = [15., 11., 17., 13., 7., 3., 9., 5.];
+        expected.add('S', 6, 0, 32, &floats(sums));
+    }
+    assert_eq!(shown.collect::<Vec<_>>(), expected.0);
+}
+
+#[test]
+fn live_descriptors_and_statistics_are_those_of_the_trace() {
+    let folder = Folder::new("mls-live");
+    let words = [
+        "trace",
+        "-q",
+        "-o",
+        "run.evp",
+        "--mls",
+        "live.bin",
+        "--stores",
+        "--thesis",
+        "--",
+        "sh",
+        "-c",
+        "ls / | sort >/dev/null",
+    ];
+    assert!(folder.run(BINARY, &words).status.success());
+    let file = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
+    let words = [
+        "dump", "run.evp", "--mls", "binary", "--stores", "--thesis", "-o", "read.bin",
+    ];
+    let output = folder.run(BINARY, &words);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(file("live.bin"), file("read.bin"));
+    let said = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines[0], "mlsTrace: Writing to binary file: read.bin");
+    assert!(lines[2].starts_with("mlsTrace: thread begin 0 "), "{said}");
+    assert_eq!(
+        lines.len(),
+        2 + 5,
+        "the shell, its children, and what they become: {said}"
+    );
+    let statistics = String::from_utf8(file("live.Statistics")).unwrap();
+    assert_eq!(statistics.as_bytes(), file("read.Statistics"));
+    let words = [
+        "dump",
+        "run.evp",
+        "--mls",
+        "binary",
+        "--stores",
+        "--descriptor-limit",
+        "1000",
+    ];
+    let limited = folder.run(BINARY, &words).stdout;
+    assert!((900..=1000).contains(&limited.len()) && file("live.bin").starts_with(&limited));
+    assert_eq!(
+        read(&limited, true),
+        read(&file("live.bin"), true)[..read(&limited, true).len()]
+    );
+    // As figure 4.14 has them, counted from the descriptors.
+    let all = read(&file("live.bin"), true);
+    let rows = ["1", "2", "4", "8", "10", "16", "32"];
+    let names = [
+        "Byte Operands",
+        "Word Operands",
+        "Doubleword Operands",
+        "Quadword Operands",
+        "Extended Precision Operands",
+        "Octaword Operands",
+        "Hexaword Operands",
+        "Operands of other size",
+    ];
+    let mut expected = vec!["Number of Threads: 5".to_owned()];
+    for (kind, name) in [("L", "Load"), ("S", "Store")] {
+        let sizes = all.iter().filter_map(|line| {
+            let fields: Vec<&str> = line.split(", ").collect();
+            (fields[1] == kind).then_some(fields[4])
+        });
+        let mut counts = [0u32; 8];
+        for size in sizes {
+            counts[rows.iter().position(|row| *row == size).unwrap_or(7)] += 1;
+        }
+        let sum: u32 = counts.iter().sum();
+        expected.push(format!("Total {name} Operands: {sum}"));
+        for (count, name) in counts.iter().zip(names) {
+            let share = f64::from(*count) * 100.0 / f64::from(sum);
+            expected.push(format!("\t{count} ( %{share:.2} ) {name}"));
+        }
+    }
+    expected.push("Skipped 0 instructions".to_owned());
+    let verified = instructions(&folder);
+    expected.push(format!("Traced {verified} instructions"));
+    expected.sort();
+    let mut shown: Vec<&str> = statistics.lines().collect();
+    assert!(shown[0].starts_with("Instrumentation Time: "));
+    shown.remove(0);
+    shown.sort_unstable();
+    assert_eq!(shown, expected);
+}
+
+/// Number of instructions that `stats` counts.
+fn instructions(folder: &Folder) -> u64 {
+    let output = folder.run(BINARY, &["stats", "run.evp", "--format", "json"]);
+    let stats: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    stats["total"]["instructions"].as_u64().unwrap()
+}
+
+#[test]
+fn contradicting_options_are_refused() {
+    let folder = Folder::new("mls-refused");
+    for (words, why) in [
+        (&["--mls", "x", "--memory", "values"][..], "cannot be used"),
+        (&["--mls", "x", "--loads"], "cannot be used"),
+        (&["--mls", "x", "--raptor"], "cannot be used"),
+        (&["--mls", "x", "--disasm"], "use --form ascii"),
+        (&["--mls", "x.gz", "-c", "zstd"], "files of zstd have .zst"),
+        (&["--mls", "no/x"], "nothing was run"),
+        (&["--stores", "-o", "x"], "required"),
+    ] {
+        let words = [&["trace"], words, &["--", "touch", "ran"]].concat();
+        let output = folder.run(BINARY, &words);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(125), "{words:?} {said}");
+        assert!(said.contains(why) && said.lines().count() == 1, "{said}");
+        assert!(!folder.path().join("ran").exists() && !folder.path().join("x").exists());
+    }
+}

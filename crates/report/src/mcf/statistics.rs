@@ -56,14 +56,14 @@ impl Totals {
     }
 
     /// Totals of a run of so many instructions, of which those in `range` were wanted.
-    pub(super) fn executed(&mut self, insns: u64, range: &Range<u64>) {
+    pub(crate) fn executed(&mut self, insns: u64, range: &Range<u64>) {
         let (before, end) = (range.start.saturating_sub(1), range.end.saturating_sub(1));
         self.insns += insns.min(end).saturating_sub(before);
         self.passed += insns.min(before);
     }
 
     /// A thread was read, up to that instruction.
-    pub(super) fn thread(&mut self, insns: u64) {
+    pub(crate) fn thread(&mut self, insns: u64) {
         self.threads += 1;
         self.idle += u64::from(insns == 0);
     }

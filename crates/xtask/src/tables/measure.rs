@@ -118,7 +118,7 @@ pub fn measure(
     })
 }
 
-fn timed(command: &mut Command) -> Result<f64> {
+pub fn timed(command: &mut Command) -> Result<f64> {
     let clock = Instant::now();
     let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status();
     let status = status.with_context(|| format!("{command:?}"))?;
@@ -126,14 +126,14 @@ fn timed(command: &mut Command) -> Result<f64> {
     Ok(clock.elapsed().as_secs_f64())
 }
 
-fn output(mut command: Command) -> Result<String> {
+pub fn output(mut command: Command) -> Result<String> {
     let output = command.output()?;
     ensure!(output.status.success(), "{command:?} failed");
     Ok(String::from_utf8(output.stdout)?)
 }
 
 /// Sizes of the descriptors that a command writes, raw and compressed.
-fn sizes(command: impl Fn() -> Command) -> Result<Sizes> {
+pub fn sizes(command: impl Fn() -> Command) -> Result<Sizes> {
     let mut sizes = vec![through(command(), None)?];
     for (tool, arguments) in COMPRESSORS {
         let mut compressor = Command::new(tool);
@@ -191,7 +191,7 @@ fn rates_in(said: &str, bytes: u64) -> Result<Rates> {
 }
 
 /// `N instructions in B bytes of streams`.
-fn streams_in(said: &str) -> Result<u64> {
+pub fn streams_in(said: &str) -> Result<u64> {
     let words: Vec<&str> = said.split_whitespace().collect();
     let at = words
         .windows(3)

@@ -3,7 +3,20 @@
 use super::measure::{Measured, Rates, Sizes};
 use super::{COMPRESSORS, PREDICTORS};
 
-type Cells = Vec<String>;
+pub type Cells = Vec<String>;
+
+/// Heading of [`of_sizes`].
+pub fn sizes(name: &str) -> Cells {
+    let ratios = COMPRESSORS.map(|(tool, _)| format!("raw : {tool}"));
+    let tools = COMPRESSORS.map(|(tool, _)| tool.to_owned());
+    [vec![name.to_owned()], tools.to_vec(), ratios.to_vec()].concat()
+}
+
+/// Heading of [`of_times`].
+pub fn times() -> Cells {
+    let tools = COMPRESSORS.map(|(tool, _)| format!("{tool}, s"));
+    [vec!["raw, s".to_owned()], tools.to_vec()].concat()
+}
 
 // Long function: one table after the other.
 pub fn all(notes: &str, rows: &[Measured]) -> String {
@@ -14,15 +27,6 @@ pub fn all(notes: &str, rows: &[Measured]) -> String {
          Descriptors of one thread follow those of another, so compressors do not suffer from more threads as in the thesis, which mixes them.\n\
          Those of 6.8 and 6.9, where threads share predictors, are in the order of time stamps.\n"
     );
-    let sizes = |name: &str| {
-        let ratios = COMPRESSORS.map(|(tool, _)| format!("raw : {tool}"));
-        let tools = COMPRESSORS.map(|(tool, _)| tool.to_owned());
-        [vec![name.to_owned()], tools.to_vec(), ratios.to_vec()].concat()
-    };
-    let times = || {
-        let tools = COMPRESSORS.map(|(tool, _)| format!("{tool}, s"));
-        [vec!["raw, s".to_owned()], tools.to_vec()].concat()
-    };
     let mut add = |title: &str, head: Cells, cells: &dyn Fn(&Measured) -> Cells| {
         text += &table(title, &head, rows, cells);
     };
@@ -95,30 +99,47 @@ pub fn all(notes: &str, rows: &[Measured]) -> String {
     text
 }
 
-fn table(
+/// A row of a table, whatever was measured.
+pub trait Row {
+    /// The program, and its number of threads.
+    fn names(&self) -> (&str, u32);
+}
+
+impl Row for Measured {
+    fn names(&self) -> (&str, u32) {
+        (self.name, self.threads)
+    }
+}
+
+/// A table with a row for each run; none if there are no runs.
+pub fn table<R: Row>(
     title: &str,
     head: &[String],
-    rows: &[Measured],
-    cells: &dyn Fn(&Measured) -> Cells,
+    rows: &[R],
+    cells: &dyn Fn(&R) -> Cells,
 ) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
     let mut text = format!("\n## {title}\n\n| program | N | {} |\n", head.join(" | "));
     text += &format!("|---|---:|{}\n", "---:|".repeat(head.len()));
     for row in rows {
         let cells = cells(row).join(" | ");
-        text += &format!("| {} | {} | {cells} |\n", row.name, row.threads);
+        let (name, threads) = row.names();
+        text += &format!("| {name} | {threads} | {cells} |\n");
     }
     text
 }
 
-fn strings(texts: &[&str]) -> Cells {
+pub fn strings(texts: &[&str]) -> Cells {
     texts.iter().map(|&text| text.to_owned()).collect()
 }
 
-fn share(part: u64, all: u64) -> String {
+pub fn share(part: u64, all: u64) -> String {
     format!("{:.3}", part as f64 * 100.0 / all.max(1) as f64)
 }
 
-fn seconds(times: &[f64]) -> Cells {
+pub fn seconds(times: &[f64]) -> Cells {
     times.iter().map(|time| format!("{time:.2}")).collect()
 }
 
@@ -139,7 +160,7 @@ fn classes(row: &Measured) -> Cells {
     cells
 }
 
-fn of_sizes(sizes: &Sizes) -> Cells {
+pub fn of_sizes(sizes: &Sizes) -> Cells {
     let raw = sizes[0].0;
     let bytes = sizes.iter().map(|(bytes, _)| bytes.to_string());
     let ratios = sizes[1..]
@@ -148,7 +169,7 @@ fn of_sizes(sizes: &Sizes) -> Cells {
     bytes.chain(ratios).collect()
 }
 
-fn of_times(sizes: &Sizes) -> Cells {
+pub fn of_times(sizes: &Sizes) -> Cells {
     seconds(&sizes.iter().map(|(_, time)| *time).collect::<Vec<_>>())
 }
 
