@@ -25,14 +25,16 @@
 mod evenly;
 mod haste;
 mod image;
+mod packers;
+mod packing;
 
 use std::collections::{HashMap, HashSet};
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use wire::stream::{ADDRESS_STREAM, LANES};
+use wire::stream::LANES;
 use wire::view::Pool;
 use wire::{ProcessRecord, ThreadRecord, made, process_state};
 
@@ -48,6 +50,8 @@ use crate::keyframe::Keyframe;
 use crate::model::{Meta, Missing, Recording};
 use crate::part::{PART, Packer, Part};
 use image::{Image, Log};
+use packers::Packers;
+use packing::Coming;
 
 /// When open chunks are read, too: nobody can read further than the lane of a thread that
 /// was taken out least.
@@ -122,6 +126,7 @@ const BUSY: u64 = 64 << 10;
 pub struct Live<W> {
     sink: Sink<W>,
     packer: Packer,
+    packers: Packers,
     /// Bytes of a part at most.
     piece: usize,
     /// Only the beginning is kept.
@@ -134,9 +139,9 @@ pub struct Live<W> {
     /// Images that may still do something.
     open: Vec<usize>,
     threads: Vec<Writer>,
-    /// Room for bytes of a stream, to be used again.
-    spare: Vec<u8>,
-    ready: Vec<Ready>,
+    /// Room for bytes of streams, to be used again.
+    spare: Vec<Vec<u8>>,
+    ready: Vec<Coming>,
     keyframes: keyframes::Found,
     /// Keyframes of what is ready, by process and thread.
     found: Vec<(usize, usize, Keyframe)>,
@@ -146,6 +151,8 @@ pub struct Live<W> {
     follow: Option<Arc<dyn Follow>>,
     /// Streams that are over when `ready` is written, for who follows.
     ended: Vec<(usize, usize, u16)>,
+    /// How quickly parts about memory are packed ([`Packer::hurry`]).
+    haste: usize,
     /// Nothing runs any more.
     settles: bool,
 }
@@ -173,6 +180,7 @@ impl<W: Keep> Live<W> {
         Ok(Live {
             sink: Sink::new(out, meta, most)?,
             packer: Packer::new()?,
+            packers: Packers::default(),
             // A limit of the file bounds the pieces, too.
             piece: limit.map_or(PART, |limit| (limit / 16).clamp(1024, PART as u64) as usize),
             is_cut: matches!(most, Most::First(_)),
@@ -189,6 +197,7 @@ impl<W: Keep> Live<W> {
             shared: 0,
             follow: None,
             ended: Vec::new(),
+            haste: 0,
             settles: false,
         })
     }
@@ -482,64 +491,6 @@ impl<W: Keep> Live<W> {
         self.settles || follow.is_none_or(|follow| follow.has_room())
     }
 
-    /// Makes a part of what was read of a thread's stream.
-    fn pack(&mut self, at: usize) {
-        let writer = &mut self.threads[at];
-        let chain = &mut writer.chain;
-        let raw = mem::take(&mut chain.raw);
-        let found = mem::take(&mut chain.keyframes);
-        let place = self.images[writer.image].index.zip(writer.thread);
-        let Some((process, thread)) = place else {
-            return;
-        };
-        for marked in found {
-            let stream = (chain.stream, writer.of_memory);
-            let keyframe = self.keyframes.add((process, thread), stream, marked);
-            self.found
-                .extend(keyframe.map(|keyframe| (process, thread, keyframe)));
-        }
-        if chain.is_lost {
-            self.sink.lost(process, thread, Missing::Memory);
-        }
-        if raw.is_empty() {
-            return;
-        }
-        if let Some(why) = self.sink.stopped {
-            self.sink.lost(process, thread, why);
-            if self.follow.is_none() {
-                return;
-            }
-        }
-        let taken_unix_ns = unix_ns();
-        // Words of addresses stay whole.
-        let size = match chain.stream {
-            ADDRESS_STREAM => self.piece - self.piece % 6,
-            _ => self.piece,
-        };
-        for piece in raw.chunks(size) {
-            match self.packer.pack(Some(chain.stream), piece) {
-                Ok(part) => self.ready.push(Ready {
-                    image: writer.image,
-                    place: Place {
-                        process,
-                        thread,
-                        sequence: chain.parts,
-                        before: chain.packed,
-                    },
-                    part: Part {
-                        taken_unix_ns,
-                        ..part
-                    },
-                }),
-                Err(error) => return self.sink.fail(error.into()),
-            }
-            chain.parts += 1;
-            chain.packed += piece.len() as u64;
-        }
-        chain.raw = raw;
-        chain.raw.clear();
-    }
-
     /// Writes what is ready, and before it what it needs.
     fn write(&mut self, pool: &Pool) {
         match self.is_cut {
@@ -561,7 +512,7 @@ impl<W: Keep> Live<W> {
         for at in self.open.clone() {
             self.read_log(pool, at);
         }
-        for ready in mem::take(&mut self.ready) {
+        for ready in self.take_ready() {
             // An image that is over has logged something since it was read.
             self.read_log(pool, ready.image);
             self.sink.part(ready.place, &ready.part);
@@ -588,10 +539,4 @@ impl<W: Keep> Live<W> {
             image.log.feed(entry, image.index, &mut self.sink, follow);
         }
     }
-}
-
-/// Now.
-fn unix_ns() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    u64::try_from(since.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX)
 }

@@ -10,7 +10,6 @@
 //! more than half of the code.
 
 use std::collections::{HashMap, HashSet};
-use std::mem;
 
 use wire::view::Pool;
 
@@ -81,7 +80,7 @@ struct Turn {
 
 impl<W: Keep> Live<W> {
     pub(super) fn write_evenly(&mut self, pool: &Pool) {
-        let ready = mem::take(&mut self.ready);
+        let ready = self.take_ready();
         let threads: HashSet<_> = ready
             .iter()
             .map(|ready| (ready.place.process, ready.place.thread))

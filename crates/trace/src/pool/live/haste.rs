@@ -19,7 +19,7 @@ impl<W: Keep> Live<W> {
     pub(super) fn take_closed(&mut self, pool: &Pool, at: usize) -> (bool, bool) {
         let chain = &mut self.threads[at].chain;
         if chain.raw.is_empty() {
-            chain.raw = mem::take(&mut self.spare);
+            chain.raw = self.spare.pop().unwrap_or_default();
         }
         let at_once = self.at_once(pool);
         let (mut taken, mut has_room) = (0, self.has_room());
@@ -33,7 +33,7 @@ impl<W: Keep> Live<W> {
         }
         let chain = &mut self.threads[at].chain;
         if chain.raw.is_empty() {
-            self.spare = mem::take(&mut chain.raw);
+            self.spare.push(mem::take(&mut chain.raw));
         }
         (taken > 0, has_room && taken < at_once)
     }
@@ -50,7 +50,8 @@ impl<W: Keep> Live<W> {
 
     /// Packs as quickly as there is need.
     fn hurry(&mut self, pool: &Pool) {
-        if let Err(error) = self.packer.hurry(haste(pool)) {
+        self.haste = haste(pool);
+        if let Err(error) = self.packer.hurry(self.haste) {
             self.sink.fail(error.into());
         }
     }
