@@ -7,8 +7,10 @@
 
 pub mod activations;
 pub mod branch_stats;
+pub mod caches;
 pub mod callgraph;
 pub mod cct;
+pub mod cfiat;
 pub mod counts;
 pub mod diff;
 pub mod fold;
@@ -24,6 +26,7 @@ pub mod raptor;
 mod slabs;
 pub mod static_costs;
 pub mod summary;
+pub mod turns;
 pub mod walk;
 pub mod without_root;
 

@@ -10,6 +10,9 @@
 //! | [`record`] | the same, as the engine stores it: one state pointer | `wire::node` |
 //! | [`call_graph`] | every path on its own, label by label | [`crate::callgraph`] |
 //! | [`inclusive`] | what was spent while a context was on the stack | [`crate::fold`] |
+//! | [`cfiat`] | first-access compression | [`crate::cfiat`] |
+
+pub mod cfiat;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

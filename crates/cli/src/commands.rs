@@ -12,6 +12,8 @@ use trace::{BlockContexts, Cost, Loss, Mode, Prefix, Recording};
 use wire::flag;
 
 use crate::branches;
+use crate::caches;
+use crate::cfiat;
 use crate::ctl;
 use crate::derived::Derived;
 use crate::diff;
@@ -40,6 +42,8 @@ pub fn run(command: &Command) -> Result<Ending> {
         Command::Dump(flags) => traces::dump(flags),
         Command::Stats(flags) => branches::stats(flags),
         Command::Raptor(flags) => raptor::raptor(flags),
+        Command::Cfiat(flags) => cfiat::cfiat(flags),
+        Command::Caches(flags) => caches::caches(flags),
         Command::Pack(flags) => pack::pack(flags),
         Command::Verify(flags) => traces::verify(flags),
         Command::Report(flags) => report_file(flags),

@@ -4,6 +4,8 @@
 //! option's doc comment is its help text.
 
 mod branches;
+mod caches;
+mod cfiat;
 mod controls;
 mod diff;
 mod kinds;
@@ -22,6 +24,10 @@ use trace::Cost;
 
 use branches::STATS_EXAMPLES;
 pub use branches::{DescriptorForm, Mcf, Stats, StatsForm};
+use caches::CACHES_EXAMPLES;
+pub use caches::{Caches, CachesForm};
+use cfiat::CFIAT_EXAMPLES;
+pub use cfiat::{Cfiat, Crossing, FirstAccess, Replacement};
 pub use controls::{Call, Controls};
 use diff::DIFF_EXAMPLES;
 pub use diff::Diff;
@@ -138,6 +144,12 @@ pub enum Command {
     /// Reduce a trace to what branch predictors got wrong (mcfTRaptor), and back
     #[command(after_help = RAPTOR_EXAMPLES)]
     Raptor(Raptor),
+    /// Reduce a trace to the loads that are not known before (mlvCFiat), and back
+    #[command(after_help = CFIAT_EXAMPLES)]
+    Cfiat(Cfiat),
+    /// Misses of any caches in a traced run, by function, line and instruction
+    #[command(after_help = CACHES_EXAMPLES)]
+    Caches(Caches),
     /// Make a trace as small as its branches can be foreseen
     #[command(after_help = PACK_EXAMPLES)]
     Pack(Pack),

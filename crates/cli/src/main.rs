@@ -43,6 +43,8 @@ macro_rules! say {
 
 mod binaries;
 mod branches;
+mod caches;
+mod cfiat;
 mod commands;
 mod condition;
 mod controls;

@@ -44,7 +44,8 @@ impl Descriptors {
             range: 1..u64::MAX,
             stores: flags.memory.stores,
         };
-        let sink = sink(form, &flags.live.packing, Some(path), written.thesis);
+        let (packing, thesis) = (&flags.live.packing, written.thesis);
+        let sink = sink(Tool::MlsTrace, form, packing, Some(path), thesis);
         let (sink, files) = sink.map_err(|error| anyhow!("{error}; nothing was run"))?;
         Ok(Some(Descriptors {
             view,
@@ -105,7 +106,8 @@ pub fn dump(flags: &Dump, wanted: DescriptorForm) -> Result<Ending> {
         stores: flags.mcf.stores,
     };
     let output = flags.mcf.output.as_ref();
-    let (sink, files) = sink(form, &flags.mcf.packing, output, flags.mcf.thesis)?;
+    let (packing, thesis) = (&flags.mcf.packing, flags.mcf.thesis);
+    let (sink, files) = sink(Tool::MlsTrace, form, packing, output, thesis)?;
     sink.check_terminal(form)?;
     let (recording, _) = read_trace(&flags.file)?;
     check_thread(&recording, &flags.file, flags.thread)?;
@@ -137,7 +139,7 @@ pub fn dump(flags: &Dump, wanted: DescriptorForm) -> Result<Ending> {
     Ok(say(&flags.file, written.failures, ending))
 }
 
-fn form(wanted: DescriptorForm, disassemble: bool, text: &str) -> Result<Form> {
+pub fn form(wanted: DescriptorForm, disassemble: bool, text: &str) -> Result<Form> {
     match wanted {
         DescriptorForm::Ascii => Ok(Form::Ascii),
         DescriptorForm::Binary if disassemble => {
@@ -148,7 +150,8 @@ fn form(wanted: DescriptorForm, disassemble: bool, text: &str) -> Result<Form> {
 }
 
 /// The file of descriptors; with `--thesis` the tool's other file, too.
-fn sink(
+pub fn sink(
+    tool: Tool,
     form: Form,
     packing: &Packing,
     path: Option<&PathBuf>,
@@ -158,7 +161,7 @@ fn sink(
     match thesis {
         false => Ok((Sink::wanted(packing, path)?, None)),
         true => {
-            let (sink, files) = Sink::of_tool(Tool::MlsTrace, form, packing, path)?;
+            let (sink, files) = Sink::of_tool(tool, form, packing, path)?;
             Ok((sink, Some(files)))
         }
     }

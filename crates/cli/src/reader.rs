@@ -1,5 +1,6 @@
 //! Readers of a trace that belong to the run that makes it: predictors of branches, which may
-//! follow it, and the descriptors of mlsTrace, for which it is read when the program has ended.
+//! follow it, and the descriptors of mlsTrace and mlvCFiat, for which it is read when the program has
+//! ended.
 //!
 //! Invariants: what cannot be written is refused before the run; after it, nothing that goes wrong
 //! here changes how it ends.
@@ -11,29 +12,32 @@ use anyhow::Result;
 use trace::Recording;
 
 use crate::flags::Trace;
-use crate::mls::Descriptors;
 use crate::progress::Progress;
 use crate::raptor::live::Predictors;
+use crate::{cfiat, mls};
 
 pub enum Reader {
     Predictors(Box<Predictors>),
-    Values(Box<Descriptors>),
+    Values(Box<mls::Descriptors>),
+    FirstAccess(Box<cfiat::Descriptors>),
 }
 
 impl Reader {
     /// The reader that was asked for, if it can be had.
     pub fn wanted(flags: &Trace) -> Result<Option<Reader>> {
         let predictors = Predictors::wanted(flags)?.map(Box::new);
-        let values = Descriptors::wanted(flags)?.map(Box::new);
+        let values = mls::Descriptors::wanted(flags)?.map(Box::new);
+        let first = cfiat::Descriptors::wanted(flags)?.map(Box::new);
         let values = values.map(Reader::Values);
-        Ok(predictors.map(Reader::Predictors).or(values))
+        let first = first.map(Reader::FirstAccess);
+        Ok(predictors.map(Reader::Predictors).or(values).or(first))
     }
 
     /// Reader of the trace while it is made; `None`: it is read later.
     pub fn follow(&self) -> Option<Arc<dyn trace::Follow>> {
         match self {
             Reader::Predictors(predictors) => predictors.follow(),
-            Reader::Values(_) => None,
+            Reader::Values(_) | Reader::FirstAccess(_) => None,
         }
     }
 
@@ -42,6 +46,7 @@ impl Reader {
         match self {
             Reader::Predictors(predictors) => predictors.beside(),
             Reader::Values(descriptors) => descriptors.beside(),
+            Reader::FirstAccess(descriptors) => descriptors.beside(),
         }
     }
 
@@ -50,6 +55,7 @@ impl Reader {
         match self {
             Reader::Predictors(_) => "--shared",
             Reader::Values(_) => "--mls",
+            Reader::FirstAccess(_) => "--cfiat",
         }
     }
 
@@ -58,11 +64,12 @@ impl Reader {
     pub fn finish(self, recording: &Recording, progress: Progress) -> u64 {
         progress.says(match self {
             Reader::Predictors(_) => "predicting branches",
-            Reader::Values(_) => "writing descriptors",
+            Reader::Values(_) | Reader::FirstAccess(_) => "writing descriptors",
         });
         match self {
             Reader::Predictors(predictors) => predictors.finish(recording, progress),
             Reader::Values(descriptors) => descriptors.finish(recording, progress),
+            Reader::FirstAccess(descriptors) => descriptors.finish(recording, progress),
         }
     }
 }

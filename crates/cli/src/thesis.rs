@@ -1,5 +1,5 @@
 //! `--thesis`: descriptors in files as the tools of the mTrace thesis name them, with statistics
-//! beside, and what the tools say on their consoles (figures 4.3, 4.14 and 4.23).
+//! beside, and what the tools say on their consoles (figures 4.3, 4.14, 4.23 and 4.38).
 //!
 //! ```text
 //! mcfTrace.out2013_8_31_15.4.1.txt           descriptors; .bin, and behind it .gz, .bz2, ...
@@ -31,6 +31,7 @@ pub enum Tool {
     McfTrace,
     McfTRaptor,
     MlsTrace,
+    MlvCFiat,
 }
 
 impl Tool {
@@ -39,6 +40,7 @@ impl Tool {
             Tool::McfTrace => "mcfTrace",
             Tool::McfTRaptor => "mcfTRaptor",
             Tool::MlsTrace => "mlsTrace",
+            Tool::MlvCFiat => "mlvCFiat",
         }
     }
 
@@ -56,6 +58,7 @@ impl Tool {
                  Target Address\n\
                  \tExceptions: Thread ID, bCnt, iCnt, Target Address\n"
             }
+            Tool::MlvCFiat => "mlvCFiat descriptor: ThreadID, fahCnt, Load Value\n",
             Tool::MlsTrace => {
                 "mlsTrace descriptor: ThreadID, [Load/Store,] Instruction Address, \
                  Operand Address, Operand Size, Value\n"
@@ -152,7 +155,7 @@ impl Files {
         writeln!(out, "{tool}: Writing to {form} file: {shown}")?;
         write!(out, "{}", self.tool.fields())?;
         let whose = match self.tool {
-            Tool::McfTrace | Tool::MlsTrace => "",
+            Tool::McfTrace | Tool::MlsTrace | Tool::MlvCFiat => "",
             Tool::McfTRaptor => "Private TRaptor ",
         };
         for Numbered { number, thread, .. } in threads {

@@ -6,6 +6,7 @@
 //! which many of its readers round, as strings.
 
 mod annotate;
+pub mod caches;
 mod callgrind;
 mod csv;
 mod fdata;
@@ -19,6 +20,7 @@ mod table;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::{self, Write};
 
+use analysis::caches::Costs;
 use analysis::counts::blocks::{self, Block, Blocks};
 use analysis::counts::hot::{self, Totals};
 use analysis::counts::{self, Counted, Counts, Unit, Unsound};
@@ -108,6 +110,9 @@ pub struct Report<'a> {
     pub binaries: HashMap<Unit, Image>,
     /// Why others could not be used.
     pub missing: Vec<(Unit, String)>,
+    /// Costs of each instruction besides its executions, for [`Form::Callgrind`]; only if all threads
+    /// are together.
+    pub costs: Option<Costs>,
 }
 
 impl<'a> Report<'a> {
@@ -142,7 +147,13 @@ impl<'a> Report<'a> {
             sources: HashMap::new(),
             binaries: HashMap::new(),
             missing: Vec::new(),
+            costs: None,
         })
+    }
+
+    /// The counts of all threads, if they are together.
+    pub fn counts(&self) -> &Counts {
+        &self.sections[0].counts
     }
 
     /// Files whose code is listed, with all instructions of them that ran.

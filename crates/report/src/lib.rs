@@ -19,6 +19,7 @@
 //! | [`steps`] | a trace, instruction by instruction |
 //! | [`stats`] | what its branches did |
 //! | [`mcf`], [`raptor`] | its branches as descriptors, all or those that were mispredicted |
+//! | [`mls`], [`cfiat`] | its loads and stores as descriptors, all or those that are not known before |
 //! | [`pt`] | packets of Intel PT |
 //! | [`timeline`] | calls in time, for uftrace and Perfetto |
 //! | [`denied`] | which threads could not be counted |
@@ -31,6 +32,7 @@
 
 mod assemble;
 pub mod callgrind;
+pub mod cfiat;
 mod code;
 pub mod counts;
 pub mod csv;

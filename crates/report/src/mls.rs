@@ -145,13 +145,10 @@ impl Writer<'_> {
                     })
                 });
                 let text = text.map(String::as_str);
-                one.put(
-                    self.thread,
-                    &values[one.value.clone()],
-                    self.view,
-                    text,
-                    out,
-                )?;
+                let is_store = self.view.stores.then_some(one.is_store);
+                let value = &values[one.value.clone()];
+                let (head, places) = ((self.thread, is_store), (one.step.pc, one.address));
+                put(head, places, value, (self.view.form, text), out)?;
             }
         }
         Ok(Ok(()))
@@ -202,45 +199,64 @@ const NUMBER: usize = 16;
 /// Most bytes of a binary descriptor.
 const LONGEST: usize = 19 + 255;
 
-impl Made {
-    fn put(
-        &self,
-        thread: u8,
-        value: &[u8],
-        view: &View,
-        text: Option<&str>,
-        out: &mut dyn Write,
-    ) -> io::Result<()> {
-        let (pc, address) = (self.step.pc, self.address);
-        if view.form == Form::Binary {
-            let mut bytes = [0; LONGEST];
-            let mut len = 0;
-            let mut add = |more: &[u8]| {
-                bytes[len..len + more.len()].copy_from_slice(more);
-                len += more.len();
-            };
-            add(&[thread]);
-            if view.stores {
-                add(&[u8::from(self.is_store)]);
-            }
-            add(&pc.to_le_bytes());
-            add(&address.to_le_bytes());
-            add(&[value.len() as u8]);
-            add(value);
-            return out.write_all(&bytes[..len]);
-        }
-        let kind = match (view.stores, self.is_store) {
-            (false, _) => "",
-            (true, false) => ", L",
-            (true, true) => ", S",
+/// Writes the descriptor of a load or a store; `is_store` is `None` if there are loads only.
+fn put(
+    (thread, is_store): (u8, Option<bool>),
+    (pc, address): (u64, u64),
+    value: &[u8],
+    (form, text): (Form, Option<&str>),
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    if form == Form::Binary {
+        let mut bytes = [0; LONGEST];
+        let mut len = 0;
+        let mut add = |more: &[u8]| {
+            bytes[len..len + more.len()].copy_from_slice(more);
+            len += more.len();
         };
-        let size = value.len();
-        write!(out, "{thread}{kind}, {pc:#018x}, {address:#018x}, {size}, ")?;
-        put_value(value, out)?;
-        match text {
-            Some(text) => writeln!(out, " {text}"),
-            None => writeln!(out),
+        add(&[thread]);
+        if let Some(is_store) = is_store {
+            add(&[u8::from(is_store)]);
         }
+        add(&pc.to_le_bytes());
+        add(&address.to_le_bytes());
+        add(&[value.len() as u8]);
+        add(value);
+        return out.write_all(&bytes[..len]);
+    }
+    let kind = match is_store {
+        None => "",
+        Some(false) => ", L",
+        Some(true) => ", S",
+    };
+    let size = value.len();
+    write!(out, "{thread}{kind}, {pc:#018x}, {address:#018x}, {size}, ")?;
+    put_value(value, out)?;
+    match text {
+        Some(text) => writeln!(out, " {text}"),
+        None => writeln!(out),
+    }
+}
+
+/// A load, for who makes it of something else than a trace.
+pub(crate) struct Load<'a> {
+    pub thread: u8,
+    pub pc: u64,
+    pub address: u64,
+    pub value: &'a [u8],
+}
+
+impl Load<'_> {
+    /// Writes its descriptor, as those without `--stores` are.
+    pub fn put(&self, form: Form, text: Option<&str>, out: &mut dyn Write) -> io::Result<()> {
+        let Load { thread, value, .. } = *self;
+        put(
+            (thread, None),
+            (self.pc, self.address),
+            value,
+            (form, text),
+            out,
+        )
     }
 }
 

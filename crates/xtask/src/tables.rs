@@ -9,8 +9,10 @@
 //! share (6.8, 6.9) they are in the order of time stamps. One run each, so times are what they
 //! were, with whatever else the machine did.
 //!
-//! A second run with `--memory values`, of 1, 2 and 4 threads, gives the tables of mlsTrace.
+//! A second run with `--memory values`, of 1, 2 and 4 threads, gives the tables of mlsTrace and
+//! mlvCFiat.
 
+mod first_access;
 mod measure;
 mod render;
 mod values;
@@ -45,7 +47,7 @@ pub struct Options {
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Which {
-    /// Tables 5.1 to 5.4 and 6.1 to 6.9 of the mTrace thesis.
+    /// Tables 5.1 to 5.4, 6.1 to 6.9 and 6.11 to 6.16 of the mTrace thesis.
     Mtrace,
 }
 
@@ -55,6 +57,8 @@ enum Part {
     Branches,
     /// Tables 5.2 to 5.4, 6.3 and 6.4: loads and stores.
     Values,
+    /// Tables 6.11 to 6.16: first-access compression.
+    FirstAccess,
 }
 
 /// A program that does the same work in any number of threads.
@@ -150,7 +154,7 @@ pub fn run(tree: &Tree, options: &Options) -> Result<()> {
     let target = target_directory(tree);
     let everypath = everypath(tree, &target, options.everypath.as_deref())?;
     let notes = machine::notes(tree, &[])?;
-    let (mut rows, mut values) = (Vec::new(), Vec::new());
+    let (mut rows, mut values, mut first) = (Vec::new(), Vec::new(), Vec::new());
     let is_left_out = |part| options.part.is_some_and(|only| only != part);
     let is_wanted = |name| options.only.is_empty() || options.only.iter().any(|one| one == name);
     for workload in WORKLOADS.iter().filter(|one| is_wanted(one.name)) {
@@ -172,21 +176,23 @@ pub fn run(tree: &Tree, options: &Options) -> Result<()> {
             _ => &[1, 2, 4],
         };
         for &threads in all {
-            if is_left_out(Part::Values) {
-                break;
+            let (command, name) = (workload.command(threads), workload.name);
+            if !is_left_out(Part::Values) {
+                eprintln!("{name}, {threads} threads, values");
+                let row = values::measure(&everypath, name, threads, &command, &folder)?;
+                values.push(row);
             }
-            eprintln!("{}, {threads} threads, values", workload.name);
-            let command = workload.command(threads);
-            let name = workload.name;
-            values.push(values::measure(
-                &everypath, name, threads, &command, &folder,
-            )?);
+            if !is_left_out(Part::FirstAccess) {
+                eprintln!("{name}, {threads} threads, first accesses");
+                let row = first_access::measure(&everypath, name, threads, &command, &folder)?;
+                first.push(row);
+            }
         }
     }
     publish(
         tree,
         &options.label,
         options.dry,
-        &(render::all(&notes, &rows) + &values::render(&values)),
+        &(render::all(&notes, &rows) + &values::render(&values) + &first_access::render(&first)),
     )
 }

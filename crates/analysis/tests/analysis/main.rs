@@ -3,6 +3,7 @@
 #![deny(unsafe_code)]
 
 mod callgraph;
+mod cfiat;
 mod common;
 mod counts;
 mod diff;

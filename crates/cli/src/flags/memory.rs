@@ -27,10 +27,10 @@ pub struct Memory {
     #[arg(long = "memory", value_name = "WHAT", group = "accesses")]
     pub what: Option<What>,
     /// With --memory: only reads, if --stores is not given
-    #[arg(long, requires = "what", conflicts_with = "mls")]
+    #[arg(long, requires = "what", conflicts_with_all = ["mls", "cfiat"])]
     pub loads: bool,
     /// With --memory: only writes, if --loads is not given; with --mls: both
-    #[arg(long, requires = "accesses")]
+    #[arg(long, requires = "accesses", conflicts_with = "cfiat")]
     pub stores: bool,
     /// With --memory: also record addresses that follow from others
     #[arg(long, requires = "what")]
@@ -38,11 +38,12 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Accesses that `--mls` needs.
-    pub fn of_descriptors(&self) -> Memory {
+    /// Accesses that descriptors need: loads, perhaps also stores.
+    pub fn of_descriptors(&self, stores: bool) -> Memory {
         Memory {
             what: Some(What::Values),
             loads: true,
+            stores,
             ..*self
         }
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use analysis::raptor::{MOST_ENTRIES, OUTCOMES, TARGETS};
 use clap::{ArgGroup, Args, ValueEnum};
 
-use super::{DescriptorForm, Packing};
+use super::{DescriptorForm, FirstAccess, Packing};
 
 pub const RAPTOR_EXAMPLES: &str = "\
 Examples:
@@ -112,10 +112,11 @@ pub enum RasOverflow {
 
 /// Descriptors while `trace` runs.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Descriptors (mlsTrace, mcfTRaptor)")]
+#[command(next_help_heading = "Descriptors (mlsTrace, mlvCFiat, mcfTRaptor)")]
 #[command(mut_group("Predictors", |given| given.requires("raptor")))]
-#[command(group(ArgGroup::new("tool").args(["raptor", "mls"])))]
-#[command(group(ArgGroup::new("written").args(["descriptors", "thesis", "mls"]).multiple(true)))]
+#[command(mut_group("FirstAccess", |given| given.requires("cfiat")))]
+#[command(group(ArgGroup::new("tool").args(["raptor", "mls", "cfiat"])))]
+#[command(group(ArgGroup::new("written").args(["descriptors", "thesis", "mls", "cfiat"]).multiple(true)))]
 #[command(mut_arg("thesis", |thesis| thesis.requires("tool")))]
 #[command(mut_arg("form", |form| form.requires("written")))]
 #[command(mut_arg("disasm", |disasm| disasm.requires("written")))]
@@ -125,6 +126,11 @@ pub struct Live {
     /// Write loaded values to FILE, as mlsTrace; with --stores also stored ones
     #[arg(long, value_name = "FILE", group = "accesses")]
     pub mls: Option<PathBuf>,
+    /// Write loads to FILE that are not known before, as mlvCFiat
+    #[arg(long, value_name = "FILE", group = "accesses")]
+    pub cfiat: Option<PathBuf>,
+    #[command(flatten)]
+    pub cache: FirstAccess,
     /// Have predictors of branches follow, as `everypath raptor` has of a trace
     #[arg(long)]
     pub raptor: bool,

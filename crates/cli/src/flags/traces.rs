@@ -26,6 +26,7 @@ Examples:
   everypath trace -o run.evp --memory addresses -- ./prog   reads and writes, too
   everypath trace -o run.evp --order fine -- ./prog     atomics in exact order
   everypath trace --mls run.txt --form ascii --stores -- ./prog   as mlsTrace
+  everypath trace --cfiat run.cfiat --coherent -- ./prog   as mlvCFiat
   everypath trace --raptor --descriptors run.raptor -- ./prog   mispredictions
   everypath dump run.evp --range 1..1000       what it executed first
   everypath verify run.evp                     how many instructions each thread executed
@@ -148,9 +149,10 @@ pub struct Trace {
 impl Trace {
     /// Accesses that are recorded.
     pub fn accesses(&self) -> Memory {
-        match self.live.mls {
-            Some(_) => self.memory.of_descriptors(),
-            None => self.memory.clone(),
+        match (&self.live.mls, &self.live.cfiat) {
+            (None, None) => self.memory.clone(),
+            (_, Some(_)) => self.memory.of_descriptors(true),
+            (Some(_), None) => self.memory.of_descriptors(self.memory.stores),
         }
     }
 }

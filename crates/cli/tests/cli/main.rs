@@ -9,6 +9,8 @@ mod alone;
 mod blocks;
 mod bolt;
 mod branches;
+mod caches;
+mod cfiat;
 mod consumers;
 mod costs;
 mod counts;

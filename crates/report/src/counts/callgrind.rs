@@ -10,7 +10,7 @@
 //!
 //! | there | here |
 //! |---|---|
-//! | event | `Ir`: instructions executed |
+//! | event | `Ir`: instructions executed; with simulated caches also those of cachegrind |
 //! | `ob=`, `fl=`, `fn=`, `fi=` | module, the function's first file, function, file of inlined code; `???` where unknown |
 //! | `jump=`, `jcnd=` | jumps within a module, and conditional branches with both ways |
 //! | `calls=` | calls; with inclusive cost 0, which is not known here: `contexts` knows it |
@@ -21,6 +21,7 @@
 
 use std::io::{self, Write};
 
+use analysis::caches::Costs;
 use analysis::counts::Counted;
 
 use super::{Report, Section};
@@ -33,12 +34,17 @@ pub(super) fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> 
     writeln!(out, "# callgrind format\nversion: 1")?;
     writeln!(out, "creator: {}", meta.producer)?;
     writeln!(out, "cmd: {}", command_line(&meta.command))?;
-    writeln!(out, "positions: instr line\nevents: Ir")?;
+    let events = report.costs.as_ref().map_or(vec!["Ir"], Costs::names);
+    writeln!(out, "positions: instr line\nevents: {}", events.join(" "))?;
     let listed = report.sections.iter().flat_map(|section| {
         let insns = section.counts.insns.iter();
         insns.filter(|insn| report.lists(&section.counts, insn))
     });
     let total = listed.fold(0u64, |sum, insn| sum.saturating_add(insn.count));
+    let total = match &report.costs {
+        None => total.to_string(),
+        Some(costs) => words(&listed_costs(report, costs)),
+    };
     writeln!(out, "summary: {total}")?;
     for (section, number) in report.sections.iter().zip(1..) {
         if let Some((process, thread)) = section.thread {
@@ -60,6 +66,23 @@ pub(super) fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> 
         part.write(report)?;
     }
     writeln!(out, "\ntotals: {total}")
+}
+
+/// Costs of all instructions that are listed.
+fn listed_costs(report: &Report<'_>, costs: &Costs) -> Vec<u64> {
+    let section = &report.sections[0];
+    let both = section.counts.insns.iter().zip(&costs.insns);
+    let listed = both.filter(|(insn, _)| report.lists(&section.counts, insn));
+    let each = listed.map(|(insn, row)| report.costs_of(insn.count, row, costs));
+    each.fold(vec![0; costs.names().len()], |mut sums, one| {
+        sums.iter_mut().zip(one).for_each(|(sum, one)| *sum += one);
+        sums
+    })
+}
+
+fn words(numbers: &[u64]) -> String {
+    let words: Vec<String> = numbers.iter().map(u64::to_string).collect();
+    words.join(" ")
 }
 
 /// One section. Its names have numbers of their own.
@@ -98,7 +121,11 @@ impl<'a> Part<'a, '_> {
                 let name = self.file(insn);
                 writeln!(self.out, "fi={name}")?;
             }
-            writeln!(self.out, "{} {}", self.position(insn), insn.count)?;
+            let cost = match &report.costs {
+                None => insn.count.to_string(),
+                Some(costs) => words(&report.costs_of(insn.count, &costs.insns[at], costs)),
+            };
+            writeln!(self.out, "{} {cost}", self.position(insn))?;
             self.write_branch(insn)?;
             for went in section.counts.went_from(at) {
                 if let Some(to) = went.to {

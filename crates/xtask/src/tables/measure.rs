@@ -146,8 +146,10 @@ pub fn sizes(command: impl Fn() -> Command) -> Result<Sizes> {
 fn through(mut command: Command, compressor: Option<Command>) -> Result<(u64, f64)> {
     let clock = Instant::now();
     let (reader, writer) = std::io::pipe()?;
-    let is_raptor = command.get_args().any(|word| word == "raptor");
-    match is_raptor {
+    let is_summed_up = command
+        .get_args()
+        .any(|word| word == "raptor" || word == "cfiat");
+    match is_summed_up {
         true => command.stdout(Stdio::null()).stderr(writer),
         false => command.stdout(writer),
     };

@@ -19,11 +19,28 @@ pub struct Value {
     len: u8,
 }
 
+impl Value {
+    /// The value of `len` bytes from `at` on.
+    pub fn new(at: u32, len: u8) -> Value {
+        Value { at, len }
+    }
+}
+
 /// Bytes of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bytes<'a>(pub(super) &'a [u8]);
 
 impl<'a> Bytes<'a> {
+    /// The bytes of an event, as [`Bytes::all`] gave them.
+    pub fn new(bytes: &'a [u8]) -> Bytes<'a> {
+        Bytes(bytes)
+    }
+
+    /// All bytes of an event.
+    pub fn all(self) -> &'a [u8] {
+        self.0
+    }
+
     /// The value's bytes, from the lowest address on.
     pub fn of(self, value: Value) -> &'a [u8] {
         let from = value.at as usize;

@@ -1,0 +1,366 @@
+//! Simulated caches: against cachegrind on the same accesses, against a slow definition on a real
+//! program, and as callgrind_annotate reads them.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use serde_json::Value;
+use testkit::folder::Folder;
+
+use crate::BINARY;
+
+/// Touches 512 KB in strides, updates some of it, calls and returns; its stack is its own. No address
+/// depends on who runs it.
+const PROGRAM: &str = "
+.intel_syntax noprefix
+.globl _start
+.type _start, @function
+.type walk, @function
+.type update, @function
+_start: lea rsp, [rip+stack+4096]
+mov ebx, 3
+1: lea rdi, [rip+area]
+mov esi, 8192
+call walk
+lea rdi, [rip+area+24]
+mov esi, 3000
+call update
+dec ebx
+jnz 1b
+movups xmm0, [rip+area+56]
+movups [rip+area+120], xmm0
+mov eax, 231
+xor edi, edi
+syscall
+.size _start, .-_start
+.p2align 6
+.skip 61
+walk: mov rax, [rdi]
+mov [rdi+8], ax
+movzx ecx, byte ptr [rdi+36]
+add rdi, 60
+dec esi
+jnz walk
+ret
+.size walk, .-walk
+.skip 5000
+update: add dword ptr [rdi], 3
+inc qword ptr [rdi+4100]
+push rdi
+pop rax
+add rdi, 128
+dec esi
+jnz update
+ret
+.size update, .-update
+.data
+.long 1
+.bss
+.p2align 12
+area: .skip 600000
+stack: .skip 4096
+.section .note.GNU-stack
+";
+
+const EVENTS: [&str; 9] = [
+    "Ir", "I1mr", "ILmr", "Dr", "D1mr", "DLmr", "Dw", "D1mw", "DLmw",
+];
+
+fn said(folder: &Folder, words: &[&str]) -> String {
+    let output = folder.run(BINARY, words);
+    assert!(output.status.success(), "{words:?} {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn run(folder: &Folder, program: &str, words: &[&str]) -> String {
+    let mut command = Command::new(program);
+    let output = command.args(words).current_dir(folder.path()).output();
+    let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Costs by function of a file of cachegrind, and the summary.
+fn of_cachegrind(text: &str) -> BTreeMap<String, Vec<u64>> {
+    let mut all: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    let mut function = String::new();
+    for line in text.lines() {
+        let numbers = |line: &str| -> Vec<u64> {
+            let words = line.split_whitespace();
+            words.filter_map(|word| word.parse().ok()).collect()
+        };
+        if let Some(name) = line.strip_prefix("fn=") {
+            function = name.to_owned();
+        } else if let Some(rest) = line.strip_prefix("summary:") {
+            all.insert("summary".to_owned(), numbers(rest));
+        } else if line.starts_with(|first: char| first.is_ascii_digit()) {
+            let own = all.entry(function.clone()).or_insert(vec![0; EVENTS.len()]);
+            let costs = numbers(line);
+            own.iter_mut()
+                .zip(&costs[1..])
+                .for_each(|(sum, one)| *sum += one);
+        }
+    }
+    all
+}
+
+/// Costs by function of our JSON, and their total.
+fn of_json(text: &str) -> BTreeMap<String, Vec<u64>> {
+    let json: Value = serde_json::from_str(text).unwrap();
+    let numbers = |value: &Value| -> Vec<u64> {
+        let all = value.as_array().unwrap().iter();
+        all.map(|number| number.as_u64().unwrap()).collect()
+    };
+    let functions = json["functions"].as_array().unwrap().iter();
+    let mut all: BTreeMap<String, Vec<u64>> = functions
+        .map(|one| {
+            let name = one["function"].as_str().unwrap_or("???");
+            (name.to_owned(), numbers(&one["costs"]))
+        })
+        .collect();
+    all.insert("summary".to_owned(), numbers(&json["total"]));
+    let sums = json["instructions"].as_array().unwrap().iter();
+    let sums = sums.fold(vec![0; all["summary"].len()], |mut sums, one| {
+        let costs = numbers(&one["costs"]);
+        sums.iter_mut()
+            .zip(costs)
+            .for_each(|(sum, one)| *sum += one);
+        sums
+    });
+    assert_eq!(sums, all["summary"], "every cost is of an instruction");
+    all
+}
+
+fn assembled(name: &str) -> Folder {
+    let folder = Folder::new(name);
+    std::fs::write(folder.file("prog.s"), PROGRAM).unwrap();
+    run(
+        &folder,
+        "cc",
+        &["-nostdlib", "-static", "-no-pie", "-o", "prog", "prog.s"],
+    );
+    let words = [
+        "trace",
+        "-q",
+        "-o",
+        "run.evp",
+        "--memory",
+        "addresses",
+        "--",
+        "./prog",
+    ];
+    said(&folder, &words);
+    folder
+}
+
+#[test]
+fn counts_of_cachegrind_are_reproduced() {
+    let folder = assembled("caches-cachegrind");
+    for [l1i, l1d, ll] in [
+        ["32768,8,64", "32768,8,64", "8388608,16,64"],
+        ["1024,1,64", "4096,2,64", "65536,4,64"],
+        ["4096,4,32", "8192,2,32", "131072,8,128"],
+    ] {
+        let words = [
+            "--tool=cachegrind",
+            "--cache-sim=yes",
+            "--cachegrind-out-file=out",
+            &format!("--I1={l1i}"),
+            &format!("--D1={l1d}"),
+            &format!("--LL={ll}"),
+            "./prog",
+        ];
+        run(&folder, "valgrind", &words);
+        let expected = of_cachegrind(&std::fs::read_to_string(folder.file("out")).unwrap());
+        let words = [
+            "caches",
+            "run.evp",
+            "--format",
+            "json",
+            "--cachegrind",
+            "--l1i",
+            l1i,
+            "--l1d",
+            l1d,
+            "--ll",
+            ll,
+        ];
+        let made = of_json(&said(&folder, &words));
+        for function in ["summary", "walk", "update"] {
+            assert_eq!(made[function], expected[function], "{function} {l1d}");
+        }
+        assert!(made["summary"].iter().all(|&cost| cost > 0), "{made:?}");
+    }
+}
+
+#[test]
+fn updates_are_a_read_and_a_write() {
+    let folder = assembled("caches-updates");
+    let words = ["caches", "run.evp", "--format", "json", "--dtlb", "16,4"];
+    let made = of_json(&said(&folder, &words));
+    // Of each round two updates and a pop are reads, and a push is a write besides; then the return.
+    let update = &made["update"];
+    assert_eq!([update[3], update[6]], [3 * (3 * 3000 + 1), 3 * 3 * 3000]);
+    let json: Value = serde_json::from_str(&said(&folder, &words)).unwrap();
+    let events = json["events"].as_array().unwrap();
+    assert_eq!(events.last().unwrap(), "DTm");
+    let pages = made["summary"].last().unwrap();
+    assert!((3 * 120..3 * 400).contains(pages), "{pages}");
+}
+
+/// Misses of an LRU cache for each access, by its definition: so many other lines of its set were used since.
+fn defined(accesses: &[(u64, u64)], sets: u64, ways: usize) -> u64 {
+    let mut used: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    let mut misses = 0;
+    for &(address, size) in accesses {
+        let mut is_there = true;
+        for line in address / 64..=(address + size - 1) / 64 {
+            let set = used.entry(line % sets).or_default();
+            let at = set.iter().rev().position(|&one| one == line);
+            is_there &= at.is_some_and(|distance| distance < ways);
+            set.retain(|&one| one != line);
+            set.push(line);
+        }
+        misses += u64::from(!is_there);
+    }
+    misses
+}
+
+#[test]
+fn misses_of_a_real_program_are_those_of_the_definition() {
+    let folder = Folder::new("caches-real");
+    let words = [
+        "trace",
+        "-q",
+        "-o",
+        "run.evp",
+        "--memory",
+        "addresses",
+        "--",
+        "ls",
+        "/",
+    ];
+    said(&folder, &words);
+    let hex = |text: &str| u64::from_str_radix(text, 16).unwrap();
+    let (mut data, mut fetches) = (Vec::new(), 0);
+    // Of one instruction: times, address, size, reads and writes.
+    let mut own: Vec<(u64, u64, u64, &str)> = Vec::new();
+    let text = said(&folder, &["dump", "run.evp", "--accesses"]);
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if let [kind @ ("R" | "W" | "RW"), size, address, ref rest @ ..] = words[..] {
+            let times = rest.iter().position(|word| *word == "times");
+            let times = times.map_or(1, |at| rest[at - 1].parse::<u64>().unwrap());
+            assert!(!rest.contains(&"backwards"));
+            own.push((times, hex(address), size.parse().unwrap(), kind));
+            continue;
+        }
+        fetches += 1;
+        one_by_one(&own, &mut data);
+        own.clear();
+    }
+    one_by_one(&own, &mut data);
+    let made = of_json(&said(&folder, &["caches", "run.evp", "--format", "json"]));
+    let total = &made["summary"];
+    assert_eq!(total[0], fetches);
+    assert_eq!(total[3] + total[6], data.len() as u64);
+    assert_eq!(total[4] + total[7], defined(&data, 64, 8));
+}
+
+/// The accesses of an instruction, with the sizes that caches see.
+fn one_by_one(own: &[(u64, u64, u64, &str)], data: &mut Vec<(u64, u64)>) {
+    let most = own.iter().map(|(times, ..)| *times).max().unwrap_or(0);
+    for at in 0..most {
+        for letter in ['R', 'W'] {
+            for (times, address, size, kind) in own {
+                if kind.contains(letter) && at < *times && *size > 0 {
+                    data.push((address + at * size, *size.min(&64)));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn callgrind_annotate_reads_them() {
+    let folder = assembled("caches-annotate");
+    let words = [
+        "caches",
+        "run.evp",
+        "--format",
+        "callgrind",
+        "--report",
+        "misses.out",
+    ];
+    said(&folder, &words);
+    let shown = run(&folder, "callgrind_annotate", &["--auto=no", "misses.out"]);
+    assert!(
+        shown.contains("Events recorded:  Ir I1mr ILmr Dr D1mr DLmr Dw D1mw DLmw"),
+        "{shown}"
+    );
+    let made = of_json(&said(&folder, &["caches", "run.evp", "--format", "json"]));
+    let line = shown
+        .lines()
+        .find(|line| line.contains(":walk "))
+        .expect("a line of walk");
+    let numbers = line.split_whitespace().map(|word| word.replace(',', ""));
+    let numbers: Vec<u64> = numbers.filter_map(|word| word.parse().ok()).collect();
+    let without_zeros = made["walk"].iter().copied().filter(|&cost| cost > 0);
+    let shown = numbers.into_iter().filter(|&cost| cost > 0);
+    assert_eq!(shown.collect::<Vec<_>>(), without_zeros.collect::<Vec<_>>());
+}
+
+#[test]
+fn a_report_for_people() {
+    let folder = assembled("caches-text");
+    let words = [
+        "caches",
+        "run.evp",
+        "--l1d",
+        "4K,2,64,plru,next-line",
+        "--itlb",
+        "16,16",
+    ];
+    let text = said(&folder, &words);
+    for part in [
+        "everypath caches: ./prog",
+        "data 4 KB, 2 ways of 64 bytes, plru, next line",
+        "miss the translation buffer: 16 entries, 16 ways",
+        "functions that miss most",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let mut first = text
+        .lines()
+        .skip_while(|line| !line.contains("functions that miss"));
+    assert!(first.nth(1).unwrap().contains("  walk  "), "{text}");
+}
+
+#[test]
+fn what_is_no_cache_is_refused() {
+    let folder = Folder::new("caches-refused");
+    said(&folder, &["trace", "-q", "-o", "none.evp", "--", "true"]);
+    for (words, why) in [
+        (&["none.evp"][..], "record it with --memory addresses"),
+        (&["none.evp", "--l1d", "32K,8"], "as 32K,8,64"),
+        (
+            &["none.evp", "--l1d", "40K,8,64"],
+            "no power of two times 8 lines of 64 bytes",
+        ),
+        (
+            &["none.evp", "--l1d", "32K,8,64,best"],
+            "none of lru, plru and next-line",
+        ),
+        (&["none.evp", "--ll", "48K,12,64,plru"], "12 make none"),
+        (&["none.evp", "--dtlb", "64,5"], "no power of two of sets"),
+        (&["none.evp", "--report", "no/x"], "cannot write 'no/x'"),
+    ] {
+        let output = folder.run(BINARY, &[&["caches"], words].concat());
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(125), "{words:?} {said}");
+        assert!(
+            said.contains(why) && said.lines().count() == 1,
+            "{words:?} {said}"
+        );
+    }
+}
