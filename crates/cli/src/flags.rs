@@ -14,6 +14,7 @@ mod order;
 mod packing;
 mod raptor;
 mod run;
+mod simulators;
 mod target;
 mod traces;
 
@@ -39,6 +40,7 @@ use raptor::RAPTOR_EXAMPLES;
 pub use raptor::{Live, Predictors, Raptor, RasOverflow, Written};
 use run::RUN_EXAMPLES;
 pub use run::Run;
+pub use simulators::Simulators;
 pub use target::Target;
 use traces::{
     CTL_EXAMPLES, DUMP_EXAMPLES, INDEX_EXAMPLES, PACK_EXAMPLES, TRACE_EXAMPLES, VERIFY_EXAMPLES,

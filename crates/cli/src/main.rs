@@ -72,6 +72,7 @@ mod recordings;
 mod selection;
 mod session;
 mod show;
+mod simulators;
 mod source;
 mod symbolize;
 mod thesis;

@@ -20,6 +20,7 @@ use crate::progress::Progress;
 use crate::reader::Reader;
 use crate::session::Session;
 use crate::show::Show;
+use crate::simulators;
 use crate::timelines;
 use crate::trace_index;
 
@@ -99,6 +100,9 @@ pub fn dump(flags: &Dump) -> Result<Ending> {
     }
     if let Some(form) = flags.mcf.mls {
         return mls::dump(flags, form);
+    }
+    if flags.simulators.is_asked() {
+        return simulators::dump(flags);
     }
     if let Some(folder) = &flags.pt {
         return folders::pt(flags, folder);

@@ -20,6 +20,7 @@ pub mod stack;
 mod sync;
 #[cfg(feature = "text")]
 pub mod text;
+pub mod used;
 mod vendor;
 
 pub use asm::{Asm, Cc};

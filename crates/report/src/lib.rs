@@ -20,6 +20,7 @@
 //! | [`stats`] | what its branches did |
 //! | [`mcf`], [`raptor`] | its branches as descriptors, all or those that were mispredicted |
 //! | [`mls`], [`cfiat`] | its loads and stores as descriptors, all or those that are not known before |
+//! | [`simulators`] | its accesses, for simulators |
 //! | [`pt`] | packets of Intel PT |
 //! | [`timeline`] | calls in time, for uftrace and Perfetto |
 //! | [`denied`] | which threads could not be counted |
@@ -58,6 +59,7 @@ pub mod pt;
 pub mod raptor;
 mod short_names;
 pub mod signals;
+pub mod simulators;
 pub mod speedscope;
 mod stacks;
 pub mod stats;

@@ -25,6 +25,9 @@ const WRITES: usize = 5;
 const ITM: usize = 8;
 const DTM: usize = 9;
 
+/// Instructions that are found without a table of all, by the low bits of their addresses.
+const RECENT: usize = 1 << 16;
+
 type Row = [u64; EVENTS.len()];
 
 /// Costs of all instructions.
@@ -149,6 +152,8 @@ struct Caches {
     least: u64,
     /// Rows of instructions, by piece of code and address.
     known: HashMap<(u32, u64), usize>,
+    /// The instruction that was looked up last for each of its places, and its row.
+    recent: Vec<((u32, u64), usize)>,
     rows: Vec<Row>,
 }
 
@@ -168,21 +173,31 @@ impl Caches {
             updates: config.updates,
             least: least.unwrap_or(1),
             known: HashMap::new(),
+            // No instruction is at the last address.
+            recent: vec![((0, u64::MAX), 0); RECENT],
             rows: Vec::new(),
         }
     }
 
-    /// Fetches an instruction, whose row it gives.
-    fn fetch(&mut self, thread: usize, step: &Step) -> usize {
-        let row = *self
-            .known
-            .entry((step.fragment, step.pc))
-            .or_insert_with(|| {
+    /// The row of an instruction.
+    #[inline]
+    fn row(&mut self, step: &Step) -> usize {
+        let key = (step.fragment, step.pc);
+        let recent = &mut self.recent[step.pc as usize % RECENT];
+        if recent.0 != key {
+            let row = *self.known.entry(key).or_insert_with(|| {
                 self.rows.push([0; EVENTS.len()]);
                 self.rows.len() - 1
             });
-        let number = row;
-        let (row, core) = (&mut self.rows[row], &mut self.cores[thread]);
+            *recent = (key, row);
+        }
+        recent.1
+    }
+
+    /// Fetches an instruction, whose row it gives.
+    fn fetch(&mut self, thread: usize, step: &Step) -> usize {
+        let number = self.row(step);
+        let (row, core) = (&mut self.rows[number], &mut self.cores[thread]);
         let size = u64::from(step.len).max(1);
         if let Some(itlb) = &mut core.itlb {
             row[ITM] += u64::from(!itlb.access(step.pc, size));

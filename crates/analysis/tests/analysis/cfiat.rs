@@ -50,6 +50,7 @@ fn operations(all: &[Access]) -> (Vec<Operation>, Vec<u8>) {
     let mut bytes = Vec::new();
     let operations = all.iter().map(|access| Operation {
         step: 0,
+        repetition: 0,
         is_store: access.is_store,
         address: access.address,
         size: access.size,

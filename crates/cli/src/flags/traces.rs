@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 
 use crate::recordings::HERE;
 
-use super::{Controls, Live, Mcf, Memory, Metric, Target};
+use super::{Controls, Live, Mcf, Memory, Metric, Simulators, Target};
 
 pub const TRACE_EXAMPLES: &str = "\
 Examples:
@@ -55,6 +55,8 @@ Examples:
   everypath dump run.evp --pt run.pt           packets of Intel PT, for its decoders
   everypath dump run.evp --uftrace calls --depth 8; uftrace replay -d calls
   everypath dump run.evp --perfetto calls.json --funcs 'parse_*,main'
+  everypath dump run.evp --champsim traces --range 1000001..2000000   for simulators
+  everypath dump run.evp --din run.din --order; dineroIV ... < run.din
 
 The first time --range shows the middle of a long trace, what is before it is
 counted; the counts are kept beside it, in FILE.evp.idx, which may be deleted.";
@@ -189,6 +191,8 @@ pub struct Dump {
     pub pt_targets: bool,
     #[command(flatten)]
     pub timeline: Timeline,
+    #[command(flatten)]
+    pub simulators: Simulators,
     #[command(flatten)]
     pub mcf: Mcf,
 }

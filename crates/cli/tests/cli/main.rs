@@ -40,6 +40,7 @@ mod raptor_live;
 mod refusals;
 mod reports;
 mod runs;
+mod simulators;
 mod sources;
 mod tables;
 mod thesis;

@@ -300,7 +300,7 @@ fn what_cannot_be_is_refused_before_the_run() {
         (&["--report", "r", "-o", "x"], missing("--raptor")),
         (
             &["--raptor", "--form", "ascii"],
-            missing("<--descriptors <FILE>|--thesis>"),
+            missing("<--descriptors <FILE>|--thesis|--mls <FILE>|--cfiat <FILE>>"),
         ),
         (
             &["--raptor", "--limit", "1M"],

@@ -7,6 +7,8 @@ use super::{Accessed, Value};
 pub struct Operation {
     /// Index of its instruction among those that it is given with.
     pub step: u32,
+    /// Number of the repetition, of a repeated instruction.
+    pub repetition: u64,
     pub is_store: bool,
     pub address: u64,
     /// Number of bytes; 0 if nobody knows.
@@ -27,6 +29,7 @@ pub fn operations(all: &[Accessed], mut each: impl FnMut(Operation)) {
                 let access = one.at(at);
                 Operation {
                     step: one.step,
+                    repetition: at,
                     is_store,
                     address: access.address,
                     size: access.size,
