@@ -18,9 +18,12 @@
 mod costs;
 mod lru;
 mod next_line;
+mod places;
 mod plru;
+mod sharing;
 
 pub use costs::{Costs, EVENTS, costs};
+pub use sharing::{LINE, Shared, Use, sharing};
 
 /// Most bytes of a cache.
 const MOST: u64 = 1 << 32;

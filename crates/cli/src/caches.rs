@@ -2,11 +2,12 @@
 
 use std::io;
 
-use analysis::caches::{self, Config, Updates};
+use analysis::caches::{self, Config, Shared, Updates};
 use analysis::counts::from_trace;
 use anyhow::{Result, bail};
 use image::Images;
-use report::counts::{Form, Report, View, caches as of_caches};
+use report::counts::{Form, Report, View, caches as of_caches, sharing};
+use report::text::Style;
 
 use crate::branches::{say, send};
 use crate::exit_status::Ending;
@@ -36,6 +37,14 @@ pub fn caches(flags: &Caches) -> Result<Ending> {
         ..View::default()
     };
     let mut report = Report::new(&counted, &view)?;
+    if flags.sharing {
+        progress.says("looking for shared lines");
+        let counts = report.counts();
+        let (shared, more) = caches::sharing(&traced, selection, counts, flags.top);
+        drop(progress);
+        failures.extend(more);
+        return share(flags, &report, &shared, failures, output);
+    }
     progress.says("filling caches");
     let costs = caches::costs(&traced, selection, report.counts(), &config);
     drop(progress);
@@ -48,10 +57,7 @@ pub fn caches(flags: &Caches) -> Result<Ending> {
             .notes
             .push(format!("the trace has no {missing}, so no cache had them"));
     }
-    let style = match output {
-        Some(_) => report::text::Style::PLAIN,
-        None => style_of(&io::stdout()),
-    };
+    let style = style(output.as_ref());
     let form = match flags.format {
         CachesForm::Callgrind => {
             report.costs = Some(costs);
@@ -70,6 +76,35 @@ pub fn caches(flags: &Caches) -> Result<Ending> {
         of_caches::write(&report, (&config, &costs), form, style, out)
     })?;
     Ok(say(&flags.file, failures, ending))
+}
+
+/// Shows the lines that threads share.
+fn share(
+    flags: &Caches,
+    report: &Report<'_>,
+    shared: &[Shared],
+    mut failures: Vec<String>,
+    output: Option<Output>,
+) -> Result<Ending> {
+    failures.sort();
+    failures.dedup();
+    let style = style(output.as_ref());
+    let form = match flags.format {
+        CachesForm::Text => of_caches::Form::Text,
+        CachesForm::Json => of_caches::Form::Json,
+        CachesForm::Callgrind => bail!("--sharing has no --format callgrind; give text or json"),
+    };
+    let ending = send(output, |out| {
+        sharing::write(report, shared, form, style, out)
+    })?;
+    Ok(say(&flags.file, failures, ending))
+}
+
+fn style(output: Option<&Output>) -> Style {
+    match output {
+        Some(_) => Style::PLAIN,
+        None => style_of(&io::stdout()),
+    }
 }
 
 fn config(flags: &Caches) -> Config {

@@ -6,9 +6,9 @@ use hashbrown::HashMap;
 use isa::memory::{Access, Kind, Selection};
 use trace::{Process, Recording, Thread};
 
+use super::places::Places;
 use super::{Cache, Config, Updates};
-use crate::counts::from_trace::Modules;
-use crate::counts::{Counts, Unit};
+use crate::counts::Counts;
 use crate::turns::{self, Turn};
 use crate::walk::{Accessed, Bytes, Code, Step, has_addresses, packed};
 
@@ -52,37 +52,12 @@ impl Costs {
     }
 
     /// Adds what the instructions of a process cost.
-    fn add(
-        &mut self,
-        caches: &Caches,
-        (index, process): (usize, &Process),
-        counts: &Counts,
-        units: &HashMap<&Unit, u32>,
-    ) {
-        let modules = Modules::of(process);
+    fn add(&mut self, caches: &Caches, (index, process): (usize, &Process), counts: &Counts) {
+        let places = Places::of(counts, index, process);
         let rows = caches.known.iter();
         for ((fragment, pc), row) in rows.map(|(key, &at)| (*key, caches.rows[at])) {
             add(&mut self.total, &row);
-            let module = modules
-                .at(fragment, pc)
-                .map(|at| &process.modules[at as usize]);
-            let unit = Unit {
-                path: module.map(|module| module.path.clone()),
-                build_id: module.and_then(|module| module.build_id.clone()),
-                process: module.is_none().then_some(index),
-            };
-            let at = module.map_or(pc, |module| {
-                pc.wrapping_sub(module.start).wrapping_add(module.offset)
-            });
-            let Some(&unit) = units.get(&unit) else {
-                continue;
-            };
-            let found = counts
-                .insns
-                .partition_point(|insn| (insn.unit, insn.at) < (unit, at));
-            let insn = counts.insns.get(found);
-            // Code that was written over shares a place: its first version has the costs of all.
-            if insn.is_some_and(|insn| (insn.unit, insn.at) == (unit, at)) {
+            if let Some(found) = places.find(fragment, pc) {
                 add(&mut self.insns[found], &row);
             }
         }
@@ -96,7 +71,6 @@ fn add(sums: &mut Row, row: &Row) {
 /// Has all threads of a trace use the caches. `counts` are those of the trace's own counts
 /// ([`from_trace`](crate::counts::from_trace)).
 pub fn costs(traced: &Recording, selection: Selection, counts: &Counts, config: &Config) -> Costs {
-    let units: HashMap<&Unit, u32> = counts.units.iter().zip(0..).collect();
     let mut costs = Costs {
         insns: vec![[0; EVENTS.len()]; counts.insns.len()],
         events: (0..EVENTS.len())
@@ -130,7 +104,7 @@ pub fn costs(traced: &Recording, selection: Selection, counts: &Counts, config: 
             let failed = failed.map(|error| format!("thread {}: {error}", thread.tid));
             costs.failures.extend(failed);
         }
-        costs.add(&caches, (index, process), counts, &units);
+        costs.add(&caches, (index, process), counts);
     }
     costs
 }

@@ -15,6 +15,7 @@ Examples:
   everypath caches run.evp --l1d 32K,8,64,plru,next-line
   everypath caches run.evp --modules prog --format json > misses.json
   everypath caches run.evp --format callgrind > misses.out; kcachegrind misses.out
+  everypath caches run.evp --sharing               lines that threads take from each other
   everypath caches run.evp --cachegrind            updates count as reads, as there
 
 A cache is SIZE,WAYS,LINE[,MODEL][,next-line] with MODEL lru or plru. Each thread
@@ -40,10 +41,13 @@ pub struct Caches {
     /// Translation buffer of data
     #[arg(long, value_name = "ENTRIES,WAYS", value_parser = buffer)]
     pub dtlb: Option<Level>,
+    /// Lines of memory that threads share, and whether they use the same bytes
+    #[arg(long, conflicts_with_all = ["l1i", "l1d", "ll", "itlb", "dtlb", "cachegrind", "modules"])]
+    pub sharing: bool,
     /// Count an instruction that reads and writes a place as a read, as cachegrind
     #[arg(long)]
     pub cachegrind: bool,
-    /// Functions and lines in the tables
+    /// Functions and lines in the tables; with --sharing, lines of memory
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub top: usize,
     /// Only code of these files, as file names or globs

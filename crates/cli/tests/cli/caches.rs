@@ -364,3 +364,74 @@ fn what_is_no_cache_is_refused() {
         );
     }
 }
+
+/// Two threads, each with a number of its own in one line, and a number that both change.
+const SHARING: &str = r#"
+#include <pthread.h>
+#include <stdio.h>
+static struct { volatile long own[2]; } line __attribute__((aligned(64)));
+static volatile long both __attribute__((aligned(64)));
+static void *count(void *argument) {
+    volatile long *own = argument;
+    for (int i = 0; i < 1000; i++) { (*own)++; both++; }
+    return 0;
+}
+int main(void) {
+    pthread_t other;
+    printf("%p %p\n", (void *)&line, (void *)&both);
+    pthread_create(&other, 0, count, (void *)&line.own[1]);
+    count((void *)&line.own[0]);
+    pthread_join(other, 0);
+    return 0;
+}
+"#;
+
+#[test]
+fn lines_that_threads_share_are_found() {
+    let folder = Folder::new("caches-sharing");
+    folder.program(&["-O1", "-g", "-pthread", "-no-pie"], "prog", SHARING);
+    let words = [
+        "trace",
+        "-q",
+        "-o",
+        "run.evp",
+        "--memory",
+        "addresses",
+        "--",
+        "./prog",
+    ];
+    let places = said(&folder, &words);
+    let hex = |text: &str| u64::from_str_radix(&text[2..], 16).unwrap();
+    let places: Vec<u64> = places.split_whitespace().map(hex).collect();
+    let words = ["caches", "run.evp", "--sharing", "--format", "json"];
+    let json: Value = serde_json::from_str(&said(&folder, &words)).unwrap();
+    let lines = json["lines"].as_array().unwrap();
+    // The busiest two.
+    for (place, is_false, bytes) in [
+        (places[0], true, ["0-7", "8-15"]),
+        (places[1], false, ["0-7", "0-7"]),
+    ] {
+        let found = lines[..2].iter().find(|line| line["address"] == place);
+        let line = found.unwrap_or_else(|| panic!("{place:#x} of {lines:#?}"));
+        assert_eq!(
+            (line["is_false"].as_bool(), line["weight"].as_u64()),
+            (Some(is_false), Some(2000))
+        );
+        let uses = line["threads"].as_array().unwrap();
+        assert_eq!(uses.len(), 2, "{uses:?}");
+        for (one, bytes) in uses.iter().zip(bytes) {
+            assert_eq!([&one["reads"], &one["writes"]], [1000, 1000]);
+            assert_eq!([&one["bytes_read"], &one["bytes_written"]], [bytes, bytes]);
+            assert_eq!(one["function"], "count");
+            assert!(one["file"].as_str().unwrap().ends_with("prog.c"), "{one}");
+            assert_eq!(one["line"], 8);
+        }
+    }
+    let text = said(&folder, &["caches", "run.evp", "--sharing", "--top", "2"]);
+    assert!(
+        text.contains(": false sharing: ") && text.contains("most in count prog.c:8"),
+        "{text}"
+    );
+    let words = ["caches", "run.evp", "--sharing", "--format", "callgrind"];
+    assert!(folder.refused(BINARY, &words).contains("give text or json"));
+}
