@@ -92,6 +92,9 @@ impl Descriptors {
             }
         };
         limit.say();
+        if !self.is_quiet {
+            say_unknown(&rows);
+        }
         for failure in failures(&rows) {
             say!("everypath: {failure}");
         }
@@ -140,11 +143,7 @@ pub fn cfiat(flags: &Cfiat) -> Result<Ending> {
     if let Some(files) = files {
         files.finish(&threads, |out| cfiat::statistics(&recording, &rows, out))?;
     }
-    let unknown: u64 = rows.iter().map(|row| row.counts.unknown).sum();
-    if unknown > 0 {
-        let all: u64 = rows.iter().map(|row| row.counts.descriptors).sum();
-        say!("everypath: {unknown} of {all} values are not known, and 0 (docs/limits.md)");
-    }
+    say_unknown(&rows);
     let ending = send(None, |out| cfiat::summary(&config, &rows, is_shared, out))?;
     Ok(say(&flags.file, failures(&rows), ending))
 }
@@ -200,6 +199,15 @@ fn decode(
     limit.say();
     let ending = send(None, |out| cfiat::decoded(&made.decoded, out))?;
     Ok(say(path, made.failures, ending))
+}
+
+/// Says how many values are missing.
+fn say_unknown(rows: &[Row<'_>]) {
+    let unknown: u64 = rows.iter().map(|row| row.counts.unknown).sum();
+    if unknown > 0 {
+        let all: u64 = rows.iter().map(|row| row.counts.descriptors).sum();
+        say!("everypath: {unknown} of {all} values are not known, and 0 (docs/limits.md)");
+    }
 }
 
 /// Which threads were not read to their end.

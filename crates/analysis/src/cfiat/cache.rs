@@ -4,8 +4,9 @@ use std::ops::Range;
 
 /// Most ways of a set.
 const MOST_WAYS: u32 = 1 << 10;
-/// Most bytes of a cache.
+/// Most bytes and lines of a cache.
 const MOST_BYTES: u32 = 1 << 30;
+const MOST_LINES: u32 = 1 << 24;
 
 /// Which line of a full set goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +59,12 @@ impl Config {
                 "{} ways of {} bytes have no place in {} bytes; give a cache of at most 1 GB, with at \
                  most {MOST_WAYS} ways, in which one set has place",
                 self.ways, self.line, self.size
+            ));
+        }
+        if self.size / self.line > MOST_LINES {
+            return Err(format!(
+                "the cache has {} lines; give larger lines, so that it has at most {MOST_LINES}",
+                self.size / self.line
             ));
         }
         if self.granule > self.line || self.line / self.granule > u64::BITS {

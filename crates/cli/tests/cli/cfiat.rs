@@ -328,6 +328,11 @@ fn what_is_no_cache_or_does_not_fit_is_refused() {
         ),
         (&["run.evp", "--cache", "64K,1,4K"], 125, "as 32K,4,32"),
         (
+            &["run.evp", "--cache", "1G,1,1", "--granule", "1"],
+            125,
+            "give larger lines",
+        ),
+        (
             &["run.evp", "--cache", "64K,1,4096", "--granule", "1"],
             125,
             "give 1 to 64 flags",
