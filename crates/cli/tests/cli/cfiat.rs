@@ -214,7 +214,7 @@ fn against_the_definition(name: &str, program: &[&str]) -> usize {
         );
         let [loads, descriptors, wrong] = decoded(&line);
         alone = loads;
-        assert!(loads > 3 * descriptors, "{line}");
+        assert!(loads > 2 * descriptors, "{line}");
         assert_eq!(wrong == 0, config.coherent, "{line}");
         // A load takes 18 bytes and its value.
         let len = std::fs::metadata(folder.file("all.mls")).unwrap().len();
