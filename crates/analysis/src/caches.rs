@@ -116,7 +116,7 @@ impl Level {
     }
 }
 
-/// How an instruction that reads memory and writes it back is counted.
+/// Counting of instructions that read memory and write it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Updates {
     /// As a read and a write.

@@ -12,7 +12,7 @@
 //! Invariants: the decoder needs no cache, as every load is either counted or has a descriptor. A load
 //! that is counted when the count is at its end has a descriptor, too.
 //!
-//! Where the thesis leaves a choice:
+//! The thesis leaves choices, which are made so:
 //!
 //! | thesis | here |
 //! |---|---|

@@ -21,7 +21,7 @@ pub trait Turn {
     fn written(&mut self, thread: usize, code: &Code) -> io::Result<()>;
 }
 
-/// How far a thread was read.
+/// The part of a thread that was read.
 #[derive(Clone, Debug, Default)]
 pub struct Read {
     pub insns: u64,

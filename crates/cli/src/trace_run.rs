@@ -199,7 +199,7 @@ impl Drain {
 /// A program that was traced.
 pub struct Traced {
     pub ending: Ending,
-    /// How many instructions there are of it, if a reader has read them.
+    /// The number of its instructions, if a reader has read them.
     pub insns: Option<u64>,
 }
 

@@ -28,7 +28,7 @@ pub use statistics::{decoded, statistics, summary};
 use crate::mcf::{self, Form, Numbered};
 use crate::mls::put_value;
 
-/// How descriptors are written.
+/// The form of descriptors.
 #[derive(Clone, Copy, Debug)]
 pub struct View {
     pub form: Form,

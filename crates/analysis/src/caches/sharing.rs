@@ -155,7 +155,8 @@ fn find_instructions(
         let Some(one) = uses.iter_mut().find(|one| one.thread == thread) else {
             continue;
         };
-        // Of those with as many the last in the code: the order of the table does not matter.
+        // Among instructions with as many accesses, the last one in the code is taken, so the order of the
+        // table does not matter.
         if let Some(at) = places.find(fragment, pc)
             && one
                 .most

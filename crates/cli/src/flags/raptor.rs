@@ -87,7 +87,7 @@ pub struct Predictors {
     pub shared: bool,
 }
 
-/// How descriptors are written.
+/// The form of descriptors, and the names of their files.
 #[derive(Debug, Args)]
 pub struct Written {
     /// As the tools of the mTrace thesis: names by time, statistics beside

@@ -198,7 +198,7 @@ fn updates_are_a_read_and_a_write() {
     let folder = assembled("caches-updates");
     let words = ["caches", "run.evp", "--format", "json", "--dtlb", "16,4"];
     let made = of_json(&said(&folder, &words));
-    // Of each round two updates and a pop are reads, and a push is a write besides; then the return.
+    // Two updates and a pop of each round are reads, and a push is a write besides; then comes the return.
     let update = &made["update"];
     assert_eq!([update[3], update[6]], [3 * (3 * 3000 + 1), 3 * 3 * 3000]);
     let json: Value = serde_json::from_str(&said(&folder, &words)).unwrap();
@@ -243,7 +243,7 @@ fn misses_of_a_real_program_are_those_of_the_definition() {
     said(&folder, &words);
     let hex = |text: &str| u64::from_str_radix(text, 16).unwrap();
     let (mut data, mut fetches) = (Vec::new(), 0);
-    // Of one instruction: times, address, size, reads and writes.
+    // Each operand of one instruction: times, address, size, reads and writes.
     let mut own: Vec<(u64, u64, u64, &str)> = Vec::new();
     let text = said(&folder, &["dump", "run.evp", "--accesses"]);
     for line in text.lines().filter(|line| !line.starts_with('#')) {

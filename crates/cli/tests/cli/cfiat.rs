@@ -214,7 +214,9 @@ fn against_the_definition(name: &str, program: &[&str]) -> usize {
         );
         let [loads, descriptors, wrong] = decoded(&line);
         alone = loads;
-        assert!(loads > 2 * descriptors, "{line}");
+        // A third of python3's loads have descriptors in the small cache.
+        let least = if config.size == usual.size { 3 } else { 2 };
+        assert!(loads > least * descriptors, "{line}");
         assert_eq!(wrong == 0, config.coherent, "{line}");
         // A load takes 18 bytes and its value.
         let len = std::fs::metadata(folder.file("all.mls")).unwrap().len();

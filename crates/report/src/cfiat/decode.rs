@@ -1,7 +1,7 @@
 //! The values of all loads, from descriptors of mlvCFiat, and the control flow, addresses and stores of
 //! the trace.
 //!
-//! What is made is written as descriptors of mlsTrace: with none of it wrong, it is what `dump --mls`
+//! The loads are written as descriptors of mlsTrace: if none is wrong, they are what `dump --mls`
 //! writes.
 
 use std::collections::HashMap;
