@@ -227,6 +227,8 @@ pub struct ThreadContext {
     pub stream_holds: u64,
     /// Since when the thread waits for those of others; 0: it does not.
     pub stream_waits: u64,
+    /// The program's vector register, while emitted code loads elements (`dbt::accesses::values`).
+    pub vector_spill: [u64; 8],
 }
 
 const _: () = {

@@ -58,8 +58,9 @@ mod why;
 
 use accesses::Came;
 pub use accesses::{
-    AccessEvent, AccessSizes, Accessed, Accesses, AccessesCount, Bytes, Operation, Replayed, SIZES,
-    Selection, Value, access_sizes, count_accesses, has_addresses, operations, selection,
+    AccessEvent, AccessSizes, Accessed, Accesses, AccessesCount, Bytes, OF_ELEMENTS, Operation,
+    Replayed, SIZES, Selection, Value, access_sizes, count_accesses, has_addresses, operations,
+    selection,
 };
 pub use branches::{Branch, Branches, Item};
 pub use code::{Code, Step};

@@ -186,6 +186,7 @@ fn memory(bits: u32) -> Option<isa::memory::Selection> {
         stores: bits & memory::STORES != 0,
         elision: bits & memory::ALL_WORDS == 0,
         values: bits & memory::VALUES != 0,
+        elements: true,
     })
 }
 

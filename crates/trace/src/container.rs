@@ -45,7 +45,7 @@ pub const MAGIC: [u8; 8] = *b"\x89EVP\r\n\x1a\n";
 /// Every format that was ever written and what changed in it, oldest first. All
 /// are read. `docs/formats/evp.md` has the same table and the rule for a new row;
 /// `tests/recordings` has files of each.
-pub const VERSIONS: [(u32, &str); 15] = [
+pub const VERSIONS: [(u32, &str); 16] = [
     (1, "first"),
     (
         2,
@@ -100,6 +100,10 @@ pub const VERSIONS: [(u32, &str); 15] = [
     (
         15,
         "mode 5: stream 17, values that were read and written; items 17 and 18",
+    ),
+    (
+        16,
+        "mode 5: with the option `values-of-elements`, stream 17 also has those of elements",
     ),
 ];
 

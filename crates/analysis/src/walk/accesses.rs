@@ -98,6 +98,9 @@ pub enum AccessEvent<'a> {
     Went { why: Why, to: u64 },
 }
 
+/// Recordings with this option have values of elements, too (`isa::memory::values`).
+pub const OF_ELEMENTS: &str = "values-of-elements";
+
 /// Which accesses a trace has; `None`: it has none.
 pub fn selection(recording: &Recording) -> Option<Selection> {
     let option = |name: &str| {
@@ -112,6 +115,7 @@ pub fn selection(recording: &Recording) -> Option<Selection> {
         stores: stores || !loads,
         elision: !option("--no-elision"),
         values: has_values,
+        elements: option(OF_ELEMENTS),
     })
 }
 
@@ -151,6 +155,15 @@ impl Walk<'_> {
     }
 }
 
+/// The last access of an operand.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    /// Number of accesses of the instruction up to there.
+    to: usize,
+    /// Bits of those elements that are accessed, if it is by elements.
+    elements: u64,
+}
+
 /// Reads the instructions and accesses of one thread.
 pub struct Accesses<'a> {
     walk: Walk<'a>,
@@ -161,8 +174,8 @@ pub struct Accesses<'a> {
     /// Address behind the last instruction, if control was to go on there.
     next: u64,
     found: Vec<Accessed>,
-    /// Number of accesses of an instruction up to the end of each operand.
-    ends: Vec<usize>,
+    /// Ends of the operands of an instruction.
+    ends: Vec<End>,
     /// Nothing was read yet; it begins at a keyframe.
     begins: bool,
     is_segment: bool,
@@ -461,14 +474,14 @@ fn accesses(
     known: &mut Known,
     (recorded, selection): (&Recorded, Selection),
     step: u32,
-    (found, ends): (&mut Vec<Accessed>, &mut Vec<usize>),
+    (found, ends): (&mut Vec<Accessed>, &mut Vec<End>),
 ) -> Result<bool, Unsound> {
     let first = found.len();
     let each = |access| found.push(Accessed::once(step, access));
     match &recorded.operands[..] {
         [] => return Ok(true),
         [operand] if matches!(operand.pattern, Pattern::Once) => {
-            ends.push(1);
+            ends.push(End { to: 1, elements: 0 });
             return once(words, known, (operand, selection), each);
         }
         _ => {}
@@ -491,7 +504,10 @@ fn accesses(
                 |access| found.push(Accessed::once(step, access)),
             ),
         }
-        ends.push(found.len() - first);
+        ends.push(End {
+            to: found.len() - first,
+            elements: read.elements(),
+        });
     }
     Ok(true)
 }

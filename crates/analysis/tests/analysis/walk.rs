@@ -123,6 +123,7 @@ fn any_bytes_give_instructions_or_an_error() {
                 stores: u.arbitrary()?,
                 elision: u.arbitrary()?,
                 values: u.arbitrary()?,
+                elements: u.arbitrary()?,
             };
             let mut pieces = Pieces::of(&process);
             let mut accesses = Accesses::of(&mut pieces, &thread, segment, selection);

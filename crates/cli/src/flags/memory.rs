@@ -1,5 +1,6 @@
 //! Memory accesses of a trace.
 
+use analysis::walk::OF_ELEMENTS;
 use clap::{Args, ValueEnum};
 use wire::stream::memory;
 
@@ -64,7 +65,7 @@ impl Memory {
         }
     }
 
-    /// As users write it.
+    /// As users write it, and what readers are to know of this build.
     pub fn options(&self) -> Vec<(String, String)> {
         let flags = [
             ("--loads", self.loads),
@@ -72,9 +73,11 @@ impl Memory {
             ("--no-elision", self.no_elision),
         ];
         let what = self.what.map(|what| ("--memory", what.name()));
+        let has_elements = self.what == Some(What::Values);
+        let of_elements = has_elements.then_some((OF_ELEMENTS, ""));
         let flags = flags.into_iter().filter(|(_, is_given)| *is_given);
         let flags = flags.map(|(name, _)| (name, ""));
-        let all = what.into_iter().chain(flags);
+        let all = what.into_iter().chain(of_elements).chain(flags);
         all.map(|(name, value)| (name.into(), value.into()))
             .collect()
     }

@@ -70,6 +70,7 @@ fn recordings_of_older_builds_are_shown() {
             "13-trace.evp" => Some("665 instructions in 465 bytes of streams"),
             "14-memory.evp" => Some("53,009 instructions in 1,720 bytes of streams"),
             "15-values.evp" => Some("4,107 instructions in 1,737 bytes of streams"),
+            "16-elements.evp" => Some("324 instructions in 755 bytes of streams"),
             _ => None,
         } {
             let text = everypath(&["verify"]);

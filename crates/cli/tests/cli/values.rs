@@ -128,6 +128,14 @@ const VEX: &[(&str, &[&str])] = &[
     ),
     ("vbroadcastss ymm1, [rbx+0xe0]", &["e3e2e1e0"]),
     (
+        "vpxor xmm0, xmm0, xmm0; vpcmpeqd xmm3, xmm3, xmm3; vpblendd xmm3, xmm3, xmm0, 5; vmaskmovps xmm4, xmm3, [rbx+8]",
+        &["0f0e0d0c", "17161514"],
+    ),
+    (
+        "vpmaskmovd [rbx+0x1e0], xmm3, xmm4; vpgatherdd xmm5, [rbx+xmm0*1+0x12], xmm3",
+        &["0f0e0d0c", "17161514", "15141312", "15141312"],
+    ),
+    (
         "vpaddb ymm0, ymm1, [rbx+0xe0]",
         &["e0e1e2e3e4e5e6e7e8e9eaebecedeeeff0f1f2f3f4f5f6f7f8f9fafbfcfdfeff"],
     ),
@@ -144,9 +152,53 @@ const EVEX: &[(&str, &[&str])] = &[
         &["d0d1d2d3d4d5d6d7d8d9dadbdcdddedf"],
     ),
     (
-        "kxnorw k1, k1, k1; vmovdqu32 zmm0{k1}, [rbx+0xc0]",
-        &["?"; 16],
+        "mov eax, 0x8005; kmovq k1, rax; vmovdqu32 zmm0{k1}, [rbx+0xc0]",
+        &["c3c2c1c0", "cbcac9c8", "fffefdfc"],
     ),
+    (
+        "vpcmpeqb k2{k1}, ymm0, [rbx+0xc1]; kmovq k3, rax; vpcmpeqb k3{k3}, xmm17, [rbx+0xc1]",
+        &["c1", "c3", "d0", "c1", "c3", "d0"],
+    ),
+    (
+        "vpcmpw k2{k1}, zmm0, [rbx+0xc0], 4",
+        &["c1c0", "c5c4", "dfde"],
+    ),
+    (
+        "mov ecx, 0x05; kmovq k1, rcx; vpaddq zmm16{k1}, zmm17, [rbx+8]; vpaddd xmm18{k1}{z}, xmm19, [rbx+0x40]",
+        &[
+            "0f0e0d0c0b0a0908",
+            "1f1e1d1c1b1a1918",
+            "43424140",
+            "4b4a4948",
+        ],
+    ),
+    (
+        "vmovdqu8 ymm0, [rbx+0x40]; vmovdqu8 [rbx+0x201]{k1}, ymm0; vmovdqu64 [rbx+0x208]{k1}, zmm17",
+        &[
+            "404142434445464748494a4b4c4d4e4f505152535455565758595a5b5c5d5e5f",
+            "40",
+            "42",
+            "c7c6c5c4c3c2c1c0",
+            "d7d6d5d4d3d2d1d0",
+        ],
+    ),
+    (
+        "vpcompressd [rbx+0x300]{k1}, zmm17; vpexpandd zmm16{k1}, [rbx+0x10]",
+        &["c3c2c1c0", "cbcac9c8", "13121110", "17161514"],
+    ),
+    (
+        "kmovq k2, rcx; vpxor xmm0, xmm0, xmm0; vpgatherdd xmm16{k2}, [rbx+xmm0*4+4]",
+        &["07060504"; 2],
+    ),
+    (
+        "kmovq k2, rcx; vpscatterdd [rbx+xmm0*4+0x340]{k2}, xmm16",
+        &["07060504"; 2],
+    ),
+    (
+        "mov eax, 1; vmovss xmm1{k1}{z}, [rbx+0x20]; vaddss xmm2{k1}{z}, xmm1, [rbx+0x20]; vmovss [rbx+0x360]{k1}, xmm1",
+        &["00000007", "?", "00000007"],
+    ),
+    ("vpaddd zmm1{k1}, zmm1, [rbx+4]{1to16}", &["?"]),
 ];
 
 /// A program with a function for each table, whose processor has it.
@@ -291,6 +343,86 @@ int main(void) {
             "{case:?}"
         );
         assert!(output.status.success(), "{output:?}");
+        let output = folder.run(BINARY, &["verify", "run.evp"]);
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
+/// Elements that are masked out may be where nothing is; loading the others changes no register,
+/// also if that faults.
+#[test]
+fn elements_beyond_the_mask_are_not_read() {
+    const PROGRAM: &str = r#"
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+static sigjmp_buf back;
+static char *edge;
+static unsigned char before[256], after[256];
+static void handler(int signal, siginfo_t *info, void *context) {
+    asm volatile("vmovdqu64 %%zmm16, (%0)\n vmovdqu64 %%zmm17, 64(%0)\n vmovdqu64 %%zmm18, 128(%0)\n vmovdqu64 %%zmm19, 192(%0)"
+                 : : "r"(after) : "memory");
+    printf("%d %ld ", signal, (long)((char *)info->si_addr - edge));
+    siglongjmp(back, 1);
+}
+__attribute__((noinline)) static void compare(char *from, unsigned long mask) {
+    unsigned long found = 0;
+    memset(after, 0, sizeof after);
+    if (!sigsetjmp(back, 1)) {
+        asm volatile("vmovdqu64 (%3), %%zmm16\n vmovdqu64 64(%3), %%zmm17\n vmovdqu64 128(%3), %%zmm18\n vmovdqu64 192(%3), %%zmm19\n"
+                     "kmovq %2, %%k2\n vpcmpub $4, (%1), %%zmm17, %%k1%{%%k2%}\n kmovq %%k1, %0\n"
+                     "vmovdqu64 %%zmm16, (%4)\n vmovdqu64 %%zmm17, 64(%4)\n vmovdqu64 %%zmm18, 128(%4)\n vmovdqu64 %%zmm19, 192(%4)"
+                     : "=&r"(found) : "r"(from), "r"(mask), "r"(before), "r"(after) : "k1", "k2", "xmm16", "xmm17", "xmm18", "xmm19", "memory");
+    }
+    printf("%lx %d\n", found, memcmp(before, after, 256));
+}
+int main(void) {
+    if (!__builtin_cpu_supports("avx512bw")) return 0;
+    edge = (char *)mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) + 4096;
+    munmap(edge, 4096);
+    for (int i = 0; i < 256; i++) before[i] = i + 1, edge[-256 + i] = i;
+    struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO};
+    sigaction(SIGSEGV, &action, 0);
+    compare(edge - 64, -1);
+    compare(edge - 8, 0xa5);
+    compare(edge, 0);
+    compare(edge - 8, 0x1a5);
+    compare(edge - 8, 1ul << 63);
+    return 0;
+}
+"#;
+    let folder = Folder::new("values-elements");
+    folder.program(&["-O1", "-mavx512bw"], "prog", PROGRAM);
+    let native = folder.run("./prog", &[]);
+    assert!(native.status.success(), "{native:?}");
+    let cases: [&[&str]; 3] = [&[], &["--no-elision"], &["--chaos", "5"]];
+    for case in cases {
+        let words = ["trace", "-q", "-o", "run.evp", "--memory", "values"];
+        let output = folder.run(BINARY, &[&words, case, &["--", "./prog"]].concat());
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&native.stdout),
+            "{case:?}"
+        );
+        assert!(output.status.success(), "{output:?}");
+        if std::arch::is_x86_feature_detected!("avx512bw") {
+            let expected = ["f8", "fa", "fd", "ff"];
+            let words = ["dump", "run.evp", "--accesses", "--funcs", "compare"];
+            let output = folder.run(BINARY, &words);
+            let text = String::from_utf8(output.stdout).unwrap();
+            let words = text
+                .lines()
+                .map(|line| line.split_whitespace().collect::<Vec<_>>());
+            let bytes = words.filter_map(|words| match words[..] {
+                ["R", "1", _, "=", value] => Some(value.to_owned()),
+                _ => None,
+            });
+            let bytes: Vec<String> = bytes.collect();
+            assert_eq!(bytes.len(), 64 + 4, "{text}");
+            assert_eq!(bytes[64..], expected, "{case:?}");
+        }
         let output = folder.run(BINARY, &["verify", "run.evp"]);
         assert!(output.status.success(), "{output:?}");
     }

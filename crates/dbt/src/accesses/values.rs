@@ -10,6 +10,8 @@
 //!
 //! Limits: memory whose reading has effects (registers of devices) is read once more than natively.
 
+use core::mem::offset_of;
+
 use agent::thread::ThreadContext;
 use isa::memory::values::{Encoding, Place, Values};
 use isa::{Asm, Reg};
@@ -18,6 +20,8 @@ use sys::signal::{UContext, trap};
 use super::{LANES, load_address};
 use crate::pcmap::Reading;
 use crate::signals::register_of;
+
+const VECTOR_SPILL: i32 = offset_of!(ThreadContext, vector_spill) as i32;
 
 /// A value of so many bytes.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +33,7 @@ pub(super) struct Value {
 impl Value {
     /// Emitted code reads memory for it.
     pub fn is_memory(self) -> bool {
-        matches!(self.place, Place::Memory(_))
+        matches!(self.place, Place::Memory(_) | Place::Elements(_))
     }
 }
 
@@ -65,6 +69,15 @@ pub(super) fn store(asm: &mut Asm<'_>, value: Value, [pointer, scratch]: [Reg; 2
                 asm.mov_mem_r(pointer, at + i32::from(done), scratch);
                 done += some;
             }
+        }
+        Place::Elements(elements) => {
+            asm.mov_gs_vector(VECTOR_SPILL, elements.through);
+            load_address(asm, elements.address, [pointer, scratch], LANES[1]);
+            // If it faults, the register is as it was.
+            let sizes = [elements.element, elements.size];
+            asm.mov_vector_mem_masked(elements.through, scratch, elements.opmask, sizes);
+            asm.mov_mem_vector(pointer, at, elements.through, true);
+            asm.mov_vector_gs(elements.through, VECTOR_SPILL);
         }
     }
 }

@@ -57,6 +57,53 @@ impl Asm<'_> {
         self.mem(reg, base, disp.into());
     }
 
+    /// `vmovdqu64 gs:[disp], zmm`
+    pub fn mov_gs_vector(&mut self, disp: i32, vector: u8) {
+        self.vector_gs(0x7F, vector, disp);
+    }
+
+    /// `vmovdqu64 zmm, gs:[disp]`
+    pub fn mov_vector_gs(&mut self, vector: u8, disp: i32) {
+        self.vector_gs(0x6F, vector, disp);
+    }
+
+    fn vector_gs(&mut self, opcode: u8, vector: u8, disp: i32) {
+        let (r, upper) = (1 - (vector >> 3 & 1), 1 - (vector >> 4));
+        self.byte(0x65);
+        self.bytes(&[0x62, r << 7 | 3 << 5 | upper << 4 | 1, 0xFE, 0x48, opcode]);
+        self.absolute(vector & 7, disp);
+    }
+
+    /// `vmovdqu8`, `16`, `32` or `64` from `[base]` to a vector register, with zeros for the
+    /// elements whose bit in the mask register is not set. The first two need AVX512BW; sizes
+    /// below 64 bytes AVX512VL.
+    pub fn mov_vector_mem_masked(
+        &mut self,
+        vector: u8,
+        base: Reg,
+        opmask: u8,
+        [element, size]: [u8; 2],
+    ) {
+        let (r, upper) = (1 - (vector >> 3 & 1), 1 - (vector >> 4));
+        let b = 1 - base.high();
+        let prefix = if element < 4 { 3 } else { 2 };
+        let wide_element = u8::from(matches!(element, 2 | 8));
+        let length = size.ilog2() as u8 - 4;
+        self.bytes(&[
+            0x62,
+            r << 7 | 1 << 6 | b << 5 | upper << 4 | 1,
+            wide_element << 7 | 0x7C | prefix,
+            0x88 | length << 5 | opmask,
+            0x6F,
+        ]);
+        // A displacement of 8 bits would be scaled.
+        self.byte(0x80 | (vector & 7) << 3 | base.low());
+        if base.low() == 4 {
+            self.byte(0x24);
+        }
+        self.dword(0);
+    }
+
     /// `vmovdqu [base + disp], ymm`, of the first sixteen; with `wide`, `vmovdqu64 [...], zmm`.
     pub fn mov_mem_vector(&mut self, base: Reg, disp: i32, vector: u8, wide: bool) {
         let b = 1 - base.high();

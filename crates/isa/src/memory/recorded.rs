@@ -57,6 +57,8 @@ pub struct Selection {
     pub elision: bool,
     /// Values that were read and written are recorded, too.
     pub values: bool,
+    /// Among them those of elements; traces before version 16 have none.
+    pub elements: bool,
 }
 
 /// One thing that is recorded of an operand.
@@ -261,6 +263,11 @@ impl Read {
                 self.indices[..len].copy_from_slice(&bytes[..len]);
             }
         }
+    }
+
+    /// Bits of the elements that are accessed, in their order.
+    pub fn elements(&self) -> u64 {
+        self.mask
     }
 
     /// First access of a repeated string instruction, how many there are, and whether they go

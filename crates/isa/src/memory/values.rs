@@ -12,6 +12,7 @@
 //! | moves to a vector register, broadcasts | its low bytes after it | |
 //! | `mov`, `push`, `movnti`, `stos` of a register | | the register before it |
 //! | moves from a vector register | | its low bytes before it |
+//! | elements under a mask, gathers, scatters | [`elements`] | [`elements`] |
 //! | `mov`, `push` of a constant, calls | | the code says it |
 //! | `push`, `pop`, `movs` from memory to memory | memory before it | what was read |
 //! | `xchg` | the register after it | the register before it |
@@ -21,9 +22,11 @@
 //!
 //! Limits: in the last three rows memory is accessed once more, so a value that another thread writes
 //! in between is taken for the instruction's. Not known are values of strings that are repeated, but
-//! what `rep stos` writes; of masked forms, gathers, scatters, bit strings and saved areas; of
+//! what `rep stos` writes; of some forms with masks ([`elements`]), bit strings and saved areas; of
 //! operands with more than 64 bytes; and those written at an address whose registers the
 //! instruction changes (`xadd [rax], rax`).
+
+mod elements;
 
 use alloc::vec::Vec;
 
@@ -32,6 +35,8 @@ use iced_x86::{EncodingKind, Instruction, Mnemonic, OpKind, Register};
 use super::recorded::VECTOR;
 use super::{Address, Effect, Kind, Operand, Pattern, Selection, register64};
 use crate::{Flow, Insn, Reg};
+
+pub use elements::Elements;
 
 /// Most bytes of the values that are recorded of an instruction.
 pub const MOST: usize = 64 + 32;
@@ -55,6 +60,7 @@ pub enum Place {
     Register(Reg),
     Vector(Vector),
     Memory(Address),
+    Elements(Elements),
 }
 
 /// A vector register.
@@ -80,7 +86,8 @@ pub enum Encoding {
 pub struct Values {
     pub read: Origin,
     pub written: Origin,
-    /// Bytes of each.
+    /// Bytes of each: of the operand, or of all its elements, from the first on, also those that
+    /// are not accessed.
     pub size: u8,
 }
 
@@ -118,7 +125,14 @@ pub(super) fn of(
     let mut room = MOST;
     let first_is_read = operands.first().is_some_and(|first| first.kind.reads());
     let each = operands.iter().map(|operand| {
-        let mut values = of_operand(insn, operand, effect);
+        let mut values = match operand.pattern {
+            Pattern::Elements(..) | Pattern::Packed(..) | Pattern::Vector(_) => {
+                let values = elements::of_operand(&insn.raw, operand);
+                let values = values.filter(|_| selection.elements);
+                values.unwrap_or(Values::UNKNOWN)
+            }
+            _ => of_operand(insn, operand, effect),
+        };
         if !selection.loads {
             values.read = Origin::Unknown;
         }

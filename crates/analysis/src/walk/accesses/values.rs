@@ -3,14 +3,14 @@
 //! Values come in the order of the operands: for each instruction those that were taken before it, then
 //! those from behind it (`isa::memory::values`).
 
-use isa::memory::Recorded;
 use isa::memory::values::Origin;
+use isa::memory::{Pattern, Recorded};
 use trace::Thread;
 use trace::stream::VALUE_STREAM;
 
 use super::super::Unsound;
 use super::super::lane::Lane;
-use super::Accessed;
+use super::{Accessed, End};
 
 /// A value among the [`Bytes`] that it is given with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,14 @@ impl Value {
     /// The value of `len` bytes from `at` on.
     pub fn new(at: u32, len: u8) -> Value {
         Value { at, len }
+    }
+
+    /// An element of this value of all elements, of so many bytes.
+    fn element(self, number: u32, size: u16) -> Value {
+        Value {
+            at: self.at + number * u32::from(size),
+            len: size as u8,
+        }
     }
 }
 
@@ -64,19 +72,24 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the values of an instruction. Its accesses are `found`, those of each operand up to its
-    /// place in `ends`. `false`: they are not there.
+    /// end. `false`: they are not there.
     pub fn take(
         &mut self,
         recorded: &Recorded,
         found: &mut [Accessed],
-        ends: &[usize],
+        ends: &[End],
     ) -> Result<bool, Unsound> {
         for is_behind in [false, true] {
             let mut from = 0;
-            for (values, &to) in recorded.values.iter().zip(ends) {
+            let operands = recorded.operands.iter().zip(&recorded.values);
+            for ((operand, values), end) in operands.zip(ends) {
                 let size = values.size;
-                let own = &mut found[from..to];
-                from = to;
+                let own = &mut found[from..end.to];
+                from = end.to;
+                let by_elements = matches!(
+                    operand.pattern,
+                    Pattern::Elements(..) | Pattern::Packed(..) | Pattern::Vector(_)
+                );
                 for (origin, is_read) in [(values.read, true), (values.written, false)] {
                     let value = match origin {
                         Origin::Before(_) if !is_behind => self.next(size)?,
@@ -89,7 +102,13 @@ impl<'a> Reader<'a> {
                     let Some(value) = value else {
                         return Ok(false);
                     };
+                    let mut left = end.elements;
                     for accessed in &mut *own {
+                        let value = match by_elements {
+                            true => value.element(left.trailing_zeros(), operand.size),
+                            false => value,
+                        };
+                        left &= left.wrapping_sub(1);
                         match is_read {
                             true => accessed.read = Some(value),
                             false => accessed.written = Some(value),
