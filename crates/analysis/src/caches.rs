@@ -15,23 +15,27 @@
 //! Limits: misses are counts and no times. Fetches are those of executed instructions, each once, also
 //! if it is repeated; addresses are virtual ones; pages have 4 KB; what the kernel accesses is not there.
 
+mod core;
 mod costs;
+mod last_level;
 mod lru;
 mod next_line;
 mod places;
 mod plru;
 mod sharing;
 
-pub use costs::{Costs, EVENTS, costs};
+pub use costs::{ContextMisses, Costs, EVENTS, costs};
 pub use sharing::{LINE, Shared, Use, sharing};
 
+/// Most threads that are read at the same time, each with some megabytes.
+pub const AT_ONCE: usize = 32;
 /// Most bytes of a cache.
 const MOST: u64 = 1 << 32;
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
 
 /// Lines that are there or not.
-pub trait Model {
+pub trait Model: Send {
     /// An access to the line with this number. Whether it was there; it is from now on.
     fn touch(&mut self, line: u64) -> bool;
 }
@@ -133,6 +137,8 @@ pub struct Config {
     pub itlb: Option<Level>,
     pub dtlb: Option<Level>,
     pub updates: Updates,
+    /// Processes with more threads are read by one thread; any number gives the same.
+    pub at_once: usize,
 }
 
 struct Cache {

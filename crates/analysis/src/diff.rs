@@ -107,6 +107,9 @@ pub const METRICS: &[Metric] = &[
     of_cost!(Cost::Loads),
     of_cost!(Cost::Stores),
     of_cost!(Cost::Cycles),
+    of_cost!(Cost::FetchMisses),
+    of_cost!(Cost::DataMisses),
+    of_cost!(Cost::LastMisses),
 ];
 
 /// The metrics that both recordings have.

@@ -60,6 +60,26 @@ pub fn apart(
     Ok(all)
 }
 
+/// Reads one thread; `stamped` is told of the time at the end of each turn but the last.
+pub fn one<T: Turn>(
+    (process, thread): (&Process, &trace::Thread),
+    selection: Selection,
+    turn: &mut T,
+    mut stamped: impl FnMut(&mut T, u64),
+) -> io::Result<Read> {
+    let (mut first, mut second) = (Pieces::of(process), Pieces::of(process));
+    let mut thread = Thread::new(thread, (&mut first, &mut second), selection);
+    loop {
+        let stamp = thread.stamps.next();
+        let end = stamp.map_or(u64::MAX, |(insns, _)| insns);
+        thread.turn(0, end, turn)?;
+        match stamp {
+            Some((_, time)) if !thread.is_over => stamped(turn, time),
+            _ => return Ok(thread.read),
+        }
+    }
+}
+
 /// Reads all threads in their order.
 pub fn together(
     of_process: &[(&Process, &trace::Thread)],
@@ -70,16 +90,7 @@ pub fn together(
     let (mut first, mut second): (Vec<_>, Vec<_>) = (pieces().collect(), pieces().collect());
     let both = of_process.iter().zip(first.iter_mut().zip(&mut second));
     let mut threads: Vec<Thread<'_>> = both
-        .map(|((_, thread), (first, second))| Thread {
-            accesses: Accesses::new(first, thread, selection),
-            stamps: Stamps {
-                walk: Walk::new(second, thread).with_stamps(),
-                insns: 0,
-            },
-            ahead: Ahead::default(),
-            read: Read::default(),
-            is_over: false,
-        })
+        .map(|((_, thread), pieces)| Thread::new(thread, pieces, selection))
         .collect();
     let mut order = Order::of(threads.len());
     while let Some(next) = order.next() {
@@ -139,7 +150,24 @@ struct Thread<'a> {
     is_over: bool,
 }
 
-impl Thread<'_> {
+impl<'a> Thread<'a> {
+    fn new(
+        thread: &'a trace::Thread,
+        (first, second): (&'a mut Pieces, &'a mut Pieces),
+        selection: Selection,
+    ) -> Thread<'a> {
+        Thread {
+            accesses: Accesses::new(first, thread, selection),
+            stamps: Stamps {
+                walk: Walk::new(second, thread).with_stamps(),
+                insns: 0,
+            },
+            ahead: Ahead::default(),
+            read: Read::default(),
+            is_over: false,
+        }
+    }
+
     /// Gives what the thread did before it had executed `end` instructions.
     fn turn(&mut self, at: usize, end: u64, turn: &mut dyn Turn) -> io::Result<()> {
         while self.read.insns < end && self.fill() {

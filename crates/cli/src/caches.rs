@@ -2,20 +2,27 @@
 
 use std::io;
 
-use analysis::caches::{self, Config, Shared, Updates};
+use analysis::K;
+use analysis::activations::Rules;
+use analysis::activations::contexts::{self, Log, Wanted};
+use analysis::caches::{self, Config, ContextMisses, Costs, Shared, Updates};
+use analysis::cct::Recursion;
 use analysis::counts::from_trace;
 use anyhow::{Result, bail};
 use image::Images;
 use report::counts::{Form, Report, View, caches as of_caches, sharing};
 use report::text::Style;
+use trace::{Cost, Process, Recording};
 
 use crate::branches::{say, send};
 use crate::exit_status::Ending;
 use crate::flags::{Caches, CachesForm};
+use crate::functions::Files;
 use crate::output::{Kind, Output};
 use crate::page_sources::{OnDisk, Trust};
 use crate::progress::Progress;
 use crate::show::style_of;
+use crate::symbolize;
 use crate::traces::read_trace;
 
 pub fn caches(flags: &Caches) -> Result<Ending> {
@@ -45,10 +52,24 @@ pub fn caches(flags: &Caches) -> Result<Ending> {
         failures.extend(more);
         return share(flags, &report, &shared, failures, output);
     }
+    let kept = flags.contexts.as_deref();
+    let kept = kept.map(|path| Output::prepare(path, Kind::Recording));
+    let kept = kept.transpose()?;
+    let mut contexts = kept.as_ref().map(|_| {
+        progress.says("following calls");
+        of_contexts(&traced)
+    });
     progress.says("filling caches");
-    let costs = caches::costs(&traced, selection, report.counts(), &config);
+    let logs = contexts.as_ref().map(|(_, logs)| &logs[..]);
+    let mut costs = caches::costs(&traced, selection, report.counts(), &config, logs);
     drop(progress);
     failures.extend(costs.failures.iter().cloned());
+    if let Some((output, (recording, _))) = kept.zip(contexts.as_mut()) {
+        add_misses(recording, std::mem::take(&mut costs.contexts));
+        output.replace(|out| {
+            trace::write(recording, out).map_err(|error| io::Error::other(error.to_string()))
+        })?;
+    }
     failures.sort();
     failures.dedup();
     if !selection.loads || !selection.stores {
@@ -57,12 +78,22 @@ pub fn caches(flags: &Caches) -> Result<Ending> {
             .notes
             .push(format!("the trace has no {missing}, so no cache had them"));
     }
+    let ending = show(flags.format, report, (&config, costs), output)?;
+    Ok(say(&flags.file, failures, ending))
+}
+
+/// Writes the report.
+fn show(
+    form: CachesForm,
+    mut report: Report<'_>,
+    (config, costs): (&Config, Costs),
+    output: Option<Output>,
+) -> Result<Ending> {
     let style = style(output.as_ref());
-    let form = match flags.format {
+    let form = match form {
         CachesForm::Callgrind => {
             report.costs = Some(costs);
-            let ending = send(output, |out| report.write(Form::Callgrind, style, out))?;
-            return Ok(say(&flags.file, failures, ending));
+            return send(output, |out| report.write(Form::Callgrind, style, out));
         }
         CachesForm::Text => of_caches::Form::Text,
         CachesForm::Json => of_caches::Form::Json,
@@ -72,10 +103,55 @@ pub fn caches(flags: &Caches) -> Result<Ending> {
         let mut files = OnDisk::new(&images, Trust::Modules);
         report.read_sources(&mut files);
     }
-    let ending = send(output, |out| {
-        of_caches::write(&report, (&config, &costs), form, style, out)
-    })?;
-    Ok(say(&flags.file, failures, ending))
+    send(output, |out| {
+        of_caches::write(&report, (config, &costs), form, style, out)
+    })
+}
+
+/// Contexts of a trace, with names, and their logs.
+fn of_contexts(traced: &Recording) -> (Recording, Vec<Vec<Log>>) {
+    let wanted = Wanted {
+        k: K::Infinite,
+        recursion: Recursion::from(false),
+        rules: Rules::default(),
+        costs: vec![Cost::Instructions],
+    };
+    let images = Images::new();
+    let mut files = Files::new(&images);
+    let mut extents = |process: &Process, at| files.extents(process, at);
+    // What cannot be read is said of the accesses, too.
+    let (mut recording, logs, _) = contexts::logged(traced, &wanted, &mut extents, true);
+    files.identify(&mut recording);
+    symbolize::symbolize(&mut recording, &images);
+    files.say_what_changed();
+    (recording, logs)
+}
+
+/// Adds the misses of all contexts as their costs.
+fn add_misses(recording: &mut Recording, misses: Vec<ContextMisses>) {
+    let kinds = [Cost::FetchMisses, Cost::DataMisses, Cost::LastMisses];
+    for thread in recording
+        .processes
+        .iter_mut()
+        .flat_map(|process| &mut process.threads)
+    {
+        let none = vec![0; thread.nodes.len()];
+        thread.costs.extend(kinds.map(|cost| trace::Costs {
+            cost,
+            values: none.clone(),
+        }));
+    }
+    for of_thread in misses {
+        let (process, thread) = of_thread.thread;
+        let thread = &mut recording.processes[process].threads[thread];
+        for (node, misses) in of_thread.nodes.iter().enumerate() {
+            for column in &mut thread.costs {
+                if let Some(kind) = kinds.iter().position(|&kind| kind == column.cost) {
+                    column.values[node] = misses[kind];
+                }
+            }
+        }
+    }
 }
 
 /// Shows the lines that threads share.
@@ -118,5 +194,6 @@ fn config(flags: &Caches) -> Config {
             true => Updates::Read,
             false => Updates::Both,
         },
+        at_once: caches::AT_ONCE,
     }
 }

@@ -10,6 +10,7 @@ mod controls;
 mod diff;
 mod kinds;
 mod memory;
+mod metric;
 mod order;
 mod packing;
 mod raptor;
@@ -21,7 +22,6 @@ mod traces;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use trace::Cost;
 
 use branches::STATS_EXAMPLES;
 pub use branches::{DescriptorForm, Mcf, Stats, StatsForm};
@@ -34,6 +34,8 @@ use diff::DIFF_EXAMPLES;
 pub use diff::Diff;
 pub use kinds::{BlockKind, ContextMode, DiffFormat, WhichForest, YesNo};
 pub use memory::Memory;
+pub use metric::Metric;
+use metric::costs;
 pub use order::Order;
 pub use packing::{Compressor, Packing};
 use raptor::RAPTOR_EXAMPLES;
@@ -239,7 +241,7 @@ pub struct Contexts {
     #[arg(long, value_name = "NAME")]
     pub stop_func: Option<String>,
     /// Costs to count in each context (default: calls and instructions)
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = costs())]
     pub cost: Vec<Metric>,
     /// Nodes per process after which new contexts go to a [truncated] node
     #[arg(long, value_name = "N", default_value_t = 50_000_000)]
@@ -363,7 +365,7 @@ pub struct View {
     /// Functions, paths or contexts to show, hottest first
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub top: usize,
-    /// Metric to sort by (default: instructions, if they were counted)
+    /// Metric to sort by, also l1i-misses and the like (default: instructions)
     #[arg(long, value_name = "METRIC")]
     pub by: Option<Metric>,
     /// Hide what has less than this percentage of all (0; of paths 1)
@@ -454,37 +456,6 @@ impl Destination {
     pub fn is_packed(&self) -> bool {
         let name = self.report.as_deref().and_then(|path| path.extension());
         name.is_some_and(|name| name == "gz") && self.format != Format::Pprof
-    }
-}
-
-/// Costs of contexts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Metric {
-    /// Calls; always counted
-    Calls,
-    /// Instructions retired, without those of what it called
-    Instructions,
-    /// Branches among the instructions: jumps, conditional or not, calls and returns
-    Branches,
-    /// Instructions that read memory, the stack included
-    Loads,
-    /// Instructions that write memory, the stack included
-    Stores,
-    /// Cycles of the time-stamp counter: an estimate, with waiting and counting
-    Cycles,
-}
-
-impl Metric {
-    /// `None`: calls, which are counted always.
-    pub fn cost(self) -> Option<Cost> {
-        match self {
-            Metric::Calls => None,
-            Metric::Instructions => Some(Cost::Instructions),
-            Metric::Branches => Some(Cost::Branches),
-            Metric::Loads => Some(Cost::Loads),
-            Metric::Stores => Some(Cost::Stores),
-            Metric::Cycles => Some(Cost::Cycles),
-        }
     }
 }
 

@@ -59,6 +59,9 @@ impl From<Weight> for Metric {
                 Cost::Loads => (cost.name(), "inclusive_loads", "Loads"),
                 Cost::Stores => (cost.name(), "inclusive_stores", "Stores"),
                 Cost::Cycles => (cost.name(), "inclusive_cycles", "Cycles"),
+                Cost::FetchMisses => (cost.name(), "inclusive_l1i_misses", "I1m"),
+                Cost::DataMisses => (cost.name(), "inclusive_l1d_misses", "D1m"),
+                Cost::LastMisses => (cost.name(), "inclusive_ll_misses", "LLm"),
             },
         };
         Metric {

@@ -401,7 +401,7 @@ impl Thread {
     }
 }
 
-/// Costs besides calls; all but the last are exact.
+/// Costs besides calls; all but cycles are exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cost {
     /// Instructions retired; a repeated string instruction is one.
@@ -415,15 +415,24 @@ pub enum Cost {
     /// Cycles of the time-stamp counter. An estimate: they pass while the thread waits
     /// or is not scheduled, too, and while what was asked for is counted.
     Cycles,
+    /// Fetches that a simulated first-level cache did not have.
+    FetchMisses,
+    /// Reads and writes that a simulated first-level cache did not have.
+    DataMisses,
+    /// Both, if a simulated last-level cache did not have them either.
+    LastMisses,
 }
 
 impl Cost {
-    pub const ALL: [Cost; 5] = [
+    pub const ALL: [Cost; 8] = [
         Cost::Instructions,
         Cost::Branches,
         Cost::Loads,
         Cost::Stores,
         Cost::Cycles,
+        Cost::FetchMisses,
+        Cost::DataMisses,
+        Cost::LastMisses,
     ];
 
     /// Its place in [`Cost::ALL`].
@@ -439,6 +448,9 @@ impl Cost {
             Cost::Loads => wire::cost::LOADS,
             Cost::Stores => wire::cost::STORES,
             Cost::Cycles => wire::cost::CYCLES,
+            Cost::FetchMisses => wire::cost::FETCH_MISSES,
+            Cost::DataMisses => wire::cost::DATA_MISSES,
+            Cost::LastMisses => wire::cost::LAST_MISSES,
         }
     }
 
@@ -449,6 +461,9 @@ impl Cost {
             Cost::Loads => "loads",
             Cost::Stores => "stores",
             Cost::Cycles => "cycles",
+            Cost::FetchMisses => "l1i-misses",
+            Cost::DataMisses => "l1d-misses",
+            Cost::LastMisses => "ll-misses",
         }
     }
 }

@@ -10,6 +10,10 @@ pub const LOADS: u32 = 1 << 2;
 pub const STORES: u32 = 1 << 3;
 /// Cycles of the time-stamp counter: an estimate.
 pub const CYCLES: u32 = 1 << 4;
+/// Misses of simulated caches: nobody counts them in a run, only files have them.
+pub const FETCH_MISSES: u32 = 1 << 5;
+pub const DATA_MISSES: u32 = 1 << 6;
+pub const LAST_MISSES: u32 = 1 << 7;
 
 /// Costs that an instruction adds each time it retires.
 pub const OF_INSTRUCTIONS: u32 = INSTRUCTIONS | BRANCHES | LOADS | STORES;
@@ -23,5 +27,5 @@ pub const fn of_word(costs: u32, word: u32) -> u32 {
     }
 }
 
-/// All there are.
+/// All that a run counts.
 pub const ALL: u32 = OF_INSTRUCTIONS | CYCLES;

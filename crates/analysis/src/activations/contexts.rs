@@ -19,21 +19,73 @@ pub struct Wanted {
     pub costs: Vec<Cost>,
 }
 
+/// Nodes of a thread's contexts in the order of its instructions.
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    /// Number of instructions, and node, as LEB128 each.
+    bytes: Vec<u8>,
+}
+
+impl Log {
+    fn add(&mut self, insns: u64, node: u32) {
+        for mut value in [insns, node.into()] {
+            while value >= 0x80 {
+                self.bytes.push(value as u8 | 0x80);
+                value >>= 7;
+            }
+            self.bytes.push(value as u8);
+        }
+    }
+
+    /// Stretches in order: a number of instructions, and the node that they are of.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
+        let mut bytes = self.bytes.iter();
+        let mut next = move || {
+            let (mut value, mut shift) = (0, 0);
+            loop {
+                let byte = *bytes.next()?;
+                value |= u64::from(byte & 0x7F) << shift;
+                shift += 7;
+                if byte < 0x80 {
+                    return Some(value);
+                }
+            }
+        };
+        std::iter::from_fn(move || Some((next()?, next()? as u32)))
+    }
+}
+
 /// The recording without names, and a sentence for each thread whose stream ends too early.
 pub fn recording(
     traced: &Recording,
     wanted: &Wanted,
     extents: &mut dyn FnMut(&Process, u32) -> Vec<Extent>,
 ) -> (Recording, Vec<String>) {
+    let (recording, _, failures) = logged(traced, wanted, extents, false);
+    (recording, failures)
+}
+
+/// As [`recording`]; if `is_logged`, also the log of each thread, by the indices of process and thread.
+pub fn logged(
+    traced: &Recording,
+    wanted: &Wanted,
+    extents: &mut dyn FnMut(&Process, u32) -> Vec<Extent>,
+    is_logged: bool,
+) -> (Recording, Vec<Vec<Log>>, Vec<String>) {
     let done: RefCell<Vec<Vec<Thread>>> = RefCell::default();
+    let logs: RefCell<Vec<Vec<Log>>> = RefCell::default();
     let (functions, failures) = of_recording(
         traced,
         wanted.rules,
         extents,
-        |_, _| Contexts::new(wanted),
+        |_, _| Contexts::new(wanted, is_logged),
         |process, thread, sink| {
             let mut done = done.borrow_mut();
             done.resize_with(process + 1, Vec::new);
+            let mut logs = logs.borrow_mut();
+            logs.resize_with(process + 1, Vec::new);
+            let mut sink = sink;
+            logs[process].push(sink.log.take().unwrap_or_default());
             let thread = &traced.processes[process].threads[thread];
             done[process].push(sink.into_thread(thread));
         },
@@ -50,7 +102,9 @@ pub fn recording(
     let all = traced.processes.iter().zip(functions).zip(done);
     let processes = all.map(|((process, met), threads)| of_process(process, &met, threads));
     let processes = processes.collect();
-    (traced.in_form(meta, processes), failures)
+    let mut logs = logs.into_inner();
+    logs.resize_with(traced.processes.len(), Vec::new);
+    (traced.in_form(meta, processes), logs, failures)
 }
 
 fn of_process(process: &Process, met: &[Met], threads: Vec<Thread>) -> Process {
@@ -105,10 +159,11 @@ struct Contexts<'w> {
     settled: Costs,
     muted: bool,
     max_depth: usize,
+    log: Option<Log>,
 }
 
 impl Contexts<'_> {
-    fn new(wanted: &Wanted) -> Contexts<'_> {
+    fn new(wanted: &Wanted, is_logged: bool) -> Contexts<'_> {
         Contexts {
             wanted,
             slabs: Slabs::new(wanted.k),
@@ -117,6 +172,7 @@ impl Contexts<'_> {
             settled: [0; 4],
             muted: false,
             max_depth: 0,
+            log: is_logged.then(Log::default),
         }
     }
 
@@ -131,6 +187,9 @@ impl Contexts<'_> {
                 None => self.slabs.node(None, Label::THREAD),
             },
         };
+        if let Some(log) = self.log.as_mut().filter(|_| ran[0] > 0) {
+            log.add(ran[0], node);
+        }
         self.costs.resize(self.slabs.nodes.len(), [0; 4]);
         for (sum, ran) in self.costs[node as usize].iter_mut().zip(ran) {
             *sum += ran;

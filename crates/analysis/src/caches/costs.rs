@@ -1,15 +1,21 @@
 //! Misses by instruction.
 
-use std::io;
+use std::num::NonZero;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
 
 use hashbrown::HashMap;
-use isa::memory::{Access, Kind, Selection};
+use isa::memory::Selection;
 use trace::{Process, Recording, Thread};
 
+use super::core::{Core, Missed, OfNode, Touch};
+use super::last_level;
 use super::places::Places;
-use super::{Cache, Config, Updates};
+use super::{Cache, Config};
+use crate::activations::contexts::Log;
 use crate::counts::Counts;
-use crate::turns::{self, Turn};
+use crate::turns::{self, Read, Turn};
 use crate::walk::{Accessed, Bytes, Code, Step, has_addresses, packed};
 
 /// Costs of an instruction besides its executions, as cachegrind names them: fetches that miss the first and
@@ -18,17 +24,14 @@ use crate::walk::{Accessed, Bytes, Code, Step, has_addresses, packed};
 pub const EVENTS: [&str; 10] = [
     "I1mr", "ILmr", "Dr", "D1mr", "DLmr", "Dw", "D1mw", "DLmw", "ITm", "DTm",
 ];
-const I1MR: usize = 0;
-const ILMR: usize = 1;
-const READS: usize = 2;
-const WRITES: usize = 5;
-const ITM: usize = 8;
-const DTM: usize = 9;
+pub(super) const I1MR: usize = 0;
+pub(super) const ILMR: usize = 1;
+pub(super) const DR: usize = 2;
+pub(super) const DW: usize = 5;
+pub(super) const ITM: usize = 8;
+pub(super) const DTM: usize = 9;
 
-/// Instructions that are found without a table of all, by the low bits of their addresses.
-const RECENT: usize = 1 << 16;
-
-type Row = [u64; EVENTS.len()];
+pub(super) type Row = [u64; EVENTS.len()];
 
 /// Costs of all instructions.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +43,8 @@ pub struct Costs {
     pub total: Row,
     /// Which of [`EVENTS`] the configuration has.
     pub events: Vec<usize>,
+    /// Misses of the contexts of each thread that has accesses, if they were asked for.
+    pub contexts: Vec<ContextMisses>,
     /// A sentence for each thread that could not be read to its end.
     pub failures: Vec<String>,
 }
@@ -51,11 +56,10 @@ impl Costs {
         ["Ir"].into_iter().chain(own).collect()
     }
 
-    /// Adds what the instructions of a process cost.
-    fn add(&mut self, caches: &Caches, (index, process): (usize, &Process), counts: &Counts) {
-        let places = Places::of(counts, index, process);
-        let rows = caches.known.iter();
-        for ((fragment, pc), row) in rows.map(|(key, &at)| (*key, caches.rows[at])) {
+    /// Adds what the instructions of a thread cost.
+    fn add(&mut self, done: &Done, places: &Places<'_>) {
+        let rows = done.known.iter();
+        for ((fragment, pc), row) in rows.map(|(key, &at)| (*key, done.rows[at])) {
             add(&mut self.total, &row);
             if let Some(found) = places.find(fragment, pc) {
                 add(&mut self.insns[found], &row);
@@ -64,13 +68,29 @@ impl Costs {
     }
 }
 
+/// Misses of the contexts of a thread.
+#[derive(Clone, Debug, Default)]
+pub struct ContextMisses {
+    /// Index of the process, and of the thread in it.
+    pub thread: (usize, usize),
+    /// By node: misses of fetches and of data in the first level, and of both in the last one.
+    pub nodes: Vec<OfNode>,
+}
+
 fn add(sums: &mut Row, row: &Row) {
     sums.iter_mut().zip(row).for_each(|(sum, one)| *sum += one);
 }
 
 /// Has all threads of a trace use the caches. `counts` are those of the trace's own counts
-/// ([`from_trace`](crate::counts::from_trace)).
-pub fn costs(traced: &Recording, selection: Selection, counts: &Counts, config: &Config) -> Costs {
+/// ([`from_trace`](crate::counts::from_trace)); `logs`, by the indices of process and thread, those of its
+/// contexts ([`logged`](crate::activations::contexts::logged)), if they are asked for.
+pub fn costs(
+    traced: &Recording,
+    selection: Selection,
+    counts: &Counts,
+    config: &Config,
+    logs: Option<&[Vec<Log>]>,
+) -> Costs {
     let mut costs = Costs {
         insns: vec![[0; EVENTS.len()]; counts.insns.len()],
         events: (0..EVENTS.len())
@@ -82,151 +102,136 @@ pub fn costs(traced: &Recording, selection: Selection, counts: &Counts, config: 
             .collect(),
         ..Costs::default()
     };
-    for (index, process) in traced.processes.iter().enumerate() {
-        let threads = process
-            .threads
-            .iter()
-            .filter(|thread| has_addresses(thread));
-        let threads: Vec<(&Process, &Thread)> = threads.map(|thread| (process, thread)).collect();
-        if threads.is_empty() {
-            continue;
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        let mut done = Vec::new();
+        while let index = next.fetch_add(1, Relaxed)
+            && let Some(process) = traced.processes.get(index)
+        {
+            let logs = logs.map(|logs| logs.get(index).map_or(&[][..], |logs| logs));
+            done.push((index, of_process(process, selection, config, logs)));
         }
-        let mut caches = Caches::new(config, threads.len());
-        let is_ordered = threads.iter().all(|(_, thread)| packed::has_stamps(thread));
-        let read = match is_ordered && threads.len() > 1 {
-            true => turns::together(&threads, selection, &mut caches),
-            false => turns::apart(&threads, selection, &mut caches),
-        };
-        let read = read.unwrap_or_default();
-        for (read, (_, thread)) in read.into_iter().zip(&threads) {
-            costs.fetches += read.insns;
-            let failed = read.error;
-            let failed = failed.map(|error| format!("thread {}: {error}", thread.tid));
+        done
+    };
+    let workers = thread::available_parallelism().map_or(1, NonZero::get);
+    let mut all: Vec<(usize, Vec<Done>)> = thread::scope(|scope| {
+        let started: Vec<_> = (0..workers).map(|_| scope.spawn(worker)).collect();
+        let done = started.into_iter().map(|worker| worker.join());
+        done.flat_map(|done| done.expect("a walk gives errors, no panics"))
+            .collect()
+    });
+    all.sort_unstable_by_key(|(index, _)| *index);
+    for (index, threads) in all {
+        let process = &traced.processes[index];
+        let places = Places::of(counts, index, process);
+        for done in threads {
+            costs.add(&done, &places);
+            costs.fetches += done.read.insns;
+            let tid = process.threads[done.number].tid;
+            let failed = done.read.error;
+            let failed = failed.map(|error| format!("thread {tid}: {error}"));
             costs.failures.extend(failed);
+            if logs.is_some() {
+                costs.contexts.push(ContextMisses {
+                    thread: (index, done.number),
+                    nodes: done.nodes,
+                });
+            }
         }
-        costs.add(&caches, (index, process), counts);
     }
     costs
 }
 
-/// Caches and translation buffers of one thread.
-struct Core {
-    l1i: Cache,
-    l1d: Cache,
-    itlb: Option<Cache>,
-    dtlb: Option<Cache>,
-}
-
-/// The caches of a process, and what its instructions cost.
-struct Caches {
-    cores: Vec<Core>,
-    ll: Cache,
-    updates: Updates,
-    /// Bytes of the shortest line.
-    least: u64,
+/// The costs of a thread.
+struct Done {
+    /// Its number in its process.
+    number: usize,
+    read: Read,
     /// Rows of instructions, by piece of code and address.
     known: HashMap<(u32, u64), usize>,
-    /// The instruction that was looked up last for each of its places, and its row.
-    recent: Vec<((u32, u64), usize)>,
     rows: Vec<Row>,
+    nodes: Vec<OfNode>,
 }
 
-impl Caches {
-    fn new(config: &Config, threads: usize) -> Caches {
-        let core = |_| Core {
-            l1i: config.l1i.make(),
-            l1d: config.l1d.make(),
-            itlb: config.itlb.map(|level| level.make()),
-            dtlb: config.dtlb.map(|level| level.make()),
-        };
-        let levels = [config.l1i, config.l1d, config.ll];
-        let least = levels.iter().map(|level| level.line).min();
-        Caches {
-            cores: (0..threads).map(core).collect(),
-            ll: config.ll.make(),
-            updates: config.updates,
-            least: least.unwrap_or(1),
-            known: HashMap::new(),
-            // No instruction is at the last address.
-            recent: vec![((0, u64::MAX), 0); RECENT],
-            rows: Vec::new(),
-        }
-    }
-
-    /// The row of an instruction.
-    #[inline]
-    fn row(&mut self, step: &Step) -> usize {
-        let key = (step.fragment, step.pc);
-        let recent = &mut self.recent[step.pc as usize % RECENT];
-        if recent.0 != key {
-            let row = *self.known.entry(key).or_insert_with(|| {
-                self.rows.push([0; EVENTS.len()]);
-                self.rows.len() - 1
-            });
-            *recent = (key, row);
-        }
-        recent.1
-    }
-
-    /// Fetches an instruction, whose row it gives.
-    fn fetch(&mut self, thread: usize, step: &Step) -> usize {
-        let number = self.row(step);
-        let (row, core) = (&mut self.rows[number], &mut self.cores[thread]);
-        let size = u64::from(step.len).max(1);
-        if let Some(itlb) = &mut core.itlb {
-            row[ITM] += u64::from(!itlb.access(step.pc, size));
-        }
-        if !core.l1i.access(step.pc, size) {
-            row[I1MR] += 1;
-            row[ILMR] += u64::from(!self.ll.access(step.pc, size));
-        }
-        number
-    }
-
-    /// A read or a write, whose costs begin at `first` in a row.
-    fn data(&mut self, thread: usize, row: usize, first: usize, access: Access) {
-        let address = access.address;
-        if access.size == 0 {
-            return;
-        }
-        let size = u64::from(access.size).min(self.least);
-        let (row, core) = (&mut self.rows[row], &mut self.cores[thread]);
-        row[first] += 1;
-        if let Some(dtlb) = &mut core.dtlb {
-            row[DTM] += u64::from(!dtlb.access(address, size));
-        }
-        if !core.l1d.access(address, size) {
-            row[first + 1] += 1;
-            row[first + 2] += u64::from(!self.ll.access(address, size));
-        }
-    }
+/// Has the threads of a process use their caches.
+fn of_process(
+    process: &Process,
+    selection: Selection,
+    config: &Config,
+    logs: Option<&[Log]>,
+) -> Vec<Done> {
+    let threads = process.threads.iter().enumerate();
+    let threads = threads.filter(|(_, thread)| has_addresses(thread));
+    let (numbers, threads): (Vec<usize>, Vec<(&Process, &Thread)>) = threads
+        .map(|(number, thread)| (number, (process, thread)))
+        .unzip();
+    let log = |&number: &usize| logs.and_then(|logs| logs.get(number));
+    let logs: Vec<Option<&Log>> = numbers.iter().map(log).collect();
+    let is_ordered = threads.iter().all(|(_, thread)| packed::has_stamps(thread));
+    let at_once = (is_ordered || threads.len() == 1) && threads.len() <= config.at_once;
+    let all = match at_once {
+        _ if threads.is_empty() => Vec::new(),
+        true => last_level::run(&threads, selection, config, &logs),
+        false => one_by_one(&threads, selection, config, &logs, is_ordered),
+    };
+    let all = all.into_iter().zip(numbers);
+    all.map(|((core, read), number)| Done {
+        number,
+        read,
+        known: core.known,
+        rows: core.rows,
+        nodes: core.nodes,
+    })
+    .collect()
 }
 
-impl Turn for Caches {
-    fn executed(&mut self, thread: usize, steps: &[Step], all: &[Accessed], _: Bytes<'_>) {
-        let mut rest = all.chunk_by(|one, other| one.step == other.step).peekable();
-        for (at, step) in (0..).zip(steps) {
-            let row = self.fetch(thread, step);
-            let Some(own) = rest.next_if(|own| own[0].step == at) else {
-                continue;
-            };
-            let most = own.iter().map(|one| one.times).max().unwrap_or(0);
-            for number in 0..most {
-                let now = || own.iter().filter(|one| number < one.times);
-                for one in now().filter(|one| one.access.kind.reads()) {
-                    self.data(thread, row, READS, one.at(number));
-                }
-                let has_both = self.updates == Updates::Both;
-                let is_counted = |kind: Kind| kind.writes() && (has_both || !kind.reads());
-                let writes = now().filter(|one| is_counted(one.access.kind));
-                for one in writes {
-                    self.data(thread, row, WRITES, one.at(number));
-                }
+/// Has many threads, or those without an order, use their caches, without workers.
+fn one_by_one<'a>(
+    threads: &[(&'a Process, &'a Thread)],
+    selection: Selection,
+    config: &Config,
+    logs: &[Option<&'a Log>],
+    is_ordered: bool,
+) -> Vec<(Core<'a>, Read)> {
+    let mut all = Together {
+        cores: logs
+            .iter()
+            .map(|&log| (Core::new(config, log), Missed::default()))
+            .collect(),
+        ll: config.ll.make(),
+        taken: Vec::new(),
+    };
+    let read = match is_ordered {
+        true => turns::together(threads, selection, &mut all),
+        false => turns::apart(threads, selection, &mut all),
+    };
+    let cores = all.cores.into_iter().map(|(mut core, missed)| {
+        core.missed(&missed);
+        core
+    });
+    cores.zip(read.unwrap_or_default()).collect()
+}
+
+/// The caches of a process.
+struct Together<'a> {
+    cores: Vec<(Core<'a>, Missed)>,
+    ll: Cache,
+    taken: Vec<Touch>,
+}
+
+impl Turn for Together<'_> {
+    fn executed(&mut self, thread: usize, steps: &[Step], all: &[Accessed], bytes: Bytes<'_>) {
+        let (core, missed) = &mut self.cores[thread];
+        core.executed(thread, steps, all, bytes);
+        std::mem::swap(&mut core.touches, &mut self.taken);
+        for touch in self.taken.drain(..) {
+            if !self.ll.access(touch.address, touch.size.into()) {
+                missed.add(&touch);
             }
         }
     }
 
-    fn written(&mut self, _: usize, _: &Code) -> io::Result<()> {
+    fn written(&mut self, _: usize, _: &Code) -> std::io::Result<()> {
         Ok(())
     }
 }

@@ -15,6 +15,8 @@ Examples:
   everypath caches run.evp --l1d 32K,8,64,plru,next-line
   everypath caches run.evp --modules prog --format json > misses.json
   everypath caches run.evp --format callgrind > misses.out; kcachegrind misses.out
+  everypath caches run.evp --contexts misses.evp
+  everypath report misses.evp --by ll-misses       paths that miss; or a flame graph
   everypath caches run.evp --sharing               lines that threads take from each other
   everypath caches run.evp --cachegrind            updates count as reads, as there
 
@@ -44,6 +46,9 @@ pub struct Caches {
     /// Lines of memory that threads share, and whether they use the same bytes
     #[arg(long, conflicts_with_all = ["l1i", "l1d", "ll", "itlb", "dtlb", "cachegrind", "modules"])]
     pub sharing: bool,
+    /// Keep the misses of each calling context in FILE, for `everypath report`
+    #[arg(long, value_name = "FILE", conflicts_with = "sharing")]
+    pub contexts: Option<PathBuf>,
     /// Count an instruction that reads and writes a place as a read, as cachegrind
     #[arg(long)]
     pub cachegrind: bool,

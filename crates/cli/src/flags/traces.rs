@@ -267,7 +267,7 @@ pub struct Derived {
     #[arg(long, requires = "what")]
     pub count_self_jumps: bool,
     /// Costs to count in each context, with --as contexts
-    #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "what")]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "what", value_parser = super::costs())]
     pub cost: Vec<Metric>,
     /// Keep what was made, as a recording of its own
     #[arg(short, long, value_name = "FILE.evp", requires = "what")]

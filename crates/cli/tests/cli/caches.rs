@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
+use analysis::caches::{Config, Level, MODELS, Updates};
 use serde_json::Value;
 use testkit::folder::Folder;
 
@@ -434,4 +435,98 @@ fn lines_that_threads_share_are_found() {
     );
     let words = ["caches", "run.evp", "--sharing", "--format", "callgrind"];
     assert!(folder.refused(BINARY, &words).contains("give text or json"));
+}
+
+/// Walks lines that nobody had, and the same again, by two callers.
+const CALLERS: &str = r#"
+static volatile char area[1 << 14] __attribute__((aligned(4096)));
+__attribute__((noinline)) static void walk(void) { for (int i = 0; i < 1 << 14; i += 64) area[i]; }
+__attribute__((noinline)) static void first(void) { walk(); asm volatile(""); }
+__attribute__((noinline)) static void again(void) { walk(); walk(); asm volatile(""); }
+int main(void) { first(); again(); again(); return 0; }
+"#;
+
+#[test]
+fn misses_are_those_of_the_context() {
+    let folder = Folder::new("caches-contexts");
+    folder.program(&["-O1", "-g"], "prog", CALLERS);
+    let words = ["trace", "-q", "-o", "run.evp", "--memory", "addresses"];
+    said(&folder, &[&words[..], &["--", "./prog"]].concat());
+    let words = ["caches", "run.evp", "--contexts", "misses.evp"];
+    let json = said(&folder, &[&words[..], &["--format", "json"]].concat());
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let total: Vec<u64> = serde_json::from_value(json["total"].clone()).unwrap();
+    let events: Vec<String> = serde_json::from_value(json["events"].clone()).unwrap();
+    let sum = |names: &[&str]| -> u64 {
+        let both = events.iter().zip(&total);
+        let own = both.filter(|(event, _)| names.contains(&event.as_str()));
+        own.map(|(_, number)| number).sum()
+    };
+    for (by, names) in [
+        ("instructions", &["Ir"][..]),
+        ("l1i-misses", &["I1mr"]),
+        ("l1d-misses", &["D1mr", "D1mw"]),
+        ("ll-misses", &["ILmr", "DLmr", "DLmw"]),
+    ] {
+        let words = ["report", "misses.evp", "--format", "folded", "--by", by];
+        let folded = said(&folder, &words);
+        let stacks = folded.lines().filter_map(|line| line.rsplit_once(' '));
+        let stacks = stacks.map(|(stack, number)| (stack, number.parse::<u64>().unwrap()));
+        let stacks: Vec<(&str, u64)> = stacks.collect();
+        let all: u64 = stacks.iter().map(|(_, number)| number).sum();
+        assert_eq!(all, sum(names), "{by}: {folded}");
+        let of = |end: &str| -> u64 {
+            let own = stacks.iter().filter(|(stack, _)| stack.ends_with(end));
+            own.map(|(_, number)| number).sum()
+        };
+        if by == "l1d-misses" {
+            assert_eq!(of(";main;first;walk"), 256, "{folded}");
+            assert_eq!(of(";main;again;walk"), 0, "{folded}");
+        }
+    }
+    let words = ["contexts", "--cost", "ll-misses", "--", "true"];
+    assert!(folder.refused(BINARY, &words).contains("simulated"));
+}
+
+/// Threads that are read at the same time miss what they miss one after the other, in their order.
+#[test]
+fn threads_at_once_are_threads_in_turns() {
+    let folder = Folder::new("caches-at-once");
+    let file = std::fs::read(BINARY).unwrap();
+    std::fs::write(folder.path().join("file"), &file[..300_000]).unwrap();
+    let words = ["trace", "-q", "-o", "run.evp", "--memory", "addresses"];
+    let xz = ["--", "xz", "-1", "-k", "-T2", "--block-size=64KiB", "file"];
+    said(&folder, &[&words[..], &xz].concat());
+    let traced = std::fs::read(folder.path().join("run.evp")).unwrap();
+    let traced = trace::read(traced.as_slice()).unwrap();
+    assert!(traced.processes[0].threads.len() > 2);
+    let selection = analysis::walk::selection(&traced).unwrap();
+    let (counted, failures) = analysis::counts::from_trace::recording(&traced);
+    assert_eq!(failures, [""; 0]);
+    let view = report::counts::View::default();
+    let report = report::counts::Report::new(&counted, &view).unwrap();
+    let level = |size, ways| Level {
+        size,
+        ways,
+        line: 64,
+        model: &MODELS[0],
+        next_line: false,
+    };
+    let costs = |at_once| {
+        let config = Config {
+            l1i: level(4 << 10, 2),
+            l1d: level(4 << 10, 2),
+            ll: level(64 << 10, 4),
+            itlb: None,
+            dtlb: None,
+            updates: Updates::Both,
+            at_once,
+        };
+        analysis::caches::costs(&traced, selection, report.counts(), &config, None)
+    };
+    let (at_once, in_turns) = (costs(32), costs(0));
+    assert!(in_turns.total.iter().take(8).all(|&number| number > 0));
+    assert_eq!(at_once.total, in_turns.total);
+    assert_eq!(at_once.insns, in_turns.insns);
+    assert_eq!(at_once.fetches, in_turns.fetches);
 }

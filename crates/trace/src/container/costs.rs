@@ -9,12 +9,15 @@ use crate::error::{ReadError, WriteError};
 use crate::model::{Cost, Costs, Thread};
 
 /// A cost by its number in a file.
-const NUMBERS: [(Cost, u64); 5] = [
+const NUMBERS: [(Cost, u64); 8] = [
     (Cost::Instructions, 0),
     (Cost::Branches, 1),
     (Cost::Loads, 2),
     (Cost::Stores, 3),
     (Cost::Cycles, 4),
+    (Cost::FetchMisses, 5),
+    (Cost::DataMisses, 6),
+    (Cost::LastMisses, 7),
 ];
 
 fn number(cost: Cost) -> u64 {
