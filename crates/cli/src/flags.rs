@@ -8,6 +8,7 @@ mod caches;
 mod cfiat;
 mod controls;
 mod diff;
+mod flow;
 mod kinds;
 mod memory;
 mod metric;
@@ -32,6 +33,8 @@ pub use cfiat::{Cfiat, Crossing, FirstAccess, Replacement};
 pub use controls::{Call, Controls};
 use diff::DIFF_EXAMPLES;
 pub use diff::Diff;
+use flow::FLOW_EXAMPLES;
+pub use flow::{Flow, FlowForm};
 pub use kinds::{BlockKind, ContextMode, DiffFormat, WhichForest, YesNo};
 pub use memory::Memory;
 pub use metric::Metric;
@@ -154,6 +157,9 @@ pub enum Command {
     /// Misses of any caches in a traced run, by function, line and instruction
     #[command(after_help = CACHES_EXAMPLES)]
     Caches(Caches),
+    /// Functions, basic blocks, edges, jump tables and loops of a file
+    #[command(after_help = FLOW_EXAMPLES)]
+    Flow(Flow),
     /// Make a trace as small as its branches can be foreseen
     #[command(after_help = PACK_EXAMPLES)]
     Pack(Pack),

@@ -55,6 +55,7 @@ mod descriptors;
 mod diff;
 mod exit_status;
 mod flags;
+mod flow;
 mod folders;
 mod functions;
 mod libraries;

@@ -51,6 +51,9 @@ pub(crate) struct Dynamic {
     /// `DT_PREINIT_ARRAY`, `DT_INIT_ARRAY`, `DT_FINI_ARRAY` as address ranges.
     pub(crate) arrays: Vec<Range<u64>>,
     pub(crate) rela: Range<u64>,
+    /// Relocations of the procedure linkage table, and packed relative ones.
+    pub(crate) jmprel: Range<u64>,
+    pub(crate) relr: Range<u64>,
     pub(crate) symtab: Option<u64>,
     pub(crate) strtab: Option<u64>,
     pub(crate) strsz: u64,
@@ -233,6 +236,8 @@ impl Dynamic {
         .flatten()
         .collect();
         self.rela = range(elf::DT_RELA, elf::DT_RELASZ).unwrap_or(0..0);
+        self.jmprel = range(elf::DT_JMPREL, elf::DT_PLTRELSZ).unwrap_or(0..0);
+        self.relr = range(elf::DT_RELR, elf::DT_RELRSZ).unwrap_or(0..0);
         self.symtab = value(elf::DT_SYMTAB);
         self.strtab = value(elf::DT_STRTAB);
         self.strsz = value(elf::DT_STRSZ).unwrap_or(0);

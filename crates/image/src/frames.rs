@@ -142,7 +142,7 @@ fn first_row<'d>(mut row: Row, mut program: gimli::CallFrameInstructionIter<'_, 
 }
 
 /// Address and bytes of `.eh_frame`, by section or through its header.
-fn locate<'d, R: ReadRef<'d>>(elf: &Elf<'d, R>) -> Option<(u64, &'d [u8])> {
+pub(crate) fn locate<'d, R: ReadRef<'d>>(elf: &Elf<'d, R>) -> Option<(u64, &'d [u8])> {
     if let Some(section) = elf.section(b".eh_frame") {
         let bytes = section.data(LE, elf.data).ok()?;
         return (!bytes.is_empty()).then(|| (section.sh_addr(LE), bytes));

@@ -396,6 +396,22 @@ impl Image {
         entries
     }
 
+    pub(crate) fn dynamic(&self) -> &Dynamic {
+        &self.dynamic
+    }
+
+    /// Code of the file in link addresses: sections when there are any, else segments; without the
+    /// stubs of the dynamic linker.
+    pub fn code(&self) -> Vec<(LinkAddr, &[u8])> {
+        let Ok(elf) = Elf::parse(&*self.bytes) else {
+            return Vec::new();
+        };
+        let (code, _) = code_ranges(&elf);
+        let each = code.into_iter();
+        each.map(|code| (LinkAddr(code.start), code.bytes))
+            .collect()
+    }
+
     fn is_linker(&self) -> bool {
         self.soname().is_some_and(|name| name.starts_with("ld-"))
     }

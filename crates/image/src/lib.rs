@@ -21,8 +21,11 @@
 //! | `demangle` | C++ and Rust names |
 //! | `debug` | where the separate debug file is |
 //! | `lines` | DWARF line lookup |
+//! | `origin` | language and linker that made it |
 //! | `linker` | functions as the symbol table has them |
 //! | `scopes` | DWARF functions and what was inlined into them |
+//! | `unwind` | unwind tables by address, landing pads |
+//! | `relocations` | words that become addresses |
 //! | `sparse` | files without their code and constants |
 //! | `cache` | one [`Image`] per file on disk |
 #![forbid(unsafe_code)]
@@ -40,11 +43,14 @@ mod image;
 mod lines;
 mod linker;
 mod names;
+mod origin;
 mod owners;
+mod relocations;
 mod scopes;
 mod select;
 mod sparse;
 mod symbols;
+mod unwind;
 
 pub use addr::{FileOffset, LinkAddr, Segment};
 pub use cache::{Images, Version};
@@ -56,5 +62,8 @@ pub use image::{Image, Symbol, fallback_name};
 pub use lines::{LineRange, LineTable, SourceStamp};
 pub use linker::LinkerSymbol;
 pub use names::NameId;
+pub use origin::{Language, Linker};
+pub use relocations::Relocations;
 pub use scopes::Scope;
 pub use select::{ExtentFlags, FuncExtent, Pattern, Selector, glob, split_list};
+pub use unwind::{CallSite, Cfa, Unwind, UnwindRange};

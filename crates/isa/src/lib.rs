@@ -9,6 +9,7 @@ extern crate alloc;
 
 pub mod asm;
 pub mod class;
+pub mod dataflow;
 pub mod far;
 pub mod flags;
 pub mod insn;

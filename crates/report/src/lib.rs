@@ -42,6 +42,7 @@ pub mod diff;
 pub mod disassembly;
 pub mod firefox;
 pub mod flamegraph;
+pub mod flow;
 pub mod folded;
 mod frames;
 pub mod gzip;

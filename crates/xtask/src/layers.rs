@@ -43,7 +43,7 @@ const LAYERS: &[Layer] = &[
     layer("replay", &["trace", "launch"]),
     // `trace` too: a report prints the recording as well as what was computed from it;
     // `isa`: instructions as text.
-    layer("report", &["analysis", "image", "isa", "trace"]),
+    layer("report", &["analysis", "flow", "image", "isa", "trace"]),
     // `wire` too: the mode and flag numbers of a launch request.
     layer(
         "cli",

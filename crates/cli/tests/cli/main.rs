@@ -22,6 +22,7 @@ mod descriptors;
 mod diff;
 mod far;
 mod first_screen;
+mod flow;
 mod html;
 mod in_place;
 mod jobs;

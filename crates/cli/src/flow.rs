@@ -1,0 +1,185 @@
+//! `flow`: functions, blocks, edges, jump tables and loops of a file.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow, bail};
+use flow::{Function, Program};
+use image::{Image, Language, Linker};
+use report::flow::{self as of_flow, Totals};
+use report::text::Style;
+
+use crate::branches::send;
+use crate::exit_status::Ending;
+use crate::flags::{Flow, FlowForm};
+use crate::output::{Kind, Output};
+use crate::show::style_of;
+
+type Rows = BTreeMap<(Language, Linker), Totals>;
+
+pub fn flow(flags: &Flow) -> Result<Ending> {
+    if flags.table {
+        return table(flags);
+    }
+    let [file] = &flags.files[..] else {
+        bail!("one file at a time; for a table of many give --table");
+    };
+    let has_graph = flags.function.is_some();
+    match flags.format {
+        FlowForm::Svg if !has_graph => bail!("--format svg draws one function; give --function"),
+        FlowForm::Dot if !has_graph && !flags.calls => {
+            bail!("--format dot draws a function or the call graph; give --function or --calls")
+        }
+        _ => {}
+    }
+    let output = flags.report.as_deref();
+    let output = output.map(|path| Output::prepare(path, Kind::Report));
+    let output = output.transpose()?;
+    let image = Image::open_whole(file).map_err(|error| anyhow!("{error}"))?;
+    let program = Program::of(&image);
+    let file = file.display().to_string();
+    let flow = of_flow::Flow {
+        image: &image,
+        program: &program,
+        file: &file,
+        full_names: flags.full_names,
+    };
+    let found = match &flags.function {
+        Some(name) => functions(&flow, name)?,
+        None => Vec::new(),
+    };
+    let style = match output {
+        Some(_) => Style::PLAIN,
+        None => style_of(&io::stdout()),
+    };
+    send(output, |out| match flags.format {
+        FlowForm::Json => of_flow::json(&flow, has_graph.then_some(&found[..]), out),
+        FlowForm::Dot => of_flow::dot(&flow, &found, out),
+        FlowForm::Svg => of_flow::svg(&flow, found[0], &|_| None, out),
+        FlowForm::Text if flags.loops => of_flow::loops(&flow, out),
+        FlowForm::Text if flags.calls => of_flow::calls(&flow, out),
+        FlowForm::Text if flags.gates => of_flow::gates(&flow, out),
+        FlowForm::Text if has_graph => found
+            .iter()
+            .try_for_each(|function| of_flow::function(&flow, function, style, out)),
+        FlowForm::Text => of_flow::summary(&flow, style, out),
+    })
+}
+
+/// The table of many files.
+fn table(flags: &Flow) -> Result<Ending> {
+    let output = flags.report.as_deref();
+    let output = output.map(|path| Output::prepare(path, Kind::Report));
+    let output = output.transpose()?;
+    let mut files = BTreeSet::new();
+    for path in &flags.files {
+        match path.is_dir() {
+            true => collect(path, &mut files)?,
+            false => {
+                files.insert(path.clone());
+            }
+        }
+    }
+    let files: Vec<PathBuf> = files.into_iter().collect();
+    let (rows, failed) = all_of(&files, &flags.files);
+    let style = match output {
+        Some(_) => Style::PLAIN,
+        None => style_of(&io::stdout()),
+    };
+    let ending = send(output, |out| of_flow::table(&rows, style, out))?;
+    for error in &failed {
+        say!("everypath: {error}");
+    }
+    Ok(if failed.is_empty() {
+        ending
+    } else {
+        Ending::Exit(1)
+    })
+}
+
+/// Totals of files by language and linker, and why some of those that were `named` are not in it.
+fn all_of(files: &[PathBuf], named: &[PathBuf]) -> (Rows, Vec<String>) {
+    let (rows, failed) = (Mutex::new(Rows::new()), Mutex::new(Vec::new()));
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(path) = files.get(next.fetch_add(1, Relaxed)) {
+            let start = Instant::now();
+            let image = match Image::open_whole(path) {
+                Ok(image) => image,
+                // Folders have files of all kinds.
+                Err(error) if named.contains(path) => {
+                    lock(&failed).push(error.to_string());
+                    continue;
+                }
+                Err(_) => continue,
+            };
+            let program = Program::of(&image);
+            // Debug files have no code.
+            if program.code > 0 {
+                let totals = Totals::of(&program, start.elapsed());
+                lock(&rows).entry(image.origin()).or_default().add(&totals);
+            }
+        }
+    };
+    let workers = thread::available_parallelism().map_or(1, NonZero::get);
+    thread::scope(|scope| {
+        for _ in 0..workers.min(files.len()) {
+            scope.spawn(work);
+        }
+    });
+    let rows = rows.into_inner().unwrap_or_else(PoisonError::into_inner);
+    (
+        rows,
+        failed.into_inner().unwrap_or_else(PoisonError::into_inner),
+    )
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// All ELF files below a folder, links left out.
+fn collect(folder: &Path, files: &mut BTreeSet<PathBuf>) -> Result<()> {
+    let entries = fs::read_dir(folder);
+    let entries = entries.with_context(|| format!("cannot read '{}'", folder.display()))?;
+    for entry in entries.flatten() {
+        let (path, kind) = (entry.path(), entry.file_type());
+        match kind {
+            // What may not be read is left out.
+            Ok(kind) if kind.is_dir() => {
+                let _ = collect(&path, files);
+            }
+            Ok(kind) if kind.is_file() => {
+                let mut magic = [0; 4];
+                let read = File::open(&path).and_then(|mut file| file.read_exact(&mut magic));
+                if read.is_ok() && magic == *b"\x7fELF" {
+                    files.insert(path);
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The functions that a name is of.
+fn functions<'a>(flow: &of_flow::Flow<'a>, name: &str) -> Result<Vec<&'a Function>> {
+    let found = flow.find(name);
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let near = flow.image.near_names(name);
+    let near = match near.is_empty() {
+        true => String::new(),
+        false => format!("; there are {}", near.join(", ")),
+    };
+    bail!("'{}' has no function '{name}'{near}", flow.file)
+}

@@ -1,0 +1,260 @@
+//! Instructions of a function, by following control from its entries.
+//!
+//! Invariants: instructions do not overlap, but where [`Gate::Undecodable`] says so; all are in the
+//! function's ranges.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use isa::{Flow, Insn};
+
+use crate::code::Code;
+use crate::{Failed, Gate};
+use image::LinkAddr;
+
+/// An instruction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    pub addr: u64,
+    pub len: u8,
+    pub flow: Flow,
+    /// The word by which an indirect branch goes, if its address is constant.
+    pub slot: Option<u64>,
+    /// A call that does not come back.
+    pub is_last: bool,
+}
+
+impl Step {
+    pub fn end(&self) -> u64 {
+        self.addr + u64::from(self.len)
+    }
+}
+
+/// Answers about calls.
+pub(crate) trait Calls {
+    /// Whether the function at an address returns.
+    fn returns(&self, target: u64) -> bool;
+    /// Whether the function that a word has the address of returns.
+    fn slot_returns(&self, slot: u64) -> bool;
+}
+
+/// State of the search in a function.
+pub(crate) struct Descent {
+    ranges: Vec<Range<u64>>,
+    /// For each byte of the ranges: 0 not reached, 1 the first byte of an instruction, 2 another one.
+    bytes: Vec<Vec<u8>>,
+    pub steps: Vec<Step>,
+    /// Addresses where blocks begin, and the same in the order in which they were found.
+    pub leaders: HashSet<u64>,
+    led: Vec<u64>,
+    pub failed: Vec<Failed>,
+    waiting: Vec<u64>,
+    /// Addresses that instructions have, relative to themselves.
+    pub references: Vec<u64>,
+}
+
+impl Descent {
+    pub fn new(ranges: &[Range<u64>]) -> Descent {
+        let bytes = ranges.iter();
+        Descent {
+            bytes: bytes
+                .map(|range| vec![0; (range.end - range.start) as usize])
+                .collect(),
+            ranges: ranges.to_vec(),
+            steps: Vec::new(),
+            leaders: HashSet::new(),
+            led: Vec::new(),
+            failed: Vec::new(),
+            waiting: Vec::new(),
+            references: Vec::new(),
+        }
+    }
+
+    /// Whether an address is in the function's ranges.
+    pub fn is_inside(&self, addr: u64) -> bool {
+        self.ranges.iter().any(|range| range.contains(&addr))
+    }
+
+    pub fn ranges(&self) -> &[Range<u64>] {
+        &self.ranges
+    }
+
+    /// Whether an address is inside an instruction that was found.
+    pub fn is_middle(&self, addr: u64) -> bool {
+        self.state(addr) == Some(2)
+    }
+
+    fn state(&self, addr: u64) -> Option<u8> {
+        let mut both = self.ranges.iter().zip(&self.bytes);
+        let (range, bytes) = both.find(|(range, _)| range.contains(&addr))?;
+        bytes.get((addr - range.start) as usize).copied()
+    }
+
+    /// Notes an instruction; `false`: it overlaps another one, or leaves the range.
+    fn mark(&mut self, addr: u64, len: usize) -> bool {
+        let mut both = self.ranges.iter().zip(&mut self.bytes);
+        let Some((range, bytes)) = both.find(|(range, _)| range.contains(&addr)) else {
+            return false;
+        };
+        let from = (addr - range.start) as usize;
+        let Some(own) = bytes.get_mut(from..from + len) else {
+            return false;
+        };
+        if own.iter().any(|&state| state != 0) {
+            return false;
+        }
+        own.fill(2);
+        own[0] = 1;
+        true
+    }
+
+    fn fail(&mut self, gate: Gate, at: u64) {
+        self.failed.push(Failed {
+            gate,
+            at: LinkAddr(at),
+        });
+    }
+
+    /// Follows control from an address, which begins a block.
+    pub fn follow(&mut self, code: &Code<'_>, calls: &dyn Calls, from: u64) {
+        self.goto(from);
+        while let Some(addr) = self.waiting.pop() {
+            self.straight(code, calls, addr);
+        }
+    }
+
+    /// As [`Descent::follow`], but takes everything back if it fails somewhere. Whether it did not.
+    pub fn try_follow(&mut self, code: &Code<'_>, calls: &dyn Calls, from: u64) -> bool {
+        let before = (self.steps.len(), self.led.len(), self.failed.len());
+        self.follow(code, calls, from);
+        if self.failed.len() == before.2 {
+            return true;
+        }
+        for step in self.steps.split_off(before.0) {
+            let mut both = self.ranges.iter().zip(&mut self.bytes);
+            if let Some((range, bytes)) = both.find(|(range, _)| range.contains(&step.addr)) {
+                let from = (step.addr - range.start) as usize;
+                bytes[from..from + usize::from(step.len)].fill(0);
+            }
+        }
+        for leader in self.led.split_off(before.1) {
+            self.leaders.remove(&leader);
+        }
+        self.failed.truncate(before.2);
+        false
+    }
+
+    fn lead(&mut self, addr: u64) -> bool {
+        let is_new = self.leaders.insert(addr);
+        if is_new {
+            self.led.push(addr);
+        }
+        is_new
+    }
+
+    fn goto(&mut self, addr: u64) {
+        if self.lead(addr) {
+            self.waiting.push(addr);
+        }
+    }
+
+    /// Instructions that are executed one after the other.
+    fn straight(&mut self, code: &Code<'_>, calls: &dyn Calls, from: u64) {
+        let mut addr = from;
+        loop {
+            match self.state(addr) {
+                None => return self.fail(Gate::RunsOver, addr),
+                Some(1) => return,
+                Some(2) => return self.fail(Gate::Undecodable, addr),
+                Some(_) => {}
+            }
+            let Some(insn) = code.insn(addr) else {
+                return self.fail(Gate::Undecodable, addr);
+            };
+            if !self.mark(addr, insn.len()) {
+                return self.fail(Gate::Undecodable, addr);
+            }
+            self.references
+                .extend(insn.rip_relative().map(|(addr, _)| addr));
+            let step = self.step(&insn, calls);
+            self.steps.push(step);
+            if !self.go_on(step) {
+                return;
+            }
+            addr = step.end();
+        }
+    }
+
+    fn step(&self, insn: &Insn, calls: &dyn Calls) -> Step {
+        let flow = match insn.is_halt() {
+            true => Flow::Trap,
+            false => insn.flow(),
+        };
+        let is_indirect = matches!(flow, Flow::IndirectCall | Flow::IndirectJump);
+        let address = insn.operand_address().filter(|_| is_indirect);
+        let slot = address.filter(|address| address.base.is_none() && address.index.is_none());
+        let slot = slot.map(|address| address.displacement);
+        let end = insn.next_pc();
+        let returns = match flow {
+            Flow::Call(target) => calls.returns(target),
+            Flow::IndirectCall => slot.is_none_or(|slot| calls.slot_returns(slot)),
+            _ => true,
+        };
+        let is_call = matches!(flow, Flow::Call(_) | Flow::IndirectCall);
+        Step {
+            addr: insn.pc(),
+            len: insn.len() as u8,
+            flow,
+            slot,
+            // Code that a call at the end would come back to is another function's.
+            is_last: is_call && (!returns || !self.is_inside(end)),
+        }
+    }
+
+    /// Whether the next instruction is executed behind this one, in the same block or one that is followed
+    /// here.
+    fn go_on(&mut self, step: Step) -> bool {
+        let end = step.end();
+        match step.flow {
+            Flow::Next | Flow::Syscall | Flow::Int80 => true,
+            Flow::Cond(_, target) | Flow::CountJump(target) => {
+                if self.is_inside(target) {
+                    self.goto(target);
+                }
+                self.lead(end);
+                true
+            }
+            Flow::Jump(target) => {
+                if self.is_inside(target) {
+                    self.goto(target);
+                }
+                false
+            }
+            Flow::Call(target) if target == end => {
+                self.fail(Gate::OddInstruction, step.addr);
+                self.lead(end);
+                true
+            }
+            Flow::Call(_) | Flow::IndirectCall if step.is_last => false,
+            Flow::Call(_) | Flow::IndirectCall => {
+                self.lead(end);
+                true
+            }
+            Flow::IndirectJump | Flow::Return(_) | Flow::Trap => false,
+            Flow::TransactionBegin(target) => {
+                self.fail(Gate::OddInstruction, step.addr);
+                if self.is_inside(target) {
+                    self.goto(target);
+                }
+                self.lead(end);
+                true
+            }
+            Flow::Far(_) => {
+                self.fail(Gate::OddInstruction, step.addr);
+                false
+            }
+            // `hlt` and its like do not go on in a program.
+            Flow::Odd => false,
+        }
+    }
+}

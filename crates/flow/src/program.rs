@@ -1,0 +1,553 @@
+//! All functions of a file, with their graphs.
+//!
+//! Approach, until nothing changes:
+//! 1. Functions with their parts are the extents of `image`; code that is called or that a relocation points to
+//!    outside of them is a *hidden* one.
+//! 2. Each function's graph is made, its tables are read, and its graph is made again with their targets.
+//! 3. Jumps and calls into the middle of a function give it another entry.
+//! 4. Functions that do not return are found, and their callers' graphs made again.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ops::Range;
+
+use image::{CallSite, Cfa, ExtentKind, Image, LinkAddr, Relocations, Unwind};
+use isa::Flow;
+
+use crate::code::Code;
+use crate::descent::{Calls, Descent};
+use crate::function::{Evidence, Function};
+use crate::graph::{EdgeKind, Graph, To};
+use crate::tables::{self, JumpTable};
+use crate::{Failed, Gate, returns, shapes};
+
+/// Rounds of new functions, entries and functions that do not return.
+const MOST_ROUNDS: usize = 8;
+/// Rounds of new targets in a function: switches in cases of others.
+const MOST_TABLES: usize = 8;
+/// Most labels of a computed goto; code without unwind tables may look like one function with all its
+/// pointers.
+const MOST_LABELS: usize = 2048;
+/// Bytes in which the jump of a stub of the dynamic linker stands.
+const STUB: u64 = 16;
+
+/// Functions of a file.
+#[derive(Clone, Debug, Default)]
+pub struct Program {
+    /// By entry.
+    pub functions: Vec<Function>,
+    /// Words that the dynamic linker fills, and names of what it puts there.
+    pub slots: HashMap<LinkAddr, String>,
+    /// Stubs of the dynamic linker, and the words that they jump by.
+    pub stubs: BTreeMap<LinkAddr, LinkAddr>,
+    /// Bytes of code.
+    pub code: u64,
+}
+
+impl Program {
+    /// The functions of `image`, which was opened whole.
+    pub fn of(image: &Image) -> Program {
+        let code = Code::of(image);
+        let relocations = Relocations::of(image);
+        let mut making = Making {
+            unwind: Unwind::of(image),
+            code: &code,
+            pointers: relocations.pointers,
+            program: Program {
+                slots: relocations.slots,
+                code: code.len() as u64,
+                ..Program::default()
+            },
+            owners: BTreeMap::new(),
+            by_entry: HashMap::new(),
+            references: BTreeSet::new(),
+            silent: HashSet::new(),
+            silent_slots: HashSet::new(),
+        };
+        making.begin(image);
+        making.run();
+        making
+            .program
+            .functions
+            .sort_by_key(|function| function.entry);
+        making.program
+    }
+
+    /// The function with an address.
+    pub fn function_at(&self, addr: LinkAddr) -> Option<&Function> {
+        let holds =
+            |function: &&Function| function.ranges.iter().any(|range| range.contains(&addr));
+        let after = self
+            .functions
+            .partition_point(|function| function.entry <= addr);
+        let near = after.checked_sub(1).map(|at| &self.functions[at]);
+        near.filter(holds)
+            .or_else(|| self.functions.iter().find(holds))
+    }
+
+    /// The function that begins at an address.
+    pub fn function_from(&self, entry: LinkAddr) -> Option<&Function> {
+        let found = self
+            .functions
+            .binary_search_by_key(&entry, |function| function.entry);
+        found.ok().map(|at| &self.functions[at])
+    }
+
+    /// Name of what an edge leads to.
+    pub fn name_of(&self, to: To) -> Option<&str> {
+        match to {
+            To::Slot(slot) => self.slots.get(&slot).map(String::as_str),
+            To::Address(addr) => match self.stubs.get(&addr) {
+                Some(slot) => self.slots.get(slot).map(String::as_str),
+                None => self.function_from(addr)?.name.as_deref(),
+            },
+            _ => None,
+        }
+    }
+}
+
+/// A program that is being made.
+struct Making<'d> {
+    unwind: Unwind<'d>,
+    code: &'d Code<'d>,
+    /// Addresses that relocations have, sorted.
+    pointers: Vec<LinkAddr>,
+    program: Program,
+    /// Ranges of functions: their ends and indices by their starts.
+    owners: BTreeMap<u64, (u64, usize)>,
+    by_entry: HashMap<u64, usize>,
+    /// Addresses that instructions have: a table ends where another one begins.
+    references: BTreeSet<u64>,
+    /// Functions, and slots, that do not return.
+    silent: HashSet<u64>,
+    silent_slots: HashSet<u64>,
+}
+
+impl Calls for Making<'_> {
+    fn returns(&self, target: u64) -> bool {
+        match self.program.stubs.get(&LinkAddr(target)) {
+            Some(slot) => self.slot_returns(slot.0),
+            None => !self.silent.contains(&target),
+        }
+    }
+
+    fn slot_returns(&self, slot: u64) -> bool {
+        !self.silent_slots.contains(&slot)
+    }
+}
+
+impl Making<'_> {
+    /// Takes the functions of `image`.
+    fn begin(&mut self, image: &Image) {
+        let starts: HashSet<u64> = self.unwind.ranges().map(|range| range.start.0).collect();
+        let mut owners: BTreeMap<u64, Function> = BTreeMap::new();
+        for extent in image.functions() {
+            let (Some(start), Some(owner)) =
+                (image.link_addr(extent.start), image.link_addr(extent.owner))
+            else {
+                continue;
+            };
+            let end = LinkAddr(start.0 + extent.size());
+            if extent.kind == ExtentKind::Plt {
+                self.add_stubs(start.0..end.0);
+                continue;
+            }
+            let function = owners.entry(owner.0).or_default();
+            function.entry = owner;
+            match start == owner {
+                true => {
+                    function.name = extent.name.map(|name| image.name(name).to_owned());
+                    function.evidence.named = extent.name.is_some();
+                    function.evidence.unwind = starts.contains(&start.0);
+                    function.evidence.pointer = self.pointers.binary_search(&start).is_ok();
+                    function.ranges.insert(0, start..end);
+                }
+                false => function.ranges.push(start..end),
+            }
+        }
+        self.silent_slots = self
+            .program
+            .slots
+            .iter()
+            .filter(|(_, name)| returns::is_known(name))
+            .map(|(slot, _)| slot.0)
+            .collect();
+        for (_, function) in owners {
+            self.add(function);
+        }
+    }
+
+    fn add(&mut self, function: Function) {
+        let index = self.program.functions.len();
+        if function.name.as_deref().is_some_and(returns::is_known) {
+            self.silent.insert(function.entry.0);
+        }
+        self.by_entry.insert(function.entry.0, index);
+        for range in &function.ranges {
+            self.owners.insert(range.start.0, (range.end.0, index));
+        }
+        self.program.functions.push(function);
+    }
+
+    /// The words that stubs jump by.
+    fn add_stubs(&mut self, range: Range<u64>) {
+        for start in (range.start..range.end).step_by(8) {
+            let mut addr = start;
+            while addr < range.end.min(start + STUB) {
+                let Some(insn) = self.code.stub_insn(addr) else {
+                    break;
+                };
+                if insn.flow() == Flow::IndirectJump {
+                    if let Some((slot, _)) = insn.rip_relative() {
+                        self.program.stubs.insert(LinkAddr(start), LinkAddr(slot));
+                    }
+                    break;
+                }
+                if insn.flow() != Flow::Next || !insn.is_landing() {
+                    break;
+                }
+                addr = insn.next_pc();
+            }
+        }
+    }
+
+    /// Index of the function with an address.
+    fn owner(&self, addr: u64) -> Option<usize> {
+        let (_, &(end, index)) = self.owners.range(..=addr).next_back()?;
+        (addr < end).then_some(index)
+    }
+
+    fn run(&mut self) {
+        let mut waiting: BTreeSet<usize> = (0..self.program.functions.len()).collect();
+        let pointed: Vec<u64> = self.pointers.iter().map(|addr| addr.0).collect();
+        for addr in pointed {
+            waiting.extend(self.hidden(
+                addr,
+                Evidence {
+                    pointer: true,
+                    ..Evidence::default()
+                },
+            ));
+        }
+        for _ in 0..MOST_ROUNDS {
+            if waiting.is_empty() {
+                break;
+            }
+            let mut targets = BTreeSet::new();
+            // Those with tables come last, when all references to tables are known.
+            let (mut made, mut later) = (Vec::new(), Vec::new());
+            while let Some(index) = waiting.pop_first() {
+                match self.make(index, false) {
+                    true => made.push(index),
+                    false => later.push(index),
+                }
+            }
+            for index in later {
+                self.make(index, true);
+                made.push(index);
+            }
+            for index in made {
+                let edges = self.program.functions[index].graph.edges.iter();
+                targets.extend(edges.filter_map(|edge| match edge.to {
+                    To::Address(addr) => Some((addr.0, edge.kind)),
+                    _ => None,
+                }));
+            }
+            for (addr, kind) in targets {
+                let is_call = matches!(kind, EdgeKind::Call | EdgeKind::NoReturn);
+                let evidence = Evidence {
+                    called: is_call,
+                    ..Evidence::default()
+                };
+                waiting.extend(self.hidden(addr, evidence));
+                waiting.extend(self.enter(addr, is_call));
+            }
+            waiting.extend(self.without_return());
+        }
+    }
+
+    /// A function at an address where none is known.
+    fn hidden(&mut self, addr: u64, evidence: Evidence) -> Option<usize> {
+        let is_code = self.code.contains(addr) && self.owner(addr).is_none();
+        if !is_code
+            || self.program.stubs.contains_key(&LinkAddr(addr))
+            || self.code.insn(addr).is_none()
+        {
+            return None;
+        }
+        let next = self.owners.range(addr..).next().map(|(&start, _)| start);
+        let end = self.code.end(addr).min(next.unwrap_or(u64::MAX));
+        let index = self.program.functions.len();
+        self.add(Function {
+            entry: LinkAddr(addr),
+            ranges: vec![LinkAddr(addr)..LinkAddr(end)],
+            evidence,
+            ..Function::default()
+        });
+        Some(index)
+    }
+
+    /// Control comes to an address from another function.
+    fn enter(&mut self, addr: u64, is_call: bool) -> Option<usize> {
+        let index = self.owner(addr)?;
+        let function = &mut self.program.functions[index];
+        if function.entry.0 == addr {
+            function.evidence.called |= is_call;
+            return None;
+        }
+        if function.others.contains(&LinkAddr(addr)) {
+            return None;
+        }
+        function.others.push(LinkAddr(addr));
+        Some(index)
+    }
+
+    /// Finds functions that do not return; gives the callers of those for which that is new.
+    fn without_return(&mut self) -> Vec<usize> {
+        let functions = &self.program.functions;
+        let known = |function: &&Function| function.name.as_deref().is_some_and(returns::is_known);
+        let named = functions.iter().filter(known);
+        let before = std::mem::take(&mut self.silent);
+        self.silent = named.map(|function| function.entry.0).collect();
+        loop {
+            let functions = self.program.functions.iter();
+            let new: Vec<u64> = functions
+                .filter(|function| {
+                    !self.silent.contains(&function.entry.0) && self.is_silent(function)
+                })
+                .map(|function| function.entry.0)
+                .collect();
+            if new.is_empty() {
+                break;
+            }
+            self.silent.extend(new);
+        }
+        for function in &mut self.program.functions {
+            function.returns = !self.silent.contains(&function.entry.0);
+        }
+        let changed: HashSet<u64> = self.silent.symmetric_difference(&before).copied().collect();
+        let calls = |function: &Function| {
+            function.graph.edges.iter().any(|edge| {
+                matches!(edge.kind, EdgeKind::Call | EdgeKind::NoReturn)
+                    && matches!(edge.to, To::Address(addr) if changed.contains(&addr.0))
+            })
+        };
+        let functions = self.program.functions.iter().enumerate();
+        let callers = functions.filter(|(_, function)| calls(function));
+        callers.map(|(index, _)| index).collect()
+    }
+
+    /// Whether no way through a function whose graph is made comes back, as far as its callees are known.
+    fn is_silent(&self, function: &Function) -> bool {
+        let comes_back = |edge: &crate::Edge| match (edge.kind, edge.to) {
+            (EdgeKind::Return, _) => true,
+            (EdgeKind::TailCall | EdgeKind::Case, To::Address(addr)) => self.returns(addr.0),
+            (EdgeKind::TailCall, To::Slot(slot)) => self.slot_returns(slot.0),
+            (EdgeKind::TailCall, _) => true,
+            _ => false,
+        };
+        let is_made = !function.graph.blocks.is_empty();
+        is_made && function.is_complete() && !function.graph.edges.iter().any(comes_back)
+    }
+
+    /// Makes the graph of a function; `false`: not, as it may have tables, and is not to have them.
+    fn make(&mut self, index: usize, has_tables: bool) -> bool {
+        let function = &self.program.functions[index];
+        let ranges: Vec<Range<u64>> = function
+            .ranges
+            .iter()
+            .map(|range| range.start.0..range.end.0)
+            .collect();
+        let mut roots: Vec<u64> = vec![function.entry.0];
+        roots.extend(function.others.iter().map(|addr| addr.0));
+        let entries = roots.clone();
+        let mut failed = Vec::new();
+        let sites = self.call_sites(&ranges, function.entry, &mut failed);
+        roots.extend(sites.iter().map(|site| site.pad.0));
+        let mut descent = Descent::new(&ranges);
+        for &root in &roots {
+            descent.follow(self.code, self, root);
+        }
+        self.references.extend(descent.references.drain(..));
+        if !has_tables && !unresolved(&descent).is_empty() {
+            return false;
+        }
+        let (graph, tables) = self.with_tables(&mut descent, &entries, &sites);
+        failed.append(&mut descent.failed);
+        let mut tail_jumps = Vec::new();
+        for jump in unresolved(&descent) {
+            if tables.contains_key(&jump) {
+                continue;
+            }
+            match self.unwind.cfa(LinkAddr(jump)) {
+                Some(Cfa::Sp(8)) => tail_jumps.push(LinkAddr(jump)),
+                _ => failed.push(Failed {
+                    gate: Gate::UnresolvedJump,
+                    at: LinkAddr(jump),
+                }),
+            }
+        }
+        failed.sort_unstable();
+        failed.dedup();
+        let function = &mut self.program.functions[index];
+        function.tables = tables.into_values().filter_map(Found::table).collect();
+        function.graph = graph;
+        function.tail_jumps = tail_jumps;
+        function.failed = failed;
+        true
+    }
+
+    /// The graph with the tables of indirect jumps, whose cases may have others.
+    fn with_tables(
+        &self,
+        descent: &mut Descent,
+        entries: &[u64],
+        sites: &[CallSite],
+    ) -> (Graph, BTreeMap<u64, Found>) {
+        let mut tables: BTreeMap<u64, Found> = BTreeMap::new();
+        let (mut seen, mut lengths) = (tables.clone(), HashMap::new());
+        let mut graph = Graph::of(descent, &|_| None, sites);
+        for _ in 0..MOST_TABLES {
+            let jumps = unresolved(descent);
+            if jumps.is_empty() {
+                break;
+            }
+            let found = self.resolve(&graph, descent, entries, &jumps);
+            if found == seen {
+                break;
+            }
+            seen.clone_from(&found);
+            tables = found;
+            for (&jump, found) in &mut tables {
+                self.follow_table(descent, jump, found, &mut lengths);
+            }
+            let cases = |jump: u64| tables.get(&jump).map(Found::targets);
+            graph = Graph::of(descent, &cases, sites);
+        }
+        (graph, tables)
+    }
+
+    /// Follows the targets of a table; one without a bound ends before the first that leads nowhere, whose
+    /// number is kept in `lengths`.
+    fn follow_table(
+        &self,
+        descent: &mut Descent,
+        jump: u64,
+        found: &mut Found,
+        lengths: &mut HashMap<u64, usize>,
+    ) {
+        if let (Found::Table(table), Some(&length)) = (&mut *found, lengths.get(&jump)) {
+            table.targets.truncate(length);
+        }
+        for (number, target) in found.targets().into_iter().enumerate() {
+            if !descent.is_inside(target) {
+                continue;
+            }
+            match found {
+                Found::Table(table) if !table.is_bounded && number > 0 => {
+                    if !descent.try_follow(self.code, self, target) {
+                        table.targets.truncate(number);
+                        lengths.insert(jump, number);
+                        return;
+                    }
+                }
+                _ => descent.follow(self.code, self, target),
+            }
+        }
+    }
+
+    /// Call sites with landing pads of a function's ranges.
+    fn call_sites(
+        &self,
+        ranges: &[Range<u64>],
+        entry: LinkAddr,
+        failed: &mut Vec<Failed>,
+    ) -> Vec<CallSite> {
+        let mut sites = Vec::new();
+        for range in ranges {
+            let start = LinkAddr(range.start);
+            let mut fail = |gate| failed.push(Failed { gate, at: start });
+            match self.unwind.cfa(start) {
+                Some(Cfa::Unreadable) => fail(Gate::Unwind),
+                Some(_) => {}
+                None if start == entry => fail(Gate::NoUnwind),
+                None => {}
+            }
+            match self.unwind.call_sites(start) {
+                Some(own) => sites.extend(own),
+                None => fail(Gate::LandingPads),
+            }
+        }
+        sites.sort_unstable();
+        sites.dedup();
+        sites
+    }
+
+    /// Targets of indirect jumps.
+    fn resolve(
+        &self,
+        graph: &Graph,
+        descent: &Descent,
+        entries: &[u64],
+        jumps: &[u64],
+    ) -> BTreeMap<u64, Found> {
+        let shapes = shapes::shapes(self.code, graph, entries, jumps);
+        let mut found = BTreeMap::new();
+        for &jump in jumps {
+            let shape = shapes.get(&jump);
+            let table = shape
+                .and_then(|shape| tables::read(self.code, descent, jump, shape, &self.references));
+            if let Some(table) = table {
+                found.insert(jump, Found::Table(table));
+            } else if self.unwind.cfa(LinkAddr(jump)) != Some(Cfa::Sp(8)) {
+                let labels = self.labels(descent, entries);
+                if (1..=MOST_LABELS).contains(&labels.len()) {
+                    found.insert(jump, Found::Labels(labels));
+                }
+            }
+        }
+        found
+    }
+
+    /// Addresses inside a function that relocations have: labels of a computed goto.
+    fn labels(&self, descent: &Descent, entries: &[u64]) -> Vec<u64> {
+        let within = descent.ranges().iter().flat_map(|range| {
+            let from = self.pointers.partition_point(|addr| addr.0 < range.start);
+            let all = self.pointers[from..].iter().map(|addr| addr.0);
+            all.take_while(|addr| *addr < range.end)
+        });
+        within
+            .filter(|addr| !descent.is_middle(*addr) && !entries.contains(addr))
+            .collect()
+    }
+}
+
+/// Targets of an indirect jump.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Found {
+    Table(JumpTable),
+    /// Any label of the function whose address is taken.
+    Labels(Vec<u64>),
+}
+
+impl Found {
+    fn targets(&self) -> Vec<u64> {
+        match self {
+            Found::Table(table) => table.targets.iter().map(|target| target.0).collect(),
+            Found::Labels(labels) => labels.clone(),
+        }
+    }
+
+    fn table(self) -> Option<JumpTable> {
+        match self {
+            Found::Table(table) => Some(table),
+            Found::Labels(_) => None,
+        }
+    }
+}
+
+/// Indirect jumps that do not go by a word of the dynamic linker.
+fn unresolved(descent: &Descent) -> Vec<u64> {
+    let steps = descent.steps.iter();
+    let jumps = steps.filter(|step| step.flow == Flow::IndirectJump && step.slot.is_none());
+    jumps.map(|step| step.addr).collect()
+}

@@ -1,0 +1,214 @@
+//! Indirect jumps by tables: which table, and how many elements it may have.
+//!
+//! Problem: the base of a jump table may be loaded far before the jump, kept in a register over a loop or
+//! spilled; its index is compared before, perhaps through a copy or in memory.
+//!
+//! Approach: a propagation of values over the function's graph. Bounds that grow several times are given
+//! up, so it ends.
+
+use std::collections::{BTreeSet, HashMap};
+
+use isa::{Flow, Insn};
+
+use crate::code::Code;
+use crate::graph::{EdgeKind, Graph, To};
+use crate::state::State;
+use crate::values::Table;
+
+/// Visits of a block after which bounds that still grow are given up.
+const GROWTHS: u8 = 3;
+/// Visits of a block after which nothing is known of the function.
+const MOST_VISITS: u8 = 40;
+/// Blocks before an indirect jump that are looked at first, and then.
+const NEAR: usize = 5;
+const FAR: usize = 30;
+/// Blocks of a function that is not looked at as a whole.
+const MOST_BLOCKS: usize = 20_000;
+/// Visits of all blocks after which nothing is known.
+const MOST_WORK: usize = 60_000;
+
+/// A shape of an indirect jump's target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// Added to each element.
+    pub base: u64,
+    pub table: Table,
+}
+
+/// Shapes of indirect jumps of a graph, by their addresses.
+///
+/// Most tables are made and bounded a few blocks before their jump, so these are looked at first, with
+/// nothing known before them; what is left asks for more, and then for the whole function.
+pub(crate) fn shapes(
+    code: &Code<'_>,
+    graph: &Graph,
+    entries: &[u64],
+    jumps: &[u64],
+) -> HashMap<u64, Shape> {
+    let before = graph.predecessors();
+    let mut found = HashMap::new();
+    for layers in [NEAR, FAR, usize::MAX] {
+        let left = jumps.iter().copied();
+        let left: Vec<u64> = left.filter(|jump| !found.contains_key(jump)).collect();
+        if left.is_empty() {
+            break;
+        }
+        let wanted = near(graph, &before, &left, layers);
+        if layers > NEAR && graph.blocks.len() > MOST_BLOCKS {
+            break;
+        }
+        let entries = if layers == usize::MAX { entries } else { &[] };
+        for (jump, shape) in propagate(code, graph, &wanted, &before, entries) {
+            found.entry(jump).or_insert(shape);
+        }
+    }
+    found
+}
+
+/// Blocks from which control comes to a jump by so many edges at most.
+fn near(graph: &Graph, before: &[Vec<u32>], jumps: &[u64], layers: usize) -> Vec<bool> {
+    let mut near = vec![false; graph.blocks.len()];
+    let blocks = jumps.iter();
+    let mut layer: Vec<usize> = blocks
+        .filter_map(|&jump| graph.block_at(image::LinkAddr(jump)))
+        .collect();
+    for _ in 0..layers {
+        if layer.is_empty() {
+            break;
+        }
+        let mut next = Vec::new();
+        for block in layer {
+            if !std::mem::replace(&mut near[block], true) {
+                next.extend(before[block].iter().map(|&block| block as usize));
+            }
+        }
+        layer = next;
+    }
+    near
+}
+
+/// Shapes of the indirect jumps in the blocks that are `wanted`, which control enters at `entries`
+/// and from other blocks.
+fn propagate(
+    code: &Code<'_>,
+    graph: &Graph,
+    wanted: &[bool],
+    predecessors: &[Vec<u32>],
+    entries: &[u64],
+) -> HashMap<u64, Shape> {
+    let mut found = HashMap::new();
+    let mut flow = Propagation {
+        code,
+        graph,
+        wanted,
+        before: vec![None; graph.blocks.len()],
+        visits: vec![0; graph.blocks.len()],
+        waiting: BTreeSet::new(),
+    };
+    for &entry in entries {
+        if let Some(block) = graph.block_from(image::LinkAddr(entry)) {
+            flow.enter(block, State::at_entry(entry));
+        }
+    }
+    for (block, before) in predecessors.iter().enumerate() {
+        let is_first = before.is_empty() || before.iter().any(|&one| !wanted[one as usize]);
+        if wanted[block] && is_first && entries.is_empty() {
+            flow.enter(block, State::at_entry(graph.blocks[block].start.0));
+        }
+    }
+    if !flow.run() {
+        return found;
+    }
+    for (block, state) in flow.before.iter().enumerate() {
+        let Some(state) = state else { continue };
+        let mut state = state.clone();
+        flow.execute(block, &mut state, |insn, state| {
+            if insn.flow() == Flow::IndirectJump
+                && let Some(shape) = state.shape(insn)
+            {
+                found.insert(insn.pc(), shape);
+            }
+        });
+    }
+    found
+}
+
+struct Propagation<'a> {
+    code: &'a Code<'a>,
+    graph: &'a Graph,
+    wanted: &'a [bool],
+    before: Vec<Option<State>>,
+    visits: Vec<u8>,
+    waiting: BTreeSet<usize>,
+}
+
+impl Propagation<'_> {
+    /// `false`: it did not come to an end.
+    fn run(&mut self) -> bool {
+        let mut work = 0;
+        while let Some(block) = self.waiting.pop_first() {
+            work += 1;
+            if work > MOST_WORK {
+                return false;
+            }
+            let Some(mut state) = self.before[block].clone() else {
+                continue;
+            };
+            let mut last = None;
+            self.execute(block, &mut state, |insn, _| last = Some(*insn));
+            let Some(last) = last else { continue };
+            let edges = self.graph.edges_of(block).to_vec();
+            for edge in edges {
+                let To::Block(to) = edge.to else { continue };
+                if !self.wanted[to as usize] {
+                    continue;
+                }
+                if edge.kind == EdgeKind::LandingPad {
+                    self.enter(to as usize, State::at_pad(&state, last.pc()));
+                    continue;
+                }
+                let mut state = state.clone();
+                if let Flow::Cond(cc, _) = last.flow() {
+                    let taken = edge.kind == EdgeKind::Taken;
+                    state.branch(cc.0, taken);
+                }
+                self.enter(to as usize, state);
+            }
+            if self.visits[block] >= MOST_VISITS {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Control comes to a block with this state.
+    fn enter(&mut self, block: usize, state: State) {
+        let joined = match &self.before[block] {
+            None => state,
+            Some(before) => {
+                let widens = self.visits[block] >= GROWTHS;
+                let joined = before.join(&state, block as u64, widens);
+                if joined == *before {
+                    return;
+                }
+                joined
+            }
+        };
+        self.before[block] = Some(joined);
+        self.visits[block] = self.visits[block].saturating_add(1);
+        self.waiting.insert(block);
+    }
+
+    fn execute(&self, block: usize, state: &mut State, mut each: impl FnMut(&Insn, &State)) {
+        let block = &self.graph.blocks[block];
+        let mut addr = block.start.0;
+        while addr < block.end.0 {
+            let Some(insn) = self.code.insn(addr) else {
+                return;
+            };
+            each(&insn, state);
+            state.execute(&insn);
+            addr = insn.next_pc();
+        }
+    }
+}

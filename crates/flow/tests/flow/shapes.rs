@@ -1,0 +1,221 @@
+//! Functions whose graphs are known.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use flow::{EdgeKind, Function, Gate, Program, To};
+use image::Image;
+
+use crate::damage::hold_together;
+
+/// Builds `source` and gives its functions.
+fn built(name: &str, compiler: &str, flags: &[&str], source: &str) -> (Image, Program) {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let extension = if compiler == "g++" { "cc" } else { "c" };
+    let (from, to) = (
+        folder.join(format!("{name}.{extension}")),
+        folder.join(name),
+    );
+    std::fs::write(&from, source).unwrap();
+    let output = Command::new(compiler)
+        .args(flags)
+        .arg("-o")
+        .arg(&to)
+        .arg(&from)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let image = Image::open_whole(&to).unwrap();
+    let program = Program::of(&image);
+    hold_together(&program);
+    (image, program)
+}
+
+fn named<'p>(program: &'p Program, name: &str) -> &'p Function {
+    let mut all = program.functions.iter();
+    all.find(|function| function.name.as_deref() == Some(name))
+        .unwrap_or_else(|| panic!("no {name}"))
+}
+
+const SWITCHES: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+int calls;
+__attribute__((noinline)) void use(const char *text) { calls++; if (text) puts(text); }
+__attribute__((noinline)) void dense(int n) {
+    switch (n) {
+    case 10: use("a"); break; case 11: use("b"); break; case 12: use("c"); break;
+    case 13: use("d"); break; case 14: use("e"); break; case 15: use("f"); break;
+    case 16: use("g"); break; default: use(0);
+    }
+}
+__attribute__((noinline)) void of_byte(unsigned char *p) {
+    for (; *p; p++)
+        switch (*p) {
+        case 'a': use("1"); break; case 'b': use("2"); break; case 'c': use("3"); break;
+        case 'd': use("4"); break; case 'e': use("5"); break; case 'f': use("6"); break;
+        }
+}
+__attribute__((noinline)) void masked(unsigned n) {
+    switch (n & 7) {
+    case 0: use("0"); break; case 1: use("1"); break; case 2: use("2"); break; case 3: use("3"); break;
+    case 4: use("4"); break; case 5: use("5"); break; case 6: use("6"); break; case 7: use("7"); break;
+    }
+}
+__attribute__((noinline)) int nest(int n) {
+    int sum = 0;
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < i; j++)
+            sum += i * j ^ calls;
+    return sum;
+}
+__attribute__((noinline)) static void leave(int n) { use("bye"); exit(n); }
+__attribute__((noinline)) int sometimes(int n) { if (n > 3) leave(n); return n * 3; }
+__attribute__((noinline)) int (*volatile pointer)(int) = sometimes;
+__attribute__((noinline)) int tail(int n) { calls++; return pointer(n + 1); }
+int main(int argc, char **argv) {
+    dense(argc + 9); of_byte((unsigned char *)argv[0]); masked(argc);
+    return nest(argc) + sometimes(argc) + tail(argc);
+}
+"#;
+
+/// Number of different cases of the only table of a function.
+fn cases(function: &Function) -> (usize, bool) {
+    let [table] = &function.tables[..] else {
+        panic!("{:?} {:?}", function.name, function.tables);
+    };
+    (table.targets.len(), table.is_bounded)
+}
+
+#[test]
+fn switches_loops_and_calls() {
+    let all: [&[&str]; 6] = [
+        &["-O2"],
+        &["-O2", "-no-pie", "-fno-pie"],
+        &["-O1", "-fcf-protection=full"],
+        &["-O3", "-fno-plt"],
+        &["-O0"],
+        &["-Os"],
+    ];
+    for compiler in ["gcc", "clang"] {
+        if Command::new(compiler).arg("--version").output().is_err() {
+            assert_eq!(compiler, "clang", "gcc is missing");
+            continue;
+        }
+        for (number, flags) in all.iter().enumerate() {
+            let (_, program) = built(
+                &format!("switches-{compiler}-{number}"),
+                compiler,
+                flags,
+                SWITCHES,
+            );
+            let context = format!("{compiler} {flags:?}");
+            for name in [
+                "dense",
+                "of_byte",
+                "masked",
+                "nest",
+                "leave",
+                "sometimes",
+                "tail",
+                "main",
+                "use",
+            ] {
+                let function = named(&program, name);
+                assert!(
+                    function.is_complete(),
+                    "{context} {name} {:?}",
+                    function.failed
+                );
+            }
+            let dense = named(&program, "dense");
+            // Clang makes a table of the strings instead.
+            if !dense.tables.is_empty() {
+                assert_eq!(cases(dense), (7, true), "{context}");
+            }
+            let masked = named(&program, "masked");
+            if !masked.tables.is_empty() {
+                // The last one may be the default.
+                assert!((7..=8).contains(&cases(masked).0), "{context}");
+            }
+            let by_byte = named(&program, "of_byte");
+            if !by_byte.tables.is_empty() {
+                assert!(cases(by_byte).0 >= 6, "{context}");
+            }
+            assert!(!named(&program, "leave").returns, "{context}");
+            assert!(named(&program, "sometimes").returns, "{context}");
+            let nest = named(&program, "nest");
+            let loops = nest.graph.loops(&nest.entry_blocks());
+            assert!(loops.irreducible.is_empty(), "{context}");
+            let deepest = loops.loops.iter().map(|one| one.depth).max();
+            assert!(deepest >= Some(2), "{context} {loops:?}");
+            let is_tail =
+                |edge: &flow::Edge| edge.kind == EdgeKind::TailCall && edge.to == To::Unknown;
+            let has_tail = named(&program, "tail").graph.edges.iter().any(is_tail);
+            // gcc makes such calls jumps from -O2 on.
+            if !flags[0].ends_with('1') {
+                assert_eq!(has_tail, flags[0] != "-O0", "{context}");
+            }
+        }
+    }
+}
+
+#[test]
+fn landing_pads_are_blocks() {
+    const THROWS: &str = r#"
+#include <string>
+void *volatile sink;
+__attribute__((noinline)) void may_throw(int n) { if (n > 2) throw n; sink = &n; }
+__attribute__((noinline)) int catches(int n) {
+    std::string text(n, 'x');
+    try { may_throw(n); } catch (int caught) { return caught + (int)text.size(); }
+    return (int)text.size();
+}
+int main(int argc, char **) { return catches(argc); }
+"#;
+    let (_, program) = built("pads", "g++", &["-O2"], THROWS);
+    let catches = named(&program, "_Z7catchesi");
+    assert!(catches.is_complete(), "{:?}", catches.failed);
+    assert!(catches.ranges.len() > 1, "the cold part is the function's");
+    let pads = catches
+        .graph
+        .edges
+        .iter()
+        .filter(|edge| edge.kind == EdgeKind::LandingPad);
+    assert!(pads.count() >= 1);
+    let throws = named(&program, "_Z9may_throwi");
+    let no_return = |edge: &flow::Edge| {
+        edge.kind == EdgeKind::NoReturn && program.name_of(edge.to) == Some("__cxa_throw")
+    };
+    assert!(throws.graph.edges.iter().any(no_return));
+}
+
+#[test]
+fn odd_code_fails_its_gate() {
+    const ODD: &str = r#"
+asm(".globl into\n.type into, @function\ninto: .cfi_startproc\n test %edi, %edi\n je 1f+1\n 1: lock incl counter(%rip)\n ret\n .cfi_endproc\n .size into, .-into\n"
+    ".globl over\n.type over, @function\nover: .cfi_startproc\n incl counter(%rip)\n .cfi_endproc\n .size over, .-over\n"
+    ".globl next\n.type next, @function\nnext: .cfi_startproc\n ret\n .cfi_endproc\n .size next, .-next\n"
+    ".globl goes\n.type goes, @function\ngoes: .cfi_startproc\n push %rax\n .cfi_def_cfa_offset 16\n jmp *%rdi\n .cfi_endproc\n .size goes, .-goes\n"
+    ".globl where\n.type where, @function\nwhere: .cfi_startproc\n call 1f\n 1: pop %rax\n ret\n .cfi_endproc\n .size where, .-where\n"
+    ".globl bare\n.type bare, @function\nbare: ret\n .size bare, .-bare\n"
+    ".data\ncounter: .long 0\n.text\n");
+int main(void) { return 0; }
+"#;
+    let (_, program) = built("odd", "gcc", &["-O1"], ODD);
+    for (name, gate) in [
+        ("into", Gate::Undecodable),
+        ("over", Gate::RunsOver),
+        ("goes", Gate::UnresolvedJump),
+        ("where", Gate::OddInstruction),
+        ("bare", Gate::NoUnwind),
+    ] {
+        let gates: Vec<Gate> = named(&program, name)
+            .failed
+            .iter()
+            .map(|failed| failed.gate)
+            .collect();
+        assert_eq!(gates, [gate], "{name}");
+    }
+    assert!(named(&program, "next").is_complete());
+}
