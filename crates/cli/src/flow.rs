@@ -1,6 +1,6 @@
 //! `flow`: functions, blocks, edges, jump tables and loops of a file.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::num::NonZero;
@@ -11,13 +11,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
+use analysis::counts::Unit;
 use anyhow::{Context, Result, anyhow, bail};
-use flow::{Function, Program};
+use flow::{Block, Function, Program};
 use image::{Image, Language, Linker};
+use report::counts::{Report, View};
 use report::flow::{self as of_flow, Totals};
 use report::text::Style;
+use trace::Mode;
 
 use crate::branches::send;
+use crate::commands::read;
 use crate::exit_status::Ending;
 use crate::flags::{Flow, FlowForm};
 use crate::output::{Kind, Output};
@@ -56,6 +60,15 @@ pub fn flow(flags: &Flow) -> Result<Ending> {
         Some(name) => functions(&flow, name)?,
         None => Vec::new(),
     };
+    let counts = match &flags.counts {
+        Some(path) => Some(executions(path, &image)?),
+        None => None,
+    };
+    let ran = |block: &Block| {
+        let offset = image.file_offset(block.start)?;
+        let counts = counts.as_ref()?;
+        Some(counts.get(&offset.0).copied().unwrap_or(0))
+    };
     let style = match output {
         Some(_) => Style::PLAIN,
         None => style_of(&io::stdout()),
@@ -63,15 +76,45 @@ pub fn flow(flags: &Flow) -> Result<Ending> {
     send(output, |out| match flags.format {
         FlowForm::Json => of_flow::json(&flow, has_graph.then_some(&found[..]), out),
         FlowForm::Dot => of_flow::dot(&flow, &found, out),
-        FlowForm::Svg => of_flow::svg(&flow, found[0], &|_| None, out),
+        FlowForm::Svg => of_flow::svg(&flow, found[0], &ran, out),
         FlowForm::Text if flags.loops => of_flow::loops(&flow, out),
         FlowForm::Text if flags.calls => of_flow::calls(&flow, out),
         FlowForm::Text if flags.gates => of_flow::gates(&flow, out),
         FlowForm::Text if has_graph => found
             .iter()
-            .try_for_each(|function| of_flow::function(&flow, function, style, out)),
+            .try_for_each(|function| of_flow::function(&flow, function, &ran, style, out)),
         FlowForm::Text => of_flow::summary(&flow, style, out),
     })
+}
+
+/// Executions of the instructions of `image`, by their offsets in the file, in a recording of `count`.
+fn executions(path: &Path, image: &Image) -> Result<HashMap<u64, u64>> {
+    let prefix = read(path)?;
+    let shown = path.display();
+    if prefix.recording.meta.mode != Mode::Counts {
+        bail!("'{shown}' has no counts; make it with `everypath count -o {shown} -- PROGRAM`");
+    }
+    if let Some(loss) = &prefix.lost {
+        say!("everypath: '{shown}' is damaged. {loss}");
+    }
+    let view = View::default();
+    let report = Report::new(&prefix.recording, &view)?;
+    let counts = report.counts();
+    let same = |path: &Path| fs::canonicalize(path).ok();
+    let own = same(image.path());
+    let is_it = |unit: &Unit| match (&unit.build_id, image.build_id()) {
+        (Some(one), Some(other)) => one == other,
+        _ => unit
+            .path
+            .as_ref()
+            .is_some_and(|path| same(path.as_ref()) == own),
+    };
+    let units: Vec<bool> = counts.units.iter().map(is_it).collect();
+    if !units.contains(&true) {
+        bail!("'{shown}' has no code of '{}'", image.path().display());
+    }
+    let insns = counts.insns.iter().filter(|insn| units[insn.unit as usize]);
+    Ok(insns.map(|insn| (insn.at, insn.count)).collect())
 }
 
 /// The table of many files.

@@ -2,6 +2,7 @@
 
 use image::{Image, LinkAddr};
 use isa::Insn;
+use isa::insn::Reader;
 
 /// Most bytes of an instruction.
 const LONGEST: usize = 15;
@@ -48,6 +49,11 @@ impl<'d> Code<'d> {
     pub fn insn(&self, addr: u64) -> Option<Insn> {
         let bytes = self.at(addr);
         Insn::decode(&bytes[..bytes.len().min(LONGEST)], addr).ok()
+    }
+
+    /// A decoder for the section with an address.
+    pub fn reader(&self, addr: u64) -> Reader<'d> {
+        Reader::new(self.at(addr), addr)
     }
 
     /// The instruction of a stub of the dynamic linker.

@@ -3,7 +3,6 @@
 //! Invariants: instructions do not overlap, but where [`Gate::Undecodable`] says so; all are in the
 //! function's ranges.
 
-use std::collections::HashSet;
 use std::ops::Range;
 
 use isa::{Flow, Insn};
@@ -38,14 +37,19 @@ pub(crate) trait Calls {
     fn slot_returns(&self, slot: u64) -> bool;
 }
 
+/// Bits of a byte: the first one of an instruction, another one, the first one of a block.
+const FIRST: u8 = 1;
+const OTHER: u8 = 2;
+const LEADER: u8 = 4;
+
 /// State of the search in a function.
 pub(crate) struct Descent {
     ranges: Vec<Range<u64>>,
-    /// For each byte of the ranges: 0 not reached, 1 the first byte of an instruction, 2 another one.
+    /// For each byte of the ranges: 0 not reached, [`FIRST`] or [`OTHER`] of an instruction; and
+    /// [`LEADER`].
     bytes: Vec<Vec<u8>>,
     pub steps: Vec<Step>,
-    /// Addresses where blocks begin, and the same in the order in which they were found.
-    pub leaders: HashSet<u64>,
+    /// Addresses where blocks begin, in the order in which they were found.
     led: Vec<u64>,
     pub failed: Vec<Failed>,
     waiting: Vec<u64>,
@@ -62,7 +66,6 @@ impl Descent {
                 .collect(),
             ranges: ranges.to_vec(),
             steps: Vec::new(),
-            leaders: HashSet::new(),
             led: Vec::new(),
             failed: Vec::new(),
             waiting: Vec::new(),
@@ -81,13 +84,24 @@ impl Descent {
 
     /// Whether an address is inside an instruction that was found.
     pub fn is_middle(&self, addr: u64) -> bool {
-        self.state(addr) == Some(2)
+        self.state(addr).is_some_and(|state| state & OTHER != 0)
     }
 
     fn state(&self, addr: u64) -> Option<u8> {
         let mut both = self.ranges.iter().zip(&self.bytes);
         let (range, bytes) = both.find(|(range, _)| range.contains(&addr))?;
         bytes.get((addr - range.start) as usize).copied()
+    }
+
+    fn byte(&mut self, addr: u64) -> Option<&mut u8> {
+        let mut both = self.ranges.iter().zip(&mut self.bytes);
+        let (range, bytes) = both.find(|(range, _)| range.contains(&addr))?;
+        bytes.get_mut((addr - range.start) as usize)
+    }
+
+    /// Whether a block begins there.
+    pub fn is_leader(&self, addr: u64) -> bool {
+        self.state(addr).is_some_and(|state| state & LEADER != 0)
     }
 
     /// Notes an instruction; `false`: it overlaps another one, or leaves the range.
@@ -100,11 +114,11 @@ impl Descent {
         let Some(own) = bytes.get_mut(from..from + len) else {
             return false;
         };
-        if own.iter().any(|&state| state != 0) {
+        if own.iter().any(|&state| state & (FIRST | OTHER) != 0) {
             return false;
         }
-        own.fill(2);
-        own[0] = 1;
+        own.iter_mut().for_each(|byte| *byte |= OTHER);
+        own[0] ^= FIRST | OTHER;
         true
     }
 
@@ -134,18 +148,26 @@ impl Descent {
             let mut both = self.ranges.iter().zip(&mut self.bytes);
             if let Some((range, bytes)) = both.find(|(range, _)| range.contains(&step.addr)) {
                 let from = (step.addr - range.start) as usize;
-                bytes[from..from + usize::from(step.len)].fill(0);
+                let own = &mut bytes[from..from + usize::from(step.len)];
+                own.iter_mut().for_each(|byte| *byte &= LEADER);
             }
         }
         for leader in self.led.split_off(before.1) {
-            self.leaders.remove(&leader);
+            if let Some(byte) = self.byte(leader) {
+                *byte &= !LEADER;
+            }
         }
         self.failed.truncate(before.2);
         false
     }
 
     fn lead(&mut self, addr: u64) -> bool {
-        let is_new = self.leaders.insert(addr);
+        let byte = self.byte(addr);
+        let is_new = byte.is_some_and(|byte| {
+            let before = *byte;
+            *byte |= LEADER;
+            before & LEADER == 0
+        });
         if is_new {
             self.led.push(addr);
         }
@@ -161,14 +183,15 @@ impl Descent {
     /// Instructions that are executed one after the other.
     fn straight(&mut self, code: &Code<'_>, calls: &dyn Calls, from: u64) {
         let mut addr = from;
+        let mut reader = code.reader(from);
         loop {
             match self.state(addr) {
                 None => return self.fail(Gate::RunsOver, addr),
-                Some(1) => return,
-                Some(2) => return self.fail(Gate::Undecodable, addr),
+                Some(state) if state & FIRST != 0 => return,
+                Some(state) if state & OTHER != 0 => return self.fail(Gate::Undecodable, addr),
                 Some(_) => {}
             }
-            let Some(insn) = code.insn(addr) else {
+            let Ok(insn) = reader.decode(addr) else {
                 return self.fail(Gate::Undecodable, addr);
             };
             if !self.mark(addr, insn.len()) {

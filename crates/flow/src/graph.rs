@@ -126,9 +126,7 @@ impl Graph {
         let mut before: Option<&Step> = None;
         for step in steps {
             let goes_on = before.is_some_and(|before| {
-                before.end() == step.addr
-                    && !ends_block(before)
-                    && !descent.leaders.contains(&step.addr)
+                before.end() == step.addr && !ends_block(before) && !descent.is_leader(step.addr)
             });
             match graph.blocks.last_mut().filter(|_| goes_on) {
                 Some(block) => {
@@ -149,12 +147,13 @@ impl Graph {
         }
         for (from, last) in lasts.iter().enumerate() {
             graph.leave(descent, from as u32, last, cases);
-            let is_call = matches!(last.flow, Flow::Call(_) | Flow::IndirectCall);
-            let mine = sites
-                .iter()
-                .filter(|site| is_call && (site.start.0..site.end.0).contains(&last.addr));
-            for site in mine {
-                graph.add(from as u32, site.pad.0, EdgeKind::LandingPad);
+            if matches!(last.flow, Flow::Call(_) | Flow::IndirectCall) {
+                // They are sorted and do not overlap.
+                let after = sites.partition_point(|site| site.start.0 <= last.addr);
+                let near = after.checked_sub(1).map(|at| sites[at]);
+                if let Some(site) = near.filter(|site| last.addr < site.end.0) {
+                    graph.add(from as u32, site.pad.0, EdgeKind::LandingPad);
+                }
             }
         }
         graph.edges.sort_unstable();

@@ -52,6 +52,7 @@ impl Program {
             unwind: Unwind::of(image),
             code: &code,
             pointers: relocations.pointers,
+            own_slots: relocations.own,
             program: Program {
                 slots: relocations.slots,
                 code: code.len() as u64,
@@ -111,6 +112,8 @@ struct Making<'d> {
     code: &'d Code<'d>,
     /// Addresses that relocations have, sorted.
     pointers: Vec<LinkAddr>,
+    /// Slots of functions of this file.
+    own_slots: HashSet<LinkAddr>,
     program: Program,
     /// Ranges of functions: their ends and indices by their starts.
     owners: BTreeMap<u64, (u64, usize)>,
@@ -168,7 +171,10 @@ impl Making<'_> {
             .program
             .slots
             .iter()
-            .filter(|(_, name)| returns::is_known(name))
+            .filter(|(slot, name)| match self.own_slots.contains(slot) {
+                true => returns::is_reserved(name),
+                false => returns::is_known(name),
+            })
             .map(|(slot, _)| slot.0)
             .collect();
         for (_, function) in owners {
@@ -178,7 +184,7 @@ impl Making<'_> {
 
     fn add(&mut self, function: Function) {
         let index = self.program.functions.len();
-        if function.name.as_deref().is_some_and(returns::is_known) {
+        if function.name.as_deref().is_some_and(returns::is_reserved) {
             self.silent.insert(function.entry.0);
         }
         self.by_entry.insert(function.entry.0, index);
@@ -208,6 +214,14 @@ impl Making<'_> {
                 addr = insn.next_pc();
             }
         }
+    }
+
+    /// Whether an address is in a part of a function that is not its beginning.
+    fn is_part(&self, addr: u64) -> bool {
+        let before = self.owners.range(..=addr).next_back();
+        before.is_some_and(|(&start, &(end, index))| {
+            addr < end && self.program.functions[index].entry.0 != start
+        })
     }
 
     /// Index of the function with an address.
@@ -304,7 +318,8 @@ impl Making<'_> {
     /// Finds functions that do not return; gives the callers of those for which that is new.
     fn without_return(&mut self) -> Vec<usize> {
         let functions = &self.program.functions;
-        let known = |function: &&Function| function.name.as_deref().is_some_and(returns::is_known);
+        let known =
+            |function: &&Function| function.name.as_deref().is_some_and(returns::is_reserved);
         let named = functions.iter().filter(known);
         let before = std::mem::take(&mut self.silent);
         self.silent = named.map(|function| function.entry.0).collect();
@@ -411,7 +426,18 @@ impl Making<'_> {
             if jumps.is_empty() {
                 break;
             }
-            let found = self.resolve(&graph, descent, entries, &jumps);
+            // Labels are all there are; tables may have other bounds with more ways to them.
+            let labelled = seen
+                .iter()
+                .filter(|(_, found)| matches!(found, Found::Labels(_)));
+            let mut found: BTreeMap<u64, Found> = labelled
+                .map(|(jump, found)| (*jump, found.clone()))
+                .collect();
+            let jumps: Vec<u64> = jumps
+                .into_iter()
+                .filter(|jump| !found.contains_key(jump))
+                .collect();
+            found.append(&mut self.resolve(&graph, descent, entries, &jumps));
             if found == seen {
                 break;
             }
@@ -466,15 +492,20 @@ impl Making<'_> {
         for range in ranges {
             let start = LinkAddr(range.start);
             let mut fail = |gate| failed.push(Failed { gate, at: start });
-            match self.unwind.cfa(start) {
-                Some(Cfa::Unreadable) => fail(Gate::Unwind),
-                Some(_) => {}
-                None if start == entry => fail(Gate::NoUnwind),
-                None => {}
+            let Some(range) = self.unwind.range(start) else {
+                if start == entry {
+                    fail(Gate::NoUnwind);
+                }
+                continue;
+            };
+            if range.is_signal || !self.unwind.is_readable(start) {
+                fail(Gate::Unwind);
             }
-            match self.unwind.call_sites(start) {
-                Some(own) => sites.extend(own),
-                None => fail(Gate::LandingPads),
+            if range.has_pads {
+                match self.unwind.call_sites(start) {
+                    Some(own) => sites.extend(own),
+                    None => fail(Gate::LandingPads),
+                }
             }
         }
         sites.sort_unstable();
@@ -494,11 +525,18 @@ impl Making<'_> {
         let mut found = BTreeMap::new();
         for &jump in jumps {
             let shape = shapes.get(&jump);
-            let table = shape
-                .and_then(|shape| tables::read(self.code, descent, jump, shape, &self.references));
+            let frame = self.unwind.cfa(LinkAddr(jump));
+            // The frame of a case is that of the jump. Parts may have been given to another function.
+            let fits = |target: u64| {
+                (descent.is_inside(target) || self.is_part(target))
+                    && self.unwind.cfa(LinkAddr(target)) == frame
+            };
+            let read =
+                |shape| tables::read(self.code, descent, jump, shape, (&self.references, &fits));
+            let table = shape.and_then(read);
             if let Some(table) = table {
                 found.insert(jump, Found::Table(table));
-            } else if self.unwind.cfa(LinkAddr(jump)) != Some(Cfa::Sp(8)) {
+            } else if frame != Some(Cfa::Sp(8)) {
                 let labels = self.labels(descent, entries);
                 if (1..=MOST_LABELS).contains(&labels.len()) {
                     found.insert(jump, Found::Labels(labels));

@@ -1,6 +1,7 @@
 //! Functions that do not return.
 //!
-//! Functions of libraries are known by their names. A function of the file does not return if no way
+//! Functions of libraries are known by their names, functions of the file only by names that the C standard
+//! reserves: gawk has an `err` of its own, which returns. Another function of the file does not return if no way
 //! from its entry comes to a return, to a jump that is not known, or to a function that returns. What is not
 //! known returns: a way too much in a graph does no harm, one that is missing does.
 
@@ -52,7 +53,12 @@ const NAMES: [&str; 44] = [
     "verrx",
 ];
 
-/// Whether a function with this name never returns, wherever it is.
+/// Whether a function of this file with this name never returns.
+pub(crate) fn is_reserved(name: &str) -> bool {
+    name.starts_with('_') && is_known(name)
+}
+
+/// Whether an imported function with this name never returns.
 pub(crate) fn is_known(name: &str) -> bool {
     let name = name.split('@').next().unwrap_or(name);
     NAMES.binary_search(&name).is_ok()

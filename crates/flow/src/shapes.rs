@@ -107,13 +107,13 @@ fn propagate(
     };
     for &entry in entries {
         if let Some(block) = graph.block_from(image::LinkAddr(entry)) {
-            flow.enter(block, State::at_entry(entry));
+            flow.enter(block, &State::at_entry(entry));
         }
     }
     for (block, before) in predecessors.iter().enumerate() {
         let is_first = before.is_empty() || before.iter().any(|&one| !wanted[one as usize]);
         if wanted[block] && is_first && entries.is_empty() {
-            flow.enter(block, State::at_entry(graph.blocks[block].start.0));
+            flow.enter(block, &State::at_entry(graph.blocks[block].start.0));
         }
     }
     if !flow.run() {
@@ -163,16 +163,17 @@ impl Propagation<'_> {
                 if !self.wanted[to as usize] {
                     continue;
                 }
-                if edge.kind == EdgeKind::LandingPad {
-                    self.enter(to as usize, State::at_pad(&state, last.pc()));
-                    continue;
+                match last.flow() {
+                    _ if edge.kind == EdgeKind::LandingPad => {
+                        self.enter(to as usize, &State::at_pad(&state, last.pc()));
+                    }
+                    Flow::Cond(cc, _) if state.is_compared() => {
+                        let mut state = state.clone();
+                        state.branch(cc.0, edge.kind == EdgeKind::Taken);
+                        self.enter(to as usize, &state);
+                    }
+                    _ => self.enter(to as usize, &state),
                 }
-                let mut state = state.clone();
-                if let Flow::Cond(cc, _) = last.flow() {
-                    let taken = edge.kind == EdgeKind::Taken;
-                    state.branch(cc.0, taken);
-                }
-                self.enter(to as usize, state);
             }
             if self.visits[block] >= MOST_VISITS {
                 return false;
@@ -182,19 +183,16 @@ impl Propagation<'_> {
     }
 
     /// Control comes to a block with this state.
-    fn enter(&mut self, block: usize, state: State) {
-        let joined = match &self.before[block] {
-            None => state,
+    fn enter(&mut self, block: usize, state: &State) {
+        let widens = self.visits[block] >= GROWTHS;
+        match &mut self.before[block] {
+            None => self.before[block] = Some(state.clone()),
             Some(before) => {
-                let widens = self.visits[block] >= GROWTHS;
-                let joined = before.join(&state, block as u64, widens);
-                if joined == *before {
+                if !before.join(state, block as u64, widens) {
                     return;
                 }
-                joined
             }
-        };
-        self.before[block] = Some(joined);
+        }
         self.visits[block] = self.visits[block].saturating_add(1);
         self.waiting.insert(block);
     }
@@ -202,8 +200,9 @@ impl Propagation<'_> {
     fn execute(&self, block: usize, state: &mut State, mut each: impl FnMut(&Insn, &State)) {
         let block = &self.graph.blocks[block];
         let mut addr = block.start.0;
+        let mut reader = self.code.reader(addr);
         while addr < block.end.0 {
-            let Some(insn) = self.code.insn(addr) else {
+            let Ok(insn) = reader.decode(addr) else {
                 return;
             };
             each(&insn, state);

@@ -12,6 +12,8 @@ use crate::values::{Compared, Table, Value, element, extended, join, mask, sum};
 
 /// Registers that a call does not keep (System V ABI).
 const CALL_CHANGES: u16 = 0b0000_1111_1100_0111;
+/// The base of memory at a constant address.
+const CONSTANT: u64 = u64::MAX;
 /// Slots of the stack that are remembered, and memory cells besides.
 const SLOTS: usize = 48;
 const CELLS: usize = 8;
@@ -52,27 +54,34 @@ impl State {
         state
     }
 
-    pub fn join(&self, other: &State, block: u64, widens: bool) -> State {
-        let join = |one: Value, two: Value, place: u64| {
-            join(one, two, 1 << 63 | block << 16 | place, widens)
+    /// Keeps what is true of another state, too, with which control comes to `block`. Whether that changes it.
+    pub fn join(&mut self, other: &State, block: u64, widens: bool) -> bool {
+        let mut is_changed = false;
+        let mut meet = |own: &mut Value, other: Value, place: u64| {
+            let met = join(*own, other, 1 << 63 | block << 16 | place, widens);
+            is_changed |= met != *own;
+            *own = met;
         };
-        let mut slots = Vec::with_capacity(self.slots.len());
-        for &(slot, value) in &self.slots {
-            if let Ok(at) = other.slot(slot) {
-                // Frames are near, so the low bytes tell slots apart.
-                let place = 32 + (slot.1 as u16 as u64 >> 1);
-                slots.push((slot, join(value, other.slots[at].1, place)));
-            }
+        for (at, own) in self.registers.iter_mut().enumerate() {
+            meet(own, other.registers[at], at as u64);
         }
-        let cells = self.cells.iter().filter(|cell| other.cells.contains(cell));
-        State {
-            registers: std::array::from_fn(|at| {
-                join(self.registers[at], other.registers[at], at as u64)
-            }),
-            slots,
-            cells: cells.copied().collect(),
-            compared: self.compared.filter(|_| self.compared == other.compared),
+        let (slots, cells) = (self.slots.len(), self.cells.len());
+        self.slots
+            .retain_mut(|(slot, own)| match other.slot(*slot) {
+                Ok(at) => {
+                    // Frames are near, so the low bytes tell slots apart.
+                    meet(own, other.slots[at].1, 32 + (slot.1 as u16 as u64 >> 1));
+                    true
+                }
+                Err(_) => false,
+            });
+        self.cells.retain(|cell| other.cells.contains(cell));
+        is_changed |= slots != self.slots.len() || cells != self.cells.len();
+        if self.compared != other.compared {
+            is_changed |= self.compared.is_some();
+            self.compared = None;
         }
+        is_changed
     }
 
     /// Place of a slot, or where it would be.
@@ -170,26 +179,30 @@ impl State {
             Value::Element(table) if width >= 2 && table.stride == width => {
                 Value::Entry(Table { width, ..table })
             }
+            Value::Constant(at) => self.cell((CONSTANT, at, width), id),
             Value::Number { .. } if address.index.is_none() => {
-                let Some(Value::Number {
-                    id: base, part: 8, ..
-                }) = address.base.map(|base| self.get(base))
-                else {
-                    return Value::loaded(id, width);
-                };
-                let cell = (base, address.displacement, width);
-                if let Some((_, value)) = self.cells.iter().find(|(known, _)| *known == cell) {
-                    return *value;
+                match address.base.map(|base| self.get(base)) {
+                    Some(Value::Number { id: base, part, .. }) if part >= 4 => {
+                        self.cell((base, address.displacement, width), id)
+                    }
+                    _ => Value::loaded(id, width),
                 }
-                let value = Value::loaded(id, width);
-                if self.cells.len() == CELLS {
-                    self.cells.remove(0);
-                }
-                self.cells.push((cell, value));
-                value
             }
             _ => Value::loaded(id, width),
         }
+    }
+
+    /// The value of memory that is not on the stack.
+    fn cell(&mut self, cell: Cell, id: u64) -> Value {
+        if let Some((_, value)) = self.cells.iter().find(|(known, _)| *known == cell) {
+            return *value;
+        }
+        let value = Value::loaded(id, cell.2);
+        if self.cells.len() == CELLS {
+            self.cells.remove(0);
+        }
+        self.cells.push((cell, value));
+        value
     }
 
     fn place(&mut self, place: Place, width: u8, id: u64) -> Value {
@@ -374,6 +387,11 @@ impl State {
             _ => Value::fresh(id | 2),
         };
         self.set(Reg::Rsp, moved);
+    }
+
+    /// Whether a conditional branch says something.
+    pub fn is_compared(&self) -> bool {
+        self.compared.is_some()
     }
 
     /// A conditional branch with this condition goes one way.

@@ -28,13 +28,14 @@ pub struct JumpTable {
     pub is_bounded: bool,
 }
 
-/// The table of a jump; `None`: it has none that makes sense.
+/// The table of a jump; `None`: it has none that makes sense. `fits` says of the target of an element
+/// whether it may be one, in a table without a bound.
 pub(crate) fn read(
     code: &Code<'_>,
     descent: &Descent,
     jump: u64,
     shape: &Shape,
-    references: &BTreeSet<u64>,
+    (references, fits): (&BTreeSet<u64>, &dyn Fn(u64) -> bool),
 ) -> Option<JumpTable> {
     let table = &shape.table;
     let is_bounded = table.is_guarded && table.most < MOST;
@@ -47,8 +48,7 @@ pub(crate) fn read(
         let Some(target) = element(code, at, shape) else {
             break;
         };
-        // A case that is certain may be in a part that belongs to nobody.
-        let leads_in = descent.is_inside(target) || is_bounded;
+        let leads_in = is_bounded || fits(target);
         if at >= end || !leads_in || descent.is_middle(target) || code.insn(target).is_none() {
             break;
         }

@@ -163,8 +163,10 @@ impl Value {
             return;
         }
         let first = place_of(width);
+        // A number that is no larger is its low bytes.
+        let is_low = *part == width || most[3] <= mask(width);
         for (place, most) in most.iter_mut().enumerate() {
-            if place == first || place > first && *part == width {
+            if place == first || place > first && is_low {
                 *most = (*most).min(bound);
                 *guarded |= 1 << place;
             }

@@ -1,7 +1,7 @@
 //! Relocations of the dynamic linker: which words become addresses of this file's bytes, and which those
 //! of functions elsewhere.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use object::LittleEndian as LE;
 use object::elf;
@@ -19,6 +19,8 @@ pub struct Relocations {
     /// Names of what it puts in words, by their place: slots of the procedure linkage table and of the
     /// global offset table.
     pub slots: HashMap<LinkAddr, String>,
+    /// Slots among them whose symbol this file defines.
+    pub own: HashSet<LinkAddr>,
 }
 
 impl Relocations {
@@ -63,6 +65,7 @@ impl Relocations {
                         };
                         if value != 0 {
                             self.pointers.push(LinkAddr(value.wrapping_add(addend)));
+                            self.own.insert(LinkAddr(place));
                         }
                         self.slots.insert(LinkAddr(place), name);
                     }

@@ -103,11 +103,28 @@ impl<'d> Unwind<'d> {
     }
 
     pub fn ranges(&self) -> impl Iterator<Item = UnwindRange> + '_ {
-        self.ranges.iter().map(|fde| UnwindRange {
-            start: LinkAddr(fde.initial_address()),
-            end: LinkAddr(fde.initial_address() + fde.len()),
-            is_signal: fde.is_signal_trampoline(),
-            has_pads: fde.lsda().is_some(),
+        self.ranges.iter().map(range)
+    }
+
+    /// The range with an address.
+    pub fn range(&self, addr: LinkAddr) -> Option<UnwindRange> {
+        self.at(addr).map(range)
+    }
+
+    /// Whether the instructions of the table of the range with an address are all known.
+    pub fn is_readable(&self, addr: LinkAddr) -> bool {
+        self.at(addr).is_some_and(|fde| {
+            let mut own = fde.instructions(&self.section, &self.bases);
+            let mut shared = fde.cie().instructions(&self.section, &self.bases);
+            let all = |next: &mut dyn FnMut() -> gimli::Result<bool>| loop {
+                match next() {
+                    Ok(true) => {}
+                    Ok(false) => return true,
+                    Err(_) => return false,
+                }
+            };
+            all(&mut || own.next().map(|one| one.is_some()))
+                && all(&mut || shared.next().map(|one| one.is_some()))
         })
     }
 
@@ -145,6 +162,15 @@ impl<'d> Unwind<'d> {
         };
         let bytes = self.image.bytes_from(LinkAddr(address));
         call_sites(bytes, address, fde.initial_address())
+    }
+}
+
+fn range(fde: &FrameDescriptionEntry<Bytes<'_>>) -> UnwindRange {
+    UnwindRange {
+        start: LinkAddr(fde.initial_address()),
+        end: LinkAddr(fde.initial_address() + fde.len()),
+        is_signal: fde.is_signal_trampoline(),
+        has_pads: fde.lsda().is_some(),
     }
 }
 

@@ -10,6 +10,8 @@ Examples:
   everypath flow ./prog --function main       blocks and edges beside the code
   everypath flow ./prog --function main --format svg > main.svg
   everypath flow ./prog --function 0x401136 --format dot | dot -Tpdf > f.pdf
+  everypath count -o run.evp -- ./prog        then with exact counts:
+  everypath flow ./prog --function main --counts run.evp --format svg > main.svg
   everypath flow ./prog --loops               loops, each below the one around it
   everypath flow ./prog --calls               who calls whom
   everypath flow ./prog --gates               functions that are not complete
@@ -27,6 +29,9 @@ pub struct Flow {
     /// Only this function, by name or 0xADDRESS
     #[arg(long, value_name = "NAME", conflicts_with_all = ["loops", "calls", "gates"])]
     pub function: Option<String>,
+    /// With --function: how often each block ran (FILE: made with `count -o`)
+    #[arg(long, value_name = "FILE", requires = "function")]
+    pub counts: Option<PathBuf>,
     /// All loops
     #[arg(long, conflicts_with_all = ["calls", "gates"])]
     pub loops: bool,

@@ -11,7 +11,7 @@ use testkit::folder::Folder;
 use crate::BINARY;
 
 /// Programs that are executed, each as a line for a shell.
-const PROGRAMS: [&str; 12] = [
+const PROGRAMS: [&str; 13] = [
     "ls -l /usr/bin",
     "sort -r /etc/passwd",
     "bash -c 'for i in 1 2 3; do case $i in 2) printf \"%05d\\n\" $i;; *) echo $((i*i));; esac; done'",
@@ -23,6 +23,8 @@ const PROGRAMS: [&str; 12] = [
     "tar cf out.tar in.c",
     "xz -k -f in.c",
     "everypath flow /usr/bin/true",
+    // It has a function `err` that returns.
+    "gawk 'BEGIN { print atan2(1, 2), substr(\"hello\", 2, 3), int(7.9), x + 0, match(\"a1\", /[0-9]/); printf \"%d %s\\n\", 3, toupper(\"x\") }'",
     "./throws",
 ];
 
@@ -342,6 +344,15 @@ fn every_form_shows_the_graph() {
         gates.contains("_init: no unwind table") && !gates.contains(" work:"),
         "{gates}"
     );
+    said(&folder, &["count", "-q", "-o", "run.evp", "--", "./prog"]);
+    let words = ["flow", "prog", "--function", "work", "--counts", "run.evp"];
+    let counted = said(&folder, &words);
+    // Its name, "./prog", has six letters, none of them of a case.
+    assert!(
+        counted.contains("6 times  header of a loop") || counted.contains("6 times  in a loop"),
+        "{counted}"
+    );
+    assert!(counted.contains("block 0  1 times"), "{counted}");
     let table = said(&folder, &["flow", "--table", "."]);
     assert!(table.contains("C     GNU ld           1"), "{table}");
 }
@@ -373,6 +384,10 @@ fn what_is_no_program_is_refused() {
         (&["prog", "--format", "svg"], "give --function"),
         (&["prog", "--format", "dot"], "give --function or --calls"),
         (&["prog", "prog"], "give --table"),
+        (
+            &["prog", "--function", "work", "--counts", "text"],
+            "not an Everypath recording",
+        ),
         (&["prog", "--report", "no/x"], "cannot write 'no/x'"),
     ] {
         let output = folder.run(BINARY, &[&["flow"], words].concat());

@@ -5,7 +5,8 @@ use std::io::{self, Write};
 
 use flow::{EdgeKind, Function, To};
 
-use super::Flow;
+use super::{Flow, Ran};
+use crate::numbers::grouped;
 
 const LINE: usize = 15;
 const GAP: usize = 22;
@@ -28,14 +29,14 @@ struct Drawn {
     lane: Option<(bool, usize)>,
 }
 
-/// Writes the picture of one function. `notes` has a text for blocks, to stand above their code.
+/// Writes the picture of one function. `ran` says how often a block was executed, if that is known.
 pub fn write(
     flow: &Flow<'_>,
     function: &Function,
-    notes: &dyn Fn(usize) -> Option<String>,
+    ran: &Ran<'_>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let (places, bottom) = places(flow, function, notes);
+    let (places, bottom) = places(flow, function, ran);
     let lines = places.iter().flat_map(|place| &place.lines);
     let longest = lines.map(|line| line.chars().count()).max();
     let width = longest.unwrap_or(10) * LETTER + 16;
@@ -78,16 +79,13 @@ pub fn write(
 }
 
 /// Boxes of all blocks, and the bottom of the picture.
-fn places(
-    flow: &Flow<'_>,
-    function: &Function,
-    notes: &dyn Fn(usize) -> Option<String>,
-) -> (Vec<Place>, usize) {
+fn places(flow: &Flow<'_>, function: &Function, ran: &Ran<'_>) -> (Vec<Place>, usize) {
     let mut places = Vec::new();
     let mut top = 2 * LINE + MARGIN;
-    for (number, block) in function.graph.blocks.iter().enumerate() {
+    for block in &function.graph.blocks {
         let insns = flow.insns(block).into_iter();
-        let mut lines: Vec<String> = notes(number).into_iter().collect();
+        let note = ran(block).map(|times| format!("{} times", grouped(times)));
+        let mut lines: Vec<String> = note.into_iter().collect();
         lines.extend(insns.map(|(addr, text)| format!("{addr:x}  {text}")));
         let height = lines.len() * LINE + 8;
         places.push(Place { top, height, lines });

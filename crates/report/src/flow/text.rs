@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use flow::{EdgeKind, Function, Gate, Loops, To};
 use image::LinkAddr;
 
-use super::{Flow, loops_of, share};
+use super::{Flow, Ran, loops_of, share};
 use crate::names::base_name;
 use crate::numbers::grouped;
 use crate::text::Style;
@@ -141,6 +141,7 @@ pub fn gates(flow: &Flow<'_>, out: &mut dyn Write) -> io::Result<()> {
 pub fn function(
     flow: &Flow<'_>,
     function: &Function,
+    ran: &Ran<'_>,
     style: Style,
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -159,8 +160,10 @@ pub fn function(
             (false, depth) => format!("  in a loop, depth {depth}"),
         };
         let title = style.bold(&format!("block {number}"));
+        let times = ran(block).map(|times| format!("  {} times", grouped(times)));
+        let times = times.unwrap_or_default();
         let line = style.dim(&place(flow, block.start));
-        writeln!(out, "\n{title}{mark}{line}")?;
+        writeln!(out, "\n{title}{times}{mark}{line}")?;
         for (at, text) in flow.insns(block) {
             writeln!(out, "  {at:8x}  {text}")?;
         }
