@@ -484,6 +484,9 @@ fn misses_are_those_of_the_context() {
             assert_eq!(of(";main;again;walk"), 0, "{folded}");
         }
     }
+    let document = said(&folder, &["report", "misses.evp", "--format", "xml"]);
+    std::fs::write(folder.path().join("misses.xml"), document).unwrap();
+    assert_eq!(crate::xml::faults(&folder.path().join("misses.xml")), "");
     let words = ["contexts", "--cost", "ll-misses", "--", "true"];
     assert!(folder.refused(BINARY, &words).contains("simulated"));
 }

@@ -83,7 +83,7 @@ fn run(command: &mut Command) -> Output {
 }
 
 /// The complaints of xmllint; empty: it is valid.
-fn faults(document: &Path) -> String {
+pub fn faults(document: &Path) -> String {
     let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/formats/everypath.xsd");
     let mut xmllint = Command::new("xmllint");
     let xmllint = xmllint.args(["--noout", "--schema"]).arg(schema);
