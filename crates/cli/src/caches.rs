@@ -119,7 +119,7 @@ fn of_contexts(traced: &Recording) -> (Recording, Vec<Vec<Log>>) {
     let images = Images::new();
     let mut files = Files::new(&images);
     let mut extents = |process: &Process, at| files.extents(process, at);
-    // What cannot be read is said of the accesses, too.
+    // Threads that cannot be read to their end are named with their accesses, too.
     let (mut recording, logs, _) = contexts::logged(traced, &wanted, &mut extents, true);
     files.identify(&mut recording);
     symbolize::symbolize(&mut recording, &images);

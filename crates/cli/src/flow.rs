@@ -196,7 +196,7 @@ fn collect(folder: &Path, files: &mut BTreeSet<PathBuf>) -> Result<()> {
     for entry in entries.flatten() {
         let (path, kind) = (entry.path(), entry.file_type());
         match kind {
-            // What may not be read is left out.
+            // Folders that may not be read are left out.
             Ok(kind) if kind.is_dir() => {
                 let _ = collect(&path, files);
             }

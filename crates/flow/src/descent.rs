@@ -253,7 +253,8 @@ impl Descent {
                 }
                 false
             }
-            Flow::Call(target) if target == end => {
+            // Outside, it is the next function.
+            Flow::Call(target) if target == end && self.is_inside(end) => {
                 self.fail(Gate::OddInstruction, step.addr);
                 self.lead(end);
                 true

@@ -247,7 +247,7 @@ impl Making<'_> {
                 break;
             }
             let mut targets = BTreeSet::new();
-            // Those with tables come last, when all references to tables are known.
+            // Functions with tables come last, when all references to tables are known.
             let (mut made, mut later) = (Vec::new(), Vec::new());
             while let Some(index) = waiting.pop_first() {
                 match self.make(index, false) {

@@ -216,7 +216,9 @@ impl State {
         self.cells.clear();
         if let Value::Frame(frame, at) = self.address(address, id) {
             let overlaps = |slot: &(u64, i64)| {
-                slot.0 == frame && slot.1 < at + i64::from(width) && at < slot.1 + 8
+                slot.0 == frame
+                    && slot.1 < at.saturating_add(width.into())
+                    && at < slot.1.saturating_add(8)
             };
             self.slots.retain(|(slot, _)| !overlaps(slot));
             let value = match from {
@@ -232,6 +234,12 @@ impl State {
         let id = insn.pc() << 4;
         match insn.op() {
             Op::Compare { left, right, width } => return self.compare(left, right, width, id),
+            Op::SubtractConstant { to, value, width } => {
+                self.compare(Place::Register(to), value, width, id);
+                let by = (value as i64).wrapping_neg();
+                let sum = self.with_constant(to, by, id).low(width, id);
+                return self.set(to, sum);
+            }
             Op::Push(from) => return self.push(from, id),
             Op::Pop(to) => return self.pop(to, id),
             Op::Other { changes, stores } => return self.other(insn, changes, stores),
@@ -278,15 +286,7 @@ impl State {
                 (to, sum(self.get(to), from, id).low(width, id))
             }
             Op::AddConstant { to, value, width } => {
-                let sum = match self.get(to) {
-                    Value::Constant(old) => Value::Constant(old.wrapping_add_signed(value)),
-                    Value::Frame(frame, at) => Value::Frame(frame, at.wrapping_add(value)),
-                    Value::Number { most, .. } if value >= 0 && most[3] < u64::MAX >> 1 => {
-                        Value::bounded(id, most[3].saturating_add(value as u64))
-                    }
-                    _ => Value::fresh(id),
-                };
-                (to, sum.low(width, id))
+                (to, self.with_constant(to, value, id).low(width, id))
             }
             Op::Subtract { to, .. } => (to, Value::fresh(id)),
             Op::And { to, value, width } => {
@@ -316,6 +316,18 @@ impl State {
             }
             _ => return None,
         })
+    }
+
+    /// A register plus a constant.
+    fn with_constant(&self, to: Reg, value: i64, id: u64) -> Value {
+        match self.get(to) {
+            Value::Constant(old) => Value::Constant(old.wrapping_add_signed(value)),
+            Value::Frame(frame, at) => Value::Frame(frame, at.wrapping_add(value)),
+            Value::Number { most, .. } if value >= 0 && most[3] < u64::MAX >> 1 => {
+                Value::bounded(id, most[3].saturating_add(value as u64))
+            }
+            _ => Value::fresh(id),
+        }
     }
 
     fn compare(&mut self, left: Place, right: u64, width: u8, id: u64) {

@@ -1,6 +1,7 @@
 //! Jump tables: their targets, from the shape of a jump and the bytes of the file.
 
 use std::collections::BTreeSet;
+use std::ops::Bound::{Excluded, Unbounded};
 
 use image::LinkAddr;
 
@@ -40,7 +41,9 @@ pub(crate) fn read(
     let table = &shape.table;
     let is_bounded = table.is_guarded && table.most < MOST;
     let most = table.most.saturating_add(1).min(MOST);
-    let next = references.range(table.address + 1..).next();
+    let next = references
+        .range((Excluded(table.address), Unbounded))
+        .next();
     let end = next.copied().filter(|_| !is_bounded).unwrap_or(u64::MAX);
     let mut targets = Vec::new();
     for number in 0..most {

@@ -157,7 +157,7 @@ impl Value {
         if *id != compared.id {
             return;
         }
-        // What was compared are the low bytes of the number, as many as both have.
+        // The compared bytes are the low ones of the number, as many as both have.
         let width = compared.width.min(compared.part);
         if *part < width {
             return;

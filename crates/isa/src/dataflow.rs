@@ -63,6 +63,12 @@ pub enum Op {
         value: i64,
         width: u8,
     },
+    /// to -= a constant; flags as of [`Op::Compare`].
+    SubtractConstant {
+        to: Reg,
+        value: u64,
+        width: u8,
+    },
     /// to -= from.
     Subtract {
         to: Reg,
@@ -300,11 +306,7 @@ fn known(raw: &Instruction) -> Option<Op> {
                     value: value as i64,
                     width,
                 },
-                (M::Sub, Some(value)) => Op::AddConstant {
-                    to,
-                    value: (value as i64).wrapping_neg(),
-                    width,
-                },
+                (M::Sub, Some(value)) => Op::SubtractConstant { to, value, width },
                 (M::And, Some(value)) => Op::And { to, value, width },
                 (M::Shr, Some(value)) => Op::ShiftRight {
                     to,

@@ -1,6 +1,6 @@
 //! The first-level caches and translation buffers of one thread, and what its instructions miss.
 //!
-//! What misses the first level is a [`Touch`] of the last one, which others have, too; the thread does not
+//! Each miss of the first level is a [`Touch`] of the last one, which others have, too; the thread does not
 //! wait for the answer, so threads can be read at the same time.
 
 use std::io;
@@ -68,7 +68,7 @@ impl Cursor<'_> {
         while self.left == 0 {
             match self.rest.next() {
                 Some((insns, node)) => (self.left, self.node) = (insns, node),
-                // What is behind the last event is of the same node.
+                // Instructions behind the last event are of the same node.
                 None => self.left = u64::MAX,
             }
         }

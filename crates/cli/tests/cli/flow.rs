@@ -17,7 +17,7 @@ const PROGRAMS: [&str; 13] = [
     "bash -c 'for i in 1 2 3; do case $i in 2) printf \"%05d\\n\" $i;; *) echo $((i*i));; esac; done'",
     "perl -e 'my %h = map { $_ => sprintf(\"%x\", $_) } 1..99; print join \",\", sort grep { /a/ } values %h'",
     "python3 -c 'import json; print(json.dumps([i for i in range(99)])); 1/0'",
-    "git --no-pager log --stat -3 --format=%H -- /work/none",
+    "git --no-pager diff --no-index --stat -p in.c throws.cc",
     "sqlite3 :memory: 'create table t(a); insert into t values(1),(2); select sum(a)*2.5 from t group by a order by 1;'",
     "gcc -O2 -c -o out.o in.c",
     "tar cf out.tar in.c",

@@ -1,4 +1,5 @@
 //! Graphs of programs that are built here, and of damaged files.
 
+mod clang;
 mod damage;
 mod shapes;
