@@ -72,6 +72,8 @@ pub fn name(pid: Pid) -> Option<String> {
     Some(name.trim_end().to_owned())
 }
 
+/// Its children. The kernel may leave some out while another one ends (proc(5)); who waits for
+/// one asks again.
 #[must_use]
 pub fn children(pid: Pid) -> Vec<Pid> {
     let path = format!("/proc/{pid}/task/{pid}/children");
@@ -84,11 +86,24 @@ pub fn children(pid: Pid) -> Vec<Pid> {
 #[must_use]
 pub fn observer(everypath: Pid) -> Option<Pid> {
     let leads = |pid: &Pid| stat(*pid).is_some_and(|stat| stat[3] == pid.to_string());
-    children(everypath).into_iter().find(leads)
+    asked_again(|| children(everypath).into_iter().find(leads))
 }
 
 /// The program that a running everypath has started, if it has.
 #[must_use]
 pub fn program(everypath: Pid) -> Option<Pid> {
-    children(observer(everypath)?).into_iter().next()
+    let observer = observer(everypath)?;
+    asked_again(|| children(observer).into_iter().next())
+}
+
+/// What is found among children, within a second: one list of them is not always whole.
+fn asked_again(find: impl Fn() -> Option<Pid>) -> Option<Pid> {
+    let began = Instant::now();
+    loop {
+        let found = find();
+        if found.is_some() || began.elapsed() > Duration::from_secs(1) {
+            return found;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }

@@ -230,8 +230,10 @@ impl Maker {
         if indexes_bits(instruction) {
             wanted.push((instruction.op1_register(), Holds::Number));
         }
-        // An address that was computed, or is cut to 32 bits, can lead to the engine's memory.
-        let wild = self.used() == 0 && !has_short_address(instruction) && self.random.percent(10);
+        // An address that was computed, or is cut to 32 bits, can lead to the engine's memory; a
+        // pointer as the number of a bit leads to an eighth of it, where the heap may lie.
+        let may_be_wild = !has_short_address(instruction) && !indexes_bits(instruction);
+        let wild = self.used() == 0 && may_be_wild && self.random.percent(10);
         for (register, holds) in wanted {
             if register.is_gpr() && !wild {
                 self.load(register.full_register().number(), holds);
