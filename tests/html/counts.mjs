@@ -11,6 +11,31 @@ function table(page, id) {
     [head.modules[table.module[row]].path, table.at[row], name, table.executed[row], table.times[row], table.insns[row]].join(" ")))(everypath)`);
 }
 
+/** Each block of the graph of `work` was executed as often as the report says, and each of its edges is drawn. */
+async function graph(page, { blocks }) {
+  await search(page, "work");
+  await page.press("Enter", "Home");
+  await page.evaluate(`document.getElementById("graph").click()`);
+  const drawn = await page.evaluate(`(({ graph }) => ({
+    start: graph.start, edges: graph.edges.length, complete: graph.complete,
+    heads: [...document.querySelectorAll(".graph .block")].map((block) => block.querySelector("text").textContent),
+    paths: document.querySelectorAll(".graph .edge").length,
+  }))(everypath.panel === null && everypath.listings.of(everypath.views[everypath.selected.id].table.function[everypath.selected.row]))`);
+  assert.ok(drawn.complete && drawn.start.length > 3);
+  assert.equal(drawn.paths, drawn.edges);
+  assert.equal(drawn.heads.length, drawn.start.length);
+  const own = blocks.filter((block) => block.function === "work");
+  const executed = new Map(own.map((block) => [Number(block.offset), block.executed]));
+  let checked = 0;
+  drawn.start.forEach((start, number) => {
+    if (!executed.has(start)) return;
+    checked++;
+    assert.equal(drawn.heads[number].replace(/ times?$/, ""), grouped(executed.get(start)));
+  });
+  assert.ok(checked >= 3, `${checked} blocks of work`);
+  await page.evaluate(`document.getElementById("graph").click()`);
+}
+
 /** A program whose own path is a tag. */
 export async function hostileCounts(page) {
   const evil = '<img src=x onerror="everypath.evil=1">';
@@ -39,6 +64,7 @@ export async function counts(page, report, oracle) {
   await blocks(page, section);
   await functions(page, section, sum);
   await work(page, parsed(oracle));
+  await graph(page, section);
   assert.equal(await page.evaluate(`document.querySelectorAll("img, b b").length`), 0);
   assert.equal(await page.evaluate("everypath.evil"), undefined);
 }

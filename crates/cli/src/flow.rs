@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use analysis::counts::Unit;
 use anyhow::{Context, Result, anyhow, bail};
-use flow::{Block, Function, Program};
+use flow::{Block, Function, Liveness, Program};
 use image::{Image, Language, Linker};
 use report::counts::{Report, View};
 use report::flow::{self as of_flow, Totals};
@@ -36,14 +36,8 @@ pub fn flow(flags: &Flow) -> Result<Ending> {
     let [file] = &flags.files[..] else {
         bail!("one file at a time; for a table of many give --table");
     };
+    check_form(flags)?;
     let has_graph = flags.function.is_some();
-    match flags.format {
-        FlowForm::Svg if !has_graph => bail!("--format svg draws one function; give --function"),
-        FlowForm::Dot if !has_graph && !flags.calls => {
-            bail!("--format dot draws a function or the call graph; give --function or --calls")
-        }
-        _ => {}
-    }
     let output = flags.report.as_deref();
     let output = output.map(|path| Output::prepare(path, Kind::Report));
     let output = output.transpose()?;
@@ -69,12 +63,19 @@ pub fn flow(flags: &Flow) -> Result<Ending> {
         let counts = counts.as_ref()?;
         Some(counts.get(&offset.0).copied().unwrap_or(0))
     };
+    let liveness = flags.live.then(|| Liveness::new(&image, &program));
     let style = match output {
         Some(_) => Style::PLAIN,
         None => style_of(&io::stdout()),
     };
+    let facts = of_flow::Facts {
+        ran: &ran,
+        liveness: liveness.as_ref(),
+    };
     send(output, |out| match flags.format {
-        FlowForm::Json => of_flow::json(&flow, has_graph.then_some(&found[..]), out),
+        FlowForm::Json => {
+            of_flow::json(&flow, has_graph.then_some(&found[..]), facts.liveness, out)
+        }
         FlowForm::Dot => of_flow::dot(&flow, &found, out),
         FlowForm::Svg => of_flow::svg(&flow, found[0], &ran, out),
         FlowForm::Text if flags.loops => of_flow::loops(&flow, out),
@@ -82,9 +83,24 @@ pub fn flow(flags: &Flow) -> Result<Ending> {
         FlowForm::Text if flags.gates => of_flow::gates(&flow, out),
         FlowForm::Text if has_graph => found
             .iter()
-            .try_for_each(|function| of_flow::function(&flow, function, &ran, style, out)),
+            .try_for_each(|function| of_flow::function(&flow, function, &facts, style, out)),
         FlowForm::Text => of_flow::summary(&flow, style, out),
     })
+}
+
+/// Refuses forms that what is asked for does not have.
+fn check_form(flags: &Flow) -> Result<()> {
+    let has_graph = flags.function.is_some();
+    match flags.format {
+        FlowForm::Svg if !has_graph => bail!("--format svg draws one function; give --function"),
+        FlowForm::Dot if !has_graph && !flags.calls => {
+            bail!("--format dot draws a function or the call graph; give --function or --calls")
+        }
+        FlowForm::Svg | FlowForm::Dot if flags.live => {
+            bail!("--live goes with --format text and json")
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Executions of the instructions of `image`, by their offsets in the file, in a recording of `count`.

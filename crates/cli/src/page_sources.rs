@@ -15,8 +15,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use flow::Program;
 use image::{FileOffset, Image, ImageError, Images, SourceStamp};
-use report::html::{Files, Line};
+use report::html::{Files, Graph, Line};
 use trace::Module;
 
 use crate::output::reason;
@@ -24,6 +25,9 @@ use crate::source::{self, Source};
 
 /// Longer functions are shown by no one who wants to read them.
 const LONGEST: u64 = 1 << 20;
+
+/// Graphs of the functions of larger files take longer to find than one waits for a page.
+const LARGEST_WITH_GRAPHS: u64 = 64 << 20;
 
 /// Bytes of an instruction.
 const LONGEST_INSTRUCTION: usize = 15;
@@ -49,6 +53,8 @@ pub struct OnDisk<'a> {
     refused: BTreeSet<String>,
     /// By path and build id; else why not.
     modules: HashMap<Key, Result<Opened, String>>,
+    /// Control flow of modules, where it is not too much to look for.
+    programs: HashMap<Key, Option<(Image, Program)>>,
     sources: HashMap<String, Option<Vec<String>>>,
 }
 
@@ -68,6 +74,7 @@ impl<'a> OnDisk<'a> {
             changed: BTreeSet::new(),
             refused: BTreeSet::new(),
             modules: HashMap::new(),
+            programs: HashMap::new(),
             sources: HashMap::new(),
         }
     }
@@ -94,6 +101,18 @@ impl<'a> OnDisk<'a> {
             .or_insert_with(|| open(module, images));
         opened.as_ref().map_err(String::as_str)
     }
+}
+
+/// Control flow of a module that is here and the one that ran.
+fn control_flow(module: &Module) -> Option<(Image, Program)> {
+    let path = Path::new(&module.path);
+    let is_small = std::fs::metadata(path).is_ok_and(|data| data.len() <= LARGEST_WITH_GRAPHS);
+    let image = is_small.then(|| Image::open_whole(path).ok()).flatten()?;
+    if image.build_id() != module.build_id.as_deref() {
+        return None;
+    }
+    let program = Program::of(&image);
+    Some((image, program))
 }
 
 /// The first one, and how many more there are.
@@ -176,6 +195,17 @@ impl Files for OnDisk<'_> {
             self.named.insert(file.clone(), stamp);
         }
         Some((file, line))
+    }
+
+    fn graph(&mut self, module: &Module, offset: u64) -> Option<Graph> {
+        let key = (module.path.clone(), module.build_id.clone());
+        if !self.programs.contains_key(&key) {
+            let program = self.module(module).ok().and_then(|_| control_flow(module));
+            self.programs.insert(key.clone(), program);
+        }
+        let (image, program) = self.programs.get(&key)?.as_ref()?;
+        let addr = image.link_addr(FileOffset(offset))?;
+        Graph::of(image, program.function_at(addr)?)
     }
 
     fn text(&mut self, file: &str) -> Option<&[String]> {

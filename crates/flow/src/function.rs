@@ -19,6 +19,8 @@ pub struct Evidence {
     pub pointer: bool,
     /// It is called directly.
     pub called: bool,
+    /// An instruction takes its address.
+    pub taken: bool,
 }
 
 /// A function.
@@ -45,6 +47,12 @@ impl Function {
     /// Whether the graph has every instruction and edge that can be executed.
     pub fn is_complete(&self) -> bool {
         self.failed.is_empty()
+    }
+
+    /// Whether a call by address may lead to it, as far as this file shows: its address is in an instruction or in
+    /// data.
+    pub fn is_taken(&self) -> bool {
+        self.evidence.pointer || self.evidence.taken
     }
 
     /// Bytes of its ranges.

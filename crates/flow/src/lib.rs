@@ -29,6 +29,7 @@
 //! | `tables` | jump tables |
 //! | `returns` | functions that do not return |
 //! | `loops` | dominators and natural loops |
+//! | `live` | registers and flags that are live |
 //!
 //! Limits: docs/limits.md, `flow`.
 #![forbid(unsafe_code)]
@@ -37,6 +38,7 @@ mod code;
 mod descent;
 mod function;
 mod graph;
+mod live;
 mod loops;
 mod program;
 mod returns;
@@ -47,6 +49,7 @@ mod values;
 
 pub use function::{Evidence, Function};
 pub use graph::{Block, Edge, EdgeKind, Graph, To};
+pub use live::{Live, Liveness};
 pub use loops::{Dominators, Loop, Loops};
 pub use program::Program;
 pub use tables::JumpTable;

@@ -66,6 +66,9 @@ impl Program {
         };
         making.begin(image);
         making.run();
+        for function in &mut making.program.functions {
+            function.evidence.taken = making.references.contains(&function.entry.0);
+        }
         making
             .program
             .functions

@@ -4,14 +4,20 @@
 //! the system's debug directory, else by the name and checksum in
 //! `.gnu_debuglink`, beside the binary, in `.debug` beside it, or in the
 //! debug directory under the binary's own path.
+//!
+//! Some distributions keep a table of symbols in the binary itself ([`inner`]).
 
 use std::fs::File;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use object::read::elf::SectionHeader;
 use object::{LittleEndian as LE, ReadCache, ReadRef};
 
 use crate::elf::Elf;
+
+/// Most bytes of a symbol table inside a file; more are no symbols of functions only.
+const LARGEST_INNER: usize = 1 << 30;
 
 const DEBUG_ROOT: &str = "/usr/lib/debug";
 
@@ -33,6 +39,32 @@ impl DebugLink {
             file: String::from_utf8(bytes[..end].to_vec()).ok()?,
             crc: u32::from_le_bytes(crc),
         })
+    }
+}
+
+/// The file that `.gnu_debugdata` holds, compressed by xz: symbols of functions that are not in the dynamic table (gdb's
+/// manual, "MiniDebugInfo").
+pub(crate) fn inner<'d, R: ReadRef<'d>>(elf: &Elf<'d, R>) -> Option<Vec<u8>> {
+    let bytes = elf.section(b".gnu_debugdata")?.data(LE, elf.data).ok()?;
+    let mut file = Limited(Vec::new());
+    lzma_rs::xz_decompress(&mut &*bytes, &mut file).ok()?;
+    Some(file.0)
+}
+
+/// Takes so many bytes and no more.
+struct Limited(Vec<u8>);
+
+impl Write for Limited {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > LARGEST_INNER {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -360,22 +360,31 @@ impl Image {
         (table, collected.names)
     }
 
-    /// `.symtab`, else that of the debug file; and the dynamic symbols.
+    /// `.symtab`, else that of the debug file, else that inside the file; and the dynamic symbols.
     fn collect_symbols<'d>(&self, elf: &Elf<'d, &'d [u8]>) -> Collector {
         let mut collected = Collector::default();
-        if !collected.add_section(elf, elf::SHT_SYMTAB)
-            && let Some(path) = self.debug_file()
-            && let Ok(file) = fs::File::open(path)
+        let has_own = collected.add_section(elf, elf::SHT_SYMTAB)
+            || self.add_separate_symbols(&mut collected);
+        if !has_own
+            && let Some(inner) = debug::inner(elf)
+            && let Ok(inner) = Elf::parse(&*inner)
         {
-            let cache = ReadCache::new(file);
-            if let Ok(debug) = Elf::parse(&cache) {
-                collected.add_section(&debug, elf::SHT_SYMTAB);
-            }
+            collected.add_section(&inner, elf::SHT_SYMTAB);
         }
         if !collected.add_section(elf, elf::SHT_DYNSYM) && elf.sections.is_empty() {
             collected.add_dynamic(elf, &self.dynamic);
         }
         collected
+    }
+
+    /// Adds the symbols of the debug file, if there is one with some.
+    fn add_separate_symbols(&self, collected: &mut Collector) -> bool {
+        let file = self.debug_file().and_then(|path| fs::File::open(path).ok());
+        let Some(file) = file else {
+            return false;
+        };
+        let cache = ReadCache::new(file);
+        Elf::parse(&cache).is_ok_and(|debug| collected.add_section(&debug, elf::SHT_SYMTAB))
     }
 
     /// `e_entry` first, then what the dynamic section names. A program's

@@ -7,6 +7,8 @@
 //!
 //! Limits: call sites in other encodings than ULEB128 and four bytes are unreadable.
 
+use std::cell::RefCell;
+
 use gimli::{
     BaseAddresses, CfaRule, CieOrFde, EhFrame, EndianSlice, FrameDescriptionEntry, LittleEndian,
     Pointer, UnwindContext, UnwindSection, X86_64,
@@ -59,6 +61,15 @@ pub struct Unwind<'d> {
     bases: BaseAddresses,
     /// By address.
     ranges: Vec<FrameDescriptionEntry<Bytes<'d>>>,
+    /// Answers about one range: questions come function by function.
+    last: RefCell<Frames>,
+}
+
+/// Frame addresses of the range that begins at `start`: each up to an address.
+#[derive(Default)]
+struct Frames {
+    start: Option<u64>,
+    rows: Vec<(u64, Cfa)>,
 }
 
 impl<'d> Unwind<'d> {
@@ -99,6 +110,7 @@ impl<'d> Unwind<'d> {
             section,
             bases,
             ranges,
+            last: RefCell::default(),
         }
     }
 
@@ -139,15 +151,34 @@ impl<'d> Unwind<'d> {
     /// The canonical frame address at an instruction; `None`: no table describes it.
     pub fn cfa(&self, addr: LinkAddr) -> Option<Cfa> {
         let fde = self.at(addr)?;
+        let mut last = self.last.borrow_mut();
+        if last.start != Some(fde.initial_address()) {
+            *last = self.frames(fde);
+        }
+        let row = last.rows.iter().find(|(end, _)| addr.0 < *end);
+        Some(row.map_or(Cfa::Unreadable, |(_, cfa)| *cfa))
+    }
+
+    /// All frame addresses of a range, up to what cannot be read.
+    fn frames(&self, fde: &FrameDescriptionEntry<Bytes<'d>>) -> Frames {
+        let mut frames = Frames {
+            start: Some(fde.initial_address()),
+            rows: Vec::new(),
+        };
         let mut context = UnwindContext::new();
-        let row = fde.unwind_info_for_address(&self.section, &self.bases, &mut context, addr.0);
-        Some(match row.map(|row| row.cfa()) {
-            Ok(CfaRule::RegisterAndOffset { register, offset }) if *register == X86_64::RSP => {
-                Cfa::Sp(*offset)
-            }
-            Ok(_) => Cfa::Other,
-            Err(_) => Cfa::Unreadable,
-        })
+        let Ok(mut table) = fde.rows(&self.section, &self.bases, &mut context) else {
+            return frames;
+        };
+        while let Ok(Some(row)) = table.next_row() {
+            let cfa = match row.cfa() {
+                CfaRule::RegisterAndOffset { register, offset } if *register == X86_64::RSP => {
+                    Cfa::Sp(*offset)
+                }
+                _ => Cfa::Other,
+            };
+            frames.rows.push((row.end_address(), cfa));
+        }
+        frames
     }
 
     /// Call sites with landing pads of the range with an address; `None`: their table cannot be read.

@@ -25,6 +25,13 @@ impl Flags {
         Flags(self.0 | other.0)
     }
 
+    /// Names of its flags.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        let all = ["OF", "SF", "ZF", "AF", "CF", "PF"].into_iter().enumerate();
+        let own = all.filter(move |(bit, _)| self.0 >> bit & 1 != 0);
+        own.map(|(_, name)| name)
+    }
+
     fn from_iced(bits: u32) -> Flags {
         const TABLE: [(u32, u8); 6] = [
             (RflagsBits::OF, 1),

@@ -17,6 +17,7 @@ pub mod memory;
 pub mod reg;
 pub mod relocate;
 pub mod segments;
+pub mod sets;
 pub mod stack;
 mod sync;
 #[cfg(feature = "text")]
@@ -31,4 +32,5 @@ pub use flags::Flags;
 pub use insn::{DecodeError, Flow, Insn, StackMove};
 pub use reg::Reg;
 pub use segments::GsUse;
+pub use sets::{Effects, EffectsOf, RegisterSet};
 pub use stack::StackEffect;

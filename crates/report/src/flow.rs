@@ -12,13 +12,19 @@ pub use svg::write as svg;
 pub use table::{Totals, table};
 pub use text::{calls, function, gates, loops, summary};
 
-use flow::{Block, Function, Loops, Program, To};
+use flow::{Block, Function, Liveness, Loops, Program, To};
 use image::{Image, LinkAddr};
 
 use crate::short_names::short;
 
 /// Executions of a block, if they are known.
 pub type Ran<'a> = dyn Fn(&Block) -> Option<u64> + 'a;
+
+/// Facts that are shown beside the code of a function.
+pub struct Facts<'a> {
+    pub ran: &'a Ran<'a>,
+    pub liveness: Option<&'a Liveness<'a>>,
+}
 
 /// A file and its control flow.
 pub struct Flow<'a> {

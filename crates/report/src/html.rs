@@ -33,7 +33,7 @@ pub(crate) use code::Listings;
 pub(crate) use columns::element;
 pub(crate) use head::VERSION;
 pub(crate) use listing::Listed;
-pub use listing::{Files, Line};
+pub use listing::{Files, Graph, Line};
 pub(crate) use tables::JsonModule;
 
 use analysis::merged::{Contexts, Metric};
@@ -72,7 +72,7 @@ const SCRIPTS: [&str; 17] = [
 ];
 
 /// Scripts of the page of counts.
-const COUNTS_SCRIPTS: [&str; 10] = [
+const COUNTS_SCRIPTS: [&str; 11] = [
     include_str!("html/data.js"),
     include_str!("html/format.js"),
     include_str!("html/list.js"),
@@ -80,6 +80,7 @@ const COUNTS_SCRIPTS: [&str; 10] = [
     include_str!("html/functions.js"),
     include_str!("html/search.js"),
     include_str!("html/code.js"),
+    include_str!("html/graph.js"),
     include_str!("html/bar.js"),
     include_str!("html/start.js"),
     include_str!("html/counts.js"),

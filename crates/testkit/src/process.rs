@@ -96,7 +96,7 @@ pub fn program(everypath: Pid) -> Option<Pid> {
     asked_again(|| children(observer).into_iter().next())
 }
 
-/// What is found among children, within a second: one list of them is not always whole.
+/// Looks among children for a second: one list of them is not always whole.
 fn asked_again(find: impl Fn() -> Option<Pid>) -> Option<Pid> {
     let began = Instant::now();
     loop {

@@ -12,6 +12,7 @@ Examples:
   everypath flow ./prog --function 0x401136 --format dot | dot -Tpdf > f.pdf
   everypath count -o run.evp -- ./prog        then with exact counts:
   everypath flow ./prog --function main --counts run.evp --format svg > main.svg
+  everypath flow ./prog --function main --live    registers and flags in use
   everypath flow ./prog --loops               loops, each below the one around it
   everypath flow ./prog --calls               who calls whom
   everypath flow ./prog --gates               functions that are not complete
@@ -32,6 +33,9 @@ pub struct Flow {
     /// With --function: how often each block ran (FILE: made with `count -o`)
     #[arg(long, value_name = "FILE", requires = "function")]
     pub counts: Option<PathBuf>,
+    /// Registers and flags that are live before each instruction
+    #[arg(long, requires = "function")]
+    pub live: bool,
     /// All loops
     #[arg(long, conflicts_with_all = ["calls", "gates"])]
     pub loops: bool,

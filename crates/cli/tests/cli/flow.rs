@@ -29,7 +29,7 @@ const PROGRAMS: [&str; 13] = [
 ];
 
 /// Exceptions through frames with and without clean-up, a jump table, a computed goto, a tail call.
-const THROWS: &str = r#"
+pub const THROWS: &str = r#"
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>

@@ -28,6 +28,7 @@ mod in_place;
 mod jobs;
 mod kept;
 mod laid_anew;
+mod liveness;
 mod llvm;
 mod lost;
 mod memory;

@@ -410,3 +410,40 @@ fn the_vdso_is_an_image() {
     assert_eq!(image.symbolize(time.start).name, "clock_gettime");
     assert!(image.build_id().is_some());
 }
+
+/// The symbols of a stripped file that keeps them compressed inside, as Fedora's do; and a damaged one has none.
+#[test]
+fn symbols_inside_the_file_are_found() {
+    let whole = compile("gcc", &["-O1"], "plain.c", "inside-whole");
+    let symbols = funcs(&whole);
+    let [inner, packed, stripped, with, damaged] = [
+        "inside-inner",
+        "inside-inner.xz",
+        "inside-stripped",
+        "inside-with",
+        "inside-damaged",
+    ]
+    .map(scratch);
+    let debug = "--only-keep-debug";
+    run("objcopy", &[debug, text(&whole), text(&inner)]);
+    run("xz", &["-kf", text(&inner)]);
+    run("strip", &["-o", text(&stripped), text(&whole)]);
+    let add = |data: &Path, to: &Path| {
+        let section = format!(".gnu_debugdata={}", text(data));
+        let options = ["--add-section", &section, text(&stripped), text(to)];
+        run("objcopy", &options);
+        Image::open(to).unwrap()
+    };
+    agree(&add(&packed, &with), &symbols);
+    let mut bytes = std::fs::read(&packed).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle..].fill(0xaa);
+    std::fs::write(&packed, bytes).unwrap();
+    let image = add(&packed, &damaged);
+    let known = |symbol: &&Func| {
+        let found = image.function_at(at(&image, symbol.addr));
+        found.is_some_and(|found| image.aliases(found).any(|name| name == symbol.name))
+    };
+    let local = symbols.iter().filter(known).count();
+    assert!(local < symbols.len() / 2, "{local} of {}", symbols.len());
+}

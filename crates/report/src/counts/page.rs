@@ -307,7 +307,13 @@ fn listings(
                 ..listed(section, insn, line)
             }
         });
-        Ok(listed.collect())
+        let listed = listed.collect();
+        let first = functions[group[0]].insns.first();
+        let graph = first.and_then(|insn| {
+            let module = modules[insn.unit as usize].as_ref()?;
+            files.graph(module, insn.at)
+        });
+        Ok((listed, graph))
     });
     listings.write("function", out)
 }

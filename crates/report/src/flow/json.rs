@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use flow::{Edge, Failed, Function, JumpTable, Loop, To};
+use flow::{Edge, Failed, Function, JumpTable, Liveness, Loop, To};
 use serde::Serialize;
 
 use super::{Flow, loops_of};
@@ -40,6 +40,15 @@ struct JsonFunction {
     tail_jumps: Vec<u64>,
     loops: Vec<JsonLoop>,
     irreducible: Vec<u32>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    live: Vec<JsonLive>,
+}
+
+/// Registers and flags that are live before an instruction.
+#[derive(Serialize)]
+struct JsonLive {
+    at: u64,
+    live: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -80,17 +89,18 @@ struct JsonLoop {
     latches: Vec<u32>,
 }
 
-/// Writes all functions, or `only` some.
-pub fn write(flow: &Flow<'_>, only: Option<&[&Function]>, out: &mut dyn Write) -> io::Result<()> {
+/// Writes all functions, or `only` some; with `liveness` what is live in them.
+pub fn write(
+    flow: &Flow<'_>,
+    only: Option<&[&Function]>,
+    liveness: Option<&Liveness<'_>>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let of = |function| of(flow, function, liveness);
     let (language, linker) = flow.image.origin();
     let functions = match only {
-        Some(some) => some.iter().map(|function| of(flow, function)).collect(),
-        None => flow
-            .program
-            .functions
-            .iter()
-            .map(|function| of(flow, function))
-            .collect(),
+        Some(some) => some.iter().map(|function| of(function)).collect(),
+        None => flow.program.functions.iter().map(of).collect(),
     };
     let document = Document {
         format: "everypath flow",
@@ -105,13 +115,14 @@ pub fn write(flow: &Flow<'_>, only: Option<&[&Function]>, out: &mut dyn Write) -
     writeln!(out)
 }
 
-fn of(flow: &Flow<'_>, function: &Function) -> JsonFunction {
+fn of(flow: &Flow<'_>, function: &Function, liveness: Option<&Liveness<'_>>) -> JsonFunction {
     let evidence = function.evidence;
     let evidence = [
         (evidence.unwind, "unwind"),
         (evidence.named, "symbol"),
         (evidence.pointer, "relocation"),
         (evidence.called, "call"),
+        (evidence.taken, "reference"),
     ];
     let evidence = evidence.iter().filter(|(is, _)| *is).map(|(_, name)| *name);
     let loops = loops_of(function);
@@ -140,7 +151,19 @@ fn of(flow: &Flow<'_>, function: &Function) -> JsonFunction {
         tail_jumps: function.tail_jumps.iter().map(|addr| addr.0).collect(),
         loops: loops.loops.into_iter().map(JsonLoop::from).collect(),
         irreducible: loops.irreducible,
+        live: liveness.map_or(Vec::new(), |all| live(function, all)),
     }
+}
+
+fn live(function: &Function, all: &Liveness<'_>) -> Vec<JsonLive> {
+    let live = all.of(function);
+    let blocks = 0..function.graph.blocks.len();
+    let insns = blocks.flat_map(|block| all.within(function, &live, block));
+    let insns = insns.map(|(at, set)| JsonLive {
+        at: at.0,
+        live: set.names(),
+    });
+    insns.collect()
 }
 
 fn of_edge(flow: &Flow<'_>, edge: &Edge) -> JsonEdge {

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use flow::{EdgeKind, Function, Gate, Loops, To};
 use image::LinkAddr;
 
-use super::{Flow, Ran, loops_of, share};
+use super::{Facts, Flow, loops_of, share};
 use crate::names::base_name;
 use crate::numbers::grouped;
 use crate::text::Style;
@@ -141,12 +141,13 @@ pub fn gates(flow: &Flow<'_>, out: &mut dyn Write) -> io::Result<()> {
 pub fn function(
     flow: &Flow<'_>,
     function: &Function,
-    ran: &Ran<'_>,
+    facts: &Facts<'_>,
     style: Style,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     about(flow, function, style, out)?;
     let loops = loops_of(function);
+    let live = facts.liveness.map(|all| (all, all.of(function)));
     for (number, block) in (0..).zip(&function.graph.blocks) {
         let all = loops.loops.iter();
         let around = all
@@ -160,12 +161,21 @@ pub fn function(
             (false, depth) => format!("  in a loop, depth {depth}"),
         };
         let title = style.bold(&format!("block {number}"));
-        let times = ran(block).map(|times| format!("  {} times", grouped(times)));
+        let times = (facts.ran)(block).map(|times| format!("  {} times", grouped(times)));
         let times = times.unwrap_or_default();
         let line = style.dim(&place(flow, block.start));
         writeln!(out, "\n{title}{times}{mark}{line}")?;
-        for (at, text) in flow.insns(block) {
-            writeln!(out, "  {at:8x}  {text}")?;
+        let live = live.as_ref();
+        let live = live.map(|(all, live)| all.within(function, live, number as usize));
+        for (place, (at, text)) in flow.insns(block).into_iter().enumerate() {
+            let live = live.as_ref().and_then(|live| live.get(place));
+            match live {
+                None => writeln!(out, "  {at:8x}  {text}")?,
+                Some((_, set)) => {
+                    let names = style.dim(&format!("live: {}", set.names().join(" ")));
+                    writeln!(out, "  {at:8x}  {text:<40} {names}")?;
+                }
+            }
         }
         for edge in function.graph.edges_of(number as usize) {
             let text = format!("-> {}: {}", edge.kind.name(), flow.target(edge.to));
@@ -202,6 +212,7 @@ fn about(
         (evidence.named, "symbol or entry point"),
         (evidence.pointer, "relocation"),
         (evidence.called, "direct call"),
+        (evidence.taken, "its address in an instruction"),
     ];
     let known = known.iter().filter(|(is, _)| *is).map(|(_, text)| *text);
     writeln!(out, "known by: {}", known.collect::<Vec<_>>().join(", "))?;
@@ -265,7 +276,7 @@ pub fn loops(flow: &Flow<'_>, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// The call graph, an edge a line.
+/// The call graph, an edge a line, then the functions that calls by address may lead to.
 pub fn calls(flow: &Flow<'_>, out: &mut dyn Write) -> io::Result<()> {
     for (caller, callees) in call_graph(flow) {
         for (callee, kind) in callees {
@@ -280,12 +291,21 @@ pub fn calls(flow: &Flow<'_>, out: &mut dyn Write) -> io::Result<()> {
             )?;
         }
     }
+    let functions = flow.program.functions.iter();
+    for function in functions.filter(|function| function.is_taken()) {
+        writeln!(out, "address taken: {}", flow.name(function))?;
+    }
     Ok(())
 }
 
 /// Callees of each function that has some, by name.
 pub(super) fn call_graph(flow: &Flow<'_>) -> Vec<(String, BTreeSet<(String, EdgeKind)>)> {
     let functions = flow.program.functions.iter();
+    let taken = functions.clone().filter(|function| function.is_taken());
+    let unknown = format!(
+        "one of {} functions whose addresses are taken",
+        number(taken.count())
+    );
     let of = |function: &Function| {
         let edges = function.graph.edges.iter();
         let calls = edges.filter(|edge| {
@@ -295,7 +315,7 @@ pub(super) fn call_graph(flow: &Flow<'_>) -> Vec<(String, BTreeSet<(String, Edge
             )
         });
         let calls = calls.map(|edge| match edge.to {
-            To::Unknown => ("any function whose address is taken".to_owned(), edge.kind),
+            To::Unknown => (unknown.clone(), edge.kind),
             to => (flow.target(to), edge.kind),
         });
         calls.collect::<BTreeSet<_>>()

@@ -21,7 +21,7 @@ use serde::Serialize;
 use trace::{Label, Module, Process, Recording};
 
 use super::columns;
-use super::listing::{Files, Listed, Listing, SourceFiles};
+use super::listing::{Files, Graph, Listed, Listing, SourceFiles};
 use crate::code::{Code, decoded, direct_target};
 use crate::numbers::counted;
 
@@ -31,6 +31,9 @@ pub struct Beside<'a> {
     /// Bytes of text.
     pub budget: usize,
 }
+
+/// Instructions, and the graph of the function that they are of.
+pub type Shown = (Vec<Listed>, Option<Graph>);
 
 /// All listings of a page.
 #[derive(Default, Serialize)]
@@ -56,7 +59,7 @@ impl Listings {
         functions: usize,
         groups: impl IntoIterator<Item = Vec<usize>>,
         beside: Beside,
-        mut insns: impl FnMut(&[usize], &mut dyn Files) -> Result<Vec<Listed>, String>,
+        mut insns: impl FnMut(&[usize], &mut dyn Files) -> Result<Shown, String>,
     ) -> Listings {
         let Beside { files, budget } = beside;
         let mut all = Listings {
@@ -70,7 +73,7 @@ impl Listings {
                 continue;
             }
             let listing = match insns(&group, files) {
-                Ok(insns) => all.files.listing(insns, files),
+                Ok((insns, graph)) => all.files.listing(insns, files).with_graph(graph),
                 Err(sentence) => Listing::problem(sentence),
             };
             all.add(&group, listing);
@@ -131,7 +134,7 @@ impl<'a> Functions<'a> {
         if !self.recordings.iter().all(is_of_blocks) {
             let alone = order.iter().map(|&number| vec![number]);
             let listings = Listings::new(count, alone, beside, |group, files| {
-                of_function(self.get(group[0]), files)
+                Ok((of_function(self.get(group[0]), files)?, None))
             });
             return listings.write("function", out);
         }
@@ -149,7 +152,7 @@ impl<'a> Functions<'a> {
                 let process = &self.recordings[recording].processes[place.process];
                 of_block(process, code, (place.label, number), files, &mut insns);
             }
-            Ok(insns)
+            Ok((insns, None))
         });
         listings.write("basic block", out)
     }

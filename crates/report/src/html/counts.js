@@ -368,11 +368,26 @@ class CountsPage {
     else if (!listing) code = hint(this.listings.left ?? "Its code is not in the page.");
     else {
       const marked = id === "functions" ? undefined : this.markedBy(id, table, row, listing, app.names);
-      this.panel = new CodePanel(listing, this.listings.files, { executions: (at) => listing.count[at], marked });
-      code = this.panel.element;
+      const executions = (at) => listing.count[at];
+      if (listing.graph) numbers.append(" ", this.graphButton());
+      if (listing.graph && this.showsGraph) code = graphOf(listing, executions);
+      else {
+        this.panel = new CodePanel(listing, this.listings.files, { executions, marked });
+        code = this.panel.element;
+      }
     }
     host.replaceChildren(title, facts, numbers, code);
     this.panel?.reveal();
+  }
+
+  /** Shows the function's graph, or its code again. */
+  graphButton() {
+    const button = make("button", { id: "graph", type: "button" }, this.showsGraph ? "Code" : "Graph");
+    button.addEventListener("click", () => {
+      this.showsGraph = !this.showsGraph;
+      this.showDetails();
+    });
+    return button;
   }
 
   /** Whether an instruction is of the block or the line that is selected. */

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use image::Image;
 use serde::Serialize;
 
 /// Lines without code that are shown between two with some, and before the first: there
@@ -24,6 +25,8 @@ pub trait Files {
     fn place(&mut self, module: &trace::Module, offset: u64) -> Option<String>;
     /// File and line that the code there comes from.
     fn line(&mut self, module: &trace::Module, offset: u64) -> Option<Line>;
+    /// The graph of the function that a module's file has at an offset.
+    fn graph(&mut self, module: &trace::Module, offset: u64) -> Option<Graph>;
     /// The lines of a source file.
     fn text(&mut self, file: &str) -> Option<&[String]>;
 }
@@ -48,6 +51,46 @@ pub struct Listed {
     pub taken: Option<u64>,
     /// Targets of an indirect branch, and how often each.
     pub went: Vec<(String, u64)>,
+}
+
+/// Basic blocks of a function by offsets in the file, and edges between them.
+#[derive(Default, Serialize)]
+pub struct Graph {
+    pub start: Vec<u64>,
+    pub end: Vec<u64>,
+    /// Instructions of each block.
+    pub insns: Vec<u32>,
+    /// Blocks by index, and the kind of the edge.
+    pub edges: Vec<(u32, u32, &'static str)>,
+    /// Whether it has every instruction and edge that can be executed.
+    pub complete: bool,
+}
+
+impl Graph {
+    /// The graph of a function of `image`.
+    pub fn of(image: &Image, function: &flow::Function) -> Option<Graph> {
+        let offset = |addr| image.file_offset(addr).map(|offset| offset.0);
+        let mut graph = Graph {
+            complete: function.is_complete(),
+            ..Graph::default()
+        };
+        for block in &function.graph.blocks {
+            let start = offset(block.start)?;
+            graph.start.push(start);
+            graph.end.push(start + (block.end.0 - block.start.0));
+            graph.insns.push(block.insns);
+        }
+        graph.edges = function
+            .graph
+            .edges
+            .iter()
+            .filter_map(|edge| match edge.to {
+                flow::To::Block(to) => Some((edge.from, to, edge.kind.name())),
+                _ => None,
+            })
+            .collect();
+        Some(graph)
+    }
 }
 
 #[derive(Default, Serialize)]
@@ -76,6 +119,8 @@ pub struct Listing {
     source: Vec<String>,
     /// Files that could not be read, by index.
     unread: Vec<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    graph: Option<Graph>,
 }
 
 impl Listing {
@@ -84,6 +129,12 @@ impl Listing {
             problem: Some(sentence),
             ..Listing::default()
         }
+    }
+
+    /// With the function's graph beside its code.
+    #[must_use]
+    pub fn with_graph(self, graph: Option<Graph>) -> Listing {
+        Listing { graph, ..self }
     }
 
     /// Bytes of text.

@@ -1,0 +1,505 @@
+//! Registers and flags that are live at every point of a function.
+//!
+//! Problem: code that is inserted needs registers whose values nobody reads any more, and it changes flags.
+//!
+//! Approach: the usual backward propagation, over the graphs of all functions of the file together, until the sets grow no
+//! more:
+//!
+//! - Before a direct call what the callee reads is live, and what is live behind the call unless the callee may change
+//!   it. So nothing is assumed of how functions of one file call each other: hand-written code has its own
+//!   ways, and GCC relies on what a callee happens to leave as it was (`-fipa-ra`).
+//! - At a return registers of results are live, others that a callee may change if a caller reads them, and those that
+//!   it leaves as they were if they are live behind any call of it.
+//! - All else is said by the System V convention: a call by an address or of another file's function reads the
+//!   registers of arguments, and any function may be called so. Only a call by a word of
+//!   the dynamic linker ends the lives of registers that a callee need not preserve.
+//! - Registers that a callee preserves are live at every call, as exceptions and `longjmp` give them back to callers.
+//!
+//! Invariant: a register or flag that is not live can be changed, and nothing that the program does depends on it. All
+//! are live in a function whose graph may lack something ([`Function::is_complete`], unwind tables apart), and before
+//! calls of it. What is live behind its own calls is not known: registers of results, and what the callee
+//! leaves as it was. In languages with conventions of their own all are live at calls by address and at returns.
+//!
+//! Limits: x87 and MMX registers and the direction flag are not followed. A handler of a signal or a debugger
+//! sees dead registers as well. Calls from code that was not found do not count.
+
+use std::collections::{HashMap, VecDeque};
+
+use image::{Image, Language, LinkAddr};
+use isa::{EffectsOf, Flags, Flow, Insn, RegisterSet};
+
+use crate::Gate;
+use crate::code::Code;
+use crate::function::Function;
+use crate::graph::{Block, EdgeKind, To};
+use crate::program::Program;
+
+/// `rax`, `rdx`, `rcx` and `xmm0` to `xmm3`: results, as far as compilers go
+/// (System V ABI 3.2.3; LLVM's `RetCC_X86Common`).
+const RESULTS: RegisterSet = RegisterSet {
+    general: 0b111,
+    vectors: 0xf,
+    ..RegisterSet::NONE
+};
+/// `rbx`, `rsp`, `rbp` and `r12` to `r15`: a callee preserves them.
+const PRESERVED: RegisterSet = RegisterSet {
+    general: 0xf038,
+    ..RegisterSet::NONE
+};
+/// `rdi`, `rsi`, `rdx`, `rcx`, `r8`, `r9`, `rax` with the number of vectors, `r10` of closures, `xmm0` to `xmm7`.
+const ARGUMENTS: RegisterSet = RegisterSet {
+    general: 0x07c7,
+    vectors: 0xff,
+    ..RegisterSet::NONE
+};
+/// `rax` with the number of a system call, and its arguments in `rdi`, `rsi`, `rdx`, `r10`, `r8`, `r9`.
+const SYSTEM_CALL: RegisterSet = RegisterSet {
+    general: 0x07c5,
+    ..RegisterSet::NONE
+};
+/// `rcx` and `r11`, which a system call overwrites.
+const OF_KERNEL: RegisterSet = RegisterSet {
+    general: 0x0802,
+    ..RegisterSet::NONE
+};
+const FLAGS: RegisterSet = RegisterSet {
+    flags: Flags::ALL,
+    ..RegisterSet::NONE
+};
+/// Functions that preserve more than others: they are called before there is a frame.
+const KEEP_ALL: [&str; 4] = ["mcount", "_mcount", "__fentry__", "__morestack"];
+
+/// Live sets of the functions of a program.
+pub struct Liveness<'d> {
+    code: Code<'d>,
+    program: &'d Program,
+    /// All of its code keeps to the System V convention.
+    is_usual: bool,
+    /// Starts and ends of functions' ranges, and the functions' numbers, by start.
+    owners: Vec<(LinkAddr, LinkAddr, usize)>,
+    /// By entry, also others than the first one of a function.
+    at_entry: HashMap<LinkAddr, RegisterSet>,
+    /// By function: what it may change before it returns, with all that it calls, and flags.
+    changed: Vec<RegisterSet>,
+    /// By function: what is live at its returns of what it may change.
+    results: Vec<RegisterSet>,
+    /// By function: what is live at its returns of what it leaves as it was.
+    kept: Vec<RegisterSet>,
+    /// Registers that functions read which lack something: those of the convention while sets grow, then all.
+    unknown: RegisterSet,
+}
+
+/// Live sets at both ends of each block of a function.
+#[derive(Clone, Debug, Default)]
+pub struct Live {
+    pub before: Vec<RegisterSet>,
+    /// The set behind its last instruction; behind a call, when it has returned.
+    pub after: Vec<RegisterSet>,
+}
+
+impl<'d> Liveness<'d> {
+    /// Live sets of `program`, which is that of `image`.
+    pub fn new(image: &'d Image, program: &'d Program) -> Liveness<'d> {
+        let (language, _) = image.origin();
+        let is_usual = matches!(language, Language::C | Language::Cpp | Language::Rust);
+        let at_return = match is_usual {
+            true => RESULTS.with(PRESERVED),
+            false => RegisterSet::ALL,
+        };
+        let count = program.functions.len();
+        let functions = (0..).zip(&program.functions);
+        let ranges = functions.flat_map(|(at, function)| {
+            let ranges = function.ranges.iter();
+            ranges.map(move |range| (range.start, range.end, at))
+        });
+        let mut owners: Vec<_> = ranges.collect();
+        owners.sort_unstable();
+        let mut liveness = Liveness {
+            code: Code::of(image),
+            program,
+            is_usual,
+            owners,
+            at_entry: HashMap::new(),
+            changed: Vec::new(),
+            results: vec![at_return; count],
+            kept: vec![RegisterSet::NONE; count],
+            unknown: at_return.with(ARGUMENTS),
+        };
+        liveness.changed = liveness.changed_by_all();
+        liveness.propagate();
+        liveness.keep();
+        liveness.unknown = RegisterSet::ALL;
+        liveness
+    }
+
+    /// Until nothing changes at entries and returns.
+    fn propagate(&mut self) {
+        let functions = &self.program.functions;
+        let mut callers = vec![Vec::new(); functions.len()];
+        for (caller, function) in (0..).zip(functions) {
+            for edge in &function.graph.edges {
+                if let Some(callee) = self.callee(edge.to) {
+                    callers[callee].push(caller);
+                }
+            }
+        }
+        for callers in &mut callers {
+            callers.sort_unstable();
+            callers.dedup();
+        }
+        // Callees mostly stand before their callers.
+        let mut waiting: VecDeque<usize> = (0..functions.len()).collect();
+        let mut waits = vec![true; functions.len()];
+        while let Some(at) = waiting.pop_front() {
+            waits[at] = false;
+            let function = &functions[at];
+            let live = self.with(function, self.results[at]);
+            let mut again = Vec::new();
+            let entries = function.others.iter().chain([&function.entry]);
+            for &entry in entries.filter(|_| is_whole(function)) {
+                let block = function.graph.block_from(entry);
+                let set = block.map_or(RegisterSet::ALL, |block| live.before[block]);
+                if self.at_entry.insert(entry, set) != Some(set) {
+                    again.clone_from(&callers[at]);
+                }
+            }
+            for edge in &function.graph.edges {
+                let Some(callee) = self.callee(edge.to) else {
+                    continue;
+                };
+                let behind = match edge.kind {
+                    EdgeKind::NoReturn => RegisterSet::NONE,
+                    EdgeKind::Call if !is_whole(function) => {
+                        RegisterSet::ALL.without(self.changed[callee])
+                    }
+                    EdgeKind::Call => live.after[edge.from as usize],
+                    _ => self.results[at],
+                };
+                let changed = self.changed[callee];
+                let left = behind.without(changed);
+                self.kept[callee] = self.kept[callee].with(left).without(FLAGS);
+                let wider = self.results[callee].with(behind.without(left));
+                if std::mem::replace(&mut self.results[callee], wider) != wider {
+                    again.push(callee);
+                }
+            }
+            for other in again {
+                if !std::mem::replace(&mut waits[other], true) {
+                    waiting.push_back(other);
+                }
+            }
+        }
+    }
+
+    /// Callees keep what a function leaves as it was.
+    fn keep(&mut self) {
+        let functions = &self.program.functions;
+        let mut waiting: Vec<usize> = (0..functions.len()).collect();
+        while let Some(at) = waiting.pop() {
+            let kept = self.kept[at];
+            for edge in &functions[at].graph.edges {
+                let Some(callee) = self.callee(edge.to).filter(|callee| *callee != at) else {
+                    continue;
+                };
+                let wider = self.kept[callee].with(kept.without(self.changed[callee]));
+                if std::mem::replace(&mut self.kept[callee], wider) != wider {
+                    waiting.push(callee);
+                }
+            }
+        }
+    }
+
+    /// Registers that each function may change before it returns, with all that it calls, and flags.
+    fn changed_by_all(&self) -> Vec<RegisterSet> {
+        let functions = &self.program.functions;
+        let by_others = RegisterSet::ALL.without(PRESERVED);
+        let mut finder = EffectsOf::new();
+        let mut all = Vec::with_capacity(functions.len());
+        let mut calls = Vec::with_capacity(functions.len());
+        for function in functions {
+            let mut own = FLAGS;
+            for insn in function
+                .graph
+                .blocks
+                .iter()
+                .flat_map(|block| self.insns(block))
+            {
+                own = own.with(finder.of(&insn).written);
+            }
+            let edges = function.graph.edges.iter();
+            let leaving = edges.filter(|edge| edge.kind != EdgeKind::Return);
+            let leaving = leaving.filter(|edge| !matches!(edge.to, To::Block(_)));
+            let callees: Vec<Option<usize>> = leaving.map(|edge| self.callee(edge.to)).collect();
+            if callees.contains(&None) || !is_whole(function) {
+                own = own.with(by_others);
+            }
+            all.push(own);
+            calls.push(callees.into_iter().flatten().collect::<Vec<_>>());
+        }
+        loop {
+            let mut is_new = false;
+            for (at, callees) in calls.iter().enumerate() {
+                let wider = callees
+                    .iter()
+                    .fold(all[at], |set, callee| set.with(all[*callee]));
+                is_new |= std::mem::replace(&mut all[at], wider) != wider;
+            }
+            if !is_new {
+                return all;
+            }
+        }
+    }
+
+    /// The function whose code an edge leads to.
+    fn callee(&self, to: To) -> Option<usize> {
+        match to {
+            To::Address(addr) => self.index_at(addr),
+            _ => None,
+        }
+    }
+
+    /// Number of the function with an address.
+    fn index_at(&self, addr: LinkAddr) -> Option<usize> {
+        let after = self.owners.partition_point(|(start, ..)| *start <= addr);
+        let &(_, end, function) = self.owners.get(after.checked_sub(1)?)?;
+        (addr < end).then_some(function)
+    }
+
+    fn insns(&self, block: &Block) -> Vec<Insn> {
+        let mut reader = self.code.reader(block.start.0);
+        let mut all = Vec::with_capacity(block.insns as usize);
+        let mut at = block.start.0;
+        while at < block.end.0 {
+            let Ok(insn) = reader.decode(at) else {
+                break;
+            };
+            at = insn.next_pc();
+            all.push(insn);
+        }
+        all
+    }
+
+    /// Live sets of a function of the program.
+    pub fn of(&self, function: &Function) -> Live {
+        let at = self.index_at(function.entry);
+        let at_return = at.map_or(RegisterSet::ALL, |at| self.results[at].with(self.kept[at]));
+        self.with(function, at_return)
+    }
+
+    /// Live sets of a function that has this one at its returns.
+    fn with(&self, function: &Function, at_return: RegisterSet) -> Live {
+        let blocks = &function.graph.blocks;
+        if !is_whole(function) {
+            let all = vec![RegisterSet::ALL; blocks.len()];
+            return Live {
+                before: all.clone(),
+                after: all,
+            };
+        }
+        let mut finder = EffectsOf::new();
+        let numbered = (0..).zip(blocks);
+        let transfers: Vec<Transfer> = numbered
+            .map(|(number, block)| self.transfer(function, number, block, &mut finder))
+            .collect();
+        let mut live = Live {
+            before: vec![RegisterSet::NONE; blocks.len()],
+            after: vec![RegisterSet::NONE; blocks.len()],
+        };
+        let before = function.graph.predecessors();
+        let mut waiting: VecDeque<u32> = (0..blocks.len() as u32).rev().collect();
+        let mut waits = vec![true; blocks.len()];
+        while let Some(number) = waiting.pop_front() {
+            let at = number as usize;
+            waits[at] = false;
+            let after = self.after(function, at, at_return, &live);
+            let now = transfers[at].before(after);
+            live.after[at] = after;
+            if now != live.before[at] {
+                live.before[at] = now;
+                for &other in &before[at] {
+                    if !std::mem::replace(&mut waits[other as usize], true) {
+                        waiting.push_back(other);
+                    }
+                }
+            }
+        }
+        live
+    }
+
+    /// The live set before each instruction of a block of `function`, whose `live` this is.
+    pub fn within(
+        &self,
+        function: &Function,
+        live: &Live,
+        block: usize,
+    ) -> Vec<(LinkAddr, RegisterSet)> {
+        let own = &function.graph.blocks[block];
+        let mut finder = EffectsOf::new();
+        let mut now = live.after[block];
+        let mut all = Vec::with_capacity(own.insns as usize);
+        for insn in self.insns(own).iter().rev() {
+            if is_whole(function) {
+                let step = self.step(function, block as u32, insn, &mut finder);
+                now = step.before(now);
+            }
+            all.push((LinkAddr(insn.pc()), now));
+        }
+        all.reverse();
+        all
+    }
+
+    /// The change by a block of the live set behind it.
+    fn transfer(
+        &self,
+        function: &Function,
+        number: u32,
+        block: &Block,
+        finder: &mut EffectsOf,
+    ) -> Transfer {
+        let mut all = Transfer::default();
+        for insn in self.insns(block).iter().rev() {
+            all = self.step(function, number, insn, finder).then(all);
+        }
+        all
+    }
+
+    /// The change by an instruction of the live set behind it.
+    fn step(
+        &self,
+        function: &Function,
+        block: u32,
+        insn: &Insn,
+        finder: &mut EffectsOf,
+    ) -> Transfer {
+        let effects = finder.of(insn);
+        let own = Transfer {
+            read: effects.read,
+            overwritten: effects.overwritten,
+        };
+        match insn.flow() {
+            // The address is read, then the callee runs.
+            Flow::Call(_) | Flow::IndirectCall => own.then(self.call(function, block)),
+            Flow::Syscall => Transfer {
+                read: own.read.with(SYSTEM_CALL).with(PRESERVED),
+                overwritten: own.overwritten.with(OF_KERNEL),
+            },
+            Flow::Int80 | Flow::Far(_) | Flow::TransactionBegin(_) => Transfer {
+                read: RegisterSet::ALL,
+                ..own
+            },
+            _ => own,
+        }
+    }
+
+    /// The change by the callee of a block's call.
+    fn call(&self, function: &Function, block: u32) -> Transfer {
+        let edges = function.graph.edges_of(block as usize).iter();
+        let is_call = |kind| matches!(kind, EdgeKind::Call | EdgeKind::NoReturn);
+        let mut calls = edges.filter(|edge| is_call(edge.kind));
+        let to = calls.next().map_or(To::Unknown, |edge| edge.to);
+        let slot = match to {
+            To::Address(addr) => self.program.stubs.get(&addr).copied(),
+            To::Slot(slot) => Some(slot),
+            _ => None,
+        };
+        let name = slot.and_then(|slot| self.program.slots.get(&slot));
+        if let (To::Address(addr), None) = (to, slot) {
+            let changed = self
+                .callee(to)
+                .map_or(RegisterSet::NONE, |at| self.changed[at]);
+            return Transfer {
+                read: self.into(addr).with(PRESERVED),
+                overwritten: changed.without(PRESERVED).with(FLAGS),
+            };
+        }
+        if !self.is_usual {
+            return Transfer {
+                read: RegisterSet::ALL,
+                overwritten: RegisterSet::NONE,
+            };
+        }
+        let is_usual = name.is_some_and(|name| !KEEP_ALL.contains(&name.as_str()));
+        Transfer {
+            read: ARGUMENTS.with(PRESERVED),
+            overwritten: match is_usual {
+                true => RegisterSet::ALL.without(PRESERVED),
+                false => FLAGS,
+            },
+        }
+    }
+
+    /// The live set at the end of a block, as far as it is known of those that follow it.
+    fn after(
+        &self,
+        function: &Function,
+        block: usize,
+        at_return: RegisterSet,
+        live: &Live,
+    ) -> RegisterSet {
+        let mut after = RegisterSet::NONE;
+        for edge in function.graph.edges_of(block) {
+            let of_edge = match (edge.kind, edge.to) {
+                (_, To::Block(to)) => live.before[to as usize],
+                (EdgeKind::Call, _) => RegisterSet::NONE,
+                (EdgeKind::NoReturn, _) => PRESERVED,
+                (EdgeKind::Return, _) => at_return,
+                (_, To::Address(addr)) => match self.program.stubs.contains_key(&addr) {
+                    true => self.at_tail_call(at_return),
+                    false => self.into(addr).with(at_return),
+                },
+                (EdgeKind::TailCall, _) => self.at_tail_call(at_return),
+                _ => RegisterSet::ALL,
+            };
+            after = after.with(of_edge);
+        }
+        after
+    }
+
+    /// The live set at a jump to a function that is not of this file, or not known.
+    fn at_tail_call(&self, at_return: RegisterSet) -> RegisterSet {
+        match self.is_usual {
+            true => at_return.with(ARGUMENTS),
+            false => RegisterSet::ALL,
+        }
+    }
+
+    /// The live set where control comes to another function's code.
+    fn into(&self, addr: LinkAddr) -> RegisterSet {
+        let is_unknown = match self.index_at(addr) {
+            Some(at) => !is_whole(&self.program.functions[at]),
+            None => true,
+        };
+        match self.at_entry.get(&addr) {
+            Some(set) => *set,
+            None if is_unknown => self.unknown,
+            None => RegisterSet::NONE,
+        }
+    }
+}
+
+/// Whether a graph has everything that can be executed.
+fn is_whole(function: &Function) -> bool {
+    let of_frames = |gate| matches!(gate, Gate::Unwind | Gate::NoUnwind);
+    function.failed.iter().all(|failed| of_frames(failed.gate))
+}
+
+/// The change by code of the live set behind it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Transfer {
+    read: RegisterSet,
+    overwritten: RegisterSet,
+}
+
+impl Transfer {
+    fn before(&self, after: RegisterSet) -> RegisterSet {
+        after.without(self.overwritten).with(self.read)
+    }
+
+    /// This code with `next` behind it.
+    fn then(self, next: Transfer) -> Transfer {
+        Transfer {
+            read: self.before(next.read),
+            overwritten: self.overwritten.with(next.overwritten),
+        }
+    }
+}
