@@ -45,6 +45,7 @@ pub fn run(command: &Command) -> Result<Ending> {
         Command::Cfiat(flags) => cfiat::cfiat(flags),
         Command::Caches(flags) => caches::caches(flags),
         Command::Flow(flags) => crate::flow::flow(flags),
+        Command::Rewrite(flags) => crate::rewrite::rewrite(flags),
         Command::Pack(flags) => pack::pack(flags),
         Command::Verify(flags) => traces::verify(flags),
         Command::Report(flags) => report_file(flags),

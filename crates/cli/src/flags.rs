@@ -15,6 +15,7 @@ mod metric;
 mod order;
 mod packing;
 mod raptor;
+mod rewrite;
 mod run;
 mod simulators;
 mod target;
@@ -43,6 +44,8 @@ pub use order::Order;
 pub use packing::{Compressor, Packing};
 use raptor::RAPTOR_EXAMPLES;
 pub use raptor::{Live, Predictors, Raptor, RasOverflow, Written};
+use rewrite::REWRITE_EXAMPLES;
+pub use rewrite::{Rewrite, Tool};
 use run::RUN_EXAMPLES;
 pub use run::Run;
 pub use simulators::Simulators;
@@ -160,6 +163,9 @@ pub enum Command {
     /// Functions, basic blocks, edges, jump tables and loops of a file
     #[command(after_help = FLOW_EXAMPLES)]
     Flow(Flow),
+    /// Edit a program, so that it measures itself
+    #[command(after_help = REWRITE_EXAMPLES)]
+    Rewrite(Rewrite),
     /// Make a trace as small as its branches can be foreseen
     #[command(after_help = PACK_EXAMPLES)]
     Pack(Pack),

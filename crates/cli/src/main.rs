@@ -70,6 +70,7 @@ mod progress;
 mod raptor;
 mod reader;
 mod recordings;
+mod rewrite;
 mod selection;
 mod session;
 mod show;

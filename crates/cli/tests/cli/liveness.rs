@@ -289,14 +289,13 @@ fn dead_registers_and_flags_matter_to_nobody() {
 #[ignore = "steps for minutes"]
 fn dead_registers_of_larger_programs() {
     let lines = [
-        "gawk 'BEGIN { print atan2(1, 2), int(7.9), toupper(\"x\"), match(\"a1\", /[0-9]/) }'",
         "gzip -c throws.cc",
-        "openssl enc -aes-128-gcm -in throws.cc -K 00 -iv 00",
-        "openssl dgst -sha256 throws.cc",
-        "perl -e 'my %h = map { $_ => sprintf(\"%x\", $_) } 1..99; print join \",\", sort grep { /a/ } values %h'",
+        "gawk 'BEGIN { print atan2(1, 2), int(7.9), toupper(\"x\"), match(\"a1\", /[0-9]/) }'",
         "sqlite3 :memory: 'create table t(a); insert into t values(1),(2); select sum(a)*2.5 from t group by a order by 1;'",
-        "xz -0 -c throws.cc",
         "git --no-pager diff --no-index --stat -p throws.cc /dev/null",
+        "perl -e 'my %h = map { $_ => sprintf(\"%x\", $_) } 1..99; print join \",\", sort grep { /a/ } values %h'",
+        "xz -0 -c throws.cc",
+        "openssl dgst -sha256 throws.cc",
     ];
     check(&lines, &[1, 2]);
 }

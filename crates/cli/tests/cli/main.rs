@@ -31,6 +31,7 @@ mod laid_anew;
 mod liveness;
 mod llvm;
 mod lost;
+
 mod memory;
 mod mls;
 mod order;
@@ -41,6 +42,7 @@ mod raptor;
 mod raptor_live;
 mod refusals;
 mod reports;
+mod rewrite;
 mod runs;
 mod simulators;
 mod sources;

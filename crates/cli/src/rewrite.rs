@@ -1,0 +1,54 @@
+//! `rewrite`: the exec editor.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use anyhow::{Result, anyhow, bail};
+use image::Image;
+
+use crate::exit_status::Ending;
+use crate::flags::{Rewrite, Tool};
+use crate::output::{Kind, Output, reason};
+
+/// Permissions that an edited file has from the original: not those of set-id programs.
+const PERMISSIONS: u32 = 0o777;
+
+pub fn rewrite(flags: &Rewrite) -> Result<Ending> {
+    let shown = flags.file.display();
+    let unreadable = |error: io::Error| anyhow!("cannot read '{shown}': {}", reason(&error));
+    // It says what is wrong with files that are no programs.
+    Image::open_whole(&flags.file).map_err(|error| anyhow!("{error}"))?;
+    let metadata = fs::metadata(&flags.file).map_err(unreadable)?;
+    let same = |other: fs::Metadata| (other.dev(), other.ino()) == (metadata.dev(), metadata.ino());
+    if fs::metadata(&flags.output).is_ok_and(same) {
+        bail!("'{shown}' is not edited in place; give another file to --output");
+    }
+    let input = fs::read(&flags.file).map_err(unreadable)?;
+    let edited = match flags.tool {
+        Tool::Segment => rewrite::null_segment(&input),
+    };
+    let edited = edited.map_err(|refused| anyhow!("cannot edit '{shown}': {refused}"))?;
+    let output = Output::prepare(&flags.output, Kind::Report)?;
+    output.replace(|out| out.write_all(&edited.bytes))?;
+    let permissions = Permissions::from_mode(metadata.mode() & PERMISSIONS);
+    fs::set_permissions(&flags.output, permissions)?;
+    if flags.explain {
+        explain(&edited);
+    }
+    Ok(Ending::Exit(0))
+}
+
+/// Says what was added, and each edit.
+fn explain(edited: &rewrite::Edited) {
+    let (start, end) = (edited.segment.start, edited.segment.end);
+    say!(
+        "everypath: a segment of {} bytes at {start:#x}, its header in place of {}",
+        end - start,
+        edited.spare
+    );
+    for edit in &edited.edits {
+        let (start, end) = (edit.at.start, edit.at.end);
+        say!("everypath: bytes {start:#x} to {end:#x}: {}", edit.what);
+    }
+}

@@ -1,0 +1,281 @@
+//! `everypath rewrite`: edited programs run as the originals, whatever strips them, and what cannot be edited is refused.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use testkit::folder::Folder;
+
+use crate::BINARY;
+
+/// An edited copy of a file of the folder.
+fn edit(folder: &Folder, from: &str, to: &str) {
+    let output = folder.run(BINARY, &["rewrite", from, "-o", to, "--tool", "segment"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.is_empty(), "{from}: {said}");
+}
+
+fn tool(folder: &Folder, program: &str, arguments: &[&str]) -> Output {
+    let output = Command::new(program)
+        .args(arguments)
+        .current_dir(folder.path())
+        .output();
+    output.unwrap_or_else(|error| panic!("{program} did not start: {error}"))
+}
+
+fn succeeds(folder: &Folder, program: &str, arguments: &[&str]) -> String {
+    let output = tool(folder, program, arguments);
+    assert!(
+        output.status.success(),
+        "{program} {arguments:?}: {output:?}"
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+const LAYOUTS: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+__thread int of_thread = 7;
+static char zeros[100000];
+static void at_exit(void) { puts("bye"); }
+__attribute__((constructor)) static void early(void) { of_thread++; }
+int main(int count, char **words) {
+    atexit(at_exit);
+    memset(zeros, 1, sizeof zeros);
+    char *heap = malloc(1 << 20);
+    memset(heap, 2, 1 << 20);
+    int sum = 0;
+    for (unsigned i = 0; i < sizeof zeros; i++) sum += zeros[i] + heap[i];
+    printf("%d %d %d\n", sum, of_thread, count);
+    return 3;
+}
+"#;
+
+/// Kinds of programs and linkers, each edited, then stripped by both strips; the section headers are whole for readelf.
+#[test]
+fn edited_layouts_run_and_survive_strip() {
+    let folder = Folder::new("rewrite-layouts");
+    fs::write(folder.file("layouts.c"), LAYOUTS).unwrap();
+    let layouts: [(&str, &str, &[&str]); 7] = [
+        ("pie", "gcc", &["-O1"]),
+        ("fixed", "gcc", &["-O1", "-no-pie"]),
+        ("static", "gcc", &["-O1", "-static"]),
+        ("static-pie", "gcc", &["-O1", "-static-pie"]),
+        (
+            "one-code-segment",
+            "gcc",
+            &["-O1", "-Wl,-z,noseparate-code"],
+        ),
+        (
+            "large-pages",
+            "gcc",
+            &["-O1", "-Wl,-z,max-page-size=0x200000"],
+        ),
+        ("gold", "gcc", &["-O1", "-fuse-ld=gold"]),
+    ];
+    for (name, compiler, flags) in layouts {
+        let arguments = [flags, &["-o", name, "layouts.c"]].concat();
+        succeeds(&folder, compiler, &arguments);
+        let native = tool(&folder, &format!("./{name}"), &["a", "b"]);
+        assert_eq!(native.status.code(), Some(3), "{name}");
+        let edited = format!("{name}.new");
+        edit(&folder, name, &edited);
+        let section = succeeds(&folder, "readelf", &["-SW", &edited]);
+        assert!(section.contains(".note.everypath"), "{section}");
+        let mut variants = vec![edited.clone()];
+        for strip in ["strip", "llvm-strip-14"] {
+            let stripped = format!("{edited}.{strip}");
+            // LLVM's refuses static programs of glibc, edited or not.
+            let of_original = tool(&folder, strip, &["-o", "original", name]);
+            if !of_original.status.success() {
+                let refused = tool(&folder, strip, &["-o", &stripped, &edited]);
+                let said = [of_original, refused].map(|output| (output.status, output.stderr));
+                let [own, new] =
+                    said.map(|(status, said)| (status, String::from_utf8(said).unwrap()));
+                assert_eq!(own, (new.0, new.1.replace(".new", "")), "{name}");
+                assert!(name.starts_with("static"), "{name}");
+                continue;
+            }
+            succeeds(&folder, strip, &["-o", &stripped, &edited]);
+            let again = [&stripped, "-o", "again", "--tool", "segment"];
+            let said = folder.refused(BINARY, &[&["rewrite"], &again[..]].concat());
+            assert!(said.contains("it was edited by everypath before"), "{said}");
+            variants.push(stripped);
+        }
+        for variant in variants {
+            let warned = tool(&folder, "readelf", &["-aW", &variant]).stderr;
+            let warned = String::from_utf8_lossy(&warned).into_owned();
+            let own = tool(&folder, "readelf", &["-aW", name]).stderr;
+            assert_eq!(warned, String::from_utf8_lossy(&own), "{variant}");
+            let run = tool(&folder, &format!("./{variant}"), &["a", "b"]);
+            assert_eq!(run, native, "{variant}");
+        }
+    }
+}
+
+/// Programs of the machine in place of the originals, with all of their libraries edited as well.
+#[test]
+fn real_programs_run_with_edited_libraries() {
+    let folder = Folder::new("rewrite-real");
+    let lines = [
+        (
+            "python3",
+            "import json, sqlite3, zlib; print(json.dumps([i for i in range(9)])); 1/0",
+            "-c",
+        ),
+        ("perl", "print join ',', map { $_ * 2 } 1..9", "-e"),
+        ("gawk", "BEGIN { print atan2(1, 2) }", "--"),
+        ("git", "--version", "--no-pager"),
+    ];
+    let libraries = folder.file("libs");
+    fs::create_dir(&libraries).unwrap();
+    for (name, text, flag) in lines {
+        let path = succeeds(
+            &folder,
+            "sh",
+            &["-c", &format!("readlink -f /usr/bin/{name}")],
+        );
+        let path = path.trim();
+        edit(&folder, path, name);
+        let needed = succeeds(&folder, "ldd", &[path]);
+        let mut edited = 0;
+        for word in needed
+            .split_whitespace()
+            .filter(|word| word.starts_with('/'))
+        {
+            // The dynamic linker itself is named by the program.
+            let base = Path::new(word).file_name().unwrap().to_str().unwrap();
+            let to = format!("libs/{base}");
+            if !base.starts_with("ld-") && !folder.file(&to).exists() {
+                edit(&folder, word, &to);
+            }
+            edited += 1;
+        }
+        assert!(edited > 1, "{needed}");
+        let run = |program: &str, search: &str| {
+            let mut command = Command::new("bash");
+            let script = format!("exec -a {name} {program} {flag} \"$0\"");
+            command.args(["-c", &script, text]).env("LC_ALL", "C");
+            command
+                .env("LD_LIBRARY_PATH", search)
+                .current_dir(folder.path());
+            command.output().unwrap()
+        };
+        let native = run(path, "");
+        let edited = run(&format!("./{name}"), "libs");
+        assert_eq!(edited, native, "{name}");
+        assert!(!native.stdout.is_empty());
+    }
+}
+
+/// The product is linked by LLD, which leaves one note and the thread's variables beside code.
+#[test]
+fn a_program_of_rust_runs_edited() {
+    let folder = Folder::new("rewrite-lld");
+    let comment = succeeds(&folder, "readelf", &["-p", ".comment", BINARY]);
+    assert!(comment.contains("LLD"), "{comment}");
+    edit(&folder, BINARY, "edited");
+    for words in [
+        &["--version"][..],
+        &["flow", "/usr/bin/true", "--loops"],
+        &["nothing"],
+    ] {
+        let run = |program: &str| {
+            tool(
+                &folder,
+                "bash",
+                &[&["-c", "exec -a everypath \"$0\" \"$@\"", program], words].concat(),
+            )
+        };
+        assert_eq!(run("./edited"), run(BINARY), "{words:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_edited_is_refused_in_one_sentence() {
+    let folder = Folder::new("rewrite-refused");
+    folder.program(&["-O1"], "prog", "int main(void) { return 0; }");
+    let whole = fs::read(folder.file("prog")).unwrap();
+    let write = |name: &str, bytes: &[u8]| fs::write(folder.file(name), bytes).unwrap();
+    write("text", b"#!/bin/sh\n");
+    write("cut", &whole[..whole.len() / 3]);
+    let mut narrow = whole.clone();
+    narrow[4] = 1;
+    write("narrow", &narrow);
+    let mut foreign = whole.clone();
+    foreign[18] = 183;
+    write("foreign", &foreign);
+    write("tail", &[&whole[..], b"PK\x05\x06archive"].concat());
+    // Its segments of notes and properties are of a kind that nobody may take.
+    let mut full = whole.clone();
+    let (start, count) = (64, usize::from(full[56]));
+    for at in (0..count).map(|number| start + number * 56) {
+        let kind = u32::from_le_bytes(full[at..at + 4].try_into().unwrap());
+        if matches!(kind, 4 | 0x6474_e553) {
+            full[at..at + 4].copy_from_slice(&0x6fff_fff0u32.to_le_bytes());
+        }
+    }
+    write("full", &full);
+    for (name, sentence) in [
+        ("text", "not an ELF file"),
+        ("cut", "is truncated"),
+        ("narrow", "32-bit"),
+        ("foreign", "another machine"),
+        ("tail", "11 bytes lie behind its last section"),
+        ("full", "program headers have none to spare"),
+        ("missing", "No such file"),
+    ] {
+        let words = ["rewrite", name, "-o", "out", "--tool", "segment"];
+        let said = folder.refused(BINARY, &words);
+        assert!(
+            said.contains(sentence) && said.lines().count() == 1,
+            "{name}: {said}"
+        );
+        assert!(!folder.file("out").exists(), "{name}");
+    }
+    let to =
+        |out: &str| folder.refused(BINARY, &["rewrite", "prog", "-o", out, "--tool", "segment"]);
+    assert!(to("prog").contains("not edited in place"));
+    assert!(to("none/out").contains("no such file"));
+    assert!(to("/dev/full").contains("no space left"));
+}
+
+/// The list of edits has all that was changed.
+#[test]
+fn edits_are_listed() {
+    let folder = Folder::new("rewrite-edits");
+    folder.program(&["-O1"], "prog", "int main(void) { return 0; }");
+    let words = [
+        "rewrite",
+        "prog",
+        "-o",
+        "out",
+        "--tool",
+        "segment",
+        "--explain",
+    ];
+    let output = folder.run(BINARY, &words);
+    let said = String::from_utf8(output.stderr).unwrap();
+    let mut edits = Vec::new();
+    for line in said.lines().skip(1) {
+        let numbers: Vec<usize> = line
+            .split(|c: char| !c.is_ascii_alphanumeric())
+            .filter_map(|word| usize::from_str_radix(word.strip_prefix("0x")?, 16).ok())
+            .collect();
+        let [start, end] = numbers[..] else {
+            panic!("{line}");
+        };
+        edits.push(start..end);
+    }
+    let [before, after] = ["prog", "out"].map(|name| fs::read(folder.file(name)).unwrap());
+    let differ = |at: &usize| before[*at] != after[*at];
+    let changed: Vec<usize> = (0..before.len()).filter(differ).collect();
+    assert!(!changed.is_empty());
+    for at in changed {
+        assert!(
+            edits.iter().any(|edit| edit.contains(&at)),
+            "{at:#x}: {said}"
+        );
+    }
+}

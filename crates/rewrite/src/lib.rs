@@ -1,0 +1,99 @@
+//! The exec editor: an ordinary ELF file in, the same program with more code out.
+//!
+//! Problem: a program that measures itself needs room in its file for code and data, and tools that come later
+//! (`strip`, the dynamic linker, debuggers) must find everything where they look for it.
+//!
+//! Approach: nothing that is loaded moves. What is added is one segment behind all others ([`segment`]), whose
+//! program header takes the place of one that programs run without. The table of sections is written anew at the end of the
+//! file with sections for what was added, as `strip` keeps only what sections cover ([`file`](mod@file)). The editor then
+//! compares the output with the input, byte by byte outside of a list of edits ([`check`]).
+//!
+//! | module | what |
+//! |---|---|
+//! | `file` | headers of an ELF file as values that can be changed, and the file written again |
+//! | `segment` | a segment more |
+//! | `mark` | the note by which an edited file is known |
+//! | `check` | the output against the input |
+//!
+//! Limits: docs/limits.md, `rewrite`.
+#![forbid(unsafe_code)]
+
+mod check;
+mod file;
+mod mark;
+mod segment;
+
+use std::ops::Range;
+
+pub use mark::is_edited;
+
+/// An edited file.
+#[derive(Clone, Debug)]
+pub struct Edited {
+    pub bytes: Vec<u8>,
+    /// Edits of the bytes of the input, as ranges with what they are.
+    pub edits: Vec<Edit>,
+    /// Link addresses of the new segment.
+    pub segment: Range<u64>,
+    /// Kind of the program header that gave its place.
+    pub spare: &'static str,
+}
+
+/// Bytes of the input that the output has other values for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edit {
+    /// Offsets in the file.
+    pub at: Range<u64>,
+    pub what: &'static str,
+}
+
+/// A reason to leave a file as it is; each is the end of a sentence that begins with its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error("it was edited by everypath before; edit the original")]
+    Edited,
+    #[error("its {0} cannot be understood")]
+    Malformed(&'static str),
+    #[error("its {0} ends behind its last byte: it is truncated")]
+    Truncated(&'static str),
+    #[error("it is packed by UPX; unpack it first with `upx -d`")]
+    Packed,
+    #[error(
+        "{0} bytes lie behind its last section, and programs with data at their end look for it there"
+    )]
+    Tail(u64),
+    #[error("its program headers have none to spare for another segment")]
+    NoSpareHeader,
+    #[error("its segments leave no room for another one within 2 GB of its code")]
+    NoRoom,
+    #[error("the edited file failed its check: {0}; please report this")]
+    Check(&'static str),
+}
+
+/// Adds a segment with nothing in it but the note that marks the file.
+///
+/// # Errors
+/// [`Refused`] says why the file is left as it is.
+pub fn null_segment(input: &[u8]) -> Result<Edited, Refused> {
+    if is_edited(input) {
+        return Err(Refused::Edited);
+    }
+    let mut file = file::File::parse(input)?;
+    let contents = mark::note();
+    let new = segment::Contents {
+        name: mark::SECTION,
+        kind: object::elf::SHT_NOTE,
+        align: mark::ALIGN,
+        bytes: &contents,
+    };
+    let added = segment::add(&mut file, &[new])?;
+    let bytes = file.write(&added);
+    let edits = file.edits();
+    check::check(input, &bytes, &edits, &added)?;
+    Ok(Edited {
+        bytes,
+        edits,
+        segment: added.addr..added.addr + added.bytes.len() as u64,
+        spare: added.spare,
+    })
+}

@@ -1,0 +1,163 @@
+//! A segment more, behind all others, in the place of a program header that programs run without.
+//!
+//! | header | what is lost without it |
+//! |---|---|
+//! | `PT_GNU_PROPERTY` | the mark for indirect branch tracking and shadow stacks |
+//! | `PT_NOTE` of `.note.gnu.property` | the same, for older linkers |
+//! | `PT_NOTE` without build id | what it says of the processor or the system that is needed |
+//! | `PT_NOTE` of the build id | the build id in core dumps; the section stays |
+//! | `PT_PHDR` of a library | nothing: the dynamic linker finds the table by the first segment |
+//!
+//! Loaded segments stay in the order of their addresses, as the kernel and the dynamic linker want them: the new header comes
+//! behind the last of them, and those between it and the spare one move up by one.
+
+use std::borrow::Cow;
+
+use object::elf::{self, SectionFlags, SectionType};
+use object::endian::{LittleEndian as LE, U32, U64};
+
+use crate::Refused;
+use crate::file::{File, Program};
+
+const PAGE: u64 = 0x1000;
+/// Displacements reach so far.
+const REACH: u64 = 1 << 31;
+
+/// Contents of a new section.
+pub struct Contents<'a> {
+    pub name: &'static str,
+    pub kind: SectionType,
+    pub align: u64,
+    pub bytes: &'a [u8],
+}
+
+/// A new section, where it is.
+pub struct NewSection {
+    pub name: &'static str,
+    pub kind: SectionType,
+    pub flags: SectionFlags,
+    pub addr: u64,
+    pub offset: u64,
+    pub size: u64,
+    pub align: u64,
+}
+
+/// The new segment.
+pub struct Added<'a> {
+    pub offset: u64,
+    pub addr: u64,
+    pub bytes: Cow<'a, [u8]>,
+    pub sections: Vec<NewSection>,
+    /// The header that it took the place of.
+    pub spare: &'static str,
+}
+
+/// Adds a segment that can be read and executed, with these contents.
+pub fn add<'a>(file: &mut File<'_>, contents: &[Contents<'_>]) -> Result<Added<'a>, Refused> {
+    let (first, last) = extent(file)?;
+    let offset = file.input.len() as u64;
+    // Address and offset are the same number within a page.
+    let addr = last.next_multiple_of(PAGE) + offset % PAGE;
+    let mut bytes = Vec::new();
+    let mut sections = Vec::new();
+    for content in contents {
+        let end = addr + bytes.len() as u64;
+        let aligned = end.next_multiple_of(content.align) - addr;
+        bytes.resize(aligned as usize, 0);
+        sections.push(NewSection {
+            name: content.name,
+            kind: content.kind,
+            flags: elf::SHF_ALLOC,
+            addr: addr + aligned,
+            offset: offset + aligned,
+            size: content.bytes.len() as u64,
+            align: content.align,
+        });
+        bytes.extend_from_slice(content.bytes);
+    }
+    let size = bytes.len() as u64;
+    if addr
+        .checked_add(size)
+        .is_none_or(|end| end - first >= REACH)
+    {
+        return Err(Refused::NoRoom);
+    }
+    let (spare, name) = spare(file).ok_or(Refused::NoSpareHeader)?;
+    let new = Program {
+        p_type: U32::new(LE, elf::PT_LOAD),
+        p_flags: U32::new(LE, elf::PF_R | elf::PF_X),
+        p_offset: U64::new(LE, offset),
+        p_vaddr: U64::new(LE, addr),
+        p_paddr: U64::new(LE, addr),
+        p_filesz: U64::new(LE, size),
+        p_memsz: U64::new(LE, size),
+        p_align: U64::new(LE, PAGE),
+    };
+    file.programs.remove(spare);
+    let is_load = |program: &Program| program.p_type.get(LE) == elf::PT_LOAD;
+    let last = file.programs.iter().rposition(is_load);
+    file.programs.insert(last.map_or(0, |last| last + 1), new);
+    Ok(Added {
+        offset,
+        addr,
+        bytes: Cow::Owned(bytes),
+        sections,
+        spare: name,
+    })
+}
+
+/// First and last address of the loaded segments, which must be in order.
+fn extent(file: &File<'_>) -> Result<(u64, u64), Refused> {
+    let malformed = Refused::Malformed("program header table");
+    let (mut first, mut last) = (None, 0);
+    for load in file.loads() {
+        let start = load.p_vaddr.get(LE);
+        let end = start.checked_add(load.p_memsz.get(LE)).ok_or(malformed)?;
+        if start < last {
+            return Err(malformed);
+        }
+        first = first.or(Some(start));
+        last = end;
+    }
+    // The highest addresses are the kernel's.
+    match first {
+        Some(first) if last < 1 << 47 => Ok((first, last)),
+        _ => Err(malformed),
+    }
+}
+
+/// The header that is least missed, and its name.
+fn spare(file: &File<'_>) -> Option<(usize, &'static str)> {
+    let programs = file.programs.iter().enumerate();
+    let of_kind = |kind| {
+        let all = programs.clone();
+        all.filter(move |(_, program)| program.p_type.get(LE) == kind)
+    };
+    if let Some((at, _)) = of_kind(elf::PT_GNU_PROPERTY).next() {
+        return Some((at, "PT_GNU_PROPERTY"));
+    }
+    let notes: Vec<(usize, bool)> = of_kind(elf::PT_NOTE)
+        .map(|(at, program)| (at, has_build_id(file, program)))
+        .collect();
+    let other = notes.iter().find(|(_, has_id)| !has_id);
+    if let Some(&(at, _)) = other {
+        return Some((at, "PT_NOTE"));
+    }
+    if let Some(&(at, _)) = notes.first() {
+        return Some((at, "PT_NOTE of the build id"));
+    }
+    let is_library = of_kind(elf::PT_INTERP).next().is_none();
+    let table = of_kind(elf::PT_PHDR).next().filter(|_| is_library);
+    table.map(|(at, _)| (at, "PT_PHDR"))
+}
+
+/// Whether a segment of notes has the build id.
+fn has_build_id(file: &File<'_>, program: &Program) -> bool {
+    const NT_GNU_BUILD_ID: [u8; 4] = [3, 0, 0, 0];
+    let start = program.p_offset.get(LE) as usize;
+    let end = start.saturating_add(program.p_filesz.get(LE) as usize);
+    let bytes = file.input.get(start..end).unwrap_or_default();
+    // Size of the name, of the id, and its type.
+    let mut windows = bytes.windows(16);
+    windows.any(|window| window[8..12] == NT_GNU_BUILD_ID && &window[12..16] == b"GNU\0")
+}

@@ -1,0 +1,3 @@
+//! The editor's library on damaged files.
+
+mod damage;
