@@ -5,7 +5,9 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use anyhow::{Result, anyhow, bail};
+use flow::Program;
 use image::Image;
+use rewrite::OldCode;
 
 use crate::exit_status::Ending;
 use crate::flags::{Rewrite, Tool};
@@ -18,7 +20,7 @@ pub fn rewrite(flags: &Rewrite) -> Result<Ending> {
     let shown = flags.file.display();
     let unreadable = |error: io::Error| anyhow!("cannot read '{shown}': {}", reason(&error));
     // It says what is wrong with files that are no programs.
-    Image::open_whole(&flags.file).map_err(|error| anyhow!("{error}"))?;
+    let image = Image::open_whole(&flags.file).map_err(|error| anyhow!("{error}"))?;
     let metadata = fs::metadata(&flags.file).map_err(unreadable)?;
     let same = |other: fs::Metadata| (other.dev(), other.ino()) == (metadata.dev(), metadata.ino());
     if fs::metadata(&flags.output).is_ok_and(same) {
@@ -27,6 +29,13 @@ pub fn rewrite(flags: &Rewrite) -> Result<Ending> {
     let input = fs::read(&flags.file).map_err(unreadable)?;
     let edited = match flags.tool {
         Tool::Segment => rewrite::null_segment(&input),
+        Tool::Null => {
+            let old_code = match flags.paranoid {
+                true => OldCode::Traps,
+                false => OldCode::Stays,
+            };
+            rewrite::null_relocation(&input, &image, &Program::of(&image), old_code)
+        }
     };
     let edited = edited.map_err(|refused| anyhow!("cannot edit '{shown}': {refused}"))?;
     let output = Output::prepare(&flags.output, Kind::Report)?;
@@ -47,6 +56,20 @@ fn explain(edited: &rewrite::Edited) {
         end - start,
         edited.spare
     );
+    if edited.moved > 0 {
+        say!(
+            "everypath: {} functions moved, {} left",
+            edited.moved,
+            edited.left.len()
+        );
+    }
+    for (entry, why) in &edited.left {
+        say!(
+            "everypath: left at {entry:#x}: {}, {}",
+            why.name(),
+            why.reason()
+        );
+    }
     for edit in &edited.edits {
         let (start, end) = (edit.at.start, edit.at.end);
         say!("everypath: bytes {start:#x} to {end:#x}: {}", edit.what);

@@ -17,13 +17,15 @@ use crate::code::Code;
 use crate::descent::{Calls, Descent};
 use crate::function::{Evidence, Function};
 use crate::graph::{EdgeKind, Graph, To};
-use crate::tables::{self, JumpTable};
+use crate::tables::{self, Found, single};
 use crate::{Failed, Gate, returns, shapes};
 
 /// Rounds of new functions, entries and functions that do not return.
 const MOST_ROUNDS: usize = 8;
 /// Rounds of new targets in a function: switches in cases of others.
 const MOST_TABLES: usize = 8;
+/// Least labels of a computed goto; one address inside a function is taken for another reason.
+const LEAST_LABELS: usize = 2;
 /// Most labels of a computed goto; code without unwind tables may look like one function with all its
 /// pointers.
 const MOST_LABELS: usize = 2048;
@@ -258,10 +260,11 @@ impl Making<'_> {
                     false => later.push(index),
                 }
             }
-            for index in later {
+            for &index in &later {
                 self.make(index, true);
-                made.push(index);
             }
+            self.shorten(&later);
+            made.append(&mut later);
             for index in made {
                 let edges = self.program.functions[index].graph.edges.iter();
                 targets.extend(edges.filter_map(|edge| match edge.to {
@@ -279,6 +282,28 @@ impl Making<'_> {
                 waiting.extend(self.enter(addr, is_call));
             }
             waiting.extend(self.without_return());
+        }
+    }
+
+    /// Makes functions again whose tables without a bound reach over an address that was found since, by following
+    /// tables: another table begins there.
+    fn shorten(&mut self, functions: &[usize]) {
+        for _ in 0..MOST_TABLES {
+            let reaches_over = |index: &&usize| {
+                let mut tables = self.program.functions[**index].tables.iter();
+                tables.any(|table| {
+                    let size = table.targets.len() as u64 * u64::from(table.width);
+                    let inside = table.table.0 + 1..table.table.0 + size.max(1);
+                    !table.is_bounded && self.references.range(inside).next().is_some()
+                })
+            };
+            let again: Vec<usize> = functions.iter().filter(reaches_over).copied().collect();
+            if again.is_empty() {
+                return;
+            }
+            for index in again {
+                self.make(index, true);
+            }
         }
     }
 
@@ -386,13 +411,14 @@ impl Making<'_> {
             descent.follow(self.code, self, root);
         }
         self.references.extend(descent.references.drain(..));
-        if !has_tables && !unresolved(&descent).is_empty() {
+        if !has_tables && !self.unresolved(&descent).is_empty() {
             return false;
         }
         let (graph, tables) = self.with_tables(&mut descent, &entries, &sites);
+        self.references.extend(descent.references.drain(..));
         failed.append(&mut descent.failed);
         let mut tail_jumps = Vec::new();
-        for jump in unresolved(&descent) {
+        for jump in self.unresolved(&descent) {
             if tables.contains_key(&jump) {
                 continue;
             }
@@ -425,7 +451,7 @@ impl Making<'_> {
         let (mut seen, mut lengths) = (tables.clone(), HashMap::new());
         let mut graph = Graph::of(descent, &|_| None, sites);
         for _ in 0..MOST_TABLES {
-            let jumps = unresolved(descent);
+            let jumps = self.unresolved(descent);
             if jumps.is_empty() {
                 break;
             }
@@ -537,16 +563,26 @@ impl Making<'_> {
             let read =
                 |shape| tables::read(self.code, descent, jump, shape, (&self.references, &fits));
             let table = shape.and_then(read);
+            let table = table.or_else(|| single(self.code, descent, jump));
             if let Some(table) = table {
                 found.insert(jump, Found::Table(table));
             } else if frame != Some(Cfa::Sp(8)) {
                 let labels = self.labels(descent, entries);
-                if (1..=MOST_LABELS).contains(&labels.len()) {
+                if (LEAST_LABELS..=MOST_LABELS).contains(&labels.len()) {
                     found.insert(jump, Found::Labels(labels));
                 }
             }
         }
         found
+    }
+
+    /// Indirect jumps that do not go by a word of the dynamic linker.
+    fn unresolved(&self, descent: &Descent) -> Vec<u64> {
+        let is_known = |slot: u64| self.program.slots.contains_key(&LinkAddr(slot));
+        let steps = descent.steps.iter();
+        let jumps = steps
+            .filter(|step| step.flow == Flow::IndirectJump && !step.slot.is_some_and(is_known));
+        jumps.map(|step| step.addr).collect()
     }
 
     /// Addresses inside a function that relocations have: labels of a computed goto.
@@ -560,35 +596,4 @@ impl Making<'_> {
             .filter(|addr| !descent.is_middle(*addr) && !entries.contains(addr))
             .collect()
     }
-}
-
-/// Targets of an indirect jump.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Found {
-    Table(JumpTable),
-    /// Any label of the function whose address is taken.
-    Labels(Vec<u64>),
-}
-
-impl Found {
-    fn targets(&self) -> Vec<u64> {
-        match self {
-            Found::Table(table) => table.targets.iter().map(|target| target.0).collect(),
-            Found::Labels(labels) => labels.clone(),
-        }
-    }
-
-    fn table(self) -> Option<JumpTable> {
-        match self {
-            Found::Table(table) => Some(table),
-            Found::Labels(_) => None,
-        }
-    }
-}
-
-/// Indirect jumps that do not go by a word of the dynamic linker.
-fn unresolved(descent: &Descent) -> Vec<u64> {
-    let steps = descent.steps.iter();
-    let jumps = steps.filter(|step| step.flow == Flow::IndirectJump && step.slot.is_none());
-    jumps.map(|step| step.addr).collect()
 }

@@ -80,3 +80,42 @@ fn element(code: &Code<'_>, at: u64, shape: &Shape) -> Option<u64> {
     };
     Some(shape.base.wrapping_add(value))
 }
+
+/// Targets of an indirect jump.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    Table(JumpTable),
+    /// Any label of the function whose address is taken.
+    Labels(Vec<u64>),
+}
+
+impl Found {
+    pub fn targets(&self) -> Vec<u64> {
+        match self {
+            Found::Table(table) => table.targets.iter().map(|target| target.0).collect(),
+            Found::Labels(labels) => labels.clone(),
+        }
+    }
+
+    pub fn table(self) -> Option<JumpTable> {
+        match self {
+            Found::Table(table) => Some(table),
+            Found::Labels(_) => None,
+        }
+    }
+}
+
+/// The table of one element of a jump by a constant word: what is left of a switch where its case is known.
+pub(crate) fn single(code: &Code<'_>, descent: &Descent, jump: u64) -> Option<JumpTable> {
+    let step = descent.steps.iter().find(|step| step.addr == jump)?;
+    let slot = step.slot?;
+    let target = u64::from_le_bytes(code.word(slot)?);
+    descent.is_inside(target).then(|| JumpTable {
+        jump: LinkAddr(jump),
+        table: LinkAddr(slot),
+        base: LinkAddr(0),
+        width: 8,
+        is_bounded: true,
+        targets: vec![LinkAddr(target)],
+    })
+}

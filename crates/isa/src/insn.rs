@@ -136,7 +136,7 @@ impl Insn {
     }
 
     /// How many of its bytes are prefixes, REX included.
-    pub(crate) fn prefixes(&self) -> usize {
+    pub fn prefixes(&self) -> usize {
         let is_prefix = |byte: &u8| matches!(byte, 0x26 | 0x2E | 0x36 | 0x3E | 0x40..=0x4F | 0x64..=0x67 | 0xF0 | 0xF2 | 0xF3);
         let bytes = self.bytes();
         bytes.iter().take_while(|byte| is_prefix(byte)).count()

@@ -7,12 +7,7 @@ use crate::segment::Added;
 use crate::{Edit, Refused};
 
 /// Refuses an output that is not as it must be.
-pub fn check(
-    input: &[u8],
-    output: &[u8],
-    edits: &[Edit],
-    added: &Added<'_>,
-) -> Result<(), Refused> {
+pub fn check(input: &[u8], output: &[u8], edits: &[Edit], added: &Added) -> Result<(), Refused> {
     let same = output
         .get(..input.len())
         .ok_or(Refused::Check("it is too short"))?;
@@ -45,7 +40,7 @@ pub fn check(
     let is_there = new.is_some_and(|new| {
         let start = new.p_offset.get(LE) as usize;
         let contents = output.get(start..start + added.bytes.len());
-        new.p_vaddr.get(LE) == added.addr && contents == Some(&added.bytes)
+        new.p_vaddr.get(LE) == added.addr && contents == Some(&added.bytes[..])
     });
     match is_there {
         true => Ok(()),

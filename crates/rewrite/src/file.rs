@@ -16,6 +16,8 @@ pub type Header = FileHeader64<LE>;
 pub type Program = ProgramHeader64<LE>;
 pub type Section = SectionHeader64<LE>;
 
+/// Bytes of a symbol.
+const SYMBOL: usize = 24;
 /// Alignment of the new table of sections.
 const TABLE: u64 = 8;
 
@@ -27,6 +29,10 @@ pub struct File<'d> {
     /// Program headers as they were.
     programs_before: Vec<Program>,
     pub sections: Vec<Section>,
+    /// Sections with other names, by index.
+    renamed: Vec<(usize, &'static str)>,
+    /// Bytes in place of those at an offset, and what they are.
+    patches: Vec<(u64, Vec<u8>, &'static str)>,
 }
 
 impl<'d> File<'d> {
@@ -73,6 +79,8 @@ impl<'d> File<'d> {
             programs: programs.to_vec(),
             programs_before: programs.to_vec(),
             sections: sections.to_vec(),
+            renamed: Vec::new(),
+            patches: Vec::new(),
         };
         file.check_end()?;
         Ok(file)
@@ -124,9 +132,108 @@ impl<'d> File<'d> {
         programs.filter(|program| program.p_type.get(LE) == elf::PT_LOAD)
     }
 
+    /// Index of the section with a name.
+    fn index_of(&self, name: &str) -> Option<usize> {
+        let names = self
+            .sections
+            .get(usize::from(self.header.e_shstrndx.get(LE).0))?;
+        let start = names.sh_offset.get(LE) as usize;
+        let all = self
+            .input
+            .get(start..start.checked_add(names.sh_size.get(LE) as usize)?)?;
+        let has_name = |section: &Section| {
+            let own = all.get(section.sh_name.get(LE) as usize..);
+            let own = own.and_then(|own| own.strip_prefix(name.as_bytes()));
+            own.is_some_and(|rest| rest.first() == Some(&0))
+        };
+        self.sections.iter().position(has_name)
+    }
+
+    /// Address and bytes of a section.
+    pub fn section(&self, name: &str) -> Option<(u64, &'d [u8])> {
+        let section = &self.sections[self.index_of(name)?];
+        let start = section.sh_offset.get(LE) as usize;
+        let end = start.checked_add(section.sh_size.get(LE) as usize)?;
+        Some((section.sh_addr.get(LE), self.input.get(start..end)?))
+    }
+
+    /// Aligned words of the sections with data that is loaded.
+    pub fn data_words(&self) -> impl Iterator<Item = u64> + '_ {
+        let is_data = |section: &&Section| {
+            let flags = section.sh_flags.get(LE);
+            flags.contains(elf::SHF_ALLOC)
+                && !flags.contains(elf::SHF_EXECINSTR)
+                && section.sh_type.get(LE) == elf::SHT_PROGBITS
+        };
+        let sections = self.sections.iter().filter(is_data);
+        sections.flat_map(|section| {
+            let start = section.sh_offset.get(LE) as usize;
+            let end = start.saturating_add(section.sh_size.get(LE) as usize);
+            let bytes = self.input.get(start..end).unwrap_or_default();
+            let words = bytes.chunks_exact(8);
+            words.map(|word| u64::from_le_bytes(word.first_chunk().copied().unwrap_or_default()))
+        })
+    }
+
+    /// Gives a section another name, if there is one.
+    pub fn rename(&mut self, name: &str, new: &'static str) {
+        let at = self.index_of(name);
+        self.renamed.extend(at.map(|at| (at, new)));
+    }
+
+    /// Puts bytes in the place of others.
+    pub fn patch(&mut self, offset: u64, bytes: Vec<u8>, what: &'static str) {
+        self.patches.push((offset, bytes, what));
+    }
+
+    /// Has the header of the unwind table lead to another one.
+    pub fn set_unwind_table(&mut self, offset: u64, addr: u64, size: u64) -> Result<(), Refused> {
+        let mut programs = self.programs.iter_mut();
+        let header = programs.find(|program| program.p_type.get(LE) == elf::PT_GNU_EH_FRAME);
+        let header = header.ok_or(Refused::NoUnwind)?;
+        header.p_offset.set(LE, offset);
+        header.p_vaddr.set(LE, addr);
+        header.p_paddr.set(LE, addr);
+        header.p_filesz.set(LE, size);
+        header.p_memsz.set(LE, size);
+        Ok(())
+    }
+
+    /// Gives symbols of functions the addresses and sizes that `new_of` has for their old addresses. The new code will
+    /// be in the new section with this number among them.
+    pub fn move_symbols(&mut self, number: usize, new_of: &dyn Fn(u64) -> Option<(u64, u64)>) {
+        let text = (self.sections.len() + number) as u16;
+        let tables = self.sections.iter();
+        let tables = tables.filter(|section| section.sh_type.get(LE) == elf::SHT_SYMTAB);
+        let places = tables.map(|table| (table.sh_offset.get(LE), table.sh_size.get(LE)));
+        for (offset, size) in places.collect::<Vec<_>>() {
+            let start = offset as usize;
+            let end = start.checked_add(size as usize);
+            let Some(bytes) = end.and_then(|end| self.input.get(start..end)) else {
+                continue;
+            };
+            let mut bytes = bytes.to_vec();
+            for entry in bytes.chunks_exact_mut(SYMBOL) {
+                let word = entry[8..16].first_chunk().copied().unwrap_or_default();
+                let is_function = entry[4] & 15 == elf::STT_FUNC.0 && entry[6..8] != [0; 2];
+                let new = new_of(u64::from_le_bytes(word)).filter(|_| is_function);
+                if let Some((addr, size)) = new {
+                    entry[6..8].copy_from_slice(&text.to_le_bytes());
+                    entry[8..16].copy_from_slice(&addr.to_le_bytes());
+                    entry[16..24].copy_from_slice(&size.to_le_bytes());
+                }
+            }
+            self.patch(offset, bytes, "symbols of moved functions");
+        }
+    }
+
     /// The output: the input with its edits, what was `added`, and the tables of sections.
-    pub fn write(&mut self, added: &Added<'_>) -> Vec<u8> {
+    pub fn write(&mut self, added: &Added) -> Vec<u8> {
         let mut out = self.input.to_vec();
+        for (at, bytes, _) in &self.patches {
+            let at = *at as usize;
+            out[at..at + bytes.len()].copy_from_slice(bytes);
+        }
         out.resize(added.offset as usize, 0);
         out.extend_from_slice(&added.bytes);
         if self.has_sections() {
@@ -142,7 +249,7 @@ impl<'d> File<'d> {
     }
 
     /// Writes names of sections and the table of them behind everything else.
-    fn write_sections(&mut self, added: &Added<'_>, out: &mut Vec<u8>) {
+    fn write_sections(&mut self, added: &Added, out: &mut Vec<u8>) {
         let names_at = usize::from(self.header.e_shstrndx.get(LE).0);
         let names = self.sections.get(names_at).copied();
         let old = names.and_then(|names| {
@@ -151,6 +258,11 @@ impl<'d> File<'d> {
             self.input.get(start..end)
         });
         let mut names: Vec<u8> = old.unwrap_or(&[0]).to_vec();
+        for (at, new) in std::mem::take(&mut self.renamed) {
+            self.sections[at].sh_name.set(LE, names.len() as u32);
+            names.extend_from_slice(new.as_bytes());
+            names.push(0);
+        }
         for section in &added.sections {
             let name = names.len() as u32;
             names.extend_from_slice(section.name.as_bytes());
@@ -188,6 +300,9 @@ impl<'d> File<'d> {
         if self.has_sections() {
             add(0x28..0x30, "place of the section headers");
             add(0x3c..0x3e, "number of sections");
+        }
+        for (at, bytes, what) in &self.patches {
+            add(*at..*at + bytes.len() as u64, what);
         }
         let size = size_of::<Program>() as u64;
         let both = self.programs.iter().zip(&self.programs_before);

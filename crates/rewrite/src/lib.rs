@@ -3,7 +3,7 @@
 //! Problem: a program that measures itself needs room in its file for code and data, and tools that come later
 //! (`strip`, the dynamic linker, debuggers) must find everything where they look for it.
 //!
-//! Approach: nothing that is loaded moves. What is added is one segment behind all others ([`segment`]), whose
+//! Approach: no byte of the file moves. What is added is one segment behind all others ([`segment`]), whose
 //! program header takes the place of one that programs run without. The table of sections is written anew at the end of the
 //! file with sections for what was added, as `strip` keeps only what sections cover ([`file`](mod@file)). The editor then
 //! compares the output with the input, byte by byte outside of a list of edits ([`check`]).
@@ -13,6 +13,11 @@
 //! | `file` | headers of an ELF file as values that can be changed, and the file written again |
 //! | `segment` | a segment more |
 //! | `mark` | the note by which an edited file is known |
+//! | `relocation` | functions moved, and jumps to them from their old places |
+//! | `relocate` | the code of a function for another place |
+//! | `frames` | unwind tables |
+//! | `pads` | tables of landing pads |
+//! | `left` | reasons for functions to stay |
 //! | `check` | the output against the input |
 //!
 //! Limits: docs/limits.md, `rewrite`.
@@ -20,12 +25,19 @@
 
 mod check;
 mod file;
+mod frames;
+mod left;
 mod mark;
+mod pads;
+mod relocate;
+mod relocation;
 mod segment;
 
 use std::ops::Range;
 
+pub use left::Why;
 pub use mark::is_edited;
+pub use relocation::{OldCode, null_relocation};
 
 /// An edited file.
 #[derive(Clone, Debug)]
@@ -37,6 +49,10 @@ pub struct Edited {
     pub segment: Range<u64>,
     /// Kind of the program header that gave its place.
     pub spare: &'static str,
+    /// Functions that were moved.
+    pub moved: usize,
+    /// Entries of functions that were left, and why.
+    pub left: Vec<(u64, Why)>,
 }
 
 /// Bytes of the input that the output has other values for.
@@ -64,6 +80,8 @@ pub enum Refused {
     Tail(u64),
     #[error("its program headers have none to spare for another segment")]
     NoSpareHeader,
+    #[error("it has no unwind table with an index (`.eh_frame_hdr`), as most static programs")]
+    NoUnwind,
     #[error("its segments leave no room for another one within 2 GB of its code")]
     NoRoom,
     #[error("the edited file failed its check: {0}; please report this")]
@@ -79,14 +97,15 @@ pub fn null_segment(input: &[u8]) -> Result<Edited, Refused> {
         return Err(Refused::Edited);
     }
     let mut file = file::File::parse(input)?;
-    let contents = mark::note();
-    let new = segment::Contents {
+    let mut plan = segment::Plan::new(&file)?;
+    plan.push(segment::Contents {
         name: mark::SECTION,
         kind: object::elf::SHT_NOTE,
+        is_code: false,
         align: mark::ALIGN,
-        bytes: &contents,
-    };
-    let added = segment::add(&mut file, &[new])?;
+        bytes: mark::note(),
+    });
+    let added = segment::add(&mut file, plan)?;
     let bytes = file.write(&added);
     let edits = file.edits();
     check::check(input, &bytes, &edits, &added)?;
@@ -95,5 +114,7 @@ pub fn null_segment(input: &[u8]) -> Result<Edited, Refused> {
         edits,
         segment: added.addr..added.addr + added.bytes.len() as u64,
         spare: added.spare,
+        moved: 0,
+        left: Vec::new(),
     })
 }

@@ -11,8 +11,6 @@
 //! Loaded segments stay in the order of their addresses, as the kernel and the dynamic linker want them: the new header comes
 //! behind the last of them, and those between it and the spare one move up by one.
 
-use std::borrow::Cow;
-
 use object::elf::{self, SectionFlags, SectionType};
 use object::endian::{LittleEndian as LE, U32, U64};
 
@@ -24,11 +22,12 @@ const PAGE: u64 = 0x1000;
 const REACH: u64 = 1 << 31;
 
 /// Contents of a new section.
-pub struct Contents<'a> {
+pub struct Contents {
     pub name: &'static str,
     pub kind: SectionType,
+    pub is_code: bool,
     pub align: u64,
-    pub bytes: &'a [u8],
+    pub bytes: Vec<u8>,
 }
 
 /// A new section, where it is.
@@ -42,39 +41,78 @@ pub struct NewSection {
     pub align: u64,
 }
 
+/// A segment whose contents are not all known yet.
+pub struct Plan {
+    /// The first loaded address of the file.
+    first: u64,
+    offset: u64,
+    addr: u64,
+    bytes: Vec<u8>,
+    sections: Vec<NewSection>,
+}
+
 /// The new segment.
-pub struct Added<'a> {
+pub struct Added {
     pub offset: u64,
     pub addr: u64,
-    pub bytes: Cow<'a, [u8]>,
+    pub bytes: Vec<u8>,
     pub sections: Vec<NewSection>,
     /// The header that it took the place of.
     pub spare: &'static str,
 }
 
-/// Adds a segment that can be read and executed, with these contents.
-pub fn add<'a>(file: &mut File<'_>, contents: &[Contents<'_>]) -> Result<Added<'a>, Refused> {
-    let (first, last) = extent(file)?;
-    let offset = file.input.len() as u64;
-    // Address and offset are the same number within a page.
-    let addr = last.next_multiple_of(PAGE) + offset % PAGE;
-    let mut bytes = Vec::new();
-    let mut sections = Vec::new();
-    for content in contents {
-        let end = addr + bytes.len() as u64;
-        let aligned = end.next_multiple_of(content.align) - addr;
-        bytes.resize(aligned as usize, 0);
-        sections.push(NewSection {
-            name: content.name,
-            kind: content.kind,
-            flags: elf::SHF_ALLOC,
-            addr: addr + aligned,
-            offset: offset + aligned,
-            size: content.bytes.len() as u64,
-            align: content.align,
-        });
-        bytes.extend_from_slice(content.bytes);
+impl Plan {
+    pub fn new(file: &File<'_>) -> Result<Plan, Refused> {
+        let (first, last) = extent(file)?;
+        let offset = file.input.len() as u64;
+        Ok(Plan {
+            first,
+            offset,
+            // Address and offset are the same number within a page.
+            addr: last.next_multiple_of(PAGE) + offset % PAGE,
+            bytes: Vec::new(),
+            sections: Vec::new(),
+        })
     }
+
+    /// The address that contents of this alignment will have.
+    pub fn next(&self, align: u64) -> u64 {
+        (self.addr + self.bytes.len() as u64).next_multiple_of(align)
+    }
+
+    /// The offset in the file of an address of the segment.
+    pub fn offset_of(&self, addr: u64) -> u64 {
+        self.offset + (addr - self.addr)
+    }
+
+    pub fn push(&mut self, contents: Contents) {
+        let addr = self.next(contents.align);
+        self.bytes.resize((addr - self.addr) as usize, 0);
+        self.sections.push(NewSection {
+            name: contents.name,
+            kind: contents.kind,
+            flags: match contents.is_code {
+                true => elf::SHF_ALLOC | elf::SHF_EXECINSTR,
+                false => elf::SHF_ALLOC,
+            },
+            addr,
+            offset: self.offset_of(addr),
+            size: contents.bytes.len() as u64,
+            align: contents.align,
+        });
+        self.bytes.extend_from_slice(&contents.bytes);
+    }
+}
+
+/// Adds a segment that can be read and executed.
+pub fn add(file: &mut File<'_>, plan: Plan) -> Result<Added, Refused> {
+    let Plan {
+        first,
+        offset,
+        addr,
+        bytes,
+        sections,
+    } = plan;
     let size = bytes.len() as u64;
     if addr
         .checked_add(size)
@@ -100,7 +138,7 @@ pub fn add<'a>(file: &mut File<'_>, contents: &[Contents<'_>]) -> Result<Added<'
     Ok(Added {
         offset,
         addr,
-        bytes: Cow::Owned(bytes),
+        bytes,
         sections,
         spare: name,
     })

@@ -63,7 +63,7 @@ const MODULES: &[Module] = &[
     Module { package: "cli", module: "perfetto::", needs: &[CONSUMERS, "uftrace"] },
     Module { package: "cli", module: "pt::", needs: &["/usr/include/intel-pt.h"] },
     Module { package: "cli", module: "python::", needs: &["python3"] },
-    Module { package: "cli", module: "rewrite::", needs: &["llvm-strip-14", "readelf", "ld.gold", "python3", "git", "gawk"] },
+    Module { package: "cli", module: "rewrite::", needs: &["llvm-strip-14", "readelf", "ld.gold", "python3", "git", "gawk", "gdb"] },
     Module { package: "cli", module: "timelines::", needs: &["uftrace"] },
     Module { package: "cli", module: "traced::", needs: &["strace", "gdb"] },
     Module { package: "cli", module: "xml::", needs: &["xmllint"] },

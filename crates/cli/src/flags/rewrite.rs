@@ -7,7 +7,8 @@ use clap::{Args, ValueEnum};
 pub const REWRITE_EXAMPLES: &str = "\
 Examples:
   everypath rewrite ./prog -o prog.new --tool segment      room for more code
-  everypath rewrite ./prog -o prog.new --tool segment --explain   what was changed
+  everypath rewrite ./prog -o prog.new --tool null         functions moved
+  everypath rewrite ./prog -o prog.new --tool null --explain   what was left, and why
   everypath rewrite libz.so.1 -o edited/libz.so.1 --tool segment
 
 The edited program runs as the original. It survives strip and llvm-strip.";
@@ -23,7 +24,10 @@ pub struct Rewrite {
     /// The instrumentation
     #[arg(long, value_name = "TOOL")]
     pub tool: Tool,
-    /// Say which bytes of FILE were changed, and what for
+    /// Fill old code with traps: to show that nothing comes there any more
+    #[arg(long)]
+    pub paranoid: bool,
+    /// Say which functions were left, and which bytes of FILE were changed
     #[arg(long)]
     pub explain: bool,
 }
@@ -32,4 +36,6 @@ pub struct Rewrite {
 pub enum Tool {
     /// An empty segment, and nothing else
     Segment,
+    /// Every function moved to new code, and nothing inserted
+    Null,
 }

@@ -7,10 +7,19 @@ use std::process::{Command, Output};
 use testkit::folder::Folder;
 
 use crate::BINARY;
+use crate::flow::THROWS;
+
+/// Ways to edit: the last shows that nothing comes to old code any more.
+const TOOLS: [&[&str]; 3] = [
+    &["--tool", "segment"],
+    &["--tool", "null"],
+    &["--tool", "null", "--paranoid"],
+];
+const PARANOID: &[&str] = TOOLS[2];
 
 /// An edited copy of a file of the folder.
-fn edit(folder: &Folder, from: &str, to: &str) {
-    let output = folder.run(BINARY, &["rewrite", from, "-o", to, "--tool", "segment"]);
+fn edit(folder: &Folder, from: &str, to: &str, tool: &[&str]) {
+    let output = folder.run(BINARY, &[&["rewrite", from, "-o", to], tool].concat());
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.is_empty(), "{from}: {said}");
 }
@@ -79,38 +88,51 @@ fn edited_layouts_run_and_survive_strip() {
         succeeds(&folder, compiler, &arguments);
         let native = tool(&folder, &format!("./{name}"), &["a", "b"]);
         assert_eq!(native.status.code(), Some(3), "{name}");
-        let edited = format!("{name}.new");
-        edit(&folder, name, &edited);
-        let section = succeeds(&folder, "readelf", &["-SW", &edited]);
-        assert!(section.contains(".note.everypath"), "{section}");
-        let mut variants = vec![edited.clone()];
-        for strip in ["strip", "llvm-strip-14"] {
-            let stripped = format!("{edited}.{strip}");
-            // LLVM's refuses static programs of glibc, edited or not.
-            let of_original = tool(&folder, strip, &["-o", "original", name]);
-            if !of_original.status.success() {
-                let refused = tool(&folder, strip, &["-o", &stripped, &edited]);
-                let said = [of_original, refused].map(|output| (output.status, output.stderr));
-                let [own, new] =
-                    said.map(|(status, said)| (status, String::from_utf8(said).unwrap()));
-                assert_eq!(own, (new.0, new.1.replace(".new", "")), "{name}");
-                assert!(name.starts_with("static"), "{name}");
+        for by in TOOLS {
+            if name == "static" && by.contains(&"null") {
+                let words = [&["rewrite", name, "-o", "no"], by].concat();
+                let said = folder.refused(BINARY, &words);
+                assert!(said.contains("no unwind table with an index"), "{said}");
                 continue;
             }
-            succeeds(&folder, strip, &["-o", &stripped, &edited]);
-            let again = [&stripped, "-o", "again", "--tool", "segment"];
-            let said = folder.refused(BINARY, &[&["rewrite"], &again[..]].concat());
-            assert!(said.contains("it was edited by everypath before"), "{said}");
-            variants.push(stripped);
+            survives(&folder, name, by, &native);
         }
-        for variant in variants {
-            let warned = tool(&folder, "readelf", &["-aW", &variant]).stderr;
-            let warned = String::from_utf8_lossy(&warned).into_owned();
-            let own = tool(&folder, "readelf", &["-aW", name]).stderr;
-            assert_eq!(warned, String::from_utf8_lossy(&own), "{variant}");
-            let run = tool(&folder, &format!("./{variant}"), &["a", "b"]);
-            assert_eq!(run, native, "{variant}");
+    }
+}
+
+/// An edited program and its stripped forms do as the original did.
+fn survives(folder: &Folder, name: &str, edit_by: &[&str], native: &Output) {
+    let edited = format!("{name}.new");
+    edit(folder, name, &edited, edit_by);
+    let section = succeeds(folder, "readelf", &["-SW", &edited]);
+    assert!(section.contains(".note.everypath"), "{section}");
+    let mut variants = vec![edited.clone()];
+    for strip in ["strip", "llvm-strip-14"] {
+        let stripped = format!("{edited}.{strip}");
+        // LLVM's refuses static programs of glibc, edited or not.
+        let of_original = tool(folder, strip, &["-o", "original", name]);
+        if !of_original.status.success() {
+            let refused = tool(folder, strip, &["-o", &stripped, &edited]);
+            assert!(
+                name.starts_with("static") && !refused.status.success(),
+                "{name}"
+            );
+            continue;
         }
+        succeeds(folder, strip, &["-o", &stripped, &edited]);
+        let again = ["rewrite", &stripped, "-o", "again", "--tool", "segment"];
+        let said = folder.refused(BINARY, &again);
+        assert!(said.contains("it was edited by everypath before"), "{said}");
+        variants.push(stripped);
+    }
+    let warnings = |file: &str| {
+        let warned = tool(folder, "readelf", &["-aW", file]).stderr;
+        String::from_utf8_lossy(&warned).into_owned()
+    };
+    for variant in variants {
+        assert_eq!(warnings(&variant), warnings(name), "{variant}");
+        let run = tool(folder, &format!("./{variant}"), &["a", "b"]);
+        assert_eq!(&run, native, "{variant} {edit_by:?}");
     }
 }
 
@@ -137,7 +159,7 @@ fn real_programs_run_with_edited_libraries() {
             &["-c", &format!("readlink -f /usr/bin/{name}")],
         );
         let path = path.trim();
-        edit(&folder, path, name);
+        edit(&folder, path, name, PARANOID);
         let needed = succeeds(&folder, "ldd", &[path]);
         let mut edited = 0;
         for word in needed
@@ -148,7 +170,7 @@ fn real_programs_run_with_edited_libraries() {
             let base = Path::new(word).file_name().unwrap().to_str().unwrap();
             let to = format!("libs/{base}");
             if !base.starts_with("ld-") && !folder.file(&to).exists() {
-                edit(&folder, word, &to);
+                edit(&folder, word, &to, PARANOID);
             }
             edited += 1;
         }
@@ -175,7 +197,7 @@ fn a_program_of_rust_runs_edited() {
     let folder = Folder::new("rewrite-lld");
     let comment = succeeds(&folder, "readelf", &["-p", ".comment", BINARY]);
     assert!(comment.contains("LLD"), "{comment}");
-    edit(&folder, BINARY, "edited");
+    edit(&folder, BINARY, "edited", PARANOID);
     for words in [
         &["--version"][..],
         &["flow", "/usr/bin/true", "--loops"],
@@ -190,6 +212,79 @@ fn a_program_of_rust_runs_edited() {
         };
         assert_eq!(run("./edited"), run(BINARY), "{words:?}");
     }
+}
+
+/// Exceptions, destructors and rethrows through moved frames of a program and of its libraries.
+#[test]
+fn exceptions_go_through_moved_code() {
+    let folder = Folder::new("rewrite-throws");
+    fs::write(folder.file("throws.cc"), THROWS).unwrap();
+    succeeds(&folder, "g++", &["-O2", "-o", "throws", "throws.cc"]);
+    let native = tool(&folder, "./throws", &[]);
+    assert!(!native.stdout.is_empty());
+    edit(&folder, "throws", "edited", PARANOID);
+    assert_eq!(tool(&folder, "./edited", &[]), native);
+    fs::create_dir(folder.file("libs")).unwrap();
+    for line in succeeds(&folder, "ldd", &["./throws"]).lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if let [name, "=>", path, ..] = words[..] {
+            edit(&folder, path, &format!("libs/{name}"), PARANOID);
+        }
+    }
+    let run = ["LD_LIBRARY_PATH=libs", "./edited"];
+    assert_eq!(tool(&folder, "env", &run), native);
+}
+
+/// The compiler proper makes the same of the same source.
+#[test]
+fn a_compiler_compiles_the_same() {
+    let folder = Folder::new("rewrite-cc1");
+    let compiler = succeeds(&folder, "gcc", &["-print-prog-name=cc1"]);
+    edit(&folder, compiler.trim(), "cc1", PARANOID);
+    fs::write(folder.file("in.c"), LAYOUTS).unwrap();
+    succeeds(&folder, "gcc", &["-E", "-o", "in.i", "in.c"]);
+    for level in ["-O0", "-O3"] {
+        for (program, to) in [(compiler.trim(), "native.s"), ("./cc1", "edited.s")] {
+            let words = ["-fpreprocessed", "-quiet", level, "in.i", "-o", to];
+            succeeds(&folder, program, &words);
+        }
+        let [native, edited] =
+            ["native.s", "edited.s"].map(|name| fs::read(folder.file(name)).unwrap());
+        assert!(native == edited && !native.is_empty(), "{level}");
+    }
+}
+
+/// A breakpoint by name stops in moved code, and the backtrace is that of the original.
+#[test]
+fn gdb_knows_moved_code() {
+    let folder = Folder::new("rewrite-gdb");
+    fs::write(folder.file("throws.cc"), THROWS).unwrap();
+    succeeds(&folder, "g++", &["-O2", "-o", "throws", "throws.cc"]);
+    edit(&folder, "throws", "edited", PARANOID);
+    let frames = |program: &str| {
+        let words = [
+            "-q",
+            "-batch",
+            "-nx",
+            "-ex",
+            "break pick",
+            "-ex",
+            "run",
+            "-ex",
+            "bt",
+            program,
+        ];
+        let said = succeeds(&folder, "gdb", &words);
+        let frames = said.lines().filter(|line| line.starts_with('#'));
+        let names = frames.filter_map(|line| line.split(" in ").nth(1).map(str::to_owned));
+        names.collect::<Vec<_>>()
+    };
+    let native = frames("./throws");
+    assert!(
+        native.len() >= 2 && native[0].starts_with("pick"),
+        "{native:?}"
+    );
+    assert_eq!(frames("./edited"), native);
 }
 
 #[test]

@@ -2,31 +2,66 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::OnceLock;
 
-use rewrite::{Refused, null_segment};
+use flow::Program;
+use image::Image;
+use rewrite::{Edited, OldCode, Refused, null_relocation, null_segment};
 
-/// A small program.
-fn program() -> Vec<u8> {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-    let (source, to) = (folder.join("damage.c"), folder.join("damage"));
-    std::fs::write(&source, "int main(void) { return 0; }").unwrap();
-    let status = Command::new("gcc").arg("-o").arg(&to).arg(&source).status();
-    assert!(status.expect("gcc is installed").success());
-    std::fs::read(to).unwrap()
+fn path() -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("damage")
 }
 
-/// Edits, and looks at the result.
-fn try_edit(input: &[u8]) -> bool {
-    let Ok(edited) = null_segment(input) else {
-        return false;
+/// A small program with landing pads; tests that run beside each other make the same.
+fn program() -> Vec<u8> {
+    static MADE: OnceLock<Vec<u8>> = OnceLock::new();
+    let make = || {
+        let source = path().with_extension("cc");
+        std::fs::write(&source, SOURCE).unwrap();
+        let mut compiler = Command::new("g++");
+        let status = compiler
+            .args(["-O1", "-o"])
+            .args([&path(), &source])
+            .status();
+        assert!(status.expect("g++ is installed").success());
+        std::fs::read(path()).unwrap()
     };
+    MADE.get_or_init(make).clone()
+}
+
+const SOURCE: &str = r#"
+struct Clean { int n; ~Clean() { n = 0; } };
+int fails(int n) { if (n == 3) throw 7L; return n; }
+int main(int count, char **) {
+    Clean clean{count};
+    try { return fails(count); } catch (int n) { return n; } catch (...) { return 1; }
+}
+"#;
+
+/// Edits in both ways, and looks at the results.
+fn try_edit(input: &[u8]) -> bool {
+    if let Ok(image) = Image::parse(input) {
+        let program = Program::of(&image);
+        let moved = null_relocation(input, &image, &program, OldCode::Traps);
+        if let Ok(moved) = &moved {
+            check(input, moved);
+        }
+    }
+    let edited = null_segment(input);
+    if let Ok(edited) = &edited {
+        check(input, edited);
+    }
+    edited.is_ok()
+}
+
+/// Differences are listed, and the result is known for what it is.
+fn check(input: &[u8], edited: &Edited) {
     let differs = (0..input.len()).filter(|&at| input[at] != edited.bytes[at]);
     for at in differs {
         let is_listed = |edit: &rewrite::Edit| edit.at.contains(&(at as u64));
         assert!(edited.edits.iter().any(is_listed), "byte {at:#x}");
     }
     assert_eq!(null_segment(&edited.bytes).err(), Some(Refused::Edited));
-    true
 }
 
 /// Each byte of the headers with some other values, alone.
@@ -38,7 +73,7 @@ fn damaged_headers() {
     let sections = u64::from_le_bytes(whole[0x28..0x30].try_into().unwrap()) as usize;
     let (mut edited, mut refused) = (0, 0);
     for at in (0..programs).chain(sections..whole.len()) {
-        for value in [0, 1, 0x7f, 0x80, 0xff] {
+        for value in [0, 1, 0x7f, 0xff] {
             let mut input = whole.clone();
             input[at] = value;
             match try_edit(&input) {
@@ -48,6 +83,33 @@ fn damaged_headers() {
         }
     }
     assert!(edited > 1000 && refused > 100, "{edited} {refused}");
+}
+
+/// Bytes of unwind tables and of tables of landing pads with other values, alone and a few at once.
+#[test]
+fn damaged_tables() {
+    let whole = program();
+    let image = Image::parse(&whole).unwrap();
+    let table = |name: &str| {
+        let output = Command::new("readelf").args(["-SW"]).arg(path()).output();
+        let text = String::from_utf8(output.unwrap().stdout).unwrap();
+        let line = text
+            .lines()
+            .find(|line| line.contains(&format!(" {name} ")));
+        let words: Vec<&str> = line.unwrap().split_whitespace().collect();
+        let at = words.iter().position(|word| *word == name).unwrap();
+        let number = |word: &str| usize::from_str_radix(word, 16).unwrap();
+        number(words[at + 3])..number(words[at + 3]) + number(words[at + 4])
+    };
+    let program = Program::of(&image);
+    assert!(null_relocation(&whole, &image, &program, OldCode::Traps).is_ok());
+    for at in table(".eh_frame").chain(table(".gcc_except_table")) {
+        for value in [0, 0x7f, 0xff, whole[at] ^ 0x80] {
+            let mut input = whole.clone();
+            input[at] = value;
+            try_edit(&input);
+        }
+    }
 }
 
 #[test]

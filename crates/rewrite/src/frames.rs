@@ -1,0 +1,482 @@
+//! Unwind tables of an edited file: one `.eh_frame` with all entries of the old one and some for moved code, and the table by
+//! which it is searched.
+//!
+//! An entry of moved code has the instructions of the old one with other advances: the order of the code is the same, so the
+//! rows are, too. Entries are copied byte for byte but for pointers relative to their place.
+//!
+//! Source: LSB Core 5.0, 10.6 (exception frames); DWARF 5, 6.4.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use crate::left::Why;
+use crate::relocate::Moved;
+
+/// Encodings of pointers: relative to their place, of four bytes with a sign; the same, by a word that holds the address;
+/// absolute of four bytes.
+const RELATIVE: u8 = 0x1b;
+const INDIRECT: u8 = 0x9b;
+const ABSOLUTE_FOUR: u8 = 0x03;
+const ABSOLUTE: u8 = 0x00;
+const OMITTED: u8 = 0xff;
+
+/// Beginnings of code, and the places of their entries.
+pub type Index = Vec<(u64, u64)>;
+
+/// An entry that many others share.
+#[derive(Clone, Copy, Debug)]
+struct Cie {
+    /// Offsets of the entry.
+    start: usize,
+    end: usize,
+    /// The pointer to the personality, and its encoding.
+    personality: Option<(usize, u8)>,
+    /// Encoding of pointers to tables of landing pads.
+    pads: u8,
+    code_align: u64,
+    has_augmentation: bool,
+}
+
+/// An entry of a range of code.
+#[derive(Clone, Copy, Debug)]
+pub struct Fde {
+    cie: usize,
+    start: usize,
+    end: usize,
+    /// Its code.
+    pub pc: u64,
+    pub len: u64,
+    /// The pointer to the table of landing pads, if it has one.
+    pads: Option<usize>,
+    /// Offset of its instructions.
+    program: usize,
+}
+
+/// The old section.
+#[derive(Debug)]
+pub struct Frames<'d> {
+    bytes: &'d [u8],
+    /// Its address.
+    addr: u64,
+    cies: HashMap<usize, Cie>,
+    pub fdes: Vec<Fde>,
+}
+
+struct Cursor<'d> {
+    bytes: &'d [u8],
+    at: usize,
+}
+
+impl Cursor<'_> {
+    fn byte(&mut self) -> Option<u8> {
+        let byte = *self.bytes.get(self.at)?;
+        self.at += 1;
+        Some(byte)
+    }
+
+    fn word(&mut self) -> Option<u32> {
+        let bytes = self.bytes.get(self.at..self.at + 4)?;
+        self.at += 4;
+        Some(u32::from_le_bytes(bytes.try_into().ok()?))
+    }
+
+    fn uleb(&mut self) -> Option<u64> {
+        let mut value = 0u64;
+        for shift in (0..63).step_by(7) {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    fn skip(&mut self, count: u64) -> Option<()> {
+        let end = self.at.checked_add(usize::try_from(count).ok()?)?;
+        (end <= self.bytes.len()).then(|| self.at = end)
+    }
+}
+
+impl<'d> Frames<'d> {
+    /// Takes apart a section at an address; `None`: something in it is not known.
+    pub fn parse(bytes: &'d [u8], addr: u64) -> Option<Frames<'d>> {
+        addr.checked_add(bytes.len() as u64)?;
+        let mut frames = Frames {
+            bytes,
+            addr,
+            cies: HashMap::new(),
+            fdes: Vec::new(),
+        };
+        let mut at = 0;
+        while at + 4 <= bytes.len() {
+            let mut cursor = Cursor { bytes, at };
+            let length = cursor.word()?;
+            if length == 0 {
+                // Its end; static programs have another table behind it.
+                at += 4;
+                continue;
+            }
+            if length == u32::MAX {
+                return None;
+            }
+            let end = cursor.at.checked_add(length as usize)?;
+            if end > bytes.len() {
+                return None;
+            }
+            let id_at = cursor.at;
+            let id = cursor.word()?;
+            let mut own = Cursor {
+                bytes: &bytes[..end],
+                at: cursor.at,
+            };
+            match id {
+                0 => {
+                    let cie = frames.cie(&mut own, at, end)?;
+                    frames.cies.insert(at, cie);
+                }
+                _ => {
+                    let cie = id_at.checked_sub(id as usize)?;
+                    let fde = frames.fde(&mut own, cie, at, end)?;
+                    frames.fdes.push(fde);
+                }
+            }
+            at = end;
+        }
+        Some(frames)
+    }
+
+    fn cie(&self, cursor: &mut Cursor<'_>, start: usize, end: usize) -> Option<Cie> {
+        let version = cursor.byte()?;
+        let name = cursor.at;
+        while cursor.byte()? != 0 {}
+        let augmentation = &self.bytes[name..cursor.at - 1];
+        let code_align = cursor.uleb()?;
+        // The alignment of data has a sign, which does not matter here.
+        cursor.uleb()?;
+        match version {
+            1 => u64::from(cursor.byte()?),
+            3 => cursor.uleb()?,
+            _ => return None,
+        };
+        let mut cie = Cie {
+            start,
+            end,
+            personality: None,
+            pads: OMITTED,
+            code_align,
+            has_augmentation: augmentation.first() == Some(&b'z'),
+        };
+        let mut pointers = None;
+        for letter in augmentation {
+            match letter {
+                b'z' => {
+                    cursor.uleb()?;
+                }
+                b'L' => cie.pads = cursor.byte()?,
+                b'R' => pointers = cursor.byte(),
+                b'P' => {
+                    let encoding = cursor.byte()?;
+                    cie.personality = Some((cursor.at, encoding));
+                    cursor.skip(match encoding {
+                        RELATIVE | INDIRECT | ABSOLUTE_FOUR => 4,
+                        ABSOLUTE => 8,
+                        _ => return None,
+                    })?;
+                }
+                b'S' | b'B' => {}
+                _ => return None,
+            }
+        }
+        (pointers == Some(RELATIVE)).then_some(cie)
+    }
+
+    fn fde(&self, cursor: &mut Cursor<'_>, cie: usize, start: usize, end: usize) -> Option<Fde> {
+        let shared = self.cies.get(&cie)?;
+        let place = self.addr + cursor.at as u64;
+        let pc = place.wrapping_add_signed(i64::from(cursor.word()? as i32));
+        let len = u64::from(cursor.word()?);
+        pc.checked_add(len)?;
+        let mut pads = None;
+        if shared.has_augmentation {
+            let size = cursor.uleb()?;
+            let data = cursor.at;
+            match shared.pads {
+                OMITTED => {}
+                RELATIVE | ABSOLUTE_FOUR => pads = Some(data).filter(|_| size >= 4),
+                ABSOLUTE => pads = Some(data).filter(|_| size >= 8),
+                _ => return None,
+            }
+            cursor.skip(size)?;
+        }
+        let size = if shared.pads == ABSOLUTE { 8 } else { 4 };
+        // A pointer of zeros is none.
+        let pads = pads.filter(|&at| self.bytes[at..at + size].iter().any(|&byte| byte != 0));
+        Some(Fde {
+            cie,
+            start,
+            end,
+            pc,
+            len,
+            pads,
+            program: cursor.at,
+        })
+    }
+
+    /// Address of the table of landing pads of a range of code.
+    pub fn pads(&self, fde: &Fde) -> Option<u64> {
+        let at = fde.pads?;
+        let four = || {
+            let bytes = self.bytes[at..at + 4].first_chunk();
+            u32::from_le_bytes(bytes.copied().unwrap_or_default())
+        };
+        Some(match self.cies[&fde.cie].pads {
+            ABSOLUTE_FOUR => u64::from(four()),
+            ABSOLUTE => {
+                let bytes = self.bytes[at..at + 8].first_chunk();
+                u64::from_le_bytes(bytes.copied().unwrap_or_default())
+            }
+            _ => (self.addr + at as u64).wrapping_add_signed(i64::from(four() as i32)),
+        })
+    }
+
+    /// Whether the instructions of an entry can be written for moved code.
+    pub fn is_known(&self, fde: &Fde) -> bool {
+        self.program(fde, &|pc| Some(pc)).is_some()
+    }
+
+    /// Instructions of an entry with the advances that the new addresses need.
+    fn program(&self, fde: &Fde, new_of: &dyn Fn(u64) -> Option<u64>) -> Option<Vec<u8>> {
+        let cie = &self.cies[&fde.cie];
+        let mut cursor = Cursor {
+            bytes: &self.bytes[..fde.end],
+            at: fde.program,
+        };
+        let mut out = Vec::new();
+        let (mut old, mut new) = (fde.pc, new_of(fde.pc)?);
+        while cursor.at < fde.end {
+            let from = cursor.at;
+            let opcode = cursor.byte()?;
+            let advance = match opcode {
+                0x40..=0x7f => Some(u64::from(opcode & 0x3f)),
+                0x02 => Some(u64::from(cursor.byte()?)),
+                0x03 => Some(u64::from(u16::from_le_bytes([
+                    cursor.byte()?,
+                    cursor.byte()?,
+                ]))),
+                0x04 => Some(u64::from(cursor.word()?)),
+                _ => None,
+            };
+            if let Some(advance) = advance {
+                old = old.checked_add(advance.checked_mul(cie.code_align)?)?;
+                let next = new_of(old)?;
+                advance_by(next.checked_sub(new)?, cie.code_align, &mut out)?;
+                new = next;
+                continue;
+            }
+            match opcode {
+                // Nothing, remember, restore, and what has one operand in its own byte.
+                0x00 | 0x0a | 0x0b | 0x2d | 0xc0..=0xff => {}
+                0x06 | 0x07 | 0x08 | 0x0d | 0x0e | 0x13 | 0x2e | 0x80..=0xbf => {
+                    cursor.uleb()?;
+                }
+                0x05 | 0x09 | 0x0c | 0x11 | 0x12 | 0x14 | 0x15 | 0x2f => {
+                    cursor.uleb()?;
+                    cursor.uleb()?;
+                }
+                0x0f => {
+                    let size = cursor.uleb()?;
+                    cursor.skip(size)?;
+                }
+                0x10 | 0x16 => {
+                    cursor.uleb()?;
+                    let size = cursor.uleb()?;
+                    cursor.skip(size)?;
+                }
+                _ => return None,
+            }
+            out.extend_from_slice(&self.bytes[from..cursor.at]);
+        }
+        Some(out)
+    }
+
+    /// The new section at an address: old entries, then those of `moved`, whose tables of landing pads are at `pads` by
+    /// the beginning of the old code; also the code and the place of each entry.
+    pub fn write(
+        &self,
+        addr: u64,
+        moved: &[Moved],
+        pads: &HashMap<u64, u64>,
+    ) -> Result<(Vec<u8>, Index), Why> {
+        let mut writer = Writer {
+            frames: self,
+            addr,
+            out: Vec::new(),
+            cies: HashMap::new(),
+            index: Vec::new(),
+        };
+        for fde in &self.fdes {
+            let program = self.bytes[fde.program..fde.end].to_vec();
+            writer.fde(fde, fde.pc..fde.pc + fde.len, &program, self.pads(fde))?;
+        }
+        let mut old: Vec<&Fde> = self.fdes.iter().collect();
+        old.sort_by_key(|fde| fde.pc);
+        for function in moved {
+            for (part, _) in function.parts() {
+                let end = function.part_end(part);
+                let first = old.partition_point(|fde| fde.pc < part);
+                for fde in old[first..].iter().take_while(|fde| fde.pc < end) {
+                    let new_of = |pc| function.at_or_behind(pc, part);
+                    let program = self.program(fde, &new_of).ok_or(Why::Unwind)?;
+                    let start = new_of(fde.pc).ok_or(Why::Unwind)?;
+                    let stop = new_of(fde.pc + fde.len).ok_or(Why::Unwind)?;
+                    if stop > start {
+                        let pads = pads.get(&fde.pc).copied();
+                        writer.fde(fde, start..stop, &program, pads)?;
+                    }
+                }
+            }
+        }
+        writer.out.extend_from_slice(&[0; 4]);
+        writer.index.sort_unstable();
+        Ok((writer.out, writer.index))
+    }
+}
+
+/// An instruction that goes on by so many bytes of code.
+fn advance_by(bytes: u64, align: u64, out: &mut Vec<u8>) -> Option<()> {
+    if align == 0 || !bytes.is_multiple_of(align) {
+        return None;
+    }
+    let count = bytes / align;
+    match count {
+        0 => {}
+        1..=0x3f => out.push(0x40 | count as u8),
+        0x40..=0xff => out.extend_from_slice(&[0x02, count as u8]),
+        0x100..=0xffff => {
+            out.push(0x03);
+            out.extend_from_slice(&(count as u16).to_le_bytes());
+        }
+        _ => {
+            out.push(0x04);
+            out.extend_from_slice(&u32::try_from(count).ok()?.to_le_bytes());
+        }
+    }
+    Some(())
+}
+
+/// A section that is written.
+struct Writer<'f, 'd> {
+    frames: &'f Frames<'d>,
+    addr: u64,
+    out: Vec<u8>,
+    /// Places of shared entries by their old ones.
+    cies: HashMap<usize, usize>,
+    /// Beginning of code and place of its entry.
+    index: Index,
+}
+
+impl Writer<'_, '_> {
+    /// Writes the shared entry, if it is not there yet; gives its place.
+    fn cie(&mut self, old: usize) -> Result<usize, Why> {
+        if let Some(&place) = self.cies.get(&old) {
+            return Ok(place);
+        }
+        let cie = self.frames.cies[&old];
+        let place = self.out.len();
+        self.out
+            .extend_from_slice(&self.frames.bytes[cie.start..cie.end]);
+        if let Some((at, encoding)) = cie.personality
+            && matches!(encoding, RELATIVE | INDIRECT)
+        {
+            self.move_pointer(at, place + (at - cie.start))?;
+        }
+        self.cies.insert(old, place);
+        Ok(place)
+    }
+
+    /// Corrects a relative pointer that was copied from an offset of the old section to one of the new.
+    fn move_pointer(&mut self, from: usize, to: usize) -> Result<(), Why> {
+        let field = &mut self.out[to..to + 4];
+        let old = i32::from_le_bytes(field.try_into().map_err(|_| Why::Unwind)?);
+        if old == 0 {
+            return Ok(());
+        }
+        let target = (self.frames.addr + from as u64).wrapping_add_signed(i64::from(old));
+        let new = target.wrapping_sub(self.addr + to as u64) as i64;
+        let new = i32::try_from(new).map_err(|_| Why::TooFar)?;
+        field.copy_from_slice(&new.to_le_bytes());
+        Ok(())
+    }
+
+    /// Writes the address of a table of landing pads into a field.
+    fn set_pads(&mut self, fde: &Fde, at: usize, pads: u64) -> Result<(), Why> {
+        let four: u32 = match self.frames.cies[&fde.cie].pads {
+            ABSOLUTE => {
+                self.out[at..at + 8].copy_from_slice(&pads.to_le_bytes());
+                return Ok(());
+            }
+            ABSOLUTE_FOUR => u32::try_from(pads).map_err(|_| Why::TooFar)?,
+            _ => {
+                let distance = pads.wrapping_sub(self.addr + at as u64) as i64;
+                i32::try_from(distance).map_err(|_| Why::TooFar)? as u32
+            }
+        };
+        self.out[at..at + 4].copy_from_slice(&four.to_le_bytes());
+        Ok(())
+    }
+
+    /// Writes the entry of a range of code.
+    fn fde(
+        &mut self,
+        fde: &Fde,
+        code: Range<u64>,
+        program: &[u8],
+        pads: Option<u64>,
+    ) -> Result<(), Why> {
+        let (pc, len) = (code.start, code.end - code.start);
+        let cie = self.cie(fde.cie)?;
+        let place = self.out.len();
+        self.index.push((pc, self.addr + place as u64));
+        self.out.extend_from_slice(&[0; 4]);
+        let back = (self.out.len() - cie) as u32;
+        self.out.extend_from_slice(&back.to_le_bytes());
+        let at = self.addr + self.out.len() as u64;
+        let distance = i32::try_from(pc.wrapping_sub(at) as i64).map_err(|_| Why::TooFar)?;
+        self.out.extend_from_slice(&distance.to_le_bytes());
+        self.out.extend_from_slice(&(len as u32).to_le_bytes());
+        // What is between the range and the instructions: the size of more, and the landing pads.
+        let from = fde.start + 16;
+        let to = self.out.len();
+        self.out
+            .extend_from_slice(&self.frames.bytes[from..fde.program]);
+        if let (Some(field), Some(pads)) = (fde.pads, pads) {
+            self.set_pads(fde, to + (field - from), pads)?;
+        }
+        self.out.extend_from_slice(program);
+        // Instructions that do nothing.
+        while !(self.out.len() - place).is_multiple_of(8) {
+            self.out.push(0);
+        }
+        let length = (self.out.len() - place - 4) as u32;
+        self.out[place..place + 4].copy_from_slice(&length.to_le_bytes());
+        Ok(())
+    }
+}
+
+/// The table by which the section at `frames` is searched, at an address.
+pub fn search_table(addr: u64, frames: u64, index: &[(u64, u64)]) -> Result<Vec<u8>, Why> {
+    let relative = |to: u64, from: u64| {
+        let distance = i32::try_from(to.wrapping_sub(from) as i64);
+        distance.map(i32::to_le_bytes).map_err(|_| Why::TooFar)
+    };
+    // Version; a relative pointer, a number, and pairs relative to the table.
+    let mut out = vec![1, RELATIVE, 0x03, 0x3b];
+    out.extend_from_slice(&relative(frames, addr + 4)?);
+    out.extend_from_slice(&(index.len() as u32).to_le_bytes());
+    for &(pc, entry) in index {
+        out.extend_from_slice(&relative(pc, addr)?);
+        out.extend_from_slice(&relative(entry, addr)?);
+    }
+    Ok(out)
+}

@@ -1,0 +1,286 @@
+//! Tables of landing pads (LSDA) for moved code.
+//!
+//! The call sites are written anew with the new places of calls and pads; actions and what is behind the table of types are
+//! copied, entries of that table, too, but for pointers relative to their place.
+//!
+//! Source: Itanium C++ ABI, exception handling, 7 (LSDA); GCC's `unwind-pe.h` for the encodings.
+
+use crate::left::Why;
+use crate::relocate::Moved;
+
+const OMITTED: u8 = 0xff;
+const ULEB: u8 = 0x01;
+const FOUR_BYTES: u8 = 0x03;
+const FOUR_SIGNED: u8 = 0x0b;
+const RELATIVE: u8 = 0x1b;
+const INDIRECT: u8 = 0x9b;
+/// Bytes of a number that is written longer than it need be.
+const WIDE: usize = 4;
+/// Most bytes of actions that are followed.
+const MOST_ACTIONS: usize = 1 << 16;
+
+/// A table, taken apart.
+#[derive(Clone, Debug)]
+pub struct Pads {
+    /// Beginning of the code that it is of.
+    start: u64,
+    sites: Vec<Site>,
+    actions: Vec<u8>,
+    types: Vec<Type>,
+    types_encoding: u8,
+    /// Bytes behind the table of types: lists of exceptions that may leave a function.
+    behind: Vec<u8>,
+}
+
+/// Calls that go to a pad when they throw, or to none.
+#[derive(Clone, Copy, Debug)]
+struct Site {
+    from: u64,
+    to: u64,
+    pad: Option<u64>,
+    action: u64,
+}
+
+/// An entry of the table of types.
+#[derive(Clone, Copy, Debug)]
+enum Type {
+    /// Any exception.
+    Any,
+    /// A value that is the same everywhere.
+    Value(u32),
+    /// An address, stored relative to the entry.
+    Address(u64),
+}
+
+struct Cursor<'d> {
+    bytes: &'d [u8],
+    at: usize,
+}
+
+impl Cursor<'_> {
+    fn byte(&mut self) -> Option<u8> {
+        let byte = *self.bytes.get(self.at)?;
+        self.at += 1;
+        Some(byte)
+    }
+
+    fn uleb(&mut self) -> Option<u64> {
+        let mut value = 0u64;
+        for shift in (0..63).step_by(7) {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    fn sleb(&mut self) -> Option<i64> {
+        let from = self.at;
+        let value = self.uleb()?;
+        let bits = 7 * (self.at - from) as u32;
+        Some((value << (64 - bits)) as i64 >> (64 - bits))
+    }
+
+    fn four(&mut self) -> Option<u32> {
+        let bytes = self.bytes.get(self.at..self.at + 4)?;
+        self.at += 4;
+        Some(u32::from_le_bytes(bytes.try_into().ok()?))
+    }
+}
+
+impl Pads {
+    /// Takes apart the table at `addr`, which has these bytes and no more, of code that begins at `start`; `None`: something
+    /// in it is not known.
+    pub fn parse(bytes: &[u8], addr: u64, start: u64) -> Option<Pads> {
+        let mut cursor = Cursor { bytes, at: 0 };
+        if cursor.byte()? != OMITTED {
+            return None;
+        }
+        let types_encoding = cursor.byte()?;
+        let mut base = None;
+        if types_encoding != OMITTED {
+            let offset = usize::try_from(cursor.uleb()?).ok()?;
+            base = Some(cursor.at.checked_add(offset)?);
+        }
+        let sites_encoding = cursor.byte()?;
+        let size = usize::try_from(cursor.uleb()?).ok()?;
+        let end = cursor
+            .at
+            .checked_add(size)
+            .filter(|end| *end <= bytes.len())?;
+        let sites = sites(&mut cursor, end, sites_encoding, start)?;
+        let count = most_types(&bytes[end..], &sites)?;
+        let Some(base) = base else {
+            // Without types there are actions at most.
+            return (count == 0).then(|| Pads {
+                start,
+                sites,
+                actions: bytes[end..].to_vec(),
+                types: Vec::new(),
+                types_encoding,
+                behind: Vec::new(),
+            });
+        };
+        let first = base.checked_sub(count * 4).filter(|first| *first >= end)?;
+        let behind = bytes.get(base..)?.to_vec();
+        let mut cursor = Cursor { bytes, at: first };
+        let types = types(&mut cursor, count, types_encoding, addr)?;
+        Some(Pads {
+            start,
+            sites,
+            actions: bytes[end..first].to_vec(),
+            types,
+            types_encoding,
+            behind,
+        })
+    }
+
+    /// Whether all pads are in the part of a function that the table is of.
+    pub fn fits(&self, moved: &Moved) -> bool {
+        let mut pads = self.sites.iter().filter_map(|site| site.pad);
+        pads.all(|pad| moved.is_in_part(pad, self.start))
+    }
+
+    /// The table of the moved code, at an address.
+    pub fn write(&self, addr: u64, moved: &Moved) -> Result<Vec<u8>, Why> {
+        let new_of = |old| moved.at_or_behind(old, self.start).ok_or(Why::LandingPads);
+        let start = new_of(self.start)?;
+        let mut sites = Vec::new();
+        for site in &self.sites {
+            let (from, to) = (new_of(site.from)?, new_of(site.to)?);
+            if from == to {
+                continue;
+            }
+            let pad = match site.pad {
+                Some(pad) => moved.new_of(pad).ok_or(Why::LandingPads)? - start,
+                None => 0,
+            };
+            for number in [from - start, to - from, pad, site.action] {
+                uleb(number, &mut sites);
+            }
+        }
+        let mut out = vec![OMITTED, self.types_encoding];
+        let has_types = self.types_encoding != OMITTED;
+        let offset_at = out.len();
+        if has_types {
+            out.extend_from_slice(&[0; WIDE]);
+        }
+        out.push(ULEB);
+        wide(sites.len() as u64, &mut out)?;
+        out.extend_from_slice(&sites);
+        out.extend_from_slice(&self.actions);
+        if has_types {
+            let end = addr + out.len() as u64;
+            out.resize(out.len() + (end.next_multiple_of(4) - end) as usize, 0);
+            for one in &self.types {
+                let place = addr + out.len() as u64;
+                let value = match *one {
+                    Type::Any => 0,
+                    Type::Value(value) => value,
+                    Type::Address(to) => {
+                        let distance = i32::try_from(to.wrapping_sub(place) as i64);
+                        distance.map_err(|_| Why::TooFar)? as u32
+                    }
+                };
+                out.extend_from_slice(&value.to_le_bytes());
+            }
+            let mut offset = Vec::new();
+            wide((out.len() - offset_at - WIDE) as u64, &mut offset)?;
+            out[offset_at..offset_at + WIDE].copy_from_slice(&offset);
+            out.extend_from_slice(&self.behind);
+        }
+        Ok(out)
+    }
+}
+
+/// Call sites up to an offset, of code that begins at `start`.
+fn sites(cursor: &mut Cursor<'_>, end: usize, encoding: u8, start: u64) -> Option<Vec<Site>> {
+    let number = |cursor: &mut Cursor<'_>| match encoding {
+        ULEB => cursor.uleb(),
+        FOUR_BYTES => cursor.four().map(u64::from),
+        _ => None,
+    };
+    let mut sites = Vec::new();
+    while cursor.at < end {
+        let from = start.checked_add(number(cursor)?)?;
+        let to = from.checked_add(number(cursor)?)?;
+        let pad = number(cursor)?;
+        sites.push(Site {
+            from,
+            to,
+            pad: (pad != 0).then(|| start.wrapping_add(pad)),
+            action: cursor.uleb()?,
+        });
+    }
+    (cursor.at == end).then_some(sites)
+}
+
+/// Reads so many entries of the table of types; the table of landing pads begins at `addr`.
+fn types(cursor: &mut Cursor<'_>, count: usize, encoding: u8, addr: u64) -> Option<Vec<Type>> {
+    let mut types = Vec::new();
+    for _ in 0..count {
+        let place = addr + cursor.at as u64;
+        let value = cursor.four()?;
+        types.push(match encoding {
+            _ if value == 0 => Type::Any,
+            FOUR_BYTES | FOUR_SIGNED => Type::Value(value),
+            RELATIVE | INDIRECT => {
+                Type::Address(place.wrapping_add_signed(i64::from(value as i32)))
+            }
+            _ => return None,
+        });
+    }
+    Some(types)
+}
+
+/// The highest number of a type in actions that call sites lead to.
+fn most_types(actions: &[u8], sites: &[Site]) -> Option<usize> {
+    let mut most = 0;
+    let mut followed = 0;
+    for site in sites {
+        let mut next = site.action;
+        while next != 0 {
+            followed += 1;
+            let mut cursor = Cursor {
+                bytes: actions,
+                at: usize::try_from(next - 1).ok()?,
+            };
+            let filter = cursor.sleb()?;
+            most = most.max(filter);
+            let at = cursor.at as i64;
+            next = match cursor.sleb()? {
+                0 => 0,
+                distance => u64::try_from(at.checked_add(distance)?.checked_add(1)?).ok()?,
+            };
+            if followed > MOST_ACTIONS {
+                return None;
+            }
+        }
+    }
+    usize::try_from(most).ok()
+}
+
+fn uleb(mut value: u64, out: &mut Vec<u8>) {
+    loop {
+        let byte = (value & 0x7f) as u8;
+        value >>= 7;
+        out.push(if value == 0 { byte } else { byte | 0x80 });
+        if value == 0 {
+            return;
+        }
+    }
+}
+
+/// A number in [`WIDE`] bytes.
+fn wide(value: u64, out: &mut Vec<u8>) -> Result<(), Why> {
+    if value >> (7 * WIDE) != 0 {
+        return Err(Why::LandingPads);
+    }
+    for shift in 0..WIDE {
+        let more = if shift + 1 == WIDE { 0 } else { 0x80 };
+        out.push((value >> (7 * shift)) as u8 & 0x7f | more);
+    }
+    Ok(())
+}

@@ -1,0 +1,444 @@
+//! Code of functions for another place.
+//!
+//! Each instruction of a function's graph is kept byte for byte, but for displacements relative to itself and
+//! branches: a short one whose target is too far now gets its long form. The order of instructions stays, so what falls
+//! through still does, and so does the alignment of a function's beginning within 64 bytes: where nothing grew, loops are
+//! aligned as they were.
+
+use std::ops::Range;
+
+use flow::Function;
+use isa::{Flow, Insn};
+
+use crate::left::Why;
+
+/// Alignments of a function's own code and of its other parts that stay as they were.
+const ALIGN: u64 = 64;
+const ALIGN_PART: u64 = 16;
+
+/// An instruction.
+#[derive(Clone, Copy, Debug)]
+struct Item {
+    old: u64,
+    bytes: [u8; 15],
+    len: u8,
+    kind: Kind,
+    is_call: bool,
+    /// Offset in the function's new code.
+    offset: u64,
+    size: u8,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Plain,
+    /// The displacement relative to the next instruction is at this byte.
+    Relative {
+        at: u8,
+        target: u64,
+    },
+    /// A branch with so many prefixes to a constant target.
+    Branch {
+        prefixes: u8,
+        form: Form,
+        target: u64,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Jump,
+    Call,
+    /// By a condition.
+    Cond(u8),
+    /// `loop`, `jrcxz` and their like have no long form.
+    Count,
+}
+
+/// Code that is one after the other in the input.
+#[derive(Clone, Debug)]
+struct Part {
+    old: Range<u64>,
+    items: Range<usize>,
+    /// Offset in the new code.
+    offset: u64,
+    size: u64,
+}
+
+/// A function that moves.
+#[derive(Clone, Debug)]
+pub struct Moved {
+    pub entry: u64,
+    items: Vec<Item>,
+    parts: Vec<Part>,
+    /// Address of its new code.
+    pub base: u64,
+    pub size: u64,
+}
+
+/// Targets of branches between functions.
+pub trait Targets {
+    /// The new address of a function's entry, if it moved.
+    fn moved(&self, old: u64) -> Option<u64>;
+}
+
+impl Moved {
+    /// Takes the code of a function.
+    pub fn new<'d>(function: &Function, bytes: &dyn Fn(u64) -> &'d [u8]) -> Result<Moved, Why> {
+        let mut moved = Moved {
+            entry: function.entry.0,
+            items: Vec::new(),
+            parts: Vec::new(),
+            base: 0,
+            size: 0,
+        };
+        for range in &function.ranges {
+            let range = range.start.0..range.end.0;
+            let first = moved.items.len();
+            let blocks = function.graph.blocks.iter();
+            let mut goes_on = None;
+            for block in blocks.filter(|block| range.contains(&block.start.0)) {
+                let code = bytes(block.start.0);
+                let mut at = block.start.0;
+                while at < block.end.0 {
+                    let rest = code
+                        .get((at - block.start.0) as usize..)
+                        .unwrap_or_default();
+                    let insn =
+                        Insn::decode(&rest[..rest.len().min(15)], at).map_err(|_| Why::Code)?;
+                    if goes_on.is_some_and(|next| next != at) {
+                        return Err(Why::Code);
+                    }
+                    let item = Item::new(&insn)?;
+                    moved.items.push(item);
+                    at = insn.next_pc();
+                    goes_on = falls_through(&insn).then_some(at);
+                }
+                // Behind a call that does not return nothing has to follow.
+                let edges = function
+                    .graph
+                    .edges_of(function.graph.block_from(block.start).unwrap_or(0));
+                let ends = edges
+                    .iter()
+                    .all(|edge| edge.kind != flow::EdgeKind::FallThrough);
+                if ends {
+                    goes_on = None;
+                }
+            }
+            if goes_on.is_some() {
+                return Err(Why::Code);
+            }
+            if moved.items.len() > first {
+                moved.parts.push(Part {
+                    old: range,
+                    items: first..moved.items.len(),
+                    offset: 0,
+                    size: 0,
+                });
+            }
+        }
+        if moved.items.is_empty() || moved.parts[0].old.start != moved.entry {
+            return Err(Why::Code);
+        }
+        moved.lay_out()?;
+        Ok(moved)
+    }
+
+    /// Gives each instruction its offset; branches grow until all reach.
+    fn lay_out(&mut self) -> Result<(), Why> {
+        loop {
+            let mut end = 0;
+            for part in &mut self.parts {
+                // The base is aligned as the entry was.
+                let phase = |addr: u64| addr % ALIGN_PART;
+                let now = phase(self.entry + end);
+                end += (phase(part.old.start) + ALIGN_PART - now) % ALIGN_PART;
+                part.offset = end;
+                for item in &mut self.items[part.items.clone()] {
+                    item.offset = end;
+                    end += u64::from(item.size);
+                }
+                part.size = end - part.offset;
+                // An address behind the last call is still the function's.
+                end += 1;
+            }
+            self.size = end;
+            let mut grows = Vec::new();
+            for (at, item) in self.items.iter().enumerate() {
+                let Kind::Branch {
+                    prefixes,
+                    form,
+                    target,
+                } = item.kind
+                else {
+                    continue;
+                };
+                let is_short = item.size == prefixes + 2;
+                if !is_short {
+                    continue;
+                }
+                let to = self.offset_of(target);
+                let distance =
+                    to.map(|to| to.wrapping_sub(item.offset + u64::from(item.size)) as i64);
+                if distance.is_some_and(|distance| i8::try_from(distance).is_ok()) {
+                    continue;
+                }
+                if form == Form::Count {
+                    return Err(Why::ShortBranch);
+                }
+                grows.push(at);
+            }
+            if grows.is_empty() {
+                return Ok(());
+            }
+            for at in grows {
+                let Kind::Branch { prefixes, form, .. } = self.items[at].kind else {
+                    continue;
+                };
+                self.items[at].size = prefixes + form.long_size();
+            }
+        }
+    }
+
+    /// The part with an old address.
+    fn part(&self, old: u64) -> Option<&Part> {
+        self.parts.iter().find(|part| part.old.contains(&old))
+    }
+
+    /// Offset of an instruction.
+    fn offset_of(&self, old: u64) -> Option<u64> {
+        let part = self.part(old)?;
+        let items = &self.items[part.items.clone()];
+        let found = items.binary_search_by_key(&old, |item| item.old).ok()?;
+        Some(items[found].offset)
+    }
+
+    /// New address of an instruction.
+    pub fn new_of(&self, old: u64) -> Option<u64> {
+        self.offset_of(old).map(|offset| self.base + offset)
+    }
+
+    /// New address of the first instruction at or behind an old address of the same part; the part's end if there is none.
+    pub fn at_or_behind(&self, old: u64, start: u64) -> Option<u64> {
+        let part = self.part(start)?;
+        let items = &self.items[part.items.clone()];
+        let found = items.partition_point(|item| item.old < old);
+        let offset = items
+            .get(found)
+            .map_or(part.offset + part.size, |item| item.offset);
+        Some(self.base + offset)
+    }
+
+    /// Whether an old address is that of an instruction in the part with another one.
+    pub fn is_in_part(&self, old: u64, start: u64) -> bool {
+        let is_there = self.part(start).is_some_and(|part| part.old.contains(&old));
+        is_there && self.offset_of(old).is_some()
+    }
+
+    /// Old end of the part with an old address.
+    pub fn part_end(&self, old: u64) -> u64 {
+        self.part(old).map_or(old, |part| part.old.end)
+    }
+
+    /// Old addresses that its calls return to.
+    pub fn returns(&self) -> impl Iterator<Item = u64> + '_ {
+        let calls = self.items.iter().filter(|item| item.is_call);
+        calls.map(|item| item.old + u64::from(item.len))
+    }
+
+    /// Old places of its instructions.
+    pub fn old_code(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        let items = self.items.iter();
+        items.map(|item| item.old..item.old + u64::from(item.len))
+    }
+
+    /// Old starts of its parts with their new places.
+    pub fn parts(&self) -> impl Iterator<Item = (u64, Range<u64>)> + '_ {
+        self.parts.iter().map(|part| {
+            let start = self.base + part.offset;
+            (part.old.start, start..start + part.size)
+        })
+    }
+
+    /// Puts it at the next address that is aligned as it was; gives the address behind it.
+    pub fn place(&mut self, next: u64) -> u64 {
+        self.base = next + (self.entry % ALIGN + ALIGN - next % ALIGN) % ALIGN;
+        self.base + self.size
+    }
+
+    /// Writes its code to `text`, which begins at the address `start`.
+    pub fn write(&self, text: &mut [u8], start: u64, targets: &dyn Targets) -> Result<(), Why> {
+        for item in &self.items {
+            let at = self.base + item.offset;
+            let to = (at - start) as usize;
+            let out = &mut text[to..to + usize::from(item.size)];
+            let len = usize::from(item.len);
+            let next = at + u64::from(item.size);
+            match item.kind {
+                Kind::Plain => out.copy_from_slice(&item.bytes[..len]),
+                Kind::Relative { at: place, target } => {
+                    out.copy_from_slice(&item.bytes[..len]);
+                    let place = usize::from(place);
+                    out[place..place + 4].copy_from_slice(&distance(target, next)?);
+                }
+                Kind::Branch {
+                    prefixes,
+                    form,
+                    target,
+                } => {
+                    let prefixes = usize::from(prefixes);
+                    out[..prefixes].copy_from_slice(&item.bytes[..prefixes]);
+                    let own = self.new_of(target);
+                    let target = own.or_else(|| targets.moved(target)).unwrap_or(target);
+                    let rest = &mut out[prefixes..];
+                    if rest.len() == 2 {
+                        let distance = target.wrapping_sub(next) as i64;
+                        let distance = i8::try_from(distance).map_err(|_| Why::ShortBranch)?;
+                        rest[0] = item.bytes[prefixes];
+                        rest[1] = distance as u8;
+                        continue;
+                    }
+                    let distance = distance(target, next)?;
+                    let opcode = rest.len() - 4;
+                    match form {
+                        Form::Jump => rest[0] = 0xe9,
+                        Form::Call => rest[0] = 0xe8,
+                        Form::Cond(cc) => rest[..2].copy_from_slice(&[0x0f, 0x80 | cc]),
+                        Form::Count => return Err(Why::ShortBranch),
+                    }
+                    rest[opcode..].copy_from_slice(&distance);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether new code says the same as the old, instruction by instruction.
+    pub fn is_same(&self, text: &[u8], start: u64, targets: &dyn Targets) -> bool {
+        self.items.iter().all(|item| {
+            let at = self.base + item.offset;
+            let bytes = text.get((at - start) as usize..).unwrap_or_default();
+            let Ok(new) = Insn::decode(&bytes[..bytes.len().min(15)], at) else {
+                return false;
+            };
+            let len = usize::from(item.len);
+            let Ok(old) = Insn::decode(&item.bytes[..len], item.old) else {
+                return false;
+            };
+            let to = |old: u64| {
+                self.new_of(old)
+                    .or_else(|| targets.moved(old))
+                    .unwrap_or(old)
+            };
+            let is_same_branch = match (old.flow(), new.flow()) {
+                (Flow::Jump(one), Flow::Jump(other)) | (Flow::Call(one), Flow::Call(other)) => {
+                    to(one) == other
+                }
+                (Flow::Cond(how, one), Flow::Cond(same, other)) => how == same && to(one) == other,
+                (Flow::CountJump(one), Flow::CountJump(other)) => to(one) == other,
+                (one, other) => {
+                    one == other && new.len() == len && same_but_displacement(&old, &new)
+                }
+            };
+            new.len() == usize::from(item.size) && is_same_branch
+        })
+    }
+}
+
+/// Whether two instructions are the same, with the same address if they have one relative to themselves.
+fn same_but_displacement(old: &Insn, new: &Insn) -> bool {
+    match (old.rip_relative(), new.rip_relative()) {
+        (None, None) => old.bytes() == new.bytes(),
+        (Some((one, at)), Some((other, same))) => {
+            let around =
+                |insn: &Insn| [insn.bytes()[..at].to_vec(), insn.bytes()[at + 4..].to_vec()];
+            one == other && at == same && around(old) == around(new)
+        }
+        _ => false,
+    }
+}
+
+fn distance(target: u64, next: u64) -> Result<[u8; 4], Why> {
+    let distance = target.wrapping_sub(next) as i64;
+    let distance = i32::try_from(distance).map_err(|_| Why::TooFar)?;
+    Ok(distance.to_le_bytes())
+}
+
+/// Whether the next instruction may be executed behind this one.
+fn falls_through(insn: &Insn) -> bool {
+    !insn.is_halt()
+        && matches!(
+            insn.flow(),
+            Flow::Next
+                | Flow::Syscall
+                | Flow::Int80
+                | Flow::Cond(..)
+                | Flow::CountJump(_)
+                | Flow::Call(_)
+                | Flow::IndirectCall
+        )
+}
+
+impl Form {
+    /// Bytes of the long form without prefixes.
+    fn long_size(self) -> u8 {
+        match self {
+            Form::Cond(_) => 6,
+            _ => 5,
+        }
+    }
+}
+
+impl Item {
+    fn new(insn: &Insn) -> Result<Item, Why> {
+        let mut bytes = [0; 15];
+        bytes[..insn.len()].copy_from_slice(insn.bytes());
+        let len = insn.len() as u8;
+        let kind = match insn.flow() {
+            Flow::Jump(target)
+            | Flow::Call(target)
+            | Flow::Cond(_, target)
+            | Flow::CountJump(target) => branch(insn, target)?,
+            Flow::Far(_) | Flow::TransactionBegin(_) => return Err(Why::Code),
+            _ if insn.eip_relative().is_some() => return Err(Why::Code),
+            _ => match insn.rip_relative() {
+                Some((target, at)) => Kind::Relative {
+                    at: at as u8,
+                    target,
+                },
+                None => Kind::Plain,
+            },
+        };
+        Ok(Item {
+            old: insn.pc(),
+            bytes,
+            len,
+            kind,
+            is_call: matches!(insn.flow(), Flow::Call(_) | Flow::IndirectCall),
+            offset: 0,
+            size: len,
+        })
+    }
+}
+
+/// A branch to a constant target, taken apart.
+fn branch(insn: &Insn, target: u64) -> Result<Kind, Why> {
+    let prefixes = insn.prefixes();
+    // A size prefix cuts the target on some processors.
+    if insn.is_16_bit_branch() {
+        return Err(Why::Code);
+    }
+    let form = match insn.bytes()[prefixes..] {
+        [0xeb, _] | [0xe9, _, _, _, _] => Form::Jump,
+        [0xe8, _, _, _, _] => Form::Call,
+        [opcode @ 0x70..=0x7f, _] => Form::Cond(opcode & 15),
+        [0x0f, opcode @ 0x80..=0x8f, _, _, _, _] => Form::Cond(opcode & 15),
+        [0xe0..=0xe3, _] => Form::Count,
+        _ => return Err(Why::Code),
+    };
+    Ok(Kind::Branch {
+        prefixes: prefixes as u8,
+        form,
+        target,
+    })
+}
