@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use flow::Function;
+use flow::{EdgeKind, Function};
 use isa::{Flow, Insn};
 
 use crate::left::Why;
@@ -15,6 +15,8 @@ use crate::left::Why;
 /// Alignments of a function's own code and of its other parts that stay as they were.
 const ALIGN: u64 = 64;
 const ALIGN_PART: u64 = 16;
+/// Bytes of a long jump.
+const JUMP: u64 = 5;
 
 /// An instruction.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +26,8 @@ struct Item {
     len: u8,
     kind: Kind,
     is_call: bool,
+    /// A call that is taken not to return: a jump to the old code behind it follows.
+    is_last: bool,
     /// Offset in the function's new code.
     offset: u64,
     size: u8,
@@ -114,15 +118,14 @@ impl Moved {
                     at = insn.next_pc();
                     goes_on = falls_through(&insn).then_some(at);
                 }
-                // Behind a call that does not return nothing has to follow.
-                let edges = function
-                    .graph
-                    .edges_of(function.graph.block_from(block.start).unwrap_or(0));
-                let ends = edges
-                    .iter()
-                    .all(|edge| edge.kind != flow::EdgeKind::FallThrough);
-                if ends {
+                // Should a call return that is taken not to, it goes on in old code.
+                let number = function.graph.block_from(block.start);
+                let edges = function.graph.edges_of(number.unwrap_or(0));
+                if edges.iter().all(|edge| edge.kind != EdgeKind::FallThrough) {
                     goes_on = None;
+                    if let Some(last) = moved.items.last_mut().filter(|last| last.is_call) {
+                        last.is_last = true;
+                    }
                 }
             }
             if goes_on.is_some() {
@@ -156,7 +159,7 @@ impl Moved {
                 part.offset = end;
                 for item in &mut self.items[part.items.clone()] {
                     item.offset = end;
-                    end += u64::from(item.size);
+                    end += u64::from(item.size) + item.behind();
                 }
                 part.size = end - part.offset;
                 // An address behind the last call is still the function's.
@@ -271,9 +274,16 @@ impl Moved {
         for item in &self.items {
             let at = self.base + item.offset;
             let to = (at - start) as usize;
-            let out = &mut text[to..to + usize::from(item.size)];
             let len = usize::from(item.len);
             let next = at + u64::from(item.size);
+            if item.is_last {
+                let behind = item.old + u64::from(item.len);
+                let distance = distance(behind, next + JUMP)?;
+                let to = (next - start) as usize;
+                text[to] = 0xe9;
+                text[to + 1..to + JUMP as usize].copy_from_slice(&distance);
+            }
+            let out = &mut text[to..to + usize::from(item.size)];
             match item.kind {
                 Kind::Plain => out.copy_from_slice(&item.bytes[..len]),
                 Kind::Relative { at: place, target } => {
@@ -390,6 +400,11 @@ impl Form {
 }
 
 impl Item {
+    /// Bytes of the jump that follows it.
+    fn behind(&self) -> u64 {
+        if self.is_last { JUMP } else { 0 }
+    }
+
     fn new(insn: &Insn) -> Result<Item, Why> {
         let mut bytes = [0; 15];
         bytes[..insn.len()].copy_from_slice(insn.bytes());
@@ -415,6 +430,7 @@ impl Item {
             len,
             kind,
             is_call: matches!(insn.flow(), Flow::Call(_) | Flow::IndirectCall),
+            is_last: false,
             offset: 0,
             size: len,
         })

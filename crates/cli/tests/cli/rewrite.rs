@@ -235,6 +235,35 @@ fn exceptions_go_through_moved_code() {
     assert_eq!(tool(&folder, "env", &run), native);
 }
 
+/// An `exit` of another library that comes back, behind which compilers leave nothing of the same function.
+#[test]
+fn a_call_that_returns_against_all_expectation_goes_on_as_before() {
+    const EXITS: &str = "#include <stdio.h>\n#include <stdlib.h>\n\
+        __attribute__((noinline)) void work(int n) { if (n == 3) { puts(\"before\"); exit(4); } puts(\"no\"); }\n\
+        int main(int n, char **words) { work(n); work(3); puts(\"after\"); return 9; }\n";
+    const RETURNS: &str =
+        "#include <stdio.h>\nvoid exit(int n) { printf(\"exit %d\\n\", n); fflush(stdout); }\n";
+    let folder = Folder::new("rewrite-returns");
+    folder.program(&["-O1"], "exits", EXITS);
+    folder.program(&["-O1", "-w", "-shared", "-fPIC"], "returns.so", RETURNS);
+    edit(&folder, "exits", "edited", TOOLS[1]);
+    for preload in ["", "./returns.so"] {
+        let preload = format!("LD_PRELOAD={preload}");
+        let run = |program: &str| {
+            // With what lies behind the call the program may not end by itself.
+            let words = [&preload, "timeout", "--foreground", "5", program];
+            let output = tool(&folder, "env", &words);
+            (
+                output.status.code(),
+                output.stdout.into_iter().take(1000).collect::<Vec<_>>(),
+            )
+        };
+        let native = run("./exits");
+        assert!(!native.1.is_empty());
+        assert_eq!(run("./edited"), native, "{preload}");
+    }
+}
+
 /// The compiler proper makes the same of the same source.
 #[test]
 fn a_compiler_compiles_the_same() {
