@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use anyhow::{Result, anyhow, bail};
 use flow::Program;
-use image::Image;
+use image::{Image, LinkAddr};
 use rewrite::OldCode;
 
 use crate::exit_status::Ending;
@@ -27,14 +27,19 @@ pub fn rewrite(flags: &Rewrite) -> Result<Ending> {
         bail!("'{shown}' is not edited in place; give another file to --output");
     }
     let input = fs::read(&flags.file).map_err(unreadable)?;
+    let program = match flags.tool {
+        Tool::Segment => Program::default(),
+        Tool::Null => Program::of(&image),
+    };
     let edited = match flags.tool {
+        Tool::Segment if flags.paranoid => bail!("--paranoid goes with --tool null"),
         Tool::Segment => rewrite::null_segment(&input),
         Tool::Null => {
             let old_code = match flags.paranoid {
                 true => OldCode::Traps,
                 false => OldCode::Stays,
             };
-            rewrite::null_relocation(&input, &image, &Program::of(&image), old_code)
+            rewrite::null_relocation(&input, &image, &program, old_code)
         }
     };
     let edited = edited.map_err(|refused| anyhow!("cannot edit '{shown}': {refused}"))?;
@@ -43,13 +48,13 @@ pub fn rewrite(flags: &Rewrite) -> Result<Ending> {
     let permissions = Permissions::from_mode(metadata.mode() & PERMISSIONS);
     fs::set_permissions(&flags.output, permissions)?;
     if flags.explain {
-        explain(&edited);
+        explain(&edited, &program);
     }
     Ok(Ending::Exit(0))
 }
 
 /// Says what was added, and each edit.
-fn explain(edited: &rewrite::Edited) {
+fn explain(edited: &rewrite::Edited, program: &Program) {
     let (start, end) = (edited.segment.start, edited.segment.end);
     say!(
         "everypath: a segment of {} bytes at {start:#x}, its header in place of {}",
@@ -64,8 +69,14 @@ fn explain(edited: &rewrite::Edited) {
         );
     }
     for (entry, why) in &edited.left {
+        let function = program.function_from(LinkAddr(*entry));
+        let name = function.and_then(|function| function.name.as_deref());
         say!(
-            "everypath: left at {entry:#x}: {}, {}",
+            "everypath: left at {entry:#x}{}: {}, {}",
+            name.map_or(String::new(), |name| format!(
+                " ({})",
+                image::demangled(name)
+            )),
             why.name(),
             why.reason()
         );

@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use crate::cursor::Cursor;
 use crate::left::Why;
 use crate::relocate::Moved;
 
@@ -60,42 +61,6 @@ pub struct Frames<'d> {
     addr: u64,
     cies: HashMap<usize, Cie>,
     pub fdes: Vec<Fde>,
-}
-
-struct Cursor<'d> {
-    bytes: &'d [u8],
-    at: usize,
-}
-
-impl Cursor<'_> {
-    fn byte(&mut self) -> Option<u8> {
-        let byte = *self.bytes.get(self.at)?;
-        self.at += 1;
-        Some(byte)
-    }
-
-    fn word(&mut self) -> Option<u32> {
-        let bytes = self.bytes.get(self.at..self.at + 4)?;
-        self.at += 4;
-        Some(u32::from_le_bytes(bytes.try_into().ok()?))
-    }
-
-    fn uleb(&mut self) -> Option<u64> {
-        let mut value = 0u64;
-        for shift in (0..63).step_by(7) {
-            let byte = self.byte()?;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Some(value);
-            }
-        }
-        None
-    }
-
-    fn skip(&mut self, count: u64) -> Option<()> {
-        let end = self.at.checked_add(usize::try_from(count).ok()?)?;
-        (end <= self.bytes.len()).then(|| self.at = end)
-    }
 }
 
 impl<'d> Frames<'d> {
@@ -445,7 +410,7 @@ impl Writer<'_, '_> {
         let distance = i32::try_from(pc.wrapping_sub(at) as i64).map_err(|_| Why::TooFar)?;
         self.out.extend_from_slice(&distance.to_le_bytes());
         self.out.extend_from_slice(&(len as u32).to_le_bytes());
-        // What is between the range and the instructions: the size of more, and the landing pads.
+        // The augmentation stands between the range and the instructions: its size, then the landing pads.
         let from = fde.start + 16;
         let to = self.out.len();
         self.out

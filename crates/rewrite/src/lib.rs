@@ -17,6 +17,7 @@
 //! | `relocate` | the code of a function for another place |
 //! | `frames` | unwind tables |
 //! | `pads` | tables of landing pads |
+//! | `cursor` | numbers of such tables |
 //! | `left` | reasons for functions to stay |
 //! | `check` | the output against the input |
 //!
@@ -24,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod cursor;
 mod file;
 mod frames;
 mod left;
@@ -96,7 +98,7 @@ pub fn null_segment(input: &[u8]) -> Result<Edited, Refused> {
     if is_edited(input) {
         return Err(Refused::Edited);
     }
-    let mut file = file::File::parse(input)?;
+    let file = file::File::parse(input)?;
     let mut plan = segment::Plan::new(&file)?;
     plan.push(segment::Contents {
         name: mark::SECTION,
@@ -105,6 +107,23 @@ pub fn null_segment(input: &[u8]) -> Result<Edited, Refused> {
         align: mark::ALIGN,
         bytes: mark::note(),
     });
+    finish(input, file, plan, Functions::default())
+}
+
+/// Functions of an edited file.
+#[derive(Default)]
+struct Functions {
+    moved: usize,
+    left: Vec<(u64, Why)>,
+}
+
+/// Writes a file with the segment that is planned, and checks it.
+fn finish(
+    input: &[u8],
+    mut file: file::File<'_>,
+    plan: segment::Plan,
+    functions: Functions,
+) -> Result<Edited, Refused> {
     let added = segment::add(&mut file, plan)?;
     let bytes = file.write(&added);
     let edits = file.edits();
@@ -114,7 +133,7 @@ pub fn null_segment(input: &[u8]) -> Result<Edited, Refused> {
         edits,
         segment: added.addr..added.addr + added.bytes.len() as u64,
         spare: added.spare,
-        moved: 0,
-        left: Vec::new(),
+        moved: functions.moved,
+        left: functions.left,
     })
 }

@@ -5,6 +5,7 @@
 //!
 //! Source: Itanium C++ ABI, exception handling, 7 (LSDA); GCC's `unwind-pe.h` for the encodings.
 
+use crate::cursor::Cursor;
 use crate::left::Why;
 use crate::relocate::Moved;
 
@@ -50,44 +51,6 @@ enum Type {
     Value(u32),
     /// An address, stored relative to the entry.
     Address(u64),
-}
-
-struct Cursor<'d> {
-    bytes: &'d [u8],
-    at: usize,
-}
-
-impl Cursor<'_> {
-    fn byte(&mut self) -> Option<u8> {
-        let byte = *self.bytes.get(self.at)?;
-        self.at += 1;
-        Some(byte)
-    }
-
-    fn uleb(&mut self) -> Option<u64> {
-        let mut value = 0u64;
-        for shift in (0..63).step_by(7) {
-            let byte = self.byte()?;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Some(value);
-            }
-        }
-        None
-    }
-
-    fn sleb(&mut self) -> Option<i64> {
-        let from = self.at;
-        let value = self.uleb()?;
-        let bits = 7 * (self.at - from) as u32;
-        Some((value << (64 - bits)) as i64 >> (64 - bits))
-    }
-
-    fn four(&mut self) -> Option<u32> {
-        let bytes = self.bytes.get(self.at..self.at + 4)?;
-        self.at += 4;
-        Some(u32::from_le_bytes(bytes.try_into().ok()?))
-    }
 }
 
 impl Pads {
@@ -199,7 +162,7 @@ impl Pads {
 fn sites(cursor: &mut Cursor<'_>, end: usize, encoding: u8, start: u64) -> Option<Vec<Site>> {
     let number = |cursor: &mut Cursor<'_>| match encoding {
         ULEB => cursor.uleb(),
-        FOUR_BYTES => cursor.four().map(u64::from),
+        FOUR_BYTES => cursor.word().map(u64::from),
         _ => None,
     };
     let mut sites = Vec::new();
@@ -222,7 +185,7 @@ fn types(cursor: &mut Cursor<'_>, count: usize, encoding: u8, addr: u64) -> Opti
     let mut types = Vec::new();
     for _ in 0..count {
         let place = addr + cursor.at as u64;
-        let value = cursor.four()?;
+        let value = cursor.word()?;
         types.push(match encoding {
             _ if value == 0 => Type::Any,
             FOUR_BYTES | FOUR_SIGNED => Type::Value(value),

@@ -16,8 +16,8 @@ use crate::frames::{self, Fde, Frames};
 use crate::left::Why;
 use crate::pads::Pads;
 use crate::relocate::{Moved, Targets};
-use crate::segment::{self, Contents, Plan};
-use crate::{Edited, Refused, check, mark};
+use crate::segment::{Contents, Plan};
+use crate::{Edited, Functions, Refused, finish, mark};
 
 /// Bytes of the jump from an old place to the new code.
 const PATCH: u64 = 5;
@@ -110,18 +110,11 @@ pub fn null_relocation(
     }
     // The note comes first, then the code.
     file.move_symbols(1, &|old| mover.symbol(old));
-    let added = segment::add(&mut file, plan)?;
-    let bytes = file.write(&added);
-    let edits = file.edits();
-    check::check(input, &bytes, &edits, &added)?;
-    Ok(Edited {
-        bytes,
-        edits,
-        segment: added.addr..added.addr + added.bytes.len() as u64,
-        spare: added.spare,
+    let functions = Functions {
         moved: mover.moved.len(),
         left: mover.left(),
-    })
+    };
+    finish(input, file, plan, functions)
 }
 
 impl Mover<'_> {

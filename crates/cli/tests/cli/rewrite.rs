@@ -235,6 +235,26 @@ fn exceptions_go_through_moved_code() {
     assert_eq!(tool(&folder, "env", &run), native);
 }
 
+/// Functions that stay are named, with the reason.
+#[test]
+fn functions_that_are_left_are_explained() {
+    let folder = Folder::new("rewrite-explain");
+    folder.program(&["-O1"], "prog", "int main(void) { return 0; }");
+    let words = [
+        "rewrite",
+        "prog",
+        "-o",
+        "out",
+        "--tool",
+        "null",
+        "--explain",
+    ];
+    let said = String::from_utf8(folder.run(BINARY, &words).stderr).unwrap();
+    assert!(said.contains(" (_start): G9, start-up code"), "{said}");
+    let main = said.lines().find(|line| line.contains("main"));
+    assert_eq!(main, None, "it is moved");
+}
+
 /// An `exit` of another library that comes back, behind which compilers leave nothing of the same function.
 #[test]
 fn a_call_that_returns_against_all_expectation_goes_on_as_before() {
@@ -361,6 +381,20 @@ fn what_cannot_be_edited_is_refused_in_one_sentence() {
     let to =
         |out: &str| folder.refused(BINARY, &["rewrite", "prog", "-o", out, "--tool", "segment"]);
     assert!(to("prog").contains("not edited in place"));
+    let both = [
+        "rewrite",
+        "prog",
+        "-o",
+        "out",
+        "--tool",
+        "segment",
+        "--paranoid",
+    ];
+    assert!(
+        folder
+            .refused(BINARY, &both)
+            .contains("--paranoid goes with --tool null")
+    );
     assert!(to("none/out").contains("no such file"));
     assert!(to("/dev/full").contains("no space left"));
 }
