@@ -4,13 +4,18 @@
 use flow::Program;
 use image::Image;
 use libfuzzer_sys::fuzz_target;
+use rewrite::{OldCode, Options};
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Ok(edited) = rewrite::null_segment(bytes) {
+    if let Ok(edited) = rewrite::null_segment(bytes, Options::default()) {
         assert!(rewrite::is_edited(&edited.bytes));
     }
     if let Ok(image) = Image::parse(bytes) {
         let program = Program::of(&image);
-        let _ = rewrite::null_relocation(bytes, &image, &program, rewrite::OldCode::Traps);
+        let options = Options {
+            old_code: OldCode::Traps,
+            libraries: Some("$ORIGIN"),
+        };
+        let _ = rewrite::null_relocation(bytes, &image, &program, options);
     }
 });

@@ -44,8 +44,8 @@ pub use order::Order;
 pub use packing::{Compressor, Packing};
 use raptor::RAPTOR_EXAMPLES;
 pub use raptor::{Live, Predictors, Raptor, RasOverflow, Written};
-use rewrite::REWRITE_EXAMPLES;
-pub use rewrite::{Rewrite, Tool};
+use rewrite::{EXEC_EXAMPLES, REWRITE_EXAMPLES};
+pub use rewrite::{Exec, Rewrite, Tool};
 use run::RUN_EXAMPLES;
 pub use run::Run;
 pub use simulators::Simulators;
@@ -166,6 +166,9 @@ pub enum Command {
     /// Edit a program, so that it measures itself
     #[command(after_help = REWRITE_EXAMPLES)]
     Rewrite(Rewrite),
+    /// Start an edited program with its edited libraries
+    #[command(after_help = EXEC_EXAMPLES)]
+    Exec(Exec),
     /// Make a trace as small as its branches can be foreseen
     #[command(after_help = PACK_EXAMPLES)]
     Pack(Pack),

@@ -53,6 +53,7 @@ mod debug_packages;
 mod derived;
 mod descriptors;
 mod diff;
+mod edited_folder;
 mod exit_status;
 mod flags;
 mod flow;

@@ -1,48 +1,40 @@
 //! `rewrite`: the exec editor.
 
+use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
-use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 
 use anyhow::{Result, anyhow, bail};
 use flow::Program;
 use image::{Image, LinkAddr};
-use rewrite::OldCode;
+use rewrite::{Edited, OldCode};
 
+use crate::edited_folder;
 use crate::exit_status::Ending;
 use crate::flags::{Rewrite, Tool};
 use crate::output::{Kind, Output, reason};
 
 /// Permissions that an edited file has from the original: not those of set-id programs.
-const PERMISSIONS: u32 = 0o777;
+pub const PERMISSIONS: u32 = 0o777;
+/// Most edits of a kind that are listed one by one.
+const LISTED: usize = 16;
 
 pub fn rewrite(flags: &Rewrite) -> Result<Ending> {
+    if flags.tool == Tool::Segment && flags.paranoid {
+        bail!("--paranoid goes with --tool null");
+    }
+    if flags.libs {
+        return edited_folder::make(flags);
+    }
     let shown = flags.file.display();
-    let unreadable = |error: io::Error| anyhow!("cannot read '{shown}': {}", reason(&error));
-    // It says what is wrong with files that are no programs.
-    let image = Image::open_whole(&flags.file).map_err(|error| anyhow!("{error}"))?;
-    let metadata = fs::metadata(&flags.file).map_err(unreadable)?;
+    let metadata = fs::metadata(&flags.file)
+        .map_err(|error| anyhow!("cannot read '{shown}': {}", reason(&error)))?;
     let same = |other: fs::Metadata| (other.dev(), other.ino()) == (metadata.dev(), metadata.ino());
     if fs::metadata(&flags.output).is_ok_and(same) {
         bail!("'{shown}' is not edited in place; give another file to --output");
     }
-    let input = fs::read(&flags.file).map_err(unreadable)?;
-    let program = match flags.tool {
-        Tool::Segment => Program::default(),
-        Tool::Null => Program::of(&image),
-    };
-    let edited = match flags.tool {
-        Tool::Segment if flags.paranoid => bail!("--paranoid goes with --tool null"),
-        Tool::Segment => rewrite::null_segment(&input),
-        Tool::Null => {
-            let old_code = match flags.paranoid {
-                true => OldCode::Traps,
-                false => OldCode::Stays,
-            };
-            rewrite::null_relocation(&input, &image, &program, old_code)
-        }
-    };
-    let edited = edited.map_err(|refused| anyhow!("cannot edit '{shown}': {refused}"))?;
+    let (edited, program) = edit(flags, &flags.file, None)?;
     let output = Output::prepare(&flags.output, Kind::Report)?;
     output.replace(|out| out.write_all(&edited.bytes))?;
     let permissions = Permissions::from_mode(metadata.mode() & PERMISSIONS);
@@ -53,8 +45,34 @@ pub fn rewrite(flags: &Rewrite) -> Result<Ending> {
     Ok(Ending::Exit(0))
 }
 
+/// Edits a file as the options ask, in memory. `libraries` is the folder where it looks for libraries first.
+pub fn edit(flags: &Rewrite, path: &Path, libraries: Option<&str>) -> Result<(Edited, Program)> {
+    let shown = path.display();
+    // It says what is wrong with files that are no programs.
+    let image = Image::open_whole(path).map_err(|error| anyhow!("{error}"))?;
+    let input = fs::read(path);
+    let input = input.map_err(|error| anyhow!("cannot read '{shown}': {}", reason(&error)))?;
+    let options = rewrite::Options {
+        old_code: match flags.paranoid {
+            true => OldCode::Traps,
+            false => OldCode::Stays,
+        },
+        libraries,
+    };
+    let (edited, program) = match flags.tool {
+        Tool::Segment => (rewrite::null_segment(&input, options), Program::default()),
+        Tool::Null => {
+            let program = Program::of(&image);
+            let edited = rewrite::null_relocation(&input, &image, &program, options);
+            (edited, program)
+        }
+    };
+    let edited = edited.map_err(|refused| anyhow!("cannot edit '{shown}': {refused}"))?;
+    Ok((edited, program))
+}
+
 /// Says what was added, and each edit.
-fn explain(edited: &rewrite::Edited, program: &Program) {
+pub fn explain(edited: &Edited, program: &Program) {
     let (start, end) = (edited.segment.start, edited.segment.end);
     say!(
         "everypath: a segment of {} bytes at {start:#x}, its header in place of {}",
@@ -62,10 +80,10 @@ fn explain(edited: &rewrite::Edited, program: &Program) {
         edited.spare
     );
     if edited.moved > 0 {
+        let (moved, left) = (edited.moved, edited.left.len());
+        let (new, all) = edited.tables;
         say!(
-            "everypath: {} functions moved, {} left",
-            edited.moved,
-            edited.left.len()
+            "everypath: {moved} functions moved, {left} left; {new} of {all} jump tables made anew"
         );
     }
     for (entry, why) in &edited.left {
@@ -81,8 +99,20 @@ fn explain(edited: &rewrite::Edited, program: &Program) {
             why.reason()
         );
     }
+    let mut by_kind: BTreeMap<&str, Vec<_>> = BTreeMap::new();
     for edit in &edited.edits {
-        let (start, end) = (edit.at.start, edit.at.end);
-        say!("everypath: bytes {start:#x} to {end:#x}: {}", edit.what);
+        by_kind.entry(edit.what).or_default().push(&edit.at);
+    }
+    for (what, places) in by_kind {
+        if places.len() <= LISTED {
+            for place in places {
+                let (start, end) = (place.start, place.end);
+                say!("everypath: bytes {start:#x} to {end:#x}: {what}");
+            }
+            continue;
+        }
+        let bytes: u64 = places.iter().map(|place| place.end - place.start).sum();
+        let count = places.len();
+        say!("everypath: {count} times, {bytes} bytes in all: {what}");
     }
 }

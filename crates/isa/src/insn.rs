@@ -218,6 +218,24 @@ impl Insn {
         )
     }
 
+    /// The displacement of a memory operand without a base, which is an address of at most 31 bits, and its position within
+    /// the instruction.
+    pub fn absolute(&self) -> Option<(u32, usize)> {
+        let raw = &self.raw;
+        let has_memory = (0..raw.op_count()).any(|at| raw.op_kind(at) == OpKind::Memory);
+        let is_constant = has_memory
+            && raw.memory_base() == Register::None
+            && !raw.is_vsib()
+            && raw.memory_index().size() != 4;
+        let bytes = &self.bytes[..self.len()];
+        let mut decoder = Decoder::with_ip(64, bytes, self.pc(), DecoderOptions::NONE);
+        let _ = decoder.decode();
+        let constants = decoder.get_constant_offsets(raw);
+        let value = u32::try_from(raw.memory_displacement64()).ok()?;
+        (is_constant && constants.displacement_size() == 4 && value >> 31 == 0)
+            .then(|| (value, constants.displacement_offset()))
+    }
+
     /// The address of a memory operand relative to `eip` (67-prefixed), which is cut to 32 bits:
     /// no displacement leads there from another place.
     pub fn eip_relative(&self) -> Option<u64> {

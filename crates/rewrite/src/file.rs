@@ -157,6 +157,22 @@ impl<'d> File<'d> {
         Some((section.sh_addr.get(LE), self.input.get(start..end)?))
     }
 
+    /// Bytes of the input.
+    pub fn bytes_at(&self, offset: u64, size: u64) -> Option<&'d [u8]> {
+        let start = usize::try_from(offset).ok()?;
+        self.input
+            .get(start..start.checked_add(usize::try_from(size).ok()?)?)
+    }
+
+    /// Place in the file of what is loaded at an address.
+    pub fn offset_of(&self, addr: u64) -> Option<u64> {
+        self.loads().find_map(|load| {
+            let within = addr.checked_sub(load.p_vaddr.get(LE))?;
+            let offset = load.p_offset.get(LE).checked_add(within)?;
+            (within < load.p_filesz.get(LE)).then_some(offset)
+        })
+    }
+
     /// Aligned words of the sections with data that is loaded.
     pub fn data_words(&self) -> impl Iterator<Item = u64> + '_ {
         let is_data = |section: &&Section| {
@@ -179,6 +195,20 @@ impl<'d> File<'d> {
     pub fn rename(&mut self, name: &str, new: &'static str) {
         let at = self.index_of(name);
         self.renamed.extend(at.map(|at| (at, new)));
+    }
+
+    /// Has the sections that use a table of strings use the new section with this number in its place.
+    pub fn replace_strings(&mut self, name: &str, number: usize) {
+        let Some(old) = self.index_of(name) else {
+            return;
+        };
+        let new = (self.sections.len() + number) as u32;
+        for section in &mut self.sections {
+            if section.sh_link.get(LE) as usize == old {
+                section.sh_link.set(LE, new);
+            }
+        }
+        self.renamed.push((old, ".everypath.old_dynstr"));
     }
 
     /// Puts bytes in the place of others.

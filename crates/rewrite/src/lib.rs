@@ -15,9 +15,11 @@
 //! | `mark` | the note by which an edited file is known |
 //! | `relocation` | functions moved, and jumps to them from their old places |
 //! | `relocate` | the code of a function for another place |
+//! | `switches` | tables of switches that are written anew |
 //! | `frames` | unwind tables |
 //! | `pads` | tables of landing pads |
 //! | `cursor` | numbers of such tables |
+//! | `libraries` | the folder where the dynamic linker looks for libraries first |
 //! | `left` | reasons for functions to stay |
 //! | `check` | the output against the input |
 //!
@@ -29,11 +31,13 @@ mod cursor;
 mod file;
 mod frames;
 mod left;
+mod libraries;
 mod mark;
 mod pads;
 mod relocate;
 mod relocation;
 mod segment;
+mod switches;
 
 use std::ops::Range;
 
@@ -55,6 +59,8 @@ pub struct Edited {
     pub moved: usize,
     /// Entries of functions that were left, and why.
     pub left: Vec<(u64, Why)>,
+    /// Jump tables of moved functions that were made anew, and all of them.
+    pub tables: (usize, usize),
 }
 
 /// Bytes of the input that the output has other values for.
@@ -82,6 +88,8 @@ pub enum Refused {
     Tail(u64),
     #[error("its program headers have none to spare for another segment")]
     NoSpareHeader,
+    #[error("its dynamic section has no entry to spare for a folder of libraries")]
+    NoSpareEntry,
     #[error("it has no unwind table with an index (`.eh_frame_hdr`), as most static programs")]
     NoUnwind,
     #[error("its segments leave no room for another one within 2 GB of its code")]
@@ -90,15 +98,24 @@ pub enum Refused {
     Check(&'static str),
 }
 
+/// Requests besides the tool.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options<'a> {
+    /// The fate of the old code of moved functions.
+    pub old_code: OldCode,
+    /// Folder where the dynamic linker looks for libraries first; `$ORIGIN` is that of the file.
+    pub libraries: Option<&'a str>,
+}
+
 /// Adds a segment with nothing in it but the note that marks the file.
 ///
 /// # Errors
 /// [`Refused`] says why the file is left as it is.
-pub fn null_segment(input: &[u8]) -> Result<Edited, Refused> {
+pub fn null_segment(input: &[u8], options: Options<'_>) -> Result<Edited, Refused> {
     if is_edited(input) {
         return Err(Refused::Edited);
     }
-    let file = file::File::parse(input)?;
+    let mut file = file::File::parse(input)?;
     let mut plan = segment::Plan::new(&file)?;
     plan.push(segment::Contents {
         name: mark::SECTION,
@@ -107,6 +124,9 @@ pub fn null_segment(input: &[u8]) -> Result<Edited, Refused> {
         align: mark::ALIGN,
         bytes: mark::note(),
     });
+    if let Some(folder) = options.libraries {
+        libraries::search_first(&mut file, &mut plan, folder)?;
+    }
     finish(input, file, plan, Functions::default())
 }
 
@@ -115,6 +135,7 @@ pub fn null_segment(input: &[u8]) -> Result<Edited, Refused> {
 struct Functions {
     moved: usize,
     left: Vec<(u64, Why)>,
+    tables: (usize, usize),
 }
 
 /// Writes a file with the segment that is planned, and checks it.
@@ -135,5 +156,6 @@ fn finish(
         spare: added.spare,
         moved: functions.moved,
         left: functions.left,
+        tables: functions.tables,
     })
 }

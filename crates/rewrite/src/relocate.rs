@@ -3,14 +3,17 @@
 //! Each instruction of a function's graph is kept byte for byte, but for displacements relative to itself and
 //! branches: a short one whose target is too far now gets its long form. The order of instructions stays, so what falls
 //! through still does, and so does the alignment of a function's beginning within 64 bytes: where nothing grew, loops are
-//! aligned as they were.
+//! aligned as they were. Tables of its switches that are written anew ([`crate::switches`]) stand elsewhere.
+
+mod same;
 
 use std::ops::Range;
 
-use flow::{EdgeKind, Function};
+use flow::{Block, EdgeKind, Function};
 use isa::{Flow, Insn};
 
 use crate::left::Why;
+use crate::switches::{Switch, Switches};
 
 /// Alignments of a function's own code and of its other parts that stay as they were.
 const ALIGN: u64 = 64;
@@ -40,6 +43,12 @@ enum Kind {
     Relative {
         at: u8,
         target: u64,
+    },
+    /// The displacement at this byte leads to a table with this number.
+    Table {
+        at: u8,
+        table: u16,
+        is_relative: bool,
     },
     /// A branch with so many prefixes to a constant target.
     Branch {
@@ -78,6 +87,8 @@ pub struct Moved {
     /// Address of its new code.
     pub base: u64,
     pub size: u64,
+    /// Tables of its switches that are written anew, with their new addresses.
+    tables: Vec<(Switch, u64)>,
 }
 
 /// Targets of branches between functions.
@@ -88,13 +99,18 @@ pub trait Targets {
 
 impl Moved {
     /// Takes the code of a function.
-    pub fn new<'d>(function: &Function, bytes: &dyn Fn(u64) -> &'d [u8]) -> Result<Moved, Why> {
+    pub fn new<'d>(
+        function: &Function,
+        switches: Switches,
+        bytes: &dyn Fn(u64) -> &'d [u8],
+    ) -> Result<Moved, Why> {
         let mut moved = Moved {
             entry: function.entry.0,
             items: Vec::new(),
             parts: Vec::new(),
             base: 0,
             size: 0,
+            tables: Vec::new(),
         };
         for range in &function.ranges {
             let range = range.start.0..range.end.0;
@@ -102,22 +118,10 @@ impl Moved {
             let blocks = function.graph.blocks.iter();
             let mut goes_on = None;
             for block in blocks.filter(|block| range.contains(&block.start.0)) {
-                let code = bytes(block.start.0);
-                let mut at = block.start.0;
-                while at < block.end.0 {
-                    let rest = code
-                        .get((at - block.start.0) as usize..)
-                        .unwrap_or_default();
-                    let insn =
-                        Insn::decode(&rest[..rest.len().min(15)], at).map_err(|_| Why::Code)?;
-                    if goes_on.is_some_and(|next| next != at) {
-                        return Err(Why::Code);
-                    }
-                    let item = Item::new(&insn)?;
-                    moved.items.push(item);
-                    at = insn.next_pc();
-                    goes_on = falls_through(&insn).then_some(at);
+                if goes_on.is_some_and(|next| next != block.start.0) {
+                    return Err(Why::Code);
                 }
+                goes_on = moved.take(block, &switches, bytes(block.start.0))?;
                 // Should a call return that is taken not to, it goes on in old code.
                 let number = function.graph.block_from(block.start);
                 let edges = function.graph.edges_of(number.unwrap_or(0));
@@ -143,8 +147,37 @@ impl Moved {
         if moved.items.is_empty() || moved.parts[0].old.start != moved.entry {
             return Err(Why::Code);
         }
+        let tables = switches.tables.into_iter();
+        moved.tables = tables.map(|table| (table, 0)).collect();
         moved.lay_out()?;
         Ok(moved)
+    }
+
+    /// Takes the instructions of a block; gives the address that is executed behind them.
+    fn take(
+        &mut self,
+        block: &Block,
+        switches: &Switches,
+        code: &[u8],
+    ) -> Result<Option<u64>, Why> {
+        let mut at = block.start.0;
+        let mut goes_on = None;
+        while at < block.end.0 {
+            if goes_on.is_some_and(|next| next != at) {
+                return Err(Why::Code);
+            }
+            let rest = code.get((at - block.start.0) as usize..);
+            let rest = rest.unwrap_or_default();
+            let insn = Insn::decode(&rest[..rest.len().min(15)], at).map_err(|_| Why::Code)?;
+            let mut item = Item::new(&insn)?;
+            if let Some(&table) = switches.sites.get(&at) {
+                item.kind = to_table(&insn, table).ok_or(Why::Code)?;
+            }
+            self.items.push(item);
+            at = insn.next_pc();
+            goes_on = falls_through(&insn).then_some(at);
+        }
+        Ok(goes_on)
     }
 
     /// Gives each instruction its offset; branches grow until all reach.
@@ -221,6 +254,12 @@ impl Moved {
         self.offset_of(old).map(|offset| self.base + offset)
     }
 
+    /// Address of what an instruction of it branches to.
+    fn now_at(&self, old: u64, targets: &dyn Targets) -> u64 {
+        let own = self.new_of(old);
+        own.or_else(|| targets.moved(old)).unwrap_or(old)
+    }
+
     /// New address of the first instruction at or behind an old address of the same part; the part's end if there is none.
     pub fn at_or_behind(&self, old: u64, start: u64) -> Option<u64> {
         let part = self.part(start)?;
@@ -269,6 +308,49 @@ impl Moved {
         self.base + self.size
     }
 
+    /// Puts its tables at the next address; gives the address behind them.
+    pub fn place_tables(&mut self, mut next: u64) -> u64 {
+        for (switch, addr) in &mut self.tables {
+            let width = u64::from(switch.width);
+            *addr = next.next_multiple_of(width);
+            next = *addr + width * switch.targets.len() as u64;
+        }
+        next
+    }
+
+    /// Address behind its last table.
+    pub fn tables_end(&self) -> Option<u64> {
+        let (switch, addr) = self.tables.last()?;
+        Some(addr + u64::from(switch.width) * switch.targets.len() as u64)
+    }
+
+    /// Whether a jump goes by a table that is written anew.
+    pub fn has_table_of(&self, jump: u64) -> bool {
+        let mut tables = self.tables.iter();
+        tables.any(|(switch, _)| switch.jumps.contains(&jump))
+    }
+
+    /// Writes its tables to `out`, which begins at the address `start`.
+    pub fn write_tables(
+        &self,
+        out: &mut [u8],
+        start: u64,
+        targets: &dyn Targets,
+    ) -> Result<(), Why> {
+        for (switch, addr) in &self.tables {
+            let width = usize::from(switch.width);
+            let at = (addr - start) as usize;
+            for (element, &target) in out[at..].chunks_exact_mut(width).zip(&switch.targets) {
+                let new = self.now_at(target, targets);
+                match width {
+                    4 => element.copy_from_slice(&distance(new, *addr)?),
+                    _ => element.copy_from_slice(&new.to_le_bytes()),
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Writes its code to `text`, which begins at the address `start`.
     pub fn write(&self, text: &mut [u8], start: u64, targets: &dyn Targets) -> Result<(), Why> {
         for item in &self.items {
@@ -291,6 +373,17 @@ impl Moved {
                     let place = usize::from(place);
                     out[place..place + 4].copy_from_slice(&distance(target, next)?);
                 }
+                Kind::Table {
+                    at: place,
+                    table,
+                    is_relative,
+                } => {
+                    out.copy_from_slice(&item.bytes[..len]);
+                    let (_, target) = self.tables[usize::from(table)];
+                    let place = usize::from(place);
+                    let from = if is_relative { next } else { 0 };
+                    out[place..place + 4].copy_from_slice(&distance(target, from)?);
+                }
                 Kind::Branch {
                     prefixes,
                     form,
@@ -298,80 +391,56 @@ impl Moved {
                 } => {
                     let prefixes = usize::from(prefixes);
                     out[..prefixes].copy_from_slice(&item.bytes[..prefixes]);
-                    let own = self.new_of(target);
-                    let target = own.or_else(|| targets.moved(target)).unwrap_or(target);
-                    let rest = &mut out[prefixes..];
-                    if rest.len() == 2 {
-                        let distance = target.wrapping_sub(next) as i64;
-                        let distance = i8::try_from(distance).map_err(|_| Why::ShortBranch)?;
-                        rest[0] = item.bytes[prefixes];
-                        rest[1] = distance as u8;
-                        continue;
-                    }
-                    let distance = distance(target, next)?;
-                    let opcode = rest.len() - 4;
-                    match form {
-                        Form::Jump => rest[0] = 0xe9,
-                        Form::Call => rest[0] = 0xe8,
-                        Form::Cond(cc) => rest[..2].copy_from_slice(&[0x0f, 0x80 | cc]),
-                        Form::Count => return Err(Why::ShortBranch),
-                    }
-                    rest[opcode..].copy_from_slice(&distance);
+                    let target = self.now_at(target, targets);
+                    let short = item.bytes[prefixes];
+                    write_branch(&mut out[prefixes..], form, short, target, next)?;
                 }
             }
         }
         Ok(())
     }
-
-    /// Whether new code says the same as the old, instruction by instruction.
-    pub fn is_same(&self, text: &[u8], start: u64, targets: &dyn Targets) -> bool {
-        self.items.iter().all(|item| {
-            let at = self.base + item.offset;
-            let bytes = text.get((at - start) as usize..).unwrap_or_default();
-            let Ok(new) = Insn::decode(&bytes[..bytes.len().min(15)], at) else {
-                return false;
-            };
-            let len = usize::from(item.len);
-            let Ok(old) = Insn::decode(&item.bytes[..len], item.old) else {
-                return false;
-            };
-            let to = |old: u64| {
-                self.new_of(old)
-                    .or_else(|| targets.moved(old))
-                    .unwrap_or(old)
-            };
-            let is_same_branch = match (old.flow(), new.flow()) {
-                (Flow::Jump(one), Flow::Jump(other)) | (Flow::Call(one), Flow::Call(other)) => {
-                    to(one) == other
-                }
-                (Flow::Cond(how, one), Flow::Cond(same, other)) => how == same && to(one) == other,
-                (Flow::CountJump(one), Flow::CountJump(other)) => to(one) == other,
-                (one, other) => {
-                    one == other && new.len() == len && same_but_displacement(&old, &new)
-                }
-            };
-            new.len() == usize::from(item.size) && is_same_branch
-        })
-    }
 }
 
-/// Whether two instructions are the same, with the same address if they have one relative to themselves.
-fn same_but_displacement(old: &Insn, new: &Insn) -> bool {
-    match (old.rip_relative(), new.rip_relative()) {
-        (None, None) => old.bytes() == new.bytes(),
-        (Some((one, at)), Some((other, same))) => {
-            let around =
-                |insn: &Insn| [insn.bytes()[..at].to_vec(), insn.bytes()[at + 4..].to_vec()];
-            one == other && at == same && around(old) == around(new)
-        }
-        _ => false,
-    }
+/// The address that an instruction has in itself, and the position of its displacement.
+fn address_of(insn: &Insn) -> Option<(u64, usize)> {
+    let absolute = || insn.absolute().map(|(addr, at)| (addr.into(), at));
+    insn.rip_relative().or_else(absolute)
+}
+
+/// An instruction that leads to a table.
+fn to_table(insn: &Insn, table: usize) -> Option<Kind> {
+    let (_, at) = address_of(insn)?;
+    Some(Kind::Table {
+        at: at as u8,
+        table: u16::try_from(table).ok()?,
+        is_relative: insn.rip_relative().is_some(),
+    })
 }
 
 fn distance(target: u64, next: u64) -> Result<[u8; 4], Why> {
     let distance = target.wrapping_sub(next) as i64;
     let distance = i32::try_from(distance).map_err(|_| Why::TooFar)?;
     Ok(distance.to_le_bytes())
+}
+
+/// Writes a branch behind its prefixes; `short` is the opcode of its short form, `next` the address behind it.
+fn write_branch(out: &mut [u8], form: Form, short: u8, target: u64, next: u64) -> Result<(), Why> {
+    if out.len() == 2 {
+        let distance = target.wrapping_sub(next) as i64;
+        let distance = i8::try_from(distance).map_err(|_| Why::ShortBranch)?;
+        out[0] = short;
+        out[1] = distance as u8;
+        return Ok(());
+    }
+    match form {
+        Form::Jump => out[0] = 0xe9,
+        Form::Call => out[0] = 0xe8,
+        Form::Cond(cc) => out[..2].copy_from_slice(&[0x0f, 0x80 | cc]),
+        Form::Count => return Err(Why::ShortBranch),
+    }
+    let opcode = out.len() - 4;
+    out[opcode..].copy_from_slice(&distance(target, next)?);
+    Ok(())
 }
 
 /// Whether the next instruction may be executed behind this one.

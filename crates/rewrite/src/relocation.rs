@@ -17,7 +17,8 @@ use crate::left::Why;
 use crate::pads::Pads;
 use crate::relocate::{Moved, Targets};
 use crate::segment::{Contents, Plan};
-use crate::{Edited, Functions, Refused, finish, mark};
+use crate::switches::Switches;
+use crate::{Edited, Functions, Options, Refused, finish, libraries, mark};
 
 /// Bytes of the jump from an old place to the new code.
 const PATCH: u64 = 5;
@@ -25,14 +26,16 @@ const PATCH: u64 = 5;
 const LAST_TABLE: usize = 4096;
 const PADS: &str = ".everypath.except_table";
 const TEXT: &str = ".everypath.text";
+const TABLES: &str = ".everypath.switches";
 const FRAMES: &str = ".eh_frame";
 const INDEX: &str = ".eh_frame_hdr";
 const ALIGN_TEXT: u64 = 64;
 
 /// The rest of code whose functions moved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OldCode {
-    /// It stays, and who comes there in a way that was not foreseen runs on.
+    /// It stays, and what comes there by a way that was not foreseen runs on.
+    #[default]
     Stays,
     /// It is filled with `int3`: that nobody comes there is to be shown.
     Traps,
@@ -82,7 +85,7 @@ pub fn null_relocation(
     input: &[u8],
     image: &Image,
     program: &Program,
-    old_code: OldCode,
+    options: Options<'_>,
 ) -> Result<Edited, Refused> {
     if mark::is_edited(input) {
         return Err(Refused::Edited);
@@ -103,9 +106,12 @@ pub fn null_relocation(
     mover.find_patches();
     mover.leave_what_is_read(&file);
 
-    let plan = mover.plan(&mut file, &old_frames)?;
+    let mut plan = mover.plan(&mut file, &old_frames)?;
+    if let Some(folder) = options.libraries {
+        libraries::search_first(&mut file, &mut plan, folder)?;
+    }
     mover.patch(&mut file)?;
-    if old_code == OldCode::Traps {
+    if options.old_code == OldCode::Traps {
         mover.fill(&mut file);
     }
     // The note comes first, then the code.
@@ -113,12 +119,13 @@ pub fn null_relocation(
     let functions = Functions {
         moved: mover.moved.len(),
         left: mover.left(),
+        tables: mover.tables(),
     };
     finish(input, file, plan, functions)
 }
 
 impl Mover<'_> {
-    /// Lays out the new segment: the note, code, tables of landing pads, unwind tables and their index, which takes the place
+    /// Lays out the new segment: the note, code, tables of switches and of landing pads, unwind tables and their index, which takes the place
     /// of the old one.
     fn plan(&mut self, file: &mut File<'_>, old: &Frames<'_>) -> Result<Plan, Refused> {
         let unreachable = |_| Refused::NoRoom;
@@ -138,6 +145,8 @@ impl Mover<'_> {
         push(&mut plan, mark::SECTION, mark::ALIGN, mark::note());
         let text = self.lay_out(plan.next(ALIGN_TEXT))?;
         push(&mut plan, TEXT, ALIGN_TEXT, text);
+        let switches = self.write_tables(plan.next(8))?;
+        push(&mut plan, TABLES, 8, switches);
         let (tables, pads) = self.write_pads(plan.next(8)).map_err(unreachable)?;
         push(&mut plan, PADS, 8, tables);
         let moved: Vec<Moved> = self.moved.values().cloned().collect();
@@ -183,7 +192,11 @@ impl Mover<'_> {
             let bytes = |addr: u64| image.bytes_from(LinkAddr(addr));
             let moved = match why {
                 Some(why) => Err(why),
-                None => Moved::new(function, &bytes),
+                None => {
+                    let is_fixed = image.kind() == ImageKind::Fixed;
+                    let switches = Switches::of(function, is_fixed, &bytes);
+                    Moved::new(function, switches, &bytes)
+                }
             };
             let with_pads = moved.and_then(|moved| {
                 let pads = own.iter().map(|fde| tables.of_range(frames, fde));
@@ -210,7 +223,7 @@ impl Mover<'_> {
             let mut patches = BTreeMap::new();
             for &number in self.moved.keys() {
                 let function = &self.program.functions[number];
-                for place in places(function) {
+                for place in places(function, &self.moved[&number]) {
                     patches.insert(place, number);
                 }
             }
@@ -352,6 +365,10 @@ impl Mover<'_> {
         for moved in self.moved.values_mut() {
             next = moved.place(next);
         }
+        let mut tables = next.next_multiple_of(8);
+        for moved in self.moved.values_mut() {
+            tables = moved.place_tables(tables);
+        }
         let entries = self.entries();
         // Bytes between functions stop whoever gets there.
         let mut text = vec![0xcc; (next - start) as usize];
@@ -363,6 +380,24 @@ impl Mover<'_> {
         match self.moved.values().all(is_same) {
             true => Ok(text),
             false => Err(Refused::Check("moved code is not the same as the old")),
+        }
+    }
+
+    /// Tables of switches of what is moved, at the address where they were placed.
+    fn write_tables(&self, start: u64) -> Result<Vec<u8>, Refused> {
+        let ends = self.moved.values().filter_map(Moved::tables_end);
+        let end = ends.max().unwrap_or(start);
+        let mut out = vec![0; (end - start) as usize];
+        let entries = self.entries();
+        for moved in self.moved.values() {
+            let written = moved.write_tables(&mut out, start, &entries);
+            written.map_err(|_| Refused::NoRoom)?;
+        }
+        let old = |addr: u64| self.image.bytes_from(LinkAddr(addr));
+        let mut all = self.moved.values();
+        match all.all(|moved| moved.are_tables_same(&out, start, &entries, &old)) {
+            true => Ok(out),
+            false => Err(Refused::Check("a table of a switch leads elsewhere")),
         }
     }
 
@@ -451,6 +486,18 @@ impl Mover<'_> {
         moved.new_of(old).map(|new| (new, 0))
     }
 
+    /// Jumps by tables that were made anew, and all of them.
+    fn tables(&self) -> (usize, usize) {
+        let both = self.moved.iter().map(|(&number, moved)| {
+            let tables = &self.program.functions[number].tables;
+            let new = tables
+                .iter()
+                .filter(|table| moved.has_table_of(table.jump.0));
+            (new.count(), tables.len())
+        });
+        both.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    }
+
     /// Functions that were left, by entry.
     fn left(&self) -> Vec<(u64, Why)> {
         let functions = &self.program.functions;
@@ -494,11 +541,14 @@ impl<'d> Tables<'d> {
 }
 
 /// Old addresses by which control comes into a function.
-fn places(function: &Function) -> Vec<u64> {
+fn places(function: &Function, moved: &Moved) -> Vec<u64> {
     let entries = function.others.iter().chain([&function.entry]);
     let mut places: Vec<u64> = entries.map(|entry| entry.0).collect();
     for edge in &function.graph.edges {
-        if let (EdgeKind::Case, To::Block(to)) = (edge.kind, edge.to) {
+        let jump = function.graph.blocks[edge.from as usize].last;
+        if let (EdgeKind::Case, To::Block(to)) = (edge.kind, edge.to)
+            && !moved.has_table_of(jump.0)
+        {
             places.push(function.graph.blocks[to as usize].start.0);
         }
     }

@@ -80,6 +80,11 @@ impl Plan {
         (self.addr + self.bytes.len() as u64).next_multiple_of(align)
     }
 
+    /// How many sections it has so far.
+    pub fn sections(&self) -> usize {
+        self.sections.len()
+    }
+
     /// The offset in the file of an address of the segment.
     pub fn offset_of(&self, addr: u64) -> u64 {
         self.offset + (addr - self.addr)

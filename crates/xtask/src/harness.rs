@@ -69,12 +69,15 @@ struct Profile {
 }
 
 /// Builds the test programs of `packages` (of all crates, if there are none), and what they start.
+///
+/// All targets are built at once, Python's module among them: a build of its own has other features of the crates below, and
+/// makes all of them a second time.
 pub fn build(tree: &Tree, packages: &[String]) -> Result<Vec<Program>> {
     let mut cargo = tree.command("cargo");
     cargo.args([
-        "test",
+        "build",
         "--locked",
-        "--no-run",
+        "--all-targets",
         "--message-format=json-render-diagnostics",
     ]);
     match packages.is_empty() {
@@ -82,9 +85,9 @@ pub fn build(tree: &Tree, packages: &[String]) -> Result<Vec<Program>> {
         false => drop(cargo.args(packages.iter().flat_map(|name| ["--package", name]))),
     }
     let output = cargo.stderr(Stdio::inherit()).output();
-    let output = output.context("cannot run cargo test")?;
+    let output = output.context("cannot run cargo build")?;
     if !output.status.success() {
-        bail!("cargo test --no-run: {}", output.status);
+        bail!("cargo build --all-targets: {}", output.status);
     }
     let mut programs = Vec::new();
     for line in String::from_utf8_lossy(&output.stdout).lines() {

@@ -92,7 +92,6 @@ pub fn run(tree: &Tree, options: &Options) -> Result<()> {
     };
     install::run(tree, true)?;
     tree.cargo(["build", "--release", "--locked", "--package", "cli"])?;
-    tree.cargo(["build", "--locked", "--package", "python"])?;
     let programs = harness::build(tree, &[])?;
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -1,5 +1,6 @@
 //! `rewrite`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -10,8 +11,18 @@ Examples:
   everypath rewrite ./prog -o prog.new --tool null         functions moved
   everypath rewrite ./prog -o prog.new --tool null --explain   what was left, and why
   everypath rewrite libz.so.1 -o edited/libz.so.1 --tool segment
+  everypath rewrite --libs ./prog -o prog.dir --tool null  with its libraries
+  everypath exec prog.dir ARGS                             and how it is started
 
 The edited program runs as the original. It survives strip and llvm-strip.";
+
+pub const EXEC_EXAMPLES: &str = "\
+Examples:
+  everypath rewrite --libs /usr/bin/python3 -o py --tool null
+  everypath exec py -c 'print(6 * 7)'
+
+It is called by the name of the original, so it finds the files that belong to it.
+py/bin/python3 can also be started directly, and the folder can be moved.";
 
 #[derive(Debug, Args)]
 pub struct Rewrite {
@@ -21,6 +32,12 @@ pub struct Rewrite {
     /// The edited file
     #[arg(short, long, value_name = "OUT")]
     pub output: PathBuf,
+    /// Edit the libraries that it needs as well: OUT is a folder
+    #[arg(long)]
+    pub libs: bool,
+    /// With --libs: a library more, which the program loads while it runs
+    #[arg(long, value_name = "FILE", requires = "libs")]
+    pub also: Vec<PathBuf>,
     /// The instrumentation
     #[arg(long, value_name = "TOOL")]
     pub tool: Tool,
@@ -30,6 +47,16 @@ pub struct Rewrite {
     /// Say which functions were left, and which bytes of FILE were changed
     #[arg(long)]
     pub explain: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Exec {
+    /// A folder made by `everypath rewrite --libs`
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+    /// Arguments of the program
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub arguments: Vec<OsString>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,7 +1,6 @@
 //! `everypath rewrite`: edited programs run as the originals, whatever strips them, and what cannot be edited is refused.
 
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Output};
 
 use testkit::folder::Folder;
@@ -136,59 +135,136 @@ fn survives(folder: &Folder, name: &str, edit_by: &[&str], native: &Output) {
     }
 }
 
-/// Programs of the machine in place of the originals, with all of their libraries edited as well.
+/// Programs of the machine in place of the originals, with all of their libraries edited as well, from a folder that was moved.
+/// They see nothing of it in their environment, and find the files that belong to them.
 #[test]
 fn real_programs_run_with_edited_libraries() {
     let folder = Folder::new("rewrite-real");
     let lines = [
         (
             "python3",
-            "import json, sqlite3, zlib; print(json.dumps([i for i in range(9)])); 1/0",
+            "import json, sqlite3, zlib, os, sys; print(json.dumps([i for i in range(9)]), sys.prefix, *sorted(os.environ)); 1/0",
             "-c",
         ),
-        ("perl", "print join ',', map { $_ * 2 } 1..9", "-e"),
-        ("gawk", "BEGIN { print atan2(1, 2) }", "--"),
+        ("perl", "print join ',', map { $_ * 2 } 1..9, %ENV", "-e"),
+        (
+            "gawk",
+            "BEGIN { print atan2(1, 2); system(\"env | sort\") }",
+            "--",
+        ),
         ("git", "--version", "--no-pager"),
     ];
-    let libraries = folder.file("libs");
-    fs::create_dir(&libraries).unwrap();
     for (name, text, flag) in lines {
-        let path = succeeds(
-            &folder,
-            "sh",
-            &["-c", &format!("readlink -f /usr/bin/{name}")],
-        );
-        let path = path.trim();
-        edit(&folder, path, name, PARANOID);
-        let needed = succeeds(&folder, "ldd", &[path]);
-        let mut edited = 0;
-        for word in needed
-            .split_whitespace()
-            .filter(|word| word.starts_with('/'))
-        {
-            // The dynamic linker itself is named by the program.
-            let base = Path::new(word).file_name().unwrap().to_str().unwrap();
-            let to = format!("libs/{base}");
-            if !base.starts_with("ld-") && !folder.file(&to).exists() {
-                edit(&folder, word, &to, PARANOID);
-            }
-            edited += 1;
+        let path = format!("/usr/bin/{name}");
+        let made = format!("{name}.made");
+        let words = ["--libs", &path, "-o", &made];
+        let made_by = [&["rewrite"], &words[..], PARANOID].concat();
+        // A folder that was made so is made again.
+        for _ in 0..if name == "gawk" { 2 } else { 1 } {
+            let output = folder.run(BINARY, &made_by);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && said.is_empty(), "{said}");
         }
-        assert!(edited > 1, "{needed}");
-        let run = |program: &str, search: &str| {
-            let mut command = Command::new("bash");
-            let script = format!("exec -a {name} {program} {flag} \"$0\"");
-            command.args(["-c", &script, text]).env("LC_ALL", "C");
-            command
-                .env("LD_LIBRARY_PATH", search)
-                .current_dir(folder.path());
-            command.output().unwrap()
+        fs::rename(folder.file(&made), folder.file(name)).unwrap();
+        let libraries = fs::read_dir(folder.file(&format!("{name}/lib"))).unwrap();
+        let libraries = libraries
+            .map(|entry| entry.unwrap().file_name())
+            .collect::<Vec<_>>();
+        assert!(
+            libraries.iter().any(|name| name == "libc.so.6"),
+            "{libraries:?}"
+        );
+        let run = |words: &[&str]| {
+            let words = [&["-i", "LC_ALL=C", "PATH=/usr/bin"], words, &[flag, text]].concat();
+            tool(&folder, "env", &words)
         };
-        let native = run(path, "");
-        let edited = run(&format!("./{name}"), "libs");
-        assert_eq!(edited, native, "{name}");
+        let native = run(&[&path]);
+        assert_eq!(run(&[BINARY, "exec", name]), native, "{name}");
         assert!(!native.stdout.is_empty());
+        let files = tool(
+            &folder,
+            "env",
+            &["LD_TRACE_LOADED_OBJECTS=1", &format!("{name}/bin/{name}")],
+        );
+        let files = String::from_utf8(files.stdout).unwrap();
+        let own = files
+            .lines()
+            .filter(|line| line.contains(&format!("{name}/bin/../lib/")));
+        assert!(own.count() >= libraries.len().min(2), "{files}");
     }
+}
+
+/// A library that is loaded while the program runs can be edited with it; what is no such folder is not written to.
+#[test]
+fn folders_of_edited_programs() {
+    let folder = Folder::new("rewrite-folder");
+    let edit = |also: &str, to: &str| {
+        let words = [
+            "rewrite",
+            "--libs",
+            "/usr/bin/python3",
+            "--also",
+            also,
+            "-o",
+            to,
+        ];
+        folder.run(BINARY, &[&words[..], PARANOID].concat())
+    };
+    let library = succeeds(
+        &folder,
+        "ldd",
+        &["/usr/lib/python3.11/lib-dynload/_ctypes.cpython-311-x86_64-linux-gnu.so"],
+    );
+    let library = library
+        .split_whitespace()
+        .find(|word| word.starts_with('/') && word.contains("libffi"));
+    assert!(edit(library.unwrap(), "py").status.success());
+    let text = "import ctypes; print(ctypes.CDLL(None).abs(-7), [l.split()[-1] for l in open('/proc/self/maps') if 'libffi' in l][0])";
+    let said = succeeds(&folder, BINARY, &["exec", "py", "-c", text]);
+    assert!(
+        said.starts_with("7 ") && said.contains("/py/lib/libffi"),
+        "{said}"
+    );
+
+    fs::create_dir(folder.file("mine")).unwrap();
+    let refused = |words: &[&str]| folder.refused(BINARY, words);
+    let taken = [
+        "rewrite",
+        "--libs",
+        "/usr/bin/true",
+        "-o",
+        "mine",
+        "--tool",
+        "null",
+    ];
+    assert!(refused(&taken).contains("'mine' exists already"));
+    assert!(refused(&["exec", "mine"]).contains("no folder of `everypath rewrite --libs`"));
+    let packed = [
+        "rewrite",
+        "--libs",
+        "/etc/passwd",
+        "-o",
+        "out",
+        "--tool",
+        "null",
+    ];
+    assert!(refused(&packed).contains("not an ELF file"));
+    let nowhere = [
+        "rewrite",
+        "--libs",
+        "/usr/bin/true",
+        "-o",
+        "none/out",
+        "--tool",
+        "null",
+    ];
+    assert!(refused(&nowhere).contains("no such file"));
+    let mut names: Vec<_> = fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["mine", "py"], "nothing else is left");
 }
 
 /// The product is linked by LLD, which leaves one note and the thread's variables beside code.
@@ -368,7 +444,7 @@ fn what_cannot_be_edited_is_refused_in_one_sentence() {
         ("foreign", "another machine"),
         ("tail", "11 bytes lie behind its last section"),
         ("full", "program headers have none to spare"),
-        ("missing", "No such file"),
+        ("missing", "no such file"),
     ] {
         let words = ["rewrite", name, "-o", "out", "--tool", "segment"];
         let said = folder.refused(BINARY, &words);

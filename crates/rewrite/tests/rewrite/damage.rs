@@ -6,7 +6,13 @@ use std::sync::OnceLock;
 
 use flow::Program;
 use image::Image;
-use rewrite::{Edited, OldCode, Refused, null_relocation, null_segment};
+use rewrite::{Edited, OldCode, Options, Refused, null_relocation, null_segment};
+
+/// With everything that can be asked for.
+const TRAPS: Options<'_> = Options {
+    old_code: OldCode::Traps,
+    libraries: Some("$ORIGIN"),
+};
 
 fn path() -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("damage")
@@ -42,12 +48,12 @@ int main(int count, char **) {
 fn try_edit(input: &[u8]) -> bool {
     if let Ok(image) = Image::parse(input) {
         let program = Program::of(&image);
-        let moved = null_relocation(input, &image, &program, OldCode::Traps);
+        let moved = null_relocation(input, &image, &program, TRAPS);
         if let Ok(moved) = &moved {
             check(input, moved);
         }
     }
-    let edited = null_segment(input);
+    let edited = null_segment(input, Options::default());
     if let Ok(edited) = &edited {
         check(input, edited);
     }
@@ -61,7 +67,10 @@ fn check(input: &[u8], edited: &Edited) {
         let is_listed = |edit: &rewrite::Edit| edit.at.contains(&(at as u64));
         assert!(edited.edits.iter().any(is_listed), "byte {at:#x}");
     }
-    assert_eq!(null_segment(&edited.bytes).err(), Some(Refused::Edited));
+    assert_eq!(
+        null_segment(&edited.bytes, Options::default()).err(),
+        Some(Refused::Edited)
+    );
 }
 
 /// Each byte of the headers with some other values, alone.
@@ -102,7 +111,7 @@ fn damaged_tables() {
         number(words[at + 3])..number(words[at + 3]) + number(words[at + 4])
     };
     let program = Program::of(&image);
-    assert!(null_relocation(&whole, &image, &program, OldCode::Traps).is_ok());
+    assert!(null_relocation(&whole, &image, &program, TRAPS).is_ok());
     for at in table(".eh_frame").chain(table(".gcc_except_table")) {
         for value in [0, 0x7f, 0xff, whole[at] ^ 0x80] {
             let mut input = whole.clone();
