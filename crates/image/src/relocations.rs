@@ -16,6 +16,8 @@ use crate::image::Image;
 pub struct Relocations {
     /// Addresses in this file that it writes somewhere, sorted.
     pub pointers: Vec<LinkAddr>,
+    /// Addresses among them that are no symbol's, not sorted.
+    pub nameless: Vec<LinkAddr>,
     /// Names of what it puts in words, by their place: slots of the procedure linkage table and of the
     /// global offset table.
     pub slots: HashMap<LinkAddr, String>,
@@ -58,13 +60,16 @@ impl Relocations {
                 match elf::RelocationType(info as u32) {
                     elf::R_X86_64_RELATIVE | elf::R_X86_64_IRELATIVE => {
                         self.pointers.push(LinkAddr(addend));
+                        self.nameless.push(LinkAddr(addend));
                     }
                     elf::R_X86_64_JUMP_SLOT | elf::R_X86_64_GLOB_DAT | elf::R_X86_64_64 => {
                         let Some((name, value)) = symbol() else {
                             continue;
                         };
                         if value != 0 {
-                            self.pointers.push(LinkAddr(value.wrapping_add(addend)));
+                            let addr = LinkAddr(value.wrapping_add(addend));
+                            self.pointers.push(addr);
+                            self.nameless.extend(Some(addr).filter(|_| addend != 0));
                             self.own.insert(LinkAddr(place));
                         }
                         self.slots.insert(LinkAddr(place), name);
@@ -83,6 +88,7 @@ impl Relocations {
             let word = elf.bytes_from(place).and_then(|bytes| bytes.first_chunk());
             let word = word.map(|word| LinkAddr(u64::from_le_bytes(*word)));
             self.pointers.extend(word);
+            self.nameless.extend(word);
         };
         for entry in elf
             .bytes_in(&dynamic.relr)

@@ -16,6 +16,9 @@ pub type Header = FileHeader64<LE>;
 pub type Program = ProgramHeader64<LE>;
 pub type Section = SectionHeader64<LE>;
 
+/// The new address and size of what was at an address, if it moved.
+type NewOf<'a> = &'a dyn Fn(u64) -> Option<(u64, u64)>;
+
 /// Bytes of a symbol.
 const SYMBOL: usize = 24;
 /// Alignment of the new table of sections.
@@ -231,29 +234,63 @@ impl<'d> File<'d> {
 
     /// Gives symbols of functions the addresses and sizes that `new_of` has for their old addresses. The new code will
     /// be in the new section with this number among them.
-    pub fn move_symbols(&mut self, number: usize, new_of: &dyn Fn(u64) -> Option<(u64, u64)>) {
+    pub fn move_symbols(&mut self, number: usize, new_of: NewOf<'_>) {
         let text = (self.sections.len() + number) as u16;
+        let what = "symbols of moved functions";
+        self.move_functions(elf::SHT_SYMTAB, Some(text), new_of, what);
+    }
+
+    /// Does the same for symbols of the dynamic linker. `strip` leaves the numbers of their sections as they are when it takes
+    /// sections away, so these stay those of the old code.
+    pub fn move_dynamic_symbols(&mut self, new_of: NewOf<'_>) {
+        let what = "dynamic symbols of moved functions";
+        self.move_functions(elf::SHT_DYNSYM, None, new_of, what);
+    }
+
+    /// Addresses of functions that have a dynamic symbol.
+    pub fn dynamic_functions(&self) -> impl Iterator<Item = u64> + '_ {
+        let tables = self.symbols(elf::SHT_DYNSYM);
+        let entries = tables
+            .into_iter()
+            .flat_map(|(_, bytes)| bytes.chunks_exact(SYMBOL));
+        entries.filter_map(function_of)
+    }
+
+    /// Places and bytes of tables of symbols.
+    fn symbols(&self, kind: elf::SectionType) -> Vec<(u64, &'d [u8])> {
         let tables = self.sections.iter();
-        let tables = tables.filter(|section| section.sh_type.get(LE) == elf::SHT_SYMTAB);
-        let places = tables.map(|table| (table.sh_offset.get(LE), table.sh_size.get(LE)));
-        for (offset, size) in places.collect::<Vec<_>>() {
-            let start = offset as usize;
-            let end = start.checked_add(size as usize);
-            let Some(bytes) = end.and_then(|end| self.input.get(start..end)) else {
-                continue;
-            };
+        let tables = tables.filter(|section| section.sh_type.get(LE) == kind);
+        let both = tables.filter_map(|table| {
+            let offset = table.sh_offset.get(LE);
+            Some((offset, self.bytes_at(offset, table.sh_size.get(LE))?))
+        });
+        both.collect()
+    }
+
+    fn move_functions(
+        &mut self,
+        kind: elf::SectionType,
+        text: Option<u16>,
+        new_of: NewOf<'_>,
+        what: &'static str,
+    ) {
+        for (offset, bytes) in self.symbols(kind) {
             let mut bytes = bytes.to_vec();
+            let mut is_changed = false;
             for entry in bytes.chunks_exact_mut(SYMBOL) {
-                let word = entry[8..16].first_chunk().copied().unwrap_or_default();
-                let is_function = entry[4] & 15 == elf::STT_FUNC.0 && entry[6..8] != [0; 2];
-                let new = new_of(u64::from_le_bytes(word)).filter(|_| is_function);
-                if let Some((addr, size)) = new {
+                let Some((addr, size)) = function_of(entry).and_then(new_of) else {
+                    continue;
+                };
+                is_changed = true;
+                if let Some(text) = text {
                     entry[6..8].copy_from_slice(&text.to_le_bytes());
-                    entry[8..16].copy_from_slice(&addr.to_le_bytes());
-                    entry[16..24].copy_from_slice(&size.to_le_bytes());
                 }
+                entry[8..16].copy_from_slice(&addr.to_le_bytes());
+                entry[16..24].copy_from_slice(&size.to_le_bytes());
             }
-            self.patch(offset, bytes, "symbols of moved functions");
+            if is_changed {
+                self.patch(offset, bytes, what);
+            }
         }
     }
 
@@ -344,6 +381,13 @@ impl<'d> File<'d> {
         }
         edits
     }
+}
+
+/// The address of a function's symbol that is defined here (gABI 4, symbol table).
+fn function_of(entry: &[u8]) -> Option<u64> {
+    let is_function = entry[4] & 15 == elf::STT_FUNC.0 && entry[6..8] != [0; 2];
+    let word = entry[8..16].first_chunk().copied();
+    word.map(u64::from_le_bytes).filter(|_| is_function)
 }
 
 /// Whether UPX left its mark.

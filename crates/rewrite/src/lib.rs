@@ -15,6 +15,7 @@
 //! | `mark` | the note by which an edited file is known |
 //! | `relocation` | functions moved, and jumps to them from their old places |
 //! | `relocate` | the code of a function for another place |
+//! | `references` | addresses that code and data hold |
 //! | `switches` | tables of switches that are written anew |
 //! | `frames` | unwind tables |
 //! | `pads` | tables of landing pads |
@@ -34,6 +35,7 @@ mod left;
 mod libraries;
 mod mark;
 mod pads;
+mod references;
 mod relocate;
 mod relocation;
 mod segment;

@@ -2,8 +2,8 @@
 //!
 //! Each instruction of a function's graph is kept byte for byte, but for displacements relative to itself and
 //! branches: a short one whose target is too far now gets its long form. The order of instructions stays, so what falls
-//! through still does, and so does the alignment of a function's beginning within 64 bytes: where nothing grew, loops are
-//! aligned as they were. Tables of its switches that are written anew ([`crate::switches`]) stand elsewhere.
+//! through still does, and so does the alignment of a function's beginning, and of code behind padding, within 64 bytes: where
+//! nothing grew, loops are aligned as they were. Tables of its switches that are written anew ([`crate::switches`]) stand elsewhere.
 
 mod same;
 
@@ -31,6 +31,8 @@ struct Item {
     is_call: bool,
     /// A call that is taken not to return: a jump to the old code behind it follows.
     is_last: bool,
+    /// Bytes between it and the instruction before, which nothing executes: padding of compilers.
+    gap: u16,
     /// Offset in the function's new code.
     offset: u64,
     size: u8,
@@ -121,7 +123,8 @@ impl Moved {
                 if goes_on.is_some_and(|next| next != block.start.0) {
                     return Err(Why::Code);
                 }
-                goes_on = moved.take(block, &switches, bytes(block.start.0))?;
+                let is_first = moved.items.len() == first;
+                goes_on = moved.take(block, is_first, &switches, bytes(block.start.0))?;
                 // Should a call return that is taken not to, it goes on in old code.
                 let number = function.graph.block_from(block.start);
                 let edges = function.graph.edges_of(number.unwrap_or(0));
@@ -157,6 +160,7 @@ impl Moved {
     fn take(
         &mut self,
         block: &Block,
+        is_first: bool,
         switches: &Switches,
         code: &[u8],
     ) -> Result<Option<u64>, Why> {
@@ -170,6 +174,11 @@ impl Moved {
             let rest = rest.unwrap_or_default();
             let insn = Insn::decode(&rest[..rest.len().min(15)], at).map_err(|_| Why::Code)?;
             let mut item = Item::new(&insn)?;
+            let before = self.items.last().map(|last| last.old + u64::from(last.len));
+            let gap = before.and_then(|before| at.checked_sub(before));
+            item.gap = gap
+                .filter(|_| !is_first)
+                .map_or(0, |gap| gap.min(ALIGN) as u16);
             if let Some(&table) = switches.sites.get(&at) {
                 item.kind = to_table(&insn, table).ok_or(Why::Code)?;
             }
@@ -191,6 +200,7 @@ impl Moved {
                 end += (phase(part.old.start) + ALIGN_PART - now) % ALIGN_PART;
                 part.offset = end;
                 for item in &mut self.items[part.items.clone()] {
+                    end += item.padding(self.entry + end);
                     item.offset = end;
                     end += u64::from(item.size) + item.behind();
                 }
@@ -469,6 +479,17 @@ impl Form {
 }
 
 impl Item {
+    /// Bytes that align it as it was, if padding was before it, at an address that is aligned as the new one.
+    fn padding(&self, here: u64) -> u64 {
+        let gap = u64::from(self.gap);
+        let padding = self.old.wrapping_sub(here) % ALIGN;
+        match gap {
+            0 => 0,
+            _ if padding < gap + ALIGN_PART => padding,
+            _ => padding % ALIGN_PART,
+        }
+    }
+
     /// Bytes of the jump that follows it.
     fn behind(&self) -> u64 {
         if self.is_last { JUMP } else { 0 }
@@ -500,6 +521,7 @@ impl Item {
             kind,
             is_call: matches!(insn.flow(), Flow::Call(_) | Flow::IndirectCall),
             is_last: false,
+            gap: 0,
             offset: 0,
             size: len,
         })

@@ -4,10 +4,10 @@
 //! entry, a target of a jump table, it gets a jump to the new code; so pointers to functions keep their values, and code that
 //! came to the old by a way that was not foreseen runs on unchanged.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use flow::{EdgeKind, Function, Program, To};
-use image::{Image, ImageKind, LinkAddr, Relocations};
+use image::{Image, ImageKind, LinkAddr};
 use isa::Insn;
 use object::elf;
 
@@ -15,6 +15,7 @@ use crate::file::File;
 use crate::frames::{self, Fde, Frames};
 use crate::left::Why;
 use crate::pads::Pads;
+use crate::references::References;
 use crate::relocate::{Moved, Targets};
 use crate::segment::{Contents, Plan};
 use crate::switches::Switches;
@@ -104,7 +105,8 @@ pub fn null_relocation(
     };
     mover.choose(&old_frames);
     mover.find_patches();
-    mover.leave_what_is_read(&file);
+    let references = References::of(image, program);
+    mover.leave_what_is_read(&file, &references);
 
     let mut plan = mover.plan(&mut file, &old_frames)?;
     if let Some(folder) = options.libraries {
@@ -116,6 +118,10 @@ pub fn null_relocation(
     }
     // The note comes first, then the code.
     file.move_symbols(1, &|old| mover.symbol(old));
+    if image.kind() != ImageKind::Fixed {
+        let exported = mover.exported(&file, &references);
+        file.move_dynamic_symbols(&|old| mover.symbol(old).filter(|_| exported.contains(&old)));
+    }
     let functions = Functions {
         moved: mover.moved.len(),
         left: mover.left(),
@@ -289,7 +295,7 @@ impl Mover<'_> {
 
     /// Leaves functions whose patched bytes are read, and those with an address inside that is taken, where no jump to
     /// the new code is: by code, by a pointer, or by a table of return addresses, as OCaml's collector has one.
-    fn leave_what_is_read(&mut self, file: &File<'_>) {
+    fn leave_what_is_read(&mut self, file: &File<'_>, references: &References) {
         let mut tight = self.in_return_tables(file);
         let mut look = |addr: u64, is_read: bool| {
             if let Some((&place, &number)) = self.patches.range(..=addr).next_back()
@@ -310,27 +316,11 @@ impl Mover<'_> {
                 tight.push((number, Why::TakenInside));
             }
         };
-        for pointer in Relocations::of(self.image).pointers {
-            look(pointer.0, false);
+        for &addr in references.pointers.iter().chain(&references.taken) {
+            look(addr, false);
         }
-        for function in &self.program.functions {
-            for block in &function.graph.blocks {
-                let code = self.image.bytes_from(block.start);
-                let mut at = block.start.0;
-                while at < block.end.0 {
-                    let rest = code
-                        .get((at - block.start.0) as usize..)
-                        .unwrap_or_default();
-                    let Ok(insn) = Insn::decode(&rest[..rest.len().min(15)], at) else {
-                        break;
-                    };
-                    if let Some((addr, _)) = insn.rip_relative() {
-                        // `lea` takes an address.
-                        look(addr, insn.bytes().get(insn.prefixes()) != Some(&0x8d));
-                    }
-                    at = insn.next_pc();
-                }
-            }
+        for &addr in &references.read {
+            look(addr, true);
         }
         for (number, why) in tight {
             self.leave(number, why);
@@ -484,6 +474,19 @@ impl Mover<'_> {
         }
         function.others.contains(&LinkAddr(old)).then_some(())?;
         moved.new_of(old).map(|new| (new, 0))
+    }
+
+    /// Entries of moved functions that other files know by a symbol, and this one in no other way: calls of them need not go by
+    /// the old code, and nobody sees two addresses of one function.
+    fn exported(&self, file: &File<'_>, references: &References) -> HashSet<u64> {
+        let mut entries: HashSet<u64> = file.dynamic_functions().collect();
+        entries.retain(|&addr| {
+            let number = self
+                .number_at(addr)
+                .filter(|number| self.moved.contains_key(number));
+            number.is_some_and(|number| self.program.functions[number].entry.0 == addr)
+        });
+        references.by_symbol_only(self.image, self.program, entries)
     }
 
     /// Jumps by tables that were made anew, and all of them.

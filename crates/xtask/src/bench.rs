@@ -78,6 +78,9 @@ pub fn run(tree: &Tree, options: &Options) -> Result<()> {
     for workload in workloads {
         eprintln!("setting up {}", workload.name);
         runner.set_up(&workload)?;
+        if options.modes.contains(&Mode::Null) {
+            runner.edit(&workload)?;
+        }
         results.push(Measured {
             workload,
             rounds: Vec::new(),

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::Command;
 
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, EvaluationResult, Expression,
@@ -31,6 +32,35 @@ const PRESERVED: [u16; 6] = [3, 6, 12, 13, 14, 15];
 const RETURN_ADDRESS: Register = Register(16);
 /// Longest and shortest calls.
 const CALLS: std::ops::RangeInclusive<u64> = 2..=15;
+
+/// Panics that are caught, also through a callback of libc.
+const PANICS: &str = r#"
+use std::ffi::c_void;
+use std::panic::{catch_unwind, resume_unwind};
+unsafe extern "C" { fn qsort(base: *mut c_void, n: usize, size: usize, by: extern "C-unwind" fn(*const i32, *const i32) -> i32); }
+struct Says(&'static str);
+impl Drop for Says { fn drop(&mut self) { println!("dropped {}", self.0); } }
+extern "C-unwind" fn by(one: *const i32, other: *const i32) -> i32 {
+    let _says = Says("in a callback");
+    let (one, other) = unsafe { (*one, *other) };
+    if one + other > 15 { resume_unwind(Box::new(one + other)); }
+    one.cmp(&other) as i32
+}
+fn inner(n: usize, words: &[&str]) -> usize {
+    let _says = Says("inner");
+    words[n].len()
+}
+fn main() {
+    std::panic::set_hook(Box::new(|_| {}));
+    for n in 1..3 {
+        let found = catch_unwind(|| inner(n, &["a", "bc"]));
+        println!("{n}: {:?}", found.ok());
+    }
+    let mut all = [9, 3, 7, 1, 8, 2];
+    let sorted = catch_unwind(move || unsafe { qsort(all.as_mut_ptr().cast(), 6, 4, by) });
+    println!("{:?}", sorted.unwrap_err().downcast_ref::<i32>());
+}
+"#;
 
 /// A row: the frame address, and where the registers and the return address are kept.
 #[derive(Clone)]
@@ -255,6 +285,13 @@ fn check(lines: &[(&str, &str)]) {
     fs::write(folder.file("throws.cc"), THROWS).unwrap();
     let built = folder.run("g++", &["-O2", "-o", "throws", "throws.cc"]);
     assert!(built.status.success(), "{built:?}");
+    fs::write(folder.file("panics.rs"), PANICS).unwrap();
+    // The folder's commands have another PATH than that of the toolchain.
+    let mut compiler = Command::new("rustc");
+    let compiler = compiler
+        .args(["-O", "panics.rs"])
+        .current_dir(folder.path());
+    assert!(compiler.status().unwrap().success());
     for &(program, arguments) in lines {
         let path = folder.run(
             "sh",
@@ -298,13 +335,18 @@ fn check(lines: &[(&str, &str)]) {
 
 #[test]
 fn frames_of_every_moved_instruction() {
-    check(&[("./throws", ""), ("ls", "-l /usr/bin/env")]);
+    check(&[
+        ("./throws", ""),
+        ("./panics", ""),
+        ("ls", "-l /usr/bin/env"),
+    ]);
 }
 
 #[test]
 #[ignore = "wide: steps for minutes"]
 fn frames_of_larger_programs() {
     check(&[
+        ("ls", "-l /usr/bin/env"),
         ("gzip", "-c throws.cc"),
         (
             "gawk",
@@ -323,7 +365,6 @@ fn frames_of_larger_programs() {
             "-e 'my %h = map { $_ => sprintf(\"%x\", $_) } 1..99; print join \",\", sort grep { /a/ } values %h'",
         ),
         ("xz", "-0 -c throws.cc"),
-        (BINARY, "report --help"),
         ("openssl", "dgst -sha256 throws.cc"),
     ]);
 }

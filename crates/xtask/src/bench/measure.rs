@@ -39,6 +39,8 @@ pub enum Mode {
     Addresses,
     /// `everypath trace --memory values`, to a file in memory.
     Values,
+    /// `everypath rewrite --libs --tool null` before, `everypath exec` in the run.
+    Null,
     /// `valgrind --tool=none`.
     Valgrind,
     /// `valgrind --tool=callgrind`.
@@ -58,6 +60,9 @@ const ADDRESSES: &[&str] = &["@", "trace", "--memory", "addresses", "--quiet", "
 #[rustfmt::skip]
 const VALUES: &[&str] = &["@", "trace", "--memory", "values", "--quiet", "--output", "/dev/shm/everypath-bench.evp", "--"];
 
+/// Folder of a workload's edited program, in its folder.
+const EDITED: &str = "edited";
+
 /// File name of a workload's trace, in its folder.
 const TRACE: &str = "trace.evp";
 
@@ -75,6 +80,7 @@ impl Mode {
             Mode::Trace => "trace",
             Mode::Addresses => "addresses",
             Mode::Values => "values",
+            Mode::Null => "null",
             Mode::Valgrind => "valgrind",
             Mode::Callgrind => "callgrind",
         }
@@ -110,6 +116,7 @@ impl Mode {
                 "report.out",
                 "--",
             ],
+            Mode::Null => &["@", "exec", EDITED],
             Mode::Valgrind => &["valgrind", "-q", "--tool=none", "--trace-children=yes"],
             Mode::Callgrind => &[
                 "valgrind",
@@ -184,6 +191,19 @@ impl Runner {
         Ok(())
     }
 
+    /// Edits the program of a workload and its libraries.
+    pub fn edit(&self, workload: &Workload) -> Result<()> {
+        let folder = self.work.join(&workload.name);
+        let line = format!("\"$0\" rewrite --libs \"$(which -- \"$1\")\" -o {EDITED} --tool null");
+        let mut shell = self.command("sh", &folder);
+        shell.args(["-c", &line]).arg(&self.everypath);
+        let status = shell.arg(&workload.command[0]).status();
+        match status.context("cannot run sh")?.success() {
+            true => Ok(()),
+            false => bail!("{} cannot be edited", workload.command[0]),
+        }
+    }
+
     /// Changes whenever a file of benches/programs does.
     fn fingerprint(&self) -> Result<u64> {
         let mut paths = fs::read_dir(&self.programs)?
@@ -250,9 +270,11 @@ impl Runner {
                 word => word.into(),
             })
             .collect();
+        // The folder of an edited program names it.
+        let is_named = usize::from(mode == Some(Mode::Null));
         let words: Vec<OsString> = prefix
             .into_iter()
-            .chain(workload.command.iter().map(Into::into))
+            .chain(workload.command.iter().map(Into::into).skip(is_named))
             .collect();
         let cpu = children_cpu();
         let start = Instant::now();

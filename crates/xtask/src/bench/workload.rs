@@ -62,7 +62,8 @@ mod tests {
         let jits = parse(include_str!("../../../../benches/jits.toml")).expect("it parses");
         let blocks = parse(include_str!("../../../../benches/blocks.toml")).expect("it parses");
         let threads = parse(include_str!("../../../../benches/threads.toml")).expect("it parses");
-        assert!(!blocks.is_empty() && !threads.is_empty());
+        let edited = parse(include_str!("../../../../benches/edited.toml")).expect("it parses");
+        assert!(!blocks.is_empty() && !threads.is_empty() && !edited.is_empty());
         let all: Vec<Workload> = all.into_iter().chain(jits).collect();
         for (index, workload) in all.iter().enumerate() {
             assert!(

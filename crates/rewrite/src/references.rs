@@ -1,0 +1,118 @@
+//! Addresses that code and data of a file hold, as far as they can be seen.
+
+use std::collections::HashSet;
+
+use flow::Program;
+use image::{Image, LinkAddr, Relocations};
+use isa::Insn;
+
+/// `lea`, which takes an address and reads nothing.
+const LEA: u8 = 0x8d;
+/// Bytes of a constant that may stand between a displacement and the end of its instruction.
+const CONSTANTS: [u64; 4] = [0, 1, 2, 4];
+
+/// Addresses in the file itself.
+#[derive(Debug, Default)]
+pub struct References {
+    /// Addresses in words that the dynamic linker writes, those of symbols among them.
+    pub pointers: Vec<u64>,
+    /// Addresses that instructions take.
+    pub taken: Vec<u64>,
+    /// Addresses that instructions read, write or go by.
+    pub read: Vec<u64>,
+    /// Addresses of words that no symbol stands for.
+    words: HashSet<u64>,
+}
+
+impl References {
+    pub fn of(image: &Image, program: &Program) -> References {
+        let relocations = Relocations::of(image);
+        let addresses = |all: &[LinkAddr]| all.iter().map(|addr| addr.0).collect::<Vec<_>>();
+        let mut found = References {
+            pointers: addresses(&relocations.pointers),
+            words: addresses(&relocations.nameless).into_iter().collect(),
+            ..References::default()
+        };
+        let blocks = program.functions.iter().flat_map(|one| &one.graph.blocks);
+        for block in blocks {
+            let code = image.bytes_from(block.start);
+            let mut at = block.start.0;
+            while at < block.end.0 {
+                let rest = code.get((at - block.start.0) as usize..);
+                let rest = rest.unwrap_or_default();
+                let Ok(insn) = Insn::decode(&rest[..rest.len().min(15)], at) else {
+                    break;
+                };
+                if let Some((addr, _)) = insn.rip_relative() {
+                    match insn.bytes().get(insn.prefixes()) == Some(&LEA) {
+                        true => found.taken.push(addr),
+                        false => found.read.push(addr),
+                    }
+                }
+                at = insn.next_pc();
+            }
+        }
+        found
+    }
+
+    /// Entries among some functions' whose addresses are known by a symbol only: no word and no instruction has them,
+    /// nor may one in code that was not understood.
+    pub fn by_symbol_only(
+        &self,
+        image: &Image,
+        program: &Program,
+        entries: HashSet<u64>,
+    ) -> HashSet<u64> {
+        let mut left = entries;
+        left.retain(|entry| !self.words.contains(entry));
+        for addr in &self.taken {
+            left.remove(addr);
+        }
+        let mut known: Vec<(u64, u64)> = program
+            .functions
+            .iter()
+            .filter(|function| function.is_complete())
+            .flat_map(|function| &function.graph.blocks)
+            .map(|block| (block.start.0, block.end.0))
+            .collect();
+        known.sort_unstable();
+        for (start, bytes) in image.code() {
+            let end = start.0 + bytes.len() as u64;
+            let first = known.partition_point(|block| block.1 <= start.0);
+            let mut at = start.0;
+            for &(from, to) in known[first..].iter().chain([&(end, end)]) {
+                let unknown = behind_padding(image, at.min(end), from.min(end))..from.min(end);
+                let offset = (unknown.start - start.0) as usize;
+                // A displacement may begin before the next known code and end in it.
+                let size = unknown.end.saturating_sub(unknown.start) as usize;
+                let part = bytes.get(offset..(offset + size + 3).min(bytes.len()));
+                for (number, window) in (0..size).zip(part.unwrap_or_default().windows(4)) {
+                    let word = window.first_chunk().copied().unwrap_or_default();
+                    let behind = unknown.start + number as u64 + 4;
+                    let target = behind.wrapping_add_signed(i32::from_le_bytes(word).into());
+                    for constant in CONSTANTS {
+                        left.remove(&target.wrapping_add(constant));
+                    }
+                }
+                at = at.max(to);
+                if from >= end {
+                    break;
+                }
+            }
+        }
+        left
+    }
+}
+
+/// Address of the first instruction from one address to another that is no padding between functions.
+fn behind_padding(image: &Image, from: u64, to: u64) -> u64 {
+    let mut at = from;
+    while at < to {
+        let rest = image.bytes_from(LinkAddr(at));
+        match Insn::decode(&rest[..rest.len().min(15)], at) {
+            Ok(insn) if insn.is_nop() || insn.bytes() == [0xcc] => at = insn.next_pc(),
+            _ => break,
+        }
+    }
+    at
+}
