@@ -34,6 +34,8 @@ pub struct File<'d> {
     pub sections: Vec<Section>,
     /// Sections with other names, by index.
     renamed: Vec<(usize, &'static str)>,
+    /// Sections with other contents, by index.
+    replaced: Vec<(usize, Vec<u8>)>,
     /// Bytes in place of those at an offset, and what they are.
     patches: Vec<(u64, Vec<u8>, &'static str)>,
 }
@@ -83,6 +85,7 @@ impl<'d> File<'d> {
             programs_before: programs.to_vec(),
             sections: sections.to_vec(),
             renamed: Vec::new(),
+            replaced: Vec::new(),
             patches: Vec::new(),
         };
         file.check_end()?;
@@ -212,6 +215,27 @@ impl<'d> File<'d> {
             }
         }
         self.renamed.push((old, ".everypath.old_dynstr"));
+    }
+
+    /// Whether a section is compressed, which only those are that are not loaded.
+    pub fn is_compressed(&self, name: &str) -> bool {
+        let section = self
+            .index_of(name)
+            .map(|at| self.sections[at].sh_flags.get(LE));
+        section.is_some_and(|flags| flags.contains(elf::SHF_COMPRESSED))
+    }
+
+    /// Puts contents of the same size in the place of a section's.
+    pub fn patch_section(&mut self, name: &str, bytes: Vec<u8>, what: &'static str) {
+        if let Some(at) = self.index_of(name) {
+            self.patch(self.sections[at].sh_offset.get(LE), bytes, what);
+        }
+    }
+
+    /// Gives a section that is not loaded other contents, behind everything else.
+    pub fn replace_section(&mut self, name: &str, bytes: Vec<u8>) {
+        let at = self.index_of(name);
+        self.replaced.extend(at.map(|at| (at, bytes)));
     }
 
     /// Puts bytes in the place of others.
@@ -346,6 +370,11 @@ impl<'d> File<'d> {
                 sh_addralign: U64::new(LE, section.align),
                 sh_entsize: U64::new(LE, 0),
             });
+        }
+        for (at, bytes) in std::mem::take(&mut self.replaced) {
+            self.sections[at].sh_offset.set(LE, out.len() as u64);
+            self.sections[at].sh_size.set(LE, bytes.len() as u64);
+            out.extend_from_slice(&bytes);
         }
         if let Some(section) = self.sections.get_mut(names_at) {
             section.sh_offset.set(LE, out.len() as u64);

@@ -19,6 +19,7 @@
 //! | `switches` | tables of switches that are written anew |
 //! | `frames` | unwind tables |
 //! | `pads` | tables of landing pads |
+//! | `debug` | debugging information |
 //! | `cursor` | numbers of such tables |
 //! | `libraries` | the folder where the dynamic linker looks for libraries first |
 //! | `left` | reasons for functions to stay |
@@ -29,6 +30,7 @@
 
 mod check;
 mod cursor;
+mod debug;
 mod file;
 mod frames;
 mod left;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use flow::Program;
+use flow::{Gate, Program};
 use image::{Image, LinkAddr, Relocations};
 use isa::Insn;
 
@@ -71,7 +71,12 @@ impl References {
         let mut known: Vec<(u64, u64)> = program
             .functions
             .iter()
-            .filter(|function| function.is_complete())
+            .filter(|function| {
+                function
+                    .failed
+                    .iter()
+                    .all(|one| one.gate != Gate::Undecodable)
+            })
             .flat_map(|function| &function.graph.blocks)
             .map(|block| (block.start.0, block.end.0))
             .collect();

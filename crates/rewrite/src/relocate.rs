@@ -281,6 +281,20 @@ impl Moved {
         Some(self.base + offset)
     }
 
+    /// Does the same, but an address within an instruction stays as far from its end: compilers say so that something holds
+    /// until a call has been made.
+    pub fn within(&self, old: u64, start: u64) -> Option<u64> {
+        let part = self.part(start)?;
+        let items = &self.items[part.items.clone()];
+        let before = items.partition_point(|item| item.old < old).checked_sub(1);
+        let inside = before.map(|at| &items[at]).and_then(|item| {
+            let left = (item.old + u64::from(item.len)).checked_sub(old);
+            let left = left.filter(|&left| left > 0)?;
+            Some(self.base + item.offset + u64::from(item.size).saturating_sub(left))
+        });
+        inside.or_else(|| self.at_or_behind(old, start))
+    }
+
     /// Whether an old address is that of an instruction in the part with another one.
     pub fn is_in_part(&self, old: u64, start: u64) -> bool {
         let is_there = self.part(start).is_some_and(|part| part.old.contains(&old));

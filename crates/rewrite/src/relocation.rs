@@ -19,7 +19,7 @@ use crate::references::References;
 use crate::relocate::{Moved, Targets};
 use crate::segment::{Contents, Plan};
 use crate::switches::Switches;
-use crate::{Edited, Functions, Options, Refused, finish, libraries, mark};
+use crate::{Edited, Functions, Options, Refused, debug, finish, libraries, mark};
 
 /// Bytes of the jump from an old place to the new code.
 const PATCH: u64 = 5;
@@ -122,6 +122,7 @@ pub fn null_relocation(
         let exported = mover.exported(&file, &references);
         file.move_dynamic_symbols(&|old| mover.symbol(old).filter(|_| exported.contains(&old)));
     }
+    debug::move_all(&mut file, &mover.moves());
     let functions = Functions {
         moved: mover.moved.len(),
         left: mover.left(),
@@ -487,6 +488,14 @@ impl Mover<'_> {
             number.is_some_and(|number| self.program.functions[number].entry.0 == addr)
         });
         references.by_symbol_only(self.image, self.program, entries)
+    }
+
+    fn moves(&self) -> debug::Moves<'_> {
+        let functions = (0..).zip(&self.program.functions);
+        let stay = functions.filter(|(number, _)| !self.moved.contains_key(number));
+        let ranges = stay.flat_map(|(_, function)| &function.ranges);
+        let stay = ranges.map(|range| range.start.0..range.end.0).collect();
+        debug::Moves::new(self.moved.values(), stay)
     }
 
     /// Jumps by tables that were made anew, and all of them.

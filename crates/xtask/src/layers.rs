@@ -67,7 +67,7 @@ const LAYERS: &[Layer] = &[
 const FOREIGN: &[(&str, &[&str])] = &[
     ("iced-x86", &["isa", "testkit"]),
     ("object", &["image", "rewrite"]),
-    ("gimli", &["image"]),
+    ("gimli", &["image", "rewrite"]),
     ("flate2", &["image", "report"]),
     ("rustc-demangle", &["image"]),
     ("cpp_demangle", &["image"]),

@@ -311,6 +311,69 @@ fn exceptions_go_through_moved_code() {
     assert_eq!(tool(&folder, "env", &run), native);
 }
 
+/// Panics that are caught, also through a callback of libc.
+const PANICS: &str = r#"
+use std::ffi::c_void;
+use std::panic::{catch_unwind, resume_unwind};
+unsafe extern "C-unwind" { fn qsort(base: *mut c_void, n: usize, size: usize, by: extern "C-unwind" fn(*const i32, *const i32) -> i32); }
+struct Says(&'static str);
+impl Drop for Says { fn drop(&mut self) { println!("dropped {}", self.0); } }
+extern "C-unwind" fn by(one: *const i32, other: *const i32) -> i32 {
+    let _says = Says("in a callback");
+    let (one, other) = unsafe { (*one, *other) };
+    if one + other > 15 { resume_unwind(Box::new(one + other)); }
+    one.cmp(&other) as i32
+}
+fn inner(n: usize, words: &[&str]) -> usize {
+    let _says = Says("inner");
+    words[n].len()
+}
+fn main() {
+    std::panic::set_hook(Box::new(|_| {
+        if std::env::args().count() < 2 { return; }
+        let frames = std::backtrace::Backtrace::force_capture().to_string();
+        let own = frames.lines().filter(|line| line.contains("panics.rs") || line.contains("panics::"));
+        // Numbers of frames are one of the limits of the editor.
+        own.for_each(|line| println!("{}", line.trim().trim_start_matches(|c: char| c.is_ascii_digit())));
+    }));
+    for n in 1..3 {
+        let found = catch_unwind(|| inner(n, &["a", "bc"]));
+        println!("{n}: {:?}", found.ok());
+    }
+    let mut all = [9, 3, 7, 1, 8, 2];
+    let sorted = catch_unwind(move || unsafe { qsort(all.as_mut_ptr().cast(), 6, 4, by) });
+    println!("{:?}", sorted.unwrap_err().downcast_ref::<i32>());
+}
+"#;
+
+/// Makes that program, `panics`.
+pub fn panics(folder: &Folder) {
+    fs::write(folder.file("panics.rs"), PANICS).unwrap();
+    // The folder's commands have another PATH than that of the toolchain.
+    let mut compiler = Command::new("rustc");
+    let compiler = compiler
+        .args(["-O", "-g", "panics.rs"])
+        .current_dir(folder.path());
+    assert!(compiler.status().unwrap().success());
+}
+
+/// Panics of Rust go through moved frames, and their backtraces have the names and lines of the original.
+#[test]
+fn panics_go_through_moved_code() {
+    let folder = Folder::new("rewrite-panics");
+    panics(&folder);
+    let made = ["rewrite", "--libs", "panics", "-o", "edited"];
+    let made = folder.run(BINARY, &[&made[..], PARANOID].concat());
+    assert!(made.status.success(), "{made:?}");
+    let run = |program: &str| succeeds(&folder, program, &["backtraces"]);
+    let native = run("./panics");
+    assert!(
+        native.contains("at ./panics.rs:") && native.contains("Some(16)"),
+        "{native}"
+    );
+    assert_eq!(run("edited/bin/panics"), native);
+}
+
 /// Functions that stay are named, with the reason.
 #[test]
 fn functions_that_are_left_are_explained() {
@@ -379,37 +442,84 @@ fn a_compiler_compiles_the_same() {
     }
 }
 
-/// A breakpoint by name stops in moved code, and the backtrace is that of the original.
+const DEBUGGED: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <execinfo.h>
+static inline int twice(int x) { return x * 2; }
+__attribute__((noinline)) int leaf(int n) {
+    void *frames[10];
+    int count = backtrace(frames, 10);
+    char **names = backtrace_symbols(frames, count);
+    for (int i = 0; i < 2; i++) puts(names[i]);
+    return n + count;
+}
+__attribute__((noinline)) int middle(int n) {
+    volatile int local = twice(n) + 1;
+    int r = leaf(local);
+    switch (n) { case 1: r += 3; break; case 2: r *= 7; break; case 3: puts("x"); break; case 4: r -= 2; break; case 5: r ^= 3; }
+    return r + local;
+}
+int main(int argc, char **argv) {
+    printf("%d\n", middle(argc + 2));
+    return 0;
+}
+"#;
+
+/// gdb stops in moved code by name and by line, and its backtraces, arguments and local variables are those of the original; so
+/// are those of `backtrace(3)`.
 #[test]
 fn gdb_knows_moved_code() {
     let folder = Folder::new("rewrite-gdb");
-    fs::write(folder.file("throws.cc"), THROWS).unwrap();
-    succeeds(&folder, "g++", &["-O2", "-o", "throws", "throws.cc"]);
-    edit(&folder, "throws", "edited", PARANOID);
-    let frames = |program: &str| {
-        let words = [
-            "-q",
-            "-batch",
-            "-nx",
-            "-ex",
-            "break pick",
-            "-ex",
-            "run",
-            "-ex",
-            "bt",
-            program,
-        ];
-        let said = succeeds(&folder, "gdb", &words);
-        let frames = said.lines().filter(|line| line.starts_with('#'));
-        let names = frames.filter_map(|line| line.split(" in ").nth(1).map(str::to_owned));
-        names.collect::<Vec<_>>()
-    };
-    let native = frames("./throws");
-    assert!(
-        native.len() >= 2 && native[0].starts_with("pick"),
-        "{native:?}"
-    );
-    assert_eq!(frames("./edited"), native);
+    fs::write(folder.file("debugged.c"), DEBUGGED).unwrap();
+    let builds: [(&str, &[&str]); 5] = [
+        ("gcc", &["-O0", "-g"]),
+        ("gcc", &["-O2", "-g"]),
+        ("gcc", &["-O2", "-gdwarf-4", "-ffunction-sections"]),
+        ("clang-14", &["-O1", "-g"]),
+        ("clang-14", &["-O2", "-gdwarf-4"]),
+    ];
+    for (compiler, flags) in builds {
+        let words = [flags, &["-rdynamic", "-o", "debugged", "debugged.c"]].concat();
+        succeeds(&folder, compiler, &words);
+        edit(&folder, "debugged", "edited", PARANOID);
+        let said = |program: &str| {
+            let mut words = vec!["-q", "-batch", "-nx"];
+            let commands = [
+                "break debugged.c:15",
+                "break leaf",
+                "run",
+                "info locals",
+                "bt",
+                "continue",
+                "bt",
+                "info args",
+                "info locals",
+                "finish",
+            ];
+            words.extend(commands.iter().flat_map(|command| ["-ex", command]));
+            let said = succeeds(&folder, "gdb", &[&words[..], &[program]].concat());
+            // Without addresses and names of files.
+            let lines = said.lines().filter(|line| !line.starts_with('['));
+            let words = lines.map(|line| {
+                let words = line.split_whitespace().filter(|word| !word.contains("0x"));
+                words.collect::<Vec<_>>().join(" ")
+            });
+            words.collect::<Vec<_>>()
+        };
+        let native = said("./debugged");
+        let has = |text: &str| native.iter().any(|line| line.contains(text));
+        assert!(
+            has("middle (n=3) at debugged.c:15") && has("leaf (n=7)"),
+            "{native:#?}"
+        );
+        assert_eq!(said("./edited"), native, "{compiler} {flags:?}");
+        let names = succeeds(&folder, "./edited", &[]);
+        assert!(
+            names.contains("edited(leaf+") && names.contains("edited(middle+"),
+            "{names}"
+        );
+    }
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn program() -> Vec<u8> {
         std::fs::write(&source, SOURCE).unwrap();
         let mut compiler = Command::new("g++");
         let status = compiler
-            .args(["-O1", "-o"])
+            .args(["-O1", "-g", "-o"])
             .args([&path(), &source])
             .status();
         assert!(status.expect("g++ is installed").success());
