@@ -14,6 +14,7 @@ Ends with a table and exit status 1 if anything differed.
 import argparse
 import collections
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,7 @@ LEFT_OUT = {"init", "systemd", "halt", "reboot", "shutdown", "poweroff", "telini
 # Ways to ask a program for something that it says each time.
 TRIES = (["--version"], ["--help"])
 SECONDS = 10
+FUNCTIONS = collections.Counter()
 
 
 def elf_files(folders):
@@ -97,10 +99,11 @@ def one(path):
         edited = os.path.join(folder, "edited")
         start = time.time()
         done = subprocess.run([OPTIONS.everypath, "rewrite", path, "-o", edited, "--tool", OPTIONS.tool]
-                              + ["--paranoid"] * OPTIONS.paranoid,
+                              + ["--paranoid"] * OPTIONS.paranoid + ["--explain"],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         seconds = time.time() - start
         kind = "programs" if is_program(path) else "libraries"
+        note_functions(done.stdout)
         if done.returncode != 0:
             reason = done.stdout.strip().replace(f"'{path}'", "it").splitlines()[-1:]
             return kind, "refused", path, reason[0] if reason else str(done.returncode), seconds
@@ -122,6 +125,15 @@ def one(path):
                 name = os.path.basename(form)
                 return kind, "differs", path, f"{name}: {' '.join(command)}: {native!r:.200} {now!r:.200}", seconds
         return kind, "same", path, "", seconds
+
+
+def note_functions(said):
+    """Adds up what `--explain` says of functions: moved, and left by gate."""
+    for line in said.splitlines():
+        if found := re.search(r"(\d+) functions moved", line):
+            FUNCTIONS["moved"] += int(found[1])
+        elif found := re.search(r"left at .*: (G\d+), (.*)", line):
+            FUNCTIONS[f"left, {found[1]}: {found[2]}"] += 1
 
 
 def main():
@@ -157,6 +169,8 @@ def main():
         row = [counts[kind, result] for result in ("same", "edited, not run", "refused", "differs")]
         print(f"| {kind} | " + " | ".join(f"{value:,}" for value in row) + " |")
     print(f"\n{bytes_ / 1e6:,.1f} MB edited in {seconds:,.1f} s")
+    for what, count in sorted(FUNCTIONS.items()):
+        print(f"{count:>9,}  functions {what}")
     for why, count in reasons.most_common():
         print(f"{count:>6}  {why}")
     sys.exit(any(result == "differs" for _, result in counts))

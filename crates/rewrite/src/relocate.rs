@@ -29,7 +29,9 @@ struct Item {
     len: u8,
     kind: Kind,
     is_call: bool,
-    /// A call that is taken not to return: a jump to the old code behind it follows.
+    /// `ud2`, `int3` and the like.
+    is_trap: bool,
+    /// A call that is taken not to return, or a trap: a jump to the old code behind it follows.
     is_last: bool,
     /// Bytes between it and the instruction before, which nothing executes: padding of compilers.
     gap: u16,
@@ -125,12 +127,17 @@ impl Moved {
                 }
                 let is_first = moved.items.len() == first;
                 goes_on = moved.take(block, is_first, &switches, bytes(block.start.0))?;
-                // Should a call return that is taken not to, it goes on in old code.
+                // Should a call return that is taken not to, it goes on in old code; and so does a trap whose handler has the
+                // program go on behind it.
                 let number = function.graph.block_from(block.start);
                 let edges = function.graph.edges_of(number.unwrap_or(0));
                 if edges.iter().all(|edge| edge.kind != EdgeKind::FallThrough) {
                     goes_on = None;
-                    if let Some(last) = moved.items.last_mut().filter(|last| last.is_call) {
+                    if let Some(last) = moved
+                        .items
+                        .last_mut()
+                        .filter(|last| last.is_call || last.is_trap)
+                    {
                         last.is_last = true;
                     }
                 }
@@ -310,6 +317,12 @@ impl Moved {
     pub fn returns(&self) -> impl Iterator<Item = u64> + '_ {
         let calls = self.items.iter().filter(|item| item.is_call);
         calls.map(|item| item.old + u64::from(item.len))
+    }
+
+    /// Old addresses to which it leaves its new code.
+    pub fn exits(&self) -> impl Iterator<Item = u64> + '_ {
+        let last = self.items.iter().filter(|item| item.is_last);
+        last.map(|item| item.old + u64::from(item.len))
     }
 
     /// Old places of its instructions.
@@ -534,6 +547,7 @@ impl Item {
             len,
             kind,
             is_call: matches!(insn.flow(), Flow::Call(_) | Flow::IndirectCall),
+            is_trap: insn.flow() == Flow::Trap,
             is_last: false,
             gap: 0,
             offset: 0,

@@ -234,7 +234,8 @@ impl Mover<'_> {
                     patches.insert(place, number);
                 }
             }
-            let tight = self.tight(&patches);
+            let mut tight = self.tight(&patches);
+            tight.extend(self.left_into(&patches));
             self.patches = patches;
             if tight.is_empty() {
                 return;
@@ -270,6 +271,17 @@ impl Mover<'_> {
             last = Some(place);
         }
         tight
+    }
+
+    /// Functions that go on in old code where a patch is.
+    fn left_into(&self, patches: &BTreeMap<u64, usize>) -> Vec<usize> {
+        let is_patched = |addr: u64| {
+            let before = patches.range(..addr).next_back();
+            before.is_some_and(|(place, _)| addr < place + PATCH)
+        };
+        let all = self.moved.iter();
+        let found = all.filter(|(_, moved)| moved.exits().any(is_patched));
+        found.map(|(&number, _)| number).collect()
     }
 
     /// End of the range of a function with an address.

@@ -423,6 +423,21 @@ fn a_call_that_returns_against_all_expectation_goes_on_as_before() {
     }
 }
 
+/// Handlers that have the program go on behind a trap, where compilers and this editor see no way to.
+#[test]
+fn a_handler_goes_on_behind_a_trap() {
+    const TRAPS: &str = "#define _GNU_SOURCE\n#include <signal.h>\n#include <stdio.h>\n#include <ucontext.h>\n\
+        static void skip(int n, siginfo_t *i, void *c) { if (n == SIGILL) ((ucontext_t *)c)->uc_mcontext.gregs[REG_RIP] += 2; }\n\
+        __attribute__((noinline)) int work(int n) { asm volatile(\"int3\"); n *= 3; asm volatile(\"ud2\"); return n + 1; }\n\
+        int main(void) { struct sigaction a = {.sa_sigaction = skip, .sa_flags = SA_SIGINFO};\n\
+        sigaction(SIGTRAP, &a, 0); sigaction(SIGILL, &a, 0); printf(\"%d\\n\", work(13)); return 0; }\n";
+    let folder = Folder::new("rewrite-traps");
+    folder.program(&["-O1"], "traps", TRAPS);
+    edit(&folder, "traps", "edited", TOOLS[1]);
+    assert_eq!(succeeds(&folder, "./traps", &[]), "40\n");
+    assert_eq!(succeeds(&folder, "./edited", &[]), "40\n");
+}
+
 /// The compiler proper makes the same of the same source.
 #[test]
 fn a_compiler_compiles_the_same() {
