@@ -80,7 +80,7 @@ impl Plan {
         (self.addr + self.bytes.len() as u64).next_multiple_of(align)
     }
 
-    /// How many sections it has so far.
+    /// Number of sections that were pushed so far.
     pub fn sections(&self) -> usize {
         self.sections.len()
     }

@@ -293,7 +293,7 @@ fn check(lines: &[(&str, &str)]) {
             wrong.len(),
             &wrong[..wrong.len().min(9)]
         );
-        // What is not of moved code is the dynamic linker's.
+        // The other steps are in the dynamic linker's code.
         assert!(checked > steps / 4, "{name}: {checked} of {steps}");
     }
 }

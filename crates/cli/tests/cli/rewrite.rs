@@ -423,6 +423,43 @@ fn a_call_that_returns_against_all_expectation_goes_on_as_before() {
     }
 }
 
+/// Jump tables of GCC's and LLVM's switches are made anew, relative and absolute ones: their old cases are traps, with no jump.
+#[test]
+fn switches_go_to_new_code() {
+    const SWITCH: &str = "#include <stdio.h>\n#include <stdlib.h>\n\
+        __attribute__((noinline)) int size(int kind) { switch (kind) {\n\
+        case 0: return 1; case 1: return abs(kind + 5) * 3; case 2: puts(\"two\"); return 8; case 3: return rand() & 0;\n\
+        case 4: puts(\"four\"); return 34; case 5: return 1 << kind; case 6: return getenv(\"none\") ? 2 : 3; }\n\
+        return -1; }\n\
+        int main(void) { for (int i = -1; i < 9; i++) printf(\"%d \", size(i)); return 0; }\n";
+    let folder = Folder::new("rewrite-switches");
+    fs::write(folder.file("switch.c"), SWITCH).unwrap();
+    for (compiler, form) in [
+        ("gcc", "-fPIE -pie"),
+        ("gcc", "-fno-pie -no-pie"),
+        ("clang-14", "-fPIE -pie"),
+        ("clang-14", "-fno-pie -no-pie"),
+    ] {
+        let line = format!("{compiler} -O2 {form} -o switch switch.c");
+        succeeds(&folder, "sh", &["-c", &line]);
+        let words = ["rewrite", "switch", "-o", "edited", "--explain"];
+        let said = folder.run(BINARY, &[&words[..], PARANOID].concat());
+        let said = String::from_utf8(said.stderr).unwrap();
+        assert!(
+            said.contains("; 1 of 1 jump tables made anew"),
+            "{line}: {said}"
+        );
+        // A jump for each function, none for cases.
+        let jumps = said
+            .lines()
+            .filter(|line| line.ends_with(": jump to moved code"));
+        let moved = format!(" {} functions moved", jumps.count());
+        assert!(said.contains(&moved), "{line}: {said}");
+        let native = succeeds(&folder, "./switch", &[]);
+        assert_eq!(succeeds(&folder, "./edited", &[]), native, "{line}");
+    }
+}
+
 /// Handlers that have the program go on behind a trap, where compilers and this editor see no way to.
 #[test]
 fn a_handler_goes_on_behind_a_trap() {

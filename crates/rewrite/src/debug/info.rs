@@ -142,7 +142,7 @@ impl<'d> Writer<'_, 'd> {
             AttributeValue::Addr(end) => end,
             ref length => start.checked_add(length.udata_value()?)?,
         };
-        // Of a unit the functions that moved: they are one behind the other.
+        // A unit gets the range of its functions that moved, which are one behind the other.
         let all = self.moves.ranges(start..end);
         let moved = all
             .iter()
