@@ -23,6 +23,7 @@
 
 pub mod blocks;
 mod code;
+pub mod from_counters;
 pub mod from_trace;
 pub mod hot;
 pub mod lines;

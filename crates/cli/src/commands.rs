@@ -8,12 +8,13 @@ use analysis::{fold, without_root};
 use anyhow::{Result, anyhow, bail};
 use clap::CommandFactory;
 use image::{Images, Selector};
-use trace::{BlockContexts, Cost, Loss, Mode, Prefix, Recording};
+use trace::{BlockContexts, Cost, Identity, Loss, Mode, Prefix, Recording};
 use wire::flag;
 
 use crate::branches;
 use crate::caches;
 use crate::cfiat;
+use crate::counter_files;
 use crate::ctl;
 use crate::derived::Derived;
 use crate::diff;
@@ -30,6 +31,7 @@ use crate::raptor;
 use crate::selection;
 use crate::session::Session;
 use crate::show::{self, Page, Show};
+use crate::sums;
 use crate::traces;
 
 pub fn run(command: &Command) -> Result<Ending> {
@@ -427,6 +429,13 @@ fn options(flags: &Contexts) -> Vec<(String, String)> {
 /// The recording in a file, or what is left of it.
 pub fn read(path: &Path) -> Result<Prefix> {
     let shown = path.display();
+    if counter_files::is_one(path) {
+        return Ok(Prefix {
+            recording: counter_files::read(path)?,
+            lost: None,
+            identity: Identity { bytes: 0, sum: 0 },
+        });
+    }
     let file =
         File::open(path).map_err(|error| anyhow!("cannot read '{shown}': {}", reason(&error)))?;
     trace::read_prefix(file).map_err(|error| {
@@ -438,7 +447,7 @@ pub fn read(path: &Path) -> Result<Prefix> {
 fn report_file(flags: &Report) -> Result<Ending> {
     check_view(&flags.view)?;
     check_tables(&flags.view, flags.format)?;
-    let prefix = read(&flags.file)?;
+    let prefix = sums::with(read(&flags.file)?, &flags.file, &flags.more)?;
     let mut made = Derived::of(flags, prefix.recording)?;
     flatten(flags, &mut made.recording);
     let ending = report(flags, &made.recording, prefix.lost)?;

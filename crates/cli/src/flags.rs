@@ -304,6 +304,9 @@ pub struct Report {
     /// The recording, made with --output (default: the newest of this folder)
     #[arg(value_name = "FILE", default_value = HERE, hide_default_value = true)]
     pub file: PathBuf,
+    /// Recordings of `count` more, which are added up
+    #[arg(value_name = "MORE")]
+    pub more: Vec<PathBuf>,
     /// Print a report to a terminal without a pager
     #[arg(long)]
     pub no_pager: bool,

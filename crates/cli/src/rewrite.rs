@@ -8,6 +8,7 @@ use std::path::Path;
 use anyhow::{Result, anyhow, bail};
 use flow::Program;
 use image::{Image, LinkAddr};
+use placement::plan;
 use rewrite::{Edited, OldCode};
 
 use crate::edited_folder;
@@ -58,15 +59,30 @@ pub fn edit(flags: &Rewrite, path: &Path, libraries: Option<&str>) -> Result<(Ed
             false => OldCode::Stays,
         },
         libraries,
+        counters: None,
     };
-    let (edited, program) = match flags.tool {
-        Tool::Segment => (rewrite::null_segment(&input, options), Program::default()),
-        Tool::Null => {
-            let program = Program::of(&image);
-            let edited = rewrite::null_relocation(&input, &image, &program, options);
-            (edited, program)
+    let original = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let original = original.to_string_lossy();
+    let counted = |tool| rewrite::Options {
+        counters: Some(rewrite::Wanted {
+            tool,
+            original: &original,
+            profile: None,
+        }),
+        ..options
+    };
+    let options = match flags.tool {
+        Tool::Segment => {
+            let edited = rewrite::null_segment(&input, options);
+            let edited = edited.map_err(|refused| anyhow!("cannot edit '{shown}': {refused}"))?;
+            return Ok((edited, Program::default()));
         }
+        Tool::Null => options,
+        Tool::Edges => counted(plan::Tool::Edges),
+        Tool::Blocks => counted(plan::Tool::Blocks),
     };
+    let program = Program::of(&image);
+    let edited = rewrite::relocation(&input, &image, &program, options);
     let edited = edited.map_err(|refused| anyhow!("cannot edit '{shown}': {refused}"))?;
     Ok((edited, program))
 }

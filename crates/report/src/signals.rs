@@ -1,6 +1,8 @@
 //! Names of signals (signal(7), x86 numbers) and of ends.
 
-use trace::End;
+use trace::{End, Meta};
+
+use crate::numbers::duration;
 
 const NAMES: [&str; 31] = [
     "SIGHUP",
@@ -52,6 +54,14 @@ pub fn number(name: &str) -> Option<i32> {
     let is_it = |known: &&str| known.strip_prefix("SIG") == Some(name);
     let at = NAMES.iter().position(is_it)?;
     i32::try_from(at + 1).ok()
+}
+
+/// End of a run, and how long it took.
+pub fn end_of_run(meta: &Meta) -> String {
+    match (meta.end, meta.duration_ns) {
+        (End::Unknown, 0) => "nobody watched how it ended".into(),
+        (end, taken) => format!("{} after {}", self::end(end), duration(taken)),
+    }
 }
 
 /// End of a process, as the end of a sentence.

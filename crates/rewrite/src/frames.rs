@@ -207,11 +207,17 @@ impl<'d> Frames<'d> {
 
     /// Whether the instructions of an entry can be written for moved code.
     pub fn is_known(&self, fde: &Fde) -> bool {
-        self.program(fde, &|pc| Some(pc)).is_some()
+        self.program(fde, &|pc| Some(pc), u64::MAX).is_some()
     }
 
-    /// Instructions of an entry with the advances that the new addresses need.
-    fn program(&self, fde: &Fde, new_of: &dyn Fn(u64) -> Option<u64>) -> Option<Vec<u8>> {
+    /// Instructions of an entry with the advances that the new addresses need, as far as they are of code up to `last`.
+    // Long function: the table of instructions.
+    fn program(
+        &self,
+        fde: &Fde,
+        new_of: &dyn Fn(u64) -> Option<u64>,
+        last: u64,
+    ) -> Option<Vec<u8>> {
         let cie = &self.cies[&fde.cie];
         let mut cursor = Cursor {
             bytes: &self.bytes[..fde.end],
@@ -234,6 +240,9 @@ impl<'d> Frames<'d> {
             };
             if let Some(advance) = advance {
                 old = old.checked_add(advance.checked_mul(cie.code_align)?)?;
+                if old > last {
+                    break;
+                }
                 let next = new_of(old)?;
                 advance_by(next.checked_sub(new)?, cie.code_align, &mut out)?;
                 new = next;
@@ -266,12 +275,14 @@ impl<'d> Frames<'d> {
     }
 
     /// The new section at an address: old entries, then those of `moved`, whose tables of landing pads are at `pads` by
-    /// the beginning of the old code; also the code and the place of each entry.
+    /// the beginning of the old code; then one for each range of `others`, whose frames are those of the old address beside it. Also the
+    /// code and the place of each entry.
     pub fn write(
         &self,
         addr: u64,
         moved: &[Moved],
         pads: &HashMap<u64, u64>,
+        others: &[(Range<u64>, u64)],
     ) -> Result<(Vec<u8>, Index), Why> {
         let mut writer = Writer {
             frames: self,
@@ -292,7 +303,7 @@ impl<'d> Frames<'d> {
                 let first = old.partition_point(|fde| fde.pc < part);
                 for fde in old[first..].iter().take_while(|fde| fde.pc < end) {
                     let new_of = |pc| function.at_or_behind(pc, part);
-                    let program = self.program(fde, &new_of).ok_or(Why::Unwind)?;
+                    let program = self.program(fde, &new_of, u64::MAX).ok_or(Why::Unwind)?;
                     let start = new_of(fde.pc).ok_or(Why::Unwind)?;
                     let stop = new_of(fde.pc + fde.len).ok_or(Why::Unwind)?;
                     if stop > start {
@@ -301,6 +312,16 @@ impl<'d> Frames<'d> {
                     }
                 }
             }
+        }
+        for (range, addr) in others {
+            let near = old.partition_point(|fde| fde.pc <= *addr).checked_sub(1);
+            let fde = near
+                .map(|at| old[at])
+                .filter(|fde| *addr < fde.pc + fde.len);
+            let fde = fde.ok_or(Why::Unwind)?;
+            let here = |_| Some(range.start);
+            let program = self.program(fde, &here, *addr).ok_or(Why::Unwind)?;
+            writer.fde(fde, range.clone(), &program, None)?;
         }
         writer.out.extend_from_slice(&[0; 4]);
         writer.index.sort_unstable();
@@ -415,8 +436,12 @@ impl Writer<'_, '_> {
         let to = self.out.len();
         self.out
             .extend_from_slice(&self.frames.bytes[from..fde.program]);
-        if let (Some(field), Some(pads)) = (fde.pads, pads) {
-            self.set_pads(fde, to + (field - from), pads)?;
+        if let Some(field) = fde.pads {
+            let at = to + (field - from);
+            match pads {
+                Some(pads) => self.set_pads(fde, at, pads)?,
+                None => self.out[at..to + (fde.program - from)].fill(0),
+            }
         }
         self.out.extend_from_slice(program);
         // Instructions that do nothing.

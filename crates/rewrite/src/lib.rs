@@ -22,13 +22,19 @@
 //! | `debug` | debugging information |
 //! | `cursor` | numbers of such tables |
 //! | `libraries` | the folder where the dynamic linker looks for libraries first |
+//! | `counters` | where counters are, and the code that counts |
+//! | `abandons` | calls that may not come back |
+//! | `weights` | how often code is probably executed |
+//! | `resident` | the code that gives threads their counters |
 //! | `left` | reasons for functions to stay |
 //! | `check` | the output against the input |
 //!
 //! Limits: docs/limits.md, `rewrite`.
 #![forbid(unsafe_code)]
 
+mod abandons;
 mod check;
+mod counters;
 mod cursor;
 mod debug;
 mod file;
@@ -40,14 +46,28 @@ mod pads;
 mod references;
 mod relocate;
 mod relocation;
+mod resident;
 mod segment;
 mod switches;
+mod weights;
 
 use std::ops::Range;
 
+pub use counters::Wanted;
 pub use left::Why;
 pub use mark::is_edited;
-pub use relocation::{OldCode, null_relocation};
+pub use relocation::{OldCode, relocation};
+pub use weights::Profile;
+
+/// Section with what was counted where ([`placement::plan`]).
+const PLAN: &str = ".everypath.plan";
+
+/// The plan of an edited file's counters, as [`placement::plan::File`] reads it.
+#[must_use]
+pub fn plan_of(bytes: &[u8]) -> Option<&[u8]> {
+    let file = file::File::parse(bytes).ok()?;
+    file.section(PLAN).map(|(_, section)| section)
+}
 
 /// An edited file.
 #[derive(Clone, Debug)]
@@ -65,6 +85,8 @@ pub struct Edited {
     pub left: Vec<(u64, Why)>,
     /// Jump tables of moved functions that were made anew, and all of them.
     pub tables: (usize, usize),
+    /// Counters, if any were asked for.
+    pub counters: usize,
 }
 
 /// Bytes of the input that the output has other values for.
@@ -98,6 +120,12 @@ pub enum Refused {
     NoUnwind,
     #[error("its segments leave no room for another one within 2 GB of its code")]
     NoRoom,
+    #[error("its last segment is not one of data, which would have room for counters")]
+    NoData,
+    #[error("it is a library, and only programs are counted")]
+    Library,
+    #[error("it is a static program, whose threads begin in its own code; only others are counted")]
+    Static,
     #[error("the edited file failed its check: {0}; please report this")]
     Check(&'static str),
 }
@@ -109,6 +137,8 @@ pub struct Options<'a> {
     pub old_code: OldCode,
     /// Folder where the dynamic linker looks for libraries first; `$ORIGIN` is that of the file.
     pub libraries: Option<&'a str>,
+    /// Counters, if any are to be inserted.
+    pub counters: Option<Wanted<'a>>,
 }
 
 /// Adds a segment with nothing in it but the note that marks the file.
@@ -140,6 +170,7 @@ struct Functions {
     moved: usize,
     left: Vec<(u64, Why)>,
     tables: (usize, usize),
+    counters: usize,
 }
 
 /// Writes a file with the segment that is planned, and checks it.
@@ -161,5 +192,6 @@ fn finish(
         moved: functions.moved,
         left: functions.left,
         tables: functions.tables,
+        counters: functions.counters,
     })
 }

@@ -4,9 +4,13 @@
 //! branches: a short one whose target is too far now gets its long form. The order of instructions stays, so what falls
 //! through still does, and so does the alignment of a function's beginning, and of code behind padding, within 64 bytes: where
 //! nothing grew, loops are aligned as they were. Tables of its switches that are written anew ([`crate::switches`]) stand elsewhere.
+//! What is inserted ([`Insertions`]) stands before the instruction that it is for, or behind the function, where branches to it lead.
 
+mod branches;
+mod insertions;
 mod same;
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use flow::{Block, EdgeKind, Function};
@@ -14,6 +18,10 @@ use isa::{Flow, Insn};
 
 use crate::left::Why;
 use crate::switches::{Switch, Switches};
+
+use branches::{Form, branch, write_branch};
+use insertions::{Before, Stub, Way};
+pub use insertions::{COMPARE, Insertions, TO_RESIDENT, to_resident};
 
 /// Alignments of a function's own code and of its other parts that stay as they were.
 const ALIGN: u64 = 64;
@@ -33,8 +41,13 @@ struct Item {
     is_trap: bool,
     /// A call that is taken not to return, or a trap: a jump to the old code behind it follows.
     is_last: bool,
+    /// The next instruction may be executed behind it.
+    goes_on: bool,
     /// Bytes between it and the instruction before, which nothing executes: padding of compilers.
     gap: u16,
+    /// Bytes that are inserted before it: for who comes from the code before, then for everybody.
+    falls: u16,
+    inserted: u16,
     /// Offset in the function's new code.
     offset: u64,
     size: u8,
@@ -62,16 +75,6 @@ enum Kind {
     },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    Jump,
-    Call,
-    /// By a condition.
-    Cond(u8),
-    /// `loop`, `jrcxz` and their like have no long form.
-    Count,
-}
-
 /// Code that is one after the other in the input.
 #[derive(Clone, Debug)]
 struct Part {
@@ -93,12 +96,22 @@ pub struct Moved {
     pub size: u64,
     /// Tables of its switches that are written anew, with their new addresses.
     tables: Vec<(Switch, u64)>,
+    /// Code that is inserted before instructions, by their old addresses.
+    before: HashMap<u64, Before>,
+    /// Ways of branches and of elements of tables, by the old addresses of both ends, that lead to what is inserted.
+    ways: HashMap<(u64, u64), Way>,
+    stubs: Vec<Stub>,
 }
 
 /// Targets of branches between functions.
 pub trait Targets {
     /// The new address of a function's entry, if it moved.
     fn moved(&self, old: u64) -> Option<u64>;
+
+    /// Address of the code that gives threads their counters.
+    fn resident(&self) -> u64 {
+        0
+    }
 }
 
 impl Moved {
@@ -106,6 +119,7 @@ impl Moved {
     pub fn new<'d>(
         function: &Function,
         switches: Switches,
+        insertions: Insertions,
         bytes: &dyn Fn(u64) -> &'d [u8],
     ) -> Result<Moved, Why> {
         let mut moved = Moved {
@@ -115,6 +129,9 @@ impl Moved {
             base: 0,
             size: 0,
             tables: Vec::new(),
+            before: HashMap::new(),
+            ways: HashMap::new(),
+            stubs: Vec::new(),
         };
         for range in &function.ranges {
             let range = range.start.0..range.end.0;
@@ -129,15 +146,10 @@ impl Moved {
                 goes_on = moved.take(block, is_first, &switches, bytes(block.start.0))?;
                 // Should a call return that is taken not to, it goes on in old code; and so does a trap whose handler has the
                 // program go on behind it.
-                let number = function.graph.block_from(block.start);
-                let edges = function.graph.edges_of(number.unwrap_or(0));
-                if edges.iter().all(|edge| edge.kind != EdgeKind::FallThrough) {
+                if !falls_out(function, block) {
                     goes_on = None;
-                    if let Some(last) = moved
-                        .items
-                        .last_mut()
-                        .filter(|last| last.is_call || last.is_trap)
-                    {
+                    let mut last = moved.items.last_mut();
+                    if let Some(last) = last.as_mut().filter(|last| last.is_call || last.is_trap) {
                         last.is_last = true;
                     }
                 }
@@ -159,6 +171,7 @@ impl Moved {
         }
         let tables = switches.tables.into_iter();
         moved.tables = tables.map(|table| (table, 0)).collect();
+        moved.insert(insertions)?;
         moved.lay_out()?;
         Ok(moved)
     }
@@ -189,6 +202,7 @@ impl Moved {
             if let Some(&table) = switches.sites.get(&at) {
                 item.kind = to_table(&insn, table).ok_or(Why::Code)?;
             }
+            item.goes_on = falls_through(&insn);
             self.items.push(item);
             at = insn.next_pc();
             goes_on = falls_through(&insn).then_some(at);
@@ -207,13 +221,18 @@ impl Moved {
                 end += (phase(part.old.start) + ALIGN_PART - now) % ALIGN_PART;
                 part.offset = end;
                 for item in &mut self.items[part.items.clone()] {
-                    end += item.padding(self.entry + end);
-                    item.offset = end;
-                    end += u64::from(item.size) + item.behind();
+                    let falls = u64::from(item.falls);
+                    end += item.padding(self.entry + end + falls);
+                    item.offset = end + falls + u64::from(item.inserted);
+                    end = item.offset + u64::from(item.size) + item.behind();
                 }
                 part.size = end - part.offset;
                 // An address behind the last call is still the function's.
                 end += 1;
+            }
+            for stub in &mut self.stubs {
+                stub.offset = end;
+                end += stub.size();
             }
             self.size = end;
             let mut grows = Vec::new();
@@ -230,7 +249,7 @@ impl Moved {
                 if !is_short {
                     continue;
                 }
-                let to = self.offset_of(target);
+                let to = self.offset_from(item.old, target);
                 let distance =
                     to.map(|to| to.wrapping_sub(item.offset + u64::from(item.size)) as i64);
                 if distance.is_some_and(|distance| i8::try_from(distance).is_ok()) {
@@ -258,12 +277,26 @@ impl Moved {
         self.parts.iter().find(|part| part.old.contains(&old))
     }
 
-    /// Offset of an instruction.
-    fn offset_of(&self, old: u64) -> Option<u64> {
+    /// The instruction with an old address.
+    fn item(&self, old: u64) -> Option<&Item> {
         let part = self.part(old)?;
         let items = &self.items[part.items.clone()];
         let found = items.binary_search_by_key(&old, |item| item.old).ok()?;
-        Some(items[found].offset)
+        Some(&items[found])
+    }
+
+    /// Offset where what branches to an instruction comes in.
+    fn offset_of(&self, old: u64) -> Option<u64> {
+        self.item(old).map(Item::label)
+    }
+
+    /// Offset to which a branch, or an element of the table, at one old address leads that had another one as its target.
+    fn offset_from(&self, from: u64, target: u64) -> Option<u64> {
+        match self.ways.get(&(from, target)) {
+            Some(Way::Stub(stub)) => Some(self.stubs[*stub].offset),
+            Some(Way::Before) => self.item(target).map(Item::start),
+            None => self.offset_of(target),
+        }
     }
 
     /// New address of an instruction.
@@ -271,10 +304,22 @@ impl Moved {
         self.offset_of(old).map(|offset| self.base + offset)
     }
 
-    /// Address of what an instruction of it branches to.
-    fn now_at(&self, old: u64, targets: &dyn Targets) -> u64 {
-        let own = self.new_of(old);
-        own.or_else(|| targets.moved(old)).unwrap_or(old)
+    /// New address of its entry, for callers.
+    pub fn called_at(&self) -> u64 {
+        self.base + self.parts[0].offset
+    }
+
+    /// Address to which a jump, or an element of the table, at an old address leads that had another one as its target.
+    fn now_from(&self, from: u64, target: u64, targets: &dyn Targets) -> u64 {
+        let own = self.offset_from(from, target);
+        let own = own.map(|offset| self.base + offset);
+        own.or_else(|| targets.moved(target)).unwrap_or(target)
+    }
+
+    /// Address that a call goes to which went to an old one.
+    fn called(&self, target: u64, targets: &dyn Targets) -> u64 {
+        let entry = targets.moved(target);
+        entry.or_else(|| self.new_of(target)).unwrap_or(target)
     }
 
     /// New address of the first instruction at or behind an old address of the same part; the part's end if there is none.
@@ -284,7 +329,7 @@ impl Moved {
         let found = items.partition_point(|item| item.old < old);
         let offset = items
             .get(found)
-            .map_or(part.offset + part.size, |item| item.offset);
+            .map_or(part.offset + part.size, Item::start);
         Some(self.base + offset)
     }
 
@@ -378,7 +423,7 @@ impl Moved {
             let width = usize::from(switch.width);
             let at = (addr - start) as usize;
             for (element, &target) in out[at..].chunks_exact_mut(width).zip(&switch.targets) {
-                let new = self.now_at(target, targets);
+                let new = self.now_from(switch.old, target, targets);
                 match width {
                     4 => element.copy_from_slice(&distance(new, *addr)?),
                     _ => element.copy_from_slice(&new.to_le_bytes()),
@@ -428,13 +473,16 @@ impl Moved {
                 } => {
                     let prefixes = usize::from(prefixes);
                     out[..prefixes].copy_from_slice(&item.bytes[..prefixes]);
-                    let target = self.now_at(target, targets);
+                    let target = match form {
+                        Form::Call => self.called(target, targets),
+                        _ => self.now_from(item.old, target, targets),
+                    };
                     let short = item.bytes[prefixes];
                     write_branch(&mut out[prefixes..], form, short, target, next)?;
                 }
             }
         }
-        Ok(())
+        self.write_inserted(text, start, targets)
     }
 }
 
@@ -460,24 +508,11 @@ fn distance(target: u64, next: u64) -> Result<[u8; 4], Why> {
     Ok(distance.to_le_bytes())
 }
 
-/// Writes a branch behind its prefixes; `short` is the opcode of its short form, `next` the address behind it.
-fn write_branch(out: &mut [u8], form: Form, short: u8, target: u64, next: u64) -> Result<(), Why> {
-    if out.len() == 2 {
-        let distance = target.wrapping_sub(next) as i64;
-        let distance = i8::try_from(distance).map_err(|_| Why::ShortBranch)?;
-        out[0] = short;
-        out[1] = distance as u8;
-        return Ok(());
-    }
-    match form {
-        Form::Jump => out[0] = 0xe9,
-        Form::Call => out[0] = 0xe8,
-        Form::Cond(cc) => out[..2].copy_from_slice(&[0x0f, 0x80 | cc]),
-        Form::Count => return Err(Why::ShortBranch),
-    }
-    let opcode = out.len() - 4;
-    out[opcode..].copy_from_slice(&distance(target, next)?);
-    Ok(())
+/// Whether a block's code goes on behind it.
+fn falls_out(function: &Function, block: &Block) -> bool {
+    let number = function.graph.block_from(block.start);
+    let mut edges = function.graph.edges_of(number.unwrap_or(0)).iter();
+    edges.any(|edge| edge.kind == EdgeKind::FallThrough)
 }
 
 /// Whether the next instruction may be executed behind this one.
@@ -495,16 +530,6 @@ fn falls_through(insn: &Insn) -> bool {
         )
 }
 
-impl Form {
-    /// Bytes of the long form without prefixes.
-    fn long_size(self) -> u8 {
-        match self {
-            Form::Cond(_) => 6,
-            _ => 5,
-        }
-    }
-}
-
 impl Item {
     /// Bytes that align it as it was, if padding was before it, at an address that is aligned as the new one.
     fn padding(&self, here: u64) -> u64 {
@@ -515,6 +540,16 @@ impl Item {
             _ if padding < gap + ALIGN_PART => padding,
             _ => padding % ALIGN_PART,
         }
+    }
+
+    /// Offset of what is inserted before it.
+    fn start(&self) -> u64 {
+        self.label() - u64::from(self.falls)
+    }
+
+    /// Offset where branches to it come in.
+    fn label(&self) -> u64 {
+        self.offset - u64::from(self.inserted)
     }
 
     /// Bytes of the jump that follows it.
@@ -549,31 +584,12 @@ impl Item {
             is_call: matches!(insn.flow(), Flow::Call(_) | Flow::IndirectCall),
             is_trap: insn.flow() == Flow::Trap,
             is_last: false,
+            goes_on: false,
             gap: 0,
+            falls: 0,
+            inserted: 0,
             offset: 0,
             size: len,
         })
     }
-}
-
-/// A branch to a constant target, taken apart.
-fn branch(insn: &Insn, target: u64) -> Result<Kind, Why> {
-    let prefixes = insn.prefixes();
-    // A size prefix cuts the target on some processors.
-    if insn.is_16_bit_branch() {
-        return Err(Why::Code);
-    }
-    let form = match insn.bytes()[prefixes..] {
-        [0xeb, _] | [0xe9, _, _, _, _] => Form::Jump,
-        [0xe8, _, _, _, _] => Form::Call,
-        [opcode @ 0x70..=0x7f, _] => Form::Cond(opcode & 15),
-        [0x0f, opcode @ 0x80..=0x8f, _, _, _, _] => Form::Cond(opcode & 15),
-        [0xe0..=0xe3, _] => Form::Count,
-        _ => return Err(Why::Code),
-    };
-    Ok(Kind::Branch {
-        prefixes: prefixes as u8,
-        form,
-        target,
-    })
 }

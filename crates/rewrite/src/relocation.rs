@@ -1,25 +1,31 @@
-//! Null relocation: all functions that can be are moved, and nothing else is done to them.
+//! Relocation: all functions that can be are moved, with counters in them if some were asked for.
 //!
 //! The old code stays where it is. At every address by which control may come from elsewhere, the old entry, another
 //! entry, a target of a jump table, it gets a jump to the new code; so pointers to functions keep their values, and code that
 //! came to the old by a way that was not foreseen runs on unchanged.
 
+mod counted;
+mod patches;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use flow::{EdgeKind, Function, Program, To};
+use flow::{Function, Program};
 use image::{Image, ImageKind, LinkAddr};
-use isa::Insn;
 use object::elf;
+use placement::plan;
+use wire::counters::{FIRST, SPARE};
+
+use counted::{Counted, GATE, can_be_counted};
 
 use crate::file::File;
 use crate::frames::{self, Fde, Frames};
 use crate::left::Why;
 use crate::pads::Pads;
 use crate::references::References;
-use crate::relocate::{Moved, Targets};
+use crate::relocate::{Insertions, Moved, Targets};
 use crate::segment::{Contents, Plan};
 use crate::switches::Switches;
-use crate::{Edited, Functions, Options, Refused, debug, finish, libraries, mark};
+use crate::{Edited, Functions, Options, PLAN, Refused, debug, finish, libraries, mark, resident};
 
 /// Bytes of the jump from an old place to the new code.
 const PATCH: u64 = 5;
@@ -55,6 +61,7 @@ struct Mover<'d> {
     pads: BTreeMap<usize, Vec<(u64, Pads)>>,
     /// Places for jumps to the new code, with the functions that they are of.
     patches: BTreeMap<u64, usize>,
+    counted: Option<Counted<'d>>,
 }
 
 /// Ranges of all functions, by start.
@@ -69,12 +76,16 @@ fn owners(program: &Program) -> Vec<(u64, u64, usize)> {
     owners
 }
 
-/// New addresses of entries.
-struct Entries(HashMap<u64, u64>);
+/// New addresses of entries, and of the resident code.
+struct Entries(HashMap<u64, u64>, u64);
 
 impl Targets for Entries {
     fn moved(&self, old: u64) -> Option<u64> {
         self.0.get(&old).copied()
+    }
+
+    fn resident(&self) -> u64 {
+        self.1
     }
 }
 
@@ -82,7 +93,7 @@ impl Targets for Entries {
 ///
 /// # Errors
 /// [`Refused`] says why the file is left as it is.
-pub fn null_relocation(
+pub fn relocation(
     input: &[u8],
     image: &Image,
     program: &Program,
@@ -90,6 +101,9 @@ pub fn null_relocation(
 ) -> Result<Edited, Refused> {
     if mark::is_edited(input) {
         return Err(Refused::Edited);
+    }
+    if options.counters.is_some() {
+        can_be_counted(image)?;
     }
     let mut file = File::parse(input)?;
     let (addr, bytes) = file.section(FRAMES).ok_or(Refused::NoUnwind)?;
@@ -102,13 +116,16 @@ pub fn null_relocation(
         left: Vec::new(),
         pads: BTreeMap::new(),
         patches: BTreeMap::new(),
+        counted: options
+            .counters
+            .map(|wanted| Counted::new(image, program, wanted)),
     };
     mover.choose(&old_frames);
     mover.find_patches();
     let references = References::of(image, program);
     mover.leave_what_is_read(&file, &references);
 
-    let mut plan = mover.plan(&mut file, &old_frames)?;
+    let mut plan = mover.plan(input, &mut file, &old_frames)?;
     if let Some(folder) = options.libraries {
         libraries::search_first(&mut file, &mut plan, folder)?;
     }
@@ -116,9 +133,11 @@ pub fn null_relocation(
     if options.old_code == OldCode::Traps {
         mover.fill(&mut file);
     }
-    // The note comes first, then the code.
-    file.move_symbols(1, &|old| mover.symbol(old));
-    if image.kind() != ImageKind::Fixed {
+    // The note comes first, then the resident code if there is some, then the functions.
+    let text = 1 + usize::from(mover.counted.is_some());
+    file.move_symbols(text, &|old| mover.symbol(old));
+    // Other files come to counted code by its old entries only, where threads are looked at.
+    if image.kind() != ImageKind::Fixed && mover.counted.is_none() {
         let exported = mover.exported(&file, &references);
         file.move_dynamic_symbols(&|old| mover.symbol(old).filter(|_| exported.contains(&old)));
     }
@@ -127,6 +146,7 @@ pub fn null_relocation(
         moved: mover.moved.len(),
         left: mover.left(),
         tables: mover.tables(),
+        counters: mover.counted.as_ref().map_or(0, Counted::len),
     };
     finish(input, file, plan, functions)
 }
@@ -134,7 +154,13 @@ pub fn null_relocation(
 impl Mover<'_> {
     /// Lays out the new segment: the note, code, tables of switches and of landing pads, unwind tables and their index, which takes the place
     /// of the old one.
-    fn plan(&mut self, file: &mut File<'_>, old: &Frames<'_>) -> Result<Plan, Refused> {
+    // Long function: the order of the sections in one view.
+    fn plan(
+        &mut self,
+        input: &[u8],
+        file: &mut File<'_>,
+        old: &Frames<'_>,
+    ) -> Result<Plan, Refused> {
         let unreachable = |_| Refused::NoRoom;
         let mut plan = Plan::new(file)?;
         let push = |plan: &mut Plan, name, align, bytes| {
@@ -144,12 +170,23 @@ impl Mover<'_> {
                     mark::SECTION => elf::SHT_NOTE,
                     _ => elf::SHT_PROGBITS,
                 },
-                is_code: name == TEXT,
+                is_code: name == TEXT || name == resident::SECTION,
                 align,
                 bytes,
             });
         };
+        let counted = self.counted.as_ref();
+        let planned = counted.map(|counted| counted.planned_file(input, &self.moved));
+        if let Some(counted) = &mut self.counted {
+            counted.state = plan.grow(file, SPARE + FIRST + counted.stride())?;
+        }
         push(&mut plan, mark::SECTION, mark::ALIGN, mark::note());
+        if let (Some(counted), Some(planned)) = (&mut self.counted, &planned) {
+            counted.resident = plan.next(resident::ALIGN);
+            let id = plan::hash(planned);
+            let code = resident::at(counted.resident, counted.state, counted.stride(), id);
+            push(&mut plan, resident::SECTION, resident::ALIGN, code);
+        }
         let text = self.lay_out(plan.next(ALIGN_TEXT))?;
         push(&mut plan, TEXT, ALIGN_TEXT, text);
         let switches = self.write_tables(plan.next(8))?;
@@ -157,21 +194,48 @@ impl Mover<'_> {
         let (tables, pads) = self.write_pads(plan.next(8)).map_err(unreachable)?;
         push(&mut plan, PADS, 8, tables);
         let moved: Vec<Moved> = self.moved.values().cloned().collect();
+        let stubs = moved.iter().flat_map(Moved::stubs);
+        let gates = self.counted.iter().flat_map(|counted| &counted.gates);
+        let gates = gates.map(|(&place, &gate)| (gate..gate + GATE, place));
+        let others: Vec<_> = stubs.chain(gates).collect();
         let at = plan.next(8);
-        let (frames, index) = old.write(at, &moved, &pads).map_err(unreachable)?;
+        let (frames, index) = old.write(at, &moved, &pads, &others).map_err(unreachable)?;
         push(&mut plan, FRAMES, 8, frames);
         let index_at = plan.next(4);
         let index = frames::search_table(index_at, at, &index).map_err(unreachable)?;
         let size = index.len() as u64;
         push(&mut plan, INDEX, 4, index);
+        if let (Some(counted), Some(planned)) = (&self.counted, planned) {
+            push(&mut plan, PLAN, 8, planned);
+            plan.cover(".everypath.bss", counted.state);
+        }
         file.rename(FRAMES, ".everypath.old_eh_frame");
         file.rename(INDEX, ".everypath.old_eh_frame_hdr");
         file.set_unwind_table(plan.offset_of(index_at), index_at, size)?;
         Ok(plan)
     }
 
+    /// Leaves functions with an entry that no code can be in front of, if one leads there that stays. Whether there were any.
+    fn leave_without_gate(&mut self) -> bool {
+        let mut has_left = false;
+        while let Some(counted) = &self.counted {
+            let found = counted.without_gate(self.program, &self.moved);
+            if found.is_empty() {
+                break;
+            }
+            has_left = true;
+            for number in found {
+                self.leave(number, Why::Uncounted);
+            }
+        }
+        has_left
+    }
+
     fn leave(&mut self, function: usize, why: Why) {
         if self.moved.remove(&function).is_some() {
+            if let Some(counted) = &mut self.counted {
+                counted.leave(function);
+            }
             self.left.push((function, why));
         }
     }
@@ -202,7 +266,12 @@ impl Mover<'_> {
                 None => {
                     let is_fixed = image.kind() == ImageKind::Fixed;
                     let switches = Switches::of(function, is_fixed, &bytes);
-                    Moved::new(function, switches, &bytes)
+                    let insertions = match &mut self.counted {
+                        Some(counted) => counted.of(number, function, &switches, &bytes),
+                        None => Ok(Insertions::default()),
+                    };
+                    insertions
+                        .and_then(|insertions| Moved::new(function, switches, insertions, &bytes))
                 }
             };
             let with_pads = moved.and_then(|moved| {
@@ -219,91 +288,14 @@ impl Mover<'_> {
                     self.moved.insert(number, moved);
                     self.pads.insert(number, pads);
                 }
-                Err(why) => self.left.push((number, why)),
-            }
-        }
-    }
-
-    /// Places where control comes in, as far as there is room for a jump at each.
-    fn find_patches(&mut self) {
-        loop {
-            let mut patches = BTreeMap::new();
-            for &number in self.moved.keys() {
-                let function = &self.program.functions[number];
-                for place in places(function, &self.moved[&number]) {
-                    patches.insert(place, number);
+                Err(why) => {
+                    if let Some(counted) = &mut self.counted {
+                        counted.leave(number);
+                    }
+                    self.left.push((number, why));
                 }
             }
-            let mut tight = self.tight(&patches);
-            tight.extend(self.left_into(&patches));
-            self.patches = patches;
-            if tight.is_empty() {
-                return;
-            }
-            for number in tight {
-                self.leave(number, Why::NoRoom);
-            }
         }
-    }
-
-    /// Functions with a patch that would overlap another one, or other code.
-    fn tight(&self, patches: &BTreeMap<u64, usize>) -> Vec<usize> {
-        let mut tight = Vec::new();
-        let mut last: Option<u64> = None;
-        for (&place, &number) in patches {
-            if last.is_some_and(|before| place - before < PATCH) {
-                tight.push(number);
-                continue;
-            }
-            let next = self.owners.partition_point(|(start, ..)| *start <= place);
-            let runs_into = self
-                .owners
-                .get(next)
-                .is_some_and(|(start, _, other)| *start < place + PATCH && *other != number);
-            let is_code = self.image.bytes_from(LinkAddr(place)).len() as u64 >= PATCH;
-            let is_end = self
-                .function_end(number, place)
-                .is_none_or(|end| end < place + PATCH && !self.is_padding(end, place + PATCH));
-            if runs_into || !is_code || is_end {
-                tight.push(number);
-                continue;
-            }
-            last = Some(place);
-        }
-        tight
-    }
-
-    /// Functions that go on in old code where a patch is.
-    fn left_into(&self, patches: &BTreeMap<u64, usize>) -> Vec<usize> {
-        let is_patched = |addr: u64| {
-            let before = patches.range(..addr).next_back();
-            before.is_some_and(|(place, _)| addr < place + PATCH)
-        };
-        let all = self.moved.iter();
-        let found = all.filter(|(_, moved)| moved.exits().any(is_patched));
-        found.map(|(&number, _)| number).collect()
-    }
-
-    /// End of the range of a function with an address.
-    fn function_end(&self, number: usize, place: u64) -> Option<u64> {
-        let ranges = self.program.functions[number].ranges.iter();
-        let mut own = ranges.filter(|range| range.contains(&LinkAddr(place)));
-        own.next().map(|range| range.end.0)
-    }
-
-    /// Whether bytes between functions are padding of compilers and linkers.
-    fn is_padding(&self, from: u64, to: u64) -> bool {
-        let bytes = self.image.bytes_from(LinkAddr(from));
-        let bytes = bytes.get(..(to - from) as usize).unwrap_or_default();
-        let mut at = 0;
-        while at < bytes.len() {
-            let rest = self.image.bytes_from(LinkAddr(from + at as u64));
-            match Insn::decode(&rest[..rest.len().min(15)], from + at as u64) {
-                Ok(insn) if insn.is_nop() || insn.bytes() == [0xcc] => at += insn.len(),
-                _ => return bytes[at..].iter().all(|&byte| byte == 0),
-            }
-        }
-        !bytes.is_empty()
     }
 
     /// Leaves functions whose patched bytes are read, and those with an address inside that is taken, where no jump to
@@ -338,6 +330,7 @@ impl Mover<'_> {
         for (number, why) in tight {
             self.leave(number, why);
         }
+        self.leave_without_gate();
         let moved = &self.moved;
         self.patches.retain(|_, number| moved.contains_key(number));
     }
@@ -368,6 +361,9 @@ impl Mover<'_> {
         for moved in self.moved.values_mut() {
             next = moved.place(next);
         }
+        if let Some(counted) = &mut self.counted {
+            next = counted.place_gates(next, self.program, &self.patches);
+        }
         let mut tables = next.next_multiple_of(8);
         for moved in self.moved.values_mut() {
             tables = moved.place_tables(tables);
@@ -375,6 +371,9 @@ impl Mover<'_> {
         let entries = self.entries();
         // Bytes between functions stop whoever gets there.
         let mut text = vec![0xcc; (next - start) as usize];
+        if let Some(counted) = &self.counted {
+            counted.write_gates(&mut text, start, &entries)?;
+        }
         for moved in self.moved.values() {
             let written = moved.write(&mut text, start, &entries);
             written.map_err(|_| Refused::NoRoom)?;
@@ -427,53 +426,12 @@ impl Mover<'_> {
             for entry in entries {
                 all.extend(moved.new_of(entry.0).map(|new| (entry.0, new)));
             }
+            all.insert(function.entry.0, moved.called_at());
         }
-        Entries(all)
-    }
-
-    /// Puts jumps to the new code at the old places.
-    fn patch(&self, file: &mut File<'_>) -> Result<(), Refused> {
-        for (&place, number) in &self.patches {
-            let new = self.moved[number].new_of(place);
-            let offset = self.image.file_offset(LinkAddr(place));
-            let (Some(new), Some(offset)) = (new, offset) else {
-                return Err(Refused::Check("a place of a jump is not in the file"));
-            };
-            let distance = new.wrapping_sub(place + PATCH) as i64;
-            let distance = i32::try_from(distance).map_err(|_| Refused::NoRoom)?;
-            let mut jump = vec![0xe9];
-            jump.extend_from_slice(&distance.to_le_bytes());
-            file.patch(offset.0, jump, "jump to moved code");
-        }
-        Ok(())
-    }
-
-    /// Fills old code with traps, but for the jumps.
-    fn fill(&self, file: &mut File<'_>) {
-        let is_jump = |at: u64| {
-            let before = self.patches.range(..=at).next_back();
-            before.is_some_and(|(place, _)| at < place + PATCH)
-        };
-        let mut runs: Vec<(u64, u64)> = Vec::new();
-        let code = self.moved.values().flat_map(Moved::old_code).flatten();
-        let mut code: Vec<u64> = code.filter(|at| !is_jump(*at)).collect();
-        code.sort_unstable();
-        code.dedup();
-        for at in code {
-            match runs.last_mut().filter(|run| run.1 == at) {
-                Some(run) => run.1 += 1,
-                None => runs.push((at, at + 1)),
-            }
-        }
-        for (from, to) in runs {
-            if let Some(offset) = self.image.file_offset(LinkAddr(from)) {
-                file.patch(
-                    offset.0,
-                    vec![0xcc; (to - from) as usize],
-                    "trap in old code",
-                );
-            }
-        }
+        Entries(
+            all,
+            self.counted.as_ref().map_or(0, |counted| counted.resident),
+        )
     }
 
     /// New address and size of what a symbol of an old address is of.
@@ -562,21 +520,6 @@ impl<'d> Tables<'d> {
         let bytes = &bytes[..size.unwrap_or(LAST_TABLE).min(bytes.len())];
         Pads::parse(bytes, addr, fde.pc).map(|pads| Some((fde.pc, pads)))
     }
-}
-
-/// Old addresses by which control comes into a function.
-fn places(function: &Function, moved: &Moved) -> Vec<u64> {
-    let entries = function.others.iter().chain([&function.entry]);
-    let mut places: Vec<u64> = entries.map(|entry| entry.0).collect();
-    for edge in &function.graph.edges {
-        let jump = function.graph.blocks[edge.from as usize].last;
-        if let (EdgeKind::Case, To::Block(to)) = (edge.kind, edge.to)
-            && !moved.has_table_of(jump.0)
-        {
-            places.push(function.graph.blocks[to as usize].start.0);
-        }
-    }
-    places
 }
 
 /// Whether the kernel or the dynamic linker calls it before all relocations are done.

@@ -49,6 +49,8 @@ pub struct Plan {
     addr: u64,
     bytes: Vec<u8>,
     sections: Vec<NewSection>,
+    /// End of the last segment of the file, if it grows.
+    grown: Option<u64>,
 }
 
 /// The new segment.
@@ -72,7 +74,38 @@ impl Plan {
             addr: last.next_multiple_of(PAGE) + offset % PAGE,
             bytes: Vec::new(),
             sections: Vec::new(),
+            grown: None,
         })
+    }
+
+    /// Has the last segment of the file, with its data, grow by so many bytes of zeros, whole pages; gives their address. Nothing was
+    /// pushed before.
+    pub fn grow(&mut self, file: &File<'_>, size: u64) -> Result<u64, Refused> {
+        let last = file.loads().last().ok_or(Refused::NoData)?;
+        let is_data = last.p_flags.get(LE) & (elf::PF_W | elf::PF_X) == elf::PF_W;
+        let end = last.p_vaddr.get(LE) + last.p_memsz.get(LE);
+        if !is_data || size >= REACH {
+            return Err(Refused::NoData);
+        }
+        let start = end.next_multiple_of(PAGE);
+        let end = start + size.next_multiple_of(PAGE);
+        self.addr += end - (self.addr - self.offset % PAGE);
+        self.grown = Some(end);
+        Ok(start)
+    }
+
+    /// Gives what the last segment grew by a section, as `strip` keeps nothing else.
+    pub fn cover(&mut self, name: &'static str, start: u64) {
+        let Some(end) = self.grown else { return };
+        self.sections.push(NewSection {
+            name,
+            kind: elf::SHT_NOBITS,
+            flags: elf::SHF_ALLOC | elf::SHF_WRITE,
+            addr: start,
+            offset: self.offset,
+            size: end - start,
+            align: PAGE,
+        });
     }
 
     /// The address that contents of this alignment will have.
@@ -117,6 +150,7 @@ pub fn add(file: &mut File<'_>, plan: Plan) -> Result<Added, Refused> {
         addr,
         bytes,
         sections,
+        grown,
     } = plan;
     let size = bytes.len() as u64;
     if addr
@@ -136,6 +170,13 @@ pub fn add(file: &mut File<'_>, plan: Plan) -> Result<Added, Refused> {
         p_memsz: U64::new(LE, size),
         p_align: U64::new(LE, PAGE),
     };
+    if let Some(end) = grown {
+        let loads = file.programs.iter_mut();
+        let mut loads = loads.filter(|program| program.p_type.get(LE) == elf::PT_LOAD);
+        if let Some(last) = loads.next_back() {
+            last.p_memsz.set(LE, end - last.p_vaddr.get(LE));
+        }
+    }
     file.programs.remove(spare);
     let is_load = |program: &Program| program.p_type.get(LE) == elf::PT_LOAD;
     let last = file.programs.iter().rposition(is_load);

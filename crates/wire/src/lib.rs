@@ -23,6 +23,7 @@
 
 pub mod budget;
 pub mod cost;
+pub mod counters;
 pub mod denied;
 pub mod layout;
 pub mod log;

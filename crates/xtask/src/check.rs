@@ -29,6 +29,12 @@ pub struct Options {
 /// Crates of the target, which reach the host only as the bytes that `launch` embeds.
 const OF_THE_TARGET: [&str; 7] = ["agent", "dbt", "forest", "isa", "payload", "sys", "wire"];
 
+/// Crates of edited programs, which reach the host only as the bytes that `rewrite` embeds.
+const OF_EDITED_PROGRAMS: [&str; 3] = ["resident", "sys", "wire"];
+
+/// Freestanding programs, which are no members of the workspace.
+const FREESTANDING: [&str; 2] = ["payload", "resident"];
+
 /// Modules of the integration tests of `cli` that take a second or more: the gate runs them.
 const LEFT_TO_THE_GATE: &[&str] = &[
     "alone::",
@@ -75,7 +81,7 @@ pub fn run(tree: &Tree, options: &Options) -> Result<()> {
     let touched = with_users(&changed, &packages);
     let members: Vec<String> = touched
         .iter()
-        .filter(|name| **name != "payload")
+        .filter(|name| !FREESTANDING.contains(name))
         .map(|name| (*name).to_owned())
         .collect();
     eprintln!(
@@ -196,11 +202,15 @@ fn crates<'a>(files: &[String], all: &[&'a str]) -> BTreeSet<&'a str> {
     files.iter().filter_map(of).collect()
 }
 
-/// `changed` and the crates that use them, directly or by others; `launch` uses the target's.
+/// `changed` and the crates that use them, directly or by others; `launch` uses the target's, `rewrite` those of
+/// edited programs.
 fn with_users<'a>(changed: &BTreeSet<&'a str>, packages: &'a [Package]) -> BTreeSet<&'a str> {
     let mut all = changed.clone();
     if changed.iter().any(|name| OF_THE_TARGET.contains(name)) {
         all.insert("launch");
+    }
+    if changed.iter().any(|name| OF_EDITED_PROGRAMS.contains(name)) {
+        all.insert("rewrite");
     }
     loop {
         let users: Vec<&str> = packages

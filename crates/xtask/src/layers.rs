@@ -32,13 +32,21 @@ const LAYERS: &[Layer] = &[
     layer("dbt", &["sys", "isa", "wire", "probe", "agent", "forest"]),
     // `sys` and `wire` too: the entry point itself and the panic handler.
     layer("payload", &["dbt", "agent", "forest", "sys", "wire"]),
+    // The code inside an edited program.
+    layer("resident", &["sys", "wire"]),
     layer("image", &[]),
     layer("flow", &["image", "isa"]),
-    layer("rewrite", &["image", "flow", "isa", "probe"]),
+    // Where to count, and what follows from the counts: it knows no machine code.
+    layer("placement", &[]),
+    // `wire` too: the layout of the counters that code in the edited program writes.
+    layer(
+        "rewrite",
+        &["image", "flow", "isa", "probe", "placement", "wire"],
+    ),
     layer("trace", &["wire"]),
     // `isa` too: counts are of instructions, and where each begins and goes is in
     // the recorded code.
-    layer("analysis", &["trace", "flow", "isa"]),
+    layer("analysis", &["trace", "flow", "isa", "placement"]),
     layer("launch", &["wire", "sys"]),
     layer("replay", &["trace", "launch"]),
     // `trace` too: a report prints the recording as well as what was computed from it;
@@ -48,7 +56,16 @@ const LAYERS: &[Layer] = &[
     layer(
         "cli",
         &[
-            "analysis", "flow", "image", "launch", "replay", "report", "rewrite", "trace", "wire",
+            "analysis",
+            "flow",
+            "image",
+            "launch",
+            "placement",
+            "replay",
+            "report",
+            "rewrite",
+            "trace",
+            "wire",
         ],
     ),
     // `isa` too: what an instruction does to control is the kind of its event.

@@ -5,7 +5,9 @@ use anyhow::Result;
 use crate::tree::Tree;
 
 /// Crates whose work is to handle raw memory or machine code.
-const ALLOWED: &[&str] = &["sys", "wire", "agent", "dbt", "launch", "payload"];
+const ALLOWED: &[&str] = &[
+    "sys", "wire", "agent", "dbt", "launch", "payload", "resident",
+];
 
 const FORBID: &str = "#![forbid(unsafe_code)]";
 

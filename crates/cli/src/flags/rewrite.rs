@@ -7,6 +7,9 @@ use clap::{Args, ValueEnum};
 
 pub const REWRITE_EXAMPLES: &str = "\
 Examples:
+  everypath rewrite ./prog -o prog.count --tool edges      with counters
+  ./prog.count ARGS                                        writes prog.count.PID.evp
+  everypath report prog.count.PID.evp                      and what they say
   everypath rewrite ./prog -o prog.new --tool segment      room for more code
   everypath rewrite ./prog -o prog.new --tool null         functions moved
   everypath rewrite ./prog -o prog.new --tool null --explain   what was left, and why
@@ -14,7 +17,8 @@ Examples:
   everypath rewrite --libs ./prog -o prog.dir --tool null  with its libraries
   everypath exec prog.dir ARGS                             and how it is started
 
-The edited program runs as the original. It survives strip and llvm-strip.";
+The edited program runs as the original. It survives strip and llvm-strip.
+Counts are exact, also of threads and forked children, and kept when it is killed.";
 
 pub const EXEC_EXAMPLES: &str = "\
 Examples:
@@ -41,6 +45,9 @@ pub struct Rewrite {
     /// The instrumentation
     #[arg(long, value_name = "TOOL")]
     pub tool: Tool,
+    /// With counters: an earlier run, which says where not to count
+    #[arg(long, value_name = "FILE.evp")]
+    pub weights: Option<PathBuf>,
     /// Fill old code with traps: to show that nothing comes there any more
     #[arg(long)]
     pub paranoid: bool,
@@ -65,4 +72,8 @@ pub enum Tool {
     Segment,
     /// Every function moved to new code, and nothing inserted
     Null,
+    /// Counters of edges, as few as say everything
+    Edges,
+    /// A counter in every block, and what else says everything
+    Blocks,
 }

@@ -20,7 +20,7 @@ use super::annotate::NOWHERE;
 use super::{Report, Section, table};
 use crate::html::{self, Beside, JsonModule, Line, Listed, Listings, VERSION};
 use crate::names::base_name;
-use crate::numbers::{command_line, duration};
+use crate::numbers::command_line;
 use crate::signals;
 use threads::{Rows, Threads};
 
@@ -177,14 +177,13 @@ struct Document<'a> {
 impl<'a> Document<'a> {
     fn new(report: &'a Report, section: &'a Section, functions: &[Function<'a>]) -> Document<'a> {
         let meta = &report.recording.meta;
-        let after = duration(meta.duration_ns);
         let units = section.counts.units.iter();
         Document {
             version: VERSION,
             producer: &meta.producer,
             command: command_line(&meta.command),
             started_unix_ms: meta.started_unix_ns / 1_000_000,
-            end: format!("{} after {after}", signals::end(meta.end)),
+            end: signals::end_of_run(meta),
             totals: table::totals(section)
                 .into_iter()
                 .map(|(value, what)| format!("{value} {what}"))

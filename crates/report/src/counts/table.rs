@@ -8,7 +8,7 @@ use analysis::counts::hot::{self, Group};
 use super::functions::{self, Key, Name};
 use super::{Report, Section};
 use crate::names::base_name;
-use crate::numbers::{command_line, counted, cut_middle, duration, grouped};
+use crate::numbers::{command_line, counted, cut_middle, grouped};
 use crate::short_names::short;
 use crate::signals;
 use crate::text::Style;
@@ -23,12 +23,7 @@ pub(super) fn write(report: &Report<'_>, style: Style, out: &mut dyn Write) -> i
     let meta = &report.recording.meta;
     let title = format!("everypath count: {}", command_line(&meta.command));
     writeln!(out, "{}", style.bold(&cut_middle(&title, style.width)))?;
-    writeln!(
-        out,
-        "{} after {}",
-        signals::end(meta.end),
-        duration(meta.duration_ns)
-    )?;
+    writeln!(out, "{}", signals::end_of_run(meta))?;
     let processes = &report.recording.processes;
     let threads: usize = processes.iter().map(|process| process.threads.len()).sum();
     writeln!(

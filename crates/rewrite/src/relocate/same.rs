@@ -17,11 +17,10 @@ impl Moved {
             let Ok(old) = Insn::decode(&item.bytes[..len], item.old) else {
                 return false;
             };
-            let to = |old: u64| self.now_at(old, targets);
+            let to = |target: u64| self.now_from(item.old, target, targets);
             let is_same_branch = match (old.flow(), new.flow()) {
-                (Flow::Jump(one), Flow::Jump(other)) | (Flow::Call(one), Flow::Call(other)) => {
-                    to(one) == other
-                }
+                (Flow::Jump(one), Flow::Jump(other)) => to(one) == other,
+                (Flow::Call(one), Flow::Call(other)) => self.called(one, targets) == other,
                 (Flow::Cond(how, one), Flow::Cond(same, other)) => how == same && to(one) == other,
                 (Flow::CountJump(one), Flow::CountJump(other)) => to(one) == other,
                 (one, other) => {
@@ -60,7 +59,8 @@ impl Moved {
             let old = old(switch.old).chunks_exact(width);
             let mut both = new.zip(old).take(switch.targets.len());
             both.all(|(new, old)| {
-                self.now_at(leads_to(old, switch.old), targets) == leads_to(new, *addr)
+                let old = leads_to(old, switch.old);
+                self.now_from(switch.old, old, targets) == leads_to(new, *addr)
             })
         })
     }

@@ -6,12 +6,13 @@ use std::sync::OnceLock;
 
 use flow::Program;
 use image::Image;
-use rewrite::{Edited, OldCode, Options, Refused, null_relocation, null_segment};
+use rewrite::{Edited, OldCode, Options, Refused, null_segment, relocation};
 
 /// With everything that can be asked for.
 const TRAPS: Options<'_> = Options {
     old_code: OldCode::Traps,
     libraries: Some("$ORIGIN"),
+    counters: None,
 };
 
 fn path() -> PathBuf {
@@ -48,7 +49,7 @@ int main(int count, char **) {
 fn try_edit(input: &[u8]) -> bool {
     if let Ok(image) = Image::parse(input) {
         let program = Program::of(&image);
-        let moved = null_relocation(input, &image, &program, TRAPS);
+        let moved = relocation(input, &image, &program, TRAPS);
         if let Ok(moved) = &moved {
             check(input, moved);
         }
@@ -111,7 +112,7 @@ fn damaged_tables() {
         number(words[at + 3])..number(words[at + 3]) + number(words[at + 4])
     };
     let program = Program::of(&image);
-    assert!(null_relocation(&whole, &image, &program, TRAPS).is_ok());
+    assert!(relocation(&whole, &image, &program, TRAPS).is_ok());
     for at in table(".eh_frame").chain(table(".gcc_except_table")) {
         for value in [0, 0x7f, 0xff, whole[at] ^ 0x80] {
             let mut input = whole.clone();

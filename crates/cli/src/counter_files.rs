@@ -1,0 +1,284 @@
+//! Files that edited programs write their counters to, read as the recordings that `count` makes.
+//!
+//! Problem: such a file has numbers only. What they count is in the edited program, and the code that was counted, with its names and
+//! lines, in the original.
+//!
+//! Approach: the file says which program wrote it and which plan that had; the plan is in a section of the program and says which
+//! original it was made of. All three must be what they were.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::mem::offset_of;
+use std::path::Path;
+
+use analysis::counts::from_counters::{CodeOf, Counted};
+use anyhow::{Result, anyhow, bail};
+use image::{Image, Images, LinkAddr};
+use placement::plan;
+use trace::{End, Meta, Mode, Module, Process, Recording, Thread};
+use wire::counters::{ARGUMENTS, FIRST, FileHeader, ID, MAGIC, PATH, VERSION};
+
+use crate::output::reason;
+use crate::symbolize;
+
+/// Functions that are named one by one when their counts do not add up.
+const NAMED: usize = 5;
+
+/// Whether a file has counters.
+pub fn is_one(path: &Path) -> bool {
+    let mut head = [0; MAGIC.len()];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
+    read.is_ok() && head == MAGIC
+}
+
+/// The header of a file.
+struct Header {
+    by_fork: bool,
+    id: [u8; ID],
+    stride: u64,
+    slots: u64,
+    lost: u64,
+    pid: u32,
+    bias: u64,
+    started: u64,
+    program: String,
+    arguments: Vec<String>,
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    let word = bytes.get(at..).and_then(|rest| rest.first_chunk());
+    word.map_or(0, |word| u64::from_le_bytes(*word))
+}
+
+fn half(bytes: &[u8], at: usize) -> u32 {
+    word(bytes, at) as u32
+}
+
+impl Header {
+    /// Reads it; the error is the end of a sentence that begins with the file's name.
+    fn parse(bytes: &[u8]) -> Result<Header, &'static str> {
+        if bytes.len() < FIRST as usize {
+            return Err("is cut off: it has no counters");
+        }
+        if half(bytes, offset_of!(FileHeader, version)) != VERSION {
+            return Err("is of another version of everypath");
+        }
+        let text = |at: usize, most: usize, len: u32| {
+            let len = (len as usize).min(most);
+            bytes[at..at + len].to_vec()
+        };
+        let program = text(
+            offset_of!(FileHeader, path),
+            PATH,
+            half(bytes, offset_of!(FileHeader, path_len)),
+        );
+        let arguments = text(
+            offset_of!(FileHeader, arguments),
+            ARGUMENTS,
+            half(bytes, offset_of!(FileHeader, arguments_len)),
+        );
+        let arguments = arguments.split(|&byte| byte == 0);
+        let mut arguments: Vec<String> = arguments
+            .map(|argument| String::from_utf8_lossy(argument).into_owned())
+            .collect();
+        // Each ends with a zero.
+        arguments.pop();
+        let id = offset_of!(FileHeader, id);
+        Ok(Header {
+            by_fork: half(bytes, offset_of!(FileHeader, by_fork)) != 0,
+            id: bytes[id..id + ID].try_into().map_err(|_| "is damaged")?,
+            stride: word(bytes, offset_of!(FileHeader, stride)),
+            slots: word(bytes, offset_of!(FileHeader, slots)),
+            lost: word(bytes, offset_of!(FileHeader, lost)),
+            pid: half(bytes, offset_of!(FileHeader, pid)),
+            bias: word(bytes, offset_of!(FileHeader, bias)),
+            started: word(bytes, offset_of!(FileHeader, started)),
+            program: String::from_utf8_lossy(&program).into_owned(),
+            arguments,
+        })
+    }
+
+    /// Sums of the counters of all threads.
+    fn counters(&self, bytes: &[u8], count: usize) -> Result<Vec<u64>, &'static str> {
+        let fits = (count as u64)
+            .checked_mul(8)
+            .is_some_and(|size| size <= self.stride);
+        let end = self
+            .slots
+            .checked_mul(self.stride)
+            .and_then(|size| size.checked_add(FIRST));
+        if !fits || end.is_none_or(|end| end > bytes.len() as u64) {
+            return Err("is cut off: counters of threads are missing");
+        }
+        let mut sums = vec![0u64; count];
+        let slots = bytes[FIRST as usize..].chunks_exact(self.stride as usize);
+        for slot in slots.take(self.slots as usize) {
+            for (sum, counter) in sums.iter_mut().zip(slot.chunks_exact(8)) {
+                *sum = sum.saturating_add(word(counter, 0));
+            }
+        }
+        Ok(sums)
+    }
+}
+
+/// The code of a file, by link address.
+struct Code<'i> {
+    image: &'i Image,
+    /// Addresses of the executable segments.
+    segments: Vec<std::ops::Range<u64>>,
+}
+
+impl CodeOf for Code<'_> {
+    fn at(&self, addr: u64) -> Option<(&[u8], u32)> {
+        let mut segments = self.segments.iter();
+        let module = segments.position(|segment| segment.contains(&addr))?;
+        Some((self.image.bytes_from(LinkAddr(addr)), module as u32))
+    }
+}
+
+/// The recording that `count` would have made, of the functions that were counted.
+pub fn read(path: &Path) -> Result<Recording> {
+    let shown = path.display();
+    let bytes = fs::read(path);
+    let bytes = bytes.map_err(|error| anyhow!("cannot read '{shown}': {}", reason(&error)))?;
+    let header = Header::parse(&bytes).map_err(|what| anyhow!("'{shown}' {what}"))?;
+    let planned = planned(path, &header)?;
+    let counters = header.counters(&bytes, counters_of(&planned));
+    let counters = counters.map_err(|what| anyhow!("'{shown}' {what}"))?;
+    let original = original(path, &planned)?;
+    let code = Code {
+        image: &original,
+        segments: code_segments(&original),
+    };
+    let counted = Counted::of(&planned, &counters, header.bias, &code);
+    say_what_is_missing(path, &header, &counted, &original);
+    let modules = modules(&planned.original, &original, header.bias);
+    let process = Process {
+        pid: header.pid,
+        by_fork: header.by_fork,
+        exe: planned.original.clone(),
+        args: header.arguments.clone(),
+        end: End::Unknown,
+        modules,
+        ..Process::default()
+    };
+    let mut process = counted.into_process(process);
+    if let [thread] = &mut process.threads[..] {
+        *thread = Thread {
+            tid: header.pid,
+            ..std::mem::take(thread)
+        };
+    }
+    let meta = Meta {
+        producer: format!("everypath {}", env!("CARGO_PKG_VERSION")),
+        command: header.arguments,
+        mode: Mode::Counts,
+        started_unix_ns: header.started,
+        ..Meta::default()
+    };
+    let mut recording = Recording {
+        meta,
+        processes: vec![process],
+        denied: Vec::new(),
+    };
+    symbolize::symbolize(&mut recording, &Images::new());
+    Ok(recording)
+}
+
+/// One more than the number of the last counter.
+fn counters_of(planned: &plan::File) -> usize {
+    let functions = planned.functions.iter();
+    let ends = functions.map(|function| function.first.saturating_add(function.counters() as u64));
+    usize::try_from(ends.max().unwrap_or(0)).unwrap_or(usize::MAX)
+}
+
+/// The plan of the program that wrote a file.
+fn planned(path: &Path, header: &Header) -> Result<plan::File> {
+    let (shown, program) = (path.display(), &header.program);
+    let bytes = fs::read(program).map_err(|error| {
+        anyhow!(
+            "cannot read '{program}', the edited program that wrote '{shown}': {}",
+            reason(&error)
+        )
+    })?;
+    let section = rewrite::plan_of(&bytes);
+    let own = section.filter(|section| plan::hash(section) == header.id);
+    let decoded = own.and_then(plan::File::decode);
+    decoded.ok_or_else(|| {
+        anyhow!(
+            "'{program}' is not the edited program that wrote '{shown}': it was made anew since"
+        )
+    })
+}
+
+/// The original of the program that wrote a file.
+fn original(path: &Path, planned: &plan::File) -> Result<Image> {
+    let (shown, original) = (path.display(), &planned.original);
+    let image = Image::open_whole(original);
+    let image = image.map_err(|error| {
+        anyhow!("cannot read '{original}', of whose code '{shown}' has counters: {error}")
+    })?;
+    let is_same =
+        image.bytes().len() as u64 == planned.size && plan::hash(image.bytes()) == planned.hash;
+    if !is_same {
+        bail!("'{original}' is another build than that of whose code '{shown}' has counters");
+    }
+    Ok(image)
+}
+
+fn code_segments(image: &Image) -> Vec<std::ops::Range<u64>> {
+    let segments = image.segments().iter().filter(|segment| segment.executable);
+    segments
+        .map(|segment| segment.addr.0..segment.addr.0 + segment.file_size)
+        .collect()
+}
+
+/// The mappings of its code.
+fn modules(path: &str, image: &Image, bias: u64) -> Vec<Module> {
+    let segments = image.segments().iter().filter(|segment| segment.executable);
+    segments
+        .map(|segment| Module {
+            path: path.to_owned(),
+            start: segment.addr.0.wrapping_add(bias),
+            end: segment
+                .addr
+                .0
+                .wrapping_add(bias)
+                .wrapping_add(segment.file_size),
+            offset: segment.offset.0,
+            build_id: image.build_id().map(<[u8]>::to_vec),
+            ..Module::default()
+        })
+        .collect()
+}
+
+/// Says which counts are missing, and which are not exact.
+fn say_what_is_missing(path: &Path, header: &Header, counted: &Counted, image: &Image) {
+    let shown = path.display();
+    if header.lost > 0 {
+        say!(
+            "everypath: '{shown}': there was no room for the counters of {} threads",
+            header.lost
+        );
+    }
+    if counted.unsound.is_empty() {
+        return;
+    }
+    let names = counted.unsound.iter().take(NAMED).map(|&entry| {
+        let offset = image.file_offset(LinkAddr(entry));
+        let name = offset.and_then(|offset| image.name_at(offset).0.map(image::demangled));
+        name.unwrap_or_else(|| format!("{entry:#x}"))
+    });
+    let names: Vec<String> = names.collect();
+    let more = counted.unsound.len() - names.len();
+    let more = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
+    };
+    say!(
+        "everypath: '{shown}': the process was stopped within these functions, and counts of their last \
+         calls may be off by one: {}{more}",
+        names.join(", ")
+    );
+}

@@ -1,0 +1,65 @@
+//! `report A B`: recordings of `count` of several runs, added up.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use trace::{Mode, Prefix, Recording};
+
+use crate::commands::read;
+
+/// Build ids by the paths of files.
+type Builds<'r> = HashMap<&'r str, &'r [u8]>;
+
+/// A recording with those in other files added.
+pub fn with(mut first: Prefix, path: &Path, more: &[PathBuf]) -> Result<Prefix> {
+    for other in more {
+        let shown = other.display();
+        let prefix = read(other)?;
+        if first.recording.meta.mode != Mode::Counts || prefix.recording.meta.mode != Mode::Counts {
+            bail!(
+                "'{}' and '{shown}': only recordings of `count` add up",
+                path.display()
+            );
+        }
+        if let Some(file) = other_build(&first.recording, &prefix.recording) {
+            bail!(
+                "'{shown}' is of another build of '{file}' than '{}'",
+                path.display()
+            );
+        }
+        first.lost = first.lost.or(prefix.lost);
+        add(&mut first.recording, prefix.recording);
+    }
+    Ok(first)
+}
+
+fn add(recording: &mut Recording, other: Recording) {
+    let first = recording.processes.len();
+    recording
+        .processes
+        .extend(other.processes.into_iter().map(|mut process| {
+            process.parent = process.parent.map(|parent| first + parent);
+            process
+        }));
+    recording.denied.extend(other.denied);
+}
+
+fn builds(recording: &Recording) -> Builds<'_> {
+    let modules = recording
+        .processes
+        .iter()
+        .flat_map(|process| &process.modules);
+    let known = modules.filter_map(|module| Some((&*module.path, module.build_id.as_deref()?)));
+    known.collect()
+}
+
+/// A file of which two recordings had different builds.
+fn other_build<'r>(one: &'r Recording, other: &Recording) -> Option<&'r str> {
+    let others = builds(other);
+    let own = builds(one);
+    let mut differ = own
+        .into_iter()
+        .filter(|(path, build)| others.get(path).is_some_and(|other| other != build));
+    differ.next().map(|(path, _)| path)
+}

@@ -1,0 +1,174 @@
+//! System calls.
+
+use sys::nr;
+use sys::raw::syscall_outside as syscall;
+use sys::types::{Result, check};
+
+pub const PAGE: u64 = 4096;
+const READ_WRITE: usize = 3;
+const MAP_SHARED: usize = 1;
+const MAP_PRIVATE: usize = 2;
+const MAP_FIXED: usize = 0x10;
+const MAP_ANONYMOUS: usize = 0x20;
+/// A forked child finds zeros there (madvise(2)).
+const MADV_WIPEONFORK: usize = 18;
+const SIG_BLOCK: usize = 0;
+const SIG_SETMASK: usize = 2;
+const ARCH_SET_GS: usize = 0x1001;
+const RLIMIT_FSIZE: usize = 1;
+const AT_FDCWD: usize = -100isize as usize;
+
+/// The thread pointer.
+pub fn thread() -> u64 {
+    let pointer: u64;
+    // SAFETY: the first word of the block of a thread is its own address (System V ABI, x86-64 TLS).
+    unsafe { core::arch::asm!("mov {}, fs:[0]", out(reg) pointer, options(nostack, readonly)) };
+    pointer
+}
+
+pub fn pid() -> u64 {
+    // SAFETY: it takes nothing and changes nothing.
+    unsafe { syscall(nr::GETPID, [0; 6]) as u64 }
+}
+
+pub fn parent() -> u64 {
+    // SAFETY: as above.
+    unsafe { syscall(nr::GETPPID, [0; 6]) as u64 }
+}
+
+pub fn yield_now() {
+    // SAFETY: as above.
+    unsafe { syscall(nr::SCHED_YIELD, [0; 6]) };
+}
+
+/// Nanoseconds since 1970.
+pub fn now() -> u64 {
+    let mut time = [0u64; 2];
+    // SAFETY: the kernel writes two words.
+    unsafe {
+        syscall(
+            nr::CLOCK_GETTIME,
+            [0, time.as_mut_ptr() as usize, 0, 0, 0, 0],
+        )
+    };
+    time[0].wrapping_mul(1_000_000_000).wrapping_add(time[1])
+}
+
+/// Blocks all signals; gives the mask before.
+pub fn block_signals() -> u64 {
+    let (all, mut before) = (u64::MAX, 0u64);
+    let args = [
+        SIG_BLOCK,
+        &raw const all as usize,
+        &raw mut before as usize,
+        8,
+        0,
+        0,
+    ];
+    // SAFETY: both words are ours.
+    unsafe { syscall(nr::RT_SIGPROCMASK, args) };
+    before
+}
+
+pub fn restore_signals(mask: u64) {
+    let args = [SIG_SETMASK, &raw const mask as usize, 0, 8, 0, 0];
+    // SAFETY: the word is ours.
+    unsafe { syscall(nr::RT_SIGPROCMASK, args) };
+}
+
+/// Has the thread's `%gs` begin at an address.
+pub fn set_gs(addr: u64) {
+    // SAFETY: the program does not use `%gs`, or it would not have been edited.
+    unsafe { syscall(nr::ARCH_PRCTL, [ARCH_SET_GS, addr as usize, 0, 0, 0, 0]) };
+}
+
+/// Memory of zeros, whose first page is zero in a forked child again.
+pub fn memory(len: u64) -> Result<u64> {
+    let args = [
+        0,
+        len as usize,
+        READ_WRITE,
+        MAP_PRIVATE | MAP_ANONYMOUS,
+        usize::MAX,
+        0,
+    ];
+    // SAFETY: new memory, where the kernel has room.
+    let addr = check(unsafe { syscall(nr::MMAP, args) })? as u64;
+    let args = [addr as usize, PAGE as usize, MADV_WIPEONFORK, 0, 0, 0];
+    // SAFETY: a page of the new memory.
+    check(unsafe { syscall(nr::MADVISE, args) })?;
+    Ok(addr)
+}
+
+/// Maps a part of a file, at an address if one is given.
+///
+/// # Safety
+/// What is at the address is the caller's.
+pub unsafe fn map_file(at: u64, len: u64, file: i32, offset: u64) -> Result<u64> {
+    let fixed = if at == 0 { 0 } else { MAP_FIXED };
+    let args = [
+        at as usize,
+        len as usize,
+        READ_WRITE,
+        MAP_SHARED | fixed,
+        file as usize,
+        offset as usize,
+    ];
+    // SAFETY: the caller's duty.
+    check(unsafe { syscall(nr::MMAP, args) }).map(|addr| addr as u64)
+}
+
+/// Opens a path that ends with a zero.
+pub fn open(path: *const u8, flags: u32) -> Result<i32> {
+    const MODE: usize = 0o666;
+    let args = [AT_FDCWD, path as usize, flags as usize, MODE, 0, 0];
+    // SAFETY: the kernel reads the path up to its zero.
+    check(unsafe { syscall(nr::OPENAT, args) }).map(|file| file as i32)
+}
+
+pub fn close(file: i32) {
+    // SAFETY: our own descriptor.
+    unsafe { syscall(nr::CLOSE, [file as usize, 0, 0, 0, 0, 0]) };
+}
+
+pub fn remove(path: *const u8) {
+    // SAFETY: the kernel reads the path up to its zero.
+    unsafe { syscall(nr::UNLINK, [path as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// Bytes read of a file.
+pub fn read(file: i32, buffer: *mut u8, len: usize) -> usize {
+    // SAFETY: the caller's buffer has so many bytes.
+    check(unsafe { syscall(nr::READ, [file as usize, buffer as usize, len, 0, 0, 0]) }).unwrap_or(0)
+}
+
+/// Bytes of the target of a link, or of the working folder.
+pub fn link(path: *const u8, buffer: *mut u8, len: usize) -> usize {
+    let args = [AT_FDCWD, path as usize, buffer as usize, len, 0, 0];
+    // SAFETY: the caller's buffer has so many bytes.
+    check(unsafe { syscall(nr::READLINKAT, args) }).unwrap_or(0)
+}
+
+pub fn folder(buffer: *mut u8, len: usize) -> usize {
+    // SAFETY: as above; the kernel counts the zero at the end.
+    let written = check(unsafe { syscall(nr::GETCWD, [buffer as usize, len, 0, 0, 0, 0]) });
+    written.unwrap_or(0).saturating_sub(1)
+}
+
+/// Makes a file longer, with room on the disk for its new bytes.
+pub fn lengthen(file: i32, from: u64, len: u64) -> Result<()> {
+    let mut limit = [0u64; 2];
+    let args = [0, RLIMIT_FSIZE, 0, limit.as_mut_ptr() as usize, 0, 0];
+    // A longer file would be answered by a signal.
+    // SAFETY: the kernel writes two words.
+    check(unsafe { syscall(nr::PRLIMIT64, args) })?;
+    if from.saturating_add(len) > limit[0] {
+        return Err(sys::Errno(NO_ROOM));
+    }
+    let args = [file as usize, 0, from as usize, len as usize, 0, 0];
+    // SAFETY: our own descriptor.
+    check(unsafe { syscall(nr::FALLOCATE, args) }).map(|_| ())
+}
+
+/// `ENOSPC`.
+const NO_ROOM: i32 = 28;

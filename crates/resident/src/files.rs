@@ -1,0 +1,182 @@
+//! The file of a process.
+
+use core::mem::MaybeUninit;
+
+use wire::counters::{ARGUMENTS, FIRST, FileHeader, MAGIC, PATH, Process, State, Told, VERSION};
+
+use crate::calls;
+
+const O_RDWR: u32 = 2;
+const O_CREAT: u32 = 0o100;
+const O_EXCL: u32 = 0o200;
+const O_NOFOLLOW: u32 = 0o400_000;
+const O_CLOEXEC: u32 = 0o2_000_000;
+/// Images of one process that execute each other, each with a file of its own.
+const MOST_IMAGES: u64 = 1000;
+/// Bytes that a number and the ending of the file's name may need.
+const ROOM: usize = 64;
+
+/// Begins the counting of a process: a forked child, or the first one.
+///
+/// # Safety
+/// The caller has the lock.
+pub unsafe fn begin(told: &Told, state: *mut State, by_fork: bool) {
+    let Ok(memory) = calls::memory(calls::PAGE) else {
+        return;
+    };
+    let process = memory as *mut Process;
+    // SAFETY: new memory, and a state that only the holder of the lock uses.
+    unsafe {
+        (*process).alive = 1;
+        if (*state).stem == 0 {
+            (*state).stem = stem(&raw mut (*state).path).unwrap_or(0) as u64;
+        }
+        (*process).header = make(told, state, by_fork).unwrap_or(0);
+        (*state).process = memory;
+        (&raw mut (*state).started).write_volatile(1);
+    }
+}
+
+/// Writes the folder and the program's name; gives their bytes.
+unsafe fn stem(path: *mut [u8; 4096]) -> Option<usize> {
+    let path = path.cast::<u8>();
+    let mut name = MaybeUninit::<[u8; PATH]>::uninit();
+    let name = name.as_mut_ptr().cast::<u8>();
+    let len = calls::link(c"/proc/self/exe".as_ptr().cast(), name, PATH).min(PATH);
+    let folder = calls::folder(path, 4096 - PATH - ROOM);
+    if folder == 0 {
+        return None;
+    }
+    let mut first = 0;
+    // SAFETY: the kernel wrote `len` bytes of the name, and no more than were left for it in the path.
+    unsafe {
+        for at in 0..len {
+            if *name.add(at) == b'/' {
+                first = at + 1;
+            }
+        }
+        put(path, folder, b'/');
+        for at in first..len {
+            put(path, folder + 1 + at - first, *name.add(at));
+        }
+    }
+    (first < len).then_some(folder + 1 + len - first)
+}
+
+/// Writes a byte, in a way that no compiler makes a call of `memcpy` of: there would be a table with its address.
+unsafe fn put(path: *mut u8, at: usize, byte: u8) {
+    // SAFETY: the caller's duty.
+    unsafe { path.add(at).write_volatile(byte) };
+}
+
+/// Writes a dot and a number behind the first `at` bytes of a path; gives the bytes then.
+unsafe fn number(path: *mut u8, mut at: usize, mut value: u64) -> usize {
+    let mut digits = [0u8; 20];
+    let mut count = 0;
+    while count == 0 || value > 0 {
+        if let Some(digit) = digits.get_mut(count) {
+            *digit = b'0' + (value % 10) as u8;
+        }
+        value /= 10;
+        count += 1;
+    }
+    // SAFETY: `ROOM` bytes were left for it.
+    unsafe {
+        put(path, at, b'.');
+        at += 1;
+        while count > 0 {
+            count -= 1;
+            put(path, at, digits.get(count).copied().unwrap_or(b'0'));
+            at += 1;
+        }
+    }
+    at
+}
+
+/// Makes the file with its header; gives the address of that.
+unsafe fn make(told: &Told, state: *mut State, by_fork: bool) -> Option<u64> {
+    // SAFETY: a state that only the holder of the lock uses, whose path has room behind its stem.
+    unsafe {
+        let path = (&raw mut (*state).path).cast::<u8>();
+        let stem = (*state).stem as usize;
+        if stem == 0 {
+            return None;
+        }
+        let pid = calls::pid();
+        let mut file = None;
+        for image in 0..MOST_IMAGES {
+            let mut at = number(path, stem, pid);
+            if image > 0 {
+                at = number(path, at, image);
+            }
+            for byte in *b".evp\0" {
+                put(path, at, byte);
+                at += 1;
+            }
+            match calls::open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW) {
+                Ok(new) => {
+                    file = Some(new);
+                    break;
+                }
+                Err(sys::Errno(17)) => {}
+                Err(_) => return None,
+            }
+        }
+        let file = file?;
+        let mapped =
+            calls::lengthen(file, 0, FIRST).and_then(|()| calls::map_file(0, FIRST, file, 0));
+        calls::close(file);
+        let Ok(mapped) = mapped else {
+            calls::remove(path);
+            return None;
+        };
+        let header = mapped as *mut FileHeader;
+        (*header).version = VERSION;
+        (*header).by_fork = by_fork.into();
+        (*header).id = told.id;
+        (*header).stride = told.stride;
+        (*header).pid = pid as u32;
+        (*header).parent = calls::parent() as u32;
+        (*header).bias = (told as *const Told as u64).wrapping_sub(told.link);
+        (*header).started = calls::now();
+        let own = (&raw mut (*header).path).cast();
+        let len = calls::link(c"/proc/self/exe".as_ptr().cast(), own, PATH);
+        (*header).path_len = len as u32;
+        if let Ok(arguments) = calls::open(c"/proc/self/cmdline".as_ptr().cast(), O_CLOEXEC) {
+            let own = (&raw mut (*header).arguments).cast();
+            (*header).arguments_len = calls::read(arguments, own, ARGUMENTS) as u32;
+            calls::close(arguments);
+        }
+        // A reader takes nothing without it for a file of counters.
+        (&raw mut (*header).magic).write_volatile(MAGIC);
+        Some(mapped)
+    }
+}
+
+/// Maps the counters of a thread from the file behind the head at `slot`; `false`: they stay memory.
+///
+/// # Safety
+/// The caller has the lock and the memory.
+pub unsafe fn map_slot(told: &Told, state: *mut State, process: *mut Process, slot: u64) -> bool {
+    // SAFETY: the header is mapped as long as the process is there, and the path is that of its file.
+    unsafe {
+        let header = (*process).header as *mut FileHeader;
+        if header.is_null() {
+            return false;
+        }
+        let path = (&raw const (*state).path).cast::<u8>();
+        let Ok(file) = calls::open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW) else {
+            return false;
+        };
+        let offset = FIRST + (*process).slots * told.stride;
+        let mapped = calls::lengthen(file, offset, told.stride)
+            .and_then(|()| calls::map_file(slot + FIRST, told.stride, file, offset));
+        calls::close(file);
+        if mapped.is_err() {
+            return false;
+        }
+        (*process).slots += 1;
+        (*header).slots = (*process).slots;
+        true
+    }
+}

@@ -1,0 +1,106 @@
+//! The code that lives in an edited program: it gives each thread of each process its counters.
+//!
+//! Problem: code that was inserted adds to `%gs:DISTANCE`, so each thread needs memory at its `%gs` before it comes to such code, and
+//! a forked child needs memory of its own. Nothing that goes wrong here may change what the program does.
+//!
+//! Approach: threads come to edited code by its old entries only, and children by `fork` returning. At each of these places
+//! inserted code compares the thread pointer with the owner of the memory at `%gs`. A new thread has its creator's `%gs`, a
+//! child has memory that is zero: both come here. The counters are mapped from a file that is made with the process's first
+//! thread ([`wire::counters`]). Where no file can be made, or it has no room, they are memory that nobody reads.
+//!
+//! Rules of the house: no data that is written, no relocation, no panic: the linker's script says so. A caller's registers
+//! are kept, vectors too. All system calls are the kernel's own, and no descriptor stays open.
+//!
+//! Limits: a filter of system calls that kills the process for one of ours; threads that share a thread pointer; programs that
+//! use `%gs` themselves.
+#![no_std]
+#![no_main]
+
+mod calls;
+mod files;
+mod slots;
+
+use core::arch::global_asm;
+
+use wire::counters::{ID, Process, State, Told};
+
+global_asm!(
+    ".section .text.first, \"ax\"",
+    ".global resident",
+    // The address to go on at is in r11; all other registers are the program's.
+    "resident:",
+    ".byte 0xe9",
+    ".long 2f - 1f",
+    "1:",
+    ".balign 8",
+    ".global told",
+    "told:",
+    ".zero 40",
+    "2:",
+    // The program may have something below its stack pointer.
+    "lea rsp, [rsp - 128]",
+    "pushfq",
+    "push r11",
+    "push rax",
+    "push rcx",
+    "push rdx",
+    "push rsi",
+    "push rdi",
+    "push r8",
+    "push r9",
+    "push r10",
+    "push rbp",
+    "mov rbp, rsp",
+    "sub rsp, 512",
+    "and rsp, -64",
+    "fxsave64 [rsp]",
+    "cld",
+    "lea rdi, [rip + told]",
+    "call {enter}",
+    "fxrstor64 [rsp]",
+    "mov rsp, rbp",
+    "pop rbp",
+    "pop r10",
+    "pop r9",
+    "pop r8",
+    "pop rdi",
+    "pop rsi",
+    "pop rdx",
+    "pop rcx",
+    "pop rax",
+    "pop r11",
+    "popfq",
+    "lea rsp, [rsp + 128]",
+    "jmp r11",
+    enter = sym enter,
+);
+
+const _: () = assert!(size_of::<Told>() == 24 + ID);
+
+/// Gives the thread that calls its counters.
+///
+/// # Safety
+/// Called by the code above only, with what the editor wrote.
+unsafe extern "C" fn enter(told: *const Told) {
+    // A handler of a signal would come here again while the lock is held.
+    let mask = calls::block_signals();
+    // SAFETY: the editor keeps room for the state, writable and zero at first, at this distance.
+    let state = unsafe { told.cast::<u8>().offset((*told).state as isize) };
+    let state = state.cast_mut().cast::<State>();
+    // SAFETY: both are valid as long as the program is mapped, and only the holder of the lock uses the state.
+    unsafe {
+        slots::lock(state);
+        let process = (*state).process as *mut Process;
+        if process.is_null() || (*process).alive == 0 {
+            files::begin(&*told, state, !process.is_null());
+        }
+        slots::take(&*told, state);
+        slots::unlock(state);
+    }
+    calls::restore_signals(mask);
+}
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    loop {}
+}

@@ -1,0 +1,307 @@
+//! Calls that may not come back, or come back more often than they are made.
+//!
+//! Problem: counts of what lies behind a call follow from those before it only if it returns. `exit`, `longjmp`, exceptions and the end
+//! of a thread leave all frames above them; `fork` and `setjmp` come back twice.
+//!
+//! Approach: a call of this file's own code comes back if nothing that the code calls can do any of that; one of a function of
+//! another file, if the C library's description of that function says that it does not call back, wait, or end anything. Calls by
+//! address may do everything. What lies behind all others has a counter.
+//!
+//! Limits: a handler of a signal that leaves by `longjmp`, and the end of the process by a signal, may abandon any frame.
+
+use std::collections::HashMap;
+
+use flow::{EdgeKind, Function, Program, To};
+use image::LinkAddr;
+
+/// Functions of the C and mathematical libraries that return: they neither call back, nor block where a thread can be cancelled
+/// (POSIX.1-2017, 2.9.5.2), nor end the program.
+const RETURN: &[&str] = &[
+    "memcpy",
+    "memmove",
+    "memset",
+    "memcmp",
+    "memchr",
+    "memrchr",
+    "rawmemchr",
+    "mempcpy",
+    "memmem",
+    "strlen",
+    "strnlen",
+    "strcmp",
+    "strncmp",
+    "strcasecmp",
+    "strncasecmp",
+    "strcpy",
+    "strncpy",
+    "stpcpy",
+    "stpncpy",
+    "strcat",
+    "strncat",
+    "strchr",
+    "strrchr",
+    "strchrnul",
+    "strstr",
+    "strcasestr",
+    "strspn",
+    "strcspn",
+    "strpbrk",
+    "strtok_r",
+    "strsep",
+    "strdup",
+    "strndup",
+    "strcoll",
+    "strxfrm",
+    "bcmp",
+    "bzero",
+    "index",
+    "rindex",
+    "ffs",
+    "__memcpy_chk",
+    "__memmove_chk",
+    "__memset_chk",
+    "__strcpy_chk",
+    "__strncpy_chk",
+    "__strcat_chk",
+    "__stpcpy_chk",
+    "__rawmemchr",
+    "__mempcpy_chk",
+    "malloc",
+    "calloc",
+    "realloc",
+    "reallocarray",
+    "free",
+    "posix_memalign",
+    "aligned_alloc",
+    "memalign",
+    "malloc_usable_size",
+    "strtol",
+    "strtoul",
+    "strtoll",
+    "strtoull",
+    "strtod",
+    "strtof",
+    "strtold",
+    "strtoimax",
+    "strtoumax",
+    "atoi",
+    "atol",
+    "atoll",
+    "atof",
+    "abs",
+    "labs",
+    "div",
+    "ldiv",
+    "__isoc23_strtol",
+    "__isoc23_strtoul",
+    "__isoc23_strtoll",
+    "__isoc23_strtoull",
+    "__ctype_b_loc",
+    "__ctype_tolower_loc",
+    "__ctype_toupper_loc",
+    "__errno_location",
+    "tolower",
+    "toupper",
+    "isalnum",
+    "isalpha",
+    "isdigit",
+    "isspace",
+    "iswalnum",
+    "iswalpha",
+    "iswspace",
+    "iswprint",
+    "towlower",
+    "towupper",
+    "wcwidth",
+    "mbrtowc",
+    "wcrtomb",
+    "mbsinit",
+    "mbrlen",
+    "wcslen",
+    "wmemcpy",
+    "wmemset",
+    "wmemcmp",
+    "wcscmp",
+    "wcschr",
+    "getenv",
+    "secure_getenv",
+    "time",
+    "clock",
+    "gettimeofday",
+    "clock_gettime",
+    "localtime_r",
+    "gmtime_r",
+    "mktime",
+    "difftime",
+    "getpid",
+    "getuid",
+    "geteuid",
+    "getgid",
+    "getegid",
+    "sysconf",
+    "isatty",
+    "rand",
+    "srand",
+    "random",
+    "srandom",
+    "drand48",
+    "rand_r",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "atan2",
+    "sinh",
+    "cosh",
+    "tanh",
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "pow",
+    "sqrt",
+    "cbrt",
+    "hypot",
+    "fmod",
+    "floor",
+    "ceil",
+    "round",
+    "trunc",
+    "rint",
+    "nearbyint",
+    "lround",
+    "lrint",
+    "fabs",
+    "ldexp",
+    "frexp",
+    "modf",
+    "copysign",
+    "fma",
+    "fmin",
+    "fmax",
+    "sinf",
+    "cosf",
+    "tanf",
+    "expf",
+    "logf",
+    "powf",
+    "sqrtf",
+    "fmodf",
+    "floorf",
+    "ceilf",
+    "roundf",
+    "sincos",
+    "sincosf",
+    "erf",
+    "erfc",
+    "tgamma",
+    "lgamma",
+    "__stpncpy_chk",
+    "__strncat_chk",
+    "__cxa_atexit",
+    "atexit",
+    "pthread_self",
+    "pthread_mutex_lock",
+    "pthread_mutex_unlock",
+    "pthread_mutex_trylock",
+    "pthread_mutex_init",
+    "pthread_mutex_destroy",
+    "pthread_getspecific",
+    "pthread_setspecific",
+    "pthread_rwlock_rdlock",
+    "pthread_rwlock_wrlock",
+    "pthread_rwlock_unlock",
+    "pthread_equal",
+    "_ZdlPv",
+    "_ZdlPvm",
+    "_ZdaPv",
+    "__tls_get_addr",
+];
+
+/// Functions whose call may return in a new process.
+const FORK: &[&str] = &[
+    "fork",
+    "_Fork",
+    "__fork",
+    "__libc_fork",
+    "daemon",
+    "forkpty",
+    "clone",
+    "syscall",
+];
+
+/// Effects of calls on the frames above them.
+pub struct Abandons<'p> {
+    program: &'p Program,
+    by_entry: HashMap<LinkAddr, usize>,
+    /// By function: calls of it may not come back.
+    may: Vec<bool>,
+}
+
+impl<'p> Abandons<'p> {
+    pub fn of(program: &'p Program) -> Abandons<'p> {
+        let functions = &program.functions;
+        let mut by_entry = HashMap::new();
+        for (at, function) in functions.iter().enumerate() {
+            let entries = function.others.iter().chain([&function.entry]);
+            by_entry.extend(entries.map(|entry| (*entry, at)));
+        }
+        let mut abandons = Abandons {
+            program,
+            by_entry,
+            may: functions
+                .iter()
+                .map(|function| !function.is_complete())
+                .collect(),
+        };
+        loop {
+            let now: Vec<bool> = functions
+                .iter()
+                .zip(&abandons.may)
+                .map(|(function, may)| *may || abandons.leaves(function))
+                .collect();
+            if std::mem::replace(&mut abandons.may, now.clone()) == now {
+                return abandons;
+            }
+        }
+    }
+
+    /// Whether anything that a function calls may not come back.
+    fn leaves(&self, function: &Function) -> bool {
+        let edges = function.graph.edges.iter();
+        let mut calls = edges.filter(|edge| {
+            matches!(
+                edge.kind,
+                EdgeKind::Call | EdgeKind::NoReturn | EdgeKind::TailCall | EdgeKind::Case
+            )
+        });
+        calls.any(|edge| !matches!(edge.to, To::Block(_)) && self.may_abandon(edge.to))
+    }
+
+    /// Whether a call of this may not come back, or come back more than once.
+    pub fn may_abandon(&self, to: To) -> bool {
+        if let To::Address(addr) = to
+            && let Some(&function) = self.by_entry.get(&addr)
+        {
+            return self.may[function];
+        }
+        let name = self.program.name_of(to);
+        name.is_none_or(|name| !RETURN.contains(&unversioned(name)))
+    }
+
+    /// Whether a call of this may return in a new process.
+    pub fn forks(&self, to: To) -> bool {
+        let name = self.program.name_of(to);
+        name.is_some_and(|name| FORK.contains(&unversioned(name)))
+    }
+}
+
+/// A symbol without its version.
+fn unversioned(name: &str) -> &str {
+    name.split('@').next().unwrap_or(name)
+}

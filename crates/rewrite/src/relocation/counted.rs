@@ -1,0 +1,168 @@
+//! Counters of a file that is edited: code in front of entries that gives threads theirs, and what is said to readers.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use flow::{Function, Program, To};
+use image::Image;
+use placement::plan;
+
+use super::Entries;
+use crate::Refused;
+use crate::counters::{Counters, Wanted};
+use crate::left::Why;
+use crate::relocate::{COMPARE, Insertions, Moved, TO_RESIDENT, Targets, to_resident};
+use crate::switches::Switches;
+
+/// Bytes of the code in front of an entry.
+pub(super) const GATE: u64 = 9 + COMPARE.len() as u64 + 7 + TO_RESIDENT as u64;
+
+/// Counters of a file.
+pub(super) struct Counted<'d> {
+    counters: Counters<'d>,
+    /// By function.
+    planned: BTreeMap<usize, plan::Function>,
+    /// Entries that no code can be in front of, and their functions.
+    bare: HashMap<u64, usize>,
+    /// Code in front of entries by their old places, and the code that gives threads their counters.
+    pub gates: BTreeMap<u64, u64>,
+    pub resident: u64,
+    /// State of the resident code.
+    pub state: u64,
+}
+
+/// Whether counters of a file would be right.
+pub(super) fn can_be_counted(image: &Image) -> Result<(), Refused> {
+    match (image.is_static(), image.interpreter()) {
+        (true, _) => Err(Refused::Static),
+        (false, None) => Err(Refused::Library),
+        (false, Some(_)) => Ok(()),
+    }
+}
+
+impl<'d> Counted<'d> {
+    pub fn new(image: &'d Image, program: &'d Program, wanted: Wanted<'d>) -> Counted<'d> {
+        Counted {
+            counters: Counters::new(image, program, wanted),
+            planned: BTreeMap::new(),
+            bare: HashMap::new(),
+            gates: BTreeMap::new(),
+            resident: 0,
+            state: 0,
+        }
+    }
+
+    /// Bytes of a thread's counters, whole pages.
+    pub fn stride(&self) -> u64 {
+        self.counters.stride()
+    }
+
+    /// Number of counters.
+    pub fn len(&self) -> usize {
+        self.planned.values().map(plan::Function::counters).sum()
+    }
+
+    /// Code for the counters of a function.
+    pub fn of<'b>(
+        &mut self,
+        number: usize,
+        function: &Function,
+        switches: &Switches,
+        bytes: &dyn Fn(u64) -> &'b [u8],
+    ) -> Result<Insertions, Why> {
+        let found = self.counters.of(function, switches, bytes)?;
+        let bare = found.bare.into_iter();
+        self.bare.extend(bare.map(|entry| (entry, number)));
+        self.planned.insert(number, found.planned);
+        Ok(found.insertions)
+    }
+
+    /// A function is left.
+    pub fn leave(&mut self, number: usize) {
+        self.planned.remove(&number);
+    }
+
+    /// Functions with an entry that no code can be in front of, and to which a function leads that stays.
+    pub fn without_gate(&self, program: &Program, moved: &BTreeMap<usize, Moved>) -> Vec<usize> {
+        if self.bare.is_empty() {
+            return Vec::new();
+        }
+        let functions = (0..).zip(&program.functions);
+        let stay = functions.filter(|(number, _)| !moved.contains_key(number));
+        let edges = stay.flat_map(|(_, function)| &function.graph.edges);
+        let targets = edges.filter_map(|edge| match edge.to {
+            To::Address(target) => self.bare.get(&target.0),
+            _ => None,
+        });
+        let found: HashSet<usize> = targets.copied().collect();
+        let found = found.into_iter();
+        found.filter(|number| moved.contains_key(number)).collect()
+    }
+
+    /// Gives the code in front of entries its places, from an address on; gives the address behind it.
+    pub fn place_gates(
+        &mut self,
+        mut next: u64,
+        program: &Program,
+        patches: &BTreeMap<u64, usize>,
+    ) -> u64 {
+        for (&place, number) in patches {
+            let function = &program.functions[*number];
+            let mut entries = function.others.iter().chain([&function.entry]);
+            if entries.any(|entry| entry.0 == place) && !self.bare.contains_key(&place) {
+                self.gates.insert(place, next);
+                next += GATE;
+            }
+        }
+        next
+    }
+
+    /// Writes the code in front of entries to `text`, which begins at the address `start`.
+    pub fn write_gates(
+        &self,
+        text: &mut [u8],
+        start: u64,
+        entries: &Entries,
+    ) -> Result<(), Refused> {
+        for (place, &gate) in &self.gates {
+            let code = self.gate(*place, gate, entries).ok_or(Refused::NoRoom)?;
+            let at = (gate - start) as usize;
+            text[at..at + code.len()].copy_from_slice(&code);
+        }
+        Ok(())
+    }
+
+    /// Code in front of an entry: a thread that has no counters, or those of another one, is given some.
+    fn gate(&self, place: u64, gate: u64, entries: &Entries) -> Option<Vec<u8>> {
+        let called = entries.moved(place)?;
+        let far = |target: u64, next: u64| {
+            let distance = i32::try_from(target.wrapping_sub(next) as i64);
+            distance.ok().map(i32::to_le_bytes)
+        };
+        // cmpl $0, started(%rip); je to the resident code
+        let mut code = vec![0x83, 0x3d];
+        code.extend_from_slice(&far(self.state, gate + 7)?);
+        code.extend_from_slice(&[0, 0x74, COMPARE.len() as u8 + 7]);
+        code.extend_from_slice(&COMPARE);
+        // jne over a jump
+        code.extend_from_slice(&[0x75, 5, 0xe9]);
+        let next = gate + code.len() as u64 + 4;
+        code.extend_from_slice(&far(called, next)?);
+        let slow = to_resident(next, called, entries).ok()?;
+        code.extend_from_slice(&slow);
+        (code.len() as u64 == GATE).then_some(code)
+    }
+
+    /// Graphs of the functions that moved, and which edges have counters, for readers.
+    pub fn planned_file(&self, input: &[u8], moved: &BTreeMap<usize, Moved>) -> Vec<u8> {
+        let planned = self.planned.iter();
+        let moved = planned.filter(|(number, _)| moved.contains_key(number));
+        let file = plan::File {
+            tool: self.counters.tool(),
+            original: self.counters.original().to_owned(),
+            size: input.len() as u64,
+            hash: plan::hash(input),
+            functions: moved.map(|(_, function)| function.clone()).collect(),
+        };
+        file.encode()
+    }
+}

@@ -1,0 +1,26 @@
+//! The code that lives in edited programs (crate `resident`), with what the editor tells it.
+
+use wire::counters::TOLD_AT;
+
+/// The code; what it is told is zero.
+const CODE: &[u8] = include_bytes!(env!("EVERYPATH_RESIDENT"));
+
+/// The name of its section.
+pub const SECTION: &str = ".everypath.resident";
+pub const ALIGN: u64 = 16;
+
+/// The code at an address, whose state is at another one; `stride`: bytes of a thread's counters.
+pub fn at(addr: u64, state: u64, stride: u64, id: [u8; 16]) -> Vec<u8> {
+    let mut code = CODE.to_vec();
+    let told = addr + TOLD_AT as u64;
+    let mut at = TOLD_AT;
+    let mut tell = |bytes: &[u8]| {
+        code[at..at + bytes.len()].copy_from_slice(bytes);
+        at += bytes.len();
+    };
+    tell(&state.wrapping_sub(told).to_le_bytes());
+    tell(&told.to_le_bytes());
+    tell(&stride.to_le_bytes());
+    tell(&id);
+    code
+}
