@@ -24,9 +24,12 @@ use crate::symbolize;
 /// Functions that are named one by one when their counts do not add up.
 const NAMED: usize = 5;
 
-/// Whether a file has counters.
+/// Whether a file has counters. A pipe has none: nobody else could read what was read here.
 pub fn is_one(path: &Path) -> bool {
     let mut head = [0; MAGIC.len()];
+    if !fs::metadata(path).is_ok_and(|metadata| metadata.is_file()) {
+        return false;
+    }
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
     read.is_ok() && head == MAGIC
 }
@@ -259,6 +262,12 @@ fn say_what_is_missing(path: &Path, header: &Header, counted: &Counted, image: &
         say!(
             "everypath: '{shown}': there was no room for the counters of {} threads",
             header.lost
+        );
+    }
+    if counted.ended == Some(false) {
+        say!(
+            "everypath: '{shown}': the program did not end by itself, but was killed, or ended in a library; \
+             counts of what was active then may be off by one"
         );
     }
     if counted.unsound.is_empty() {

@@ -35,17 +35,20 @@ pub enum Kind {
     Case,
     /// From the end of a block to the outside: it returns, jumps away, or its call does not come back.
     Out,
+    /// From the end of a block to the outside: its call ends the program, or executes another one.
+    End,
     /// The call at the end of a block did not come back, or came back more often than it was made.
     Abandoned,
 }
 
-const KINDS: [Kind; 7] = [
+const KINDS: [Kind; 8] = [
     Kind::Block,
     Kind::In,
     Kind::Falls,
     Kind::Taken,
     Kind::Case,
     Kind::Out,
+    Kind::End,
     Kind::Abandoned,
 ];
 const TOOLS: [Tool; 3] = [Tool::Edges, Tool::Blocks, Tool::Coverage];
@@ -128,6 +131,8 @@ pub struct File {
     /// Its bytes, and a hash of them.
     pub size: u64,
     pub hash: [u8; 16],
+    /// Entry of the program's main function, whose return ends it; 0: it is not known.
+    pub main: u64,
     pub functions: Vec<Function>,
 }
 
@@ -148,6 +153,7 @@ impl File {
         );
         out.extend_from_slice(&self.hash);
         put(&mut out, self.size);
+        put(&mut out, self.main);
         put(&mut out, self.original.len() as u64);
         out.extend_from_slice(self.original.as_bytes());
         put(&mut out, self.functions.len() as u64);
@@ -181,6 +187,7 @@ impl File {
         let tool = *TOOLS.get(usize::from(reader.byte()?))?;
         let hash = *reader.take(16)?.first_chunk()?;
         let size = reader.number()?;
+        let main = reader.number()?;
         let len = usize::try_from(reader.number()?).ok()?;
         let original = String::from_utf8(reader.take(len)?.to_vec()).ok()?;
         let mut functions = Vec::new();
@@ -231,6 +238,7 @@ impl File {
             original,
             size,
             hash,
+            main,
             functions,
         })
     }

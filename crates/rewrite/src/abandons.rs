@@ -223,6 +223,30 @@ const RETURN: &[&str] = &[
     "__tls_get_addr",
 ];
 
+/// Functions whose call ends the program, or replaces it if it succeeds.
+const END: &[&str] = &[
+    "exit",
+    "_exit",
+    "_Exit",
+    "quick_exit",
+    "abort",
+    "execve",
+    "execv",
+    "execvp",
+    "execvpe",
+    "execl",
+    "execlp",
+    "execle",
+    "fexecve",
+    "execveat",
+    "__assert_fail",
+    "err",
+    "errx",
+    "verr",
+    "verrx",
+    "_ZSt9terminatev",
+];
+
 /// Functions whose call may return in a new process.
 const FORK: &[&str] = &[
     "fork",
@@ -292,6 +316,12 @@ impl<'p> Abandons<'p> {
         }
         let name = self.program.name_of(to);
         name.is_none_or(|name| !RETURN.contains(&unversioned(name)))
+    }
+
+    /// Whether a call of this that does not return ended the program.
+    pub fn ends(&self, to: To) -> bool {
+        let name = self.program.name_of(to);
+        name.is_some_and(|name| END.contains(&unversioned(name)))
     }
 
     /// Whether a call of this may return in a new process.

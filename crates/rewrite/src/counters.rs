@@ -34,6 +34,8 @@ const R11: u16 = 1 << 11;
 const INLINE: u64 = 2;
 const JUMPED: u64 = 3;
 const KEEPS_FLAGS: u64 = 3;
+/// Bytes of a program's first instructions.
+const FIRST_INSNS: u64 = 48;
 /// Most counters: their displacements are numbers of 31 bits.
 const MOST: u64 = (1 << 28) - 1024;
 
@@ -59,6 +61,8 @@ pub struct Found {
 /// Chooses counters for one function after the other.
 pub struct Counters<'d> {
     wanted: Wanted<'d>,
+    image: &'d Image,
+    program: &'d Program,
     liveness: Liveness<'d>,
     abandons: Abandons<'d>,
     /// Entries to which functions jump.
@@ -102,6 +106,8 @@ impl<'d> Counters<'d> {
         });
         Counters {
             wanted,
+            image,
+            program,
             jumped: jumped.collect(),
             liveness: Liveness::new(image, program),
             abandons: Abandons::of(program),
@@ -116,6 +122,29 @@ impl<'d> Counters<'d> {
 
     pub fn tool(&self) -> Tool {
         self.wanted.tool
+    }
+
+    /// The function whose address the program's first instructions hold: its main function.
+    pub fn main(&self) -> u64 {
+        let start = self.image.entry();
+        let mut at = start.0;
+        while at < start.0 + FIRST_INSNS {
+            let bytes = self.image.bytes_from(LinkAddr(at));
+            let Ok(insn) = Insn::decode(&bytes[..bytes.len().min(15)], at) else {
+                break;
+            };
+            let address = insn.rip_relative().map(|(address, _)| address);
+            let address = address.or_else(|| insn.absolute().map(|(address, _)| address.into()));
+            let entry = address.filter(|address| {
+                let function = self.program.function_from(LinkAddr(*address));
+                function.is_some_and(|function| function.entry != start)
+            });
+            if let Some(entry) = entry {
+                return entry;
+            }
+            at = insn.next_pc();
+        }
+        0
     }
 
     pub fn original(&self) -> &str {
@@ -275,7 +304,11 @@ impl<'d> Counters<'d> {
                 edges.add(end_of(number), start_of(to), kind, key, weight);
             }
             if leaves {
-                edges.add(end_of(number), OUTSIDE, Kind::Out, Key::Nowhere, 0);
+                let ends = own
+                    .iter()
+                    .any(|edge| edge.kind == EdgeKind::NoReturn && self.abandons.ends(edge.to));
+                let kind = if ends { Kind::End } else { Kind::Out };
+                edges.add(end_of(number), OUTSIDE, kind, Key::Nowhere, 0);
             }
         }
         for &block in &insertions.forks {
@@ -297,7 +330,11 @@ impl<'d> Counters<'d> {
         insertions: &mut Insertions,
     ) {
         if self.abandons.may_abandon(callee) {
-            edges.add(end_of(block), OUTSIDE, Kind::Abandoned, Key::Nowhere, 0);
+            let kind = match self.abandons.ends(callee) {
+                true => Kind::End,
+                false => Kind::Abandoned,
+            };
+            edges.add(end_of(block), OUTSIDE, kind, Key::Nowhere, 0);
         }
         if self.abandons.forks(callee) {
             insertions.forks.insert(behind);

@@ -30,18 +30,26 @@ pub struct Counted {
     pub thread: Thread,
     /// Entries of functions with blocks that more left than came to, or the other way round.
     pub unsound: Vec<u64>,
+    /// The program's main function returned, or a call ended the program; `None`: nothing says where its main function is.
+    pub ended: Option<bool>,
 }
 
 impl Counted {
     /// Counts from the counters of a process whose code is at its link addresses and `bias`.
     pub fn of(file: &File, counters: &[u64], bias: u64, code: &dyn CodeOf) -> Counted {
-        let mut counted = Counted::default();
+        let mut counted = Counted {
+            ended: (file.main != 0).then_some(false),
+            ..Counted::default()
+        };
         for function in &file.functions {
             let first = usize::try_from(function.first).unwrap_or(usize::MAX);
             let own = counters.get(first..first.saturating_add(function.counters()));
             let solved = own.and_then(|own| Solved::of(function, own));
             match solved {
                 Some(solved) => {
+                    if solved.ends(function, function.entry == file.main) {
+                        counted.ended = counted.ended.map(|_| true);
+                    }
                     if !solved.is_sound {
                         counted.unsound.push(function.entry);
                     }
@@ -198,7 +206,7 @@ impl Solved {
         };
         for (edge, &count) in function.edges.iter().zip(&counts) {
             // A call that returns twice, as that of `fork`, is left less often than it was made.
-            solved.is_sound &= count >= 0 || edge.kind == Kind::Abandoned;
+            solved.is_sound &= count >= 0 || matches!(edge.kind, Kind::Abandoned | Kind::End);
             let count = u64::try_from(count.max(0)).unwrap_or(u64::MAX);
             solved.edges.push(count);
             if let (Kind::Block, Some(block)) = (edge.kind, function.block_of(edge.from)) {
@@ -208,12 +216,22 @@ impl Solved {
         Some(solved)
     }
 
+    /// Whether the program ended in it.
+    fn ends(&self, function: &Function, is_main: bool) -> bool {
+        let mut edges = function.edges.iter().zip(&self.edges);
+        edges.any(|(edge, &count)| {
+            count > 0 && (edge.kind == Kind::End || is_main && edge.kind == Kind::Out)
+        })
+    }
+
     fn leaving(&self, function: &Function, block: u32, flow: Flow, bias: u64) -> Leaving {
         let edges = function.edges.iter().zip(&self.edges);
         let own = edges.filter(|(edge, _)| edge.from == end_of(block));
         if super::is_conditional(flow) {
             // All that does not fall through, also to other functions.
-            let taken = own.filter(|(edge, _)| !matches!(edge.kind, Kind::Falls | Kind::Abandoned));
+            let taken = own.filter(|(edge, _)| {
+                !matches!(edge.kind, Kind::Falls | Kind::Abandoned | Kind::End)
+            });
             return Leaving::Taken(taken.map(|(_, count)| count).sum());
         }
         let is_case = |edge: &&placement::plan::PlannedEdge| edge.kind == Kind::Case;

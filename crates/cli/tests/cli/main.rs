@@ -13,6 +13,7 @@ mod caches;
 mod cfiat;
 mod consumers;
 mod costs;
+mod counted;
 mod counts;
 mod coverage;
 mod ctl;

@@ -161,6 +161,7 @@ impl<'d> Counted<'d> {
             original: self.counters.original().to_owned(),
             size: input.len() as u64,
             hash: plan::hash(input),
+            main: self.counters.main(),
             functions: moved.map(|(_, function)| function.clone()).collect(),
         };
         file.encode()
