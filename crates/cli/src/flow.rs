@@ -61,7 +61,7 @@ pub fn flow(flags: &Flow) -> Result<Ending> {
     let ran = |block: &Block| {
         let offset = image.file_offset(block.start)?;
         let counts = counts.as_ref()?;
-        Some(counts.get(&offset.0).copied().unwrap_or(0))
+        Some(counts.get(&offset.0).map_or(0, |(count, _)| *count))
     };
     let liveness = flags.live.then(|| Liveness::new(&image, &program));
     let style = match output {
@@ -103,8 +103,9 @@ fn check_form(flags: &Flow) -> Result<()> {
     }
 }
 
-/// Executions of the instructions of `image`, by their offsets in the file, in a recording of `count`.
-fn executions(path: &Path, image: &Image) -> Result<HashMap<u64, u64>> {
+/// Executions of the instructions of `image` in a recording of `count`, by their offsets in the file: all, and those that went on to
+/// the next instruction.
+pub fn executions(path: &Path, image: &Image) -> Result<HashMap<u64, (u64, u64)>> {
     let prefix = read(path)?;
     let shown = path.display();
     if prefix.recording.meta.mode != Mode::Counts {
@@ -130,7 +131,9 @@ fn executions(path: &Path, image: &Image) -> Result<HashMap<u64, u64>> {
         bail!("'{shown}' has no code of '{}'", image.path().display());
     }
     let insns = counts.insns.iter().filter(|insn| units[insn.unit as usize]);
-    Ok(insns.map(|insn| (insn.at, insn.count)).collect())
+    Ok(insns
+        .map(|insn| (insn.at, (insn.count, insn.fell)))
+        .collect())
 }
 
 /// The table of many files.

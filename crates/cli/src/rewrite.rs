@@ -7,13 +7,14 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow, bail};
 use flow::Program;
-use image::{Image, LinkAddr};
+use image::{FileOffset, Image, LinkAddr};
 use placement::plan;
 use rewrite::{Edited, OldCode};
 
 use crate::edited_folder;
 use crate::exit_status::Ending;
 use crate::flags::{Rewrite, Tool};
+use crate::flow::executions;
 use crate::output::{Kind, Output, reason};
 
 /// Permissions that an edited file has from the original: not those of set-id programs.
@@ -23,7 +24,14 @@ const LISTED: usize = 16;
 
 pub fn rewrite(flags: &Rewrite) -> Result<Ending> {
     if flags.tool == Tool::Segment && flags.paranoid {
-        bail!("--paranoid goes with --tool null");
+        bail!("--paranoid goes with tools that move functions: null, edges, blocks");
+    }
+    let counts = matches!(flags.tool, Tool::Edges | Tool::Blocks);
+    if flags.weights.is_some() && !counts {
+        bail!("--weights goes with --tool edges and --tool blocks");
+    }
+    if flags.libs && counts {
+        bail!("counters are for programs; leave --libs out");
     }
     if flags.libs {
         return edited_folder::make(flags);
@@ -61,13 +69,15 @@ pub fn edit(flags: &Rewrite, path: &Path, libraries: Option<&str>) -> Result<(Ed
         libraries,
         counters: None,
     };
+    let profile = flags.weights.as_deref();
+    let profile = profile.map(|run| self::profile(run, &image)).transpose()?;
     let original = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let original = original.to_string_lossy();
     let counted = |tool| rewrite::Options {
         counters: Some(rewrite::Wanted {
             tool,
             original: &original,
-            profile: None,
+            profile: profile.as_ref(),
         }),
         ..options
     };
@@ -85,6 +95,16 @@ pub fn edit(flags: &Rewrite, path: &Path, libraries: Option<&str>) -> Result<(Ed
     let edited = rewrite::relocation(&input, &image, &program, options);
     let edited = edited.map_err(|refused| anyhow!("cannot edit '{shown}': {refused}"))?;
     Ok((edited, program))
+}
+
+/// Executions of a file's instructions in an earlier run, by link address.
+fn profile(run: &Path, image: &Image) -> Result<rewrite::Profile> {
+    let counts = executions(run, image)?.into_iter();
+    let by_address = counts.filter_map(|(offset, counts)| {
+        let addr = image.link_addr(FileOffset(offset))?;
+        Some((addr.0, counts))
+    });
+    Ok(by_address.collect())
 }
 
 /// Says what was added, and each edit.

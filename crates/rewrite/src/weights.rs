@@ -51,11 +51,14 @@ impl Weights {
         }
         let edges = graph.edges.iter().map(|edge| {
             let (count, fell) = at(graph.blocks[edge.from as usize].last.0);
+            let is_call = |edge: &flow::Edge| edge.kind == EdgeKind::Call;
+            let calls = graph.edges_of(edge.from as usize).iter().any(is_call);
             let most = match edge.to {
                 To::Block(to) => blocks[to as usize],
                 _ => count,
             };
             match edge.kind {
+                EdgeKind::FallThrough if calls => count.min(most),
                 EdgeKind::FallThrough => fell.min(most),
                 _ => (count - fell.min(count)).min(most),
             }

@@ -78,8 +78,9 @@ pub fn run(tree: &Tree, options: &Options) -> Result<()> {
     for workload in workloads {
         eprintln!("setting up {}", workload.name);
         runner.set_up(&workload)?;
-        if options.modes.contains(&Mode::Null) {
-            runner.edit(&workload)?;
+        let edits = [Mode::Null, Mode::Edges, Mode::Blocks];
+        for &mode in options.modes.iter().filter(|mode| edits.contains(mode)) {
+            runner.edit(&workload, mode)?;
         }
         results.push(Measured {
             workload,

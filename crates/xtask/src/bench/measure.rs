@@ -41,6 +41,10 @@ pub enum Mode {
     Values,
     /// `everypath rewrite --libs --tool null` before, `everypath exec` in the run.
     Null,
+    /// `everypath rewrite --tool edges` of the program alone before, and the edited program in the run.
+    Edges,
+    /// `everypath rewrite --tool blocks` of the program alone before, and the edited program in the run.
+    Blocks,
     /// `valgrind --tool=none`.
     Valgrind,
     /// `valgrind --tool=callgrind`.
@@ -81,8 +85,18 @@ impl Mode {
             Mode::Addresses => "addresses",
             Mode::Values => "values",
             Mode::Null => "null",
+            Mode::Edges => "edges",
+            Mode::Blocks => "blocks",
             Mode::Valgrind => "valgrind",
             Mode::Callgrind => "callgrind",
+        }
+    }
+
+    /// The editor's tool, if the mode counts by it.
+    fn counts(self) -> Option<&'static str> {
+        match self {
+            Mode::Edges | Mode::Blocks => Some(self.name()),
+            _ => None,
         }
     }
 
@@ -117,6 +131,8 @@ impl Mode {
                 "--",
             ],
             Mode::Null => &["@", "exec", EDITED],
+            // Their program is another one.
+            Mode::Edges | Mode::Blocks => &[],
             Mode::Valgrind => &["valgrind", "-q", "--tool=none", "--trace-children=yes"],
             Mode::Callgrind => &[
                 "valgrind",
@@ -191,10 +207,18 @@ impl Runner {
         Ok(())
     }
 
-    /// Edits the program of a workload and its libraries.
-    pub fn edit(&self, workload: &Workload) -> Result<()> {
+    /// Edits the program of a workload: for `null` with its libraries.
+    pub fn edit(&self, workload: &Workload, mode: Mode) -> Result<()> {
         let folder = self.work.join(&workload.name);
-        let line = format!("\"$0\" rewrite --libs \"$(which -- \"$1\")\" -o {EDITED} --tool null");
+        let line = match mode.counts() {
+            None => {
+                format!("\"$0\" rewrite --libs \"$(which -- \"$1\")\" -o {EDITED} --tool null")
+            }
+            Some(tool) => format!(
+                "mkdir -p {tool} && \"$0\" rewrite \"$(realpath -- \"$(which -- \"$1\")\")\" -o \
+                 \"{tool}/$(basename -- \"$1\")\" --tool {tool}"
+            ),
+        };
         let mut shell = self.command("sh", &folder);
         shell.args(["-c", &line]).arg(&self.everypath);
         let status = shell.arg(&workload.command[0]).status();
@@ -270,10 +294,18 @@ impl Runner {
                 word => word.into(),
             })
             .collect();
+        let edited = mode.and_then(Mode::counts).map(|tool| {
+            let program = Path::new(&workload.command[0]).file_name();
+            folder
+                .join(tool)
+                .join(program.unwrap_or_default())
+                .into_os_string()
+        });
         // The folder of an edited program names it.
-        let is_named = usize::from(mode == Some(Mode::Null));
+        let is_named = usize::from(mode == Some(Mode::Null) || edited.is_some());
         let words: Vec<OsString> = prefix
             .into_iter()
+            .chain(edited)
             .chain(workload.command.iter().map(Into::into).skip(is_named))
             .collect();
         let cpu = children_cpu();
@@ -294,6 +326,9 @@ impl Runner {
             };
         }
         let wall = start.elapsed();
+        if mode.and_then(Mode::counts).is_some() {
+            remove_counters(&folder)?;
+        }
         if failure.is_none() && !same_bytes(&output, &folder.join("stdout.native"))? {
             failure = Some("standard output differs from the native run".into());
         }
@@ -363,6 +398,17 @@ pub fn everypath(tree: &Tree, target: &Path, given: Option<&Path>) -> Result<Pat
         bail!("cargo build --release --package cli failed");
     }
     Ok(target.join("release/everypath"))
+}
+
+/// Removes the files that an edited program wrote its counters to.
+fn remove_counters(folder: &Path) -> Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|ending| ending == "evp") {
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(())
 }
 
 fn stdin(workload: &Workload, folder: &Path) -> Result<Stdio> {
