@@ -18,6 +18,7 @@ use crate::counter_files;
 use crate::ctl;
 use crate::derived::Derived;
 use crate::diff;
+use crate::edited_run::EditedRun;
 use crate::exit_status::Ending;
 use crate::flags::{
     BlockKind, Cli, Command, ContextMode, Contexts, Count, Destination, Format, Report, Run, View,
@@ -27,6 +28,7 @@ use crate::output::{Kind, Output, mid_sentence, reason};
 use crate::pack;
 use crate::page_sources::{OnDisk, Trust};
 use crate::pager;
+use crate::program;
 use crate::raptor;
 use crate::selection;
 use crate::session::Session;
@@ -290,7 +292,7 @@ fn count(flags: &Count) -> Result<Ending> {
         true => Vec::new(),
         false => vec![("modules".to_owned(), flags.modules.join(","))],
     };
-    Session {
+    let session = Session {
         target: &flags.target,
         destination: &flags.destination,
         mode: Mode::Counts,
@@ -322,8 +324,18 @@ fn count(flags: &Count) -> Result<Ending> {
             ..Show::run(flags.destination.format, false)
         },
         speaks: true,
+    };
+    if flags.rewrite {
+        let program = program::check(&flags.target.command[0])?;
+        match EditedRun::of(&program) {
+            Ok(edited) => return session.run_edited(&program, &edited),
+            Err(why) => say!(
+                "everypath: '{}' is not edited: {why}; it is translated instead",
+                program.display()
+            ),
+        }
     }
-    .run()
+    session.run()
 }
 
 fn check_threads(per_thread: bool, format: Format) -> Result<()> {

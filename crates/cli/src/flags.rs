@@ -291,6 +291,9 @@ pub struct Count {
     /// Show these functions instruction by instruction, as names or globs
     #[arg(long, value_name = "LIST", conflicts_with = "format")]
     pub annotate: Vec<String>,
+    /// Edit the program and run that: quicker, but libraries are not counted
+    #[arg(long, conflicts_with = "in_place")]
+    pub rewrite: bool,
     #[command(flatten)]
     pub page: Page,
     #[command(flatten)]

@@ -55,6 +55,7 @@ mod derived;
 mod descriptors;
 mod diff;
 mod edited_folder;
+mod edited_run;
 mod exit_status;
 mod flags;
 mod flow;

@@ -78,6 +78,7 @@ pub fn edit(flags: &Rewrite, path: &Path, libraries: Option<&str>) -> Result<(Ed
             tool,
             original: &original,
             profile: profile.as_ref(),
+            is_beside: false,
         }),
         ..options
     };

@@ -19,6 +19,7 @@ use launch::{Control, Ended, Request, Run};
 use report::text::Style;
 use trace::{BlockContexts, Cost, End, Meta, Mode, Recording};
 
+use crate::edited_run::EditedRun;
 use crate::exit_status::Ending;
 use crate::flags::{Destination, Target};
 use crate::output::{self, Kind, Output, Unsaved, mid_sentence};
@@ -65,14 +66,58 @@ pub struct Session<'a> {
 }
 
 impl Session<'_> {
-    pub fn run(mut self) -> Result<Ending> {
+    pub fn run(self) -> Result<Ending> {
         let images = Arc::new(Images::new());
         self.check_in_place()?;
         let request = self.request()?;
         selection::verify(&images, &self.selector, &request.program)?;
+        let make = |session: &Session<'_>, named: bool| {
+            let mut tables = Extents::new(&images, &session.selector, &request.program, named);
+            let run = launch::run(&request, &mut tables, None)?;
+            let progress = Progress::new(session.destination.quiet);
+            progress.says("reading what was recorded");
+            let recording = session.read(&run);
+            let ended = run.ended;
+            // See the end of the run.
+            std::mem::forget(run);
+            Ok((recording, ended))
+        };
+        self.record(&request.program, &images, make)
+    }
+
+    /// Runs an edited program, and reads its counters.
+    pub fn run_edited(self, program: &Path, edited: &EditedRun) -> Result<Ending> {
+        let images = Arc::new(Images::new());
+        let make = |session: &Session<'_>, _| {
+            let (ended, started, duration) = edited.run(&session.target.command)?;
+            let meta = Meta {
+                duration_ns: u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX),
+                end: end_of(ended),
+                ..session.meta_before(started)
+            };
+            let recording = edited.recording(meta.clone()).unwrap_or_else(|error| {
+                say!("everypath: {error}");
+                Recording {
+                    meta,
+                    ..Recording::default()
+                }
+            });
+            Ok((recording, ended))
+        };
+        self.record(program, &images, make)
+    }
+
+    /// Prepares all outputs, has the program run by `make`, which is told whether names are needed, and saves and shows what was
+    /// recorded.
+    fn record(
+        mut self,
+        program: &Path,
+        images: &Arc<Images>,
+        make: impl FnOnce(&Session<'_>, bool) -> Result<(Recording, Ended)>,
+    ) -> Result<Ending> {
         let destination = self.destination;
         if destination.report.is_some() || self.prints() {
-            self.show.verify(&request.program)?;
+            self.show.verify(program)?;
         }
         let prepare = |path: Option<&Path>, kind| {
             let output = path.map(|path| Output::prepare(path, kind)).transpose();
@@ -82,14 +127,11 @@ impl Session<'_> {
         let report = prepare(destination.report.as_deref(), Kind::Report)?;
         let page = prepare(self.html.map(|page| page.path), Kind::Report)?;
         let named = [&output, &report, &page].into_iter().any(Option::is_some) || self.prints();
-        let mut tables = Extents::new(&images, &self.selector, &request.program, named);
-        let run = launch::run(&request, &mut tables, None)?;
+        let (mut recording, ended) = make(&self, named)?;
         let progress = Progress::new(self.destination.quiet);
-        progress.says("reading what was recorded");
-        let mut recording = self.read(&run);
         if named {
             progress.says("looking up names");
-            symbolize::symbolize(&mut recording, &images);
+            symbolize::symbolize(&mut recording, images);
         }
         let saved = output.map(|output| {
             progress.says("writing the recording");
@@ -100,7 +142,7 @@ impl Session<'_> {
         let page = page.zip(self.html).map(|(output, page)| {
             progress.says("writing the page");
             output.save(|out| {
-                let mut files = OnDisk::new(&images, Trust::Recording);
+                let mut files = OnDisk::new(images, Trust::Recording);
                 show::write_page(&recording, &self.show, page, &mut files, out)
             })
         });
@@ -116,11 +158,11 @@ impl Session<'_> {
         complain(&recording, saved, [page.unwrap_or(Ok(())), report]);
         let ending = match diverged(&recording) {
             true => Ending::Exit(125),
-            false => Ending::of(run.ended),
+            false => Ending::of(ended),
         };
         // Nothing is left to do but end: the system takes all memory back at
         // once, and millions of nodes and names take seconds one by one.
-        std::mem::forget((run, recording, images));
+        std::mem::forget((recording, images.clone()));
         Ok(ending)
     }
 

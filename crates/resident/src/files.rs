@@ -29,7 +29,8 @@ pub unsafe fn begin(told: &Told, state: *mut State, by_fork: bool) {
     unsafe {
         (*process).alive = 1;
         if (*state).stem == 0 {
-            (*state).stem = stem(&raw mut (*state).path).unwrap_or(0) as u64;
+            let path = &raw mut (*state).path;
+            (*state).stem = stem(path, told.is_beside != 0).unwrap_or(0) as u64;
         }
         (*process).header = make(told, state, by_fork).unwrap_or(0);
         (*state).process = memory;
@@ -38,13 +39,16 @@ pub unsafe fn begin(told: &Told, state: *mut State, by_fork: bool) {
 }
 
 /// Writes the folder and the program's name; gives their bytes.
-unsafe fn stem(path: *mut [u8; 4096]) -> Option<usize> {
+unsafe fn stem(path: *mut [u8; 4096], is_beside: bool) -> Option<usize> {
     let path = path.cast::<u8>();
     let mut name = MaybeUninit::<[u8; PATH]>::uninit();
     let name = name.as_mut_ptr().cast::<u8>();
     let len = calls::link(c"/proc/self/exe".as_ptr().cast(), name, PATH).min(PATH);
-    let folder = calls::folder(path, 4096 - PATH - ROOM);
-    if folder == 0 {
+    let folder = match is_beside {
+        true => 0,
+        false => calls::folder(path, 4096 - PATH - ROOM),
+    };
+    if folder == 0 && !is_beside {
         return None;
     }
     let mut first = 0;
@@ -54,6 +58,12 @@ unsafe fn stem(path: *mut [u8; 4096]) -> Option<usize> {
             if *name.add(at) == b'/' {
                 first = at + 1;
             }
+        }
+        if is_beside {
+            for at in 0..len {
+                put(path, at, *name.add(at));
+            }
+            return (first < len).then_some(len);
         }
         put(path, folder, b'/');
         for at in first..len {

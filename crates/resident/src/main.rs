@@ -35,7 +35,7 @@ global_asm!(
     ".balign 8",
     ".global told",
     "told:",
-    ".zero 40",
+    ".zero 48",
     "2:",
     // The program may have something below its stack pointer.
     "lea rsp, [rsp - 128]",
@@ -75,7 +75,7 @@ global_asm!(
     enter = sym enter,
 );
 
-const _: () = assert!(size_of::<Told>() == 24 + ID);
+const _: () = assert!(size_of::<Told>() == 32 + ID);
 
 /// Gives the thread that calls its counters.
 ///

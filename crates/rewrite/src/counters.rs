@@ -47,6 +47,8 @@ pub struct Wanted<'a> {
     pub original: &'a str,
     /// An earlier run.
     pub profile: Option<&'a Profile>,
+    /// Files of counters go beside the program, not to the working folder.
+    pub is_beside: bool,
 }
 
 /// Counters of a function.
@@ -118,6 +120,10 @@ impl<'d> Counters<'d> {
     /// Bytes of a thread's counters, whole pages.
     pub fn stride(&self) -> u64 {
         (self.next * 8).next_multiple_of(FIRST).max(FIRST)
+    }
+
+    pub fn is_beside(&self) -> bool {
+        self.wanted.is_beside
     }
 
     pub fn tool(&self) -> Tool {

@@ -184,7 +184,7 @@ impl Mover<'_> {
         if let (Some(counted), Some(planned)) = (&mut self.counted, &planned) {
             counted.resident = plan.next(resident::ALIGN);
             let id = plan::hash(planned);
-            let code = resident::at(counted.resident, counted.state, counted.stride(), id);
+            let code = counted.resident_code(id);
             push(&mut plan, resident::SECTION, resident::ALIGN, code);
         }
         let text = self.lay_out(plan.next(ALIGN_TEXT))?;

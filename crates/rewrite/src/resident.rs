@@ -10,7 +10,7 @@ pub const SECTION: &str = ".everypath.resident";
 pub const ALIGN: u64 = 16;
 
 /// The code at an address, whose state is at another one; `stride`: bytes of a thread's counters.
-pub fn at(addr: u64, state: u64, stride: u64, id: [u8; 16]) -> Vec<u8> {
+pub fn at(addr: u64, state: u64, stride: u64, id: [u8; 16], is_beside: bool) -> Vec<u8> {
     let mut code = CODE.to_vec();
     let told = addr + TOLD_AT as u64;
     let mut at = TOLD_AT;
@@ -22,5 +22,6 @@ pub fn at(addr: u64, state: u64, stride: u64, id: [u8; 16]) -> Vec<u8> {
     tell(&told.to_le_bytes());
     tell(&stride.to_le_bytes());
     tell(&id);
+    tell(&u64::from(is_beside).to_le_bytes());
     code
 }

@@ -39,6 +39,8 @@ pub struct Told {
     pub stride: u64,
     /// Identity of the edited file.
     pub id: [u8; ID],
+    /// 1: files of counters are beside the program, not in the working folder.
+    pub is_beside: u64,
 }
 
 /// State of a process: data of the edited program, zero at first.

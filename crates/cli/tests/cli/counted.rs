@@ -589,3 +589,110 @@ fn only_dynamic_programs_are_counted() {
         assert!(said.contains(why), "{said}");
     }
 }
+
+/// `count --rewrite` with a cache in the folder.
+fn count_rewrite(folder: &Folder, words: &[&str]) -> Output {
+    let output = Command::new(BINARY)
+        .args(["count", "--rewrite"])
+        .args(words)
+        .env("XDG_CACHE_HOME", folder.file("cache"))
+        .current_dir(folder.path())
+        .stdin(Stdio::null())
+        .output();
+    output.expect("it runs")
+}
+
+/// The program's output and end are its own, the counts those of the translator, the second run takes what the first one kept, and
+/// nothing of a run stays there.
+#[test]
+fn count_edits_and_keeps_what_it_edited() {
+    let folder = Folder::new("counted-cache");
+    fs::create_dir(folder.file("cache")).expect("a new folder");
+    let (_, flags, source) = LEAVES[2];
+    folder.program(flags, "forks", source);
+    let native = run(&folder, "", "forks", &[]);
+    let words = ["-q", "-o", "all.evp", "--", "./forks"];
+    let all = folder.run(BINARY, &[&["count"][..], &words].concat());
+    assert_eq!(all.stdout, native.stdout);
+    let all = Counts::of(&folder, &["all.evp".into()], "forks");
+    let files = || {
+        let entries = fs::read_dir(folder.file("cache/everypath")).expect("a cache");
+        let mut names: Vec<_> = entries
+            .map(|entry| entry.expect("an entry").path())
+            .collect();
+        names.sort();
+        names
+    };
+    let mut kept = Vec::new();
+    for round in 0..3 {
+        let words = ["-q", "-o", "own.evp", "--", "./forks"];
+        let output = count_rewrite(&folder, &words);
+        assert_eq!(
+            (output.status, &output.stdout),
+            (native.status, &native.stdout)
+        );
+        let own = Counts::of(&folder, &["own.evp".into()], "forks");
+        assert!(own.agree_with(&all, "count --rewrite") > 5);
+        let now: Vec<_> = files()
+            .into_iter()
+            .map(|path| {
+                (
+                    fs::metadata(&path).and_then(|meta| meta.modified()).ok(),
+                    path,
+                )
+            })
+            .collect();
+        assert_eq!(now.len(), 2, "{now:?}");
+        match round {
+            0 => kept = now,
+            1 => {
+                assert_eq!(now, kept);
+                // Somebody changes what is kept: it is made again.
+                let path = &kept[0].1;
+                let mut bytes = fs::read(path).expect("a file");
+                bytes[0x2000] ^= 1;
+                fs::write(path, bytes).expect("it is ours");
+            }
+            _ => assert_ne!(now, kept),
+        }
+    }
+    let output = count_rewrite(&folder, &["-q", "--", "sh", "-c", "kill -TERM $$"]);
+    assert_eq!(output.status.signal(), Some(15));
+    let output = count_rewrite(&folder, &["-q", "--", "sh", "-c", "exit 7"]);
+    assert_eq!(output.status.code(), Some(7));
+}
+
+/// A folder that others may write to is not trusted; scripts and static programs are translated, and that is told.
+#[test]
+fn count_translates_where_it_cannot_edit() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new("counted-fallback");
+    fs::create_dir_all(folder.file("cache/everypath")).expect("new folders");
+    folder.program(
+        &["-O1"],
+        "prog",
+        "int main(int c, char **v) { return c + 4; }",
+    );
+    fs::write(folder.file("script"), "#!/bin/sh\nexit 9\n").expect("a file");
+    let mode = |path: &str, mode| {
+        let permissions = fs::Permissions::from_mode(mode);
+        fs::set_permissions(folder.file(path), permissions).expect("it is ours");
+    };
+    mode("script", 0o755);
+    mode("cache/everypath", 0o777);
+    let told = |program: &str, code: i32, why: &str| {
+        let output = count_rewrite(&folder, &["-o", "run.evp", "--", program]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(
+            said.contains(why) && said.contains("translated instead"),
+            "{said}"
+        );
+    };
+    told("./prog", 5, "others may write to");
+    mode("cache/everypath", 0o700);
+    told("./script", 9, "it is a script");
+    let output = count_rewrite(&folder, &["-o", "run.evp", "--", "./prog"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!said.contains("translated instead"), "{said}");
+}

@@ -7,11 +7,11 @@ use image::Image;
 use placement::plan;
 
 use super::Entries;
-use crate::Refused;
 use crate::counters::{Counters, Wanted};
 use crate::left::Why;
 use crate::relocate::{COMPARE, Insertions, Moved, TO_RESIDENT, Targets, to_resident};
 use crate::switches::Switches;
+use crate::{Refused, resident};
 
 /// Bytes of the code in front of an entry.
 pub(super) const GATE: u64 = 9 + COMPARE.len() as u64 + 7 + TO_RESIDENT as u64;
@@ -54,6 +54,12 @@ impl<'d> Counted<'d> {
     /// Bytes of a thread's counters, whole pages.
     pub fn stride(&self) -> u64 {
         self.counters.stride()
+    }
+
+    /// The resident code, for its place.
+    pub fn resident_code(&self, id: [u8; 16]) -> Vec<u8> {
+        let is_beside = self.counters.is_beside();
+        resident::at(self.resident, self.state, self.stride(), id, is_beside)
     }
 
     /// Number of counters.
