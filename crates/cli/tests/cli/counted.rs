@@ -104,6 +104,13 @@ fn run(folder: &Folder, inside: &str, program: &str, arguments: &[&str]) -> Outp
     output.expect("setarch is there")
 }
 
+/// Copies a program. Another process does it: a program that this one has open for writing, or a child that another test is about to
+/// start, could not be executed.
+fn copy(folder: &Folder, from: &str, to: &str) {
+    let copied = folder.run("cp", &[from, to]);
+    assert!(copied.status.success(), "{copied:?}");
+}
+
 /// Files of counters in a folder.
 fn counters(folder: &Folder, inside: &str) -> Vec<String> {
     let entries = fs::read_dir(folder.file(inside)).expect("a folder");
@@ -131,11 +138,7 @@ fn edit(folder: &Folder, program: &str, tool: &str) -> String {
 fn agrees(folder: &Folder, program: &str, arguments: &[&str]) {
     let inside = format!("{program}.native");
     fs::create_dir(folder.file(&inside)).expect("a new folder");
-    fs::copy(
-        folder.file(program),
-        folder.file(&format!("{inside}/{program}")),
-    )
-    .expect("a copy");
+    copy(folder, program, &format!("{inside}/{program}"));
     let native = run(folder, &inside, program, arguments);
     let all = format!("{program}.all");
     let words = [
@@ -299,7 +302,7 @@ fn every_block_and_edge_is_as_count_has_it() {
         agrees(&folder, name, &["a", "b"]);
     }
     // The same with another number of arguments ends by `_exit`.
-    fs::copy(folder.file("exits"), folder.file("exits_at_once")).expect("a copy");
+    copy(&folder, "exits", "exits_at_once");
     agrees(&folder, "exits_at_once", &["a"]);
     fs::write(folder.file("throws.cc"), crate::flow::THROWS).expect("a file");
     let built = folder.run("g++", &["-O2", "-o", "throws", "throws.cc"]);
@@ -328,7 +331,7 @@ fn real_programs_are_counted_as_count_has_them() {
     ];
     for (program, arguments) in runs {
         let path = fs::canonicalize(format!("/usr/bin/{program}")).expect("it is installed");
-        fs::copy(path, folder.file(program)).expect("a copy");
+        copy(&folder, &path.display().to_string(), program);
         agrees(&folder, program, arguments);
     }
 }

@@ -631,7 +631,7 @@ fn what_cannot_be_edited_is_refused_in_one_sentence() {
     assert!(
         folder
             .refused(BINARY, &both)
-            .contains("--paranoid goes with --tool null")
+            .contains("--paranoid goes with tools that move functions")
     );
     assert!(to("none/out").contains("no such file"));
     assert!(to("/dev/full").contains("no space left"));
