@@ -101,23 +101,23 @@ impl Header {
         })
     }
 
-    /// Sums of the counters of all threads.
-    fn counters(&self, bytes: &[u8], count: usize) -> Result<Vec<u64>, &'static str> {
-        let fits = (count as u64)
-            .checked_mul(8)
-            .is_some_and(|size| size <= self.stride);
-        let end = self
-            .slots
-            .checked_mul(self.stride)
-            .and_then(|size| size.checked_add(FIRST));
-        if !fits || end.is_none_or(|end| end > bytes.len() as u64) {
+    /// Sums of the counters of all threads; `width`: bytes of one.
+    fn counters(&self, bytes: &[u8], count: usize, width: usize) -> Result<Vec<u64>, &'static str> {
+        let size = (count as u64).checked_mul(width as u64);
+        let fits = size.is_some_and(|size| size <= self.stride);
+        let end = self.slots.checked_mul(self.stride);
+        let end = end.and_then(|size| size.checked_add(FIRST));
+        if !fits || self.stride == 0 || end.is_none_or(|end| end > bytes.len() as u64) {
             return Err("is cut off: counters of threads are missing");
         }
         let mut sums = vec![0u64; count];
         let slots = bytes[FIRST as usize..].chunks_exact(self.stride as usize);
         for slot in slots.take(self.slots as usize) {
-            for (sum, counter) in sums.iter_mut().zip(slot.chunks_exact(8)) {
-                *sum = sum.saturating_add(word(counter, 0));
+            for (sum, counter) in sums.iter_mut().zip(slot.chunks_exact(width)) {
+                *sum = sum.saturating_add(match counter.first_chunk() {
+                    Some(word) => u64::from_le_bytes(*word),
+                    None => counter[0].into(),
+                });
             }
         }
         Ok(sums)
@@ -146,7 +146,11 @@ pub fn read(path: &Path) -> Result<Recording> {
     let bytes = bytes.map_err(|error| anyhow!("cannot read '{shown}': {}", reason(&error)))?;
     let header = Header::parse(&bytes).map_err(|what| anyhow!("'{shown}' {what}"))?;
     let planned = planned(path, &header)?;
-    let counters = header.counters(&bytes, counters_of(&planned));
+    let width = match planned.tool {
+        plan::Tool::Coverage => 1,
+        plan::Tool::Edges | plan::Tool::Blocks => 8,
+    };
+    let counters = header.counters(&bytes, counters_of(&planned), width);
     let counters = counters.map_err(|what| anyhow!("'{shown}' {what}"))?;
     let original = original(path, &planned)?;
     let code = Code {
@@ -154,7 +158,7 @@ pub fn read(path: &Path) -> Result<Recording> {
         segments: code_segments(&original),
     };
     let counted = Counted::of(&planned, &counters, header.bias, &code);
-    say_what_is_missing(path, &header, &counted, &original);
+    say_what_is_missing(path, &header, planned.tool, &counted, &original);
     let modules = modules(&planned.original, &original, header.bias);
     let process = Process {
         pid: header.pid,
@@ -256,7 +260,13 @@ fn modules(path: &str, image: &Image, bias: u64) -> Vec<Module> {
 }
 
 /// Says which counts are missing, and which are not exact.
-fn say_what_is_missing(path: &Path, header: &Header, counted: &Counted, image: &Image) {
+fn say_what_is_missing(
+    path: &Path,
+    header: &Header,
+    tool: plan::Tool,
+    counted: &Counted,
+    image: &Image,
+) {
     let shown = path.display();
     if header.lost > 0 {
         say!(
@@ -264,7 +274,7 @@ fn say_what_is_missing(path: &Path, header: &Header, counted: &Counted, image: &
             header.lost
         );
     }
-    if counted.ended == Some(false) {
+    if counted.ended == Some(false) && tool != plan::Tool::Coverage {
         say!(
             "everypath: '{shown}': the program did not end by itself, but was killed, or ended in a library; \
              counts of what was active then may be off by one"

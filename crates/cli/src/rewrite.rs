@@ -24,10 +24,10 @@ const LISTED: usize = 16;
 
 pub fn rewrite(flags: &Rewrite) -> Result<Ending> {
     if flags.tool == Tool::Segment && flags.paranoid {
-        bail!("--paranoid goes with tools that move functions: null, edges, blocks");
+        bail!("--paranoid goes with tools that move functions: null, edges, blocks, coverage");
     }
-    let counts = matches!(flags.tool, Tool::Edges | Tool::Blocks);
-    if flags.weights.is_some() && !counts {
+    let counts = matches!(flags.tool, Tool::Edges | Tool::Blocks | Tool::Coverage);
+    if flags.weights.is_some() && !matches!(flags.tool, Tool::Edges | Tool::Blocks) {
         bail!("--weights goes with --tool edges and --tool blocks");
     }
     if flags.libs && counts {
@@ -91,6 +91,7 @@ pub fn edit(flags: &Rewrite, path: &Path, libraries: Option<&str>) -> Result<(Ed
         Tool::Null => options,
         Tool::Edges => counted(plan::Tool::Edges),
         Tool::Blocks => counted(plan::Tool::Blocks),
+        Tool::Coverage => counted(plan::Tool::Coverage),
     };
     let program = Program::of(&image);
     let edited = rewrite::relocation(&input, &image, &program, options);
@@ -122,6 +123,9 @@ pub fn explain(edited: &Edited, program: &Program) {
         say!(
             "everypath: {moved} functions moved, {left} left; {new} of {all} jump tables made anew"
         );
+    }
+    if edited.counters > 0 {
+        say!("everypath: {} counters", edited.counters);
     }
     for (entry, why) in &edited.left {
         let function = program.function_from(LinkAddr(*entry));

@@ -23,6 +23,7 @@ use probe::{Probe, lower};
 use wire::counters::FIRST;
 
 use crate::abandons::Abandons;
+use crate::coverage::marks;
 use crate::left::Why;
 use crate::relocate::Insertions;
 use crate::switches::Switches;
@@ -119,7 +120,11 @@ impl<'d> Counters<'d> {
 
     /// Bytes of a thread's counters, whole pages.
     pub fn stride(&self) -> u64 {
-        (self.next * 8).next_multiple_of(FIRST).max(FIRST)
+        let each = match self.wanted.tool {
+            Tool::Coverage => 1,
+            Tool::Edges | Tool::Blocks => 8,
+        };
+        (self.next * each).next_multiple_of(FIRST).max(FIRST)
     }
 
     pub fn is_beside(&self) -> bool {
@@ -187,13 +192,13 @@ impl<'d> Counters<'d> {
                 })
                 .collect(),
         };
-        let chords = Chords::of(&graph).map_err(|_| Why::Uncounted)?;
+        let chosen = edges.chosen(&graph, self.wanted.tool)?;
         let first = self.next;
-        let count = chords.len() as u64;
+        let count = chosen.len() as u64;
         if first + count > MOST {
             return Err(Why::Uncounted);
         }
-        edges.lower(&chords, first, &mut insertions)?;
+        edges.lower(&chosen, self.wanted.tool, first, &mut insertions)?;
         self.next += count;
         let blocks = function.graph.blocks.iter();
         let planned = plan::Function {
@@ -387,17 +392,32 @@ impl Edges<'_> {
         live.copied().unwrap_or(RegisterSet::ALL)
     }
 
+    /// Indices of the edges with counters or marks.
+    fn chosen(&self, graph: &Graph, tool: Tool) -> Result<Vec<usize>, Why> {
+        if tool == Tool::Coverage {
+            let has_place = |at: usize| self.keys[at] != Key::Nowhere;
+            let blocks = self.live.before.len() as u32;
+            return Ok(marks(blocks, &self.all, &has_place));
+        }
+        let chords = Chords::of(graph).map_err(|_| Why::Uncounted)?;
+        Ok(chords.edges().collect())
+    }
+
     /// Makes the code of the counters, of which the first has the number `next`.
     fn lower(
         &mut self,
-        chords: &Chords,
+        chosen: &[usize],
+        tool: Tool,
         mut next: u64,
         insertions: &mut Insertions,
     ) -> Result<(), Why> {
-        for at in chords.edges() {
+        for &at in chosen {
             self.all[at].has_counter = true;
             let live = self.live_at(self.all[at].to, self.all[at].from);
-            let probe = Probe::Add((FIRST + next * 8) as u32);
+            let probe = match tool {
+                Tool::Coverage => Probe::Mark((FIRST + next) as u32),
+                Tool::Edges | Tool::Blocks => Probe::Add((FIRST + next * 8) as u32),
+            };
             next += 1;
             let code = lower(probe, live).ok_or(Why::Uncounted)?;
             match self.keys[at] {

@@ -23,6 +23,7 @@
 //! | `cursor` | numbers of such tables |
 //! | `libraries` | the folder where the dynamic linker looks for libraries first |
 //! | `counters` | where counters are, and the code that counts |
+//! | `coverage` | marks that say what was executed at all |
 //! | `abandons` | calls that may not come back |
 //! | `weights` | how often code is probably executed |
 //! | `resident` | the code that gives threads their counters |
@@ -35,6 +36,7 @@
 mod abandons;
 mod check;
 mod counters;
+mod coverage;
 mod cursor;
 mod debug;
 mod file;

@@ -10,10 +10,13 @@
 //!
 //! Limits: where calls by address, returns, and jumps by a table that several jumps share went is not known.
 
+mod marks;
+
 use std::sync::Arc;
 
+use hashbrown::HashMap;
 use isa::{Flow, Insn};
-use placement::plan::{File, Function, Kind, end_of, start_of};
+use placement::plan::{File, Function, Kind, PlannedEdge, Tool, end_of, start_of};
 use trace::{Event, EventKind, Fragment, Jump, Piece, Process, SlotCount, Thread};
 
 /// Code of a file by link address.
@@ -44,7 +47,10 @@ impl Counted {
         for function in &file.functions {
             let first = usize::try_from(function.first).unwrap_or(usize::MAX);
             let own = counters.get(first..first.saturating_add(function.counters()));
-            let solved = own.and_then(|own| Solved::of(function, own));
+            let solved = own.and_then(|own| match file.tool {
+                Tool::Coverage => Some(Solved::of_marks(function, own)),
+                Tool::Edges | Tool::Blocks => Solved::of(function, own),
+            });
             match solved {
                 Some(solved) => {
                     if solved.ends(function, function.entry == file.main) {
@@ -216,6 +222,29 @@ impl Solved {
         Some(solved)
     }
 
+    /// Blocks and edges that were executed count once; a block counts as often as it has ways out that were taken.
+    fn of_marks(function: &Function, marks: &[u64]) -> Solved {
+        let edges = marks::executed(function, marks);
+        let mut taken: HashMap<u32, u64> = HashMap::new();
+        for (edge, &executed) in function.edges.iter().zip(&edges) {
+            if edge.kind != Kind::Block {
+                *taken.entry(edge.from).or_default() += executed;
+            }
+        }
+        let mut blocks = vec![0; function.blocks.len()];
+        for (edge, &executed) in function.edges.iter().zip(&edges) {
+            if let (Kind::Block, Some(block)) = (edge.kind, function.block_of(edge.from)) {
+                let ways = taken.get(&edge.to).copied().unwrap_or(0);
+                blocks[block as usize] = if executed > 0 { ways.max(1) } else { 0 };
+            }
+        }
+        Solved {
+            blocks,
+            edges,
+            is_sound: true,
+        }
+    }
+
     /// Whether the program ended in it.
     fn ends(&self, function: &Function, is_main: bool) -> bool {
         let mut edges = function.edges.iter().zip(&self.edges);
@@ -234,7 +263,7 @@ impl Solved {
             });
             return Leaving::Taken(taken.map(|(_, count)| count).sum());
         }
-        let is_case = |edge: &&placement::plan::PlannedEdge| edge.kind == Kind::Case;
+        let is_case = |edge: &&PlannedEdge| edge.kind == Kind::Case;
         let cases = own.filter(|(edge, _)| is_case(edge));
         let targets = cases.filter_map(|(edge, &count)| {
             let to = function.block_of(edge.to)?;

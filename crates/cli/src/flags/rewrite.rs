@@ -76,4 +76,6 @@ pub enum Tool {
     Edges,
     /// A counter in every block, and what else says everything
     Blocks,
+    /// Marks: which blocks and branches were executed at all
+    Coverage,
 }

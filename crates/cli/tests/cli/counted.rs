@@ -1,7 +1,7 @@
 //! Counters of edited programs: every block and edge as `everypath count` has it of the same run, however the run ends; and what is
 //! said where counts are missing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
@@ -19,6 +19,8 @@ use crate::BINARY;
 struct Counts {
     blocks: BTreeMap<u64, (u64, u64)>,
     taken: BTreeMap<(u64, u64), u64>,
+    /// Edges of conditional branches.
+    conditional: BTreeSet<(u64, u64)>,
 }
 
 fn number(value: &Value) -> u64 {
@@ -64,6 +66,9 @@ impl Counts {
                 (is_branch, place(&edge["from"]), place(&edge["to"]))
             {
                 *counts.taken.entry((end, start)).or_default() += number(&edge["count"]);
+                if edge["kind"] == "taken" {
+                    counts.conditional.insert((end, start));
+                }
             }
         }
         counts
@@ -90,6 +95,42 @@ impl Counts {
             assert_eq!(known, Some(&count), "{what}: edge {end:#x} to {start:#x}");
         }
         self.blocks.len()
+    }
+}
+
+impl Counts {
+    /// Compares what a run with marks executed with the blocks of one with counters, and with all edges.
+    fn covers(&self, blocks: &BTreeMap<u64, (u64, u64)>, all: &Counts, what: &str) {
+        for start in blocks.keys() {
+            assert!(
+                self.at(*start).is_some(),
+                "{what}: block {start:#x} was executed"
+            );
+        }
+        for start in self.blocks.keys() {
+            assert!(
+                all.at(*start).is_some(),
+                "{what}: block {start:#x} was not executed"
+            );
+        }
+        for edge in self.taken.keys() {
+            assert!(
+                all.taken.contains_key(edge),
+                "{what}: edge {edge:x?} was not taken"
+            );
+        }
+        // Conditional branches are all told; jumps by tables that are shared are not.
+        let is_own = |(end, start): &&(u64, u64)| {
+            self.at(end - 1).is_some()
+                && self.at(*start).is_some()
+                && all.conditional.contains(&(*end, *start))
+        };
+        for edge in all.taken.keys().filter(is_own) {
+            assert!(
+                self.taken.contains_key(edge),
+                "{what}: edge {edge:x?} was taken"
+            );
+        }
     }
 }
 
@@ -157,14 +198,20 @@ fn agrees(folder: &Folder, program: &str, arguments: &[&str]) {
         .output();
     assert_eq!(counted.expect("setarch is there").stdout, native.stdout);
     let all = Counts::of(folder, &[format!("{inside}/{all}")], program);
+    let mut blocks = BTreeMap::new();
     for tool in ["edges", "blocks"] {
         let inside = edit(folder, program, tool);
         let edited = run(folder, &inside, program, arguments);
         assert_eq!(edited, native, "{program} {tool}");
         let own = Counts::of(folder, &counters(folder, &inside), program);
-        let blocks = own.agree_with(&all, &format!("{program} {tool}"));
-        assert!(blocks > 5, "{program}: {blocks} blocks");
+        let count = own.agree_with(&all, &format!("{program} {tool}"));
+        assert!(count > 5, "{program}: {count} blocks");
+        blocks = own.blocks;
     }
+    let inside = edit(folder, program, "coverage");
+    let edited = run(folder, &inside, program, arguments);
+    assert_eq!(edited, native, "{program} coverage");
+    Counts::of(folder, &counters(folder, &inside), program).covers(&blocks, &all, program);
 }
 
 /// Programs that leave functions in every way: by `exit` and `_exit` from deep inside, `longjmp`, exceptions, cancelled threads, `fork`

@@ -45,6 +45,8 @@ pub enum Mode {
     Edges,
     /// `everypath rewrite --tool blocks` of the program alone before, and the edited program in the run.
     Blocks,
+    /// `everypath rewrite --tool coverage` of the program alone before, and the edited program in the run.
+    Coverage,
     /// `valgrind --tool=none`.
     Valgrind,
     /// `valgrind --tool=callgrind`.
@@ -87,6 +89,7 @@ impl Mode {
             Mode::Null => "null",
             Mode::Edges => "edges",
             Mode::Blocks => "blocks",
+            Mode::Coverage => "coverage",
             Mode::Valgrind => "valgrind",
             Mode::Callgrind => "callgrind",
         }
@@ -95,7 +98,7 @@ impl Mode {
     /// The editor's tool, if the mode counts by it.
     fn counts(self) -> Option<&'static str> {
         match self {
-            Mode::Edges | Mode::Blocks => Some(self.name()),
+            Mode::Edges | Mode::Blocks | Mode::Coverage => Some(self.name()),
             _ => None,
         }
     }
@@ -132,7 +135,7 @@ impl Mode {
             ],
             Mode::Null => &["@", "exec", EDITED],
             // Their program is another one.
-            Mode::Edges | Mode::Blocks => &[],
+            Mode::Edges | Mode::Blocks | Mode::Coverage => &[],
             Mode::Valgrind => &["valgrind", "-q", "--tool=none", "--trace-children=yes"],
             Mode::Callgrind => &[
                 "valgrind",
