@@ -1,4 +1,4 @@
-//! `cargo xtask tables mtrace`: the tables of the mTrace thesis for programs of our own.
+//! `cargo xtask tables mtrace`: the tables of the mTrace thesis for programs of our own. `tables qp`: those of [`qp`].
 //!
 //! Approach: each program runs once under `everypath trace` with 1, 4 and 8 threads; from that one
 //! trace come the descriptors of mcfTrace and mcfTRaptor, as they are and through compressors,
@@ -14,6 +14,7 @@
 
 mod first_access;
 mod measure;
+mod qp;
 mod render;
 mod values;
 
@@ -35,8 +36,11 @@ pub struct Options {
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Words for the name of the file in benches/runs.
-    #[arg(long, default_value = "mtrace")]
-    label: String,
+    #[arg(long)]
+    label: Option<String>,
+    /// With `qp`: rounds, of which the median counts.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
     /// Only the tables of mlsTrace, or only the others.
     #[arg(long)]
     part: Option<Part>,
@@ -49,6 +53,8 @@ pub struct Options {
 enum Which {
     /// Tables 5.1 to 5.4, 6.1 to 6.9 and 6.11 to 6.16 of the mTrace thesis.
     Mtrace,
+    /// Counting by the exec editor, beside what compilers and BOLT insert.
+    Qp,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -150,10 +156,14 @@ const PREDICTORS: [(&str, &[&str]); 5] = [
 ];
 
 pub fn run(tree: &Tree, options: &Options) -> Result<()> {
-    let Which::Mtrace = options.which;
     let target = target_directory(tree);
     let everypath = everypath(tree, &target, options.everypath.as_deref())?;
     let notes = machine::notes(tree, &[])?;
+    let label = |name: &str| options.label.clone().unwrap_or_else(|| name.to_owned());
+    if matches!(options.which, Which::Qp) {
+        let tables = qp::run(tree, &everypath, &target, &options.only, options.rounds)?;
+        return publish(tree, &label("qp"), options.dry, &(notes + &tables));
+    }
     let (mut rows, mut values, mut first) = (Vec::new(), Vec::new(), Vec::new());
     let is_left_out = |part| options.part.is_some_and(|only| only != part);
     let is_wanted = |name| options.only.is_empty() || options.only.iter().any(|one| one == name);
@@ -191,7 +201,7 @@ pub fn run(tree: &Tree, options: &Options) -> Result<()> {
     }
     publish(
         tree,
-        &options.label,
+        &label("mtrace"),
         options.dry,
         &(render::all(&notes, &rows) + &values::render(&values) + &first_access::render(&first)),
     )
