@@ -13,9 +13,10 @@ use std::path::Path;
 
 use analysis::counts::from_counters::{CodeOf, Counted};
 use anyhow::{Result, anyhow, bail};
-use image::{Image, Images, LinkAddr};
+use image::{Image, Images, LinkAddr, Version};
 use placement::plan;
 use trace::{End, Meta, Mode, Module, Process, Recording, Thread};
+use wire::FileId;
 use wire::counters::{ARGUMENTS, FIRST, FileHeader, ID, MAGIC, PATH, VERSION};
 
 use crate::output::reason;
@@ -159,7 +160,7 @@ pub fn read(path: &Path) -> Result<Recording> {
     };
     let counted = Counted::of(&planned, &counters, header.bias, &code);
     say_what_is_missing(path, &header, planned.tool, &counted, &original);
-    let modules = modules(&planned.original, &original, header.bias);
+    let modules = modules(&planned.original, &original, header.bias)?;
     let process = Process {
         pid: header.pid,
         by_fork: header.by_fork,
@@ -241,9 +242,16 @@ fn code_segments(image: &Image) -> Vec<std::ops::Range<u64>> {
 }
 
 /// The mappings of its code.
-fn modules(path: &str, image: &Image, bias: u64) -> Vec<Module> {
+fn modules(path: &str, image: &Image, bias: u64) -> Result<Vec<Module>> {
+    // Names are those of this very file.
+    let version = Version::of(Path::new(path))?;
+    let file = FileId {
+        dev: version.dev,
+        ino: version.ino,
+        changed: version.changed,
+    };
     let segments = image.segments().iter().filter(|segment| segment.executable);
-    segments
+    Ok(segments
         .map(|segment| Module {
             path: path.to_owned(),
             start: segment.addr.0.wrapping_add(bias),
@@ -253,10 +261,11 @@ fn modules(path: &str, image: &Image, bias: u64) -> Vec<Module> {
                 .wrapping_add(bias)
                 .wrapping_add(segment.file_size),
             offset: segment.offset.0,
+            file,
             build_id: image.build_id().map(<[u8]>::to_vec),
             ..Module::default()
         })
-        .collect()
+        .collect())
 }
 
 /// Says which counts are missing, and which are not exact.

@@ -126,6 +126,8 @@ pub enum Refused {
     NoData,
     #[error("it is a library, and only programs are counted")]
     Library,
+    #[error("it uses %gs itself, by which counters are found")]
+    UsesGs,
     #[error("it is a static program, whose threads begin in its own code; only others are counted")]
     Static,
     #[error("the edited file failed its check: {0}; please report this")]

@@ -384,8 +384,9 @@ impl Moved {
         })
     }
 
-    /// Puts it at the next address that is aligned as it was; gives the address behind it.
-    pub fn place(&mut self, next: u64) -> u64 {
+    /// Puts it at the next address that is aligned as it was, behind so many bytes of other code; gives the address behind it.
+    pub fn place(&mut self, next: u64, in_front: u64) -> u64 {
+        let next = next + in_front;
         self.base = next + (self.entry % ALIGN + ALIGN - next % ALIGN) % ALIGN;
         self.base + self.size
     }

@@ -103,7 +103,7 @@ pub fn relocation(
         return Err(Refused::Edited);
     }
     if options.counters.is_some() {
-        can_be_counted(image)?;
+        can_be_counted(image, program)?;
     }
     let mut file = File::parse(input)?;
     let (addr, bytes) = file.section(FRAMES).ok_or(Refused::NoUnwind)?;
@@ -136,10 +136,9 @@ pub fn relocation(
     // The note comes first, then the resident code if there is some, then the functions.
     let text = 1 + usize::from(mover.counted.is_some());
     file.move_symbols(text, &|old| mover.symbol(old));
-    // Other files come to counted code by its old entries only, where threads are looked at.
-    if image.kind() != ImageKind::Fixed && mover.counted.is_none() {
+    if image.kind() != ImageKind::Fixed {
         let exported = mover.exported(&file, &references);
-        file.move_dynamic_symbols(&|old| mover.symbol(old).filter(|_| exported.contains(&old)));
+        file.move_dynamic_symbols(&|old| mover.entered(old).filter(|_| exported.contains(&old)));
     }
     debug::move_all(&mut file, &mover.moves());
     let functions = Functions {
@@ -359,7 +358,12 @@ impl Mover<'_> {
     fn lay_out(&mut self, start: u64) -> Result<Vec<u8>, Refused> {
         let mut next = start;
         for moved in self.moved.values_mut() {
-            next = moved.place(next);
+            let counted = self.counted.as_mut();
+            let in_front = counted.map_or(0, |counted| counted.in_front_of(moved.entry));
+            next = moved.place(next, in_front);
+            if let Some(counted) = &mut self.counted {
+                counted.place_in_front(moved.entry, moved.called_at());
+            }
         }
         if let Some(counted) = &mut self.counted {
             next = counted.place_gates(next, self.program, &self.patches);
@@ -445,6 +449,16 @@ impl Mover<'_> {
         }
         function.others.contains(&LinkAddr(old)).then_some(())?;
         moved.new_of(old).map(|new| (new, 0))
+    }
+
+    /// Address and size that other files know of a function: its code begins with that in front of its entry, if it has some.
+    fn entered(&self, old: u64) -> Option<(u64, u64)> {
+        let (called, size) = self.symbol(old)?;
+        let Some(counted) = &self.counted else {
+            return Some((called, size));
+        };
+        let entered = counted.entered_at(old)?;
+        (entered < called).then(|| (entered, called + size - entered))
     }
 
     /// Entries of moved functions that other files know by a symbol, and this one in no other way: calls of them need not go by

@@ -630,9 +630,15 @@ fn only_dynamic_programs_are_counted() {
         "static",
         "int main(void) { return 0; }",
     );
+    let uses = "int main(void) { int n; asm(\"movl %%gs:0, %0\" : \"=r\"(n)); return n; }";
+    folder.program(&["-O1"], "uses", uses);
+    let sets = "int arch_prctl(int, long); int main(void) { return arch_prctl(0x1001, 0); }";
+    folder.program(&["-O1"], "sets", sets);
     for (file, why) in [
         ("library.so", "it is a library"),
         ("static", "it is a static program"),
+        ("uses", "it uses %gs itself"),
+        ("sets", "it uses %gs itself"),
     ] {
         let words = ["rewrite", file, "-o", "out", "--tool", "edges"];
         let said = folder.refused(BINARY, &words);
@@ -745,4 +751,62 @@ fn count_translates_where_it_cannot_edit() {
     let output = count_rewrite(&folder, &["-o", "run.evp", "--", "./prog"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!said.contains("translated instead"), "{said}");
+}
+
+/// All forms of reports say of the program's own code what those of `count` say.
+#[test]
+fn forms_are_those_of_count() {
+    let folder = Folder::new("counted-forms");
+    let (_, flags, source) = LEAVES[0];
+    folder.program(&[flags, &["-g"]].concat(), "exits", source);
+    let inside = edit(&folder, "exits", "edges");
+    assert!(
+        !run(&folder, &inside, "exits", &["a", "b"])
+            .stdout
+            .is_empty()
+    );
+    let own = &counters(&folder, &inside)[0];
+    let words = ["count", "-q", "-o", "all.evp", "--", "./exits", "a", "b"];
+    assert!(!folder.run(BINARY, &words).stdout.is_empty());
+    let report = |file: &str, words: &[&str]| {
+        let output = folder.run(
+            BINARY,
+            &[&["report", file, "--modules", "exits"], words].concat(),
+        );
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8(output.stdout).expect("text")
+    };
+    // What was executed, line by line; both know the functions and lines of the same file.
+    for words in [
+        &["--format", "lcov"][..],
+        &["--format", "llvm"],
+        &["--annotate", "down"],
+    ] {
+        let of = |file: &str| {
+            let text = report(file, words);
+            // Stubs of the dynamic linker, to which calls go, are not counted, and so have no name.
+            let is_told = |line: &&str| !line.contains("  call ");
+            let lines = text.lines().filter(is_told).map(str::to_owned);
+            lines.collect::<Vec<_>>()
+        };
+        let (own, all) = (of(own), of("all.evp"));
+        assert!(own.len() > 5, "{words:?}: {own:?}");
+        assert_eq!(own, all, "{words:?}");
+    }
+    for (words, holds) in [
+        (&["--format", "csv"][..], ",down,"),
+        (&["--format", "callgrind"], "fn=(1) "),
+        (&["--format", "fdata"], "1 main "),
+        (&["--top", "5"], "down"),
+    ] {
+        let text = report(own, words);
+        assert!(text.contains(holds), "{words:?}: {text}");
+    }
+    let page = ["report", own, "--html", "page.html"];
+    assert!(folder.run(BINARY, &page).status.success());
+    assert!(fs::metadata(folder.file("page.html")).is_ok_and(|page| page.len() > 20_000));
 }

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use flow::{Function, Program, To};
+use flow::{Block, Function, Program, To};
 use image::Image;
+use isa::insn::Reader;
 use placement::plan;
 
 use super::Entries;
@@ -13,8 +14,10 @@ use crate::relocate::{COMPARE, Insertions, Moved, TO_RESIDENT, Targets, to_resid
 use crate::switches::Switches;
 use crate::{Refused, resident};
 
-/// Bytes of the code in front of an entry.
-pub(super) const GATE: u64 = 9 + COMPARE.len() as u64 + 7 + TO_RESIDENT as u64;
+/// Bytes of the way to the resident code, with which the code in front of an entry begins.
+const SLOW: u64 = TO_RESIDENT as u64;
+/// Bytes of the code in front of an entry: that way, two comparisons with their jumps, a jump.
+pub(super) const GATE: u64 = SLOW + 9 + COMPARE.len() as u64 + 2 + 5;
 
 /// Counters of a file.
 pub(super) struct Counted<'d> {
@@ -31,12 +34,40 @@ pub(super) struct Counted<'d> {
 }
 
 /// Whether counters of a file would be right.
-pub(super) fn can_be_counted(image: &Image) -> Result<(), Refused> {
+pub(super) fn can_be_counted(image: &Image, program: &Program) -> Result<(), Refused> {
     match (image.is_static(), image.interpreter()) {
-        (true, _) => Err(Refused::Static),
-        (false, None) => Err(Refused::Library),
-        (false, Some(_)) => Ok(()),
+        (true, _) => return Err(Refused::Static),
+        (false, None) => return Err(Refused::Library),
+        (false, Some(_)) => {}
     }
+    let is_setter = |name: &String| name.split('@').next() == Some("arch_prctl");
+    let functions = program.functions.iter();
+    let mut blocks = functions.flat_map(|function| &function.graph.blocks);
+    match program.slots.values().any(is_setter) || blocks.any(|block| uses_gs(image, block)) {
+        true => Err(Refused::UsesGs),
+        false => Ok(()),
+    }
+}
+
+/// Whether an instruction of a block reads, writes or uses `%gs`.
+fn uses_gs(image: &Image, block: &Block) -> bool {
+    let code = image.bytes_from(block.start);
+    let mut reader = Reader::new(code, block.start.0);
+    let mut at = block.start.0;
+    while at < block.end.0 {
+        let Ok(insn) = reader.decode(at) else {
+            return false;
+        };
+        if insn.uses_gs()
+            || insn.gs_base_access().is_some()
+            || insn.gs_selector_write().is_some()
+            || insn.writes_gs_from_memory()
+        {
+            return true;
+        }
+        at = insn.next_pc();
+    }
+    false
 }
 
 impl<'d> Counted<'d> {
@@ -104,7 +135,23 @@ impl<'d> Counted<'d> {
         found.filter(|number| moved.contains_key(number)).collect()
     }
 
-    /// Gives the code in front of entries its places, from an address on; gives the address behind it.
+    /// Bytes in front of a function for the code of its entry; 0: it has none.
+    pub fn in_front_of(&self, entry: u64) -> u64 {
+        if self.bare.contains_key(&entry) {
+            0
+        } else {
+            GATE
+        }
+    }
+
+    /// Gives the code of a function's entry its place, which ends where the function begins.
+    pub fn place_in_front(&mut self, entry: u64, called: u64) {
+        if !self.bare.contains_key(&entry) {
+            self.gates.insert(entry, called - GATE);
+        }
+    }
+
+    /// Gives the code in front of other entries its places, from an address on; gives the address behind it.
     pub fn place_gates(
         &mut self,
         mut next: u64,
@@ -112,14 +159,18 @@ impl<'d> Counted<'d> {
         patches: &BTreeMap<u64, usize>,
     ) -> u64 {
         for (&place, number) in patches {
-            let function = &program.functions[*number];
-            let mut entries = function.others.iter().chain([&function.entry]);
-            if entries.any(|entry| entry.0 == place) && !self.bare.contains_key(&place) {
+            let mut others = program.functions[*number].others.iter();
+            if others.any(|entry| entry.0 == place) && !self.bare.contains_key(&place) {
                 self.gates.insert(place, next);
                 next += GATE;
             }
         }
         next
+    }
+
+    /// Address to which others than this file's moved code come for an entry.
+    pub fn entered_at(&self, place: u64) -> Option<u64> {
+        self.gates.get(&place).map(|gate| gate + SLOW)
     }
 
     /// Writes the code in front of entries to `text`, which begins at the address `start`.
@@ -137,24 +188,34 @@ impl<'d> Counted<'d> {
         Ok(())
     }
 
-    /// Code in front of an entry: a thread that has no counters, or those of another one, is given some.
+    /// Code in front of an entry: a thread that has no counters, or those of another one, is given some. It begins with the way to
+    /// the resident code; where the function follows, it ends without a jump.
     fn gate(&self, place: u64, gate: u64, entries: &Entries) -> Option<Vec<u8>> {
         let called = entries.moved(place)?;
         let far = |target: u64, next: u64| {
             let distance = i32::try_from(target.wrapping_sub(next) as i64);
             distance.ok().map(i32::to_le_bytes)
         };
-        // cmpl $0, started(%rip); je to the resident code
-        let mut code = vec![0x83, 0x3d];
-        code.extend_from_slice(&far(self.state, gate + 7)?);
-        code.extend_from_slice(&[0, 0x74, COMPARE.len() as u8 + 7]);
+        let mut code = to_resident(gate, called, entries).ok()?.to_vec();
+        // cmpl $0, started(%rip); je to the beginning
+        code.extend_from_slice(&[0x83, 0x3d]);
+        code.extend_from_slice(&far(self.state, gate + SLOW + 7)?);
+        code.push(0);
+        let to_begin = |code: &mut Vec<u8>, opcode: u8| {
+            let back = code.len() as u8 + 2;
+            code.extend_from_slice(&[opcode, back.wrapping_neg()]);
+        };
+        to_begin(&mut code, 0x74);
         code.extend_from_slice(&COMPARE);
-        // jne over a jump
-        code.extend_from_slice(&[0x75, 5, 0xe9]);
-        let next = gate + code.len() as u64 + 4;
-        code.extend_from_slice(&far(called, next)?);
-        let slow = to_resident(next, called, entries).ok()?;
-        code.extend_from_slice(&slow);
+        // jne
+        to_begin(&mut code, 0x75);
+        if called != gate + GATE {
+            code.push(0xe9);
+            code.extend_from_slice(&far(called, gate + GATE)?);
+        } else {
+            // A nop of five bytes (Intel SDM volume 2, NOP): the function begins behind it.
+            code.extend_from_slice(&[0x0f, 0x1f, 0x44, 0x00, 0x00]);
+        }
         (code.len() as u64 == GATE).then_some(code)
     }
 
