@@ -59,6 +59,7 @@ pub struct Found {
     pub insertions: Insertions,
     /// Old places of its entries that code in front of them would harm.
     pub bare: Vec<u64>,
+    pub is_called: bool,
 }
 
 /// Chooses counters for one function after the other.
@@ -212,19 +213,25 @@ impl<'d> Counters<'d> {
         };
         Ok(Found {
             bare: self.bare_entries(function, &live),
+            is_called: self.is_called(function),
             planned,
             insertions,
         })
     }
 
-    /// Old places of a function's entries that code in front of them would harm: it needs a register, and flags. Who calls a function
-    /// does so by the System V convention, which has no argument in either; parts of functions are jumped to in any state.
-    fn bare_entries(&self, function: &Function, live: &Live) -> Vec<u64> {
+    /// Whether a function is called, by the System V convention, in which flags are no argument; parts of functions are jumped to
+    /// in any state.
+    fn is_called(&self, function: &Function) -> bool {
         let evidence = function.evidence;
         let is_part = |name: &str| name.contains(".cold") || name.contains(".part");
         let is_named = function.name.as_deref().is_some_and(|name| !is_part(name));
         let is_called = evidence.called || function.is_taken() || is_named;
-        let is_called = is_called || !self.jumped.contains(&function.entry);
+        is_called || !self.jumped.contains(&function.entry)
+    }
+
+    /// Old places of a function's entries that code in front of them would harm: it changes a register, and flags.
+    fn bare_entries(&self, function: &Function, live: &Live) -> Vec<u64> {
+        let is_called = self.is_called(function);
         let first = [function.entry].into_iter().filter(|_| !is_called);
         let entries = function.others.iter().copied().chain(first);
         let bare = entries.filter(|entry| {

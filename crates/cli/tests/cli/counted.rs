@@ -810,3 +810,33 @@ fn forms_are_those_of_count() {
     assert!(folder.run(BINARY, &page).status.success());
     assert!(fs::metadata(folder.file("page.html")).is_ok_and(|page| page.len() > 20_000));
 }
+
+/// A caller that stays may keep a value in a register that its callee happens to leave as it was, as GCC's `-fipa-ra` has it; what is
+/// in front of the callee leaves all of them.
+#[test]
+fn registers_are_kept_for_callers_that_stay() {
+    let folder = Folder::new("counted-registers");
+    let source = r#"#include <stdio.h>
+long total;
+__attribute__((noinline)) void leave_it(long n) { for (long i = 0; i < n; i++) total += i; }
+long keeps(long n);
+asm(".text\n.type keeps, @function\nkeeps:\n.cfi_startproc\n"
+    "push %rbx\n.cfi_adjust_cfa_offset 8\nmov $12345, %r11d\ncall leave_it\nmov %r11, %rax\n"
+    "jmp *place(%rip)\n1: pop %rbx\n.cfi_adjust_cfa_offset -8\nret\n.cfi_endproc\n.size keeps, .-keeps\n"
+    ".data\n.align 8\nplace: .quad 1b\n.text\n");
+int main(void) { printf("%ld ", keeps(10)); printf("%ld\n", total); return 0; }
+"#;
+    folder.program(&["-O1", "-fno-stack-protector"], "keeps", source);
+    let native = run(&folder, "", "keeps", &[]);
+    assert_eq!(native.stdout, b"12345 45\n");
+    for tool in ["edges", "blocks", "coverage"] {
+        fs::create_dir(folder.file(tool)).expect("a new folder");
+        let to = format!("{tool}/keeps");
+        let words = ["rewrite", "keeps", "-o", &to, "--tool", tool, "--explain"];
+        let said = folder.run(BINARY, &words).stderr;
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.contains("(keeps): "), "{said}");
+        assert!(!said.contains("(leave_it)"), "{said}");
+        assert_eq!(run(&folder, tool, "keeps", &[]), native, "{tool}");
+    }
+}

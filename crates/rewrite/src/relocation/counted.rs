@@ -16,8 +16,15 @@ use crate::{Refused, resident};
 
 /// Bytes of the way to the resident code, with which the code in front of an entry begins.
 const SLOW: u64 = TO_RESIDENT as u64;
-/// Bytes of the code in front of an entry: that way, two comparisons with their jumps, a jump.
-pub(super) const GATE: u64 = SLOW + 9 + COMPARE.len() as u64 + 2 + 5;
+/// `mov %r11, -8(%rsp)`, and back. GCC has callers keep values in registers that a callee happens to leave as they were
+/// (`-fipa-ra`), so `r11` has to be kept; at the beginning of a function nothing is below its stack pointer.
+const KEEP: [u8; 5] = [0x4c, 0x89, 0x5c, 0x24, 0xf8];
+const GIVE_BACK: [u8; 5] = [0x4c, 0x8b, 0x5c, 0x24, 0xf8];
+/// A nop (Intel SDM volume 2, NOP).
+const NOTHING: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
+const FIVE: u64 = 5;
+/// Bytes of the code in front of an entry: that way, `r11` kept, two comparisons with their jumps, `r11` given back, a jump.
+pub(super) const GATE: u64 = SLOW + FIVE + 9 + COMPARE.len() as u64 + 2 + 2 * FIVE;
 
 /// Counters of a file.
 pub(super) struct Counted<'d> {
@@ -26,6 +33,8 @@ pub(super) struct Counted<'d> {
     planned: BTreeMap<usize, plan::Function>,
     /// Entries that no code can be in front of, and their functions.
     bare: HashMap<u64, usize>,
+    /// Entries that are called by the System V convention: the code in front of them keeps all registers.
+    keeps: HashSet<u64>,
     /// Code in front of entries by their old places, and the code that gives threads their counters.
     pub gates: BTreeMap<u64, u64>,
     pub resident: u64,
@@ -76,6 +85,7 @@ impl<'d> Counted<'d> {
             counters: Counters::new(image, program, wanted),
             planned: BTreeMap::new(),
             bare: HashMap::new(),
+            keeps: HashSet::new(),
             gates: BTreeMap::new(),
             resident: 0,
             state: 0,
@@ -109,6 +119,9 @@ impl<'d> Counted<'d> {
         let found = self.counters.of(function, switches, bytes)?;
         let bare = found.bare.into_iter();
         self.bare.extend(bare.map(|entry| (entry, number)));
+        if found.is_called {
+            self.keeps.insert(function.entry.0);
+        }
         self.planned.insert(number, found.planned);
         Ok(found.insertions)
     }
@@ -192,14 +205,17 @@ impl<'d> Counted<'d> {
     /// the resident code; where the function follows, it ends without a jump.
     fn gate(&self, place: u64, gate: u64, entries: &Entries) -> Option<Vec<u8>> {
         let called = entries.moved(place)?;
+        let keeps = self.keeps.contains(&place);
         let far = |target: u64, next: u64| {
             let distance = i32::try_from(target.wrapping_sub(next) as i64);
             distance.ok().map(i32::to_le_bytes)
         };
-        let mut code = to_resident(gate, called, entries).ok()?.to_vec();
+        let behind = gate + GATE - 2 * FIVE;
+        let mut code = to_resident(gate, behind, entries).ok()?.to_vec();
+        code.extend_from_slice(if keeps { &KEEP } else { &NOTHING });
         // cmpl $0, started(%rip); je to the beginning
         code.extend_from_slice(&[0x83, 0x3d]);
-        code.extend_from_slice(&far(self.state, gate + SLOW + 7)?);
+        code.extend_from_slice(&far(self.state, gate + SLOW + FIVE + 7)?);
         code.push(0);
         let to_begin = |code: &mut Vec<u8>, opcode: u8| {
             let back = code.len() as u8 + 2;
@@ -209,12 +225,13 @@ impl<'d> Counted<'d> {
         code.extend_from_slice(&COMPARE);
         // jne
         to_begin(&mut code, 0x75);
+        code.extend_from_slice(if keeps { &GIVE_BACK } else { &NOTHING });
         if called != gate + GATE {
             code.push(0xe9);
             code.extend_from_slice(&far(called, gate + GATE)?);
         } else {
-            // A nop of five bytes (Intel SDM volume 2, NOP): the function begins behind it.
-            code.extend_from_slice(&[0x0f, 0x1f, 0x44, 0x00, 0x00]);
+            // The function begins behind it.
+            code.extend_from_slice(&NOTHING);
         }
         (code.len() as u64 == GATE).then_some(code)
     }
