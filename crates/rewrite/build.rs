@@ -1,57 +1,21 @@
 //! Compiles the code that lives in edited programs, and leaves its bytes where `resident.rs` embeds them.
 #![forbid(unsafe_code)]
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+#[path = "../freestanding.rs"]
+mod freestanding;
+
+use std::path::Path;
 
 fn main() {
-    let crates =
-        PathBuf::from(std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("..");
-    for name in ["resident", "sys", "wire"] {
-        for part in ["src", "Cargo.toml"] {
-            let path = crates.join(name).join(part);
-            println!("cargo::rerun-if-changed={}", path.display());
-        }
-    }
-    let own = crates.join("resident").canonicalize();
-    let own = own.expect("the crate stands beside this one");
-    let script = own.join("resident.ld");
-    println!("cargo::rerun-if-changed={}", script.display());
-    // All profiles share one build: OUT_DIR is TARGET/PROFILE/build/rewrite-HASH/out.
-    let out = PathBuf::from(std::env::var("OUT_DIR").expect("cargo sets it"));
-    let target = out.ancestors().nth(4).unwrap_or(&out).join("resident");
-    let linker = format!("-Clink-arg=-Wl,-T,{},--build-id=none", script.display());
-    let flags = [
-        "-Crelocation-model=pie",
-        "-Ctarget-feature=+crt-static",
-        "-Ctarget-cpu=x86-64",
-        "-Cpanic=abort",
-        "-Clink-arg=-nostartfiles",
-        "-Clink-arg=-nostdlib",
-        "-Clink-arg=-static",
-        "-Clink-arg=-no-pie",
-        &linker,
+    let script = freestanding::crates().join("resident/resident.ld");
+    freestanding::rerun_if_changed(&script);
+    let link = [
+        "-static".to_owned(),
+        "-no-pie".to_owned(),
+        format!("-Wl,-T,{},--build-id=none", script.display()),
     ];
-    let status = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
-        .args([
-            "build",
-            "--release",
-            "--target",
-            "x86_64-unknown-linux-gnu",
-            "--manifest-path",
-        ])
-        .arg(own.join("Cargo.toml"))
-        .arg("--target-dir")
-        .arg(&target)
-        .env_remove("RUSTFLAGS")
-        .env_remove("RUSTC_WORKSPACE_WRAPPER")
-        .env_remove("RUSTC_WRAPPER")
-        .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"))
-        .status()
-        .expect("cargo can be run from a build script");
-    assert!(status.success(), "the resident code does not build");
-    let built = target.join("x86_64-unknown-linux-gnu/release/everypath-resident");
-    let code = out.join("resident.bin");
+    let built = freestanding::build("resident", &["resident", "sys", "wire"], &link);
+    let code = freestanding::out().join("resident.bin");
     std::fs::write(&code, loaded(&built)).expect("OUT_DIR can be written");
     println!("cargo::rustc-env=EVERYPATH_RESIDENT={}", code.display());
 }

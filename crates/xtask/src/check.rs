@@ -191,7 +191,12 @@ fn changed(tree: &Tree, since: &str) -> Result<Vec<String>> {
 
 /// The crates that `files` are of. The manifest of the workspace is of every crate.
 fn crates<'a>(files: &[String], all: &[&'a str]) -> BTreeSet<&'a str> {
-    let is_of_all = |file: &String| matches!(&**file, "Cargo.toml" | "Cargo.lock");
+    let is_of_all = |file: &String| {
+        matches!(
+            &**file,
+            "Cargo.toml" | "Cargo.lock" | "crates/freestanding.rs"
+        )
+    };
     if files.iter().any(is_of_all) {
         return all.iter().copied().collect();
     }
