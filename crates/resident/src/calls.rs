@@ -103,7 +103,7 @@ pub fn memory(len: u64) -> Result<u64> {
 /// Maps a part of a file, at an address if one is given.
 ///
 /// # Safety
-/// What is at the address is the caller's.
+/// Memory at the address, if one is given, is the caller's.
 pub unsafe fn map_file(at: u64, len: u64, file: i32, offset: u64) -> Result<u64> {
     let fixed = if at == 0 { 0 } else { MAP_FIXED };
     let args = [
@@ -118,11 +118,14 @@ pub unsafe fn map_file(at: u64, len: u64, file: i32, offset: u64) -> Result<u64>
     check(unsafe { syscall(nr::MMAP, args) }).map(|addr| addr as u64)
 }
 
-/// Opens a path that ends with a zero.
-pub fn open(path: *const u8, flags: u32) -> Result<i32> {
+/// Opens a path.
+///
+/// # Safety
+/// The path is readable up to a zero.
+pub unsafe fn open(path: *const u8, flags: u32) -> Result<i32> {
     const MODE: usize = 0o666;
     let args = [AT_FDCWD, path as usize, flags as usize, MODE, 0, 0];
-    // SAFETY: the kernel reads the path up to its zero.
+    // SAFETY: the caller's duty.
     check(unsafe { syscall(nr::OPENAT, args) }).map(|file| file as i32)
 }
 
@@ -131,26 +134,38 @@ pub fn close(file: i32) {
     unsafe { syscall(nr::CLOSE, [file as usize, 0, 0, 0, 0, 0]) };
 }
 
-pub fn remove(path: *const u8) {
-    // SAFETY: the kernel reads the path up to its zero.
+/// # Safety
+/// The path is readable up to a zero.
+pub unsafe fn remove(path: *const u8) {
+    // SAFETY: the caller's duty.
     unsafe { syscall(nr::UNLINK, [path as usize, 0, 0, 0, 0, 0]) };
 }
 
 /// Bytes read of a file.
-pub fn read(file: i32, buffer: *mut u8, len: usize) -> usize {
-    // SAFETY: the caller's buffer has so many bytes.
+///
+/// # Safety
+/// The buffer has `len` bytes.
+pub unsafe fn read(file: i32, buffer: *mut u8, len: usize) -> usize {
+    // SAFETY: the caller's duty.
     check(unsafe { syscall(nr::READ, [file as usize, buffer as usize, len, 0, 0, 0]) }).unwrap_or(0)
 }
 
-/// Bytes of the target of a link, or of the working folder.
-pub fn link(path: *const u8, buffer: *mut u8, len: usize) -> usize {
+/// Bytes of the target of a link.
+///
+/// # Safety
+/// The path is readable up to a zero, and the buffer has `len` bytes.
+pub unsafe fn link(path: *const u8, buffer: *mut u8, len: usize) -> usize {
     let args = [AT_FDCWD, path as usize, buffer as usize, len, 0, 0];
-    // SAFETY: the caller's buffer has so many bytes.
+    // SAFETY: the caller's duty.
     check(unsafe { syscall(nr::READLINKAT, args) }).unwrap_or(0)
 }
 
-pub fn folder(buffer: *mut u8, len: usize) -> usize {
-    // SAFETY: as above; the kernel counts the zero at the end.
+/// Bytes of the path of the working folder.
+///
+/// # Safety
+/// The buffer has `len` bytes.
+pub unsafe fn folder(buffer: *mut u8, len: usize) -> usize {
+    // SAFETY: the caller's duty; the kernel counts the zero at the end.
     let written = check(unsafe { syscall(nr::GETCWD, [buffer as usize, len, 0, 0, 0, 0]) });
     written.unwrap_or(0).saturating_sub(1)
 }

@@ -39,16 +39,24 @@ pub unsafe fn begin(told: &Told, state: *mut State, by_fork: bool) {
 }
 
 /// Writes the folder and the program's name; gives their bytes.
+///
+/// # Safety
+/// The path is the caller's.
 unsafe fn stem(path: *mut [u8; 4096], is_beside: bool) -> Option<usize> {
     let path = path.cast::<u8>();
     let mut name = MaybeUninit::<[u8; PATH]>::uninit();
     let name = name.as_mut_ptr().cast::<u8>();
-    let len = calls::link(c"/proc/self/exe".as_ptr().cast(), name, PATH).min(PATH);
-    let folder = match is_beside {
-        true => 0,
-        false => calls::folder(path, 4096 - PATH - ROOM),
+    // SAFETY: both buffers have the bytes that are told, and room is left for the name behind the folder.
+    let (len, folder) = unsafe {
+        let len = calls::link(c"/proc/self/exe".as_ptr().cast(), name, PATH);
+        let folder = match is_beside {
+            true => 0,
+            false => calls::folder(path, 4096 - PATH - ROOM),
+        };
+        (len, folder)
     };
-    if folder == 0 && !is_beside {
+    // A name that fills its buffer may be cut off.
+    if len >= PATH || folder == 0 && !is_beside {
         return None;
     }
     let mut first = 0;
@@ -74,12 +82,18 @@ unsafe fn stem(path: *mut [u8; 4096], is_beside: bool) -> Option<usize> {
 }
 
 /// Writes a byte, in a way that no compiler makes a call of `memcpy` of: there would be a table with its address.
+///
+/// # Safety
+/// The path has more than `at` bytes.
 unsafe fn put(path: *mut u8, at: usize, byte: u8) {
     // SAFETY: the caller's duty.
     unsafe { path.add(at).write_volatile(byte) };
 }
 
 /// Writes a dot and a number behind the first `at` bytes of a path; gives the bytes then.
+///
+/// # Safety
+/// The path has 21 bytes more.
 unsafe fn number(path: *mut u8, mut at: usize, mut value: u64) -> usize {
     let mut digits = [0u8; 20];
     let mut count = 0;
@@ -104,6 +118,9 @@ unsafe fn number(path: *mut u8, mut at: usize, mut value: u64) -> usize {
 }
 
 /// Makes the file with its header; gives the address of that.
+///
+/// # Safety
+/// The caller has the lock.
 unsafe fn make(told: &Told, state: *mut State, by_fork: bool) -> Option<u64> {
     // SAFETY: a state that only the holder of the lock uses, whose path has room behind its stem.
     unsafe {

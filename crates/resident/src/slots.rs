@@ -27,6 +27,8 @@ pub unsafe fn lock(state: *mut State) {
     }
 }
 
+/// Gives it back.
+///
 /// # Safety
 /// The caller has the lock.
 pub unsafe fn unlock(state: *mut State) {
@@ -73,6 +75,9 @@ pub unsafe fn take(told: &Told, state: *mut State) {
 }
 
 /// Says in the file that a thread's counts are not in it.
+///
+/// # Safety
+/// The caller has the lock, and the process has begun.
 unsafe fn lose(process: *mut Process) {
     // SAFETY: the header is mapped as long as the process is there.
     unsafe {
