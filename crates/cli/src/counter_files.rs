@@ -25,6 +25,14 @@ use crate::symbolize;
 /// Functions that are named one by one when their counts do not add up.
 const NAMED: usize = 5;
 
+fn tool_name(tool: plan::Tool) -> &'static str {
+    match tool {
+        plan::Tool::Edges => "edges",
+        plan::Tool::Blocks => "blocks",
+        plan::Tool::Coverage => report::counts::COVERAGE,
+    }
+}
+
 /// Whether a file has counters. A pipe has none: nobody else could read what was read here.
 pub fn is_one(path: &Path) -> bool {
     let mut head = [0; MAGIC.len()];
@@ -181,6 +189,10 @@ pub fn read(path: &Path) -> Result<Recording> {
         producer: format!("everypath {}", env!("CARGO_PKG_VERSION")),
         command: header.arguments,
         mode: Mode::Counts,
+        options: vec![(
+            report::counts::EDITED.into(),
+            tool_name(planned.tool).into(),
+        )],
         started_unix_ns: header.started,
         ..Meta::default()
     };
@@ -279,8 +291,8 @@ fn say_what_is_missing(
     let shown = path.display();
     if header.lost > 0 {
         say!(
-            "everypath: '{shown}': there was no room for the counters of {} threads",
-            header.lost
+            "everypath: '{shown}': there was no room for the counters of {}",
+            report::counted(header.lost, "thread")
         );
     }
     if counted.ended == Some(false) && tool != plan::Tool::Coverage {

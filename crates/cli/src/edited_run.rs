@@ -128,7 +128,9 @@ impl EditedRun {
             identity: trace::Identity::default(),
         };
         let mut recording = sums::with(prefix, first, more)?.recording;
+        let options = std::mem::take(&mut recording.meta.options);
         recording.meta = meta;
+        recording.meta.options.extend(options);
         Ok(recording)
     }
 }

@@ -116,6 +116,25 @@ pub struct Report<'a> {
     pub costs: Option<Costs>,
 }
 
+/// The option of a recording that was made by counters in an edited program; its value is [`COVERAGE`] or another tool.
+pub const EDITED: &str = "edited";
+/// The tool that counts nothing, but says what was executed.
+pub const COVERAGE: &str = "coverage";
+
+/// Sentences about what the counts of a recording are of.
+fn notes(recording: &Recording) -> Vec<String> {
+    let mut notes = crate::denied::sentences(recording);
+    let options = recording.meta.options.iter();
+    let mut tools = options.filter(|(name, _)| name == EDITED);
+    if let Some((_, tool)) = tools.next() {
+        notes.push("only the program's own code was counted, not that of libraries".into());
+        if tool == COVERAGE {
+            notes.push("numbers say that code was executed, not how often".into());
+        }
+    }
+    notes
+}
+
 impl<'a> Report<'a> {
     pub fn new(recording: &'a Recording, view: &'a View) -> Result<Report<'a>, Unsound> {
         let mut wanted = vec![None];
@@ -143,7 +162,7 @@ impl<'a> Report<'a> {
             recording,
             view,
             sections: sections.collect::<Result<_, _>>()?,
-            notes: crate::denied::sentences(recording),
+            notes: notes(recording),
             hint: None,
             sources: HashMap::new(),
             binaries: HashMap::new(),
