@@ -3,8 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
@@ -16,8 +14,8 @@ use crate::BINARY;
 /// Blocks with their ends and executions by the offset of their beginnings, and executions of edges by the end of the branch and the
 /// beginning of its target.
 #[derive(Debug, Default)]
-struct Counts {
-    blocks: BTreeMap<u64, (u64, u64)>,
+pub struct Counts {
+    pub blocks: BTreeMap<u64, (u64, u64)>,
     taken: BTreeMap<(u64, u64), u64>,
     /// Edges of conditional branches.
     conditional: BTreeSet<(u64, u64)>,
@@ -29,7 +27,7 @@ fn number(value: &Value) -> u64 {
 
 impl Counts {
     /// Counts of one file in a report of any number of recordings.
-    fn of(folder: &Folder, recordings: &[String], program: &str) -> Counts {
+    pub fn of(folder: &Folder, recordings: &[String], program: &str) -> Counts {
         let mut words = vec!["report", "--format", "json"];
         words.extend(recordings.iter().map(String::as_str));
         let output = folder.run(BINARY, &words);
@@ -81,7 +79,7 @@ impl Counts {
     }
 
     /// Compares counts of an edited program with those of all code of the original; gives the number of its blocks.
-    fn agree_with(&self, all: &Counts, what: &str) -> usize {
+    pub fn agree_with(&self, all: &Counts, what: &str) -> usize {
         for (&start, &(_, executed)) in &self.blocks {
             assert_eq!(all.at(start), Some(executed), "{what}: block {start:#x}");
         }
@@ -135,7 +133,7 @@ impl Counts {
 }
 
 /// Runs a program of a folder, where addresses are the same in each run.
-fn run(folder: &Folder, inside: &str, program: &str, arguments: &[&str]) -> Output {
+pub fn run(folder: &Folder, inside: &str, program: &str, arguments: &[&str]) -> Output {
     let output = Command::new("setarch")
         .args(["-R", &format!("./{program}")])
         .args(arguments)
@@ -153,7 +151,7 @@ fn copy(folder: &Folder, from: &str, to: &str) {
 }
 
 /// Files of counters in a folder.
-fn counters(folder: &Folder, inside: &str) -> Vec<String> {
+pub fn counters(folder: &Folder, inside: &str) -> Vec<String> {
     let entries = fs::read_dir(folder.file(inside)).expect("a folder");
     let paths = entries.map(|entry| entry.expect("an entry").path());
     let files = paths.filter(|path| path.extension().is_some_and(|ending| ending == "evp"));
@@ -165,7 +163,7 @@ fn counters(folder: &Folder, inside: &str) -> Vec<String> {
 }
 
 /// Edits a program of the folder into a folder of its own, with the same name.
-fn edit(folder: &Folder, program: &str, tool: &str) -> String {
+pub fn edit(folder: &Folder, program: &str, tool: &str) -> String {
     let inside = format!("{program}.{tool}");
     fs::create_dir(folder.file(&inside)).expect("a new folder");
     let to = format!("{inside}/{program}");
@@ -216,7 +214,7 @@ fn agrees(folder: &Folder, program: &str, arguments: &[&str]) {
 
 /// Programs that leave functions in every way: by `exit` and `_exit` from deep inside, `longjmp`, exceptions, cancelled threads, `fork`
 /// in callers' frames; with tables of switches, tail calls and recursion.
-const LEAVES: &[(&str, &[&str], &str)] = &[
+pub const LEAVES: &[(&str, &[&str], &str)] = &[
     (
         "exits",
         &["-O1"],
@@ -348,7 +346,7 @@ fn every_block_and_edge_is_as_count_has_it() {
         folder.program(flags, name, source);
         agrees(&folder, name, &["a", "b"]);
     }
-    // The same with another number of arguments ends by `_exit`.
+    // With another number of arguments it ends by `_exit`.
     copy(&folder, "exits", "exits_at_once");
     agrees(&folder, "exits_at_once", &["a"]);
     fs::write(folder.file("throws.cc"), crate::flow::THROWS).expect("a file");
@@ -478,365 +476,62 @@ int main(void) {
     }
 }
 
-/// A loop that says how far it is.
-const SPINS: &str = r#"
-#include <stdio.h>
-__attribute__((noinline)) static long turn(long n) { long s = 0; for (long i = 0; i < 1000; i++) s += i ^ n; return s; }
-int main(void) {
-    volatile long sum = 0;
-    for (long i = 0; ; i++) {
-        sum += turn(i);
-        if (i % 1000 == 999) { printf("%ld\n", i + 1); fflush(stdout); }
-    }
-}"#;
-
-#[test]
-fn counts_are_kept_when_the_process_is_killed() {
-    let folder = Folder::new("counted-killed");
-    folder.program(&["-O1"], "spins", SPINS);
-    let inside = edit(&folder, "spins", "edges");
-    let mut child = Command::new("./spins")
-        .current_dir(folder.file(&inside))
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("it runs");
-    let output = BufReader::new(child.stdout.take().expect("a pipe"));
-    let said = output.lines().nth(20).expect("it goes on").expect("text");
-    child.kill().expect("it is there");
-    assert_eq!(child.wait().expect("it ends").signal(), Some(9));
-    let done: u64 = said.parse().expect("a number");
-    let files = counters(&folder, &inside);
-    let counts = Counts::of(&folder, &files, "spins");
-    // The inner loop's block has a thousand turns in each call that ended, and no call is counted that was not made.
-    let most = counts.blocks.values().map(|(_, executed)| *executed).max();
-    let calls = most.expect("blocks") / 1000;
-    assert!(
-        done == 21_000 && (done..done + 100_000).contains(&calls),
-        "{calls}"
-    );
-    let output = folder.run(BINARY, &["report", &files[0]]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("did not end by itself"), "{said}");
+/// Sum of all counters in a file (docs/formats/counters.md): the increments of its run.
+fn increments(file: &str) -> u64 {
+    let bytes = fs::read(file).expect("a file");
+    let words = bytes[4096..].chunks_exact(8);
+    words
+        .map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")))
+        .sum()
 }
 
-/// A program whose counters cannot be kept does as it would without.
+/// With weights of a run before, counters are where control came least, and all counts stay as they are.
 #[test]
-fn without_room_it_runs_on() {
-    let folder = Folder::new("counted-room");
-    let (_, flags, source) = LEAVES[3];
-    folder.program(flags, "threads", source);
-    let native = run(&folder, "", "threads", &[]);
-    let inside = edit(&folder, "threads", "edges");
-    let program = folder.file(&format!("{inside}/threads"));
-    let ran = |limit: &str| {
-        let script = format!("ulimit -f {limit}; exec \"$0\"");
-        let output = Command::new("bash")
-            .args(["-c", &script])
-            .arg(&program)
-            .current_dir(folder.file(&inside))
-            .output();
-        output.expect("bash is there")
-    };
-    // Not even a header.
-    assert_eq!(ran("0"), native);
-    assert_eq!(counters(&folder, &inside), [""; 0]);
-    // No folder where a file could be.
-    let output = Command::new(&program).current_dir("/proc").output();
-    assert_eq!(output.expect("it runs"), native);
-    // A header, and no counters of threads.
-    assert_eq!(ran("4"), native);
-    let files = counters(&folder, &inside);
-    let output = folder.run(BINARY, &["report", &files[0]]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        said.contains("there was no room for the counters of"),
-        "{said}"
-    );
-}
-
-#[test]
-fn runs_add_up_and_builds_do_not() {
-    let folder = Folder::new("counted-sums");
-    let (_, flags, source) = LEAVES[4];
-    folder.program(flags, "switches", source);
-    let inside = edit(&folder, "switches", "edges");
-    for _ in 0..3 {
-        assert!(run(&folder, &inside, "switches", &[]).status.success());
-    }
-    let files = counters(&folder, &inside);
-    assert_eq!(files.len(), 3);
-    let one = Counts::of(&folder, &files[..1], "switches");
-    let all = Counts::of(&folder, &files, "switches");
-    for (start, (end, executed)) in &one.blocks {
-        assert_eq!(all.blocks[start], (*end, 3 * executed));
-    }
-    // The original is another build now.
-    folder.program(&["-O1"], "switches", source);
-    let said = folder.refused(BINARY, &["report", &files[0]]);
-    assert!(said.contains("is another build than that"), "{said}");
-    // And so is the edited program.
-    fs::remove_file(folder.file(&format!("{inside}/switches"))).expect("it was there");
-    let to = format!("{inside}/switches");
-    let output = folder.run(
-        BINARY,
-        &["rewrite", "switches", "-o", &to, "--tool", "edges"],
-    );
-    assert!(output.status.success());
-    let said = folder.refused(BINARY, &["report", &files[0]]);
-    assert!(said.contains("it was made anew since"), "{said}");
-}
-
-/// Bytes of a file of counters that are cut off or changed give an error, or other numbers.
-#[test]
-fn damaged_files_are_refused() {
-    let folder = Folder::new("counted-damage");
-    let (_, flags, source) = LEAVES[4];
-    folder.program(flags, "switches", source);
-    let inside = edit(&folder, "switches", "edges");
-    assert!(run(&folder, &inside, "switches", &[]).status.success());
-    let whole = fs::read(&counters(&folder, &inside)[0]).expect("a file");
-    let damaged = |bytes: &[u8]| {
-        fs::write(folder.file("damaged.evp"), bytes).expect("a file");
-        let output = folder.run(BINARY, &["report", "damaged.evp"]);
-        let code = output.status.code().expect("it ends by itself");
-        (code, String::from_utf8_lossy(&output.stderr).into_owned())
-    };
-    for length in [8, 100, 4095, 4096, 5000] {
-        let (code, said) = damaged(&whole[..length]);
-        assert!(
-            code == 125 && said.contains("is cut off"),
-            "{length}: {said}"
-        );
-    }
-    for at in (8..200).chain(4096..4200) {
-        let mut bytes = whole.clone();
-        bytes[at] ^= 0x81;
-        let (code, said) = damaged(&bytes);
-        assert!(matches!(code, 0 | 125), "{at}: {code} {said}");
-    }
-}
-
-/// Libraries and static programs are refused, and say why.
-#[test]
-fn only_dynamic_programs_are_counted() {
-    let folder = Folder::new("counted-refused");
-    folder.program(
-        &["-O1", "-shared", "-fPIC"],
-        "library.so",
-        "int f(int n) { return n + 1; }",
-    );
-    folder.program(
-        &["-O1", "-static-pie"],
-        "static",
-        "int main(void) { return 0; }",
-    );
-    let uses = "int main(void) { int n; asm(\"movl %%gs:0, %0\" : \"=r\"(n)); return n; }";
-    folder.program(&["-O1"], "uses", uses);
-    let sets = "int arch_prctl(int, long); int main(void) { return arch_prctl(0x1001, 0); }";
-    folder.program(&["-O1"], "sets", sets);
-    for (file, why) in [
-        ("library.so", "it is a library"),
-        ("static", "it is a static program"),
-        ("uses", "it uses %gs itself"),
-        ("sets", "it uses %gs itself"),
-    ] {
-        let words = ["rewrite", file, "-o", "out", "--tool", "edges"];
-        let said = folder.refused(BINARY, &words);
-        assert!(said.contains(why), "{said}");
-    }
-}
-
-/// `count --rewrite` with a cache in the folder.
-fn count_rewrite(folder: &Folder, words: &[&str]) -> Output {
-    let output = Command::new(BINARY)
-        .args(["count", "--rewrite"])
-        .args(words)
-        .env("XDG_CACHE_HOME", folder.file("cache"))
-        .current_dir(folder.path())
-        .stdin(Stdio::null())
-        .output();
-    output.expect("it runs")
-}
-
-/// The program's output and end are its own, the counts those of the translator, the second run takes what the first one kept, and
-/// nothing of a run stays there.
-#[test]
-fn count_edits_and_keeps_what_it_edited() {
-    let folder = Folder::new("counted-cache");
-    fs::create_dir(folder.file("cache")).expect("a new folder");
-    let (_, flags, source) = LEAVES[2];
-    folder.program(flags, "forks", source);
-    let native = run(&folder, "", "forks", &[]);
-    let words = ["-q", "-o", "all.evp", "--", "./forks"];
-    let all = folder.run(BINARY, &[&["count"][..], &words].concat());
-    assert_eq!(all.stdout, native.stdout);
-    let all = Counts::of(&folder, &["all.evp".into()], "forks");
-    let files = || {
-        let entries = fs::read_dir(folder.file("cache/everypath")).expect("a cache");
-        let mut names: Vec<_> = entries
-            .map(|entry| entry.expect("an entry").path())
-            .collect();
-        names.sort();
-        names
-    };
-    let mut kept = Vec::new();
-    for round in 0..3 {
-        let words = ["-q", "-o", "own.evp", "--", "./forks"];
-        let output = count_rewrite(&folder, &words);
-        assert_eq!(
-            (output.status, &output.stdout),
-            (native.status, &native.stdout)
-        );
-        let own = Counts::of(&folder, &["own.evp".into()], "forks");
-        assert!(own.agree_with(&all, "count --rewrite") > 5);
-        let now: Vec<_> = files()
-            .into_iter()
-            .map(|path| {
-                (
-                    fs::metadata(&path).and_then(|meta| meta.modified()).ok(),
-                    path,
-                )
-            })
-            .collect();
-        assert_eq!(now.len(), 2, "{now:?}");
-        match round {
-            0 => kept = now,
-            1 => {
-                assert_eq!(now, kept);
-                // Somebody changes what is kept: it is made again.
-                let path = &kept[0].1;
-                let mut bytes = fs::read(path).expect("a file");
-                bytes[0x2000] ^= 1;
-                fs::write(path, bytes).expect("it is ours");
-            }
-            _ => assert_ne!(now, kept),
-        }
-    }
-    let output = count_rewrite(&folder, &["-q", "--", "sh", "-c", "kill -TERM $$"]);
-    assert_eq!(output.status.signal(), Some(15));
-    let output = count_rewrite(&folder, &["-q", "--", "sh", "-c", "exit 7"]);
-    assert_eq!(output.status.code(), Some(7));
-}
-
-/// A folder that others may write to is not trusted; scripts and static programs are translated, and that is told.
-#[test]
-fn count_translates_where_it_cannot_edit() {
-    use std::os::unix::fs::PermissionsExt;
-    let folder = Folder::new("counted-fallback");
-    fs::create_dir_all(folder.file("cache/everypath")).expect("new folders");
-    folder.program(
-        &["-O1"],
-        "prog",
-        "int main(int c, char **v) { return c + 4; }",
-    );
-    fs::write(folder.file("script"), "#!/bin/sh\nexit 9\n").expect("a file");
-    let mode = |path: &str, mode| {
-        let permissions = fs::Permissions::from_mode(mode);
-        fs::set_permissions(folder.file(path), permissions).expect("it is ours");
-    };
-    mode("script", 0o755);
-    mode("cache/everypath", 0o777);
-    let told = |program: &str, code: i32, why: &str| {
-        let output = count_rewrite(&folder, &["-o", "run.evp", "--", program]);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(code), "{said}");
-        assert!(
-            said.contains(why) && said.contains("translated instead"),
-            "{said}"
-        );
-    };
-    told("./prog", 5, "others may write to");
-    mode("cache/everypath", 0o700);
-    told("./script", 9, "it is a script");
-    let output = count_rewrite(&folder, &["-o", "run.evp", "--", "./prog"]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!said.contains("translated instead"), "{said}");
-}
-
-/// All forms of reports say of the program's own code what those of `count` say.
-#[test]
-fn forms_are_those_of_count() {
-    let folder = Folder::new("counted-forms");
-    let (_, flags, source) = LEAVES[0];
-    folder.program(&[flags, &["-g"]].concat(), "exits", source);
-    let inside = edit(&folder, "exits", "edges");
-    assert!(
-        !run(&folder, &inside, "exits", &["a", "b"])
-            .stdout
-            .is_empty()
-    );
-    let own = &counters(&folder, &inside)[0];
-    let words = ["count", "-q", "-o", "all.evp", "--", "./exits", "a", "b"];
-    assert!(!folder.run(BINARY, &words).stdout.is_empty());
-    let report = |file: &str, words: &[&str]| {
-        let output = folder.run(
-            BINARY,
-            &[&["report", file, "--modules", "exits"], words].concat(),
-        );
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        String::from_utf8(output.stdout).expect("text")
-    };
-    // What was executed, line by line; both know the functions and lines of the same file.
-    for words in [
-        &["--format", "lcov"][..],
-        &["--format", "llvm"],
-        &["--annotate", "down"],
-    ] {
-        let of = |file: &str| {
-            let text = report(file, words);
-            // Stubs of the dynamic linker, to which calls go, are not counted, and so have no name.
-            let is_told = |line: &&str| !line.contains("  call ");
-            let lines = text.lines().filter(is_told).map(str::to_owned);
-            lines.collect::<Vec<_>>()
-        };
-        let (own, all) = (of(own), of("all.evp"));
-        assert!(own.len() > 5, "{words:?}: {own:?}");
-        assert_eq!(own, all, "{words:?}");
-    }
-    for (words, holds) in [
-        (&["--format", "csv"][..], ",down,"),
-        (&["--format", "callgrind"], "fn=(1) "),
-        (&["--format", "fdata"], "1 main "),
-        (&["--top", "5"], "down"),
-    ] {
-        let text = report(own, words);
-        assert!(text.contains(holds), "{words:?}: {text}");
-    }
-    let page = ["report", own, "--html", "page.html"];
-    assert!(folder.run(BINARY, &page).status.success());
-    assert!(fs::metadata(folder.file("page.html")).is_ok_and(|page| page.len() > 20_000));
-}
-
-/// A caller that stays may keep a value in a register that its callee happens to leave as it was, as GCC's `-fipa-ra` has it; what is
-/// in front of the callee leaves all of them.
-#[test]
-fn registers_are_kept_for_callers_that_stay() {
-    let folder = Folder::new("counted-registers");
-    let source = r#"#include <stdio.h>
-long total;
-__attribute__((noinline)) void leave_it(long n) { for (long i = 0; i < n; i++) total += i; }
-long keeps(long n);
-asm(".text\n.type keeps, @function\nkeeps:\n.cfi_startproc\n"
-    "push %rbx\n.cfi_adjust_cfa_offset 8\nmov $12345, %r11d\ncall leave_it\nmov %r11, %rax\n"
-    "jmp *place(%rip)\n1: pop %rbx\n.cfi_adjust_cfa_offset -8\nret\n.cfi_endproc\n.size keeps, .-keeps\n"
-    ".data\n.align 8\nplace: .quad 1b\n.text\n");
-int main(void) { printf("%ld ", keeps(10)); printf("%ld\n", total); return 0; }
-"#;
-    folder.program(&["-O1", "-fno-stack-protector"], "keeps", source);
-    let native = run(&folder, "", "keeps", &[]);
-    assert_eq!(native.stdout, b"12345 45\n");
-    for tool in ["edges", "blocks", "coverage"] {
-        fs::create_dir(folder.file(tool)).expect("a new folder");
-        let to = format!("{tool}/keeps");
-        let words = ["rewrite", "keeps", "-o", &to, "--tool", tool, "--explain"];
-        let said = folder.run(BINARY, &words).stderr;
-        let said = String::from_utf8_lossy(&said);
-        assert!(said.contains("(keeps): "), "{said}");
-        assert!(!said.contains("(leave_it)"), "{said}");
-        assert_eq!(run(&folder, tool, "keeps", &[]), native, "{tool}");
-    }
+fn weights_of_a_run_take_increments_away() {
+    let folder = Folder::new("counted-weights");
+    let path = fs::canonicalize("/usr/bin/gawk").expect("it is installed");
+    copy(&folder, &path.display().to_string(), "gawk");
+    let arguments = ["BEGIN { for (i = 0; i < 20000; i++) c[i % 7] += i; print c[3] }"];
+    let inside = edit(&folder, "gawk", "edges");
+    let native = run(&folder, "", "gawk", &arguments);
+    assert_eq!(run(&folder, &inside, "gawk", &arguments), native);
+    let first = counters(&folder, &inside).remove(0);
+    fs::create_dir(folder.file("weighted")).expect("a new folder");
+    let words = ["rewrite", "gawk", "-o", "weighted/gawk", "--tool", "edges"];
+    let words = [&words[..], &["--weights", &first]].concat();
+    assert!(folder.run(BINARY, &words).status.success());
+    assert_eq!(run(&folder, "weighted", "gawk", &arguments), native);
+    let second = counters(&folder, "weighted").remove(0);
+    let (one, other) = (increments(&first), increments(&second));
+    assert!(other * 10 < one * 9, "{other} with weights, {one} without");
+    let counts = |file: &String| Counts::of(&folder, std::slice::from_ref(file), "gawk");
+    let (one, other) = (counts(&first), counts(&second));
+    assert_eq!(one.blocks, other.blocks);
+    assert_eq!(one.taken, other.taken);
+    // A recording of `count` does as well; another program's does not.
+    let words = ["count", "-q", "-o", "all.evp", "--", "./gawk", "BEGIN {}"];
+    assert!(folder.run(BINARY, &words).status.success());
+    let words = [
+        "rewrite",
+        "gawk",
+        "-o",
+        "again",
+        "--tool",
+        "edges",
+        "--weights",
+        "all.evp",
+    ];
+    assert!(folder.run(BINARY, &words).status.success());
+    folder.program(&["-O2"], "stranger", "int main(void) { return 0; }");
+    let words = [
+        "rewrite",
+        "stranger",
+        "-o",
+        "again",
+        "--tool",
+        "edges",
+        "--weights",
+        &first,
+    ];
+    assert!(folder.refused(BINARY, &words).contains("has no code of"));
 }

@@ -14,6 +14,7 @@ mod cfiat;
 mod consumers;
 mod costs;
 mod counted;
+mod counted_files;
 mod counts;
 mod coverage;
 mod ctl;

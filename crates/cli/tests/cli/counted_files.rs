@@ -1,0 +1,387 @@
+//! Files of counters of edited programs: kept when the process is killed, added up, refused when they are of another build or damaged;
+//! programs that cannot be counted; and `count --rewrite`, which keeps edited programs.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output, Stdio};
+
+use testkit::folder::Folder;
+
+use crate::BINARY;
+use crate::counted::{Counts, LEAVES, counters, edit, run};
+
+/// A loop that says how far it is.
+const SPINS: &str = r#"
+#include <stdio.h>
+__attribute__((noinline)) static long turn(long n) { long s = 0; for (long i = 0; i < 1000; i++) s += i ^ n; return s; }
+int main(void) {
+    volatile long sum = 0;
+    for (long i = 0; ; i++) {
+        sum += turn(i);
+        if (i % 1000 == 999) { printf("%ld\n", i + 1); fflush(stdout); }
+    }
+}"#;
+
+#[test]
+fn counts_are_kept_when_the_process_is_killed() {
+    let folder = Folder::new("counted-killed");
+    folder.program(&["-O1"], "spins", SPINS);
+    let inside = edit(&folder, "spins", "edges");
+    let mut child = Command::new("./spins")
+        .current_dir(folder.file(&inside))
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    let output = BufReader::new(child.stdout.take().expect("a pipe"));
+    let said = output.lines().nth(20).expect("it goes on").expect("text");
+    child.kill().expect("it is there");
+    assert_eq!(child.wait().expect("it ends").signal(), Some(9));
+    let done: u64 = said.parse().expect("a number");
+    let files = counters(&folder, &inside);
+    let counts = Counts::of(&folder, &files, "spins");
+    // The inner loop's block has a thousand turns in each call that ended, and no call is counted that was not made.
+    let most = counts.blocks.values().map(|(_, executed)| *executed).max();
+    let calls = most.expect("blocks") / 1000;
+    assert!(
+        done == 21_000 && (done..done + 100_000).contains(&calls),
+        "{calls}"
+    );
+    let output = folder.run(BINARY, &["report", &files[0]]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("did not end by itself"), "{said}");
+}
+
+/// A program whose counters cannot be kept does as it would without.
+#[test]
+fn without_room_it_runs_on() {
+    let folder = Folder::new("counted-room");
+    let (_, flags, source) = LEAVES[3];
+    folder.program(flags, "threads", source);
+    let native = run(&folder, "", "threads", &[]);
+    let inside = edit(&folder, "threads", "edges");
+    let program = folder.file(&format!("{inside}/threads"));
+    let ran = |limit: &str| {
+        let script = format!("ulimit -f {limit}; exec \"$0\"");
+        let output = Command::new("bash")
+            .args(["-c", &script])
+            .arg(&program)
+            .current_dir(folder.file(&inside))
+            .output();
+        output.expect("bash is there")
+    };
+    // Not even a header.
+    assert_eq!(ran("0"), native);
+    assert_eq!(counters(&folder, &inside), [""; 0]);
+    // No folder where a file could be.
+    let output = Command::new(&program).current_dir("/proc").output();
+    assert_eq!(output.expect("it runs"), native);
+    // A header, and no counters of threads.
+    assert_eq!(ran("4"), native);
+    let files = counters(&folder, &inside);
+    let output = folder.run(BINARY, &["report", &files[0]]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("there was no room for the counters of"),
+        "{said}"
+    );
+}
+
+#[test]
+fn runs_add_up_and_builds_do_not() {
+    let folder = Folder::new("counted-sums");
+    let (_, flags, source) = LEAVES[4];
+    folder.program(flags, "switches", source);
+    let inside = edit(&folder, "switches", "edges");
+    for _ in 0..3 {
+        assert!(run(&folder, &inside, "switches", &[]).status.success());
+    }
+    let files = counters(&folder, &inside);
+    assert_eq!(files.len(), 3);
+    let one = Counts::of(&folder, &files[..1], "switches");
+    let all = Counts::of(&folder, &files, "switches");
+    for (start, (end, executed)) in &one.blocks {
+        assert_eq!(all.blocks[start], (*end, 3 * executed));
+    }
+    // The original is another build now.
+    folder.program(&["-O1"], "switches", source);
+    let said = folder.refused(BINARY, &["report", &files[0]]);
+    assert!(said.contains("is another build than that"), "{said}");
+    // And so is the edited program.
+    fs::remove_file(folder.file(&format!("{inside}/switches"))).expect("it was there");
+    let to = format!("{inside}/switches");
+    let output = folder.run(
+        BINARY,
+        &["rewrite", "switches", "-o", &to, "--tool", "edges"],
+    );
+    assert!(output.status.success());
+    let said = folder.refused(BINARY, &["report", &files[0]]);
+    assert!(said.contains("it was made anew since"), "{said}");
+}
+
+/// Bytes of a file of counters that are cut off or changed give an error, or other numbers.
+#[test]
+fn damaged_files_are_refused() {
+    let folder = Folder::new("counted-damage");
+    let (_, flags, source) = LEAVES[4];
+    folder.program(flags, "switches", source);
+    let inside = edit(&folder, "switches", "edges");
+    assert!(run(&folder, &inside, "switches", &[]).status.success());
+    let whole = fs::read(&counters(&folder, &inside)[0]).expect("a file");
+    let damaged = |bytes: &[u8]| {
+        fs::write(folder.file("damaged.evp"), bytes).expect("a file");
+        let output = folder.run(BINARY, &["report", "damaged.evp"]);
+        let code = output.status.code().expect("it ends by itself");
+        (code, String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for length in [8, 100, 4095, 4096, 5000] {
+        let (code, said) = damaged(&whole[..length]);
+        assert!(
+            code == 125 && said.contains("is cut off"),
+            "{length}: {said}"
+        );
+    }
+    for at in (8..200).chain(4096..4200) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x81;
+        let (code, said) = damaged(&bytes);
+        assert!(matches!(code, 0 | 125), "{at}: {code} {said}");
+    }
+}
+
+/// Libraries and static programs are refused, and say why.
+#[test]
+fn only_dynamic_programs_are_counted() {
+    let folder = Folder::new("counted-refused");
+    folder.program(
+        &["-O1", "-shared", "-fPIC"],
+        "library.so",
+        "int f(int n) { return n + 1; }",
+    );
+    folder.program(
+        &["-O1", "-static-pie"],
+        "static",
+        "int main(void) { return 0; }",
+    );
+    let uses = "int main(void) { int n; asm(\"movl %%gs:0, %0\" : \"=r\"(n)); return n; }";
+    folder.program(&["-O1"], "uses", uses);
+    let sets = "int arch_prctl(int, long); int main(void) { return arch_prctl(0x1001, 0); }";
+    folder.program(&["-O1"], "sets", sets);
+    for (file, why) in [
+        ("library.so", "it is a library"),
+        ("static", "it is a static program"),
+        ("uses", "it uses %gs itself"),
+        ("sets", "it uses %gs itself"),
+    ] {
+        let words = ["rewrite", file, "-o", "out", "--tool", "edges"];
+        let said = folder.refused(BINARY, &words);
+        assert!(said.contains(why), "{said}");
+    }
+}
+
+/// `count --rewrite` with a cache in the folder.
+fn count_rewrite(folder: &Folder, words: &[&str]) -> Output {
+    let output = Command::new(BINARY)
+        .args(["count", "--rewrite"])
+        .args(words)
+        .env("XDG_CACHE_HOME", folder.file("cache"))
+        .current_dir(folder.path())
+        .stdin(Stdio::null())
+        .output();
+    output.expect("it runs")
+}
+
+/// The program's output and end are its own, the counts those of the translator, the second run takes what the first one kept, and
+/// nothing of a run stays there.
+#[test]
+fn count_edits_and_keeps_what_it_edited() {
+    let folder = Folder::new("counted-cache");
+    fs::create_dir(folder.file("cache")).expect("a new folder");
+    let (_, flags, source) = LEAVES[2];
+    folder.program(flags, "forks", source);
+    let native = run(&folder, "", "forks", &[]);
+    let words = ["-q", "-o", "all.evp", "--", "./forks"];
+    let all = folder.run(BINARY, &[&["count"][..], &words].concat());
+    assert_eq!(all.stdout, native.stdout);
+    let all = Counts::of(&folder, &["all.evp".into()], "forks");
+    let files = || {
+        let entries = fs::read_dir(folder.file("cache/everypath")).expect("a cache");
+        let mut names: Vec<_> = entries
+            .map(|entry| entry.expect("an entry").path())
+            .collect();
+        names.sort();
+        names
+    };
+    let mut kept = Vec::new();
+    for round in 0..3 {
+        let words = ["-q", "-o", "own.evp", "--", "./forks"];
+        let output = count_rewrite(&folder, &words);
+        assert_eq!(
+            (output.status, &output.stdout),
+            (native.status, &native.stdout)
+        );
+        let own = Counts::of(&folder, &["own.evp".into()], "forks");
+        assert!(own.agree_with(&all, "count --rewrite") > 5);
+        let now: Vec<_> = files()
+            .into_iter()
+            .map(|path| {
+                (
+                    fs::metadata(&path).and_then(|meta| meta.modified()).ok(),
+                    path,
+                )
+            })
+            .collect();
+        assert_eq!(now.len(), 2, "{now:?}");
+        match round {
+            0 => kept = now,
+            1 => {
+                assert_eq!(now, kept);
+                // Somebody changes what is kept: it is made again.
+                let path = &kept[0].1;
+                let mut bytes = fs::read(path).expect("a file");
+                bytes[0x2000] ^= 1;
+                fs::write(path, bytes).expect("it is ours");
+            }
+            _ => assert_ne!(now, kept),
+        }
+    }
+    let output = count_rewrite(&folder, &["-q", "--", "sh", "-c", "kill -TERM $$"]);
+    assert_eq!(output.status.signal(), Some(15));
+    let output = count_rewrite(&folder, &["-q", "--", "sh", "-c", "exit 7"]);
+    assert_eq!(output.status.code(), Some(7));
+}
+
+/// A folder that others may write to is not trusted; scripts and static programs are translated, and that is told.
+#[test]
+fn count_translates_where_it_cannot_edit() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new("counted-fallback");
+    fs::create_dir_all(folder.file("cache/everypath")).expect("new folders");
+    folder.program(
+        &["-O1"],
+        "prog",
+        "int main(int c, char **v) { return c + 4; }",
+    );
+    fs::write(folder.file("script"), "#!/bin/sh\nexit 9\n").expect("a file");
+    let mode = |path: &str, mode| {
+        let permissions = fs::Permissions::from_mode(mode);
+        fs::set_permissions(folder.file(path), permissions).expect("it is ours");
+    };
+    mode("script", 0o755);
+    mode("cache/everypath", 0o777);
+    let told = |program: &str, code: i32, why: &str| {
+        let output = count_rewrite(&folder, &["-o", "run.evp", "--", program]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(
+            said.contains(why) && said.contains("translated instead"),
+            "{said}"
+        );
+    };
+    told("./prog", 5, "others may write to");
+    mode("cache/everypath", 0o700);
+    told("./script", 9, "it is a script");
+    let output = count_rewrite(&folder, &["-o", "run.evp", "--", "./prog"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!said.contains("translated instead"), "{said}");
+}
+
+/// All forms of reports say of the program's own code what those of `count` say.
+#[test]
+fn forms_are_those_of_count() {
+    let folder = Folder::new("counted-forms");
+    let (_, flags, source) = LEAVES[0];
+    folder.program(&[flags, &["-g"]].concat(), "exits", source);
+    let inside = edit(&folder, "exits", "edges");
+    assert!(
+        !run(&folder, &inside, "exits", &["a", "b"])
+            .stdout
+            .is_empty()
+    );
+    let own = &counters(&folder, &inside)[0];
+    let words = ["count", "-q", "-o", "all.evp", "--", "./exits", "a", "b"];
+    assert!(!folder.run(BINARY, &words).stdout.is_empty());
+    let report = |file: &str, words: &[&str]| {
+        let output = folder.run(
+            BINARY,
+            &[&["report", file, "--modules", "exits"], words].concat(),
+        );
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8(output.stdout).expect("text")
+    };
+    // What was executed, line by line; both know the functions and lines of the same file.
+    for words in [
+        &["--format", "lcov"][..],
+        &["--format", "llvm"],
+        &["--annotate", "down"],
+    ] {
+        let of = |file: &str| {
+            let text = report(file, words);
+            // Stubs of the dynamic linker, to which calls go, are not counted, and so have no name.
+            let is_told = |line: &&str| !line.contains("  call ");
+            let lines = text.lines().filter(is_told).map(str::to_owned);
+            lines.collect::<Vec<_>>()
+        };
+        let (mut own, all) = (of(own), of("all.evp"));
+        // It says besides what it is of.
+        if own
+            .last()
+            .is_some_and(|last| last.starts_with("note: only the program's own code"))
+        {
+            own.pop();
+            assert_eq!(own.pop().as_deref(), Some(""));
+        }
+        assert!(own.len() > 5, "{words:?}: {own:?}");
+        assert_eq!(own, all, "{words:?}");
+    }
+    for (words, holds) in [
+        (&["--format", "csv"][..], ",down,"),
+        (&["--format", "callgrind"], "fn=(1) "),
+        (&["--format", "fdata"], "1 main "),
+        (&["--top", "5"], "down"),
+        (
+            &["--top", "6"],
+            "note: only the program's own code was counted",
+        ),
+    ] {
+        let text = report(own, words);
+        assert!(text.contains(holds), "{words:?}: {text}");
+    }
+    let page = ["report", own, "--html", "page.html"];
+    assert!(folder.run(BINARY, &page).status.success());
+    assert!(fs::metadata(folder.file("page.html")).is_ok_and(|page| page.len() > 20_000));
+}
+
+/// A caller that stays may keep a value in a register that its callee happens to leave as it was, as GCC's `-fipa-ra` has it; what is
+/// in front of the callee leaves all of them.
+#[test]
+fn registers_are_kept_for_callers_that_stay() {
+    let folder = Folder::new("counted-registers");
+    let source = r#"#include <stdio.h>
+long total;
+__attribute__((noinline)) void leave_it(long n) { for (long i = 0; i < n; i++) total += i; }
+long keeps(long n);
+asm(".text\n.type keeps, @function\nkeeps:\n.cfi_startproc\n"
+    "push %rbx\n.cfi_adjust_cfa_offset 8\nmov $12345, %r11d\ncall leave_it\nmov %r11, %rax\n"
+    "jmp *place(%rip)\n1: pop %rbx\n.cfi_adjust_cfa_offset -8\nret\n.cfi_endproc\n.size keeps, .-keeps\n"
+    ".data\n.align 8\nplace: .quad 1b\n.text\n");
+int main(void) { printf("%ld ", keeps(10)); printf("%ld\n", total); return 0; }
+"#;
+    folder.program(&["-O1", "-fno-stack-protector"], "keeps", source);
+    let native = run(&folder, "", "keeps", &[]);
+    assert_eq!(native.stdout, b"12345 45\n");
+    for tool in ["edges", "blocks", "coverage"] {
+        fs::create_dir(folder.file(tool)).expect("a new folder");
+        let to = format!("{tool}/keeps");
+        let words = ["rewrite", "keeps", "-o", &to, "--tool", tool, "--explain"];
+        let said = folder.run(BINARY, &words).stderr;
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.contains("(keeps): "), "{said}");
+        assert!(!said.contains("(leave_it)"), "{said}");
+        assert_eq!(run(&folder, tool, "keeps", &[]), native, "{tool}");
+    }
+}
