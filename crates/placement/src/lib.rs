@@ -152,7 +152,7 @@ pub fn solve(
 ) -> Result<Vec<i128>, Undecided> {
     let edges = &graph.edges;
     let mut counts = vec![0i128; edges.len()];
-    // What comes to a node by edges whose counts are known, less what goes.
+    // Executions by edges with known counts that lead to a node, less those that leave it.
     let mut surplus = vec![0i128; graph.nodes as usize];
     let mut unknown: Vec<Vec<u32>> = vec![Vec::new(); graph.nodes as usize];
     let mut left = 0usize;

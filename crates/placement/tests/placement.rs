@@ -40,7 +40,7 @@ fn graph(u: &mut Unstructured<'_>, nodes: u32) -> Result<Graph> {
     Ok(Graph { nodes, edges })
 }
 
-/// How often a walk from outside took each edge; it ends outside.
+/// Executions of each edge in a walk that begins and ends outside.
 fn walk(u: &mut Unstructured<'_>, graph: &Graph) -> Result<Vec<u64>> {
     let mut counts = vec![0; graph.edges.len()];
     let (mut node, mut steps) = (OUTSIDE, 0);

@@ -4,7 +4,7 @@
 //! branches: a short one whose target is too far now gets its long form. The order of instructions stays, so what falls
 //! through still does, and so does the alignment of a function's beginning, and of code behind padding, within 64 bytes: where
 //! nothing grew, loops are aligned as they were. Tables of its switches that are written anew ([`crate::switches`]) stand elsewhere.
-//! What is inserted ([`Insertions`]) stands before the instruction that it is for, or behind the function, where branches to it lead.
+//! Inserted code ([`Insertions`]) stands before the instruction that it is for, or behind the function, where branches to it lead.
 
 mod branches;
 mod insertions;

@@ -1,4 +1,4 @@
-//! How often blocks and edges are probably executed: where not to count.
+//! Probable executions of blocks and edges, by which counters are put where control comes least.
 //!
 //! Approach: an earlier run says it exactly. Without one, each entry is come to once, each loop is gone around ten times, what leaves
 //! a loop is taken once in ten times, code that ends the program or handles exceptions hardly ever, and all else evenly
@@ -102,7 +102,7 @@ impl Weights {
                 let part = here * weight(edge.kind, edge.to) / all.max(RARE);
                 edges[first + number] = whole(part);
                 if let To::Block(to) = edge.to {
-                    // What goes back to a header is in its turns.
+                    // The turns of a loop have the ways back to its header in them.
                     if !nest.is_back(block, to) {
                         frequency[to as usize] += part;
                     }

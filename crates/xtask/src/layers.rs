@@ -36,7 +36,7 @@ const LAYERS: &[Layer] = &[
     layer("resident", &["sys", "wire"]),
     layer("image", &[]),
     layer("flow", &["image", "isa"]),
-    // Where to count, and what follows from the counts: it knows no machine code.
+    // It chooses edges of graphs and knows no machine code.
     layer("placement", &[]),
     // `wire` too: the layout of the counters that code in the edited program writes.
     layer(

@@ -21,7 +21,7 @@ pub(super) fn executed(function: &Function, marks: &[u64]) -> Vec<u64> {
             .and_then(|ways: &Vec<usize>| ways.first());
         block.map_or(0, |&at| edges[at])
     };
-    // What is known by what comes later is known once that is: from the last to the first, as long as something is new.
+    // Blocks are mostly known by later ones: edges are taken from the last to the first, as long as something is new.
     loop {
         let before = edges.clone();
         for (at, edge) in function.edges.iter().enumerate().rev() {
