@@ -1,14 +1,14 @@
 //! The commands: from flags to a session, or to what they print.
 
 use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
-use analysis::{fold, without_root};
+use analysis::without_root;
 use anyhow::{Result, anyhow, bail};
 use clap::CommandFactory;
-use image::{Images, Selector};
-use trace::{BlockContexts, Cost, Identity, Loss, Mode, Prefix, Recording};
+use image::Selector;
+use trace::{BlockContexts, Cost, Identity, Mode, Prefix, Recording};
 use wire::flag;
 
 use crate::branches;
@@ -16,7 +16,6 @@ use crate::caches;
 use crate::cfiat;
 use crate::counter_files;
 use crate::ctl;
-use crate::derived::Derived;
 use crate::diff;
 use crate::edited_run::EditedRun;
 use crate::exit_status::Ending;
@@ -24,16 +23,15 @@ use crate::flags::{
     BlockKind, Cli, Command, ContextMode, Contexts, Count, Destination, Format, Report, Run, View,
     WhichForest,
 };
-use crate::output::{Kind, Output, mid_sentence, reason};
+use crate::output::{mid_sentence, reason};
 use crate::pack;
-use crate::page_sources::{OnDisk, Trust};
-use crate::pager;
+use crate::page_sources::Trust;
 use crate::program;
 use crate::raptor;
+use crate::reports;
 use crate::selection;
 use crate::session::Session;
-use crate::show::{self, Page, Show};
-use crate::sums;
+use crate::show::Show;
 use crate::traces;
 
 pub fn run(command: &Command) -> Result<Ending> {
@@ -53,7 +51,7 @@ pub fn run(command: &Command) -> Result<Ending> {
         Command::Exec(flags) => crate::edited_folder::exec(flags),
         Command::Pack(flags) => pack::pack(flags),
         Command::Verify(flags) => traces::verify(flags),
-        Command::Report(flags) => report_file(flags),
+        Command::Report(flags) => reports::report(flags),
         Command::Index(flags) => traces::index(flags),
         Command::Diff(flags) => diff::diff(flags),
         Command::Man { command } => man(command.as_deref()),
@@ -121,6 +119,7 @@ fn contexts(flags: &Contexts) -> Result<Ending> {
         bail!("--format pprof is no text for standard error; name a file with --report FILE");
     }
     let selected = !flags.funcs.is_empty() || !flags.modules.is_empty() || flags.main_image_only;
+    let costs = counted(flags, blocks)?;
     let wanted = [
         (flags.unroll_recursion, flag::UNROLL),
         (flags.count_self_jumps, flag::SELF_JUMPS),
@@ -144,11 +143,7 @@ fn contexts(flags: &Contexts) -> Result<Ending> {
         k: recorded_k(flags, blocks.is_some()),
         flags: bits(&wanted),
         max_nodes: flags.max_nodes,
-        costs: match (blocks, flags.cost.is_empty()) {
-            (Some(_), true) => Vec::new(),
-            (None, true) => vec![Cost::Instructions],
-            (_, false) => costs_of(&flags.cost),
-        },
+        costs,
         buffer: 0,
         calls: [0; 2],
         insns: [0; 2],
@@ -165,6 +160,27 @@ fn contexts(flags: &Contexts) -> Result<Ending> {
         speaks: true,
     }
     .run()
+}
+
+/// Costs that are counted besides calls. The one to sort by is to be among them.
+fn counted(flags: &Contexts, blocks: Option<BlockContexts>) -> Result<Vec<Cost>> {
+    let costs = match (blocks, flags.cost.is_empty()) {
+        (Some(_), true) => Vec::new(),
+        (None, true) => vec![Cost::Instructions],
+        (_, false) => costs_of(&flags.cost),
+    };
+    match sorted_by(&flags.view).filter(|cost| !costs.contains(cost)) {
+        None => Ok(costs),
+        Some(cost) => bail!(
+            "--by {0} sorts by what is not counted; add --cost {0}; nothing was run",
+            cost.name()
+        ),
+    }
+}
+
+/// The cost to sort by, if that is asked for by an option.
+pub fn sorted_by(view: &View) -> Option<Cost> {
+    view.by.and_then(|metric| metric.cost())
 }
 
 /// Callers of a context of basic blocks, and of `--inclusive`, without `-k`.
@@ -249,7 +265,7 @@ fn shows_slabs(format: Format, view: &View) -> bool {
 }
 
 /// A k-slab forest cannot be had from contexts.
-fn check_slabs(flags: &Report, recording: &Recording) -> Result<()> {
+pub fn check_slabs(flags: &Report, recording: &Recording) -> Result<()> {
     let blocks = recording.meta.blocks;
     if shows_slabs(flags.format, &flags.view) && blocks.is_some_and(|blocks| blocks.windows) {
         bail!(
@@ -260,7 +276,7 @@ fn check_slabs(flags: &Report, recording: &Recording) -> Result<()> {
     Ok(())
 }
 
-fn trust(flags: &Report) -> Trust {
+pub fn trust(flags: &Report) -> Trust {
     match flags.any_source {
         true => Trust::Recording,
         false => Trust::Modules,
@@ -268,7 +284,7 @@ fn trust(flags: &Report) -> Trust {
 }
 
 /// Whole contexts of functions can be folded, and nothing else.
-fn check_fold(flags: &Report, recording: &Recording) -> Result<()> {
+pub fn check_fold(flags: &Report, recording: &Recording) -> Result<()> {
     let meta = &recording.meta;
     match (flags.fold(), meta.mode, meta.blocks, meta.k) {
         (None, ..) | (_, Mode::Contexts, None, None) | (Some(0), Mode::Contexts, ..) => Ok(()),
@@ -338,7 +354,7 @@ fn count(flags: &Count) -> Result<Ending> {
     session.run()
 }
 
-fn check_threads(per_thread: bool, format: Format) -> Result<()> {
+pub fn check_threads(per_thread: bool, format: Format) -> Result<()> {
     match format.of_counts() {
         Some(form) if per_thread && !form.shows_threads() => {
             bail!("this --format is of all threads together; leave out --per-thread")
@@ -348,7 +364,7 @@ fn check_threads(per_thread: bool, format: Format) -> Result<()> {
 }
 
 /// The names of all lists.
-fn names(lists: &[String]) -> Vec<String> {
+pub fn names(lists: &[String]) -> Vec<String> {
     let names = lists.iter().flat_map(|list| image::split_list(list));
     names.map(str::to_owned).collect()
 }
@@ -363,7 +379,7 @@ fn hint(destination: &Destination) -> String {
     }
 }
 
-fn hint_of_file(path: &Path) -> String {
+pub fn hint_of_file(path: &Path) -> String {
     format!(
         "everypath report {} --top 50 | --per-thread | --html FILE.html | --format FORM",
         path.display()
@@ -385,14 +401,14 @@ fn check_numbers(flags: &Contexts) -> Result<()> {
     check_view(&flags.view)
 }
 
-fn check_view(view: &View) -> Result<()> {
+pub fn check_view(view: &View) -> Result<()> {
     if let Some(min) = view.min.filter(|min| !(0.0..=100.0).contains(min)) {
         bail!("--min {min} is no percentage; give a number from 0 to 100");
     }
     Ok(())
 }
 
-fn check_tables(view: &View, format: Format) -> Result<()> {
+pub fn check_tables(view: &View, format: Format) -> Result<()> {
     match view.tables.option() {
         Some(option) if !format.shows_tables() => {
             bail!("{option} is a table below a report; use --format report, text or xml")
@@ -454,115 +470,6 @@ pub fn read(path: &Path) -> Result<Prefix> {
         let error = mid_sentence(&error.to_string());
         anyhow!("cannot read '{shown}': {error}")
     })
-}
-
-fn report_file(flags: &Report) -> Result<Ending> {
-    check_view(&flags.view)?;
-    check_tables(&flags.view, flags.format)?;
-    let prefix = sums::with(read(&flags.file)?, &flags.file, &flags.more)?;
-    let mut made = Derived::of(flags, prefix.recording)?;
-    flatten(flags, &mut made.recording);
-    let ending = report(flags, &made.recording, prefix.lost)?;
-    Ok(made.end(flags, ending))
-}
-
-/// Leaves out the callers that a recording has, for `-k 0`; whole contexts of functions are
-/// folded instead, which tells what functions cost with all they called.
-fn flatten(flags: &Report, recording: &mut Recording) {
-    let meta = &recording.meta;
-    let is_whole = meta.blocks.is_none() && meta.k.is_none();
-    if flags.fold() == Some(0) && meta.mode == Mode::Contexts && !is_whole {
-        fold::flatten(recording);
-    }
-}
-
-fn report(flags: &Report, recording: &Recording, lost: Option<Loss>) -> Result<Ending> {
-    let shown = flags.file.display();
-    let mut show = Show::new(flags.format, &flags.view);
-    if let Some(loss) = lost {
-        let note = format!("'{shown}' is damaged. {loss}");
-        // These have no place for notes.
-        if flags.format.needs_contexts() || flags.format.needs_counts() || flags.page.html.is_some()
-        {
-            say!("everypath: {note}");
-        }
-        show.notes.push(note);
-    }
-    let mode = recording.meta.mode;
-    if flags.page.html.is_some() && matches!(mode, Mode::Run | Mode::Trace) {
-        bail!("'{shown}': a page shows what `contexts` or `count` recorded");
-    }
-    check_form(flags.format, mode).map_err(|error| anyhow!("'{shown}': {error}"))?;
-    check_threads(flags.view.per_thread, flags.format)?;
-    let tables = &flags.view.tables;
-    if let (Some(option), true) = (tables.option(), mode != Mode::Contexts) {
-        bail!("'{shown}': {option} lists what contexts are of, and only `contexts` records any");
-    }
-    if let (Some(option), None) = (tables.blocks_option(), recording.meta.blocks) {
-        bail!("'{shown}': {option} is about basic blocks, and these contexts are of functions");
-    }
-    check_slabs(flags, recording).map_err(|error| anyhow!("'{shown}' {error}"))?;
-    check_fold(flags, recording).map_err(|error| anyhow!("'{shown}' {error}"))?;
-    show.fold = flags.fold().filter(|_| recording.meta.k.is_none());
-    show.trust = trust(flags);
-    show.counts = report::counts::View {
-        top: flags.view.top,
-        per_thread: flags.view.per_thread,
-        modules: names(&flags.modules),
-        annotate: names(&flags.annotate),
-        inlines: flags.inlines,
-        full_names: flags.view.full_names,
-    };
-    if let Some(page) = flags.page.wanted() {
-        return write_page(recording, &show, page);
-    }
-    if !flags.annotate.is_empty() && mode != Mode::Counts {
-        bail!("'{shown}': --annotate shows instructions, and only `count` records any");
-    }
-    show.hint = Some(hint_of_file(&flags.file));
-    show.engine_stats |= recording.meta.mode == Mode::Run;
-    let stdout = io::stdout();
-    if flags.format == Format::Pprof && stdout.is_terminal() {
-        bail!("--format pprof is no text for a terminal; send it to a file: > FILE.pb.gz");
-    }
-    let style = show::style_of(&stdout);
-    let is_paged = !flags.no_pager && flags.format == Format::Report;
-    let mut out = BufWriter::new(pager::stdout(is_paged));
-    let written = show.write(recording, style, &mut out);
-    match written.and_then(|()| out.flush()) {
-        // It is not there to be written.
-        Err(error) if error.kind() == io::ErrorKind::Other => bail!("'{shown}': {error}"),
-        written => finish_stdout(written),
-    }
-}
-
-fn write_page(recording: &Recording, show: &Show, page: Page) -> Result<Ending> {
-    let output = Output::prepare(page.path, Kind::Report)?;
-    let images = Images::new();
-    output.replace(|out| {
-        let mut files = OnDisk::new(&images, page.trust());
-        show::write_page(recording, show, page, &mut files, out)?;
-        files.say_what_was_refused("--html-code MB puts that into the page, too");
-        io::Result::Ok(())
-    })?;
-    Ok(Ending::Exit(0))
-}
-
-/// Whether a recording has what the form shows.
-fn check_form(format: Format, mode: Mode) -> Result<()> {
-    let fits = match mode {
-        Mode::Contexts => true,
-        Mode::Counts => format.of_counts().is_some(),
-        Mode::Run => !format.needs_contexts(),
-        Mode::Trace => false,
-    };
-    if !fits {
-        bail!(NO_CONTEXTS);
-    }
-    if mode != Mode::Counts && format.needs_counts() {
-        bail!(NO_COUNTS);
-    }
-    Ok(())
 }
 
 fn man(command: Option<&str>) -> Result<Ending> {

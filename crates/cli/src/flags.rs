@@ -172,7 +172,7 @@ pub enum Command {
     /// Make a trace as small as its branches can be foreseen
     #[command(after_help = PACK_EXAMPLES)]
     Pack(Pack),
-    /// Read a whole trace and say what it holds; exit status 1 if it is damaged
+    /// Read a whole trace and say what it holds; status 1: damaged or not finished
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(Verify),
     /// Count a trace, so that `dump --range` finds its place at once

@@ -8,6 +8,7 @@
 //! | module | what |
 //! |---|---|
 //! | `flags` | the one table of commands and options |
+//! | `mistakes` | what was meant by a command line that is wrong |
 //! | `commands` | flags to sessions |
 //! | `session` | a run from start to end |
 //! | `keep` | the same, of a trace, which is kept while the program runs |
@@ -20,6 +21,7 @@
 //! | `recordings` | recordings that the command line does not name |
 //! | `debug_packages` | where names of stripped files are to be had |
 //! | `pager` | a pager for reports to a terminal |
+//! | `reports` | `report`: what it is asked, against what a recording has |
 //! | `show` | recordings to reports |
 //! | `diff` | two recordings to a comparison |
 //! | `ctl` | beginning and ending a trace while the program runs |
@@ -63,6 +65,7 @@ mod folders;
 mod functions;
 mod libraries;
 mod line_prefetch;
+mod mistakes;
 mod mls;
 mod output;
 mod pack;
@@ -73,6 +76,7 @@ mod progress;
 mod raptor;
 mod reader;
 mod recordings;
+mod reports;
 mod rewrite;
 mod selection;
 mod session;
@@ -154,27 +158,9 @@ fn explain(error: &clap::Error) -> Ending {
             Ending::Exit(FAILED)
         }
         _ => {
-            say!("everypath: {}", sentence(&error.render().to_string()));
+            let words: Vec<_> = std::env::args_os().collect();
+            say!("everypath: {}", mistakes::sentence(error, &words));
             Ending::Exit(FAILED)
         }
     }
-}
-
-/// The parser's message without its headings, in one line.
-fn sentence(message: &str) -> String {
-    let before_usage = message.split("\nUsage:").next().unwrap_or(message);
-    let before_usage = before_usage
-        .split("\nFor more information")
-        .next()
-        .unwrap_or(before_usage);
-    let text = before_usage.strip_prefix("error: ").unwrap_or(before_usage);
-    let lines: Vec<&str> = text
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .collect();
-    format!(
-        "{}; see everypath --help",
-        lines.join(" ").replace(" tip: ", "; ")
-    )
 }

@@ -222,7 +222,7 @@ pub fn keep(recording: &Recording, report: Option<&Path>) -> Result<PathBuf, Str
     let places = beside
         .into_iter()
         .chain([std::env::temp_dir().join(name)])
-        .map(|place| unused(&place));
+        .map(|place| own_or_unused(&place, recording));
     let mut last = String::new();
     for place in places {
         let output = open(&place, Kind::Recording).map_err(Failure::from);
@@ -349,6 +349,22 @@ fn write_all<E: Into<Failure>>(
 }
 
 /// `path`, or with a number if there is a file of that name.
+/// A path where nothing is, or where a recording of the same command is, which a run before kept: failed
+/// runs are not to pile up.
+fn own_or_unused(path: &Path, recording: &Recording) -> PathBuf {
+    let kept = File::open(path)
+        .ok()
+        .and_then(|file| trace::read_prefix(file).ok());
+    let is_same = kept.is_some_and(|kept| {
+        let (before, now) = (&kept.recording.meta, &recording.meta);
+        (&before.command, before.mode) == (&now.command, now.mode)
+    });
+    match is_same {
+        true => path.to_path_buf(),
+        false => unused(path),
+    }
+}
+
 fn unused(path: &Path) -> PathBuf {
     let numbered = |number: u32| match number {
         0 => path.to_path_buf(),

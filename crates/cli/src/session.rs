@@ -22,12 +22,13 @@ use trace::{BlockContexts, Cost, End, Meta, Mode, Recording};
 use crate::edited_run::EditedRun;
 use crate::exit_status::Ending;
 use crate::flags::{Destination, Target};
+use crate::mistakes;
 use crate::output::{self, Kind, Output, Unsaved, mid_sentence};
 use crate::page_sources::{OnDisk, Trust};
 use crate::progress::Progress;
 use crate::selection::{self, Extents};
 use crate::show::{self, Page, Show};
-use crate::{program, symbolize};
+use crate::{FAILED, program, symbolize};
 
 /// Everything that was asked for.
 pub struct Session<'a> {
@@ -155,15 +156,29 @@ impl Session<'_> {
             *hint = format!("{hint} ({} kept)", report::size(size));
         }
         let report = self.report(report, &recording);
-        complain(&recording, saved, [page.unwrap_or(Ok(())), report]);
-        let ending = match diverged(&recording) {
-            true => Ending::Exit(125),
-            false => Ending::of(ended),
-        };
+        let all_written = complain(
+            &recording,
+            saved,
+            [page.unwrap_or(Ok(())), report],
+            |path| self.again(path),
+        );
+        let ending = ending(&recording, ended, all_written);
         // Nothing is left to do but end: the system takes all memory back at
         // once, and millions of nodes and names take seconds one by one.
         std::mem::forget((recording, images.clone()));
         Ok(ending)
+    }
+
+    /// The command that makes the same report of a recording.
+    fn again(&self, recording: &Path) -> String {
+        let form = clap::ValueEnum::to_possible_value(&self.destination.format);
+        let form = form.map_or_else(String::new, |form| form.get_name().to_owned());
+        let report = self.destination.report.as_deref();
+        let to = report.map_or_else(String::new, |path| format!(" > {}", quoted_path(path)));
+        format!(
+            "everypath report {} --format {form}{to}",
+            quoted_path(recording)
+        )
     }
 
     fn read(&self, run: &Run) -> Recording {
@@ -324,6 +339,15 @@ pub fn end_of(ended: Ended) -> End {
     }
 }
 
+/// As the program ended; but whoever looks at the status alone is not to think that all went well.
+fn ending(recording: &Recording, ended: Ended, all_written: bool) -> Ending {
+    match (diverged(recording), Ending::of(ended)) {
+        (true, _) => Ending::Exit(FAILED),
+        (false, Ending::Exit(0)) if !all_written => Ending::Exit(FAILED),
+        (false, ending) => ending,
+    }
+}
+
 /// Whether a window of `--lockstep` showed a mistranslation; says how many did.
 fn diverged(recording: &Recording) -> bool {
     let counts = recording.processes.iter();
@@ -335,13 +359,21 @@ fn diverged(recording: &Recording) -> bool {
     sum > 0
 }
 
+fn quoted_path(path: &Path) -> String {
+    mistakes::quoted(&path.to_string_lossy())
+}
+
 /// Says what failed after the run, even when asked to be quiet: data is at stake. A
-/// recording that was `saved` nowhere is kept where a report of it was refused.
+/// recording that was `saved` nowhere is kept where a report of it was refused. Whether all that was
+/// asked for is where it was to be; `again` gives the command that makes a report of a file.
 fn complain(
     recording: &Recording,
     saved: Option<Result<PathBuf, Unsaved>>,
     reports: [Result<(), Unsaved>; 2],
-) {
+    again: impl Fn(&Path) -> String,
+) -> bool {
+    let is_saved = !matches!(saved, Some(Err(_)));
+    let all_written = is_saved && reports.iter().all(Result::is_ok);
     let mut kept = None;
     match saved {
         Some(Ok(path)) => kept = Some(Ok(path)),
@@ -358,19 +390,21 @@ fn complain(
         let path = match &error {
             Unsaved::Refused { path, .. } => path.as_deref(),
             Unsaved::Lost { .. } => None,
-            Unsaved::Elsewhere { .. } => {
-                say!("everypath: {error}");
+            Unsaved::Elsewhere { path, why, place } => {
+                let (path, place) = (path.display(), place.display());
+                say!("everypath: cannot write '{path}': {why}; the report is in '{place}'");
                 continue;
             }
         };
         let kept = kept.get_or_insert_with(|| output::keep(recording, path));
         match kept {
             Ok(kept) => say!(
-                "everypath: {error}; what was recorded is in '{0}', for `everypath report {0} \
-                 --format FORM`",
-                kept.display()
+                "everypath: {error}; what was recorded is in '{}', for `{}`",
+                kept.display(),
+                again(kept)
             ),
             Err(why) => say!("everypath: {error}; what was recorded is lost: {why}"),
         }
     }
+    all_written
 }

@@ -179,6 +179,9 @@ impl Show {
         let form = form.ok_or_else(|| io::Error::other(crate::commands::NO_CONTEXTS))?;
         let report = report::counts::Report::new(recording, &self.counts);
         let mut report = report.map_err(io::Error::other)?;
+        if let Some(why) = report.nothing_listed() {
+            return Err(io::Error::other(why));
+        }
         report.notes.extend_from_slice(&self.notes);
         report.hint = self.hint.clone();
         if form == Form::Table {

@@ -29,6 +29,8 @@ type Key = (String, FileId);
 struct Answers {
     build_id: Option<Vec<u8>>,
     symbols: HashMap<u64, Symbol>,
+    /// File and line of the declarations of functions, by their entries.
+    declared: HashMap<FileOffset, (String, u32)>,
     /// Offsets at which names and lines change, for recordings of `count`.
     rows: Vec<Row>,
 }
@@ -49,6 +51,8 @@ type Offsets = Vec<(u32, Vec<u64>)>;
 #[derive(Default)]
 struct Question {
     functions: Vec<u64>,
+    /// Places that begin functions, and not only blocks.
+    entries: Vec<FileOffset>,
     /// Ascending.
     code: Vec<u64>,
 }
@@ -85,10 +89,14 @@ fn questions(recording: &Recording, code: &[Offsets]) -> Vec<(Key, Question)> {
             })
         };
         let files: Vec<usize> = process.modules.iter().map(&mut place).collect();
+        let of_blocks = !process.blocks.is_empty();
         for function in process.functions.iter().filter(|f| f.name.is_none()) {
             let file = function.module.and_then(|at| files.get(at as usize));
             if let Some(&file) = file {
-                questions[file].1.functions.push(function.file_offset);
+                let asked = &mut questions[file].1;
+                asked.functions.push(function.file_offset);
+                let entry = (!of_blocks).then_some(FileOffset(function.file_offset));
+                asked.entries.extend(entry);
             }
         }
         for (module, offsets) in code {
@@ -143,6 +151,7 @@ fn answer(key: &Key, asked: &Question, images: &Images) -> Answers {
     Answers {
         build_id: image.build_id().map(<[u8]>::to_vec),
         symbols: asked.functions.iter().map(symbol).collect(),
+        declared: image.declarations(&asked.entries),
         rows: rows(&image, &asked.code),
     }
 }
@@ -262,6 +271,12 @@ fn fill(process: &mut Process, answers: &HashMap<Key, Answers>) {
                 block.function = Some(symbol.name);
             }
             continue;
+        }
+        let declared =
+            file.and_then(|answers| answers.declared.get(&FileOffset(function.file_offset)));
+        if let Some((path, line)) = declared.filter(|_| symbol.offset == 0) {
+            function.file = Some(path.clone());
+            function.line = Some(*line);
         }
         // A name made from the place is no name: whoever shows it makes it
         // anew. A call into the middle of a function makes another one.

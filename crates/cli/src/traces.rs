@@ -14,6 +14,7 @@ use crate::controls;
 use crate::exit_status::Ending;
 use crate::flags::{Destination, Dump, Format, Trace, Verify};
 use crate::folders;
+use crate::mistakes;
 use crate::mls;
 use crate::output::{Kind, Output};
 use crate::progress::Progress;
@@ -119,6 +120,7 @@ pub fn dump(flags: &Dump) -> Result<Ending> {
         };
         let (recording, _) = read_trace(&flags.file)?;
         check_thread(&recording, &flags.file, flags.thread)?;
+        check_functions(&recording, &flags.file, &view.functions)?;
         check_order(&recording, &flags.file)?;
         return print(|out| report::steps::dump_in_order(&recording, &view, out));
     }
@@ -129,6 +131,7 @@ pub fn dump(flags: &Dump) -> Result<Ending> {
     };
     let (mut recording, _, identity) = read_known(&flags.file)?;
     check_thread(&recording, &flags.file, flags.thread)?;
+    check_functions(&recording, &flags.file, &view.functions)?;
     trace_index::find(&mut recording, identity, &flags.file, &view);
     if flags.accesses {
         let Some(selection) = analysis::walk::selection(&recording) else {
@@ -171,6 +174,29 @@ pub fn check_thread(recording: &Recording, path: &Path, wanted: Option<u32>) -> 
         ),
         _ => Ok(()),
     }
+}
+
+/// Whether code of a function that was asked for was executed.
+pub fn check_functions(recording: &Recording, path: &Path, globs: &[String]) -> Result<()> {
+    let names = recording.processes.iter().flat_map(|process| {
+        let named = process.sources.iter().filter_map(|source| source.function);
+        named.filter_map(|(name, _)| process.texts.get(name as usize))
+    });
+    let names: std::collections::BTreeSet<&str> = names.map(String::as_str).collect();
+    let is_wanted = |name: &&str| globs.iter().any(|glob| image::glob(glob, name));
+    if globs.is_empty() || names.iter().any(is_wanted) {
+        return Ok(());
+    }
+    let near = globs
+        .iter()
+        .flat_map(|glob| mistakes::near(glob, names.iter().copied()));
+    let near: Vec<&str> = near.collect();
+    bail!(
+        "'{}': no function that ran is named '{}'{}",
+        path.display(),
+        globs.join("', '"),
+        mistakes::offer(&near)
+    )
 }
 
 /// Whether the threads of a trace have an order.
@@ -234,7 +260,7 @@ fn print(write: impl Fn(&mut dyn Write) -> io::Result<bool>) -> Result<Ending> {
     }
 }
 
-/// A trace in a file, or what is left of it; and whether that is as it was written.
+/// A trace in a file, or what is left of it; and whether that is all that was to be written.
 pub fn read_trace(path: &Path) -> Result<(Recording, bool)> {
     read_known(path).map(|(recording, is_sound, _)| (recording, is_sound))
 }
@@ -248,7 +274,7 @@ fn read_known(path: &Path) -> Result<(Recording, bool, Identity)> {
         Some(loss) => match loss.error {
             ReadError::Unfinished { .. } if loss.next.is_none() && loss.to.is_none() => {
                 say!("everypath: '{shown}': {}", loss.error);
-                true
+                false
             }
             _ => {
                 say!("everypath: '{shown}' is damaged. {loss}");

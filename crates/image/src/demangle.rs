@@ -7,6 +7,8 @@
 
 use std::fmt;
 
+use crate::ifuncs::RESOLVER;
+
 /// Longest demangled name.
 const MAX_OUTPUT: usize = 64 << 10;
 /// Longest raw name that is tried.
@@ -35,6 +37,9 @@ pub(crate) fn is_mangled(raw: &str) -> bool {
 fn readable(raw: &str, params: bool) -> Option<String> {
     if !is_mangled(raw) || raw.len() > MAX_INPUT {
         return None;
+    }
+    if let Some(ifunc) = raw.strip_suffix(RESOLVER) {
+        return readable(ifunc, params).map(|name| name + RESOLVER);
     }
     let mut out = Limited(String::new());
     if let Ok(rust) = rustc_demangle::try_demangle(raw) {

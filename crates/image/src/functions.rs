@@ -37,17 +37,17 @@
 //!
 //! Limits: in a stripped file a part whose first CFA is rsp + 8 cannot be told
 //! from a function; crt functions without unwind range (`frame_dummy`'s
-//! helpers) are not seen; an ifunc's name is on its resolver, the variant it
-//! chose has its own name or none.
+//! helpers) are not seen.
 
 use std::ops::Range;
 
 use crate::addr::{FileOffset, LinkAddr, Segment, to_file};
 use crate::frames::{Frame, Start as Cfa};
+use crate::ifuncs;
 use crate::names::{NameId, Names};
 use crate::owners;
 use crate::sparse::Holes;
-use crate::symbols::Evidence;
+use crate::symbols::{Evidence, Ifunc};
 
 /// Role of an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +91,7 @@ impl Function {
 #[derive(Default)]
 pub(crate) struct Input<'d> {
     pub(crate) symbols: Vec<Evidence>,
+    pub(crate) ifuncs: Vec<Ifunc>,
     pub(crate) frames: Vec<Frame>,
     /// `e_entry` and what the dynamic section names; with the name the ABI
     /// gives it when no symbol does.
@@ -157,6 +158,7 @@ pub(crate) fn build(mut input: Input<'_>, names: &Names, segments: &[Segment]) -
     starts = merge(starts, from_frames(&input));
     starts = without_covered(starts);
     starts = with_entries(starts, &input, &mut table.names_of);
+    ifuncs::name_chosen(&mut starts, &input, names, &mut table.names_of);
     owners::assign(&mut starts, &input, names);
     for (code, inside) in per_code(&input.code, &starts) {
         Sweep::new(&starts, code.end(), segments, &mut table.extents).run(inside);

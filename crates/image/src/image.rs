@@ -1,5 +1,6 @@
 //! One binary file, read once and asked many times.
 
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::fs;
 use std::io;
@@ -12,6 +13,7 @@ use object::{LittleEndian as LE, ReadCache, elf};
 
 use crate::addr::{self, FileOffset, LinkAddr, Segment};
 use crate::debug::{self, DebugLink};
+use crate::declarations;
 use crate::demangle::demangled;
 use crate::elf::{Dynamic, Elf, ImageKind};
 use crate::error::{Fault, ImageError};
@@ -257,6 +259,28 @@ impl Image {
         }
     }
 
+    /// File and line of the declaration of each function that begins at one of these places, as far as
+    /// debug information says it.
+    pub fn declarations(&self, entries: &[FileOffset]) -> HashMap<FileOffset, (String, u32)> {
+        let places = entries
+            .iter()
+            .filter_map(|&at| Some((at, self.link_addr(at)?)));
+        let places: Vec<(FileOffset, LinkAddr)> = places.collect();
+        let asked: BTreeSet<u64> = places.iter().map(|&(_, addr)| addr.0).collect();
+        let mut found = match self.has_own_lines() {
+            true => declarations::read(&self.bytes, &asked),
+            false => HashMap::new(),
+        };
+        let mut lines = self.lines();
+        let mut place_of = |addr: LinkAddr| {
+            let known = found.remove(&addr.0);
+            known.or_else(|| lines.as_mut()?.as_mut()?.first(addr, &self.bytes))
+        };
+        let each = places.into_iter();
+        each.filter_map(|(at, addr)| Some((at, place_of(addr)?)))
+            .collect()
+    }
+
     /// Column of the source line that a byte of code comes from, where compilers say it.
     pub fn column_at(&self, offset: FileOffset) -> Option<u32> {
         let addr = self.link_addr(offset)?;
@@ -349,6 +373,7 @@ impl Image {
         let input = Input {
             entries: self.entries(elf, &mut collected.names),
             symbols: collected.found,
+            ifuncs: collected.ifuncs,
             frames: frames::read(elf),
             code,
             holes: self.holes.as_ref(),

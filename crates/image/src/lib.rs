@@ -16,10 +16,12 @@
 //! | `symbols` | symbol tables to evidence |
 //! | `frames` | unwind tables to evidence |
 //! | `functions` | evidence to disjoint extents |
+//! | `ifuncs` | names of functions that resolvers choose |
 //! | `owners` | which function an out-of-line part belongs to |
 //! | `select` | patterns over names |
 //! | `demangle` | C++ and Rust names |
 //! | `debug` | where the separate debug file is |
+//! | `declarations` | where functions are declared |
 //! | `lines` | DWARF line lookup |
 //! | `origin` | language and linker that made it |
 //! | `linker` | functions as the symbol table has them |
@@ -33,12 +35,14 @@
 mod addr;
 mod cache;
 mod debug;
+mod declarations;
 mod demangle;
 mod elf;
 mod error;
 mod folders;
 mod frames;
 mod functions;
+mod ifuncs;
 mod image;
 mod lines;
 mod linker;

@@ -175,6 +175,16 @@ impl Lines {
         self.look_up(addr.0, image).unwrap_or((None, None))
     }
 
+    /// File and line of the first row at an address: at a function's entry, compilers make it for the
+    /// first line of the function, and others for what was inlined there.
+    pub(crate) fn first(&mut self, addr: LinkAddr, image: &[u8]) -> Option<(String, u32)> {
+        let program = self.program_at(addr.0, image)?;
+        let rows = &self.rows.get(&program)?.rows;
+        let row = &rows[rows.partition_point(|row| row.addr < addr.0)];
+        let line = row.line.filter(|&line| line != 0 && row.addr == addr.0)?;
+        Some((self.file_of(program, row.file, image)?, line))
+    }
+
     /// The column in its line that a byte of code comes from, where the table has it.
     pub(crate) fn column(&mut self, addr: LinkAddr, image: &[u8]) -> Option<u32> {
         let program = self.program_at(addr.0, image)?;
@@ -450,7 +460,7 @@ fn length_of(line: &[u8], offset: usize) -> Option<usize> {
     usize::try_from(long).ok()?.checked_add(12)
 }
 
-fn join(folder: &str, name: &str) -> String {
+pub(crate) fn join(folder: &str, name: &str) -> String {
     if folder.is_empty() || name.starts_with('/') {
         return name.to_owned();
     }

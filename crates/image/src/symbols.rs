@@ -4,7 +4,8 @@
 //!
 //! | symbol | taken as |
 //! |---|---|
-//! | `FUNC`, `GNU_IFUNC`, defined, in code | a function (for an ifunc: its resolver, which is what lives there) |
+//! | `FUNC`, defined, in code | a function |
+//! | `GNU_IFUNC`, defined, in code | its resolver, which is what lives there, as `name [resolver]`; see `ifuncs` |
 //! | `NOTYPE`, global or weak, in code | a function, unless inside a sized one: hand-written assembly often has no `.type` |
 //! | `NOTYPE`, local | nothing: a label |
 //! | `FILE` | where the local symbols of the next compilation unit begin |
@@ -17,6 +18,7 @@ use object::read::elf::{SectionHeader, Sym};
 use object::{LittleEndian as LE, ReadRef};
 
 use crate::elf::{Dynamic, Elf};
+use crate::ifuncs::RESOLVER;
 use crate::names::{NameId, Names};
 
 type Symbol = elf::Sym64<LE>;
@@ -35,11 +37,22 @@ pub(crate) struct Evidence {
     pub(crate) rank: u32,
 }
 
+/// A name that stands for whatever function its resolver chooses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ifunc {
+    /// Place and size of the resolver.
+    pub(crate) addr: u64,
+    pub(crate) size: u64,
+    pub(crate) name: NameId,
+    pub(crate) rank: u32,
+}
+
 /// Collection of symbols over several tables.
 #[derive(Default)]
 pub(crate) struct Collector {
     pub(crate) names: Names,
     pub(crate) found: Vec<Evidence>,
+    pub(crate) ifuncs: Vec<Ifunc>,
     units: u32,
 }
 
@@ -103,16 +116,29 @@ impl Collector {
                 continue;
             }
             let size = symbol.st_size(LE);
-            let Some(id) = self.names.add(name) else {
+            let Some(mut id) = self.names.add(name) else {
                 return;
             };
+            let (addr, rank) = (symbol.st_value(LE), rank(typed, size != 0, local, name));
+            if kind == elf::STT_GNU_IFUNC {
+                self.ifuncs.push(Ifunc {
+                    addr,
+                    size,
+                    name: id,
+                    rank,
+                });
+                let Some(resolver) = self.names.add(&[name, RESOLVER.as_bytes()].concat()) else {
+                    return;
+                };
+                id = resolver;
+            }
             self.found.push(Evidence {
-                addr: symbol.st_value(LE),
+                addr,
                 size,
                 typed,
                 unit: if local { self.units } else { 0 },
                 name: id,
-                rank: rank(typed, size != 0, local, name),
+                rank,
             });
         }
     }

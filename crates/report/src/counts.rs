@@ -279,6 +279,27 @@ impl<'a> Report<'a> {
         self.lists_unit(&counts.units[insn.unit as usize])
     }
 
+    /// The sentence for a choice of modules that leaves none of those that ran.
+    pub fn nothing_listed(&self) -> Option<String> {
+        let units = self
+            .sections
+            .iter()
+            .flat_map(|section| &section.counts.units);
+        let (mut names, mut is_any) = (BTreeSet::new(), false);
+        for unit in units {
+            is_any |= self.lists_unit(unit);
+            names.extend(unit.path.as_deref().map(base_name));
+        }
+        if is_any || self.view.modules.is_empty() {
+            return None;
+        }
+        let asked = self.view.modules.join("', '");
+        let names = Vec::from_iter(names).join(", ");
+        Some(format!(
+            "no file that ran is named '{asked}' (--modules); these ran: {names}"
+        ))
+    }
+
     fn lists_unit(&self, unit: &Unit) -> bool {
         if self.view.modules.is_empty() {
             return true;

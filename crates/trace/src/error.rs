@@ -37,7 +37,7 @@ pub enum ReadError {
     Io(#[from] io::Error),
     #[error(
         "This is not an Everypath recording: it does not begin as an .evp file does. \
-         Give a file that `everypath -o FILE.evp` wrote."
+         Give a file that -o FILE.evp of `everypath contexts`, `count` or `trace` wrote."
     )]
     NotARecording,
     #[error("The header of the recording is damaged. Copy the file again from where it was made.")]

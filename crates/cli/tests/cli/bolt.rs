@@ -316,8 +316,11 @@ fn it_is_of_one_file_which_must_be_the_one_that_ran() {
     );
     let none = refused(&["--modules", "other"]);
     let expected =
-        "everypath: 'run.evp': no code was executed of the file that this --format is of\n";
-    assert_eq!(none, expected);
+        "everypath: 'run.evp': no file that ran is named 'other' (--modules); these ran: ";
+    assert!(
+        none.starts_with(expected) && none.ends_with("prog\n"),
+        "{none}"
+    );
     let path = folder.file("prog").canonicalize().unwrap();
     folder.compile(&["-O1", "-s"], "prog", "prog.c");
     let expected = format!(

@@ -63,6 +63,42 @@ again:
 }
 ";
 
+/// Pieces that compilers make of lines of C++, and a line on which two processes go on.
+const RANGES: &str = "\
+#include <string>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <vector>
+struct Counter { int *at; Counter(int *n) : at(n) {} ~Counter() { ++*at; } };
+int work(std::vector<int> &numbers, int *n)
+{
+    Counter counter(n);
+    int sum = 0;
+    for (int x : numbers)
+        sum += x;
+    for (int i = 0; i < 10; i++) sum += i;
+    std::string text = \"a\";
+    if (sum > 3 && *n < 100 || sum == 7)
+        text += \"b\";
+    while (sum > 1000)
+        sum -= 10;
+    return sum + text.size();
+}
+int main()
+{
+    std::vector<int> numbers(7, 3);
+    int n = 0, sum = 0;
+    for (int i = 0; i < 5; i++) {
+        sum += work(numbers, &n);
+    }
+    pid_t child = fork();
+    if (child == 0)
+        return 0;
+    waitpid(child, nullptr, 0);
+    return sum > 0 ? 0 : 1;
+}
+";
+
 fn succeeds(command: &mut Command) -> String {
     let name = command.get_program().to_owned();
     let output = command.env("LC_ALL", "C").stdin(Stdio::null()).output();
@@ -188,6 +224,39 @@ fn lines_are_counted_as_gcov_does() {
     assert!(info.contains("DA:9,0\n"), "{info}");
     assert!(info.contains("BRDA:9,0,0,-\nBRDA:9,0,1,-\n"), "{info}");
     assert!(info.contains("FNDA:0,never\n"), "{info}");
+}
+
+#[test]
+fn lines_of_cc_are_counted_as_gcov_does() {
+    let folder = Folder::new("cover-ranges");
+    fs::write(folder.file("ranges.cc"), RANGES).unwrap();
+    let flags = ["-O0", "-g", "-Wl,--no-as-needed", "-lstdc++"];
+    folder.compile(&flags, "ranges", "ranges.cc");
+    let info = cover(&folder, "./ranges");
+    folder.compile(
+        &[&flags[..], &["--coverage"]].concat(),
+        "counted",
+        "ranges.cc",
+    );
+    succeeds(Command::new(folder.file("counted")).current_dir(folder.path()));
+    let both = compared(&folder, &info);
+    let own = both
+        .iter()
+        .filter(|((file, _), _)| file.ends_with("ranges.cc"));
+    let own: Vec<(u64, (u64, u64))> = own.map(|((_, line), counts)| (*line, *counts)).collect();
+    assert!(own.len() >= 20, "{own:?}");
+    let differ: Vec<_> = own
+        .iter()
+        .filter(|(_, (ours, theirs))| ours != theirs)
+        .collect();
+    assert!(differ.is_empty(), "line, our count and gcov's: {differ:?}");
+    let of = |line: u64| own.iter().find(|own| own.0 == line).map(|own| own.1.0);
+    assert_eq!(
+        of(10),
+        Some(5 * 8),
+        "the head of a loop over seven numbers, five times"
+    );
+    assert_eq!(of(27), Some(1), "the line of fork");
 }
 
 #[test]

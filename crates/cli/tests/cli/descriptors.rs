@@ -327,12 +327,12 @@ fn what_cannot_be_is_refused() {
     refused(
         &["dump", "run.evp", "-c", "xz"],
         "/usr/bin",
-        "the following required arguments were not provided: <--mcf <FORM>|--mls <FORM>>; see everypath --help",
+        "the following required arguments were not provided: <--mcf <FORM>|--mls <FORM>>; see `everypath dump --help`",
     );
     refused(
         &[&mcf[..], &["--descriptor-limit", "0"]].concat(),
         "/usr/bin",
         "invalid value '0' for '--descriptor-limit <SIZE>': give a size as 500K, 20M or 2G; see \
-         everypath --help",
+         `everypath dump --help`",
     );
 }

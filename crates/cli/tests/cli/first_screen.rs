@@ -53,8 +53,14 @@ fn rows(text: &str) -> Vec<[String; 5]> {
         let words: Vec<&str> = line.split_whitespace().collect();
         // Functions that were never called have no instructions per call.
         let is_number = words[4].chars().all(|c| c.is_ascii_digit() || c == ',');
-        let name = words[if is_number { 5 } else { 4 }];
-        [words[0], words[1], words[2], words[3], name].map(str::to_owned)
+        let at = if is_number { 5 } else { 4 };
+        let resolver = words.get(at + 1).filter(|word| **word == "[resolver]");
+        let name = match resolver {
+            Some(word) => format!("{} {word}", words[at]),
+            None => words[at].to_owned(),
+        };
+        let [own, inclusive, count, called] = [0, 1, 2, 3].map(|at| words[at].to_owned());
+        [own, inclusive, count, called, name]
     })
     .collect()
 }

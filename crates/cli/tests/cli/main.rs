@@ -37,6 +37,7 @@ mod lost;
 
 mod memory;
 mod mls;
+mod names;
 mod order;
 mod perfetto;
 mod pt;

@@ -323,11 +323,11 @@ fn what_cannot_be_is_refused() {
     refused(
         &["--gshare", "1000"],
         "invalid value '1000' for '--entries <N>': give 0, or a power of two up to 16777216; \
-         see everypath --help",
+         see `everypath raptor --help`",
     );
     refused(
         &["--thesis", "--targets", "ibtb-last", "--check"],
-        "the argument '--thesis' cannot be used with '--check'; see everypath --help",
+        "the argument '--thesis' cannot be used with '--check'; see `everypath raptor --help`",
     );
     // Descriptors of other predictors, and bytes that are none.
     let last = ["raptor", "run.evp", "--targets", "ibtb-last"];

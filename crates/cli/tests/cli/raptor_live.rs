@@ -290,7 +290,7 @@ fn what_cannot_be_is_refused_before_the_run() {
     let folder = Folder::new("live-refused");
     let missing = |option: &str| {
         format!(
-            "the following required arguments were not provided: {option}; see everypath --help"
+            "the following required arguments were not provided: {option}; see `everypath trace --help`"
         )
     };
     let refusals: [(&[&str], String); 11] = [

@@ -291,11 +291,11 @@ fn mistakes_in_the_flags() {
         ),
         (
             "contexts -k x true",
-            "invalid value 'x' for '-k <N>': invalid digit found in string; see everypath --help",
+            "invalid value 'x' for '-k <N>': that is no whole number from 0 on; see `everypath contexts --help`",
         ),
         (
             "contexts --k-inf -k 2 true",
-            "the argument '--k-inf' cannot be used with '-k <N>'; see everypath --help",
+            "the argument '--k-inf' cannot be used with '-k <N>'; see `everypath contexts --help`",
         ),
         (
             "contexts --roll-loops true",
@@ -324,12 +324,12 @@ fn mistakes_in_the_flags() {
         ),
         (
             "contexts --mode intra --roll-loops -k 2 true",
-            "the argument '--roll-loops' cannot be used with '-k <N>'; see everypath --help",
+            "the argument '--roll-loops' cannot be used with '-k <N>'; see `everypath contexts --help`",
         ),
         (
             "run",
             "the following required arguments were not provided: <PROGRAM>...; \
-             see everypath --help",
+             see `everypath run --help`",
         ),
     ];
     let folder = Folder::new("flags");
@@ -378,14 +378,77 @@ fn controls_of_traces_that_leave_nothing() {
 }
 
 #[test]
+fn a_choice_that_nothing_fits_is_refused() {
+    let folder = Folder::new("choices");
+    let by = "--by loads sorts by what is not counted; add --cost loads; nothing was run";
+    refused(&folder, &["contexts", "--by", "loads", "true"], 125, by);
+    let code = |arguments: &[&str]| everypath(&folder, arguments).status.code();
+    assert_eq!(code(&["contexts", "-o", "c.evp", "-q", "true"]), Some(0));
+    let by = "'c.evp' has no stores to sort by; record it with --cost stores";
+    refused(&folder, &["report", "c.evp", "--by", "stores"], 125, by);
+    // The program has run, and what it recorded is kept.
+    let output = everypath(
+        &folder,
+        &["count", "-o", "n.evp", "--modules", "nosuch", "true"],
+    );
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{stderr}");
+    let start = "everypath: no file that ran is named 'nosuch' (--modules); these ran: ";
+    let end = "; what was recorded is in 'n.evp', for `everypath report n.evp --format report`\n";
+    assert!(
+        stderr.starts_with(start) && stderr.ends_with(end),
+        "{stderr}"
+    );
+    assert_eq!(code(&["report", "n.evp"]), Some(0));
+    assert_eq!(code(&["report", "n.evp", "--modules", "nosuch"]), Some(125));
+    folder.program(&["-O1"], "bare", "int main(void) { return 0; }");
+    assert_eq!(code(&["trace", "-o", "t.evp", "-q", "./bare"]), Some(0));
+    let names = "'t.evp': no function that ran is named 'mian'; did you mean 'main'?";
+    refused(&folder, &["dump", "t.evp", "--funcs", "mian"], 125, names);
+    refused(
+        &folder,
+        &["dump", "t.evp", "--accesses", "--funcs", "mian"],
+        125,
+        names,
+    );
+}
+
+#[test]
+fn a_report_that_is_not_written_is_no_success_and_runs_do_not_pile_up() {
+    let folder = Folder::new("unwritten");
+    folder.program(&["-O1"], "bare", "int main(void) { return 0; }");
+    for _ in 0..3 {
+        let lcov = ["count", "--format", "lcov", "--report", "c.info", "./bare"];
+        let output = everypath(&folder, &lcov);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{stderr}");
+        assert!(
+            stderr.ends_with(
+                "what was recorded is in 'c.info.evp', for `everypath report c.info.evp --format \
+                 lcov > c.info`\n"
+            ),
+            "{stderr}"
+        );
+    }
+    let names = fs::read_dir(folder.path()).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.filter(|name| !name.starts_with("bare")).collect();
+    names.sort();
+    assert_eq!(names, ["c.info.evp"]);
+    // The program's own failure says as much, and stays what is seen.
+    folder.program(&["-O1"], "fails", "int main(void) { return 3; }");
+    let lcov = ["count", "--format", "lcov", "--report", "d.info", "./fails"];
+    assert_eq!(everypath(&folder, &lcov).status.code(), Some(3));
+}
+
+#[test]
 fn an_unknown_flag_is_no_program() {
     let folder = Folder::new("flag");
     let output = everypath(&folder, &["contexts", "--fums", "a", "true"]);
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        stderr.starts_with("everypath: unexpected argument '--fums' found"),
-        "{stderr}"
-    );
+    let expected = "everypath: `everypath contexts` has no option '--fums'; did you mean '--full' or \
+                    '--funcs'?; see `everypath contexts --help`\n";
+    assert_eq!(stderr, expected);
     assert_eq!(stderr.lines().count(), 1);
     assert_eq!(output.status.code(), Some(125));
 }
@@ -448,7 +511,7 @@ fn recordings_that_are_none() {
     refused(&folder, &["report", "absent.evp"], 125, sentence);
     executable(&folder, "text.evp", b"not a recording at all");
     let sentence = "cannot read 'text.evp': this is not an Everypath recording: it does not begin \
-                    as an .evp file does. Give a file that `everypath -o FILE.evp` wrote";
+                    as an .evp file does. Give a file that -o FILE.evp of `everypath contexts`, `count` or `trace` wrote";
     refused(&folder, &["report", "text.evp"], 125, sentence);
     // Version 999, and the checksum of the header.
     let header = b"\x89EVP\r\n\x1a\n\xe7\x03\0\0\x84\xf4\x5c\xec";
@@ -533,7 +596,7 @@ fn recordings_that_cannot_be_compared() {
             "a.evp a.evp --fail-if calls>2%",
             "invalid value 'calls>2%' for '--fail-if <CONDITION>': a condition is METRIC>+N, \
              METRIC>+N%, METRIC<-N or METRIC<-N%, after FUNCTION: if it is about a function; \
-             see everypath --help",
+             see `everypath diff --help`",
         ),
         (
             "a.evp a.evp --format flamegraph",

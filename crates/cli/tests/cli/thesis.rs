@@ -322,7 +322,6 @@ fn what_cannot_be_is_refused() {
         &[
             "dump", "run.evp", "--order", "--time", "1..2", "--range", "1..2",
         ],
-        "the argument '--time <FROM..TO>' cannot be used with '--range <FROM..TO>'; see everypath \
-         --help",
+        "the argument '--time <FROM..TO>' cannot be used with '--range <FROM..TO>'; see `everypath dump --help`",
     );
 }

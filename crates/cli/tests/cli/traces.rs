@@ -309,7 +309,7 @@ fn a_trace_that_was_not_finished_is_read() {
     let output = folder.run(BINARY, &["verify", "cut.evp"]);
     let text = String::from_utf8(output.stdout).unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success());
+    assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(
         text.contains("\nnot finished: what is last was recorded after "),
         "{text}"

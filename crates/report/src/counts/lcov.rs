@@ -87,7 +87,13 @@ fn add(sources: &mut Sources, section: &Section, unit: u32, image: &Image) {
             }
         })
         .collect();
-    let mut found = lines::of(&section.counts, unit, &ranges, image.bytes());
+    let mut found = lines::of(
+        &section.counts,
+        &section.blocks,
+        unit,
+        &ranges,
+        image.bytes(),
+    );
     for ((file, number), key) in places {
         let line = found.remove(&key).unwrap_or_default();
         add_line(sources, &files[file as usize], number, line);
@@ -103,6 +109,10 @@ fn add_functions(
     (table, files): (&LineTable, &[String]),
 ) {
     let entered = entries(section, unit);
+    let functions = image.functions().iter();
+    let functions = functions.filter(|function| function.kind == ExtentKind::Function);
+    let starts: Vec<FileOffset> = functions.map(|function| function.start).collect();
+    let declared = image.declarations(&starts);
     for function in image.functions() {
         let (ExtentKind::Function, Some(name)) = (function.kind, function.name) else {
             continue;
@@ -111,7 +121,11 @@ fn add_functions(
             continue;
         };
         let count = entered.get(&function.start.0).copied().unwrap_or(0);
-        let source = sources.entry(files[file as usize].clone()).or_default();
+        let (file, line) = match declared.get(&function.start) {
+            Some((file, line)) => (cleaned(file), *line),
+            None => (files[file as usize].clone(), line),
+        };
+        let source = sources.entry(file).or_default();
         add_function(source, image.name(name), line, count);
     }
 }
@@ -159,7 +173,7 @@ fn add_recorded(sources: &mut Sources, section: &Section, unit: u32) {
             add_function(source, &name.replace(',', ";"), line, insn.count);
         }
     }
-    let mut found = lines::of(&section.counts, unit, &ranges, &[]);
+    let mut found = lines::of(&section.counts, &section.blocks, unit, &ranges, &[]);
     for ((file, number), key) in places {
         let line = found.remove(&key).unwrap_or_default();
         add_line(sources, &cleaned(file), number, line);

@@ -1,0 +1,153 @@
+//! `report`: a recording, or a trace of which contexts or counts are made, in the form that was asked for.
+
+use std::io::{self, BufWriter, IsTerminal, Write};
+
+use analysis::fold;
+use anyhow::{Result, anyhow, bail};
+use image::Images;
+use trace::{Cost, Loss, Mode, Recording};
+
+use crate::commands::{
+    NO_CONTEXTS, NO_COUNTS, check_fold, check_slabs, check_tables, check_threads, check_view,
+    finish_stdout, hint_of_file, names, read, sorted_by, trust,
+};
+use crate::derived::Derived;
+use crate::exit_status::Ending;
+use crate::flags::{Format, Report};
+use crate::output::{Kind, Output};
+use crate::page_sources::OnDisk;
+use crate::pager;
+use crate::show::{self, Page, Show};
+use crate::sums;
+
+/// Shows a recording, or what is left of it.
+pub fn report(flags: &Report) -> Result<Ending> {
+    check_view(&flags.view)?;
+    check_tables(&flags.view, flags.format)?;
+    let prefix = sums::with(read(&flags.file)?, &flags.file, &flags.more)?;
+    let mut made = Derived::of(flags, prefix.recording)?;
+    flatten(flags, &mut made.recording);
+    let ending = show(flags, &made.recording, prefix.lost)?;
+    Ok(made.end(flags, ending))
+}
+
+/// Leaves out the callers that a recording has, for `-k 0`; whole contexts of functions are
+/// folded instead, which tells what functions cost with all they called.
+fn flatten(flags: &Report, recording: &mut Recording) {
+    let meta = &recording.meta;
+    let is_whole = meta.blocks.is_none() && meta.k.is_none();
+    if flags.fold() == Some(0) && meta.mode == Mode::Contexts && !is_whole {
+        fold::flatten(recording);
+    }
+}
+
+fn show(flags: &Report, recording: &Recording, lost: Option<Loss>) -> Result<Ending> {
+    let shown = flags.file.display();
+    let mut show = Show::new(flags.format, &flags.view);
+    if let Some(loss) = lost {
+        if recording.processes.is_empty() {
+            bail!("'{shown}' has nothing left to show. {loss}");
+        }
+        let note = format!("'{shown}' is damaged. {loss}");
+        // These have no place for notes.
+        if flags.format.needs_contexts() || flags.format.needs_counts() || flags.page.html.is_some()
+        {
+            say!("everypath: {note}");
+        }
+        show.notes.push(note);
+    }
+    check(flags, recording)?;
+    show.fold = flags.fold().filter(|_| recording.meta.k.is_none());
+    show.trust = trust(flags);
+    show.counts = report::counts::View {
+        top: flags.view.top,
+        per_thread: flags.view.per_thread,
+        modules: names(&flags.modules),
+        annotate: names(&flags.annotate),
+        inlines: flags.inlines,
+        full_names: flags.view.full_names,
+    };
+    if let Some(page) = flags.page.wanted() {
+        return write_page(recording, &show, page);
+    }
+    show.hint = Some(hint_of_file(&flags.file));
+    show.engine_stats |= recording.meta.mode == Mode::Run;
+    let stdout = io::stdout();
+    if flags.format == Format::Pprof && stdout.is_terminal() {
+        bail!("--format pprof is no text for a terminal; send it to a file: > FILE.pb.gz");
+    }
+    let style = show::style_of(&stdout);
+    let is_paged = !flags.no_pager && flags.format == Format::Report;
+    let mut out = BufWriter::new(pager::stdout(is_paged));
+    let written = show.write(recording, style, &mut out);
+    match written.and_then(|()| out.flush()) {
+        // It is not there to be written.
+        Err(error) if error.kind() == io::ErrorKind::Other => bail!("'{shown}': {error}"),
+        written => finish_stdout(written),
+    }
+}
+
+/// Whether the recording has what the options ask for.
+fn check(flags: &Report, recording: &Recording) -> Result<()> {
+    let shown = flags.file.display();
+    let mode = recording.meta.mode;
+    let has = |cost: &Cost| {
+        let mut threads = recording
+            .processes
+            .iter()
+            .flat_map(|process| &process.threads);
+        threads.any(|thread| thread.costs_of(*cost).is_some())
+    };
+    if let Some(cost) = sorted_by(&flags.view).filter(|cost| mode == Mode::Contexts && !has(cost)) {
+        let name = cost.name();
+        bail!("'{shown}' has no {name} to sort by; record it with --cost {name}");
+    }
+    if flags.page.html.is_some() && matches!(mode, Mode::Run | Mode::Trace) {
+        bail!("'{shown}': a page shows what `contexts` or `count` recorded");
+    }
+    check_form(flags.format, mode).map_err(|error| anyhow!("'{shown}': {error}"))?;
+    check_threads(flags.view.per_thread, flags.format)?;
+    let tables = &flags.view.tables;
+    if let (Some(option), true) = (tables.option(), mode != Mode::Contexts) {
+        bail!("'{shown}': {option} lists what contexts are of, and only `contexts` records any");
+    }
+    if let (Some(option), None) = (tables.blocks_option(), recording.meta.blocks) {
+        bail!("'{shown}': {option} is about basic blocks, and these contexts are of functions");
+    }
+    check_slabs(flags, recording).map_err(|error| anyhow!("'{shown}' {error}"))?;
+    check_fold(flags, recording).map_err(|error| anyhow!("'{shown}' {error}"))?;
+    let is_page = flags.page.html.is_some();
+    if !flags.annotate.is_empty() && mode != Mode::Counts && !is_page {
+        bail!("'{shown}': --annotate shows instructions, and only `count` records any");
+    }
+    Ok(())
+}
+
+fn write_page(recording: &Recording, show: &Show, page: Page) -> Result<Ending> {
+    let output = Output::prepare(page.path, Kind::Report)?;
+    let images = Images::new();
+    output.replace(|out| {
+        let mut files = OnDisk::new(&images, page.trust());
+        show::write_page(recording, show, page, &mut files, out)?;
+        files.say_what_was_refused("--html-code MB puts that into the page, too");
+        io::Result::Ok(())
+    })?;
+    Ok(Ending::Exit(0))
+}
+
+/// Whether a recording has what the form shows.
+fn check_form(format: Format, mode: Mode) -> Result<()> {
+    let fits = match mode {
+        Mode::Contexts => true,
+        Mode::Counts => format.of_counts().is_some(),
+        Mode::Run => !format.needs_contexts(),
+        Mode::Trace => false,
+    };
+    if !fits {
+        bail!(NO_CONTEXTS);
+    }
+    if mode != Mode::Counts && format.needs_counts() {
+        bail!(NO_COUNTS);
+    }
+    Ok(())
+}

@@ -1,0 +1,227 @@
+//! Names and places of functions, as debuggers give them.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use testkit::folder::Folder;
+
+use crate::BINARY;
+
+/// Calls through pointers, so that nothing but the program's own calls is counted.
+const COPIES: &str = r#"
+#include <string.h>
+char from[4096], to[4096];
+int main(int argc, char **argv) {
+    void *(*volatile copy)(void *, const void *, size_t) = memcpy;
+    void *(*volatile move)(void *, const void *, size_t) = memmove;
+    size_t (*volatile length)(const char *) = strlen;
+    for (int i = 0; i < 10; i++) copy(to, from, 100 + argc);
+    for (int i = 0; i < 10; i++) move(to, from, 100 + argc);
+    for (int i = 0; i < 7; i++) length(argv[0]);
+    return 0;
+}
+"#;
+
+/// A function that `everypath contexts` shows: name without parameters, file and line, calls.
+type Shown = (String, String, u64);
+
+fn functions(folder: &Folder, arguments: &[&str]) -> Vec<Shown> {
+    let output = folder.run(
+        BINARY,
+        &[&["contexts", "--format", "csv"], arguments].concat(),
+    );
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let (_, rows) = text
+        .split_once("process,thread,")
+        .unwrap_or_else(|| panic!("{text}"));
+    let (head, rows) = rows.split_once('\n').unwrap();
+    assert_eq!(
+        head,
+        "depth,instructions,calls,inclusive_instructions,inclusive_calls,function,module,file,line,path"
+    );
+    let shown = |row: &str| {
+        let fields = fields(row);
+        let name = fields[7].split('(').next().unwrap_or_default();
+        let file = fields[9].rsplit('/').next().unwrap_or_default();
+        let calls: u64 = fields[4].parse().expect("a number");
+        (name.to_owned(), format!("{file}:{}", fields[10]), calls)
+    };
+    rows.lines()
+        .filter(|row| row.contains(','))
+        .map(shown)
+        .filter(|shown| shown.2 > 0)
+        .collect()
+}
+
+/// Fields of a row of CSV, some within quotation marks.
+fn fields(row: &str) -> Vec<String> {
+    let (mut fields, mut quoted) = (vec![String::new()], false);
+    for character in row.chars() {
+        match character {
+            '"' => quoted = !quoted,
+            ',' if !quoted => fields.push(String::new()),
+            other => fields.last_mut().unwrap().push(other),
+        }
+    }
+    fields
+}
+
+fn gdb(folder: &Folder, program: &str, commands: &[&str]) -> String {
+    let mut gdb = Command::new("gdb");
+    gdb.args(["-q", "-batch", "-nx"]);
+    for command in commands {
+        gdb.args(["-ex", command]);
+    }
+    let output = gdb
+        .arg(program)
+        .current_dir(folder.path())
+        .stdin(Stdio::null());
+    let output = output.output().expect("gdb is installed (Debian: gdb)");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn what_an_ifunc_chose_answers_to_its_public_name() {
+    let folder = Folder::new("names-ifunc");
+    folder.program(&["-O0", "-g", "-fno-builtin"], "copies", COPIES);
+    let stop = ["break 9", "run", "info symbol copy", "info symbol length"];
+    let said = gdb(&folder, "./copies", &stop);
+    let mut symbols = said
+        .lines()
+        .filter_map(|line| line.split_once(" in section"));
+    let (copy, length) = (symbols.next().unwrap().0, symbols.next().unwrap().0);
+    for flags in [
+        &["-O0", "-fno-builtin"][..],
+        &["-O0", "-fno-builtin", "-static"],
+    ] {
+        folder.compile(flags, "plain", "copies.c");
+        for (name, variant, calls) in [
+            ("memcpy", copy, 20),
+            ("memmove", copy, 20),
+            ("strlen", length, 7),
+        ] {
+            let of = |name: &str| {
+                let chosen = [
+                    "--start-func",
+                    "main",
+                    "--stop-func",
+                    "exit",
+                    "--funcs",
+                    name,
+                    "--",
+                    "./plain",
+                ];
+                functions(&folder, &chosen)
+            };
+            let found = of(name);
+            assert_eq!(found, of(variant), "{name} is {variant}");
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert_eq!(found[0].2, calls, "{found:?}");
+        }
+    }
+    let resolver = functions(&folder, &["--funcs", "memcpy [resolver]", "--", "./copies"]);
+    assert!(
+        resolver.iter().all(|found| found.0 == "memcpy [resolver]"),
+        "{resolver:?}"
+    );
+}
+
+const HEADER: &str = "\
+struct Stack {
+    int *at;
+    int count;
+    void push(int x) { at[count++] = x; }
+};
+";
+
+/// The first instruction of `fill` is one of `push`.
+const FILL: &str = r#"
+#include "stack.h"
+__attribute__((noinline)) static
+void
+fill(Stack &stack,
+     int x)
+{
+    stack.push(x);
+    stack.push(x + 1);
+}
+int numbers[100];
+int main(int argc, char **argv)
+{
+    Stack stack{numbers, 0};
+    for (int i = 0; i < 10; i++)
+        fill(stack, argc);
+    return stack.count - 20;
+}
+"#;
+
+const SPIN: &str = "\
+#[inline(never)]
+pub fn
+spin(n: u64) -> u64
+{
+    std::hint::black_box(n)
+}
+
+fn main() {
+    let sum: u64 = (0..10).map(spin).sum();
+    println!(\"{sum}\");
+}
+";
+
+#[test]
+fn a_function_is_where_it_is_declared() {
+    let folder = Folder::new("names-declared");
+    fs::write(folder.file("stack.h"), HEADER).unwrap();
+    fs::write(folder.file("fill.cc"), FILL).unwrap();
+    fs::write(folder.file("spin.rs"), SPIN).unwrap();
+    folder.compile(&["-O2", "-g"], "fill", "fill.cc");
+    let rustc = Command::new("rustc")
+        .args(["-O", "-g", "spin.rs"])
+        .current_dir(folder.path())
+        .status();
+    assert!(rustc.expect("rustc is installed").success());
+    let own = |program: &str| functions(&folder, &["--main-image-only", "--", program]);
+    let place = |found: &[Shown], name: &str| {
+        let found = found.iter().find(|found| found.0 == name);
+        found.map(|found| (found.1.clone(), found.2))
+    };
+    // As gdb says: `list fill` begins around line 5, `info line` names the header.
+    let first = gdb(&folder, "./fill", &["info line *fill"]);
+    assert!(
+        first.contains("stack.h"),
+        "the compiler begins it with push: {first}"
+    );
+    let found = own("./fill");
+    assert_eq!(
+        place(&found, "fill"),
+        Some(("fill.cc:5".to_owned(), 10)),
+        "{found:?}"
+    );
+    assert_eq!(
+        place(&found, "main"),
+        Some(("fill.cc:12".to_owned(), 1)),
+        "{found:?}"
+    );
+    let found = own("./spin");
+    assert_eq!(
+        place(&found, "spin::spin"),
+        Some(("spin.rs:2".to_owned(), 10)),
+        "{found:?}"
+    );
+    // The table of lines keeps the place of each instruction.
+    let run = [
+        "count",
+        "--format",
+        "lcov",
+        "--report",
+        "cover.info",
+        "--",
+        "./fill",
+    ];
+    let output = folder.run(BINARY, &run);
+    assert!(output.status.success(), "{output:?}");
+    let info = fs::read_to_string(folder.file("cover.info")).unwrap();
+    assert!(info.contains("FN:5,_ZL4fillR5Stacki\n"), "{info}");
+}
