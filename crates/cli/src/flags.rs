@@ -36,7 +36,7 @@ use diff::DIFF_EXAMPLES;
 pub use diff::Diff;
 use flow::FLOW_EXAMPLES;
 pub use flow::{Flow, FlowForm};
-pub use kinds::{BlockKind, ContextMode, DiffFormat, WhichForest, YesNo};
+pub use kinds::{BlockKind, ContextMode, DiffFormat, Wait, WhichForest, YesNo};
 pub use memory::Memory;
 pub use metric::Metric;
 use metric::costs;
@@ -207,6 +207,17 @@ impl Command {
             Command::Count(flags) => Some(&flags.target),
             Command::Trace(flags) => Some(&flags.target),
             _ => None,
+        }
+    }
+
+    /// Whether a command that runs a program is to say nothing.
+    pub fn is_quiet(&self) -> bool {
+        match self {
+            Command::Run(flags) => flags.destination.quiet,
+            Command::Contexts(flags) => flags.destination.quiet,
+            Command::Count(flags) => flags.destination.quiet,
+            Command::Trace(flags) => flags.quiet,
+            _ => false,
         }
     }
 }

@@ -127,7 +127,14 @@ fn run(command: &mut Command) -> anyhow::Result<Ending> {
             true => launch::stand_aside()?,
             false => launch::split()?,
         };
-        if let Role::Face(ended) = role {
+        if let Role::Face(ended, inherited) = role {
+            if inherited.count() > 0 && !command.is_quiet() {
+                say!(
+                    "everypath: as process 1 of its namespace it inherited and waited for {} \
+                     processes: {inherited}",
+                    inherited.count()
+                );
+            }
             return Ok(Ending::of(ended));
         }
     }

@@ -21,7 +21,7 @@ use trace::{BlockContexts, Cost, End, Meta, Mode, Recording};
 
 use crate::edited_run::EditedRun;
 use crate::exit_status::Ending;
-use crate::flags::{Destination, Target};
+use crate::flags::{Destination, Target, Wait};
 use crate::mistakes;
 use crate::output::{self, Kind, Output, Unsaved, mid_sentence};
 use crate::page_sources::{OnDisk, Trust};
@@ -238,6 +238,7 @@ impl Session<'_> {
             calls: self.calls,
             insns: self.insns,
             control: self.control.clone(),
+            waits_for_all: self.target.wait == Wait::All,
             order: self.order,
             memory: self.memory,
             costs: match self.blocks {

@@ -19,6 +19,7 @@ use crate::elf::{Dynamic, Elf, ImageKind};
 use crate::error::{Fault, ImageError};
 use crate::frames;
 use crate::functions::{self, Code, ExtentKind, Function, Input, Table};
+use crate::gopclntab::GoTable;
 use crate::lines::{LineTable, Lines, SourceStamp};
 use crate::linker::{self, LinkerSymbol};
 use crate::names::{NameId, Names};
@@ -45,6 +46,7 @@ pub struct Image {
     missing_bytes: u64,
     debug_file: OnceLock<Option<PathBuf>>,
     functions: OnceLock<(Table, Names)>,
+    go_table: OnceLock<Option<GoTable>>,
     /// Outer `None`: not tried yet.
     lines: Mutex<Option<Option<Lines>>>,
 }
@@ -124,6 +126,7 @@ impl Image {
             holes: None,
             debug_file: OnceLock::new(),
             functions: OnceLock::new(),
+            go_table: OnceLock::new(),
             lines: Mutex::new(None),
         })
     }
@@ -255,7 +258,10 @@ impl Image {
         };
         match &mut *self.lines() {
             Some(Some(lines)) => lines.find(addr, &self.bytes),
-            _ => (None, None),
+            _ => {
+                let found = self.go_table().and_then(|table| table.find(addr.0));
+                found.map_or((None, None), |(file, line)| (Some(file), Some(line)))
+            }
         }
     }
 
@@ -333,7 +339,10 @@ impl Image {
     pub fn line_table(&self) -> LineTable {
         match &mut *self.lines() {
             Some(Some(lines)) => lines.table(&self.segments, &self.bytes),
-            _ => LineTable::default(),
+            _ => {
+                let lines = self.go_table().map(|table| table.table(&self.segments));
+                lines.unwrap_or_default()
+            }
         }
     }
 
@@ -344,7 +353,16 @@ impl Image {
 
     /// Whether it has line tables itself, and not in a separate debug file.
     pub fn has_own_lines(&self) -> bool {
-        matches!(&*self.lines(), Some(Some(lines)) if lines.are_own())
+        match &*self.lines() {
+            Some(Some(lines)) => lines.are_own(),
+            _ => self.go_table().is_some(),
+        }
+    }
+
+    /// Go's own table of functions and lines.
+    fn go_table(&self) -> Option<&GoTable> {
+        let read = || GoTable::read(&Elf::parse(&*self.bytes).ok()?);
+        self.go_table.get_or_init(read).as_ref()
     }
 
     fn lines(&self) -> MutexGuard<'_, Option<Option<Lines>>> {
@@ -395,6 +413,9 @@ impl Image {
             && let Ok(inner) = Elf::parse(&*inner)
         {
             collected.add_section(&inner, elf::SHT_SYMTAB);
+        }
+        if let Some(table) = self.go_table().filter(|_| !has_own) {
+            collected.add_go(table);
         }
         if !collected.add_section(elf, elf::SHT_DYNSYM) && elf.sections.is_empty() {
             collected.add_dynamic(elf, &self.dynamic);

@@ -15,6 +15,7 @@
 //! | `elf` | headers and dynamic section, tolerant of missing section tables |
 //! | `symbols` | symbol tables to evidence |
 //! | `frames` | unwind tables to evidence |
+//! | `gopclntab` | functions and lines of stripped Go programs |
 //! | `functions` | evidence to disjoint extents |
 //! | `ifuncs` | names of functions that resolvers choose |
 //! | `owners` | which function an out-of-line part belongs to |
@@ -42,6 +43,7 @@ mod error;
 mod folders;
 mod frames;
 mod functions;
+mod gopclntab;
 mod ifuncs;
 mod image;
 mod lines;

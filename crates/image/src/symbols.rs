@@ -18,6 +18,7 @@ use object::read::elf::{SectionHeader, Sym};
 use object::{LittleEndian as LE, ReadRef};
 
 use crate::elf::{Dynamic, Elf};
+use crate::gopclntab::GoTable;
 use crate::ifuncs::RESOLVER;
 use crate::names::{NameId, Names};
 
@@ -92,6 +93,24 @@ impl Collector {
         let count = bytes.len() / size_of::<Symbol>();
         if let Ok((symbols, _)) = object::pod::slice_from_bytes::<Symbol>(bytes, count) {
             self.add(symbols, strings);
+        }
+    }
+
+    /// Functions of a Go program without a symbol table.
+    pub(crate) fn add_go(&mut self, table: &GoTable) {
+        for function in table.functions() {
+            let Some(name) = self.names.add(function.name) else {
+                return;
+            };
+            let size = function.end.saturating_sub(function.entry);
+            self.found.push(Evidence {
+                addr: function.entry,
+                size,
+                typed: true,
+                unit: 0,
+                name,
+                rank: rank(true, size != 0, false, function.name),
+            });
         }
     }
 

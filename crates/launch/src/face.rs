@@ -26,16 +26,17 @@ use sys::signal::{
 };
 
 use crate::link::{Closed, Got, Link, Message};
+use crate::orphans::Inherited;
 use crate::witness::Witness;
-use crate::{Ended, LaunchError, inherit, signals, witness};
+use crate::{Ended, LaunchError, inherit, orphans, signals, witness};
 
 /// Which process the caller is now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The one that runs the program.
     Observer,
     /// The one that was started; the observer has ended so, and so must it.
-    Face(Ended),
+    Face(Ended, Inherited),
 }
 
 /// The observer's way to its face, until the program is started.
@@ -83,8 +84,10 @@ pub fn split() -> Result<Role, LaunchError> {
         link: Some(link),
         pending,
         witness,
+        inherited: Inherited::default(),
     };
-    Ok(Role::Face(face.serve().map_err(LaunchError::Wait)?))
+    let (ended, inherited) = face.serve().map_err(LaunchError::Wait)?;
+    Ok(Role::Face(ended, inherited))
 }
 
 /// Whether a signal that came after this one takes it back (signal(7)), as it did in the witness if
@@ -125,15 +128,22 @@ struct Face {
     /// Readable when there is a signal to take.
     pending: OwnedFd,
     witness: Option<Witness>,
+    /// Processes that it waited for as process 1.
+    inherited: Inherited,
 }
 
 impl Face {
-    fn serve(mut self) -> io::Result<Ended> {
+    fn serve(mut self) -> io::Result<(Ended, Inherited)> {
         loop {
             self.wait()?;
             self.obey();
             while let Some(info) = signals::take(SigSet::ALL) {
                 self.got(&info);
+            }
+            if orphans::is_init() {
+                let witness = self.witness.as_ref().map(Witness::pid);
+                let own: Vec<Pid> = witness.into_iter().chain([self.observer]).collect();
+                self.inherited.reap(&own);
             }
             if let Some(ended) = self.ended()? {
                 self.witness.into_iter().for_each(Witness::end);
@@ -141,7 +151,7 @@ impl Face {
                     // It is to end this process next.
                     sys::sigprocmask(SIG_UNBLOCK, SigSet::only(signal.cast_unsigned()));
                 }
-                return Ok(ended);
+                return Ok((ended, self.inherited));
             }
         }
     }
@@ -249,7 +259,8 @@ impl Face {
         use rustix::termios::{tcgetpgrp, tcsetpgrp};
         let group = Pid::from_raw(group.cast_signed());
         if let (Ok(terminal), Some(group)) = (File::open("/dev/tty"), group)
-            && tcgetpgrp(&terminal) == Ok(rustix::process::getpgrp())
+            && let Ok(own) = sys::getpgid(0)
+            && tcgetpgrp(&terminal).map(|group| Pid::as_raw(Some(group))) == Ok(own.cast_signed())
         {
             // SIGTTOU is blocked. What cannot be done is what the program finds.
             let _ = tcsetpgrp(&terminal, group);

@@ -31,6 +31,7 @@ use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open};
 use sys::signal::{SIG_SETMASK, SigSet};
 
 use crate::face::Role;
+use crate::orphans::Inherited;
 use crate::watch::Own;
 use crate::{Ended, LaunchError, inherit, signals};
 
@@ -72,7 +73,8 @@ pub fn stand_aside() -> Result<Role, LaunchError> {
         drop((its, watched));
         let _ = rustix::process::waitpid(Some(between), WaitOptions::empty());
         sys::sigprocmask(SIG_SETMASK, before);
-        return Ok(Role::Face(Ended::Exited(i32::from(follow(link)))));
+        let ended = Ended::Exited(i32::from(follow(link)));
+        return Ok(Role::Face(ended, Inherited::default()));
     }
     drop(link);
     // It cannot fail: who was forked leads no group.

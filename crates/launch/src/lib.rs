@@ -27,6 +27,7 @@ mod face;
 mod in_place;
 mod inherit;
 mod link;
+mod orphans;
 mod pool;
 mod proc;
 mod requests;
@@ -40,6 +41,7 @@ mod witness;
 pub use control::{Control, Standing, Wish, ask};
 pub use face::{Role, split};
 pub use in_place::{give_up, stand_aside};
+pub use orphans::Inherited;
 pub use pool::OwnedPool;
 use ticks::Reading;
 
@@ -79,6 +81,8 @@ pub struct Request {
     pub insns: [u64; 2],
     /// How tracing begins and ends while the program runs; `None`: it does not.
     pub control: Option<Control>,
+    /// The run lasts until the last process ends, and not the first.
+    pub waits_for_all: bool,
 }
 
 /// Answers the engine's questions.

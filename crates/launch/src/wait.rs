@@ -56,12 +56,21 @@ pub(crate) fn spawn(
     command.arg0(&words[0]).args(&words[1..]);
     inherit::restore(&mut command);
     let control = request.control.clone().unwrap_or_default();
+    if request.waits_for_all {
+        // Whoever outlives its parent becomes a child of this process.
+        let failed = |error: rustix::io::Errno| LaunchError::Wait(error.into());
+        let me = rustix::process::getpid();
+        rustix::process::set_child_subreaper(Some(me)).map_err(failed)?;
+    }
     let watch = match face::to_face() {
         Some(face) => {
             let (program, own) = spawn_beside(&mut command)?;
-            Watch::new(program, Some((face, own)), control)
+            Watch::new(program, Some((face, own)), control, request.waits_for_all)
         }
-        None => Watch::new(spawn_alone(&mut command)?, None, control),
+        None => {
+            let program = spawn_alone(&mut command)?;
+            Watch::new(program, None, control, request.waits_for_all)
+        }
     };
     Ok(Watching::Child(Box::new(watch?)))
 }

@@ -35,7 +35,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, WaitId, WaitIdOptions, WaitIdStatus, getpgid};
+use rustix::process::{Pid, WaitId, WaitIdOptions, WaitIdStatus, WaitOptions};
 use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use sys::signal::{SIGCHLD, SIGCONT, SIGKILL, SIGSTOP, SigInfo};
@@ -96,6 +96,10 @@ pub(crate) struct Watch {
     /// `None`: there is none, or none any more.
     face: Option<Seen>,
     control: Control,
+    /// It waits for what the program leaves behind, which becomes this process's child.
+    waits_for_all: bool,
+    /// Somebody asked for the end of that.
+    is_over: bool,
     /// Readable after a change of state of a child.
     changes: UnixStream,
     _handler: Handler,
@@ -136,12 +140,18 @@ impl Own {
     }
 }
 
+/// Whether a signal asks a program to end.
+fn ends(signal: i32) -> bool {
+    matches!(signal, SIGHUP | SIGINT | SIGQUIT | SIGTERM)
+}
+
 impl Watch {
     /// Watches a child that nobody else waits for.
     pub fn new(
         program: Pid,
         face: Option<(ToFace, Own)>,
         control: Control,
+        waits_for_all: bool,
     ) -> Result<Watch, LaunchError> {
         let failed = LaunchError::Wait;
         let (changes, told) = UnixStream::pair().map_err(failed)?;
@@ -162,24 +172,43 @@ impl Watch {
             apart: None,
             face,
             control,
+            waits_for_all,
+            is_over: false,
             changes,
             _handler: Handler(handler.map_err(failed)?),
         })
     }
 
-    /// To the program's end.
+    /// To the program's end, or to that of the last process that it leaves behind.
     pub fn watch(mut self) -> Result<Ended, LaunchError> {
         loop {
             self.listen()?;
             self.pass_on_own();
             self.observe()?;
             if let State::Ended(ended) = self.state {
+                if self.waits_for_all {
+                    self.outlast()?;
+                }
                 self.release()?;
                 return Ok(ended);
             }
             self.reconcile();
             self.wait()?;
         }
+    }
+
+    /// Waits until no process is left, or a signal asks for the end.
+    fn outlast(&mut self) -> Result<(), LaunchError> {
+        while !self.is_over {
+            match rustix::process::wait(WaitOptions::NOHANG) {
+                Ok(Some(_)) | Err(rustix::io::Errno::INTR) => continue,
+                Ok(None) => self.wait()?,
+                Err(_) => return Ok(()),
+            }
+            self.listen()?;
+            self.pass_on_own();
+        }
+        Ok(())
     }
 
     fn wait(&mut self) -> Result<(), LaunchError> {
@@ -322,6 +351,7 @@ impl Watch {
                 Some(Err(Closed)) => {
                     // Only SIGKILL ends it before us, and that was meant for the program.
                     self.face = None;
+                    self.is_over = true;
                     self.signal_program(SIGKILL);
                 }
             }
@@ -330,9 +360,10 @@ impl Watch {
 
     /// Passes on what was sent to this process itself: who means all processes of Everypath by
     /// their name, as pkill(1), reaches the face and the witness, as if that were the group.
-    fn pass_on_own(&self) {
+    fn pass_on_own(&mut self) {
         let own = self.face.iter().flat_map(|face| &face.own.0);
         for (signal, _) in own.filter(|(_, came)| came.swap(false, Relaxed)) {
+            self.is_over |= ends(*signal) && matches!(self.state, State::Ended(_));
             match self.control.wish(*signal) {
                 Some(wish) => drop(control::ask(&self.control.address, wish)),
                 None => self.signal_program(signal.cast_unsigned()),
@@ -352,6 +383,7 @@ impl Watch {
         self.has_gone_on |= got.signal == SIGCONT;
         self.observe()?;
         if matches!(self.state, State::Ended(_)) {
+            self.is_over |= ends(got.signal.cast_signed());
             return Ok(());
         }
         let is_stopped = matches!(self.state, State::StoppedBy(_));
@@ -395,7 +427,8 @@ impl Watch {
     /// A program that is started as the leader of a group stays that natively, whatever it
     /// does; here it may have made one of its own.
     fn has_a_group_for_the_faces(&self) -> bool {
-        let leads = |pid| getpgid(Some(pid)).is_ok_and(|group| group == pid);
+        let number = |pid| Pid::as_raw(Some(pid)).cast_unsigned();
+        let leads = |pid| sys::getpgid(number(pid)) == Ok(number(pid));
         let face = self.face.as_ref();
         face.is_some_and(|face| leads(face.at.face)) && leads(self.program)
     }

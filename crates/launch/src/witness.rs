@@ -30,6 +30,10 @@ pub(crate) struct Witness {
 }
 
 impl Witness {
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
     /// All signals are blocked, and there is one thread. `None`: no process can be made.
     pub fn start() -> Option<Witness> {
         let face = rustix::process::getpid();
@@ -98,7 +102,13 @@ impl Witness {
 
 /// Waits until signals that are just being sent to the group have come to all of it.
 pub(crate) fn settle() {
-    let _ = rustix::process::setpgid(None, Some(rustix::process::getpgrp()));
+    let group = sys::getpgid(0)
+        .ok()
+        .and_then(|group| Pid::from_raw(group.cast_signed()));
+    // A group of another namespace has no number here, and nobody here signals it.
+    if let Some(group) = group {
+        let _ = rustix::process::setpgid(None, Some(group));
+    }
 }
 
 /// The witness itself.

@@ -38,7 +38,10 @@ pub fn sentences(recording: &Recording) -> Vec<String> {
         )
     };
     // Nothing is missing where nothing is recorded.
-    let is_told = |denial: &&Denial| recording.meta.mode != Mode::Run || denial.why != why::TRACED;
+    let is_told = |denial: &&Denial| {
+        let is_of_nothing = recording.meta.mode == Mode::Run && denial.why == why::TRACED;
+        !is_of_nothing && !is_after_the_end(recording, denial)
+    };
     let told = recording.denied.iter().filter(is_told);
     let mut all: Vec<String> = told.map(sentence).collect();
     if all.len() >= KEPT {
@@ -47,6 +50,13 @@ pub fn sentences(recording: &Recording) -> Vec<String> {
         ));
     }
     all
+}
+
+/// Whether nobody took the thread's trace because the recording had ended, with the first process: that the thread
+/// still ran is said of it anyway.
+fn is_after_the_end(recording: &Recording, denial: &Denial) -> bool {
+    let end = recording.processes.first().and_then(|first| first.end_ns);
+    denial.why == why::UNREAD && end.is_some_and(|end| denial.since_ns >= end)
 }
 
 /// Whether the end of a process is not known because a debugger traced it.
@@ -120,6 +130,17 @@ mod tests {
             "{unread}"
         );
         assert!(unread.contains("nobody took its trace out"), "{unread}");
+        let mut late = Recording {
+            processes: vec![Process {
+                end_ns: Some(3_004_999_999),
+                ..Process::default()
+            }],
+            denied: rows(why::UNREAD, 1),
+            ..Recording::default()
+        };
+        assert_eq!(sentences(&late), [""; 0], "the recording had ended");
+        late.denied = rows(why::FULL, 1);
+        assert_eq!(sentences(&late).len(), 1, "that is no reason for others");
         assert_eq!(
             said(why::TRACED, 1, Mode::Contexts),
             [

@@ -255,6 +255,14 @@ pub fn getpid() -> u32 {
     unsafe { syscall(nr::GETPID, [0; 6]) as u32 }
 }
 
+/// Process group of a process, 0: this one. 0 is a group that is in no namespace of the caller, as that of
+/// process 1 of a new one.
+pub fn getpgid(pid: u32) -> Result<u32> {
+    // SAFETY: no pointers.
+    let group = unsafe { syscall(nr::GETPGID, [pid as usize, 0, 0, 0, 0, 0]) };
+    check(group).map(|group| group as u32)
+}
+
 pub fn tgkill(tgid: u32, tid: u32, signal: u32) -> Result<()> {
     // SAFETY: no pointers.
     check(unsafe {

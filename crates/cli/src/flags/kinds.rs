@@ -29,6 +29,15 @@ pub enum YesNo {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Wait {
+    /// Until the program's first process ends
+    First,
+    /// Until all processes have ended that it started, such as daemons
+    #[value(alias = "children")]
+    All,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum WhichForest {
     /// k-slab forest: contexts from their roots
     Ksf,

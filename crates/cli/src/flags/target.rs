@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::YesNo;
+use super::{Wait, YesNo};
 
 /// The program that is run.
 #[derive(Debug, Args)]
@@ -17,8 +17,11 @@ pub struct Target {
         hide_possible_values = true
     )]
     pub follow_children: YesNo,
+    /// How long to record; Ctrl-C or SIGTERM ends waiting for all
+    #[arg(long, value_name = "WHOM", default_value = "first")]
+    pub wait: Wait,
     /// Be the program, with its parent and number; the recording comes later
-    #[arg(long)]
+    #[arg(long, conflicts_with = "wait")]
     pub in_place: bool,
     /// Stress the translator: tiny cache, flush storms, early signals
     #[arg(long, value_name = "SEED", hide = true)]

@@ -11,6 +11,7 @@ mod bolt;
 mod branches;
 mod caches;
 mod cfiat;
+mod children;
 mod consumers;
 mod costs;
 mod counted;

@@ -45,6 +45,8 @@ fn exercise(bytes: Vec<u8>, lines: bool) {
             image.symbolize(offset);
         }
         image.line_table();
+        let starts: Vec<FileOffset> = entries.iter().map(|entry| entry.start).collect();
+        image.declarations(&starts);
         image.scopes();
         image.linker_symbols();
     }
@@ -86,6 +88,33 @@ fn mutated_files_never_panic() {
         let seed = &seeds[round as usize % seeds.len()];
         // Lines read all of DWARF; a tenth of the rounds is enough for them.
         exercise(mutate(seed, &mut random), round % 10 < 4);
+    }
+}
+
+/// Changes are in Go's own table only, whose header is where its magic number is.
+#[test]
+fn mutated_tables_of_go_never_panic() {
+    let path = scratch("mutated-go");
+    let source = common::source("small.go");
+    run(
+        "go",
+        &["build", "-ldflags=-s -w", "-o", text(&path), &source],
+    );
+    let seed = std::fs::read(&path).expect("just built");
+    // Quantum 1, words of 8 bytes.
+    let header = [0, 0, 1, 8];
+    let at = seed
+        .windows(8)
+        .position(|word| word[1..4] == [0xff; 3] && word[4..] == header);
+    let at = at.expect("a table of functions");
+    let mut random = Random(0x1234_5678_9abc_def1);
+    for _ in 0..150 {
+        let mut bytes = seed.clone();
+        for _ in 0..=random.below(8) {
+            let place = at + [random.below(72), random.below(400_000)][random.below(2)];
+            bytes[place] = [0, 1, 0x7f, 0x80, 0xff, random.below(256) as u8][random.below(6)];
+        }
+        exercise(bytes, true);
     }
 }
 

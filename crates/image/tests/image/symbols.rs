@@ -201,6 +201,60 @@ fn go_programs_agree_with_readelf() {
     assert_eq!(names_of(&image, "main.(*counter).add").len(), 1);
 }
 
+/// Go's own table has what the symbol table and DWARF of the same program have.
+#[test]
+fn stripped_go_programs_have_names_and_lines() {
+    let source = common::source("small.go");
+    for mode in ["-buildmode=exe", "-buildmode=pie"] {
+        let (whole, bare) = (scratch("go-whole"), scratch("go-bare"));
+        let build =
+            |out: &Path, flags| run("go", &["build", mode, flags, "-o", text(out), &source]);
+        build(&whole, "-ldflags=");
+        build(&bare, "-ldflags=-s -w");
+        let symbols = funcs(&whole);
+        assert!(
+            funcs(&bare)
+                .iter()
+                .all(|symbol| !symbol.name.starts_with("main."))
+        );
+        let (whole, bare) = (open(&whole), open(&bare));
+        let mut named = 0;
+        // Assembly and the C start-up code are in the symbol table alone.
+        let of_go =
+            |symbol: &&Func| symbol.name.starts_with("main.") || symbol.name.starts_with("fmt.");
+        for symbol in symbols.iter().filter(of_go) {
+            let at = at(&bare, symbol.addr);
+            let found = bare.function_at(at).expect("a function");
+            assert_eq!(found.start, at, "{symbol:?}");
+            assert_eq!(bare.name(found.name.expect("a name")), symbol.name);
+            named += 1;
+            for offset in 0..symbol.size {
+                let at = FileOffset(at.0 + offset);
+                assert_eq!(
+                    bare.line_at(at),
+                    whole.line_at(at),
+                    "{symbol:?}+{offset:#x}"
+                );
+            }
+        }
+        assert!(named > 40, "{named}");
+        let lines = bare.line_table();
+        let main = lines
+            .files
+            .iter()
+            .position(|file| file.ends_with("/small.go"));
+        let main = main.expect("the program's own file") as u32;
+        let own = lines.ranges.iter().filter(|range| range.file == main);
+        let own: std::collections::BTreeSet<u32> = own.map(|range| range.line).collect();
+        assert!(
+            [8, 12, 13, 15, 19, 20]
+                .iter()
+                .all(|line| own.contains(line)),
+            "{own:?}"
+        );
+    }
+}
+
 #[test]
 fn c_start_up_functions_are_right() {
     let image = open(&compile("gcc", &["-O2"], "plain.c", "plain-crt"));

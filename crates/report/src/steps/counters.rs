@@ -41,8 +41,11 @@ fn ends_with_a_call(process: &Process, thread: &Thread) -> bool {
     };
     let mut last: Option<Step> = None;
     while let Some(Ok(event)) = walk.next() {
-        if let Event::Executed(steps) = event {
-            last = steps.last().copied().or(last);
+        match event {
+            Event::Executed(steps) => last = steps.last().copied().or(last),
+            // Behind a handler it was in the interrupted call again, which the trace does not have yet.
+            Event::Went { .. } => last = None,
+            Event::Stamp(_) => {}
         }
     }
     last.is_some_and(|step| *walk.code().bytes(&step) == SYSCALL)

@@ -172,11 +172,18 @@ fn unclear_ends(report: &Report) -> Vec<String> {
         .filter(|process| process.by_fork || Some(process.pid) != first)
         // Another note says so.
         .filter(|process| !denied::ends_natively(report.recording, process.pid));
+    let ran_on = others.clone().any(|process| process.end == End::Unknown);
     let mut notes: Vec<String> = others.filter_map(sentence).collect();
     if notes.len() > LISTED {
         let more = grouped((notes.len() - LISTED) as u64);
         notes.truncate(LISTED);
         notes.push(format!("{more} more processes did not end by themselves"));
+    }
+    let is_first_done = matches!(report.recording.meta.end, End::Exited(_));
+    if ran_on && is_first_done {
+        notes.push(
+            "--wait all records until the last process has ended, and not only the first".into(),
+        );
     }
     if matches!(
         report.recording.meta.end,

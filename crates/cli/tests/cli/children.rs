@@ -1,0 +1,188 @@
+//! Processes that outlive others: daemons, orphans of a namespace, threads that wait as the program ends.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use testkit::folder::Folder;
+
+use crate::BINARY;
+
+/// The first process ends at once; the other calls `late` a thousand times, and, with an argument, goes on for ever.
+const DAEMON: &str = r#"
+#include <unistd.h>
+__attribute__((noinline)) int late(int x) { return x * 3 + 1; }
+int main(int argc, char **argv) {
+    if (daemon(1, 0)) return 1;
+    usleep(100000);
+    volatile int s = 0;
+    for (int i = 0; i < 1000; i++) s = late(s);
+    while (argc > 1) pause();
+    return 5;
+}
+"#;
+
+fn report(folder: &Folder, options: &[&str]) -> String {
+    let output = folder.run(BINARY, &[&["report", "run.evp"], options].concat());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn the_work_of_a_daemon_is_recorded_if_asked_for() {
+    let folder = Folder::new("children-daemon");
+    folder.program(&["-O1", "-w"], "works", DAEMON);
+    let record = |options: &[&str]| {
+        let run = [
+            &["contexts", "-q", "-o", "run.evp"],
+            options,
+            &["--", "./works"],
+        ]
+        .concat();
+        let output = folder.run(BINARY, &run);
+        // The first process's.
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        report(&folder, &["--format", "folded", "--by", "calls"])
+    };
+    let calls = |folded: &str| {
+        let mut lines = folded.lines().filter_map(|line| line.rsplit_once(' '));
+        let line = lines.find(|(path, _)| path.ends_with(";late"));
+        line.map(|(_, calls)| calls.to_owned())
+    };
+    for whom in ["all", "children"] {
+        assert_eq!(
+            calls(&record(&["--wait", whom])).as_deref(),
+            Some("1000"),
+            "{whom}"
+        );
+    }
+    assert_eq!(calls(&record(&[])), None);
+    let note = "note: --wait all records until the last process has ended, and not only the first";
+    let said = report(&folder, &[]);
+    assert!(said.contains(note), "{said}");
+    // The trace of such a process ends with the recording, and is sound until there.
+    for (options, sound) in [
+        (&["--wait", "all"][..], "the thread ended"),
+        (&[], "it still ran when"),
+    ] {
+        let run = [
+            &["trace", "-q", "-o", "run.evp"],
+            options,
+            &["--", "./works"],
+        ]
+        .concat();
+        assert_eq!(folder.run(BINARY, &run).status.code(), Some(0));
+        let output = folder.run(BINARY, &["verify", "run.evp"]);
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        assert!(
+            said.contains(sound) && !said.contains("nobody took"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_signal_ends_waiting_for_a_daemon() {
+    let folder = Folder::new("children-signal");
+    folder.program(&["-O1", "-w"], "stays", DAEMON);
+    for signal in ["INT", "TERM"] {
+        let run = [
+            "contexts", "-q", "-o", "run.evp", "--wait", "all", "--", "./stays", "x",
+        ];
+        let mut timeout = Command::new("timeout");
+        timeout.args([
+            "--preserve-status",
+            "--signal",
+            signal,
+            "--kill-after=60",
+            "2",
+            BINARY,
+        ]);
+        timeout.args(run).current_dir(folder.path());
+        let status = timeout.stdin(Stdio::null()).stdout(Stdio::null()).status();
+        assert_eq!(status.unwrap().code(), Some(0), "{signal}");
+        let said = report(&folder, &["--format", "folded", "--by", "calls"]);
+        assert!(said.contains(";late 1000"), "{said}");
+        let daemon = ["-KILL", "-f", &folder.file("stays").display().to_string()];
+        let _ = Command::new("pkill").args(daemon).status();
+        let _ = Command::new("pkill")
+            .args(["-KILL", "-x", "stays"])
+            .status();
+    }
+}
+
+#[test]
+fn process_1_of_a_namespace_waits_for_what_it_inherits() {
+    let folder = Folder::new("children-init");
+    // Three orphans end while the program runs; it counts the zombies that it sees.
+    let script =
+        "for i in 1 2 3; do (sleep 0.1 &); done; sleep 1; ps -eo stat= | grep -c Z > zombies";
+    fs::write(folder.file("entry"), script).unwrap();
+    let run = [
+        "--pid",
+        "--fork",
+        "--mount-proc",
+        "--map-root-user",
+        "--user",
+        BINARY,
+        "run",
+        "--",
+        "sh",
+        "entry",
+    ];
+    let output = folder.run("unshare", &run);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "grep finds none: {said}");
+    assert_eq!(
+        fs::read_to_string(folder.file("zombies")).unwrap(),
+        "0\n",
+        "{said}"
+    );
+    let note = "everypath: as process 1 of its namespace it inherited and waited for 3 processes: sleep (3)\n";
+    assert_eq!(said, note);
+    let quiet: Vec<&str> = run
+        .into_iter()
+        .map(|word| if word == "run" { "contexts" } else { word })
+        .collect();
+    let quiet = [&quiet[..7], &["-q", "-o", "run.evp"], &quiet[7..]].concat();
+    let output = folder.run("unshare", &quiet);
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+/// A thread waits in read(2), three handlers have it restarted, and the program ends, or lets it read.
+const RESTARTED: &str = r#"
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+static int ends[2];
+static volatile int handled;
+static void handler(int signal) { handled++; }
+static void *reads(void *none) { char c; read(ends[0], &c, 1); return none; }
+int main(int argc, char **argv) {
+    struct sigaction restarts = {.sa_handler = handler, .sa_flags = SA_RESTART};
+    sigaction(SIGUSR1, &restarts, 0);
+    pipe(ends);
+    pthread_t thread;
+    pthread_create(&thread, 0, reads, 0);
+    usleep(50000);
+    for (int i = 0; i < 3; i++) { pthread_kill(thread, SIGUSR1); usleep(20000); }
+    if (argc > 1) { write(ends[1], "x", 1); pthread_join(thread, 0); }
+    return handled;
+}
+"#;
+
+#[test]
+fn a_restarted_call_at_the_end_is_no_fault_of_the_trace() {
+    let folder = Folder::new("children-restarted");
+    folder.program(&["-O1", "-w", "-pthread"], "restarted", RESTARTED);
+    for arguments in [&[][..], &["x"]] {
+        let run = [&["trace", "-q", "-o", "run.evp", "./restarted"], arguments].concat();
+        assert_eq!(folder.run(BINARY, &run).status.code(), Some(3));
+        let output = folder.run(BINARY, &["verify", "run.evp"]);
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        // Where the call came back, the numbers are compared.
+        let compared = said.matches("as many as it counted").count();
+        assert_eq!(compared, 1 + arguments.len(), "{said}");
+    }
+}
