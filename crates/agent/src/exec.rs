@@ -9,8 +9,10 @@
 
 use alloc::vec::Vec;
 use core::ffi::CStr;
+use core::sync::atomic::AtomicU64;
 
 use sys::{Errno, nr};
+use wire::natives::{self, Natives, why};
 
 use crate::procfs::Own;
 use crate::{memory, procfs};
@@ -28,8 +30,8 @@ enum Target {
     Load,
     /// A script: look at its interpreter.
     Script(Vec<u8>),
-    /// The kernel shall decide.
-    Native,
+    /// The kernel shall decide, for a reason (`wire::natives::why`).
+    Native(u32),
 }
 
 /// A call of execve or execveat.
@@ -76,6 +78,16 @@ impl Call {
         [&name.0, named].concat()
     }
 
+    /// Takes down that the program will run natively, unless the kernel refuses it.
+    fn note<'n>(&self, named: &[u8], natives: &'n Natives, why: u32) -> &'n AtomicU64 {
+        if !named.is_empty() {
+            return natives.note(named, why);
+        }
+        let mut path = [0u8; PATH];
+        let len = procfs::fd_path(self.dir, &mut path[..PATH - 1]);
+        natives.note(&path[..len.unwrap_or(0)], why)
+    }
+
     /// Leaves the call to the kernel, to which `/proc/self/exe` is the payload.
     fn native(&self, exe: &[u8], ready: Ready<'_>) -> isize {
         let mut named = [0u8; 64];
@@ -109,6 +121,8 @@ pub struct Heritage<'a> {
     pub pool: &'a [u8],
     pub payload: &'a [u8],
     pub filters: u64,
+    /// Takes down programs that are executed natively; `None`: nobody asked for children.
+    pub natives: Option<&'a Natives>,
 }
 
 /// Asked directly before the kernel's exec; `false`: do not go on.
@@ -119,17 +133,25 @@ type Ready<'a> = &'a mut dyn FnMut() -> bool;
 pub fn exec(exe: &[u8], call: Call, heritage: Heritage<'_>, ready: Ready<'_>) -> isize {
     let Heritage { pool, payload, .. } = heritage;
     let follow = payload.len() > 1 && procfs::reachable(pool, payload);
-    if !follow {
-        return call.native(exe, ready);
-    }
     let mut path = [0u8; PATH];
     let Some(len) = memory::read_string(call.path, &mut path) else {
         return call.native(exe, ready);
     };
     let named = path[..len].to_vec();
+    let native = |why, ready: Ready<'_>| {
+        let noted = heritage
+            .natives
+            .map(|natives| call.note(&named, natives, why));
+        let refused = call.native(exe, ready);
+        noted.into_iter().for_each(natives::take_back);
+        refused
+    };
+    if !follow {
+        return native(why::UNREACHABLE, ready);
+    }
     let first = match resolve(exe, &call, &named) {
         Ok(Some(path)) => path,
-        Ok(None) => return call.native(exe, ready),
+        Ok(None) => return native(why::NAMELESS, ready),
         Err(errno) => return errno.as_result(),
     };
     let name = call.name(&named);
@@ -148,20 +170,20 @@ pub fn exec(exe: &[u8], call: Call, heritage: Heritage<'_>, ready: Ready<'_>) ->
             }
             Ok(Target::Script(interpreter)) => file = interpreter,
             // A program that only the kernel can run: let it run the original call.
-            Ok(Target::Native) => return call.native(exe, ready),
+            Ok(Target::Native(why)) => return native(why, ready),
             Err(errno) => return errno.as_result(),
         }
     }
     if let Some((descriptor, rest)) = closes(&file) {
         match real_path(descriptor) {
             Some(real) => file = [&real, rest].concat(),
-            None => return call.native(exe, ready),
+            None => return native(why::NAMELESS, ready),
         }
     }
     if has_room(&file) {
         start(&call, (&file, &name), prefix, heritage, ready)
     } else {
-        call.native(exe, ready)
+        native(why::OTHER, ready)
     }
 }
 
@@ -227,7 +249,9 @@ fn resolve(exe: &[u8], call: &Call, named: &[u8]) -> Result<Option<Vec<u8>>, Err
         let _ = core::fmt::Write::write_fmt(&mut text, format_args!("/proc/self/fd/{}", call.dir));
         let mut out = text.0;
         if named.is_empty() {
-            return Ok(real_path(call.dir));
+            // One that has no name is there by its descriptor, unless exec closes that.
+            let by_descriptor = || (!sys::is_cloexec(call.dir)).then_some(out);
+            return Ok(real_path(call.dir).or_else(by_descriptor));
         }
         out.push(b'/');
         out.extend_from_slice(named);
@@ -249,11 +273,13 @@ fn examine(path: &[u8], called: &[u8], prefix: &mut Vec<Vec<u8>>) -> Result<Targ
     let name = CStr::from_bytes_with_nul(&name).map_err(|_| Errno::ENOENT)?;
     sys::faccessat(sys::AT_FDCWD, name.as_ptr() as u64, 1, sys::AT_EACCESS)?;
     let Ok(fd) = sys::open(name, sys::O_RDONLY | sys::O_CLOEXEC) else {
-        return Ok(Target::Native);
+        return Ok(Target::Native(why::UNREADABLE));
     };
     let stat = sys::fstat(fd);
     let mut head = [0u8; HEAD];
     let got = sys::pread(fd, &mut head, 0);
+    // Root has all capabilities anyway.
+    let gains = sys::has_attribute(fd, c"security.capability") && sys::geteuid() != 0;
     sys::close(fd);
     let (stat, got) = (stat?, got.unwrap_or(0));
     if stat.mode & sys::S_IFMT != sys::S_IFREG {
@@ -262,16 +288,22 @@ fn examine(path: &[u8], called: &[u8], prefix: &mut Vec<Vec<u8>>) -> Result<Targ
     let set_id = stat.mode & sys::S_ISUID != 0
         || stat.mode & (sys::S_ISGID | sys::S_IXGRP) == sys::S_ISGID | sys::S_IXGRP;
     if set_id {
-        return Ok(Target::Native);
+        return Ok(Target::Native(why::SET_ID));
+    }
+    if gains {
+        return Ok(Target::Native(why::CAPABILITIES));
     }
     if got >= 64 && head[..4] == *b"\x7fELF" {
         let native = head[4] == 2 && head[18] == 62 && head[19] == 0;
-        return Ok(if native { Target::Load } else { Target::Native });
+        return Ok(match native {
+            true => Target::Load,
+            false => Target::Native(why::FOREIGN),
+        });
     }
     if got > 2 && head[..2] == *b"#!" {
         return script(&head[2..got], called, prefix);
     }
-    Ok(Target::Native)
+    Ok(Target::Native(why::OTHER))
 }
 
 /// `#!interpreter [one argument]` (fs/binfmt_script.c).
@@ -293,7 +325,7 @@ fn script(line: &[u8], path: &[u8], prefix: &mut Vec<Vec<u8>>) -> Result<Target,
         && end == line.len()
         && line.ends_with(interpreter);
     if interpreter.is_empty() || cut {
-        return Ok(Target::Native);
+        return Ok(Target::Native(why::OTHER));
     }
     let argument = text[split..].trim_ascii();
     // argv becomes: interpreter, argument, script, then the old ones after argv[0].

@@ -200,6 +200,7 @@ pub fn read(path: &Path) -> Result<Recording> {
         meta,
         processes: vec![process],
         denied: Vec::new(),
+        natives: Vec::new(),
     };
     symbolize::symbolize(&mut recording, &Images::new());
     Ok(recording)

@@ -7,8 +7,8 @@
 //! fs/binfmt_elf.c and fs/binfmt_script.c): type of file, execute permission,
 //! the ELF header, the interpreter, for scripts their `#!` line.
 //!
-//! Limits: file capabilities and security modules are not looked at; what they
-//! refuse, the start itself reports.
+//! Limits: security modules are not looked at; what they refuse, the start itself
+//! reports.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
@@ -37,6 +37,11 @@ pub enum ProgramError {
     Special { path: PathBuf, what: &'static str },
     #[error("'{}' may not be executed: it has no execute permission (chmod +x)", .0.display())]
     NotExecutable(PathBuf),
+    #[error(
+        "'{}' has file capabilities and would run without them; run it as root",
+        .0.display()
+    )]
+    Capable(PathBuf),
     #[error("'{}' is set-{id}-ID and would run without its privileges; run it as {who}", path.display())]
     Privileged {
         path: PathBuf,
@@ -166,7 +171,7 @@ fn check_type(path: &Path, meta: &Metadata) -> Result<(), ProgramError> {
     })
 }
 
-/// A traced program does not get the rights of its set-ID bits.
+/// A traced program does not get the rights of its set-ID bits, nor its file capabilities (capabilities(7)).
 fn check_privileges(path: &Path, meta: &Metadata) -> Result<(), ProgramError> {
     let mode = meta.permissions().mode();
     let error = |id, who| ProgramError::Privileged {
@@ -176,6 +181,12 @@ fn check_privileges(path: &Path, meta: &Metadata) -> Result<(), ProgramError> {
     };
     if mode & 0o4000 != 0 && meta.uid() != rustix::process::geteuid().as_raw() {
         return Err(error("user", "the user who owns it"));
+    }
+    let mut value = [0; 64];
+    let capabilities = rustix::fs::getxattr(path, "security.capability", &mut value);
+    // Root has all of them anyway.
+    if capabilities.is_ok() && !rustix::process::geteuid().is_root() {
+        return Err(ProgramError::Capable(path.into()));
     }
     // Without the group's execute bit, set-group-ID means mandatory locking.
     if mode & 0o2010 == 0o2010 && meta.gid() != rustix::process::getegid().as_raw() {

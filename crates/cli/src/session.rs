@@ -150,6 +150,7 @@ impl Session<'_> {
         drop(progress);
         if !self.prints() {
             self.warn(&report::denied::sentences(&recording));
+            self.warn(&report::natives::sentences(&recording));
         }
         if let (Some(Ok(path)), Some(hint)) = (&saved, &mut self.show.hint) {
             let size = fs::metadata(path).map_or(0, |meta| meta.len());

@@ -241,6 +241,7 @@ impl Session<'_> {
         let failed = drain.finish(&kept);
         drop(progress);
         self.warn(&report::denied::sentences(&recording));
+        self.warn(&report::natives::sentences(&recording));
         if !self.destination.quiet {
             say_what_is_left_out(&drain.live);
         }

@@ -469,6 +469,7 @@ pub fn exec(thread: &mut Thread, call: agent::exec::Call) -> Option<isize> {
         pool: &heritage.pool,
         payload,
         filters: Filter::store(filters, &pool),
+        natives: (follow && !traced).then(|| &pool.header().natives),
     };
     // The lock is not held: exec reads the program's memory and may block.
     // Only the path of the program is read from the process state.

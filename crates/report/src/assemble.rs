@@ -109,7 +109,11 @@ impl<'a> Report<'a> {
             stat_names: &[],
             full_names: false,
             hint: None,
-            notes: crate::denied::sentences(recording),
+            notes: [
+                crate::denied::sentences(recording),
+                crate::natives::sentences(recording),
+            ]
+            .concat(),
         };
         if let Some(hot) = view.hot {
             let limits = Limits {

@@ -124,6 +124,7 @@ pub const COVERAGE: &str = "coverage";
 /// Sentences about what the counts of a recording are of.
 fn notes(recording: &Recording) -> Vec<String> {
     let mut notes = crate::denied::sentences(recording);
+    notes.extend(crate::natives::sentences(recording));
     let options = recording.meta.options.iter();
     let mut tools = options.filter(|(name, _)| name == EDITED);
     if let Some((_, tool)) = tools.next() {

@@ -52,6 +52,7 @@ pub mod mcf;
 mod metrics;
 pub mod mls;
 pub mod names;
+pub mod natives;
 mod numbers;
 mod overview;
 pub mod paper;

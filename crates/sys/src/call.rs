@@ -198,6 +198,23 @@ pub fn fstat(fd: i32) -> Result<Stat> {
     Ok(stat)
 }
 
+/// Whether an open file has an extended attribute.
+pub fn has_attribute(fd: i32, name: &core::ffi::CStr) -> bool {
+    // SAFETY: the kernel reads a C string, and writes nothing: the size is 0.
+    let size = unsafe {
+        syscall(
+            nr::FGETXATTR,
+            [fd as usize, name.as_ptr() as usize, 0, 0, 0, 0],
+        )
+    };
+    check(size).is_ok()
+}
+
+pub fn geteuid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { syscall(nr::GETEUID, [0; 6]) as u32 }
+}
+
 /// `readlinkat` of a path at an address; returns the length written.
 pub fn readlink(path: &core::ffi::CStr, buffer: &mut [u8]) -> Result<usize> {
     // SAFETY: the kernel reads a C string and writes within `buffer`.

@@ -63,6 +63,7 @@ pub fn recording() -> Recording {
     };
     Recording {
         denied: Vec::new(),
+        natives: Vec::new(),
         meta,
         processes: vec![process],
     }

@@ -27,6 +27,7 @@ mod denied;
 mod index;
 mod items;
 pub(crate) mod journal;
+mod natives;
 mod nodes;
 mod read;
 mod search;

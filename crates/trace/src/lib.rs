@@ -33,12 +33,13 @@ pub use error::{ReadError, WriteError};
 pub use keyframe::{Gap, Keyframe};
 pub use model::{
     Block, BlockContexts, Cost, Costs, Cut, End, Event, EventKind, Fragment, Function, Jump, Label,
-    Meta, Missing, Mode, Module, Node, Piece, Process, Recording, SlotCount, Source, Thread,
-    base_name,
+    Meta, Missing, Mode, Module, Native, Node, Piece, Process, Recording, SlotCount, Source,
+    Thread, base_name,
 };
 pub use part::{Part, unpacked};
 pub use pool::{Follow, Keep, KeepSource, Live, Most, Names, from_pool};
 pub use smaller::compress_memory;
 /// How the bytes of a stream are to be read.
 pub use wire::denied::{self, Denial};
+pub use wire::natives;
 pub use wire::stream;

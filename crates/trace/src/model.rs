@@ -24,6 +24,18 @@ pub struct Recording {
     pub processes: Vec<Process>,
     /// Threads that are not in it, or in parts, as there was no memory for what they did.
     pub denied: Vec<Denial>,
+    /// Programs of the run that are not in it, as they were executed natively.
+    pub natives: Vec<Native>,
+}
+
+/// A program that was executed natively.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Native {
+    /// The file's own name, cut off after [`wire::natives::NAME`] bytes.
+    pub name: String,
+    /// One of [`wire::natives::why`].
+    pub why: u32,
+    pub times: u64,
 }
 
 impl Recording {
@@ -33,6 +45,7 @@ impl Recording {
             meta,
             processes,
             denied: self.denied.clone(),
+            natives: self.natives.clone(),
         }
     }
 

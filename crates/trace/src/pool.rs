@@ -48,7 +48,7 @@ use wire::{
     process_state,
 };
 
-use crate::model::{Cost, End, Meta, Process, Recording, Thread};
+use crate::model::{Cost, End, Meta, Native, Process, Recording, Thread};
 
 /// Everything recorded in the pool until now. A pool of another version, or
 /// bytes that are no pool, give a recording without processes.
@@ -60,6 +60,7 @@ pub fn from_pool(pool: &Pool, meta: Meta) -> Recording {
         meta,
         processes: Vec::new(),
         denied: Vec::new(),
+        natives: Vec::new(),
     };
     if !pool.is_valid() {
         return recording;
@@ -108,7 +109,28 @@ pub fn from_pool(pool: &Pool, meta: Meta) -> Recording {
         process.end = end;
     }
     recording.denied = denied(pool);
+    recording.natives = natives(pool);
     recording
+}
+
+/// Programs that were executed natively, those without a row together.
+fn natives(pool: &Pool) -> Vec<Native> {
+    let (rows, others) = pool.header().natives.rows();
+    let named = rows.map(|row| {
+        let end = row.name.iter().position(|&byte| byte == 0);
+        let name = &row.name[..end.unwrap_or(row.name.len())];
+        Native {
+            name: String::from_utf8_lossy(name).replace(char::is_control, "?"),
+            why: row.why,
+            times: row.times,
+        }
+    });
+    let others = (others > 0).then(|| Native {
+        name: "others".into(),
+        why: wire::natives::why::OTHER,
+        times: others,
+    });
+    named.chain(others).collect()
 }
 
 /// Threads that did not get memory, in the order of time.

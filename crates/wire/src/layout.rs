@@ -24,7 +24,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"EVPPOOL\x01");
 /// | 14 | entries of streams say how many instructions were executed; each keyframe how many are in no entry |
 /// | 15 | memory that threads did not get |
 /// | 16 | numbers of instructions that threads share |
-pub const VERSION: u32 = 18;
+pub const VERSION: u32 = 19;
 
 /// Allocation granularity of the pool, the page size of x86-64.
 pub const PAGE: u64 = 4096;
@@ -169,6 +169,8 @@ pub struct PoolHeader {
     pub turn: crate::stream::Turn,
     /// Memory that threads did not get.
     pub denied: crate::denied::Denied,
+    /// Programs that were executed natively.
+    pub natives: crate::natives::Natives,
     /// Remainders of [`Config::skip`] and [`Config::count`], if threads share them.
     pub budgets: [crate::budget::Budget; 2],
 }

@@ -27,6 +27,7 @@ pub mod counters;
 pub mod denied;
 pub mod layout;
 pub mod log;
+pub mod natives;
 pub mod node;
 pub mod stream;
 pub mod view;

@@ -63,6 +63,7 @@ fn recording(counts: &[(u64, u64)], cuts: Vec<Cut>) -> Recording {
     };
     Recording {
         denied: Vec::new(),
+        natives: Vec::new(),
         meta: Meta {
             mode: Mode::Counts,
             ..Meta::default()

@@ -98,6 +98,7 @@ fn recording(u: &mut Unstructured<'_>, k: K) -> Result<Recording> {
         meta,
         processes,
         denied: Vec::new(),
+        natives: Vec::new(),
     })
 }
 

@@ -1,6 +1,7 @@
 //! Processes that outlive others: daemons, orphans of a namespace, threads that wait as the program ends.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use testkit::folder::Folder;
@@ -147,6 +148,114 @@ fn process_1_of_a_namespace_waits_for_what_it_inherits() {
     let quiet = [&quiet[..7], &["-q", "-o", "run.evp"], &quiet[7..]].concat();
     let output = folder.run("unshare", &quiet);
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+/// Executes a copy of true(1) that has no name, by a descriptor that exec closes if there is an argument.
+const NAMELESS: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    int made = memfd_create("made", argc > 1 ? MFD_CLOEXEC : 0), from = open("/bin/true", O_RDONLY);
+    char buffer[1 << 16];
+    for (ssize_t n; (n = read(from, buffer, sizeof buffer)) > 0;) write(made, buffer, n);
+    char *words[] = {"true", 0}, *none[] = {0};
+    fexecve(made, words, none);
+    perror("fexecve");
+    return 9;
+}
+"#;
+
+const NOT_RECORDED: &str = "not recorded, as run natively: ";
+
+#[test]
+fn programs_that_run_natively_are_named() {
+    let folder = Folder::new("children-natively");
+    folder.program(&["-O1", "-w"], "nameless", NAMELESS);
+    folder.program(&["-O1"], "rights", "int main(void) { return 0; }");
+    let mode = |name: &str, mode| {
+        fs::set_permissions(folder.file(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode("rights", 0o4755);
+    fs::write(folder.file("no-format"), "exit 0\n").unwrap();
+    mode("no-format", 0o755);
+    let script = "./rights; ./rights; ./nameless && ./nameless x; ./no-format; ./no-such; exit 3";
+    let expected = [
+        "made (deleted): executed from a file without a name, by a descriptor that exec closes",
+        "rights (2 times): set-user-ID or set-group-ID, whose rights a recorded program does not get",
+    ];
+    let check = |said: &str| {
+        let lines = said
+            .lines()
+            .filter_map(|line| line.split_once(NOT_RECORDED));
+        let mut notes: Vec<&str> = lines
+            .map(|(_, note)| note.trim_start_matches("memfd:"))
+            .collect();
+        notes.sort_unstable();
+        assert_eq!(notes, expected, "{said}");
+    };
+    for command in ["contexts", "count"] {
+        let run = [command, "-o", "run.evp", "--", "bash", "-c", script];
+        let output = folder.run(BINARY, &run);
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        check(&String::from_utf8_lossy(&output.stderr));
+        let said = report(&folder, &["--format", "report"]);
+        check(&said);
+        // The one whose descriptor stays open is recorded.
+        if command == "contexts" {
+            assert!(said.contains("memfd:made (deleted) (1 process)"), "{said}");
+        }
+    }
+    let run = ["trace", "-o", "run.evp", "--", "bash", "-c", script];
+    check(&String::from_utf8_lossy(&folder.run(BINARY, &run).stderr));
+    check(&report(&folder, &["--as", "counts"]));
+    // Nobody asked for children.
+    let run = [
+        "contexts",
+        "--follow-children",
+        "no",
+        "--",
+        "bash",
+        "-c",
+        script,
+    ];
+    let said = folder.run(BINARY, &run).stderr;
+    assert!(!String::from_utf8_lossy(&said).contains(NOT_RECORDED));
+}
+
+/// Only root can give a file capabilities; as anybody else, this tests set-id alone (above).
+#[test]
+fn file_capabilities_are_treated_as_set_id_is() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let folder = Folder::new("children-capable");
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    folder.program(&["-O1"], "capable", "int main(void) { return 0; }");
+    // Revision 2, effective; CAP_NET_RAW permitted (linux/capability.h, vfs_cap_data).
+    let words: [u32; 5] = [0x0200_0001, 1 << 13, 0, 0, 0];
+    let value: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let flags = rustix::fs::XattrFlags::empty();
+    rustix::fs::setxattr(folder.file("capable"), "security.capability", &value, flags).unwrap();
+    let as_nobody = |words: &[&str]| {
+        let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups", BINARY];
+        folder.run("setpriv", &[&nobody, words].concat())
+    };
+    let output = as_nobody(&["run", "./capable"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let refused =
+        "everypath: './capable' has file capabilities and would run without them; run it as root\n";
+    assert_eq!((output.status.code(), said.as_str()), (Some(126), refused));
+    let output = as_nobody(&["count", "--", "sh", "-c", "./capable; exit 3"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    let note = "not recorded, as run natively: capable: file capabilities, which a recorded program does not get";
+    assert!(said.contains(note), "{said}");
+    // Root gains nothing by them.
+    let output = folder.run(BINARY, &["count", "--", "sh", "-c", "./capable; exit 3"]);
+    assert!(!String::from_utf8_lossy(&output.stderr).contains(NOT_RECORDED));
 }
 
 /// A thread waits in read(2), three handlers have it restarted, and the program ends, or lets it read.

@@ -79,6 +79,7 @@ fn only_whole_contexts_of_functions_are_folded() {
     let write = |name: &str, meta: Meta| {
         let recording = Recording {
             denied: Vec::new(),
+            natives: Vec::new(),
             meta,
             processes: vec![Process::default()],
         };
@@ -531,6 +532,7 @@ fn recordings_that_cannot_be_compared() {
     let record = |name: &str, change: &dyn Fn(&mut Recording)| {
         let mut recording = Recording {
             denied: Vec::new(),
+            natives: Vec::new(),
             meta: Meta {
                 mode: Mode::Contexts,
                 k: Some(10),

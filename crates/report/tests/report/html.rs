@@ -33,6 +33,7 @@ fn recording(calls: &[u64]) -> Recording {
     };
     Recording {
         denied: Vec::new(),
+        natives: Vec::new(),
         meta: Meta {
             producer: TAG.into(),
             command: vec![TAG.into()],

@@ -30,6 +30,7 @@ pub fn empty() -> Recording {
     };
     Recording {
         denied: Vec::new(),
+        natives: Vec::new(),
         meta,
         processes: Vec::new(),
     }

@@ -61,6 +61,8 @@ impl Kind {
     pub const LOGS: Kind = Kind(*b"LOGS");
     /// Threads for which there was no memory. A reader may pass over it.
     pub const DENY: Kind = Kind(*b"deny");
+    /// Programs that were executed natively. A reader may pass over it.
+    pub const NATV: Kind = Kind(*b"natv");
     /// Totals; the last chunk.
     pub const DONE: Kind = Kind(*b"DONE");
     /// In a file beside a trace: how many instructions are before its keyframes.

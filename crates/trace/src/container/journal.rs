@@ -20,12 +20,12 @@ use wire::denied::Denial;
 
 use super::chunk::{HEADER, Kind, LEAD, TOLD, raw_len, write_chunk, write_stored};
 use super::codec::Encoder;
-use super::denied;
 use super::items::{Begun, Items, Shared};
 use super::write::{self, CLOSE_AT};
+use super::{denied, natives};
 use crate::error::WriteError;
 use crate::keyframe::{Gap, Keyframe};
-use crate::model::{End, Fragment, Meta, Module, Process, Recording, Source, Thread};
+use crate::model::{End, Fragment, Meta, Module, Native, Process, Recording, Source, Thread};
 use crate::part::{LEVEL, Packer, Part};
 
 pub(super) use read::read;
@@ -394,6 +394,14 @@ impl<W: Write> Journal<W> {
         }
     }
 
+    /// Programs that were executed natively.
+    pub(crate) fn natives(&mut self, natives: &[Native]) -> Result<(), WriteError> {
+        match natives.is_empty() {
+            true => Ok(()),
+            false => self.chunk(Kind::NATV, &natives::put(natives).bytes),
+        }
+    }
+
     /// The end of the file.
     pub(crate) fn done(&mut self, duration_ns: u64, end: End) -> Result<(), WriteError> {
         self.flush_items()?;
@@ -473,6 +481,7 @@ pub(super) fn write(recording: &Recording, out: impl Write, level: i32) -> Resul
         journal.names_and_end(index, process)?;
     }
     journal.denied(&recording.denied)?;
+    journal.natives(&recording.natives)?;
     journal.done(recording.meta.duration_ns, recording.meta.end)
 }
 

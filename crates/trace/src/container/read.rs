@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::chunk::{Chunk, Chunks, Kind};
 use super::codec::{Base, Decoder};
 use super::index::Identity;
-use super::{MAGIC, VERSION, blocks, costs, counts, denied, journal, nodes};
+use super::{MAGIC, VERSION, blocks, costs, counts, denied, journal, natives, nodes};
 use crate::error::ReadError;
 use crate::model::{
     BlockContexts, End, Function, Jump, Meta, Mode, Module, Process, Recording, SlotCount, Thread,
@@ -119,6 +119,7 @@ pub fn read_prefix(input: impl Read) -> Result<Prefix, ReadError> {
         meta: meta(&first)?,
         processes: Vec::new(),
         denied: Vec::new(),
+        natives: Vec::new(),
     };
     if version >= JOURNALS && recording.meta.mode == Mode::Trace {
         let lost = journal::read(&mut recording, &mut chunks);
@@ -273,6 +274,7 @@ fn feed(recording: &mut Recording, chunk: &Chunk, version: u32) -> Result<Step, 
             return Ok(Step::Done);
         }
         (Kind::DENY, _) => recording.denied = denied::get(&mut input)?,
+        (Kind::NATV, _) => recording.natives = natives::get(&mut input)?,
         (kind, _) if kind.may_be_skipped() => {}
         _ => return Err(unexpected(chunk)),
     }

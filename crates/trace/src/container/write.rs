@@ -4,7 +4,7 @@ use std::io::{BufWriter, Write};
 
 use super::chunk::{Kind, write_chunk};
 use super::codec::{Base, Encoder};
-use super::{MAGIC, VERSION, blocks, costs, counts, denied, journal, nodes};
+use super::{MAGIC, VERSION, blocks, costs, counts, denied, journal, natives, nodes};
 use crate::error::WriteError;
 use crate::model::{Block, End, Function, Jump, Meta, Mode, Module, Process, Recording, Thread};
 use crate::part::LEVEL;
@@ -32,6 +32,7 @@ pub fn write(recording: &Recording, out: impl Write) -> Result<(), WriteError> {
         write_process(&mut out, process)?;
     }
     denied::write(&mut out, &recording.denied)?;
+    natives::write(&mut out, &recording.natives)?;
     write_chunk(&mut out, Kind::DONE, &done(recording).bytes)?;
     out.flush()?;
     Ok(())

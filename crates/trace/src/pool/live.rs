@@ -259,6 +259,7 @@ impl<W: Keep> Live<W> {
             meta,
             processes: Vec::new(),
             denied: Vec::new(),
+            natives: Vec::new(),
         };
         self.settles = true;
         if !pool.is_valid() {
@@ -281,6 +282,7 @@ impl<W: Keep> Live<W> {
             process.end = end;
         }
         recording.denied = super::denied(pool);
+        recording.natives = super::natives(pool);
         recording
     }
 

@@ -321,6 +321,7 @@ impl<W: Keep> Sink<W> {
             self.journal.end(index, process)?;
         }
         self.journal.denied(&recording.denied)?;
+        self.journal.natives(&recording.natives)?;
         let meta = &recording.meta;
         self.journal.done(meta.duration_ns, meta.end)
     }
@@ -412,6 +413,7 @@ fn say_end(
         journal.names_and_end(index, &names.of(process))?;
     }
     journal.denied(&recording.denied)?;
+    journal.natives(&recording.natives)?;
     journal.done(recording.meta.duration_ns, recording.meta.end)
 }
 

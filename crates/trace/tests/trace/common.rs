@@ -335,10 +335,20 @@ pub fn recording(u: Bytes, most_nodes: usize) -> Result<Recording> {
     };
     let rows = u.int_in_range(0..=3)?;
     let denied = (0..rows).map(|_| row(u)).collect::<Result<_>>()?;
+    let native = |u: &mut Unstructured<'_>| {
+        Ok(trace::Native {
+            name: u.arbitrary()?,
+            why: u.arbitrary()?,
+            times: u.arbitrary()?,
+        })
+    };
+    let rows = u.int_in_range(0..=3)?;
+    let natives = (0..rows).map(|_| native(u)).collect::<Result<_>>()?;
     Ok(Recording {
         meta,
         processes,
         denied,
+        natives,
     })
 }
 

@@ -18,9 +18,9 @@ use super::LEAD_LEN;
 use crate::container::MAX_RAW;
 use crate::container::chunk::{Chunk, Chunks, Kind, LEAD};
 use crate::container::codec::Decoder;
-use crate::container::denied;
 use crate::container::items::Reader;
 use crate::container::read::{self, Loss};
+use crate::container::{denied, natives};
 use crate::error::ReadError;
 use crate::model::Recording;
 use crate::part::Part;
@@ -112,6 +112,7 @@ impl File {
                 return Ok(Step::Done);
             }
             Kind::DENY => recording.denied = denied::get(&mut input)?,
+            Kind::NATV => recording.natives = natives::get(&mut input)?,
             kind if kind.may_be_skipped() => {}
             _ => return Err(read::unexpected(&chunk)),
         }
