@@ -17,12 +17,14 @@ use crate::cfiat;
 use crate::counter_files;
 use crate::ctl;
 use crate::diff;
+use crate::doctor;
 use crate::edited_run::EditedRun;
 use crate::exit_status::Ending;
 use crate::flags::{
     BlockKind, Cli, Command, ContextMode, Contexts, Count, Destination, Format, Report, Run, View,
     WhichForest,
 };
+use crate::help;
 use crate::output::{mid_sentence, reason};
 use crate::pack;
 use crate::page_sources::Trust;
@@ -54,6 +56,8 @@ pub fn run(command: &Command) -> Result<Ending> {
         Command::Report(flags) => reports::report(flags),
         Command::Index(flags) => traces::index(flags),
         Command::Diff(flags) => diff::diff(flags),
+        Command::Doctor(flags) => doctor::doctor(flags),
+        Command::Help { topic } => help::help(topic.as_deref()),
         Command::Man { command } => man(command.as_deref()),
         Command::Completions { shell } => {
             let mut page = Vec::new();
@@ -473,7 +477,7 @@ pub fn read(path: &Path) -> Result<Prefix> {
 }
 
 fn man(command: Option<&str>) -> Result<Ending> {
-    let mut all = Cli::command();
+    let mut all = help::command();
     all.build();
     let page_of = match command {
         None => all,

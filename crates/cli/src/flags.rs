@@ -184,14 +184,19 @@ pub enum Command {
     /// Compare two recordings: what was called more, or less, often
     #[command(after_help = DIFF_EXAMPLES)]
     Diff(Diff),
+    /// Say what of this machine matters to a run; exit status 1 if none works
+    Doctor(Doctor),
+    /// Show the help of a command, or on a topic: status, names, recordings
+    Help {
+        /// A command or a topic
+        topic: Option<String>,
+    },
     /// Print the manual page of everypath, or of one command
-    #[command(hide = true)]
     Man {
         /// Command to describe
         command: Option<String>,
     },
     /// Print the completion script for a shell
-    #[command(hide = true)]
     Completions {
         /// The shell
         shell: clap_complete::Shell,
@@ -221,6 +226,10 @@ impl Command {
         }
     }
 }
+
+/// It has no options.
+#[derive(Debug, Args)]
+pub struct Doctor {}
 
 #[derive(Debug, Args)]
 pub struct Contexts {

@@ -9,6 +9,8 @@
 //! |---|---|
 //! | `flags` | the one table of commands and options |
 //! | `mistakes` | what was meant by a command line that is wrong |
+//! | `help` | the short and the long help, and topics |
+//! | `doctor` | what of this machine matters |
 //! | `commands` | flags to sessions |
 //! | `session` | a run from start to end |
 //! | `keep` | the same, of a trace, which is kept while the program runs |
@@ -56,6 +58,7 @@ mod debug_packages;
 mod derived;
 mod descriptors;
 mod diff;
+mod doctor;
 mod edited_folder;
 mod edited_run;
 mod exit_status;
@@ -63,6 +66,7 @@ mod flags;
 mod flow;
 mod folders;
 mod functions;
+mod help;
 mod libraries;
 mod line_prefetch;
 mod mistakes;
@@ -94,7 +98,7 @@ mod vdso;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 
 use exit_status::Ending;
 use flags::{Cli, Command};
@@ -104,7 +108,8 @@ use launch::Role;
 const FAILED: u8 = 125;
 
 fn main() -> ExitCode {
-    let ending = match Cli::try_parse() {
+    let parsed = help::command().try_get_matches();
+    let ending = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Err(error) => explain(&error),
         Ok(mut cli) => run(&mut cli.command).unwrap_or_else(|error| {
             say!("everypath: {error:#}");

@@ -379,6 +379,48 @@ fn controls_of_traces_that_leave_nothing() {
 }
 
 #[test]
+fn help_is_of_commands_and_topics_and_the_doctor_tries_a_run() {
+    let folder = Folder::new("help");
+    let said = |arguments: &[&str]| {
+        let output = everypath(&folder, arguments);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert!(output.stderr.is_empty(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(said(&["help"]), said(&["--help"]));
+    assert_eq!(said(&["help", "dump"]), said(&["dump", "--help"]));
+    assert!(said(&["help", "status"]).contains("125"));
+    let short = said(&["contexts", "-h"]);
+    assert!(
+        short.ends_with("All options, in full: everypath contexts --help\n"),
+        "{short}"
+    );
+    assert!(
+        short.lines().count() <= 40 && !short.contains("--roll-loops"),
+        "{short}"
+    );
+    let sentence = "there is no command and no topic 'stat'; did you mean 'stats' or 'status'?";
+    refused(&folder, &["help", "stat"], 125, sentence);
+    for listed in ["  doctor ", "  man ", "  completions ", "  help "] {
+        assert!(said(&["--help"]).contains(listed), "{listed}");
+    }
+    let facts = said(&["doctor"]);
+    assert!(
+        facts.starts_with("ok    a program runs and is counted\n"),
+        "{facts}"
+    );
+    // Where a run does not work, it says why.
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", "ulimit -f 0; exec \"$0\" doctor", BINARY]);
+    let output = limited.output().unwrap();
+    let facts = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        facts.contains("look  limits: size of files (ulimit -f, bytes) 0;"),
+        "{facts}"
+    );
+}
+
+#[test]
 fn a_choice_that_nothing_fits_is_refused() {
     let folder = Folder::new("choices");
     let by = "--by loads sorts by what is not counted; add --cost loads; nothing was run";
