@@ -4,9 +4,8 @@
 //! little of "how often was this line executed" as their sum does: the head of
 //! `for (i = 0; i < n; i++)` is three blocks, in two places.
 //!
-//! Approach: as gcov defines it (gcc's manual, "Gcov Data Files", and its option
-//! `--all-blocks`). A line is executed once for each time that control enters a basic block with
-//! code of the line, unless it comes from code of the line, and once for each turn of a loop
+//! Approach: as gcov counts lines (gcc's `gcov.cc`, `accumulate_line_info`). A line is executed
+//! once for each time that control enters a basic block with code of the line, unless it comes from code of the line, and once for each turn of a loop
 //! that stays on the line ([`cycles`]). So the head above has n + 1, and `while (*p++) ;` one for
 //! each turn. What a call of the line does in between is no arrival: it comes back to the line. A
 //! line that has two pieces in one block is entered once, since nothing can come in between.

@@ -363,7 +363,11 @@ fn real_programs_are_counted_as_count_has_them() {
     fs::write(folder.file("numbers"), numbers.join("\n")).expect("a file");
     let runs: &[(&str, &[&str])] = &[
         ("gzip", &["-kc", "../numbers"]),
-        ("sort", &["-R", "--random-source=../numbers", "../numbers"]),
+        // Without -S it asks how much memory is free, which other tests change.
+        (
+            "sort",
+            &["-S", "1M", "-R", "--random-source=../numbers", "../numbers"],
+        ),
         (
             "gawk",
             &[
