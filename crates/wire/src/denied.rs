@@ -5,7 +5,9 @@
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
+use crate::claim::Claim;
 
 /// Rows that are kept.
 pub const KEPT: usize = 48;
@@ -20,18 +22,11 @@ pub mod why {
     pub const TRACED: u32 = u32::MAX - 1;
 }
 
-/// States of a row.
-mod state {
-    pub const FREE: u32 = 0;
-    pub const WRITTEN: u32 = 1;
-    pub const READY: u32 = 2;
-}
-
 /// One thread and one reason.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Row {
-    state: AtomicU32,
+    claim: Claim,
     pid: AtomicU32,
     tid: AtomicU32,
     why: AtomicU32,
@@ -69,16 +64,13 @@ impl Denied {
     pub fn note(&self, denial: Denial) {
         self.times.fetch_add(1, AcqRel);
         for row in &self.rows {
-            let claimed = row
-                .state
-                .compare_exchange(state::FREE, state::WRITTEN, AcqRel, Acquire);
-            if claimed.is_ok() {
+            if row.claim.take() {
                 row.pid.store(denial.pid, Relaxed);
                 row.tid.store(denial.tid, Relaxed);
                 row.why.store(denial.why, Relaxed);
                 row.since_ns.store(denial.since_ns, Relaxed);
                 row.times.store(1, Relaxed);
-                row.state.store(state::READY, Release);
+                row.claim.publish();
                 return;
             }
             // A row that is being written is another thread's.
@@ -100,7 +92,7 @@ impl Denied {
 
 impl Row {
     fn read(&self) -> Option<Denial> {
-        (self.state.load(Acquire) == state::READY).then(|| Denial {
+        self.claim.is_ready().then(|| Denial {
             since_ns: self.since_ns.load(Relaxed),
             pid: self.pid.load(Relaxed),
             tid: self.tid.load(Relaxed),

@@ -22,6 +22,7 @@
 #![no_std]
 
 pub mod budget;
+mod claim;
 pub mod cost;
 pub mod counters;
 pub mod denied;

@@ -3,8 +3,10 @@
 //! Limits: [`KEPT`] pairs of a name and a reason; of more, only how often. A name is the file's own, cut off after
 //! [`NAME`] bytes.
 
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use core::sync::atomic::{AtomicU32, AtomicU64};
+
+use crate::claim::Claim;
 
 /// Rows that are kept.
 pub const KEPT: usize = 16;
@@ -29,18 +31,11 @@ pub mod why {
     pub const OTHER: u32 = 7;
 }
 
-/// States of a row.
-mod state {
-    pub const FREE: u32 = 0;
-    pub const WRITTEN: u32 = 1;
-    pub const READY: u32 = 2;
-}
-
 /// One program and one reason.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Row {
-    state: AtomicU32,
+    claim: Claim,
     why: AtomicU32,
     times: AtomicU64,
     /// Little-endian, filled up with zeros.
@@ -75,16 +70,13 @@ impl Natives {
 
     fn times_of(&self, name: &[u8; NAME], why: u32) -> &AtomicU64 {
         for row in &self.rows {
-            let claimed = row
-                .state
-                .compare_exchange(state::FREE, state::WRITTEN, AcqRel, Acquire);
-            if claimed.is_ok() {
+            if row.claim.take() {
                 row.why.store(why, Relaxed);
                 for (word, bytes) in row.name.iter().zip(name.chunks_exact(8)) {
                     let bytes = bytes.try_into().unwrap_or_default();
                     word.store(u64::from_le_bytes(bytes), Relaxed);
                 }
-                row.state.store(state::READY, Release);
+                row.claim.publish();
                 return &row.times;
             }
             // A row that is being written is another thread's.
@@ -121,7 +113,7 @@ fn name_of(path: &[u8]) -> [u8; NAME] {
 
 impl Row {
     fn read(&self) -> Option<Native> {
-        if self.state.load(Acquire) != state::READY {
+        if !self.claim.is_ready() {
             return None;
         }
         let mut name = [0; NAME];
