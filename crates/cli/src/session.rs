@@ -175,7 +175,13 @@ impl Session<'_> {
         let form = clap::ValueEnum::to_possible_value(&self.destination.format);
         let form = form.map_or_else(String::new, |form| form.get_name().to_owned());
         let report = self.destination.report.as_deref();
-        let to = report.map_or_else(String::new, |path| format!(" > {}", quoted_path(path)));
+        let pipe = match self.destination.is_packed() {
+            true => " | gzip",
+            false => "",
+        };
+        let to = report.map_or_else(String::new, |path| {
+            format!("{pipe} > {}", quoted_path(path))
+        });
         format!(
             "everypath report {} --format {form}{to}",
             quoted_path(recording)

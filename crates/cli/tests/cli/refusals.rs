@@ -409,7 +409,7 @@ fn help_is_of_commands_and_topics_and_the_doctor_tries_a_run() {
         facts.starts_with("ok    a program runs and is counted\n"),
         "{facts}"
     );
-    // Where a run does not work, it says why.
+    // It names limits by which a run may fail.
     let mut limited = std::process::Command::new("sh");
     limited.args(["-c", "ulimit -f 0; exec \"$0\" doctor", BINARY]);
     let output = limited.output().unwrap();
@@ -473,6 +473,20 @@ fn a_report_that_is_not_written_is_no_success_and_runs_do_not_pile_up() {
             "{stderr}"
         );
     }
+    let packed = [
+        "count",
+        "--format",
+        "lcov",
+        "--report",
+        "c.info.gz",
+        "-o",
+        "kept.evp",
+    ];
+    let output = everypath(&folder, &[&packed[..], &["./bare"]].concat());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let again = "`everypath report kept.evp --format lcov | gzip > c.info.gz`\n";
+    assert!(stderr.ends_with(again), "{stderr}");
+    fs::remove_file(folder.file("kept.evp")).unwrap();
     let names = fs::read_dir(folder.path()).unwrap();
     let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = names.filter(|name| !name.starts_with("bare")).collect();
