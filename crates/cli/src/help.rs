@@ -4,7 +4,8 @@
 //! order, and under which heading each option stands. A short screen ends with its first examples and with how to
 //! see the rest.
 //!
-//! Invariant: each option of these commands is under a heading (a test).
+//! Invariant: an option that the tables do not name stands under the last heading, and only with `--help`; options that
+//! they name exist (a test).
 
 use anyhow::{Result, bail};
 use clap::{Command, CommandFactory};

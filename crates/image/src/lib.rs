@@ -2,7 +2,8 @@
 //!
 //! Everything here is read from bytes of one ELF64 x86-64 file (and from its
 //! separate debug file, when the system has one). Nothing is executed, mapped
-//! or decoded: the crate knows no instruction and no process. It is the only
+//! or decoded: the crate knows no process, and of instructions only a few forms of bytes, which `owners` and `ifuncs`
+//! look for. It is the only
 //! crate that knows `object`, `gimli` and the demanglers.
 //!
 //! Invariant: no input, however damaged, makes a function of this crate panic

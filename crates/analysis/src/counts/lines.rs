@@ -106,7 +106,7 @@ pub fn of(
     lines
 }
 
-/// How often control entered each line's blocks from elsewhere, or went round on the line.
+/// Executions of each line: entries of its blocks from elsewhere, and turns of loops on the line.
 fn entered(counts: &Counts, blocks: &Blocks, line_of: &[Option<u32>]) -> BTreeMap<u32, u64> {
     let lines_of = |block: &Block| {
         let mut lines: Vec<u32> = line_of[block.first..block.first + block.len]
@@ -182,8 +182,8 @@ fn restores(insn: &Counted) -> bool {
     )
 }
 
-/// How control went from block to block within functions: by branches, by falling through, and over calls
-/// that came back.
+/// Transfers of control from block to block within functions: branches, falling through, and calls that came
+/// back.
 fn arcs(counts: &Counts, blocks: &Blocks) -> Vec<Arc> {
     let stays = |kind| !matches!(kind, EdgeKind::Call | EdgeKind::Return);
     let edges = blocks.edges.iter().filter(|edge| stays(edge.kind));

@@ -17,7 +17,7 @@ pub struct Target {
         hide_possible_values = true
     )]
     pub follow_children: YesNo,
-    /// How long to record; Ctrl-C or SIGTERM ends waiting for all
+    /// Record until the first process ends, or all do (or Ctrl-C, SIGTERM)
     #[arg(long, value_name = "WHOM", default_value = "first")]
     pub wait: Wait,
     /// Be the program, with its parent and number; the recording comes later

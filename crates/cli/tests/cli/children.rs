@@ -290,7 +290,7 @@ fn a_restarted_call_at_the_end_is_no_fault_of_the_trace() {
         let output = folder.run(BINARY, &["verify", "run.evp"]);
         let said = String::from_utf8(output.stdout).unwrap();
         assert_eq!(output.status.code(), Some(0), "{said}");
-        // Where the call came back, the numbers are compared.
+        // The numbers are compared if the call came back.
         let compared = said.matches("as many as it counted").count();
         assert_eq!(compared, 1 + arguments.len(), "{said}");
     }

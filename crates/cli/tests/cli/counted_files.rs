@@ -313,7 +313,7 @@ fn forms_are_those_of_count() {
         );
         String::from_utf8(output.stdout).expect("text")
     };
-    // What was executed, line by line; both know the functions and lines of the same file.
+    // Lines that were executed; both recordings know the functions and lines of the same file.
     for words in [
         &["--format", "lcov"][..],
         &["--format", "llvm"],

@@ -43,7 +43,7 @@ fn ends_with_a_call(process: &Process, thread: &Thread) -> bool {
     while let Some(Ok(event)) = walk.next() {
         match event {
             Event::Executed(steps) => last = steps.last().copied().or(last),
-            // Behind a handler it was in the interrupted call again, which the trace does not have yet.
+            // After a handler the thread is in the interrupted call again, which the trace does not have yet.
             Event::Went { .. } => last = None,
             Event::Stamp(_) => {}
         }

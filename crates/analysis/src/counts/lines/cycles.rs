@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn a_jump_back_that_leaves_the_line_is_no_turn() {
         assert_eq!(of(&[(5, 2, 7), (1, 5, 1)]), 0);
-        // Of seven, three get back to the jump.
+        // Three of the seven get back to the jump.
         assert_eq!(of(&[(5, 2, 7), (2, 5, 3)]), 3);
     }
 
