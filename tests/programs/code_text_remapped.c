@@ -3,7 +3,6 @@
 // runs on before, during and after.
 // build: cc -O1 -fno-inline
 // run: oracle own-functions
-// run: no-counts code that is the same at the same place counts for the file that was there first
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>
@@ -11,9 +10,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 extern char __executable_start, etext;
-int one(int x) { return x * 3 + 1; }
+volatile int three = 3; // The loops are run, not computed by the compiler.
+int one(int x) { return x * three + 1; }
 int two(int x) { return one(x) ^ 0x55; }
-static unsigned run(void) { unsigned sum = 0; for (int i = 0; i < 3000; i++) sum = sum * 7 + two(i); return sum; }
+static unsigned run(void) { unsigned sum = 0; for (int i = 0; i < 300; i++) sum = sum * 7 + two(i); return sum; }
 __attribute__((section("mover"), aligned(4096), noinline)) static long replace(char *from, char *to, long size) {
     long r;
     register long r10 asm("r10") = MREMAP_MAYMOVE | MREMAP_FIXED, r8 asm("r8") = (long)to;

@@ -17,6 +17,8 @@ pub struct Region {
     pub offset: u64,
     /// Index + 1 of the function table in [`Regions::tables`]; 0: none.
     pub table: u32,
+    /// Code of a file, logged as such; `false`: anonymous memory, a stack, shared memory.
+    pub of_file: bool,
     /// Mapped from a file and never writable since: bytes cannot change by stores.
     pub fixed: bool,
     /// Bytes can change without a fault that we see: a stack (the kernel
@@ -54,6 +56,16 @@ impl Regions {
 
     pub fn iter(&self) -> impl Iterator<Item = &Region> {
         self.list.iter()
+    }
+
+    /// The number of a function table, as [`Region::table`] has it: the same whenever its file is mapped.
+    pub fn number(&mut self, table: u64) -> u32 {
+        let known = self.tables.iter().position(|&known| known == table);
+        let index = known.unwrap_or_else(|| {
+            self.tables.push(table);
+            self.tables.len() - 1
+        });
+        index as u32 + 1
     }
 
     /// `start..end` is no longer executable (or no longer mapped).

@@ -17,9 +17,11 @@ use crate::procfs;
 use crate::regions::{Region, Regions};
 use crate::signals::Entry;
 use crate::thread::Blocks;
+use former::Former;
 use spans::Spans;
 
 mod engine_ranges;
+mod former;
 mod remap;
 mod spans;
 mod table;
@@ -47,6 +49,23 @@ struct FileMap {
     offset: u64,
     id: FileId,
     path: Vec<u8>,
+}
+
+impl FileMap {
+    /// Position in the file of what is mapped at `pc`.
+    fn offset_at(&self, pc: u64) -> u64 {
+        pc - self.start + self.offset
+    }
+
+    /// The part of it at `start..end`.
+    fn part(&self, start: u64, end: u64) -> FileMap {
+        FileMap {
+            start,
+            end,
+            offset: self.offset_at(start),
+            ..self.clone()
+        }
+    }
 }
 
 /// Facts about a mapped file that [`Process::mmap`] needs. They are read before the engine's lock is
@@ -98,6 +117,7 @@ pub struct Process {
     /// AT_MINSIGSTKSZ, or the constant where the kernel does not say.
     pub minimum_altstack: u64,
     files: Vec<FileMap>,
+    former: Former,
     /// Memory that may have another mapping, or is another process's too.
     shared: Spans,
 }
@@ -124,6 +144,7 @@ impl Process {
             wants_tables,
             minimum_altstack: 2048,
             files: Vec::new(),
+            former: Former::default(),
             shared: Spans::default(),
         }
     }
@@ -135,36 +156,47 @@ impl Process {
         end: u64,
         offset: u64,
         prot: u32,
-        file: FileId,
+        id: FileId,
         path: &[u8],
     ) {
-        self.log.map(
-            wire::log::Map {
-                start,
-                end,
-                offset,
-                file,
-            },
+        let path = path.to_vec();
+        let map = FileMap {
+            start,
+            end,
+            offset,
+            id,
             path,
-        );
-        let mut table = 0;
-        if self.wants_tables {
-            let answer = self.log.functions(file, path);
-            if answer != 0 {
-                self.regions.tables.push(answer);
-                table = self.regions.tables.len() as u32;
-            }
-        }
-        let fixed = prot & sys::PROT_WRITE == 0;
+        };
+        let table = self.log_code(&map);
+        self.former.note(map);
         self.regions.insert(Region {
             start,
             end,
             prot,
             offset,
             table,
-            fixed,
+            of_file: true,
+            fixed: prot & sys::PROT_WRITE == 0,
             volatile: false,
         });
+    }
+
+    /// Logs code of a file. Its function table, as [`Region::table`] has it.
+    fn log_code(&mut self, map: &FileMap) -> u32 {
+        let logged = wire::log::Map {
+            start: map.start,
+            end: map.end,
+            offset: map.offset,
+            file: map.id,
+        };
+        self.log.map(logged, &map.path);
+        if !self.wants_tables {
+            return 0;
+        }
+        match self.log.functions(map.id, &map.path) {
+            0 => 0,
+            table => self.regions.number(table),
+        }
     }
 
     pub(crate) fn drop_code(&mut self, start: u64, end: u64) {
@@ -278,6 +310,7 @@ impl Process {
             prot,
             offset: 0,
             table: 0,
+            of_file: false,
             fixed: false,
             volatile: true,
         });
@@ -299,7 +332,7 @@ impl Process {
             .cloned();
         match file {
             Some(file) => {
-                let offset = file.offset + (start - file.start);
+                let offset = file.offset_at(start);
                 self.add_code(start, end, offset, prot, file.id, &file.path);
             }
             None => self.regions.insert(Region {
@@ -308,6 +341,7 @@ impl Process {
                 prot,
                 offset: 0,
                 table: 0,
+                of_file: false,
                 fixed: false,
                 volatile: false,
             }),
@@ -411,6 +445,9 @@ impl Process {
         }
         if at < end {
             self.new_code(at, end, rights);
+        }
+        if rights & sys::PROT_WRITE == 0 {
+            self.recognise_pages(start, end);
         }
     }
 }

@@ -63,6 +63,7 @@ impl Process {
                 prot: sys::PROT_READ | write | sys::PROT_EXEC,
                 offset: 0,
                 table: 0,
+                of_file: false,
                 fixed: false,
                 volatile: true,
             });

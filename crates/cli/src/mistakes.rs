@@ -112,8 +112,9 @@ fn unknown(argument: &str, words: &[String], command: Option<&Command>, all: &Co
             offer(&near)
         ),
         false => format!(
-            "`everypath {name}` has no option '{argument}'; {} has",
-            others.join(", ")
+            "`everypath {name}` has no option '{argument}'; {} {}",
+            others.join(", "),
+            if others.len() == 1 { "has" } else { "have" }
         ),
     }
 }
@@ -232,7 +233,7 @@ mod tests {
             ),
             (
                 "everypath contexts --annotate f -- ./w",
-                "`everypath contexts` has no option '--annotate'; `everypath count`, `everypath report` has; see \
+                "`everypath contexts` has no option '--annotate'; `everypath count`, `everypath report` have; see \
                  `everypath contexts --help`",
             ),
             (

@@ -57,6 +57,13 @@ pub use activations::{
     unwind,
 };
 
+/// A function's id, and its table and place in a file if it is a file's.
+#[derive(Clone, Copy, Debug)]
+struct Numbered {
+    id: u32,
+    place: Option<(u32, u64)>,
+}
+
 /// Process-wide state of the tool.
 #[derive(Debug)]
 pub struct Contexts {
@@ -72,7 +79,7 @@ pub struct Contexts {
     nodes_left: u64,
     /// Whether recursion is rolled, and counting does not end before the program.
     rolls: bool,
-    ids: HashMap<u64, u32, core::hash::BuildHasherDefault<crate::block::PcHasher>>,
+    ids: HashMap<u64, Numbered, core::hash::BuildHasherDefault<crate::block::PcHasher>>,
     flags: alloc::vec::Vec<u32>,
     /// Addresses that signal handlers return to: the kernel put them there, so
     /// arriving is no jump of the program.
@@ -110,6 +117,12 @@ impl Contexts {
             blocks: blocks::BasicBlocks::new(config.mode.load(Relaxed), k, flags),
             last_function: 0..0,
         }
+    }
+
+    /// The id of the function at `pc`, if it has one.
+    fn number_at(&self, pc: u64, process: &Process) -> Option<u32> {
+        let known = self.ids.get(&pc)?;
+        (known.place == place_in_file(pc, process)).then_some(known.id)
     }
 
     /// The extent that holds `pc`, from the CLI's table of its file.
@@ -213,7 +226,7 @@ impl Contexts {
         let start = region
             .start
             .wrapping_add(entry.owner.wrapping_sub(region.offset));
-        self.ids.get(&start).copied()
+        self.number_at(start, process)
     }
 
     /// How control without a call arrives: an event from another function only, or with
@@ -247,6 +260,15 @@ impl Contexts {
             },
         }
     }
+}
+
+/// Number of the function table of the file whose code is at `pc`, and the position in the file.
+fn place_in_file(pc: u64, process: &Process) -> Option<(u32, u64)> {
+    let region = process
+        .regions
+        .find(pc)
+        .filter(|region| region.table != 0)?;
+    Some((region.table, region.file_offset(pc)))
 }
 
 /// The extent that holds `pc`, from the CLI's table of its file; and where `pc` is in that.
@@ -297,7 +319,7 @@ impl Engine {
         let Some(contexts) = &mut self.contexts else {
             return FIRST_FUNC;
         };
-        if let Some(&id) = contexts.ids.get(&pc) {
+        if let Some(id) = contexts.number_at(pc, &self.process) {
             return id;
         }
         let flags = contexts
@@ -306,16 +328,20 @@ impl Engine {
             .map_or(func::SELECTED, |(entry, _)| entry.flags);
         let id = (FIRST_FUNC + contexts.flags.len() as u32).min(MAX_FUNC);
         contexts.flags.push(flags);
-        contexts.ids.insert(pc, id);
+        let place = place_in_file(pc, &self.process);
+        contexts.ids.insert(pc, Numbered { id, place });
         self.process.log.function(pc, id);
         id
     }
 
-    /// Functions of unmapped code get new ids when their addresses are re-used.
+    /// Functions of unmapped code get new ids when their addresses are re-used, but those of files
+    /// that come back to their places.
     pub fn forget_functions(&mut self, start: u64, end: u64) {
         self.forget_selection();
         if let Some(contexts) = &mut self.contexts {
-            contexts.ids.retain(|&pc, _| pc < start || end <= pc);
+            contexts
+                .ids
+                .retain(|&pc, known| pc < start || end <= pc || known.place.is_some());
             if let Some(blocks) = &mut contexts.blocks {
                 blocks.forget(start..end);
             }

@@ -174,6 +174,7 @@ impl Engine {
     /// The block for `key`, translated if need be. `pad`: control comes
     /// through a table, so a new block gets its landing pad in line.
     pub fn find(&mut self, key: Key, pad: Option<Landing>) -> BlockId {
+        self.process.recognise(key.pc);
         let key = self.canonical(key);
         match self.map.get(key, &self.blocks) {
             Some(id) if self.is_stale(id) => {

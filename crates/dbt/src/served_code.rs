@@ -50,6 +50,7 @@ pub fn with_code_at<R>(pc: u64, work: impl FnOnce(&mut Engine) -> R) -> R {
     let touched = touch(pc);
     engine::with(|engine| {
         engine.scratch.touched = touched;
+        engine.process.recognise(pc);
         work(engine)
     })
 }

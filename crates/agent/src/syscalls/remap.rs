@@ -84,8 +84,12 @@ impl Process {
                     volatile: piece.volatile || is_shared,
                     ..piece
                 });
+                if piece.of_file {
+                    self.file_moved(piece.start, start, end);
+                }
             }
         }
+        self.recognise_pages(to.0, to.1);
     }
 
     /// `brk(end)` of a thread whose readable memory can be executed.

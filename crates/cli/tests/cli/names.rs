@@ -26,12 +26,17 @@ int main(int argc, char **argv) {
 type Shown = (String, String, u64);
 
 fn functions(folder: &Folder, arguments: &[&str]) -> Vec<Shown> {
-    let output = folder.run(
-        BINARY,
+    called(
+        folder,
         &[&["contexts", "--format", "csv"], arguments].concat(),
-    );
+    )
+}
+
+/// The functions with calls that a command shows as CSV on standard error or output.
+fn called(folder: &Folder, command: &[&str]) -> Vec<Shown> {
+    let output = folder.run(BINARY, command);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let text = String::from_utf8_lossy(&[output.stderr, output.stdout].concat()).into_owned();
     let (_, rows) = text
         .split_once("process,thread,")
         .unwrap_or_else(|| panic!("{text}"));
@@ -228,4 +233,81 @@ fn a_function_is_where_it_is_declared() {
     assert!(output.status.success(), "{output:?}");
     let info = fs::read_to_string(folder.file("cover.info")).unwrap();
     assert!(info.contains("FN:5,_ZL4fillR5Stacki\n"), "{info}");
+}
+
+/// `hot` is on one page, `cold` on the next. Both are called five times before and ten times after
+/// their pages are put in place of themselves; `c` changes a byte of `cold`.
+const REMAPPED: &str = r#"
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#define OWN __attribute__((section("own"), aligned(4096), noipa))
+OWN int hot(int x) { return x + 1; }
+OWN int cold(int x) { return x + 2; }
+OWN void end(void) {}
+static int run(int times) {
+    int sum = 0;
+    while (times--) sum += hot(times) * cold(times);
+    return sum;
+}
+int main(int argc, char **argv) {
+    char *start = (char *)hot, how = argv[1][0];
+    size_t size = (char *)end - start;
+    int before = run(5), flags = MAP_PRIVATE | MAP_ANONYMOUS, all = PROT_READ | PROT_WRITE | PROT_EXEC;
+    static char copy[8192];
+    memcpy(copy, start, size);
+    if (how == 'c') *strchr(copy + 4096, 2) = 3;
+    if (how == 'm') {
+        char *from = mmap(0, size, PROT_READ | PROT_WRITE, flags, -1, 0);
+        memcpy(from, copy, size);
+        mprotect(from, size, PROT_READ | PROT_EXEC);
+        mremap(from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, start);
+    } else if (how == 'x') {
+        mmap(start, size, all, flags | MAP_FIXED, -1, 0);
+        memcpy(start, copy, size);
+    } else {
+        mmap(start, size, PROT_READ | PROT_WRITE, flags | MAP_FIXED, -1, 0);
+        memcpy(start, copy, size);
+        mprotect(start, size, PROT_READ | PROT_EXEC);
+    }
+    int after = run(5);
+    printf("%d %d\n", before, after);
+    return run(5) != after;
+}
+"#;
+
+#[test]
+fn code_that_is_put_in_place_of_itself_keeps_its_names() {
+    let folder = Folder::new("names-remapped");
+    folder.program(&["-O1", "-fno-toplevel-reorder"], "remapped", REMAPPED);
+    for (how, cold) in [("m", 15), ("x", 15), ("p", 15), ("c", 5)] {
+        let native = folder.run("./remapped", &[how]);
+        let said = String::from_utf8_lossy(&native.stdout).into_owned();
+        assert_eq!(said == "70 70\n", how != "c", "{said}");
+        let program = ["--main-image-only", "--", "./remapped", how];
+        let live = functions(&folder, &program);
+        let trace = ["trace", "-o", "remapped.evp", "--", "./remapped", how];
+        let traced = folder.run(BINARY, &trace);
+        assert_eq!(traced.stdout, native.stdout, "{traced:?}");
+        let report = [
+            "report",
+            "--as",
+            "contexts",
+            "--format",
+            "csv",
+            "remapped.evp",
+        ];
+        let later = called(&folder, &report);
+        for (name, calls) in [("hot", 15), ("cold", cold)] {
+            for found in [&live, &later] {
+                let found: Vec<u64> = found
+                    .iter()
+                    .filter(|found| found.0 == name)
+                    .map(|found| found.2)
+                    .collect();
+                assert_eq!(found, [calls], "{name} in {how}");
+            }
+        }
+    }
 }

@@ -2,7 +2,8 @@
 //!
 //! Approach: the memory map is read again whenever the program changed it;
 //! every mapped file is opened once with the `image` crate; every address is
-//! looked up once per map.
+//! looked up once per map. Executable pages of no file that have the bytes of the file which was
+//! mapped there before are that file's.
 
 use std::collections::HashMap;
 use std::fs;
@@ -64,6 +65,8 @@ pub struct Code {
     images: Arc<Images>,
     vdso: Option<Arc<Image>>,
     mappings: Vec<Mapping>,
+    /// All executable mappings of files that there were, the newest last.
+    former: Vec<Mapping>,
     places: HashMap<ProgramPc, Place>,
     /// Functions that were entered; a label is a place in this list.
     functions: Vec<Function>,
@@ -83,6 +86,7 @@ impl Code {
             images,
             vdso: None,
             mappings: Vec::new(),
+            former: Vec::new(),
             places: HashMap::new(),
             functions: Vec::new(),
             labels: HashMap::new(),
@@ -100,6 +104,7 @@ impl Code {
             images: Arc::clone(&self.images),
             vdso: self.vdso.clone(),
             mappings: self.mappings.clone(),
+            former: self.former.clone(),
             places: self.places.clone(),
             functions: self.functions.clone(),
             labels: self.labels.clone(),
@@ -129,10 +134,39 @@ impl Code {
             return;
         };
         let mappings: Vec<_> = maps.lines().filter_map(|line| self.mapping(line)).collect();
-        if !mappings.is_empty() {
-            self.mappings = mappings;
-            self.places.clear();
+        if mappings.is_empty() {
+            return;
         }
+        let (of_files, of_none): (Vec<_>, Vec<_>) =
+            mappings.into_iter().partition(|m| m.image.is_some());
+        let pages = of_none
+            .iter()
+            .flat_map(|m| (m.start..m.end).step_by(4096))
+            .filter_map(|page| self.page_as_before(page))
+            .collect::<Vec<_>>();
+        let is_at = |a: &Mapping, b: &Mapping| (a.start, a.end) == (b.start, b.end);
+        self.former
+            .retain(|known| !of_files.iter().any(|mapping| is_at(mapping, known)));
+        self.former.extend(of_files.iter().cloned());
+        self.mappings = [of_files, pages, of_none].concat();
+        self.places.clear();
+    }
+
+    /// The page at `start`, if it has the bytes of the file that was mapped there before.
+    fn page_as_before(&self, start: u64) -> Option<Mapping> {
+        let is_there = |m: &&Mapping| (m.start..m.end).contains(&start);
+        let before = self.former.iter().rev().find(is_there)?;
+        let offset = start - before.start + before.offset;
+        let (mut memory, mut file) = ([0; 4096], [0; 4096]);
+        self.memory.read_exact_at(&mut memory, start).ok()?;
+        let path = before.image.as_ref()?.path();
+        fs::File::open(path).ok()?.read_at(&mut file, offset).ok()?;
+        (memory == file).then(|| Mapping {
+            start,
+            end: start + 4096,
+            offset,
+            image: before.image.clone(),
+        })
     }
 
     fn mapping(&mut self, line: &str) -> Option<Mapping> {

@@ -1,0 +1,182 @@
+//! Code of files that is copied and put back in place of itself.
+//!
+//! Problem: programs that want huge pages copy their text to anonymous memory and move that to
+//! where the text was. To the kernel it belongs to no file from then on, so its functions would
+//! have no names.
+//!
+//! Approach: where code of a file was mapped is remembered, also when that mapping is gone. Code of
+//! no file at such addresses is compared with the file, page by page, when it is moved there, when
+//! it becomes executable and can be written no more, and when a thread goes there; pages that are
+//! the same are the file's again.
+//!
+//! Cost: a look into a short list where code of no file is translated. Each page is compared once:
+//! at the first difference its place is forgotten.
+//!
+//! Limits: the file must still be there under its path, with its time of change. Copies at other
+//! addresses are code of no file, and so is memory that userfaultfd serves.
+
+use alloc::vec::Vec;
+
+use super::{FileMap, Process};
+use crate::regions::Region;
+
+const PAGE: u64 = 4096;
+
+/// The list of where code of files was mapped: disjoint, the newest last.
+#[derive(Debug, Default)]
+pub struct Former(Vec<FileMap>);
+
+impl Former {
+    /// Code of `map`'s file is mapped, in place of what was there before.
+    pub fn note(&mut self, map: FileMap) {
+        self.forget(map.start, map.end);
+        self.0.push(map);
+    }
+
+    /// Code at `start..end` is not asked about any more.
+    fn forget(&mut self, start: u64, end: u64) {
+        if start >= end {
+            return;
+        }
+        let (meeting, mut rest): (Vec<_>, Vec<_>) = core::mem::take(&mut self.0)
+            .into_iter()
+            .partition(|map| map.start < end && start < map.end);
+        for map in meeting {
+            let parts = [
+                (map.start, start.min(map.end)),
+                (end.max(map.start), map.end),
+            ];
+            rest.extend(
+                parts
+                    .into_iter()
+                    .filter(|(first, last)| first < last)
+                    .map(|(first, last)| map.part(first, last)),
+            );
+        }
+        self.0 = rest;
+    }
+
+    /// Parts of known mappings in `start..end`.
+    fn parts(&self, start: u64, end: u64) -> Vec<FileMap> {
+        let meeting = self.0.iter();
+        let meeting = meeting.filter(|map| map.start < end && start < map.end);
+        meeting
+            .map(|map| map.part(map.start.max(start), map.end.min(end)))
+            .collect()
+    }
+
+    pub fn find(&self, pc: u64) -> Option<&FileMap> {
+        self.0.iter().find(|map| map.start <= pc && pc < map.end)
+    }
+}
+
+impl Process {
+    /// Makes code of no file at `pc` the code of a file, if it is such code. Called before anything
+    /// is said about a place that control goes to.
+    pub fn recognise(&mut self, pc: u64) {
+        let region = self.regions.find(pc).filter(|region| !region.of_file);
+        if let Some(&Region { start, end, .. }) = region
+            && self.former.find(pc).is_some()
+        {
+            self.recognise_pages(start, end);
+        }
+    }
+
+    /// Makes all code of no file in `start..end`, whose bytes are there, the code of files that it is.
+    pub(super) fn recognise_pages(&mut self, start: u64, end: u64) {
+        if crate::memory::is_served() {
+            return;
+        }
+        let pieces = self.regions.pieces(start, end);
+        for piece in pieces.into_iter().filter(|piece| !piece.of_file) {
+            for map in self.former.parts(piece.start, piece.end) {
+                let same = SameFile::open(&map).map(|file| file.same_pages());
+                let same = same.unwrap_or_default();
+                let mut at = map.start;
+                for &(start, end) in same.iter().chain(&[(map.end, map.end)]) {
+                    self.former.forget(at, start);
+                    at = end;
+                    if start < end {
+                        self.code_is_of(&map.part(start, end));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Code of a file that was at `from` is at `start..end`.
+    pub(super) fn file_moved(&mut self, from: u64, start: u64, end: u64) {
+        let Some(map) = self.former.find(from) else {
+            return;
+        };
+        let map = FileMap {
+            start,
+            end,
+            offset: map.offset_at(from),
+            ..map.clone()
+        };
+        self.code_is_of(&map);
+        self.former.note(map);
+    }
+
+    /// The executable memory at `map`'s addresses is code of its file.
+    pub(super) fn code_is_of(&mut self, map: &FileMap) {
+        let table = self.log_code(map);
+        for piece in self.regions.pieces(map.start, map.end) {
+            self.regions.insert(Region {
+                offset: map.offset_at(piece.start),
+                table,
+                of_file: true,
+                ..piece
+            });
+        }
+    }
+}
+
+/// A file to compare memory with, open as long as this lives.
+struct SameFile<'a> {
+    fd: i32,
+    map: &'a FileMap,
+}
+
+impl SameFile<'_> {
+    /// `None`: the file is no longer there, or another one.
+    fn open(map: &FileMap) -> Option<SameFile<'_>> {
+        let mut path = map.path.clone();
+        path.push(0);
+        let path = core::ffi::CStr::from_bytes_with_nul(&path).ok()?;
+        let fd = sys::open(path, sys::O_RDONLY | sys::O_CLOEXEC).ok()?;
+        let file = SameFile { fd, map };
+        let stat = sys::fstat(fd).ok()?;
+        (crate::pool::file_id(&stat) == map.id).then_some(file)
+    }
+
+    /// Ranges of the pages that have the file's bytes, by address.
+    fn same_pages(&self) -> Vec<(u64, u64)> {
+        let mut same: Vec<(u64, u64)> = Vec::new();
+        for page in (self.map.start..self.map.end).step_by(PAGE as usize) {
+            if !self.is_same(page) {
+                continue;
+            }
+            match same.last_mut() {
+                Some((_, end)) if *end == page => *end += PAGE,
+                _ => same.push((page, page + PAGE)),
+            }
+        }
+        same
+    }
+
+    /// Whether the page at `at` has the bytes of the file, which go on with zeros.
+    fn is_same(&self, at: u64) -> bool {
+        let (mut memory, mut file) = ([0u8; PAGE as usize], [0u8; PAGE as usize]);
+        let present = crate::memory::read_some(at, &mut memory) == memory.len();
+        let got = sys::pread(self.fd, &mut file, self.map.offset_at(at));
+        present && got.is_ok_and(|got| got > 0) && memory == file
+    }
+}
+
+impl Drop for SameFile<'_> {
+    fn drop(&mut self) {
+        sys::close(self.fd);
+    }
+}
