@@ -1,10 +1,13 @@
-//! Any bytes as an ELF file.
+//! Any bytes as an ELF file, and as what runtimes write about code that they made.
 #![no_main]
 
-use image::Image;
+use image::{GeneratedCode, Image};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
+    let mut code = GeneratedCode::default();
+    code.add_map(bytes);
+    let _ = code.add_dump(bytes);
     let Ok(image) = Image::parse(bytes) else {
         return;
     };

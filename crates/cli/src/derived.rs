@@ -118,7 +118,9 @@ impl Derived {
         let (recording, failures) = match what {
             What::Counts => {
                 let _progress = Progress::reading(&recording, "counting");
-                analysis::counts::from_trace::recording(&recording)
+                let (mut recording, failures) = analysis::counts::from_trace::recording(&recording);
+                symbolize::name_generated(&mut recording);
+                (recording, failures)
             }
             What::Contexts => contexts(flags, &recording)?,
         };

@@ -19,6 +19,7 @@ use wire::FileId;
 
 use crate::vdso;
 
+mod generated;
 mod pieces;
 
 /// One file, whatever its mappings.
@@ -58,18 +59,40 @@ struct Question {
 }
 
 pub fn symbolize(recording: &mut Recording, images: &Images) {
+    let told = generated::place(recording);
     let by_piece = recording.meta.mode == Mode::Trace;
     let code: Vec<Offsets> = match by_piece {
         true => pieces::new_code(recording),
         false => recording.processes.iter().map(offsets).collect(),
     };
-    let answers = ask(questions(recording, &code), images);
+    let answers = ask(questions(recording, &code), images, &told);
     for (process, code) in recording.processes.iter_mut().zip(code) {
         fill(process, &answers);
         match by_piece {
             true => pieces::fill(process, &answers),
             false => fill_sources(process, code, &answers),
         }
+    }
+}
+
+/// Names for code that runtimes made, in counts of a trace, which has the names of files itself.
+pub fn name_generated(recording: &mut Recording) {
+    let told = generated::place(recording);
+    let is_told = |process: &Process, module: u32| {
+        let module = &process.modules[module as usize];
+        module.is_generated() && told.contains_key(&key(module))
+    };
+    let of_told = |process: &Process| {
+        let all = offsets(process).into_iter();
+        all.filter(|(module, _)| is_told(process, *module))
+            .collect()
+    };
+    let code: Vec<Offsets> = recording.processes.iter().map(of_told).collect();
+    let mut questions = questions(recording, &code);
+    questions.retain(|(key, _)| told.contains_key(key));
+    let answers = ask(questions, &Images::new(), &told);
+    for (process, code) in recording.processes.iter_mut().zip(code) {
+        fill_sources(process, code, &answers);
     }
 }
 
@@ -116,7 +139,11 @@ fn questions(recording: &Recording, code: &[Offsets]) -> Vec<(Key, Question)> {
     questions
 }
 
-fn ask(questions: Vec<(Key, Question)>, images: &Images) -> HashMap<Key, Answers> {
+fn ask(
+    questions: Vec<(Key, Question)>,
+    images: &Images,
+    told: &generated::Told,
+) -> HashMap<Key, Answers> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = threads.min(questions.len());
     let (left, found) = (Mutex::new(questions), Mutex::new(HashMap::new()));
@@ -124,7 +151,10 @@ fn ask(questions: Vec<(Key, Question)>, images: &Images) -> HashMap<Key, Answers
         loop {
             let next = lock(&left).pop();
             let Some((key, asked)) = next else { return };
-            let answers = answer(&key, &asked, images);
+            let answers = match told.get(&key) {
+                Some(code) => generated::answer(code, &asked),
+                None => answer(&key, &asked, images),
+            };
             lock(&found).insert(key, answers);
         }
     };

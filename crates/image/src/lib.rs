@@ -16,6 +16,7 @@
 //! | `elf` | headers and dynamic section, tolerant of missing section tables |
 //! | `symbols` | symbol tables to evidence |
 //! | `frames` | unwind tables to evidence |
+//! | `generated` | code that runtimes made, as they tell profilers of it: perf's map, jitdump |
 //! | `gopclntab` | functions and lines of stripped Go programs |
 //! | `functions` | evidence to disjoint extents |
 //! | `ifuncs` | names of functions that resolvers choose |
@@ -44,6 +45,7 @@ mod error;
 mod folders;
 mod frames;
 mod functions;
+mod generated;
 mod gopclntab;
 mod ifuncs;
 mod image;
@@ -65,6 +67,7 @@ pub use demangle::{demangle, demangle_short, demangled};
 pub use elf::ImageKind;
 pub use error::{Fault, ImageError};
 pub use functions::{ExtentKind, Function};
+pub use generated::{Generated, GeneratedCode};
 pub use image::{Image, Symbol, fallback_name};
 pub use lines::{LineRange, LineTable, SourceStamp};
 pub use linker::LinkerSymbol;

@@ -322,6 +322,13 @@ pub struct Module {
     pub unmapped_ns: Option<u64>,
 }
 
+impl Module {
+    /// Whether it is code that a runtime made and told of: places in it are addresses.
+    pub fn is_generated(&self) -> bool {
+        self.start > 0 && self.offset == self.start
+    }
+}
+
 /// A function that was entered at least once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Function {

@@ -311,3 +311,109 @@ fn code_that_is_put_in_place_of_itself_keeps_its_names() {
         }
     }
 }
+
+const FIB_JS: &str = "\
+// Compiled by each of V8's compilers in turn.
+function fib(n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
+let sum = 0;
+for (let i = 0; i < 600; i++) sum += fib(15);
+console.log(sum);
+";
+
+/// Names of V8's, and their places, as node itself tells them.
+#[test]
+fn code_that_node_makes_is_named_as_node_tells_it() {
+    let folder = Folder::new("names-node");
+    fs::write(folder.file("fib.js"), FIB_JS).unwrap();
+    let run = |command: &[&str], option: &str| {
+        let node = ["--", "node", option, "--single-threaded", "fib.js"];
+        let output = folder.run(BINARY, &[command, &node].concat());
+        assert_eq!(output.stdout, b"366000\n", "{output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    for (option, module) in [("--perf-basic-prof", "perf-"), ("--perf-prof", "jit-")] {
+        let live = run(&["contexts", "--top", "100"], option);
+        let fib = live.lines().find(|line| line.contains("JS:*fib "));
+        let fib = fib.unwrap_or_else(|| panic!("{live}"));
+        assert!(fib.contains(module) && fib.ends_with("fib.js:2"), "{fib}");
+        // V8 has named what is in its own file.
+        assert!(!live.contains("Builtin:"), "{live}");
+        assert!(!live.contains("code that the program made"), "{live}");
+    }
+    let option = "--perf-basic-prof";
+    let counted = run(&["count", "--top", "100"], option);
+    assert!(counted.contains("JS:*fib "), "{counted}");
+    remove_maps(&folder.path().to_string_lossy());
+    let unnamed = run(&["contexts"], "--no-warnings");
+    assert!(
+        unnamed.contains("of the instructions are in code that the program made"),
+        "{unnamed}"
+    );
+}
+
+/// Removes maps of runtimes that name `what`.
+fn remove_maps(what: &str) {
+    for entry in fs::read_dir("/tmp").unwrap().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let is_map = name.starts_with("perf-") && name.ends_with(".map");
+        if is_map && fs::read_to_string(entry.path()).is_ok_and(|text| text.contains(what)) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// A map of somebody else's, or of an older process with the same number, names nothing.
+#[test]
+fn a_map_that_is_older_than_the_run_is_not_read() {
+    let folder = Folder::new("names-old-map");
+    folder.program(
+        &["-O1"],
+        "makes",
+        r#"
+#include <stdio.h>
+#include <string.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+int main(int argc, char **argv) {
+    char *code = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(code, "\x31\xc0\xc3", 3);
+    char path[64], line[64];
+    sprintf(path, "/tmp/perf-%d.map", getpid());
+    int map = open(path, O_CREAT | O_WRONLY, 0600);
+    int len = sprintf(line, "%lx 3 zero with spaces\n", (long)code);
+    if (write(map, line, len) != len) return 2;
+    struct timespec times[2] = {{1000, 0}, {1000, 0}};
+    if (argc > 1) futimens(map, times);
+    int sum = 0;
+    for (int i = 0; i < 12; i++) sum += ((int (*)(void))code)();
+    return sum;
+}
+"#,
+    );
+    let named = |program: &[&str]| {
+        let all = functions(&folder, &[&["--"], program].concat());
+        let made = |found: &&Shown| found.0.starts_with("zero");
+        all.iter()
+            .filter(made)
+            .map(|found| found.2)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(named(&["./makes"]), [12]);
+    let trace = ["trace", "-o", "makes.evp", "--", "./makes"];
+    assert_eq!(folder.run(BINARY, &trace).status.code(), Some(0));
+    for what in ["contexts", "counts"] {
+        let report = ["report", "makes.evp", "--as", what, "--top", "1000"];
+        let output = folder.run(BINARY, &report);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let made = text
+            .lines()
+            .find(|line| line.contains(" zero with spaces "));
+        let made = made.unwrap_or_else(|| panic!("{text}"));
+        assert!(made.contains("perf-") && made.contains(" 12 "), "{made}");
+    }
+    assert!(named(&["./makes", "old"]).is_empty());
+    remove_maps("3 zero with spaces");
+}

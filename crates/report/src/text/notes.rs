@@ -1,14 +1,14 @@
 //! Notes on the figures that a reader must know, once each, at the end.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io::{self, Write};
 
 use analysis::Weight;
-use trace::{Cost, End, Function, Mode, Process};
+use trace::{Cost, End, Function, Label, Mode, Process};
 
 use super::Style;
 use crate::names::{base_name, symbol_of};
-use crate::numbers::{counted, grouped};
+use crate::numbers::{counted, grouped, percent};
 use crate::{Report, denied, metrics, signals};
 
 /// Names listed before "and N more".
@@ -34,6 +34,7 @@ pub(crate) fn all(report: &Report) -> Vec<String> {
         notes.extend(not_time(report));
         notes.extend(missing_symbols(report));
         notes.extend(missing_lines(report));
+        notes.extend(unnamed_code(report));
         notes.extend(truncated(report));
         notes.extend(outside(report));
     }
@@ -75,6 +76,31 @@ fn missing_lines(report: &Report) -> Option<String> {
     })
 }
 
+/// Code that the program made, without names, if a hundredth of what was executed is in it.
+fn unnamed_code(report: &Report) -> Option<String> {
+    let (mut unnamed, mut all) = (0u64, 0u64);
+    for process in &report.recording.processes {
+        let is_in_no_file = |function: &&Function| function.module.is_none();
+        let functions = process.functions.iter().filter(is_in_no_file);
+        let labels: HashSet<Label> = functions.map(|function| Label(function.id)).collect();
+        for thread in &process.threads {
+            let costs = thread.costs_of(Cost::Instructions).unwrap_or_default();
+            all += costs.iter().sum::<u64>();
+            let nodes = thread.nodes.iter().zip(costs);
+            let own = nodes.filter(|(node, _)| labels.contains(&node.label));
+            unnamed += own.map(|(_, cost)| cost).sum::<u64>();
+        }
+    }
+    (unnamed > 0 && unnamed >= all / 100).then(|| {
+        format!(
+            "{} of the instructions are in code that the program made: it has names if its runtime writes \
+             them to /tmp/perf-PID.map (node --perf-basic-prof; java -XX:+UnlockDiagnosticVMOptions \
+             -XX:+DumpPerfMapAtExit; python3 -X perf; DOTNET_PerfMapEnabled=1)",
+            percent(unnamed, all)
+        )
+    })
+}
+
 /// Noun for the places that contexts are of.
 fn places(report: &Report) -> &'static str {
     match report.recording.meta.blocks {
@@ -94,6 +120,7 @@ fn modules_where(
             if let Some(module) = process.module_of(function)
                 // The kernel's own: nobody has symbols or lines to install.
                 && module.path != VDSO
+                && !module.is_generated()
             {
                 let set = if matches(process, function) {
                     &mut matching
