@@ -376,6 +376,48 @@ function counted(tree) {
   return nodes.reduce((count, { children }) => count + counted(children), nodes.length);
 }
 
+/** A page opens on instructions, with the hottest path unfolded and the hottest functions beside it. */
+export async function opening(page, report) {
+  const { own, children } = instructionsOf(report);
+  const total = (at) => own[at] + children[at].reduce((sum, child) => sum + total(child), 0);
+  const path = [0];
+  let at = 0;
+  for (;;) {
+    const next = children[at].reduce((best, child) => (best < 0 || total(child) > total(best) ? child : best), -1);
+    if (next < 0 || own[at] >= total(next)) break;
+    path.push(next);
+    at = next;
+  }
+  assert.ok(path.length > 3);
+  assert.equal(await page.evaluate("everypath.noun"), "instruction");
+  assert.equal(await text(page, "#tree .head[data-key=own]"), "Instructions");
+  const shown = await rows(page, "tree");
+  const values = (index) => [grouped(own[index]), grouped(total(index))];
+  const expected = path.map(values);
+  const opened = shown.filter(({ twist }) => twist === "▾").map((row) => [row.own || "0", row.total]);
+  assert.deepEqual(opened, expected.slice(0, -1));
+  assert.ok(shown.every(({ isSelected }) => !isSelected));
+  const functions = new Map();
+  report.processes[0].forests[0].nodes.forEach(([, label], node) => {
+    functions.set(label, (functions.get(label) ?? 0) + own[node]);
+  });
+  // Those of no context stand among them.
+  const outside = report.totals.instructions_outside;
+  const most = [...functions.values(), outside].sort((a, b) => b - a).slice(0, 30);
+  const listed = await page.evaluate(`[...document.querySelectorAll("#hottest tr")].map((row) => row.cells[0].textContent)`);
+  assert.deepEqual(listed, most.map(grouped));
+  const name = await text(page, "#hottest tr:first-child button");
+  await page.click("#hottest tr:first-child button");
+  assert.equal(await text(page, "#details h2"), name);
+}
+
+/** Of a report of one thread: instructions of each node itself, and its children. */
+function instructionsOf({ processes: [{ forests: [{ nodes, costs }] }] }) {
+  const children = nodes.map(() => []);
+  nodes.forEach(([parent], at) => parent >= 0 && children[parent].push(at));
+  return { own: costs.instructions, children };
+}
+
 /** A million contexts: the end of the list, searching, and few elements. */
 export async function million(page, report) {
   const tree = treeOf(report, "k-sf", () => true);

@@ -14,12 +14,22 @@ import * as ofCounts from "./counts.mjs";
 
 const cases = { ...ofOne, ...ofTwo, ...ofCode, ...ofCounts };
 
+/** Other cases begin with calls and a folded tree; comparisons and pages of counts do so anyway. */
+const PLAIN = `(() => {
+  const app = window.everypath;
+  if (app?.treeView === undefined || app.isComparison) return;
+  app.controls.metrics.value = "0";
+  app.setMetric(0);
+  app.showModels(false);
+})()`;
+
 const [name, path, json, text] = process.argv.slice(2);
 const browser = new Browser();
 try {
   const url = pathToFileURL(path).href;
   const page = await browser.open(url);
   const report = json && JSON.parse(readFileSync(json, "utf8"));
+  if (name !== "opening") await page.evaluate(PLAIN);
   await cases[name](page, report, text && readFileSync(text, "utf8"));
   assert.deepEqual(page.errors, []);
   assert.deepEqual(page.requests.filter((address) => !address.startsWith("data:")), [url]);

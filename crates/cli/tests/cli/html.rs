@@ -96,6 +96,16 @@ fn a_page_shows_what_was_recorded() {
 }
 
 #[test]
+fn a_page_opens_on_the_hottest_path() {
+    let folder = folder("opening");
+    compile(&folder, "tests/programs/contexts_recursion.c", "recursion");
+    let program = ["--k-inf", "-q", "-o", "run.evp", "--", "./recursion"];
+    run(&folder, &[&["contexts"], &program[..]].concat());
+    show(&folder);
+    check(&folder, "opening");
+}
+
+#[test]
 fn callers_that_were_not_kept_are_said_to_be_so() {
     let folder = folder("finite");
     compile(&folder, "tests/paper/prog1.c", "prog1");

@@ -30,6 +30,7 @@ class App {
     this.controls = new Controls(this);
     this.search.update();
     this.showModels(false);
+    this.treeView.unfold(this.treeView.hottestPath(-1));
     this.details.show(null);
     this.focus();
   }

@@ -3,6 +3,8 @@
 
 /** Entries of a list before "more". */
 const FEW = 8;
+/** Functions listed before one is selected. */
+const HOTTEST = 30;
 /** Last functions of a path that are always shown. */
 const TAIL = 12;
 /** Functions of a path that can be clicked. */
@@ -29,8 +31,15 @@ class Details {
     if (path) path.scrollTop = path.scrollHeight;
   }
 
+  /** As long as nothing is selected: the hottest functions, whatever their contexts. */
   nothing() {
-    return [make("p", { className: "hint" }, "Select a function to see where it is, who called it and in which contexts.")];
+    const { view, noun } = this.app;
+    const hint = make("p", { className: "hint" }, "Select a function to see where it is, who called it and in which contexts.");
+    if (view.base) return [hint];
+    const { own } = view.perName();
+    const list = view.countedNames().map((name) => [name, own[name]]);
+    list.sort((a, b) => b[1] - a[1] || a[0] - b[0]);
+    return [...this.functionList("hottest", `Functions by ${noun}s`, list, HOTTEST), hint];
   }
 
   parts({ name, node, callers }) {
@@ -41,8 +50,8 @@ class Details {
     if (node >= 0) parts.push(this.context(node));
     else if (callers) parts.push(this.callerPath(callers));
     parts.push(this.numbers(name));
-    parts.push(...this.neighbours("Callers", name, app.view.callersOf(name)));
-    parts.push(...this.neighbours("Callees", name, app.view.calleesOf(name)));
+    parts.push(...this.neighbours("Callers", app.view.callersOf(name)));
+    parts.push(...this.neighbours("Callees", app.view.calleesOf(name)));
     parts.push(...this.contexts(name, node));
     return parts;
   }
@@ -215,7 +224,12 @@ class Details {
   }
 
   /** A table of callers or callees, by value. */
-  neighbours(title, name, list) {
+  neighbours(title, list) {
+    return this.functionList(title.toLowerCase(), title, list, FEW);
+  }
+
+  /** A table of functions: [name, value, value before] of each; `first` of them before "more". */
+  functionList(id, title, list, first) {
     if (list.length === 0) return [];
     const sum = list.reduce((all, [, value]) => all + value, 0);
     const table = make("table", { className: "neighbours" });
@@ -225,8 +239,8 @@ class Details {
       const [amount, part] = this.share(value, before, sum);
       return make("tr", {}, make("td", {}, amount), make("td", {}, part), make("td", {}, button));
     };
-    const section = make("section", { id: title.toLowerCase() }, make("h3", {}, title, make("small", {}, grouped(list.length))), table);
-    this.inPieces(section, list.length, FEW, (at) => table.append(row(list[at])));
+    const section = make("section", { id }, make("h3", {}, title, make("small", {}, grouped(list.length))), table);
+    this.inPieces(section, list.length, first, (at) => table.append(row(list[at])));
     return [section];
   }
 

@@ -7,6 +7,7 @@
 
 use std::io::{self, Write};
 
+use analysis::Weight;
 use analysis::merged::{Contexts, Metric, Name, OfThread};
 use serde::Serialize;
 use trace::{Label, Process};
@@ -31,6 +32,16 @@ pub fn write(
     let document = Document::new(report, contexts, names, totals);
     let json = serde_json::to_vec(&document).map_err(io::Error::from)?;
     columns::element("data-head", &json, out)
+}
+
+/// The metric that the report is sorted by, which is instructions if nothing else was asked for.
+fn first_shown(report: &Report, contexts: &Contexts) -> usize {
+    let is_it = |metric: &Metric| match (*metric, report.by) {
+        (Metric::Calls, Weight::Calls) => true,
+        (Metric::Cost(shown), Weight::Cost(wanted)) => shown == wanted,
+        _ => false,
+    };
+    contexts.metrics.iter().position(is_it).unwrap_or(0)
 }
 
 /// One of what a metric counts; its plural is made with an s.
@@ -191,7 +202,7 @@ impl<'a> Document<'a> {
             options: &meta.options,
             notes: text::notes::all(report),
             nodes: contexts.nodes.len(),
-            metric: 0,
+            metric: first_shown(report, contexts),
             metrics: contexts.metrics.iter().zip(totals).map(metric).collect(),
             processes: processes.iter().map(process).collect(),
             threads: contexts.threads.iter().map(thread).collect(),

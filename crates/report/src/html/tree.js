@@ -201,21 +201,34 @@ class TreeView {
     if (at >= 0) this.list.center(at);
   }
 
-  /** Always to the child with most, until more is counted in the node itself; of callers to the last. */
-  expandHottest() {
-    let node = this.selected;
-    let next = this.hottestChild(node);
+  /** The nodes below one, always the child with most, until more is counted in the node itself; of callers to the last. */
+  hottestPath(from) {
     const { model } = this;
-    const goesOn = () => node === this.selected || model instanceof CallerTree || model.ownWeight(node) < model.weight(next);
+    const path = [];
+    let node = from;
+    let next = this.hottestChild(node);
+    const goesOn = () => node === from || model instanceof CallerTree || model.ownWeight(node) < model.weight(next);
     while (next >= 0 && goesOn()) {
-      if (node >= 0) this.setOpen(node, 1);
+      path.push(next);
       node = next;
       next = this.hottestChild(node);
     }
+    return path;
+  }
+
+  expandHottest() {
+    const path = this.hottestPath(this.selected);
+    const node = path.at(-1) ?? this.selected;
     if (node < 0) return;
-    this.rebuild();
+    this.unfold([this.selected, ...path]);
     this.reveal(node);
     this.app.select(this.model, node);
+  }
+
+  /** Opens the nodes of a path but the last. */
+  unfold(path) {
+    for (const node of path.slice(0, -1)) if (node >= 0) this.setOpen(node, 1);
+    this.rebuild();
   }
 
   hottestChild(node) {
