@@ -77,6 +77,7 @@ pub fn dump(flags: &Dump, form: DescriptorForm) -> Result<Ending> {
 }
 
 pub fn stats(flags: &Stats) -> Result<Ending> {
+    let output = Output::wanted(flags.output.as_deref())?;
     let (recording, _) = read_trace(&flags.file)?;
     check_thread(&recording, &flags.file, flags.thread)?;
     let progress = Progress::reading(&recording, "counting branches");
@@ -87,7 +88,7 @@ pub fn stats(flags: &Stats) -> Result<Ending> {
         StatsForm::Json => stats::Form::Json,
         StatsForm::Mcf => stats::Form::Mcf,
     };
-    let ending = send(None, |out| stats::write(form, &recording, &stats, out))?;
+    let ending = send(output, |out| stats::write(form, &recording, &stats, out))?;
     let tid = |thread: &analysis::branch_stats::Thread| tid(&recording, thread);
     let failed = stats.threads.iter().filter_map(|thread| {
         let error = thread.error.as_ref()?;

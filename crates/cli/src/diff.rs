@@ -5,16 +5,18 @@
 //! a note. With `--fail-if` a damaged recording is refused, too: what is lost of
 //! it would decide.
 
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::path::Path;
 
 use analysis::diff::{self as differ, Diff, Metric};
 use anyhow::{Result, anyhow, bail};
 use image::Images;
 use report::diff::{self as form, Comparison, Recorded};
+use report::text::Style;
 use trace::Recording;
 
-use crate::commands::{finish_stdout, read};
+use crate::branches::send;
+use crate::commands::read;
 use crate::exit_status::Ending;
 use crate::flags::{self, DiffFormat};
 use crate::output::{Kind, Output};
@@ -69,7 +71,7 @@ pub fn diff(flags: &flags::Diff) -> Result<Ending> {
             let code = flags.html_code;
             write_page(&comparison, Page { path, code })?
         }
-        None => write(&comparison, flags.format)?,
+        None => write(&comparison, flags)?,
     };
     for sentence in &met {
         say!("everypath: {sentence}");
@@ -159,16 +161,17 @@ fn write_page(comparison: &Comparison, page: Page) -> Result<Ending> {
     Ok(Ending::Exit(0))
 }
 
-fn write(comparison: &Comparison, format: DiffFormat) -> Result<Ending> {
-    let stdout = io::stdout();
-    let style = show::style_of(&stdout);
-    let mut out = BufWriter::new(stdout.lock());
-    let written = match format {
-        DiffFormat::Report => form::text::write(comparison, style, &mut out),
-        DiffFormat::Json => form::json::write(comparison, &mut out),
-        DiffFormat::Csv => form::csv::write(comparison, &mut out),
-        DiffFormat::Folded => form::folded::write(comparison, &mut out),
-        DiffFormat::Flamegraph => form::flamegraph::write(comparison, &mut out),
+fn write(comparison: &Comparison, flags: &flags::Diff) -> Result<Ending> {
+    let output = Output::wanted(flags.output.as_deref())?;
+    let style = match output {
+        Some(_) => Style::PLAIN,
+        None => show::style_of(&io::stdout()),
     };
-    finish_stdout(written.and_then(|()| out.flush()))
+    send(output, |out| match flags.format {
+        DiffFormat::Report => form::text::write(comparison, style, out),
+        DiffFormat::Json => form::json::write(comparison, out),
+        DiffFormat::Csv => form::csv::write(comparison, out),
+        DiffFormat::Folded => form::folded::write(comparison, out),
+        DiffFormat::Flamegraph => form::flamegraph::write(comparison, out),
+    })
 }

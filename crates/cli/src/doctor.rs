@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use image::Image;
 use rustix::process::{Resource, getrlimit};
 
@@ -83,11 +83,39 @@ fn memory_files() -> Fact {
     }
 }
 
+/// Address space that the recording and the look-up of names are sure to find room in, in bytes.
+const ADDRESS_SPACE: u64 = 1 << 30;
+
+/// Refuses to run a program where the limit of address space would be met by Everypath itself,
+/// and what was recorded be lost.
+pub fn check_address_space() -> Result<()> {
+    match getrlimit(Resource::As).current {
+        Some(limit) if limit < ADDRESS_SPACE => bail!("{}", too_little(limit)),
+        _ => Ok(()),
+    }
+}
+
+fn too_little(limit: u64) -> String {
+    format!(
+        "the address space is limited to {} MB (ulimit -v), and Everypath needs {} MB of it; raise the limit, or \
+         set it for the program alone: sh -c 'ulimit -v {}; exec PROGRAM'",
+        limit >> 20,
+        ADDRESS_SPACE >> 20,
+        limit >> 10,
+    )
+}
+
 fn limits() -> Fact {
     let shown = |resource, name: &str| {
         let limit = getrlimit(resource).current;
         limit.map(|limit| format!("{name} {limit}"))
     };
+    if let Some(limit) = getrlimit(Resource::As)
+        .current
+        .filter(|&limit| limit < ADDRESS_SPACE)
+    {
+        return bad(too_little(limit));
+    }
     let found = [
         shown(Resource::As, "address space (ulimit -v, bytes)"),
         shown(Resource::Fsize, "size of files (ulimit -f, bytes)"),

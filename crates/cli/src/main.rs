@@ -128,6 +128,7 @@ fn main() -> ExitCode {
 fn run(command: &mut Command) -> anyhow::Result<Ending> {
     recordings::name(command)?;
     if let Some(target) = command.target() {
+        doctor::check_address_space()?;
         let role = match target.in_place {
             true => launch::stand_aside()?,
             false => launch::split()?,

@@ -1,10 +1,12 @@
 //! `report`: a recording, or a trace of which contexts or counts are made, in the form that was asked for.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::Path;
 
 use analysis::fold;
 use anyhow::{Result, anyhow, bail};
 use image::Images;
+use report::text::Style;
 use trace::{Cost, Loss, Mode, Recording};
 
 use crate::commands::{
@@ -72,6 +74,9 @@ fn show(flags: &Report, recording: &Recording, lost: Option<Loss>) -> Result<End
     }
     show.hint = Some(hint_of_file(&flags.file));
     show.engine_stats |= recording.meta.mode == Mode::Run;
+    if let Some(path) = report_file(flags)? {
+        return write_file(recording, &show, flags.format, path);
+    }
     let stdout = io::stdout();
     if flags.format == Format::Pprof && stdout.is_terminal() {
         bail!("--format pprof is no text for a terminal; send it to a file: > FILE.pb.gz");
@@ -85,6 +90,35 @@ fn show(flags: &Report, recording: &Recording, lost: Option<Loss>) -> Result<End
         Err(error) if error.kind() == io::ErrorKind::Other => bail!("'{shown}': {error}"),
         written => finish_stdout(written),
     }
+}
+
+/// The file that the report goes to. With --as, it is the recording's that was made.
+fn report_file(flags: &Report) -> Result<Option<&Path>> {
+    let file = flags.made.output.as_deref();
+    let file = file.filter(|_| flags.made.what.is_none());
+    let is_recording = |path: &&Path| path.extension().is_some_and(|name| name == "evp");
+    if let Some(path) = file.filter(is_recording) {
+        bail!(
+            "'{}' is a recording's name, and this writes a report; name it otherwise, or say with --as what \
+             is to be made",
+            path.display()
+        );
+    }
+    Ok(file)
+}
+
+/// Writes the report to a file, gzipped if its name ends in .gz; a profile of pprof is already.
+fn write_file(recording: &Recording, show: &Show, format: Format, path: &Path) -> Result<Ending> {
+    let is_gzipped = path.extension().is_some_and(|name| name == "gz");
+    let output = Output::prepare(path, Kind::Report)?;
+    output.replace(|out| {
+        let plain = |out: &mut dyn Write| show.write(recording, Style::PLAIN, out);
+        match is_gzipped && format != Format::Pprof {
+            true => report::gzip::write(out, plain),
+            false => plain(out),
+        }
+    })?;
+    Ok(Ending::Exit(0))
 }
 
 /// Whether the recording has what the options ask for.

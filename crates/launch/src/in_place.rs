@@ -110,7 +110,9 @@ fn follow(mut link: UnixStream) -> u8 {
             let mut command = Command::new(path);
             command.arg0(name).args(arguments);
             inherit::restore(&mut command);
-            let error = LaunchError::Exec(command.exec());
+            let error = LaunchError::Exec {
+                error: command.exec(),
+            };
             let _ = writeln!(io::stderr(), "everypath: {error}");
             FAILED
         }

@@ -143,15 +143,30 @@ pub enum LaunchError {
     #[error("cannot start a process ({0})")]
     Fork(std::io::Error),
     #[error(
-        "cannot execute the engine inside the new process ({0}); are files in memory allowed to be executed here (sysctl vm.memfd_noexec)?"
+        "cannot execute the engine inside the new process ({error}); {}",
+        advice(error)
     )]
-    Exec(std::io::Error),
+    Exec { error: std::io::Error },
     #[error(
         "cannot take requests of `everypath ctl` ({source}); does another run write the same file?"
     )]
     Control { source: std::io::Error },
     #[error("cannot wait for the program ({0})")]
     Wait(std::io::Error),
+}
+
+/// Advice to a person about an error of exec.
+fn advice(error: &std::io::Error) -> &'static str {
+    match error
+        .raw_os_error()
+        .map(rustix::io::Errno::from_raw_os_error)
+    {
+        Some(rustix::io::Errno::MFILE) => "allow more open files (ulimit -n 64)",
+        Some(rustix::io::Errno::NOMEM | rustix::io::Errno::AGAIN) => {
+            "allow more memory or processes (ulimit -v, ulimit -u)"
+        }
+        _ => "are files in memory allowed to be executed here (sysctl vm.memfd_noexec)?",
+    }
 }
 
 impl LaunchError {

@@ -76,7 +76,9 @@ pub(crate) fn spawn(
 }
 
 fn spawn_alone(command: &mut Command) -> Result<Pid, LaunchError> {
-    let child = command.spawn().map_err(LaunchError::Exec)?;
+    let child = command
+        .spawn()
+        .map_err(|error| LaunchError::Exec { error })?;
     Ok(Pid::from_raw(child.id().cast_signed()).expect("a child has a positive number"))
 }
 

@@ -63,6 +63,9 @@ pub struct Stats {
     /// Form of the statistics
     #[arg(long, value_name = "FORM", default_value = "report")]
     pub format: StatsForm,
+    /// Write the statistics to FILE, not standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -65,7 +65,12 @@ pub struct Caches {
     #[arg(long, value_name = "FORM", default_value = "text")]
     pub format: CachesForm,
     /// Write the report to FILE, not standard output
-    #[arg(long, value_name = "FILE")]
+    #[arg(
+        short = 'o',
+        long = "output",
+        visible_alias = "report",
+        value_name = "FILE"
+    )]
     pub report: Option<PathBuf>,
 }
 

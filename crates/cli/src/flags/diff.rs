@@ -37,6 +37,9 @@ pub struct Diff {
     /// Form of the comparison
     #[arg(long, value_name = "FORM", default_value = "report")]
     pub format: DiffFormat,
+    /// Write the comparison to FILE, not standard output
+    #[arg(short, long, value_name = "FILE", conflicts_with = "html")]
+    pub output: Option<PathBuf>,
     /// Write a page to explore all changes with, for a browser, and no comparison
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     pub html: Option<PathBuf>,

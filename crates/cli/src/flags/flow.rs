@@ -52,7 +52,12 @@ pub struct Flow {
     #[arg(long, value_name = "FORM", default_value = "text")]
     pub format: FlowForm,
     /// Write the report to FILE, not standard output
-    #[arg(long, value_name = "FILE")]
+    #[arg(
+        short = 'o',
+        long = "output",
+        visible_alias = "report",
+        value_name = "FILE"
+    )]
     pub report: Option<PathBuf>,
 }
 

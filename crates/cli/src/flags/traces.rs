@@ -269,8 +269,8 @@ pub struct Derived {
     /// Costs to count in each context, with --as contexts
     #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "what", value_parser = super::costs())]
     pub cost: Vec<Metric>,
-    /// Keep what was made, as a recording of its own
-    #[arg(short, long, value_name = "FILE.evp", requires = "what")]
+    /// Write the report to FILE; with --as, keep what was made, as a recording
+    #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
 

@@ -32,6 +32,7 @@ mod in_place;
 mod jobs;
 mod kept;
 mod laid_anew;
+mod limits;
 mod liveness;
 mod llvm;
 mod lost;
