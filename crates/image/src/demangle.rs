@@ -1,4 +1,4 @@
-//! C++ (Itanium) and Rust (legacy and v0) names as people write them.
+//! C++ (Itanium), Rust (legacy and v0) and D names as people write them.
 //!
 //! Limits: output longer than [`MAX_OUTPUT`] is given up, because a short
 //! mangled name can stand for an exponentially long one; the raw name is then
@@ -8,6 +8,8 @@
 use std::fmt;
 
 use crate::ifuncs::RESOLVER;
+
+mod d;
 
 /// Longest demangled name.
 const MAX_OUTPUT: usize = 64 << 10;
@@ -31,7 +33,9 @@ pub fn demangled(raw: &str) -> String {
 
 /// Whether [`demangle`] would try this name at all.
 pub(crate) fn is_mangled(raw: &str) -> bool {
-    raw.starts_with("_Z") || raw.starts_with("_R") || raw.starts_with("__Z")
+    ["_Z", "_R", "__Z", "_D"]
+        .iter()
+        .any(|start| raw.starts_with(start))
 }
 
 fn readable(raw: &str, params: bool) -> Option<String> {
@@ -47,15 +51,19 @@ fn readable(raw: &str, params: bool) -> Option<String> {
         fmt::write(&mut out, format_args!("{rust:#}")).ok()?;
         return Some(out.0);
     }
-    let mut options = cpp_demangle::DemangleOptions::new().no_return_type();
-    if !params {
-        options = options.no_params();
-    }
     let (mangled, clone) = split_clone(raw);
-    cpp_demangle::BorrowedSymbol::new(mangled.as_bytes())
-        .ok()?
-        .structured_demangle(&mut out, &options)
-        .ok()?;
+    if mangled.starts_with("_D") {
+        out.0 = d::demangle(mangled, params)?;
+    } else {
+        let mut options = cpp_demangle::DemangleOptions::new().no_return_type();
+        if !params {
+            options = options.no_params();
+        }
+        cpp_demangle::BorrowedSymbol::new(mangled.as_bytes())
+            .ok()?
+            .structured_demangle(&mut out, &options)
+            .ok()?;
+    }
     if params {
         for suffix in clone {
             fmt::write(&mut out, format_args!(" [clone {suffix}]")).ok()?;
