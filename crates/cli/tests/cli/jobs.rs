@@ -236,6 +236,56 @@ fn bg_continues_it() {
     assert!(said[3].ends_with("<143>"), "{said:?}");
 }
 
+/// The shell is told of the end, and of no second stop.
+#[test]
+fn in_the_background_it_ends_by_itself() {
+    let said = alike("ends", |shell| {
+        let mut said = Vec::new();
+        shell.terminal.enter("$ep sleep 3");
+        let job = shell.foreground("sleep");
+        for again in [true, false] {
+            shell.terminal.control('Z');
+            said.push(shell.terminal.prompt());
+            job.stops();
+            said.push(
+                shell
+                    .terminal
+                    .run(if again { "bg; sleep 0.2" } else { "bg" }),
+            );
+            job.runs();
+            if again {
+                shell.terminal.enter("fg");
+                shell.terminal.until("$ep sleep 3\n");
+                wait_until("fg", || shell.terminal.foreground() == job.started);
+            }
+        }
+        said.push(shell.terminal.run("wait %1"));
+        said.push(shell.terminal.run("jobs"));
+        said
+    });
+    assert!(
+        said[4].contains("Done") && said[4].ends_with("<0>"),
+        "{said:?}"
+    );
+    assert_eq!(said[5], "<0>");
+}
+
+/// The shell waits for a job that nobody but another process continues: it ends as natively.
+#[test]
+fn continued_by_another_process_it_ends_by_itself() {
+    let said = alike("continued-ends", |shell| {
+        shell.terminal.run("$ep sh -c 'kill -STOP $$; exit 7' &");
+        let job = shell.background("sh");
+        job.stops();
+        kill(job.program, Signal::SIGCONT).unwrap();
+        wait_until("it goes on", || !is_stopped(job.started));
+        // The shell may say that it was stopped, or not any more.
+        let said = shell.terminal.run("wait $!");
+        vec![said[said.len() - 3..].to_owned()]
+    });
+    assert_eq!(said, ["<7>"]);
+}
+
 #[test]
 fn another_process_stops_and_continues_the_program() {
     alike("another", |shell| {
