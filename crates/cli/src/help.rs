@@ -15,6 +15,8 @@ use crate::exit_status::Ending;
 use crate::flags::Cli;
 use crate::mistakes;
 
+mod sentences;
+
 /// Commands with so many options that they need two screens.
 const COMMANDS: [&str; 5] = ["contexts", "count", "trace", "report", "dump"];
 
@@ -134,9 +136,10 @@ const HEADINGS: [(&str, &[&str]); 4] = [
 /// The parser with its headings, and with what `-h` leaves out.
 pub fn command() -> Command {
     let all = Cli::command();
-    COMMANDS.into_iter().fold(all, |all, name| {
+    let all = COMMANDS.into_iter().fold(all, |all, name| {
         all.mut_subcommand(name, |command| on_two_screens(command, name))
-    })
+    });
+    all.mut_subcommands(sentences::in_sentences)
 }
 
 fn on_two_screens(command: Command, name: &str) -> Command {
