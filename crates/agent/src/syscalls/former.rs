@@ -22,7 +22,7 @@ use crate::regions::Region;
 
 const PAGE: u64 = 4096;
 
-/// The list of where code of files was mapped: disjoint, the newest last.
+/// The list of where code of files was mapped: by address, disjoint.
 #[derive(Debug, Default)]
 pub struct Former(Vec<FileMap>);
 
@@ -30,43 +30,37 @@ impl Former {
     /// Code of `map`'s file is mapped, in place of what was there before.
     pub fn note(&mut self, map: FileMap) {
         self.forget(map.start, map.end);
-        self.0.push(map);
+        let at = self.0.partition_point(|known| known.start < map.start);
+        self.0.insert(at, map);
     }
 
     /// Code at `start..end` is not asked about any more.
     fn forget(&mut self, start: u64, end: u64) {
-        if start >= end {
-            return;
+        let mut at = self.0.partition_point(|map| map.end <= start);
+        while start < end && self.0.get(at).is_some_and(|map| map.start < end) {
+            let map = self.0.remove(at);
+            for (first, last) in [(map.start, start), (end, map.end)] {
+                if first < last {
+                    self.0.insert(at, map.part(first, last));
+                    at += 1;
+                }
+            }
         }
-        let (meeting, mut rest): (Vec<_>, Vec<_>) = core::mem::take(&mut self.0)
-            .into_iter()
-            .partition(|map| map.start < end && start < map.end);
-        for map in meeting {
-            let parts = [
-                (map.start, start.min(map.end)),
-                (end.max(map.start), map.end),
-            ];
-            rest.extend(
-                parts
-                    .into_iter()
-                    .filter(|(first, last)| first < last)
-                    .map(|(first, last)| map.part(first, last)),
-            );
-        }
-        self.0 = rest;
     }
 
     /// Parts of known mappings in `start..end`.
     fn parts(&self, start: u64, end: u64) -> Vec<FileMap> {
-        let meeting = self.0.iter();
-        let meeting = meeting.filter(|map| map.start < end && start < map.end);
+        let first = self.0.partition_point(|map| map.end <= start);
+        let meeting = self.0[first..].iter();
+        let meeting = meeting.take_while(|map| map.start < end);
         meeting
             .map(|map| map.part(map.start.max(start), map.end.min(end)))
             .collect()
     }
 
     pub fn find(&self, pc: u64) -> Option<&FileMap> {
-        self.0.iter().find(|map| map.start <= pc && pc < map.end)
+        let at = self.0.partition_point(|map| map.end <= pc);
+        self.0.get(at).filter(|map| map.start <= pc)
     }
 }
 
@@ -178,5 +172,57 @@ impl SameFile<'_> {
 impl Drop for SameFile<'_> {
     fn drop(&mut self) {
         sys::close(self.fd);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FileMap, Former};
+
+    fn map(start: u64, end: u64, offset: u64) -> FileMap {
+        FileMap {
+            start,
+            end,
+            offset,
+            id: wire::FileId::default(),
+            path: alloc::vec![],
+        }
+    }
+
+    fn all(former: &Former) -> alloc::vec::Vec<(u64, u64, u64)> {
+        let parts = former.parts(0, u64::MAX).into_iter();
+        parts.map(|map| (map.start, map.end, map.offset)).collect()
+    }
+
+    #[test]
+    fn mappings_are_cut_where_others_come_and_where_they_are_forgotten() {
+        let mut former = Former::default();
+        former.note(map(0x5000, 0x9000, 0x1000));
+        former.note(map(0x1000, 0x3000, 0));
+        former.note(map(0x2000, 0x6000, 0x8000));
+        assert_eq!(
+            all(&former),
+            [
+                (0x1000, 0x2000, 0),
+                (0x2000, 0x6000, 0x8000),
+                (0x6000, 0x9000, 0x2000)
+            ]
+        );
+        former.forget(0x3000, 0x4000);
+        former.forget(0x4000, 0x4000);
+        assert_eq!(
+            all(&former),
+            [
+                (0x1000, 0x2000, 0),
+                (0x2000, 0x3000, 0x8000),
+                (0x4000, 0x6000, 0xa000),
+                (0x6000, 0x9000, 0x2000)
+            ]
+        );
+        assert!(former.find(0x3fff).is_none() && former.find(0x9000).is_none());
+        assert_eq!(former.find(0x4000).map(|map| map.start), Some(0x4000));
+        let cut = former.parts(0x2800, 0x4800);
+        let cut: alloc::vec::Vec<_> = cut.iter().map(|map| (map.start, map.offset)).collect();
+        assert_eq!(cut, [(0x2800, 0x8800), (0x4000, 0xa000)]);
     }
 }
