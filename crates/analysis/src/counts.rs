@@ -32,6 +32,7 @@ mod table;
 mod tally;
 pub mod transfers;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 pub use code::Code;
@@ -105,6 +106,8 @@ pub struct Counts {
     pub insns: Vec<Counted>,
     /// Targets of indirect jumps, calls and returns, by index of the branch.
     pub went: Vec<IndirectEdge>,
+    /// File and line of the declarations of functions, by unit and the function's place.
+    pub declared: BTreeMap<(u32, u64), (String, u32)>,
 }
 
 /// An indirect jump, call or return, and one place to which it went.

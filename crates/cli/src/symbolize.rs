@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use analysis::counts::offsets;
 use image::{FileOffset, Image, Images, Symbol, Version};
-use trace::{Mode, Module, Process, Recording, Source};
+use trace::{Function, Mode, Module, Process, Recording, Source};
 use wire::FileId;
 
 use crate::vdso;
@@ -56,6 +56,8 @@ struct Question {
     entries: Vec<FileOffset>,
     /// Ascending.
     code: Vec<u64>,
+    /// The declarations of functions of this code are asked for, too.
+    declarations: bool,
 }
 
 pub fn symbolize(recording: &mut Recording, images: &Images) {
@@ -134,6 +136,7 @@ fn questions(recording: &Recording, code: &[Offsets]) -> Vec<(Key, Question)> {
         asked.functions.dedup();
         asked.code.sort_unstable();
         asked.code.dedup();
+        asked.declarations = recording.meta.mode == Mode::Counts;
     }
     questions.sort_by_key(|(_, asked)| asked.functions.len() + asked.code.len());
     questions
@@ -178,11 +181,18 @@ fn answer(key: &Key, asked: &Question, images: &Images) -> Answers {
         return Answers::default();
     };
     let symbol = |&offset: &u64| (offset, image.symbolize(FileOffset(offset)));
+    let rows = rows(&image, &asked.code);
+    let mut entries = asked.entries.clone();
+    if asked.declarations {
+        let named = rows.iter().filter(|row| row.name.is_some());
+        entries.extend(named.map(|row| FileOffset(row.start)));
+        entries.dedup();
+    }
     Answers {
         build_id: image.build_id().map(<[u8]>::to_vec),
         symbols: asked.functions.iter().map(symbol).collect(),
-        declared: image.declarations(&asked.entries),
-        rows: rows(&image, &asked.code),
+        declared: image.declarations(&entries),
+        rows,
     }
 }
 
@@ -229,9 +239,33 @@ fn fill_sources(process: &mut Process, code: Offsets, answers: &HashMap<Key, Ans
             if last.replace(at) == Some(at) {
                 continue;
             }
-            put_row(process, &mut texts, module, offset, &answers.rows[at]);
+            let row = &answers.rows[at];
+            put_row(process, &mut texts, module, offset, row);
+            if let Some(declared) = answers.declared.get(&FileOffset(row.start)) {
+                put_declaration(process, module, row.start, declared);
+            }
         }
     }
+}
+
+/// Adds a function that `count` met, with the place of its declaration.
+fn put_declaration(process: &mut Process, module: u32, start: u64, declared: &(String, u32)) {
+    let last = process.functions.last();
+    let is_known = |last: &Function| (last.module, last.file_offset) == (Some(module), start);
+    if last.is_some_and(is_known) {
+        return;
+    }
+    let known = &process.modules[module as usize];
+    let id = last.map_or(wire::node::FIRST_FUNC, |last| last.id + 1);
+    process.functions.push(Function {
+        id,
+        pc: known.start.wrapping_add(start.wrapping_sub(known.offset)),
+        module: Some(module),
+        file_offset: start,
+        name: None,
+        file: Some(declared.0.clone()),
+        line: Some(declared.1),
+    });
 }
 
 /// Adds name and line of the code of a module from `offset` up to the next row.

@@ -9,6 +9,8 @@
 //!
 //! Limits: a count is less than 2^64.
 
+use std::collections::BTreeMap;
+
 use hashbrown::HashMap;
 use isa::{Flow, Insn};
 use trace::{EventKind, Fragment, Jump, Process, Recording};
@@ -396,7 +398,9 @@ impl Table {
                 source: sources.of(sum),
             }
         });
-        let insns = insns.collect();
+        let insns: Vec<Counted> = insns.collect();
+        let executed = order.iter().map(|&(.., old)| &self.insns[old as usize]);
+        let declared = declared(recording, executed.zip(&insns));
         // Branch and target as they are numbered now.
         let went = core::mem::take(&mut self.went).into_iter();
         let mut went: Vec<IndirectEdge> = went
@@ -424,8 +428,40 @@ impl Table {
             texts: self.texts,
             insns,
             went: sums,
+            declared,
         })
     }
+}
+
+/// Places at which executed functions are declared, as far as the recording says it.
+fn declared<'a>(
+    recording: &Recording,
+    executed: impl Iterator<Item = (&'a Sum, &'a Counted)>,
+) -> BTreeMap<(u32, u64), (String, u32)> {
+    let processes = (0u32..).zip(&recording.processes);
+    let all = processes.flat_map(|(number, process)| {
+        let functions = process.functions.iter();
+        functions.filter_map(move |function| {
+            let place = (number, function.module?, function.file_offset);
+            Some((place, (function.file.clone()?, function.line?)))
+        })
+    });
+    let all: HashMap<(u32, u32, u64), (String, u32)> = all.collect();
+    let mut declared = BTreeMap::new();
+    let mut last = None;
+    for (sum, insn) in executed {
+        let Some((_, distance)) = insn.source.function else {
+            continue;
+        };
+        let start = insn.at.wrapping_sub(distance);
+        if last.replace((insn.unit, start)) == Some((insn.unit, start)) {
+            continue;
+        }
+        if let Some(found) = all.get(&(sum.process, sum.module, start)) {
+            declared.insert((insn.unit, start), found.clone());
+        }
+    }
+    declared
 }
 
 /// Looks up where instructions come from, nearly in the order of the code.

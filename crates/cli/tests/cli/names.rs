@@ -219,6 +219,15 @@ fn a_function_is_where_it_is_declared() {
         Some(("spin.rs:2".to_owned(), 10)),
         "{found:?}"
     );
+    // So does the table of `count`, live and from its recording.
+    let run = ["count", "--top", "500", "-o", "fill.evp", "--", "./fill"];
+    let live = folder.run(BINARY, &run);
+    let later = folder.run(BINARY, &["report", "fill.evp", "--top", "500"]);
+    for text in [live.stderr, later.stdout] {
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let row = text.lines().find(|line| line.contains("  fill  "));
+        assert!(row.is_some_and(|row| row.ends_with(" fill.cc:5")), "{text}");
+    }
     // The table of lines keeps the place of each instruction.
     let run = [
         "count",

@@ -108,7 +108,12 @@ fn functions(report: &Report<'_>, section: &Section) -> Vec<Row> {
         let first = &section.counts.insns[group.first];
         let unit = without_version(&section.unit_name(first)).to_owned();
         let text = |name: u32| section.counts.texts.get(name as usize);
-        let place = match section.file(first) {
+        let declared = match group.key.name {
+            Name::Symbol(_, at) => section.counts.declared.get(&(group.key.unit, at)),
+            _ => None,
+        };
+        let declared = declared.map(|(file, line)| (file.as_str(), *line));
+        let place = match declared.or_else(|| section.file(first)) {
             Some((file, line)) => format!("{unit} {}:{line}", base_name(file)),
             None => unit.clone(),
         };
