@@ -296,9 +296,6 @@ pub struct Thread {
     pub filters: AtomicPtr<crate::filters::Filter>,
     /// Strict seccomp: what a filter traps ends the thread.
     pub strict: bool,
-    /// The address that the program's handler has just returned to, and how many steps from there a
-    /// signal may wait for; 0: instructions were executed since.
-    pub returned_to: (u64, u8),
     /// The program steps itself (trap flag) and has just been sent here.
     pub step_from: u64,
     /// The cache address of the last boundary that such a step came to, and its
@@ -446,7 +443,6 @@ impl Blocks {
             trapped: None,
             filters: AtomicPtr::new(core::ptr::null_mut()),
             strict: false,
-            returned_to: (0, 0),
             step_from: 0,
             stepped_to: (0, 0),
             is_vfork_child: false,

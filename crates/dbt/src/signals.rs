@@ -27,7 +27,6 @@ use agent::memory;
 use agent::signals::{self as table, HOLD, requeue, requeue_held};
 use agent::thread::{Pending, Thread, ThreadContext, reg};
 use agent::tracers::is_question;
-use sys::nr;
 use sys::signal::*;
 
 pub const TRAP_FLAG: u64 = 1 << 8;
@@ -129,43 +128,12 @@ fn advance(context: &mut ThreadContext, thread: &mut Thread, uc: &mut UContext) 
         return step(thread, uc);
     }
     match locate(rip) {
-        Where::Boundary(place) if gets_on(thread, uc, place.app_pc) => step(thread, uc),
         Where::Boundary(place) => deliver(context, thread, uc, place),
         Where::Inside if finish_system_call(uc) => advance(context, thread, uc),
         Where::Inside => step(thread, uc),
         // The engine looks at `pending` on its way out.
         Where::Engine => {}
     }
-}
-
-/// Whether the thread executes the instruction at `pc` before it gets the signal that it has: one
-/// of a timer, or of the kernel itself, right behind the return from a handler. The engine takes
-/// longer than the kernel to come back from one, so a timer that is set again in its handler would
-/// keep the program where it is. Of system calls it executes those that set timers, and no other: it
-/// may wait for that signal.
-fn gets_on(thread: &mut Thread, uc: &UContext, pc: u64) -> bool {
-    const SYSCALL: [u8; 2] = [0x0f, 0x05];
-    const INT_80: [u8; 2] = [0xcd, 0x80];
-    const SI_TIMER: i32 = -2;
-    const OF_TIMERS: [usize; 4] = [
-        nr::SETITIMER,
-        nr::ALARM,
-        nr::TIMER_SETTIME,
-        nr::TIMER_DELETE,
-    ];
-    let is_timer = thread
-        .pending
-        .is_some_and(|held| [SI_TIMER, code::SI_KERNEL].contains(&held.info.code));
-    let may_wait = || match memory::read(pc) {
-        Some(SYSCALL) => !OF_TIMERS.contains(&(uc.mcontext.rax as usize)),
-        bytes => bytes.is_none_or(|bytes| bytes == INT_80),
-    };
-    let (returned_to, steps) = core::mem::take(&mut thread.returned_to);
-    if returned_to != pc || steps == 0 || !is_timer || may_wait() {
-        return false;
-    }
-    thread.returned_to = (pc, steps - 1);
-    true
 }
 
 /// Most signals come at the end of a system call, one instruction before a

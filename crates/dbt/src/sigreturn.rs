@@ -16,10 +16,6 @@ use crate::pcmap::Place;
 use crate::signals::{TRAP_FLAG, before_held};
 use crate::synthetic_faults::raise_under;
 
-/// Most instructions of the cache before the first of the program's is executed, or steps of one
-/// that goes to itself.
-const STEPS: u8 = 16;
-
 /// A call that waits under a mask of its own (sigsuspend, ppoll...). It is made here, where all
 /// signals are blocked before and behind it, so that a signal which comes in it is known to have
 /// come under that mask: the handler runs with it, and returns to the program's.
@@ -96,7 +92,6 @@ pub fn sigreturn(context: &mut ThreadContext, thread: &mut Thread, call: &Call) 
     } else {
         thread.stepped_to = (0, 0);
     }
-    thread.returned_to = (pc, STEPS);
     context.exit = arrival as u32;
     uc.mcontext.rip = entry::resume_address();
     uc.sigmask = mask.without(SigSet::SYNCHRONOUS);

@@ -1,9 +1,12 @@
 //! Resources at their limits, and files that results go to.
 
 use std::fs;
-use std::process::Output;
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output, Stdio};
 
 use testkit::folder::Folder;
+use testkit::process;
 
 use crate::BINARY;
 
@@ -131,4 +134,39 @@ fn results_go_where_o_says() {
          --as what is to be made\n"
     );
     assert_eq!(fs::read(folder.file("c.evp")).unwrap(), before);
+}
+
+/// The process that was started is killed: the program ends with it, as natively, and another
+/// process writes what was counted until then.
+#[test]
+fn counts_are_kept_when_everypath_is_killed() {
+    let folder = Folder::new("limits-killed");
+    for command in ["contexts", "count"] {
+        let file = format!("{command}.evp");
+        let script = "echo ready; while :; do :; done";
+        let mut child = Command::new(BINARY)
+            .args([command, "-q", "-o", &file, "--", "sh", "-c", script])
+            .current_dir(folder.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = [0; 6];
+        child.stdout.take().unwrap().read_exact(&mut said).unwrap();
+        assert_eq!(&said, b"ready\n");
+        child.kill().unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(9));
+        let kept = folder.file(&file);
+        assert!(
+            process::until(|| kept.exists()),
+            "{command}: nothing is kept"
+        );
+        let output = folder.run(BINARY, &["report", &file]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let report = text(&output.stdout);
+        assert!(
+            report.contains("\nwas killed by SIGKILL after "),
+            "{report}"
+        );
+        assert!(report.contains(" instructions"), "{report}");
+    }
 }

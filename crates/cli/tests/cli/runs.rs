@@ -49,37 +49,6 @@ fn a_deadly_signal_is_the_programs() {
     }
 }
 
-/// The handler sets the timer again, and the next signal is there before it has returned. Natively
-/// the program may never get on at this rate; here it executes an instruction between two signals.
-#[test]
-fn a_timer_at_any_rate_lets_the_program_get_on() {
-    let folder = Folder::new("rate");
-    folder.program(
-        &["-O1"],
-        "rate",
-        r#"
-#include <signal.h>
-#include <sys/time.h>
-static volatile long us = 1, signals, passes;
-static void arm(void) { struct itimerval t = {{0, 0}, {0, us}}; setitimer(ITIMER_REAL, &t, 0); }
-static void handler(int signal) { signals++; arm(); }
-int main(void) {
-    signal(SIGALRM, handler);
-    arm();
-    while (passes < 300 || !signals) passes++;
-    us = 0;
-    arm();
-    return 0;
-}
-"#,
-    );
-    for command in ["run", "contexts", "count"] {
-        let timed = ["-k", "1", "30", BINARY, command, "-q", "--", "./rate"];
-        let output = folder.run("timeout", &timed);
-        assert_eq!(output.status.code(), Some(0), "{command}: {output:?}");
-    }
-}
-
 #[test]
 fn streams_are_the_programs() {
     let folder = Folder::new("streams");
