@@ -16,7 +16,7 @@
 //! | `ret` | spill rcx, rdx; pop rcx; table lookup |
 //! | `syscall` | itself, then rcx = program address; bent calls leave first |
 //! | far branches | left to the engine (`far`) |
-//! | `xbegin` | an abort: eax = 0, to the fallback (if the machine has it) |
+//! | `xbegin` | an abort: eax = 0, to the fallback; where cpuid has no RTM behind an `xbegin` of its own, which may fault |
 //!
 //! Every rule writes the block's map as it goes (`pcmap`).
 
@@ -288,15 +288,14 @@ impl Engine {
                     self.record(emit, i);
                     self.emit_syscall(emit, insn, known_eax);
                 }
-                // Without transactions it is no instruction: it faults as it is.
-                Flow::TransactionBegin(_) if !self.settings.rtm => {
-                    emit.asm.bytes(insn.bytes());
-                    emit.map.verbatim(insn.len());
-                    emit.mapped = emit.asm.here();
-                    emit.asm.bytes(&[0x0F, 0x0B]);
-                    emit.cover(true, Recipe::NONE);
+                Flow::TransactionBegin(target) => {
+                    // A processor without RTM faults here, or aborts at once if its microcode took TSX away.
+                    if !self.settings.rtm {
+                        emit.asm.xbegin_xabort();
+                        emit.cover(true, Recipe::NONE);
+                    }
+                    self.emit_abort(emit, insn, target, i);
                 }
-                Flow::TransactionBegin(target) => self.emit_abort(emit, insn, target, i),
                 Flow::Int80 | Flow::Trap | Flow::Far(_) | Flow::Odd => self.emit_odd(emit, insn, i),
             }
             if !ends(insn) {

@@ -533,6 +533,12 @@ impl<'a> Asm<'a> {
         }
     }
 
+    /// `xbegin; xabort 0` whose fallback is the code behind: a transaction that comes to nothing.
+    pub fn xbegin_xabort(&mut self) {
+        self.bytes(&[0xC7, 0xF8, 3, 0, 0, 0]);
+        self.bytes(&[0xC6, 0xF8, 0]);
+    }
+
     /// `jmp rel8` forward.
     pub fn jmp_short(&mut self) -> Short {
         self.bytes(&[0xEB, 0]);
