@@ -5,8 +5,12 @@
 //! memory goes through [`read`] and [`write`], which fault harmlessly: the two
 //! `rep movsb` below are at known addresses, and the signal handler moves a
 //! thread that faults there to the recovery label (see [`recovery_for`]).
+//!
+//! All but the code cache and the tables of indirect branches, which have their places from the start, is mapped in a
+//! zone of addresses that the kernel gives to nobody who does not ask for them ([`map_in_zone`]).
 
 use core::arch::global_asm;
+use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Ranges of the engine. Append-only apart from exact removal; a slot with
@@ -91,9 +95,55 @@ pub fn for_each_range(mut each: impl FnMut(u64, u64)) {
     }
 }
 
+/// Addresses of the engine's mappings: far from stacks and libraries (from 0x7f00_0000_0000 on), from programs and their
+/// heaps (0x5500_0000_0000 on), and in none of the shadows of LLVM's sanitizers, so that no mapping of the program
+/// grows into them and none lands where the program has just unmapped something.
+const ZONE: Range<u64> = 0x4800_0000_0000..0x4f00_0000_0000;
+/// Steps over a place that the program took.
+const STEP: u64 = 1 << 30;
+const MOST_STEPS: u32 = 64;
+/// Large mappings begin where huge pages do.
+const HUGE: u64 = 2 << 20;
+/// Address of the next mapping.
+static NEXT: AtomicU64 = AtomicU64::new(ZONE.start);
+
+/// Has `map` map `len` bytes in [`ZONE`], at an address and with flags that it gets; elsewhere only if the zone is taken.
+pub fn map_in_zone(len: u64, map: impl Fn(u64, u32) -> sys::Result<u64>) -> Option<u64> {
+    let len = len.next_multiple_of(wire::PAGE);
+    let align = if len < HUGE { wire::PAGE } else { HUGE };
+    for _ in 0..MOST_STEPS {
+        let at = place_next(len, align)?;
+        match map(at, sys::MAP_FIXED_NOREPLACE) {
+            Err(sys::Errno::EEXIST) => {
+                NEXT.fetch_add(STEP, Ordering::Relaxed);
+            }
+            // Kernels before 4.17 take the address for a hint.
+            mapped => return mapped.ok(),
+        }
+    }
+    map(0, 0).ok()
+}
+
+/// Takes the next `len` addresses of the zone, from the beginning again at its end.
+fn place_next(len: u64, align: u64) -> Option<u64> {
+    let place = |next: u64| {
+        let at = next.next_multiple_of(align);
+        let fits = at.checked_add(len).is_some_and(|end| end <= ZONE.end);
+        if fits { at } else { ZONE.start }
+    };
+    let taken = NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
+        Some(place(next) + len)
+    });
+    taken.ok().map(place)
+}
+
 /// Fresh zeroed private memory, hidden from the program.
 pub fn map_private(len: u64) -> Option<u64> {
-    map_at(0, len, sys::PROT_READ | sys::PROT_WRITE, 0)
+    let prot = sys::PROT_READ | sys::PROT_WRITE;
+    let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_NORESERVE;
+    // SAFETY: a new mapping; nothing existing is touched.
+    let map = |at, how| unsafe { sys::mmap(at, len, prot, flags | how, -1, 0) };
+    map_in_zone(len, map).inspect(|&got| own(got, len))
 }
 
 /// Maps memory that a forked child cannot do without: where the program has
@@ -120,11 +170,15 @@ pub fn map_at(addr: u64, len: u64, prot: u32, flags: u32) -> Option<u64> {
         let _ = unsafe { sys::munmap(got, len) };
         return None;
     }
-    note(got, len);
-    // Keep it out of core dumps; failure changes nothing.
-    // SAFETY: advice on our own range.
-    let _ = unsafe { sys::madvise(got, len, sys::MADV_DONTDUMP) };
+    own(got, len);
     Some(got)
+}
+
+/// Notes a fresh mapping, and keeps it out of core dumps; failure changes nothing.
+fn own(start: u64, len: u64) {
+    note(start, len);
+    // SAFETY: advice on our own range.
+    let _ = unsafe { sys::madvise(start, len, sys::MADV_DONTDUMP) };
 }
 
 global_asm!(

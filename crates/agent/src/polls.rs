@@ -54,10 +54,12 @@ pub fn attach(pool: &Pool) {
             return;
         };
         let prot = sys::PROT_READ | sys::PROT_WRITE;
-        // SAFETY: a new mapping of a file; nothing existing is touched.
-        let mapped = unsafe { sys::mmap(0, POLLS * PAGE, prot, sys::MAP_SHARED, fd, 0) };
+        let mapped = crate::memory::map_in_zone(POLLS * PAGE, |at, how| {
+            // SAFETY: a new mapping of a file; nothing existing is touched.
+            unsafe { sys::mmap(at, POLLS * PAGE, prot, sys::MAP_SHARED | how, fd, 0) }
+        });
         sys::close(fd);
-        if let Ok(base) = mapped {
+        if let Some(base) = mapped {
             crate::memory::note(base, POLLS * PAGE);
             FILES[side].store(base, Relaxed);
         }

@@ -43,18 +43,14 @@ fn attach_shared(path: &CStr, limit: Option<u64>) -> Option<Pool> {
     let mut len = limit.map_or(size, |limit| size.min(limit / 4)) & !(PAGE - 1);
     let mut base = None;
     while base.is_none() && len >= 1 << 20 {
-        // SAFETY: a new mapping of a file; nothing existing is touched.
-        base = unsafe {
-            sys::mmap(
-                0,
-                len,
-                sys::PROT_READ | sys::PROT_WRITE,
-                sys::MAP_SHARED | sys::MAP_NORESERVE,
-                fd,
-                0,
-            )
-        }
-        .ok();
+        let (prot, flags) = (
+            sys::PROT_READ | sys::PROT_WRITE,
+            sys::MAP_SHARED | sys::MAP_NORESERVE,
+        );
+        base = crate::memory::map_in_zone(len, |at, how| {
+            // SAFETY: a new mapping of a file; nothing existing is touched.
+            unsafe { sys::mmap(at, len, prot, flags | how, fd, 0) }
+        });
         if base.is_none() {
             len = (len / 2) & !(PAGE - 1);
         }

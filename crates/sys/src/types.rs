@@ -14,6 +14,7 @@ impl Errno {
     pub const ENOMEM: Errno = Errno(12);
     pub const EACCES: Errno = Errno(13);
     pub const EFAULT: Errno = Errno(14);
+    pub const EEXIST: Errno = Errno(17);
     pub const EINVAL: Errno = Errno(22);
     pub const ENOSYS: Errno = Errno(38);
     pub const ELOOP: Errno = Errno(40);
