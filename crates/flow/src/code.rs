@@ -1,6 +1,6 @@
 //! Bytes of a file by link address.
 
-use image::{Image, LinkAddr};
+use image::{Image, ImageKind, LinkAddr};
 use isa::Insn;
 use isa::insn::Reader;
 
@@ -22,6 +22,11 @@ impl<'d> Code<'d> {
         Code { image, ranges }
     }
 
+    /// Whether the file is linked for fixed addresses, so that constants may be addresses.
+    pub fn is_fixed(&self) -> bool {
+        self.image.kind() == ImageKind::Fixed
+    }
+
     /// Bytes of code.
     pub fn len(&self) -> usize {
         self.ranges.iter().map(|(_, bytes)| bytes.len()).sum()
@@ -34,6 +39,29 @@ impl<'d> Code<'d> {
         range
             .and_then(|(start, bytes)| bytes.get(usize::try_from(addr - start).ok()?..))
             .unwrap_or_default()
+    }
+
+    /// Start and end of each section.
+    pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let ranges = self.ranges.iter();
+        ranges.map(|(start, bytes)| (*start, start + bytes.len() as u64))
+    }
+
+    /// Bytes from one address to another, without the padding before the first instruction and zeros at the end.
+    pub fn without_padding(&self, from: u64, to: u64) -> u64 {
+        let bytes = self.at(from);
+        let bytes = &bytes[..bytes.len().min(to.saturating_sub(from) as usize)];
+        let Some(last) = bytes.iter().rposition(|&byte| byte != 0) else {
+            return 0;
+        };
+        let mut at = 0;
+        while at <= last {
+            match self.insn(from + at as u64) {
+                Some(insn) if insn.is_nop() || insn.bytes() == [0xcc] => at += insn.len(),
+                _ => return (last + 1 - at) as u64,
+            }
+        }
+        0
     }
 
     pub fn contains(&self, addr: u64) -> bool {

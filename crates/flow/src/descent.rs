@@ -55,6 +55,8 @@ pub(crate) struct Descent {
     waiting: Vec<u64>,
     /// Addresses that instructions have, relative to themselves.
     pub references: Vec<u64>,
+    /// Addresses of code that instructions take.
+    pub taken: Vec<u64>,
 }
 
 impl Descent {
@@ -70,12 +72,18 @@ impl Descent {
             failed: Vec::new(),
             waiting: Vec::new(),
             references: Vec::new(),
+            taken: Vec::new(),
         }
     }
 
     /// Whether an address is in the function's ranges.
     pub fn is_inside(&self, addr: u64) -> bool {
         self.ranges.iter().any(|range| range.contains(&addr))
+    }
+
+    /// Whether an address is the end of one of the function's ranges.
+    pub fn is_end(&self, addr: u64) -> bool {
+        self.ranges.iter().any(|range| range.end == addr) && !self.is_inside(addr)
     }
 
     pub fn ranges(&self) -> &[Range<u64>] {
@@ -85,6 +93,39 @@ impl Descent {
     /// Whether an address is inside an instruction that was found.
     pub fn is_middle(&self, addr: u64) -> bool {
         self.state(addr).is_some_and(|state| state & OTHER != 0)
+    }
+
+    /// Whether no instruction that was found has the byte at an address of the function.
+    pub fn is_unexplained(&self, addr: u64) -> bool {
+        let state = self.state(addr);
+        state.is_some_and(|state| state & (FIRST | OTHER) == 0)
+    }
+
+    /// Whether there is code that was not reached: anything but padding between instructions that were.
+    pub fn has_unexplained(&self, code: &Code<'_>) -> bool {
+        let mut both = self.ranges.iter().zip(&self.bytes);
+        both.any(|(range, bytes)| {
+            let mut at = 0;
+            while let Some(gap) = bytes[at..]
+                .iter()
+                .position(|state| state & (FIRST | OTHER) == 0)
+            {
+                at += gap;
+                match code.insn(range.start + at as u64) {
+                    Some(insn) if insn.is_nop() || insn.flow() == Flow::Trap => at += insn.len(),
+                    _ => return true,
+                }
+                if at >= bytes.len() {
+                    break;
+                }
+            }
+            false
+        })
+    }
+
+    /// Whether an instruction that was found begins there.
+    pub fn is_start(&self, addr: u64) -> bool {
+        self.state(addr).is_some_and(|state| state & FIRST != 0)
     }
 
     fn state(&self, addr: u64) -> Option<u8> {
@@ -137,11 +178,13 @@ impl Descent {
         }
     }
 
-    /// As [`Descent::follow`], but takes everything back if it fails somewhere. Whether it did not.
+    /// As [`Descent::follow`], but takes everything back if it fails somewhere, or comes to an instruction that programs
+    /// do not execute. Whether it did not.
     pub fn try_follow(&mut self, code: &Code<'_>, calls: &dyn Calls, from: u64) -> bool {
         let before = (self.steps.len(), self.led.len(), self.failed.len());
         self.follow(code, calls, from);
-        if self.failed.len() == before.2 {
+        let is_odd = |step: &Step| matches!(step.flow, Flow::Odd | Flow::Far(_));
+        if self.failed.len() == before.2 && !self.steps[before.0..].iter().any(is_odd) {
             return true;
         }
         for step in self.steps.split_off(before.0) {
@@ -197,8 +240,11 @@ impl Descent {
             if !self.mark(addr, insn.len()) {
                 return self.fail(Gate::Undecodable, addr);
             }
-            self.references
-                .extend(insn.rip_relative().map(|(addr, _)| addr));
+            let address = insn.rip_relative().map(|(addr, _)| addr);
+            self.references.extend(address);
+            let constant = insn.constant().filter(|_| code.is_fixed());
+            let taken = address.filter(|_| insn.is_lea()).or(constant);
+            self.taken.extend(taken.filter(|&addr| code.contains(addr)));
             let step = self.step(&insn, calls);
             self.steps.push(step);
             if !self.go_on(step) {

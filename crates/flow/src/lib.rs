@@ -52,7 +52,7 @@ pub use graph::{Block, Edge, EdgeKind, Graph, To};
 pub use live::{Live, Liveness};
 pub use loops::{Dominators, Loop, Loops};
 pub use program::Program;
-pub use tables::JumpTable;
+pub use tables::{Element, JumpTable};
 
 use image::LinkAddr;
 
@@ -69,6 +69,8 @@ pub enum Gate {
     LandingPads,
     /// Far branches, returns from interrupts, transactions, calls of the next instruction.
     OddInstruction,
+    /// An address is taken of bytes that no block explains.
+    TakenInside,
     /// Without an unwind table, or the program's first instructions.
     NoUnwind,
     /// Control runs over its end.
@@ -76,12 +78,13 @@ pub enum Gate {
 }
 
 impl Gate {
-    pub const ALL: [Gate; 7] = [
+    pub const ALL: [Gate; 8] = [
         Gate::Undecodable,
         Gate::UnresolvedJump,
         Gate::Unwind,
         Gate::LandingPads,
         Gate::OddInstruction,
+        Gate::TakenInside,
         Gate::NoUnwind,
         Gate::RunsOver,
     ];
@@ -94,6 +97,7 @@ impl Gate {
             Gate::Unwind => "G3",
             Gate::LandingPads => "G4",
             Gate::OddInstruction => "G6",
+            Gate::TakenInside => "G7",
             Gate::NoUnwind => "G9",
             Gate::RunsOver => "G12",
         }
@@ -109,6 +113,7 @@ impl Gate {
             Gate::OddInstruction => {
                 "a far branch, a transaction, or a call of the next instruction"
             }
+            Gate::TakenInside => "an address is taken of bytes that are in no block",
             Gate::NoUnwind => "no unwind table",
             Gate::RunsOver => "control runs over the end of the function",
         }

@@ -4,8 +4,11 @@
 //! 1. Functions with their parts are the extents of `image`; code that is called or that a relocation points to
 //!    outside of them is a *hidden* one.
 //! 2. Each function's graph is made, its tables are read, and its graph is made again with their targets.
-//! 3. Jumps and calls into the middle of a function give it another entry.
+//! 3. Jumps and calls into the middle of a function, and addresses of such a place that code takes, give it another entry.
 //! 4. Functions that do not return are found, and their callers' graphs made again.
+
+mod jumps;
+mod taken;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
@@ -16,9 +19,9 @@ use isa::Flow;
 use crate::code::Code;
 use crate::descent::{Calls, Descent};
 use crate::function::{Evidence, Function};
-use crate::graph::{EdgeKind, Graph, To};
-use crate::tables::{self, Found, single};
-use crate::{Failed, Gate, returns, shapes};
+use crate::graph::{EdgeKind, To};
+use crate::tables::Found;
+use crate::{Failed, Gate, returns};
 
 /// Rounds of new functions, entries and functions that do not return.
 const MOST_ROUNDS: usize = 8;
@@ -43,6 +46,8 @@ pub struct Program {
     pub stubs: BTreeMap<LinkAddr, LinkAddr>,
     /// Bytes of code.
     pub code: u64,
+    /// Bytes of code in no function, no stub of the dynamic linker and no padding.
+    outside: u64,
 }
 
 impl Program {
@@ -63,6 +68,9 @@ impl Program {
             owners: BTreeMap::new(),
             by_entry: HashMap::new(),
             references: BTreeSet::new(),
+            taken: BTreeSet::new(),
+            looked_at: BTreeSet::new(),
+            unexplained: HashMap::new(),
             silent: HashSet::new(),
             silent_slots: HashSet::new(),
         };
@@ -71,11 +79,17 @@ impl Program {
         for function in &mut making.program.functions {
             function.evidence.taken = making.references.contains(&function.entry.0);
         }
+        making.program.outside = making.outside();
         making
             .program
             .functions
             .sort_by_key(|function| function.entry);
         making.program
+    }
+
+    /// Bytes of code in no function, no stub of the dynamic linker and no padding.
+    pub fn code_outside(&self) -> u64 {
+        self.outside
     }
 
     /// The function with an address.
@@ -125,6 +139,11 @@ struct Making<'d> {
     by_entry: HashMap<u64, usize>,
     /// Addresses that instructions have: a table ends where another one begins.
     references: BTreeSet<u64>,
+    /// Addresses of code that instructions take, and those of them that were looked at.
+    taken: BTreeSet<u64>,
+    looked_at: BTreeSet<u64>,
+    /// Taken addresses of bytes that no block explained, by function.
+    unexplained: HashMap<usize, BTreeSet<u64>>,
     /// Functions, and slots, that do not return.
     silent: HashSet<u64>,
     silent_slots: HashSet<u64>,
@@ -221,6 +240,25 @@ impl Making<'_> {
         }
     }
 
+    /// Bytes of code in no function, no stub and no padding.
+    fn outside(&self) -> u64 {
+        let mut outside = 0;
+        for (start, end) in self.code.ranges() {
+            let mut at = start;
+            let mut stubs = self.program.stubs.range(LinkAddr(start)..LinkAddr(end));
+            if stubs.next().is_some() {
+                continue;
+            }
+            while at < end {
+                let next = self.owners.range(at..end).next();
+                let (from, to) = next.map_or((end, end), |(&from, &(to, _))| (from, to));
+                outside += self.code.without_padding(at, from);
+                at = to.max(at + 1);
+            }
+        }
+        outside
+    }
+
     /// Whether an address is in a part of a function that is not its beginning.
     fn is_part(&self, addr: u64) -> bool {
         let before = self.owners.range(..=addr).next_back();
@@ -281,29 +319,8 @@ impl Making<'_> {
                 waiting.extend(self.hidden(addr, evidence));
                 waiting.extend(self.enter(addr, is_call));
             }
+            waiting.extend(self.take());
             waiting.extend(self.without_return());
-        }
-    }
-
-    /// Makes functions again whose tables without a bound reach over an address that was found since, by following
-    /// tables: another table begins there.
-    fn shorten(&mut self, functions: &[usize]) {
-        for _ in 0..MOST_TABLES {
-            let reaches_over = |index: &&usize| {
-                let mut tables = self.program.functions[**index].tables.iter();
-                tables.any(|table| {
-                    let size = table.targets.len() as u64 * u64::from(table.width);
-                    let inside = table.table.0 + 1..table.table.0 + size.max(1);
-                    !table.is_bounded && self.references.range(inside).next().is_some()
-                })
-            };
-            let again: Vec<usize> = functions.iter().filter(reaches_over).copied().collect();
-            if again.is_empty() {
-                return;
-            }
-            for index in again {
-                self.make(index, true);
-            }
         }
     }
 
@@ -410,20 +427,28 @@ impl Making<'_> {
         for &root in &roots {
             descent.follow(self.code, self, root);
         }
+        let taken = self.follow_taken(index, &mut descent);
         self.references.extend(descent.references.drain(..));
+        self.taken.extend(descent.taken.drain(..));
         if !has_tables && !self.unresolved(&descent).is_empty() {
             return false;
         }
+        let entries: Vec<u64> = entries
+            .into_iter()
+            .chain(taken.iter().map(|addr| addr.0))
+            .collect();
         let (graph, tables) = self.with_tables(&mut descent, &entries, &sites);
         self.references.extend(descent.references.drain(..));
+        self.taken.extend(descent.taken.drain(..));
         failed.append(&mut descent.failed);
+        // A jump with the caller's frame may lead to code that nothing else leads to.
+        let mut jumps = self.unresolved(&descent);
+        jumps.retain(|jump| !tables.contains_key(jump));
+        let explains_all = jumps.is_empty() || !descent.has_unexplained(self.code);
         let mut tail_jumps = Vec::new();
-        for jump in self.unresolved(&descent) {
-            if tables.contains_key(&jump) {
-                continue;
-            }
+        for jump in jumps {
             match self.unwind.cfa(LinkAddr(jump)) {
-                Some(Cfa::Sp(8)) => tail_jumps.push(LinkAddr(jump)),
+                Some(Cfa::Sp(8)) if explains_all => tail_jumps.push(LinkAddr(jump)),
                 _ => failed.push(Failed {
                     gate: Gate::UnresolvedJump,
                     at: LinkAddr(jump),
@@ -433,81 +458,14 @@ impl Making<'_> {
         failed.sort_unstable();
         failed.dedup();
         let function = &mut self.program.functions[index];
+        function.others.extend(taken);
+        function.others.sort_unstable();
+        function.others.dedup();
         function.tables = tables.into_values().filter_map(Found::table).collect();
         function.graph = graph;
         function.tail_jumps = tail_jumps;
         function.failed = failed;
         true
-    }
-
-    /// The graph with the tables of indirect jumps, whose cases may have others.
-    fn with_tables(
-        &self,
-        descent: &mut Descent,
-        entries: &[u64],
-        sites: &[CallSite],
-    ) -> (Graph, BTreeMap<u64, Found>) {
-        let mut tables: BTreeMap<u64, Found> = BTreeMap::new();
-        let (mut seen, mut lengths) = (tables.clone(), HashMap::new());
-        let mut graph = Graph::of(descent, &|_| None, sites);
-        for _ in 0..MOST_TABLES {
-            let jumps = self.unresolved(descent);
-            if jumps.is_empty() {
-                break;
-            }
-            // Labels are all there are; tables may have other bounds with more ways to them.
-            let labelled = seen
-                .iter()
-                .filter(|(_, found)| matches!(found, Found::Labels(_)));
-            let mut found: BTreeMap<u64, Found> = labelled
-                .map(|(jump, found)| (*jump, found.clone()))
-                .collect();
-            let jumps: Vec<u64> = jumps
-                .into_iter()
-                .filter(|jump| !found.contains_key(jump))
-                .collect();
-            found.append(&mut self.resolve(&graph, descent, entries, &jumps));
-            if found == seen {
-                break;
-            }
-            seen.clone_from(&found);
-            tables = found;
-            for (&jump, found) in &mut tables {
-                self.follow_table(descent, jump, found, &mut lengths);
-            }
-            let cases = |jump: u64| tables.get(&jump).map(Found::targets);
-            graph = Graph::of(descent, &cases, sites);
-        }
-        (graph, tables)
-    }
-
-    /// Follows the targets of a table; one without a bound ends before the first that leads nowhere, whose
-    /// number is kept in `lengths`.
-    fn follow_table(
-        &self,
-        descent: &mut Descent,
-        jump: u64,
-        found: &mut Found,
-        lengths: &mut HashMap<u64, usize>,
-    ) {
-        if let (Found::Table(table), Some(&length)) = (&mut *found, lengths.get(&jump)) {
-            table.targets.truncate(length);
-        }
-        for (number, target) in found.targets().into_iter().enumerate() {
-            if !descent.is_inside(target) {
-                continue;
-            }
-            match found {
-                Found::Table(table) if !table.is_bounded && number > 0 => {
-                    if !descent.try_follow(self.code, self, target) {
-                        table.targets.truncate(number);
-                        lengths.insert(jump, number);
-                        return;
-                    }
-                }
-                _ => descent.follow(self.code, self, target),
-            }
-        }
     }
 
     /// Call sites with landing pads of a function's ranges.
@@ -540,60 +498,5 @@ impl Making<'_> {
         sites.sort_unstable();
         sites.dedup();
         sites
-    }
-
-    /// Targets of indirect jumps.
-    fn resolve(
-        &self,
-        graph: &Graph,
-        descent: &Descent,
-        entries: &[u64],
-        jumps: &[u64],
-    ) -> BTreeMap<u64, Found> {
-        let shapes = shapes::shapes(self.code, graph, entries, jumps);
-        let mut found = BTreeMap::new();
-        for &jump in jumps {
-            let shape = shapes.get(&jump);
-            let frame = self.unwind.cfa(LinkAddr(jump));
-            // The frame of a case is that of the jump. Parts may have been given to another function.
-            let fits = |target: u64| {
-                (descent.is_inside(target) || self.is_part(target))
-                    && self.unwind.cfa(LinkAddr(target)) == frame
-            };
-            let read =
-                |shape| tables::read(self.code, descent, jump, shape, (&self.references, &fits));
-            let table = shape.and_then(read);
-            let table = table.or_else(|| single(self.code, descent, jump));
-            if let Some(table) = table {
-                found.insert(jump, Found::Table(table));
-            } else if frame != Some(Cfa::Sp(8)) {
-                let labels = self.labels(descent, entries);
-                if (LEAST_LABELS..=MOST_LABELS).contains(&labels.len()) {
-                    found.insert(jump, Found::Labels(labels));
-                }
-            }
-        }
-        found
-    }
-
-    /// Indirect jumps that do not go by a word of the dynamic linker.
-    fn unresolved(&self, descent: &Descent) -> Vec<u64> {
-        let is_known = |slot: u64| self.program.slots.contains_key(&LinkAddr(slot));
-        let steps = descent.steps.iter();
-        let jumps = steps
-            .filter(|step| step.flow == Flow::IndirectJump && !step.slot.is_some_and(is_known));
-        jumps.map(|step| step.addr).collect()
-    }
-
-    /// Addresses inside a function that relocations have: labels of a computed goto.
-    fn labels(&self, descent: &Descent, entries: &[u64]) -> Vec<u64> {
-        let within = descent.ranges().iter().flat_map(|range| {
-            let from = self.pointers.partition_point(|addr| addr.0 < range.start);
-            let all = self.pointers[from..].iter().map(|addr| addr.0);
-            all.take_while(|addr| *addr < range.end)
-        });
-        within
-            .filter(|addr| !descent.is_middle(*addr) && !entries.contains(addr))
-            .collect()
     }
 }

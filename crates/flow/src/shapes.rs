@@ -38,7 +38,7 @@ pub(crate) struct Shape {
 /// Shapes of indirect jumps of a graph, by their addresses.
 ///
 /// Most tables are made and bounded a few blocks before their jump, so these are looked at first, with
-/// nothing known before them; what is left asks for more, and then for the whole function.
+/// nothing known before them; what is left, or has no bound there, asks for more, and then for the whole function.
 pub(crate) fn shapes(
     code: &Code<'_>,
     graph: &Graph,
@@ -46,10 +46,13 @@ pub(crate) fn shapes(
     jumps: &[u64],
 ) -> HashMap<u64, Shape> {
     let before = graph.predecessors();
-    let mut found = HashMap::new();
+    let mut found: HashMap<u64, Shape> = HashMap::new();
     for layers in [NEAR, FAR, usize::MAX] {
         let left = jumps.iter().copied();
-        let left: Vec<u64> = left.filter(|jump| !found.contains_key(jump)).collect();
+        let is_bounded = |shape: &Shape| shape.table.is_guarded;
+        let left: Vec<u64> = left
+            .filter(|jump| !found.get(jump).is_some_and(is_bounded))
+            .collect();
         if left.is_empty() {
             break;
         }
@@ -59,7 +62,10 @@ pub(crate) fn shapes(
         }
         let entries = if layers == usize::MAX { entries } else { &[] };
         for (jump, shape) in propagate(code, graph, &wanted, &before, entries) {
-            found.entry(jump).or_insert(shape);
+            let near = found.entry(jump).or_insert(shape);
+            if near.base == shape.base && near.table.address == shape.table.address {
+                *near = shape;
+            }
         }
     }
     found

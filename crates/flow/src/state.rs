@@ -156,6 +156,10 @@ impl State {
                 most[3],
                 guarded & 1 << 3 != 0,
             ),
+            (Value::Entry(table), None) => Value::Target {
+                base: displacement,
+                table,
+            },
             (Value::Constant(base), Some((Value::Entry(table), 1)))
             | (Value::Entry(table), Some((Value::Constant(base), 1))) => Value::Target {
                 base: base.wrapping_add(displacement),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
+use std::ops::Range;
 
 use image::LinkAddr;
 
@@ -9,8 +10,34 @@ use crate::code::Code;
 use crate::descent::Descent;
 use crate::shapes::Shape;
 
-/// Most elements of a table without a bound.
+/// Most elements of a table without a bound; one that goes on is no table.
 const MOST: u64 = 1 << 12;
+/// Most elements of a table with a bound.
+const MOST_BOUNDED: u64 = 1 << 20;
+
+/// An element of a jump table, by its target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Element {
+    Case(LinkAddr),
+    /// To the function's end, where compilers let elements lead that are never used.
+    Hole(LinkAddr),
+}
+
+impl Element {
+    pub fn target(self) -> LinkAddr {
+        match self {
+            Element::Case(target) | Element::Hole(target) => target,
+        }
+    }
+
+    /// The target, if it is no hole.
+    pub fn case(self) -> Option<LinkAddr> {
+        match self {
+            Element::Case(target) => Some(target),
+            Element::Hole(_) => None,
+        }
+    }
+}
 
 /// A table of an indirect jump.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,50 +49,108 @@ pub struct JumpTable {
     pub width: u8,
     /// Added to each element; 0 if elements are addresses.
     pub base: LinkAddr,
-    /// Targets, one for each element.
-    pub targets: Vec<LinkAddr>,
-    /// A comparison before the jump says how many there are; else they end where one does not lead into
-    /// the function.
+    pub elements: Vec<Element>,
+    /// A comparison before the jump bounds the index; else the table ends where an element does not lead into the function.
     pub is_bounded: bool,
+    /// Addresses by the elements behind the last target, up to the next address that code has; `None`: it is far. An index
+    /// that no comparison bounds may reach them.
+    pub beyond: Option<Vec<LinkAddr>>,
 }
 
-/// The table of a jump; `None`: it has none that makes sense. `fits` says of the target of an element
-/// whether it may be one, in a table without a bound.
+impl JumpTable {
+    /// Targets of the elements that are no holes.
+    pub fn cases(&self) -> impl Iterator<Item = LinkAddr> + '_ {
+        self.elements.iter().filter_map(|element| element.case())
+    }
+
+    /// Address behind the last element.
+    pub fn end(&self) -> LinkAddr {
+        LinkAddr(self.table.0 + self.elements.len() as u64 * u64::from(self.width))
+    }
+
+    /// Keeps `len` elements of a table without a bound.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        let gone = self.elements.split_off(len.min(self.elements.len()));
+        if let Some(beyond) = &mut self.beyond {
+            beyond.splice(0..0, gone.into_iter().map(Element::target));
+        }
+    }
+}
+
+/// Surroundings of a jump.
+pub(crate) struct Around<'a> {
+    pub descent: &'a Descent,
+    /// Addresses that instructions have: another thing begins there.
+    pub references: &'a BTreeSet<u64>,
+    /// Whether a target may be one of a table without a bound.
+    pub fits: &'a dyn Fn(u64) -> bool,
+}
+
+/// The table of a jump; `None`: it has none that makes sense.
 pub(crate) fn read(
     code: &Code<'_>,
-    descent: &Descent,
     jump: u64,
     shape: &Shape,
-    (references, fits): (&BTreeSet<u64>, &dyn Fn(u64) -> bool),
+    around: &Around<'_>,
 ) -> Option<JumpTable> {
     let table = &shape.table;
-    let is_bounded = table.is_guarded && table.most < MOST;
-    let most = table.most.saturating_add(1).min(MOST);
-    let next = references
-        .range((Excluded(table.address), Unbounded))
-        .next();
-    let end = next.copied().filter(|_| !is_bounded).unwrap_or(u64::MAX);
-    let mut targets = Vec::new();
-    for number in 0..most {
-        let at = table.address.wrapping_add(number * u64::from(table.stride));
-        let Some(target) = element(code, at, shape) else {
+    let descent = around.descent;
+    let is_bounded = table.is_guarded && table.most < MOST_BOUNDED;
+    let count = table.most.saturating_add(1);
+    let mut references = around
+        .references
+        .range((Excluded(table.address), Unbounded));
+    let next = references.next().copied().unwrap_or(u64::MAX);
+    let at = |number: u64| table.address.wrapping_add(number * u64::from(table.stride));
+    let mut elements = Vec::new();
+    for number in 0..count {
+        let Some(target) = element(code, at(number), shape) else {
             break;
         };
-        let leads_in = is_bounded || fits(target);
-        if at >= end || !leads_in || descent.is_middle(target) || code.insn(target).is_none() {
+        let is_hole = descent.is_end(target);
+        let leads_in = is_bounded || at(number) < next && (is_hole || (around.fits)(target));
+        if !leads_in || descent.is_middle(target) || !is_hole && code.insn(target).is_none() {
             break;
         }
-        targets.push(LinkAddr(target));
+        if !is_bounded && number == MOST {
+            return None;
+        }
+        elements.push(match is_hole {
+            true => Element::Hole(LinkAddr(target)),
+            false => Element::Case(LinkAddr(target)),
+        });
     }
-    let is_whole = !is_bounded || targets.len() as u64 == most;
-    (is_whole && !targets.is_empty()).then_some(JumpTable {
+    let is_whole = !is_bounded || elements.len() as u64 == count;
+    // The last case is the largest one.
+    while !is_bounded && matches!(elements.last(), Some(Element::Hole(_))) {
+        elements.pop();
+    }
+    let beyond = match is_bounded {
+        true => Some(Vec::new()),
+        false => beyond(code, shape, elements.len() as u64..count, next),
+    };
+    let has_cases = elements.iter().any(|element| element.case().is_some());
+    (is_whole && has_cases).then_some(JumpTable {
         jump: LinkAddr(jump),
         table: LinkAddr(table.address),
         width: table.width,
         base: LinkAddr(shape.base),
-        targets,
+        elements,
         is_bounded,
+        beyond,
     })
+}
+
+/// Addresses by the elements with these numbers that stand before `next`; `None`: too many.
+fn beyond(code: &Code<'_>, shape: &Shape, numbers: Range<u64>, next: u64) -> Option<Vec<LinkAddr>> {
+    let table = &shape.table;
+    let all = numbers.map_while(|number| {
+        let at = table.address.wrapping_add(number * u64::from(table.stride));
+        let element = (at < next).then(|| element(code, at, shape));
+        element.flatten().map(LinkAddr)
+    });
+    let all: Vec<LinkAddr> = all.take(MOST as usize + 1).collect();
+    (all.len() <= MOST as usize).then_some(all)
 }
 
 /// The target of an element.
@@ -92,7 +177,7 @@ pub(crate) enum Found {
 impl Found {
     pub fn targets(&self) -> Vec<u64> {
         match self {
-            Found::Table(table) => table.targets.iter().map(|target| target.0).collect(),
+            Found::Table(table) => table.cases().map(|target| target.0).collect(),
             Found::Labels(labels) => labels.clone(),
         }
     }
@@ -116,6 +201,7 @@ pub(crate) fn single(code: &Code<'_>, descent: &Descent, jump: u64) -> Option<Ju
         base: LinkAddr(0),
         width: 8,
         is_bounded: true,
-        targets: vec![LinkAddr(target)],
+        elements: vec![Element::Case(LinkAddr(target))],
+        beyond: Some(Vec::new()),
     })
 }

@@ -218,6 +218,27 @@ impl Insn {
         )
     }
 
+    /// Whether it is `lea`, which takes an address and reads nothing.
+    pub fn is_lea(&self) -> bool {
+        self.raw.mnemonic() == Mnemonic::Lea
+    }
+
+    /// The constant of four or eight bytes that `mov` or `push` copies, as 64 bits.
+    pub fn constant(&self) -> Option<u64> {
+        matches!(self.raw.mnemonic(), Mnemonic::Mov | Mnemonic::Push).then_some(())?;
+        let kinds = (0..self.raw.op_count()).map(|at| (at, self.raw.op_kind(at)));
+        let is_wide = |kind: OpKind| {
+            let wide = [
+                OpKind::Immediate32,
+                OpKind::Immediate64,
+                OpKind::Immediate32to64,
+            ];
+            wide.contains(&kind)
+        };
+        let mut wide = kinds.filter(|(_, kind)| is_wide(*kind));
+        wide.next().map(|(at, _)| self.raw.immediate(at))
+    }
+
     /// The displacement of a memory operand without a base, which is an address of at most 31 bits, and its position within
     /// the instruction.
     pub fn absolute(&self) -> Option<(u32, usize)> {

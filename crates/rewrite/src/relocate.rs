@@ -286,7 +286,7 @@ impl Moved {
     }
 
     /// Offset where what branches to an instruction comes in.
-    fn offset_of(&self, old: u64) -> Option<u64> {
+    pub fn offset_of(&self, old: u64) -> Option<u64> {
         self.item(old).map(Item::label)
     }
 
@@ -423,10 +423,14 @@ impl Moved {
         for (switch, addr) in &self.tables {
             let width = usize::from(switch.width);
             let at = (addr - start) as usize;
-            for (element, &target) in out[at..].chunks_exact_mut(width).zip(&switch.targets) {
+            let elements = out[at..].chunks_exact_mut(width).zip(&switch.targets);
+            for (number, (element, &target)) in elements.enumerate() {
                 let new = self.now_from(switch.old, target, targets);
-                match width {
-                    4 => element.copy_from_slice(&distance(new, *addr)?),
+                match (width, distance(new, *addr)) {
+                    (4, Ok(distance)) => element.copy_from_slice(&distance),
+                    // Bytes behind the last case need not be elements.
+                    (4, Err(_)) if number >= switch.cases => {}
+                    (4, Err(why)) => return Err(why),
                     _ => element.copy_from_slice(&new.to_le_bytes()),
                 }
             }

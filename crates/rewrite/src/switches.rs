@@ -35,8 +35,10 @@ pub struct Switch {
     pub old: u64,
     /// Bytes of an element: 4 are relative to the table, 8 are addresses.
     pub width: u8,
-    /// Old addresses that the elements lead to.
+    /// Old addresses that the elements lead to, those behind the last case too if no comparison bounds the index.
     pub targets: Vec<u64>,
+    /// Number of elements up to the last case.
+    pub cases: usize,
     pub jumps: Vec<u64>,
 }
 
@@ -80,9 +82,7 @@ impl Switches {
                 4 => code.relative_sites(old, &jumps),
                 _ => code.absolute_sites(old, &jumps),
             };
-            let (Some(sites), Some(longest)) =
-                (sites, tables.iter().max_by_key(|table| table.targets.len()))
-            else {
+            let (Some(sites), Some(elements)) = (sites, elements(&tables)) else {
                 continue;
             };
             let number = found.tables.len();
@@ -92,12 +92,27 @@ impl Switches {
             found.tables.push(Switch {
                 old,
                 width,
-                targets: longest.targets.iter().map(|target| target.0).collect(),
+                targets: elements.0,
+                cases: elements.1,
                 jumps,
             });
         }
         found
     }
+}
+
+/// Old addresses that the elements of a table lead to, which some jumps share, and the number of those up to the last
+/// case; `None`: the table may have more elements than are seen.
+fn elements(tables: &[&JumpTable]) -> Option<(Vec<u64>, usize)> {
+    let longest = tables.iter().max_by_key(|table| table.elements.len())?;
+    let is_bounded = tables.iter().all(|table| table.is_bounded);
+    let beyond = match is_bounded {
+        true => &[][..],
+        false => longest.beyond.as_deref()?,
+    };
+    let known = longest.elements.iter().map(|element| element.target());
+    let all = known.chain(beyond.iter().copied());
+    Some((all.map(|target| target.0).collect(), longest.elements.len()))
 }
 
 /// Instructions of a function with the registers that they read and write.

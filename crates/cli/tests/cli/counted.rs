@@ -337,6 +337,21 @@ int main(void) {
     return 0;
 }"#,
     ),
+    (
+        "receivers",
+        &["-O2"],
+        r#"
+#include <stdio.h>
+static void *buf[5]; static volatile int n;
+__attribute__((noinline)) static void hop(int k) { n += k; if (k % 3 == 0) __builtin_longjmp(buf, 1); n++; }
+__attribute__((noinline)) static int loop(int m) {
+    volatile int i = 0, c = 0;
+    if (__builtin_setjmp(buf)) { c += 10; }
+    while (i < m) { i++; hop(i); c++; }
+    return c;
+}
+int main(void) { printf("%d\n", loop(100)); return 0; }"#,
+    ),
 ];
 
 #[test]

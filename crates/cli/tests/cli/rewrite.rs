@@ -432,15 +432,25 @@ fn switches_go_to_new_code() {
         case 4: puts(\"four\"); return 34; case 5: return 1 << kind; case 6: return getenv(\"none\") ? 2 : 3; }\n\
         return -1; }\n\
         int main(void) { for (int i = -1; i < 9; i++) printf(\"%d \", size(i)); return 0; }\n";
+    // LLVM compares nothing here, and elements between the cases lead to the function's end.
+    const HOLES: &str = "#include <stdio.h>\n#include <stdlib.h>\n\
+        __attribute__((noinline)) int size(int kind) { switch (kind) {\n\
+        case 0: return abs(kind + 5) * 3; case 3: puts(\"three\"); return 8; case 5: return rand() & 0;\n\
+        case 9: puts(\"nine\"); return 34; case 12: return 1 << kind; case 15: return getenv(\"none\") ? 2 : 3;\n\
+        default: __builtin_unreachable(); } }\n\
+        int main(void) { static const int all[] = {0, 3, 5, 9, 12, 15}; for (int i = 0; i < 60; i++) printf(\"%d \", size(all[i % 6])); }\n";
     let folder = Folder::new("rewrite-switches");
     fs::write(folder.file("switch.c"), SWITCH).unwrap();
-    for (compiler, form) in [
-        ("gcc", "-fPIE -pie"),
-        ("gcc", "-fno-pie -no-pie"),
-        ("clang-14", "-fPIE -pie"),
-        ("clang-14", "-fno-pie -no-pie"),
+    fs::write(folder.file("holes.c"), HOLES).unwrap();
+    for (compiler, form, source) in [
+        ("gcc", "-fPIE -pie", "switch.c"),
+        ("gcc", "-fno-pie -no-pie", "switch.c"),
+        ("clang-14", "-fPIE -pie", "switch.c"),
+        ("clang-14", "-fno-pie -no-pie", "switch.c"),
+        ("clang-14", "-fPIE -pie", "holes.c"),
+        ("clang-14", "-fno-pie -no-pie", "holes.c"),
     ] {
-        let line = format!("{compiler} -O2 {form} -o switch switch.c");
+        let line = format!("{compiler} -O2 {form} -o switch {source}");
         succeeds(&folder, "sh", &["-c", &line]);
         let words = ["rewrite", "switch", "-o", "edited", "--explain"];
         let said = folder.run(BINARY, &[&words[..], PARANOID].concat());

@@ -9,7 +9,7 @@ use image::Image;
 use crate::damage::hold_together;
 
 /// Builds `source` and gives its functions.
-fn built(name: &str, compiler: &str, flags: &[&str], source: &str) -> (Image, Program) {
+pub fn built(name: &str, compiler: &str, flags: &[&str], source: &str) -> (Image, Program) {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let extension = if compiler == "g++" { "cc" } else { "c" };
     let (from, to) = (
@@ -31,13 +31,13 @@ fn built(name: &str, compiler: &str, flags: &[&str], source: &str) -> (Image, Pr
     (image, program)
 }
 
-fn named<'p>(program: &'p Program, name: &str) -> &'p Function {
+pub fn named<'p>(program: &'p Program, name: &str) -> &'p Function {
     let mut all = program.functions.iter();
     all.find(|function| function.name.as_deref() == Some(name))
         .unwrap_or_else(|| panic!("no {name}"))
 }
 
-const SWITCHES: &str = r#"
+pub const SWITCHES: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
 int calls;
@@ -79,12 +79,12 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Number of different cases of the only table of a function.
-fn cases(function: &Function) -> (usize, bool) {
+/// Number of cases of the only table of a function.
+pub fn cases(function: &Function) -> (usize, bool) {
     let [table] = &function.tables[..] else {
         panic!("{:?} {:?}", function.name, function.tables);
     };
-    (table.targets.len(), table.is_bounded)
+    (table.cases().count(), table.is_bounded)
 }
 
 /// Switches, loops and calls by a compiler, which makes tables for all three switches or also lists of values.
@@ -216,4 +216,73 @@ int main(void) { return 0; }
         assert_eq!(gates, [gate], "{name}");
     }
     assert!(named(&program, "next").is_complete());
+}
+
+/// Receivers of `__builtin_longjmp`: code takes their address, and nothing else leads to them.
+pub const RECEIVERS: &str = r#"
+#include <stdio.h>
+static void *buf[5]; static volatile int n;
+__attribute__((noinline)) static void hop(int k) { n += k; if (k % 3 == 0) __builtin_longjmp(buf, 1); n++; }
+__attribute__((noinline)) static int loop(int m) {
+    volatile int i = 0, c = 0;
+    if (__builtin_setjmp(buf)) { c += 10; }
+    while (i < m) { i++; hop(i); c++; }
+    return c;
+}
+__attribute__((noinline)) int again(int x) { if (__builtin_setjmp(buf) == 0) { if (x) hop(3); return 1; } puts("caught"); return 2; }
+int main(int c, char **v) { printf("%d\n", loop(100)); return again(c); }
+"#;
+
+#[test]
+fn a_place_whose_address_is_taken_is_an_entry() {
+    for (number, flags) in [&["-O1"][..], &["-O2", "-no-pie", "-fno-pie"]]
+        .iter()
+        .enumerate()
+    {
+        let (_, program) = built(&format!("receivers-{number}"), "gcc", flags, RECEIVERS);
+        for name in ["loop", "again"] {
+            let function = named(&program, name);
+            assert!(
+                function.is_complete(),
+                "{flags:?} {name} {:?}",
+                function.failed
+            );
+            assert!(!function.others.is_empty(), "{flags:?} {name}");
+        }
+    }
+}
+
+#[test]
+fn an_address_of_bytes_that_are_no_code_fails_its_gate() {
+    const INSIDE: &str = r#"
+asm(".globl inside\n.type inside, @function\ninside: .cfi_startproc\n lea 1f(%rip), %rax\n ret\n 1: .byte 6, 6, 6, 6, 6, 6, 6, 6\n .cfi_endproc\n .size inside, .-inside\n");
+int main(void) { return 0; }
+"#;
+    let (_, program) = built("inside", "gcc", &["-O1"], INSIDE);
+    let failed = &named(&program, "inside").failed;
+    assert!(
+        matches!(
+            failed[..],
+            [flow::Failed {
+                gate: Gate::TakenInside,
+                ..
+            }]
+        ),
+        "{failed:?}"
+    );
+}
+
+#[test]
+fn a_table_with_a_bound_may_be_long() {
+    let cases_of = |count: u32| {
+        (0..count).map(|n| format!("case {n}: v += {}; use({}); break;\n", n * 7 % 251, n % 13))
+    };
+    let body: String = cases_of(4_500).collect();
+    let source = format!(
+        "volatile int v; void use(int n) {{ v ^= n; }}\nint pick(int k) {{ switch (k) {{ {body} }} return v; }}\nint main(int c, char **w) {{ return pick(c) & 1; }}"
+    );
+    let (_, program) = built("long", "gcc", &["-O1"], &source);
+    let pick = named(&program, "pick");
+    assert!(pick.is_complete(), "{:?}", pick.failed);
+    assert_eq!(cases(pick), (4_500, true));
 }

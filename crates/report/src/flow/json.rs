@@ -76,7 +76,8 @@ struct JsonTable {
     base: u64,
     width: u8,
     bounded: bool,
-    targets: Vec<u64>,
+    /// `null` for a hole.
+    targets: Vec<Option<u64>>,
 }
 
 #[derive(Serialize)]
@@ -185,13 +186,14 @@ fn of_edge(flow: &Flow<'_>, edge: &Edge) -> JsonEdge {
 
 impl From<&JumpTable> for JsonTable {
     fn from(table: &JumpTable) -> JsonTable {
+        let cases = table.elements.iter().map(|element| element.case());
         JsonTable {
             jump: table.jump.0,
             table: table.table.0,
             base: table.base.0,
             width: table.width,
             bounded: table.is_bounded,
-            targets: table.targets.iter().map(|target| target.0).collect(),
+            targets: cases.map(|case| case.map(|target| target.0)).collect(),
         }
     }
 }

@@ -19,8 +19,15 @@ pub fn summary(flow: &Flow<'_>, style: Style, out: &mut dyn Write) -> io::Result
     let code = grouped(flow.program.code);
     writeln!(out, "{language}, {linker}, {code} bytes of code\n")?;
     let functions = &flow.program.functions;
+    let outside = flow.program.code_outside();
+    let percent = share(outside as usize, flow.program.code as usize);
+    let outside = (
+        outside as usize,
+        format!("bytes of code in no function, padding apart ({percent:.2} %)"),
+    );
     for (value, text) in of_functions(functions)
         .into_iter()
+        .chain([outside])
         .chain(of_graphs(functions))
     {
         writeln!(out, "{:>12}  {text}", number(value))?;
@@ -88,7 +95,7 @@ fn of_graphs(functions: &[Function]) -> Vec<(usize, String)> {
     let each = each.map(|(kind, count)| format!("{} {}", number(*count), kind.name()));
     let each: Vec<String> = each.collect();
     let tables = functions.iter().flat_map(|function| &function.tables);
-    let cases: usize = tables.clone().map(|table| table.targets.len()).sum();
+    let cases: usize = tables.clone().map(|table| table.cases().count()).sum();
     let bounded = tables.clone().filter(|table| table.is_bounded).count();
     let (bounded, cases) = (number(bounded), number(cases));
     let tails = functions.iter().map(|function| function.tail_jumps.len());
@@ -224,10 +231,14 @@ fn about(
             true => "as a comparison says",
             false => "up to where its elements end",
         };
-        let (at, jump, cases) = (table.table, table.jump, table.targets.len());
+        let (at, jump, cases) = (table.table, table.jump, table.cases().count());
+        let holes = match table.elements.len() - cases {
+            0 => String::new(),
+            holes => format!(" and {holes} holes, which lead to the function's end"),
+        };
         writeln!(
             out,
-            "jump table at {at:#x} of the jump at {jump:#x}: {cases} cases, {bound}"
+            "jump table at {at:#x} of the jump at {jump:#x}: {cases} cases{holes}, {bound}"
         )?;
     }
     for failed in &function.failed {

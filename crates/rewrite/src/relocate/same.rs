@@ -57,7 +57,7 @@ impl Moved {
             let width = usize::from(switch.width);
             let new = out[(addr - start) as usize..].chunks_exact(width);
             let old = old(switch.old).chunks_exact(width);
-            let mut both = new.zip(old).take(switch.targets.len());
+            let mut both = new.zip(old).take(switch.cases);
             both.all(|(new, old)| {
                 let old = leads_to(old, switch.old);
                 self.now_from(switch.old, old, targets) == leads_to(new, *addr)

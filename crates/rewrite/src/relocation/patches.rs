@@ -24,6 +24,10 @@ impl Mover<'_> {
                 }
             }
             let mut tight = self.tight(&patches);
+            // Code that was not taken apart begins there.
+            let is_nowhere =
+                |(place, number): &(&u64, &usize)| self.moved[number].offset_of(**place).is_none();
+            tight.extend(patches.iter().filter(is_nowhere).map(|(_, &number)| number));
             tight.extend(self.left_into(&patches));
             self.patches = patches;
             if !self.leave_without_gate() && tight.is_empty() {
@@ -49,7 +53,8 @@ impl Mover<'_> {
                 .owners
                 .get(next)
                 .is_some_and(|(start, _, other)| *start < place + PATCH && *other != number);
-            let is_code = self.image.bytes_from(LinkAddr(place)).len() as u64 >= PATCH;
+            let is_code = self.image.bytes_from(LinkAddr(place)).len() as u64 >= PATCH
+                && self.image.file_offset(LinkAddr(place)).is_some();
             let is_end = self
                 .function_end(number, place)
                 .is_none_or(|end| end < place + PATCH && !self.is_padding(end, place + PATCH));
