@@ -173,6 +173,13 @@ impl Program {
             for module in needs::missing_for(&self.package, self.is_unit) {
                 eprintln!("missing: {}: {module} (see `install` above)", self.name());
                 command.args(["--skip", &module]);
+                options.ledger.note(&Entry {
+                    state: State::Missing,
+                    kind: format!("tests ({})", self.name()),
+                    name: module,
+                    comparisons: 1,
+                    millis: 0,
+                })?;
             }
         }
         command.args(&options.words);

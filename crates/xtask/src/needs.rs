@@ -5,6 +5,7 @@
 //! is missing, and where it cannot, it leaves out the modules of [`MODULES`] by name and counts them.
 
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 /// A group of packages.
 pub struct Group {
@@ -42,6 +43,9 @@ pub const PACKAGES: &[Group] = &[
 /// Stands for the readers of profiles, which come from npm.
 pub const CONSUMERS: &str = "the readers of profiles";
 
+/// Stands for namespaces of users, which containers and changed roots may lack.
+const USER_NAMESPACES: &str = "namespaces of users";
+
 /// A test module that cannot run without a command or file.
 struct Module {
     package: &'static str,
@@ -54,6 +58,7 @@ struct Module {
 #[rustfmt::skip]
 const MODULES: &[Module] = &[
     Module { package: "cli", module: "bolt::", needs: &["/usr/lib/llvm-16/bin/llvm-bolt"] },
+    Module { package: "cli", module: "children::process_1_of_a_namespace_waits_for_what_it_inherits", needs: &[USER_NAMESPACES] },
     Module { package: "cli", module: "consumers::", needs: &["callgrind_annotate", "chromium", CONSUMERS] },
     Module { package: "cli", module: "coverage::", needs: &["lcov", "zstd", "gcov"] },
     Module { package: "cli", module: "descriptors::", needs: &["pigz", "pbzip2", "zstd", "xz"] },
@@ -64,7 +69,7 @@ const MODULES: &[Module] = &[
     Module { package: "cli", module: "perfetto::", needs: &[CONSUMERS, "uftrace"] },
     Module { package: "cli", module: "pt::", needs: &["/usr/include/intel-pt.h"] },
     Module { package: "cli", module: "python::", needs: &["python3"] },
-    Module { package: "cli", module: "rewrite::", needs: &["llvm-strip-14", "readelf", "ld.gold", "python3", "git", "gawk", "gdb"] },
+    Module { package: "cli", module: "rewrite::", needs: &["llvm-strip-14", "clang-14", "readelf", "ld.gold", "python3", "git", "gawk", "gdb"] },
     Module { package: "cli", module: "timelines::", needs: &["uftrace"] },
     Module { package: "cli", module: "traced::", needs: &["strace", "gdb"] },
     Module { package: "cli", module: "xml::", needs: &["xmllint"] },
@@ -85,6 +90,12 @@ pub fn missing_for(package: &str, is_unit: bool) -> Vec<String> {
 pub fn is_there(need: &str) -> bool {
     if need == CONSUMERS {
         return Path::new("target/consumers/installed").exists();
+    }
+    if need == USER_NAMESPACES {
+        let words = "--user --map-root-user --pid --fork --mount-proc true";
+        let mut unshare = Command::new("unshare");
+        let unshare = unshare.args(words.split(' ')).stderr(Stdio::null());
+        return unshare.status().is_ok_and(|status| status.success());
     }
     if need.starts_with('/') {
         return Path::new(need).exists();

@@ -8,12 +8,21 @@ use testkit::folder::Folder;
 
 use crate::BINARY;
 
-/// The first process ends at once; the other calls `late` a thousand times, and, with an argument, goes on for ever.
+/// The first process ends as soon as the other one runs. That one calls `late` a thousand times, and goes on for ever if there is
+/// an argument.
 const DAEMON: &str = r#"
+#include <fcntl.h>
 #include <unistd.h>
 __attribute__((noinline)) int late(int x) { return x * 3 + 1; }
 int main(int argc, char **argv) {
-    if (daemon(1, 0)) return 1;
+    int runs[2];
+    char byte = 0;
+    if (pipe(runs)) return 1;
+    if (fork()) return read(runs[0], &byte, 1) != 1;
+    setsid();
+    int none = open("/dev/null", O_RDWR);
+    for (int fd = 0; fd < 3; fd++) dup2(none, fd);
+    if (write(runs[1], &byte, 1) != 1) return 1;
     usleep(100000);
     volatile int s = 0;
     for (int i = 0; i < 1000; i++) s = late(s);

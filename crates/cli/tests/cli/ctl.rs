@@ -131,6 +131,9 @@ fn are_parts(stretches: &[Vec<u8>], whole: &[u8]) -> bool {
 
 #[test]
 fn parts_of_the_order_are_traced() {
+    const WAYS: usize = 4;
+    const LEAST_GAPS: usize = 20;
+    const MOST_RUNS: usize = 40;
     let folder = Folder::new("ctl-parts");
     let flags = [&kills::FLAGS[..], &["-DROUNDS=100", "-DSCALE=2"]].concat();
     folder.program(&flags, "threads", kills::THREADS);
@@ -140,16 +143,19 @@ fn parts_of_the_order_are_traced() {
     let whole: Vec<Vec<u8>> = whole.map(|parts| letters.spell(&parts.concat())).collect();
     let all: usize = whole.iter().map(Vec::len).sum();
     let (mut gaps, mut traced) = (0, 0);
-    let ways: [&[&str]; 4] = [
+    let ways: [&[&str]; WAYS] = [
         &["--ctl"],
         &["--paused"],
         &["--paused", "--chaos", "3"],
         &["--ctl", "--buffer", "1", "--order", "fine"],
     ];
-    for (round, options) in ways.into_iter().enumerate() {
+    // Beside other work there are fewer switches in a run, and so more runs.
+    let mut runs = 0;
+    while runs < WAYS || gaps <= LEAST_GAPS && runs < MOST_RUNS {
+        let options = ways[runs % WAYS];
         let run = start(&folder, options, &["./threads"]);
         ask_at_last(&folder, "start", "tracing\n");
-        let mut turn = round as u64;
+        let mut turn = runs as u64;
         while ctl(&folder, "toggle").is_some() {
             turn = (turn * 5 + 3) % 7;
             std::thread::sleep(Duration::from_millis(turn));
@@ -162,11 +168,12 @@ fn parts_of_the_order_are_traced() {
             gaps += parts.len().saturating_sub(1);
             traced += parts.iter().map(Vec::len).sum::<usize>();
         }
+        runs += 1;
     }
-    assert!(gaps > 20, "{gaps} gaps");
+    assert!(gaps > LEAST_GAPS, "{gaps} gaps in {runs} runs");
     assert!(
-        traced > all / 10 && traced < all * 4,
-        "{traced} of four times {all}"
+        traced > all * runs / 40 && traced < all * runs,
+        "{traced} of {runs} times {all}"
     );
 }
 

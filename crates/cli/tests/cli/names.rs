@@ -342,7 +342,7 @@ fn code_that_node_makes_is_named_as_node_tells_it() {
     };
     for (option, module) in [("--perf-basic-prof", "perf-"), ("--perf-prof", "jit-")] {
         let live = run(&["contexts", "--top", "100"], option);
-        let fib = live.lines().find(|line| line.contains("JS:*fib "));
+        let fib = live.lines().find(|line| is_fib(line));
         let fib = fib.unwrap_or_else(|| panic!("{live}"));
         assert!(fib.contains(module) && fib.ends_with("fib.js:2"), "{fib}");
         // V8 has named what is in its own file.
@@ -351,13 +351,20 @@ fn code_that_node_makes_is_named_as_node_tells_it() {
     }
     let option = "--perf-basic-prof";
     let counted = run(&["count", "--top", "100"], option);
-    assert!(counted.contains("JS:*fib "), "{counted}");
+    assert!(counted.lines().any(is_fib), "{counted}");
     remove_maps(&folder.path().to_string_lossy());
     let unnamed = run(&["contexts"], "--no-warnings");
     assert!(
         unnamed.contains("of the instructions are in code that the program made"),
         "{unnamed}"
     );
+}
+
+/// Whether a line has the optimised code of `fib`: V8 up to 10 calls it a lazily compiled one, later versions do not.
+fn is_fib(line: &str) -> bool {
+    ["JS:*fib ", "LazyCompile:*fib "]
+        .iter()
+        .any(|name| line.contains(name))
 }
 
 /// Removes maps of runtimes that name `what`.

@@ -40,7 +40,7 @@ use testkit::mode;
 use testkit::oracle::{self, Executions, Options};
 use testkit::product::Run;
 use testkit::program::{self, Program, missing_feature};
-use testkit::scope::{STEPPED, Scope};
+use testkit::scope::{CONTEXTS_ONLY, STEPPED, Scope};
 use trace::Recording;
 
 /// Differences shown per program.
@@ -68,7 +68,7 @@ pub fn run() -> Result<(), String> {
     let chosen: Vec<&str> = STEPPED
         .iter()
         .copied()
-        .filter(|name| comparable.contains(name))
+        .filter(|name| comparable.contains(name) && !CONTEXTS_ONLY.contains(name))
         .collect();
     let (jobs, left) = Scope::current().choose(jobs, &chosen, |job| &job.0.name);
     let product = mode::product(&repository).map_err(|error| error.to_string())?;
