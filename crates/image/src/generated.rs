@@ -184,13 +184,17 @@ fn named(start: u64, end: u64, name: &str, mut lines: Vec<Line>) -> Generated {
     }
 }
 
-/// Name, file and line of a name that ends with `FILE:LINE:COLUMN`, as V8's do.
+/// Name, file and line of a name that ends with `FILE:LINE:COLUMN`, as V8's do, or with `FILE:LINE` behind
+/// `KIND:NAME`, as those of V8 up to 10 do.
 fn place(name: &str) -> Option<(&str, &str, u32)> {
     let (name, place) = name.split_once(' ')?;
-    let (place, column) = place.rsplit_once(':')?;
-    let (file, line) = place.rsplit_once(':')?;
-    column.parse::<u32>().ok()?;
-    (!file.is_empty()).then_some((name, file, line.parse().ok()?))
+    let (before, last) = place.rsplit_once(':')?;
+    let last: u32 = last.parse().ok()?;
+    let with_column = before.rsplit_once(':');
+    let with_column = with_column.and_then(|(file, line)| Some((file, line.parse().ok()?)));
+    let without = || name.contains(':').then_some((before, last));
+    let (file, line) = with_column.or_else(without)?;
+    (!file.is_empty()).then_some((name, file, line))
 }
 
 /// A name of at most [`LONGEST`] bytes.
@@ -255,6 +259,7 @@ mod tests {
     const MAP: &str = "\
 1000 20 first
 1020 10 JS:*fib /src/fib.js:3:14
+1040 10 LazyCompile:*fib node:internal/fib:7
 not a line
 0x2000 0x8 with spaces in it
 1010 8 second
@@ -273,12 +278,14 @@ ffffffffffffffff 10 beyond
     fn a_map_is_read_by_line_and_the_last_word_counts() {
         let code = map();
         let names: Vec<&str> = code.pieces().map(|piece| piece.name.as_str()).collect();
-        assert_eq!(names, ["second", "JS:*fib", "again"]);
+        assert_eq!(names, ["second", "JS:*fib", "LazyCompile:*fib", "again"]);
         assert_eq!(code.at(0x1017).unwrap().name, "second");
         assert_eq!(code.at(0x1018), None);
         assert_eq!(code.at(0x100f), None, "`first` was written over");
         let fib = code.at(0x102f).unwrap();
         assert_eq!(fib.line_at(0x1021), Some(("/src/fib.js", 3)));
+        let lazy = code.at(0x1040).unwrap();
+        assert_eq!(lazy.line_at(0x1041), Some(("node:internal/fib", 7)));
     }
 
     /// A record of a jitdump.
