@@ -149,7 +149,7 @@ fn parts_of_the_order_are_traced() {
         &["--paused", "--chaos", "3"],
         &["--ctl", "--buffer", "1", "--order", "fine"],
     ];
-    // Beside other work there are fewer switches in a run, and so more runs.
+    // A run on a busy machine has fewer gaps, so runs are added until there are enough.
     let mut runs = 0;
     while runs < WAYS || gaps <= LEAST_GAPS && runs < MOST_RUNS {
         let options = ways[runs % WAYS];
