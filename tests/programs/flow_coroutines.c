@@ -1,6 +1,6 @@
 // Coroutines with makecontext and swapcontext, and a hand-written stack switch.
 // build: cc -O1
-// run: no-oracle stacks that a program switches are not told apart (docs/design/0004)
+// run: oracle
 #include <stdio.h>
 #include <stdlib.h>
 #include <ucontext.h>

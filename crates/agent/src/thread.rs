@@ -183,6 +183,9 @@ pub struct ThreadContext {
     pub block_state: u64,
     /// Address of the node that emitted code adds costs to.
     pub cost_node: u64,
+    /// Contexts mode: the stack pointer before it was loaded with what may be on another stack,
+    /// until control goes elsewhere; 0: it was not (`dbt::contexts`).
+    pub stack_left: u64,
     /// With cycles, up to which they were added to a node, as the time stamp counter
     /// has it; and where emitted code keeps what it reads there, and a register.
     pub cycles_from: u64,

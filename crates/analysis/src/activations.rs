@@ -23,6 +23,7 @@ mod forks;
 mod machine;
 mod shape;
 mod stack;
+mod stacks;
 
 use trace::{Process, Recording};
 

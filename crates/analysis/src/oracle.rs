@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trace::{Label, Node, Thread};
 
 use crate::callgraph::{self, CallGraph};
-use crate::cct::{self, Event, Recursion};
+use crate::cct::{self, Event, Live, Recursion};
 use crate::forest::{Builder, Forest, K, NodeId, Weight};
 
 /// Every root path of a forest with its counter: equal for equal forests,
@@ -140,7 +140,7 @@ pub fn inclusive(
 ) -> BTreeMap<Vec<Label>, u64> {
     let mut sums = BTreeMap::new();
     // For each activation its whole path, and whether nobody waits for it.
-    let mut stack: Vec<(Vec<Label>, bool)> = Vec::new();
+    let mut stack: Live<(Vec<Label>, bool)> = Live::default();
     for &(event, spent) in spent {
         match event {
             Event::Leave => drop(stack.pop()),
@@ -153,12 +153,14 @@ pub fn inclusive(
                 if !rolled {
                     path.push(label);
                 }
-                let is_first = stack.is_empty();
+                let is_first = stack.items().is_empty();
                 stack.push((path, is_first));
             }
+            _ => drop(stack.switch(event)),
         }
-        let begun = stack.iter().rposition(|(_, begins)| *begins).unwrap_or(0);
-        let live = stack[begun..].iter().flat_map(|(path, _)| contexts(path));
+        let items = stack.items();
+        let begun = items.iter().rposition(|(_, begins)| *begins).unwrap_or(0);
+        let live = items[begun..].iter().flat_map(|(path, _)| contexts(path));
         for context in live.collect::<BTreeSet<_>>() {
             *sums.entry(context).or_insert(0) += spent;
         }
@@ -201,15 +203,17 @@ struct Activation {
 /// recursion, and roots that nothing called.
 pub fn ksf_online(events: &[Event], k: K, recursion: Recursion) -> Forest {
     let mut ksf = Builder::default();
-    let mut stack: Vec<Activation> = Vec::new();
+    let mut stack: Live<Activation> = Live::default();
     for &event in events {
         let (label, caller) = match event {
-            Event::Leave => {
-                stack.pop();
-                continue;
-            }
             Event::Begin(label) => (label, None),
             Event::Enter(label) => (label, stack.last().copied()),
+            _ => {
+                if !stack.switch(event) {
+                    stack.pop();
+                }
+                continue;
+            }
         };
         let activation = match caller {
             Some(caller) if recursion.rolls(caller.label, label) => caller,
@@ -248,14 +252,13 @@ fn enter(ksf: &mut Builder, k: K, label: Label, caller: Option<Activation>) -> A
 /// each event counted once on its state node.
 pub fn record(events: &[Event], k: K, recursion: Recursion) -> Thread {
     let mut recorder = Recorder::new(k);
-    let mut stack: Vec<u32> = Vec::new();
+    let mut stack: Live<u32> = Live::default();
     let mut max_depth = 0;
     for &event in events {
+        if stack.switch(event) {
+            continue;
+        }
         let state = match (event, stack.last()) {
-            (Event::Leave, _) => {
-                stack.pop();
-                continue;
-            }
             (Event::Begin(label), _) | (Event::Enter(label), None) => recorder.node(None, label),
             (Event::Enter(label), Some(&state)) => {
                 if recursion.rolls(recorder.nodes[state as usize].label, label) {
@@ -264,10 +267,14 @@ pub fn record(events: &[Event], k: K, recursion: Recursion) -> Thread {
                     recorder.step(state, label)
                 }
             }
+            _ => {
+                stack.pop();
+                continue;
+            }
         };
         recorder.nodes[state as usize].count += 1;
         stack.push(state);
-        max_depth = max_depth.max(stack.len() as u64);
+        max_depth = max_depth.max(stack.items().len() as u64);
     }
     Thread {
         nodes: recorder.nodes,

@@ -15,7 +15,8 @@
 //! | called by itself | the same, without asking for the next node if the top one is its own | push |
 //! | entered by jump, return, fall-through | the same; E is rsp | E = A: the record becomes the callee's; E < A: push; E > A: pop first |
 //! | return | before the pop of the return address | E = A: pop; E < A: nothing; E > A: pop all that ended |
-//! | rsp loaded with something else | after the instruction | pop all with A below rsp |
+//! | rsp loaded with something else | around the instruction | kept what it was (`activations::stacks`) |
+//! | indirect jump or call behind that | before it | pop all with A below rsp, or another stack's records |
 //!
 //! Functions that call nothing get no record (`leaves.rs`).
 //!
@@ -27,8 +28,7 @@
 //!
 //! Contexts of basic blocks are made of the same parts (`blocks`).
 //!
-//! Limits: stacks are told apart by address only. Coroutines whose stacks lie
-//! above their caller's end the caller's activations when they run.
+//! Limits: docs/design/0047.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -89,6 +89,8 @@ pub struct Contexts {
     blocks: Option<blocks::BasicBlocks>,
     /// The extent looked at last: most questions are about the same one.
     last_function: core::ops::Range<u64>,
+    /// Stacks that threads have left.
+    stacks: activations::Stacks,
 }
 
 impl Contexts {
@@ -116,6 +118,7 @@ impl Contexts {
             leaves: leaves::Leaves::default(),
             blocks: blocks::BasicBlocks::new(config.mode.load(Relaxed), k, flags),
             last_function: 0..0,
+            stacks: activations::Stacks::default(),
         }
     }
 

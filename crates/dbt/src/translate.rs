@@ -216,7 +216,9 @@ impl Engine {
     // Long function: one row per kind of control flow.
     fn emit_superblock(&mut self, emit: &mut Emit<'_>, source: &Superblock) {
         let mut known_eax = None;
-        let mut unwinding = false;
+        // rsp was loaded; or the next indirect jump is a return by hand.
+        let (mut loaded, mut unwinding) = (false, false);
+        let has_activations = self.contexts.is_some() && self.has_activations();
         let mut at = emit.start_pc;
         let mut run = Run::default();
         for (i, insn) in source.insns.iter().enumerate() {
@@ -239,16 +241,23 @@ impl Engine {
             emit.begin_accesses(&source.insns, i);
             match insn.flow() {
                 Flow::Next => {
+                    let loads =
+                        insn.stack_move() == StackMove::Arbitrary && self.contexts.is_some();
+                    if loads && has_activations {
+                        self.emit_before_load(emit);
+                    }
                     self.emit_next(emit, insn);
                     if let Some(value) = insn.constant_eax() {
                         known_eax = Some(value);
                     } else if insn.may_write_rax() {
                         known_eax = None;
                     }
-                    if insn.stack_move() == StackMove::Arbitrary && self.contexts.is_some() {
-                        self.emit_stack_check(emit);
-                        unwinding = true;
+                    match loads {
+                        true if has_activations => self.emit_after_load(emit),
+                        true => self.emit_stack_check(emit),
+                        false => {}
                     }
+                    loaded |= loads;
                 }
                 Flow::Jump(target) => {
                     emit.jump(insn, target);
@@ -265,19 +274,27 @@ impl Engine {
                 Flow::CountJump(target) => self.emit_count_jump(emit, insn, target, i),
                 Flow::Call(target) => {
                     self.record(emit, i);
+                    if loaded && has_activations {
+                        self.emit_call_check(emit);
+                    }
                     self.emit_call(emit, insn, target);
                 }
                 Flow::IndirectJump | Flow::IndirectCall => {
                     // `pop r; jmp *r` is a return by hand; the unwinder ends so.
-                    unwinding |= i > 0 && source.insns[i - 1].is_pop();
-                    if self.contexts.is_some() && unwinding && insn.flow() == Flow::IndirectJump {
-                        emit.count_before_check();
-                        self.emit_stack_check(emit);
+                    unwinding |= loaded || i > 0 && source.insns[i - 1].is_pop();
+                    let jumps = insn.flow() == Flow::IndirectJump;
+                    let is_checked = has_activations && (loaded || unwinding && jumps);
+                    if is_checked {
+                        self.record(emit, i);
+                        match jumps {
+                            true => self.emit_jump_check(emit, insn.pc()),
+                            false => self.emit_call_check(emit),
+                        }
                     }
                     let stays = |insn: &Insn| insn.stack_delta() == Some(0);
                     let called = self.block(emit.id).key().arrival == Arrival::Stub
                         && source.insns[..i].iter().all(stays);
-                    let path = emit.path_through(i);
+                    let path = (!is_checked).then(|| emit.path_through(i)).flatten();
                     self.emit_indirect(emit, insn, called, path);
                 }
                 Flow::Return(extra) => {

@@ -356,6 +356,13 @@ impl Insn {
         [operand, self.raw.is_stack_instruction().then_some(stack)]
     }
 
+    /// The general register, by the order of its encoding, that says where an indirect branch goes.
+    pub fn branch_register(&self) -> Option<usize> {
+        let register = self.raw.op0_register();
+        let is_register = self.raw.op0_kind() == OpKind::Register && register.is_gpr64();
+        is_register.then(|| register.number())
+    }
+
     /// `pushf`: what it stores shows the trap flag.
     pub fn is_push_flags(&self) -> bool {
         matches!(self.raw.mnemonic(), Mnemonic::Pushf | Mnemonic::Pushfq)
@@ -466,6 +473,13 @@ impl Insn {
             Mnemonic::Xchg
                 if self.raw.op0_register() == Register::RSP
                     || self.raw.op1_register() == Register::RSP =>
+            {
+                StackMove::Arbitrary
+            }
+            // Slices of a stack are switched so (greenlet).
+            Mnemonic::Add
+                if self.raw.op0_register() == Register::RSP
+                    && self.raw.op1_kind() == OpKind::Register =>
             {
                 StackMove::Arbitrary
             }

@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::io;
 
 use analysis::activations::{Costs, Sink};
-use analysis::cct::Event;
+use analysis::cct::{Event, Live};
 use trace::{Label, Recording};
 
 pub use chrome::Chrome;
@@ -138,7 +138,7 @@ pub struct Thread<'a, F> {
     /// `None`: time is instructions.
     cursor: Option<Cursor<'a>>,
     /// The names of what is live; `None` for what is not shown.
-    live: Vec<Option<u32>>,
+    live: Live<Option<u32>>,
     shown: u32,
     pub failed: io::Result<()>,
 }
@@ -157,7 +157,7 @@ impl<'a, F: Form> Thread<'a, F> {
             depth,
             form,
             cursor: times.map(|times| times.cursor(at)),
-            live: Vec::new(),
+            live: Live::default(),
             shown: 0,
             failed: Ok(()),
         }
@@ -172,11 +172,37 @@ impl<'a, F: Form> Thread<'a, F> {
 
     fn pop(&mut self, time: u64) {
         if let Some(Some(name)) = self.live.pop() {
-            self.shown -= 1;
-            if self.failed.is_ok() {
-                let form = &mut *self.form.borrow_mut();
-                self.failed = form.leave(self.at, name, self.shown, time);
-            }
+            self.leave(name, time);
+        }
+    }
+
+    fn enter(&mut self, name: u32, time: u64) {
+        if self.failed.is_ok() {
+            let form = &mut *self.form.borrow_mut();
+            self.failed = form.enter(self.at, name, self.shown, time);
+        }
+        self.shown += 1;
+    }
+
+    fn leave(&mut self, name: u32, time: u64) {
+        self.shown -= 1;
+        if self.failed.is_ok() {
+            let form = &mut *self.form.borrow_mut();
+            self.failed = form.leave(self.at, name, self.shown, time);
+        }
+    }
+
+    /// Another stack's activations are shown in place of what was.
+    fn switch(&mut self, event: Event, time: u64) {
+        let before: Vec<_> = self.live.items().iter().copied().flatten().collect();
+        self.live.switch(event);
+        let now: Vec<_> = self.live.items().iter().copied().flatten().collect();
+        let same = before.iter().zip(&now).take_while(|(a, b)| a == b).count();
+        for &name in before[same..].iter().rev() {
+            self.leave(name, time);
+        }
+        for &name in &now[same..] {
+            self.enter(name, time);
         }
     }
 }
@@ -189,27 +215,27 @@ impl<F: Form> Sink for Thread<'_, F> {
                 return self.pop(time);
             }
             Event::Enter(label) | Event::Begin(label) => label,
+            Event::NewStack { .. } | Event::Stack(_) | Event::Bridge(_) => {
+                let time = self.time(at[0]);
+                return self.switch(event, time);
+            }
         };
         let name = self.names.known.get(&(self.at.0, label)).copied();
         let name = name.filter(|_| self.shown < self.depth);
         self.live.push(name);
         if let Some(name) = name {
             let time = self.time(at[0]);
-            if self.failed.is_ok() {
-                let form = &mut *self.form.borrow_mut();
-                self.failed = form.enter(self.at, name, self.shown, time);
-            }
-            self.shown += 1;
+            self.enter(name, time);
         }
     }
 
     fn inherited(&mut self, events: &[Event]) {
-        self.live.resize(events.len(), None);
+        events.iter().for_each(|_| self.live.push(None));
     }
 
     fn end(&mut self, at: Costs) {
         let time = self.time(at[0]);
-        while !self.live.is_empty() {
+        while !self.live.items().is_empty() {
             self.pop(time);
         }
         if self.failed.is_ok() {

@@ -27,6 +27,7 @@ mod blocks;
 mod code;
 mod events;
 mod instruction;
+mod stacks;
 mod start;
 mod tracee;
 

@@ -6,7 +6,7 @@ use trace::{Cost, Costs as Column, Function, Label, Mode, Process, Recording, Th
 
 use super::{Costs, Extent, Met, Rules, Sink, of_recording};
 use crate::K;
-use crate::cct::{Event, Recursion};
+use crate::cct::{Event, Live, Recursion};
 use crate::slabs::Slabs;
 
 /// Options of the recording that is made.
@@ -154,7 +154,7 @@ struct Contexts<'w> {
     /// By node.
     costs: Vec<Costs>,
     /// States of what is live.
-    stack: Vec<u32>,
+    stack: Live<u32>,
     /// Executed costs up to which nodes have theirs.
     settled: Costs,
     muted: bool,
@@ -168,7 +168,7 @@ impl Contexts<'_> {
             wanted,
             slabs: Slabs::new(wanted.k),
             costs: Vec::new(),
-            stack: Vec::new(),
+            stack: Live::default(),
             settled: [0; 4],
             muted: false,
             max_depth: 0,
@@ -196,12 +196,12 @@ impl Contexts<'_> {
         }
     }
 
-    fn step(&mut self, event: Event) {
+    /// Whether an activation has begun.
+    fn step(&mut self, event: Event) -> bool {
+        if self.stack.switch(event) {
+            return false;
+        }
         let state = match (event, self.stack.last()) {
-            (Event::Leave, _) => {
-                self.stack.pop();
-                return;
-            }
             (Event::Begin(label), _) | (Event::Enter(label), None) => self.slabs.node(None, label),
             (Event::Enter(label), Some(&state)) => {
                 let caller = self.slabs.nodes[state as usize].label;
@@ -210,9 +210,14 @@ impl Contexts<'_> {
                     false => self.slabs.step(state, label),
                 }
             }
+            _ => {
+                self.stack.pop();
+                return false;
+            }
         };
         self.stack.push(state);
-        self.max_depth = self.max_depth.max(self.stack.len());
+        self.max_depth = self.max_depth.max(self.stack.items().len());
+        true
     }
 
     fn into_thread(mut self, thread: &Thread) -> Thread {
@@ -240,8 +245,7 @@ impl Sink for Contexts<'_> {
         if at != self.settled {
             self.settle(at);
         }
-        self.step(event);
-        if event != Event::Leave
+        if self.step(event)
             && let Some(&state) = self.stack.last()
         {
             self.slabs.nodes[state as usize].count += 1;
@@ -258,9 +262,11 @@ impl Sink for Contexts<'_> {
     }
 
     fn inherited(&mut self, events: &[Event]) {
-        events.iter().for_each(|&event| self.step(event));
+        for &event in events {
+            self.step(event);
+        }
         // That the thread began is its own.
-        if let Some(&root) = self.stack.first() {
+        if let Some(&root) = self.stack.items().first() {
             self.slabs.nodes[root as usize].count += 1;
         }
     }

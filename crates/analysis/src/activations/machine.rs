@@ -16,6 +16,7 @@ use trace::Label;
 use super::extents::{Functions, Place};
 use super::shape::{self, Act, Back, Executed, Kind, Shape};
 use super::stack::{Saved, Stack};
+use super::stacks::Stacks;
 use super::{Costs, Rules, Sink};
 use crate::cct::Event;
 use crate::walk::{Key, Run, Runs, Why};
@@ -30,9 +31,9 @@ pub const MOST_LIVE: usize = 1 << 21;
 const FRAME: i64 = 4096;
 
 #[derive(Clone, Debug)]
-struct Activation {
+pub(super) struct Activation {
     function: u64,
-    entry_sp: i64,
+    pub entry_sp: i64,
     label: Label,
     /// The stack pointer before its last call.
     call_sp: i64,
@@ -41,25 +42,48 @@ struct Activation {
     returns: usize,
     /// It goes on unwinding for its caller.
     resumes: bool,
+    /// It was called on another stack, and calls on this one.
+    pub bridge: bool,
 }
 
 /// Activations under one root.
 #[derive(Clone, Debug)]
-struct Segment {
+pub(super) struct Segment {
     root: Label,
     /// `None` for the thread itself.
     entry_sp: Option<i64>,
-    live: Vec<Activation>,
+    pub live: Vec<Activation>,
     muted: Option<i64>,
     /// State of the interrupted activation.
     saved: Saved,
+    /// The stack pointer before it was loaded, if the signal came before control went elsewhere.
+    loaded: Option<i64>,
+}
+
+/// The activations of a thread, or of a stack of it.
+impl Default for Segment {
+    fn default() -> Segment {
+        Segment {
+            root: Label::THREAD,
+            entry_sp: None,
+            live: Vec::new(),
+            muted: None,
+            saved: Saved::default(),
+            loaded: None,
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Machine {
     rules: Rules,
-    segments: Vec<Segment>,
-    stack: Stack,
+    pub(super) segments: Vec<Segment>,
+    pub(super) stack: Stack,
+    pub(super) stacks: Stacks,
+    /// The stack pointer before it was loaded, until control goes elsewhere.
+    pub(super) loaded: Option<i64>,
+    /// The stack pointer before the last effect that loads it.
+    before: Option<i64>,
     /// A handler has begun, and where its stack is may be told.
     interrupted: bool,
     /// The stack pointer was loaded with what is not known, and control did not go
@@ -129,7 +153,7 @@ impl Machine {
         let shape = known.or_insert_with(|| shape::of(runs.steps(run), runs.code(), functions));
         let Some(shape) = shape else { return };
         let before = self.now;
-        self.interrupted = false;
+        (self.interrupted, self.before) = (false, None);
         match self.last.take() {
             Some(last) => self.arrive(last, shape.start, functions, sink),
             None if self.segments.is_empty() => self.start(shape.start, functions, sink),
@@ -146,6 +170,7 @@ impl Machine {
                 Act::Kernel(back) => {
                     let place = Executed {
                         kind: Kind::Plain,
+                        indirect: false,
                         place: shape.last.place,
                     };
                     let was = self.last.replace(place);
@@ -173,6 +198,12 @@ impl Machine {
             if let Some(first) = handler.live.first_mut() {
                 (first.entry_sp, first.call_sp) = (sp, sp);
             }
+        }
+        let before = self.before.take().unwrap_or(self.stack.sp);
+        if self.last.is_some_and(|last| last.kind == Kind::Stack) {
+            let top = self.segments.last().and_then(|segment| segment.live.last());
+            let is_within = before <= sp && top.is_none_or(|top| sp <= top.entry_sp);
+            self.loaded = (!is_within).then_some(before);
         }
         self.stack.tell(sp, &floor(&self.segments));
         self.lost = None;
@@ -213,6 +244,9 @@ impl Machine {
             Some(own.entry_sp.wrapping_sub(8))
         };
         let before = self.stack.sp;
+        if matches!(effect, StackEffect::From(..) | StackEffect::Loads) {
+            self.before = Some(before);
+        }
         if self.stack.effect(effect, frame) {
             self.lost = Some((costs, before));
         }
@@ -290,13 +324,7 @@ impl Machine {
     }
 
     fn start(&mut self, place: Place, functions: &mut Functions<'_>, sink: &mut dyn Sink) {
-        self.segments.push(Segment {
-            root: Label::THREAD,
-            entry_sp: None,
-            live: Vec::new(),
-            muted: None,
-            saved: Saved::default(),
-        });
+        self.segments.push(Segment::default());
         self.note(Event::Begin(Label::THREAD), sink);
         if place.entry {
             self.begin(place, functions, sink);
@@ -311,14 +339,22 @@ impl Machine {
         functions: &mut Functions<'_>,
         sink: &mut dyn Sink,
     ) {
+        let goes = last.kind == Kind::Call || last.indirect;
+        if goes && let Some(left) = self.loaded.take() {
+            self.go(last.kind, left, &here, sink);
+        }
         if last.kind == Kind::Call {
             if self.top().muted.is_none() && !here.stub {
-                self.end_passed(sink);
+                if self.loaded.is_none() {
+                    self.end_passed(sink);
+                }
                 self.begin(here, functions, sink);
             }
             return;
         }
-        if last.kind != Kind::Plain && self.top().muted.is_none() {
+        let leaves = last.indirect || here.function != last.place.function;
+        let branches = matches!(last.kind, Kind::Jump | Kind::Return);
+        if branches && leaves && self.top().muted.is_none() {
             self.end_passed(sink);
             if last.kind == Kind::Return
                 && let Some(top) = self.top().live.last_mut()
@@ -374,6 +410,7 @@ impl Machine {
             returned: [0; RETURNED],
             returns: 0,
             resumes: place.resumes,
+            bridge: false,
         });
         self.note(Event::Enter(label), sink);
     }
@@ -385,7 +422,11 @@ impl Machine {
 
     /// Ends what the stack pointer has passed.
     fn end_passed(&mut self, sink: &mut dyn Sink) {
-        let sp = self.stack.sp;
+        self.end_passed_at(self.stack.sp, sink);
+    }
+
+    /// Ends what is below this stack pointer.
+    pub(super) fn end_passed_at(&mut self, sp: i64, sink: &mut dyn Sink) {
         loop {
             while self.top().live.last().is_some_and(|top| top.entry_sp < sp) {
                 self.top().live.pop();
@@ -408,6 +449,7 @@ impl Machine {
     /// Ends the topmost segment with all that is live in it.
     fn end_segment(&mut self, sink: &mut dyn Sink) {
         let segment = self.segments.pop();
+        self.loaded = segment.as_ref().and_then(|segment| segment.loaded);
         if segment
             .as_ref()
             .is_some_and(|segment| segment.muted.is_some())
@@ -460,9 +502,9 @@ impl Machine {
                 self.segments.push(Segment {
                     root: Label::signal(number.into()),
                     entry_sp: Some(self.stack.sp),
-                    live: Vec::new(),
-                    muted: None,
                     saved,
+                    loaded: self.loaded.take(),
+                    ..Segment::default()
                 });
                 let place = functions.place(0, to);
                 self.begin(place, functions, sink);
@@ -493,12 +535,12 @@ impl Machine {
         sink.end(self.now);
     }
 
-    fn note(&mut self, event: Event, sink: &mut dyn Sink) {
+    pub(super) fn note(&mut self, event: Event, sink: &mut dyn Sink) {
         self.noted = self.now;
         sink.event(event, self.now);
     }
 
-    fn top(&mut self) -> &mut Segment {
+    pub(super) fn top(&mut self) -> &mut Segment {
         let at = self.segments.len() - 1;
         &mut self.segments[at]
     }

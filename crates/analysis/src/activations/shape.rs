@@ -1,11 +1,10 @@
 //! Shapes: the parts of a run of instructions that matter for activations.
 
-use isa::{FarKind, Flow, Insn, StackEffect};
+use isa::{FarKind, Flow, Insn, StackEffect, StackMove};
 
 use super::Costs;
 use super::extents::{Functions, Place};
 use crate::walk::{Code, Step};
-use isa::stack::RBP;
 
 /// How control came to an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +21,8 @@ pub(super) enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Executed {
     pub kind: Kind,
+    /// It goes where a register or memory says.
+    pub indirect: bool,
     pub place: Place,
 }
 
@@ -90,7 +91,7 @@ pub(super) fn of(steps: &[Step], code: &Code, functions: &mut Functions<'_>) -> 
             }
         }
         let next = step.pc.wrapping_add(step.len.into());
-        let kind = branch_kind(step.flow).unwrap_or_else(|| kind_of(effect));
+        let kind = branch_kind(step.flow).unwrap_or_else(|| kind_of(insn.as_ref()));
         match step.flow {
             _ if kind == Kind::Call => acts.push(Act::Call(next)),
             Flow::Syscall | Flow::Int80 => acts.push(Act::Kernel(Back {
@@ -105,7 +106,12 @@ pub(super) fn of(steps: &[Step], code: &Code, functions: &mut Functions<'_>) -> 
             Some(insn) if !insn.may_write_rax() => eax,
             _ => None,
         };
-        last = Some(Executed { kind, place });
+        let indirect = is_indirect(step.flow);
+        last = Some(Executed {
+            kind,
+            indirect,
+            place,
+        });
     }
     Some(Shape {
         start,
@@ -150,10 +156,18 @@ fn branch_kind(flow: Flow) -> Option<Kind> {
     })
 }
 
-fn kind_of(effect: StackEffect) -> Kind {
-    match effect {
-        StackEffect::Loads => Kind::Stack,
-        StackEffect::From(register, 0) if register != RBP => Kind::Stack,
+/// Kind of an instruction that does not branch.
+fn kind_of(insn: Option<&Insn>) -> Kind {
+    match insn.map(Insn::stack_move) {
+        Some(StackMove::Arbitrary) => Kind::Stack,
         _ => Kind::Plain,
     }
+}
+
+/// Whether a branch goes where a register or memory says.
+fn is_indirect(flow: Flow) -> bool {
+    matches!(
+        flow,
+        Flow::IndirectJump | Flow::IndirectCall | Flow::Return(_)
+    )
 }

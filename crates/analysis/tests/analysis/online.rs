@@ -5,7 +5,7 @@ use crate::common;
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use analysis::cct::{Event, Recursion};
+use analysis::cct::{Event, Live, Recursion};
 use analysis::forest::{K, activations, inv_k, ksf_from_recording};
 use analysis::oracle;
 use arbtest::arbitrary::{Result, Unstructured};
@@ -65,15 +65,17 @@ fn run(events: &[Event], k: K, recursion: Recursion, nodes: u64) -> Thread {
     };
     let mut forest = forest::Forest::new(pool, height, rolling, 0);
     forest.reserve_truncated(&mut memory).unwrap();
-    let mut stack: Vec<State> = Vec::new();
+    let mut stack: Live<State> = Live::default();
     for &event in events {
         let state = match event {
-            Event::Leave => {
-                stack.pop();
-                continue;
-            }
             Event::Begin(label) => forest.root(label.0, &mut memory).unwrap(),
             Event::Enter(label) => forest.step(*stack.last().unwrap(), label.0, &mut memory),
+            _ => {
+                if !stack.switch(event) {
+                    stack.pop();
+                }
+                continue;
+            }
         };
         let counter: &node::Node = pool.at(state.0 - pool.base()).unwrap();
         counter.count.fetch_add(1, Relaxed);

@@ -10,7 +10,7 @@ use crate::BINARY;
 
 /// Programs of `tests/programs` that do the same each time, and end activations in odd
 /// ways.
-const PROGRAMS: [&str; 25] = [
+const PROGRAMS: [&str; 26] = [
     "code_nx_faults",
     "code_rwx_jit",
     "code_selfmod_same_block",
@@ -36,6 +36,7 @@ const PROGRAMS: [&str; 25] = [
     "insn_stack_ops",
     "signal_nested",
     "signal_siglongjmp",
+    "stack_switches",
 ];
 
 const COSTS: [Cost; 4] = [

@@ -52,6 +52,7 @@ mod rewrite;
 mod runs;
 mod simulators;
 mod sources;
+mod stacks;
 mod stepped;
 mod tables;
 mod thesis;

@@ -1,27 +1,31 @@
 //! Activations of a thread: its shadow stack and forest, the slow paths of
 //! events, and what threads, forks, signals and jumps into functions do to them.
 
-use alloc::boxed::Box;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use agent::thread::{CELL_TAGS, ContextTail, TRANSITION_TAGS, ThreadContext, reg};
 use forest::{Forest, Memory, State};
 use wire::func;
-use wire::node::{
-    FIRST_FUNC, FUNC_SHIFT, LABEL_ROOT, LABEL_THREAD, PLACED_FUNCS, State32, nodes_base, transition,
-};
+use wire::node::{FIRST_FUNC, FUNC_SHIFT, PLACED_FUNCS, State32, nodes_base, transition};
 use wire::view::Pool;
 
 mod costs;
 mod edges;
 mod handlers;
 mod live;
+mod stacks;
+mod threads;
 
 pub use costs::{leave_out, set_tsc, settle};
 pub use edges::record_path;
 pub use handlers::{on_handler, on_sigreturn};
+pub use threads::{
+    Shadow, begin_thread, deepest, end_thread, fork_child, grow_shadow, publish_thread, snapshot,
+};
 
-use self::live::{Activation, live_path};
+use self::live::{Activation, Kinds, live_path};
+pub use self::stacks::Stacks;
+use self::stacks::{How, Stack};
 use super::emit::{code, is_above};
 use crate::engine::{self, Engine};
 
@@ -29,10 +33,6 @@ use crate::engine::{self, Engine};
 /// the sign test (`emit_is_negative`). A stack pointer that is above it for that test raises
 /// it ([`pop_while`]). It is odd, as none of a stack is.
 const HIGHEST: u64 = (1 << 55) + 1;
-/// First size of a shadow stack; it doubles when it is full.
-const SHADOW_LEN: u64 = 256 << 10;
-const GUARD: u64 = 4096;
-
 /// Tool state of a thread; private memory.
 #[derive(Debug)]
 struct Tool {
@@ -50,15 +50,9 @@ struct Tool {
     /// Costs that nodes carry besides calls.
     costs: u32,
     interrupted: handlers::Interrupted,
-}
-
-/// Contents of the parent's block that a forked child needs.
-#[derive(Clone, Copy, Debug)]
-pub struct Shadow {
-    top: u64,
-    /// With edges, the state on top.
-    state: u64,
-    tool: u64,
+    /// Told apart from those of other threads by this.
+    number: u64,
+    stack: Stack,
 }
 
 struct Budget<'a> {
@@ -134,6 +128,57 @@ impl Tool {
         }
     }
 
+    fn new(
+        forest: Forest,
+        records: Records,
+        (shadow, shadow_len): (u64, u64),
+        [root, muted, waiting, truncated]: [State; 4],
+        (number, stack): (u64, Stack),
+        costs: u32,
+    ) -> Tool {
+        Tool {
+            forest,
+            records,
+            shadow,
+            shadow_len,
+            root,
+            muted,
+            waiting,
+            truncated,
+            record: 0,
+            costs,
+            interrupted: handlers::Interrupted::default(),
+            number,
+            stack,
+        }
+    }
+
+    fn kinds(&self) -> Kinds {
+        Kinds {
+            owner: self.number,
+            root: self.root,
+            muted: self.muted,
+            waiting: self.waiting,
+            truncated: self.truncated,
+        }
+    }
+
+    fn begins(&self, context: &ThreadContext) -> live::Begins {
+        live::Begins {
+            root: self.root,
+            entry: State(self.records.0.wrapping_add(context.entry_state)),
+            muted: self.muted,
+            waiting: self.waiting,
+            truncated: self.truncated,
+        }
+    }
+
+    /// Live activations, apart from the forest.
+    fn live(&self, context: &ThreadContext) -> alloc::vec::Vec<Activation> {
+        let records = self.records_from(context, self.shadow);
+        live_path(&self.forest, &self.kinds(), &records, self.state(context))
+    }
+
     /// An activation begins above that on top, in `state`.
     fn push(&self, context: &mut ThreadContext, entry: u64, state: State) {
         let below = self.state(context);
@@ -158,13 +203,30 @@ impl Tool {
 /// A slow path of emitted code.
 pub fn event(context: &mut ThreadContext) {
     let Some(tool) = tool_of(context) else { return };
-    let rsp = context.regs[reg::RSP];
-    match context.exit {
-        code::LOOKUP => lookup(context, tool),
-        code::POP_THROUGH => pop_while(context, tool, |entry| entry == rsp || is_above(rsp, entry)),
-        _ => pop_while(context, tool, |entry| is_above(rsp, entry)),
+    if context.exit == code::LOOKUP {
+        lookup(context, tool);
+    } else {
+        arrive(context, tool);
     }
     context.resume_host = context.event_return;
+}
+
+/// Control is about to arrive where activations may have ended, or on another stack.
+fn arrive(context: &mut ThreadContext, tool: &mut Tool) {
+    let rsp = context.regs[reg::RSP];
+    let left = core::mem::take(&mut context.stack_left);
+    let how = match context.exit {
+        code::POP_THROUGH if left == 0 => {
+            return pop_while(context, tool, |entry| entry == rsp || is_above(rsp, entry));
+        }
+        code::CALL if left == 0 => return,
+        _ if left == 0 => return pop_while(context, tool, |entry| is_above(rsp, entry)),
+        code::POP_THROUGH => How::Return,
+        code::JUMP => How::Jump(context.regs[reg::RCX]),
+        code::CALL => How::Call,
+        _ => How::Entry,
+    };
+    stacks::arrive(context, tool, how, left);
 }
 
 /// A branch that is made by the engine has raised the stack pointer.
@@ -373,165 +435,6 @@ impl Engine {
             record.nodes.store(tool.forest.first_chunk(), Release);
         }
     }
-
-    /// State of a thread in which `path` is live (the parent's, after fork).
-    fn new_tool(&mut self, context: &mut ThreadContext, path: &[Activation]) -> Option<Tool> {
-        let pool = self.process.log.pool;
-        context.edge_lookups = self.stat(wire::stat::EDGE_LOOKUPS).as_ptr() as u64;
-        let contexts = self.contexts.as_mut()?;
-        let counting = contexts.is_counting();
-        context.stopped = u64::from(contexts.stopped);
-        let mut forest = Forest::new(pool, contexts.k, contexts.rolling, self.settings.costs);
-        let blocks = contexts.blocks.as_ref().map(|all| (all.intra, all.history));
-        let intra = blocks.map(|(intra, _)| intra);
-        let mut budget = Budget {
-            pool,
-            left: &mut contexts.nodes_left,
-        };
-        let label = [LABEL_THREAD, LABEL_ROOT][usize::from(contexts.select)];
-        let mut begins = live::Begins::new(&mut forest, label, &mut budget)?;
-        let shadow_len = SHADOW_LEN.max((path.len() as u64 * 32).next_power_of_two());
-        let shadow = map_shadow(shadow_len)?;
-        let far = self.settings.chaos != 0 && intra.is_none();
-        let records = Records::from(context, begins.root, far);
-        let mut first = [begins.waiting, begins.root][usize::from(counting)];
-        if let Some((intra, history)) = blocks {
-            begins.entry = forest.begin_blocks(history, records.0, &mut budget)?;
-            context.entry_state = begins.entry.0.wrapping_sub(records.0);
-            first = if intra { begins.entry } else { begins.root };
-        }
-        records.set(shadow, HIGHEST, first);
-        let (mut top, mut state) = (shadow, first);
-        for activation in path {
-            let below = state;
-            state = begins.follow(&mut forest, &activation.what, state, &mut budget);
-            if activation.entry != HIGHEST {
-                top += 16;
-                let held = if intra.is_some() { below } else { state };
-                records.set(top, activation.entry, held);
-            }
-        }
-        context.has_blocks = u64::from(intra.is_some());
-        context.block_state = records.offset(state);
-        context.shadow_top = top;
-        context.pool_base = pool.base();
-        context.nodes_base = records.0;
-        let tool = Tool {
-            forest,
-            records,
-            shadow,
-            shadow_len,
-            root: begins.root,
-            muted: begins.muted,
-            waiting: begins.waiting,
-            truncated: begins.truncated,
-            record: 0,
-            costs: self.settings.costs,
-            interrupted: handlers::Interrupted::default(),
-        };
-        tool.begin(context);
-        share_index(context, &tool);
-        Some(tool)
-    }
-}
-
-/// A shadow stack with a guard page behind it.
-fn map_shadow(len: u64) -> Option<u64> {
-    let base = agent::memory::map_needed(len + GUARD)?;
-    // SAFETY: the last page of our own fresh mapping.
-    unsafe { sys::mprotect(base + len, GUARD, sys::PROT_NONE) }.ok()?;
-    Some(base)
-}
-
-/// A new thread gets a forest and a shadow stack. A vfork child goes on where
-/// its parent is, if it does so on the same stack.
-pub fn begin_thread(
-    engine: &mut Engine,
-    context: &mut ThreadContext,
-    parent: Option<&ThreadContext>,
-    vfork: bool,
-) {
-    let parent = parent.filter(|parent| vfork && parent.regs[reg::RSP] == context.regs[reg::RSP]);
-    let path = parent
-        .and_then(|parent| {
-            let tool = tool_of(parent)?;
-            Some(live_path(tool, parent.shadow_top, tool.state(parent)))
-        })
-        .unwrap_or_default();
-    if let Some(tool) = engine.new_tool(context, &path) {
-        context.tool = Box::into_raw(Box::new(tool)) as u64;
-    }
-}
-
-/// The thread's record exists: its forest can be found from there.
-pub fn publish_thread(engine: &Engine, context: &ThreadContext, offset: u64) {
-    let Some(tool) = tool_of(context) else { return };
-    tool.record = offset;
-    engine.publish_chunk(tool);
-    // The root stands for the thread's one start.
-    let root = tool.root;
-    let pool = engine.process.log.pool;
-    if let Some(node) = pool.at::<wire::node::Node>(root.0.wrapping_sub(pool.base()))
-        && node.count.load(Relaxed) == 0
-    {
-        node.count.store(1, Relaxed);
-    }
-}
-
-/// How many activations were live at once, at most: records are pushed one by
-/// one and never erased, so the first word that is zero lies above the highest.
-///
-/// # Safety
-/// `context` is that of a thread of this process, and the engine is locked.
-pub unsafe fn deepest(context: *const ThreadContext) -> u64 {
-    // SAFETY: as the caller says; the word does not change while a thread lives.
-    let tool = unsafe { core::ptr::read_volatile(&raw const (*context).tool) } as *const Tool;
-    // SAFETY: 0 or a leaked box that only `end_thread`, under the lock, takes away.
-    let Some(tool) = (unsafe { tool.as_ref() }) else {
-        return 0;
-    };
-    let (mut low, mut high) = (0, tool.shadow_len / 16);
-    while low < high {
-        let middle = (low + high) / 2;
-        // Another thread's shadow stack may move while we look.
-        if agent::memory::read::<u64>(tool.shadow + middle * 16).unwrap_or(0) != 0 {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    // Not counted: the root.
-    low.saturating_sub(1)
-}
-
-pub fn end_thread(_engine: &Engine, context: &mut ThreadContext) {
-    let Some(tool) = tool_of(context) else { return };
-    context.tool = 0;
-    agent::memory::forget(tool.shadow, tool.shadow_len + GUARD);
-    // SAFETY: the thread's own shadow stack; it runs no more program code.
-    let _ = unsafe { sys::munmap(tool.shadow, tool.shadow_len + GUARD) };
-    // SAFETY: made by `begin_thread`, not used again.
-    drop(unsafe { Box::from_raw(tool) });
-}
-
-pub fn snapshot(context: &ThreadContext) -> Shadow {
-    Shadow {
-        top: context.shadow_top,
-        state: context.block_state,
-        tool: context.tool,
-    }
-}
-
-/// In a forked child: a forest of its own with the path of live activations,
-/// all counters zero.
-pub fn fork_child(engine: &mut Engine, context: &mut ThreadContext, shadow: Shadow) {
-    context.tool = shadow.tool;
-    let Some(old) = tool_of(context) else { return };
-    let state = State(old.records.0.wrapping_add(shadow.state));
-    let path = live_path(old, shadow.top, state);
-    let fresh = engine.new_tool(context, &path);
-    end_thread(engine, context);
-    context.tool = fresh.map_or(0, |tool| Box::into_raw(Box::new(tool)) as u64);
 }
 
 /// A jump into the middle of another function: if that is live below, the
@@ -564,37 +467,4 @@ pub fn jump_into(context: &mut ThreadContext, pc: u64) {
         }
         at -= 16;
     }
-}
-
-/// A fault in the guard page of the shadow stack: twice the size, and on.
-pub fn grow_shadow(context: &mut ThreadContext, uc: &mut sys::signal::UContext) -> bool {
-    let Some(tool) = tool_of(context) else {
-        return false;
-    };
-    let end = tool.shadow + tool.shadow_len;
-    let address = uc.mcontext.cr2;
-    if !(end..end + GUARD).contains(&address) {
-        return false;
-    }
-    let Some(fresh) = map_shadow(tool.shadow_len * 2) else {
-        return false;
-    };
-    // SAFETY: both are mappings of ours, the new one twice as long.
-    unsafe {
-        core::ptr::copy_nonoverlapping(
-            tool.shadow as *const u8,
-            fresh as *mut u8,
-            tool.shadow_len as usize,
-        )
-    };
-    let moved = fresh.wrapping_sub(tool.shadow);
-    // SAFETY: the old stack is not referred to any more: the registers and
-    // words that hold addresses in it are moved below.
-    let _ = unsafe { sys::munmap(tool.shadow, tool.shadow_len + GUARD) };
-    agent::memory::forget(tool.shadow, tool.shadow_len + GUARD);
-    uc.mcontext.rcx = uc.mcontext.rcx.wrapping_add(moved);
-    context.shadow_top = context.shadow_top.wrapping_add(moved);
-    context.event_record = context.event_record.wrapping_add(moved);
-    (tool.shadow, tool.shadow_len) = (fresh, tool.shadow_len * 2);
-    true
 }

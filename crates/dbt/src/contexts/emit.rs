@@ -11,7 +11,7 @@ use crate::block::{Arrival, Key};
 use crate::counting::Words;
 use crate::engine::Engine;
 use crate::entry::Routine;
-use crate::indirect::{SPILL, SPILL_RCX, SPILL_RDX, emit_restores};
+use crate::indirect::{SPILL, emit_restores, emit_spills};
 use crate::pcmap::Recipe;
 use crate::translate::Emit;
 
@@ -31,6 +31,7 @@ const SUM: i32 = offset_of!(ThreadContext, cost_node) as i32;
 const CYCLES_FROM: i32 = offset_of!(ThreadContext, cycles_from) as i32;
 const TSC_FORBIDDEN: i32 = offset_of!(ThreadContext, tsc_forbidden) as i32;
 const CYCLES_NOW: i32 = offset_of!(ThreadContext, cycles_now) as i32;
+const LEFT: i32 = offset_of!(ThreadContext, stack_left) as i32;
 const CYCLES_SPILL: i32 = offset_of!(ThreadContext, cycles_spill) as i32;
 
 /// Requests of a slow path to the engine (in `ThreadContext::exit`).
@@ -38,10 +39,14 @@ pub mod code {
     /// A transition that neither the table nor the index holds; the registers
     /// are as at [`super::Routine::Lookup`], rdx becomes the next state.
     pub const LOOKUP: u32 = 0;
-    /// Pop activations with A <= rsp.
+    /// A return: pop activations with A <= rsp.
     pub const POP_THROUGH: u32 = 1;
-    /// Pop activations with A < rsp.
+    /// A function is arrived at by a jump: pop activations with A < rsp.
     pub const POP_BELOW: u32 = 2;
+    /// An indirect jump, whose address is in rcx, does the same.
+    pub const JUMP: u32 = 3;
+    /// A call after the stack pointer was loaded.
+    pub const CALL: u32 = 4;
 }
 
 impl Engine {
@@ -251,12 +256,14 @@ impl Engine {
         asm.mov_r_gs(Reg::Rdx, SHADOW);
         emit_above(asm, Reg::Rdx);
         let pop = asm.jrcxz();
-        let nothing = emit_is_negative(asm);
+        let below = emit_is_negative(asm);
         let pop_code: u64 = 4 + 9;
-        let back = asm.here() + 5 + pop_code;
+        let back = asm.here() + 5 + UNLESS_LEFT + pop_code;
         let slow = self.slow_path(Routine::Event, code::POP_THROUGH, 0, back);
         let asm = &mut emit.asm;
         asm.jmp(slow);
+        asm.bind(below);
+        let nothing = emit_unless_left(asm, slow);
         asm.bind(pop);
         asm.lea(Reg::Rdx, Reg::Rdx, -16);
         asm.mov_gs_r(SHADOW, Reg::Rdx);
@@ -264,24 +271,70 @@ impl Engine {
         debug_assert_eq!(asm.here(), back);
     }
 
-    /// After rsp was loaded with something not derived from it.
-    pub fn emit_stack_check(&mut self, emit: &mut Emit<'_>) {
+    /// Before rsp is loaded with something that is not made from it.
+    pub fn emit_before_load(&mut self, emit: &mut Emit<'_>) {
+        emit.asm.mov_gs_r(LEFT, Reg::Rsp);
+        emit.cover(true, Recipe::NONE);
+    }
+
+    /// After it: within the frame of the activation on top, no stack was left.
+    pub fn emit_after_load(&mut self, emit: &mut Emit<'_>) {
         let asm = &mut emit.asm;
-        asm.mov_gs_r(SPILL_RCX, Reg::Rcx);
-        asm.mov_gs_r(SPILL_RDX, Reg::Rdx);
-        asm.mov_r_gs(Reg::Rcx, SHADOW);
-        asm.mov_r_mem(Reg::Rcx, Reg::Rcx, 0);
+        emit_spills(asm);
+        let within = emit_until_top(asm);
+        let above = asm.jmp_short();
+        asm.bind(within);
+        asm.mov_r_gs(Reg::Rcx, LEFT);
         asm.not(Reg::Rcx);
-        // rsp - A - 1: negative unless rsp is above A.
-        asm.lea_sum(Reg::Rcx, Reg::Rsp, Reg::Rcx, 0);
-        let fine = emit_is_negative(asm);
-        let back = asm.here() + 5;
+        asm.lea_sum(Reg::Rcx, Reg::Rsp, Reg::Rcx, 1);
+        let below = emit_is_negative(asm);
+        asm.mov_gs_imm64(LEFT, 0);
+        asm.bind(above);
+        asm.bind(below);
+        emit_restores(asm);
+        emit.cover(false, Recipe::RCX_RDX);
+    }
+
+    /// Before the indirect jump at `pc`, which may end activations or lead to another stack.
+    pub fn emit_jump_check(&mut self, emit: &mut Emit<'_>, pc: u64) {
+        emit.count_before_check();
+        emit_spills(&mut emit.asm);
+        let within = emit_until_top(&mut emit.asm);
+        let back = emit.asm.here() + 5 + UNLESS_LEFT;
+        let slow = self.slow_path(Routine::Event, code::JUMP, pc, back);
+        let asm = &mut emit.asm;
+        asm.jmp(slow);
+        asm.bind(within);
+        let nothing = emit_unless_left(asm, slow);
+        asm.bind(nothing);
+        debug_assert_eq!(asm.here(), back);
+        emit_restores(asm);
+        emit.cover(false, Recipe::RCX_RDX);
+    }
+
+    /// Before a call, behind a load of rsp.
+    pub fn emit_call_check(&mut self, emit: &mut Emit<'_>) {
+        emit_spills(&mut emit.asm);
+        let back = emit.asm.here() + UNLESS_LEFT;
+        let slow = self.slow_path(Routine::Event, code::CALL, 0, back);
+        let asm = &mut emit.asm;
+        let nothing = emit_unless_left(asm, slow);
+        asm.bind(nothing);
+        debug_assert_eq!(asm.here(), back);
+        emit_restores(asm);
+        emit.cover(false, Recipe::RCX_RDX);
+    }
+
+    /// After rsp was loaded, where only handlers of signals have activations.
+    pub fn emit_stack_check(&mut self, emit: &mut Emit<'_>) {
+        emit_spills(&mut emit.asm);
+        let fine = emit_until_top(&mut emit.asm);
+        let back = emit.asm.here() + 5;
         let slow = self.slow_path(Routine::Event, code::POP_BELOW, 0, back);
         let asm = &mut emit.asm;
         asm.jmp(slow);
         asm.bind(fine);
-        asm.mov_r_gs(Reg::Rcx, SPILL_RCX);
-        asm.mov_r_gs(Reg::Rdx, SPILL_RDX);
+        emit_restores(asm);
         emit.cover(false, Recipe::RCX_RDX);
     }
 
@@ -355,6 +408,28 @@ pub(super) fn emit_above(asm: &mut isa::Asm<'_>, record: Reg) {
     asm.mov_r_mem(Reg::Rcx, record, 0);
     asm.not(Reg::Rcx);
     asm.lea_sum(Reg::Rcx, Reg::Rsp, Reg::Rcx, 1);
+}
+
+/// Jumps (forward) unless rsp is above the entry of the activation on top; changes rcx.
+fn emit_until_top(asm: &mut isa::Asm<'_>) -> isa::asm::Short {
+    asm.mov_r_gs(Reg::Rcx, SHADOW);
+    asm.mov_r_mem(Reg::Rcx, Reg::Rcx, 0);
+    asm.not(Reg::Rcx);
+    // rsp - A - 1: negative unless rsp is above A.
+    asm.lea_sum(Reg::Rcx, Reg::Rsp, Reg::Rcx, 0);
+    emit_is_negative(asm)
+}
+
+/// Bytes of [`emit_unless_left`].
+pub(super) const UNLESS_LEFT: u64 = 9 + 2 + 5;
+
+/// Goes to `slow` if rsp was loaded and control did not go elsewhere yet, and otherwise jumps
+/// (forward); changes rcx.
+pub(super) fn emit_unless_left(asm: &mut isa::Asm<'_>, slow: u64) -> isa::asm::Short {
+    asm.mov_r_gs(Reg::Rcx, LEFT);
+    let nothing = asm.jrcxz();
+    asm.jmp(slow);
+    nothing
 }
 
 /// Jumps (forward) if rcx is negative: its top byte is 0xFF then, for any

@@ -4,8 +4,9 @@
 //! An activation begins when control arrives at a function's entry by a call,
 //! or by a jump or fall-through from another function; a return that arrives
 //! at an entry is a jump (retpolines, `push` and `ret`), except that of a
-//! signal handler. It ends when the stack pointer has risen above its value at
-//! entry. Stubs of the dynamic linker
+//! signal handler. It ends when control arrives by a call, a return, an indirect jump or
+//! a jump out of its function while the stack pointer is above its value at
+//! entry, on the same stack ([`super::stacks`]). Stubs of the dynamic linker
 //! are transparent: who arrives through them comes from another function.
 //! From the entry of lazy binding until it jumps to what it has bound,
 //! nothing counts. A jump into the middle of a function that is live below
@@ -24,23 +25,41 @@ use trace::Label;
 use super::code::{Code, Place, ProgramPc, ProgramSp};
 use super::events::Moment;
 use super::instruction::Kind;
+use super::stacks::Stacks;
 
 #[derive(Clone)]
-struct Activation {
-    function: ProgramPc,
-    entry_sp: ProgramSp,
-    label: Label,
+pub(super) struct Activation {
+    pub function: ProgramPc,
+    pub entry_sp: ProgramSp,
+    pub label: Label,
+    /// It was called on another stack, and calls on this one.
+    pub bridge: bool,
 }
 
 /// Activations that began under one root.
 #[derive(Clone)]
-struct Segment {
+pub(super) struct Segment {
     root: Label,
     /// Stack pointer where the root began; `None` for the thread itself.
     entry_sp: Option<ProgramSp>,
-    live: Vec<Activation>,
+    pub live: Vec<Activation>,
     /// Stack pointer at the entry of lazy binding, while it runs.
     muted: Option<ProgramSp>,
+    /// The stack pointer before it was loaded, if the signal came before control went elsewhere.
+    loaded: Option<ProgramSp>,
+}
+
+impl Segment {
+    /// The activations of a stack.
+    pub fn new() -> Segment {
+        Segment {
+            root: Label::THREAD,
+            entry_sp: None,
+            live: Vec::new(),
+            muted: None,
+            loaded: None,
+        }
+    }
 }
 
 /// An instruction that was executed.
@@ -48,13 +67,20 @@ struct Segment {
 pub struct Executed {
     /// Kind of the instruction.
     pub kind: Kind,
+    /// It goes where a register or memory says.
+    pub indirect: bool,
     /// Place of the instruction.
     pub place: Place,
 }
 
 /// The live activations of one thread, and all that began and ended in it.
 pub struct Activations {
-    segments: Vec<Segment>,
+    pub(super) segments: Vec<Segment>,
+    pub(super) stacks: Stacks,
+    /// The stack pointer before the last instruction.
+    sp: ProgramSp,
+    /// The stack pointer before it was loaded, until control goes elsewhere.
+    pub(super) loaded: Option<ProgramSp>,
     events: Vec<Moment>,
     /// Steps made in the whole run: the time of the next event.
     pub now: u64,
@@ -67,14 +93,11 @@ pub struct Activations {
 impl Activations {
     /// A thread that begins at `pc`, possibly the entry of a function.
     pub fn new(code: &mut Code, now: u64, pc: ProgramPc, sp: ProgramSp) -> Self {
-        let segment = Segment {
-            root: Label::THREAD,
-            entry_sp: None,
-            live: Vec::new(),
-            muted: None,
-        };
         let mut activations = Self {
-            segments: vec![segment],
+            segments: vec![Segment::new()],
+            stacks: Stacks::first(sp),
+            sp,
+            loaded: None,
             events: Vec::new(),
             now,
             retired: 0,
@@ -92,6 +115,9 @@ impl Activations {
     pub fn forked(&self) -> Self {
         let mut child = Self {
             segments: self.segments.clone(),
+            stacks: self.stacks.clone(),
+            sp: self.sp,
+            loaded: self.loaded,
             events: Vec::new(),
             now: self.now,
             retired: 0,
@@ -117,7 +143,7 @@ impl Activations {
         (self.events, self.muted)
     }
 
-    fn note(&mut self, event: Event) {
+    pub(super) fn note(&mut self, event: Event) {
         self.events.push(Moment {
             step: self.now,
             retired: self.retired,
@@ -127,12 +153,27 @@ impl Activations {
 
     /// Control went from `last` to `pc` with the stack pointer `sp`.
     pub fn arrive(&mut self, code: &mut Code, last: Executed, pc: ProgramPc, sp: ProgramSp) {
+        let before = std::mem::replace(&mut self.sp, sp);
+        if last.kind == Kind::Stack {
+            let top = self
+                .top()
+                .live
+                .last()
+                .map_or(u64::MAX, |top| top.entry_sp.0);
+            let is_within = before.0 <= sp.0 && sp.0 <= top;
+            self.loaded = (!is_within).then_some(before);
+        }
+        let goes = last.kind.transfers() && (last.kind == Kind::Call || last.indirect);
+        if goes && let Some(left) = self.loaded.take() {
+            self.go(code, last.kind, left, pc, sp);
+        }
         if last.kind == Kind::Call {
             self.arrive_by_call(code, pc, sp);
             return;
         }
         let here = code.place(pc);
-        if last.kind.may_end_activations() && self.top().muted.is_none() {
+        let leaves = last.indirect || here.function != last.place.function;
+        if last.kind.transfers() && leaves && self.top().muted.is_none() {
             self.end_passed(sp);
         }
         if here.function == last.place.function && !last.place.stub {
@@ -158,7 +199,9 @@ impl Activations {
         if self.top().muted.is_some() || code.place(pc).stub || !code.executable_at(pc) {
             return;
         }
-        self.end_passed(sp);
+        if self.loaded.is_none() {
+            self.end_passed(sp);
+        }
         self.begin(code, pc, sp);
     }
 
@@ -184,6 +227,7 @@ impl Activations {
             function: pc,
             entry_sp: sp,
             label,
+            bridge: false,
         });
         self.note(Event::Enter(label));
     }
@@ -195,7 +239,7 @@ impl Activations {
     }
 
     /// Ends what the stack pointer has passed.
-    fn end_passed(&mut self, sp: ProgramSp) {
+    pub(super) fn end_passed(&mut self, sp: ProgramSp) {
         loop {
             while self.top().live.last().is_some_and(|top| top.entry_sp < sp) {
                 self.top().live.pop();
@@ -217,6 +261,7 @@ impl Activations {
     /// Ends the topmost segment with all that is live in it.
     fn end_segment(&mut self) {
         let segment = self.segments.pop();
+        self.loaded = segment.as_ref().and_then(|segment| segment.loaded);
         // Its root ends too.
         for _ in 0..=segment.map_or(0, |segment| segment.live.len()) {
             self.note(Event::Leave);
@@ -244,9 +289,10 @@ impl Activations {
         self.segments.push(Segment {
             root,
             entry_sp: Some(sp),
-            live: Vec::new(),
-            muted: None,
+            loaded: self.loaded.take(),
+            ..Segment::new()
         });
+        self.sp = sp;
         self.begin(code, pc, sp);
     }
 
@@ -257,7 +303,7 @@ impl Activations {
         }
     }
 
-    fn top(&mut self) -> &mut Segment {
+    pub(super) fn top(&mut self) -> &mut Segment {
         self.segments
             .last_mut()
             .expect("a thread has its own segment")

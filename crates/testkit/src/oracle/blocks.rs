@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use analysis::cct::{Event, Recursion};
+use analysis::cct::{self, Event, Recursion};
 use analysis::{Forest, K, oracle};
 use trace::Label;
 
@@ -170,7 +170,7 @@ struct Live {
     intra: bool,
     selects: bool,
     /// Index of the sequence of each; `None`: it is as if it were not there.
-    stack: Vec<(Option<usize>, bool)>,
+    stack: cct::Live<(Option<usize>, bool)>,
     sequences: Vec<Sequence>,
 }
 
@@ -179,13 +179,13 @@ impl Live {
         Live {
             intra: wanted.intra,
             selects: wanted.module.is_some(),
-            stack: Vec::new(),
+            stack: cct::Live::default(),
             sequences: Vec::new(),
         }
     }
 
     fn roots(&self) -> usize {
-        self.stack.iter().filter(|(_, root)| *root).count()
+        self.stack.items().iter().filter(|(_, root)| *root).count()
     }
 
     fn begin(&mut self, root: Option<Label>) -> Option<usize> {
@@ -214,6 +214,7 @@ impl Live {
                 self.stack.push((began, false));
             }
             Event::Enter(_) => self.stack.push((None, false)),
+            event => drop(self.stack.switch(event)),
         }
     }
 
@@ -224,7 +225,12 @@ impl Live {
         wanted: &BlocksWanted<'_>,
         names: &mut Names,
     ) {
-        let top = self.stack.iter().rev().find_map(|&(sequence, _)| sequence);
+        let top = self
+            .stack
+            .items()
+            .iter()
+            .rev()
+            .find_map(|&(sequence, _)| sequence);
         let spot = thread.spots.get(&pc);
         let counts =
             |spot: &&Spot| spot.counts && wanted.module.is_none_or(|module| spot.module == module);

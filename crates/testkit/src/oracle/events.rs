@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use super::accesses::Made;
-use analysis::cct::{self, Event, Recursion};
+use analysis::cct::{self, Event, Live, Recursion};
 use analysis::{Forest, K, oracle};
 use trace::Label;
 
@@ -208,7 +208,7 @@ impl Counts {
                 None => label.to_string(),
             };
             // The paths of all live activations.
-            let mut live: Vec<Vec<Label>> = Vec::new();
+            let mut live: Live<Vec<Label>> = Live::default();
             let mut before = 0;
             let mut add = |path: Option<&Vec<Label>>, ran: Range<u64>| {
                 let meet = |muted: &Range<u64>| {
@@ -244,6 +244,7 @@ impl Counts {
                         }
                         live.push(path);
                     }
+                    event => drop(live.switch(event)),
                 }
             }
             add(live.last(), before..thread.instructions);
@@ -379,7 +380,7 @@ fn filtered(
 ) -> Vec<Event> {
     let mut events = Vec::with_capacity(moments.len());
     // Whether each live activation exists.
-    let mut open: Vec<bool> = Vec::new();
+    let mut open: Live<bool> = Live::default();
     for moment in moments {
         let (kept, event) = match moment.event {
             Event::Leave => {
@@ -399,6 +400,13 @@ fn filtered(
                     |is: &dyn Fn(&Function) -> bool| function(functions, label).is_some_and(is);
                 let kept = counting && wanted.selected.is_none_or(selected);
                 (kept, moment.event)
+            }
+            // The newest one that exists goes on there.
+            Event::Bridge(_) => (true, moment.event),
+            Event::NewStack { .. } | Event::Stack(_) => {
+                open.switch(moment.event);
+                events.push(moment.event);
+                continue;
             }
         };
         open.push(kept);

@@ -32,12 +32,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether the stack pointer may be above that of live activations for good.
-    #[must_use]
-    pub fn may_end_activations(self) -> bool {
-        self.transfers() || self == Kind::Stack
-    }
-
     /// Whether the instruction may go elsewhere than to its successor.
     #[must_use]
     pub fn transfers(self) -> bool {
@@ -87,7 +81,9 @@ fn loads_stack_pointer(instruction: &Instruction) -> bool {
     );
     let is_target = instruction.op0_register() == Register::RSP
         || instruction.mnemonic() == Mnemonic::Xchg && instruction.op1_register() == Register::RSP;
-    moves && is_target && instruction.op1_register() != Register::RBP
+    let adds =
+        instruction.mnemonic() == Mnemonic::Add && instruction.op1_kind() == OpKind::Register;
+    (moves || adds) && is_target && instruction.op1_register() != Register::RBP
 }
 
 /// Whether the instruction is a near branch, reads memory, writes memory: 1 for each.

@@ -573,6 +573,7 @@ fn look_at(code: &mut Code, pc: ProgramPc) -> (Executed, u64, [u8; 3]) {
     let class = instruction::class(bytes, pc);
     let executed = Executed {
         kind,
+        indirect: instruction::is_indirect(bytes, pc),
         place: code.place(pc),
     };
     (executed, length, class)

@@ -19,12 +19,14 @@ pub type Interrupted = Vec<Point>;
 #[derive(Clone, Copy, Debug)]
 pub struct Point {
     /// Top of the shadow stack, from its base, which moves when it grows.
-    height: u64,
+    pub(super) height: u64,
     /// Whose instructions were counted (`costs`).
     pub(super) cost_state: u64,
     pub(super) leaf_state: u64,
     /// In the middle of a basic block: the instruction that was about to be executed.
     middle: Option<u64>,
+    /// The stack pointer before it was loaded, if control did not go elsewhere yet.
+    stack_left: u64,
 }
 
 /// A handler is about to be called at `place`: its activations are under a root of
@@ -92,7 +94,7 @@ pub fn on_sigreturn(context: &mut ThreadContext, pc: u64) -> Arrival {
 
 impl Tool {
     /// A handler is about to be called.
-    fn interrupt(&mut self, context: &ThreadContext, place: &Place) {
+    fn interrupt(&mut self, context: &mut ThreadContext, place: &Place) {
         let height = context.shadow_top - self.shadow;
         // A jump left the handlers above.
         self.interrupted.retain(|point| point.height < height);
@@ -101,6 +103,7 @@ impl Tool {
             cost_state: context.cost_state,
             leaf_state: context.leaf_state,
             middle: place.middle.then_some(place.app_pc),
+            stack_left: core::mem::take(&mut context.stack_left),
         });
     }
 
@@ -118,6 +121,7 @@ impl Tool {
         };
         context.cost_state = point.cost_state;
         context.leaf_state = point.leaf_state;
+        context.stack_left = point.stack_left;
         point.middle
     }
 }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use forest::{Forest, Memory, State};
 use wire::node::{FIRST_BLOCK, LABEL_ENTRY, LABEL_MUTED, LABEL_WAITING};
 
-use super::{HIGHEST, Tool};
+use super::HIGHEST;
 
 /// A live activation, apart from any forest.
 #[derive(Debug)]
@@ -29,23 +29,32 @@ pub(super) enum Live {
     Blocks(u32, Vec<u32>),
 }
 
-/// Live activations above the thread's root. `current`: the state on top.
-pub(super) fn live_path(tool: &Tool, top: u64, current: State) -> Vec<Activation> {
-    if tool.forest.has_edges() {
+/// States that are no function's, of the thread with this number.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kinds {
+    pub owner: u64,
+    pub root: State,
+    pub muted: State,
+    pub waiting: State,
+    pub truncated: State,
+}
+
+/// Live activations above the thread's root, of `records` (entry and state, oldest first).
+/// `current`: the state on top.
+pub(super) fn live_path(
+    forest: &Forest,
+    kinds: &Kinds,
+    records: &[(u64, State)],
+    current: State,
+) -> Vec<Activation> {
+    if forest.has_edges() {
         // A record holds the state of the activation below its own.
-        let records = (tool.shadow..=top).step_by(16);
-        let activation = |at| {
-            let entry = match at == tool.shadow {
-                true => HIGHEST,
-                false => tool.records.get(at).0,
-            };
-            let state = match at == top {
-                true => current,
-                false => tool.records.get(at + 16).1,
-            };
-            let mut blocks = tool.forest.way_to(state);
+        let activation = |(at, &(entry, _)): (usize, &(u64, State))| {
+            let entry = if at == 0 { HIGHEST } else { entry };
+            let state = records.get(at + 1).map_or(current, |above| above.1);
+            let mut blocks = forest.way_to(state);
             let what = match blocks.first() {
-                _ if state == tool.truncated => Live::Truncated,
+                _ if state == kinds.truncated => Live::Truncated,
                 // The tree's root is a block, or what stands for none.
                 Some(&label) if label < FIRST_BLOCK => {
                     blocks.remove(0);
@@ -55,23 +64,23 @@ pub(super) fn live_path(tool: &Tool, top: u64, current: State) -> Vec<Activation
             };
             Activation { entry, what }
         };
-        return records.map(activation).collect();
+        return records.iter().enumerate().map(activation).collect();
     }
-    let mut below = tool.records.get(tool.shadow).1;
-    let records = (tool.shadow + 16..=top).step_by(16);
-    let activation = |at| {
-        let (entry, state) = tool.records.get(at);
+    let mut below = kinds.root;
+    let activation = |(at, &(entry, state)): (usize, &(u64, State))| {
+        let entry = if at == 0 { HIGHEST } else { entry };
         let what = match state {
-            _ if state == tool.muted => Live::Muted,
-            _ if state == tool.waiting => Live::Waiting,
-            _ if state == tool.truncated => Live::Truncated,
-            _ if tool.forest.is_root(state) => Live::Root(tool.forest.label(state)),
-            _ => Live::Calls(tool.forest.steps(below, state)),
+            _ if at == 0 && state == kinds.root => return None,
+            _ if state == kinds.muted => Live::Muted,
+            _ if state == kinds.waiting => Live::Waiting,
+            _ if state == kinds.truncated => Live::Truncated,
+            _ if forest.is_root(state) => Live::Root(forest.label(state)),
+            _ => Live::Calls(forest.steps(below, state)),
         };
         below = state;
-        Activation { entry, what }
+        Some(Activation { entry, what })
     };
-    records.map(activation).collect()
+    records.iter().enumerate().filter_map(activation).collect()
 }
 
 /// The states that activations begin in. `entry`: of who has entered no block, where
@@ -97,8 +106,30 @@ impl Begins {
         })
     }
 
+    /// Entries and states of activations in `forest`, oldest first: before them that which is below
+    /// all, in state `first` if `path` does not say otherwise.
+    pub fn states(
+        &self,
+        forest: &mut Forest,
+        path: &[Activation],
+        first: State,
+        memory: &mut dyn Memory,
+    ) -> Vec<(u64, State)> {
+        let mut states = Vec::with_capacity(path.len() + 1);
+        let mut state = first;
+        states.push((HIGHEST, first));
+        for activation in path {
+            state = self.follow(forest, &activation.what, state, memory);
+            match activation.entry {
+                HIGHEST => states[0].1 = state,
+                entry => states.push((entry, state)),
+            }
+        }
+        states
+    }
+
     /// The state of an activation in `forest`, above one in `state`.
-    pub fn follow(
+    fn follow(
         &self,
         forest: &mut Forest,
         what: &Live,

@@ -1,0 +1,293 @@
+//! Programs with many stacks: coroutines, fibers, goroutines. Each function has in its contexts what
+//! `count` says that it executed, and no other's: only the stubs of the dynamic linker, which are no
+//! functions, are the callers' there.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use testkit::folder::{Folder, program};
+
+use crate::BINARY;
+
+/// Instructions by file and function; those without a function have an empty name.
+type Selves = BTreeMap<(String, String), u64>;
+
+/// The fields of a line of CSV.
+fn fields(line: &str) -> Vec<String> {
+    let mut fields = vec![String::new()];
+    let mut quoted = false;
+    for c in line.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            ',' if !quoted => fields.push(String::new()),
+            _ => fields.last_mut().expect("one at least").push(c),
+        }
+    }
+    fields
+}
+
+fn selves(
+    folder: &Folder,
+    file: &str,
+    columns: [&str; 2],
+    instructions: impl Fn(&dyn Fn(&str) -> u64) -> u64,
+) -> Selves {
+    let text = fs::read_to_string(folder.file(file)).unwrap();
+    let mut lines = text.lines();
+    let names = fields(lines.next().unwrap());
+    let column = |name: &str| names.iter().position(|known| known == name).expect(name);
+    let mut all = Selves::new();
+    for row in lines.map(fields) {
+        let number = |name: &str| row[column(name)].parse::<u64>().unwrap();
+        let [module, function] = columns.map(|name| row[column(name)].clone());
+        *all.entry((module, function)).or_default() += instructions(&number);
+    }
+    all
+}
+
+/// Self costs by `contexts` and by `count`.
+fn both(folder: &Folder) -> (Selves, Selves) {
+    let columns = ["module", "function"];
+    let contexts = selves(folder, "contexts.csv", columns, |number| {
+        number("instructions")
+    });
+    let count = selves(folder, "count.csv", columns, |number| {
+        number("instructions") * number("executed")
+    });
+    (contexts, count)
+}
+
+/// Runs it twice.
+fn live(folder: &Folder, words: &[&str], environment: &[(&str, &str)]) -> (Selves, Selves) {
+    for mode in ["contexts", "count"] {
+        let report = format!("{mode}.csv");
+        let head = [
+            mode,
+            "-q",
+            "--format",
+            "csv",
+            "--full-names",
+            "--report",
+            &report,
+            "--",
+        ];
+        let mut command = Command::new(BINARY);
+        command.current_dir(folder.path()).args(head).args(words);
+        command.env("LD_BIND_NOW", "1").envs(environment.to_vec());
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{words:?}: {output:?}");
+    }
+    both(folder)
+}
+
+/// Runs it once, for programs of which no two runs are the same.
+fn traced(folder: &Folder, words: &[&str]) -> (Selves, Selves) {
+    let run = |arguments: &[&str]| {
+        let output = folder.run(BINARY, arguments);
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        output.stdout
+    };
+    run(&[&["trace", "-q", "-o", "trace.evp", "--"], words].concat());
+    for (form, report) in [("contexts", "contexts.csv"), ("counts", "count.csv")] {
+        let what = ["--as", form, "--format", "csv", "--full-names"];
+        let text = run(&[&["report", "trace.evp"], &what[..]].concat());
+        fs::write(folder.file(report), text).unwrap();
+    }
+    both(folder)
+}
+
+/// Functions of the files with that in their names; no function has less than it executed, and all that
+/// they have more is in stubs.
+fn check(words: &[&str], file: &str, (contexts, count): (Selves, Selves)) {
+    let of_file = |selves: &Selves| -> Selves {
+        let own = selves.iter().filter(|((module, _), _)| {
+            let name = Path::new(module).file_name().unwrap_or_default();
+            name.to_string_lossy().contains(file)
+        });
+        own.map(|(name, &number)| (name.clone(), number)).collect()
+    };
+    let (contexts, mut count) = (of_file(&contexts), of_file(&count));
+    count.retain(|_, &mut number| number > 0);
+    let stubs: u64 = count
+        .extract_if(.., |(_, function), _| {
+            function.is_empty() || function.contains("plt")
+        })
+        .map(|(_, number)| number)
+        .sum();
+    assert!(count.len() > 3, "{words:?}: {count:?}");
+    let mut more = 0;
+    for (name, &number) in &count {
+        let own = contexts.get(name).copied().unwrap_or(0);
+        assert!(own >= number, "{words:?}: {name:?} has {own} of {number}");
+        more += own - number;
+    }
+    assert!(
+        more <= stubs,
+        "{words:?}: {more} too much, {stubs} in stubs"
+    );
+    // Without a symbol a function has a name in contexts only.
+    let is_other = |name: &&(String, String)| !count.contains_key(*name) && !name.1.contains("+0x");
+    let others = contexts.keys().find(is_other);
+    assert_eq!(others, None, "{words:?}");
+}
+
+#[test]
+fn coroutines_of_c_cost_what_they_executed() {
+    let folder = Folder::new("stacks-c");
+    let words = program("stack_switches");
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    check(&words, "stack_switches", live(&folder, &words, &[]));
+    check(&words, "stack_switches", traced(&folder, &words));
+}
+
+/// Goroutines that wait for each other, and one whose stack moves while it grows.
+const GO: &str = r#"
+package main
+
+import "fmt"
+
+//go:noinline
+func leaf(x int) int { return x*3 + 1 }
+
+//go:noinline
+func deep(n int) int {
+	var pad [256]int
+	pad[n&255] = n
+	if n == 0 {
+		return leaf(pad[0])
+	}
+	return deep(n-1) + leaf(pad[n&255])
+}
+
+//go:noinline
+func after(n int) int {
+	s := 0
+	for i := 0; i < n; i++ {
+		s += leaf(i)
+	}
+	return s
+}
+
+//go:noinline
+func produce(c chan int, n int) {
+	for i := 0; i < n; i++ {
+		c <- i * i
+	}
+	close(c)
+}
+
+//go:noinline
+func consume(c chan int) int {
+	s := 0
+	for x := range c {
+		s += x % 7
+	}
+	return s
+}
+
+func main() {
+	c := make(chan int)
+	go produce(c, 5000)
+	fmt.Println(consume(c), deep(40)+after(20000))
+}
+"#;
+
+#[test]
+fn goroutines_cost_what_they_executed() {
+    let folder = Folder::new("stacks-go");
+    fs::write(folder.file("program.go"), GO).unwrap();
+    let mut command = Command::new("go");
+    command
+        .args(["build", "-o", "program", "program.go"])
+        .current_dir(folder.path());
+    command.env("GOCACHE", folder.file("cache"));
+    assert!(
+        command
+            .status()
+            .expect("go is installed (Debian: golang-go)")
+            .success()
+    );
+    let threads: [&[(&str, &str)]; 2] = [&[], &[("GOMAXPROCS", "1")]];
+    for environment in threads {
+        let (contexts, count) = live(&folder, &["./program"], environment);
+        let own = |selves: &Selves| -> BTreeMap<String, u64> {
+            let own = selves
+                .iter()
+                .filter(|((_, name), _)| name.starts_with("main."));
+            own.map(|((_, name), &number)| (name.clone(), number))
+                .collect()
+        };
+        let (contexts, count) = (own(&contexts), own(&count));
+        assert!(
+            count["main.consume"] > 50_000 && count["main.produce"] > 30_000,
+            "{count:?}"
+        );
+        assert_eq!(contexts, count);
+        // The stack that moved kept its activations.
+        let text = fs::read_to_string(folder.file("contexts.csv")).unwrap();
+        let paths = text
+            .lines()
+            .filter(|line| line.contains("main.after;main.leaf"));
+        let paths: Vec<&str> = paths.collect();
+        assert!(
+            !paths.is_empty()
+                && paths
+                    .iter()
+                    .all(|path| path.contains("main.main;main.after")),
+            "{paths:?}"
+        );
+    }
+}
+
+#[test]
+fn fibers_of_interpreters_cost_what_they_executed() {
+    let folder = Folder::new("stacks-fibers");
+    let ruby = "g = Fiber.new { 300.times { |i| Fiber.yield(i * i) }; nil }\ns = 0\nwhile (x = g.resume); s += x; end\nputs s\ne = [3, 1, 2].each\nputs e.next, e.next";
+    let words = ["ruby", "--disable-gems", "-e", ruby];
+    check(&words, "libruby", traced(&folder, &words));
+    // A fiber of PHP begins in the middle of `make_fcontext`, which is no activation.
+    let php = "$f = new Fiber(function () { for ($i = 0; $i < 300; $i++) Fiber::suspend($i); }); $s = $f->start(); while (!$f->isTerminated()) $s += $f->resume(); echo $s;";
+    let words = ["php", "-n", "-r", php];
+    let (contexts, mut count) = traced(&folder, &words);
+    count.retain(|(_, name), _| name != "make_fcontext");
+    let contexts = contexts
+        .into_iter()
+        .filter(|((_, name), _)| name != "make_fcontext");
+    check(&words, "php", (contexts.collect(), count));
+}
+
+/// The block that loads the stack pointer is of the function that executes it, not of that which
+/// control goes to.
+#[test]
+fn the_last_block_of_longjmp_is_its_own() {
+    let folder = Folder::new("stacks-longjmp");
+    let words = program("flow_longjmp_blocks");
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let head = [
+        "contexts",
+        "--mode",
+        "intra",
+        "-k",
+        "10",
+        "--funcs",
+        "sj,f,__longjmp",
+    ];
+    let form = ["--format", "text", "--report", "report", "--"];
+    let output = folder.run(BINARY, &[&head[..], &form, &words].concat());
+    assert!(output.status.success(), "{output:?}");
+    let text = fs::read_to_string(folder.file("report")).unwrap();
+    let (before, own) = text.split_once("Function: __longjmp()").unwrap();
+    let nodes = |text: &str| -> Vec<String> {
+        let nodes = text.lines().filter(|line| line.contains('{'));
+        nodes
+            .map(|line| line.trim_start_matches(['|', ' ']).to_owned())
+            .collect()
+    };
+    assert_eq!(nodes(own), ["{__longjmp+0 at 0,0},1"]);
+    assert!(
+        nodes(before).iter().all(|node| !node.contains("longjmp")),
+        "{before}"
+    );
+}
