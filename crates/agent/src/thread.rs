@@ -186,6 +186,9 @@ pub struct ThreadContext {
     /// Contexts mode: the stack pointer before it was loaded with what may be on another stack,
     /// until control goes elsewhere; 0: it was not (`dbt::contexts`).
     pub stack_left: u64,
+    /// Nonzero: something was added to it since control last arrived so, as where slices of a
+    /// stack are switched.
+    pub stack_added: u64,
     /// With cycles, up to which they were added to a node, as the time stamp counter
     /// has it; and where emitted code keeps what it reads there, and a register.
     pub cycles_from: u64,

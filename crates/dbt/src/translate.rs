@@ -244,7 +244,7 @@ impl Engine {
                     let loads =
                         insn.stack_move() == StackMove::Arbitrary && self.contexts.is_some();
                     if loads && has_activations {
-                        self.emit_before_load(emit);
+                        self.emit_before_load(emit, insn.adds_to_stack());
                     }
                     self.emit_next(emit, insn);
                     if let Some(value) = insn.constant_eax() {

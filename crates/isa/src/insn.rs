@@ -477,14 +477,16 @@ impl Insn {
                 StackMove::Arbitrary
             }
             // Slices of a stack are switched so (greenlet).
-            Mnemonic::Add
-                if self.raw.op0_register() == Register::RSP
-                    && self.raw.op1_kind() == OpKind::Register =>
-            {
-                StackMove::Arbitrary
-            }
+            Mnemonic::Add if self.adds_to_stack() => StackMove::Arbitrary,
             _ => StackMove::Constant,
         }
+    }
+
+    /// `add rsp, reg`
+    pub fn adds_to_stack(&self) -> bool {
+        self.raw.mnemonic() == Mnemonic::Add
+            && self.raw.op0_register() == Register::RSP
+            && self.raw.op1_kind() == OpKind::Register
     }
 
     /// Whether fetching stops here by hand: `cpuid`-like serialisation does not count.

@@ -53,6 +53,9 @@ struct Tool {
     /// Told apart from those of other threads by this.
     number: u64,
     stack: Stack,
+    /// Return addresses of the newest activations when the stack pointer was loaded, if what was
+    /// called since may have written over them.
+    words: alloc::vec::Vec<u64>,
 }
 
 struct Budget<'a> {
@@ -150,6 +153,7 @@ impl Tool {
             interrupted: handlers::Interrupted::default(),
             number,
             stack,
+            words: alloc::vec::Vec::new(),
         }
     }
 

@@ -32,6 +32,7 @@ const CYCLES_FROM: i32 = offset_of!(ThreadContext, cycles_from) as i32;
 const TSC_FORBIDDEN: i32 = offset_of!(ThreadContext, tsc_forbidden) as i32;
 const CYCLES_NOW: i32 = offset_of!(ThreadContext, cycles_now) as i32;
 const LEFT: i32 = offset_of!(ThreadContext, stack_left) as i32;
+const ADDED: i32 = offset_of!(ThreadContext, stack_added) as i32;
 const CYCLES_SPILL: i32 = offset_of!(ThreadContext, cycles_spill) as i32;
 
 /// Requests of a slow path to the engine (in `ThreadContext::exit`).
@@ -256,24 +257,46 @@ impl Engine {
         asm.mov_r_gs(Reg::Rdx, SHADOW);
         emit_above(asm, Reg::Rdx);
         let pop = asm.jrcxz();
-        let below = emit_is_negative(asm);
         let pop_code: u64 = 4 + 9;
-        let back = asm.here() + 5 + UNLESS_LEFT + pop_code;
-        let slow = self.slow_path(Routine::Event, code::POP_THROUGH, 0, back);
+        let back = asm.here() + 5 + pop_code;
+        let rare = self.rare_return(back);
         let asm = &mut emit.asm;
-        asm.jmp(slow);
-        asm.bind(below);
-        let nothing = emit_unless_left(asm, slow);
+        asm.jmp(rare);
         asm.bind(pop);
         asm.lea(Reg::Rdx, Reg::Rdx, -16);
         asm.mov_gs_r(SHADOW, Reg::Rdx);
-        asm.bind(nothing);
         debug_assert_eq!(asm.here(), back);
     }
 
+    /// Cold code of a return that does not end the activation on top. rcx: how far the stack
+    /// pointer is above its entry.
+    ///
+    /// ```text
+    ///        above? or stack_left? -> the engine, and back
+    ///        jmp back
+    /// ```
+    pub(super) fn rare_return(&mut self, back: u64) -> u64 {
+        const BYTES: u64 = NEGATIVE + ASK + UNLESS_LEFT + 5;
+        let engine = self.cache.thunk(Routine::Event);
+        let start = self.cache.cold(BYTES, 1, |asm| {
+            let below = emit_is_negative(asm);
+            let ask = asm.here();
+            emit_ask(asm, code::POP_THROUGH, back);
+            asm.jmp(engine);
+            asm.bind(below);
+            let nothing = emit_unless_left(asm, ask);
+            asm.bind(nothing);
+            asm.jmp(back);
+        });
+        start.expect("make_room leaves room for a block's slow paths")
+    }
+
     /// Before rsp is loaded with something that is not made from it.
-    pub fn emit_before_load(&mut self, emit: &mut Emit<'_>) {
+    pub fn emit_before_load(&mut self, emit: &mut Emit<'_>, adds: bool) {
         emit.asm.mov_gs_r(LEFT, Reg::Rsp);
+        if adds {
+            emit.asm.mov_gs_imm64(ADDED, 1);
+        }
         emit.cover(true, Recipe::NONE);
     }
 
@@ -344,10 +367,8 @@ impl Engine {
         let engine = self.cache.thunk(routine);
         let loaded = if word == 0 { 0 } else { 10 };
         self.cache
-            .cold(13 + 10 + 9 + loaded + 5, 1, |asm| {
-                asm.mov_gs_imm32(CODE, what);
-                asm.mov_r_imm(Reg::Rcx, back);
-                asm.mov_gs_r(RETURN, Reg::Rcx);
+            .cold(ASK + loaded, 1, |asm| {
+                emit_ask(asm, what, back);
                 if word != 0 {
                     asm.mov_r_imm(Reg::Rcx, word);
                 }
@@ -410,6 +431,16 @@ pub(super) fn emit_above(asm: &mut isa::Asm<'_>, record: Reg) {
     asm.lea_sum(Reg::Rcx, Reg::Rsp, Reg::Rcx, 1);
 }
 
+/// Bytes of [`emit_ask`], with the jump behind it.
+const ASK: u64 = 13 + 10 + 9 + 5;
+
+/// Says what the engine is asked for, and where to go on then; changes rcx.
+fn emit_ask(asm: &mut isa::Asm<'_>, what: u32, back: u64) {
+    asm.mov_gs_imm32(CODE, what);
+    asm.mov_r_imm(Reg::Rcx, back);
+    asm.mov_gs_r(RETURN, Reg::Rcx);
+}
+
 /// Jumps (forward) unless rsp is above the entry of the activation on top; changes rcx.
 fn emit_until_top(asm: &mut isa::Asm<'_>) -> isa::asm::Short {
     asm.mov_r_gs(Reg::Rcx, SHADOW);
@@ -431,6 +462,9 @@ pub(super) fn emit_unless_left(asm: &mut isa::Asm<'_>, slow: u64) -> isa::asm::S
     asm.jmp(slow);
     nothing
 }
+
+/// Bytes of [`emit_is_negative`], at most.
+const NEGATIVE: u64 = 20;
 
 /// Jumps (forward) if rcx is negative: its top byte is 0xFF then, for any
 /// difference of user addresses. Changes rcx, no flags.

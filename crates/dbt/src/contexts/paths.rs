@@ -23,10 +23,7 @@ use isa::asm::Short;
 use isa::{Asm, Reg};
 use wire::node::{PLACED_FUNCS, place, tag};
 
-use super::emit::{
-    NODE, RECORD, RETURN, SHADOW, UNLESS_LEFT, code, emit_above, emit_is_negative, emit_push,
-    emit_unless_left,
-};
+use super::emit::{NODE, RECORD, RETURN, SHADOW, emit_above, emit_push};
 use crate::block::{Arrival, ExitKind, Key};
 use crate::engine::Engine;
 use crate::entry::Routine;
@@ -172,20 +169,16 @@ impl Engine {
         asm.mov_r_gs(Reg::Rdx, SHADOW);
         emit_above(asm, Reg::Rdx);
         let pop = asm.jrcxz();
-        let below = emit_is_negative(asm);
         const POP: u64 = 4 + 9 + 4 + 9;
-        let back = asm.here() + 5 + UNLESS_LEFT + POP;
-        let slow = self.slow_path(Routine::Event, code::POP_THROUGH, 0, back);
+        let back = asm.here() + 5 + POP;
+        let rare = self.rare_return(back);
         let asm = &mut emit.asm;
-        asm.jmp(slow);
-        asm.bind(below);
-        let nothing = emit_unless_left(asm, slow);
+        asm.jmp(rare);
         asm.bind(pop);
         asm.mov_r_mem(Reg::Rcx, Reg::Rdx, 8);
         asm.mov_gs_r(STATE, Reg::Rcx);
         asm.lea(Reg::Rdx, Reg::Rdx, -16);
         asm.mov_gs_r(SHADOW, Reg::Rdx);
-        asm.bind(nothing);
         assert_eq!(asm.here(), back, "the slow path comes back here");
     }
 

@@ -11,7 +11,7 @@
 //! | it is | then |
 //! |---|---|
 //! | where a stack was left that still has its return addresses | that one's activations go on |
-//! | within the stack that is left, in the middle of a function | activations below it end; they are kept, as a slice may come back |
+//! | within the stack that is left, in the middle of a function | activations below it end; if rsp was added to, they are kept, as a slice that may come back |
 //! | elsewhere, where the return addresses of a stack are that was left | that one has moved (Go) |
 //! | elsewhere | a new stack |
 //!
@@ -238,6 +238,10 @@ pub(super) fn arrive(context: &mut ThreadContext, tool: &mut Tool, how: How, lef
         }
         (_, How::Jump(_) | How::Entry) => pop_while(context, tool, |entry| is_above(sp, entry)),
     }
+    if context.stack_left == 0 {
+        tool.words.clear();
+        context.stack_added = 0;
+    }
     tool.go_on(context);
 }
 
@@ -293,7 +297,7 @@ impl Tool {
         (low, landing): (u64, u64),
     ) {
         let kept = match found {
-            Found::Same if how == How::Call => return,
+            Found::Same if how == How::Call => return self.remember_words(context),
             Found::Same => return self.keep_slice(context, contexts, low, landing),
             Found::New => None,
             Found::Left(at, by) => contexts
@@ -363,7 +367,7 @@ impl Tool {
         let left = Left {
             stack: self.stack,
             is_slice: false,
-            words: words_of(&records),
+            words: self.words_of(&records),
             records,
             state: self.state(context),
             interrupted: core::mem::take(&mut self.interrupted),
@@ -373,18 +377,24 @@ impl Tool {
     }
 
     /// Keeps the activations that end because the stack pointer is loaded: they may come back.
-    fn keep_slice(&self, context: &ThreadContext, contexts: &mut Contexts, low: u64, landing: u64) {
+    fn keep_slice(
+        &mut self,
+        context: &ThreadContext,
+        contexts: &mut Contexts,
+        low: u64,
+        landing: u64,
+    ) {
         let mut from = context.shadow_top + 16;
         while from - 16 > self.shadow && is_above(landing, self.records.get(from - 16).0) {
             from -= 16;
         }
         let ended = (context.shadow_top + 16 - from) / 16;
-        if (1..=LONGEST).contains(&ended) {
+        if context.stack_added != 0 && (1..=LONGEST).contains(&ended) {
             let records = self.records_from(context, from);
             let left = Left {
                 stack: self.stack,
                 is_slice: true,
-                words: words_of(&records),
+                words: self.words_of(&records),
                 records,
                 state: self.state(context),
                 interrupted: Interrupted::default(),
@@ -472,6 +482,24 @@ impl Tool {
     fn end_through(&self, context: &mut ThreadContext, sp: u64) {
         while context.shadow_top > self.shadow && self.records.get(context.shadow_top).0 <= sp {
             self.pop(context, context.shadow_top);
+        }
+    }
+
+    /// Keeps the return addresses: what is called now may put another slice in place of this one.
+    fn remember_words(&mut self, context: &ThreadContext) {
+        if context.stack_added != 0 {
+            self.words = words_of(&self.records_from(context, self.shadow));
+        }
+    }
+
+    /// Return addresses of the newest of `records`, which are the newest of all.
+    fn words_of(&mut self, records: &[(u64, State)]) -> Vec<u64> {
+        match core::mem::take(&mut self.words) {
+            none if none.is_empty() => words_of(records),
+            mut kept => {
+                kept.truncate(entries(records).count());
+                kept
+            }
         }
     }
 
