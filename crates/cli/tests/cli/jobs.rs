@@ -279,7 +279,12 @@ fn continued_by_another_process_it_ends_by_itself() {
         job.stops();
         kill(job.program, Signal::SIGCONT).unwrap();
         wait_until("it goes on", || !is_stopped(job.started));
-        // The shell may say that it was stopped, or not any more.
+        // The shell may say that it was stopped, or not any more; of one that it takes to be stopped
+        // `wait` would say so at once.
+        let mut tries = 0..200;
+        while shell.terminal.run("jobs").contains("Stopped") && tries.next().is_some() {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
         let said = shell.terminal.run("wait $!");
         vec![said[said.len() - 3..].to_owned()]
     });

@@ -258,6 +258,36 @@ fn fibers_of_interpreters_cost_what_they_executed() {
     check(&words, "php", (contexts.collect(), count));
 }
 
+/// Slices of one stack that are copied away and back. Where both return from one call, the second return is the
+/// caller's, so those who switch are not compared.
+#[test]
+fn slices_of_a_stack_cost_what_they_executed() {
+    let folder = Folder::new("stacks-slices");
+    let words = program("stack_slices");
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (contexts, count) = live(&folder, &words, &[]);
+    for name in ["body", "work", "leaf"] {
+        let own = |selves: &Selves| {
+            selves
+                .iter()
+                .find(|((_, function), _)| function == name)
+                .map(|(_, &own)| own)
+        };
+        assert_eq!(own(&contexts), own(&count), "{name}");
+        assert!(own(&count) > Some(100), "{name}");
+    }
+    let text = fs::read_to_string(folder.file("contexts.csv")).unwrap();
+    let paths = text.lines().filter(|line| line.contains(";work;leaf"));
+    let paths: Vec<&str> = paths.collect();
+    assert!(
+        !paths.is_empty()
+            && paths
+                .iter()
+                .all(|path| path.contains("main;resume;body;work;leaf")),
+        "{paths:?}"
+    );
+}
+
 /// The block that loads the stack pointer is of the function that executes it, not of that which
 /// control goes to.
 #[test]

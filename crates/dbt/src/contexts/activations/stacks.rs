@@ -379,17 +379,32 @@ impl Tool {
     /// Keeps the activations that end because the stack pointer is loaded: they may come back.
     fn keep_slice(
         &mut self,
-        context: &ThreadContext,
+        context: &mut ThreadContext,
         contexts: &mut Contexts,
         low: u64,
         landing: u64,
     ) {
+        if context.stack_added == 0 {
+            return;
+        }
         let mut from = context.shadow_top + 16;
         while from - 16 > self.shadow && is_above(landing, self.records.get(from - 16).0) {
             from -= 16;
         }
+        // Above the stack pointer, too, memory may be another slice's now.
+        let was = self
+            .words
+            .iter()
+            .skip(((context.shadow_top + 16 - from) / 16) as usize);
+        for &word in was {
+            let (entry, _) = self.records.get(from - 16);
+            if from - 16 == self.shadow || word_at(entry) == word {
+                break;
+            }
+            from -= 16;
+        }
         let ended = (context.shadow_top + 16 - from) / 16;
-        if context.stack_added != 0 && (1..=LONGEST).contains(&ended) {
+        if (1..=LONGEST).contains(&ended) {
             let records = self.records_from(context, from);
             let left = Left {
                 stack: self.stack,
@@ -401,6 +416,7 @@ impl Tool {
                 kinds: self.kinds(),
             };
             contexts.stacks.keep(low, left);
+            self.pop(context, from);
         }
     }
 
@@ -488,7 +504,9 @@ impl Tool {
     /// Keeps the return addresses: what is called now may put another slice in place of this one.
     fn remember_words(&mut self, context: &ThreadContext) {
         if context.stack_added != 0 {
-            self.words = words_of(&self.records_from(context, self.shadow));
+            let records = self.records_from(context, self.shadow);
+            let words = entries(&records).take(LONGEST as usize);
+            self.words = words.map(word_at).collect();
         }
     }
 
@@ -497,7 +515,7 @@ impl Tool {
         match core::mem::take(&mut self.words) {
             none if none.is_empty() => words_of(records),
             mut kept => {
-                kept.truncate(entries(records).count());
+                kept.truncate(entries(records).count().min(WORDS));
                 kept
             }
         }
