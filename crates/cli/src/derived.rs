@@ -15,6 +15,7 @@ use crate::controls;
 use crate::exit_status::Ending;
 use crate::flags::{Report, What};
 use crate::functions::Files;
+use crate::incomplete;
 use crate::output::{Kind, Output};
 use crate::progress::Progress;
 use crate::symbolize;
@@ -25,18 +26,15 @@ pub struct Derived {
     pub failures: Vec<String>,
 }
 
-/// Warns that a recording derived from an incomplete trace inherits its gaps.
+/// Says that what is made of an incomplete trace is.
 fn say_what_is_missing(recording: &Recording, path: &Path) {
-    let threads = || recording.processes.iter().flat_map(|p| &p.threads);
-    let ends = threads().filter(|thread| thread.missing.is_some()).count();
-    let begins = threads().filter(|thread| thread.gap.is_some()).count();
-    let shown = path.display();
+    let threads = recording.processes.iter().flat_map(|p| &p.threads);
+    let begins = threads.filter(|thread| thread.gap.is_some()).count();
     if begins > 0 {
+        let shown = path.display();
         say!("everypath: '{shown}': the beginning of {begins} threads was not kept");
     }
-    if ends > 0 {
-        say!("everypath: '{shown}': {ends} threads end early; `everypath verify` says why");
-    }
+    incomplete::note(recording, path, true);
 }
 
 impl Report {

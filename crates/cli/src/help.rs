@@ -174,7 +174,7 @@ const TOPICS: [(&str, &str); 3] = [
     (
         "status",
         "The exit status is the program's own, also the signal by which it ended. Everypath's own failures
-are 125 (its error, or what was asked for could not be written), 126 (the program cannot be executed)
+are 125 (its error, or what was asked for could not be written, or is made of a trace that is not all of the run), 126 (the program cannot be executed)
 and 127 (there is no such program). 1 is a condition of `diff --fail-if` that is met, a trace
 that `verify` finds damaged or not finished, and a machine on which `doctor` cannot run a program.
 ",

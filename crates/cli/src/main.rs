@@ -67,6 +67,7 @@ mod flow;
 mod folders;
 mod functions;
 mod help;
+mod incomplete;
 mod libraries;
 mod line_prefetch;
 mod mistakes;
@@ -144,7 +145,7 @@ fn run(command: &mut Command) -> anyhow::Result<Ending> {
             return Ok(Ending::of(ended));
         }
     }
-    commands::run(command)
+    commands::run(command).map(incomplete::ending)
 }
 
 fn exit_code(error: &anyhow::Error) -> u8 {

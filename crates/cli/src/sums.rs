@@ -22,6 +22,14 @@ pub fn with(mut first: Prefix, path: &Path, more: &[PathBuf]) -> Result<Prefix> 
                 path.display()
             );
         }
+        let kinds = [&first.recording, &prefix.recording].map(has_marks);
+        if kinds[0] != kinds[1] {
+            bail!(
+                "'{}' and '{shown}': one says that code was executed, the other how often, and they \
+                 do not add up",
+                path.display()
+            );
+        }
         if let Some(file) = other_build(&first.recording, &prefix.recording) {
             bail!(
                 "'{shown}' is of another build of '{file}' than '{}'",
@@ -32,6 +40,12 @@ pub fn with(mut first: Prefix, path: &Path, more: &[PathBuf]) -> Result<Prefix> 
         add(&mut first.recording, prefix.recording);
     }
     Ok(first)
+}
+
+/// Whether its numbers are marks of coverage.
+fn has_marks(recording: &Recording) -> bool {
+    let mut options = recording.meta.options.iter();
+    options.any(|(name, tool)| name == report::counts::EDITED && tool == report::counts::COVERAGE)
 }
 
 fn add(recording: &mut Recording, other: Recording) {

@@ -14,6 +14,7 @@ use crate::controls;
 use crate::exit_status::Ending;
 use crate::flags::{Destination, Dump, Format, Trace, Verify};
 use crate::folders;
+use crate::incomplete;
 use crate::mistakes;
 use crate::mls;
 use crate::output::{Kind, Output};
@@ -118,7 +119,7 @@ pub fn dump(flags: &Dump) -> Result<Ending> {
             thread: flags.thread,
             functions: functions(flags)?,
         };
-        let (recording, _) = read_trace(&flags.file)?;
+        let (recording, ..) = read_known(&flags.file)?;
         check_thread(&recording, &flags.file, flags.thread)?;
         check_functions(&recording, &flags.file, &view.functions)?;
         check_order(&recording, &flags.file)?;
@@ -219,7 +220,8 @@ pub fn check_order(recording: &Recording, path: &Path) -> Result<()> {
 }
 
 pub fn verify(flags: &Verify) -> Result<Ending> {
-    let (recording, is_sound) = read_trace(&flags.file)?;
+    let (recording, is_sound, _) = read_known(&flags.file)?;
+    let is_sound = !incomplete::say(&recording, &flags.file) && is_sound;
     let progress = Progress::reading(&recording, "checking");
     let mut said = Vec::new();
     let sound = report::steps::verify(&recording, &mut said)? && is_sound;
@@ -236,6 +238,7 @@ pub fn index(flags: &Verify) -> Result<Ending> {
     }
     let mut recording = prefix.recording;
     check_mode(&recording, &flags.file)?;
+    incomplete::note(&recording, &flags.file, true);
     let output = Output::prepare(&flags.file, Kind::Recording)?;
     let progress = Progress::reading(&recording, "counting");
     let failed = segments::number(&mut recording);
@@ -260,9 +263,12 @@ fn print(write: impl Fn(&mut dyn Write) -> io::Result<bool>) -> Result<Ending> {
     }
 }
 
-/// A trace in a file, or what is left of it; and whether that is all that was to be written.
+/// A trace in a file, or what is left of it; and whether that is all that was to be written. What
+/// is made of it says if the trace is not all of the run.
 pub fn read_trace(path: &Path) -> Result<(Recording, bool)> {
-    read_known(path).map(|(recording, is_sound, _)| (recording, is_sound))
+    let (recording, is_sound, _) = read_known(path)?;
+    incomplete::note(&recording, path, is_sound);
+    Ok((recording, is_sound))
 }
 
 /// Reads a trace, and its identity.

@@ -103,6 +103,14 @@ fn runs_add_up_and_builds_do_not() {
     for (start, (end, executed)) in &one.blocks {
         assert_eq!(all.blocks[start], (*end, 3 * executed));
     }
+    // Marks are no counts.
+    let covered = edit(&folder, "switches", "coverage");
+    assert!(run(&folder, &covered, "switches", &[]).status.success());
+    let marks = counters(&folder, &covered);
+    for (one, other) in [(&files[0], &marks[0]), (&marks[0], &files[0])] {
+        let said = folder.refused(BINARY, &["report", one, other]);
+        assert!(said.contains("they do not add up"), "{said}");
+    }
     // The original is another build now.
     folder.program(&["-O1"], "switches", source);
     let said = folder.refused(BINARY, &["report", &files[0]]);

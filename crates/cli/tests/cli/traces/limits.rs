@@ -76,14 +76,14 @@ fn limited(folder: &Folder, limit: u64, program: &[&str]) -> (String, Recording)
     assert!(output.status.success(), "{output:?}");
     let len = std::fs::metadata(folder.file("run.evp")).unwrap().len();
     assert!(len <= limit, "{len} bytes of {limit}");
-    for command in ["verify", "dump --range 1..2000"] {
+    let kept = read(&folder.file("run.evp"));
+    let is_cut = missing(&kept).contains(&Some(Missing::Limit));
+    for (command, is_whole) in [("verify", !is_cut), ("dump --range 1..2000", true)] {
         let name = command.split(' ').next().unwrap();
         let script = format!("$0 {command} run.evp >{name}.txt");
         let output = folder.run("/bin/sh", &["-c", &script, BINARY]);
-        assert!(
-            output.status.success() && output.stderr.is_empty(),
-            "{output:?}"
-        );
+        assert_eq!(output.status.success(), is_whole, "{output:?}");
+        assert_eq!(output.stderr.is_empty(), is_whole, "{output:?}");
     }
     let said = String::from_utf8(output.stderr).unwrap();
     let (said, kept) = said.split_at(said.find("everypath: '").unwrap());
@@ -222,6 +222,56 @@ fn names_have_no_more_room_than_there_is() {
     }
     assert!(said[0].contains("--limit left no room for "), "{said:?}");
     assert_eq!(said[1], "");
+}
+
+/// Results of a trace that ends early say so, and so does the status; what shows a part that is
+/// there does not.
+#[test]
+fn what_is_made_of_a_cut_trace_says_so() {
+    let folder = Folder::new("trace-limit-made");
+    let program = ["perl", "-e", "$s += $_ % 7 for 1..3000; print $s"];
+    let limited = [
+        "trace",
+        "-q",
+        "--memory",
+        "addresses",
+        "--limit",
+        "60K",
+        "-o",
+        "cut.evp",
+        "--",
+    ];
+    let output = folder.run(BINARY, &[&limited[..], &program].concat());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let sentence = "everypath: 'cut.evp' is not all of the run: 1 of 1 thread ends early, as --limit was reached\n";
+    let cases: [(&[&str], i32); 12] = [
+        (&["report", "cut.evp", "--as", "counts"], 125),
+        (&["report", "cut.evp", "--as", "contexts"], 125),
+        (&["stats", "cut.evp"], 125),
+        (&["raptor", "cut.evp"], 125),
+        (&["caches", "cut.evp"], 125),
+        (&["caches", "cut.evp", "--sharing"], 125),
+        (&["dump", "cut.evp", "--din", "cut.din"], 125),
+        (&["dump", "cut.evp", "--champsim", "cut.champsim"], 125),
+        (&["pack", "cut.evp", "-o", "packed.evp"], 125),
+        (&["verify", "cut.evp"], 1),
+        (&["index", "cut.evp"], 125),
+        (&["dump", "cut.evp", "--range", "1..9"], 0),
+    ];
+    for (arguments, status) in cases {
+        let output = folder.run(BINARY, arguments);
+        assert_eq!(
+            output.status.code(),
+            Some(status),
+            "{arguments:?}: {output:?}"
+        );
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(
+            said.contains(sentence),
+            status != 0,
+            "{arguments:?}: {said}"
+        );
+    }
 }
 
 /// A ring keeps the end of what each thread executes, from a keyframe on; chaos has many.
