@@ -52,7 +52,7 @@ pub fn say(recording: &Recording, path: &Path) -> bool {
     any
 }
 
-/// How the command ends that read it, if nothing else went wrong.
+/// The ending of a command that has read traces: a failure if one was incomplete.
 pub fn ending(ending: Ending) -> Ending {
     match ending {
         Ending::Exit(0) if IS_INCOMPLETE.load(Relaxed) => Ending::Exit(FAILED),

@@ -14,7 +14,7 @@ use crate::cct::Event;
 const FRAME: i64 = 64 << 10;
 /// Bytes above the first stack pointer of a stack that may be its, too.
 const ABOVE: i64 = 64;
-/// How far below its entry the stack of what a handler of a signal interrupted may reach.
+/// Bytes below the entry of an activation within which a handler on another stack finds it again.
 const INTERRUPTED: i64 = 8 << 20;
 /// Most stacks that are kept.
 const MOST: usize = 1 << 16;

@@ -12,7 +12,7 @@ use super::instruction::Kind;
 const FRAME: u64 = 64 << 10;
 /// Bytes above the first stack pointer of a stack that may be its, too.
 const ABOVE: u64 = 64;
-/// How far below its entry the stack of what a handler of a signal interrupted may reach.
+/// Bytes below the entry of an activation within which a handler on another stack finds it again.
 const INTERRUPTED: u64 = 8 << 20;
 
 /// A stack that was left.

@@ -59,7 +59,7 @@ const MOVED: usize = 1 << 12;
 const ABOVE: u64 = 64;
 /// A call with a stack pointer that is less below the one before is on the same stack.
 const FRAME: u64 = 64 << 10;
-/// How far below its entry the stack of what a handler of a signal interrupted may reach.
+/// Bytes below the entry of an activation within which a handler on another stack finds it again.
 const INTERRUPTED: u64 = 8 << 20;
 
 /// The stack that a thread is on.
@@ -97,7 +97,7 @@ pub struct Stacks {
     last_number: u64,
 }
 
-/// How control goes on.
+/// The branch by which control goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
     Return,
@@ -363,17 +363,23 @@ impl Tool {
         if self.shadow + first > context.shadow_top {
             return;
         }
-        let records = self.records_from(context, self.shadow);
-        let left = Left {
+        let mut left = self.aside(context, self.shadow);
+        left.interrupted = core::mem::take(&mut self.interrupted);
+        contexts.stacks.keep(low, left);
+    }
+
+    /// The records from `from` on, as those of a stack that is left.
+    fn aside(&mut self, context: &ThreadContext, from: u64) -> Left {
+        let records = self.records_from(context, from);
+        Left {
             stack: self.stack,
             is_slice: false,
             words: self.words_of(&records),
             records,
             state: self.state(context),
-            interrupted: core::mem::take(&mut self.interrupted),
+            interrupted: Interrupted::default(),
             kinds: self.kinds(),
-        };
-        contexts.stacks.keep(low, left);
+        }
     }
 
     /// Keeps the activations that end because the stack pointer is loaded: they may come back.
@@ -405,16 +411,8 @@ impl Tool {
         }
         let ended = (context.shadow_top + 16 - from) / 16;
         if (1..=LONGEST).contains(&ended) {
-            let records = self.records_from(context, from);
-            let left = Left {
-                stack: self.stack,
-                is_slice: true,
-                words: self.words_of(&records),
-                records,
-                state: self.state(context),
-                interrupted: Interrupted::default(),
-                kinds: self.kinds(),
-            };
+            let mut left = self.aside(context, from);
+            left.is_slice = true;
             contexts.stacks.keep(low, left);
             self.pop(context, from);
         }

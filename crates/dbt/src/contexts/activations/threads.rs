@@ -64,7 +64,7 @@ impl Engine {
         let mut held = first;
         for (at, &(entry, state)) in (shadow..).step_by(16).zip(&states) {
             let entry = if at == shadow { stack.bottom() } else { entry };
-            // Where blocks are counted, that of the activation below.
+            // A record of blocks has the state of the activation below it.
             records.set(at, entry, if intra.is_some() { held } else { state });
             (held, context.shadow_top) = (state, at);
         }
@@ -129,7 +129,7 @@ pub fn publish_thread(engine: &Engine, context: &ThreadContext, offset: u64) {
     }
 }
 
-/// How many activations were live at once, at most: records are pushed one by
+/// The most activations that were live at once on a stack: records are pushed one by
 /// one and never erased, so the first word that is zero lies above the highest.
 ///
 /// # Safety
