@@ -57,6 +57,9 @@ pub use activations::{
     unwind,
 };
 
+/// Most places that are kept as behind a load of rsp.
+const MOST_BEHIND_LOADS: usize = 1 << 16;
+
 /// A function's id, and its table and place in a file if it is a file's.
 #[derive(Clone, Copy, Debug)]
 struct Numbered {
@@ -91,6 +94,9 @@ pub struct Contexts {
     last_function: core::ops::Range<u64>,
     /// Stacks that threads have left.
     stacks: activations::Stacks,
+    /// Places in the middle of straight code where blocks may begin, so that a load of rsp may be
+    /// in the block before: where signals interrupted, and where a block with a load was cut.
+    behind_loads: alloc::collections::BTreeSet<u64>,
 }
 
 impl Contexts {
@@ -115,6 +121,7 @@ impl Contexts {
             ids: HashMap::default(),
             flags: alloc::vec::Vec::new(),
             restorers: alloc::vec::Vec::new(),
+            behind_loads: alloc::collections::BTreeSet::new(),
             leaves: leaves::Leaves::default(),
             blocks: blocks::BasicBlocks::new(config.mode.load(Relaxed), k, flags),
             last_function: 0..0,
@@ -220,6 +227,13 @@ impl Contexts {
         let same_file = regions.find(from).map(|r| r.table) == regions.find(to).map(|r| r.table);
         let functions = (source.flags | target.flags) & func::PLT == 0;
         same_file && functions && source.owner != target.owner && at != target.start
+    }
+
+    /// A block may begin at `pc`, behind a load of rsp.
+    fn note_behind_load(&mut self, pc: u64) {
+        if self.behind_loads.len() < MOST_BEHIND_LOADS {
+            self.behind_loads.insert(pc);
+        }
     }
 
     /// The id of the function whose extent holds `pc`, if it was ever entered.

@@ -217,7 +217,7 @@ impl Engine {
     fn emit_superblock(&mut self, emit: &mut Emit<'_>, source: &Superblock) {
         let mut known_eax = None;
         // rsp was loaded; or the next indirect jump is a return by hand.
-        let (mut loaded, mut unwinding) = (false, false);
+        let (mut loaded, mut unwinding) = (self.is_behind_load(emit.start_pc), false);
         let has_activations = self.contexts.is_some() && self.has_activations();
         let mut at = emit.start_pc;
         let mut run = Run::default();
@@ -330,6 +330,7 @@ impl Engine {
         {
             let middle = matches!(source.end, End::Goto(key) if key.arrival == Arrival::Middle);
             self.record_end(emit, last, middle);
+            self.end_behind_load(loaded, source.end);
         }
         self.emit_end(emit, source, at);
     }

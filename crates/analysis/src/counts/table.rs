@@ -119,6 +119,8 @@ impl Table {
         let jumps = tally::jumps(process, slots);
         let mut went: Vec<(u32, &Jump, u64)> = Vec::new();
         let (mut places, mut counts) = (Vec::new(), Vec::new());
+        // A thread that was killed stopped in the middle of a fragment, each once at most.
+        let mut stops = process.threads.len() as i128;
         for fragment in &process.fragments {
             let unsound = |what| Unsound {
                 process: index,
@@ -137,8 +139,8 @@ impl Table {
             places.clear();
             self.decode(&mut adding, fragment, &mut places)
                 .map_err(unsound)?;
-            match self.count(fragment, &places, &counts, cuts) {
-                Ok(()) => {}
+            match self.count(fragment, &places, (&counts, cuts), stops) {
+                Ok(stopped) => stops -= stopped,
                 // There was no room to say where it was left.
                 Err(_) if is_denied => continue,
                 Err(what) => return Err(unsound(what)),
@@ -328,16 +330,17 @@ impl Table {
         Ok((new, len, flow))
     }
 
-    /// Adds what `fragment` counted. `cuts`: before which instruction, how many
-    /// were counted ahead, how often.
+    /// Adds what `fragment` counted, and says how many threads ended in the middle of it, at most
+    /// `stops`. `cuts`: before which instruction, how many were counted ahead, how often.
     fn count(
         &mut self,
         fragment: &Fragment,
         places: &[Place],
-        counts: &[u64],
-        cuts: &[(usize, i64, u64)],
-    ) -> Result<(), &'static str> {
+        (counts, cuts): (&[u64], &[(usize, i64, u64)]),
+        stops: i128,
+    ) -> Result<i128, &'static str> {
         let end = places.len();
+        let mut stopped = 0;
         let tally::Tally {
             executed,
             left,
@@ -359,7 +362,10 @@ impl Table {
             if count < 0 || fell < 0 {
                 return Err("something was executed less than never");
             }
-            if fell > count || fell < count && !is_conditional(place.flow) {
+            if !is_conditional(place.flow) {
+                stopped += count - fell;
+            }
+            if fell > count || stopped > stops {
                 return Err("it is left where there is no branch");
             }
             sums.push((count, fell));
@@ -370,7 +376,7 @@ impl Table {
             sum.count = plus(sum.count, count).ok_or(TOO_LARGE)?;
             sum.fell = plus(sum.fell, fell).ok_or(TOO_LARGE)?;
         }
-        Ok(())
+        Ok(stopped)
     }
 
     pub(super) fn finish(mut self, recording: &Recording) -> Result<Counts, Unsound> {

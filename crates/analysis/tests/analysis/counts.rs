@@ -122,6 +122,23 @@ fn cuts_take_back_and_add() {
     assert_eq!(once.insns[1].taken(), 0);
 }
 
+/// A thread that was killed between two additions executed what the first one counted.
+#[test]
+fn threads_stop_in_the_middle_once_each() {
+    let stopped = |times| {
+        let mut recording = recording(&[(0, times), (1, 7)], vec![]);
+        let process = &mut recording.processes[0];
+        Arc::make_mut(&mut process.fragments[0]).events[0] = event(0, 4);
+        process.threads.push(Thread::default());
+        counts::of_recording(&recording)
+    };
+    let twice = stopped(2).unwrap();
+    let executed: Vec<u64> = twice.insns.iter().map(|insn| insn.count).collect();
+    assert_eq!(executed, [9, 9, 9, 9, 7]);
+    let what = stopped(3).unwrap_err().what;
+    assert_eq!(what, "it is left where there is no branch");
+}
+
 #[test]
 fn contradictions_are_errors() {
     let unsound = |change: fn(&mut Process)| {

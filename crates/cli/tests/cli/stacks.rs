@@ -195,7 +195,6 @@ func main() {
 "#;
 
 #[test]
-#[ignore = "a limit that is not mended yet: goroutines lose their activations in some runs (docs/limits.md)"]
 fn goroutines_cost_what_they_executed() {
     let folder = Folder::new("stacks-go");
     fs::write(folder.file("program.go"), GO).unwrap();
@@ -210,9 +209,7 @@ fn goroutines_cost_what_they_executed() {
             .expect("go is installed (Debian: golang-go)")
             .success()
     );
-    // Preempted goroutines are a limit (docs/limits.md), so it is short.
-    let quiet = ("GODEBUG", "asyncpreemptoff=1");
-    let threads: [&[(&str, &str)]; 2] = [&[quiet], &[quiet, ("GOMAXPROCS", "1")]];
+    let threads: [&[(&str, &str)]; 2] = [&[], &[("GOMAXPROCS", "1")]];
     for environment in threads {
         let (contexts, count) = live(&folder, &["./program"], environment);
         let own = |selves: &Selves| -> BTreeMap<String, u64> {

@@ -13,6 +13,7 @@ use crate::engine::Engine;
 use crate::entry::Routine;
 use crate::indirect::{SPILL, emit_restores, emit_spills};
 use crate::pcmap::Recipe;
+use crate::superblock::End;
 use crate::translate::Emit;
 
 const NODE_KEY: i8 = offset_of!(Node, neg_key) as i8;
@@ -289,6 +290,19 @@ impl Engine {
             asm.jmp(back);
         });
         start.expect("make_room leaves room for a block's slow paths")
+    }
+
+    /// Whether rsp may have been loaded in a block that ends before `pc`.
+    pub fn is_behind_load(&self, pc: u64) -> bool {
+        let contexts = self.contexts.as_ref();
+        contexts.is_some_and(|contexts| contexts.behind_loads.contains(&pc))
+    }
+
+    /// A block has ended so; rsp was perhaps `loaded` in it, or before it.
+    pub fn end_behind_load(&mut self, loaded: bool, end: End) {
+        if let (true, End::Goto(key), Some(contexts)) = (loaded, end, &mut self.contexts) {
+            contexts.note_behind_load(key.pc);
+        }
     }
 
     /// Before rsp is loaded with something that is not made from it.

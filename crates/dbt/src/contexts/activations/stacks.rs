@@ -108,6 +108,16 @@ pub enum How {
     Call,
 }
 
+/// The branch, and where it leads.
+#[derive(Clone, Copy, Debug)]
+struct Branch {
+    how: How,
+    /// To the entry of a function.
+    enters: bool,
+    /// A jump within a function.
+    stays: bool,
+}
+
 impl Stack {
     /// The first stack of a thread that begins with this stack pointer; 0: it is not known,
     /// and nothing is above it.
@@ -216,16 +226,15 @@ pub(super) fn arrive(context: &mut ThreadContext, tool: &mut Tool, how: How, lef
     let found = engine::with(|engine| {
         let (contexts, process) = (engine.contexts.as_mut()?, &engine.process);
         let enters = how == How::Entry || target.is_some_and(|at| contexts.begins(at, process));
-        let found = tool.find(&mut contexts.stacks, (how, enters), (left, sp, landing));
+        let function = |pc| contexts.function_at(pc, process);
+        let stays = match (how, target) {
+            (How::Jump(pc), Some(at)) => function(pc).is_some() && function(pc) == function(at),
+            _ => false,
+        };
+        let branch = Branch { how, enters, stays };
+        let found = tool.find(&contexts.stacks, branch, (left, sp, landing));
         let pool = process.log.pool;
-        tool.follow(
-            context,
-            contexts,
-            pool,
-            found,
-            (how, enters),
-            (left, landing),
-        );
+        tool.follow(context, contexts, pool, found, branch, (left, landing));
         engine.publish_chunk(tool);
         Some(found)
     });
@@ -256,25 +265,25 @@ enum Found {
 }
 
 impl Tool {
-    fn find(
-        &self,
-        stacks: &mut Stacks,
-        (how, enters): (How, bool),
-        (left, sp, landing): (u64, u64, u64),
-    ) -> Found {
+    fn find(&self, stacks: &Stacks, branch: Branch, (left, sp, landing): (u64, u64, u64)) -> Found {
+        let Branch { how, enters, stays } = branch;
         let is_own = left <= sp && sp <= self.stack.top;
         if let Some(low) = stacks.at(sp, self.stack.number, is_own.then_some(left)) {
             return Found::Left(low, 0);
         }
         let is_near = sp < left && left - sp < FRAME;
-        if !enters && (is_own || is_near) {
+        if !enters && (is_own || is_near && (stays || how == How::Call)) {
             return Found::Same;
         }
+        // A stack may have moved to where it is near the one that is left.
         if !enters
             && how != How::Call
             && let Some((low, by)) = stacks.moved_to(landing.wrapping_sub(8))
         {
             return Found::Left(low, by);
+        }
+        if !enters && is_near {
+            return Found::Same;
         }
         // A handler on a stack of its own jumps to what it interrupted.
         if let Some(height) = self.interrupted.last().map(|point| point.height) {
@@ -293,9 +302,10 @@ impl Tool {
         contexts: &mut Contexts,
         pool: Pool,
         found: Found,
-        (how, enters): (How, bool),
+        branch: Branch,
         (low, landing): (u64, u64),
     ) {
+        let how = branch.how;
         let kept = match found {
             Found::Same if how == How::Call => return self.remember_words(context),
             Found::Same => return self.keep_slice(context, contexts, low, landing),
@@ -334,7 +344,7 @@ impl Tool {
             self.end_through(context, landing.wrapping_sub(1));
             self.push(context, landing.wrapping_sub(1), caller);
             self.stack.bridge = was.number;
-        } else if enters {
+        } else if branch.enters {
             self.end_through(context, landing);
             if context.shadow_top == self.shadow && !self.stack.is_first {
                 // All that was on it had ended: its memory is another stack's now.
