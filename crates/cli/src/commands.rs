@@ -22,7 +22,7 @@ use crate::edited_run::EditedRun;
 use crate::exit_status::Ending;
 use crate::flags::{
     BlockKind, Cli, Command, ContextMode, Contexts, Count, Destination, Format, Report, Run, View,
-    WhichForest,
+    WhenEdited, WhichForest,
 };
 use crate::help;
 use crate::output::{mid_sentence, reason};
@@ -345,10 +345,16 @@ fn count(flags: &Count) -> Result<Ending> {
         },
         speaks: true,
     };
-    if flags.rewrite {
+    if let Some(when) = flags.rewrite {
         let program = program::check(&flags.target.command[0])?;
-        match EditedRun::of(&program) {
+        match EditedRun::of(&program, when == WhenEdited::Only) {
             Ok(edited) => return session.run_edited(&program, &edited),
+            Err(why) if when == WhenEdited::Only => {
+                bail!(
+                    "'{}' is not edited: {why}; nothing was run",
+                    program.display()
+                )
+            }
             Err(why) => say!(
                 "everypath: '{}' is not edited: {why}; it is translated instead",
                 program.display()

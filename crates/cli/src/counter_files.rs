@@ -21,6 +21,7 @@ use wire::counters::{ARGUMENTS, FIRST, FileHeader, ID, MAGIC, PATH, VERSION};
 
 use crate::output::reason;
 use crate::symbolize;
+use crate::uncounted;
 
 /// Functions that are named one by one when their counts do not add up.
 const NAMED: usize = 5;
@@ -168,6 +169,11 @@ pub fn read(path: &Path) -> Result<Recording> {
     };
     let counted = Counted::of(&planned, &counters, header.bias, &code);
     say_what_is_missing(path, &header, planned.tool, &counted, &original);
+    let mut options = vec![(
+        report::counts::EDITED.into(),
+        tool_name(planned.tool).into(),
+    )];
+    options.extend(uncounted::options(&planned, &counted, &original));
     let modules = modules(&planned.original, &original, header.bias)?;
     let process = Process {
         pid: header.pid,
@@ -189,10 +195,7 @@ pub fn read(path: &Path) -> Result<Recording> {
         producer: format!("everypath {}", env!("CARGO_PKG_VERSION")),
         command: header.arguments,
         mode: Mode::Counts,
-        options: vec![(
-            report::counts::EDITED.into(),
-            tool_name(planned.tool).into(),
-        )],
+        options,
         started_unix_ns: header.started,
         ..Meta::default()
     };
@@ -305,11 +308,8 @@ fn say_what_is_missing(
     if counted.unsound.is_empty() {
         return;
     }
-    let names = counted.unsound.iter().take(NAMED).map(|&entry| {
-        let offset = image.file_offset(LinkAddr(entry));
-        let name = offset.and_then(|offset| image.name_at(offset).0.map(image::demangled));
-        name.unwrap_or_else(|| format!("{entry:#x}"))
-    });
+    let names = counted.unsound.iter().take(NAMED);
+    let names = names.map(|&entry| uncounted::name_at(entry, image));
     let names: Vec<String> = names.collect();
     let more = counted.unsound.len() - names.len();
     let more = if more > 0 {

@@ -30,7 +30,7 @@ use trace::{Meta, Prefix, Recording};
 
 use crate::counter_files;
 use crate::rewrite::PERMISSIONS;
-use crate::sums;
+use crate::{sums, uncounted};
 
 /// An edited program that can be run, in a folder of its own that goes with it.
 pub struct EditedRun {
@@ -46,8 +46,8 @@ impl Drop for EditedRun {
 }
 
 impl EditedRun {
-    /// Prepares a program. The error says why it is not edited.
-    pub fn of(program: &Path) -> Result<EditedRun, String> {
+    /// Prepares a program; `always`: also if much of it would not be counted. The error says why it is not edited.
+    pub fn of(program: &Path, always: bool) -> Result<EditedRun, String> {
         let input = fs::read(program).map_err(|error| error.to_string())?;
         if input.starts_with(b"#!") {
             return Err("it is a script".into());
@@ -57,6 +57,9 @@ impl EditedRun {
         }
         let cache = folder_of_the_user()?;
         let edited = cached(&cache, program, &input)?;
+        if !always {
+            judge(program, &edited)?;
+        }
         let since = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
@@ -202,6 +205,18 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// An error if too much of a program would not be counted.
+fn judge(program: &Path, edited: &Path) -> Result<(), String> {
+    let bytes = fs::read(edited).map_err(|error| error.to_string())?;
+    let image = Image::open_whole(program).map_err(|error| error.to_string())?;
+    let planned = planned(&bytes).ok_or("its plan is damaged")?;
+    uncounted::too_much(&planned.uncounted, &image).map_or(Ok(()), Err)
+}
+
+fn planned(bytes: &[u8]) -> Option<plan::File> {
+    rewrite::plan_of(bytes).and_then(plan::File::decode)
+}
+
 /// The file with the hash of another one.
 fn sum_of(path: &Path) -> PathBuf {
     path.with_extension(format!(
@@ -222,7 +237,7 @@ fn is_good(path: &Path, input: &[u8]) -> bool {
     let (Ok(bytes), Ok(sum)) = (fs::read(path), fs::read(sum_of(path))) else {
         return false;
     };
-    let planned = rewrite::plan_of(&bytes).and_then(plan::File::decode);
+    let planned = planned(&bytes);
     let is_of = |planned: plan::File| {
         planned.size == input.len() as u64 && planned.hash == plan::hash(input)
     };

@@ -312,14 +312,24 @@ pub struct Count {
     #[arg(long, value_name = "LIST", conflicts_with = "format")]
     pub annotate: Vec<String>,
     /// Edit the program and run that: quicker, but libraries are not counted
-    #[arg(long, conflicts_with = "in_place")]
-    pub rewrite: bool,
+    #[arg(long, value_name = "WHEN", conflicts_with = "in_place")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "most")]
+    pub rewrite: Option<WhenEdited>,
     #[command(flatten)]
     pub page: Page,
     #[command(flatten)]
     pub destination: Destination,
     #[command(flatten)]
     pub target: Target,
+}
+
+/// When a program is edited for `count --rewrite`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WhenEdited {
+    /// If nearly all of its code can be; otherwise it is translated
+    Most,
+    /// Always; if it cannot be, nothing is run
+    Only,
 }
 
 #[derive(Debug, Args)]

@@ -13,15 +13,20 @@ use trace::{Missing, Recording};
 use crate::FAILED;
 use crate::exit_status::Ending;
 
-/// A trace that was read is incomplete.
+/// A trace that was read is incomplete, or a file is damaged.
 static IS_INCOMPLETE: AtomicBool = AtomicBool::new(false);
 
 /// Says of an incomplete trace that it is; `is_sound`: its file is not damaged, which was said.
 pub fn note(recording: &Recording, path: &Path, is_sound: bool) {
     let ends = say(recording, path);
     if ends || !is_sound {
-        IS_INCOMPLETE.store(true, Relaxed);
+        note_damage();
     }
+}
+
+/// Something was read of which a part is lost; that was said.
+pub fn note_damage() {
+    IS_INCOMPLETE.store(true, Relaxed);
 }
 
 /// Whether threads of the trace end early, which is said.

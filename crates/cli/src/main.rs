@@ -95,6 +95,7 @@ mod timelines;
 mod trace_index;
 mod trace_run;
 mod traces;
+mod uncounted;
 mod vdso;
 
 use std::process::ExitCode;

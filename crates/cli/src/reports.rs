@@ -16,6 +16,7 @@ use crate::commands::{
 use crate::derived::Derived;
 use crate::exit_status::Ending;
 use crate::flags::{Format, Report};
+use crate::incomplete;
 use crate::output::{Kind, Output};
 use crate::page_sources::OnDisk;
 use crate::pager;
@@ -57,6 +58,7 @@ fn show(flags: &Report, recording: &Recording, lost: Option<Loss>) -> Result<End
             say!("everypath: {note}");
         }
         show.notes.push(note);
+        incomplete::note_damage();
     }
     check(flags, recording)?;
     show.fold = flags.fold().filter(|_| recording.meta.k.is_none());

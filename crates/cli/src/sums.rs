@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
+use report::counts::{CALLED, INSTRUCTIONS, LEFT_OUT};
 use trace::{Mode, Prefix, Recording};
 
 use crate::commands::read;
@@ -57,6 +58,15 @@ fn add(recording: &mut Recording, other: Recording) {
             process
         }));
     recording.denied.extend(other.denied);
+    // What is said of one program is once in the sum, what is said of a process each time.
+    let options = &mut recording.meta.options;
+    for option in other.meta.options {
+        match option.0.as_str() {
+            CALLED => options.push(option),
+            LEFT_OUT | INSTRUCTIONS if !options.contains(&option) => options.push(option),
+            _ => {}
+        }
+    }
 }
 
 fn builds(recording: &Recording) -> Builds<'_> {

@@ -7,7 +7,7 @@
 
 use crate::{Chords, Edge, Graph, Place};
 
-const MAGIC: [u8; 8] = *b"EVPPLAN1";
+const MAGIC: [u8; 8] = *b"EVPPLAN2";
 
 /// Purposes of inserted code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +122,87 @@ impl Function {
     }
 }
 
+/// A function without counters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    pub entry: u64,
+    pub bytes: u64,
+    /// Index of the reason in [`Uncounted::reasons`].
+    pub reason: u32,
+}
+
+/// Code of a file that has no counters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Uncounted {
+    /// By entry.
+    pub functions: Vec<Left>,
+    /// Each is a gate's name and its meaning.
+    pub reasons: Vec<String>,
+    /// Bytes of code in no function.
+    pub outside: u64,
+    /// Bytes of all code of the file.
+    pub of: u64,
+}
+
+impl Uncounted {
+    /// Bytes of code without counters.
+    pub fn bytes(&self) -> u64 {
+        let functions = self.functions.iter().map(|function| function.bytes);
+        functions.fold(self.outside, u64::saturating_add)
+    }
+
+    /// The share of the file's code that has none, in percent.
+    pub fn percent(&self) -> f64 {
+        100.0 * self.bytes() as f64 / self.of.max(1) as f64
+    }
+
+    pub fn reason(&self, function: &Left) -> &str {
+        let reason = self.reasons.get(function.reason as usize);
+        reason.map_or("", String::as_str)
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        put(out, self.of);
+        put(out, self.outside);
+        put(out, self.reasons.len() as u64);
+        for reason in &self.reasons {
+            put_text(out, reason);
+        }
+        put(out, self.functions.len() as u64);
+        let mut before = 0;
+        for function in &self.functions {
+            put(out, function.entry.wrapping_sub(before));
+            put(out, function.bytes);
+            put(out, function.reason.into());
+            before = function.entry;
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Option<Uncounted> {
+        let (of, outside) = (reader.number()?, reader.number()?);
+        let mut reasons = Vec::new();
+        for _ in 0..reader.number()? {
+            reasons.push(reader.text()?);
+        }
+        let mut functions = Vec::new();
+        let mut entry = 0u64;
+        for _ in 0..reader.number()? {
+            entry = entry.wrapping_add(reader.number()?);
+            functions.push(Left {
+                entry,
+                bytes: reader.number()?,
+                reason: u32::try_from(reader.number()?).ok()?,
+            });
+        }
+        Some(Uncounted {
+            functions,
+            reasons,
+            outside,
+            of,
+        })
+    }
+}
+
 /// A file with counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
@@ -134,6 +215,7 @@ pub struct File {
     /// Entry of the program's main function, whose return ends it; 0: it is not known.
     pub main: u64,
     pub functions: Vec<Function>,
+    pub uncounted: Uncounted,
 }
 
 impl File {
@@ -154,8 +236,7 @@ impl File {
         out.extend_from_slice(&self.hash);
         put(&mut out, self.size);
         put(&mut out, self.main);
-        put(&mut out, self.original.len() as u64);
-        out.extend_from_slice(self.original.as_bytes());
+        put_text(&mut out, &self.original);
         put(&mut out, self.functions.len() as u64);
         let mut before = 0;
         for function in &self.functions {
@@ -178,6 +259,7 @@ impl File {
                 put(&mut out, edge.to.into());
             }
         }
+        self.uncounted.encode(&mut out);
         out
     }
 
@@ -188,8 +270,7 @@ impl File {
         let hash = *reader.take(16)?.first_chunk()?;
         let size = reader.number()?;
         let main = reader.number()?;
-        let len = usize::try_from(reader.number()?).ok()?;
-        let original = String::from_utf8(reader.take(len)?.to_vec()).ok()?;
+        let original = reader.text()?;
         let mut functions = Vec::new();
         let mut before = 0u64;
         for _ in 0..reader.number()? {
@@ -240,6 +321,7 @@ impl File {
             hash,
             main,
             functions,
+            uncounted: Uncounted::decode(&mut reader)?,
         })
     }
 }
@@ -278,6 +360,11 @@ fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    put(out, text.len() as u64);
+    out.extend_from_slice(text.as_bytes());
+}
+
 fn zigzag(number: u64) -> u64 {
     let number = number.cast_signed();
     ((number << 1) ^ (number >> 63)).cast_unsigned()
@@ -298,6 +385,11 @@ impl<'a> Reader<'a> {
 
     fn byte(&mut self) -> Option<u8> {
         self.take(1).map(|bytes| bytes[0])
+    }
+
+    fn text(&mut self) -> Option<String> {
+        let len = usize::try_from(self.number()?).ok()?;
+        String::from_utf8(self.take(len)?.to_vec()).ok()
     }
 
     fn number(&mut self) -> Option<u64> {

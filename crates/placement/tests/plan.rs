@@ -2,7 +2,7 @@
 
 use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
-use placement::plan::{File, Function, Kind, PlannedEdge, Tool, end_of, start_of};
+use placement::plan::{File, Function, Kind, Left, PlannedEdge, Tool, Uncounted, end_of, start_of};
 
 const KINDS: [Kind; 4] = [Kind::Falls, Kind::Taken, Kind::Case, Kind::Abandoned];
 
@@ -42,6 +42,23 @@ fn function(u: &mut Unstructured<'_>) -> Result<Function> {
     Ok(function)
 }
 
+fn uncounted(u: &mut Unstructured<'_>) -> Result<Uncounted> {
+    let mut uncounted = Uncounted {
+        reasons: vec!["G7, an address".into(), String::new()],
+        outside: u.arbitrary()?,
+        of: u.arbitrary()?,
+        ..Uncounted::default()
+    };
+    for _ in 0..u.int_in_range(0..=3)? {
+        uncounted.functions.push(Left {
+            entry: u.arbitrary()?,
+            bytes: u.arbitrary()?,
+            reason: u.arbitrary()?,
+        });
+    }
+    Ok(uncounted)
+}
+
 fn file(u: &mut Unstructured<'_>) -> Result<File> {
     let mut functions = Vec::new();
     for _ in 0..u.int_in_range(0..=3)? {
@@ -54,6 +71,7 @@ fn file(u: &mut Unstructured<'_>) -> Result<File> {
         hash: u.arbitrary()?,
         main: u.arbitrary()?,
         functions,
+        uncounted: uncounted(u)?,
     })
 }
 

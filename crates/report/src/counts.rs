@@ -18,7 +18,7 @@ pub mod page;
 pub mod sharing;
 mod table;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::{self, Write};
 
 use analysis::caches::Costs;
@@ -30,6 +30,7 @@ use trace::{Module, Recording};
 
 use crate::html::Files;
 use crate::names::base_name;
+use crate::numbers::grouped;
 use crate::text::Style;
 
 /// Selection of the contents of a report.
@@ -103,6 +104,8 @@ pub struct Report<'a> {
     view: &'a View,
     sections: Vec<Section>,
     pub notes: Vec<String>,
+    /// Notes that say what was not counted.
+    uncounted: Vec<String>,
     /// Commands that show more, for the end of the table.
     pub hint: Option<String>,
     /// Lines of source files, as [`Report::read_sources`] found them.
@@ -121,19 +124,91 @@ pub const EDITED: &str = "edited";
 /// The tool that counts nothing, but says what was executed.
 pub const COVERAGE: &str = "coverage";
 
+/// Options of such a recording: a sentence about what has no counters; calls of such a function, with its name behind
+/// their number; and the instructions of all functions with counters, with the program behind their number.
+pub const LEFT_OUT: &str = "left out";
+pub const CALLED: &str = "called";
+pub const INSTRUCTIONS: &str = "instructions";
+
+/// Functions without counters that are named.
+const NAMED: usize = 5;
+
+/// Values of the options with a name.
+fn options<'r>(recording: &'r Recording, wanted: &'static str) -> impl Iterator<Item = &'r str> {
+    let options = recording.meta.options.iter();
+    let wanted = options.filter(move |(name, _)| name == wanted);
+    wanted.map(|(_, value)| value.as_str())
+}
+
+/// A number and what stands behind it.
+fn numbered(value: &str) -> Option<(&str, u64)> {
+    let (number, of) = value.split_once(' ')?;
+    Some((of, number.parse().ok()?))
+}
+
+/// Sentences about functions of an edited program that have no counters.
+fn uncounted(recording: &Recording) -> Vec<String> {
+    let mut notes: Vec<String> = options(recording, LEFT_OUT).map(str::to_owned).collect();
+    let mut calls: BTreeMap<&str, u64> = BTreeMap::new();
+    for (function, number) in options(recording, CALLED).filter_map(numbered) {
+        *calls.entry(function).or_default() += number;
+    }
+    if !calls.is_empty() {
+        notes.push(called(&calls));
+    }
+    notes
+}
+
 /// Sentences about what the counts of a recording are of.
-fn notes(recording: &Recording) -> Vec<String> {
+fn notes(recording: &Recording, sections: &[Section]) -> Vec<String> {
     let mut notes = crate::denied::sentences(recording);
     notes.extend(crate::natives::sentences(recording));
-    let options = recording.meta.options.iter();
-    let mut tools = options.filter(|(name, _)| name == EDITED);
-    if let Some((_, tool)) = tools.next() {
-        notes.push("only the program's own code was counted, not that of libraries".into());
-        if tool == COVERAGE {
-            notes.push("numbers say that code was executed, not how often".into());
+    let Some(tool) = options(recording, EDITED).next() else {
+        return notes;
+    };
+    notes.push("only the program's own code was counted, not that of libraries".into());
+    notes.extend(uncounted(recording));
+    if tool == COVERAGE {
+        notes.push("numbers say that code was executed, not how often".into());
+        let all: u64 = options(recording, INSTRUCTIONS)
+            .filter_map(numbered)
+            .map(|(_, number)| number)
+            .sum();
+        if let [section] = sections {
+            let executed = section.counts.insns.len() as u64;
+            notes.push(format!(
+                "{} of {} instructions of functions with marks were executed ({:.2} %)",
+                grouped(executed),
+                grouped(all),
+                100.0 * executed as f64 / all.max(1) as f64
+            ));
         }
     }
     notes
+}
+
+/// Says which functions without counters were called most.
+fn called(calls: &BTreeMap<&str, u64>) -> String {
+    let mut most: Vec<_> = calls.iter().collect();
+    most.sort_by_key(|&(_, number)| std::cmp::Reverse(*number));
+    let named = most.iter().take(NAMED);
+    let named = named.map(|(function, number)| {
+        let times = if **number == 1 {
+            "once".into()
+        } else {
+            format!("{} times", grouped(**number))
+        };
+        format!("{function}, {times}")
+    });
+    let named: Vec<String> = named.collect();
+    let more = match most.len() - named.len() {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    format!(
+        "not counted, but called by what was: {}{more}",
+        named.join("; ")
+    )
 }
 
 impl<'a> Report<'a> {
@@ -159,11 +234,13 @@ impl<'a> Report<'a> {
                 blocks,
             })
         });
+        let sections: Vec<Section> = sections.collect::<Result<_, _>>()?;
         Ok(Report {
             recording,
             view,
-            sections: sections.collect::<Result<_, _>>()?,
-            notes: notes(recording),
+            notes: notes(recording, &sections),
+            uncounted: uncounted(recording),
+            sections,
             hint: None,
             sources: HashMap::new(),
             binaries: HashMap::new(),

@@ -136,7 +136,8 @@ impl<'d> Counters<'d> {
         self.wanted.tool
     }
 
-    /// The function whose address the program's first instructions hold: its main function.
+    /// The function whose address the program's first instructions put into rdi: its main function. Programs made for older
+    /// C libraries have two more there, in other registers.
     pub fn main(&self) -> u64 {
         let start = self.image.entry();
         let mut at = start.0;
@@ -151,7 +152,7 @@ impl<'d> Counters<'d> {
                 let function = self.program.function_from(LinkAddr(*address));
                 function.is_some_and(|function| function.entry != start)
             });
-            if let Some(entry) = entry {
+            if let Some(entry) = entry.filter(|_| writes_rdi(&insn)) {
                 return entry;
             }
             at = insn.next_pc();
@@ -496,4 +497,12 @@ impl Edges<'_> {
         });
         self.keys.push(key);
     }
+}
+
+/// `lea rdi, [rip + x]` or `mov rdi, x`.
+fn writes_rdi(insn: &Insn) -> bool {
+    let bytes = insn.bytes();
+    [&[0x48, 0x8d, 0x3d][..], &[0x48, 0xc7, 0xc7], &[0xbf]]
+        .iter()
+        .any(|form| bytes.starts_with(form))
 }

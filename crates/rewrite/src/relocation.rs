@@ -5,6 +5,7 @@
 //! came to the old by a way that was not foreseen runs on unchanged.
 
 mod counted;
+mod hops;
 mod patches;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -16,6 +17,7 @@ use placement::plan;
 use wire::counters::{FIRST, SPARE};
 
 use counted::{Counted, GATE, can_be_counted};
+use hops::Hops;
 
 use crate::file::File;
 use crate::frames::{self, Fde, Frames};
@@ -61,6 +63,7 @@ struct Mover<'d> {
     pads: BTreeMap<usize, Vec<(u64, Pads)>>,
     /// Places for jumps to the new code, with the functions that they are of.
     patches: BTreeMap<u64, usize>,
+    hops: Hops,
     counted: Option<Counted<'d>>,
 }
 
@@ -116,14 +119,18 @@ pub fn relocation(
         left: Vec::new(),
         pads: BTreeMap::new(),
         patches: BTreeMap::new(),
+        hops: Hops::default(),
         counted: options
             .counters
             .map(|wanted| Counted::new(image, program, wanted)),
     };
     mover.choose(&old_frames);
-    mover.find_patches();
     let references = References::of(image, program);
-    mover.leave_what_is_read(&file, &references);
+    mover.find_patches(&references);
+    // Hops are in functions that are moved.
+    while mover.leave_what_is_read(&file, &references) && !mover.hops.is_empty() {
+        mover.find_patches(&references);
+    }
 
     let mut plan = mover.plan(input, &mut file, &old_frames)?;
     if let Some(folder) = options.libraries {
@@ -175,7 +182,8 @@ impl Mover<'_> {
             });
         };
         let counted = self.counted.as_ref();
-        let planned = counted.map(|counted| counted.planned_file(input, &self.moved));
+        let planned =
+            counted.map(|counted| counted.planned_file(input, &self.moved, self.uncounted()));
         if let Some(counted) = &mut self.counted {
             counted.state = plan.grow(file, SPARE + FIRST + counted.stride())?;
         }
@@ -299,11 +307,13 @@ impl Mover<'_> {
 
     /// Leaves functions whose patched bytes are read, and those with an address inside that is taken, where no jump to
     /// the new code is: by code, by a pointer, or by a table of return addresses, as OCaml's collector has one.
-    fn leave_what_is_read(&mut self, file: &File<'_>, references: &References) {
+    /// Whether there were any.
+    fn leave_what_is_read(&mut self, file: &File<'_>, references: &References) -> bool {
+        let before = self.moved.len();
         let mut tight = self.in_return_tables(file);
         let mut look = |addr: u64, is_read: bool| {
             if let Some((&place, &number)) = self.patches.range(..=addr).next_back()
-                && addr < place + PATCH
+                && addr < place + self.width(place)
             {
                 if is_read {
                     tight.push((number, Why::ReadsText));
@@ -332,6 +342,7 @@ impl Mover<'_> {
         self.leave_without_gate();
         let moved = &self.moved;
         self.patches.retain(|_, number| moved.contains_key(number));
+        moved.len() < before
     }
 
     /// Functions with a return address in the data of a program that has no relocations to say so.
@@ -492,6 +503,41 @@ impl Mover<'_> {
             (new.count(), tables.len())
         });
         both.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    }
+
+    /// Code without counters.
+    fn uncounted(&self) -> plan::Uncounted {
+        let mut uncounted = plan::Uncounted {
+            outside: self.program.code_outside(),
+            of: self.program.code,
+            ..plan::Uncounted::default()
+        };
+        let mut reasons: Vec<Why> = Vec::new();
+        for &(number, why) in &self.left {
+            let reason = reasons.iter().position(|known| *known == why);
+            let reason = reason.unwrap_or_else(|| {
+                reasons.push(why);
+                reasons.len() - 1
+            });
+            let function = &self.program.functions[number];
+            let sizes = function
+                .ranges
+                .iter()
+                .map(|range| range.end.0 - range.start.0);
+            uncounted.functions.push(plan::Left {
+                entry: function.entry.0,
+                bytes: sizes.sum(),
+                reason: reason as u32,
+            });
+        }
+        uncounted
+            .functions
+            .sort_unstable_by_key(|function| function.entry);
+        let texts = reasons.iter();
+        uncounted.reasons = texts
+            .map(|why| format!("{}, {}", why.name(), why.reason()))
+            .collect();
+        uncounted
     }
 
     /// Functions that were left, by entry.

@@ -12,6 +12,7 @@
 
 mod marks;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -35,6 +36,10 @@ pub struct Counted {
     pub unsound: Vec<u64>,
     /// The program's main function returned, or a call ended the program; `None`: nothing says where its main function is.
     pub ended: Option<bool>,
+    /// Direct calls, by link address, of functions without counters.
+    pub calls: BTreeMap<u64, u64>,
+    /// Instructions of all functions with counters.
+    pub insns: u64,
 }
 
 impl Counted {
@@ -42,9 +47,20 @@ impl Counted {
     pub fn of(file: &File, counters: &[u64], bias: u64, code: &dyn CodeOf) -> Counted {
         let mut counted = Counted {
             ended: (file.main != 0).then_some(false),
+            calls: file
+                .uncounted
+                .functions
+                .iter()
+                .map(|left| (left.entry, 0))
+                .collect(),
             ..Counted::default()
         };
-        for function in &file.functions {
+        // Main comes last: whether it was still running follows from the others.
+        let (main, others): (Vec<_>, Vec<_>) = file
+            .functions
+            .iter()
+            .partition(|function| function.entry == file.main);
+        for function in others.into_iter().chain(main) {
             let first = usize::try_from(function.first).unwrap_or(usize::MAX);
             let own = counters.get(first..first.saturating_add(function.counters()));
             let solved = own.and_then(|own| match file.tool {
@@ -52,18 +68,22 @@ impl Counted {
                 Tool::Edges | Tool::Blocks => Solved::of(function, own),
             });
             match solved {
-                Some(solved) => {
+                Some(mut solved) => {
                     if solved.ends(function, function.entry == file.main) {
                         counted.ended = counted.ended.map(|_| true);
                     }
                     if !solved.is_sound {
                         counted.unsound.push(function.entry);
                     }
+                    if function.entry == file.main && counted.ended == Some(false) {
+                        solved.runs(function);
+                    }
                     counted.add(function, &solved, bias, code);
                 }
                 None => counted.unsound.push(function.entry),
             }
         }
+        counted.calls.retain(|_, calls| *calls > 0);
         counted
     }
 
@@ -86,13 +106,26 @@ impl Counted {
     fn add(&mut self, function: &Function, solved: &Solved, bias: u64, code: &dyn CodeOf) {
         for (number, &(start, len)) in (0..).zip(&function.blocks) {
             let count = solved.blocks[number as usize];
-            let Some((bytes, module)) = code.at(start).filter(|_| count > 0) else {
+            let Some((bytes, module)) = code.at(start) else {
                 continue;
             };
             let Some(bytes) = bytes.get(..len as usize) else {
                 continue;
             };
-            self.add_block(start.wrapping_add(bias), bytes, module, count, |from| {
+            let pc = start.wrapping_add(bias);
+            let Some(extent) = extent(pc, bytes) else {
+                continue;
+            };
+            self.insns += u64::from(extent.insns);
+            if count == 0 {
+                continue;
+            }
+            if let Flow::Call(target) | Flow::Jump(target) = extent.flow
+                && let Some(calls) = self.calls.get_mut(&target.wrapping_sub(bias))
+            {
+                *calls = calls.saturating_add(count);
+            }
+            self.add_block((pc, module), bytes, extent, count, |from| {
                 solved.leaving(function, number, from, bias)
             });
         }
@@ -101,15 +134,17 @@ impl Counted {
     /// A block with what it executed; `leaving` gives how often its last instruction was taken, or where it went.
     fn add_block(
         &mut self,
-        pc: u64,
+        (pc, module): (u64, u32),
         bytes: &[u8],
-        module: u32,
+        extent: Extent,
         count: u64,
         leaving: impl Fn(Flow) -> Leaving,
     ) {
-        let Some((at, insns, flow)) = extent(pc, bytes) else {
-            return;
-        };
+        let Extent {
+            bytes: at,
+            insns,
+            flow,
+        } = extent;
         let executed = |kind, from| Event {
             from,
             to: insns,
@@ -167,9 +202,17 @@ impl Counted {
     }
 }
 
+/// Bytes and number of a block's instructions, and what the last does to control.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    bytes: usize,
+    insns: u16,
+    flow: Flow,
+}
+
 /// Bytes and number of a block's instructions, and what the last does to control. A block has no more of them than an
 /// event can name.
-fn extent(pc: u64, bytes: &[u8]) -> Option<(usize, u16, Flow)> {
+fn extent(pc: u64, bytes: &[u8]) -> Option<Extent> {
     let (mut at, mut insns, mut flow) = (0, 0u16, Flow::Next);
     while at < bytes.len() && insns < u16::MAX {
         let rest = &bytes[at..];
@@ -179,7 +222,11 @@ fn extent(pc: u64, bytes: &[u8]) -> Option<(usize, u16, Flow)> {
         at += insn.len();
         flow = insn.flow();
     }
-    (insns > 0).then_some((at, insns, flow))
+    (insns > 0).then_some(Extent {
+        bytes: at,
+        insns,
+        flow,
+    })
 }
 
 /// Ways out of a block, and how often it was left by them.
@@ -242,6 +289,14 @@ impl Solved {
             blocks,
             edges,
             is_sound: true,
+        }
+    }
+
+    /// The process was stopped while this function, its main one, was active: it was entered.
+    fn runs(&mut self, function: &Function) {
+        let mut blocks = function.blocks.iter();
+        if let Some(entry) = blocks.position(|&(start, _)| start == function.entry) {
+            self.blocks[entry] = self.blocks[entry].max(1);
         }
     }
 

@@ -375,7 +375,7 @@ __attribute__((noinline)) void leave_it(long n) { for (long i = 0; i < n; i++) t
 long keeps(long n);
 asm(".text\n.type keeps, @function\nkeeps:\n.cfi_startproc\n"
     "push %rbx\n.cfi_adjust_cfa_offset 8\nmov $12345, %r11d\ncall leave_it\nmov %r11, %rax\n"
-    "jmp *place(%rip)\n1: pop %rbx\n.cfi_adjust_cfa_offset -8\nret\n.cfi_endproc\n.size keeps, .-keeps\n"
+    "pop %rbx\n.cfi_adjust_cfa_offset -8\njmp *place(%rip)\n1: ret\n.cfi_endproc\n.size keeps, .-keeps\n"
     ".data\n.align 8\nplace: .quad 1b\n.text\n");
 int main(void) { printf("%ld ", keeps(10)); printf("%ld\n", total); return 0; }
 "#;
@@ -392,4 +392,163 @@ int main(void) { printf("%ld ", keeps(10)); printf("%ld\n", total); return 0; }
         assert!(!said.contains("(leave_it)"), "{said}");
         assert_eq!(run(&folder, tool, "keeps", &[]), native, "{tool}");
     }
+}
+
+/// Two functions of three and four bytes that are called a million times.
+const SHORT: &str = "#include <stdio.h>
+__attribute__((noinline)) unsigned step(unsigned x) { return x + 1; }
+__attribute__((noinline)) unsigned twice(unsigned x) { return x * 2; }
+int main(void) { unsigned s = 0; for (int i = 0; i < 1000000; i++) { s = step(s); s = twice(s); } printf(\"%u\\n\", s); return 0; }
+";
+
+/// Without an alignment there is no room for a jump at their entries; it goes by old code nearby. Where there is none,
+/// the function is named.
+#[test]
+fn short_functions_are_counted_or_named() {
+    let folder = Folder::new("counted-short");
+    fs::create_dir(folder.file("cache")).expect("a new folder");
+    for (level, all_are) in [("-O1", true), ("-O2", true), ("-Os", false)] {
+        folder.program(&[level], "short", SHORT);
+        let native = run(&folder, "", "short", &[]);
+        let null = [
+            "rewrite",
+            "short",
+            "-o",
+            "null",
+            "--tool",
+            "null",
+            "--paranoid",
+        ];
+        assert!(folder.run(BINARY, &null).status.success());
+        assert_eq!(run(&folder, "", "null", &[]), native, "{level}");
+        let words = ["count", "-q", "-o", "all.evp", "--", "./short"];
+        assert_eq!(folder.run(BINARY, &words).stdout, native.stdout);
+        let all = Counts::of(&folder, &["all.evp".into()], "short");
+        let words = [
+            "-q", "-o", "own.evp", "--report", "own.txt", "--", "./short",
+        ];
+        let output = count_rewrite(&folder, &words);
+        assert_eq!(
+            (output.status, output.stdout),
+            (native.status, native.stdout)
+        );
+        let own = Counts::of(&folder, &["own.evp".into()], "short");
+        own.agree_with(&all, level);
+        let often = |counts: &Counts| {
+            counts
+                .blocks
+                .values()
+                .filter(|(_, n)| *n == 1_000_000)
+                .count()
+        };
+        let told = fs::read_to_string(folder.file("own.txt")).expect("a report");
+        let is_named = "step (G11, no room for a jump to the new code), 1,000,000 times";
+        match all_are {
+            true => assert!(
+                often(&own) == often(&all) && !told.contains("G11"),
+                "{level}: {told}"
+            ),
+            // It depends on what the linker puts beside them.
+            false => assert!(
+                often(&own) == often(&all) || told.contains(is_named),
+                "{told}"
+            ),
+        }
+    }
+}
+
+/// Beyond 2 % of the code the program is translated, which is told, and with `--rewrite=only` the report begins with what is
+/// missing.
+#[test]
+fn what_is_not_counted_is_said_first() {
+    let folder = Folder::new("counted-missing");
+    fs::create_dir(folder.file("cache")).expect("a new folder");
+    let source = "#include <stdio.h>\nvoid big(void);
+asm(\".text\\n.globl big\\n.type big, @function\\nbig: .skip 4096, 0x90\\nret\\n.size big, .-big\\n\");
+int main(void) { for (int i = 0; i < 7; i++) big(); puts(\"done\"); return 0; }\n";
+    folder.program(&["-O1"], "prog", source);
+    let output = count_rewrite(&folder, &["-q", "-o", "all.evp", "--", "./prog"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("of its code would not be counted")
+            && said.contains("big (G9, no unwind table)"),
+        "{said}"
+    );
+    let all = Counts::of(&folder, &["all.evp".into()], "prog");
+    assert!(all.blocks.values().any(|&(_, executed)| executed == 7));
+    let only = |words: &[&str]| {
+        let output = Command::new(BINARY)
+            .args(["count", "--rewrite=only", "-q"])
+            .args(words)
+            .env("XDG_CACHE_HOME", folder.file("cache"))
+            .current_dir(folder.path())
+            .output();
+        output.expect("it runs")
+    };
+    assert_eq!(
+        only(&["--report", "own.txt", "--", "./prog"]).stdout,
+        b"done\n"
+    );
+    let told = fs::read_to_string(folder.file("own.txt")).expect("a report");
+    let mut lines = told
+        .lines()
+        .skip_while(|line| *line != "1 process, 1 thread")
+        .skip(1);
+    let (first, second) = (lines.next().expect("a line"), lines.next().expect("a line"));
+    assert!(
+        first.contains("% of the code of ") && first.contains(": big (G9, no unwind table); "),
+        "{told}"
+    );
+    assert_eq!(
+        second,
+        "not counted, but called by what was: big (G9, no unwind table), 7 times"
+    );
+    // What cannot be edited is not run.
+    fs::write(folder.file("script"), "#!/bin/sh\necho ran\n").expect("a file");
+    let mut permissions = fs::metadata(folder.file("script"))
+        .expect("it is there")
+        .permissions();
+    std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o755);
+    fs::set_permissions(folder.file("script"), permissions).expect("it is ours");
+    let output = only(&["--", "./script"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(
+        (output.status.code(), &output.stdout[..]),
+        (Some(125), &b""[..]),
+        "{said}"
+    );
+    assert!(said.contains("it is a script; nothing was run"), "{said}");
+}
+
+/// Marks say how many of all instructions were executed; a disassembler knows how many there are.
+#[test]
+fn coverage_says_of_how_many() {
+    let folder = Folder::new("counted-share");
+    let source = "#include <stdio.h>
+int never(int x) { return x * 3 + 1; }
+int main(int c, char **v) { if (c > 5) puts(v[1]); puts(\"done\"); return 0; }\n";
+    folder.program(&["-O1"], "prog", source);
+    let inside = edit(&folder, "prog", "coverage");
+    assert!(run(&folder, &inside, "prog", &[]).status.success());
+    let report = folder.run(BINARY, &["report", &counters(&folder, &inside)[0]]);
+    let report = String::from_utf8_lossy(&report.stdout).into_owned();
+    let listing = folder.run("objdump", &["-d", "--no-show-raw-insn", "prog"]);
+    let listing = String::from_utf8_lossy(&listing.stdout).into_owned();
+    let instructions = |name: &str| {
+        let lines = listing
+            .lines()
+            .skip_while(|line| !line.ends_with(&format!("<{name}>:")));
+        lines.skip(1).take_while(|line| !line.is_empty()).count()
+    };
+    let (main, never) = (instructions("main"), instructions("never"));
+    let note = format!(
+        " of {} instructions of functions with marks were executed (",
+        main + never
+    );
+    let line = report.lines().find(|line| line.contains(&note));
+    let line = line.unwrap_or_else(|| panic!("{main} and {never}: {report}"));
+    let executed: usize = line["note: ".len()..line.find(&note).expect("it is there")]
+        .parse()
+        .expect("a number");
+    assert!(executed < main && executed > main / 2, "{line}");
 }

@@ -32,6 +32,9 @@ pub(super) fn write(report: &Report<'_>, style: Style, out: &mut dyn Write) -> i
         counted(processes.len() as u64, "process"),
         counted(threads as u64, "thread")
     )?;
+    for note in &report.uncounted {
+        writeln!(out, "{note}")?;
+    }
     for section in &report.sections {
         writeln!(out)?;
         if let Some(title) = section.title(report.recording) {
@@ -46,10 +49,9 @@ pub(super) fn write(report: &Report<'_>, style: Style, out: &mut dyn Write) -> i
     }
     writeln!(out)?;
     let time = "instructions are not time: waiting costs none, and a cache miss no more than a hit";
-    for note in [time]
-        .into_iter()
-        .chain(report.notes.iter().map(String::as_str))
-    {
+    let notes = report.notes.iter().map(String::as_str);
+    let notes = notes.filter(|note| !report.uncounted.iter().any(|said| said == note));
+    for note in [time].into_iter().chain(notes) {
         writeln!(out, "{}", style.dim(&format!("note: {note}")))?;
     }
     match &report.hint {

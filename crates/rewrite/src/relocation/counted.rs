@@ -237,7 +237,12 @@ impl<'d> Counted<'d> {
     }
 
     /// Graphs of the functions that moved, and which edges have counters, for readers.
-    pub fn planned_file(&self, input: &[u8], moved: &BTreeMap<usize, Moved>) -> Vec<u8> {
+    pub fn planned_file(
+        &self,
+        input: &[u8],
+        moved: &BTreeMap<usize, Moved>,
+        uncounted: plan::Uncounted,
+    ) -> Vec<u8> {
         let planned = self.planned.iter();
         let moved = planned.filter(|(number, _)| moved.contains_key(number));
         let file = plan::File {
@@ -247,6 +252,7 @@ impl<'d> Counted<'d> {
             hash: plan::hash(input),
             main: self.counters.main(),
             functions: moved.map(|(_, function)| function.clone()).collect(),
+            uncounted,
         };
         file.encode()
     }

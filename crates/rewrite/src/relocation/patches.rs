@@ -6,15 +6,17 @@ use flow::{EdgeKind, Function, To};
 use image::LinkAddr;
 use isa::Insn;
 
+use super::hops::SHORT;
 use super::{Mover, PATCH};
 use crate::Refused;
 use crate::file::File;
 use crate::left::Why;
+use crate::references::References;
 use crate::relocate::Moved;
 
 impl Mover<'_> {
     /// Places where control comes in, as far as there is room for a jump at each.
-    pub(super) fn find_patches(&mut self) {
+    pub(super) fn find_patches(&mut self, references: &References) {
         loop {
             let mut patches = BTreeMap::new();
             for &number in self.moved.keys() {
@@ -23,13 +25,15 @@ impl Mover<'_> {
                     patches.insert(place, number);
                 }
             }
-            let mut tight = self.tight(&patches);
+            let (mut tight, short) = self.tight(&patches);
+            let without = self.find_hops(&short, &patches, references);
+            tight.extend(without.iter().filter_map(|place| patches.get(place)));
             // Code that was not taken apart begins there.
             let is_nowhere =
                 |(place, number): &(&u64, &usize)| self.moved[number].offset_of(**place).is_none();
             tight.extend(patches.iter().filter(is_nowhere).map(|(_, &number)| number));
-            tight.extend(self.left_into(&patches));
             self.patches = patches;
+            tight.extend(self.left_into());
             if !self.leave_without_gate() && tight.is_empty() {
                 return;
             }
@@ -39,42 +43,45 @@ impl Mover<'_> {
         }
     }
 
-    /// Functions with a patch that would overlap another one, or other code.
-    fn tight(&self, patches: &BTreeMap<u64, usize>) -> Vec<usize> {
-        let mut tight = Vec::new();
-        let mut last: Option<u64> = None;
-        for (&place, &number) in patches {
-            if last.is_some_and(|before| place - before < PATCH) {
-                tight.push(number);
+    /// Functions with a patch for which there is no room, and places that have room for a short one.
+    fn tight(&self, patches: &BTreeMap<u64, usize>) -> (Vec<usize>, Vec<u64>) {
+        let (mut tight, mut short) = (Vec::new(), Vec::new());
+        let mut places = patches.iter().peekable();
+        while let Some((&place, &number)) = places.next() {
+            let next = places.peek().map(|(next, _)| **next);
+            let has_room = |width| {
+                let end = place + width;
+                next.is_none_or(|next| end <= next) && self.has_room(number, place, end)
+            };
+            if has_room(PATCH) {
                 continue;
             }
-            let next = self.owners.partition_point(|(start, ..)| *start <= place);
-            let runs_into = self
-                .owners
-                .get(next)
-                .is_some_and(|(start, _, other)| *start < place + PATCH && *other != number);
-            let is_code = self.image.bytes_from(LinkAddr(place)).len() as u64 >= PATCH
-                && self.image.file_offset(LinkAddr(place)).is_some();
-            let is_end = self
-                .function_end(number, place)
-                .is_none_or(|end| end < place + PATCH && !self.is_padding(end, place + PATCH));
-            if runs_into || !is_code || is_end {
-                tight.push(number);
-                continue;
+            match has_room(SHORT) {
+                true => short.push(place),
+                false => tight.push(number),
             }
-            last = Some(place);
         }
-        tight
+        (tight, short)
+    }
+
+    /// Whether bytes from a place in a function on are its own, or padding.
+    fn has_room(&self, number: usize, place: u64, end: u64) -> bool {
+        let next = self.owners.partition_point(|(start, ..)| *start <= place);
+        let mut others = self.owners[next..].iter();
+        let runs_into = others
+            .next()
+            .is_some_and(|(start, _, other)| *start < end && *other != number);
+        let is_code = self.image.bytes_from(LinkAddr(place)).len() as u64 >= end - place
+            && self.image.file_offset(LinkAddr(place)).is_some();
+        let own_end = self.function_end(number, place);
+        let is_own = own_end.is_some_and(|own| own >= end || self.is_padding(own, end));
+        !runs_into && is_code && is_own
     }
 
     /// Functions that go on in old code where a patch is.
-    fn left_into(&self, patches: &BTreeMap<u64, usize>) -> Vec<usize> {
-        let is_patched = |addr: u64| {
-            let before = patches.range(..addr).next_back();
-            before.is_some_and(|(place, _)| addr < place + PATCH)
-        };
+    fn left_into(&self) -> Vec<usize> {
         let all = self.moved.iter();
-        let found = all.filter(|(_, moved)| moved.exits().any(is_patched));
+        let found = all.filter(|(_, moved)| moved.exits().any(|exit| self.is_patched(exit, true)));
         found.map(|(&number, _)| number).collect()
     }
 
@@ -86,7 +93,7 @@ impl Mover<'_> {
     }
 
     /// Whether bytes between functions are padding of compilers and linkers.
-    fn is_padding(&self, from: u64, to: u64) -> bool {
+    pub(super) fn is_padding(&self, from: u64, to: u64) -> bool {
         let bytes = self.image.bytes_from(LinkAddr(from));
         let bytes = bytes.get(..(to - from) as usize).unwrap_or_default();
         let mut at = 0;
@@ -110,24 +117,31 @@ impl Mover<'_> {
             let (Some(new), Some(offset)) = (new, offset) else {
                 return Err(Refused::Check("a place of a jump is not in the file"));
             };
-            let distance = new.wrapping_sub(place + PATCH) as i64;
+            let (mut from, mut at) = (place, offset);
+            if let Some(hop) = self.hops.of(place) {
+                let distance = hop.wrapping_sub(place + SHORT) as i64;
+                let distance = i8::try_from(distance).map_err(|_| Refused::NoRoom)?;
+                file.patch(at.0, vec![0xeb, distance as u8], "jump to a hop");
+                let in_file = self.image.file_offset(LinkAddr(hop));
+                (from, at) = (
+                    hop,
+                    in_file.ok_or(Refused::Check("a hop is not in the file"))?,
+                );
+            }
+            let distance = new.wrapping_sub(from + PATCH) as i64;
             let distance = i32::try_from(distance).map_err(|_| Refused::NoRoom)?;
             let mut jump = vec![0xe9];
             jump.extend_from_slice(&distance.to_le_bytes());
-            file.patch(offset.0, jump, "jump to moved code");
+            file.patch(at.0, jump, "jump to moved code");
         }
         Ok(())
     }
 
     /// Fills old code with traps, but for the jumps.
     pub(super) fn fill(&self, file: &mut File<'_>) {
-        let is_jump = |at: u64| {
-            let before = self.patches.range(..=at).next_back();
-            before.is_some_and(|(place, _)| at < place + PATCH)
-        };
         let mut runs: Vec<(u64, u64)> = Vec::new();
         let code = self.moved.values().flat_map(Moved::old_code).flatten();
-        let mut code: Vec<u64> = code.filter(|at| !is_jump(*at)).collect();
+        let mut code: Vec<u64> = code.filter(|at| !self.is_patched(*at, false)).collect();
         code.sort_unstable();
         code.dedup();
         for at in code {
