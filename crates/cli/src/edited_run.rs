@@ -190,7 +190,7 @@ fn cached(cache: &Path, program: &Path, input: &[u8]) -> Result<PathBuf, String>
             tool: plan::Tool::Edges,
             original: &shown,
             profile: None,
-            is_beside: true,
+            files: rewrite::CounterFiles::Beside,
         }),
         ..rewrite::Options::default()
     };

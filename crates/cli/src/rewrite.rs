@@ -9,7 +9,8 @@ use anyhow::{Result, anyhow, bail};
 use flow::Program;
 use image::{FileOffset, Image, LinkAddr};
 use placement::plan;
-use rewrite::{Edited, OldCode};
+use rewrite::{CounterFiles, Edited, OldCode};
+use wire::counters::FOLDER;
 
 use crate::edited_folder;
 use crate::exit_status::Ending;
@@ -29,6 +30,9 @@ pub fn rewrite(flags: &Rewrite) -> Result<Ending> {
     let counts = matches!(flags.tool, Tool::Edges | Tool::Blocks | Tool::Coverage);
     if flags.weights.is_some() && !matches!(flags.tool, Tool::Edges | Tool::Blocks) {
         bail!("--weights goes with --tool edges and --tool blocks");
+    }
+    if flags.counters.is_some() && !counts {
+        bail!("--counters goes with tools that count: edges, blocks, coverage");
     }
     if flags.libs && counts {
         bail!("counters are for programs; leave --libs out");
@@ -73,12 +77,16 @@ pub fn edit(flags: &Rewrite, path: &Path, libraries: Option<&str>) -> Result<(Ed
     let profile = profile.map(|run| self::profile(run, &image)).transpose()?;
     let original = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let original = original.to_string_lossy();
+    let folder = flags.counters.as_deref().map(folder_of_files).transpose()?;
     let counted = |tool| rewrite::Options {
         counters: Some(rewrite::Wanted {
             tool,
             original: &original,
             profile: profile.as_ref(),
-            is_beside: false,
+            files: match &folder {
+                Some(folder) => CounterFiles::Folder(folder),
+                None => CounterFiles::WorkingFolder,
+            },
         }),
         ..options
     };
@@ -97,6 +105,20 @@ pub fn edit(flags: &Rewrite, path: &Path, libraries: Option<&str>) -> Result<(Ed
     let edited = rewrite::relocation(&input, &image, &program, options);
     let edited = edited.map_err(|refused| anyhow!("cannot edit '{shown}': {refused}"))?;
     Ok((edited, program))
+}
+
+/// The whole path of a folder for files of counters.
+fn folder_of_files(path: &Path) -> Result<String> {
+    let shown = path.display();
+    let whole = fs::canonicalize(path);
+    let whole = whole.map_err(|error| anyhow!("--counters '{shown}': {}", reason(&error)))?;
+    if !whole.is_dir() {
+        bail!("--counters '{shown}' is no folder");
+    }
+    match whole.into_os_string().into_string() {
+        Ok(whole) if whole.len() < FOLDER => Ok(whole),
+        _ => bail!("--counters '{shown}': its whole path has over 511 bytes, or is no UTF-8"),
+    }
 }
 
 /// Executions of a file's instructions in an earlier run, by link address.

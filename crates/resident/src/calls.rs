@@ -150,6 +150,12 @@ pub unsafe fn read(file: i32, buffer: *mut u8, len: usize) -> usize {
     check(unsafe { syscall(nr::READ, [file as usize, buffer as usize, len, 0, 0, 0]) }).unwrap_or(0)
 }
 
+/// Writes to standard error; what cannot be written is lost.
+pub fn say(text: *const u8, len: usize) {
+    // SAFETY: the kernel reads, or says that it cannot.
+    unsafe { syscall(nr::WRITE, [2, text as usize, len, 0, 0, 0]) };
+}
+
 /// Bytes of the target of a link.
 ///
 /// # Safety

@@ -2,7 +2,9 @@
 
 use core::mem::MaybeUninit;
 
-use wire::counters::{ARGUMENTS, FIRST, FileHeader, MAGIC, PATH, Process, State, Told, VERSION};
+use wire::counters::{
+    ARGUMENTS, FIRST, FOLDER_VARIABLE, FileHeader, MAGIC, PATH, Process, State, Told, VERSION,
+};
 
 use crate::calls;
 
@@ -13,6 +15,8 @@ const O_NOFOLLOW: u32 = 0o400_000;
 const O_CLOEXEC: u32 = 0o2_000_000;
 /// Images of one process that execute each other, each with a file of its own.
 const MOST_IMAGES: u64 = 1000;
+/// Most bytes of the path of the folder: the program's name comes behind.
+const MOST_FOLDER: usize = 4096 - PATH - ROOM;
 /// Bytes that a number and the ending of the file's name may need.
 const ROOM: usize = 64;
 
@@ -30,9 +34,13 @@ pub unsafe fn begin(told: &Told, state: *mut State, by_fork: bool) {
         (*process).alive = 1;
         if (*state).stem == 0 {
             let path = &raw mut (*state).path;
-            (*state).stem = stem(path, told.is_beside != 0).unwrap_or(0) as u64;
+            (*state).stem = stem(path, told).unwrap_or(0) as u64;
         }
-        (*process).header = make(told, state, by_fork).unwrap_or(0);
+        let made = make(told, state, by_fork);
+        if made.is_none() && !by_fork && told.is_beside == 0 {
+            say_where(state);
+        }
+        (*process).header = made.unwrap_or(0);
         (*state).process = memory;
         (&raw mut (*state).started).write_volatile(1);
     }
@@ -42,8 +50,9 @@ pub unsafe fn begin(told: &Told, state: *mut State, by_fork: bool) {
 ///
 /// # Safety
 /// The path is the caller's.
-unsafe fn stem(path: *mut [u8; 4096], is_beside: bool) -> Option<usize> {
+unsafe fn stem(path: *mut [u8; 4096], told: &Told) -> Option<usize> {
     let path = path.cast::<u8>();
+    let is_beside = told.is_beside != 0;
     let mut name = MaybeUninit::<[u8; PATH]>::uninit();
     let name = name.as_mut_ptr().cast::<u8>();
     // SAFETY: both buffers have the bytes that are told, and room is left for the name behind the folder.
@@ -51,7 +60,7 @@ unsafe fn stem(path: *mut [u8; 4096], is_beside: bool) -> Option<usize> {
         let len = calls::link(c"/proc/self/exe".as_ptr().cast(), name, PATH);
         let folder = match is_beside {
             true => 0,
-            false => calls::folder(path, 4096 - PATH - ROOM),
+            false => folder(path, told).unwrap_or(0),
         };
         (len, folder)
     };
@@ -79,6 +88,105 @@ unsafe fn stem(path: *mut [u8; 4096], is_beside: bool) -> Option<usize> {
         }
     }
     (first < len).then_some(folder + 1 + len - first)
+}
+
+/// Writes the path of the folder for files: that of the environment, else what the editor told, else the working folder. Gives
+/// its bytes; `None`: it is too long.
+///
+/// # Safety
+/// The path has [`MOST_FOLDER`] bytes.
+unsafe fn folder(path: *mut u8, told: &Told) -> Option<usize> {
+    // SAFETY: the caller's duty.
+    unsafe {
+        let mut len = environment(path)?;
+        if len == 0 {
+            for &byte in told.folder.iter().take_while(|byte| **byte != 0) {
+                put(path, len, byte);
+                len += 1;
+            }
+        }
+        if len > 0 && path.read_volatile() == b'/' {
+            return Some(len);
+        }
+        // It is in the working folder, which may be another one later: that is put in front.
+        let mut working = MaybeUninit::<[u8; PATH]>::uninit();
+        let working = working.as_mut_ptr().cast::<u8>();
+        let in_front = calls::folder(working, PATH);
+        if in_front == 0 || len == 0 {
+            for at in 0..in_front {
+                put(path, at, *working.add(at));
+            }
+            return Some(in_front);
+        }
+        if in_front + 1 + len >= MOST_FOLDER {
+            return None;
+        }
+        for at in (0..len).rev() {
+            put(path, in_front + 1 + at, path.add(at).read_volatile());
+        }
+        for at in 0..in_front {
+            put(path, at, *working.add(at));
+        }
+        put(path, in_front, b'/');
+        Some(in_front + 1 + len)
+    }
+}
+
+/// Writes the folder that the environment names; gives its bytes, 0 if it names none. `None`: it is too long.
+///
+/// # Safety
+/// The path has [`MOST_FOLDER`] bytes.
+unsafe fn environment(path: *mut u8) -> Option<usize> {
+    const CHUNK: usize = 512;
+    let mut chunk = MaybeUninit::<[u8; CHUNK]>::uninit();
+    let chunk = chunk.as_mut_ptr().cast::<u8>();
+    // SAFETY: the kernel wrote `got` bytes of the chunk.
+    unsafe {
+        let Ok(file) = calls::open(c"/proc/self/environ".as_ptr().cast(), O_CLOEXEC) else {
+            return Some(0);
+        };
+        // Bytes of the variable's name that were met; `None`: this is another one.
+        let (mut met, mut len, mut fits) = (Some(0), 0, true);
+        'all: loop {
+            let got = calls::read(file, chunk, CHUNK);
+            if got == 0 {
+                break;
+            }
+            for at in 0..got {
+                let byte = *chunk.add(at);
+                let name = met.map(|met: usize| (met, FOLDER_VARIABLE.get(met)));
+                match (byte, name) {
+                    (0, Some((_, None))) => break 'all,
+                    (0, _) => met = Some(0),
+                    (_, Some((_, None))) if len + 1 < MOST_FOLDER => {
+                        put(path, len, byte);
+                        len += 1;
+                    }
+                    (_, Some((_, None))) => fits = false,
+                    (_, Some((so_far, Some(&next)))) if next == byte => met = Some(so_far + 1),
+                    _ => met = None,
+                }
+            }
+        }
+        calls::close(file);
+        fits.then_some(len)
+    }
+}
+
+/// Says that no file can be made, and what to do.
+///
+/// # Safety
+/// The caller has the lock.
+unsafe fn say_where(state: *mut State) {
+    const BEFORE: &[u8] = b"everypath: counters cannot be written to '";
+    const BEHIND: &[u8] = b"': nothing is counted; EVERYPATH_COUNTERS=DIR names another folder\n";
+    // SAFETY: the path has its stem, of the folder and the program's name.
+    unsafe {
+        let path = (&raw const (*state).path).cast::<u8>();
+        calls::say(BEFORE.as_ptr(), BEFORE.len());
+        calls::say(path, (*state).stem as usize);
+        calls::say(BEHIND.as_ptr(), BEHIND.len());
+    }
 }
 
 /// Writes a byte, in a way that no compiler makes a call of `memcpy` of: there would be a table with its address.

@@ -6,7 +6,8 @@
 //! Approach: threads come to edited code by its old entries only, and children by `fork` returning. At each of these places
 //! inserted code compares the thread pointer with the owner of the memory at `%gs`. A new thread has its creator's `%gs`, a
 //! child has memory that is zero: both come here. The counters are mapped from a file that is made with the process's first
-//! thread ([`wire::counters`]). Where no file can be made, or it has no room, they are memory that nobody reads.
+//! thread ([`wire::counters`]). Where no file can be made, or it has no room, they are memory that nobody reads, and standard
+//! error says so once.
 //!
 //! Rules of the house: no data that is written, no relocation, no panic: the linker's script says so. A caller's registers
 //! are kept, vectors too. All system calls are the kernel's own, and no descriptor stays open.
@@ -22,7 +23,7 @@ mod slots;
 
 use core::arch::global_asm;
 
-use wire::counters::{ID, Process, State, Told};
+use wire::counters::{FOLDER, ID, Process, State, Told};
 
 global_asm!(
     ".section .text.first, \"ax\"",
@@ -35,7 +36,7 @@ global_asm!(
     ".balign 8",
     ".global told",
     "told:",
-    ".zero 48",
+    ".zero 560",
     "2:",
     // The program may have something below its stack pointer.
     "lea rsp, [rsp - 128]",
@@ -75,7 +76,7 @@ global_asm!(
     enter = sym enter,
 );
 
-const _: () = assert!(size_of::<Told>() == 32 + ID);
+const _: () = assert!(size_of::<Told>() == 32 + ID + FOLDER);
 
 /// Gives the thread that calls its counters.
 ///

@@ -48,8 +48,18 @@ pub struct Wanted<'a> {
     pub original: &'a str,
     /// An earlier run.
     pub profile: Option<&'a Profile>,
-    /// Files of counters go beside the program, not to the working folder.
-    pub is_beside: bool,
+    pub files: CounterFiles<'a>,
+}
+
+/// The place of files of counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CounterFiles<'a> {
+    /// The folder that `EVERYPATH_COUNTERS` names when the program runs, else that in which it runs.
+    WorkingFolder,
+    /// The folder of the edited program.
+    Beside,
+    /// This one, of at most 511 bytes, if `EVERYPATH_COUNTERS` names no other.
+    Folder(&'a str),
 }
 
 /// Counters of a function.
@@ -128,8 +138,8 @@ impl<'d> Counters<'d> {
         (self.next * each).next_multiple_of(FIRST).max(FIRST)
     }
 
-    pub fn is_beside(&self) -> bool {
-        self.wanted.is_beside
+    pub fn files(&self) -> CounterFiles<'_> {
+        self.wanted.files
     }
 
     pub fn tool(&self) -> Tool {

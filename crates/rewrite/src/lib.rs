@@ -55,7 +55,7 @@ mod weights;
 
 use std::ops::Range;
 
-pub use counters::Wanted;
+pub use counters::{CounterFiles, Wanted};
 pub use left::Why;
 pub use mark::is_edited;
 pub use relocation::{OldCode, relocation};

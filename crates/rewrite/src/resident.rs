@@ -1,6 +1,8 @@
 //! The code that lives in edited programs (crate `resident`), with what the editor tells it.
 
-use wire::counters::TOLD_AT;
+use wire::counters::{FOLDER, TOLD_AT};
+
+use crate::CounterFiles;
 
 /// The code; what it is told is zero.
 const CODE: &[u8] = include_bytes!(env!("EVERYPATH_RESIDENT"));
@@ -10,7 +12,7 @@ pub const SECTION: &str = ".everypath.resident";
 pub const ALIGN: u64 = 16;
 
 /// The code at an address, whose state is at another one; `stride`: bytes of a thread's counters.
-pub fn at(addr: u64, state: u64, stride: u64, id: [u8; 16], is_beside: bool) -> Vec<u8> {
+pub fn at(addr: u64, state: u64, stride: u64, id: [u8; 16], files: CounterFiles<'_>) -> Vec<u8> {
     let mut code = CODE.to_vec();
     let told = addr + TOLD_AT as u64;
     let mut at = TOLD_AT;
@@ -22,6 +24,10 @@ pub fn at(addr: u64, state: u64, stride: u64, id: [u8; 16], is_beside: bool) -> 
     tell(&told.to_le_bytes());
     tell(&stride.to_le_bytes());
     tell(&id);
-    tell(&u64::from(is_beside).to_le_bytes());
+    tell(&u64::from(files == CounterFiles::Beside).to_le_bytes());
+    if let CounterFiles::Folder(path) = files {
+        // A zero stays behind it.
+        tell(&path.as_bytes()[..path.len().min(FOLDER - 1)]);
+    }
     code
 }

@@ -24,6 +24,11 @@ pub const ID: usize = 16;
 pub const PATH: usize = 1024;
 pub const ARGUMENTS: usize = 2048;
 
+/// Bytes of the path of the folder for files of counters, with the zero that ends it.
+pub const FOLDER: usize = 512;
+/// The environment variable that names another folder for them.
+pub const FOLDER_VARIABLE: &[u8] = b"EVERYPATH_COUNTERS=";
+
 /// The code inside the edited program begins with a jump of five bytes; this is where the editor writes [`Told`].
 pub const TOLD_AT: usize = 8;
 
@@ -41,6 +46,8 @@ pub struct Told {
     pub id: [u8; ID],
     /// 1: files of counters are beside the program, not in the working folder.
     pub is_beside: u64,
+    /// Path of the folder where they are, ended by a zero; empty: the working folder.
+    pub folder: [u8; FOLDER],
 }
 
 /// State of a process: data of the edited program, zero at first.

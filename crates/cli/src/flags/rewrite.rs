@@ -17,6 +17,7 @@ Examples:
   everypath rewrite --libs ./prog -o prog.dir --tool null  with its libraries
   everypath exec prog.dir ARGS                             and how it is started
 
+Files of counters go where --counters says, or EVERYPATH_COUNTERS=DIR when OUT is run.
 The edited program runs as the original. It survives strip and llvm-strip.
 Counts are exact, also of threads and forked children, and kept when it is killed.";
 
@@ -48,6 +49,9 @@ pub struct Rewrite {
     /// With counters: an earlier run, which says where not to count
     #[arg(long, value_name = "FILE.evp")]
     pub weights: Option<PathBuf>,
+    /// With counters: the folder of their files (that in which OUT is run)
+    #[arg(long, value_name = "DIR")]
+    pub counters: Option<PathBuf>,
     /// Fill old code with traps: to show that nothing comes there any more
     #[arg(long)]
     pub paranoid: bool,

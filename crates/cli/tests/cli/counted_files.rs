@@ -52,7 +52,7 @@ fn counts_are_kept_when_the_process_is_killed() {
     assert!(said.contains("did not end by itself"), "{said}");
 }
 
-/// A program whose counters cannot be kept does as it would without.
+/// A program whose counters cannot be kept does as it would without, and standard error says that they are not.
 #[test]
 fn without_room_it_runs_on() {
     let folder = Folder::new("counted-room");
@@ -70,12 +70,24 @@ fn without_room_it_runs_on() {
             .output();
         output.expect("bash is there")
     };
+    let is_said = |output: Output| {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(
+            (output.status, &output.stdout),
+            (native.status, &native.stdout)
+        );
+        assert!(
+            said.starts_with("everypath: counters cannot be written to '")
+                && said.lines().count() == 1,
+            "{said}"
+        );
+    };
     // Not even a header.
-    assert_eq!(ran("0"), native);
+    is_said(ran("0"));
     assert_eq!(counters(&folder, &inside), [""; 0]);
     // No folder where a file could be.
     let output = Command::new(&program).current_dir("/proc").output();
-    assert_eq!(output.expect("it runs"), native);
+    is_said(output.expect("it runs"));
     // A header, and no counters of threads.
     assert_eq!(ran("4"), native);
     let files = counters(&folder, &inside);
@@ -551,4 +563,71 @@ int main(int c, char **v) { if (c > 5) puts(v[1]); puts(\"done\"); return 0; }\n
         .parse()
         .expect("a number");
     assert!(executed < main && executed > main / 2, "{line}");
+}
+
+/// Files of counters are in the folder that the environment names, else in the one that was given to the editor, else in the
+/// working folder; and if they cannot be there, standard error says so, and nothing else is changed.
+#[test]
+fn files_are_where_they_are_asked_for() {
+    let folder = Folder::new("counted-folder");
+    for name in ["given", "named", "where"] {
+        fs::create_dir(folder.file(name)).expect("a new folder");
+    }
+    let source = "#include <unistd.h>\n#include <stdio.h>
+int main(void) { chdir(\"/\"); printf(\"%d\\n\", fork() >= 0); return 0; }\n";
+    folder.program(&["-O1"], "prog", source);
+    let make = |words: &[&str]| {
+        let words = [
+            &["rewrite", "prog", "-o", "edited", "--tool", "edges"][..],
+            words,
+        ]
+        .concat();
+        folder.run(BINARY, &words)
+    };
+    let go = |variable: Option<&str>| {
+        let mut command = Command::new(folder.file("edited"));
+        command
+            .current_dir(folder.file("where"))
+            .env_remove("EVERYPATH_COUNTERS");
+        if let Some(value) = variable {
+            // One that has a name in common comes first.
+            command
+                .env("EVERYPATH_COUNTERSX", "../given")
+                .env("EVERYPATH_COUNTERS", value);
+        }
+        let output = command.output().expect("it runs");
+        assert_eq!(
+            (output.status.code(), &output.stdout[..]),
+            (Some(0), &b"1\n1\n"[..])
+        );
+        String::from_utf8(output.stderr).expect("text")
+    };
+    let files = || ["given", "named", "where"].map(|name| counters(&folder, name).len());
+    assert!(make(&[]).status.success());
+    assert_eq!((go(None), files()), (String::new(), [0, 0, 2]));
+    assert!(make(&["--counters", "given"]).status.success());
+    assert_eq!((go(None), files()), (String::new(), [2, 0, 2]));
+    assert_eq!((go(Some("../named")), files()), (String::new(), [2, 2, 2]));
+    let whole = folder.file("named").display().to_string();
+    assert_eq!((go(Some(&whole)), files()), (String::new(), [2, 4, 2]));
+    assert_eq!((go(Some("")), files()), (String::new(), [4, 4, 2]));
+    let said = go(Some("/no/such"));
+    assert_eq!(
+        said,
+        "everypath: counters cannot be written to '/no/such/edited': nothing is counted; EVERYPATH_COUNTERS=DIR names \
+         another folder\n"
+    );
+    go(Some(&"x".repeat(6000)));
+    assert_eq!(files(), [4, 4, 2]);
+    for (words, why) in [
+        (
+            ["--counters", "none"],
+            "--counters 'none': no such file or directory",
+        ),
+        (["--counters", "prog"], "--counters 'prog' is no folder"),
+    ] {
+        let said = make(&words).stderr;
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.contains(why), "{said}");
+    }
 }

@@ -99,8 +99,8 @@ impl<'d> Counted<'d> {
 
     /// The resident code, for its place.
     pub fn resident_code(&self, id: [u8; 16]) -> Vec<u8> {
-        let is_beside = self.counters.is_beside();
-        resident::at(self.resident, self.state, self.stride(), id, is_beside)
+        let files = self.counters.files();
+        resident::at(self.resident, self.state, self.stride(), id, files)
     }
 
     /// Number of counters.
