@@ -58,7 +58,7 @@ fn add(recording: &mut Recording, other: Recording) {
             process
         }));
     recording.denied.extend(other.denied);
-    // What is said of one program is once in the sum, what is said of a process each time.
+    // A sentence about a program is once in the sum; calls are those of a process, and all there.
     let options = &mut recording.meta.options;
     for option in other.meta.options {
         match option.0.as_str() {

@@ -515,7 +515,7 @@ int main(void) { for (int i = 0; i < 7; i++) big(); puts(\"done\"); return 0; }\
         second,
         "not counted, but called by what was: big (G9, no unwind table), 7 times"
     );
-    // What cannot be edited is not run.
+    // A script is not run, as it cannot be edited.
     fs::write(folder.file("script"), "#!/bin/sh\necho ran\n").expect("a file");
     let mut permissions = fs::metadata(folder.file("script"))
         .expect("it is there")

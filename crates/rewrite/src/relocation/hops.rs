@@ -129,7 +129,7 @@ impl Mover<'_> {
             .filter_map(|addr| self.number_at(addr))
             .collect();
         let is_short: HashSet<u64> = short.iter().copied().collect();
-        // Where the jumps before an address end.
+        // The end of the last jump before an address.
         let patched_to = |addr: u64| {
             let before = patches.range(..addr).next_back();
             before.map_or(0, |(&place, _)| match is_short.contains(&place) {
