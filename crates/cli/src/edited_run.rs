@@ -122,7 +122,8 @@ impl EditedRun {
         files.sort_by_key(|path| fs::metadata(path).and_then(|meta| meta.modified()).ok());
         let Some((first, more)) = files.split_first() else {
             anyhow::bail!(
-                "nothing was kept: there was no room for its counters, or no right to write them"
+                "nothing was kept: it ended before it came to code with counters, or there was no room for \
+                 them, or no right to write them"
             );
         };
         let prefix = Prefix {

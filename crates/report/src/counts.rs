@@ -146,7 +146,7 @@ fn numbered(value: &str) -> Option<(&str, u64)> {
     Some((of, number.parse().ok()?))
 }
 
-/// Sentences about functions of an edited program that have no counters.
+/// Sentences about code of an edited program, and of its libraries, that has no counters.
 fn uncounted(recording: &Recording) -> Vec<String> {
     let mut notes: Vec<String> = options(recording, LEFT_OUT).map(str::to_owned).collect();
     let mut calls: BTreeMap<&str, u64> = BTreeMap::new();
@@ -155,6 +155,9 @@ fn uncounted(recording: &Recording) -> Vec<String> {
     }
     if !calls.is_empty() {
         notes.push(called(&calls));
+    }
+    if options(recording, EDITED).next().is_some() {
+        notes.push("only the program's own code was counted, not that of libraries".into());
     }
     notes
 }
@@ -166,7 +169,6 @@ fn notes(recording: &Recording, sections: &[Section]) -> Vec<String> {
     let Some(tool) = options(recording, EDITED).next() else {
         return notes;
     };
-    notes.push("only the program's own code was counted, not that of libraries".into());
     notes.extend(uncounted(recording));
     if tool == COVERAGE {
         notes.push("numbers say that code was executed, not how often".into());

@@ -365,7 +365,7 @@ fn forms_are_those_of_count() {
         (&["--top", "5"], "down"),
         (
             &["--top", "6"],
-            "note: only the program's own code was counted",
+            "1 process, 1 thread\nonly the program's own code was counted, not that of libraries\n\n",
         ),
     ] {
         let text = report(own, words);
