@@ -94,7 +94,8 @@ pub struct Contexts {
     last_function: core::ops::Range<u64>,
     /// Stacks that threads have left.
     stacks: activations::Stacks,
-    /// Places in the middle of straight code at which a block with a load of rsp was cut.
+    /// Places in the middle of straight code where blocks may begin, so that a load of rsp may be
+    /// in the block before: where signals interrupted, and where a block with a load was cut.
     behind_loads: alloc::collections::BTreeSet<u64>,
 }
 

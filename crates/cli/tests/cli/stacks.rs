@@ -195,7 +195,6 @@ func main() {
 "#;
 
 #[test]
-#[ignore = "a limit that is not mended yet: goroutines lose their activations in some runs (docs/limits.md)"]
 fn goroutines_cost_what_they_executed() {
     let folder = Folder::new("stacks-go");
     fs::write(folder.file("program.go"), GO).unwrap();

@@ -335,7 +335,7 @@ impl Engine {
     /// Before the indirect jump at `pc`, which may end activations or lead to another stack.
     pub fn emit_jump_check(&mut self, emit: &mut Emit<'_>, pc: u64) {
         emit.count_before_check();
-        emit_spills(&mut emit.asm);
+        begin_check(emit);
         let within = emit_until_top(&mut emit.asm);
         let back = emit.asm.here() + 5 + UNLESS_LEFT;
         let slow = self.slow_path(Routine::Event, code::JUMP, pc, back);
@@ -351,7 +351,7 @@ impl Engine {
 
     /// Before a call, behind a load of rsp.
     pub fn emit_call_check(&mut self, emit: &mut Emit<'_>) {
-        emit_spills(&mut emit.asm);
+        begin_check(emit);
         let back = emit.asm.here() + UNLESS_LEFT;
         let slow = self.slow_path(Routine::Event, code::CALL, 0, back);
         let asm = &mut emit.asm;
@@ -453,6 +453,14 @@ fn emit_ask(asm: &mut isa::Asm<'_>, what: u32, back: u64) {
     asm.mov_gs_imm32(CODE, what);
     asm.mov_r_imm(Reg::Rcx, back);
     asm.mov_gs_r(RETURN, Reg::Rcx);
+}
+
+/// Begins a check in front of a branch with a boundary. Where a block begins with the check, a
+/// signal that arrives at once would otherwise be stepped to the same branch behind it: with
+/// timers that expire sooner than this takes, the program would never go on.
+fn begin_check(emit: &mut Emit<'_>) {
+    emit_spills(&mut emit.asm);
+    emit.cover(true, Recipe::NONE);
 }
 
 /// Jumps (forward) unless rsp is above the entry of the activation on top; changes rcx.

@@ -44,6 +44,7 @@ pub fn on_handler(
         tool.interrupt(context, place);
         let pool = engine.process.log.pool;
         let contexts = engine.contexts.as_mut()?;
+        contexts.note_behind_load(place.app_pc);
         if !contexts.restorers.contains(&restorer) {
             contexts.restorers.push(restorer);
         }
