@@ -15,9 +15,9 @@ use analysis::counts::from_counters::{CodeOf, Counted};
 use anyhow::{Result, anyhow, bail};
 use image::{Image, Images, LinkAddr, Version};
 use placement::plan;
-use trace::{End, Meta, Mode, Module, Process, Recording, Thread};
+use trace::{End, Meta, Mode, Module, Process, Recording};
 use wire::FileId;
-use wire::counters::{ARGUMENTS, FIRST, FileHeader, ID, MAGIC, PATH, VERSION};
+use wire::counters::{ARGUMENTS, FIRST, FileHeader, ID, MAGIC, NUMBERED, PATH, SEVERAL, VERSION};
 
 use crate::output::reason;
 use crate::symbolize;
@@ -56,6 +56,7 @@ struct Header {
     started: u64,
     program: String,
     arguments: Vec<String>,
+    threads: Vec<u32>,
 }
 
 fn word(bytes: &[u8], at: usize) -> u64 {
@@ -108,11 +109,19 @@ impl Header {
             started: word(bytes, offset_of!(FileHeader, started)),
             program: String::from_utf8_lossy(&program).into_owned(),
             arguments,
+            threads: (0..NUMBERED)
+                .map(|at| half(bytes, offset_of!(FileHeader, threads) + 4 * at))
+                .collect(),
         })
     }
 
-    /// Sums of the counters of all threads; `width`: bytes of one.
-    fn counters(&self, bytes: &[u8], count: usize, width: usize) -> Result<Vec<u64>, &'static str> {
+    /// The counters of threads by their numbers; `width`: bytes of one. Those of one byte are marks, and are of the process.
+    fn counters(
+        &self,
+        bytes: &[u8],
+        count: usize,
+        width: usize,
+    ) -> Result<Vec<(u32, Vec<u64>)>, &'static str> {
         let size = (count as u64).checked_mul(width as u64);
         let fits = size.is_some_and(|size| size <= self.stride);
         let end = self.slots.checked_mul(self.stride);
@@ -120,9 +129,19 @@ impl Header {
         if !fits || self.stride == 0 || end.is_none_or(|end| end > bytes.len() as u64) {
             return Err("is cut off: counters of threads are missing");
         }
-        let mut sums = vec![0u64; count];
+        let mut threads: Vec<(u32, Vec<u64>)> = Vec::new();
         let slots = bytes[FIRST as usize..].chunks_exact(self.stride as usize);
-        for slot in slots.take(self.slots as usize) {
+        for (at, slot) in slots.take(self.slots as usize).enumerate() {
+            let number = match width {
+                1 => self.pid,
+                _ => self.threads.get(at).copied().unwrap_or(SEVERAL),
+            };
+            let known = threads.iter().position(|(known, _)| *known == number);
+            let own = known.unwrap_or_else(|| {
+                threads.push((number, vec![0; count]));
+                threads.len() - 1
+            });
+            let sums = &mut threads[own].1;
             for (sum, counter) in sums.iter_mut().zip(slot.chunks_exact(width)) {
                 *sum = sum.saturating_add(match counter.first_chunk() {
                     Some(word) => u64::from_le_bytes(*word),
@@ -130,7 +149,7 @@ impl Header {
                 });
             }
         }
-        Ok(sums)
+        Ok(threads)
     }
 }
 
@@ -184,13 +203,7 @@ pub fn read(path: &Path) -> Result<Recording> {
         modules,
         ..Process::default()
     };
-    let mut process = counted.into_process(process);
-    if let [thread] = &mut process.threads[..] {
-        *thread = Thread {
-            tid: header.pid,
-            ..std::mem::take(thread)
-        };
-    }
+    let process = counted.into_process(process);
     let meta = Meta {
         producer: format!("everypath {}", env!("CARGO_PKG_VERSION")),
         command: header.arguments,

@@ -391,13 +391,21 @@ impl<'a> Report<'a> {
     }
 }
 
+/// A thread by its number, or what several threads of an edited program have together.
+fn thread_name(tid: u32) -> String {
+    match tid {
+        trace::Thread::SEVERAL => "threads that are not told apart".to_owned(),
+        tid => format!("thread {tid}"),
+    }
+}
+
 impl Section {
     /// Threads and processes, in words.
     fn title(&self, recording: &Recording) -> Option<String> {
         let (process, thread) = self.thread?;
         let process = &recording.processes[process];
         let tid = process.threads[thread].tid;
-        Some(format!("process {}, thread {tid}", process.pid))
+        Some(format!("process {}, {}", process.pid, thread_name(tid)))
     }
 
     fn first(&self, block: &Block) -> &Counted {

@@ -31,6 +31,12 @@ pub fn pid() -> u64 {
     unsafe { syscall(nr::GETPID, [0; 6]) as u64 }
 }
 
+/// Number of the thread.
+pub fn thread_number() -> u64 {
+    // SAFETY: as above.
+    unsafe { syscall(nr::GETTID, [0; 6]) as u64 }
+}
+
 pub fn parent() -> u64 {
     // SAFETY: as above.
     unsafe { syscall(nr::GETPPID, [0; 6]) as u64 }

@@ -3,7 +3,8 @@
 use core::mem::MaybeUninit;
 
 use wire::counters::{
-    ARGUMENTS, FIRST, FOLDER_VARIABLE, FileHeader, MAGIC, PATH, Process, State, Told, VERSION,
+    ARGUMENTS, FIRST, FOLDER_VARIABLE, FileHeader, MAGIC, NUMBERED, PATH, Process, SlotHead, State,
+    Told, VERSION,
 };
 
 use crate::calls;
@@ -310,8 +311,25 @@ pub unsafe fn map_slot(told: &Told, state: *mut State, process: *mut Process, sl
         if mapped.is_err() {
             return false;
         }
+        let head = slot as *mut SlotHead;
+        (*head).slot = (*process).slots;
+        name_thread(header, (*process).slots, calls::thread_number() as u32);
         (*process).slots += 1;
         (*header).slots = (*process).slots;
         true
+    }
+}
+
+/// Writes whose the counters of a slot are.
+///
+/// # Safety
+/// The header is mapped, and the caller has the lock.
+pub unsafe fn name_thread(header: *mut FileHeader, slot: u64, thread: u32) {
+    if slot < NUMBERED as u64 {
+        // SAFETY: the table has so many numbers.
+        unsafe {
+            let threads = (&raw mut (*header).threads).cast::<u32>();
+            threads.add(slot as usize).write_volatile(thread);
+        }
     }
 }

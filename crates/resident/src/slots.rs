@@ -2,9 +2,15 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use wire::counters::{FIRST, FileHeader, Process, SPARE, SlotHead, State, Told};
+use wire::counters::{
+    FIRST, FileHeader, NUMBERED, Process, SEVERAL, SPARE, SlotHead, State, Told,
+};
 
 use crate::{calls, files};
+
+/// Most bytes of counters of threads in a file that has those of each for itself. Beyond it, and beyond [`NUMBERED`]
+/// threads, a thread goes on with the counters of one that ended.
+const MOST_APART: u64 = 64 << 20;
 
 /// Takes the lock of a process's state. That of a process which forked while another thread had it is nobody's.
 ///
@@ -37,12 +43,12 @@ pub unsafe fn unlock(state: *mut State) {
     word.store(0, Ordering::Release);
 }
 
-/// Gives the thread the counters of one that ended and had the same thread pointer, or else new ones.
+/// Gives the thread its counters: new ones, or if there are many, those of a thread that ended and had the same thread pointer.
 ///
 /// # Safety
 /// The caller has the lock, and the process has begun.
 pub unsafe fn take(told: &Told, state: *mut State) {
-    let own = calls::thread();
+    let (own, number) = (calls::thread(), calls::thread_number());
     // SAFETY: addresses in the state are those of memory that is never given back.
     unsafe {
         let process = (*state).process as *mut Process;
@@ -53,8 +59,14 @@ pub unsafe fn take(told: &Told, state: *mut State) {
         let mut slot = (*process).first as *mut SlotHead;
         while !slot.is_null() {
             if (*slot).owner == own {
-                calls::set_gs(slot as u64);
-                return;
+                if (*slot).thread == number || !is_room_apart(told, process) {
+                    share(process, slot, number);
+                    calls::set_gs(slot as u64);
+                    return;
+                }
+                // The thread that it belonged to has ended.
+                (*slot).owner = 0;
+                break;
             }
             slot = (*slot).next as *mut SlotHead;
         }
@@ -63,14 +75,42 @@ pub unsafe fn take(told: &Told, state: *mut State) {
             calls::set_gs(state as u64 + SPARE);
             return;
         };
+        let head = new as *mut SlotHead;
+        // Without a file it has no place there.
+        (*head).slot = u64::MAX;
         if !files::map_slot(told, state, process, new) {
             lose(process);
         }
-        let head = new as *mut SlotHead;
         (*head).owner = own;
+        (*head).thread = number;
         (*head).next = (*process).first;
         (*process).first = new;
         calls::set_gs(new);
+    }
+}
+
+/// Whether a thread that begins has counters to itself, though there are those of one that ended.
+///
+/// # Safety
+/// The process has begun.
+unsafe fn is_room_apart(told: &Told, process: *const Process) -> bool {
+    // SAFETY: the caller's duty.
+    let (slots, header) = unsafe { ((*process).slots, (*process).header) };
+    header != 0 && slots < NUMBERED as u64 && (slots + 1).saturating_mul(told.stride) <= MOST_APART
+}
+
+/// The thread of this number goes on with counters of a slot, perhaps of another thread.
+///
+/// # Safety
+/// The caller has the lock, and the process has begun.
+unsafe fn share(process: *mut Process, slot: *mut SlotHead, number: u64) {
+    // SAFETY: the header is mapped as long as the process is there.
+    unsafe {
+        let header = (*process).header as *mut FileHeader;
+        if (*slot).thread != number && !header.is_null() {
+            files::name_thread(header, (*slot).slot, SEVERAL);
+        }
+        (*slot).thread = number;
     }
 }
 

@@ -405,6 +405,9 @@ impl Missing {
 }
 
 impl Thread {
+    /// The number in place of that of several threads, which are not told apart.
+    pub const SEVERAL: u32 = wire::counters::SEVERAL;
+
     /// Parts of one of its streams, and their bytes, that are missing before those that
     /// are kept.
     pub(crate) fn gone(&self, stream: u16) -> (u32, u64) {

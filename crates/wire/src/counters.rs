@@ -16,13 +16,18 @@ pub const FIRST: u64 = 4096;
 /// The first bytes of a file of counters.
 pub const MAGIC: [u8; 8] = *b"EVPCNTRS";
 /// Version of the file.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Bytes of the identity of an edited file.
 pub const ID: usize = 16;
 /// Most bytes of the path of the program, and of its arguments, in a file.
 pub const PATH: usize = 1024;
 pub const ARGUMENTS: usize = 2048;
+
+/// Threads whose numbers a file has.
+pub const NUMBERED: usize = 224;
+/// The number of counters that several threads used, one after the other.
+pub const SEVERAL: u32 = 0;
 
 /// Bytes of the path of the folder for files of counters, with the zero that ends it.
 pub const FOLDER: usize = 512;
@@ -89,6 +94,10 @@ pub struct SlotHead {
     pub owner: u64,
     /// Address of the next one.
     pub next: u64,
+    /// Number of the thread.
+    pub thread: u64,
+    /// Number of its counters in the file.
+    pub slot: u64,
 }
 
 /// The first page of a file.
@@ -102,7 +111,7 @@ pub struct FileHeader {
     pub id: [u8; ID],
     /// Bytes of a thread's counters.
     pub stride: u64,
-    /// Threads with counters in the file.
+    /// Threads with counters in the file; those that have the same ones, one after the other, are one.
     pub slots: u64,
     /// Threads without, as there was no room.
     pub lost: u64,
@@ -117,6 +126,8 @@ pub struct FileHeader {
     pub path: [u8; PATH],
     /// Each ended by a zero.
     pub arguments: [u8; ARGUMENTS],
+    /// Numbers of the first threads with counters, or [`SEVERAL`].
+    pub threads: [u32; NUMBERED],
 }
 
 /// Offset behind the [`State`] of memory for all threads for which there is no other: [`FIRST`] bytes and the counters, whose

@@ -3,10 +3,12 @@
 //! Problem: few edges have counters, and the analyses of counts know fragments with slots.
 //!
 //! Approach: counts of all blocks and edges follow from the counters ([`placement::solve`]). Each block that was executed becomes a
-//! fragment with a slot; a conditional branch at its end has one for when it was taken, a switch one for each target.
+//! fragment with a slot; a conditional branch at its end has one for when it was taken, a switch one for each target. The counters of
+//! each thread are solved by themselves, too: what follows is linear in them, so the threads' counts add up to those of all.
 //!
 //! Invariants: as much comes to a block as leaves it. Where counters do not allow that, as when the process was killed in the
-//! middle of it, the function is told.
+//! middle of it, the function is told. The counts of all threads come first: where those of single threads do not add up to them,
+//! the rest is of no thread in particular.
 //!
 //! Limits: where calls by address, returns, and jumps by a table that several jumps share went is not known.
 
@@ -31,7 +33,8 @@ pub trait CodeOf {
 pub struct Counted {
     pub fragments: Vec<Arc<Fragment>>,
     pub jumps: Vec<Jump>,
-    pub thread: Thread,
+    /// Threads with counters, and if there is anything that no thread has to itself, one whose number is [`Thread::SEVERAL`].
+    pub threads: Vec<Thread>,
     /// Entries of functions with blocks that more left than came to, or the other way round.
     pub unsound: Vec<u64>,
     /// The program's main function returned, or a call ended the program; `None`: nothing says where its main function is.
@@ -43,8 +46,10 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// Counts from the counters of a process whose code is at its link addresses and `bias`.
-    pub fn of(file: &File, counters: &[u64], bias: u64, code: &dyn CodeOf) -> Counted {
+    /// Counts from the counters of a process whose code is at its link addresses and `bias`; `threads`: their numbers, each
+    /// once, with the counters of each.
+    pub fn of(file: &File, threads: &[(u32, Vec<u64>)], bias: u64, code: &dyn CodeOf) -> Counted {
+        let sums = sums(threads);
         let mut counted = Counted {
             ended: (file.main != 0).then_some(false),
             calls: file
@@ -52,6 +57,13 @@ impl Counted {
                 .functions
                 .iter()
                 .map(|left| (left.entry, 0))
+                .collect(),
+            threads: threads
+                .iter()
+                .map(|&(tid, _)| Thread {
+                    tid,
+                    ..Thread::default()
+                })
                 .collect(),
             ..Counted::default()
         };
@@ -62,8 +74,9 @@ impl Counted {
             .partition(|function| function.entry == file.main);
         for function in others.into_iter().chain(main) {
             let first = usize::try_from(function.first).unwrap_or(usize::MAX);
-            let own = counters.get(first..first.saturating_add(function.counters()));
-            let solved = own.and_then(|own| match file.tool {
+            let own = first..first.saturating_add(function.counters());
+            let solved = sums.get(own.clone());
+            let solved = solved.and_then(|own| match file.tool {
                 Tool::Coverage => Some(Solved::of_marks(function, own)),
                 Tool::Edges | Tool::Blocks => Solved::of(function, own),
             });
@@ -72,13 +85,17 @@ impl Counted {
                     if solved.ends(function, function.entry == file.main) {
                         counted.ended = counted.ended.map(|_| true);
                     }
-                    if !solved.is_sound {
+                    let parts = match (threads, file.tool) {
+                        ([], _) | ([_], _) | (_, Tool::Coverage) => Vec::new(),
+                        _ => parts(function, threads, own),
+                    };
+                    if !solved.is_sound || parts.iter().any(|(_, part)| !part.is_sound) {
                         counted.unsound.push(function.entry);
                     }
                     if function.entry == file.main && counted.ended == Some(false) {
                         solved.runs(function);
                     }
-                    counted.add(function, &solved, bias, code);
+                    counted.add(function, (&solved, &parts), bias, code);
                 }
                 None => counted.unsound.push(function.entry),
             }
@@ -92,18 +109,72 @@ impl Counted {
         Process {
             fragments: self.fragments,
             jumps: self.jumps,
-            threads: vec![self.thread],
+            threads: self.threads,
             ..process
         }
     }
 
-    fn slot(&mut self, slot: u64, count: u64) {
-        if count > 0 {
-            self.thread.counts.push(SlotCount { slot, count });
+    /// Gives the threads what they counted in slots from `first` on; `whole`: of all threads together. A slot of which the
+    /// parts are more than the whole has less of the largest; what they lack is of no thread in particular.
+    fn share_out(&mut self, block: &Slots, whole: &[u64], parts: &[(usize, Vec<u64>)]) {
+        for (at, (slot, &count)) in (block.first..).zip(whole).enumerate() {
+            let own = parts.iter();
+            let mut own: Vec<(usize, u64)> =
+                own.map(|(thread, part)| (*thread, part[at])).collect();
+            let sum = |own: &[(usize, u64)]| {
+                own.iter()
+                    .fold(0u64, |sum, part| sum.saturating_add(part.1))
+            };
+            while let Some(excess) = sum(&own).checked_sub(count).filter(|excess| *excess > 0)
+                && let Some(largest) = own.iter_mut().max_by_key(|part| part.1)
+            {
+                largest.1 -= excess.min(largest.1);
+            }
+            let rest = count - sum(&own);
+            own.retain(|part| part.1 > 0);
+            if rest > 0 {
+                own.push((self.several(), rest));
+            }
+            for (thread, count) in own {
+                let thread = &mut self.threads[thread];
+                if at < block.executions {
+                    let insns = count.saturating_mul(block.insns.into());
+                    thread.insns = thread.insns.saturating_add(insns);
+                }
+                let counts = &mut thread.counts;
+                match counts.last_mut() {
+                    Some(last) if last.slot == slot => {
+                        last.count = last.count.saturating_add(count)
+                    }
+                    _ => counts.push(SlotCount { slot, count }),
+                }
+            }
         }
     }
 
-    fn add(&mut self, function: &Function, solved: &Solved, bias: u64, code: &dyn CodeOf) {
+    /// The thread that has what no other has to itself; the only one, if there is only one.
+    fn several(&mut self) -> usize {
+        let is_it = |thread: &Thread| thread.tid == Thread::SEVERAL;
+        let found = match self.threads.len() {
+            1 => Some(0),
+            _ => self.threads.iter().position(is_it),
+        };
+        found.unwrap_or_else(|| {
+            self.threads.push(Thread {
+                tid: Thread::SEVERAL,
+                ..Thread::default()
+            });
+            self.threads.len() - 1
+        })
+    }
+
+    fn add(
+        &mut self,
+        function: &Function,
+        (solved, parts): (&Solved, &[(usize, Solved)]),
+        bias: u64,
+        code: &dyn CodeOf,
+    ) {
         for (number, &(start, len)) in (0..).zip(&function.blocks) {
             let count = solved.blocks[number as usize];
             let Some((bytes, module)) = code.at(start) else {
@@ -125,25 +196,27 @@ impl Counted {
             {
                 *calls = calls.saturating_add(count);
             }
-            self.add_block((pc, module), bytes, extent, count, |from| {
-                solved.leaving(function, number, from, bias)
-            });
+            let ways = solved.ways(function, number, extent.flow, bias);
+            let slots = self.add_block((pc, module), bytes, extent, &ways);
+            let whole = solved.values(function, number, &ways);
+            let own = parts.iter();
+            let own: Vec<_> = own
+                .map(|(thread, part)| (*thread, part.values(function, number, &ways)))
+                .collect();
+            self.share_out(&slots, &whole, &own);
         }
     }
 
-    /// A block with what it executed; `leaving` gives how often its last instruction was taken, or where it went.
+    /// A block with a slot for how often it was executed, and those of its ways out.
     fn add_block(
         &mut self,
         (pc, module): (u64, u32),
         bytes: &[u8],
         extent: Extent,
-        count: u64,
-        leaving: impl Fn(Flow) -> Leaving,
-    ) {
+        ways: &Ways,
+    ) -> Slots {
         let Extent {
-            bytes: at,
-            insns,
-            flow,
+            bytes: at, insns, ..
         } = extent;
         let executed = |kind, from| Event {
             from,
@@ -164,33 +237,30 @@ impl Counted {
             events: vec![executed(EventKind::Executed, 0)],
             ..Fragment::default()
         };
-        self.thread.insns = self
-            .thread
-            .insns
-            .saturating_add(count.saturating_mul(insns.into()));
-        match leaving(flow) {
-            Leaving::Somewhere => self.slot(first_slot, count),
-            Leaving::Taken(taken) => {
-                fragment.events.push(executed(EventKind::Taken, insns - 1));
-                self.slot(first_slot, count);
-                self.slot(first_slot + 1, taken.min(count));
-            }
-            Leaving::To(targets) => {
+        match ways {
+            Ways::Somewhere => {}
+            Ways::Taken => fragment.events.push(executed(EventKind::Taken, insns - 1)),
+            Ways::To(targets) => {
                 // Each jump says that the block was executed once more.
-                let all: u64 = targets.iter().map(|(_, count)| count).sum();
-                self.slot(first_slot, count.saturating_sub(all));
-                for (slot, (target, count)) in (first_slot + 1..).zip(targets) {
+                for (slot, &(_, target)) in (first_slot + 1..).zip(targets) {
                     self.jumps.push(Jump {
                         slot,
                         fragment: id,
                         pc: target,
                         module: Some(module),
                     });
-                    self.slot(slot, count);
                 }
             }
         }
         self.fragments.push(Arc::new(fragment));
+        Slots {
+            first: first_slot,
+            executions: match ways {
+                Ways::To(targets) => 1 + targets.len(),
+                Ways::Somewhere | Ways::Taken => 1,
+            },
+            insns,
+        }
     }
 
     /// Number of the next slot.
@@ -229,12 +299,49 @@ fn extent(pc: u64, bytes: &[u8]) -> Option<Extent> {
     })
 }
 
-/// Ways out of a block, and how often it was left by them.
-enum Leaving {
+/// Ways out of a block that have slots of their own.
+enum Ways {
     Somewhere,
-    Taken(u64),
-    /// Addresses, and how often.
-    To(Vec<(u64, u64)>),
+    Taken,
+    /// Numbers of edges, and where they lead.
+    To(Vec<(usize, u64)>),
+}
+
+/// Slots of a block.
+struct Slots {
+    /// Number of the first.
+    first: u64,
+    /// Slots, from the first on, that count executions of the block.
+    executions: usize,
+    /// Instructions of the block.
+    insns: u16,
+}
+
+/// Counters of all threads together.
+fn sums(threads: &[(u32, Vec<u64>)]) -> Vec<u64> {
+    let mut sums = Vec::new();
+    for (_, counters) in threads {
+        sums.resize(sums.len().max(counters.len()), 0u64);
+        for (sum, counter) in sums.iter_mut().zip(counters) {
+            *sum = sum.saturating_add(*counter);
+        }
+    }
+    sums
+}
+
+/// Counts of a function in each thread that executed some of it.
+fn parts(
+    function: &Function,
+    threads: &[(u32, Vec<u64>)],
+    own: std::ops::Range<usize>,
+) -> Vec<(usize, Solved)> {
+    let threads = threads.iter().enumerate();
+    let parts = threads.filter_map(|(at, (_, counters))| {
+        let own = counters.get(own.clone())?;
+        let is_used = own.iter().any(|count| *count > 0);
+        is_used.then(|| Solved::of(function, own).map(|solved| (at, solved)))?
+    });
+    parts.collect()
 }
 
 /// Counts of a function's blocks and edges.
@@ -308,28 +415,49 @@ impl Solved {
         })
     }
 
-    fn leaving(&self, function: &Function, block: u32, flow: Flow, bias: u64) -> Leaving {
-        let edges = function.edges.iter().zip(&self.edges);
-        let own = edges.filter(|(edge, _)| edge.from == end_of(block));
+    /// Ways out of a block that ends with such an instruction.
+    fn ways(&self, function: &Function, block: u32, flow: Flow, bias: u64) -> Ways {
         if super::is_conditional(flow) {
-            // All that does not fall through, also to other functions.
-            let taken = own.filter(|(edge, _)| {
-                !matches!(edge.kind, Kind::Falls | Kind::Abandoned | Kind::End)
-            });
-            return Leaving::Taken(taken.map(|(_, count)| count).sum());
+            return Ways::Taken;
         }
-        let is_case = |edge: &&PlannedEdge| edge.kind == Kind::Case;
-        let cases = own.filter(|(edge, _)| is_case(edge));
-        let targets = cases.filter_map(|(edge, &count)| {
-            let to = function.block_of(edge.to)?;
+        let edges = function.edges.iter().enumerate();
+        let is_case = |edge: &PlannedEdge| edge.from == end_of(block) && edge.kind == Kind::Case;
+        let targets = edges.filter_map(|(at, edge)| {
+            let to = function.block_of(edge.to).filter(|_| is_case(edge))?;
             debug_assert_eq!(edge.to, start_of(to));
             let (start, _) = function.blocks[to as usize];
-            (count > 0).then(|| (start.wrapping_add(bias), count))
+            (self.edges[at] > 0).then(|| (at, start.wrapping_add(bias)))
         });
         let targets: Vec<_> = targets.collect();
         match targets.is_empty() {
-            true => Leaving::Somewhere,
-            false => Leaving::To(targets),
+            true => Ways::Somewhere,
+            false => Ways::To(targets),
+        }
+    }
+
+    /// Counts of a block's slots.
+    fn values(&self, function: &Function, block: u32, ways: &Ways) -> Vec<u64> {
+        let count = self.blocks[block as usize];
+        match ways {
+            Ways::Somewhere => vec![count],
+            Ways::Taken => {
+                let edges = function.edges.iter().zip(&self.edges);
+                let own = edges.filter(|(edge, _)| edge.from == end_of(block));
+                // All that does not fall through, also to other functions.
+                let taken = own.filter(|(edge, _)| {
+                    !matches!(edge.kind, Kind::Falls | Kind::Abandoned | Kind::End)
+                });
+                let taken: u64 = taken.map(|(_, count)| count).sum();
+                vec![count, taken.min(count)]
+            }
+            Ways::To(targets) => {
+                let targets = targets.iter().map(|&(edge, _)| self.edges[edge]);
+                let all: u64 = targets.clone().sum();
+                [count.saturating_sub(all)]
+                    .into_iter()
+                    .chain(targets)
+                    .collect()
+            }
         }
     }
 }

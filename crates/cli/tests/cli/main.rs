@@ -23,6 +23,7 @@ mod denied;
 mod derived;
 mod descriptors;
 mod diff;
+mod edited_threads;
 mod far;
 mod first_screen;
 mod flow;

@@ -17,6 +17,7 @@ use serde::Serialize;
 use trace::Recording;
 
 use super::{Function, Table};
+use crate::counts::thread_name;
 use crate::html::columns;
 use crate::numbers::command_line;
 
@@ -89,7 +90,7 @@ impl Threads {
         for one in &chosen {
             let (process, thread) = of(one);
             let command = command_line(&process.args);
-            let name = format!("{}: {command}, thread {}", process.pid, thread.tid);
+            let name = format!("{}: {command}, {}", process.pid, thread_name(thread.tid));
             let counts = counts::of(recording, |process, at| (process, at) == *one)?;
             threads.add(name, &counts, &places);
         }
