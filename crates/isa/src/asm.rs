@@ -5,6 +5,8 @@
 //! forms can be given absolute targets. Overflowing the slice sets a flag
 //! instead of writing ([`Asm::overflowed`]); the caller starts again elsewhere.
 
+mod inserted;
+mod segments;
 mod vectors;
 
 use crate::Reg;
@@ -90,8 +92,31 @@ impl<'a> Asm<'a> {
         self.dword(distance as u32);
     }
 
+    /// `rel8` to an absolute target, as the last byte of an instruction.
+    fn rel8(&mut self, target: u64) {
+        let distance = target.wrapping_sub(self.here() + 1) as i64;
+        match i8::try_from(distance) {
+            Ok(distance) => self.byte(distance as u8),
+            Err(_) => self.overflow = true,
+        }
+    }
+
+    /// Operands that have no encoding: nothing that is emitted may be executed.
+    fn refuse(&mut self, is_impossible: bool) {
+        debug_assert!(!is_impossible, "operands without an encoding");
+        self.overflow |= is_impossible;
+    }
+
     fn rex_w(&mut self, reg: Reg, index: u8, base: u8) {
         self.byte(0x48 | reg.high() << 2 | index << 1 | base);
+    }
+
+    /// A prefix for operands of 32 bits or less, if they need one.
+    fn rex(&mut self, reg: Reg, base: Reg) {
+        let bits = reg.high() << 2 | base.high();
+        if bits != 0 {
+            self.byte(0x40 | bits);
+        }
     }
 
     /// ModRM (and SIB) for `[base + disp]`.
@@ -118,124 +143,6 @@ impl<'a> Asm<'a> {
         self.byte(reg << 3 | 4);
         self.byte(0x25);
         self.dword(disp as u32);
-    }
-
-    // ---- thread block: gs:[disp32] --------------------------------------
-
-    /// `mov qword gs:[disp], reg`
-    pub fn mov_gs_r(&mut self, disp: i32, reg: Reg) {
-        self.byte(0x65);
-        self.rex_w(reg, 0, 0);
-        self.byte(0x89);
-        self.absolute(reg.low(), disp);
-    }
-
-    /// `mov reg, qword gs:[disp]`
-    pub fn mov_r_gs(&mut self, reg: Reg, disp: i32) {
-        self.byte(0x65);
-        self.rex_w(reg, 0, 0);
-        self.byte(0x8B);
-        self.absolute(reg.low(), disp);
-    }
-
-    /// `mov reg, es` and back (the low 32 bits of `reg`).
-    pub fn mov_r_es(&mut self, reg: Reg) {
-        self.es(reg, 0x8C);
-    }
-
-    pub fn mov_es_r(&mut self, reg: Reg) {
-        self.es(reg, 0x8E);
-    }
-
-    fn es(&mut self, reg: Reg, opcode: u8) {
-        if reg.high() == 1 {
-            self.byte(0x41);
-        }
-        self.bytes(&[opcode, 0xC0 | reg.low()]);
-    }
-
-    /// `mov dword gs:[disp], imm32`
-    pub fn mov_gs_imm32(&mut self, disp: i32, imm: u32) {
-        self.bytes(&[0x65, 0xC7]);
-        self.absolute(0, disp);
-        self.dword(imm);
-    }
-
-    /// `mov qword gs:[disp], imm32`, sign extended
-    pub fn mov_gs_imm64(&mut self, disp: i32, imm: i32) {
-        self.bytes(&[0x65, 0x48, 0xC7]);
-        self.absolute(0, disp);
-        self.dword(imm.cast_unsigned());
-    }
-
-    /// `mov reg32, dword [base + index + disp8]`; `index` is not rsp.
-    pub fn mov_r32_sum(&mut self, reg: Reg, base: Reg, index: Reg, disp: i8) {
-        self.byte(0x40 | reg.high() << 2 | index.high() << 1 | base.high());
-        self.sum(0x8B, reg, base, index, disp);
-    }
-
-    /// `mov reg, qword gs:[base + disp]`
-    pub fn mov_r_gs_mem(&mut self, reg: Reg, base: Reg, disp: i32) {
-        self.byte(0x65);
-        self.mov_r_mem(reg, base, disp);
-    }
-
-    /// `mov qword gs:[base + disp], reg`
-    pub fn mov_gs_mem_r(&mut self, base: Reg, disp: i32, reg: Reg) {
-        self.byte(0x65);
-        self.mov_mem_r(base, disp, reg);
-    }
-
-    /// `mov reg32, dword gs:[base + disp]`
-    pub fn mov_r32_gs_mem(&mut self, reg: Reg, base: Reg, disp: i32) {
-        self.bytes(&[0x65, 0x40 | reg.high() << 2 | base.high(), 0x8B]);
-        self.mem(reg, base, disp);
-    }
-
-    /// `mov reg32, dword gs:[index*4 + disp]`
-    pub fn mov_r32_gs_index4(&mut self, reg: Reg, index: Reg, disp: i32) {
-        self.bytes(&[0x65, 0x40 | reg.high() << 2 | index.high() << 1]);
-        self.bytes(&[0x8B, reg.low() << 3 | 4, 0x85 | index.low() << 3]);
-        self.dword(disp as u32);
-    }
-
-    /// `mov reg32, dword gs:[disp]`
-    pub fn mov_r32_gs(&mut self, reg: Reg, disp: i32) {
-        self.byte(0x65);
-        if reg.high() != 0 {
-            self.byte(0x44);
-        }
-        self.byte(0x8B);
-        self.absolute(reg.low(), disp);
-    }
-
-    /// `add qword gs:[disp], imm8/imm32` (writes flags)
-    pub fn add_gs_imm(&mut self, disp: i32, imm: i32) {
-        self.bytes(&[0x65, 0x48]);
-        if (-128..=127).contains(&imm) {
-            self.byte(0x83);
-            self.absolute(0, disp);
-            self.byte(imm as u8);
-        } else {
-            self.byte(0x81);
-            self.absolute(0, disp);
-            self.dword(imm as u32);
-        }
-    }
-
-    /// `rdfsbase reg`
-    pub fn rdfsbase(&mut self, reg: Reg) {
-        self.fs_base(reg, 0);
-    }
-
-    /// `wrfsbase reg`
-    pub fn wrfsbase(&mut self, reg: Reg) {
-        self.fs_base(reg, 2);
-    }
-
-    fn fs_base(&mut self, reg: Reg, operation: u8) {
-        self.bytes(&[0xF3, 0x48 | reg.high()]);
-        self.bytes(&[0x0F, 0xAE, 0xC0 | operation << 3 | reg.low()]);
     }
 
     // ---- moves and address arithmetic, all flag-free ----------------------
@@ -272,20 +179,23 @@ impl<'a> Asm<'a> {
         self.mem(reg, base, disp);
     }
 
-    /// `mov dword [base + disp], reg32`; both of the first eight.
+    /// `mov dword [base + disp], reg32`
     pub fn mov_mem_r32(&mut self, base: Reg, disp: i8, reg: Reg) {
+        self.rex(reg, base);
         self.byte(0x89);
         self.mem(reg, base, disp.into());
     }
 
-    /// `mov reg32, [base]`; both of the first eight.
+    /// `mov reg32, [base]`
     pub fn mov_r32_mem(&mut self, reg: Reg, base: Reg) {
+        self.rex(reg, base);
         self.byte(0x8B);
         self.mem(reg, base, 0);
     }
 
-    /// `xchg [base], reg32`, which is atomic; both of the first eight.
+    /// `xchg [base], reg32`, which is atomic.
     pub fn xchg_mem_r32(&mut self, base: Reg, reg: Reg) {
+        self.rex(reg, base);
         self.byte(0x87);
         self.mem(reg, base, 0);
     }
@@ -297,30 +207,36 @@ impl<'a> Asm<'a> {
         self.mem(reg, base, disp);
     }
 
-    /// `mov byte [base + disp], imm`; `base` is one of the first eight.
+    /// `mov byte [base + disp], imm`
     pub fn mov_mem_imm8(&mut self, base: Reg, disp: i8, imm: u8) {
+        self.rex(Reg::Rax, base);
         self.byte(0xC6);
         self.mem(Reg::Rax, base, disp.into());
         self.byte(imm);
     }
 
-    /// `mov word [base + disp], imm`; `base` is one of the first eight.
+    /// `mov word [base + disp], imm`
     pub fn mov_mem_imm16(&mut self, base: Reg, disp: i8, imm: u16) {
-        self.bytes(&[0x66, 0xC7]);
+        self.byte(0x66);
+        self.rex(Reg::Rax, base);
+        self.byte(0xC7);
         self.mem(Reg::Rax, base, disp.into());
         self.bytes(&imm.to_le_bytes());
     }
 
-    /// `mov dword [base + disp], imm`; `base` is one of the first eight.
+    /// `mov dword [base + disp], imm`
     pub fn mov_mem_imm32(&mut self, base: Reg, disp: i8, imm: u32) {
+        self.rex(Reg::Rax, base);
         self.byte(0xC7);
         self.mem(Reg::Rax, base, disp.into());
         self.dword(imm);
     }
 
-    /// `mov word [base + disp], reg16`; both of the first eight.
+    /// `mov word [base + disp], reg16`
     pub fn mov_mem_r16(&mut self, base: Reg, disp: i8, reg: Reg) {
-        self.bytes(&[0x66, 0x89]);
+        self.byte(0x66);
+        self.rex(reg, base);
+        self.byte(0x89);
         self.mem(reg, base, disp.into());
     }
 
@@ -333,6 +249,7 @@ impl<'a> Asm<'a> {
 
     /// `lea reg, [base + index + disp8]`; `index` is not rsp.
     pub fn lea_sum(&mut self, reg: Reg, base: Reg, index: Reg, disp: i8) {
+        self.refuse(index == Reg::Rsp);
         self.rex_w(reg, index.high(), base.high());
         self.sum(0x8D, reg, base, index, disp);
     }
@@ -347,6 +264,7 @@ impl<'a> Asm<'a> {
         disp: i32,
         short: bool,
     ) {
+        self.refuse(index.is_some_and(|(index, _)| index == Reg::Rsp));
         if short {
             self.byte(0x67);
         }
@@ -382,6 +300,7 @@ impl<'a> Asm<'a> {
     /// `lea reg32, [base + disp32]`; `base` is neither rsp nor r12. Clears the
     /// upper half of `reg`.
     pub fn lea32(&mut self, reg: Reg, base: Reg, disp: u32) {
+        self.refuse(base.low() == 4);
         self.byte(0x40 | reg.high() << 2 | base.high());
         self.bytes(&[0x8D, 0x80 | reg.low() << 3 | base.low()]);
         self.dword(disp);
@@ -389,6 +308,7 @@ impl<'a> Asm<'a> {
 
     /// `lea reg32, [base + index + disp8]`; `index` is not rsp.
     pub fn lea_sum32(&mut self, reg: Reg, base: Reg, index: Reg, disp: i8) {
+        self.refuse(index == Reg::Rsp);
         self.byte(0x40 | reg.high() << 2 | index.high() << 1 | base.high());
         self.sum(0x8D, reg, base, index, disp);
     }
@@ -455,8 +375,9 @@ impl<'a> Asm<'a> {
         self.bytes(&imm.to_le_bytes());
     }
 
-    /// `movzx reg32, word [base]`; both of the first eight.
+    /// `movzx reg32, word [base]`
     pub fn movzx_r32_mem16(&mut self, reg: Reg, base: Reg) {
+        self.rex(reg, base);
         self.bytes(&[0x0F, 0xB7]);
         self.mem(reg, base, 0);
     }
@@ -502,8 +423,9 @@ impl<'a> Asm<'a> {
         }
     }
 
-    /// `jmp qword [index*8 + table]`, table in the low 2 GB.
+    /// `jmp qword [index*8 + table]`, table in the low 2 GB; `index` is not rsp.
     pub fn jmp_table(&mut self, index: Reg, table: u32) {
+        self.refuse(index == Reg::Rsp);
         if index.high() == 1 {
             self.byte(0x42);
         }
@@ -526,11 +448,7 @@ impl<'a> Asm<'a> {
     /// `jmp rel8` to a target that is known to be near.
     pub fn jmp_near(&mut self, target: u64) {
         self.byte(0xEB);
-        let distance = target.wrapping_sub(self.here() + 1) as i64;
-        match i8::try_from(distance) {
-            Ok(distance) => self.byte(distance as u8),
-            Err(_) => self.overflow = true,
-        }
+        self.rel8(target);
     }
 
     /// `xbegin; xabort 0` whose fallback is the code behind: a transaction that comes to nothing.

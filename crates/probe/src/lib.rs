@@ -1,89 +1,170 @@
 //! Probes: what is to be inserted into a program, as data, and the code for it.
 //!
-//! Problem: inserted code may change nothing that the program reads, and is best if it is one instruction.
+//! Problem: inserted code may change nothing that the program reads, and is best if it is one instruction. Tools should say what they
+//! want, and not how: neither bytes nor registers.
 //!
-//! Approach: [`lower`] is the one place that makes code of a [`Probe`]. It is told what is live, and takes the first row of this
-//! table that fits:
+//! Approach: an [`Op`] says what is done, a [`Site`] what is live there and where registers may be kept. [`lower`] is the one place
+//! that makes code of them, through the assembler of `isa`; [`size`] does the same and counts bytes. Addresses are [`Symbol`]s that
+//! whoever places the code knows. [`entry_stub`] is the code in front of an entry.
 //!
-//! | probe | flags | code |
+//! | op | flags | code |
 //! |---|---|---|
-//! | [`Probe::Add`] | those of `inc` are dead | `incq %gs:D` |
-//! | [`Probe::Add`] | live, `rax` dead | `lahf; seto %al; incq %gs:D; addb $127, %al; sahf` |
-//! | [`Probe::Add`] | live, another register dead | the same, with `rax` kept in it |
-//! | [`Probe::Mark`] | any | `movb $1, %gs:D` |
+//! | [`Op::Add`] | dead | `incq`, `decq`, or `addq $n, %gs:D` |
+//! | [`Op::Set`] | any | `movb $1, %gs:D` |
+//! | [`Op::Append`] | any | `movq %gs:C, %s; mov item, (%s); lea n(%s), %s; movq %s, %gs:C` |
+//! | its check of room | dead | `cmpq %gs:L, %s; jb` over the way to a routine |
+//! | [`Op::Guard`] | dead | a comparison, and a jump over the way elsewhere |
+//! | what needs flags that are live | live | `lahf; seto %al;` that `; addb $127, %al; sahf` |
 //!
-//! Each memory operand is changed by one instruction, so a handler of a signal that comes in between and counts as well loses
-//! nothing. No code uses the stack: unwind tables hold in it.
+//! Registers that are used are dead ones; or they are kept in a dead one, or where the site says ([`Spill`]), and given back.
+//! Neighbours share what is kept: two counters behind one another save flags once.
 //!
-//! Invariant: code of a probe changes no register and no flag that is live. `None`: there is no such code.
+//! Each counter is changed by one instruction, so a handler of a signal that comes in between and counts as well loses nothing. (What
+//! such a handler appends in the middle of an [`Op::Append`] is overwritten; who appends in handlers has a lane of its own there.)
+//! No code moves the stack pointer: unwind tables hold in it.
 //!
-//! Source: Intel SDM volume 2, `INC`, `LAHF`, `SAHF`, `SETcc`, `ADD`.
+//! Invariant: code of a probe changes no register and no flag that is live. [`NoScratch`]: there is no such code.
+//!
+//! Source: Intel SDM volume 2, `INC`, `LAHF`, `SAHF`, `SETcc`, `ADD`, `CMP`.
 #![forbid(unsafe_code)]
 #![no_std]
 
 extern crate alloc;
 
-use alloc::vec::Vec;
+mod lower;
+mod stub;
 
-use isa::{Flags, RegisterSet};
+use isa::{Asm, Reg, RegisterSet};
 
-/// Something to be inserted; numbers are displacements from `%gs`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Probe {
-    /// Add one to a word of 64 bits.
-    Add(u32),
+pub use lower::{lower, size};
+pub use stub::{FRONT, entry_stub, stub_size};
+
+/// A word of 64 bits, by its displacement from `%gs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Word(pub u32);
+
+/// A byte, by its displacement from `%gs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Byte(pub u32);
+
+/// An address that is known when code is placed; what the numbers mean is the matter of who places it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Symbol(pub u64);
+
+/// Something to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Add a constant to a word.
+    Add { word: Word, amount: i32 },
     /// Set a byte to 1.
-    Mark(u32),
+    Set { byte: Byte },
+    /// Store an item behind those that a lane has.
+    Append { lane: Lane, item: Item },
+    /// Go elsewhere if a test holds.
+    Guard { test: Test, exit: Exit },
 }
 
-/// Bits of [`Flags`]: all but the carry, which `inc` leaves as it was.
-const OF_INC: Flags = Flags(0x2f);
-const RAX: usize = 0;
-const RSP: usize = 4;
+/// Memory of a thread that is filled from its beginning to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lane {
+    /// It has the address of the first free byte.
+    pub cursor: Word,
+    pub room: Room,
+}
 
-/// Code of a probe where these registers and flags are live.
-pub fn lower(probe: Probe, live: RegisterSet) -> Option<Vec<u8>> {
-    let mut code = Vec::new();
-    match probe {
-        Probe::Mark(at) => {
-            code.extend_from_slice(&[0x65, 0xc6, 0x04, 0x25]);
-            code.extend_from_slice(&at.to_le_bytes());
-            code.push(1);
-        }
-        Probe::Add(at) if live.flags.0 & OF_INC.0 == 0 => increment(at, &mut code),
-        Probe::Add(at) => {
-            let dead = |register: &usize| live.general >> register & 1 == 0;
-            let keep = match dead(&RAX) {
-                true => None,
-                false => Some((1..16).filter(|register| *register != RSP).find(dead)?),
-            };
-            if let Some(register) = keep {
-                code.extend_from_slice(&move_rax(register, true));
-            }
-            // lahf; seto %al
-            code.extend_from_slice(&[0x9f, 0x0f, 0x90, 0xc0]);
-            increment(at, &mut code);
-            // addb $127, %al overflows if al is 1; sahf leaves the overflow as it is.
-            code.extend_from_slice(&[0x04, 0x7f, 0x9e]);
-            if let Some(register) = keep {
-                code.extend_from_slice(&move_rax(register, false));
-            }
+/// How a lane is kept from overflowing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// A page behind its last byte cannot be written: the store faults, and is executed again when there is room.
+    GuardPage,
+    /// After each item: if the cursor is not below the word any more, a routine makes room. There is room for what is appended at
+    /// one place behind that word's address.
+    Check { limit: Word, routine: Symbol },
+}
+
+/// Something that is appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Item {
+    Imm8(u8),
+    Imm16(u16),
+    Imm32(u32),
+    /// All 64 bits of a register.
+    Register(Reg),
+}
+
+impl Item {
+    pub const fn size(self) -> i32 {
+        match self {
+            Item::Imm8(_) => 1,
+            Item::Imm16(_) => 2,
+            Item::Imm32(_) => 4,
+            Item::Register(_) => 8,
         }
     }
-    Some(code)
 }
 
-/// `incq %gs:at`
-fn increment(at: u32, code: &mut Vec<u8>) {
-    code.extend_from_slice(&[0x65, 0x48, 0xff, 0x04, 0x25]);
-    code.extend_from_slice(&at.to_le_bytes());
+/// A condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Test {
+    /// The 32 bits at an address are 0.
+    IsZero(Symbol),
+    /// A byte of the thread is not 0.
+    IsSet(Byte),
+    /// The first word at `%gs` is not the thread pointer: the memory there is another thread's, or nobody's.
+    IsOtherThread,
 }
 
-/// `mov %rax, %register`, or back.
-fn move_rax(register: usize, away: bool) -> [u8; 3] {
-    let (low, high) = (register as u8 & 7, register as u8 >> 3);
-    match away {
-        true => [0x48 | high, 0x89, 0xc0 | low],
-        false => [0x48 | high << 2, 0x89, 0xc0 | low << 3],
+/// The way that a guard leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// To a routine that goes on behind the guard: its address is in `r11`, and all else is as it was.
+    Routine(Symbol),
+    /// To other code, for good.
+    To(Symbol),
+}
+
+/// A place where ops are done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// Registers and flags that are read behind it.
+    pub live: RegisterSet,
+    pub spill: Spill,
+}
+
+/// Memory in which registers may be kept that are live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spill {
+    Never,
+    /// In two words of the thread that nothing else uses, also no handler of a signal.
+    Words([Word; 2]),
+    /// Below the stack pointer: nothing is there, as at the entry of a function, and handlers of signals leave 128 bytes alone.
+    RedZone,
+}
+
+/// Nothing that may be used is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoScratch;
+
+/// A place for code.
+pub trait Sink<'a> {
+    fn asm(&mut self) -> &mut Asm<'a>;
+    fn address(&self, symbol: Symbol) -> u64;
+}
+
+/// Code that is placed where the assembler stands.
+#[derive(Debug)]
+pub struct Placed<'a, F> {
+    pub asm: Asm<'a>,
+    /// Addresses of symbols.
+    pub address: F,
+}
+
+impl<'a, F: Fn(Symbol) -> u64> Sink<'a> for Placed<'a, F> {
+    fn asm(&mut self) -> &mut Asm<'a> {
+        &mut self.asm
+    }
+
+    fn address(&self, symbol: Symbol) -> u64 {
+        (self.address)(symbol)
     }
 }

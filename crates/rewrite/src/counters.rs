@@ -19,13 +19,13 @@ use image::{Image, LinkAddr};
 use isa::{Flow, Insn, RegisterSet};
 use placement::plan::{self, Kind, PlannedEdge, Tool, end_of, start_of};
 use placement::{Chords, Edge, Graph, OUTSIDE, Place};
-use probe::{Probe, lower};
+use probe::{Byte, Exit, Op, Site, Spill, Test, Word};
 use wire::counters::FIRST;
 
 use crate::abandons::Abandons;
 use crate::coverage::marks;
 use crate::left::Why;
-use crate::relocate::Insertions;
+use crate::relocate::{Inserted, Insertions, RESIDENT};
 use crate::switches::Switches;
 use crate::weights::{Profile, Weights};
 
@@ -94,6 +94,8 @@ struct Edges<'c> {
     keys: Vec<Key>,
     /// Nodes of tables that several jumps go by, by address.
     tables: BTreeMap<u64, u32>,
+    /// Blocks to which calls return that may return in a forked child: the thread is given counters then.
+    forks: BTreeSet<u64>,
 }
 
 /// Place of a counter.
@@ -191,8 +193,9 @@ impl<'d> Counters<'d> {
             places: Vec::new(),
             keys: Vec::new(),
             tables: BTreeMap::new(),
+            forks: BTreeSet::new(),
         };
-        self.add_edges(function, switches, bytes, &mut edges, &mut insertions)?;
+        self.add_edges(function, switches, bytes, &mut edges)?;
         let all = edges.all.iter().zip(&edges.places);
         let graph = Graph {
             nodes: start_of(function.graph.blocks.len() as u32) + edges.tables.len() as u32,
@@ -281,7 +284,6 @@ impl<'d> Counters<'d> {
         switches: &Switches,
         bytes: &dyn Fn(u64) -> &'b [u8],
         edges: &mut Edges<'_>,
-        insertions: &mut Insertions,
     ) -> Result<(), Why> {
         let graph = &function.graph;
         let first = graph.block_from(function.entry).ok_or(Why::Code)? as u32;
@@ -306,7 +308,7 @@ impl<'d> Counters<'d> {
                 let To::Block(to) = edge.to else {
                     leaves |= edge.kind != EdgeKind::Call;
                     if edge.kind == EdgeKind::Call {
-                        self.add_call(number, block.end.0, edge.to, edges, insertions);
+                        self.add_call(number, block.end.0, edge.to, edges);
                     }
                     continue;
                 };
@@ -340,7 +342,7 @@ impl<'d> Counters<'d> {
                 edges.add(end_of(number), OUTSIDE, kind, Key::Nowhere, 0);
             }
         }
-        for &block in &insertions.forks {
+        for &block in &edges.forks {
             let block = graph.block_from(LinkAddr(block)).ok_or(Why::Uncounted)?;
             if !is_free(edges.live.before[block]) {
                 return Err(Why::Uncounted);
@@ -350,14 +352,7 @@ impl<'d> Counters<'d> {
     }
 
     /// A call at the end of a block, which returns to an address.
-    fn add_call(
-        &self,
-        block: u32,
-        behind: u64,
-        callee: To,
-        edges: &mut Edges<'_>,
-        insertions: &mut Insertions,
-    ) {
+    fn add_call(&self, block: u32, behind: u64, callee: To, edges: &mut Edges<'_>) {
         if self.abandons.may_abandon(callee) {
             let kind = match self.abandons.ends(callee) {
                 true => Kind::End,
@@ -366,8 +361,29 @@ impl<'d> Counters<'d> {
             edges.add(end_of(block), OUTSIDE, kind, Key::Nowhere, 0);
         }
         if self.abandons.forks(callee) {
-            insertions.forks.insert(behind);
+            edges.forks.insert(behind);
         }
+    }
+}
+
+/// Gives a forked child counters of its own.
+const GIVE_COUNTERS: Op = Op::Guard {
+    test: Test::IsOtherThread,
+    exit: Exit::Routine(RESIDENT),
+};
+
+/// Adds one to a counter by its number.
+fn add(number: u64) -> Op {
+    Op::Add {
+        word: Word((FIRST + number * 8) as u32),
+        amount: 1,
+    }
+}
+
+fn site(live: RegisterSet) -> Site {
+    Site {
+        live,
+        spill: Spill::Never,
     }
 }
 
@@ -421,6 +437,26 @@ impl Edges<'_> {
         Ok(chords.edges().collect())
     }
 
+    /// Has ops done at an edge.
+    fn insert(&self, at: usize, ops: Vec<Op>, insertions: &mut Insertions) -> Result<(), Why> {
+        let edge = &self.all[at];
+        let inserted = Inserted::of(ops, site(self.live_at(edge.to, edge.from)))?;
+        match self.keys[at] {
+            Key::Nowhere => return Err(Why::Uncounted),
+            Key::Block(block) => {
+                insertions.blocks.insert(block, inserted);
+            }
+            Key::Entry => insertions.entry = Some(inserted),
+            Key::Falls(block) => {
+                insertions.falls.insert(block, inserted);
+            }
+            Key::Taken(from, to) => {
+                insertions.taken.insert((from, to), inserted);
+            }
+        }
+        Ok(())
+    }
+
     /// Makes the code of the counters, of which the first has the number `next`.
     fn lower(
         &mut self,
@@ -429,28 +465,30 @@ impl Edges<'_> {
         mut next: u64,
         insertions: &mut Insertions,
     ) -> Result<(), Why> {
+        let mut forks = std::mem::take(&mut self.forks);
         for &at in chosen {
             self.all[at].has_counter = true;
-            let live = self.live_at(self.all[at].to, self.all[at].from);
-            let probe = match tool {
-                Tool::Coverage => Probe::Mark((FIRST + next) as u32),
-                Tool::Edges | Tool::Blocks => Probe::Add((FIRST + next * 8) as u32),
+            let op = match tool {
+                Tool::Coverage => Op::Set {
+                    byte: Byte((FIRST + next) as u32),
+                },
+                Tool::Edges | Tool::Blocks => add(next),
             };
             next += 1;
-            let code = lower(probe, live).ok_or(Why::Uncounted)?;
-            match self.keys[at] {
-                Key::Nowhere => return Err(Why::Uncounted),
-                Key::Block(block) => {
-                    insertions.blocks.insert(block, code);
-                }
-                Key::Entry => insertions.entry = code,
-                Key::Falls(block) => {
-                    insertions.falls.insert(block, code);
-                }
-                Key::Taken(from, to) => {
-                    insertions.taken.insert((from, to), code);
-                }
+            let mut ops = Vec::new();
+            if let Key::Falls(block) = self.keys[at]
+                && forks.remove(&block)
+            {
+                ops.push(GIVE_COUNTERS);
             }
+            ops.push(op);
+            self.insert(at, ops, insertions)?;
+        }
+        // Behind calls without a counter of their own.
+        for block in forks {
+            let is_it = |key: &Key| *key == Key::Falls(block);
+            let at = self.keys.iter().position(is_it).ok_or(Why::Uncounted)?;
+            self.insert(at, vec![GIVE_COUNTERS], insertions)?;
         }
         Ok(())
     }
@@ -487,7 +525,7 @@ impl Edges<'_> {
 
     fn add(&mut self, from: u32, to: u32, kind: Kind, key: Key, weight: u64) {
         let live = self.live_at(to, from);
-        let fits = key != Key::Nowhere && lower(Probe::Add(0), live).is_some();
+        let fits = key != Key::Nowhere && probe::size(&[add(0)], &site(live)).is_ok();
         let mut cost = match key {
             Key::Taken(..) => JUMPED,
             _ => INLINE,

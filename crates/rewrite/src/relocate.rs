@@ -15,13 +15,14 @@ use std::ops::Range;
 
 use flow::{Block, EdgeKind, Function};
 use isa::{Flow, Insn};
+use probe::Symbol;
 
 use crate::left::Why;
 use crate::switches::{Switch, Switches};
 
 use branches::{Form, branch, write_branch};
 use insertions::{Before, Stub, Way};
-pub use insertions::{COMPARE, Insertions, TO_RESIDENT, to_resident};
+pub use insertions::{Inserted, Insertions, RESIDENT, STATE};
 
 /// Alignments of a function's own code and of its other parts that stay as they were.
 const ALIGN: u64 = 64;
@@ -108,10 +109,8 @@ pub trait Targets {
     /// The new address of a function's entry, if it moved.
     fn moved(&self, old: u64) -> Option<u64>;
 
-    /// Address of the code that gives threads their counters.
-    fn resident(&self) -> u64 {
-        0
-    }
+    /// Address of something that inserted code names.
+    fn address(&self, symbol: Symbol) -> u64;
 }
 
 impl Moved {

@@ -14,6 +14,7 @@ use flow::{Function, Program};
 use image::{Image, ImageKind, LinkAddr};
 use object::elf;
 use placement::plan;
+use probe::Symbol;
 use wire::counters::{FIRST, SPARE};
 
 use counted::{Counted, GATE, can_be_counted};
@@ -24,7 +25,7 @@ use crate::frames::{self, Fde, Frames};
 use crate::left::Why;
 use crate::pads::Pads;
 use crate::references::References;
-use crate::relocate::{Insertions, Moved, Targets};
+use crate::relocate::{Insertions, Moved, STATE, Targets};
 use crate::segment::{Contents, Plan};
 use crate::switches::Switches;
 use crate::{Edited, Functions, Options, PLAN, Refused, debug, finish, libraries, mark, resident};
@@ -79,16 +80,23 @@ fn owners(program: &Program) -> Vec<(u64, u64, usize)> {
     owners
 }
 
-/// New addresses of entries, and of the resident code.
-struct Entries(HashMap<u64, u64>, u64);
+/// New addresses of entries, and of the resident code and its state.
+struct Entries {
+    moved: HashMap<u64, u64>,
+    resident: u64,
+    state: u64,
+}
 
 impl Targets for Entries {
     fn moved(&self, old: u64) -> Option<u64> {
-        self.0.get(&old).copied()
+        self.moved.get(&old).copied()
     }
 
-    fn resident(&self) -> u64 {
-        self.1
+    fn address(&self, symbol: Symbol) -> u64 {
+        match symbol {
+            STATE => self.state,
+            _ => self.resident,
+        }
     }
 }
 
@@ -443,10 +451,12 @@ impl Mover<'_> {
             }
             all.insert(function.entry.0, moved.called_at());
         }
-        Entries(
-            all,
-            self.counted.as_ref().map_or(0, |counted| counted.resident),
-        )
+        let counted = self.counted.as_ref();
+        Entries {
+            moved: all,
+            resident: counted.map_or(0, |counted| counted.resident),
+            state: counted.map_or(0, |counted| counted.state),
+        }
     }
 
     /// New address and size of what a symbol of an old address is of.

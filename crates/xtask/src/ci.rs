@@ -48,6 +48,8 @@ const LEAST: &[(&str, u64)] = &[
     ("tests (cli, cli)", 250),
     ("tests (flow, flow)", 11),
     ("tests (image, image)", 30),
+    ("tests (isa, assembler)", 7),
+    ("tests (probe, lower)", 4),
     ("tests (report, report)", 9),
     ("tests (testkit, testkit)", 34),
     ("tests (trace, trace)", 32),

@@ -19,6 +19,7 @@ impl Asm<'_> {
     /// Highest bits of the elements of a vector register: `vmovmskps`, `vmovmskpd`, or, of
     /// 16 bytes, `pmovmskb`; `size` is an element's. `vector` is one of the first sixteen.
     pub fn mov_r_signs(&mut self, reg: Reg, vector: u8, size: u8) {
+        self.refuse(vector > 15);
         let (r, b) = (reg.high(), vector >> 3);
         let inverted = (1 - r) << 7 | 1 << 6 | (1 - b) << 5 | 1;
         match size {
@@ -37,6 +38,7 @@ impl Asm<'_> {
 
     /// `movups [base + disp], xmm`, of the first sixteen.
     pub fn mov_mem_xmm(&mut self, base: Reg, disp: i32, vector: u8) {
+        self.refuse(vector > 15);
         self.bytes(&[0x40 | vector >> 3 << 2 | base.high(), 0x0F, 0x11]);
         self.byte(0x80 | (vector & 7) << 3 | base.low());
         if base.low() == 4 {
@@ -106,6 +108,7 @@ impl Asm<'_> {
 
     /// `vmovdqu [base + disp], ymm`, of the first sixteen; with `wide`, `vmovdqu64 [...], zmm`.
     pub fn mov_mem_vector(&mut self, base: Reg, disp: i32, vector: u8, wide: bool) {
+        self.refuse(vector > if wide { 31 } else { 15 });
         let b = 1 - base.high();
         let r = 1 - (vector >> 3 & 1);
         if wide {

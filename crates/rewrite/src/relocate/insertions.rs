@@ -6,46 +6,77 @@
 //! | before that, between the code before and the place where branches come in | who falls through, callers at the entry, or one branch if nobody falls through |
 //! | behind the function, with a jump | a branch, or elements of a table |
 //!
-//! Inserted code does not depend on where it stands, but for the check behind calls that may return in a forked child.
+//! It is kept as ops ([`probe`]), and its bytes are made where it stands: their number does not depend on that.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
+use isa::Asm;
+use probe::{Op, Placed, Site, Symbol};
+
 use super::{JUMP, Moved, Targets, distance};
 use crate::left::Why;
 
-/// `mov %fs:0, %r11`; `cmp %gs:0, %r11`: whether the memory at `%gs` is the thread's own.
-pub const COMPARE: [u8; 18] = [
-    0x64, 0x4c, 0x8b, 0x1c, 0x25, 0, 0, 0, 0, 0x65, 0x4c, 0x3b, 0x1c, 0x25, 0, 0, 0, 0,
-];
-/// Bytes of the way to the resident code: `lea`, `jmp`.
-pub const TO_RESIDENT: usize = 12;
-/// `je` over it.
-const UNLESS: [u8; 2] = [0x74, TO_RESIDENT as u8];
-const CHECK: usize = COMPARE.len() + UNLESS.len() + TO_RESIDENT;
+/// The code that gives threads their memory, as what is inserted names it.
+pub const RESIDENT: Symbol = Symbol(0);
+/// Its state.
+pub const STATE: Symbol = Symbol(1);
+
+/// Ops of one place.
+#[derive(Clone, Debug)]
+pub struct Inserted {
+    ops: Vec<Op>,
+    site: Site,
+    /// Bytes of their code.
+    size: u16,
+}
+
+impl Inserted {
+    /// Ops of a site.
+    ///
+    /// # Errors
+    /// They cannot be done there.
+    pub fn of(ops: Vec<Op>, site: Site) -> Result<Inserted, Why> {
+        let size = probe::size(&ops, &site).map_err(|_| Why::Uncounted)?;
+        Ok(Inserted {
+            ops,
+            site,
+            size: u16::try_from(size).map_err(|_| Why::Code)?,
+        })
+    }
+
+    /// Writes their code, for an address.
+    fn write(&self, out: &mut [u8], addr: u64, targets: &dyn Targets) -> Result<(), Why> {
+        let mut placed = Placed {
+            asm: Asm::new(&mut out[..usize::from(self.size)], addr),
+            address: |symbol| targets.address(symbol),
+        };
+        let lowered = probe::lower(&self.ops, &self.site, &mut placed);
+        match lowered.is_err() || placed.asm.overflowed() {
+            true => Err(Why::TooFar),
+            false => Ok(()),
+        }
+    }
+}
 
 /// Code to be inserted; places are old addresses.
 #[derive(Clone, Debug, Default)]
 pub struct Insertions {
     /// Before the first instruction of a block.
-    pub blocks: HashMap<u64, Vec<u8>>,
+    pub blocks: HashMap<u64, Inserted>,
     /// At the entry, for callers.
-    pub entry: Vec<u8>,
+    pub entry: Option<Inserted>,
     /// Between the code before a block and the block.
-    pub falls: HashMap<u64, Vec<u8>>,
+    pub falls: HashMap<u64, Inserted>,
     /// When a branch at the first address goes to the second, or the table at the first leads there.
-    pub taken: BTreeMap<(u64, u64), Vec<u8>>,
-    /// Calls that return to these blocks may return in a forked child: the thread is given counters then.
-    pub forks: HashSet<u64>,
+    pub taken: BTreeMap<(u64, u64), Inserted>,
 }
 
 /// Inserted before an instruction.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Before {
-    /// It begins with a check.
-    checks: bool,
-    falls: Vec<u8>,
-    inserted: Vec<u8>,
+    falls: Option<Inserted>,
+    inserted: Option<Inserted>,
 }
 
 /// Way of a branch to its target.
@@ -59,14 +90,14 @@ pub(super) enum Way {
 /// Code behind a function that goes on elsewhere in it.
 #[derive(Clone, Debug)]
 pub(super) struct Stub {
-    code: Vec<u8>,
+    code: Inserted,
     target: u64,
     pub(super) offset: u64,
 }
 
 impl Stub {
     pub(super) fn size(&self) -> u64 {
-        self.code.len() as u64 + JUMP
+        u64::from(self.code.size) + JUMP
     }
 }
 
@@ -75,16 +106,13 @@ impl Moved {
     pub(super) fn insert(&mut self, insertions: Insertions) -> Result<(), Why> {
         let mut before: HashMap<u64, Before> = HashMap::new();
         for (at, code) in insertions.blocks {
-            before.entry(at).or_default().inserted = code;
+            before.entry(at).or_default().inserted = Some(code);
         }
         for (at, code) in insertions.falls {
-            before.entry(at).or_default().falls = code;
+            before.entry(at).or_default().falls = Some(code);
         }
-        for at in insertions.forks {
-            before.entry(at).or_default().checks = true;
-        }
-        if !insertions.entry.is_empty() {
-            before.entry(self.entry).or_default().falls = insertions.entry;
+        if let Some(code) = insertions.entry {
+            before.entry(self.entry).or_default().falls = Some(code);
         }
         // Nobody falls through to what stands behind a jump, nor to the beginning of a part.
         let mut free: HashSet<u64> = HashSet::new();
@@ -102,7 +130,7 @@ impl Moved {
         for ((from, target), code) in insertions.taken {
             let is_branch = self.item(from).is_some();
             if is_branch && free.remove(&target) {
-                before.entry(target).or_default().falls = code;
+                before.entry(target).or_default().falls = Some(code);
                 self.ways.insert((from, target), Way::Before);
                 continue;
             }
@@ -116,9 +144,9 @@ impl Moved {
         }
         for item in &mut self.items {
             if let Some(before) = before.get(&item.old) {
-                let check = if before.checks { CHECK } else { 0 };
-                item.falls = (check + before.falls.len()) as u16;
-                item.inserted = before.inserted.len() as u16;
+                let size = |code: &Option<Inserted>| code.as_ref().map_or(0, |code| code.size);
+                item.falls = size(&before.falls);
+                item.inserted = size(&before.inserted);
             }
         }
         self.before = before;
@@ -138,27 +166,24 @@ impl Moved {
             .filter(|item| item.falls + item.inserted > 0)
         {
             let before = &self.before[&item.old];
-            let label = self.base + item.label();
-            let mut code = Vec::new();
-            if before.checks {
-                code.extend_from_slice(&COMPARE);
-                code.extend_from_slice(&UNLESS);
-                let here = self.base + item.start() + code.len() as u64;
-                code.extend_from_slice(&to_resident(here, here + TO_RESIDENT as u64, targets)?);
+            let places = [
+                (&before.falls, self.base + item.start()),
+                (&before.inserted, self.base + item.label()),
+            ];
+            for (code, at) in places {
+                if let Some(code) = code {
+                    code.write(&mut text[(at - start) as usize..], at, targets)?;
+                }
             }
-            code.extend_from_slice(&before.falls);
-            code.extend_from_slice(&before.inserted);
-            let at = (label - start) as usize - usize::from(item.falls);
-            text[at..at + code.len()].copy_from_slice(&code);
         }
         for stub in &self.stubs {
             let target = self.new_of(stub.target).ok_or(Why::Code)?;
             let at = self.base + stub.offset;
-            let mut code = stub.code.clone();
-            code.push(0xe9);
-            code.extend_from_slice(&distance(target, at + stub.size())?);
-            let at = (at - start) as usize;
-            text[at..at + code.len()].copy_from_slice(&code);
+            let out = &mut text[(at - start) as usize..][..stub.size() as usize];
+            stub.code.write(out, at, targets)?;
+            let jump = &mut out[usize::from(stub.code.size)..];
+            jump[0] = 0xe9;
+            jump[1..].copy_from_slice(&distance(target, at + stub.size())?);
         }
         Ok(())
     }
@@ -170,12 +195,4 @@ impl Moved {
             (start..start + stub.size(), stub.target)
         })
     }
-}
-
-/// `lea next(%rip), %r11`; `jmp resident`: to have the thread given counters, and to go on at `next`.
-pub fn to_resident(at: u64, next: u64, targets: &dyn Targets) -> Result<[u8; TO_RESIDENT], Why> {
-    let mut code = [0x4c, 0x8d, 0x1d, 0, 0, 0, 0, 0xe9, 0, 0, 0, 0];
-    code[3..7].copy_from_slice(&distance(next, at + 7)?);
-    code[8..].copy_from_slice(&distance(targets.resident(), at + TO_RESIDENT as u64)?);
-    Ok(code)
 }

@@ -5,26 +5,21 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use flow::{Block, Function, Program, To};
 use image::Image;
 use isa::insn::Reader;
+use isa::{Asm, Flags, Reg, RegisterSet};
 use placement::plan;
+use probe::{FRONT, Placed, Site, Spill, Symbol, Test};
 
 use super::Entries;
 use crate::counters::{Counters, Wanted};
 use crate::left::Why;
-use crate::relocate::{COMPARE, Insertions, Moved, TO_RESIDENT, Targets, to_resident};
+use crate::relocate::{Insertions, Moved, RESIDENT, STATE, Targets};
 use crate::switches::Switches;
 use crate::{Refused, resident};
 
-/// Bytes of the way to the resident code, with which the code in front of an entry begins.
-const SLOW: u64 = TO_RESIDENT as u64;
-/// `mov %r11, -8(%rsp)`, and back. GCC has callers keep values in registers that a callee happens to leave as they were
-/// (`-fipa-ra`), so `r11` has to be kept; at the beginning of a function nothing is below its stack pointer.
-const KEEP: [u8; 5] = [0x4c, 0x89, 0x5c, 0x24, 0xf8];
-const GIVE_BACK: [u8; 5] = [0x4c, 0x8b, 0x5c, 0x24, 0xf8];
-/// A nop (Intel SDM volume 2, NOP).
-const NOTHING: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
-const FIVE: u64 = 5;
-/// Bytes of the code in front of an entry: that way, `r11` kept, two comparisons with their jumps, `r11` given back, a jump.
-pub(super) const GATE: u64 = SLOW + FIVE + 9 + COMPARE.len() as u64 + 2 + 2 * FIVE;
+/// Threads may have counters, and this one has its own.
+const TESTS: [Test; 2] = [Test::IsZero(STATE), Test::IsOtherThread];
+/// Bytes of the code in front of an entry.
+pub(super) const GATE: u64 = probe::stub_size(&TESTS);
 
 /// Counters of a file.
 pub(super) struct Counted<'d> {
@@ -183,7 +178,7 @@ impl<'d> Counted<'d> {
 
     /// Address to which others than this file's moved code come for an entry.
     pub fn entered_at(&self, place: u64) -> Option<u64> {
-        self.gates.get(&place).map(|gate| gate + SLOW)
+        self.gates.get(&place).map(|gate| gate + FRONT)
     }
 
     /// Writes the code in front of entries to `text`, which begins at the address `start`.
@@ -194,46 +189,37 @@ impl<'d> Counted<'d> {
         entries: &Entries,
     ) -> Result<(), Refused> {
         for (place, &gate) in &self.gates {
-            let code = self.gate(*place, gate, entries).ok_or(Refused::NoRoom)?;
-            let at = (gate - start) as usize;
-            text[at..at + code.len()].copy_from_slice(&code);
+            let out = &mut text[(gate - start) as usize..];
+            let written = self.write_gate(*place, gate, entries, out);
+            written.ok_or(Refused::NoRoom)?;
         }
         Ok(())
     }
 
-    /// Code in front of an entry: a thread that has no counters, or those of another one, is given some. It begins with the way to
-    /// the resident code; where the function follows, it ends without a jump.
-    fn gate(&self, place: u64, gate: u64, entries: &Entries) -> Option<Vec<u8>> {
+    /// Writes the code in front of an entry: a thread that has no counters, or those of another one, is given some.
+    fn write_gate(&self, place: u64, gate: u64, entries: &Entries, out: &mut [u8]) -> Option<()> {
+        const CALLED: Symbol = Symbol(2);
         let called = entries.moved(place)?;
-        let keeps = self.keeps.contains(&place);
-        let far = |target: u64, next: u64| {
-            let distance = i32::try_from(target.wrapping_sub(next) as i64);
-            distance.ok().map(i32::to_le_bytes)
+        let mut live = RegisterSet {
+            flags: Flags::NONE,
+            ..RegisterSet::ALL
         };
-        let behind = gate + GATE - 2 * FIVE;
-        let mut code = to_resident(gate, behind, entries).ok()?.to_vec();
-        code.extend_from_slice(if keeps { &KEEP } else { &NOTHING });
-        // cmpl $0, started(%rip); je to the beginning
-        code.extend_from_slice(&[0x83, 0x3d]);
-        code.extend_from_slice(&far(self.state, gate + SLOW + FIVE + 7)?);
-        code.push(0);
-        let to_begin = |code: &mut Vec<u8>, opcode: u8| {
-            let back = code.len() as u8 + 2;
-            code.extend_from_slice(&[opcode, back.wrapping_neg()]);
-        };
-        to_begin(&mut code, 0x74);
-        code.extend_from_slice(&COMPARE);
-        // jne
-        to_begin(&mut code, 0x75);
-        code.extend_from_slice(if keeps { &GIVE_BACK } else { &NOTHING });
-        if called != gate + GATE {
-            code.push(0xe9);
-            code.extend_from_slice(&far(called, gate + GATE)?);
-        } else {
-            // The function begins behind it.
-            code.extend_from_slice(&NOTHING);
+        if !self.keeps.contains(&place) {
+            live.general &= !(1 << Reg::R11 as u8);
         }
-        (code.len() as u64 == GATE).then_some(code)
+        let site = Site {
+            live,
+            spill: Spill::RedZone,
+        };
+        let mut placed = Placed {
+            asm: Asm::new(&mut out[..GATE as usize], gate),
+            address: |symbol| match symbol {
+                CALLED => called,
+                symbol => entries.address(symbol),
+            },
+        };
+        probe::entry_stub(&TESTS, RESIDENT, CALLED, &site, &mut placed).ok()?;
+        (!placed.asm.overflowed()).then_some(())
     }
 
     /// Graphs of the functions that moved, and which edges have counters, for readers.

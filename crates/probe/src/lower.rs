@@ -1,0 +1,388 @@
+//! Code of ops.
+
+use alloc::vec::Vec;
+
+use isa::{Asm, Cc, Flags, Reg};
+
+use crate::{Exit, Item, Lane, NoScratch, Op, Placed, Room, Sink, Site, Spill, Symbol, Test};
+
+/// All flags but the carry, which `inc` and `dec` leave as it was.
+const OF_INC: Flags = Flags(0x2f);
+/// Bytes that all ops of a site have at most.
+const MOST: usize = 1024;
+/// The register in which routines find where to go on.
+const LINK: Reg = Reg::R11;
+/// Below the stack pointer, where registers are kept.
+const BELOW: [i32; 2] = [-8, -16];
+
+/// Bytes of the code of ops.
+///
+/// # Errors
+/// As [`lower`].
+pub fn size(ops: &[Op], site: &Site) -> Result<usize, NoScratch> {
+    let mut bytes = [0; MOST];
+    let mut sink = Placed {
+        asm: Asm::new(&mut bytes, 0),
+        address: |_| 0,
+    };
+    lower(ops, site, &mut sink)?;
+    match sink.asm.overflowed() {
+        true => Err(NoScratch),
+        false => Ok(sink.asm.len()),
+    }
+}
+
+/// Code of ops, one after the other, at a site.
+///
+/// # Errors
+/// No register is left for it.
+pub fn lower<'a>(ops: &[Op], site: &Site, out: &mut impl Sink<'a>) -> Result<(), NoScratch> {
+    let ops = merged(ops);
+    let scratch = Scratch::of(&ops, site)?;
+    let mut lowering = Lowering {
+        out,
+        scratch,
+        has_flags: false,
+    };
+    lowering.begin();
+    let mut rest = &ops[..];
+    while let [op, behind @ ..] = rest {
+        rest = behind;
+        match *op {
+            Op::Add { word, amount } => {
+                lowering.keep_flags(written(op));
+                let (asm, at) = (lowering.out.asm(), word.0.cast_signed());
+                match amount {
+                    1 => asm.inc_gs(at),
+                    -1 => asm.dec_gs(at),
+                    _ => asm.add_gs_imm(at, amount),
+                }
+            }
+            Op::Set { byte } => lowering.out.asm().mov_gs_imm8(byte.0.cast_signed(), 1),
+            Op::Append { lane, item } => {
+                let is_same =
+                    |next: &&Op| matches!(**next, Op::Append { lane: other, .. } if other == lane);
+                let more = rest.iter().take_while(is_same).count();
+                let items = [item].into_iter().chain(rest[..more].iter().map(item_of));
+                lowering.append(lane, items)?;
+                rest = &rest[more..];
+            }
+            Op::Guard { test, exit } => lowering.guard(test, exit),
+        }
+    }
+    lowering.end();
+    Ok(())
+}
+
+fn item_of(op: &Op) -> Item {
+    match *op {
+        Op::Append { item, .. } => item,
+        _ => Item::Imm8(0),
+    }
+}
+
+/// Ops without those that come to the same: sums of a word, and marks of a byte, between two guards.
+fn merged(ops: &[Op]) -> Vec<Op> {
+    let mut merged: Vec<Op> = Vec::new();
+    let mut first = 0;
+    for &op in ops {
+        match op {
+            Op::Guard { .. } => {
+                merged.push(op);
+                first = merged.len();
+            }
+            Op::Append { .. } => merged.push(op),
+            Op::Set { .. } => {
+                if !merged[first..].contains(&op) {
+                    merged.push(op);
+                }
+            }
+            Op::Add { word, amount } => {
+                let sum = merged[first..].iter_mut().find_map(|before| match before {
+                    Op::Add {
+                        word: own,
+                        amount: sum,
+                    } if *own == word => sum.checked_add(amount).map(|new| (sum, new)),
+                    _ => None,
+                });
+                match sum {
+                    Some((sum, new)) => *sum = new,
+                    None => merged.push(op),
+                }
+            }
+        }
+    }
+    merged.retain(|op| !matches!(op, Op::Add { amount: 0, .. }));
+    merged
+}
+
+/// Flags that the code of an op writes.
+fn written(op: &Op) -> Flags {
+    match op {
+        Op::Add { amount: 1 | -1, .. } => OF_INC,
+        Op::Add { .. } | Op::Guard { .. } => Flags::ALL,
+        Op::Append { lane, .. } => match lane.room {
+            Room::GuardPage => Flags::NONE,
+            Room::Check { .. } => Flags::ALL,
+        },
+        Op::Set { .. } => Flags::NONE,
+    }
+}
+
+/// A place where the value of a register is kept.
+#[derive(Clone, Copy, Debug)]
+enum Kept {
+    In(Reg),
+    Word(i32),
+    BelowStack(i32),
+}
+
+/// Registers that the ops of a site use.
+#[derive(Clone, Copy, Debug, Default)]
+struct Scratch {
+    /// For cursors and comparisons, and where its value is kept.
+    work: Option<(Reg, Option<Kept>)>,
+    live_flags: u8,
+    /// The place of the value of rax meanwhile.
+    rax: Option<Kept>,
+}
+
+impl Scratch {
+    fn of(ops: &[Op], site: &Site) -> Result<Scratch, NoScratch> {
+        let live_flags = site.live.flags.0;
+        let flags = ops.iter().any(|op| written(op).0 & live_flags != 0);
+        let mut slots = slots(site.spill);
+        // Registers that are read, and the stack pointer.
+        let mut read = 1u16 << Reg::Rsp as u8;
+        for item in ops.iter().filter(|op| matches!(op, Op::Append { .. })) {
+            if let Item::Register(register) = item_of(item) {
+                read |= 1 << register as u8;
+            }
+        }
+        let rax = 1u16 << Reg::Rax as u8;
+        let live = site.live.general;
+        let mut taken = read | if flags { rax } else { 0 };
+        let dead = |taken: u16| {
+            let free = |register: &&Reg| (live | taken) >> **register as u8 & 1 == 0;
+            Reg::ALL.iter().find(free).copied()
+        };
+        let work = match (ops.iter().any(uses_work), ops.iter().any(uses_link)) {
+            (false, _) => None,
+            (true, true) => {
+                if taken >> LINK as u8 & 1 != 0 {
+                    return Err(NoScratch);
+                }
+                let is_live = live >> LINK as u8 & 1 != 0;
+                let kept = is_live.then(|| slots.next().ok_or(NoScratch));
+                Some((LINK, kept.transpose()?))
+            }
+            (true, false) => match dead(taken) {
+                Some(register) => Some((register, None)),
+                None => {
+                    let other = |register: &&Reg| taken >> **register as u8 & 1 == 0;
+                    let register = Reg::ALL.iter().rfind(other).copied();
+                    let kept = slots.next().ok_or(NoScratch)?;
+                    Some((register.ok_or(NoScratch)?, Some(kept)))
+                }
+            },
+        };
+        taken |= work.map_or(0, |(register, _)| 1 << register as u8);
+        let is_needed = flags && (live | read) & rax != 0;
+        let rax = is_needed.then(|| match dead(taken) {
+            Some(register) => Ok(Kept::In(register)),
+            None => slots.next().ok_or(NoScratch),
+        });
+        Ok(Scratch {
+            work,
+            live_flags,
+            rax: rax.transpose()?,
+        })
+    }
+}
+
+/// Places for registers of a site.
+fn slots(spill: Spill) -> impl Iterator<Item = Kept> {
+    let both = match spill {
+        Spill::Never => None,
+        Spill::Words(words) => Some(words.map(|word| Kept::Word(word.0.cast_signed()))),
+        Spill::RedZone => Some(BELOW.map(Kept::BelowStack)),
+    };
+    both.into_iter().flatten()
+}
+
+fn uses_work(op: &Op) -> bool {
+    uses_link(op) || matches!(op, Op::Append { .. })
+}
+
+/// Whether a routine is called, or a comparison uses its register.
+fn uses_link(op: &Op) -> bool {
+    match op {
+        Op::Guard { test, exit } => {
+            matches!(exit, Exit::Routine(_)) || matches!(test, Test::IsOtherThread)
+        }
+        Op::Append { lane, .. } => matches!(lane.room, Room::Check { .. }),
+        Op::Add { .. } | Op::Set { .. } => false,
+    }
+}
+
+/// Code of the ops of one site.
+struct Lowering<'s, S> {
+    out: &'s mut S,
+    scratch: Scratch,
+    /// Flags are in rax.
+    has_flags: bool,
+}
+
+impl<'a, S: Sink<'a>> Lowering<'_, S> {
+    fn begin(&mut self) {
+        if let Some((register, Some(kept))) = self.scratch.work {
+            keep(self.out.asm(), register, kept);
+        }
+    }
+
+    /// Keeps flags, if some are live that will be written.
+    fn keep_flags(&mut self, written: Flags) {
+        if self.has_flags || written.0 & self.scratch.live_flags == 0 {
+            return;
+        }
+        self.has_flags = true;
+        let asm = self.out.asm();
+        if let Some(kept) = self.scratch.rax {
+            keep(asm, Reg::Rax, kept);
+        }
+        asm.lahf();
+        asm.seto_al();
+    }
+
+    /// Gives back what is kept.
+    fn give_back(&mut self) {
+        let asm = self.out.asm();
+        if self.has_flags {
+            // It overflows if al is 1; sahf leaves the overflow as it is.
+            asm.add_al_imm(0x7f);
+            asm.sahf();
+            if let Some(kept) = self.scratch.rax {
+                give_back(asm, Reg::Rax, kept);
+            }
+        }
+        if let Some((register, Some(kept))) = self.scratch.work {
+            give_back(asm, register, kept);
+        }
+    }
+
+    fn end(&mut self) {
+        self.give_back();
+    }
+
+    fn append(&mut self, lane: Lane, items: impl Iterator<Item = Item>) -> Result<(), NoScratch> {
+        let (work, _) = self.scratch.work.ok_or(NoScratch)?;
+        let rax = match (self.has_flags, self.scratch.rax) {
+            (false, _) => Some(Reg::Rax),
+            (true, Some(Kept::In(register))) => Some(register),
+            (true, _) => None,
+        };
+        let cursor = lane.cursor.0.cast_signed();
+        let asm = self.out.asm();
+        asm.mov_r_gs(work, cursor);
+        let mut at = 0i32;
+        for item in items {
+            let disp = i8::try_from(at).map_err(|_| NoScratch)?;
+            match item {
+                Item::Imm8(value) => asm.mov_mem_imm8(work, disp, value),
+                Item::Imm16(value) => asm.mov_mem_imm16(work, disp, value),
+                Item::Imm32(value) => asm.mov_mem_imm32(work, disp, value),
+                Item::Register(Reg::Rax) => asm.mov_mem_r(work, at, rax.ok_or(NoScratch)?),
+                Item::Register(register) => asm.mov_mem_r(work, at, register),
+            }
+            at += item.size();
+        }
+        asm.lea(work, work, at);
+        asm.mov_gs_r(cursor, work);
+        if let Room::Check { limit, routine } = lane.room {
+            self.keep_flags(Flags::ALL);
+            let asm = self.out.asm();
+            asm.cmp_r_gs(work, limit.0.cast_signed());
+            let over = asm.jcc_short(Cc(2));
+            self.leave(Exit::Routine(routine));
+            self.out.asm().bind(over);
+        }
+        Ok(())
+    }
+
+    fn guard(&mut self, test: Test, exit: Exit) {
+        self.keep_flags(Flags::ALL);
+        let holds = compare(self.out, test);
+        if let (Exit::To(target), false, None | Some((_, None))) =
+            (exit, self.has_flags, self.scratch.work)
+        {
+            let target = self.out.address(target);
+            self.out.asm().jcc(holds, target);
+            return;
+        }
+        let over = self.out.asm().jcc_short(holds.inverted());
+        self.leave(exit);
+        self.out.asm().bind(over);
+    }
+
+    fn leave(&mut self, exit: Exit) {
+        match exit {
+            Exit::Routine(routine) => {
+                let behind = self.out.asm().here() + TO_ROUTINE;
+                to_routine(self.out, routine, behind);
+            }
+            Exit::To(target) => {
+                self.give_back();
+                let target = self.out.address(target);
+                self.out.asm().jmp(target);
+            }
+        }
+    }
+}
+
+/// Bytes of [`to_routine`].
+pub(crate) const TO_ROUTINE: u64 = 12;
+
+/// `lea behind(%rip), %r11; jmp routine`
+pub(crate) fn to_routine<'a>(out: &mut impl Sink<'a>, routine: Symbol, behind: u64) {
+    let routine = out.address(routine);
+    let asm = out.asm();
+    asm.lea_rip(LINK, behind);
+    asm.jmp(routine);
+}
+
+/// The comparison of a test; the condition is that it holds.
+pub(crate) fn compare<'a>(out: &mut impl Sink<'a>, test: Test) -> Cc {
+    match test {
+        Test::IsZero(symbol) => {
+            let address = out.address(symbol);
+            out.asm().cmp_mem_rip_imm8(address, 0);
+            Cc(4)
+        }
+        Test::IsSet(byte) => {
+            out.asm().cmp_gs_imm8(byte.0.cast_signed(), 0);
+            Cc(5)
+        }
+        Test::IsOtherThread => {
+            let asm = out.asm();
+            asm.mov_r_fs(LINK, 0);
+            asm.cmp_r_gs(LINK, 0);
+            Cc(5)
+        }
+    }
+}
+
+fn keep(asm: &mut Asm<'_>, register: Reg, kept: Kept) {
+    match kept {
+        Kept::In(other) => asm.mov_r_r(other, register),
+        Kept::Word(at) => asm.mov_gs_r(at, register),
+        Kept::BelowStack(at) => asm.mov_mem_r(Reg::Rsp, at, register),
+    }
+}
+
+fn give_back(asm: &mut Asm<'_>, register: Reg, kept: Kept) {
+    match kept {
+        Kept::In(other) => asm.mov_r_r(register, other),
+        Kept::Word(at) => asm.mov_r_gs(register, at),
+        Kept::BelowStack(at) => asm.mov_r_mem(register, Reg::Rsp, at),
+    }
+}

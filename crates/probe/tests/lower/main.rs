@@ -1,0 +1,407 @@
+//! Code of probes, executed: it does what the ops say, and changes nothing that is live.
+//!
+//! The oracle is [`expected`], which does what ops say to memory, one after the other. All sets of flags are tried, with each
+//! register that the code likes to use live or dead.
+
+mod machine;
+
+use arbtest::arbitrary::{Result, Unstructured};
+use arbtest::arbtest;
+use isa::{Flags, Reg, RegisterSet};
+use machine::{
+    AREA, CALLED, FLAGS, Machine, OTHER, ROUTINE, Registers, STACK, State, WATCHED, WENT,
+};
+use probe::{
+    Byte, Exit, FRONT, Item, Lane, NoScratch, Op, Room, Site, Spill, Test, Word, entry_stub, lower,
+    size, stub_size,
+};
+
+/// Words of the area: counters, bytes, cursors of lanes and their limits, words for registers.
+const COUNTERS: [u32; 3] = [128, 136, 144];
+const MARKS: [u32; 2] = [192, 201];
+const CURSORS: [u32; 2] = [256, 264];
+const LIMITS: [u32; 2] = [272, 280];
+const SPILLS: [Word; 2] = [Word(320), Word(328)];
+/// Memory of the lanes.
+const LANES: [u32; 2] = [352, 432];
+
+/// Bits of [`Flags`] by those of the processor.
+const FLAG_BITS: [(u64, u8); 6] = [
+    (0x800, 1),
+    (0x80, 2),
+    (0x40, 4),
+    (0x10, 8),
+    (1, 16),
+    (4, 32),
+];
+
+/// Sets of general registers: each that the code likes to use, live or not, with all others live or not.
+fn sets_of_registers() -> impl Iterator<Item = u16> {
+    let liked = [Reg::Rax, Reg::Rcx, Reg::Rdx, Reg::R11, Reg::R15];
+    (0..1u16 << liked.len()).flat_map(move |chosen| {
+        let bits = liked.iter().enumerate();
+        let bits = bits.filter(move |(at, _)| chosen >> at & 1 != 0);
+        let set = bits.fold(0, |set, (_, register)| set | 1u16 << *register as u8);
+        let all = liked
+            .iter()
+            .fold(0, |set, register| set | 1u16 << *register as u8);
+        [set | 1 << Reg::Rsp as u8, set | !all]
+    })
+}
+
+fn site(general: u16, flags: u8, spill: Spill) -> Site {
+    Site {
+        live: RegisterSet {
+            general,
+            flags: Flags(flags),
+            ..RegisterSet::ALL
+        },
+        spill,
+    }
+}
+
+fn word(area: &[u8], at: u32) -> u64 {
+    let word = area[at as usize..].first_chunk();
+    u64::from_le_bytes(*word.expect("a word"))
+}
+
+fn set(area: &mut [u8], at: u32, value: u64) {
+    area[at as usize..][..8].copy_from_slice(&value.to_le_bytes());
+}
+
+/// Memory and registers of a run, by chance.
+fn state(u: &mut Unstructured<'_>, machine: &Machine) -> Result<State> {
+    let mut area = u.bytes(AREA)?.to_vec();
+    for (at, lane) in CURSORS.iter().zip(LANES) {
+        set(&mut area, *at, machine.area(lane));
+    }
+    for (at, lane) in LIMITS.iter().zip(LANES) {
+        set(&mut area, *at, machine.area(lane) + u.int_in_range(0..=24)?);
+    }
+    for at in [CALLED, WENT] {
+        area[at as usize] = 0;
+    }
+    for at in MARKS {
+        area[at as usize] = u8::from(u.arbitrary::<bool>()?);
+    }
+    if u.arbitrary()? {
+        set(&mut area, 0, machine::thread_pointer());
+    }
+    let mut general: [u64; 16] = u.arbitrary()?;
+    general[Reg::Rsp as usize] = machine.stack_pointer();
+    Ok(State {
+        registers: Registers {
+            general,
+            flags: u.arbitrary::<u64>()? & FLAGS,
+        },
+        area,
+        stack: u.bytes(STACK)?.to_vec(),
+        watched: u.int_in_range(0..=1)?,
+    })
+}
+
+/// Whether a test holds.
+fn holds(test: Test, state: &State) -> bool {
+    match test {
+        Test::IsZero(symbol) => {
+            assert_eq!(symbol, WATCHED);
+            state.watched == 0
+        }
+        Test::IsSet(byte) => state.area[byte.0 as usize] != 0,
+        Test::IsOtherThread => word(&state.area, 0) != machine::thread_pointer(),
+    }
+}
+
+/// The memory at `%gs` after ops.
+fn expected(ops: &[Op], before: &State) -> Vec<u8> {
+    let mut state = before.clone();
+    let mut rest = ops;
+    while let [op, behind @ ..] = rest {
+        rest = behind;
+        match *op {
+            Op::Add { word: at, amount } => {
+                let sum = word(&state.area, at.0).wrapping_add_signed(amount.into());
+                set(&mut state.area, at.0, sum);
+            }
+            Op::Set { byte } => state.area[byte.0 as usize] = 1,
+            Op::Append { lane, item } => {
+                let number = CURSORS.iter().position(|at| *at == lane.cursor.0);
+                let number = number.expect("a lane");
+                // Where the cursor stands is known by what was appended.
+                let start = word(&before.area, lane.cursor.0);
+                let cursor = word(&state.area, lane.cursor.0);
+                let at = (u64::from(LANES[number]) + cursor - start) as usize;
+                let bytes = match item {
+                    Item::Imm8(value) => u64::from(value),
+                    Item::Imm16(value) => value.into(),
+                    Item::Imm32(value) => value.into(),
+                    Item::Register(register) => before.registers.general[register as usize],
+                };
+                let size = item.size() as usize;
+                state.area[at..at + size].copy_from_slice(&bytes.to_le_bytes()[..size]);
+                let cursor = cursor + size as u64;
+                set(&mut state.area, lane.cursor.0, cursor);
+                let goes_on =
+                    |next: &Op| matches!(next, Op::Append { lane: own, .. } if *own == lane);
+                if let (Room::Check { limit, .. }, false) =
+                    (lane.room, rest.first().is_some_and(goes_on))
+                    && cursor >= word(&state.area, limit.0)
+                {
+                    state.area[CALLED as usize] = 1;
+                }
+            }
+            Op::Guard { test, exit } => match (holds(test, &state), exit) {
+                (false, _) => {}
+                (true, Exit::Routine(_)) => state.area[CALLED as usize] = 1,
+                (true, Exit::To(_)) => {
+                    state.area[WENT as usize] = 1;
+                    break;
+                }
+            },
+        }
+    }
+    state.area
+}
+
+/// Compares what is left of a run with what was live.
+fn assert_kept(before: &State, after: &State, site: &Site, what: &dyn Fn() -> String) {
+    for register in Reg::ALL {
+        let at = register as usize;
+        if site.live.general >> at & 1 != 0 || register == Reg::Rsp {
+            let (before, after) = (before.registers.general[at], after.registers.general[at]);
+            assert_eq!(after, before, "{register:?} of {}", what());
+        }
+    }
+    for (bit, flag) in FLAG_BITS {
+        if site.live.flags.0 & flag != 0 {
+            let (before, after) = (before.registers.flags & bit, after.registers.flags & bit);
+            assert_eq!(after, before, "flag {bit:#x} of {}", what());
+        }
+    }
+    assert_eq!(after.stack, before.stack, "{}", what());
+}
+
+/// Lowers ops, executes them, and compares; whether there was a register for them.
+fn check(u: &mut Unstructured<'_>, machine: &mut Machine, ops: &[Op], site: &Site) -> Result<bool> {
+    let what = || format!("{ops:x?} at {site:x?}");
+    let mut lowered = Ok(());
+    let written = machine.write(|out| lowered = lower(ops, site, out));
+    assert_eq!(size(ops, site), lowered.map(|()| written), "{}", what());
+    if lowered == Err(NoScratch) {
+        return Ok(false);
+    }
+    let before = state(u, machine)?;
+    let after = machine.run(&before, 0);
+    let mut area = expected(ops, &before);
+    let mut own = after.area.clone();
+    if let Spill::Words(words) = site.spill {
+        for spilled in words {
+            set(&mut area, spilled.0, 0);
+            set(&mut own, spilled.0, 0);
+        }
+    }
+    assert!(own == area, "memory of {}", what());
+    assert_kept(&before, &after, site, &what);
+    Ok(true)
+}
+
+fn lanes() -> [Lane; 2] {
+    [
+        Lane {
+            cursor: Word(CURSORS[0]),
+            room: Room::GuardPage,
+        },
+        Lane {
+            cursor: Word(CURSORS[1]),
+            room: Room::Check {
+                limit: Word(LIMITS[1]),
+                routine: ROUTINE,
+            },
+        },
+    ]
+}
+
+const TESTS: [Test; 3] = [
+    Test::IsZero(WATCHED),
+    Test::IsSet(Byte(MARKS[1])),
+    Test::IsOtherThread,
+];
+
+fn op(u: &mut Unstructured<'_>) -> Result<Op> {
+    Ok(match u.int_in_range(0..=3)? {
+        0 => Op::Add {
+            word: Word(*u.choose(&COUNTERS)?),
+            amount: *u.choose(&[1, 1, -1, 7, -300, i32::MAX])?,
+        },
+        1 => Op::Set {
+            byte: Byte(*u.choose(&MARKS)?),
+        },
+        2 => Op::Append {
+            lane: *u.choose(&lanes())?,
+            item: match u.int_in_range(0..=3)? {
+                0 => Item::Imm8(u.arbitrary()?),
+                1 => Item::Imm16(u.arbitrary()?),
+                2 => Item::Imm32(u.arbitrary()?),
+                _ => Item::Register(*u.choose(&Reg::ALL)?),
+            },
+        },
+        _ => Op::Guard {
+            test: *u.choose(&TESTS)?,
+            exit: *u.choose(&[Exit::Routine(ROUTINE), Exit::To(OTHER)])?,
+        },
+    })
+}
+
+const SPILLS_TRIED: [Spill; 3] = [Spill::Never, Spill::Words(SPILLS), Spill::RedZone];
+
+/// Each op by itself, for all sets of flags, with each set of registers.
+#[test]
+fn single_ops_keep_what_is_live() {
+    let lanes = lanes();
+    let add = |amount| Op::Add {
+        word: Word(COUNTERS[0]),
+        amount,
+    };
+    let append = |lane, item| Op::Append { lane, item };
+    let guard = |test, exit| Op::Guard { test, exit };
+    let ops = [
+        add(1),
+        add(-1),
+        add(1000),
+        Op::Set {
+            byte: Byte(MARKS[0]),
+        },
+        append(lanes[0], Item::Imm8(3)),
+        append(lanes[0], Item::Register(Reg::Rax)),
+        append(lanes[1], Item::Imm32(5)),
+        append(lanes[1], Item::Register(Reg::R12)),
+        guard(TESTS[0], Exit::Routine(ROUTINE)),
+        guard(TESTS[1], Exit::To(OTHER)),
+        guard(TESTS[2], Exit::Routine(ROUTINE)),
+        guard(TESTS[2], Exit::To(OTHER)),
+    ];
+    let mut machine = Machine::new();
+    // Deterministic numbers: the same in each run.
+    let bytes: Vec<u8> = (0..1u32 << 16)
+        .map(|at| (at.wrapping_mul(0x9e37_79b9) >> 21) as u8)
+        .collect();
+    let mut executed = [0; 3];
+    for (turn, general) in sets_of_registers().enumerate() {
+        for flags in 0..64 {
+            for op in ops {
+                for (at, spill) in SPILLS_TRIED.into_iter().enumerate() {
+                    let mut u =
+                        Unstructured::new(&bytes[(turn * 64 + flags as usize) * 13 % 4096..]);
+                    let site = site(general, flags, spill);
+                    let done = check(&mut u, &mut machine, &[op], &site).expect("enough numbers");
+                    executed[at] += usize::from(done);
+                }
+            }
+        }
+    }
+    // With places for registers there is always code.
+    assert_eq!(executed[1], 64 * 64 * ops.len());
+    assert_eq!(executed[2], 64 * 64 * ops.len());
+    assert!(executed[0] > executed[1] / 2 && executed[0] < executed[1]);
+}
+
+/// Several ops, by chance.
+#[test]
+fn neighbours_share_what_they_keep() {
+    let mut machine = Machine::new();
+    arbtest(|u| {
+        let count = u.int_in_range(1..=5)?;
+        let ops = (0..count).map(|_| op(u)).collect::<Result<Vec<Op>>>()?;
+        let site = site(
+            u.arbitrary::<u16>()? | u.arbitrary::<u16>()?,
+            u.int_in_range(0..=63)?,
+            *u.choose(&SPILLS_TRIED)?,
+        );
+        check(u, &mut machine, &ops, &site).map(|_| ())
+    })
+    .size_min(1 << 14)
+    .size_max(1 << 14)
+    .budget_ms(2000);
+}
+
+#[test]
+fn entry_stubs_call_their_routine_where_a_test_holds() {
+    let mut machine = Machine::new();
+    arbtest(|u| {
+        let count = u.int_in_range(0..=3)?;
+        let tests = &TESTS[..count];
+        let r11 = 1u16 << Reg::R11 as u8;
+        let live = if u.arbitrary()? { !0 } else { !r11 };
+        let site = site(live, 0, Spill::RedZone);
+        let function = *u.choose(&[true, false])?;
+        // The function is behind it, or elsewhere.
+        let size = stub_size(tests);
+        machine.write(|out| {
+            let behind = probe::Symbol(9);
+            let here = out.asm.here();
+            let address = out.address;
+            let known = move |symbol| {
+                if symbol == behind {
+                    here + size
+                } else {
+                    address(symbol)
+                }
+            };
+            let mut own = probe::Placed {
+                asm: std::mem::replace(&mut out.asm, isa::Asm::new(&mut [], 0)),
+                address: known,
+            };
+            let function = if function { behind } else { OTHER };
+            entry_stub(tests, ROUTINE, function, &site, &mut own).expect("it has all registers");
+            assert_eq!(own.asm.len() as u64, size);
+            out.asm = own.asm;
+        });
+        let before = state(u, &machine)?;
+        for entered in [FRONT, 0] {
+            let after = machine.run(&before, entered);
+            let mut area = before.area.clone();
+            // From its first byte on it goes to the routine; where r11 is kept, that is so behind the first bytes only.
+            if entered == 0 && live & r11 != 0 {
+                continue;
+            }
+            let called = entered == 0 || tests.iter().any(|test| holds(*test, &before));
+            area[CALLED as usize] = called.into();
+            area[WENT as usize] = u8::from(!function);
+            assert!(after.area == area, "{tests:?}");
+            assert_kept(&before, &after, &site, &|| format!("{tests:?}"));
+        }
+        Ok(())
+    })
+    .size_min(1 << 14)
+    .size_max(1 << 14)
+    .budget_ms(1000);
+}
+
+#[test]
+fn the_usual_probe_is_one_instruction() {
+    let add = |word| Op::Add {
+        word: Word(word),
+        amount: 1,
+    };
+    let free = site(0, 16, Spill::Never);
+    let mut machine = Machine::new();
+    let mut code = Vec::new();
+    machine.write(|out| {
+        lower(&[add(0x1008)], &free, out).expect("registers are dead");
+        code = vec![out.asm.len()];
+    });
+    // incq %gs:0x1008, as the carry stays.
+    assert_eq!(code, [9]);
+    // Flags are kept once for both.
+    let kept = site(!1, 63, Spill::Never);
+    assert_eq!(size(&[add(8), add(16)], &kept), Ok(4 + 2 * 9 + 3));
+    // Sums are one.
+    assert_eq!(size(&[add(8), add(8)], &site(0, 0, Spill::Never)), Ok(10));
+    assert_eq!(size(&[add(8)], &site(!0, 63, Spill::Never)), Err(NoScratch));
+    // What rax has is kept, though it is dead: it is appended.
+    let append = Op::Append {
+        lane: lanes()[0],
+        item: Item::Register(Reg::Rax),
+    };
+    assert!(size(&[add(8), append], &site(0, 63, Spill::Never)).is_ok());
+}
