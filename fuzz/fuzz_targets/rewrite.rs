@@ -4,7 +4,7 @@
 use flow::Program;
 use image::Image;
 use libfuzzer_sys::fuzz_target;
-use rewrite::{OldCode, Options};
+use rewrite::{CounterFiles, OldCode, Options};
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(edited) = rewrite::null_segment(bytes, Options::default()) {
@@ -16,6 +16,15 @@ fuzz_target!(|bytes: &[u8]| {
             old_code: OldCode::Traps,
             libraries: Some("$ORIGIN"),
         };
-        let _ = rewrite::null_relocation(bytes, &image, &program, options);
+        let _ = rewrite::relocation(bytes, &image, &program, options, &mut ());
+        let wanted = edits::Wanted {
+            original: "",
+            profile: None,
+            files: CounterFiles::WorkingFolder,
+        };
+        for (_, make) in edits::TOOLS {
+            let mut tool = make(&image, &program, wanted);
+            let _ = rewrite::relocation(bytes, &image, &program, options, &mut *tool);
+        }
     }
 });

@@ -29,6 +29,7 @@ use signal_hook::iterator::Signals;
 use trace::{Meta, Prefix, Recording};
 
 use crate::counter_files;
+use crate::flags::Tool;
 use crate::rewrite::PERMISSIONS;
 use crate::{sums, uncounted};
 
@@ -186,16 +187,15 @@ fn cached(cache: &Path, program: &Path, input: &[u8]) -> Result<PathBuf, String>
     let image = Image::open_whole(&original).map_err(|error| error.to_string())?;
     let functions = Program::of(&image);
     let shown = original.to_string_lossy();
-    let options = rewrite::Options {
-        counters: Some(rewrite::Wanted {
-            tool: plan::Tool::Edges,
-            original: &shown,
-            profile: None,
-            files: rewrite::CounterFiles::Beside,
-        }),
-        ..rewrite::Options::default()
+    let wanted = edits::Wanted {
+        original: &shown,
+        profile: None,
+        files: rewrite::CounterFiles::Beside,
     };
-    let edited = rewrite::relocation(input, &image, &functions, options);
+    let options = rewrite::Options::default();
+    let mut tool = edits::tool(Tool::Edges.name(), &image, &functions, wanted);
+    let edited = rewrite::relocation(input, &image, &functions, options, &mut *tool);
+    drop(tool);
     let edited = edited.map_err(|refused| refused.to_string())?;
     let mode = fs::metadata(&original).map_or(0o700, |metadata| metadata.mode());
     write(&path, &edited.bytes, mode & PERMISSIONS & 0o755).map_err(|error| error.to_string())?;

@@ -8,7 +8,6 @@ use std::path::Path;
 use anyhow::{Result, anyhow, bail};
 use flow::Program;
 use image::{FileOffset, Image, LinkAddr};
-use placement::plan;
 use rewrite::{CounterFiles, Edited, OldCode};
 use wire::counters::FOLDER;
 
@@ -27,7 +26,7 @@ pub fn rewrite(flags: &Rewrite) -> Result<Ending> {
     if flags.tool == Tool::Segment && flags.paranoid {
         bail!("--paranoid goes with tools that move functions: null, edges, blocks, coverage");
     }
-    let counts = matches!(flags.tool, Tool::Edges | Tool::Blocks | Tool::Coverage);
+    let counts = flags.tool.counts();
     if flags.weights.is_some() && !matches!(flags.tool, Tool::Edges | Tool::Blocks) {
         bail!("--weights goes with --tool edges and --tool blocks");
     }
@@ -71,38 +70,29 @@ pub fn edit(flags: &Rewrite, path: &Path, libraries: Option<&str>) -> Result<(Ed
             false => OldCode::Stays,
         },
         libraries,
-        counters: None,
     };
     let profile = flags.weights.as_deref();
     let profile = profile.map(|run| self::profile(run, &image)).transpose()?;
     let original = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let original = original.to_string_lossy();
     let folder = flags.counters.as_deref().map(folder_of_files).transpose()?;
-    let counted = |tool| rewrite::Options {
-        counters: Some(rewrite::Wanted {
-            tool,
-            original: &original,
-            profile: profile.as_ref(),
-            files: match &folder {
-                Some(folder) => CounterFiles::Folder(folder),
-                None => CounterFiles::WorkingFolder,
-            },
-        }),
-        ..options
+    let wanted = edits::Wanted {
+        original: &original,
+        profile: profile.as_ref(),
+        files: match &folder {
+            Some(folder) => CounterFiles::Folder(folder),
+            None => CounterFiles::WorkingFolder,
+        },
     };
-    let options = match flags.tool {
-        Tool::Segment => {
-            let edited = rewrite::null_segment(&input, options);
-            let edited = edited.map_err(|refused| anyhow!("cannot edit '{shown}': {refused}"))?;
-            return Ok((edited, Program::default()));
-        }
-        Tool::Null => options,
-        Tool::Edges => counted(plan::Tool::Edges),
-        Tool::Blocks => counted(plan::Tool::Blocks),
-        Tool::Coverage => counted(plan::Tool::Coverage),
-    };
+    if flags.tool == Tool::Segment {
+        let edited = rewrite::null_segment(&input, options);
+        let edited = edited.map_err(|refused| anyhow!("cannot edit '{shown}': {refused}"))?;
+        return Ok((edited, Program::default()));
+    }
     let program = Program::of(&image);
-    let edited = rewrite::relocation(&input, &image, &program, options);
+    let mut tool = edits::tool(flags.tool.name(), &image, &program, wanted);
+    let edited = rewrite::relocation(&input, &image, &program, options, &mut *tool);
+    drop(tool);
     let edited = edited.map_err(|refused| anyhow!("cannot edit '{shown}': {refused}"))?;
     Ok((edited, program))
 }
@@ -122,7 +112,7 @@ fn folder_of_files(path: &Path) -> Result<String> {
 }
 
 /// Executions of a file's instructions in an earlier run, by link address.
-fn profile(run: &Path, image: &Image) -> Result<rewrite::Profile> {
+fn profile(run: &Path, image: &Image) -> Result<edits::Profile> {
     let counts = executions(run, image)?.into_iter();
     let by_address = counts.filter_map(|(offset, counts)| {
         let addr = image.link_addr(FileOffset(offset))?;
@@ -146,8 +136,8 @@ pub fn explain(edited: &Edited, program: &Program) {
             "everypath: {moved} functions moved, {left} left; {new} of {all} jump tables made anew"
         );
     }
-    if edited.counters > 0 {
-        say!("everypath: {} counters", edited.counters);
+    if !edited.says.is_empty() {
+        say!("everypath: {}", edited.says);
     }
     for (entry, why) in &edited.left {
         let function = program.function_from(LinkAddr(*entry));

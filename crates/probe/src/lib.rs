@@ -36,7 +36,7 @@ mod stub;
 
 use isa::{Asm, Reg, RegisterSet};
 
-pub use lower::{lower, size};
+pub use lower::{code, fits, lower, size};
 pub use stub::{FRONT, entry_stub, stub_size};
 
 /// A word of 64 bits, by its displacement from `%gs`.
@@ -50,6 +50,17 @@ pub struct Byte(pub u32);
 /// An address that is known when code is placed; what the numbers mean is the matter of who places it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Symbol(pub u64);
+
+/// A position in a unit of code, as a function; numbers are those of whoever made the unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// At its entry, for callers.
+    Entry,
+    /// Before the first instruction of a block.
+    Block(u32),
+    /// On an edge.
+    Edge(u32),
+}
 
 /// Something to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

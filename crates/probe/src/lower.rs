@@ -15,11 +15,36 @@ const LINK: Reg = Reg::R11;
 /// Below the stack pointer, where registers are kept.
 const BELOW: [i32; 2] = [-8, -16];
 
+/// Whether registers are left for ops. What a lane appends at one place has at most 120 bytes, which is not looked at.
+pub fn fits(ops: &[Op], site: &Site) -> bool {
+    Scratch::of(ops, site).is_ok()
+}
+
 /// Bytes of the code of ops.
 ///
 /// # Errors
 /// As [`lower`].
 pub fn size(ops: &[Op], site: &Site) -> Result<usize, NoScratch> {
+    with_code(ops, site, <[u8]>::len)
+}
+
+/// Code of ops that is the same wherever it stands; `None`: theirs is not.
+///
+/// # Errors
+/// As [`lower`].
+pub fn code(ops: &[Op], site: &Site) -> Result<Option<Vec<u8>>, NoScratch> {
+    let names = |op: &Op| match op {
+        Op::Guard { .. } => true,
+        Op::Append { lane, .. } => matches!(lane.room, Room::Check { .. }),
+        Op::Add { .. } | Op::Set { .. } => false,
+    };
+    with_code(ops, site, |code| {
+        (!ops.iter().any(names)).then(|| code.to_vec())
+    })
+}
+
+/// Lets something look at the code for one place.
+fn with_code<T>(ops: &[Op], site: &Site, look: impl FnOnce(&[u8]) -> T) -> Result<T, NoScratch> {
     let mut bytes = [0; MOST];
     let mut sink = Placed {
         asm: Asm::new(&mut bytes, 0),
@@ -28,7 +53,10 @@ pub fn size(ops: &[Op], site: &Site) -> Result<usize, NoScratch> {
     lower(ops, site, &mut sink)?;
     match sink.asm.overflowed() {
         true => Err(NoScratch),
-        false => Ok(sink.asm.len()),
+        false => {
+            let len = sink.asm.len();
+            Ok(look(&bytes[..len]))
+        }
     }
 }
 

@@ -25,8 +25,8 @@ pub enum Why {
     NoRoom,
     /// Start-up code, which runs before the dynamic linker has done its work.
     StartUp,
-    /// Counts of it would not follow from any counters.
-    Uncounted,
+    /// Something that is to be inserted has no place, or finds no registers.
+    NoPlace,
 }
 
 impl Why {
@@ -40,7 +40,7 @@ impl Why {
             Why::ReadsText => "G5",
             Why::TakenInside => "G7",
             Why::StartUp => "G9",
-            Why::Uncounted => "G10",
+            Why::NoPlace => "G10",
         }
     }
 
@@ -57,7 +57,7 @@ impl Why {
             Why::TakenInside => "an address taken inside its first bytes",
             Why::NoRoom => "no room for a jump to the new code",
             Why::StartUp => "start-up code",
-            Why::Uncounted => "registers or flags in use where a counter would have to be",
+            Why::NoPlace => "registers or flags in use where a counter would have to be",
         }
     }
 }

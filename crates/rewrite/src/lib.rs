@@ -22,11 +22,10 @@
 //! | `debug` | debugging information |
 //! | `cursor` | numbers of such tables |
 //! | `libraries` | the folder where the dynamic linker looks for libraries first |
-//! | `counters` | where counters are, and the code that counts |
-//! | `coverage` | marks that say what was executed at all |
 //! | `abandons` | calls that may not come back |
-//! | `weights` | how often code is probably executed |
-//! | `resident` | the code that gives threads their counters |
+//! | `tool` | the seam for tools, which are elsewhere |
+//! | `unit` | a function as tools see it |
+//! | `resident` | the code that gives threads their memory |
 //! | `left` | reasons for functions to stay |
 //! | `check` | the output against the input |
 //!
@@ -35,8 +34,6 @@
 
 mod abandons;
 mod check;
-mod counters;
-mod coverage;
 mod cursor;
 mod debug;
 mod file;
@@ -51,20 +48,21 @@ mod relocation;
 mod resident;
 mod segment;
 mod switches;
-mod weights;
+mod tool;
+pub mod unit;
 
 use std::ops::Range;
 
-pub use counters::{CounterFiles, Wanted};
 pub use left::Why;
 pub use mark::is_edited;
 pub use relocation::{OldCode, relocation};
-pub use weights::Profile;
+pub use tool::{CounterFiles, Layout, Memory, Section, StaticTool};
+pub use unit::{Plan, Unit};
 
-/// Section with what was counted where ([`placement::plan`]).
+/// Section that a tool wrote for readers.
 const PLAN: &str = ".everypath.plan";
 
-/// The plan of an edited file's counters, as [`placement::plan::File`] reads it.
+/// The section that a tool wrote into an edited file.
 #[must_use]
 pub fn plan_of(bytes: &[u8]) -> Option<&[u8]> {
     let file = file::File::parse(bytes).ok()?;
@@ -87,8 +85,8 @@ pub struct Edited {
     pub left: Vec<(u64, Why)>,
     /// Jump tables of moved functions that were made anew, and all of them.
     pub tables: (usize, usize),
-    /// Counters, if any were asked for.
-    pub counters: usize,
+    /// Words of the tool about what it inserted.
+    pub says: String,
 }
 
 /// Bytes of the input that the output has other values for.
@@ -141,8 +139,6 @@ pub struct Options<'a> {
     pub old_code: OldCode,
     /// Folder where the dynamic linker looks for libraries first; `$ORIGIN` is that of the file.
     pub libraries: Option<&'a str>,
-    /// Counters, if any are to be inserted.
-    pub counters: Option<Wanted<'a>>,
 }
 
 /// Adds a segment with nothing in it but the note that marks the file.
@@ -174,7 +170,7 @@ struct Functions {
     moved: usize,
     left: Vec<(u64, Why)>,
     tables: (usize, usize),
-    counters: usize,
+    says: String,
 }
 
 /// Writes a file with the segment that is planned, and checks it.
@@ -196,6 +192,6 @@ fn finish(
         moved: functions.moved,
         left: functions.left,
         tables: functions.tables,
-        counters: functions.counters,
+        says: functions.says,
     })
 }

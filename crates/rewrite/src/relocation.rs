@@ -1,24 +1,23 @@
-//! Relocation: all functions that can be are moved, with counters in them if some were asked for.
+//! Relocation: all functions that can be are moved, with what a tool inserts into them.
 //!
 //! The old code stays where it is. At every address by which control may come from elsewhere, the old entry, another
 //! entry, a target of a jump table, it gets a jump to the new code; so pointers to functions keep their values, and code that
 //! came to the old by a way that was not foreseen runs on unchanged.
 
-mod counted;
 mod hops;
 mod patches;
+mod residency;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use flow::{Function, Program};
 use image::{Image, ImageKind, LinkAddr};
 use object::elf;
-use placement::plan;
 use probe::Symbol;
 use wire::counters::{FIRST, SPARE};
 
-use counted::{Counted, GATE, can_be_counted};
 use hops::Hops;
+use residency::{GATE, Residency, has_room_at_gs};
 
 use crate::file::File;
 use crate::frames::{self, Fde, Frames};
@@ -28,6 +27,8 @@ use crate::references::References;
 use crate::relocate::{Insertions, Moved, STATE, Targets};
 use crate::segment::{Contents, Plan};
 use crate::switches::Switches;
+use crate::tool::{Layout, StaticTool};
+use crate::unit::{self, Units};
 use crate::{Edited, Functions, Options, PLAN, Refused, debug, finish, libraries, mark, resident};
 
 /// Bytes of the jump from an old place to the new code.
@@ -65,7 +66,11 @@ struct Mover<'d> {
     /// Places for jumps to the new code, with the functions that they are of.
     patches: BTreeMap<u64, usize>,
     hops: Hops,
-    counted: Option<Counted<'d>>,
+    tool: &'d mut dyn StaticTool,
+    /// Functions as the tool sees them, if it inserts anything.
+    units: Option<Units<'d>>,
+    /// Memory of threads, if the tool needs some.
+    residency: Option<Residency>,
 }
 
 /// Ranges of all functions, by start.
@@ -109,29 +114,18 @@ pub fn relocation(
     image: &Image,
     program: &Program,
     options: Options<'_>,
+    tool: &mut dyn StaticTool,
 ) -> Result<Edited, Refused> {
     if mark::is_edited(input) {
         return Err(Refused::Edited);
     }
-    if options.counters.is_some() {
-        can_be_counted(image, program)?;
+    if tool.memory().is_some() {
+        has_room_at_gs(image, program)?;
     }
     let mut file = File::parse(input)?;
     let (addr, bytes) = file.section(FRAMES).ok_or(Refused::NoUnwind)?;
     let old_frames = Frames::parse(bytes, addr).ok_or(Refused::Malformed("unwind table"))?;
-    let mut mover = Mover {
-        image,
-        program,
-        owners: owners(program),
-        moved: BTreeMap::new(),
-        left: Vec::new(),
-        pads: BTreeMap::new(),
-        patches: BTreeMap::new(),
-        hops: Hops::default(),
-        counted: options
-            .counters
-            .map(|wanted| Counted::new(image, program, wanted)),
-    };
+    let mut mover = Mover::new(image, program, tool);
     mover.choose(&old_frames);
     let references = References::of(image, program);
     mover.find_patches(&references);
@@ -149,7 +143,7 @@ pub fn relocation(
         mover.fill(&mut file);
     }
     // The note comes first, then the resident code if there is some, then the functions.
-    let text = 1 + usize::from(mover.counted.is_some());
+    let text = 1 + usize::from(mover.residency.is_some());
     file.move_symbols(text, &|old| mover.symbol(old));
     if image.kind() != ImageKind::Fixed {
         let exported = mover.exported(&file, &references);
@@ -160,9 +154,27 @@ pub fn relocation(
         moved: mover.moved.len(),
         left: mover.left(),
         tables: mover.tables(),
-        counters: mover.counted.as_ref().map_or(0, Counted::len),
+        says: mover.tool.says(),
     };
     finish(input, file, plan, functions)
+}
+
+impl<'d> Mover<'d> {
+    fn new(image: &'d Image, program: &'d Program, tool: &'d mut dyn StaticTool) -> Mover<'d> {
+        Mover {
+            image,
+            program,
+            owners: owners(program),
+            moved: BTreeMap::new(),
+            left: Vec::new(),
+            pads: BTreeMap::new(),
+            patches: BTreeMap::new(),
+            hops: Hops::default(),
+            units: tool.inserts().then(|| Units::new(image, program)),
+            residency: tool.memory().is_some().then(Residency::default),
+            tool,
+        }
+    }
 }
 
 impl Mover<'_> {
@@ -189,17 +201,21 @@ impl Mover<'_> {
                 bytes,
             });
         };
-        let counted = self.counted.as_ref();
-        let planned =
-            counted.map(|counted| counted.planned_file(input, &self.moved, self.uncounted()));
-        if let Some(counted) = &mut self.counted {
-            counted.state = plan.grow(file, SPARE + FIRST + counted.stride())?;
+        let layout = Layout {
+            input,
+            program: self.program,
+            left: &self.left,
+        };
+        let section = self.tool.section(&layout);
+        let memory = self.tool.memory();
+        if let (Some(residency), Some(memory)) = (&mut self.residency, memory) {
+            residency.state = plan.grow(file, SPARE + FIRST + memory.bytes)?;
         }
         push(&mut plan, mark::SECTION, mark::ALIGN, mark::note());
-        if let (Some(counted), Some(planned)) = (&mut self.counted, &planned) {
-            counted.resident = plan.next(resident::ALIGN);
-            let id = plan::hash(planned);
-            let code = counted.resident_code(id);
+        if let (Some(residency), Some(memory)) = (&mut self.residency, memory) {
+            residency.resident = plan.next(resident::ALIGN);
+            let id = section.as_ref().map_or([0; 16], |section| section.id);
+            let code = resident::at(residency.resident, residency.state, id, memory);
             push(&mut plan, resident::SECTION, resident::ALIGN, code);
         }
         let text = self.lay_out(plan.next(ALIGN_TEXT))?;
@@ -210,7 +226,8 @@ impl Mover<'_> {
         push(&mut plan, PADS, 8, tables);
         let moved: Vec<Moved> = self.moved.values().cloned().collect();
         let stubs = moved.iter().flat_map(Moved::stubs);
-        let gates = self.counted.iter().flat_map(|counted| &counted.gates);
+        let gates = self.residency.iter();
+        let gates = gates.flat_map(|residency| &residency.gates);
         let gates = gates.map(|(&place, &gate)| (gate..gate + GATE, place));
         let others: Vec<_> = stubs.chain(gates).collect();
         let at = plan.next(8);
@@ -220,9 +237,11 @@ impl Mover<'_> {
         let index = frames::search_table(index_at, at, &index).map_err(unreachable)?;
         let size = index.len() as u64;
         push(&mut plan, INDEX, 4, index);
-        if let (Some(counted), Some(planned)) = (&self.counted, planned) {
-            push(&mut plan, PLAN, 8, planned);
-            plan.cover(".everypath.bss", counted.state);
+        if let Some(section) = section {
+            push(&mut plan, PLAN, 8, section.bytes);
+        }
+        if let Some(residency) = &self.residency {
+            plan.cover(".everypath.bss", residency.state);
         }
         file.rename(FRAMES, ".everypath.old_eh_frame");
         file.rename(INDEX, ".everypath.old_eh_frame_hdr");
@@ -233,14 +252,14 @@ impl Mover<'_> {
     /// Leaves functions with an entry that no code can be in front of, if one leads there that stays. Whether there were any.
     fn leave_without_gate(&mut self) -> bool {
         let mut has_left = false;
-        while let Some(counted) = &self.counted {
-            let found = counted.without_gate(self.program, &self.moved);
+        while let Some(residency) = &self.residency {
+            let found = residency.without_gate(self.program, &self.moved);
             if found.is_empty() {
                 break;
             }
             has_left = true;
             for number in found {
-                self.leave(number, Why::Uncounted);
+                self.leave(number, Why::NoPlace);
             }
         }
         has_left
@@ -248,9 +267,7 @@ impl Mover<'_> {
 
     fn leave(&mut self, function: usize, why: Why) {
         if self.moved.remove(&function).is_some() {
-            if let Some(counted) = &mut self.counted {
-                counted.leave(function);
-            }
+            self.tool.leave(function);
             self.left.push((function, why));
         }
     }
@@ -281,11 +298,7 @@ impl Mover<'_> {
                 None => {
                     let is_fixed = image.kind() == ImageKind::Fixed;
                     let switches = Switches::of(function, is_fixed, &bytes);
-                    let insertions = match &mut self.counted {
-                        Some(counted) => counted.of(number, function, &switches, &bytes),
-                        None => Ok(Insertions::default()),
-                    };
-                    insertions
+                    self.insertions(number, &switches, &bytes)
                         .and_then(|insertions| Moved::new(function, switches, insertions, &bytes))
                 }
             };
@@ -304,13 +317,34 @@ impl Mover<'_> {
                     self.pads.insert(number, pads);
                 }
                 Err(why) => {
-                    if let Some(counted) = &mut self.counted {
-                        counted.leave(number);
-                    }
+                    self.tool.leave(number);
                     self.left.push((number, why));
                 }
             }
         }
+    }
+
+    /// The code that the tool inserts into a function.
+    fn insertions<'b>(
+        &mut self,
+        number: usize,
+        switches: &Switches,
+        bytes: &dyn Fn(u64) -> &'b [u8],
+    ) -> Result<Insertions, Why> {
+        let Some(units) = &mut self.units else {
+            return Ok(Insertions::default());
+        };
+        let has_memory = self.residency.is_some();
+        let planned = units.with(number, switches, bytes, has_memory, |unit| {
+            let mut plan = unit::Plan::default();
+            self.tool.plan(unit, &mut plan)?;
+            unit.insertions(plan)
+        });
+        let (insertions, entries) = planned?;
+        if let Some(residency) = &mut self.residency {
+            residency.add(number, self.program.functions[number].entry.0, entries);
+        }
+        Ok(insertions)
     }
 
     /// Leaves functions whose patched bytes are read, and those with an address inside that is taken, where no jump to
@@ -377,15 +411,15 @@ impl Mover<'_> {
     fn lay_out(&mut self, start: u64) -> Result<Vec<u8>, Refused> {
         let mut next = start;
         for moved in self.moved.values_mut() {
-            let counted = self.counted.as_mut();
-            let in_front = counted.map_or(0, |counted| counted.in_front_of(moved.entry));
+            let residency = self.residency.as_mut();
+            let in_front = residency.map_or(0, |residency| residency.in_front_of(moved.entry));
             next = moved.place(next, in_front);
-            if let Some(counted) = &mut self.counted {
-                counted.place_in_front(moved.entry, moved.called_at());
+            if let Some(residency) = &mut self.residency {
+                residency.place_in_front(moved.entry, moved.called_at());
             }
         }
-        if let Some(counted) = &mut self.counted {
-            next = counted.place_gates(next, self.program, &self.patches);
+        if let Some(residency) = &mut self.residency {
+            next = residency.place_gates(next, self.program, &self.patches);
         }
         let mut tables = next.next_multiple_of(8);
         for moved in self.moved.values_mut() {
@@ -394,8 +428,8 @@ impl Mover<'_> {
         let entries = self.entries();
         // Bytes between functions stop whoever gets there.
         let mut text = vec![0xcc; (next - start) as usize];
-        if let Some(counted) = &self.counted {
-            counted.write_gates(&mut text, start, &entries)?;
+        if let Some(residency) = &self.residency {
+            residency.write_gates(&mut text, start, &entries)?;
         }
         for moved in self.moved.values() {
             let written = moved.write(&mut text, start, &entries);
@@ -451,11 +485,11 @@ impl Mover<'_> {
             }
             all.insert(function.entry.0, moved.called_at());
         }
-        let counted = self.counted.as_ref();
+        let residency = self.residency.as_ref();
         Entries {
             moved: all,
-            resident: counted.map_or(0, |counted| counted.resident),
-            state: counted.map_or(0, |counted| counted.state),
+            resident: residency.map_or(0, |residency| residency.resident),
+            state: residency.map_or(0, |residency| residency.state),
         }
     }
 
@@ -475,10 +509,10 @@ impl Mover<'_> {
     /// Address and size that other files know of a function: its code begins with that in front of its entry, if it has some.
     fn entered(&self, old: u64) -> Option<(u64, u64)> {
         let (called, size) = self.symbol(old)?;
-        let Some(counted) = &self.counted else {
+        let Some(residency) = &self.residency else {
             return Some((called, size));
         };
-        let entered = counted.entered_at(old)?;
+        let entered = residency.entered_at(old)?;
         (entered < called).then(|| (entered, called + size - entered))
     }
 
@@ -513,41 +547,6 @@ impl Mover<'_> {
             (new.count(), tables.len())
         });
         both.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
-    }
-
-    /// Code without counters.
-    fn uncounted(&self) -> plan::Uncounted {
-        let mut uncounted = plan::Uncounted {
-            outside: self.program.code_outside(),
-            of: self.program.code,
-            ..plan::Uncounted::default()
-        };
-        let mut reasons: Vec<Why> = Vec::new();
-        for &(number, why) in &self.left {
-            let reason = reasons.iter().position(|known| *known == why);
-            let reason = reason.unwrap_or_else(|| {
-                reasons.push(why);
-                reasons.len() - 1
-            });
-            let function = &self.program.functions[number];
-            let sizes = function
-                .ranges
-                .iter()
-                .map(|range| range.end.0 - range.start.0);
-            uncounted.functions.push(plan::Left {
-                entry: function.entry.0,
-                bytes: sizes.sum(),
-                reason: reason as u32,
-            });
-        }
-        uncounted
-            .functions
-            .sort_unstable_by_key(|function| function.entry);
-        let texts = reasons.iter();
-        uncounted.reasons = texts
-            .map(|why| format!("{}, {}", why.name(), why.reason()))
-            .collect();
-        uncounted
     }
 
     /// Functions that were left, by entry.

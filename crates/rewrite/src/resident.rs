@@ -2,7 +2,7 @@
 
 use wire::counters::{FOLDER, TOLD_AT};
 
-use crate::CounterFiles;
+use crate::{CounterFiles, Memory};
 
 /// The code; what it is told is zero.
 const CODE: &[u8] = include_bytes!(env!("EVERYPATH_RESIDENT"));
@@ -11,8 +11,8 @@ const CODE: &[u8] = include_bytes!(env!("EVERYPATH_RESIDENT"));
 pub const SECTION: &str = ".everypath.resident";
 pub const ALIGN: u64 = 16;
 
-/// The code at an address, whose state is at another one; `stride`: bytes of a thread's counters.
-pub fn at(addr: u64, state: u64, stride: u64, id: [u8; 16], files: CounterFiles<'_>) -> Vec<u8> {
+/// The code at an address, whose state is at another one.
+pub fn at(addr: u64, state: u64, id: [u8; 16], memory: Memory<'_>) -> Vec<u8> {
     let mut code = CODE.to_vec();
     let told = addr + TOLD_AT as u64;
     let mut at = TOLD_AT;
@@ -22,10 +22,10 @@ pub fn at(addr: u64, state: u64, stride: u64, id: [u8; 16], files: CounterFiles<
     };
     tell(&state.wrapping_sub(told).to_le_bytes());
     tell(&told.to_le_bytes());
-    tell(&stride.to_le_bytes());
+    tell(&memory.bytes.to_le_bytes());
     tell(&id);
-    tell(&u64::from(files == CounterFiles::Beside).to_le_bytes());
-    if let CounterFiles::Folder(path) = files {
+    tell(&u64::from(memory.files == CounterFiles::Beside).to_le_bytes());
+    if let CounterFiles::Folder(path) = memory.files {
         // A zero stays behind it.
         tell(&path.as_bytes()[..path.len().min(FOLDER - 1)]);
     }

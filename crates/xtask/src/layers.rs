@@ -39,9 +39,19 @@ const LAYERS: &[Layer] = &[
     // It chooses edges of graphs and knows no machine code.
     layer("placement", &[]),
     // `wire` too: the layout of the counters that code in the edited program writes.
+    layer("rewrite", &["image", "flow", "isa", "probe", "wire"]),
+    // `wire` too: where a thread's counters are. `image` and `isa`: which function is the main one.
     layer(
-        "rewrite",
-        &["image", "flow", "isa", "probe", "placement", "wire"],
+        "edits",
+        &[
+            "rewrite",
+            "placement",
+            "flow",
+            "probe",
+            "image",
+            "isa",
+            "wire",
+        ],
     ),
     layer("trace", &["wire"]),
     // `isa` too: counts are of instructions, and where each begins and goes is in
@@ -57,6 +67,7 @@ const LAYERS: &[Layer] = &[
         "cli",
         &[
             "analysis",
+            "edits",
             "flow",
             "image",
             "launch",
@@ -99,11 +110,44 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("anyhow", &["cli", "xtask"]),
 ];
 
+/// The crate of the editor, and the table of its tools, of which it names none.
+const EDITOR: &str = "crates/rewrite/src/";
+const TOOLS: &str = "crates/edits/src/lib.rs";
+
 pub fn check(tree: &Tree) -> Result<Vec<String>> {
-    Ok(metadata::packages(tree)?
-        .iter()
-        .flat_map(violations)
-        .collect())
+    let packages = metadata::packages(tree)?;
+    let mut found: Vec<String> = packages.iter().flat_map(violations).collect();
+    let tools = tools(&tree.read(TOOLS)?);
+    if tools.is_empty() {
+        found.push(format!("{TOOLS} has no rows of tools"));
+    }
+    for file in tree.files(".rs")? {
+        if file.starts_with(EDITOR) {
+            let text = tree.read(&file)?;
+            let named = tools.iter().filter(|tool| names(&text, tool));
+            found.extend(named.map(|tool| format!("{file} names the tool {tool}")));
+        }
+    }
+    Ok(found)
+}
+
+/// Names of tools in the text of their table, whose rows are a name and a closure.
+fn tools(table: &str) -> Vec<String> {
+    let rows = table.lines().filter(|line| line.contains("\", |"));
+    let names = rows.filter_map(|line| line.trim().strip_prefix("(\"")?.split('"').next());
+    names.map(str::to_owned).collect()
+}
+
+/// Whether code has a tool's name as a string, or that of its type.
+fn names(text: &str, tool: &str) -> bool {
+    let first = tool[..1].to_uppercase();
+    let of_type = first + &tool[1..];
+    let string = format!("\"{tool}\"");
+    let code = text.lines().filter(|line| !line.trim().starts_with("//"));
+    code.into_iter().any(|line| {
+        let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
+        line.contains(&string) || words.any(|word| word == of_type)
+    })
 }
 
 fn violations(package: &Package) -> Vec<String> {
@@ -141,6 +185,16 @@ fn violations(package: &Package) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::metadata::Dependency;
+
+    #[test]
+    fn tools_are_found_and_seen() {
+        let table =
+            "    (\"edges\", |image, program| {\n    (\"blocks\", |image| Box::new(image)),\n";
+        assert_eq!(tools(table), ["edges", "blocks"]);
+        assert!(names("match tool { Tool::Edges => 1 }", "edges"));
+        assert!(names("if name == \"edges\" {", "edges"));
+        assert!(!names("/// Edges of it.\ngraph.edges_of(0);", "edges"));
+    }
 
     fn package(name: &str, uses: &[(&str, bool, Option<&str>)]) -> Package {
         let dependencies = uses

@@ -83,3 +83,21 @@ pub enum Tool {
     /// Marks: which blocks and branches were executed at all
     Coverage,
 }
+
+impl Tool {
+    /// Its name, by which the crate of tools has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Tool::Segment => "segment",
+            Tool::Null => "null",
+            Tool::Edges => "edges",
+            Tool::Blocks => "blocks",
+            Tool::Coverage => "coverage",
+        }
+    }
+
+    /// Whether edited programs write what they counted.
+    pub const fn counts(self) -> bool {
+        matches!(self, Tool::Edges | Tool::Blocks | Tool::Coverage)
+    }
+}

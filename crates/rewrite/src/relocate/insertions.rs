@@ -24,11 +24,14 @@ pub const STATE: Symbol = Symbol(1);
 
 /// Ops of one place.
 #[derive(Clone, Debug)]
-pub struct Inserted {
-    ops: Vec<Op>,
-    site: Site,
-    /// Bytes of their code.
-    size: u16,
+pub struct Inserted(Form);
+
+#[derive(Clone, Debug)]
+enum Form {
+    /// Their code, which is the same everywhere.
+    Code(Box<[u8]>),
+    /// Ops that name addresses, with the number of their bytes: their code is made where it stands.
+    Ops(Box<(Vec<Op>, Site, u16)>),
 }
 
 impl Inserted {
@@ -37,21 +40,38 @@ impl Inserted {
     /// # Errors
     /// They cannot be done there.
     pub fn of(ops: Vec<Op>, site: Site) -> Result<Inserted, Why> {
-        let size = probe::size(&ops, &site).map_err(|_| Why::Uncounted)?;
-        Ok(Inserted {
-            ops,
-            site,
-            size: u16::try_from(size).map_err(|_| Why::Code)?,
-        })
+        let code = probe::code(&ops, &site).map_err(|_| Why::NoPlace)?;
+        if let Some(code) = code {
+            return Ok(Inserted(Form::Code(code.into())));
+        }
+        let size = probe::size(&ops, &site).map_err(|_| Why::NoPlace)?;
+        let size = u16::try_from(size).map_err(|_| Why::Code)?;
+        Ok(Inserted(Form::Ops(Box::new((ops, site, size)))))
+    }
+
+    /// Bytes of their code.
+    fn size(&self) -> u16 {
+        match &self.0 {
+            Form::Code(code) => code.len() as u16,
+            Form::Ops(ops) => ops.2,
+        }
     }
 
     /// Writes their code, for an address.
     fn write(&self, out: &mut [u8], addr: u64, targets: &dyn Targets) -> Result<(), Why> {
+        let out = &mut out[..usize::from(self.size())];
+        let (ops, site) = match &self.0 {
+            Form::Code(code) => {
+                out.copy_from_slice(code);
+                return Ok(());
+            }
+            Form::Ops(ops) => (&ops.0, &ops.1),
+        };
         let mut placed = Placed {
-            asm: Asm::new(&mut out[..usize::from(self.size)], addr),
+            asm: Asm::new(out, addr),
             address: |symbol| targets.address(symbol),
         };
-        let lowered = probe::lower(&self.ops, &self.site, &mut placed);
+        let lowered = probe::lower(ops, site, &mut placed);
         match lowered.is_err() || placed.asm.overflowed() {
             true => Err(Why::TooFar),
             false => Ok(()),
@@ -97,7 +117,7 @@ pub(super) struct Stub {
 
 impl Stub {
     pub(super) fn size(&self) -> u64 {
-        u64::from(self.code.size) + JUMP
+        u64::from(self.code.size()) + JUMP
     }
 }
 
@@ -144,7 +164,7 @@ impl Moved {
         }
         for item in &mut self.items {
             if let Some(before) = before.get(&item.old) {
-                let size = |code: &Option<Inserted>| code.as_ref().map_or(0, |code| code.size);
+                let size = |code: &Option<Inserted>| code.as_ref().map_or(0, Inserted::size);
                 item.falls = size(&before.falls);
                 item.inserted = size(&before.inserted);
             }
@@ -181,7 +201,7 @@ impl Moved {
             let at = self.base + stub.offset;
             let out = &mut text[(at - start) as usize..][..stub.size() as usize];
             stub.code.write(out, at, targets)?;
-            let jump = &mut out[usize::from(stub.code.size)..];
+            let jump = &mut out[usize::from(stub.code.size())..];
             jump[0] = 0xe9;
             jump[1..].copy_from_slice(&distance(target, at + stub.size())?);
         }

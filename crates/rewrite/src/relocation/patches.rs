@@ -110,8 +110,8 @@ impl Mover<'_> {
     /// Puts jumps to the new code at the old places.
     pub(super) fn patch(&self, file: &mut File<'_>) -> Result<(), Refused> {
         for (&place, number) in &self.patches {
-            let counted = self.counted.as_ref();
-            let gate = counted.and_then(|counted| counted.entered_at(place));
+            let residency = self.residency.as_ref();
+            let gate = residency.and_then(|residency| residency.entered_at(place));
             let new = gate.or_else(|| self.moved[number].new_of(place));
             let offset = self.image.file_offset(LinkAddr(place));
             let (Some(new), Some(offset)) = (new, offset) else {

@@ -3,16 +3,18 @@
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use flow::Program;
 use image::Image;
-use rewrite::{Edited, OldCode, Options, Refused, null_segment, relocation};
+use rewrite::{
+    CounterFiles, Edited, OldCode, Options, Refused, StaticTool, null_segment, relocation,
+};
 
 /// With everything that can be asked for.
 const TRAPS: Options<'_> = Options {
     old_code: OldCode::Traps,
     libraries: Some("$ORIGIN"),
-    counters: None,
 };
 
 fn path() -> PathBuf {
@@ -45,11 +47,27 @@ int main(int count, char **) {
 }
 "#;
 
+/// The tools in turn, and that which inserts nothing.
+fn tool<'d>(image: &'d Image, program: &'d Program) -> Box<dyn StaticTool + 'd> {
+    static TURN: AtomicUsize = AtomicUsize::new(0);
+    let turn = TURN.fetch_add(1, Ordering::Relaxed) % (edits::TOOLS.len() + 1);
+    let wanted = edits::Wanted {
+        original: "original",
+        profile: None,
+        files: CounterFiles::WorkingFolder,
+    };
+    match edits::TOOLS.get(turn) {
+        Some((_, make)) => make(image, program, wanted),
+        None => Box::new(()),
+    }
+}
+
 /// Edits in both ways, and looks at the results.
 fn try_edit(input: &[u8]) -> bool {
     if let Ok(image) = Image::parse(input) {
         let program = Program::of(&image);
-        let moved = relocation(input, &image, &program, TRAPS);
+        let mut tool = tool(&image, &program);
+        let moved = relocation(input, &image, &program, TRAPS, &mut *tool);
         if let Ok(moved) = &moved {
             check(input, moved);
         }
@@ -112,7 +130,7 @@ fn damaged_tables() {
         number(words[at + 3])..number(words[at + 3]) + number(words[at + 4])
     };
     let program = Program::of(&image);
-    assert!(relocation(&whole, &image, &program, TRAPS).is_ok());
+    assert!(relocation(&whole, &image, &program, TRAPS, &mut ()).is_ok());
     for at in table(".eh_frame").chain(table(".gcc_except_table")) {
         for value in [0, 0x7f, 0xff, whole[at] ^ 0x80] {
             let mut input = whole.clone();

@@ -1,44 +1,38 @@
-//! Counters of a file that is edited: code in front of entries that gives threads theirs, and what is said to readers.
+//! Memory of threads of the edited program: code in front of entries that gives each thread its own.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use flow::{Block, Function, Program, To};
+use flow::{Block, Program, To};
 use image::Image;
 use isa::insn::Reader;
 use isa::{Asm, Flags, Reg, RegisterSet};
-use placement::plan;
 use probe::{FRONT, Placed, Site, Spill, Symbol, Test};
 
 use super::Entries;
-use crate::counters::{Counters, Wanted};
-use crate::left::Why;
-use crate::relocate::{Insertions, Moved, RESIDENT, STATE, Targets};
-use crate::switches::Switches;
-use crate::{Refused, resident};
+use crate::relocate::{Moved, RESIDENT, STATE, Targets};
+use crate::{Refused, unit};
 
-/// Threads may have counters, and this one has its own.
+/// Threads may have memory, and this one has its own.
 const TESTS: [Test; 2] = [Test::IsZero(STATE), Test::IsOtherThread];
 /// Bytes of the code in front of an entry.
 pub(super) const GATE: u64 = probe::stub_size(&TESTS);
 
-/// Counters of a file.
-pub(super) struct Counted<'d> {
-    counters: Counters<'d>,
-    /// By function.
-    planned: BTreeMap<usize, plan::Function>,
+/// Memory of threads, and how they come by it.
+#[derive(Debug, Default)]
+pub(super) struct Residency {
     /// Entries that no code can be in front of, and their functions.
     bare: HashMap<u64, usize>,
     /// Entries that are called by the System V convention: the code in front of them keeps all registers.
     keeps: HashSet<u64>,
-    /// Code in front of entries by their old places, and the code that gives threads their counters.
+    /// Code in front of entries by their old places, and the code that gives threads their memory.
     pub gates: BTreeMap<u64, u64>,
     pub resident: u64,
     /// State of the resident code.
     pub state: u64,
 }
 
-/// Whether counters of a file would be right.
-pub(super) fn can_be_counted(image: &Image, program: &Program) -> Result<(), Refused> {
+/// Whether threads of a program can be given memory at `%gs`.
+pub(super) fn has_room_at_gs(image: &Image, program: &Program) -> Result<(), Refused> {
     match (image.is_static(), image.interpreter()) {
         (true, _) => return Err(Refused::Static),
         (false, None) => return Err(Refused::Library),
@@ -74,56 +68,14 @@ fn uses_gs(image: &Image, block: &Block) -> bool {
     false
 }
 
-impl<'d> Counted<'d> {
-    pub fn new(image: &'d Image, program: &'d Program, wanted: Wanted<'d>) -> Counted<'d> {
-        Counted {
-            counters: Counters::new(image, program, wanted),
-            planned: BTreeMap::new(),
-            bare: HashMap::new(),
-            keeps: HashSet::new(),
-            gates: BTreeMap::new(),
-            resident: 0,
-            state: 0,
-        }
-    }
-
-    /// Bytes of a thread's counters, whole pages.
-    pub fn stride(&self) -> u64 {
-        self.counters.stride()
-    }
-
-    /// The resident code, for its place.
-    pub fn resident_code(&self, id: [u8; 16]) -> Vec<u8> {
-        let files = self.counters.files();
-        resident::at(self.resident, self.state, self.stride(), id, files)
-    }
-
-    /// Number of counters.
-    pub fn len(&self) -> usize {
-        self.planned.values().map(plan::Function::counters).sum()
-    }
-
-    /// Code for the counters of a function.
-    pub fn of<'b>(
-        &mut self,
-        number: usize,
-        function: &Function,
-        switches: &Switches,
-        bytes: &dyn Fn(u64) -> &'b [u8],
-    ) -> Result<Insertions, Why> {
-        let found = self.counters.of(function, switches, bytes)?;
-        let bare = found.bare.into_iter();
+impl Residency {
+    /// Facts of the entries of a function that moves.
+    pub fn add(&mut self, number: usize, entry: u64, entries: unit::Entries) {
+        let bare = entries.bare.into_iter();
         self.bare.extend(bare.map(|entry| (entry, number)));
-        if found.is_called {
-            self.keeps.insert(function.entry.0);
+        if entries.is_called {
+            self.keeps.insert(entry);
         }
-        self.planned.insert(number, found.planned);
-        Ok(found.insertions)
-    }
-
-    /// A function is left.
-    pub fn leave(&mut self, number: usize) {
-        self.planned.remove(&number);
     }
 
     /// Functions with an entry that no code can be in front of, and to which a function leads that stays.
@@ -196,7 +148,7 @@ impl<'d> Counted<'d> {
         Ok(())
     }
 
-    /// Writes the code in front of an entry: a thread that has no counters, or those of another one, is given some.
+    /// Writes the code in front of an entry: a thread that has no memory, or that of another one, is given some.
     fn write_gate(&self, place: u64, gate: u64, entries: &Entries, out: &mut [u8]) -> Option<()> {
         const CALLED: Symbol = Symbol(2);
         let called = entries.moved(place)?;
@@ -220,26 +172,5 @@ impl<'d> Counted<'d> {
         };
         probe::entry_stub(&TESTS, RESIDENT, CALLED, &site, &mut placed).ok()?;
         (!placed.asm.overflowed()).then_some(())
-    }
-
-    /// Graphs of the functions that moved, and which edges have counters, for readers.
-    pub fn planned_file(
-        &self,
-        input: &[u8],
-        moved: &BTreeMap<usize, Moved>,
-        uncounted: plan::Uncounted,
-    ) -> Vec<u8> {
-        let planned = self.planned.iter();
-        let moved = planned.filter(|(number, _)| moved.contains_key(number));
-        let file = plan::File {
-            tool: self.counters.tool(),
-            original: self.counters.original().to_owned(),
-            size: input.len() as u64,
-            hash: plan::hash(input),
-            main: self.counters.main(),
-            functions: moved.map(|(_, function)| function.clone()).collect(),
-            uncounted,
-        };
-        file.encode()
     }
 }

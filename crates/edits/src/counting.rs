@@ -1,0 +1,292 @@
+//! Counters of a file's functions: their numbers, and the plan that says to readers what each counts.
+//!
+//! A block is two nodes and the edge between them ([`placement::plan`]), so a counter is at an edge; [`rewrite::Unit`] says where that
+//! may be. Each tool has its [`Rule`]: which edges have counters, and what a counter is. A function whose counts would not follow is
+//! left as it is.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+
+use flow::Program;
+use image::{Image, LinkAddr};
+use isa::Insn;
+use placement::plan::{self, PlannedEdge, Tool, end_of, start_of};
+use placement::{Chords, Graph, OUTSIDE, Place};
+use probe::{At, Op, Word};
+use rewrite::unit::{self, Kind, Node};
+use rewrite::{Layout, Memory, Plan, Section, StaticTool, Unit, Why};
+use wire::counters::FIRST;
+
+use crate::Wanted;
+use crate::weights::Weights;
+
+/// Cost of a counter in a line with other code, and of one that needs a jump; of one that keeps flags.
+const INLINE: u64 = 2;
+const JUMPED: u64 = 3;
+const KEEPS_FLAGS: u64 = 3;
+/// Bytes of a program's first instructions.
+const FIRST_INSNS: u64 = 48;
+/// Most counters: their displacements are numbers of 31 bits.
+const MOST: u64 = (1 << 28) - 1024;
+
+/// The difference between tools that count.
+pub trait Rule {
+    /// The tool, for readers.
+    const TOOL: Tool;
+    /// Bytes of a counter.
+    const BYTES: u64;
+
+    /// The work of a counter, by its number.
+    fn op(number: u64) -> Op;
+
+    /// Numbers of a function's edges that have counters; `None`: counts would not follow from any.
+    fn choose(unit: &Unit<'_>, graph: &Graph) -> Option<Vec<usize>>;
+
+    /// The choice for a block's counter, if there is one.
+    fn place_of_block(place: Place) -> Place;
+}
+
+/// Chooses counters for one function after the other.
+pub struct Counting<'d, R> {
+    wanted: Wanted<'d>,
+    image: &'d Image,
+    program: &'d Program,
+    /// Number of the next counter.
+    next: u64,
+    /// By function.
+    planned: BTreeMap<usize, plan::Function>,
+    rule: PhantomData<R>,
+}
+
+impl<'d, R: Rule> Counting<'d, R> {
+    pub fn new(image: &'d Image, program: &'d Program, wanted: Wanted<'d>) -> Counting<'d, R> {
+        Counting {
+            wanted,
+            image,
+            program,
+            next: 0,
+            planned: BTreeMap::new(),
+            rule: PhantomData,
+        }
+    }
+
+    /// The function whose address the program's first instructions put into rdi: its main function. Programs made for older
+    /// C libraries have two more there, in other registers.
+    fn main(&self) -> u64 {
+        let start = self.image.entry();
+        let mut at = start.0;
+        while at < start.0 + FIRST_INSNS {
+            let bytes = self.image.bytes_from(LinkAddr(at));
+            let Ok(insn) = Insn::decode(&bytes[..bytes.len().min(15)], at) else {
+                break;
+            };
+            let address = insn.rip_relative().map(|(address, _)| address);
+            let address = address.or_else(|| insn.absolute().map(|(address, _)| address.into()));
+            let entry = address.filter(|address| {
+                let function = self.program.function_from(LinkAddr(*address));
+                function.is_some_and(|function| function.entry != start)
+            });
+            if let Some(entry) = entry.filter(|_| writes_rdi(&insn)) {
+                return entry;
+            }
+            at = insn.next_pc();
+        }
+        0
+    }
+
+    /// A function's graph with what counters would cost.
+    fn graph(&self, unit: &Unit<'_>) -> Graph {
+        let weights = Weights::of(unit.function, self.wanted.profile);
+        let blocks = unit.function.graph.blocks.len() as u32;
+        let edges = unit.edges.iter().map(|edge| {
+            let place = match edge.takes(add(0)) {
+                true => Place::May(cost(edge, &weights)),
+                false => Place::Never,
+            };
+            placement::Edge {
+                from: number_of(edge.from, blocks),
+                to: number_of(edge.to, blocks),
+                place: match edge.kind {
+                    Kind::Block => R::place_of_block(place),
+                    _ => place,
+                },
+            }
+        });
+        Graph {
+            nodes: start_of(blocks) + unit.tables,
+            edges: edges.collect(),
+        }
+    }
+}
+
+impl<R: Rule> StaticTool for Counting<'_, R> {
+    fn plan(&mut self, unit: &Unit<'_>, out: &mut Plan) -> Result<(), Why> {
+        let chosen = R::choose(unit, &self.graph(unit)).ok_or(Why::NoPlace)?;
+        let first = self.next;
+        let count = chosen.len() as u64;
+        if first + count > MOST {
+            return Err(Why::NoPlace);
+        }
+        let mut edges = planned_edges(unit);
+        for (number, &at) in (first..).zip(&chosen) {
+            edges[at].has_counter = true;
+            out.add(unit, At::Edge(at as u32), R::op(number))?;
+        }
+        self.next += count;
+        let blocks = unit.function.graph.blocks.iter();
+        let planned = plan::Function {
+            entry: unit.function.entry.0,
+            first,
+            blocks: blocks
+                .map(|block| (block.start.0, (block.end.0 - block.start.0) as u32))
+                .collect(),
+            tables: unit.tables,
+            edges,
+        };
+        self.planned.insert(unit.number, planned);
+        Ok(())
+    }
+
+    fn leave(&mut self, function: usize) {
+        self.planned.remove(&function);
+    }
+
+    fn memory(&self) -> Option<Memory<'_>> {
+        Some(Memory {
+            bytes: (self.next * R::BYTES).next_multiple_of(FIRST).max(FIRST),
+            files: self.wanted.files,
+        })
+    }
+
+    /// Graphs of the functions that moved, and which edges have counters.
+    fn section(&self, layout: &Layout<'_>) -> Option<Section> {
+        let file = plan::File {
+            tool: R::TOOL,
+            original: self.wanted.original.to_owned(),
+            size: layout.input.len() as u64,
+            hash: plan::hash(layout.input),
+            main: self.main(),
+            functions: self.planned.values().cloned().collect(),
+            uncounted: uncounted(layout),
+        };
+        let bytes = file.encode();
+        let id = plan::hash(&bytes);
+        Some(Section { bytes, id })
+    }
+
+    fn says(&self) -> String {
+        let counters: usize = self.planned.values().map(plan::Function::counters).sum();
+        format!("{counters} counters")
+    }
+}
+
+/// Adds one to a counter of 64 bits by its number.
+pub fn add(number: u64) -> Op {
+    Op::Add {
+        word: Word((FIRST + number * 8) as u32),
+        amount: 1,
+    }
+}
+
+/// Edges off a spanning tree: the counts of all others follow from theirs.
+pub fn chords(graph: &Graph) -> Option<Vec<usize>> {
+    Chords::of(graph)
+        .ok()
+        .map(|chords| chords.edges().collect())
+}
+
+/// Edges as readers know them, without counters.
+pub fn planned_edges(unit: &Unit<'_>) -> Vec<PlannedEdge> {
+    let blocks = unit.function.graph.blocks.len() as u32;
+    let edges = unit.edges.iter();
+    edges
+        .map(|edge| PlannedEdge {
+            from: number_of(edge.from, blocks),
+            to: number_of(edge.to, blocks),
+            kind: match edge.kind {
+                Kind::Block => plan::Kind::Block,
+                Kind::In => plan::Kind::In,
+                Kind::Falls => plan::Kind::Falls,
+                Kind::Taken => plan::Kind::Taken,
+                Kind::Case => plan::Kind::Case,
+                Kind::Out => plan::Kind::Out,
+                Kind::Abandoned => plan::Kind::Abandoned,
+                Kind::End => plan::Kind::End,
+            },
+            has_counter: false,
+        })
+        .collect()
+}
+
+/// Number of a node for readers, in a function with so many blocks.
+fn number_of(node: Node, blocks: u32) -> u32 {
+    match node {
+        Node::Outside => OUTSIDE,
+        Node::Start(block) => start_of(block),
+        Node::End(block) => end_of(block),
+        Node::Table(table) => start_of(blocks) + table,
+    }
+}
+
+/// Cost of a counter, by how often control probably comes there.
+fn cost(edge: &unit::Edge, weights: &Weights) -> u64 {
+    let mut each = match edge.needs_jump() {
+        true => JUMPED,
+        false => INLINE,
+    };
+    if edge.live.flags != isa::Flags::NONE {
+        each *= KEEPS_FLAGS;
+    }
+    let weight = match (edge.kind, edge.from) {
+        (Kind::Block, Node::Start(block)) => weights.blocks[block as usize],
+        (Kind::In, _) if edge.is_entry() => weights.entry,
+        _ => edge.graph.first().map_or(0, |first| weights.edges[*first]),
+    };
+    // Several jumps go by one table.
+    let others = edge.graph.iter().skip(1);
+    let others = others.map(|other| weights.edges[*other].saturating_mul(JUMPED));
+    others.fold(weight.saturating_mul(each), u64::saturating_add)
+}
+
+/// Code without counters.
+fn uncounted(layout: &Layout<'_>) -> plan::Uncounted {
+    let mut uncounted = plan::Uncounted {
+        outside: layout.program.code_outside(),
+        of: layout.program.code,
+        ..plan::Uncounted::default()
+    };
+    let mut reasons: Vec<Why> = Vec::new();
+    for &(number, why) in layout.left {
+        let reason = reasons.iter().position(|known| *known == why);
+        let reason = reason.unwrap_or_else(|| {
+            reasons.push(why);
+            reasons.len() - 1
+        });
+        let function = &layout.program.functions[number];
+        let sizes = function
+            .ranges
+            .iter()
+            .map(|range| range.end.0 - range.start.0);
+        uncounted.functions.push(plan::Left {
+            entry: function.entry.0,
+            bytes: sizes.sum(),
+            reason: reason as u32,
+        });
+    }
+    uncounted
+        .functions
+        .sort_unstable_by_key(|function| function.entry);
+    let texts = reasons.iter();
+    uncounted.reasons = texts
+        .map(|why| format!("{}, {}", why.name(), why.reason()))
+        .collect();
+    uncounted
+}
+
+/// `lea rdi, [rip + x]` or `mov rdi, x`.
+fn writes_rdi(insn: &Insn) -> bool {
+    let bytes = insn.bytes();
+    [&[0x48, 0x8d, 0x3d][..], &[0x48, 0xc7, 0xc7], &[0xbf]]
+        .iter()
+        .any(|form| bytes.starts_with(form))
+}

@@ -1,0 +1,96 @@
+//! The seam for tools: what one says of a function, and what the editor does for it.
+//!
+//! | a tool | the editor |
+//! |---|---|
+//! | says what is done at which edges of a function ([`Unit`], [`Plan`]) | makes the code, finds it a place, moves the rest along |
+//! | or that the function is to be left | leaves it; also later, if something else stands against moving it |
+//! | asks for memory of each thread ([`Memory`]) | puts code in front of entries that gives threads theirs, and refuses files where that would not do |
+//! | writes a section, for readers of what the program will have recorded | puts it into the file |
+//!
+//! A tool is a file of the crate `edits`; nothing here knows one.
+
+use flow::Program;
+
+use crate::left::Why;
+use crate::unit::{Plan, Unit};
+
+/// A tool of the editor.
+pub trait StaticTool {
+    /// Says what is inserted into a function.
+    ///
+    /// # Errors
+    /// The function is to be left as it is.
+    fn plan(&mut self, unit: &Unit<'_>, out: &mut Plan) -> Result<(), Why>;
+
+    /// Whether it inserts anything at all.
+    fn inserts(&self) -> bool {
+        true
+    }
+
+    /// A function, by its number, is left for other reasons; it may have been planned, or not.
+    fn leave(&mut self, _function: usize) {}
+
+    /// Memory of each thread; how much is known once all functions are planned. `None`: it needs none, from the beginning.
+    fn memory(&self) -> Option<Memory<'_>> {
+        None
+    }
+
+    /// A section with what readers need to know.
+    fn section(&self, _layout: &Layout<'_>) -> Option<Section> {
+        None
+    }
+
+    /// Words about what was inserted; empty: there is nothing to say.
+    fn says(&self) -> String {
+        String::new()
+    }
+}
+
+/// The place of files of counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CounterFiles<'a> {
+    /// The folder that `EVERYPATH_COUNTERS` names when the program runs, else that in which it runs.
+    WorkingFolder,
+    /// The folder of the edited program.
+    Beside,
+    /// This one, of at most 511 bytes, if `EVERYPATH_COUNTERS` names no other.
+    Folder(&'a str),
+}
+
+/// The tool that inserts nothing.
+impl StaticTool for () {
+    fn plan(&mut self, _: &Unit<'_>, _: &mut Plan) -> Result<(), Why> {
+        Ok(())
+    }
+
+    fn inserts(&self) -> bool {
+        false
+    }
+}
+
+/// Memory of each thread, at `%gs`.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory<'t> {
+    /// Bytes behind its first page, whole pages.
+    pub bytes: u64,
+    /// The place of the files that have it.
+    pub files: CounterFiles<'t>,
+}
+
+/// The fate of a file's functions.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout<'l> {
+    /// The file that is edited.
+    pub input: &'l [u8],
+    pub program: &'l Program,
+    /// Numbers of functions that are left, with reasons.
+    pub left: &'l [(usize, Why)],
+}
+
+/// A section of the edited file.
+#[derive(Clone, Debug)]
+pub struct Section {
+    pub bytes: Vec<u8>,
+    /// Identity of the edited file, which files of memory have.
+    pub id: [u8; 16],
+}

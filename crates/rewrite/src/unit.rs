@@ -1,0 +1,496 @@
+//! A function as tools see it: blocks and the edges between them, with what is live there, and where code can be inserted.
+//!
+//! A block is two nodes and the edge between them, so what is inserted is always at an edge:
+//!
+//! | edge | code is inserted |
+//! |---|---|
+//! | block | before its first instruction |
+//! | way in at the entry | before that, for callers only |
+//! | to the code behind | between the two blocks |
+//! | by a branch or a table that is made anew | behind the function, or before the target where nobody falls through to it |
+//! | other ways in, ways out, calls that do not come back | nowhere |
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use flow::{EdgeKind, Function, Live, Liveness, Program, To};
+use image::{Image, LinkAddr};
+use isa::{Flow, Insn, RegisterSet};
+use probe::{At, Exit, Op, Site, Spill, Test};
+
+use crate::abandons::Abandons;
+use crate::left::Why;
+use crate::relocate::{Inserted, Insertions, RESIDENT};
+use crate::switches::Switches;
+
+/// `r11`, which inserted code at entries uses.
+const R11: u16 = 1 << 11;
+/// Gives a forked child memory of its own.
+const GIVE_MEMORY: Op = Op::Guard {
+    test: Test::IsOtherThread,
+    exit: Exit::Routine(RESIDENT),
+};
+
+/// An end of an edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Node {
+    Outside,
+    /// Before and behind a block, by its number.
+    Start(u32),
+    End(u32),
+    /// A table that several jumps go by, where each goes is not known.
+    Table(u32),
+}
+
+/// A kind of edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Through a block.
+    Block,
+    /// Into the function: at entries and landing pads.
+    In,
+    /// To the code behind.
+    Falls,
+    /// By a branch to a constant target.
+    Taken,
+    /// By a table.
+    Case,
+    /// Out of the function.
+    Out,
+    /// By a call that may not come back.
+    Abandoned,
+    /// By what ends the program.
+    End,
+}
+
+/// An edge.
+#[derive(Clone, Debug)]
+pub struct Edge {
+    pub from: Node,
+    pub to: Node,
+    pub kind: Kind,
+    /// Registers and flags that are live on it.
+    pub live: RegisterSet,
+    /// Edges of the function's graph that it stands for, by their numbers.
+    pub graph: Vec<usize>,
+    place: Place,
+}
+
+impl Edge {
+    /// Whether something can be inserted that finds registers enough.
+    pub fn takes(&self, op: Op) -> bool {
+        self.has_place() && probe::fits(&[op], &self.site())
+    }
+
+    /// Whether code can be inserted.
+    pub fn has_place(&self) -> bool {
+        self.place != Place::Nowhere
+    }
+
+    /// Whether what is inserted needs a jump more.
+    pub fn needs_jump(&self) -> bool {
+        matches!(self.place, Place::Taken(..))
+    }
+
+    /// Whether it is that of calls of the function.
+    pub fn is_entry(&self) -> bool {
+        self.place == Place::Entry
+    }
+
+    fn site(&self) -> Site {
+        Site {
+            live: self.live,
+            spill: Spill::Never,
+        }
+    }
+}
+
+/// The place of an edge's code, by old addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Nowhere,
+    Block(u64),
+    Entry,
+    Falls(u64),
+    /// See [`Insertions::taken`].
+    Taken(u64, u64),
+}
+
+/// A function.
+#[derive(Debug)]
+pub struct Unit<'u> {
+    /// Number of the function.
+    pub number: usize,
+    pub function: &'u Function,
+    pub edges: Vec<Edge>,
+    /// Tables that several jumps go by.
+    pub tables: u32,
+    live: &'u Live,
+    /// Nodes of these tables by their addresses.
+    shared: BTreeMap<u64, u32>,
+    /// Blocks to which calls return that may return in a forked child.
+    forks: BTreeSet<u64>,
+}
+
+/// Ops that are to be inserted into a function, by edge.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    ops: BTreeMap<usize, Vec<Op>>,
+}
+
+impl Plan {
+    /// Has something done, behind what is done there already.
+    pub fn add(&mut self, unit: &Unit<'_>, at: At, op: Op) -> Result<(), Why> {
+        let edge = unit.edge_at(at).ok_or(Why::NoPlace)?;
+        self.ops.entry(edge).or_default().push(op);
+        Ok(())
+    }
+}
+
+impl Unit<'_> {
+    /// Number of the edge that a position is.
+    fn edge_at(&self, at: At) -> Option<usize> {
+        let is_it = |edge: &Edge| match at {
+            At::Entry => edge.is_entry(),
+            At::Block(block) => edge.kind == Kind::Block && edge.from == Node::Start(block),
+            At::Edge(_) => false,
+        };
+        match at {
+            At::Edge(edge) => Some(edge as usize),
+            At::Entry | At::Block(_) => self.edges.iter().position(is_it),
+        }
+    }
+
+    /// An error if memory of their own cannot be given to forked children.
+    fn check_forks(&self) -> Result<(), Why> {
+        for block in &self.forks {
+            let number = self.function.graph.block_from(LinkAddr(*block));
+            if !is_free(self.live.before[number.ok_or(Why::NoPlace)?]) {
+                return Err(Why::NoPlace);
+            }
+        }
+        Ok(())
+    }
+
+    /// The code of a plan. Where a call may return in a forked child, the child is given memory of its own first, if threads have
+    /// memory.
+    pub(crate) fn insertions(&self, plan: Plan) -> Result<Insertions, Why> {
+        let mut insertions = Insertions::default();
+        let mut ops = plan.ops;
+        for block in &self.forks {
+            let is_it = |edge: &Edge| edge.place == Place::Falls(*block);
+            let edge = self.edges.iter().position(is_it).ok_or(Why::NoPlace)?;
+            ops.entry(edge).or_default().insert(0, GIVE_MEMORY);
+        }
+        for (at, ops) in ops {
+            let edge = &self.edges[at];
+            let inserted = Inserted::of(ops, edge.site())?;
+            match edge.place {
+                Place::Nowhere => return Err(Why::NoPlace),
+                Place::Block(block) => {
+                    insertions.blocks.insert(block, inserted);
+                }
+                Place::Entry => insertions.entry = Some(inserted),
+                Place::Falls(block) => {
+                    insertions.falls.insert(block, inserted);
+                }
+                Place::Taken(from, to) => {
+                    insertions.taken.insert((from, to), inserted);
+                }
+            }
+        }
+        Ok(insertions)
+    }
+
+    /// Registers and flags that are live on the way to a node.
+    fn live_at(&self, to: Node, from: Node) -> RegisterSet {
+        let block = |node: Node| match node {
+            Node::Start(block) | Node::End(block) => Some(block),
+            Node::Outside | Node::Table(_) => None,
+        };
+        let live = block(to).or(block(from)).unwrap_or(0);
+        let live = self.live.before.get(live as usize);
+        live.copied().unwrap_or(RegisterSet::ALL)
+    }
+
+    fn add(&mut self, from: Node, to: Node, kind: Kind, place: Place, graph: Vec<usize>) {
+        let live = self.live_at(to, from);
+        self.edges.push(Edge {
+            from,
+            to,
+            kind,
+            live,
+            graph,
+            place,
+        });
+    }
+
+    /// Ways in: at entries, and where landing pads are.
+    fn add_ways_in(&mut self, first: u32) {
+        let all = self.function.graph.edges.iter();
+        let pads = all.filter(|edge| edge.kind == EdgeKind::LandingPad);
+        let pads: BTreeSet<u32> = pads
+            .filter_map(|edge| match edge.to {
+                To::Block(to) => Some(to),
+                _ => None,
+            })
+            .collect();
+        let mut ways_in = pads.clone();
+        ways_in.extend(self.function.entry_blocks());
+        for block in ways_in {
+            let place = match block == first && !pads.contains(&first) {
+                true => Place::Entry,
+                false => Place::Nowhere,
+            };
+            self.add(
+                Node::Outside,
+                Node::Start(block),
+                Kind::In,
+                place,
+                Vec::new(),
+            );
+        }
+    }
+
+    /// A way by a table. Where several jumps go by it, only their sum is known at each target.
+    fn add_case(&mut self, from: u32, to: u32, table: &Table, graph: usize) {
+        let target = self.function.graph.blocks[to as usize].start.0;
+        let place = match table.is_new {
+            true => Place::Taken(table.old, target),
+            false => Place::Nowhere,
+        };
+        if !table.is_shared {
+            self.add(
+                Node::End(from),
+                Node::Start(to),
+                Kind::Case,
+                place,
+                vec![graph],
+            );
+            return;
+        }
+        let next = self.tables;
+        let number = *self.shared.entry(table.old).or_insert(next);
+        self.tables = self.shared.len() as u32;
+        let node = Node::Table(number);
+        let has = |unit: &Unit<'_>, from, to| {
+            let mut all = unit.edges.iter();
+            all.position(|edge: &Edge| (edge.from, edge.to) == (from, to))
+        };
+        if has(self, Node::End(from), node).is_none() {
+            self.add(
+                Node::End(from),
+                node,
+                Kind::Case,
+                Place::Nowhere,
+                Vec::new(),
+            );
+        }
+        match has(self, node, Node::Start(to)) {
+            None => self.add(node, Node::Start(to), Kind::Case, place, vec![graph]),
+            Some(at) => self.edges[at].graph.push(graph),
+        }
+    }
+}
+
+/// Facts of a function's entries.
+#[derive(Debug)]
+pub(crate) struct Entries {
+    /// Old places of those that code in front of them would harm.
+    pub bare: Vec<u64>,
+    /// Whether the function is called by the System V convention.
+    pub is_called: bool,
+}
+
+/// Makes units of a program's functions.
+pub(crate) struct Units<'d> {
+    program: &'d Program,
+    liveness: Liveness<'d>,
+    abandons: Abandons<'d>,
+    /// Entries to which functions jump.
+    jumped: std::collections::HashSet<LinkAddr>,
+}
+
+impl<'d> Units<'d> {
+    pub fn new(image: &'d Image, program: &'d Program) -> Units<'d> {
+        let edges = program
+            .functions
+            .iter()
+            .flat_map(|function| &function.graph.edges);
+        let jumps = edges.filter(|edge| !matches!(edge.kind, EdgeKind::Call | EdgeKind::NoReturn));
+        let jumped = jumps.filter_map(|edge| match edge.to {
+            To::Address(target) => Some(target),
+            _ => None,
+        });
+        Units {
+            program,
+            jumped: jumped.collect(),
+            liveness: Liveness::new(image, program),
+            abandons: Abandons::of(program),
+        }
+    }
+
+    /// Lets something work on the unit of a function; gives its result with facts of the function's entries.
+    pub fn with<'b, T>(
+        &mut self,
+        number: usize,
+        switches: &Switches,
+        bytes: &dyn Fn(u64) -> &'b [u8],
+        has_memory: bool,
+        work: impl FnOnce(&Unit<'_>) -> Result<T, Why>,
+    ) -> Result<(T, Entries), Why> {
+        let function = &self.program.functions[number];
+        let live = self.liveness.of(function);
+        let mut unit = Unit {
+            number,
+            function,
+            edges: Vec::new(),
+            tables: 0,
+            live: &live,
+            shared: BTreeMap::new(),
+            forks: BTreeSet::new(),
+        };
+        self.add_edges(&mut unit, switches, bytes)?;
+        if has_memory {
+            unit.check_forks()?;
+        } else {
+            unit.forks.clear();
+        }
+        let done = work(&unit)?;
+        let is_called = self.is_called(function);
+        let entries = Entries {
+            bare: bare_entries(function, &live, is_called),
+            is_called,
+        };
+        Ok((done, entries))
+    }
+
+    /// Whether a function is called, by the System V convention, in which flags are no argument; parts of functions are jumped to
+    /// in any state.
+    fn is_called(&self, function: &Function) -> bool {
+        let evidence = function.evidence;
+        let is_part = |name: &str| name.contains(".cold") || name.contains(".part");
+        let is_named = function.name.as_deref().is_some_and(|name| !is_part(name));
+        let is_called = evidence.called || function.is_taken() || is_named;
+        is_called || !self.jumped.contains(&function.entry)
+    }
+
+    /// Edges of all blocks.
+    // Long function: one match on the kinds of edges.
+    fn add_edges<'b>(
+        &self,
+        unit: &mut Unit<'_>,
+        switches: &Switches,
+        bytes: &dyn Fn(u64) -> &'b [u8],
+    ) -> Result<(), Why> {
+        let function = unit.function;
+        let graph = &function.graph;
+        let first = graph.block_from(function.entry).ok_or(Why::Code)? as u32;
+        unit.add_ways_in(first);
+        for (number, block) in (0..).zip(&graph.blocks) {
+            let (start, end) = (Node::Start(number), Node::End(number));
+            let place = Place::Block(block.start.0);
+            unit.add(start, end, Kind::Block, place, Vec::new());
+            let last = bytes(block.last.0);
+            let last = Insn::decode(&last[..last.len().min(15)], block.last.0);
+            let flow = last.map_err(|_| Why::Code)?.flow();
+            let before = graph.edges.partition_point(|edge| edge.from < number);
+            let own = graph.edges_of(number as usize);
+            let mut leaves = own.is_empty();
+            for (at, edge) in own.iter().enumerate() {
+                let To::Block(to) = edge.to else {
+                    leaves |= edge.kind != EdgeKind::Call;
+                    if edge.kind == EdgeKind::Call {
+                        self.add_call(unit, number, block.end.0, edge.to);
+                    }
+                    continue;
+                };
+                let target = graph.blocks[to as usize].start.0;
+                let (kind, place) = match edge.kind {
+                    EdgeKind::FallThrough => (Kind::Falls, Place::Falls(target)),
+                    // It has no long form.
+                    EdgeKind::Taken if matches!(flow, Flow::CountJump(_)) => {
+                        (Kind::Taken, Place::Nowhere)
+                    }
+                    EdgeKind::Taken => (Kind::Taken, Place::Taken(block.last.0, target)),
+                    EdgeKind::Case => {
+                        let table = Table::of(function, switches, block.last.0);
+                        if to == first && !table.is_new {
+                            // Callers come by the same jump from its old place.
+                            return Err(Why::NoPlace);
+                        }
+                        unit.add_case(number, to, &table, before + at);
+                        continue;
+                    }
+                    EdgeKind::LandingPad => continue,
+                    _ => return Err(Why::Code),
+                };
+                unit.add(end, Node::Start(to), kind, place, vec![before + at]);
+            }
+            if leaves {
+                let ends = own
+                    .iter()
+                    .any(|edge| edge.kind == EdgeKind::NoReturn && self.abandons.ends(edge.to));
+                let kind = if ends { Kind::End } else { Kind::Out };
+                unit.add(end, Node::Outside, kind, Place::Nowhere, Vec::new());
+            }
+        }
+        Ok(())
+    }
+
+    /// A call at the end of a block, which returns to an address.
+    fn add_call(&self, unit: &mut Unit<'_>, block: u32, behind: u64, callee: To) {
+        if self.abandons.may_abandon(callee) {
+            let kind = match self.abandons.ends(callee) {
+                true => Kind::End,
+                false => Kind::Abandoned,
+            };
+            let end = Node::End(block);
+            unit.add(end, Node::Outside, kind, Place::Nowhere, Vec::new());
+        }
+        if self.abandons.forks(callee) {
+            unit.forks.insert(behind);
+        }
+    }
+}
+
+/// Old places of a function's entries that code in front of them would harm: it changes a register, and flags.
+fn bare_entries(function: &Function, live: &Live, is_called: bool) -> Vec<u64> {
+    let first = [function.entry].into_iter().filter(|_| !is_called);
+    let entries = function.others.iter().copied().chain(first);
+    let bare = entries.filter(|entry| {
+        let block = function.graph.block_from(*entry);
+        block.is_some_and(|block| !is_free(live.before[block]))
+    });
+    bare.map(|entry| entry.0).collect()
+}
+
+/// Whether code with a comparison that uses `r11` can be inserted.
+fn is_free(live: RegisterSet) -> bool {
+    live.flags == isa::Flags::NONE && live.general & R11 == 0
+}
+
+/// The table that an indirect jump goes by.
+struct Table {
+    /// Address of the old one; 0: labels of a computed goto.
+    old: u64,
+    is_new: bool,
+    /// Several jumps go by it.
+    is_shared: bool,
+}
+
+impl Table {
+    fn of(function: &Function, switches: &Switches, jump: u64) -> Table {
+        let own = function.tables.iter().find(|table| table.jump.0 == jump);
+        let old = own.map_or(0, |table| table.table.0);
+        let new = switches
+            .tables
+            .iter()
+            .find(|table| table.jumps.contains(&jump));
+        let others = function.tables.iter().filter(|table| table.table.0 == old);
+        Table {
+            old,
+            is_new: new.is_some(),
+            is_shared: old == 0 || others.count() > 1,
+        }
+    }
+}
