@@ -16,7 +16,7 @@ fuzz_target!(|bytes: &[u8]| {
             old_code: OldCode::Traps,
             libraries: Some("$ORIGIN"),
         };
-        let _ = rewrite::relocation(bytes, &image, &program, options, &mut ());
+        let _ = rewrite::edit(bytes, &image, &program, options, &mut ());
         let wanted = edits::Wanted {
             original: "",
             profile: None,
@@ -24,7 +24,7 @@ fuzz_target!(|bytes: &[u8]| {
         };
         for (_, make) in edits::TOOLS {
             let mut tool = make(&image, &program, wanted);
-            let _ = rewrite::relocation(bytes, &image, &program, options, &mut *tool);
+            let _ = rewrite::edit(bytes, &image, &program, options, &mut *tool);
         }
     }
 });

@@ -26,6 +26,7 @@ fuzz_target!(|bytes: &[u8]| {
     let nothing = Recording {
         meta: bare.meta.clone(),
         processes: Vec::new(),
+        ..Recording::default()
     };
     trace::write_index(&nothing, identity, &mut file).expect("it is small");
     file.truncate(16);

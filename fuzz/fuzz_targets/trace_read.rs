@@ -15,7 +15,10 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(prefix) = trace::read_prefix(bytes) {
         trace::write(&prefix.recording, std::io::sink()).expect("a prefix is consistent");
         let processes = prefix.recording.processes.iter();
-        for part in processes.flat_map(|it| &it.threads).flat_map(|it| &it.stream) {
+        for part in processes
+            .flat_map(|it| &it.threads)
+            .flat_map(|it| &it.stream)
+        {
             if let Ok(raw) = part.unpack() {
                 assert_eq!(raw.len() as u64, part.len());
             }

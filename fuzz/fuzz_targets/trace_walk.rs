@@ -3,6 +3,7 @@
 #![no_main]
 
 use analysis::K;
+use analysis::activations::Rules;
 use analysis::activations::contexts::{self, Wanted};
 use analysis::cct::Recursion;
 use analysis::counts::from_trace;
@@ -34,6 +35,7 @@ fuzz_target!(|bytes: &[u8]| {
     let wanted = Wanted {
         k: K::Finite(2),
         recursion: Recursion::Rolled,
+        rules: Rules::default(),
         costs: vec![Cost::Instructions],
     };
     let _ = contexts::recording(&traced, &wanted, &mut |_, _| Vec::new());

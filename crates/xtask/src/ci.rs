@@ -47,6 +47,7 @@ const LEAST: &[(&str, u64)] = &[
     ("tests (analysis, unit)", 37),
     ("tests (cli, cli)", 250),
     ("tests (flow, flow)", 11),
+    ("tests (fuzzed, targets)", 2),
     ("tests (image, image)", 30),
     ("tests (isa, assembler)", 7),
     ("tests (probe, lower)", 4),

@@ -88,6 +88,8 @@ const LAYERS: &[Layer] = &[
             "analysis", "image", "isa", "launch", "report", "trace", "wire",
         ],
     ),
+    // It has the name of libFuzzer, and no content.
+    layer("fuzzed", &[]),
     layer("xtask", &[]),
 ];
 
