@@ -194,7 +194,7 @@ fn cached(cache: &Path, program: &Path, input: &[u8]) -> Result<PathBuf, String>
     };
     let options = rewrite::Options::default();
     let mut tool = edits::tool(Tool::Edges.name(), &image, &functions, wanted);
-    let edited = rewrite::relocation(input, &image, &functions, options, &mut *tool);
+    let edited = rewrite::edit(input, &image, &functions, options, &mut *tool);
     drop(tool);
     let edited = edited.map_err(|refused| refused.to_string())?;
     let mode = fs::metadata(&original).map_or(0o700, |metadata| metadata.mode());

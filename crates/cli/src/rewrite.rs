@@ -91,7 +91,7 @@ pub fn edit(flags: &Rewrite, path: &Path, libraries: Option<&str>) -> Result<(Ed
     }
     let program = Program::of(&image);
     let mut tool = edits::tool(flags.tool.name(), &image, &program, wanted);
-    let edited = rewrite::relocation(&input, &image, &program, options, &mut *tool);
+    let edited = rewrite::edit(&input, &image, &program, options, &mut *tool);
     drop(tool);
     let edited = edited.map_err(|refused| anyhow!("cannot edit '{shown}': {refused}"))?;
     Ok((edited, program))
@@ -130,7 +130,7 @@ pub fn explain(edited: &Edited, program: &Program) {
         edited.spare
     );
     if edited.moved > 0 {
-        let (moved, left) = (edited.moved, edited.left.len());
+        let (moved, left) = (edited.moved, edited.skipped.len());
         let (new, all) = edited.tables;
         say!(
             "everypath: {moved} functions moved, {left} left; {new} of {all} jump tables made anew"
@@ -139,7 +139,7 @@ pub fn explain(edited: &Edited, program: &Program) {
     if !edited.says.is_empty() {
         say!("everypath: {}", edited.says);
     }
-    for (entry, why) in &edited.left {
+    for (entry, why) in &edited.skipped {
         let function = program.function_from(LinkAddr(*entry));
         let name = function.and_then(|function| function.name.as_deref());
         say!(

@@ -14,7 +14,7 @@ use placement::plan::{self, PlannedEdge, Tool, end_of, start_of};
 use placement::{Chords, Graph, OUTSIDE, Place};
 use probe::{At, Op, Word};
 use rewrite::unit::{self, Kind, Node};
-use rewrite::{Layout, Memory, Plan, Section, StaticTool, Unit, Why};
+use rewrite::{Memory, Outcome, Plan, Section, StaticTool, Unit, Why};
 use wire::counters::FIRST;
 
 use crate::Wanted;
@@ -147,7 +147,7 @@ impl<R: Rule> StaticTool for Counting<'_, R> {
         Ok(())
     }
 
-    fn leave(&mut self, function: usize) {
+    fn skip(&mut self, function: usize) {
         self.planned.remove(&function);
     }
 
@@ -159,15 +159,15 @@ impl<R: Rule> StaticTool for Counting<'_, R> {
     }
 
     /// Graphs of the functions that moved, and which edges have counters.
-    fn section(&self, layout: &Layout<'_>) -> Option<Section> {
+    fn section(&self, outcome: &Outcome<'_>) -> Option<Section> {
         let file = plan::File {
             tool: R::TOOL,
             original: self.wanted.original.to_owned(),
-            size: layout.input.len() as u64,
-            hash: plan::hash(layout.input),
+            size: outcome.input.len() as u64,
+            hash: plan::hash(outcome.input),
             main: self.main(),
             functions: self.planned.values().cloned().collect(),
-            uncounted: uncounted(layout),
+            uncounted: uncounted(outcome),
         };
         let bytes = file.encode();
         let id = plan::hash(&bytes);
@@ -249,20 +249,20 @@ fn cost(edge: &unit::Edge, weights: &Weights) -> u64 {
 }
 
 /// Code without counters.
-fn uncounted(layout: &Layout<'_>) -> plan::Uncounted {
+fn uncounted(outcome: &Outcome<'_>) -> plan::Uncounted {
     let mut uncounted = plan::Uncounted {
-        outside: layout.program.code_outside(),
-        of: layout.program.code,
+        outside: outcome.program.code_outside(),
+        of: outcome.program.code,
         ..plan::Uncounted::default()
     };
     let mut reasons: Vec<Why> = Vec::new();
-    for &(number, why) in layout.left {
+    for &(number, why) in outcome.skipped {
         let reason = reasons.iter().position(|known| *known == why);
         let reason = reason.unwrap_or_else(|| {
             reasons.push(why);
             reasons.len() - 1
         });
-        let function = &layout.program.functions[number];
+        let function = &outcome.program.functions[number];
         let sizes = function
             .ranges
             .iter()

@@ -3,8 +3,8 @@
 use core::mem::MaybeUninit;
 
 use wire::counters::{
-    ARGUMENTS, FIRST, FOLDER_VARIABLE, FileHeader, MAGIC, NUMBERED, PATH, Process, SlotHead, State,
-    Told, VERSION,
+    ARGUMENTS, Configuration, FIRST, FOLDER_VARIABLE, FileHeader, MAGIC, NUMBERED, PATH, Process,
+    SlotHead, State, VERSION,
 };
 
 use crate::calls;
@@ -25,7 +25,7 @@ const ROOM: usize = 64;
 ///
 /// # Safety
 /// The caller has the lock.
-pub unsafe fn begin(told: &Told, state: *mut State, by_fork: bool) {
+pub unsafe fn begin(configuration: &Configuration, state: *mut State, by_fork: bool) {
     let Ok(memory) = calls::memory(calls::PAGE) else {
         return;
     };
@@ -35,10 +35,10 @@ pub unsafe fn begin(told: &Told, state: *mut State, by_fork: bool) {
         (*process).alive = 1;
         if (*state).stem == 0 {
             let path = &raw mut (*state).path;
-            (*state).stem = stem(path, told).unwrap_or(0) as u64;
+            (*state).stem = stem(path, configuration).unwrap_or(0) as u64;
         }
-        let made = make(told, state, by_fork);
-        if made.is_none() && !by_fork && told.is_beside == 0 {
+        let made = make(configuration, state, by_fork);
+        if made.is_none() && !by_fork && configuration.is_beside == 0 {
             say_where(state);
         }
         (*process).header = made.unwrap_or(0);
@@ -51,9 +51,9 @@ pub unsafe fn begin(told: &Told, state: *mut State, by_fork: bool) {
 ///
 /// # Safety
 /// The path is the caller's.
-unsafe fn stem(path: *mut [u8; 4096], told: &Told) -> Option<usize> {
+unsafe fn stem(path: *mut [u8; 4096], configuration: &Configuration) -> Option<usize> {
     let path = path.cast::<u8>();
-    let is_beside = told.is_beside != 0;
+    let is_beside = configuration.is_beside != 0;
     let mut name = MaybeUninit::<[u8; PATH]>::uninit();
     let name = name.as_mut_ptr().cast::<u8>();
     // SAFETY: both buffers have the bytes that are told, and room is left for the name behind the folder.
@@ -61,7 +61,7 @@ unsafe fn stem(path: *mut [u8; 4096], told: &Told) -> Option<usize> {
         let len = calls::link(c"/proc/self/exe".as_ptr().cast(), name, PATH);
         let folder = match is_beside {
             true => 0,
-            false => folder(path, told).unwrap_or(0),
+            false => folder(path, configuration).unwrap_or(0),
         };
         (len, folder)
     };
@@ -96,12 +96,12 @@ unsafe fn stem(path: *mut [u8; 4096], told: &Told) -> Option<usize> {
 ///
 /// # Safety
 /// The path has [`MOST_FOLDER`] bytes.
-unsafe fn folder(path: *mut u8, told: &Told) -> Option<usize> {
+unsafe fn folder(path: *mut u8, configuration: &Configuration) -> Option<usize> {
     // SAFETY: the caller's duty.
     unsafe {
         let mut len = environment(path)?;
         if len == 0 {
-            for &byte in told.folder.iter().take_while(|byte| **byte != 0) {
+            for &byte in configuration.folder.iter().take_while(|byte| **byte != 0) {
                 put(path, len, byte);
                 len += 1;
             }
@@ -230,7 +230,7 @@ unsafe fn number(path: *mut u8, mut at: usize, mut value: u64) -> usize {
 ///
 /// # Safety
 /// The caller has the lock.
-unsafe fn make(told: &Told, state: *mut State, by_fork: bool) -> Option<u64> {
+unsafe fn make(configuration: &Configuration, state: *mut State, by_fork: bool) -> Option<u64> {
     // SAFETY: a state that only the holder of the lock uses, whose path has room behind its stem.
     unsafe {
         let path = (&raw mut (*state).path).cast::<u8>();
@@ -269,11 +269,12 @@ unsafe fn make(told: &Told, state: *mut State, by_fork: bool) -> Option<u64> {
         let header = mapped as *mut FileHeader;
         (*header).version = VERSION;
         (*header).by_fork = by_fork.into();
-        (*header).id = told.id;
-        (*header).stride = told.stride;
+        (*header).id = configuration.id;
+        (*header).stride = configuration.stride;
         (*header).pid = pid as u32;
         (*header).parent = calls::parent() as u32;
-        (*header).bias = (told as *const Told as u64).wrapping_sub(told.link);
+        (*header).bias =
+            (configuration as *const Configuration as u64).wrapping_sub(configuration.link);
         (*header).started = calls::now();
         let own = (&raw mut (*header).path).cast();
         let len = calls::link(c"/proc/self/exe".as_ptr().cast(), own, PATH);
@@ -293,7 +294,12 @@ unsafe fn make(told: &Told, state: *mut State, by_fork: bool) -> Option<u64> {
 ///
 /// # Safety
 /// The caller has the lock and the memory.
-pub unsafe fn map_slot(told: &Told, state: *mut State, process: *mut Process, slot: u64) -> bool {
+pub unsafe fn map_slot(
+    configuration: &Configuration,
+    state: *mut State,
+    process: *mut Process,
+    slot: u64,
+) -> bool {
     // SAFETY: the header is mapped as long as the process is there, and the path is that of its file.
     unsafe {
         let header = (*process).header as *mut FileHeader;
@@ -304,9 +310,9 @@ pub unsafe fn map_slot(told: &Told, state: *mut State, process: *mut Process, sl
         let Ok(file) = calls::open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW) else {
             return false;
         };
-        let offset = FIRST + (*process).slots * told.stride;
-        let mapped = calls::lengthen(file, offset, told.stride)
-            .and_then(|()| calls::map_file(slot + FIRST, told.stride, file, offset));
+        let offset = FIRST + (*process).slots * configuration.stride;
+        let mapped = calls::lengthen(file, offset, configuration.stride)
+            .and_then(|()| calls::map_file(slot + FIRST, configuration.stride, file, offset));
         calls::close(file);
         if mapped.is_err() {
             return false;

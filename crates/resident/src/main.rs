@@ -23,7 +23,7 @@ mod slots;
 
 use core::arch::global_asm;
 
-use wire::counters::{FOLDER, ID, Process, State, Told};
+use wire::counters::{Configuration, FOLDER, ID, Process, State};
 
 global_asm!(
     ".section .text.first, \"ax\"",
@@ -76,26 +76,30 @@ global_asm!(
     enter = sym enter,
 );
 
-const _: () = assert!(size_of::<Told>() == 32 + ID + FOLDER);
+const _: () = assert!(size_of::<Configuration>() == 32 + ID + FOLDER);
 
 /// Gives the thread that calls its counters.
 ///
 /// # Safety
 /// Called by the code above only, with what the editor wrote.
-unsafe extern "C" fn enter(told: *const Told) {
+unsafe extern "C" fn enter(configuration: *const Configuration) {
     // A handler of a signal would come here again while the lock is held.
     let mask = calls::block_signals();
     // SAFETY: the editor keeps room for the state, writable and zero at first, at this distance.
-    let state = unsafe { told.cast::<u8>().offset((*told).state as isize) };
+    let state = unsafe {
+        configuration
+            .cast::<u8>()
+            .offset((*configuration).state as isize)
+    };
     let state = state.cast_mut().cast::<State>();
     // SAFETY: both are valid as long as the program is mapped, and only the holder of the lock uses the state.
     unsafe {
         slots::lock(state);
         let process = (*state).process as *mut Process;
         if process.is_null() || (*process).alive == 0 {
-            files::begin(&*told, state, !process.is_null());
+            files::begin(&*configuration, state, !process.is_null());
         }
-        slots::take(&*told, state);
+        slots::take(&*configuration, state);
         slots::unlock(state);
     }
     calls::restore_signals(mask);

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use wire::counters::{
-    FIRST, FileHeader, NUMBERED, Process, SEVERAL, SPARE, SlotHead, State, Told,
+    Configuration, FIRST, FileHeader, NUMBERED, Process, SEVERAL, SPARE, SlotHead, State,
 };
 
 use crate::{calls, files};
@@ -47,7 +47,7 @@ pub unsafe fn unlock(state: *mut State) {
 ///
 /// # Safety
 /// The caller has the lock, and the process has begun.
-pub unsafe fn take(told: &Told, state: *mut State) {
+pub unsafe fn take(configuration: &Configuration, state: *mut State) {
     let (own, number) = (calls::thread(), calls::thread_number());
     // SAFETY: addresses in the state are those of memory that is never given back.
     unsafe {
@@ -59,7 +59,7 @@ pub unsafe fn take(told: &Told, state: *mut State) {
         let mut slot = (*process).first as *mut SlotHead;
         while !slot.is_null() {
             if (*slot).owner == own {
-                if (*slot).thread == number || !is_room_apart(told, process) {
+                if (*slot).thread == number || !is_room_apart(configuration, process) {
                     share(process, slot, number);
                     calls::set_gs(slot as u64);
                     return;
@@ -70,7 +70,7 @@ pub unsafe fn take(told: &Told, state: *mut State) {
             }
             slot = (*slot).next as *mut SlotHead;
         }
-        let Ok(new) = calls::memory(FIRST + told.stride) else {
+        let Ok(new) = calls::memory(FIRST + configuration.stride) else {
             lose(process);
             calls::set_gs(state as u64 + SPARE);
             return;
@@ -78,7 +78,7 @@ pub unsafe fn take(told: &Told, state: *mut State) {
         let head = new as *mut SlotHead;
         // Without a file it has no place there.
         (*head).slot = u64::MAX;
-        if !files::map_slot(told, state, process, new) {
+        if !files::map_slot(configuration, state, process, new) {
             lose(process);
         }
         (*head).owner = own;
@@ -93,10 +93,12 @@ pub unsafe fn take(told: &Told, state: *mut State) {
 ///
 /// # Safety
 /// The process has begun.
-unsafe fn is_room_apart(told: &Told, process: *const Process) -> bool {
+unsafe fn is_room_apart(configuration: &Configuration, process: *const Process) -> bool {
     // SAFETY: the caller's duty.
     let (slots, header) = unsafe { ((*process).slots, (*process).header) };
-    header != 0 && slots < NUMBERED as u64 && (slots + 1).saturating_mul(told.stride) <= MOST_APART
+    header != 0
+        && slots < NUMBERED as u64
+        && (slots + 1).saturating_mul(configuration.stride) <= MOST_APART
 }
 
 /// The thread of this number goes on with counters of a slot, perhaps of another thread.

@@ -29,7 +29,7 @@ use std::ops::Range;
 use gimli::{Dwarf, EndianSlice, LittleEndian, SectionId};
 
 use crate::file::File;
-use crate::relocate::Moved;
+use crate::layout::Moved;
 
 type Slice<'d> = EndianSlice<'d, LittleEndian>;
 

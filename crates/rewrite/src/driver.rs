@@ -17,17 +17,17 @@ use probe::Symbol;
 use wire::counters::{FIRST, SPARE};
 
 use hops::Hops;
-use residency::{GATE, Residency, has_room_at_gs};
+use residency::{ENTRY_STUB, Residency, has_room_at_gs};
 
+use crate::eh_frame::{self, EhFrame, Fde};
 use crate::file::File;
-use crate::frames::{self, Fde, Frames};
-use crate::left::Why;
-use crate::pads::Pads;
+use crate::jump_tables::NewTables;
+use crate::layout::{Insertions, Moved, STATE, Targets};
+use crate::lsda::Lsda;
 use crate::references::References;
-use crate::relocate::{Insertions, Moved, STATE, Targets};
 use crate::segment::{Contents, Plan};
-use crate::switches::Switches;
-use crate::tool::{Layout, StaticTool};
+use crate::skipped::Why;
+use crate::tool::{Outcome, StaticTool};
 use crate::unit::{self, Units};
 use crate::{Edited, Functions, Options, PLAN, Refused, debug, finish, libraries, mark, resident};
 
@@ -60,9 +60,9 @@ struct Mover<'d> {
     owners: Vec<(u64, u64, usize)>,
     /// Functions by their number.
     moved: BTreeMap<usize, Moved>,
-    left: Vec<(usize, Why)>,
+    skipped: Vec<(usize, Why)>,
     /// Tables of landing pads by function, with the beginnings of the code that each is of.
-    pads: BTreeMap<usize, Vec<(u64, Pads)>>,
+    pads: BTreeMap<usize, Vec<(u64, Lsda)>>,
     /// Places for jumps to the new code, with the functions that they are of.
     patches: BTreeMap<u64, usize>,
     hops: Hops,
@@ -109,7 +109,7 @@ impl Targets for Entries {
 ///
 /// # Errors
 /// [`Refused`] says why the file is left as it is.
-pub fn relocation(
+pub fn edit(
     input: &[u8],
     image: &Image,
     program: &Program,
@@ -124,13 +124,13 @@ pub fn relocation(
     }
     let mut file = File::parse(input)?;
     let (addr, bytes) = file.section(FRAMES).ok_or(Refused::NoUnwind)?;
-    let old_frames = Frames::parse(bytes, addr).ok_or(Refused::Malformed("unwind table"))?;
+    let old_frames = EhFrame::parse(bytes, addr).ok_or(Refused::Malformed("unwind table"))?;
     let mut mover = Mover::new(image, program, tool);
     mover.choose(&old_frames);
     let references = References::of(image, program);
     mover.find_patches(&references);
     // Hops are in functions that are moved.
-    while mover.leave_what_is_read(&file, &references) && !mover.hops.is_empty() {
+    while mover.skip_what_is_read(&file, &references) && !mover.hops.is_empty() {
         mover.find_patches(&references);
     }
 
@@ -152,7 +152,7 @@ pub fn relocation(
     debug::move_all(&mut file, &mover.moves());
     let functions = Functions {
         moved: mover.moved.len(),
-        left: mover.left(),
+        skipped: mover.skipped(),
         tables: mover.tables(),
         says: mover.tool.says(),
     };
@@ -166,7 +166,7 @@ impl<'d> Mover<'d> {
             program,
             owners: owners(program),
             moved: BTreeMap::new(),
-            left: Vec::new(),
+            skipped: Vec::new(),
             pads: BTreeMap::new(),
             patches: BTreeMap::new(),
             hops: Hops::default(),
@@ -185,7 +185,7 @@ impl Mover<'_> {
         &mut self,
         input: &[u8],
         file: &mut File<'_>,
-        old: &Frames<'_>,
+        old: &EhFrame<'_>,
     ) -> Result<Plan, Refused> {
         let unreachable = |_| Refused::NoRoom;
         let mut plan = Plan::new(file)?;
@@ -201,12 +201,12 @@ impl Mover<'_> {
                 bytes,
             });
         };
-        let layout = Layout {
+        let outcome = Outcome {
             input,
             program: self.program,
-            left: &self.left,
+            skipped: &self.skipped,
         };
-        let section = self.tool.section(&layout);
+        let section = self.tool.section(&outcome);
         let memory = self.tool.memory();
         if let (Some(residency), Some(memory)) = (&mut self.residency, memory) {
             residency.state = plan.grow(file, SPARE + FIRST + memory.bytes)?;
@@ -222,19 +222,19 @@ impl Mover<'_> {
         push(&mut plan, TEXT, ALIGN_TEXT, text);
         let switches = self.write_tables(plan.next(8))?;
         push(&mut plan, TABLES, 8, switches);
-        let (tables, pads) = self.write_pads(plan.next(8)).map_err(unreachable)?;
+        let (tables, pads) = self.write_lsdas(plan.next(8)).map_err(unreachable)?;
         push(&mut plan, PADS, 8, tables);
         let moved: Vec<Moved> = self.moved.values().cloned().collect();
         let stubs = moved.iter().flat_map(Moved::stubs);
-        let gates = self.residency.iter();
-        let gates = gates.flat_map(|residency| &residency.gates);
-        let gates = gates.map(|(&place, &gate)| (gate..gate + GATE, place));
-        let others: Vec<_> = stubs.chain(gates).collect();
+        let entry_stubs = self.residency.iter();
+        let entry_stubs = entry_stubs.flat_map(|residency| &residency.entry_stubs);
+        let entry_stubs = entry_stubs.map(|(&place, &stub)| (stub..stub + ENTRY_STUB, place));
+        let others: Vec<_> = stubs.chain(entry_stubs).collect();
         let at = plan.next(8);
         let (frames, index) = old.write(at, &moved, &pads, &others).map_err(unreachable)?;
         push(&mut plan, FRAMES, 8, frames);
         let index_at = plan.next(4);
-        let index = frames::search_table(index_at, at, &index).map_err(unreachable)?;
+        let index = eh_frame::search_table(index_at, at, &index).map_err(unreachable)?;
         let size = index.len() as u64;
         push(&mut plan, INDEX, 4, index);
         if let Some(section) = section {
@@ -250,30 +250,30 @@ impl Mover<'_> {
     }
 
     /// Leaves functions with an entry that no code can be in front of, if one leads there that stays. Whether there were any.
-    fn leave_without_gate(&mut self) -> bool {
+    fn skip_without_entry_stub(&mut self) -> bool {
         let mut has_left = false;
         while let Some(residency) = &self.residency {
-            let found = residency.without_gate(self.program, &self.moved);
+            let found = residency.without_entry_stub(self.program, &self.moved);
             if found.is_empty() {
                 break;
             }
             has_left = true;
             for number in found {
-                self.leave(number, Why::NoPlace);
+                self.skip(number, Why::NoPlace);
             }
         }
         has_left
     }
 
-    fn leave(&mut self, function: usize, why: Why) {
+    fn skip(&mut self, function: usize, why: Why) {
         if self.moved.remove(&function).is_some() {
-            self.tool.leave(function);
-            self.left.push((function, why));
+            self.tool.skip(function);
+            self.skipped.push((function, why));
         }
     }
 
     /// Takes the functions whose code and frames can be written elsewhere.
-    fn choose(&mut self, frames: &Frames<'_>) {
+    fn choose(&mut self, frames: &EhFrame<'_>) {
         let mut described: Vec<&Fde> = frames.fdes.iter().collect();
         described.sort_by_key(|fde| fde.pc);
         let tables = Tables::of(self.image, frames);
@@ -297,28 +297,28 @@ impl Mover<'_> {
                 Some(why) => Err(why),
                 None => {
                     let is_fixed = image.kind() == ImageKind::Fixed;
-                    let switches = Switches::of(function, is_fixed, &bytes);
+                    let switches = NewTables::of(function, is_fixed, &bytes);
                     self.insertions(number, &switches, &bytes)
                         .and_then(|insertions| Moved::new(function, switches, insertions, &bytes))
                 }
             };
-            let with_pads = moved.and_then(|moved| {
+            let with_lsdas = moved.and_then(|moved| {
                 let pads = own.iter().map(|fde| tables.of_range(frames, fde));
                 let pads = pads.collect::<Option<Vec<_>>>().ok_or(Why::LandingPads)?;
-                let pads: Vec<(u64, Pads)> = pads.into_iter().flatten().collect();
+                let pads: Vec<(u64, Lsda)> = pads.into_iter().flatten().collect();
                 match pads.iter().all(|(_, pads)| pads.fits(&moved)) {
                     true => Ok((moved, pads)),
                     false => Err(Why::LandingPads),
                 }
             });
-            match with_pads {
+            match with_lsdas {
                 Ok((moved, pads)) => {
                     self.moved.insert(number, moved);
                     self.pads.insert(number, pads);
                 }
                 Err(why) => {
-                    self.tool.leave(number);
-                    self.left.push((number, why));
+                    self.tool.skip(number);
+                    self.skipped.push((number, why));
                 }
             }
         }
@@ -328,7 +328,7 @@ impl Mover<'_> {
     fn insertions<'b>(
         &mut self,
         number: usize,
-        switches: &Switches,
+        switches: &NewTables,
         bytes: &dyn Fn(u64) -> &'b [u8],
     ) -> Result<Insertions, Why> {
         let Some(units) = &mut self.units else {
@@ -350,7 +350,7 @@ impl Mover<'_> {
     /// Leaves functions whose patched bytes are read, and those with an address inside that is taken, where no jump to
     /// the new code is: by code, by a pointer, or by a table of return addresses, as OCaml's collector has one.
     /// Whether there were any.
-    fn leave_what_is_read(&mut self, file: &File<'_>, references: &References) -> bool {
+    fn skip_what_is_read(&mut self, file: &File<'_>, references: &References) -> bool {
         let before = self.moved.len();
         let mut tight = self.in_return_tables(file);
         let mut look = |addr: u64, is_read: bool| {
@@ -379,9 +379,9 @@ impl Mover<'_> {
             look(addr, true);
         }
         for (number, why) in tight {
-            self.leave(number, why);
+            self.skip(number, why);
         }
-        self.leave_without_gate();
+        self.skip_without_entry_stub();
         let moved = &self.moved;
         self.patches.retain(|_, number| moved.contains_key(number));
         moved.len() < before
@@ -419,7 +419,7 @@ impl Mover<'_> {
             }
         }
         if let Some(residency) = &mut self.residency {
-            next = residency.place_gates(next, self.program, &self.patches);
+            next = residency.place_entry_stubs(next, self.program, &self.patches);
         }
         let mut tables = next.next_multiple_of(8);
         for moved in self.moved.values_mut() {
@@ -429,7 +429,7 @@ impl Mover<'_> {
         // Bytes between functions stop whoever gets there.
         let mut text = vec![0xcc; (next - start) as usize];
         if let Some(residency) = &self.residency {
-            residency.write_gates(&mut text, start, &entries)?;
+            residency.write_entry_stubs(&mut text, start, &entries)?;
         }
         for moved in self.moved.values() {
             let written = moved.write(&mut text, start, &entries);
@@ -461,7 +461,7 @@ impl Mover<'_> {
     }
 
     /// Tables of landing pads of what is moved, at an address; and the address of each by the beginning of the old code.
-    fn write_pads(&self, start: u64) -> Result<(Vec<u8>, HashMap<u64, u64>), Why> {
+    fn write_lsdas(&self, start: u64) -> Result<(Vec<u8>, HashMap<u64, u64>), Why> {
         let (mut out, mut places) = (Vec::new(), HashMap::new());
         for (number, moved) in &self.moved {
             for (code, pads) in self.pads.get(number).into_iter().flatten() {
@@ -550,14 +550,14 @@ impl Mover<'_> {
     }
 
     /// Functions that were left, by entry.
-    fn left(&self) -> Vec<(u64, Why)> {
+    fn skipped(&self) -> Vec<(u64, Why)> {
         let functions = &self.program.functions;
-        let left = self.left.iter();
-        let mut left: Vec<_> = left
+        let skipped = self.skipped.iter();
+        let mut skipped: Vec<_> = skipped
             .map(|&(number, why)| (functions[number].entry.0, why))
             .collect();
-        left.sort_unstable();
-        left
+        skipped.sort_unstable();
+        skipped
     }
 }
 
@@ -569,7 +569,7 @@ struct Tables<'d> {
 }
 
 impl<'d> Tables<'d> {
-    fn of(image: &'d Image, frames: &Frames<'_>) -> Tables<'d> {
+    fn of(image: &'d Image, frames: &EhFrame<'_>) -> Tables<'d> {
         let starts = frames.fdes.iter().filter_map(|fde| frames.pads(fde));
         let mut starts: Vec<u64> = starts.collect();
         starts.sort_unstable();
@@ -578,7 +578,7 @@ impl<'d> Tables<'d> {
     }
 
     /// The table of a range of code, if it has one, with the beginning of the code; `None`: it cannot be read.
-    fn of_range(&self, frames: &Frames<'_>, fde: &Fde) -> Option<Option<(u64, Pads)>> {
+    fn of_range(&self, frames: &EhFrame<'_>, fde: &Fde) -> Option<Option<(u64, Lsda)>> {
         let Some(addr) = frames.pads(fde) else {
             return Some(None);
         };
@@ -587,7 +587,7 @@ impl<'d> Tables<'d> {
         let size = self.starts.get(next).map(|next| (next - addr) as usize);
         // The last one ends with its section; what is behind it does no harm.
         let bytes = &bytes[..size.unwrap_or(LAST_TABLE).min(bytes.len())];
-        Pads::parse(bytes, addr, fde.pc).map(|pads| Some((fde.pc, pads)))
+        Lsda::parse(bytes, addr, fde.pc).map(|pads| Some((fde.pc, pads)))
     }
 }
 

@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::cursor::Cursor;
-use crate::left::Why;
-use crate::relocate::Moved;
+use crate::layout::Moved;
+use crate::skipped::Why;
 
 /// Encodings of pointers: relative to their place, of four bytes with a sign; the same, by a word that holds the address;
 /// absolute of four bytes.
@@ -55,7 +55,7 @@ pub struct Fde {
 
 /// The old section.
 #[derive(Debug)]
-pub struct Frames<'d> {
+pub struct EhFrame<'d> {
     bytes: &'d [u8],
     /// Its address.
     addr: u64,
@@ -63,11 +63,11 @@ pub struct Frames<'d> {
     pub fdes: Vec<Fde>,
 }
 
-impl<'d> Frames<'d> {
+impl<'d> EhFrame<'d> {
     /// Takes apart a section at an address; `None`: something in it is not known.
-    pub fn parse(bytes: &'d [u8], addr: u64) -> Option<Frames<'d>> {
+    pub fn parse(bytes: &'d [u8], addr: u64) -> Option<EhFrame<'d>> {
         addr.checked_add(bytes.len() as u64)?;
-        let mut frames = Frames {
+        let mut frames = EhFrame {
             bytes,
             addr,
             cies: HashMap::new(),
@@ -274,7 +274,7 @@ impl<'d> Frames<'d> {
         Some(out)
     }
 
-    /// The new section at an address: old entries, then those of `moved`, whose tables of landing pads are at `pads` by
+    /// The new section at an address: old entries, then those of `moved`, whose tables of landing pads are at `lsda` by
     /// the beginning of the old code; then one for each range of `others`, whose frames are those of the old address beside it. Also the
     /// code and the place of each entry.
     pub fn write(
@@ -353,7 +353,7 @@ fn advance_by(bytes: u64, align: u64, out: &mut Vec<u8>) -> Option<()> {
 
 /// A section that is written.
 struct Writer<'f, 'd> {
-    frames: &'f Frames<'d>,
+    frames: &'f EhFrame<'d>,
     addr: u64,
     out: Vec<u8>,
     /// Places of shared entries by their old ones.
@@ -454,7 +454,7 @@ impl Writer<'_, '_> {
     }
 }
 
-/// The table by which the section at `frames` is searched, at an address.
+/// The table by which the section at `eh_frame` is searched, at an address.
 pub fn search_table(addr: u64, frames: u64, index: &[(u64, u64)]) -> Result<Vec<u8>, Why> {
     let relative = |to: u64, from: u64| {
         let distance = i32::try_from(to.wrapping_sub(from) as i64);

@@ -30,7 +30,7 @@ const PRESERVED: u16 = 0xf038;
 
 /// A table that is written anew.
 #[derive(Clone, Debug)]
-pub struct Switch {
+pub struct NewTable {
     /// Address of the old one.
     pub old: u64,
     /// Bytes of an element: 4 are relative to the table, 8 are addresses.
@@ -44,20 +44,20 @@ pub struct Switch {
 
 /// Tables of a function that are written anew.
 #[derive(Clone, Debug, Default)]
-pub struct Switches {
-    pub tables: Vec<Switch>,
+pub struct NewTables {
+    pub tables: Vec<NewTable>,
     /// Instructions with the address of a table, and which table.
     pub sites: BTreeMap<u64, usize>,
 }
 
-impl Switches {
+impl NewTables {
     /// Finds them in a function whose graph is complete.
     pub fn of<'d>(
         function: &Function,
         is_fixed: bool,
         bytes: &dyn Fn(u64) -> &'d [u8],
-    ) -> Switches {
-        let mut found = Switches::default();
+    ) -> NewTables {
+        let mut found = NewTables::default();
         let mut by_address: BTreeMap<u64, Vec<&JumpTable>> = BTreeMap::new();
         for table in &function.tables {
             by_address.entry(table.table.0).or_default().push(table);
@@ -89,7 +89,7 @@ impl Switches {
             found
                 .sites
                 .extend(sites.into_iter().map(|site| (site, number)));
-            found.tables.push(Switch {
+            found.tables.push(NewTable {
                 old,
                 width,
                 targets: elements.0,

@@ -3,7 +3,7 @@
 //! Each instruction of a function's graph is kept byte for byte, but for displacements relative to itself and
 //! branches: a short one whose target is too far now gets its long form. The order of instructions stays, so what falls
 //! through still does, and so does the alignment of a function's beginning, and of code behind padding, within 64 bytes: where
-//! nothing grew, loops are aligned as they were. Tables of its switches that are written anew ([`crate::switches`]) stand elsewhere.
+//! nothing grew, loops are aligned as they were. Tables of its switches that are written anew ([`crate::jump_tables`]) stand elsewhere.
 //! Inserted code ([`Insertions`]) stands before the instruction that it is for, or behind the function, where branches to it lead.
 
 mod branches;
@@ -17,8 +17,8 @@ use flow::{Block, EdgeKind, Function};
 use isa::{Flow, Insn};
 use probe::Symbol;
 
-use crate::left::Why;
-use crate::switches::{Switch, Switches};
+use crate::jump_tables::{NewTable, NewTables};
+use crate::skipped::Why;
 
 use branches::{Form, branch, write_branch};
 use insertions::{Before, Stub, Way};
@@ -96,7 +96,7 @@ pub struct Moved {
     pub base: u64,
     pub size: u64,
     /// Tables of its switches that are written anew, with their new addresses.
-    tables: Vec<(Switch, u64)>,
+    tables: Vec<(NewTable, u64)>,
     /// Code that is inserted before instructions, by their old addresses.
     before: HashMap<u64, Before>,
     /// Ways of branches and of elements of tables, by the old addresses of both ends, that lead to what is inserted.
@@ -117,7 +117,7 @@ impl Moved {
     /// Takes the code of a function.
     pub fn new<'d>(
         function: &Function,
-        switches: Switches,
+        switches: NewTables,
         insertions: Insertions,
         bytes: &dyn Fn(u64) -> &'d [u8],
     ) -> Result<Moved, Why> {
@@ -180,7 +180,7 @@ impl Moved {
         &mut self,
         block: &Block,
         is_first: bool,
-        switches: &Switches,
+        switches: &NewTables,
         code: &[u8],
     ) -> Result<Option<u64>, Why> {
         let mut at = block.start.0;

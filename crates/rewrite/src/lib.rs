@@ -13,12 +13,12 @@
 //! | `file` | headers of an ELF file as values that can be changed, and the file written again |
 //! | `segment` | a segment more |
 //! | `mark` | the note by which an edited file is known |
-//! | `relocation` | functions moved, and jumps to them from their old places |
-//! | `relocate` | the code of a function for another place |
+//! | `driver` | functions moved, and jumps to them from their old places |
+//! | `layout` | the code of a function for another place |
 //! | `references` | addresses that code and data hold |
-//! | `switches` | tables of switches that are written anew |
-//! | `frames` | unwind tables |
-//! | `pads` | tables of landing pads |
+//! | `jump_tables` | tables of switches that are written anew |
+//! | `eh_frame` | unwind tables |
+//! | `lsda` | tables of landing pads |
 //! | `debug` | debugging information |
 //! | `cursor` | numbers of such tables |
 //! | `libraries` | the folder where the dynamic linker looks for libraries first |
@@ -26,7 +26,7 @@
 //! | `tool` | the seam for tools, which are elsewhere |
 //! | `unit` | a function as tools see it |
 //! | `resident` | the code that gives threads their memory |
-//! | `left` | reasons for functions to stay |
+//! | `skipped` | reasons for functions to stay |
 //! | `check` | the output against the input |
 //!
 //! Limits: docs/limits.md, `rewrite`.
@@ -36,27 +36,27 @@ mod abandons;
 mod check;
 mod cursor;
 mod debug;
+mod driver;
+mod eh_frame;
 mod file;
-mod frames;
-mod left;
+mod jump_tables;
+mod layout;
 mod libraries;
+mod lsda;
 mod mark;
-mod pads;
 mod references;
-mod relocate;
-mod relocation;
 mod resident;
 mod segment;
-mod switches;
+mod skipped;
 mod tool;
 pub mod unit;
 
 use std::ops::Range;
 
-pub use left::Why;
+pub use driver::{OldCode, edit};
 pub use mark::is_edited;
-pub use relocation::{OldCode, relocation};
-pub use tool::{CounterFiles, Layout, Memory, Section, StaticTool};
+pub use skipped::Why;
+pub use tool::{CounterFiles, Memory, Outcome, Section, StaticTool};
 pub use unit::{Plan, Unit};
 
 /// Section that a tool wrote for readers.
@@ -82,7 +82,7 @@ pub struct Edited {
     /// Functions that were moved.
     pub moved: usize,
     /// Entries of functions that were left, and why.
-    pub left: Vec<(u64, Why)>,
+    pub skipped: Vec<(u64, Why)>,
     /// Jump tables of moved functions that were made anew, and all of them.
     pub tables: (usize, usize),
     /// Words of the tool about what it inserted.
@@ -168,7 +168,7 @@ pub fn null_segment(input: &[u8], options: Options<'_>) -> Result<Edited, Refuse
 #[derive(Default)]
 struct Functions {
     moved: usize,
-    left: Vec<(u64, Why)>,
+    skipped: Vec<(u64, Why)>,
     tables: (usize, usize),
     says: String,
 }
@@ -190,7 +190,7 @@ fn finish(
         segment: added.addr..added.addr + added.bytes.len() as u64,
         spare: added.spare,
         moved: functions.moved,
-        left: functions.left,
+        skipped: functions.skipped,
         tables: functions.tables,
         says: functions.says,
     })

@@ -6,8 +6,8 @@
 //! Source: Itanium C++ ABI, exception handling, 7 (LSDA); GCC's `unwind-pe.h` for the encodings.
 
 use crate::cursor::Cursor;
-use crate::left::Why;
-use crate::relocate::Moved;
+use crate::layout::Moved;
+use crate::skipped::Why;
 
 const OMITTED: u8 = 0xff;
 const ULEB: u8 = 0x01;
@@ -22,7 +22,7 @@ const MOST_ACTIONS: usize = 1 << 16;
 
 /// A table, taken apart.
 #[derive(Clone, Debug)]
-pub struct Pads {
+pub struct Lsda {
     /// Beginning of the code that it is of.
     start: u64,
     sites: Vec<Site>,
@@ -53,10 +53,10 @@ enum Type {
     Address(u64),
 }
 
-impl Pads {
+impl Lsda {
     /// Takes apart the table at `addr`, which has these bytes and no more, of code that begins at `start`; `None`: something
     /// in it is not known.
-    pub fn parse(bytes: &[u8], addr: u64, start: u64) -> Option<Pads> {
+    pub fn parse(bytes: &[u8], addr: u64, start: u64) -> Option<Lsda> {
         let mut cursor = Cursor { bytes, at: 0 };
         if cursor.byte()? != OMITTED {
             return None;
@@ -77,7 +77,7 @@ impl Pads {
         let count = most_types(&bytes[end..], &sites)?;
         let Some(base) = base else {
             // Without types there are actions at most.
-            return (count == 0).then(|| Pads {
+            return (count == 0).then(|| Lsda {
                 start,
                 sites,
                 actions: bytes[end..].to_vec(),
@@ -90,7 +90,7 @@ impl Pads {
         let behind = bytes.get(base..)?.to_vec();
         let mut cursor = Cursor { bytes, at: first };
         let types = types(&mut cursor, count, types_encoding, addr)?;
-        Some(Pads {
+        Some(Lsda {
             start,
             sites,
             actions: bytes[end..first].to_vec(),

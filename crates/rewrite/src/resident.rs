@@ -1,10 +1,10 @@
-//! The code that lives in edited programs (crate `resident`), with what the editor tells it.
+//! The code that lives in edited programs (crate `resident`), with its configuration.
 
-use wire::counters::{FOLDER, TOLD_AT};
+use wire::counters::{CONFIGURATION_AT, FOLDER};
 
 use crate::{CounterFiles, Memory};
 
-/// The code; what it is told is zero.
+/// The code; its configuration is zero.
 const CODE: &[u8] = include_bytes!(env!("EVERYPATH_RESIDENT"));
 
 /// The name of its section.
@@ -14,14 +14,14 @@ pub const ALIGN: u64 = 16;
 /// The code at an address, whose state is at another one.
 pub fn at(addr: u64, state: u64, id: [u8; 16], memory: Memory<'_>) -> Vec<u8> {
     let mut code = CODE.to_vec();
-    let told = addr + TOLD_AT as u64;
-    let mut at = TOLD_AT;
+    let configuration = addr + CONFIGURATION_AT as u64;
+    let mut at = CONFIGURATION_AT;
     let mut tell = |bytes: &[u8]| {
         code[at..at + bytes.len()].copy_from_slice(bytes);
         at += bytes.len();
     };
-    tell(&state.wrapping_sub(told).to_le_bytes());
-    tell(&told.to_le_bytes());
+    tell(&state.wrapping_sub(configuration).to_le_bytes());
+    tell(&configuration.to_le_bytes());
     tell(&memory.bytes.to_le_bytes());
     tell(&id);
     tell(&u64::from(memory.files == CounterFiles::Beside).to_le_bytes());

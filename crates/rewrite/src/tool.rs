@@ -11,7 +11,7 @@
 
 use flow::Program;
 
-use crate::left::Why;
+use crate::skipped::Why;
 use crate::unit::{Plan, Unit};
 
 /// A tool of the editor.
@@ -28,7 +28,7 @@ pub trait StaticTool {
     }
 
     /// A function, by its number, is left for other reasons; it may have been planned, or not.
-    fn leave(&mut self, _function: usize) {}
+    fn skip(&mut self, _function: usize) {}
 
     /// Memory of each thread; how much is known once all functions are planned. `None`: it needs none, from the beginning.
     fn memory(&self) -> Option<Memory<'_>> {
@@ -36,7 +36,7 @@ pub trait StaticTool {
     }
 
     /// A section with what readers need to know.
-    fn section(&self, _layout: &Layout<'_>) -> Option<Section> {
+    fn section(&self, _outcome: &Outcome<'_>) -> Option<Section> {
         None
     }
 
@@ -79,12 +79,12 @@ pub struct Memory<'t> {
 
 /// The fate of a file's functions.
 #[derive(Clone, Copy, Debug)]
-pub struct Layout<'l> {
+pub struct Outcome<'l> {
     /// The file that is edited.
     pub input: &'l [u8],
     pub program: &'l Program,
     /// Numbers of functions that are left, with reasons.
-    pub left: &'l [(usize, Why)],
+    pub skipped: &'l [(usize, Why)],
 }
 
 /// A section of the edited file.

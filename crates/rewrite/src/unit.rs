@@ -18,9 +18,9 @@ use isa::{Flow, Insn, RegisterSet};
 use probe::{At, Exit, Op, Site, Spill, Test};
 
 use crate::abandons::Abandons;
-use crate::left::Why;
-use crate::relocate::{Inserted, Insertions, RESIDENT};
-use crate::switches::Switches;
+use crate::jump_tables::NewTables;
+use crate::layout::{Inserted, Insertions, RESIDENT};
+use crate::skipped::Why;
 
 /// `r11`, which inserted code at entries uses.
 const R11: u16 = 1 << 11;
@@ -333,7 +333,7 @@ impl<'d> Units<'d> {
     pub fn with<'b, T>(
         &mut self,
         number: usize,
-        switches: &Switches,
+        switches: &NewTables,
         bytes: &dyn Fn(u64) -> &'b [u8],
         has_memory: bool,
         work: impl FnOnce(&Unit<'_>) -> Result<T, Why>,
@@ -379,7 +379,7 @@ impl<'d> Units<'d> {
     fn add_edges<'b>(
         &self,
         unit: &mut Unit<'_>,
-        switches: &Switches,
+        switches: &NewTables,
         bytes: &dyn Fn(u64) -> &'b [u8],
     ) -> Result<(), Why> {
         let function = unit.function;
@@ -479,7 +479,7 @@ struct Table {
 }
 
 impl Table {
-    fn of(function: &Function, switches: &Switches, jump: u64) -> Table {
+    fn of(function: &Function, switches: &NewTables, jump: u64) -> Table {
         let own = function.tables.iter().find(|table| table.jump.0 == jump);
         let old = own.map_or(0, |table| table.table.0);
         let new = switches

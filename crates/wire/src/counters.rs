@@ -34,13 +34,13 @@ pub const FOLDER: usize = 512;
 /// The environment variable that names another folder for them.
 pub const FOLDER_VARIABLE: &[u8] = b"EVERYPATH_COUNTERS=";
 
-/// The code inside the edited program begins with a jump of five bytes; this is where the editor writes [`Told`].
-pub const TOLD_AT: usize = 8;
+/// The code inside the edited program begins with a jump of five bytes; this is where the editor writes [`Configuration`].
+pub const CONFIGURATION_AT: usize = 8;
 
 /// Facts that the code inside the edited program cannot know, and the editor tells it.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Told {
+pub struct Configuration {
     /// Distance of the process's [`State`] from this structure.
     pub state: i64,
     /// Link address of this structure.

@@ -10,9 +10,9 @@ use super::hops::SHORT;
 use super::{Mover, PATCH};
 use crate::Refused;
 use crate::file::File;
-use crate::left::Why;
+use crate::layout::Moved;
 use crate::references::References;
-use crate::relocate::Moved;
+use crate::skipped::Why;
 
 impl Mover<'_> {
     /// Places where control comes in, as far as there is room for a jump at each.
@@ -34,11 +34,11 @@ impl Mover<'_> {
             tight.extend(patches.iter().filter(is_nowhere).map(|(_, &number)| number));
             self.patches = patches;
             tight.extend(self.left_into());
-            if !self.leave_without_gate() && tight.is_empty() {
+            if !self.skip_without_entry_stub() && tight.is_empty() {
                 return;
             }
             for number in tight {
-                self.leave(number, Why::NoRoom);
+                self.skip(number, Why::NoRoom);
             }
         }
     }
@@ -111,8 +111,8 @@ impl Mover<'_> {
     pub(super) fn patch(&self, file: &mut File<'_>) -> Result<(), Refused> {
         for (&place, number) in &self.patches {
             let residency = self.residency.as_ref();
-            let gate = residency.and_then(|residency| residency.entered_at(place));
-            let new = gate.or_else(|| self.moved[number].new_of(place));
+            let stub = residency.and_then(|residency| residency.entered_at(place));
+            let new = stub.or_else(|| self.moved[number].new_of(place));
             let offset = self.image.file_offset(LinkAddr(place));
             let (Some(new), Some(offset)) = (new, offset) else {
                 return Err(Refused::Check("a place of a jump is not in the file"));

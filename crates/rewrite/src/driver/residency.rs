@@ -9,13 +9,13 @@ use isa::{Asm, Flags, Reg, RegisterSet};
 use probe::{FRONT, Placed, Site, Spill, Symbol, Test};
 
 use super::Entries;
-use crate::relocate::{Moved, RESIDENT, STATE, Targets};
+use crate::layout::{Moved, RESIDENT, STATE, Targets};
 use crate::{Refused, unit};
 
 /// Threads may have memory, and this one has its own.
 const TESTS: [Test; 2] = [Test::IsZero(STATE), Test::IsOtherThread];
 /// Bytes of the code in front of an entry.
-pub(super) const GATE: u64 = probe::stub_size(&TESTS);
+pub(super) const ENTRY_STUB: u64 = probe::stub_size(&TESTS);
 
 /// Memory of threads, and how they come by it.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ pub(super) struct Residency {
     /// Entries that are called by the System V convention: the code in front of them keeps all registers.
     keeps: HashSet<u64>,
     /// Code in front of entries by their old places, and the code that gives threads their memory.
-    pub gates: BTreeMap<u64, u64>,
+    pub entry_stubs: BTreeMap<u64, u64>,
     pub resident: u64,
     /// State of the resident code.
     pub state: u64,
@@ -79,7 +79,11 @@ impl Residency {
     }
 
     /// Functions with an entry that no code can be in front of, and to which a function leads that stays.
-    pub fn without_gate(&self, program: &Program, moved: &BTreeMap<usize, Moved>) -> Vec<usize> {
+    pub fn without_entry_stub(
+        &self,
+        program: &Program,
+        moved: &BTreeMap<usize, Moved>,
+    ) -> Vec<usize> {
         if self.bare.is_empty() {
             return Vec::new();
         }
@@ -100,19 +104,19 @@ impl Residency {
         if self.bare.contains_key(&entry) {
             0
         } else {
-            GATE
+            ENTRY_STUB
         }
     }
 
     /// Gives the code of a function's entry its place, which ends where the function begins.
     pub fn place_in_front(&mut self, entry: u64, called: u64) {
         if !self.bare.contains_key(&entry) {
-            self.gates.insert(entry, called - GATE);
+            self.entry_stubs.insert(entry, called - ENTRY_STUB);
         }
     }
 
     /// Gives the code in front of other entries its places, from an address on; gives the address behind it.
-    pub fn place_gates(
+    pub fn place_entry_stubs(
         &mut self,
         mut next: u64,
         program: &Program,
@@ -121,8 +125,8 @@ impl Residency {
         for (&place, number) in patches {
             let mut others = program.functions[*number].others.iter();
             if others.any(|entry| entry.0 == place) && !self.bare.contains_key(&place) {
-                self.gates.insert(place, next);
-                next += GATE;
+                self.entry_stubs.insert(place, next);
+                next += ENTRY_STUB;
             }
         }
         next
@@ -130,26 +134,32 @@ impl Residency {
 
     /// Address to which others than this file's moved code come for an entry.
     pub fn entered_at(&self, place: u64) -> Option<u64> {
-        self.gates.get(&place).map(|gate| gate + FRONT)
+        self.entry_stubs.get(&place).map(|stub| stub + FRONT)
     }
 
     /// Writes the code in front of entries to `text`, which begins at the address `start`.
-    pub fn write_gates(
+    pub fn write_entry_stubs(
         &self,
         text: &mut [u8],
         start: u64,
         entries: &Entries,
     ) -> Result<(), Refused> {
-        for (place, &gate) in &self.gates {
-            let out = &mut text[(gate - start) as usize..];
-            let written = self.write_gate(*place, gate, entries, out);
+        for (place, &stub) in &self.entry_stubs {
+            let out = &mut text[(stub - start) as usize..];
+            let written = self.write_entry_stub(*place, stub, entries, out);
             written.ok_or(Refused::NoRoom)?;
         }
         Ok(())
     }
 
     /// Writes the code in front of an entry: a thread that has no memory, or that of another one, is given some.
-    fn write_gate(&self, place: u64, gate: u64, entries: &Entries, out: &mut [u8]) -> Option<()> {
+    fn write_entry_stub(
+        &self,
+        place: u64,
+        stub: u64,
+        entries: &Entries,
+        out: &mut [u8],
+    ) -> Option<()> {
         const CALLED: Symbol = Symbol(2);
         let called = entries.moved(place)?;
         let mut live = RegisterSet {
@@ -164,7 +174,7 @@ impl Residency {
             spill: Spill::RedZone,
         };
         let mut placed = Placed {
-            asm: Asm::new(&mut out[..GATE as usize], gate),
+            asm: Asm::new(&mut out[..ENTRY_STUB as usize], stub),
             address: |symbol| match symbol {
                 CALLED => called,
                 symbol => entries.address(symbol),

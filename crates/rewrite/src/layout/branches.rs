@@ -3,7 +3,7 @@
 use isa::Insn;
 
 use super::{Kind, distance};
-use crate::left::Why;
+use crate::skipped::Why;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {

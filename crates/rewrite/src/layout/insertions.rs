@@ -15,7 +15,7 @@ use isa::Asm;
 use probe::{Op, Placed, Site, Symbol};
 
 use super::{JUMP, Moved, Targets, distance};
-use crate::left::Why;
+use crate::skipped::Why;
 
 /// The code that gives threads their memory, as what is inserted names it.
 pub const RESIDENT: Symbol = Symbol(0);

@@ -7,9 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use flow::Program;
 use image::Image;
-use rewrite::{
-    CounterFiles, Edited, OldCode, Options, Refused, StaticTool, null_segment, relocation,
-};
+use rewrite::{CounterFiles, Edited, OldCode, Options, Refused, StaticTool, edit, null_segment};
 
 /// With everything that can be asked for.
 const TRAPS: Options<'_> = Options {
@@ -67,7 +65,7 @@ fn try_edit(input: &[u8]) -> bool {
     if let Ok(image) = Image::parse(input) {
         let program = Program::of(&image);
         let mut tool = tool(&image, &program);
-        let moved = relocation(input, &image, &program, TRAPS, &mut *tool);
+        let moved = edit(input, &image, &program, TRAPS, &mut *tool);
         if let Ok(moved) = &moved {
             check(input, moved);
         }
@@ -130,7 +128,7 @@ fn damaged_tables() {
         number(words[at + 3])..number(words[at + 3]) + number(words[at + 4])
     };
     let program = Program::of(&image);
-    assert!(relocation(&whole, &image, &program, TRAPS, &mut ()).is_ok());
+    assert!(edit(&whole, &image, &program, TRAPS, &mut ()).is_ok());
     for at in table(".eh_frame").chain(table(".gcc_except_table")) {
         for value in [0, 0x7f, 0xff, whole[at] ^ 0x80] {
             let mut input = whole.clone();
