@@ -22,8 +22,8 @@ fuzz_target!(|bytes: &[u8]| {
             profile: None,
             files: CounterFiles::WorkingFolder,
         };
-        for (_, make) in edits::TOOLS {
-            let mut tool = make(&image, &program, wanted);
+        for tool in edits::TOOLS {
+            let mut tool = (tool.make)(&image, &program, wanted);
             let _ = rewrite::edit(bytes, &image, &program, options, &mut *tool);
         }
     }

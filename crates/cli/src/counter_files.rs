@@ -45,16 +45,17 @@ pub fn is_one(path: &Path) -> bool {
 }
 
 /// The header of a file.
-struct Header {
+#[derive(Debug)]
+pub struct Header {
     by_fork: bool,
-    id: [u8; ID],
+    pub id: [u8; ID],
     stride: u64,
     slots: u64,
     lost: u64,
     pid: u32,
     bias: u64,
     started: u64,
-    program: String,
+    pub program: String,
     arguments: Vec<String>,
     threads: Vec<u32>,
 }
@@ -69,6 +70,15 @@ fn half(bytes: &[u8], at: usize) -> u32 {
 }
 
 impl Header {
+    /// That of a file, and all bytes of it.
+    pub fn of(path: &Path) -> Result<(Header, Vec<u8>)> {
+        let shown = path.display();
+        let bytes = fs::read(path);
+        let bytes = bytes.map_err(|error| anyhow!("cannot read '{shown}': {}", reason(&error)))?;
+        let header = Header::parse(&bytes).map_err(|what| anyhow!("'{shown}' {what}"))?;
+        Ok((header, bytes))
+    }
+
     /// Reads it; the error is the end of a sentence that begins with the file's name.
     fn parse(bytes: &[u8]) -> Result<Header, &'static str> {
         if bytes.len() < FIRST as usize {
@@ -116,7 +126,7 @@ impl Header {
     }
 
     /// The counters of threads by their numbers; `width`: bytes of one. Those of one byte are marks, and are of the process.
-    fn counters(
+    pub fn counters(
         &self,
         bytes: &[u8],
         count: usize,
@@ -171,9 +181,7 @@ impl CodeOf for Code<'_> {
 /// The recording that `count` would have made, of the functions that were counted.
 pub fn read(path: &Path) -> Result<Recording> {
     let shown = path.display();
-    let bytes = fs::read(path);
-    let bytes = bytes.map_err(|error| anyhow!("cannot read '{shown}': {}", reason(&error)))?;
-    let header = Header::parse(&bytes).map_err(|what| anyhow!("'{shown}' {what}"))?;
+    let (header, bytes) = Header::of(path)?;
     let planned = planned(path, &header)?;
     let width = match planned.tool {
         plan::Tool::Coverage => 1,
@@ -240,6 +248,9 @@ fn planned(path: &Path, header: &Header) -> Result<plan::File> {
     })?;
     let section = rewrite::plan_of(&bytes);
     let own = section.filter(|section| plan::hash(section) == header.id);
+    if own.is_some_and(|section| section.starts_with(edits::opmix::MAGIC.as_bytes())) {
+        bail!("'{shown}' is of a program edited with --tool opmix, which only `report` shows");
+    }
     let decoded = own.and_then(plan::File::decode);
     decoded.ok_or_else(|| {
         anyhow!(

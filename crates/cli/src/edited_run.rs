@@ -29,7 +29,6 @@ use signal_hook::iterator::Signals;
 use trace::{Meta, Prefix, Recording};
 
 use crate::counter_files;
-use crate::flags::Tool;
 use crate::rewrite::PERMISSIONS;
 use crate::{sums, uncounted};
 
@@ -167,6 +166,9 @@ fn folder_of_the_user() -> Result<PathBuf, String> {
     }
 }
 
+/// The tool that counts.
+const TOOL: &str = "edges";
+
 /// The edited form of a program, from the cache or made now.
 fn cached(cache: &Path, program: &Path, input: &[u8]) -> Result<PathBuf, String> {
     let editor = std::env::current_exe()
@@ -193,7 +195,8 @@ fn cached(cache: &Path, program: &Path, input: &[u8]) -> Result<PathBuf, String>
         files: rewrite::CounterFiles::Beside,
     };
     let options = rewrite::Options::default();
-    let mut tool = edits::tool(Tool::Edges.name(), &image, &functions, wanted);
+    let tool = edits::tool(TOOL).ok_or("there is no such tool")?;
+    let mut tool = (tool.make)(&image, &functions, wanted);
     let edited = rewrite::edit(input, &image, &functions, options, &mut *tool);
     drop(tool);
     let edited = edited.map_err(|refused| refused.to_string())?;

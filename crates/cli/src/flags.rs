@@ -45,7 +45,7 @@ pub use packing::{Compressor, Packing};
 use raptor::RAPTOR_EXAMPLES;
 pub use raptor::{Live, Predictors, Raptor, RasOverflow, Written};
 use rewrite::{EXEC_EXAMPLES, REWRITE_EXAMPLES};
-pub use rewrite::{Exec, Rewrite, Tool};
+pub use rewrite::{Exec, Rewrite, SEGMENT};
 use run::RUN_EXAMPLES;
 pub use run::Run;
 pub use simulators::Simulators;

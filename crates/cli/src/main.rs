@@ -72,6 +72,7 @@ mod libraries;
 mod line_prefetch;
 mod mistakes;
 mod mls;
+mod opmix;
 mod output;
 mod pack;
 mod page_sources;

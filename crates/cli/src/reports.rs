@@ -17,6 +17,7 @@ use crate::derived::Derived;
 use crate::exit_status::Ending;
 use crate::flags::{Format, Report};
 use crate::incomplete;
+use crate::opmix;
 use crate::output::{Kind, Output};
 use crate::page_sources::OnDisk;
 use crate::pager;
@@ -27,6 +28,9 @@ use crate::sums;
 pub fn report(flags: &Report) -> Result<Ending> {
     check_view(&flags.view)?;
     check_tables(&flags.view, flags.format)?;
+    if let Some(ending) = opmix::report(flags)? {
+        return Ok(ending);
+    }
     let prefix = sums::with(read(&flags.file)?, &flags.file, &flags.more)?;
     let mut made = Derived::of(flags, prefix.recording)?;
     flatten(flags, &mut made.recording);

@@ -8,12 +8,12 @@ use std::path::Path;
 use anyhow::{Result, anyhow, bail};
 use flow::Program;
 use image::{FileOffset, Image, LinkAddr};
-use rewrite::{CounterFiles, Edited, OldCode};
+use rewrite::{CounterFiles, Edited, OldCode, StaticTool};
 use wire::counters::FOLDER;
 
 use crate::edited_folder;
 use crate::exit_status::Ending;
-use crate::flags::{Rewrite, Tool};
+use crate::flags::{Rewrite, SEGMENT};
 use crate::flow::executions;
 use crate::output::{Kind, Output, reason};
 
@@ -23,15 +23,16 @@ pub const PERMISSIONS: u32 = 0o777;
 const LISTED: usize = 16;
 
 pub fn rewrite(flags: &Rewrite) -> Result<Ending> {
-    if flags.tool == Tool::Segment && flags.paranoid {
-        bail!("--paranoid goes with tools that move functions: null, edges, blocks, coverage");
+    if flags.tool == SEGMENT && flags.paranoid {
+        bail!("--paranoid goes with tools that move functions: all but segment");
     }
-    let counts = flags.tool.counts();
-    if flags.weights.is_some() && !matches!(flags.tool, Tool::Edges | Tool::Blocks) {
+    let tool = edits::tool(&flags.tool);
+    let counts = tool.is_some();
+    if flags.weights.is_some() && !tool.is_some_and(|tool| tool.takes_profile) {
         bail!("--weights goes with --tool edges and --tool blocks");
     }
     if flags.counters.is_some() && !counts {
-        bail!("--counters goes with tools that count: edges, blocks, coverage");
+        bail!("--counters goes with tools that count: edges, blocks, coverage, opmix");
     }
     if flags.libs && counts {
         bail!("counters are for programs; leave --libs out");
@@ -84,13 +85,16 @@ pub fn edit(flags: &Rewrite, path: &Path, libraries: Option<&str>) -> Result<(Ed
             None => CounterFiles::WorkingFolder,
         },
     };
-    if flags.tool == Tool::Segment {
+    if flags.tool == SEGMENT {
         let edited = rewrite::null_segment(&input, options);
         let edited = edited.map_err(|refused| anyhow!("cannot edit '{shown}': {refused}"))?;
         return Ok((edited, Program::default()));
     }
     let program = Program::of(&image);
-    let mut tool = edits::tool(flags.tool.name(), &image, &program, wanted);
+    let mut tool: Box<dyn StaticTool + '_> = match edits::tool(&flags.tool) {
+        Some(tool) => (tool.make)(&image, &program, wanted),
+        None => Box::new(()),
+    };
     let edited = rewrite::edit(&input, &image, &program, options, &mut *tool);
     drop(tool);
     let edited = edited.map_err(|refused| anyhow!("cannot edit '{shown}': {refused}"))?;

@@ -5,6 +5,7 @@
 //! | `edges` | `edges` | counters of edges, as few as say everything |
 //! | `blocks` | `blocks` | a counter in every block, and what else says everything |
 //! | `coverage` | `coverage` | marks: which blocks and branches were executed at all |
+//! | `opmix` | `opmix` | instructions of each mnemonic: the example |
 //!
 //! What they share: `counting` (graphs of functions, numbers of counters, the plan for readers), `weights` (how often code is probably
 //! executed), `marks` (which edges need a mark).
@@ -17,6 +18,7 @@ mod counting;
 mod coverage;
 mod edges;
 mod marks;
+pub mod opmix;
 mod weights;
 
 use flow::Program;
@@ -39,29 +41,53 @@ pub struct Wanted<'a> {
 /// Makes a tool for a program.
 type Make = for<'d> fn(&'d Image, &'d Program, Wanted<'d>) -> Box<dyn StaticTool + 'd>;
 
-/// Tools by their names.
-pub const TOOLS: &[(&str, Make)] = &[
-    ("edges", |image, program, wanted| {
-        Box::new(Counting::<edges::Edges>::new(image, program, wanted))
-    }),
-    ("blocks", |image, program, wanted| {
-        Box::new(Counting::<blocks::Blocks>::new(image, program, wanted))
-    }),
-    ("coverage", |image, program, wanted| {
-        Box::new(Counting::<coverage::Coverage>::new(image, program, wanted))
-    }),
+/// A tool.
+#[derive(Debug)]
+pub struct Row {
+    pub name: &'static str,
+    /// Its line of help.
+    pub help: &'static str,
+    /// Whether an earlier run says where it should not count.
+    pub takes_profile: bool,
+    pub make: Make,
+}
+
+/// All tools.
+pub const TOOLS: &[Row] = &[
+    Row {
+        name: "edges",
+        help: "Counters of edges, as few as say everything",
+        takes_profile: true,
+        make: |image, program, wanted| {
+            Box::new(Counting::<edges::Edges>::new(image, program, wanted))
+        },
+    },
+    Row {
+        name: "blocks",
+        help: "A counter in every block, and what else says everything",
+        takes_profile: true,
+        make: |image, program, wanted| {
+            Box::new(Counting::<blocks::Blocks>::new(image, program, wanted))
+        },
+    },
+    Row {
+        name: "coverage",
+        help: "Marks: which blocks and branches were executed at all",
+        takes_profile: false,
+        make: |image, program, wanted| {
+            Box::new(Counting::<coverage::Coverage>::new(image, program, wanted))
+        },
+    },
+    Row {
+        name: "opmix",
+        help: "Instructions of each mnemonic in each function: the example of a tool",
+        takes_profile: false,
+        make: |image, _, wanted| Box::new(opmix::OpMix::new(image, wanted)),
+    },
 ];
 
-/// The tool with a name; if there is none, the one that inserts nothing.
+/// The tool with a name.
 #[must_use]
-pub fn tool<'d>(
-    name: &str,
-    image: &'d Image,
-    program: &'d Program,
-    wanted: Wanted<'d>,
-) -> Box<dyn StaticTool + 'd> {
-    match TOOLS.iter().find(|(known, _)| *known == name) {
-        Some((_, make)) => make(image, program, wanted),
-        None => Box::new(()),
-    }
+pub fn tool(name: &str) -> Option<&'static Row> {
+    TOOLS.iter().find(|tool| tool.name == name)
 }

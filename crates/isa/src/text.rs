@@ -4,8 +4,8 @@ use alloc::format;
 use alloc::string::String;
 
 use iced_x86::{
-    CC_a, CC_ae, CC_e, CC_g, CC_ge, CC_ne, Decoder, DecoderOptions, Formatter, Instruction,
-    IntelFormatter, Mnemonic,
+    CC_a, CC_ae, CC_e, CC_g, CC_ge, CC_ne, Decoder, DecoderOptions, FormatMnemonicOptions,
+    Formatter, Instruction, IntelFormatter, Mnemonic,
 };
 
 /// The instruction of `bytes` at `pc`. `target` names where a direct branch goes; without a
@@ -33,6 +33,16 @@ pub fn of(bytes: &[u8], pc: u64, target: Option<&str>) -> String {
         None if distance < 0 => format!("{text} -{:#x}", distance.unsigned_abs()),
         None => format!("{text} +{distance:#x}"),
     }
+}
+
+/// The mnemonic of an instruction, without prefixes. Bytes that are no instruction have none.
+pub fn mnemonic(bytes: &[u8], pc: u64) -> String {
+    let mut instruction = Instruction::default();
+    Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE).decode_out(&mut instruction);
+    let mut text = String::new();
+    let options = FormatMnemonicOptions::NO_PREFIXES;
+    formatter().format_mnemonic_options(&instruction, &mut text, options);
+    text
 }
 
 fn formatter() -> IntelFormatter {

@@ -72,7 +72,7 @@ pub mod xml;
 
 pub use analysis::Weight;
 pub use assemble::{Detail, Hot, Tables, View};
-pub use numbers::{counted, size};
+pub use numbers::{counted, grouped, size};
 
 use std::collections::HashMap;
 

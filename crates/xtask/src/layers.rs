@@ -133,10 +133,10 @@ pub fn check(tree: &Tree) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Names of tools in the text of their table, whose rows are a name and a closure.
+/// Names of tools in the text of their table.
 fn tools(table: &str) -> Vec<String> {
-    let rows = table.lines().filter(|line| line.contains("\", |"));
-    let names = rows.filter_map(|line| line.trim().strip_prefix("(\"")?.split('"').next());
+    let rows = table.lines();
+    let names = rows.filter_map(|line| line.trim().strip_prefix("name: \"")?.split('"').next());
     names.map(str::to_owned).collect()
 }
 
@@ -190,8 +190,7 @@ mod tests {
 
     #[test]
     fn tools_are_found_and_seen() {
-        let table =
-            "    (\"edges\", |image, program| {\n    (\"blocks\", |image| Box::new(image)),\n";
+        let table = "    Row {\n        name: \"edges\",\n    Row {\n        name: \"blocks\",\n";
         assert_eq!(tools(table), ["edges", "blocks"]);
         assert!(names("match tool { Tool::Edges => 1 }", "edges"));
         assert!(names("if name == \"edges\" {", "edges"));

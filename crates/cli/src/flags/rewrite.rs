@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 
 pub const REWRITE_EXAMPLES: &str = "\
 Examples:
@@ -44,8 +45,8 @@ pub struct Rewrite {
     #[arg(long, value_name = "FILE", requires = "libs")]
     pub also: Vec<PathBuf>,
     /// The instrumentation
-    #[arg(long, value_name = "TOOL")]
-    pub tool: Tool,
+    #[arg(long, value_name = "TOOL", value_parser = tools())]
+    pub tool: String,
     /// With counters: an earlier run, which says where not to count
     #[arg(long, value_name = "FILE.evp")]
     pub weights: Option<PathBuf>,
@@ -70,34 +71,19 @@ pub struct Exec {
     pub arguments: Vec<OsString>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Tool {
-    /// An empty segment, and nothing else
-    Segment,
-    /// Every function moved to new code, and nothing inserted
-    Null,
-    /// Counters of edges, as few as say everything
-    Edges,
-    /// A counter in every block, and what else says everything
-    Blocks,
-    /// Marks: which blocks and branches were executed at all
-    Coverage,
-}
+/// The tool that adds a segment and nothing else.
+pub const SEGMENT: &str = "segment";
 
-impl Tool {
-    /// Its name, by which the crate of tools has it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Tool::Segment => "segment",
-            Tool::Null => "null",
-            Tool::Edges => "edges",
-            Tool::Blocks => "blocks",
-            Tool::Coverage => "coverage",
-        }
-    }
-
-    /// Whether edited programs write what they counted.
-    pub const fn counts(self) -> bool {
-        matches!(self, Tool::Edges | Tool::Blocks | Tool::Coverage)
-    }
+/// All tools with what they do.
+fn tools() -> PossibleValuesParser {
+    let own = [
+        (SEGMENT, "An empty segment, and nothing else"),
+        (
+            "null",
+            "Every function moved to new code, and nothing inserted",
+        ),
+    ];
+    let others = edits::TOOLS.iter().map(|tool| (tool.name, tool.help));
+    let all = own.into_iter().chain(others);
+    PossibleValuesParser::new(all.map(|(name, help)| PossibleValue::new(name).help(help)))
 }

@@ -41,6 +41,7 @@ mod lost;
 mod memory;
 mod mls;
 mod names;
+mod opmix;
 mod order;
 mod perfetto;
 mod pt;

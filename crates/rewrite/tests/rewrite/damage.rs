@@ -55,7 +55,7 @@ fn tool<'d>(image: &'d Image, program: &'d Program) -> Box<dyn StaticTool + 'd> 
         files: CounterFiles::WorkingFolder,
     };
     match edits::TOOLS.get(turn) {
-        Some((_, make)) => make(image, program, wanted),
+        Some(tool) => (tool.make)(image, program, wanted),
         None => Box::new(()),
     }
 }
