@@ -482,12 +482,13 @@ fn a_handler_decides_about_the_keyboard() {
         shell.terminal.control('\\');
         said.push(shell.terminal.prompt());
         // As editors do: tidy up, then stop.
-        let editor = "import os, signal\n\
+        // It waits by turns: a signal right before `signal.pause()` would leave it waiting.
+        let editor = "import os, signal, time\n\
             def stop(*_):\n    print('tidy', flush=True)\n    os.kill(os.getpid(), signal.SIGSTOP)\n    \
             print('again', flush=True)\n\
             signal.signal(signal.SIGTSTP, stop)\n\
             print('ready', flush=True)\n\
-            while True: signal.pause()\n";
+            while True: time.sleep(0.05)\n";
         shell
             .terminal
             .enter(&format!("$ep python3 -c \"{editor}\""));
