@@ -125,7 +125,7 @@ impl Mixes {
         rows.sort_unstable_by(|a, b| b.cmp(a));
         let names = all.iter().map(|(name, count)| (*name, *count));
         let mut text = format!(
-            "everypath: opmix of {}: {} instructions of {} functions\n\nall: {}\n\n{:>16}  {:>6}  function\n",
+            "everypath: opmix of {}: {} instructions of {} functions\nonly the program's own code was counted, not that of libraries, and not functions that were left (rewrite --explain)\n\nall: {}\n\n{:>16}  {:>6}  function\n",
             self.original,
             report::grouped(total),
             rows.len(),

@@ -34,16 +34,22 @@ pub trait Rule {
     /// The tool, for readers.
     const TOOL: Tool;
     /// Bytes of a counter.
-    const BYTES: u64;
+    const BYTES: u64 = 8;
 
     /// The work of a counter, by its number.
-    fn op(number: u64) -> Op;
+    fn op(number: u64) -> Op {
+        add(number)
+    }
 
     /// Numbers of a function's edges that have counters; `None`: counts would not follow from any.
-    fn choose(unit: &Unit<'_>, graph: &Graph) -> Option<Vec<usize>>;
+    fn choose(_unit: &Unit<'_>, graph: &Graph) -> Option<Vec<usize>> {
+        chords(graph)
+    }
 
     /// The choice for a block's counter, if there is one.
-    fn place_of_block(place: Place) -> Place;
+    fn place_of_block(place: Place) -> Place {
+        place
+    }
 }
 
 /// Chooses counters for one function after the other.
@@ -181,7 +187,7 @@ impl<R: Rule> StaticTool for Counting<'_, R> {
 }
 
 /// Adds one to a counter of 64 bits by its number.
-pub fn add(number: u64) -> Op {
+fn add(number: u64) -> Op {
     Op::Add {
         word: Word((FIRST + number * 8) as u32),
         amount: 1,
@@ -189,7 +195,7 @@ pub fn add(number: u64) -> Op {
 }
 
 /// Edges off a spanning tree: the counts of all others follow from theirs.
-pub fn chords(graph: &Graph) -> Option<Vec<usize>> {
+fn chords(graph: &Graph) -> Option<Vec<usize>> {
     Chords::of(graph)
         .ok()
         .map(|chords| chords.edges().collect())

@@ -1,7 +1,7 @@
 //! `coverage`: marks that say which blocks and branches were executed at all.
 
+use placement::Graph;
 use placement::plan::Tool;
-use placement::{Graph, Place};
 use probe::{Byte, Op};
 use rewrite::Unit;
 use wire::counters::FIRST;
@@ -26,9 +26,5 @@ impl Rule for Coverage {
         let blocks = unit.function.graph.blocks.len() as u32;
         let has_place = |at: usize| unit.edges[at].has_place();
         Some(marks(blocks, &planned_edges(unit), &has_place))
-    }
-
-    fn place_of_block(place: Place) -> Place {
-        place
     }
 }

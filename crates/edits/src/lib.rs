@@ -7,8 +7,8 @@
 //! | `coverage` | `coverage` | marks: which blocks and branches were executed at all |
 //! | `opmix` | `opmix` | instructions of each mnemonic: the example |
 //!
-//! What they share: `counting` (graphs of functions, numbers of counters, the plan for readers), `weights` (how often code is probably
-//! executed), `marks` (which edges need a mark).
+//! Tools that count share `counting` (graphs of functions, numbers of counters, the plan for readers) and `weights` (how often code
+//! is probably executed); `marks` chooses the edges that need a mark.
 //!
 //! A new tool is a file here with a row in [`TOOLS`], and one on the side of readers (docs/how-to-add.md).
 #![forbid(unsafe_code)]

@@ -83,7 +83,7 @@ pub struct Lane {
     pub room: Room,
 }
 
-/// How a lane is kept from overflowing.
+/// The guard against overflow of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
     /// A page behind its last byte cannot be written: the store faults, and is executed again when there is room.

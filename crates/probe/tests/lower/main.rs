@@ -127,7 +127,7 @@ fn expected(ops: &[Op], before: &State) -> Vec<u8> {
             Op::Append { lane, item } => {
                 let number = CURSORS.iter().position(|at| *at == lane.cursor.0);
                 let number = number.expect("a lane");
-                // Where the cursor stands is known by what was appended.
+                // The cursor stands behind what was appended.
                 let start = word(&before.area, lane.cursor.0);
                 let cursor = word(&state.area, lane.cursor.0);
                 let at = (u64::from(LANES[number]) + cursor - start) as usize;
@@ -398,7 +398,7 @@ fn the_usual_probe_is_one_instruction() {
     // Sums are one.
     assert_eq!(size(&[add(8), add(8)], &site(0, 0, Spill::Never)), Ok(10));
     assert_eq!(size(&[add(8)], &site(!0, 63, Spill::Never)), Err(NoScratch));
-    // What rax has is kept, though it is dead: it is appended.
+    // The value of rax is kept, though it is dead: it is appended.
     let append = Op::Append {
         lane: lanes()[0],
         item: Item::Register(Reg::Rax),
