@@ -47,21 +47,24 @@ impl<'d> Code<'d> {
         ranges.map(|(start, bytes)| (*start, start + bytes.len() as u64))
     }
 
-    /// Bytes from one address to another, without the padding before the first instruction and zeros at the end.
+    /// Bytes from one address to another, without the padding before the first instruction and behind the last one.
     pub fn without_padding(&self, from: u64, to: u64) -> u64 {
         let bytes = self.at(from);
         let bytes = &bytes[..bytes.len().min(to.saturating_sub(from) as usize)];
-        let Some(last) = bytes.iter().rposition(|&byte| byte != 0) else {
-            return 0;
-        };
-        let mut at = 0;
-        while at <= last {
-            match self.insn(from + at as u64) {
-                Some(insn) if insn.is_nop() || insn.bytes() == [0xcc] => at += insn.len(),
-                _ => return (last + 1 - at) as u64,
+        let zeros = bytes.iter().rev().take_while(|&&byte| byte == 0).count();
+        let len = bytes.len() - zeros;
+        let (mut at, mut first, mut last) = (0, None, 0);
+        while at < len {
+            let insn = self.insn(from + at as u64);
+            let is_padding = insn.is_some_and(|insn| insn.is_nop() || insn.bytes() == [0xcc]);
+            let next = at + insn.map_or(1, |insn| insn.len());
+            if !is_padding {
+                first = first.or(Some(at));
+                last = next.min(bytes.len());
             }
+            at = next;
         }
-        0
+        first.map_or(0, |first| (last - first) as u64)
     }
 
     pub fn contains(&self, addr: u64) -> bool {

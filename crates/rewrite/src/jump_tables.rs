@@ -104,15 +104,18 @@ impl NewTables {
 /// Old addresses that the elements of a table lead to, which some jumps share, and the number of those up to the last
 /// case; `None`: the table may have more elements than are seen.
 fn elements(tables: &[&JumpTable]) -> Option<(Vec<u64>, usize)> {
-    let longest = tables.iter().max_by_key(|table| table.elements.len())?;
-    let is_bounded = tables.iter().all(|table| table.is_bounded);
-    let beyond = match is_bounded {
-        true => &[][..],
-        false => longest.beyond.as_deref()?,
-    };
-    let known = longest.elements.iter().map(|element| element.target());
-    let all = known.chain(beyond.iter().copied());
-    Some((all.map(|target| target.0).collect(), longest.elements.len()))
+    let mut longest = Vec::new();
+    for table in tables {
+        let known = table.elements.iter().map(|element| element.target());
+        // Jumps with a bound have nothing beyond it; one without may have fewer elements, and goes on to the next thing.
+        let all = known.chain(table.beyond.as_deref()?.iter().copied());
+        let all: Vec<u64> = all.map(|target| target.0).collect();
+        if all.len() > longest.len() {
+            longest = all;
+        }
+    }
+    let cases = tables.iter().map(|table| table.elements.len()).max()?;
+    Some((longest, cases))
 }
 
 /// Instructions of a function with the registers that they read and write.

@@ -30,13 +30,13 @@ pub const PACKAGES: &[Group] = &[
         "pypy3", "qemu-user", "sbcl", "guile-3.0", "gforth", "swi-prolog-nox", "mono-runtime", "mono-mcs",
         "ocaml-nox", "erlang-base", "terser", "rollup", "node-typescript", "python3-venv", "pcre2-utils",
         "dpkg-dev", "zlib1g-dev", "cron", "dbus", "rsyslog", "openssh-server", "openssh-client", "daemon",
-        "systemd", "bsdutils", "sudo", "util-linux",
+        "systemd", "bsdutils", "sudo", "util-linux", "qemu-utils",
     ] },
     Group { why: "independent oracles, and tools to look at failures with", packages: &[
         "binutils", "gdb", "valgrind", "strace", "libc6-dbg", "libxml2-utils", "lcov", "libipt-dev", "uftrace",
     ] },
     Group { why: "compilers and linkers that optimise by profiles", packages: &[
-        "bolt-16", "clang-14", "llvm-14",
+        "bolt-16", "clang-14", "llvm-14", "lld-14",
     ] },
 ];
 
@@ -62,6 +62,7 @@ const MODULES: &[Module] = &[
     Module { package: "cli", module: "consumers::", needs: &["callgrind_annotate", "chromium", CONSUMERS] },
     Module { package: "cli", module: "coverage::", needs: &["lcov", "zstd", "gcov"] },
     Module { package: "cli", module: "descriptors::", needs: &["pigz", "pbzip2", "zstd", "xz"] },
+    Module { package: "cli", module: "flow::graphs_have_all_that_large", needs: &["clang-14", "ld.lld-14", "/usr/lib/llvm-14/bin/llvm-objdump", "ruby", "ocaml", "gofmt"] },
     Module { package: "cli", module: "html::", needs: &["chromium", CONSUMERS] },
     Module { package: "cli", module: "llvm::", needs: &["clang-14"] },
     Module { package: "flow", module: "clang::", needs: &["clang-14"] },
@@ -70,6 +71,7 @@ const MODULES: &[Module] = &[
     Module { package: "cli", module: "pt::", needs: &["/usr/include/intel-pt.h"] },
     Module { package: "cli", module: "python::", needs: &["python3"] },
     Module { package: "cli", module: "rewrite::", needs: &["llvm-strip-14", "clang-14", "readelf", "ld.gold", "python3", "git", "gawk", "gdb"] },
+    Module { package: "cli", module: "stacks::coroutines_of_real", needs: &["qemu-img", "gofmt"] },
     Module { package: "cli", module: "timelines::", needs: &["uftrace"] },
     Module { package: "cli", module: "traced::", needs: &["strace", "gdb"] },
     Module { package: "cli", module: "xml::", needs: &["xmllint"] },

@@ -28,6 +28,25 @@ const PROGRAMS: [&str; 13] = [
     "./throws",
 ];
 
+/// Larger ones: by clang, gcc, OCaml and Go, with switches and computed gotos of interpreters.
+const LARGE_PROGRAMS: [&str; 6] = [
+    "clang-14 -O2 -c -o out.o throws.cc",
+    "clang++-14 -fuse-ld=lld -o linked out.o",
+    "/usr/lib/llvm-14/bin/llvm-objdump -d out.o",
+    "ruby -rjson -e 'h = Hash.new(0); 300.times { |i| h[i % 7] += i if i.to_s =~ /[1-5]/ }; puts h.to_json, h.sort_by { |k, v| -v }.inspect; begin; Integer(\"x\"); rescue => e; puts e.message; end'",
+    "ocaml throws.ml",
+    "gofmt throws.go",
+];
+
+/// Exceptions and a match.
+const OF_OCAML: &str = r#"
+exception Odd of int
+let rec work n = match n mod 7 with
+  | 0 -> n | 1 -> raise (Odd n) | 2 -> (try work (n + 6) with Odd k -> k) | 3 -> n * n
+  | 4 -> int_of_float (sqrt (float n)) | 5 -> String.length (string_of_int n) | _ -> List.length (List.init n (fun x -> x))
+let () = for n = 0 to 50 do print_int (try work n with Odd k -> -k); print_newline () done
+"#;
+
 /// Exceptions through frames with and without clean-up, a jump table, a computed goto, a tail call.
 pub const THROWS: &str = r#"
 #include <cstdio>
@@ -219,30 +238,18 @@ fn leaves(function: &Function, last: LinkAddr) -> bool {
     edges.unwrap_or_default().iter().any(leaves)
 }
 
-#[test]
-fn graphs_have_all_that_was_executed() {
-    let folder = Folder::new("flow-executed");
-    std::fs::write(folder.path().join("throws.cc"), THROWS).unwrap();
-    let built = folder.run("g++", &["-O2", "-o", "throws", "throws.cc"]);
-    assert!(built.status.success(), "{built:?}");
-    std::fs::write(folder.path().join("in.c"), "int f(int n) { switch (n) { case 1: return 7; case 2: return 3; case 3: return 99; case 4: return 2; case 9: return 1; } return n * 3 / 7; }\n").unwrap();
+/// Runs them, and holds what they executed against the graphs.
+fn executed(folder: &Folder, programs: &[&str]) -> Seen {
+    std::fs::write(folder.file("throws.cc"), THROWS).unwrap();
     let mut files = HashMap::new();
     let (mut seen, mut missing) = (Seen::default(), Vec::new());
-    for program in PROGRAMS {
+    for program in programs {
         let line = program.replace("everypath ", &format!("{BINARY} "));
-        let words = [
-            "count",
-            "-q",
-            "-o",
-            "run.evp",
-            "--",
-            "sh",
-            "-c",
-            &format!("exec {line}"),
-        ];
+        let line = format!("exec {line}");
+        let words = ["count", "-q", "-o", "run.evp", "--", "sh", "-c", &line];
         let output = folder.run(BINARY, &words);
         assert_ne!(output.status.code(), Some(125), "{program}: {output:?}");
-        let recording = std::fs::read(folder.path().join("run.evp")).unwrap();
+        let recording = std::fs::read(folder.file("run.evp")).unwrap();
         let recording = trace::read(recording.as_slice()).unwrap();
         let view = report::counts::View::default();
         let report = report::counts::Report::new(&recording, &view).unwrap();
@@ -258,7 +265,29 @@ fn graphs_have_all_that_was_executed() {
         "{} instructions in complete functions, {} elsewhere",
         seen.known, seen.unknown
     );
+    seen
+}
+
+#[test]
+fn graphs_have_all_that_was_executed() {
+    let folder = Folder::new("flow-executed");
+    std::fs::write(folder.file("throws.cc"), THROWS).unwrap();
+    let built = folder.run("g++", &["-O2", "-o", "throws", "throws.cc"]);
+    assert!(built.status.success(), "{built:?}");
+    std::fs::write(folder.file("in.c"), "int f(int n) { switch (n) { case 1: return 7; case 2: return 3; case 3: return 99; case 4: return 2; case 9: return 1; } return n * 3 / 7; }\n").unwrap();
+    let seen = executed(&folder, &PROGRAMS);
     assert!(seen.known > 200_000 && seen.unknown * 10 < seen.known);
+}
+
+#[test]
+#[ignore = "wide: graphs of all that LLVM is; smaller programs are in the gate"]
+fn graphs_have_all_that_large_programs_executed() {
+    let folder = Folder::new("flow-large");
+    std::fs::write(folder.file("throws.ml"), OF_OCAML).unwrap();
+    std::fs::write(folder.file("throws.go"), crate::stacks::GO).unwrap();
+    let seen = executed(&folder, &LARGE_PROGRAMS);
+    assert!(folder.run("./linked", &[]).status.success());
+    assert!(seen.known > 500_000, "{}", seen.known);
 }
 
 fn said(folder: &Folder, words: &[&str]) -> String {

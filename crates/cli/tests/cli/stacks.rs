@@ -143,7 +143,7 @@ fn coroutines_of_c_cost_what_they_executed() {
 }
 
 /// Goroutines that wait for each other, and one whose stack moves while it grows.
-const GO: &str = r#"
+pub const GO: &str = r#"
 package main
 
 import "fmt"
@@ -267,6 +267,39 @@ fn fibers_of_interpreters_cost_what_they_executed() {
         .into_iter()
         .filter(|((_, name), _)| name != "make_fcontext");
     check(&words, "php", (contexts.collect(), count));
+}
+
+/// The coroutines of qemu are contexts of `swapcontext`. In the trace gofmt's stacks that move begin anew,
+/// live they do not; its runtime, which looks at the clock, is not the same in two runs.
+#[test]
+fn coroutines_of_real_programs_cost_what_they_executed() {
+    let folder = Folder::new("stacks-programs");
+    fs::write(folder.file("disk"), vec![7; 1 << 20]).unwrap();
+    let words = ["qemu-img", "convert", "-O", "qcow2", "disk", "image"];
+    check(&words, "qemu-img", traced(&folder, &words));
+    let image = fs::read(folder.file("image")).unwrap();
+    assert!(image.starts_with(b"QFI\xfb"), "an image was made");
+
+    fs::write(folder.file("program.go"), GO).unwrap();
+    let environment = [
+        ("GOMAXPROCS", "1"),
+        ("GOGC", "off"),
+        ("GODEBUG", "asyncpreemptoff=1"),
+    ];
+    let (contexts, count) = live(&folder, &["gofmt", "-d", "program.go"], &environment);
+    let own = |selves: Selves| -> BTreeMap<String, u64> {
+        let packages = ["go/", "text/", "main.", "bytes.", "strings.", "strconv."];
+        let named = selves.into_iter().map(|((_, name), own)| (name, own));
+        named
+            .filter(|(name, own)| *own > 0 && packages.iter().any(|of| name.starts_with(of)))
+            .collect()
+    };
+    let (contexts, count) = (own(contexts), own(count));
+    assert!(
+        count["text/tabwriter.(*Writer).Write"] > 10_000 && count.len() > 200,
+        "{count:?}"
+    );
+    assert_eq!(contexts, count);
 }
 
 /// Slices of one stack that are copied away and back. Where both return from one call, the second return is the

@@ -143,7 +143,7 @@ impl Making<'_> {
                     .iter()
                     .filter(|&&label| descent.is_unexplained(label));
                 let is_inside = frame != Some(Cfa::Sp(8)) || unexplained.next().is_some();
-                if is_inside && (LEAST_LABELS..=MOST_LABELS).contains(&labels.len()) {
+                if is_inside && (1..=MOST_LABELS).contains(&labels.len()) {
                     found.insert(jump, Found::Labels(labels));
                 }
             }
@@ -160,15 +160,25 @@ impl Making<'_> {
         jumps.map(|step| step.addr).collect()
     }
 
-    /// Addresses inside a function that relocations have: labels of a computed goto.
+    /// Addresses inside a function that relocations or instructions have: labels of a computed goto. Those
+    /// that instructions have are entries, and make none alone.
     fn labels(&self, descent: &Descent, entries: &[u64]) -> Vec<u64> {
         let within = descent.ranges().iter().flat_map(|range| {
             let from = self.pointers.partition_point(|addr| addr.0 < range.start);
             let all = self.pointers[from..].iter().map(|addr| addr.0);
             all.take_while(|addr| *addr < range.end)
         });
-        within
-            .filter(|addr| !descent.is_middle(*addr) && !entries.contains(addr))
-            .collect()
+        let (entry, others) = entries.split_first().expect("a function has an entry");
+        let mut labels: Vec<u64> = within
+            .filter(|addr| !descent.is_middle(*addr) && addr != entry)
+            .collect();
+        let is_label = |label: &&u64| !others.contains(label);
+        if labels.iter().filter(is_label).count() < LEAST_LABELS {
+            return Vec::new();
+        }
+        labels.extend(others);
+        labels.sort_unstable();
+        labels.dedup();
+        labels
     }
 }

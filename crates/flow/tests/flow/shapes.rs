@@ -11,7 +11,7 @@ use crate::damage::hold_together;
 /// Builds `source` and gives its functions.
 pub fn built(name: &str, compiler: &str, flags: &[&str], source: &str) -> (Image, Program) {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-    let extension = if compiler == "g++" { "cc" } else { "c" };
+    let extension = if compiler.contains("++") { "cc" } else { "c" };
     let (from, to) = (
         folder.join(format!("{name}.{extension}")),
         folder.join(name),
@@ -285,4 +285,25 @@ fn a_table_with_a_bound_may_be_long() {
     let pick = named(&program, "pick");
     assert!(pick.is_complete(), "{:?}", pick.failed);
     assert_eq!(cases(pick), (4_500, true));
+}
+
+/// Code to which nothing leads, without a symbol or an unwind table, is counted; padding is not.
+#[test]
+fn code_in_no_function_is_said() {
+    let source = |code: &str| {
+        format!(
+            "int before(int x) {{ return x * 7; }}\n\
+             asm(\".text\\n.p2align 4\\n{code}.p2align 4\\n\");\n\
+             int main(int c, char **v) {{ return c; }}\n"
+        )
+    };
+    let outside = |name: &str, code: &str| {
+        let flags = ["-O1", "-s", "-fno-toplevel-reorder"];
+        let (_, program) = built(name, "gcc", &flags, &source(code));
+        program.code_outside()
+    };
+    let without = outside("outside-none", "");
+    // A function whose end is known stands before it. Seven, two and one bytes.
+    let code = "lea 0x1234(%rdi), %rax\\nxor %eax, %ecx\\nret\\n";
+    assert_eq!(outside("outside-some", code), without + 10);
 }
