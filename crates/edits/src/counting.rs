@@ -30,7 +30,7 @@ const FIRST_INSNS: u64 = 48;
 const MOST: u64 = (1 << 28) - 1024;
 
 /// The difference between tools that count.
-pub trait Rule {
+pub trait Rule: Send {
     /// The tool, for readers.
     const TOOL: Tool;
     /// Bytes of a counter.

@@ -108,8 +108,9 @@ impl Graph {
     pub fn edges_of(&self, block: usize) -> &[Edge] {
         let from = |edge: &Edge| edge.from as usize;
         let first = self.edges.partition_point(|edge| from(edge) < block);
-        let end = self.edges.partition_point(|edge| from(edge) <= block);
-        &self.edges[first..end]
+        let rest = &self.edges[first..];
+        let own = rest.iter().take_while(|edge| from(edge) == block);
+        &rest[..own.count()]
     }
 
     /// The graph of what was found; `cases` gives the targets of the indirect jump at an address, if

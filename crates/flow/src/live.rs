@@ -27,6 +27,7 @@ use std::collections::{HashMap, VecDeque};
 
 use image::{Image, Language, LinkAddr};
 use isa::{EffectsOf, Flags, Flow, Insn, RegisterSet};
+use rayon::prelude::*;
 
 use crate::Gate;
 use crate::code::Code;
@@ -77,8 +78,12 @@ pub struct Liveness<'d> {
     is_usual: bool,
     /// Starts and ends of functions' ranges, and the functions' numbers, by start.
     owners: Vec<(LinkAddr, LinkAddr, usize)>,
-    /// By entry, also others than the first one of a function.
-    at_entry: HashMap<LinkAddr, RegisterSet>,
+    /// By function.
+    effects: Vec<OfFunction>,
+    /// Numbers of entries, also of others than the first one of a function.
+    entries: HashMap<LinkAddr, u32>,
+    /// By entry; `None`: nothing is known so far.
+    at_entry: Vec<Option<RegisterSet>>,
     /// By function: what it may change before it returns, with all that it calls, and flags.
     changed: Vec<RegisterSet>,
     /// By function: what is live at its returns of what it may change.
@@ -114,17 +119,27 @@ impl<'d> Liveness<'d> {
         });
         let mut owners: Vec<_> = ranges.collect();
         owners.sort_unstable();
+        let entries = program.functions.iter();
+        let entries = entries.flat_map(|function| function.others.iter().chain([&function.entry]));
+        let entries = entries.copied().zip(0..).collect::<HashMap<_, _>>();
         let mut liveness = Liveness {
             code: Code::of(image),
             program,
             is_usual,
             owners,
-            at_entry: HashMap::new(),
+            effects: Vec::new(),
+            at_entry: vec![None; entries.len()],
+            entries,
             changed: Vec::new(),
             results: vec![at_return; count],
             kept: vec![RegisterSet::NONE; count],
             unknown: at_return.with(ARGUMENTS),
         };
+        let functions = program.functions.par_iter();
+        let effects = functions.map_init(EffectsOf::new, |finder, function| {
+            liveness.effects_of(function, finder)
+        });
+        liveness.effects = effects.collect();
         liveness.changed = liveness.changed_by_all();
         liveness.propagate();
         liveness.keep();
@@ -153,13 +168,13 @@ impl<'d> Liveness<'d> {
         while let Some(at) = waiting.pop_front() {
             waits[at] = false;
             let function = &functions[at];
-            let live = self.with(function, self.results[at]);
+            let live = self.with(at, self.results[at]);
             let mut again = Vec::new();
             let entries = function.others.iter().chain([&function.entry]);
             for &entry in entries.filter(|_| is_whole(function)) {
                 let block = function.graph.block_from(entry);
                 let set = block.map_or(RegisterSet::ALL, |block| live.before[block]);
-                if self.at_entry.insert(entry, set) != Some(set) {
+                if self.at_entry[self.entries[&entry] as usize].replace(set) != Some(set) {
                     again.clone_from(&callers[at]);
                 }
             }
@@ -213,19 +228,10 @@ impl<'d> Liveness<'d> {
     fn changed_by_all(&self) -> Vec<RegisterSet> {
         let functions = &self.program.functions;
         let by_others = RegisterSet::ALL.without(PRESERVED);
-        let mut finder = EffectsOf::new();
         let mut all = Vec::with_capacity(functions.len());
         let mut calls = Vec::with_capacity(functions.len());
-        for function in functions {
-            let mut own = FLAGS;
-            for insn in function
-                .graph
-                .blocks
-                .iter()
-                .flat_map(|block| self.insns(block))
-            {
-                own = own.with(finder.of(&insn).written);
-            }
+        for (function, effects) in functions.iter().zip(&self.effects) {
+            let mut own = FLAGS.with(effects.written);
             let edges = function.graph.edges.iter();
             let leaving = edges.filter(|edge| edge.kind != EdgeKind::Return);
             let leaving = leaving.filter(|edge| !matches!(edge.to, To::Block(_)));
@@ -281,13 +287,15 @@ impl<'d> Liveness<'d> {
 
     /// Live sets of a function of the program.
     pub fn of(&self, function: &Function) -> Live {
-        let at = self.index_at(function.entry);
-        let at_return = at.map_or(RegisterSet::ALL, |at| self.results[at].with(self.kept[at]));
-        self.with(function, at_return)
+        let all = &self.program.functions;
+        let at = all.binary_search_by_key(&function.entry, |one| one.entry);
+        let at = at.expect("a function of the program");
+        self.with(at, self.results[at].with(self.kept[at]))
     }
 
-    /// Live sets of a function that has this one at its returns.
-    fn with(&self, function: &Function, at_return: RegisterSet) -> Live {
+    /// Live sets of the function with this number that has this set at its returns.
+    fn with(&self, number: usize, at_return: RegisterSet) -> Live {
+        let function = &self.program.functions[number];
         let blocks = &function.graph.blocks;
         if !is_whole(function) {
             let all = vec![RegisterSet::ALL; blocks.len()];
@@ -296,10 +304,12 @@ impl<'d> Liveness<'d> {
                 after: all,
             };
         }
-        let mut finder = EffectsOf::new();
-        let numbered = (0..).zip(blocks);
-        let transfers: Vec<Transfer> = numbered
-            .map(|(number, block)| self.transfer(function, number, block, &mut finder))
+        let effects = self.effects[number].blocks.iter();
+        let transfers: Vec<Transfer> = effects
+            .map(|effects| match effects.call {
+                Some(call) => effects.own.then(self.change_by(call)),
+                None => effects.own,
+            })
             .collect();
         let mut live = Live {
             before: vec![RegisterSet::NONE; blocks.len()],
@@ -348,17 +358,19 @@ impl<'d> Liveness<'d> {
         all
     }
 
-    /// The change by a block of the live set behind it.
-    fn transfer(
-        &self,
-        function: &Function,
-        number: u32,
-        block: &Block,
-        finder: &mut EffectsOf,
-    ) -> Transfer {
-        let mut all = Transfer::default();
-        for insn in self.insns(block).iter().rev() {
-            all = self.step(function, number, insn, finder).then(all);
+    /// Effects of a function's instructions, each decoded once.
+    fn effects_of(&self, function: &Function, finder: &mut EffectsOf) -> OfFunction {
+        let mut all = OfFunction::default();
+        for (number, block) in (0..).zip(&function.graph.blocks) {
+            let mut effects = OfBlock::default();
+            for insn in self.insns(block) {
+                let (own, written) = own_effects(&insn, finder);
+                all.written = all.written.with(written);
+                effects.own = effects.own.then(own);
+                // A call is the last one of its block.
+                effects.call = is_call(&insn).then(|| self.call(function, number));
+            }
+            all.blocks.push(effects);
         }
         all
     }
@@ -371,28 +383,15 @@ impl<'d> Liveness<'d> {
         insn: &Insn,
         finder: &mut EffectsOf,
     ) -> Transfer {
-        let effects = finder.of(insn);
-        let own = Transfer {
-            read: effects.read,
-            overwritten: effects.overwritten,
-        };
-        match insn.flow() {
-            // The address is read, then the callee runs.
-            Flow::Call(_) | Flow::IndirectCall => own.then(self.call(function, block)),
-            Flow::Syscall => Transfer {
-                read: own.read.with(SYSTEM_CALL).with(PRESERVED),
-                overwritten: own.overwritten.with(OF_KERNEL),
-            },
-            Flow::Int80 | Flow::Far(_) | Flow::TransactionBegin(_) => Transfer {
-                read: RegisterSet::ALL,
-                ..own
-            },
-            _ => own,
+        let (own, _) = own_effects(insn, finder);
+        match is_call(insn) {
+            true => own.then(self.change_by(self.call(function, block))),
+            false => own,
         }
     }
 
-    /// The change by the callee of a block's call.
-    fn call(&self, function: &Function, block: u32) -> Transfer {
+    /// The call at the end of a block.
+    fn call(&self, function: &Function, block: u32) -> CallOf {
         let edges = function.graph.edges_of(block as usize).iter();
         let is_call = |kind| matches!(kind, EdgeKind::Call | EdgeKind::NoReturn);
         let mut calls = edges.filter(|edge| is_call(edge.kind));
@@ -404,27 +403,45 @@ impl<'d> Liveness<'d> {
         };
         let name = slot.and_then(|slot| self.program.slots.get(&slot));
         if let (To::Address(addr), None) = (to, slot) {
-            let changed = self
-                .callee(to)
-                .map_or(RegisterSet::NONE, |at| self.changed[at]);
-            return Transfer {
-                read: self.into(addr).with(PRESERVED),
-                overwritten: changed.without(PRESERVED).with(FLAGS),
+            return CallOf::Function {
+                number: self.callee(to).map(|number| number as u32),
+                entry: self.entries.get(&addr).copied(),
             };
         }
-        if !self.is_usual {
-            return Transfer {
-                read: RegisterSet::ALL,
-                overwritten: RegisterSet::NONE,
-            };
+        match name {
+            _ if !self.is_usual => CallOf::Unknown,
+            Some(name) if !KEEP_ALL.contains(&name.as_str()) => CallOf::Usual,
+            _ => CallOf::KeepsAll,
         }
-        let is_usual = name.is_some_and(|name| !KEEP_ALL.contains(&name.as_str()));
+    }
+
+    /// The change by what is called, as far as it is known.
+    fn change_by(&self, call: CallOf) -> Transfer {
+        let (number, entry) = match call {
+            CallOf::Function { number, entry } => (number.map(|at| at as usize), entry),
+            CallOf::Unknown => {
+                return Transfer {
+                    read: RegisterSet::ALL,
+                    overwritten: RegisterSet::NONE,
+                };
+            }
+            CallOf::Usual => {
+                return Transfer {
+                    read: ARGUMENTS.with(PRESERVED),
+                    overwritten: RegisterSet::ALL.without(PRESERVED),
+                };
+            }
+            CallOf::KeepsAll => {
+                return Transfer {
+                    read: ARGUMENTS.with(PRESERVED),
+                    overwritten: FLAGS,
+                };
+            }
+        };
+        let changed = number.map_or(RegisterSet::NONE, |at| self.changed[at]);
         Transfer {
-            read: ARGUMENTS.with(PRESERVED),
-            overwritten: match is_usual {
-                true => RegisterSet::ALL.without(PRESERVED),
-                false => FLAGS,
-            },
+            read: self.enter(number, entry).with(PRESERVED),
+            overwritten: changed.without(PRESERVED).with(FLAGS),
         }
     }
 
@@ -465,15 +482,17 @@ impl<'d> Liveness<'d> {
 
     /// The live set where control comes to another function's code.
     fn into(&self, addr: LinkAddr) -> RegisterSet {
-        let is_unknown = match self.index_at(addr) {
-            Some(at) => !is_whole(&self.program.functions[at]),
-            None => true,
-        };
-        match self.at_entry.get(&addr) {
-            Some(set) => *set,
-            None if is_unknown => self.unknown,
-            None => RegisterSet::NONE,
-        }
+        self.enter(self.index_at(addr), self.entries.get(&addr).copied())
+    }
+
+    /// The live set at an entry, if it is one, of a function of the program, if it is one.
+    fn enter(&self, function: Option<usize>, entry: Option<u32>) -> RegisterSet {
+        let known = entry.and_then(|entry| self.at_entry[entry as usize]);
+        let is_known = function.is_some_and(|at| is_whole(&self.program.functions[at]));
+        known.unwrap_or(match is_known {
+            true => RegisterSet::NONE,
+            false => self.unknown,
+        })
     }
 }
 
@@ -481,6 +500,61 @@ impl<'d> Liveness<'d> {
 fn is_whole(function: &Function) -> bool {
     let of_frames = |gate| matches!(gate, Gate::Unwind | Gate::NoUnwind);
     function.failed.iter().all(|failed| of_frames(failed.gate))
+}
+
+fn is_call(insn: &Insn) -> bool {
+    matches!(insn.flow(), Flow::Call(_) | Flow::IndirectCall)
+}
+
+/// The change by an instruction of the live set behind it, without what it calls, and what it writes.
+fn own_effects(insn: &Insn, finder: &mut EffectsOf) -> (Transfer, RegisterSet) {
+    let effects = finder.of(insn);
+    let own = Transfer {
+        read: effects.read,
+        overwritten: effects.overwritten,
+    };
+    let own = match insn.flow() {
+        Flow::Syscall => Transfer {
+            read: own.read.with(SYSTEM_CALL).with(PRESERVED),
+            overwritten: own.overwritten.with(OF_KERNEL),
+        },
+        Flow::Int80 | Flow::Far(_) | Flow::TransactionBegin(_) => Transfer {
+            read: RegisterSet::ALL,
+            ..own
+        },
+        _ => own,
+    };
+    (own, effects.written)
+}
+
+/// Instructions of a function, as far as they depend on no other one.
+#[derive(Default)]
+struct OfFunction {
+    blocks: Vec<OfBlock>,
+    written: RegisterSet,
+}
+
+#[derive(Default)]
+struct OfBlock {
+    own: Transfer,
+    /// Then control goes to what its last instruction calls.
+    call: Option<CallOf>,
+}
+
+/// A call.
+#[derive(Clone, Copy)]
+enum CallOf {
+    /// The numbers of a function of the program and of its entry, if it is one.
+    Function {
+        number: Option<u32>,
+        entry: Option<u32>,
+    },
+    /// A function of another file, by the System V convention.
+    Usual,
+    /// An address is called, or a function that preserves more.
+    KeepsAll,
+    /// A function of another file, in a language with conventions of its own.
+    Unknown,
 }
 
 /// The change by code of the live set behind it.

@@ -6,6 +6,9 @@
 //! 2. Each function's graph is made, its tables are read, and its graph is made again with their targets.
 //! 3. Jumps and calls into the middle of a function, and addresses of such a place that code takes, give it another entry.
 //! 4. Functions that do not return are found, and their callers' graphs made again.
+//!
+//! Functions without tables are made by all processors: what comes of one depends on no other one of the same round. Tables end where
+//! others begin, so functions with tables are made one after the other.
 
 mod jumps;
 mod taken;
@@ -15,14 +18,17 @@ use std::ops::Range;
 
 use image::{CallSite, Cfa, ExtentKind, Image, LinkAddr, Relocations, Unwind};
 use isa::Flow;
+use rayon::prelude::*;
 
 use crate::code::Code;
 use crate::descent::{Calls, Descent};
 use crate::function::{Evidence, Function};
-use crate::graph::{EdgeKind, To};
-use crate::tables::Found;
+use crate::graph::{EdgeKind, Graph, To};
+use crate::tables::{Found, JumpTable};
 use crate::{Failed, Gate, returns};
 
+/// Functions that are followed together.
+const AT_ONCE: usize = 1024;
 /// Rounds of new functions, entries and functions that do not return.
 const MOST_ROUNDS: usize = 8;
 /// Rounds of new targets in a function: switches in cases of others.
@@ -147,6 +153,36 @@ struct Making<'d> {
     /// Functions, and slots, that do not return.
     silent: HashSet<u64>,
     silent_slots: HashSet<u64>,
+}
+
+/// A function whose control was followed, but for jump tables.
+struct Descended {
+    descent: Descent,
+    entries: Vec<u64>,
+    /// Entries among them that are new.
+    taken: Vec<LinkAddr>,
+    sites: Vec<CallSite>,
+    failed: Vec<Failed>,
+}
+
+/// The graph of a function.
+struct Made {
+    graph: Graph,
+    tables: Vec<JumpTable>,
+    tail_jumps: Vec<LinkAddr>,
+    failed: Vec<Failed>,
+}
+
+impl Made {
+    fn put(self, function: &mut Function, others: Vec<LinkAddr>) {
+        function.others.extend(others);
+        function.others.sort_unstable();
+        function.others.dedup();
+        function.tables = self.tables;
+        function.graph = self.graph;
+        function.tail_jumps = self.tail_jumps;
+        function.failed = self.failed;
+    }
 }
 
 impl Calls for Making<'_> {
@@ -290,20 +326,9 @@ impl Making<'_> {
                 break;
             }
             let mut targets = BTreeSet::new();
-            // Functions with tables come last, when all references to tables are known.
-            let (mut made, mut later) = (Vec::new(), Vec::new());
-            while let Some(index) = waiting.pop_first() {
-                match self.make(index, false) {
-                    true => made.push(index),
-                    false => later.push(index),
-                }
-            }
-            for &index in &later {
-                self.make(index, true);
-            }
-            self.shorten(&later);
-            made.append(&mut later);
-            for index in made {
+            let all: Vec<usize> = std::mem::take(&mut waiting).into_iter().collect();
+            self.make_all(&all);
+            for index in all {
                 let edges = self.program.functions[index].graph.edges.iter();
                 targets.extend(edges.filter_map(|edge| match edge.to {
                     To::Address(addr) => Some((addr.0, edge.kind)),
@@ -409,40 +434,83 @@ impl Making<'_> {
         is_made && function.is_complete() && !function.graph.edges.iter().any(comes_back)
     }
 
-    /// Makes the graph of a function; `false`: not, as it may have tables, and is not to have them.
-    fn make(&mut self, index: usize, has_tables: bool) -> bool {
+    /// Makes the graphs of functions. Those with tables come last, when all references to tables are known.
+    fn make_all(&mut self, all: &[usize]) {
+        let mut later = Vec::new();
+        for some in all.chunks(AT_ONCE) {
+            let found = some.par_iter().map(|&index| self.without_tables(index));
+            let found: Vec<(Descended, Option<Made>)> = found.collect();
+            for (&index, (mut descended, made)) in some.iter().zip(found) {
+                self.refer(&mut descended.descent);
+                match made {
+                    Some(made) => made.put(&mut self.program.functions[index], descended.taken),
+                    None => later.push((index, descended)),
+                }
+            }
+        }
+        let later = later.into_iter().map(|(index, descended)| {
+            self.make(index, descended);
+            index
+        });
+        let later: Vec<usize> = later.collect();
+        self.shorten(&later);
+    }
+
+    /// The graph of a function that has no tables; `None`: it may have some.
+    fn without_tables(&self, index: usize) -> (Descended, Option<Made>) {
+        let mut descended = self.descend(index);
+        let may_have = !self.unresolved(&descended.descent).is_empty();
+        let made = (!may_have).then(|| self.graph(&mut descended));
+        (descended, made)
+    }
+
+    /// Makes the graph of a function, with its tables, which end before addresses that are known so far.
+    fn make(&mut self, index: usize, mut descended: Descended) {
+        self.refer(&mut descended.descent);
+        let made = self.graph(&mut descended);
+        self.refer(&mut descended.descent);
+        made.put(&mut self.program.functions[index], descended.taken);
+    }
+
+    /// Keeps the addresses that a function's instructions have.
+    fn refer(&mut self, descent: &mut Descent) {
+        self.references.extend(descent.references.drain(..));
+        self.taken.extend(descent.taken.drain(..));
+    }
+
+    /// Follows control from the entries of a function.
+    fn descend(&self, index: usize) -> Descended {
         let function = &self.program.functions[index];
-        let ranges: Vec<Range<u64>> = function
-            .ranges
-            .iter()
-            .map(|range| range.start.0..range.end.0)
-            .collect();
-        let mut roots: Vec<u64> = vec![function.entry.0];
-        roots.extend(function.others.iter().map(|addr| addr.0));
-        let entries = roots.clone();
+        let ranges = function.ranges.iter();
+        let ranges: Vec<Range<u64>> = ranges.map(|range| range.start.0..range.end.0).collect();
+        let others = function.others.iter().map(|addr| addr.0);
+        let mut entries: Vec<u64> = [function.entry.0].into_iter().chain(others).collect();
         let mut failed = Vec::new();
         let sites = self.call_sites(&ranges, function.entry, &mut failed);
-        roots.extend(sites.iter().map(|site| site.pad.0));
         let mut descent = Descent::new(&ranges);
-        for &root in &roots {
+        let pads = sites.iter().map(|site| site.pad.0);
+        for root in entries.iter().copied().chain(pads) {
             descent.follow(self.code, self, root);
         }
         let taken = self.follow_taken(index, &mut descent);
-        self.references.extend(descent.references.drain(..));
-        self.taken.extend(descent.taken.drain(..));
-        if !has_tables && !self.unresolved(&descent).is_empty() {
-            return false;
+        entries.extend(taken.iter().map(|addr| addr.0));
+        Descended {
+            descent,
+            entries,
+            taken,
+            sites,
+            failed,
         }
-        let entries: Vec<u64> = entries
-            .into_iter()
-            .chain(taken.iter().map(|addr| addr.0))
-            .collect();
-        let (graph, tables) = self.with_tables(&mut descent, &entries, &sites);
-        self.references.extend(descent.references.drain(..));
-        self.taken.extend(descent.taken.drain(..));
+    }
+
+    /// The graph of a function, with the tables of indirect jumps if there are some.
+    fn graph(&self, descended: &mut Descended) -> Made {
+        let descent = &mut descended.descent;
+        let (graph, tables) = self.with_tables(descent, &descended.entries, &descended.sites);
+        let mut failed = std::mem::take(&mut descended.failed);
         failed.append(&mut descent.failed);
         // A jump with the caller's frame may lead to code that nothing else leads to.
-        let mut jumps = self.unresolved(&descent);
+        let mut jumps = self.unresolved(descent);
         jumps.retain(|jump| !tables.contains_key(jump));
         let explains_all = jumps.is_empty() || !descent.has_unexplained(self.code);
         let mut tail_jumps = Vec::new();
@@ -457,15 +525,12 @@ impl Making<'_> {
         }
         failed.sort_unstable();
         failed.dedup();
-        let function = &mut self.program.functions[index];
-        function.others.extend(taken);
-        function.others.sort_unstable();
-        function.others.dedup();
-        function.tables = tables.into_values().filter_map(Found::table).collect();
-        function.graph = graph;
-        function.tail_jumps = tail_jumps;
-        function.failed = failed;
-        true
+        Made {
+            graph,
+            tables: tables.into_values().filter_map(Found::table).collect(),
+            tail_jumps,
+            failed,
+        }
     }
 
     /// Call sites with landing pads of a function's ranges.

@@ -7,7 +7,7 @@
 //!
 //! Limits: call sites in other encodings than ULEB128 and four bytes are unreadable.
 
-use std::cell::RefCell;
+use std::sync::{Mutex, PoisonError};
 
 use gimli::{
     BaseAddresses, CfaRule, CieOrFde, EhFrame, EndianSlice, FrameDescriptionEntry, LittleEndian,
@@ -62,7 +62,7 @@ pub struct Unwind<'d> {
     /// By address.
     ranges: Vec<FrameDescriptionEntry<Bytes<'d>>>,
     /// Answers about one range: questions come function by function.
-    last: RefCell<Frames>,
+    last: Mutex<Frames>,
 }
 
 /// Frame addresses of the range that begins at `start`: each up to an address.
@@ -110,7 +110,7 @@ impl<'d> Unwind<'d> {
             section,
             bases,
             ranges,
-            last: RefCell::default(),
+            last: Mutex::default(),
         }
     }
 
@@ -151,7 +151,7 @@ impl<'d> Unwind<'d> {
     /// The canonical frame address at an instruction; `None`: no table describes it.
     pub fn cfa(&self, addr: LinkAddr) -> Option<Cfa> {
         let fde = self.at(addr)?;
-        let mut last = self.last.borrow_mut();
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.start != Some(fde.initial_address()) {
             *last = self.frames(fde);
         }

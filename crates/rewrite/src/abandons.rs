@@ -278,40 +278,42 @@ impl<'p> Abandons<'p> {
         let mut abandons = Abandons {
             program,
             by_entry,
-            may: functions
-                .iter()
-                .map(|function| !function.is_complete())
-                .collect(),
+            may: vec![false; functions.len()],
         };
-        loop {
-            let now: Vec<bool> = functions
-                .iter()
-                .zip(&abandons.may)
-                .map(|(function, may)| *may || abandons.leaves(function))
-                .collect();
-            if std::mem::replace(&mut abandons.may, now.clone()) == now {
-                return abandons;
+        let mut callers = vec![Vec::new(); functions.len()];
+        let mut new = Vec::new();
+        for (at, function) in functions.iter().enumerate() {
+            let mut may = !function.is_complete();
+            for to in calls(function) {
+                match abandons.function_at(to) {
+                    Some(callee) => callers[callee].push(at),
+                    None => may |= abandons.may_abandon(to),
+                }
+            }
+            abandons.may[at] = may;
+            new.extend(may.then_some(at));
+        }
+        while let Some(at) = new.pop() {
+            for &caller in &callers[at] {
+                if !std::mem::replace(&mut abandons.may[caller], true) {
+                    new.push(caller);
+                }
             }
         }
+        abandons
     }
 
-    /// Whether anything that a function calls may not come back.
-    fn leaves(&self, function: &Function) -> bool {
-        let edges = function.graph.edges.iter();
-        let mut calls = edges.filter(|edge| {
-            matches!(
-                edge.kind,
-                EdgeKind::Call | EdgeKind::NoReturn | EdgeKind::TailCall | EdgeKind::Case
-            )
-        });
-        calls.any(|edge| !matches!(edge.to, To::Block(_)) && self.may_abandon(edge.to))
+    /// Number of the function that a call enters, if it is one of the program.
+    fn function_at(&self, to: To) -> Option<usize> {
+        match to {
+            To::Address(addr) => self.by_entry.get(&addr).copied(),
+            _ => None,
+        }
     }
 
     /// Whether a call of this may not come back, or come back more than once.
     pub fn may_abandon(&self, to: To) -> bool {
-        if let To::Address(addr) = to
-            && let Some(&function) = self.by_entry.get(&addr)
-        {
+        if let Some(function) = self.function_at(to) {
             return self.may[function];
         }
         let name = self.program.name_of(to);
@@ -334,4 +336,17 @@ impl<'p> Abandons<'p> {
 /// A symbol without its version.
 fn unversioned(name: &str) -> &str {
     name.split('@').next().unwrap_or(name)
+}
+
+/// Targets of a function's calls, and of its jumps that stand for a return.
+fn calls(function: &Function) -> impl Iterator<Item = To> + '_ {
+    let edges = function.graph.edges.iter();
+    let edges = edges.filter(|edge| {
+        matches!(
+            edge.kind,
+            EdgeKind::Call | EdgeKind::NoReturn | EdgeKind::TailCall | EdgeKind::Case
+        )
+    });
+    let targets = edges.map(|edge| edge.to);
+    targets.filter(|to| !matches!(to, To::Block(_)))
 }

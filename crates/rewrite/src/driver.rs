@@ -4,37 +4,37 @@
 //! entry, a target of a jump table, it gets a jump to the new code; so pointers to functions keep their values, and code that
 //! came to the old by a way that was not foreseen runs on unchanged.
 
+mod choice;
 mod hops;
 mod patches;
 mod residency;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use flow::{Function, Program};
+use flow::Program;
 use image::{Image, ImageKind, LinkAddr};
 use object::elf;
 use probe::Symbol;
+use rayon::prelude::*;
 use wire::counters::{FIRST, SPARE};
 
 use hops::Hops;
+use patches::Ways;
 use residency::{ENTRY_STUB, Residency, has_room_at_gs};
 
-use crate::eh_frame::{self, EhFrame, Fde};
+use crate::eh_frame::{self, EhFrame};
 use crate::file::File;
-use crate::jump_tables::NewTables;
-use crate::layout::{Insertions, Moved, STATE, Targets};
+use crate::layout::{Moved, STATE, Targets};
 use crate::lsda::Lsda;
 use crate::references::References;
 use crate::segment::{Contents, Plan};
 use crate::skipped::Why;
 use crate::tool::{Outcome, StaticTool};
-use crate::unit::{self, Units};
+use crate::unit::Units;
 use crate::{Edited, Functions, Options, PLAN, Refused, debug, finish, libraries, mark, resident};
 
 /// Bytes of the jump from an old place to the new code.
 const PATCH: u64 = 5;
-/// Most bytes of the last table of landing pads.
-const LAST_TABLE: usize = 4096;
 const PADS: &str = ".everypath.except_table";
 const TEXT: &str = ".everypath.text";
 const TABLES: &str = ".everypath.switches";
@@ -63,6 +63,8 @@ struct Mover<'d> {
     skipped: Vec<(usize, Why)>,
     /// Tables of landing pads by function, with the beginnings of the code that each is of.
     pads: BTreeMap<usize, Vec<(u64, Lsda)>>,
+    /// By function that moves.
+    ways: HashMap<usize, Ways>,
     /// Places for jumps to the new code, with the functions that they are of.
     patches: BTreeMap<u64, usize>,
     hops: Hops,
@@ -168,6 +170,7 @@ impl<'d> Mover<'d> {
             moved: BTreeMap::new(),
             skipped: Vec::new(),
             pads: BTreeMap::new(),
+            ways: HashMap::new(),
             patches: BTreeMap::new(),
             hops: Hops::default(),
             units: tool.inserts().then(|| Units::new(image, program)),
@@ -224,8 +227,8 @@ impl Mover<'_> {
         push(&mut plan, TABLES, 8, switches);
         let (tables, pads) = self.write_lsdas(plan.next(8)).map_err(unreachable)?;
         push(&mut plan, PADS, 8, tables);
-        let moved: Vec<Moved> = self.moved.values().cloned().collect();
-        let stubs = moved.iter().flat_map(Moved::stubs);
+        let moved: Vec<&Moved> = self.moved.values().collect();
+        let stubs = moved.iter().flat_map(|moved| moved.stubs());
         let entry_stubs = self.residency.iter();
         let entry_stubs = entry_stubs.flat_map(|residency| &residency.entry_stubs);
         let entry_stubs = entry_stubs.map(|(&place, &stub)| (stub..stub + ENTRY_STUB, place));
@@ -270,81 +273,6 @@ impl Mover<'_> {
             self.tool.skip(function);
             self.skipped.push((function, why));
         }
-    }
-
-    /// Takes the functions whose code and frames can be written elsewhere.
-    fn choose(&mut self, frames: &EhFrame<'_>) {
-        let mut described: Vec<&Fde> = frames.fdes.iter().collect();
-        described.sort_by_key(|fde| fde.pc);
-        let tables = Tables::of(self.image, frames);
-        for (number, function) in self.program.functions.iter().enumerate() {
-            let mut own: Vec<&Fde> = Vec::new();
-            for range in &function.ranges {
-                let first = described.partition_point(|fde| fde.pc < range.start.0);
-                let fdes = described[first..].iter().copied();
-                own.extend(fdes.take_while(|fde| fde.pc < range.end.0));
-            }
-            let why = match function.failed.first() {
-                Some(failed) => Some(Why::Flow(failed.gate)),
-                None if own.is_empty() => Some(Why::Unwind),
-                None if !own.iter().all(|fde| frames.is_known(fde)) => Some(Why::Unwind),
-                None if is_start_up(function) => Some(Why::StartUp),
-                None => None,
-            };
-            let image = self.image;
-            let bytes = |addr: u64| image.bytes_from(LinkAddr(addr));
-            let moved = match why {
-                Some(why) => Err(why),
-                None => {
-                    let is_fixed = image.kind() == ImageKind::Fixed;
-                    let switches = NewTables::of(function, is_fixed, &bytes);
-                    self.insertions(number, &switches, &bytes)
-                        .and_then(|insertions| Moved::new(function, switches, insertions, &bytes))
-                }
-            };
-            let with_lsdas = moved.and_then(|moved| {
-                let pads = own.iter().map(|fde| tables.of_range(frames, fde));
-                let pads = pads.collect::<Option<Vec<_>>>().ok_or(Why::LandingPads)?;
-                let pads: Vec<(u64, Lsda)> = pads.into_iter().flatten().collect();
-                match pads.iter().all(|(_, pads)| pads.fits(&moved)) {
-                    true => Ok((moved, pads)),
-                    false => Err(Why::LandingPads),
-                }
-            });
-            match with_lsdas {
-                Ok((moved, pads)) => {
-                    self.moved.insert(number, moved);
-                    self.pads.insert(number, pads);
-                }
-                Err(why) => {
-                    self.tool.skip(number);
-                    self.skipped.push((number, why));
-                }
-            }
-        }
-    }
-
-    /// The code that the tool inserts into a function.
-    fn insertions<'b>(
-        &mut self,
-        number: usize,
-        switches: &NewTables,
-        bytes: &dyn Fn(u64) -> &'b [u8],
-    ) -> Result<Insertions, Why> {
-        let Some(units) = &mut self.units else {
-            return Ok(Insertions::default());
-        };
-        let has_memory = self.residency.is_some();
-        let planned = units.with(number, switches, bytes, has_memory, |unit| {
-            let mut plan = unit::Plan::default();
-            self.tool.plan(unit, &mut plan)?;
-            unit.insertions(plan)
-        });
-        let (insertions, entries) = planned?;
-        if let Some(residency) = &mut self.residency {
-            residency.add(number, self.program.functions[number].entry.0, entries);
-        }
-        Ok(insertions)
     }
 
     /// Leaves functions whose patched bytes are read, and those with an address inside that is taken, where no jump to
@@ -431,15 +359,23 @@ impl Mover<'_> {
         if let Some(residency) = &self.residency {
             residency.write_entry_stubs(&mut text, start, &entries)?;
         }
+        let mut own_texts = Vec::with_capacity(self.moved.len());
+        let (mut rest, mut at) = (&mut text[..], start);
         for moved in self.moved.values() {
-            let written = moved.write(&mut text, start, &entries);
+            let (own, behind) =
+                rest[(moved.base - at) as usize..].split_at_mut(moved.size as usize);
+            own_texts.push((moved, own));
+            (rest, at) = (behind, moved.base + moved.size);
+        }
+        own_texts.into_par_iter().try_for_each(|(moved, own)| {
+            let written = moved.write(own, moved.base, &entries);
             written.map_err(|_| Refused::NoRoom)?;
-        }
-        let is_same = |moved: &Moved| moved.is_same(&text, start, &entries);
-        match self.moved.values().all(is_same) {
-            true => Ok(text),
-            false => Err(Refused::Check("moved code is not the same as the old")),
-        }
+            match moved.is_same(own, moved.base, &entries) {
+                true => Ok(()),
+                false => Err(Refused::Check("moved code is not the same as the old")),
+            }
+        })?;
+        Ok(text)
     }
 
     /// Tables of switches of what is moved, at the address where they were placed.
@@ -559,40 +495,4 @@ impl Mover<'_> {
         skipped.sort_unstable();
         skipped
     }
-}
-
-/// Tables of landing pads of a file.
-struct Tables<'d> {
-    image: &'d Image,
-    /// Their addresses, sorted: each ends before the next one.
-    starts: Vec<u64>,
-}
-
-impl<'d> Tables<'d> {
-    fn of(image: &'d Image, frames: &EhFrame<'_>) -> Tables<'d> {
-        let starts = frames.fdes.iter().filter_map(|fde| frames.pads(fde));
-        let mut starts: Vec<u64> = starts.collect();
-        starts.sort_unstable();
-        starts.dedup();
-        Tables { image, starts }
-    }
-
-    /// The table of a range of code, if it has one, with the beginning of the code; `None`: it cannot be read.
-    fn of_range(&self, frames: &EhFrame<'_>, fde: &Fde) -> Option<Option<(u64, Lsda)>> {
-        let Some(addr) = frames.pads(fde) else {
-            return Some(None);
-        };
-        let next = self.starts.partition_point(|start| *start <= addr);
-        let bytes = self.image.bytes_from(LinkAddr(addr));
-        let size = self.starts.get(next).map(|next| (next - addr) as usize);
-        // The last one ends with its section; what is behind it does no harm.
-        let bytes = &bytes[..size.unwrap_or(LAST_TABLE).min(bytes.len())];
-        Lsda::parse(bytes, addr, fde.pc).map(|pads| Some((fde.pc, pads)))
-    }
-}
-
-/// Whether the kernel or the dynamic linker calls it before all relocations are done.
-fn is_start_up(function: &Function) -> bool {
-    let name = function.name.as_deref();
-    matches!(name, Some("_start" | "_dl_start" | "_init" | "_fini"))
 }

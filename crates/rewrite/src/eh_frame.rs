@@ -280,7 +280,7 @@ impl<'d> EhFrame<'d> {
     pub fn write(
         &self,
         addr: u64,
-        moved: &[Moved],
+        moved: &[&Moved],
         pads: &HashMap<u64, u64>,
         others: &[(Range<u64>, u64)],
     ) -> Result<(Vec<u8>, Index), Why> {

@@ -1,24 +1,29 @@
 //! Addresses that code and data of a file hold, as far as they can be seen.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
-use flow::{Gate, Program};
+use flow::{Function, Gate, Program};
 use image::{Image, LinkAddr, Relocations};
 use isa::Insn;
+use rayon::prelude::*;
 
 /// `lea`, which takes an address and reads nothing.
 const LEA: u8 = 0x8d;
 /// Bytes of a constant that may stand between a displacement and the end of its instruction.
 const CONSTANTS: [u64; 4] = [0, 1, 2, 4];
 
+/// Bytes around code in which jumps may be put.
+const PADDING: u64 = 256;
+
 /// Addresses in the file itself.
 #[derive(Debug, Default)]
 pub struct References {
     /// Addresses in words that the dynamic linker writes, those of symbols among them.
     pub pointers: Vec<u64>,
-    /// Addresses that instructions take.
+    /// Addresses in code, or near it, that instructions take.
     pub taken: Vec<u64>,
-    /// Addresses that instructions read, write or go by.
+    /// Addresses there that instructions read, write or go by.
     pub read: Vec<u64>,
     /// Addresses of words that no symbol stands for.
     words: HashSet<u64>,
@@ -33,24 +38,14 @@ impl References {
             words: addresses(&relocations.nameless).into_iter().collect(),
             ..References::default()
         };
-        let blocks = program.functions.iter().flat_map(|one| &one.graph.blocks);
-        for block in blocks {
-            let code = image.bytes_from(block.start);
-            let mut at = block.start.0;
-            while at < block.end.0 {
-                let rest = code.get((at - block.start.0) as usize..);
-                let rest = rest.unwrap_or_default();
-                let Ok(insn) = Insn::decode(&rest[..rest.len().min(15)], at) else {
-                    break;
-                };
-                if let Some((addr, _)) = insn.rip_relative() {
-                    match insn.bytes().get(insn.prefixes()) == Some(&LEA) {
-                        true => found.taken.push(addr),
-                        false => found.read.push(addr),
-                    }
-                }
-                at = insn.next_pc();
-            }
+        let near = near_code(program);
+        let functions = program.functions.par_iter();
+        let by_function: Vec<(Vec<u64>, Vec<u64>)> = functions
+            .map(|function| by_instructions(image, function, &near))
+            .collect();
+        for (mut taken, mut read) in by_function {
+            found.taken.append(&mut taken);
+            found.read.append(&mut read);
         }
         found
     }
@@ -120,4 +115,38 @@ fn behind_padding(image: &Image, from: u64, to: u64) -> u64 {
         }
     }
     at
+}
+
+/// From the first function to behind the padding of the last one.
+fn near_code(program: &Program) -> Range<u64> {
+    let ranges = program.functions.iter().flat_map(|one| &one.ranges);
+    let start = ranges.clone().map(|range| range.start.0).min();
+    let end = ranges.map(|range| range.end.0).max();
+    let (start, end) = (start.unwrap_or(0), end.unwrap_or(0));
+    start.saturating_sub(PADDING)..end.saturating_add(PADDING)
+}
+
+/// Addresses that the instructions of a function take, and those that they read, write or go by.
+fn by_instructions(image: &Image, function: &Function, near: &Range<u64>) -> (Vec<u64>, Vec<u64>) {
+    let (mut taken, mut read) = (Vec::new(), Vec::new());
+    for block in &function.graph.blocks {
+        let code = image.bytes_from(block.start);
+        let mut at = block.start.0;
+        while at < block.end.0 {
+            let rest = code.get((at - block.start.0) as usize..);
+            let rest = rest.unwrap_or_default();
+            let Ok(insn) = Insn::decode(&rest[..rest.len().min(15)], at) else {
+                break;
+            };
+            let address = insn.rip_relative().map(|(addr, _)| addr);
+            if let Some(addr) = address.filter(|addr| near.contains(addr)) {
+                match insn.bytes().get(insn.prefixes()) == Some(&LEA) {
+                    true => taken.push(addr),
+                    false => read.push(addr),
+                }
+            }
+            at = insn.next_pc();
+        }
+    }
+    (taken, read)
 }

@@ -15,7 +15,7 @@ use crate::skipped::Why;
 use crate::unit::{Plan, Unit};
 
 /// A tool of the editor.
-pub trait StaticTool {
+pub trait StaticTool: Send {
     /// Says what is inserted into a function.
     ///
     /// # Errors

@@ -124,7 +124,9 @@ pub struct Unit<'u> {
     pub edges: Vec<Edge>,
     /// Tables that several jumps go by.
     pub tables: u32,
-    live: &'u Live,
+    /// Numbers of the edges through blocks, by block.
+    through: Vec<usize>,
+    live: Live,
     /// Nodes of these tables by their addresses.
     shared: BTreeMap<u64, u32>,
     /// Blocks to which calls return that may return in a forked child.
@@ -149,14 +151,10 @@ impl Plan {
 impl Unit<'_> {
     /// Number of the edge that a position is.
     fn edge_at(&self, at: At) -> Option<usize> {
-        let is_it = |edge: &Edge| match at {
-            At::Entry => edge.is_entry(),
-            At::Block(block) => edge.kind == Kind::Block && edge.from == Node::Start(block),
-            At::Edge(_) => false,
-        };
         match at {
             At::Edge(edge) => Some(edge as usize),
-            At::Entry | At::Block(_) => self.edges.iter().position(is_it),
+            At::Entry => self.edges.iter().position(Edge::is_entry),
+            At::Block(block) => self.through.get(block as usize).copied(),
         }
     }
 
@@ -321,31 +319,32 @@ impl<'d> Units<'d> {
             To::Address(target) => Some(target),
             _ => None,
         });
+        let (liveness, abandons) =
+            rayon::join(|| Liveness::new(image, program), || Abandons::of(program));
         Units {
             program,
             jumped: jumped.collect(),
-            liveness: Liveness::new(image, program),
-            abandons: Abandons::of(program),
+            liveness,
+            abandons,
         }
     }
 
-    /// Lets something work on the unit of a function; gives its result with facts of the function's entries.
-    pub fn with<'b, T>(
-        &mut self,
+    /// The unit of a function, by its number.
+    pub fn unit<'b>(
+        &self,
         number: usize,
         switches: &NewTables,
         bytes: &dyn Fn(u64) -> &'b [u8],
         has_memory: bool,
-        work: impl FnOnce(&Unit<'_>) -> Result<T, Why>,
-    ) -> Result<(T, Entries), Why> {
+    ) -> Result<Unit<'d>, Why> {
         let function = &self.program.functions[number];
-        let live = self.liveness.of(function);
         let mut unit = Unit {
             number,
             function,
             edges: Vec::new(),
             tables: 0,
-            live: &live,
+            through: Vec::new(),
+            live: self.liveness.of(function),
             shared: BTreeMap::new(),
             forks: BTreeSet::new(),
         };
@@ -355,13 +354,16 @@ impl<'d> Units<'d> {
         } else {
             unit.forks.clear();
         }
-        let done = work(&unit)?;
-        let is_called = self.is_called(function);
-        let entries = Entries {
-            bare: bare_entries(function, &live, is_called),
+        Ok(unit)
+    }
+
+    /// Facts of the entries of a unit's function.
+    pub fn entries(&self, unit: &Unit<'_>) -> Entries {
+        let is_called = self.is_called(unit.function);
+        Entries {
+            bare: bare_entries(unit.function, &unit.live, is_called),
             is_called,
-        };
-        Ok((done, entries))
+        }
     }
 
     /// Whether a function is called, by the System V convention, in which flags are no argument; parts of functions are jumped to
@@ -389,6 +391,7 @@ impl<'d> Units<'d> {
         for (number, block) in (0..).zip(&graph.blocks) {
             let (start, end) = (Node::Start(number), Node::End(number));
             let place = Place::Block(block.start.0);
+            unit.through.push(unit.edges.len());
             unit.add(start, end, Kind::Block, place, Vec::new());
             let last = bytes(block.last.0);
             let last = Insn::decode(&last[..last.len().min(15)], block.last.0);

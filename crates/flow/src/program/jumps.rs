@@ -105,7 +105,8 @@ impl Making<'_> {
                 return;
             }
             for index in again {
-                self.make(index, true);
+                let descended = self.descend(index);
+                self.make(index, descended);
             }
         }
     }

@@ -122,7 +122,11 @@ impl Mover<'_> {
         let pointers = references.pointers.iter().chain(&references.taken);
         let inside = pointers.filter(|addr| !patches.contains_key(addr));
         let addresses = inside.chain(&references.read).copied();
-        let exits = self.moved.values().flat_map(|moved| moved.exits());
+        let exits = self
+            .moved
+            .keys()
+            .flat_map(|number| &self.ways[number].exits);
+        let exits = exits.copied();
         let exits = exits.filter(|exit| !patches.contains_key(exit));
         let live: HashSet<usize> = addresses
             .chain(exits)

@@ -20,10 +20,8 @@ impl Mover<'_> {
         loop {
             let mut patches = BTreeMap::new();
             for &number in self.moved.keys() {
-                let function = &self.program.functions[number];
-                for place in places(function, &self.moved[&number]) {
-                    patches.insert(place, number);
-                }
+                let places = self.ways[&number].places.iter();
+                patches.extend(places.map(|&place| (place, number)));
             }
             let (mut tight, short) = self.tight(&patches);
             let without = self.find_hops(&short, &patches, references);
@@ -81,7 +79,10 @@ impl Mover<'_> {
     /// Functions that go on in old code where a patch is.
     fn left_into(&self) -> Vec<usize> {
         let all = self.moved.iter();
-        let found = all.filter(|(_, moved)| moved.exits().any(|exit| self.is_patched(exit, true)));
+        let found = all.filter(|(number, _)| {
+            let mut exits = self.ways[*number].exits.iter();
+            exits.any(|&exit| self.is_patched(exit, true))
+        });
         found.map(|(&number, _)| number).collect()
     }
 
@@ -162,17 +163,27 @@ impl Mover<'_> {
     }
 }
 
-/// Old addresses by which control comes into a function.
-fn places(function: &Function, moved: &Moved) -> Vec<u64> {
-    let entries = function.others.iter().chain([&function.entry]);
-    let mut places: Vec<u64> = entries.map(|entry| entry.0).collect();
-    for edge in &function.graph.edges {
-        let jump = function.graph.blocks[edge.from as usize].last;
-        if let (EdgeKind::Case, To::Block(to)) = (edge.kind, edge.to)
-            && !moved.has_table_of(jump.0)
-        {
-            places.push(function.graph.blocks[to as usize].start.0);
+/// Old addresses at which control comes into the new code of a function from the old, and those to which it leaves it.
+pub(super) struct Ways {
+    pub places: Vec<u64>,
+    pub exits: Vec<u64>,
+}
+
+impl Ways {
+    pub fn of(function: &Function, moved: &Moved) -> Ways {
+        let entries = function.others.iter().chain([&function.entry]);
+        let mut places: Vec<u64> = entries.map(|entry| entry.0).collect();
+        for edge in &function.graph.edges {
+            let jump = function.graph.blocks[edge.from as usize].last;
+            if let (EdgeKind::Case, To::Block(to)) = (edge.kind, edge.to)
+                && !moved.has_table_of(jump.0)
+            {
+                places.push(function.graph.blocks[to as usize].start.0);
+            }
+        }
+        Ways {
+            places,
+            exits: moved.exits().collect(),
         }
     }
-    places
 }
