@@ -18,7 +18,10 @@ use std::process::Command;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
+use flow::Program;
 use image::{Image, Images};
+use rayon::prelude::*;
+use rewrite::Edited;
 
 use crate::exit_status::Ending;
 use crate::flags::{Exec, Rewrite};
@@ -53,32 +56,35 @@ pub fn make(flags: &Rewrite) -> Result<Ending> {
         fs::create_dir(new.0.join(inner)).map_err(cannot)?;
     }
     symlink(&program, new.0.join(ORIGINAL)).map_err(cannot)?;
-    let write = |from: &Path, to: PathBuf, search: &str| -> Result<()> {
+    let write = |from: &Path, to: &Path, search: &str| -> Result<Option<(Edited, Program)>> {
         let (edited, functions) = edit(flags, from, Some(search))?;
-        fs::write(&to, &edited.bytes).map_err(cannot)?;
+        fs::write(to, &edited.bytes).map_err(cannot)?;
         let mode = fs::metadata(from).map_err(cannot)?.permissions().mode();
-        fs::set_permissions(&to, Permissions::from_mode(mode & PERMISSIONS)).map_err(cannot)?;
-        if flags.explain {
+        fs::set_permissions(to, Permissions::from_mode(mode & PERMISSIONS)).map_err(cannot)?;
+        Ok(flags.explain.then_some((edited, functions)))
+    };
+    let show = |from: &Path, made: Option<(Edited, Program)>| {
+        if let Some((edited, functions)) = made {
             say!("everypath: {}", from.display());
             explain(&edited, &functions);
         }
-        Ok(())
     };
     let to = new.0.join(PROGRAMS).join(name);
-    write(&program, to, "$ORIGIN/../lib")?;
-    for library in libraries(flags, &program)? {
-        let name = match (library.soname(), library.path().file_name()) {
-            (Some(soname), _) => OsString::from(soname),
-            (None, Some(name)) => name.to_owned(),
-            (None, None) => continue,
-        };
-        let to = new.0.join(LIBRARIES).join(&name);
-        // The program names its dynamic linker by a path of its own.
-        if is_linker(&name) || to.exists() {
-            continue;
-        }
-        if let Err(error) = write(library.path(), to, "$ORIGIN") {
-            say!("everypath: {error}; it is used as it is");
+    show(&program, write(&program, &to, "$ORIGIN/../lib")?);
+    let libraries = libraries(flags, &program)?;
+    let named = named(&libraries);
+    // All processors edit; what they say comes in the order of the libraries.
+    let made: Vec<_> = named
+        .par_iter()
+        .map(|(name, library)| {
+            let to = new.0.join(LIBRARIES).join(name);
+            (library.path(), write(library.path(), &to, "$ORIGIN"))
+        })
+        .collect();
+    for (path, made) in made {
+        match made {
+            Ok(made) => show(path, made),
+            Err(error) => say!("everypath: {error}; it is used as it is"),
         }
     }
     if folder.exists() {
@@ -86,6 +92,24 @@ pub fn make(flags: &Rewrite) -> Result<Ending> {
     }
     fs::rename(&new.0, folder).map_err(cannot)?;
     Ok(Ending::Exit(0))
+}
+
+/// The names that libraries have in the folder; of two with one name the first. The dynamic linker, which the program names by
+/// a path of its own, is none of them.
+fn named(libraries: &[Arc<Image>]) -> Vec<(OsString, &Image)> {
+    let mut named: Vec<(OsString, &Image)> = Vec::new();
+    for library in libraries {
+        let name = match (library.soname(), library.path().file_name()) {
+            (Some(soname), _) => OsString::from(soname),
+            (None, Some(name)) => name.to_owned(),
+            (None, None) => continue,
+        };
+        let is_known = named.iter().any(|(known, _)| *known == name);
+        if !is_known && !is_linker(&name) {
+            named.push((name, library));
+        }
+    }
+    named
 }
 
 /// Libraries that a program needs, and those that were named, with what these need.
