@@ -159,6 +159,9 @@ impl Graph {
         }
         graph.edges.sort_unstable();
         graph.edges.dedup();
+        // Graphs of all functions are kept.
+        graph.blocks.shrink_to_fit();
+        graph.edges.shrink_to_fit();
         graph
     }
 

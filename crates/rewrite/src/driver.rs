@@ -367,10 +367,12 @@ impl Mover<'_> {
             own_texts.push((moved, own));
             (rest, at) = (behind, moved.base + moved.size);
         }
+        let image = self.image;
+        let old = |addr: u64| image.bytes_from(LinkAddr(addr));
         own_texts.into_par_iter().try_for_each(|(moved, own)| {
-            let written = moved.write(own, moved.base, &entries);
+            let written = moved.write(own, moved.base, &entries, &old);
             written.map_err(|_| Refused::NoRoom)?;
-            match moved.is_same(own, moved.base, &entries) {
+            match moved.is_same(own, moved.base, &entries, &old) {
                 true => Ok(()),
                 false => Err(Refused::Check("moved code is not the same as the old")),
             }

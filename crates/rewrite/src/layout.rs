@@ -9,6 +9,7 @@
 mod branches;
 mod insertions;
 mod same;
+mod text;
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -20,7 +21,7 @@ use probe::Symbol;
 use crate::jump_tables::{NewTable, NewTables};
 use crate::skipped::Why;
 
-use branches::{Form, branch, write_branch};
+use branches::{Form, branch};
 use insertions::{Before, Stub, Way};
 pub use insertions::{Inserted, Insertions, RESIDENT, STATE};
 
@@ -34,7 +35,6 @@ const JUMP: u64 = 5;
 #[derive(Clone, Copy, Debug)]
 struct Item {
     old: u64,
-    bytes: [u8; 15],
     len: u8,
     kind: Kind,
     is_call: bool,
@@ -50,7 +50,7 @@ struct Item {
     falls: u16,
     inserted: u16,
     /// Offset in the function's new code.
-    offset: u64,
+    offset: u32,
     size: u8,
 }
 
@@ -121,9 +121,10 @@ impl Moved {
         insertions: Insertions,
         bytes: &dyn Fn(u64) -> &'d [u8],
     ) -> Result<Moved, Why> {
+        let insns = function.graph.blocks.iter().map(|block| block.insns);
         let mut moved = Moved {
             entry: function.entry.0,
-            items: Vec::new(),
+            items: Vec::with_capacity(insns.sum::<u32>() as usize),
             parts: Vec::new(),
             base: 0,
             size: 0,
@@ -135,9 +136,9 @@ impl Moved {
         for range in &function.ranges {
             let range = range.start.0..range.end.0;
             let first = moved.items.len();
-            let blocks = function.graph.blocks.iter();
             let mut goes_on = None;
-            for block in blocks.filter(|block| range.contains(&block.start.0)) {
+            let is_inside = |block: &&Block| range.contains(&block.start.0);
+            for block in function.graph.blocks.iter().filter(is_inside) {
                 if goes_on.is_some_and(|next| next != block.start.0) {
                     return Err(Why::Code);
                 }
@@ -222,8 +223,9 @@ impl Moved {
                 for item in &mut self.items[part.items.clone()] {
                     let falls = u64::from(item.falls);
                     end += item.padding(self.entry + end + falls);
-                    item.offset = end + falls + u64::from(item.inserted);
-                    end = item.offset + u64::from(item.size) + item.behind();
+                    let offset = end + falls + u64::from(item.inserted);
+                    item.offset = u32::try_from(offset).map_err(|_| Why::TooFar)?;
+                    end = offset + u64::from(item.size) + item.behind();
                 }
                 part.size = end - part.offset;
                 // An address behind the last call is still the function's.
@@ -244,13 +246,12 @@ impl Moved {
                 else {
                     continue;
                 };
-                let is_short = item.size == prefixes + 2;
-                if !is_short {
+                if item.size != prefixes + 2 {
                     continue;
                 }
+                let next = item.offset() + u64::from(item.size);
                 let to = self.offset_from(item.old, target);
-                let distance =
-                    to.map(|to| to.wrapping_sub(item.offset + u64::from(item.size)) as i64);
+                let distance = to.map(|to| to.wrapping_sub(next) as i64);
                 if distance.is_some_and(|distance| i8::try_from(distance).is_ok()) {
                     continue;
                 }
@@ -341,7 +342,7 @@ impl Moved {
         let inside = before.map(|at| &items[at]).and_then(|item| {
             let left = (item.old + u64::from(item.len)).checked_sub(old);
             let left = left.filter(|&left| left > 0)?;
-            Some(self.base + item.offset + u64::from(item.size).saturating_sub(left))
+            Some(self.base + item.offset() + u64::from(item.size).saturating_sub(left))
         });
         inside.or_else(|| self.at_or_behind(old, start))
     }
@@ -436,58 +437,6 @@ impl Moved {
         }
         Ok(())
     }
-
-    /// Writes its code to `text`, which begins at the address `start`.
-    pub fn write(&self, text: &mut [u8], start: u64, targets: &dyn Targets) -> Result<(), Why> {
-        for item in &self.items {
-            let at = self.base + item.offset;
-            let to = (at - start) as usize;
-            let len = usize::from(item.len);
-            let next = at + u64::from(item.size);
-            if item.is_last {
-                let behind = item.old + u64::from(item.len);
-                let distance = distance(behind, next + JUMP)?;
-                let to = (next - start) as usize;
-                text[to] = 0xe9;
-                text[to + 1..to + JUMP as usize].copy_from_slice(&distance);
-            }
-            let out = &mut text[to..to + usize::from(item.size)];
-            match item.kind {
-                Kind::Plain => out.copy_from_slice(&item.bytes[..len]),
-                Kind::Relative { at: place, target } => {
-                    out.copy_from_slice(&item.bytes[..len]);
-                    let place = usize::from(place);
-                    out[place..place + 4].copy_from_slice(&distance(target, next)?);
-                }
-                Kind::Table {
-                    at: place,
-                    table,
-                    is_relative,
-                } => {
-                    out.copy_from_slice(&item.bytes[..len]);
-                    let (_, target) = self.tables[usize::from(table)];
-                    let place = usize::from(place);
-                    let from = if is_relative { next } else { 0 };
-                    out[place..place + 4].copy_from_slice(&distance(target, from)?);
-                }
-                Kind::Branch {
-                    prefixes,
-                    form,
-                    target,
-                } => {
-                    let prefixes = usize::from(prefixes);
-                    out[..prefixes].copy_from_slice(&item.bytes[..prefixes]);
-                    let target = match form {
-                        Form::Call => self.called(target, targets),
-                        _ => self.now_from(item.old, target, targets),
-                    };
-                    let short = item.bytes[prefixes];
-                    write_branch(&mut out[prefixes..], form, short, target, next)?;
-                }
-            }
-        }
-        self.write_inserted(text, start, targets)
-    }
 }
 
 /// The address that an instruction has in itself, and the position of its displacement.
@@ -546,6 +495,16 @@ impl Item {
         }
     }
 
+    /// Its old bytes.
+    fn bytes<'d>(&self, bytes: &dyn Fn(u64) -> &'d [u8]) -> &'d [u8] {
+        &bytes(self.old)[..usize::from(self.len)]
+    }
+
+    /// Offset in the function's new code.
+    fn offset(&self) -> u64 {
+        self.offset.into()
+    }
+
     /// Offset of what is inserted before it.
     fn start(&self) -> u64 {
         self.label() - u64::from(self.falls)
@@ -553,7 +512,7 @@ impl Item {
 
     /// Offset where branches to it come in.
     fn label(&self) -> u64 {
-        self.offset - u64::from(self.inserted)
+        self.offset() - u64::from(self.inserted)
     }
 
     /// Bytes of the jump that follows it.
@@ -562,8 +521,6 @@ impl Item {
     }
 
     fn new(insn: &Insn) -> Result<Item, Why> {
-        let mut bytes = [0; 15];
-        bytes[..insn.len()].copy_from_slice(insn.bytes());
         let len = insn.len() as u8;
         let kind = match insn.flow() {
             Flow::Jump(target)
@@ -582,7 +539,6 @@ impl Item {
         };
         Ok(Item {
             old: insn.pc(),
-            bytes,
             len,
             kind,
             is_call: matches!(insn.flow(), Flow::Call(_) | Flow::IndirectCall),

@@ -5,16 +5,22 @@ use isa::{Flow, Insn};
 use super::{Kind, Moved, Targets, address_of};
 
 impl Moved {
-    /// Whether new code says the same as the old, instruction by instruction.
-    pub fn is_same(&self, text: &[u8], start: u64, targets: &dyn Targets) -> bool {
+    /// Whether new code says the same as the old, whose bytes at an address are in `bytes`, instruction by instruction.
+    pub fn is_same<'d>(
+        &self,
+        text: &[u8],
+        start: u64,
+        targets: &dyn Targets,
+        bytes: &dyn Fn(u64) -> &'d [u8],
+    ) -> bool {
         self.items.iter().all(|item| {
-            let at = self.base + item.offset;
-            let bytes = text.get((at - start) as usize..).unwrap_or_default();
-            let Ok(new) = Insn::decode(&bytes[..bytes.len().min(15)], at) else {
+            let at = self.base + item.offset();
+            let own = text.get((at - start) as usize..).unwrap_or_default();
+            let Ok(new) = Insn::decode(&own[..own.len().min(15)], at) else {
                 return false;
             };
             let len = usize::from(item.len);
-            let Ok(old) = Insn::decode(&item.bytes[..len], item.old) else {
+            let Ok(old) = Insn::decode(item.bytes(bytes), item.old) else {
                 return false;
             };
             let to = |target: u64| self.now_from(item.old, target, targets);

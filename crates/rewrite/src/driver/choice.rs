@@ -1,0 +1,256 @@
+//! Choice of the functions that move, with their code and what a tool inserts.
+//!
+//! Problem: a large program has a hundred thousand functions, and most of the editor's time is theirs; a tool sees them one
+//! after the other, as it numbers its counters.
+//!
+//! Approach: functions are taken by the thousand. While the tool plans one thousand, other threads prepare the next one (jump
+//! tables, units) and lay out the one before. The result does not depend on the number of threads.
+
+use flow::{Function, Program};
+use image::{Image, ImageKind, LinkAddr};
+use rayon::prelude::*;
+
+use super::Mover;
+use super::patches::Ways;
+use crate::eh_frame::{EhFrame, Fde};
+use crate::jump_tables::NewTables;
+use crate::layout::{Insertions, Moved};
+use crate::lsda::Lsda;
+use crate::skipped::Why;
+use crate::tool::StaticTool;
+use crate::unit::{Entries, Plan, Unit, Units};
+
+/// Functions that are looked at together.
+const AT_ONCE: usize = 1024;
+/// Most bytes of the last table of landing pads.
+const LAST_TABLE: usize = 4096;
+
+/// A function that can be moved, as far as no tool is asked.
+struct Prepared<'d> {
+    number: usize,
+    switches: NewTables,
+    /// With facts of its entries, if the tool inserts anything.
+    unit: Option<(Unit<'d>, Entries)>,
+    plan: Plan,
+}
+
+/// A function that can be moved.
+struct Chosen {
+    moved: Moved,
+    /// Tables of landing pads, with the beginnings of the code that each is of.
+    pads: Vec<(u64, Lsda)>,
+    ways: Ways,
+}
+
+/// The outcome for a function, by its number.
+struct Outcome {
+    number: usize,
+    /// Facts of its entries, if code was inserted.
+    entries: Option<Entries>,
+    chosen: Result<Chosen, Why>,
+}
+
+impl Mover<'_> {
+    /// Takes the functions whose code and frames can be written elsewhere.
+    pub(super) fn choose(&mut self, frames: &EhFrame<'_>) {
+        let choice = Choice {
+            image: self.image,
+            program: self.program,
+            frames,
+            described: by_code(frames),
+            tables: Tables::of(self.image, frames),
+            units: self.units.as_ref(),
+            has_memory: self.residency.is_some(),
+        };
+        let tool = &mut *self.tool;
+        let numbers: Vec<usize> = (0..self.program.functions.len()).collect();
+        let mut chunks = numbers.chunks(AT_ONCE);
+        let mut prepared = choice.prepare(chunks.next().unwrap_or_default());
+        let mut planned = Vec::new();
+        let mut outcomes = Vec::with_capacity(numbers.len());
+        while !(prepared.is_empty() && planned.is_empty()) {
+            let next = chunks.next().unwrap_or_default();
+            let ((), (next, mut done)) = rayon::join(
+                || plan(tool, &mut prepared),
+                || (choice.prepare(next), choice.finish(planned)),
+            );
+            outcomes.append(&mut done);
+            planned = std::mem::replace(&mut prepared, next);
+        }
+        for outcome in outcomes {
+            let number = outcome.number;
+            let entry = self.program.functions[number].entry.0;
+            if let (Some(residency), Some(entries)) = (&mut self.residency, outcome.entries) {
+                residency.add(number, entry, entries);
+            }
+            match outcome.chosen {
+                Ok(chosen) => {
+                    self.moved.insert(number, chosen.moved);
+                    self.pads.insert(number, chosen.pads);
+                    self.ways.insert(number, chosen.ways);
+                }
+                Err(why) => {
+                    self.tool.skip(number);
+                    self.skipped.push((number, why));
+                }
+            }
+        }
+    }
+}
+
+/// Has the tool plan each function, in their order.
+fn plan(tool: &mut dyn StaticTool, all: &mut [(usize, Result<Prepared<'_>, Why>)]) {
+    for (_, prepared) in all {
+        let Ok(function) = prepared else { continue };
+        let Some((unit, _)) = &function.unit else {
+            continue;
+        };
+        if let Err(why) = tool.plan(unit, &mut function.plan) {
+            *prepared = Err(why);
+        }
+    }
+}
+
+/// The choice among the functions of a program.
+struct Choice<'d, 'f> {
+    image: &'d Image,
+    program: &'d Program,
+    frames: &'f EhFrame<'f>,
+    /// Descriptions of frames, by their code.
+    described: Vec<&'f Fde>,
+    tables: Tables<'d>,
+    units: Option<&'f Units<'d>>,
+    has_memory: bool,
+}
+
+impl<'d> Choice<'d, '_> {
+    /// Looks at functions, by their numbers.
+    fn prepare(&self, numbers: &[usize]) -> Vec<(usize, Result<Prepared<'d>, Why>)> {
+        let numbers = numbers.par_iter();
+        numbers
+            .map(|&number| (number, self.prepare_one(number)))
+            .collect()
+    }
+
+    fn prepare_one(&self, number: usize) -> Result<Prepared<'d>, Why> {
+        let function = &self.program.functions[number];
+        if let Some(failed) = function.failed.first() {
+            return Err(Why::Flow(failed.gate));
+        }
+        let mut own = self.frames_of(function).peekable();
+        if own.peek().is_none() || !own.all(|fde| self.frames.is_known(fde)) {
+            return Err(Why::Unwind);
+        }
+        if is_start_up(function) {
+            return Err(Why::StartUp);
+        }
+        let bytes = |addr: u64| self.image.bytes_from(LinkAddr(addr));
+        let is_fixed = self.image.kind() == ImageKind::Fixed;
+        let switches = NewTables::of(function, is_fixed, &bytes);
+        let unit = self.units.map(|units| {
+            let unit = units.unit(number, &switches, &bytes, self.has_memory)?;
+            let entries = units.entries(&unit);
+            Ok((unit, entries))
+        });
+        Ok(Prepared {
+            number,
+            unit: unit.transpose()?,
+            switches,
+            plan: Plan::default(),
+        })
+    }
+
+    /// Takes the code of functions that were planned.
+    fn finish(&self, planned: Vec<(usize, Result<Prepared<'d>, Why>)>) -> Vec<Outcome> {
+        let planned = planned.into_par_iter();
+        let outcomes = planned.map(|(number, planned)| {
+            let mut outcome = Outcome {
+                number,
+                entries: None,
+                chosen: Err(Why::Code),
+            };
+            outcome.chosen = planned.and_then(|function| self.take(function, &mut outcome.entries));
+            outcome
+        });
+        outcomes.collect()
+    }
+
+    fn take(&self, prepared: Prepared<'_>, inserted: &mut Option<Entries>) -> Result<Chosen, Why> {
+        let function = &self.program.functions[prepared.number];
+        let bytes = |addr: u64| self.image.bytes_from(LinkAddr(addr));
+        let insertions = match prepared.unit {
+            None => Insertions::default(),
+            Some((unit, entries)) => {
+                let insertions = unit.insertions(prepared.plan)?;
+                *inserted = Some(entries);
+                insertions
+            }
+        };
+        let moved = Moved::new(function, prepared.switches, insertions, &bytes)?;
+        let pads = self.frames_of(function);
+        let pads = pads.map(|fde| self.tables.of_range(self.frames, fde));
+        let pads = pads.collect::<Option<Vec<_>>>().ok_or(Why::LandingPads)?;
+        let pads: Vec<(u64, Lsda)> = pads.into_iter().flatten().collect();
+        match pads.iter().all(|(_, pads)| pads.fits(&moved)) {
+            true => Ok(Chosen {
+                ways: Ways::of(function, &moved),
+                moved,
+                pads,
+            }),
+            false => Err(Why::LandingPads),
+        }
+    }
+
+    /// Descriptions of a function's frames.
+    fn frames_of<'c>(&'c self, function: &'c Function) -> impl Iterator<Item = &'c Fde> + 'c {
+        let ranges = function.ranges.iter();
+        ranges.flat_map(|range| {
+            let first = self.described.partition_point(|fde| fde.pc < range.start.0);
+            let fdes = self.described[first..].iter().copied();
+            fdes.take_while(|fde| fde.pc < range.end.0)
+        })
+    }
+}
+
+/// Descriptions of frames, by their code.
+fn by_code<'f>(frames: &'f EhFrame<'_>) -> Vec<&'f Fde> {
+    let mut described: Vec<&Fde> = frames.fdes.iter().collect();
+    described.sort_by_key(|fde| fde.pc);
+    described
+}
+
+/// Tables of landing pads of a file.
+struct Tables<'d> {
+    image: &'d Image,
+    /// Their addresses, sorted: each ends before the next one.
+    starts: Vec<u64>,
+}
+
+impl<'d> Tables<'d> {
+    fn of(image: &'d Image, frames: &EhFrame<'_>) -> Tables<'d> {
+        let starts = frames.fdes.iter().filter_map(|fde| frames.pads(fde));
+        let mut starts: Vec<u64> = starts.collect();
+        starts.sort_unstable();
+        starts.dedup();
+        Tables { image, starts }
+    }
+
+    /// The table of a range of code, if it has one, with the beginning of the code; `None`: it cannot be read.
+    fn of_range(&self, frames: &EhFrame<'_>, fde: &Fde) -> Option<Option<(u64, Lsda)>> {
+        let Some(addr) = frames.pads(fde) else {
+            return Some(None);
+        };
+        let next = self.starts.partition_point(|start| *start <= addr);
+        let bytes = self.image.bytes_from(LinkAddr(addr));
+        let size = self.starts.get(next).map(|next| (next - addr) as usize);
+        // The last one ends with its section; what is behind it does no harm.
+        let bytes = &bytes[..size.unwrap_or(LAST_TABLE).min(bytes.len())];
+        Lsda::parse(bytes, addr, fde.pc).map(|pads| Some((fde.pc, pads)))
+    }
+}
+
+/// Whether the kernel or the dynamic linker calls it before all relocations are done.
+fn is_start_up(function: &Function) -> bool {
+    let name = function.name.as_deref();
+    matches!(name, Some("_start" | "_dl_start" | "_init" | "_fini"))
+}
