@@ -74,13 +74,13 @@ pub fn make(flags: &Rewrite) -> Result<Ending> {
     let libraries = libraries(flags, &program)?;
     let named = named(&libraries);
     // All processors edit; what they say comes in the order of the libraries.
-    let made: Vec<_> = named
-        .par_iter()
-        .map(|(name, library)| {
+    let made: Vec<_> = flow::with_processors(|| {
+        let made = named.par_iter().map(|(name, library)| {
             let to = new.0.join(LIBRARIES).join(name);
             (library.path(), write(library.path(), &to, "$ORIGIN"))
-        })
-        .collect();
+        });
+        made.collect()
+    });
     for (path, made) in made {
         match made {
             Ok(made) => show(path, made),

@@ -30,6 +30,7 @@
 //! | `returns` | functions that do not return |
 //! | `loops` | dominators and natural loops |
 //! | `live` | registers and flags that are live |
+//! | `processors` | all processors for a piece of work |
 //!
 //! Limits: docs/limits.md, `flow`.
 #![forbid(unsafe_code)]
@@ -40,6 +41,7 @@ mod function;
 mod graph;
 mod live;
 mod loops;
+mod processors;
 mod program;
 mod returns;
 mod shapes;
@@ -51,6 +53,7 @@ pub use function::{Evidence, Function};
 pub use graph::{Block, Edge, EdgeKind, Graph, To};
 pub use live::{Live, Liveness};
 pub use loops::{Dominators, Loop, Loops};
+pub use processors::with_processors;
 pub use program::Program;
 pub use tables::{Element, JumpTable};
 

@@ -33,6 +33,7 @@ use crate::Gate;
 use crate::code::Code;
 use crate::function::Function;
 use crate::graph::{Block, EdgeKind, To};
+use crate::processors::with_processors;
 use crate::program::Program;
 
 /// `rax`, `rdx`, `rcx` and `xmm0` to `xmm3`: results, as far as compilers go
@@ -135,11 +136,13 @@ impl<'d> Liveness<'d> {
             kept: vec![RegisterSet::NONE; count],
             unknown: at_return.with(ARGUMENTS),
         };
-        let functions = program.functions.par_iter();
-        let effects = functions.map_init(EffectsOf::new, |finder, function| {
-            liveness.effects_of(function, finder)
+        liveness.effects = with_processors(|| {
+            let functions = program.functions.par_iter();
+            let effects = functions.map_init(EffectsOf::new, |finder, function| {
+                liveness.effects_of(function, finder)
+            });
+            effects.collect()
         });
-        liveness.effects = effects.collect();
         liveness.changed = liveness.changed_by_all();
         liveness.propagate();
         liveness.keep();

@@ -24,6 +24,7 @@ use crate::code::Code;
 use crate::descent::{Calls, Descent};
 use crate::function::{Evidence, Function};
 use crate::graph::{EdgeKind, Graph, To};
+use crate::processors::with_processors;
 use crate::tables::{Found, JumpTable};
 use crate::{Failed, Gate, returns};
 
@@ -81,7 +82,7 @@ impl Program {
             silent_slots: HashSet::new(),
         };
         making.begin(image);
-        making.run();
+        with_processors(|| making.run());
         for function in &mut making.program.functions {
             function.evidence.taken = making.references.contains(&function.entry.0);
         }

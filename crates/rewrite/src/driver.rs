@@ -118,6 +118,16 @@ pub fn edit(
     options: Options<'_>,
     tool: &mut dyn StaticTool,
 ) -> Result<Edited, Refused> {
+    flow::with_processors(|| edit_here(input, image, program, options, tool))
+}
+
+fn edit_here(
+    input: &[u8],
+    image: &Image,
+    program: &Program,
+    options: Options<'_>,
+    tool: &mut dyn StaticTool,
+) -> Result<Edited, Refused> {
     if mark::is_edited(input) {
         return Err(Refused::Edited);
     }

@@ -48,6 +48,23 @@ fn too_little_address_space_is_one_sentence_that_tells_the_way() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
 
+/// The editor takes all processors; where no thread can be made, it does the same with its own. Root has no such limit.
+#[test]
+fn files_are_edited_without_a_thread_more() {
+    let folder = Folder::new("limits-threads");
+    let edit = ["rewrite", "/usr/bin/gzip", "--tool", "edges", "-o"];
+    let output = folder.run(BINARY, &[&edit[..], &["expected"]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let script = "cp $E editor; mkdir out; chmod 755 . editor; chmod 777 out; \
+        test $(id -u) != 0 || other='setpriv --reuid=65534 --regid=65534 --clear-groups'; \
+        exec $other prlimit --nproc=1 ./editor";
+    let output = shell(&folder, &format!("{script} {} out/gzip", edit.join(" ")));
+    assert!(output.status.success(), "{output:?}");
+    let [expected, alone] =
+        ["expected", "out/gzip"].map(|name| fs::read(folder.file(name)).unwrap());
+    assert!(expected == alone);
+}
+
 #[test]
 fn too_few_descriptors_are_said_to_be_so() {
     let folder = Folder::new("limits-files");
