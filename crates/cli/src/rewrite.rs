@@ -27,7 +27,7 @@ pub fn rewrite(flags: &Rewrite) -> Result<Ending> {
         bail!("--paranoid goes with tools that move functions: all but segment");
     }
     let tool = edits::tool(&flags.tool);
-    let counts = tool.is_some();
+    let counts = tool.is_some_and(|tool| tool.counts);
     if flags.weights.is_some() && !tool.is_some_and(|tool| tool.takes_profile) {
         bail!("--weights goes with --tool edges and --tool blocks");
     }

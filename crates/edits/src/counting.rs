@@ -14,7 +14,7 @@ use placement::plan::{self, PlannedEdge, Tool, end_of, start_of};
 use placement::{Chords, Graph, OUTSIDE, Place};
 use probe::{At, Op, Word};
 use rewrite::unit::{self, Kind, Node};
-use rewrite::{Memory, Outcome, Plan, Section, StaticTool, Unit, Why};
+use rewrite::{Memory, Outcome, Plan, Section, StaticTool, Unit, Version, Why};
 use wire::counters::FIRST;
 
 use crate::Wanted;
@@ -126,7 +126,7 @@ impl<'d, R: Rule> Counting<'d, R> {
 }
 
 impl<R: Rule> StaticTool for Counting<'_, R> {
-    fn plan(&mut self, unit: &Unit<'_>, out: &mut Plan) -> Result<(), Why> {
+    fn plan(&mut self, unit: &Unit<'_>, _: Version, out: &mut Plan) -> Result<(), Why> {
         let chosen = R::choose(unit, &self.graph(unit)).ok_or(Why::NoPlace)?;
         let first = self.next;
         let count = chosen.len() as u64;

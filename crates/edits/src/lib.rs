@@ -6,6 +6,7 @@
 //! | `blocks` | `blocks` | a counter in every block, and what else says everything |
 //! | `coverage` | `coverage` | marks: which blocks and branches were executed at all |
 //! | `opmix` | `opmix` | instructions of each mnemonic: the example |
+//! | `two-versions` | `two_versions` | two versions of every function, which are changed between: a test of the editor |
 //!
 //! Tools that count share `counting` (graphs of functions, numbers of counters, the plan for readers) and `weights` (how often code
 //! is probably executed); `marks` chooses the edges that need a mark.
@@ -19,6 +20,7 @@ mod coverage;
 mod edges;
 mod marks;
 pub mod opmix;
+mod two_versions;
 mod weights;
 
 use flow::Program;
@@ -49,6 +51,8 @@ pub struct Row {
     pub help: &'static str,
     /// Whether an earlier run says where it should not count.
     pub takes_profile: bool,
+    /// Whether it has memory of each thread, which is in files when the program has run.
+    pub counts: bool,
     pub make: Make,
 }
 
@@ -58,6 +62,7 @@ pub const TOOLS: &[Row] = &[
         name: "edges",
         help: "Counters of edges, as few as say everything",
         takes_profile: true,
+        counts: true,
         make: |image, program, wanted| {
             Box::new(Counting::<edges::Edges>::new(image, program, wanted))
         },
@@ -66,6 +71,7 @@ pub const TOOLS: &[Row] = &[
         name: "blocks",
         help: "A counter in every block, and what else says everything",
         takes_profile: true,
+        counts: true,
         make: |image, program, wanted| {
             Box::new(Counting::<blocks::Blocks>::new(image, program, wanted))
         },
@@ -74,6 +80,7 @@ pub const TOOLS: &[Row] = &[
         name: "coverage",
         help: "Marks: which blocks and branches were executed at all",
         takes_profile: false,
+        counts: true,
         make: |image, program, wanted| {
             Box::new(Counting::<coverage::Coverage>::new(image, program, wanted))
         },
@@ -82,7 +89,15 @@ pub const TOOLS: &[Row] = &[
         name: "opmix",
         help: "Instructions of each mnemonic in each function: the example of a tool",
         takes_profile: false,
+        counts: true,
         make: |image, _, wanted| Box::new(opmix::OpMix::new(image, wanted)),
+    },
+    Row {
+        name: "two-versions",
+        help: "Two versions of every function, changed between at random blocks: a test of the editor",
+        takes_profile: false,
+        counts: false,
+        make: |_, _, _| Box::new(two_versions::TwoVersions::default()),
     },
 ];
 

@@ -13,7 +13,7 @@ use std::fmt::Write;
 use image::Image;
 use isa::{Insn, text};
 use probe::{At, Op, Word};
-use rewrite::{Memory, Outcome, Plan, Section, StaticTool, Unit, Why};
+use rewrite::{Memory, Outcome, Plan, Section, StaticTool, Unit, Version, Why};
 use wire::counters::FIRST;
 
 use crate::Wanted;
@@ -64,7 +64,7 @@ impl<'d> OpMix<'d> {
 }
 
 impl StaticTool for OpMix<'_> {
-    fn plan(&mut self, unit: &Unit<'_>, out: &mut Plan) -> Result<(), Why> {
+    fn plan(&mut self, unit: &Unit<'_>, _: Version, out: &mut Plan) -> Result<(), Why> {
         let mut mix = Mix {
             entry: unit.function.entry.0,
             first: self.next,

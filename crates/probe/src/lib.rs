@@ -14,6 +14,7 @@
 //! | [`Op::Append`] | any | `movq %gs:C, %s; mov item, (%s); lea n(%s), %s; movq %s, %gs:C` |
 //! | its check of room | dead | `cmpq %gs:L, %s; jb` over the way to a routine |
 //! | [`Op::Guard`] | dead | a comparison, and a jump over the way elsewhere |
+//! | [`Op::Jump`] | any | `jmp` |
 //! | what needs flags that are live | live | `lahf; seto %al;` that `; addb $127, %al; sahf` |
 //!
 //! Registers that are used are dead ones; or they are kept in a dead one, or where the site says ([`Spill`]), and given back.
@@ -73,6 +74,8 @@ pub enum Op {
     Append { lane: Lane, item: Item },
     /// Go elsewhere if a test holds.
     Guard { test: Test, exit: Exit },
+    /// Go to other code, for good: what would be done behind it is left out.
+    Jump { to: Symbol },
 }
 
 /// Memory of a thread that is filled from its beginning to its end.

@@ -34,7 +34,7 @@ pub fn size(ops: &[Op], site: &Site) -> Result<usize, NoScratch> {
 /// As [`lower`].
 pub fn code(ops: &[Op], site: &Site) -> Result<Option<Vec<u8>>, NoScratch> {
     let names = |op: &Op| match op {
-        Op::Guard { .. } => true,
+        Op::Guard { .. } | Op::Jump { .. } => true,
         Op::Append { lane, .. } => matches!(lane.room, Room::Check { .. }),
         Op::Add { .. } | Op::Set { .. } => false,
     };
@@ -96,6 +96,10 @@ pub fn lower<'a>(ops: &[Op], site: &Site, out: &mut impl Sink<'a>) -> Result<(),
                 rest = &rest[more..];
             }
             Op::Guard { test, exit } => lowering.guard(test, exit),
+            Op::Jump { to } => {
+                lowering.leave(Exit::To(to));
+                return Ok(());
+            }
         }
     }
     lowering.end();
@@ -115,7 +119,7 @@ fn merged(ops: &[Op]) -> Vec<Op> {
     let mut first = 0;
     for &op in ops {
         match op {
-            Op::Guard { .. } => {
+            Op::Guard { .. } | Op::Jump { .. } => {
                 merged.push(op);
                 first = merged.len();
             }
@@ -153,7 +157,7 @@ fn written(op: &Op) -> Flags {
             Room::GuardPage => Flags::NONE,
             Room::Check { .. } => Flags::ALL,
         },
-        Op::Set { .. } => Flags::NONE,
+        Op::Set { .. } | Op::Jump { .. } => Flags::NONE,
     }
 }
 
@@ -249,7 +253,7 @@ fn uses_link(op: &Op) -> bool {
             matches!(exit, Exit::Routine(_)) || matches!(test, Test::IsOtherThread)
         }
         Op::Append { lane, .. } => matches!(lane.room, Room::Check { .. }),
-        Op::Add { .. } | Op::Set { .. } => false,
+        Op::Add { .. } | Op::Set { .. } | Op::Jump { .. } => false,
     }
 }
 

@@ -30,13 +30,16 @@ use gimli::{Dwarf, EndianSlice, LittleEndian, SectionId};
 
 use crate::file::File;
 use crate::layout::Moved;
+use crate::versions::Version;
 
 type Slice<'d> = EndianSlice<'d, LittleEndian>;
 
-/// New places of code, by the old ones.
+/// New places of code, by the old ones. Where one place is asked for, it is that in the first version of the code.
 pub struct Moves<'m> {
     /// Old code with the functions that it is of, by address.
     parts: Vec<(Range<u64>, &'m Moved)>,
+    /// The last version that a function has.
+    last: Version,
     /// Code of functions that stay.
     stay: Vec<Range<u64>>,
 }
@@ -44,13 +47,18 @@ pub struct Moves<'m> {
 impl<'m> Moves<'m> {
     /// `stay` has the ranges of all other functions.
     pub fn new(moved: impl Iterator<Item = &'m Moved>, stay: Vec<Range<u64>>) -> Moves<'m> {
-        let parts = moved.flat_map(|one| {
-            let starts = one.parts().map(|(start, _)| start);
-            starts.map(move |start| (start..one.part_end(start), one))
-        });
-        let mut parts: Vec<_> = parts.collect();
+        let mut last = Version::FIRST;
+        let mut parts = Vec::new();
+        for one in moved {
+            for (label, _) in one.parts() {
+                last = last.max(label.version);
+                if label.version == Version::FIRST {
+                    parts.push((label.old..one.part_end(label.old), one));
+                }
+            }
+        }
         parts.sort_by_key(|(range, _)| range.start);
-        Moves { parts, stay }
+        Moves { parts, last, stay }
     }
 
     /// Number of the part with an address.
@@ -64,22 +72,39 @@ impl<'m> Moves<'m> {
         self.stay.iter().any(|range| range.contains(&old))
     }
 
-    /// The new address of what is in a part, or its end.
-    fn within(&self, part: usize, old: u64) -> Option<u64> {
+    /// All versions, of which a function may have fewer.
+    fn versions(&self) -> impl Iterator<Item = Version> + use<> {
+        (0..=self.last.0).map(Version)
+    }
+
+    /// Whether a version has something of a part.
+    fn has(&self, part: usize, version: Version) -> bool {
         let (range, moved) = &self.parts[part];
-        moved.within(old.min(range.end), range.start)
+        moved.has_part(version.at(range.start))
+    }
+
+    /// The new address in a version of what is in a part, or its end.
+    fn within(&self, part: usize, version: Version, old: u64) -> Option<u64> {
+        let (range, moved) = &self.parts[part];
+        moved.within(old.min(range.end), version.at(range.start))
     }
 
     /// The new address of an instruction, if it moved.
     fn moved(&self, old: u64) -> Option<u64> {
-        self.within(self.part(old)?, old)
+        self.within(self.part(old)?, Version::FIRST, old)
     }
 
-    /// Code of an old range, where it is now. Neighbours are joined.
+    /// Code of an old range, where it is now. Whole functions, and versions of one, are joined if they are neighbours.
     fn ranges(&self, old: Range<u64>) -> Vec<Range<u64>> {
+        self.ranges_in(self.last, old)
+    }
+
+    /// Does the same for the versions up to one.
+    fn ranges_in(&self, last: Version, old: Range<u64>) -> Vec<Range<u64>> {
         /// Functions are aligned, with bytes between them that are nobody's.
         const BETWEEN: u64 = 80;
         let mut found: Vec<Range<u64>> = Vec::new();
+        let mut is_to_end = false;
         let first = self
             .parts
             .partition_point(|(range, _)| range.end <= old.start);
@@ -88,12 +113,24 @@ impl<'m> Moves<'m> {
                 break;
             }
             let ends = [range.start.max(old.start), range.end.min(old.end)];
-            let [Some(start), Some(end)] = ends.map(|addr| self.within(at, addr)) else {
-                continue;
-            };
-            match found.last_mut() {
-                Some(last) if last.end <= start && start - last.end < BETWEEN => last.end = end,
-                _ => found.push(start..end),
+            let [from_start, to_end] = [ends[0] == range.start, ends[1] == range.end];
+            for version in (0..=last.0).map(Version) {
+                let ends = ends.map(|addr| self.within(at, version, addr));
+                let [Some(start), Some(end)] = ends else {
+                    continue;
+                };
+                if start == end && version != Version::FIRST {
+                    continue;
+                }
+                let before = found.last_mut().filter(|before| {
+                    let is_near = before.end <= start && start - before.end < BETWEEN;
+                    is_near && is_to_end && from_start
+                });
+                match before {
+                    Some(before) => before.end = end,
+                    None => found.push(start..end),
+                }
+                is_to_end = to_end;
             }
         }
         let stay = self.stay.iter();

@@ -31,6 +31,7 @@ use crate::segment::{Contents, Plan};
 use crate::skipped::Why;
 use crate::tool::{Outcome, StaticTool};
 use crate::unit::Units;
+use crate::versions::{Label, Version};
 use crate::{Edited, Functions, Options, PLAN, Refused, debug, finish, libraries, mark, resident};
 
 /// Bytes of the jump from an old place to the new code.
@@ -305,7 +306,7 @@ impl Mover<'_> {
             let owner = self.number_at(addr).filter(|_| !is_read);
             if let Some(number) = owner.filter(|number| {
                 let moved = self.moved.get(number);
-                moved.is_some_and(|moved| moved.new_of(addr).is_some())
+                moved.is_some_and(|moved| moved.new_of(Version::FIRST.at(addr)).is_some())
             }) {
                 tight.push((number, Why::TakenInside));
             }
@@ -409,14 +410,23 @@ impl Mover<'_> {
     }
 
     /// Tables of landing pads of what is moved, at an address; and the address of each by the beginning of the old code.
-    fn write_lsdas(&self, start: u64) -> Result<(Vec<u8>, HashMap<u64, u64>), Why> {
+    fn write_lsdas(&self, start: u64) -> Result<(Vec<u8>, HashMap<Label, u64>), Why> {
         let (mut out, mut places) = (Vec::new(), HashMap::new());
         for (number, moved) in &self.moved {
-            for (code, pads) in self.pads.get(number).into_iter().flatten() {
-                out.resize(out.len().next_multiple_of(4), 0);
-                let addr = start + out.len() as u64;
-                out.extend_from_slice(&pads.write(addr, moved)?);
-                places.insert(*code, addr);
+            let Some(all) = self.pads.get(number) else {
+                continue;
+            };
+            for version in moved.versions() {
+                for (code, pads) in all {
+                    let code = version.at(*code);
+                    if !moved.has_part(code) {
+                        continue;
+                    }
+                    out.resize(out.len().next_multiple_of(4), 0);
+                    let addr = start + out.len() as u64;
+                    out.extend_from_slice(&pads.write(addr, moved, version)?);
+                    places.insert(code, addr);
+                }
             }
         }
         Ok((out, places))
@@ -429,7 +439,8 @@ impl Mover<'_> {
             let function = &self.program.functions[number];
             let entries = function.others.iter().chain([&function.entry]);
             for entry in entries {
-                all.extend(moved.new_of(entry.0).map(|new| (entry.0, new)));
+                let new = moved.new_of(Version::FIRST.at(entry.0));
+                all.extend(new.map(|new| (entry.0, new)));
             }
             all.insert(function.entry.0, moved.called_at());
         }
@@ -446,12 +457,18 @@ impl Mover<'_> {
         let number = self.number_at(old)?;
         let function = &self.program.functions[number];
         let moved = self.moved.get(&number)?;
+        let first = Version::FIRST.at(old);
+        if old == moved.entry && moved.versions().nth(1).is_some() {
+            // Other versions stand behind the first one.
+            let called = moved.called_at();
+            return Some((called, moved.base + moved.size - called));
+        }
         let mut parts = moved.parts();
-        if let Some((_, new)) = parts.find(|(start, _)| *start == old) {
+        if let Some((_, new)) = parts.find(|(start, _)| *start == first) {
             return Some((new.start, new.end - new.start));
         }
         function.others.contains(&LinkAddr(old)).then_some(())?;
-        moved.new_of(old).map(|new| (new, 0))
+        moved.new_of(first).map(|new| (new, 0))
     }
 
     /// Address and size that other files know of a function: its code begins with that in front of its entry, if it has some.

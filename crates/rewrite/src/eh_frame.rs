@@ -12,6 +12,7 @@ use std::ops::Range;
 use crate::cursor::Cursor;
 use crate::layout::Moved;
 use crate::skipped::Why;
+use crate::versions::Label;
 
 /// Encodings of pointers: relative to their place, of four bytes with a sign; the same, by a word that holds the address;
 /// absolute of four bytes.
@@ -274,14 +275,14 @@ impl<'d> EhFrame<'d> {
         Some(out)
     }
 
-    /// The new section at an address: old entries, then those of `moved`, whose tables of landing pads are at `lsda` by
-    /// the beginning of the old code; then one for each range of `others`, whose frames are those of the old address beside it. Also the
+    /// The new section at an address: old entries, then those of `moved`, whose tables of landing pads are at `pads` by
+    /// the beginning of the code; then one for each range of `others`, whose frames are those of the old address beside it. Also the
     /// code and the place of each entry.
     pub fn write(
         &self,
         addr: u64,
         moved: &[&Moved],
-        pads: &HashMap<u64, u64>,
+        pads: &HashMap<Label, u64>,
         others: &[(Range<u64>, u64)],
     ) -> Result<(Vec<u8>, Index), Why> {
         let mut writer = Writer {
@@ -299,15 +300,20 @@ impl<'d> EhFrame<'d> {
         old.sort_by_key(|fde| fde.pc);
         for function in moved {
             for (part, _) in function.parts() {
-                let end = function.part_end(part);
-                let first = old.partition_point(|fde| fde.pc < part);
+                let end = function.part_end(part.old);
+                let first = old.partition_point(|fde| fde.pc < part.old);
                 for fde in old[first..].iter().take_while(|fde| fde.pc < end) {
-                    let new_of = |pc| function.at_or_behind(pc, part);
-                    let program = self.program(fde, &new_of, u64::MAX).ok_or(Why::Unwind)?;
-                    let start = new_of(fde.pc).ok_or(Why::Unwind)?;
-                    let stop = new_of(fde.pc + fde.len).ok_or(Why::Unwind)?;
+                    let beginning_at = |pc| match pc == fde.pc {
+                        true => function.at_or_behind(pc, part),
+                        false => function.beginning_at(pc, part),
+                    };
+                    let program = self.program(fde, &beginning_at, u64::MAX);
+                    let program = program.ok_or(Why::Unwind)?;
+                    let new_of = |pc| function.at_or_behind(pc, part).ok_or(Why::Unwind);
+                    let start = new_of(fde.pc)?;
+                    let stop = new_of(fde.pc + fde.len)?;
                     if stop > start {
-                        let pads = pads.get(&fde.pc).copied();
+                        let pads = pads.get(&part.beside(fde.pc)).copied();
                         writer.fde(fde, start..stop, &program, pads)?;
                     }
                 }

@@ -50,6 +50,7 @@ mod segment;
 mod skipped;
 mod tool;
 pub mod unit;
+mod versions;
 
 use std::ops::Range;
 
@@ -58,6 +59,7 @@ pub use mark::is_edited;
 pub use skipped::Why;
 pub use tool::{CounterFiles, Memory, Outcome, Section, StaticTool};
 pub use unit::{Plan, Unit};
+pub use versions::{Label, Version, Versions};
 
 /// Section that a tool wrote for readers.
 const PLAN: &str = ".everypath.plan";

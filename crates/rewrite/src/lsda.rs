@@ -8,6 +8,7 @@
 use crate::cursor::Cursor;
 use crate::layout::Moved;
 use crate::skipped::Why;
+use crate::versions::Version;
 
 const OMITTED: u8 = 0xff;
 const ULEB: u8 = 0x01;
@@ -106,9 +107,10 @@ impl Lsda {
         pads.all(|pad| moved.is_in_part(pad, self.start))
     }
 
-    /// The table of the moved code, at an address.
-    pub fn write(&self, addr: u64, moved: &Moved) -> Result<Vec<u8>, Why> {
-        let new_of = |old| moved.at_or_behind(old, self.start).ok_or(Why::LandingPads);
+    /// The table of a version of the moved code, at an address.
+    pub fn write(&self, addr: u64, moved: &Moved, version: Version) -> Result<Vec<u8>, Why> {
+        let part = version.at(self.start);
+        let new_of = |old| moved.at_or_behind(old, part).ok_or(Why::LandingPads);
         let start = new_of(self.start)?;
         let mut sites = Vec::new();
         for site in &self.sites {
@@ -117,7 +119,7 @@ impl Lsda {
                 continue;
             }
             let pad = match site.pad {
-                Some(pad) => moved.new_of(pad).ok_or(Why::LandingPads)? - start,
+                Some(pad) => moved.new_of(version.at(pad)).ok_or(Why::LandingPads)? - start,
                 None => 0,
             };
             for number in [from - start, to - from, pad, site.action] {

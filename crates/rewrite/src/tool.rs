@@ -3,6 +3,7 @@
 //! | a tool | the editor |
 //! |---|---|
 //! | says what is done at which edges of a function ([`Unit`], [`Plan`]) | makes the code, finds it a place, moves the rest along |
+//! | may ask for several versions of a function's code ([`Versions`]) | makes all of them, with frames, tables and debugging information |
 //! | or that the function is to be left | leaves it; also later, if something else stands against moving it |
 //! | asks for memory of each thread ([`Memory`]) | puts code in front of entries that gives threads theirs, and refuses files where that would not do |
 //! | writes a section, for readers of what the program will have recorded | puts it into the file |
@@ -13,14 +14,20 @@ use flow::Program;
 
 use crate::skipped::Why;
 use crate::unit::{Plan, Unit};
+use crate::versions::{Version, Versions};
 
 /// A tool of the editor.
 pub trait StaticTool: Send {
-    /// Says what is inserted into a function.
+    /// Versions that a function's code is to have.
+    fn versions(&mut self, _unit: &Unit<'_>) -> Versions {
+        Versions::ONE
+    }
+
+    /// Says what is inserted into a version of a function: at its own blocks, and on edges from them. The first version comes first.
     ///
     /// # Errors
     /// The function is to be left as it is.
-    fn plan(&mut self, unit: &Unit<'_>, out: &mut Plan) -> Result<(), Why>;
+    fn plan(&mut self, unit: &Unit<'_>, version: Version, out: &mut Plan) -> Result<(), Why>;
 
     /// Whether it inserts anything at all.
     fn inserts(&self) -> bool {
@@ -59,7 +66,7 @@ pub enum CounterFiles<'a> {
 
 /// The tool that inserts nothing.
 impl StaticTool for () {
-    fn plan(&mut self, _: &Unit<'_>, _: &mut Plan) -> Result<(), Why> {
+    fn plan(&mut self, _: &Unit<'_>, _: Version, _: &mut Plan) -> Result<(), Why> {
         Ok(())
     }
 

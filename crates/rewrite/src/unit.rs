@@ -21,6 +21,7 @@ use crate::abandons::Abandons;
 use crate::jump_tables::NewTables;
 use crate::layout::{Inserted, Insertions, RESIDENT};
 use crate::skipped::Why;
+use crate::versions::{Label, Version, Versions};
 
 /// `r11`, which inserted code at entries uses.
 const R11: u16 = 1 << 11;
@@ -149,6 +150,13 @@ impl Plan {
 }
 
 impl Unit<'_> {
+    /// The beginning of a block in a version, for who goes there.
+    #[must_use]
+    pub fn label(&self, version: Version, block: u32) -> Option<Label> {
+        let block = self.function.graph.blocks.get(block as usize)?;
+        Some(version.at(block.start.0))
+    }
+
     /// Number of the edge that a position is.
     fn edge_at(&self, at: At) -> Option<usize> {
         match at {
@@ -169,18 +177,33 @@ impl Unit<'_> {
         Ok(())
     }
 
-    /// The code of a plan. Where a call may return in a forked child, the child is given memory of its own first, if threads have
-    /// memory.
-    pub(crate) fn insertions(&self, plan: Plan) -> Result<Insertions, Why> {
+    /// The code of a plan for a version. Where a call may return in a forked child, the child is given memory of its own first, if
+    /// threads have memory.
+    pub(crate) fn insertions(
+        &self,
+        plan: Plan,
+        version: Version,
+        versions: &Versions,
+    ) -> Result<Insertions, Why> {
+        let is_there = |edge: &Edge| match edge.from {
+            Node::Start(block) | Node::End(block) => versions.has(version, block),
+            Node::Outside => version == Version::FIRST,
+            Node::Table(_) => true,
+        };
         let mut insertions = Insertions::default();
         let mut ops = plan.ops;
         for block in &self.forks {
             let is_it = |edge: &Edge| edge.place == Place::Falls(*block);
             let edge = self.edges.iter().position(is_it).ok_or(Why::NoPlace)?;
-            ops.entry(edge).or_default().insert(0, GIVE_MEMORY);
+            if is_there(&self.edges[edge]) {
+                ops.entry(edge).or_default().insert(0, GIVE_MEMORY);
+            }
         }
         for (at, ops) in ops {
             let edge = &self.edges[at];
+            if !is_there(edge) {
+                return Err(Why::NoPlace);
+            }
             let inserted = Inserted::of(ops, edge.site())?;
             match edge.place {
                 Place::Nowhere => return Err(Why::NoPlace),

@@ -5,7 +5,7 @@
 //! instruction of moved code its row, found through the new index, must lead to all of these. By induction whole
 //! backtraces are right. The rows are read by gimli, of which the editor has nothing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -50,6 +50,8 @@ struct Edited {
     index: EhFrameHdr<Slice>,
     bases: BaseAddresses,
     rows: HashMap<u64, Option<Row>>,
+    /// Beginnings of the code that entries of the table describe, as far as it ran.
+    described: HashSet<u64>,
 }
 
 fn edited(path: &Path, _: &Image) -> Option<Box<std::cell::RefCell<Edited>>> {
@@ -68,6 +70,7 @@ fn edited(path: &Path, _: &Image) -> Option<Box<std::cell::RefCell<Edited>>> {
             .set_eh_frame(frames.address())
             .set_eh_frame_hdr(index.address()),
         rows: HashMap::new(),
+        described: HashSet::new(),
     })))
 }
 
@@ -87,6 +90,11 @@ impl Edited {
             at,
             EhFrame::cie_from_offset,
         );
+        if found.is_ok() {
+            let fde =
+                table.fde_for_address(&self.frames, &self.bases, at, EhFrame::cie_from_offset);
+            self.described.insert(fde.unwrap().initial_address());
+        }
         let row = found.ok().map(|found| Row {
             cfa: found.cfa().clone(),
             rules: PRESERVED
@@ -251,7 +259,9 @@ impl Step for Frames {
     }
 }
 
-fn check(lines: &[(&str, &str)]) {
+/// Steps programs that are edited by a tool; gives how many entries of their tables describe code that ran.
+fn check(lines: &[(&str, &str)], tool: &str) -> usize {
+    let mut described = 0;
     let folder = Folder::new("frames");
     fs::write(folder.file("throws.cc"), THROWS).unwrap();
     let built = folder.run("g++", &["-O2", "-o", "throws", "throws.cc"]);
@@ -275,7 +285,7 @@ fn check(lines: &[(&str, &str)]) {
                 "-o",
                 &made_in,
                 "--tool",
-                "null",
+                tool,
                 "--paranoid",
             ],
         );
@@ -285,7 +295,10 @@ fn check(lines: &[(&str, &str)]) {
         let line = format!("-a {name} {made_in}/bin/{name} {arguments}");
         let (output, run, steps) = stepped::<Frames>(&line, &folder);
         let (checked, wrong) = (run.checked, run.wrong);
-        println!("{name}: {steps} steps, {checked} frames");
+        let files = run.files.all().filter_map(Option::as_ref);
+        let own: usize = files.map(|file| file.borrow().described.len()).sum();
+        println!("{name}, {tool}: {steps} steps, {checked} frames of {own} entries");
+        described += own;
         assert_eq!(output, native, "{name}");
         assert!(
             wrong.is_empty(),
@@ -296,17 +309,22 @@ fn check(lines: &[(&str, &str)]) {
         // The other steps are in the dynamic linker's code.
         assert!(checked > steps / 4, "{name}: {checked} of {steps}");
     }
+    described
 }
 
+/// With one version of each function, and with two, both of which run.
 #[test]
 fn frames_of_every_moved_instruction() {
-    check(&[("./throws", "")]);
+    let line = [("./throws", "")];
+    let one = check(&line, "null");
+    let two = check(&line, "two-versions");
+    assert!(two > one + one / 2, "{two} of {one}");
 }
 
 #[test]
 #[ignore = "wide: steps for minutes"]
 fn frames_of_larger_programs() {
-    check(&[
+    let lines = [
         ("./panics", ""),
         ("ls", "-l /usr/bin/env"),
         ("gzip", "-c throws.cc"),
@@ -328,5 +346,8 @@ fn frames_of_larger_programs() {
         ),
         ("xz", "-0 -c throws.cc"),
         ("openssl", "dgst -sha256 throws.cc"),
-    ]);
+    ];
+    for tool in ["null", "two-versions"] {
+        check(&lines, tool);
+    }
 }

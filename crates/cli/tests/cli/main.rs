@@ -62,6 +62,7 @@ mod timelines;
 mod traced;
 mod traces;
 mod values;
+mod versions;
 mod xml;
 
 /// The product of this build.

@@ -17,13 +17,13 @@ const TOOLS: [&[&str]; 3] = [
 const PARANOID: &[&str] = TOOLS[2];
 
 /// An edited copy of a file of the folder.
-fn edit(folder: &Folder, from: &str, to: &str, tool: &[&str]) {
+pub fn edit(folder: &Folder, from: &str, to: &str, tool: &[&str]) {
     let output = folder.run(BINARY, &[&["rewrite", from, "-o", to], tool].concat());
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.is_empty(), "{from}: {said}");
 }
 
-fn tool(folder: &Folder, program: &str, arguments: &[&str]) -> Output {
+pub fn tool(folder: &Folder, program: &str, arguments: &[&str]) -> Output {
     let output = Command::new(program)
         .args(arguments)
         .current_dir(folder.path())
@@ -31,7 +31,7 @@ fn tool(folder: &Folder, program: &str, arguments: &[&str]) -> Output {
     output.unwrap_or_else(|error| panic!("{program} did not start: {error}"))
 }
 
-fn succeeds(folder: &Folder, program: &str, arguments: &[&str]) -> String {
+pub fn succeeds(folder: &Folder, program: &str, arguments: &[&str]) -> String {
     let output = tool(folder, program, arguments);
     assert!(
         output.status.success(),
@@ -40,7 +40,7 @@ fn succeeds(folder: &Folder, program: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-const LAYOUTS: &str = r#"
+pub const LAYOUTS: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -423,22 +423,24 @@ fn a_call_that_returns_against_all_expectation_goes_on_as_before() {
     }
 }
 
+/// A switch with all of its cases.
+pub const SWITCH: &str = "#include <stdio.h>\n#include <stdlib.h>\n\
+    __attribute__((noinline)) int size(int kind) { switch (kind) {\n\
+    case 0: return 1; case 1: return abs(kind + 5) * 3; case 2: puts(\"two\"); return 8; case 3: return rand() & 0;\n\
+    case 4: puts(\"four\"); return 34; case 5: return 1 << kind; case 6: return getenv(\"none\") ? 2 : 3; }\n\
+    return -1; }\n\
+    int main(void) { for (int i = -1; i < 9; i++) printf(\"%d \", size(i)); return 0; }\n";
+/// LLVM compares nothing here, and elements between the cases lead to the function's end.
+pub const HOLES: &str = "#include <stdio.h>\n#include <stdlib.h>\n\
+    __attribute__((noinline)) int size(int kind) { switch (kind) {\n\
+    case 0: return abs(kind + 5) * 3; case 3: puts(\"three\"); return 8; case 5: return rand() & 0;\n\
+    case 9: puts(\"nine\"); return 34; case 12: return 1 << kind; case 15: return getenv(\"none\") ? 2 : 3;\n\
+    default: __builtin_unreachable(); } }\n\
+    int main(void) { static const int all[] = {0, 3, 5, 9, 12, 15}; for (int i = 0; i < 60; i++) printf(\"%d \", size(all[i % 6])); }\n";
+
 /// Jump tables of GCC's and LLVM's switches are made anew, relative and absolute ones: their old cases are traps, with no jump.
 #[test]
 fn switches_go_to_new_code() {
-    const SWITCH: &str = "#include <stdio.h>\n#include <stdlib.h>\n\
-        __attribute__((noinline)) int size(int kind) { switch (kind) {\n\
-        case 0: return 1; case 1: return abs(kind + 5) * 3; case 2: puts(\"two\"); return 8; case 3: return rand() & 0;\n\
-        case 4: puts(\"four\"); return 34; case 5: return 1 << kind; case 6: return getenv(\"none\") ? 2 : 3; }\n\
-        return -1; }\n\
-        int main(void) { for (int i = -1; i < 9; i++) printf(\"%d \", size(i)); return 0; }\n";
-    // LLVM compares nothing here, and elements between the cases lead to the function's end.
-    const HOLES: &str = "#include <stdio.h>\n#include <stdlib.h>\n\
-        __attribute__((noinline)) int size(int kind) { switch (kind) {\n\
-        case 0: return abs(kind + 5) * 3; case 3: puts(\"three\"); return 8; case 5: return rand() & 0;\n\
-        case 9: puts(\"nine\"); return 34; case 12: return 1 << kind; case 15: return getenv(\"none\") ? 2 : 3;\n\
-        default: __builtin_unreachable(); } }\n\
-        int main(void) { static const int all[] = {0, 3, 5, 9, 12, 15}; for (int i = 0; i < 60; i++) printf(\"%d \", size(all[i % 6])); }\n";
     let folder = Folder::new("rewrite-switches");
     fs::write(folder.file("switch.c"), SWITCH).unwrap();
     fs::write(folder.file("holes.c"), HOLES).unwrap();
@@ -532,6 +534,7 @@ int main(int argc, char **argv) {
 /// are those of `backtrace(3)`.
 #[test]
 fn gdb_knows_moved_code() {
+    const LINE: &str = "break debugged.c:15";
     let folder = Folder::new("rewrite-gdb");
     fs::write(folder.file("debugged.c"), DEBUGGED).unwrap();
     let builds: [(&str, &[&str]); 5] = [
@@ -544,11 +547,9 @@ fn gdb_knows_moved_code() {
     for (compiler, flags) in builds {
         let words = [flags, &["-rdynamic", "-o", "debugged", "debugged.c"]].concat();
         succeeds(&folder, compiler, &words);
-        edit(&folder, "debugged", "edited", PARANOID);
-        let said = |program: &str| {
-            let mut words = vec!["-q", "-batch", "-nx"];
+        let said = |program: &str, breakpoint: &str| {
+            let mut words = vec!["-q", "-batch", "-nx", "-ex", breakpoint];
             let commands = [
-                "break debugged.c:15",
                 "break leaf",
                 "run",
                 "info locals",
@@ -560,8 +561,9 @@ fn gdb_knows_moved_code() {
                 "finish",
             ];
             words.extend(commands.iter().flat_map(|command| ["-ex", command]));
-            let said = succeeds(&folder, "gdb", &[&words[..], &[program]].concat());
+            let said = tool(&folder, "gdb", &[&words[..], &[program]].concat());
             // Without addresses and names of files.
+            let said = String::from_utf8_lossy(&said.stdout).into_owned();
             let lines = said.lines().filter(|line| !line.starts_with('['));
             let words = lines.map(|line| {
                 let words = line.split_whitespace().filter(|word| !word.contains("0x"));
@@ -569,18 +571,33 @@ fn gdb_knows_moved_code() {
             });
             words.collect::<Vec<_>>()
         };
-        let native = said("./debugged");
+        let native = said("./debugged", LINE);
         let has = |text: &str| native.iter().any(|line| line.contains(text));
         assert!(
             has("middle (n=3) at debugged.c:15") && has("leaf (n=7)"),
             "{native:#?}"
         );
-        assert_eq!(said("./edited"), native, "{compiler} {flags:?}");
-        let names = succeeds(&folder, "./edited", &[]);
-        assert!(
-            names.contains("edited(leaf+") && names.contains("edited(middle+"),
-            "{names}"
-        );
+        for tool in ["null", "two-versions"] {
+            edit(
+                &folder,
+                "debugged",
+                "edited",
+                &["--tool", tool, "--paranoid"],
+            );
+            // gdb has one place for a line of a function, and that is in the first version.
+            let breakpoint = if tool == "null" { LINE } else { "break main" };
+            let native = said("./debugged", breakpoint);
+            assert_eq!(
+                said("./edited", breakpoint),
+                native,
+                "{compiler} {flags:?} {tool}"
+            );
+            let names = succeeds(&folder, "./edited", &[]);
+            assert!(
+                names.contains("edited(leaf+") && names.contains("edited(middle+"),
+                "{names}"
+            );
+        }
     }
 }
 

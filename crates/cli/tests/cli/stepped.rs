@@ -57,6 +57,11 @@ impl<M> Mapped<M> {
         Some((module, addr.wrapping_sub(*base)))
     }
 
+    /// Knowledge of all files that there was an address in.
+    pub fn all(&self) -> impl Iterator<Item = &M> {
+        self.modules.values().map(|(_, module)| module)
+    }
+
     /// Reads what is mapped now.
     fn look(&mut self) {
         let text = fs::read_to_string(format!("/proc/{}/maps", self.pid)).unwrap();

@@ -150,6 +150,10 @@ fn expected(ops: &[Op], before: &State) -> Vec<u8> {
                     state.area[CALLED as usize] = 1;
                 }
             }
+            Op::Jump { .. } => {
+                state.area[WENT as usize] = 1;
+                break;
+            }
             Op::Guard { test, exit } => match (holds(test, &state), exit) {
                 (false, _) => {}
                 (true, Exit::Routine(_)) => state.area[CALLED as usize] = 1,
@@ -228,15 +232,16 @@ const TESTS: [Test; 3] = [
 ];
 
 fn op(u: &mut Unstructured<'_>) -> Result<Op> {
-    Ok(match u.int_in_range(0..=3)? {
-        0 => Op::Add {
+    Ok(match u.int_in_range(0..=7)? {
+        0 => Op::Jump { to: OTHER },
+        1 | 2 => Op::Add {
             word: Word(*u.choose(&COUNTERS)?),
             amount: *u.choose(&[1, 1, -1, 7, -300, i32::MAX])?,
         },
-        1 => Op::Set {
+        3 => Op::Set {
             byte: Byte(*u.choose(&MARKS)?),
         },
-        2 => Op::Append {
+        4 | 5 => Op::Append {
             lane: *u.choose(&lanes())?,
             item: match u.int_in_range(0..=3)? {
                 0 => Item::Imm8(u.arbitrary()?),
@@ -279,6 +284,7 @@ fn single_ops_keep_what_is_live() {
         guard(TESTS[1], Exit::To(OTHER)),
         guard(TESTS[2], Exit::Routine(ROUTINE)),
         guard(TESTS[2], Exit::To(OTHER)),
+        Op::Jump { to: OTHER },
     ];
     let mut machine = Machine::new();
     // Deterministic numbers: the same in each run.

@@ -10,6 +10,7 @@ use super::lines::Lines;
 use super::ranges::Lists;
 use super::{Moves, Slice};
 use crate::file::File;
+use crate::versions::Version;
 
 /// An attribute and the place of its value in the section.
 struct Found<'d> {
@@ -89,13 +90,18 @@ impl<'d> Writer<'_, 'd> {
                 let value = entries.read_attribute(spec).ok()?.value();
                 found.push(Found { spec, value, at });
             }
-            self.entry(unit, &found)?;
+            self.entry(unit, abbreviation.tag(), &found)?;
         }
         Some(())
     }
 
     /// Overwrites what an entry says of addresses.
-    fn entry(&mut self, unit: &Unit<Slice<'d>>, found: &[Found<'d>]) -> Option<()> {
+    fn entry(
+        &mut self,
+        unit: &Unit<Slice<'d>>,
+        tag: gimli::DwTag,
+        found: &[Found<'d>],
+    ) -> Option<()> {
         let of = |name| found.iter().find(|one| one.spec.name() == name);
         let low = of(dw::DW_AT_low_pc);
         let start = match low {
@@ -103,7 +109,9 @@ impl<'d> Writer<'_, 'd> {
             None => None,
         };
         if let (Some(low), Some(start), Some(high)) = (low, start, of(dw::DW_AT_high_pc)) {
-            self.range(low, start, high)?;
+            // Versions of a function stand one behind the other; what is within one of them is known in the first only.
+            let has_versions = matches!(tag, dw::DW_TAG_compile_unit | dw::DW_TAG_subprogram);
+            self.range(low, start, high, has_versions)?;
         }
         for one in found {
             match one.spec.name() {
@@ -137,13 +145,22 @@ impl<'d> Writer<'_, 'd> {
     }
 
     /// A range by its start and its end or length.
-    fn range(&mut self, low: &Found<'d>, start: u64, high: &Found<'d>) -> Option<()> {
+    fn range(
+        &mut self,
+        low: &Found<'d>,
+        start: u64,
+        high: &Found<'d>,
+        has_versions: bool,
+    ) -> Option<()> {
         let end = match high.value {
             AttributeValue::Addr(end) => end,
             ref length => start.checked_add(length.udata_value()?)?,
         };
         // A unit gets the range of its functions that moved, which are one behind the other.
-        let all = self.moves.ranges(start..end);
+        let all = match has_versions {
+            true => self.moves.ranges(start..end),
+            false => self.moves.ranges_in(Version::FIRST, start..end),
+        };
         let moved = all
             .iter()
             .filter(|range| !(start..end).contains(&range.start));

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use gimli::{ColumnType, DebugLine, DebugLineOffset, Format, LineRow, LittleEndian};
 
 use super::{Moves, sleb, uleb};
+use crate::versions::Version;
 
 /// Opcodes (DWARF 5, 6.2.5.2 and 6.2.5.3).
 const COPY: u8 = 1;
@@ -69,7 +70,9 @@ pub fn write(section: &[u8], moves: &Moves<'_>) -> Option<Lines> {
             let is_end = row.end_sequence();
             sequence.push(Row::of(row));
             if is_end {
-                writer.sequence(&sequence, moves)?;
+                for version in moves.versions() {
+                    writer.sequence(&sequence, moves, version)?;
+                }
                 sequence.clear();
             }
         }
@@ -141,16 +144,19 @@ struct Writer<'o> {
 }
 
 impl Writer<'_> {
-    /// Writes a sequence, whose last row is its end, as one for each part that its code is in now.
-    fn sequence(&mut self, rows: &[Row], moves: &Moves<'_>) -> Option<()> {
+    /// Writes a sequence, whose last row is its end, as one for each part that its code is in now in a version. Code that stays is
+    /// that of the first.
+    fn sequence(&mut self, rows: &[Row], moves: &Moves<'_>, version: Version) -> Option<()> {
         let mut open: Option<Option<usize>> = None;
         for row in rows {
             let is_end = std::ptr::eq(row, rows.last()?);
             let part = moves.part(row.address);
-            let is_code = part.is_some() || moves.stays(row.address);
+            let part = part.filter(|part| moves.has(*part, version));
+            let stays = || version == Version::FIRST && moves.stays(row.address);
+            let is_code = part.is_some() || stays();
             if let Some(group) = open.filter(|group| is_end || !is_code || *group != part) {
                 let end = match group {
-                    Some(part) => moves.within(part, row.address)?,
+                    Some(part) => moves.within(part, version, row.address)?,
                     None => row.address,
                 };
                 self.end(end);
@@ -160,7 +166,7 @@ impl Writer<'_> {
                 continue;
             }
             let address = match part {
-                Some(part) => moves.within(part, row.address)?,
+                Some(part) => moves.within(part, version, row.address)?,
                 None => row.address,
             };
             if open.is_none() {

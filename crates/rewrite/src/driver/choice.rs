@@ -14,11 +14,12 @@ use super::Mover;
 use super::patches::Ways;
 use crate::eh_frame::{EhFrame, Fde};
 use crate::jump_tables::NewTables;
-use crate::layout::{Insertions, Moved};
+use crate::layout::{Copied, Moved};
 use crate::lsda::Lsda;
 use crate::skipped::Why;
 use crate::tool::StaticTool;
 use crate::unit::{Entries, Plan, Unit, Units};
+use crate::versions::Versions;
 
 /// Functions that are looked at together.
 const AT_ONCE: usize = 1024;
@@ -31,7 +32,9 @@ struct Prepared<'d> {
     switches: NewTables,
     /// With facts of its entries, if the tool inserts anything.
     unit: Option<(Unit<'d>, Entries)>,
-    plan: Plan,
+    versions: Versions,
+    /// By version.
+    plans: Vec<Plan>,
 }
 
 /// A function that can be moved.
@@ -105,8 +108,15 @@ fn plan(tool: &mut dyn StaticTool, all: &mut [(usize, Result<Prepared<'_>, Why>)
         let Some((unit, _)) = &function.unit else {
             continue;
         };
-        if let Err(why) = tool.plan(unit, &mut function.plan) {
-            *prepared = Err(why);
+        function.versions = tool.versions(unit);
+        function.versions.add_landing_pads(unit.function);
+        let plans = function.versions.all().map(|version| {
+            let mut plan = Plan::default();
+            tool.plan(unit, version, &mut plan).map(|()| plan)
+        });
+        match plans.collect() {
+            Ok(plans) => function.plans = plans,
+            Err(why) => *prepared = Err(why),
         }
     }
 }
@@ -156,7 +166,8 @@ impl<'d> Choice<'d, '_> {
             number,
             unit: unit.transpose()?,
             switches,
-            plan: Plan::default(),
+            versions: Versions::ONE,
+            plans: Vec::new(),
         })
     }
 
@@ -178,15 +189,20 @@ impl<'d> Choice<'d, '_> {
     fn take(&self, prepared: Prepared<'_>, inserted: &mut Option<Entries>) -> Result<Chosen, Why> {
         let function = &self.program.functions[prepared.number];
         let bytes = |addr: u64| self.image.bytes_from(LinkAddr(addr));
-        let insertions = match prepared.unit {
-            None => Insertions::default(),
-            Some((unit, entries)) => {
-                let insertions = unit.insertions(prepared.plan)?;
-                *inserted = Some(entries);
-                insertions
-            }
+        let mut copied = Copied {
+            function,
+            switches: prepared.switches,
+            versions: prepared.versions,
+            insertions: Vec::new(),
         };
-        let moved = Moved::new(function, prepared.switches, insertions, &bytes)?;
+        if let Some((unit, entries)) = prepared.unit {
+            for (version, plan) in copied.versions.all().zip(prepared.plans) {
+                let own = unit.insertions(plan, version, &copied.versions)?;
+                copied.insertions.push(own);
+            }
+            *inserted = Some(entries);
+        }
+        let moved = Moved::new(copied, &bytes)?;
         let pads = self.frames_of(function);
         let pads = pads.map(|fde| self.tables.of_range(self.frames, fde));
         let pads = pads.collect::<Option<Vec<_>>>().ok_or(Why::LandingPads)?;

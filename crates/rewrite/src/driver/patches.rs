@@ -13,6 +13,7 @@ use crate::file::File;
 use crate::layout::Moved;
 use crate::references::References;
 use crate::skipped::Why;
+use crate::versions::Version;
 
 impl Mover<'_> {
     /// Places where control comes in, as far as there is room for a jump at each.
@@ -27,8 +28,11 @@ impl Mover<'_> {
             let without = self.find_hops(&short, &patches, references);
             tight.extend(without.iter().filter_map(|place| patches.get(place)));
             // Code that was not taken apart begins there.
-            let is_nowhere =
-                |(place, number): &(&u64, &usize)| self.moved[number].offset_of(**place).is_none();
+            let is_nowhere = |(place, number): &(&u64, &usize)| {
+                self.moved[number]
+                    .new_of(Version::FIRST.at(**place))
+                    .is_none()
+            };
             tight.extend(patches.iter().filter(is_nowhere).map(|(_, &number)| number));
             self.patches = patches;
             tight.extend(self.left_into());
@@ -113,7 +117,7 @@ impl Mover<'_> {
         for (&place, number) in &self.patches {
             let residency = self.residency.as_ref();
             let stub = residency.and_then(|residency| residency.entered_at(place));
-            let new = stub.or_else(|| self.moved[number].new_of(place));
+            let new = stub.or_else(|| self.moved[number].new_of(Version::FIRST.at(place)));
             let offset = self.image.file_offset(LinkAddr(place));
             let (Some(new), Some(offset)) = (new, offset) else {
                 return Err(Refused::Check("a place of a jump is not in the file"));

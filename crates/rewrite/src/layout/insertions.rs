@@ -12,10 +12,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 use isa::Asm;
-use probe::{Op, Placed, Site, Symbol};
+use probe::{Exit, Op, Placed, Site, Symbol};
 
-use super::{JUMP, Moved, Targets, distance};
+use super::{Behind, JUMP, Moved, Targets, distance};
 use crate::skipped::Why;
+use crate::versions::{Label, Version};
 
 /// The code that gives threads their memory, as what is inserted names it.
 pub const RESIDENT: Symbol = Symbol(0);
@@ -49,6 +50,21 @@ impl Inserted {
         Ok(Inserted(Form::Ops(Box::new((ops, site, size)))))
     }
 
+    /// Instructions to which they may go.
+    fn labels(&self) -> impl Iterator<Item = Label> + '_ {
+        let ops = match &self.0 {
+            Form::Code(_) => &[][..],
+            Form::Ops(ops) => &ops.0,
+        };
+        ops.iter().filter_map(|op| match *op {
+            Op::Guard {
+                exit: Exit::To(to), ..
+            }
+            | Op::Jump { to } => Label::of(to),
+            _ => None,
+        })
+    }
+
     /// Bytes of their code.
     fn size(&self) -> u16 {
         match &self.0 {
@@ -58,7 +74,7 @@ impl Inserted {
     }
 
     /// Writes their code, for an address.
-    fn write(&self, out: &mut [u8], addr: u64, targets: &dyn Targets) -> Result<(), Why> {
+    fn write(&self, out: &mut [u8], addr: u64, address: &dyn Fn(Symbol) -> u64) -> Result<(), Why> {
         let out = &mut out[..usize::from(self.size())];
         let (ops, site) = match &self.0 {
             Form::Code(code) => {
@@ -69,7 +85,7 @@ impl Inserted {
         };
         let mut placed = Placed {
             asm: Asm::new(out, addr),
-            address: |symbol| targets.address(symbol),
+            address,
         };
         let lowered = probe::lower(ops, site, &mut placed);
         match lowered.is_err() || placed.asm.overflowed() {
@@ -79,7 +95,7 @@ impl Inserted {
     }
 }
 
-/// Code to be inserted; places are old addresses.
+/// Code to be inserted into a version; places are old addresses.
 #[derive(Clone, Debug, Default)]
 pub struct Insertions {
     /// Before the first instruction of a block.
@@ -111,7 +127,7 @@ pub(super) enum Way {
 #[derive(Clone, Debug)]
 pub(super) struct Stub {
     code: Inserted,
-    target: u64,
+    target: Label,
     pub(super) offset: u64,
 }
 
@@ -123,54 +139,94 @@ impl Stub {
 
 impl Moved {
     /// Gives each insertion its place.
-    pub(super) fn insert(&mut self, insertions: Insertions) -> Result<(), Why> {
+    pub(super) fn insert(
+        &mut self,
+        insertions: impl Iterator<Item = (Version, Insertions)>,
+    ) -> Result<(), Why> {
+        for (version, insertions) in insertions {
+            self.insert_in(version, insertions);
+        }
+        for part in &self.parts {
+            for item in &mut self.items[part.items.clone()] {
+                if let Some(before) = self.before.get(&part.version.at(item.old)) {
+                    let size = |code: &Option<Inserted>| code.as_ref().map_or(0, Inserted::size);
+                    item.falls = size(&before.falls);
+                    item.inserted = size(&before.inserted);
+                }
+            }
+        }
+        let before = self.before.values();
+        let before = before.flat_map(|before| before.falls.iter().chain(&before.inserted));
+        let stubs = self.stubs.iter().map(|stub| &stub.code);
+        let mut labels = before.chain(stubs).flat_map(Inserted::labels);
+        match labels.all(|label| self.item(label).is_some()) {
+            true => Ok(()),
+            false => Err(Why::NoPlace),
+        }
+    }
+
+    /// Gives each insertion of a version its place.
+    fn insert_in(&mut self, version: Version, insertions: Insertions) {
         let mut before: HashMap<u64, Before> = HashMap::new();
         for (at, code) in insertions.blocks {
             before.entry(at).or_default().inserted = Some(code);
         }
         for (at, code) in insertions.falls {
-            before.entry(at).or_default().falls = Some(code);
+            match self.item(version.at(at)) {
+                Some(_) => before.entry(at).or_default().falls = Some(code),
+                None => self.add_stub((version.at(at), at), code),
+            }
         }
         if let Some(code) = insertions.entry {
             before.entry(self.entry).or_default().falls = Some(code);
         }
-        // Nobody falls through to what stands behind a jump, nor to the beginning of a part.
-        let mut free: HashSet<u64> = HashSet::new();
-        let mut goes_on = false;
-        for item in &self.items {
-            if !goes_on {
-                free.insert(item.old);
+        if !insertions.taken.is_empty() {
+            let mut free = self.not_fallen_to(version);
+            for ((from, target), code) in insertions.taken {
+                let from = version.at(from);
+                let is_branch = self.item(from).is_some();
+                if is_branch && free.remove(&target) {
+                    before.entry(target).or_default().falls = Some(code);
+                    self.ways.insert((from, target), Way::Before);
+                    continue;
+                }
+                self.add_stub((from, target), code);
             }
-            goes_on = item.goes_on && !item.is_last;
         }
-        for part in &self.parts {
-            free.insert(self.items[part.items.start].old);
+        let before = before.into_iter();
+        let before = before.map(|(at, before)| (version.at(at), before));
+        self.before.extend(before);
+    }
+
+    /// Has a way of a branch lead by code behind the function.
+    fn add_stub(&mut self, way: (Label, u64), code: Inserted) {
+        let own = way.0.beside(way.1);
+        self.ways.insert(way, Way::Stub(self.stubs.len()));
+        self.stubs.push(Stub {
+            code,
+            target: match self.item(own) {
+                Some(_) => own,
+                None => own.in_first(),
+            },
+            offset: 0,
+        });
+    }
+
+    /// Instructions of a version to which nobody falls through: behind a jump, and at the beginning of a part. Callers come to the
+    /// entry.
+    fn not_fallen_to(&self, version: Version) -> HashSet<u64> {
+        let mut free: HashSet<u64> = HashSet::new();
+        for part in self.parts.iter().filter(|part| part.version == version) {
+            let mut goes_on = false;
+            for item in &self.items[part.items.clone()] {
+                if !goes_on {
+                    free.insert(item.old);
+                }
+                goes_on = item.goes_on && item.behind == Behind::Nothing;
+            }
         }
         free.remove(&self.entry);
-        for ((from, target), code) in insertions.taken {
-            let is_branch = self.item(from).is_some();
-            if is_branch && free.remove(&target) {
-                before.entry(target).or_default().falls = Some(code);
-                self.ways.insert((from, target), Way::Before);
-                continue;
-            }
-            self.ways
-                .insert((from, target), Way::Stub(self.stubs.len()));
-            self.stubs.push(Stub {
-                code,
-                target,
-                offset: 0,
-            });
-        }
-        for item in &mut self.items {
-            if let Some(before) = before.get(&item.old) {
-                let size = |code: &Option<Inserted>| code.as_ref().map_or(0, Inserted::size);
-                item.falls = size(&before.falls);
-                item.inserted = size(&before.inserted);
-            }
-        }
-        self.before = before;
-        Ok(())
+        free
     }
 
     /// Writes what is inserted.
@@ -180,19 +236,19 @@ impl Moved {
         start: u64,
         targets: &dyn Targets,
     ) -> Result<(), Why> {
-        for item in self
-            .items
-            .iter()
-            .filter(|item| item.falls + item.inserted > 0)
-        {
-            let before = &self.before[&item.old];
+        for (version, item) in self.all() {
+            if item.falls + item.inserted == 0 {
+                continue;
+            }
+            let before = &self.before[&version.at(item.old)];
             let places = [
                 (&before.falls, self.base + item.start()),
                 (&before.inserted, self.base + item.label()),
             ];
             for (code, at) in places {
                 if let Some(code) = code {
-                    code.write(&mut text[(at - start) as usize..], at, targets)?;
+                    let out = &mut text[(at - start) as usize..];
+                    code.write(out, at, &|symbol| self.address(symbol, targets))?;
                 }
             }
         }
@@ -200,7 +256,8 @@ impl Moved {
             let target = self.new_of(stub.target).ok_or(Why::Code)?;
             let at = self.base + stub.offset;
             let out = &mut text[(at - start) as usize..][..stub.size() as usize];
-            stub.code.write(out, at, targets)?;
+            let address = |symbol| self.address(symbol, targets);
+            stub.code.write(out, at, &address)?;
             let jump = &mut out[usize::from(stub.code.size())..];
             jump[0] = 0xe9;
             jump[1..].copy_from_slice(&distance(target, at + stub.size())?);
@@ -208,11 +265,20 @@ impl Moved {
         Ok(())
     }
 
+    /// Address of something that inserted code names.
+    fn address(&self, symbol: Symbol, targets: &dyn Targets) -> u64 {
+        match Label::of(symbol) {
+            // It was looked for when the code was given its place.
+            Some(label) => self.new_of(label).unwrap_or(0),
+            None => targets.address(symbol),
+        }
+    }
+
     /// New places of code behind the function, with the old addresses at which it goes on.
     pub fn stubs(&self) -> impl Iterator<Item = (Range<u64>, u64)> + '_ {
         self.stubs.iter().map(|stub| {
             let start = self.base + stub.offset;
-            (start..start + stub.size(), stub.target)
+            (start..start + stub.size(), stub.target.old)
         })
     }
 }

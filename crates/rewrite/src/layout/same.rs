@@ -2,7 +2,7 @@
 
 use isa::{Flow, Insn};
 
-use super::{Kind, Moved, Targets, address_of};
+use super::{Behind, Kind, Moved, Table, Targets, address_of};
 
 impl Moved {
     /// Whether new code says the same as the old, whose bytes at an address are in `bytes`, instruction by instruction.
@@ -13,7 +13,7 @@ impl Moved {
         targets: &dyn Targets,
         bytes: &dyn Fn(u64) -> &'d [u8],
     ) -> bool {
-        self.items.iter().all(|item| {
+        self.all().all(|(version, item)| {
             let at = self.base + item.offset();
             let own = text.get((at - start) as usize..).unwrap_or_default();
             let Ok(new) = Insn::decode(&own[..own.len().min(15)], at) else {
@@ -23,24 +23,33 @@ impl Moved {
             let Ok(old) = Insn::decode(item.bytes(bytes), item.old) else {
                 return false;
             };
-            let to = |target: u64| self.now_from(item.old, target, targets);
+            let to = |target: u64| self.now_from(version.at(item.old), target, targets);
             let is_same_branch = match (old.flow(), new.flow()) {
                 (Flow::Jump(one), Flow::Jump(other)) => to(one) == other,
-                (Flow::Call(one), Flow::Call(other)) => self.called(one, targets) == other,
+                (Flow::Call(one), Flow::Call(other)) => self.called(version, one, targets) == other,
                 (Flow::Cond(how, one), Flow::Cond(same, other)) => how == same && to(one) == other,
                 (Flow::CountJump(one), Flow::CountJump(other)) => to(one) == other,
                 (one, other) => {
                     let is_same = match item.kind {
                         Kind::Table { table, .. } => {
-                            let (switch, addr) = &self.tables[usize::from(table)];
-                            same_but_table(&old, &new, switch.old, *addr)
+                            let table = &self.tables[usize::from(table)];
+                            same_but_table(&old, &new, table.new.old, table.addr)
                         }
                         _ => same_but_displacement(&old, &new),
                     };
                     one == other && new.len() == len && is_same
                 }
             };
-            new.len() == usize::from(item.size) && is_same_branch
+            let goes_on = || {
+                let behind = own.get(new.len()..).unwrap_or_default();
+                let jump = Insn::decode(&behind[..behind.len().min(15)], new.next_pc()).ok()?;
+                Some(jump.flow())
+            };
+            let is_same_behind = match self.behind(version, item) {
+                Some(target) => goes_on() == Some(Flow::Jump(target)),
+                None => item.behind == Behind::Nothing,
+            };
+            new.len() == usize::from(item.size) && is_same_branch && is_same_behind
         })
     }
 
@@ -59,14 +68,15 @@ impl Moved {
                 table.wrapping_add(i64::from(i32::from_le_bytes(word)).cast_unsigned())
             }
         };
-        self.tables.iter().all(|(switch, addr)| {
-            let width = usize::from(switch.width);
-            let new = out[(addr - start) as usize..].chunks_exact(width);
-            let old = old(switch.old).chunks_exact(width);
-            let mut both = new.zip(old).take(switch.cases);
-            both.all(|(new, old)| {
-                let old = leads_to(old, switch.old);
-                self.now_from(switch.old, old, targets) == leads_to(new, *addr)
+        self.tables.iter().all(|Table { version, new, addr }| {
+            let width = usize::from(new.width);
+            let from = version.at(new.old);
+            let elements = out[(addr - start) as usize..].chunks_exact(width);
+            let old = old(new.old).chunks_exact(width);
+            let mut both = elements.zip(old).take(new.cases);
+            both.all(|(element, old)| {
+                let old = leads_to(old, new.old);
+                self.now_from(from, old, targets) == leads_to(element, *addr)
             })
         })
     }

@@ -1,0 +1,225 @@
+//! The code of a function, taken apart into the instructions of its versions.
+
+use std::ops::Range;
+
+use flow::{Block, EdgeKind, Function};
+use isa::{Flow, Insn};
+
+use super::branches::branch;
+use super::{ALIGN, Behind, Insertions, Item, Kind, Moved, Part, Table, address_of};
+use crate::jump_tables::NewTables;
+use crate::skipped::Why;
+use crate::versions::{Version, Versions};
+
+/// A function, the versions that are made of it, and what is inserted into them.
+#[derive(Debug)]
+pub struct Copied<'f> {
+    pub function: &'f Function,
+    pub switches: NewTables,
+    pub versions: Versions,
+    /// Code that is inserted, by version.
+    pub insertions: Vec<Insertions>,
+}
+
+/// A version that is taken.
+struct Taken<'c> {
+    copied: &'c Copied<'c>,
+    version: Version,
+    /// Number of its first table.
+    tables: usize,
+}
+
+impl Moved {
+    /// Takes the code of a function.
+    pub fn new<'d>(mut copied: Copied<'_>, bytes: &dyn Fn(u64) -> &'d [u8]) -> Result<Moved, Why> {
+        let function = copied.function;
+        let insns = function.graph.blocks.iter().map(|block| block.insns);
+        let mut moved = Moved {
+            entry: function.entry.0,
+            items: Vec::with_capacity(insns.sum::<u32>() as usize),
+            parts: Vec::new(),
+            base: 0,
+            size: 0,
+            tables: Vec::new(),
+            before: Default::default(),
+            ways: Default::default(),
+            stubs: Vec::new(),
+        };
+        for version in copied.versions.all() {
+            let taken = Taken {
+                copied: &copied,
+                version,
+                tables: moved.tables.len(),
+            };
+            for range in &function.ranges {
+                moved.take_range(&taken, range.start.0..range.end.0, bytes)?;
+            }
+            let tables = copied.switches.tables.iter();
+            moved.tables.extend(tables.map(|new| Table {
+                version,
+                new: new.clone(),
+                addr: 0,
+            }));
+        }
+        if moved.items.is_empty() || moved.parts[0].old.start != moved.entry {
+            return Err(Why::Code);
+        }
+        let insertions = std::mem::take(&mut copied.insertions);
+        moved.insert(copied.versions.all().zip(insertions))?;
+        moved.lay_out()?;
+        Ok(moved)
+    }
+
+    /// Takes what a version has of a range of the function.
+    fn take_range<'d>(
+        &mut self,
+        taken: &Taken<'_>,
+        range: Range<u64>,
+        bytes: &dyn Fn(u64) -> &'d [u8],
+    ) -> Result<(), Why> {
+        let function = taken.copied.function;
+        let first = self.items.len();
+        let mut goes_on = None;
+        let mut is_behind = false;
+        for (number, block) in (0..).zip(&function.graph.blocks) {
+            if !range.contains(&block.start.0) {
+                continue;
+            }
+            if goes_on.is_some_and(|next| next != block.start.0) {
+                return Err(Why::Code);
+            }
+            let is_there = taken.copied.versions.has(taken.version, number);
+            if !is_there {
+                if let (Some(_), Some(last)) = (goes_on.take(), self.items.last_mut()) {
+                    last.behind = Behind::FirstVersion;
+                }
+                is_behind = false;
+                continue;
+            }
+            goes_on = self.take(taken, block, is_behind, bytes(block.start.0))?;
+            is_behind = true;
+            // Should a call return that is taken not to, it goes on in old code; and so does a trap whose handler has the
+            // program go on behind it.
+            if !falls_out(function, block) {
+                goes_on = None;
+                let mut last = self.items.last_mut();
+                if let Some(last) = last.as_mut().filter(|last| last.is_call || last.is_trap) {
+                    last.behind = Behind::OldCode;
+                }
+            }
+        }
+        if goes_on.is_some() {
+            return Err(Why::Code);
+        }
+        if self.items.len() > first {
+            self.parts.push(Part {
+                version: taken.version,
+                old: range,
+                items: first..self.items.len(),
+                offset: 0,
+                size: 0,
+            });
+        }
+        Ok(())
+    }
+
+    /// Takes the instructions of a block; gives the address that is executed behind them.
+    fn take(
+        &mut self,
+        taken: &Taken<'_>,
+        block: &Block,
+        is_behind: bool,
+        code: &[u8],
+    ) -> Result<Option<u64>, Why> {
+        let mut at = block.start.0;
+        let mut goes_on = None;
+        while at < block.end.0 {
+            if goes_on.is_some_and(|next| next != at) {
+                return Err(Why::Code);
+            }
+            let rest = code.get((at - block.start.0) as usize..);
+            let rest = rest.unwrap_or_default();
+            let insn = Insn::decode(&rest[..rest.len().min(15)], at).map_err(|_| Why::Code)?;
+            let mut item = Item::new(&insn)?;
+            let before = self.items.last().map(|last| last.old + u64::from(last.len));
+            let gap = before.and_then(|before| at.checked_sub(before));
+            let gap = gap.filter(|_| is_behind || at > block.start.0);
+            item.gap = gap.map_or(0, |gap| gap.min(ALIGN) as u16);
+            if let Some(&table) = taken.copied.switches.sites.get(&at) {
+                item.kind = to_table(&insn, taken.tables + table).ok_or(Why::Code)?;
+            }
+            item.goes_on = falls_through(&insn);
+            self.items.push(item);
+            at = insn.next_pc();
+            goes_on = falls_through(&insn).then_some(at);
+        }
+        Ok(goes_on)
+    }
+}
+
+/// An instruction that leads to a table.
+fn to_table(insn: &Insn, table: usize) -> Option<Kind> {
+    let (_, at) = address_of(insn)?;
+    Some(Kind::Table {
+        at: at as u8,
+        table: u16::try_from(table).ok()?,
+        is_relative: insn.rip_relative().is_some(),
+    })
+}
+
+/// Whether a block's code goes on behind it.
+fn falls_out(function: &Function, block: &Block) -> bool {
+    let number = function.graph.block_from(block.start);
+    let mut edges = function.graph.edges_of(number.unwrap_or(0)).iter();
+    edges.any(|edge| edge.kind == EdgeKind::FallThrough)
+}
+
+/// Whether the next instruction may be executed behind this one.
+fn falls_through(insn: &Insn) -> bool {
+    !insn.is_halt()
+        && matches!(
+            insn.flow(),
+            Flow::Next
+                | Flow::Syscall
+                | Flow::Int80
+                | Flow::Cond(..)
+                | Flow::CountJump(_)
+                | Flow::Call(_)
+                | Flow::IndirectCall
+        )
+}
+
+impl Item {
+    fn new(insn: &Insn) -> Result<Item, Why> {
+        let len = insn.len() as u8;
+        let kind = match insn.flow() {
+            Flow::Jump(target)
+            | Flow::Call(target)
+            | Flow::Cond(_, target)
+            | Flow::CountJump(target) => branch(insn, target)?,
+            Flow::Far(_) | Flow::TransactionBegin(_) => return Err(Why::Code),
+            _ if insn.eip_relative().is_some() => return Err(Why::Code),
+            _ => match insn.rip_relative() {
+                Some((target, at)) => Kind::Relative {
+                    at: at as u8,
+                    target,
+                },
+                None => Kind::Plain,
+            },
+        };
+        Ok(Item {
+            old: insn.pc(),
+            len,
+            kind,
+            is_call: matches!(insn.flow(), Flow::Call(_) | Flow::IndirectCall),
+            is_trap: insn.flow() == Flow::Trap,
+            behind: Behind::Nothing,
+            goes_on: false,
+            gap: 0,
+            falls: 0,
+            inserted: 0,
+            offset: 0,
+            size: len,
+        })
+    }
+}
