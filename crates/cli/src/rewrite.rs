@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow, bail};
 use flow::Program;
-use image::{FileOffset, Image, LinkAddr};
+use image::{FileOffset, Image};
 use rewrite::{CounterFiles, Edited, OldCode, StaticTool};
 use wire::counters::FOLDER;
 
@@ -144,7 +144,7 @@ pub fn explain(edited: &Edited, program: &Program) {
         say!("everypath: {}", edited.says);
     }
     for (entry, why) in &edited.skipped {
-        let function = program.function_from(LinkAddr(*entry));
+        let function = program.function_from(*entry);
         let name = function.and_then(|function| function.name.as_deref());
         say!(
             "everypath: left at {entry:#x}{}: {}, {}",

@@ -5,7 +5,7 @@
 //! position-independent file is the link address plus a bias this crate never
 //! sees. `PT_LOAD` segments are the only way between them.
 
-use std::fmt;
+use std::{fmt, ops};
 
 /// Position in the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -14,6 +14,23 @@ pub struct FileOffset(pub u64);
 /// Address the linker gave, before any load bias.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkAddr(pub u64);
+
+impl ops::Add<u64> for LinkAddr {
+    type Output = LinkAddr;
+
+    fn add(self, bytes: u64) -> LinkAddr {
+        LinkAddr(self.0 + bytes)
+    }
+}
+
+/// Bytes from one address to another one that is not before it.
+impl ops::Sub for LinkAddr {
+    type Output = u64;
+
+    fn sub(self, start: LinkAddr) -> u64 {
+        self.0 - start.0
+    }
+}
 
 impl fmt::LowerHex for FileOffset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -27,7 +27,9 @@ mod ranges;
 use std::ops::Range;
 
 use gimli::{Dwarf, EndianSlice, LittleEndian, SectionId};
+use image::LinkAddr;
 
+use crate::address::New;
 use crate::file::File;
 use crate::layout::Moved;
 use crate::versions::Version;
@@ -37,16 +39,16 @@ type Slice<'d> = EndianSlice<'d, LittleEndian>;
 /// New places of code, by the old ones. Where one place is asked for, it is that in the first version of the code.
 pub struct Moves<'m> {
     /// Old code with the functions that it is of, by address.
-    parts: Vec<(Range<u64>, &'m Moved)>,
+    parts: Vec<(Range<LinkAddr>, &'m Moved)>,
     /// The last version that a function has.
     last: Version,
     /// Code of functions that stay.
-    stay: Vec<Range<u64>>,
+    stay: Vec<Range<LinkAddr>>,
 }
 
 impl<'m> Moves<'m> {
     /// `stay` has the ranges of all other functions.
-    pub fn new(moved: impl Iterator<Item = &'m Moved>, stay: Vec<Range<u64>>) -> Moves<'m> {
+    pub fn new(moved: impl Iterator<Item = &'m Moved>, stay: Vec<Range<LinkAddr>>) -> Moves<'m> {
         let mut last = Version::FIRST;
         let mut parts = Vec::new();
         for one in moved {
@@ -62,13 +64,13 @@ impl<'m> Moves<'m> {
     }
 
     /// Number of the part with an address.
-    fn part(&self, old: u64) -> Option<usize> {
+    fn part(&self, old: LinkAddr) -> Option<usize> {
         let after = self.parts.partition_point(|(range, _)| range.start <= old);
         let at = after.checked_sub(1)?;
         self.parts[at].0.contains(&old).then_some(at)
     }
 
-    fn stays(&self, old: u64) -> bool {
+    fn stays(&self, old: LinkAddr) -> bool {
         self.stay.iter().any(|range| range.contains(&old))
     }
 
@@ -84,26 +86,26 @@ impl<'m> Moves<'m> {
     }
 
     /// The new address in a version of what is in a part, or its end.
-    fn within(&self, part: usize, version: Version, old: u64) -> Option<u64> {
+    fn within(&self, part: usize, version: Version, old: LinkAddr) -> Option<New> {
         let (range, moved) = &self.parts[part];
         moved.within(old.min(range.end), version.at(range.start))
     }
 
     /// The new address of an instruction, if it moved.
-    fn moved(&self, old: u64) -> Option<u64> {
+    fn moved(&self, old: LinkAddr) -> Option<New> {
         self.within(self.part(old)?, Version::FIRST, old)
     }
 
     /// Code of an old range, where it is now. Whole functions, and versions of one, are joined if they are neighbours.
-    fn ranges(&self, old: Range<u64>) -> Vec<Range<u64>> {
+    fn ranges(&self, old: Range<LinkAddr>) -> Vec<Range<New>> {
         self.ranges_in(self.last, old)
     }
 
     /// Does the same for the versions up to one.
-    fn ranges_in(&self, last: Version, old: Range<u64>) -> Vec<Range<u64>> {
+    fn ranges_in(&self, last: Version, old: Range<LinkAddr>) -> Vec<Range<New>> {
         /// Functions are aligned, with bytes between them that are nobody's.
         const BETWEEN: u64 = 80;
-        let mut found: Vec<Range<u64>> = Vec::new();
+        let mut found: Vec<Range<New>> = Vec::new();
         let mut is_to_end = false;
         let first = self
             .parts
@@ -123,7 +125,7 @@ impl<'m> Moves<'m> {
                     continue;
                 }
                 let before = found.last_mut().filter(|before| {
-                    let is_near = before.end <= start && start - before.end < BETWEEN;
+                    let is_near = before.end <= start && start.behind(before.end) < BETWEEN;
                     is_near && is_to_end && from_start
                 });
                 match before {
@@ -135,7 +137,8 @@ impl<'m> Moves<'m> {
         }
         let stay = self.stay.iter();
         let stay = stay.map(|range| range.start.max(old.start)..range.end.min(old.end));
-        found.extend(stay.filter(|range| range.start < range.end));
+        let stay = stay.filter(|range| range.start < range.end);
+        found.extend(stay.map(|range| New::of_old(range.start)..New::of_old(range.end)));
         found
     }
 }

@@ -22,6 +22,7 @@ use hops::Hops;
 use patches::Ways;
 use residency::{ENTRY_STUB, Residency, has_room_at_gs};
 
+use crate::address::{self, New};
 use crate::eh_frame::{self, EhFrame};
 use crate::file::File;
 use crate::layout::{Moved, STATE, Targets};
@@ -58,16 +59,16 @@ struct Mover<'d> {
     image: &'d Image,
     program: &'d Program,
     /// Starts and ends of the functions' ranges with the functions' numbers, by start.
-    owners: Vec<(u64, u64, usize)>,
+    owners: Vec<Owner>,
     /// Functions by their number.
     moved: BTreeMap<usize, Moved>,
     skipped: Vec<(usize, Why)>,
     /// Tables of landing pads by function, with the beginnings of the code that each is of.
-    pads: BTreeMap<usize, Vec<(u64, Lsda)>>,
+    pads: BTreeMap<usize, Vec<(LinkAddr, Lsda)>>,
     /// By function that moves.
     ways: HashMap<usize, Ways>,
     /// Places for jumps to the new code, with the functions that they are of.
-    patches: BTreeMap<u64, usize>,
+    patches: BTreeMap<LinkAddr, usize>,
     hops: Hops,
     tool: &'d mut dyn StaticTool,
     /// Functions as the tool sees them, if it inserts anything.
@@ -76,12 +77,15 @@ struct Mover<'d> {
     residency: Option<Residency>,
 }
 
+/// Start and end of a range of a function, and the function's number.
+type Owner = (LinkAddr, LinkAddr, usize);
+
 /// Ranges of all functions, by start.
-fn owners(program: &Program) -> Vec<(u64, u64, usize)> {
+fn owners(program: &Program) -> Vec<Owner> {
     let functions = (0..).zip(&program.functions);
     let ranges = functions.flat_map(|(number, function)| {
         let ranges = function.ranges.iter();
-        ranges.map(move |range| (range.start.0, range.end.0, number))
+        ranges.map(move |range| (range.start, range.end, number))
     });
     let mut owners: Vec<_> = ranges.collect();
     owners.sort_unstable();
@@ -90,17 +94,17 @@ fn owners(program: &Program) -> Vec<(u64, u64, usize)> {
 
 /// New addresses of entries, and of the resident code and its state.
 struct Entries {
-    moved: HashMap<u64, u64>,
-    resident: u64,
-    state: u64,
+    moved: HashMap<LinkAddr, New>,
+    resident: New,
+    state: New,
 }
 
 impl Targets for Entries {
-    fn moved(&self, old: u64) -> Option<u64> {
+    fn moved(&self, old: LinkAddr) -> Option<New> {
         self.moved.get(&old).copied()
     }
 
-    fn address(&self, symbol: Symbol) -> u64 {
+    fn address(&self, symbol: Symbol) -> New {
         match symbol {
             STATE => self.state,
             _ => self.resident,
@@ -292,7 +296,7 @@ impl Mover<'_> {
     fn skip_what_is_read(&mut self, file: &File<'_>, references: &References) -> bool {
         let before = self.moved.len();
         let mut tight = self.in_return_tables(file);
-        let mut look = |addr: u64, is_read: bool| {
+        let mut look = |addr: LinkAddr, is_read: bool| {
             if let Some((&place, &number)) = self.patches.range(..=addr).next_back()
                 && addr < place + self.width(place)
             {
@@ -340,14 +344,14 @@ impl Mover<'_> {
     }
 
     /// Number of the function with an address.
-    fn number_at(&self, addr: u64) -> Option<usize> {
+    fn number_at(&self, addr: LinkAddr) -> Option<usize> {
         let after = self.owners.partition_point(|(start, ..)| *start <= addr);
         let &(_, end, number) = self.owners.get(after.checked_sub(1)?)?;
         (addr < end).then_some(number)
     }
 
     /// Gives each function its place from an address on, and writes their code.
-    fn lay_out(&mut self, start: u64) -> Result<Vec<u8>, Refused> {
+    fn lay_out(&mut self, start: New) -> Result<Vec<u8>, Refused> {
         let mut next = start;
         for moved in self.moved.values_mut() {
             let residency = self.residency.as_mut();
@@ -360,13 +364,13 @@ impl Mover<'_> {
         if let Some(residency) = &mut self.residency {
             next = residency.place_entry_stubs(next, self.program, &self.patches);
         }
-        let mut tables = next.next_multiple_of(8);
+        let mut tables = next.aligned(8);
         for moved in self.moved.values_mut() {
             tables = moved.place_tables(tables);
         }
         let entries = self.entries();
         // Bytes between functions stop whoever gets there.
-        let mut text = vec![0xcc; (next - start) as usize];
+        let mut text = vec![0xcc; next.behind(start) as usize];
         if let Some(residency) = &self.residency {
             residency.write_entry_stubs(&mut text, start, &entries)?;
         }
@@ -374,12 +378,12 @@ impl Mover<'_> {
         let (mut rest, mut at) = (&mut text[..], start);
         for moved in self.moved.values() {
             let (own, behind) =
-                rest[(moved.base - at) as usize..].split_at_mut(moved.size as usize);
+                rest[moved.base.behind(at) as usize..].split_at_mut(moved.size as usize);
             own_texts.push((moved, own));
             (rest, at) = (behind, moved.base + moved.size);
         }
         let image = self.image;
-        let old = |addr: u64| image.bytes_from(LinkAddr(addr));
+        let old = |addr: LinkAddr| image.bytes_from(addr);
         own_texts.into_par_iter().try_for_each(|(moved, own)| {
             let written = moved.write(own, moved.base, &entries, &old);
             written.map_err(|_| Refused::NoRoom)?;
@@ -392,16 +396,16 @@ impl Mover<'_> {
     }
 
     /// Tables of switches of what is moved, at the address where they were placed.
-    fn write_tables(&self, start: u64) -> Result<Vec<u8>, Refused> {
+    fn write_tables(&self, start: New) -> Result<Vec<u8>, Refused> {
         let ends = self.moved.values().filter_map(Moved::tables_end);
         let end = ends.max().unwrap_or(start);
-        let mut out = vec![0; (end - start) as usize];
+        let mut out = vec![0; end.behind(start) as usize];
         let entries = self.entries();
         for moved in self.moved.values() {
             let written = moved.write_tables(&mut out, start, &entries);
             written.map_err(|_| Refused::NoRoom)?;
         }
-        let old = |addr: u64| self.image.bytes_from(LinkAddr(addr));
+        let old = |addr: LinkAddr| self.image.bytes_from(addr);
         let mut all = self.moved.values();
         match all.all(|moved| moved.are_tables_same(&out, start, &entries, &old)) {
             true => Ok(out),
@@ -410,7 +414,7 @@ impl Mover<'_> {
     }
 
     /// Tables of landing pads of what is moved, at an address; and the address of each by the beginning of the old code.
-    fn write_lsdas(&self, start: u64) -> Result<(Vec<u8>, HashMap<Label, u64>), Why> {
+    fn write_lsdas(&self, start: New) -> Result<(Vec<u8>, HashMap<Label, New>), Why> {
         let (mut out, mut places) = (Vec::new(), HashMap::new());
         for (number, moved) in &self.moved {
             let Some(all) = self.pads.get(number) else {
@@ -439,21 +443,21 @@ impl Mover<'_> {
             let function = &self.program.functions[number];
             let entries = function.others.iter().chain([&function.entry]);
             for entry in entries {
-                let new = moved.new_of(Version::FIRST.at(entry.0));
-                all.extend(new.map(|new| (entry.0, new)));
+                let new = moved.new_of(Version::FIRST.at(*entry));
+                all.extend(new.map(|new| (*entry, new)));
             }
-            all.insert(function.entry.0, moved.called_at());
+            all.insert(function.entry, moved.called_at());
         }
         let residency = self.residency.as_ref();
         Entries {
             moved: all,
-            resident: residency.map_or(0, |residency| residency.resident),
-            state: residency.map_or(0, |residency| residency.state),
+            resident: residency.map_or(New(0), |residency| residency.resident),
+            state: residency.map_or(New(0), |residency| residency.state),
         }
     }
 
     /// New address and size of what a symbol of an old address is of.
-    fn symbol(&self, old: u64) -> Option<(u64, u64)> {
+    fn symbol(&self, old: LinkAddr) -> Option<(New, u64)> {
         let number = self.number_at(old)?;
         let function = &self.program.functions[number];
         let moved = self.moved.get(&number)?;
@@ -461,35 +465,35 @@ impl Mover<'_> {
         if old == moved.entry && moved.versions().nth(1).is_some() {
             // Other versions stand behind the first one.
             let called = moved.called_at();
-            return Some((called, moved.base + moved.size - called));
+            return Some((called, (moved.base + moved.size).behind(called)));
         }
         let mut parts = moved.parts();
         if let Some((_, new)) = parts.find(|(start, _)| *start == first) {
-            return Some((new.start, new.end - new.start));
+            return Some((new.start, address::len(&new)));
         }
-        function.others.contains(&LinkAddr(old)).then_some(())?;
+        function.others.contains(&old).then_some(())?;
         moved.new_of(first).map(|new| (new, 0))
     }
 
     /// Address and size that other files know of a function: its code begins with that in front of its entry, if it has some.
-    fn entered(&self, old: u64) -> Option<(u64, u64)> {
+    fn entered(&self, old: LinkAddr) -> Option<(New, u64)> {
         let (called, size) = self.symbol(old)?;
         let Some(residency) = &self.residency else {
             return Some((called, size));
         };
         let entered = residency.entered_at(old)?;
-        (entered < called).then(|| (entered, called + size - entered))
+        (entered < called).then(|| (entered, (called + size).behind(entered)))
     }
 
     /// Entries of moved functions that other files know by a symbol, and this one in no other way: calls of them need not go by
     /// the old code, and nobody sees two addresses of one function.
-    fn exported(&self, file: &File<'_>, references: &References) -> HashSet<u64> {
-        let mut entries: HashSet<u64> = file.dynamic_functions().collect();
+    fn exported(&self, file: &File<'_>, references: &References) -> HashSet<LinkAddr> {
+        let mut entries: HashSet<LinkAddr> = file.dynamic_functions().collect();
         entries.retain(|&addr| {
             let number = self
                 .number_at(addr)
                 .filter(|number| self.moved.contains_key(number));
-            number.is_some_and(|number| self.program.functions[number].entry.0 == addr)
+            number.is_some_and(|number| self.program.functions[number].entry == addr)
         });
         references.by_symbol_only(self.image, self.program, entries)
     }
@@ -498,7 +502,7 @@ impl Mover<'_> {
         let functions = (0..).zip(&self.program.functions);
         let stay = functions.filter(|(number, _)| !self.moved.contains_key(number));
         let ranges = stay.flat_map(|(_, function)| &function.ranges);
-        let stay = ranges.map(|range| range.start.0..range.end.0).collect();
+        let stay = ranges.map(|range| range.start..range.end).collect();
         debug::Moves::new(self.moved.values(), stay)
     }
 
@@ -506,20 +510,18 @@ impl Mover<'_> {
     fn tables(&self) -> (usize, usize) {
         let both = self.moved.iter().map(|(&number, moved)| {
             let tables = &self.program.functions[number].tables;
-            let new = tables
-                .iter()
-                .filter(|table| moved.has_table_of(table.jump.0));
+            let new = tables.iter().filter(|table| moved.has_table_of(table.jump));
             (new.count(), tables.len())
         });
         both.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 
     /// Functions that were left, by entry.
-    fn skipped(&self) -> Vec<(u64, Why)> {
+    fn skipped(&self) -> Vec<(LinkAddr, Why)> {
         let functions = &self.program.functions;
         let skipped = self.skipped.iter();
         let mut skipped: Vec<_> = skipped
-            .map(|&(number, why)| (functions[number].entry.0, why))
+            .map(|&(number, why)| (functions[number].entry, why))
             .collect();
         skipped.sort_unstable();
         skipped

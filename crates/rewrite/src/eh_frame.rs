@@ -9,6 +9,9 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use image::LinkAddr;
+
+use crate::address::{self, New};
 use crate::cursor::Cursor;
 use crate::layout::Moved;
 use crate::skipped::Why;
@@ -21,9 +24,11 @@ const INDIRECT: u8 = 0x9b;
 const ABSOLUTE_FOUR: u8 = 0x03;
 const ABSOLUTE: u8 = 0x00;
 const OMITTED: u8 = 0xff;
+/// An address behind all code.
+const ALL: LinkAddr = LinkAddr(u64::MAX);
 
 /// Beginnings of code, and the places of their entries.
-pub type Index = Vec<(u64, u64)>;
+pub type Index = Vec<(New, New)>;
 
 /// An entry that many others share.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +51,7 @@ pub struct Fde {
     start: usize,
     end: usize,
     /// Its code.
-    pub pc: u64,
+    pub pc: LinkAddr,
     pub len: u64,
     /// The pointer to the table of landing pads, if it has one.
     pads: Option<usize>,
@@ -59,15 +64,15 @@ pub struct Fde {
 pub struct EhFrame<'d> {
     bytes: &'d [u8],
     /// Its address.
-    addr: u64,
+    addr: LinkAddr,
     cies: HashMap<usize, Cie>,
     pub fdes: Vec<Fde>,
 }
 
 impl<'d> EhFrame<'d> {
     /// Takes apart a section at an address; `None`: something in it is not known.
-    pub fn parse(bytes: &'d [u8], addr: u64) -> Option<EhFrame<'d>> {
-        addr.checked_add(bytes.len() as u64)?;
+    pub fn parse(bytes: &'d [u8], addr: LinkAddr) -> Option<EhFrame<'d>> {
+        addr.0.checked_add(bytes.len() as u64)?;
         let mut frames = EhFrame {
             bytes,
             addr,
@@ -160,9 +165,10 @@ impl<'d> EhFrame<'d> {
     fn fde(&self, cursor: &mut Cursor<'_>, cie: usize, start: usize, end: usize) -> Option<Fde> {
         let shared = self.cies.get(&cie)?;
         let place = self.addr + cursor.at as u64;
-        let pc = place.wrapping_add_signed(i64::from(cursor.word()? as i32));
+        let distance = i64::from(cursor.word()? as i32);
+        let pc = LinkAddr(place.0.wrapping_add_signed(distance));
         let len = u64::from(cursor.word()?);
-        pc.checked_add(len)?;
+        pc.0.checked_add(len)?;
         let mut pads = None;
         if shared.has_augmentation {
             let size = cursor.uleb()?;
@@ -190,25 +196,30 @@ impl<'d> EhFrame<'d> {
     }
 
     /// Address of the table of landing pads of a range of code.
-    pub fn pads(&self, fde: &Fde) -> Option<u64> {
+    pub fn pads(&self, fde: &Fde) -> Option<LinkAddr> {
         let at = fde.pads?;
         let four = || {
             let bytes = self.bytes[at..at + 4].first_chunk();
             u32::from_le_bytes(bytes.copied().unwrap_or_default())
         };
-        Some(match self.cies[&fde.cie].pads {
+        let addr = match self.cies[&fde.cie].pads {
             ABSOLUTE_FOUR => u64::from(four()),
             ABSOLUTE => {
                 let bytes = self.bytes[at..at + 8].first_chunk();
                 u64::from_le_bytes(bytes.copied().unwrap_or_default())
             }
-            _ => (self.addr + at as u64).wrapping_add_signed(i64::from(four() as i32)),
-        })
+            _ => {
+                let place = self.addr + at as u64;
+                place.0.wrapping_add_signed(i64::from(four() as i32))
+            }
+        };
+        Some(LinkAddr(addr))
     }
 
     /// Whether the instructions of an entry can be written for moved code.
     pub fn is_known(&self, fde: &Fde) -> bool {
-        self.program(fde, &|pc| Some(pc), u64::MAX).is_some()
+        let stays = |pc| Some(New::of_old(pc));
+        self.program(fde, &stays, ALL).is_some()
     }
 
     /// Instructions of an entry with the advances that the new addresses need, as far as they are of code up to `last`.
@@ -216,8 +227,8 @@ impl<'d> EhFrame<'d> {
     fn program(
         &self,
         fde: &Fde,
-        new_of: &dyn Fn(u64) -> Option<u64>,
-        last: u64,
+        new_of: &dyn Fn(LinkAddr) -> Option<New>,
+        last: LinkAddr,
     ) -> Option<Vec<u8>> {
         let cie = &self.cies[&fde.cie];
         let mut cursor = Cursor {
@@ -240,12 +251,13 @@ impl<'d> EhFrame<'d> {
                 _ => None,
             };
             if let Some(advance) = advance {
-                old = old.checked_add(advance.checked_mul(cie.code_align)?)?;
+                let advance = advance.checked_mul(cie.code_align)?;
+                old = LinkAddr(old.0.checked_add(advance)?);
                 if old > last {
                     break;
                 }
                 let next = new_of(old)?;
-                advance_by(next.checked_sub(new)?, cie.code_align, &mut out)?;
+                advance_by(next.0.checked_sub(new.0)?, cie.code_align, &mut out)?;
                 new = next;
                 continue;
             }
@@ -280,10 +292,10 @@ impl<'d> EhFrame<'d> {
     /// code and the place of each entry.
     pub fn write(
         &self,
-        addr: u64,
+        addr: New,
         moved: &[&Moved],
-        pads: &HashMap<Label, u64>,
-        others: &[(Range<u64>, u64)],
+        pads: &HashMap<Label, New>,
+        others: &[(Range<New>, LinkAddr)],
     ) -> Result<(Vec<u8>, Index), Why> {
         let mut writer = Writer {
             frames: self,
@@ -294,7 +306,9 @@ impl<'d> EhFrame<'d> {
         };
         for fde in &self.fdes {
             let program = self.bytes[fde.program..fde.end].to_vec();
-            writer.fde(fde, fde.pc..fde.pc + fde.len, &program, self.pads(fde))?;
+            let code = New::of_old(fde.pc)..New::of_old(fde.pc + fde.len);
+            let pads = self.pads(fde).map(New::of_old);
+            writer.fde(fde, code, &program, pads)?;
         }
         let mut old: Vec<&Fde> = self.fdes.iter().collect();
         old.sort_by_key(|fde| fde.pc);
@@ -307,7 +321,7 @@ impl<'d> EhFrame<'d> {
                         true => function.at_or_behind(pc, part),
                         false => function.beginning_at(pc, part),
                     };
-                    let program = self.program(fde, &beginning_at, u64::MAX);
+                    let program = self.program(fde, &beginning_at, ALL);
                     let program = program.ok_or(Why::Unwind)?;
                     let new_of = |pc| function.at_or_behind(pc, part).ok_or(Why::Unwind);
                     let start = new_of(fde.pc)?;
@@ -360,7 +374,7 @@ fn advance_by(bytes: u64, align: u64, out: &mut Vec<u8>) -> Option<()> {
 /// A section that is written.
 struct Writer<'f, 'd> {
     frames: &'f EhFrame<'d>,
-    addr: u64,
+    addr: New,
     out: Vec<u8>,
     /// Places of shared entries by their old ones.
     cies: HashMap<usize, usize>,
@@ -394,27 +408,27 @@ impl Writer<'_, '_> {
         if old == 0 {
             return Ok(());
         }
-        let target = (self.frames.addr + from as u64).wrapping_add_signed(i64::from(old));
-        let new = target.wrapping_sub(self.addr + to as u64) as i64;
-        let new = i32::try_from(new).map_err(|_| Why::TooFar)?;
-        field.copy_from_slice(&new.to_le_bytes());
+        let place = self.frames.addr + from as u64;
+        let target = LinkAddr(place.0.wrapping_add_signed(i64::from(old)));
+        let new = New::of_old(target).displacement(self.addr + to as u64)?;
+        field.copy_from_slice(&new);
         Ok(())
     }
 
     /// Writes the address of a table of landing pads into a field.
-    fn set_pads(&mut self, fde: &Fde, at: usize, pads: u64) -> Result<(), Why> {
-        let four: u32 = match self.frames.cies[&fde.cie].pads {
+    fn set_pads(&mut self, fde: &Fde, at: usize, pads: New) -> Result<(), Why> {
+        let four = match self.frames.cies[&fde.cie].pads {
             ABSOLUTE => {
-                self.out[at..at + 8].copy_from_slice(&pads.to_le_bytes());
+                self.out[at..at + 8].copy_from_slice(&pads.0.to_le_bytes());
                 return Ok(());
             }
-            ABSOLUTE_FOUR => u32::try_from(pads).map_err(|_| Why::TooFar)?,
-            _ => {
-                let distance = pads.wrapping_sub(self.addr + at as u64) as i64;
-                i32::try_from(distance).map_err(|_| Why::TooFar)? as u32
+            ABSOLUTE_FOUR => {
+                let four = u32::try_from(pads.0).map_err(|_| Why::TooFar)?;
+                four.to_le_bytes()
             }
+            _ => pads.displacement(self.addr + at as u64)?,
         };
-        self.out[at..at + 4].copy_from_slice(&four.to_le_bytes());
+        self.out[at..at + 4].copy_from_slice(&four);
         Ok(())
     }
 
@@ -422,11 +436,11 @@ impl Writer<'_, '_> {
     fn fde(
         &mut self,
         fde: &Fde,
-        code: Range<u64>,
+        code: Range<New>,
         program: &[u8],
-        pads: Option<u64>,
+        pads: Option<New>,
     ) -> Result<(), Why> {
-        let (pc, len) = (code.start, code.end - code.start);
+        let (pc, len) = (code.start, address::len(&code));
         let cie = self.cie(fde.cie)?;
         let place = self.out.len();
         self.index.push((pc, self.addr + place as u64));
@@ -434,8 +448,7 @@ impl Writer<'_, '_> {
         let back = (self.out.len() - cie) as u32;
         self.out.extend_from_slice(&back.to_le_bytes());
         let at = self.addr + self.out.len() as u64;
-        let distance = i32::try_from(pc.wrapping_sub(at) as i64).map_err(|_| Why::TooFar)?;
-        self.out.extend_from_slice(&distance.to_le_bytes());
+        self.out.extend_from_slice(&pc.displacement(at)?);
         self.out.extend_from_slice(&(len as u32).to_le_bytes());
         // The augmentation stands between the range and the instructions: its size, then the landing pads.
         let from = fde.start + 16;
@@ -461,18 +474,14 @@ impl Writer<'_, '_> {
 }
 
 /// The table by which the section at `eh_frame` is searched, at an address.
-pub fn search_table(addr: u64, frames: u64, index: &[(u64, u64)]) -> Result<Vec<u8>, Why> {
-    let relative = |to: u64, from: u64| {
-        let distance = i32::try_from(to.wrapping_sub(from) as i64);
-        distance.map(i32::to_le_bytes).map_err(|_| Why::TooFar)
-    };
+pub fn search_table(addr: New, frames: New, index: &[(New, New)]) -> Result<Vec<u8>, Why> {
     // Version; a relative pointer, a number, and pairs relative to the table.
     let mut out = vec![1, RELATIVE, 0x03, 0x3b];
-    out.extend_from_slice(&relative(frames, addr + 4)?);
+    out.extend_from_slice(&frames.displacement(addr + 4)?);
     out.extend_from_slice(&(index.len() as u32).to_le_bytes());
     for &(pc, entry) in index {
-        out.extend_from_slice(&relative(pc, addr)?);
-        out.extend_from_slice(&relative(entry, addr)?);
+        out.extend_from_slice(&pc.displacement(addr)?);
+        out.extend_from_slice(&entry.displacement(addr)?);
     }
     Ok(out)
 }

@@ -5,10 +5,12 @@
 
 use std::ops::Range;
 
+use image::LinkAddr;
 use object::elf::{self, FileHeader64, ProgramHeader64, SectionHeader64};
 use object::endian::{LittleEndian as LE, U16, U32, U64};
 use object::pod::{bytes_of, from_bytes, slice_from_bytes};
 
+use crate::address::New;
 use crate::segment::Added;
 use crate::{Edit, Refused};
 
@@ -17,7 +19,7 @@ pub type Program = ProgramHeader64<LE>;
 pub type Section = SectionHeader64<LE>;
 
 /// The new address and size of what was at an address, if it moved.
-type NewOf<'a> = &'a dyn Fn(u64) -> Option<(u64, u64)>;
+type NewOf<'a> = &'a dyn Fn(LinkAddr) -> Option<(New, u64)>;
 
 /// Bytes of a symbol.
 const SYMBOL: usize = 24;
@@ -156,11 +158,12 @@ impl<'d> File<'d> {
     }
 
     /// Address and bytes of a section.
-    pub fn section(&self, name: &str) -> Option<(u64, &'d [u8])> {
+    pub fn section(&self, name: &str) -> Option<(LinkAddr, &'d [u8])> {
         let section = &self.sections[self.index_of(name)?];
         let start = section.sh_offset.get(LE) as usize;
         let end = start.checked_add(section.sh_size.get(LE) as usize)?;
-        Some((section.sh_addr.get(LE), self.input.get(start..end)?))
+        let addr = LinkAddr(section.sh_addr.get(LE));
+        Some((addr, self.input.get(start..end)?))
     }
 
     /// Bytes of the input.
@@ -180,7 +183,7 @@ impl<'d> File<'d> {
     }
 
     /// Aligned words of the sections with data that is loaded.
-    pub fn data_words(&self) -> impl Iterator<Item = u64> + '_ {
+    pub fn data_words(&self) -> impl Iterator<Item = LinkAddr> + '_ {
         let is_data = |section: &&Section| {
             let flags = section.sh_flags.get(LE);
             flags.contains(elf::SHF_ALLOC)
@@ -193,7 +196,10 @@ impl<'d> File<'d> {
             let end = start.saturating_add(section.sh_size.get(LE) as usize);
             let bytes = self.input.get(start..end).unwrap_or_default();
             let words = bytes.chunks_exact(8);
-            words.map(|word| u64::from_le_bytes(word.first_chunk().copied().unwrap_or_default()))
+            words.map(|word| {
+                let word = word.first_chunk().copied();
+                LinkAddr(u64::from_le_bytes(word.unwrap_or_default()))
+            })
         })
     }
 
@@ -244,13 +250,13 @@ impl<'d> File<'d> {
     }
 
     /// Has the header of the unwind table lead to another one.
-    pub fn set_unwind_table(&mut self, offset: u64, addr: u64, size: u64) -> Result<(), Refused> {
+    pub fn set_unwind_table(&mut self, offset: u64, addr: New, size: u64) -> Result<(), Refused> {
         let mut programs = self.programs.iter_mut();
         let header = programs.find(|program| program.p_type.get(LE) == elf::PT_GNU_EH_FRAME);
         let header = header.ok_or(Refused::NoUnwind)?;
         header.p_offset.set(LE, offset);
-        header.p_vaddr.set(LE, addr);
-        header.p_paddr.set(LE, addr);
+        header.p_vaddr.set(LE, addr.0);
+        header.p_paddr.set(LE, addr.0);
         header.p_filesz.set(LE, size);
         header.p_memsz.set(LE, size);
         Ok(())
@@ -272,7 +278,7 @@ impl<'d> File<'d> {
     }
 
     /// Addresses of functions that have a dynamic symbol.
-    pub fn dynamic_functions(&self) -> impl Iterator<Item = u64> + '_ {
+    pub fn dynamic_functions(&self) -> impl Iterator<Item = LinkAddr> + '_ {
         let tables = self.symbols(elf::SHT_DYNSYM);
         let entries = tables
             .into_iter()
@@ -309,7 +315,7 @@ impl<'d> File<'d> {
                 if let Some(text) = text {
                     entry[6..8].copy_from_slice(&text.to_le_bytes());
                 }
-                entry[8..16].copy_from_slice(&addr.to_le_bytes());
+                entry[8..16].copy_from_slice(&addr.0.to_le_bytes());
                 entry[16..24].copy_from_slice(&size.to_le_bytes());
             }
             if is_changed {
@@ -413,10 +419,11 @@ impl<'d> File<'d> {
 }
 
 /// The address of a function's symbol that is defined here (gABI 4, symbol table).
-fn function_of(entry: &[u8]) -> Option<u64> {
+fn function_of(entry: &[u8]) -> Option<LinkAddr> {
     let is_function = entry[4] & 15 == elf::STT_FUNC.0 && entry[6..8] != [0; 2];
     let word = entry[8..16].first_chunk().copied();
-    word.map(u64::from_le_bytes).filter(|_| is_function)
+    let addr = word.map(u64::from_le_bytes).filter(|_| is_function);
+    addr.map(LinkAddr)
 }
 
 /// Whether UPX left its mark.

@@ -32,14 +32,14 @@ const PRESERVED: u16 = 0xf038;
 #[derive(Clone, Debug)]
 pub struct NewTable {
     /// Address of the old one.
-    pub old: u64,
+    pub old: LinkAddr,
     /// Bytes of an element: 4 are relative to the table, 8 are addresses.
     pub width: u8,
     /// Old addresses that the elements lead to, those behind the last case too if no comparison bounds the index.
-    pub targets: Vec<u64>,
+    pub targets: Vec<LinkAddr>,
     /// Number of elements up to the last case.
     pub cases: usize,
-    pub jumps: Vec<u64>,
+    pub jumps: Vec<LinkAddr>,
 }
 
 /// Tables of a function that are written anew.
@@ -47,7 +47,7 @@ pub struct NewTable {
 pub struct NewTables {
     pub tables: Vec<NewTable>,
     /// Instructions with the address of a table, and which table.
-    pub sites: BTreeMap<u64, usize>,
+    pub sites: BTreeMap<LinkAddr, usize>,
 }
 
 impl NewTables {
@@ -55,12 +55,12 @@ impl NewTables {
     pub fn of<'d>(
         function: &Function,
         is_fixed: bool,
-        bytes: &dyn Fn(u64) -> &'d [u8],
+        bytes: &dyn Fn(LinkAddr) -> &'d [u8],
     ) -> NewTables {
         let mut found = NewTables::default();
-        let mut by_address: BTreeMap<u64, Vec<&JumpTable>> = BTreeMap::new();
+        let mut by_address: BTreeMap<LinkAddr, Vec<&JumpTable>> = BTreeMap::new();
         for table in &function.tables {
-            by_address.entry(table.table.0).or_default().push(table);
+            by_address.entry(table.table).or_default().push(table);
         }
         if by_address.is_empty() {
             return found;
@@ -70,14 +70,14 @@ impl NewTables {
             let width = tables[0].width;
             let base = match width {
                 4 => old,
-                8 if is_fixed => 0,
+                8 if is_fixed => LinkAddr(0),
                 _ => continue,
             };
-            let is_one = |table: &&JumpTable| table.width == width && table.base.0 == base;
+            let is_one = |table: &&JumpTable| table.width == width && table.base == base;
             if !tables.iter().all(is_one) {
                 continue;
             }
-            let jumps: Vec<u64> = tables.iter().map(|table| table.jump.0).collect();
+            let jumps: Vec<LinkAddr> = tables.iter().map(|table| table.jump).collect();
             let sites = match width {
                 4 => code.relative_sites(old, &jumps),
                 _ => code.absolute_sites(old, &jumps),
@@ -103,13 +103,13 @@ impl NewTables {
 
 /// Old addresses that the elements of a table lead to, which some jumps share, and the number of those up to the last
 /// case; `None`: the table may have more elements than are seen.
-fn elements(tables: &[&JumpTable]) -> Option<(Vec<u64>, usize)> {
+fn elements(tables: &[&JumpTable]) -> Option<(Vec<LinkAddr>, usize)> {
     let mut longest = Vec::new();
     for table in tables {
         let known = table.elements.iter().map(|element| element.target());
         // Jumps with a bound have nothing beyond it; one without may have fewer elements, and goes on to the next thing.
         let all = known.chain(table.beyond.as_deref()?.iter().copied());
-        let all: Vec<u64> = all.map(|target| target.0).collect();
+        let all: Vec<LinkAddr> = all.collect();
         if all.len() > longest.len() {
             longest = all;
         }
@@ -130,12 +130,12 @@ struct Code<'f> {
 type At = (usize, usize);
 
 impl<'f> Code<'f> {
-    fn of<'d>(function: &'f Function, bytes: &dyn Fn(u64) -> &'d [u8]) -> Code<'f> {
+    fn of<'d>(function: &'f Function, bytes: &dyn Fn(LinkAddr) -> &'d [u8]) -> Code<'f> {
         let mut effects = EffectsOf::new();
         let blocks = &function.graph.blocks;
         let mut insns = Vec::new();
         for block in blocks {
-            let code = bytes(block.start.0);
+            let code = bytes(block.start);
             let (mut own, mut at) = (Vec::new(), block.start.0);
             while at < block.end.0 {
                 let rest = code.get((at - block.start.0) as usize..);
@@ -161,14 +161,18 @@ impl<'f> Code<'f> {
         }
     }
 
+    fn pc(&self, at: At) -> LinkAddr {
+        LinkAddr(self.insn(at).pc())
+    }
+
     fn insn(&self, (block, number): At) -> &Insn {
         &self.insns[block][number].0
     }
 
     /// The instruction at an address.
-    fn at(&self, addr: u64) -> Option<At> {
-        let block = self.function.graph.block_at(LinkAddr(addr))?;
-        let number = self.insns[block].binary_search_by_key(&addr, |(insn, _)| insn.pc());
+    fn at(&self, addr: LinkAddr) -> Option<At> {
+        let block = self.function.graph.block_at(addr)?;
+        let number = self.insns[block].binary_search_by_key(&addr.0, |(insn, _)| insn.pc());
         number.ok().map(|number| (block, number))
     }
 
@@ -247,9 +251,9 @@ impl<'f> Code<'f> {
     }
 
     /// Instructions with the address of a table of distances, `None`: they may be used otherwise.
-    fn relative_sites(&self, table: u64, jumps: &[u64]) -> Option<Vec<u64>> {
+    fn relative_sites(&self, table: LinkAddr, jumps: &[LinkAddr]) -> Option<Vec<LinkAddr>> {
         let is_site = |at: At| {
-            let is_table = |address: Address| address.displacement == table;
+            let is_table = |address: Address| address.displacement == table.0;
             let op = self.insn(at).op();
             self.insn(at).rip_relative().is_some()
                 && matches!(op, Op::Address { address, width: 8, .. } if is_table(address))
@@ -301,11 +305,11 @@ impl<'f> Code<'f> {
         let is_well_used = are_used(&sites, &|at| loads.contains(at) || sums.contains(at))
             && are_used(&loads, &|at| sums.contains(at))
             && are_used(&sums, &|at| ends.contains(at));
-        is_well_used.then(|| sites.iter().map(|&at| self.insn(at).pc()).collect())
+        is_well_used.then(|| sites.into_iter().map(|at| self.pc(at)).collect())
     }
 
     /// Instructions with the address of a table of addresses, `None`: they may be used otherwise.
-    fn absolute_sites(&self, table: u64, jumps: &[u64]) -> Option<Vec<u64>> {
+    fn absolute_sites(&self, table: LinkAddr, jumps: &[LinkAddr]) -> Option<Vec<LinkAddr>> {
         let mut sites = BTreeSet::new();
         let mut loads = BTreeSet::new();
         let mut ends = BTreeSet::new();
@@ -332,7 +336,7 @@ impl<'f> Code<'f> {
             else {
                 return None;
             };
-            let is_table = from.base.is_none() && from.displacement == table;
+            let is_table = from.base.is_none() && from.displacement == table.0;
             let uses = self.uses(load, to);
             if !is_table || !uses.iter().all(|at| ends.contains(at)) {
                 return None;
@@ -342,7 +346,7 @@ impl<'f> Code<'f> {
         let all = sites.iter().map(|&at| {
             let insn = self.insn(at);
             let has_address = insn.rip_relative().is_some() || insn.absolute().is_some();
-            has_address.then(|| insn.pc())
+            has_address.then(|| self.pc(at))
         });
         all.collect()
     }

@@ -16,9 +16,11 @@ mod text;
 use std::collections::HashMap;
 use std::ops::Range;
 
+use image::LinkAddr;
 use isa::Insn;
 use probe::Symbol;
 
+use crate::address::New;
 use crate::jump_tables::NewTable;
 use crate::skipped::Why;
 use crate::versions::{Label, Version};
@@ -37,7 +39,7 @@ const JUMP: u64 = 5;
 /// An instruction.
 #[derive(Clone, Copy, Debug)]
 struct Item {
-    old: u64,
+    old: LinkAddr,
     len: u8,
     kind: Kind,
     is_call: bool,
@@ -72,7 +74,7 @@ enum Kind {
     /// The displacement relative to the next instruction is at this byte.
     Relative {
         at: u8,
-        target: u64,
+        target: LinkAddr,
     },
     /// The displacement at this byte leads to a table with this number.
     Table {
@@ -84,7 +86,7 @@ enum Kind {
     Branch {
         prefixes: u8,
         form: Form,
-        target: u64,
+        target: LinkAddr,
     },
 }
 
@@ -92,7 +94,7 @@ enum Kind {
 #[derive(Clone, Debug)]
 struct Part {
     version: Version,
-    old: Range<u64>,
+    old: Range<LinkAddr>,
     items: Range<usize>,
     /// Offset in the new code.
     offset: u64,
@@ -102,11 +104,11 @@ struct Part {
 /// A function that moves.
 #[derive(Clone, Debug)]
 pub struct Moved {
-    pub entry: u64,
+    pub entry: LinkAddr,
     items: Vec<Item>,
     parts: Vec<Part>,
     /// Address of its new code.
-    pub base: u64,
+    pub base: New,
     pub size: u64,
     /// Tables of its switches that are written anew.
     tables: Vec<Table>,
@@ -114,7 +116,7 @@ pub struct Moved {
     before: HashMap<Label, Before>,
     /// Ways of branches and of elements of tables that lead to what is inserted, by where they are and the old address of their
     /// target.
-    ways: HashMap<(Label, u64), Way>,
+    ways: HashMap<(Label, LinkAddr), Way>,
     stubs: Vec<Stub>,
 }
 
@@ -124,16 +126,16 @@ struct Table {
     version: Version,
     new: NewTable,
     /// Its new address.
-    addr: u64,
+    addr: New,
 }
 
 /// Targets of branches between functions.
 pub trait Targets {
     /// The new address of a function's entry, if it moved.
-    fn moved(&self, old: u64) -> Option<u64>;
+    fn moved(&self, old: LinkAddr) -> Option<New>;
 
     /// Address of something that inserted code names.
-    fn address(&self, symbol: Symbol) -> u64;
+    fn address(&self, symbol: Symbol) -> New;
 }
 
 impl Moved {
@@ -143,7 +145,7 @@ impl Moved {
             let mut end = 0;
             for part in &mut self.parts {
                 // The base is aligned as the entry was.
-                let phase = |addr: u64| addr % ALIGN_PART;
+                let phase = |addr: LinkAddr| addr.0 % ALIGN_PART;
                 let now = phase(self.entry + end);
                 end += (phase(part.old.start) + ALIGN_PART - now) % ALIGN_PART;
                 part.offset = end;
@@ -256,7 +258,7 @@ impl Moved {
     }
 
     /// Offset to which a branch, or an element of the table, at a label leads that had an old address as its target.
-    fn offset_from(&self, from: Label, target: u64) -> Option<u64> {
+    fn offset_from(&self, from: Label, target: LinkAddr) -> Option<u64> {
         match self.ways.get(&(from, target)) {
             Some(Way::Stub(stub)) => Some(self.stubs[*stub].offset),
             Some(Way::Before) => self.item(from.beside(target)).map(Item::start),
@@ -265,32 +267,36 @@ impl Moved {
     }
 
     /// New address of an instruction.
-    pub fn new_of(&self, label: Label) -> Option<u64> {
+    pub fn new_of(&self, label: Label) -> Option<New> {
         self.offset_of(label).map(|offset| self.base + offset)
     }
 
     /// New address of its entry, for callers.
-    pub fn called_at(&self) -> u64 {
+    pub fn called_at(&self) -> New {
         self.base + self.parts[0].offset
     }
 
     /// Address to which a jump, or an element of the table, at a label leads that had an old address as its target.
-    fn now_from(&self, from: Label, target: u64, targets: &dyn Targets) -> u64 {
+    fn now_from(&self, from: Label, target: LinkAddr, targets: &dyn Targets) -> New {
         let own = self.offset_from(from, target);
         let own = own.map(|offset| self.base + offset);
-        own.or_else(|| targets.moved(target)).unwrap_or(target)
+        own.or_else(|| targets.moved(target))
+            .unwrap_or(New::of_old(target))
     }
 
     /// Address that a call from a version goes to which went to an old one.
-    fn called(&self, version: Version, target: u64, targets: &dyn Targets) -> u64 {
+    fn called(&self, version: Version, target: LinkAddr, targets: &dyn Targets) -> New {
         let own = || self.offset_near(version.at(target));
         let own = || own().map(|offset| self.base + offset);
-        targets.moved(target).or_else(own).unwrap_or(target)
+        targets
+            .moved(target)
+            .or_else(own)
+            .unwrap_or(New::of_old(target))
     }
 
     /// New address of the first instruction at or behind an old address of the same part; the part's end if there is none. A
     /// part is known by an old address in it.
-    pub fn at_or_behind(&self, old: u64, part: Label) -> Option<u64> {
+    pub fn at_or_behind(&self, old: LinkAddr, part: Label) -> Option<New> {
         let part = self.part(part)?;
         let items = &self.items[part.items.clone()];
         let found = items.partition_point(|item| item.old < old);
@@ -301,25 +307,24 @@ impl Moved {
     }
 
     /// Does the same for what holds from an old address on: at the jump to the first version, if that is what stands there.
-    pub fn beginning_at(&self, old: u64, part: Label) -> Option<u64> {
+    pub fn beginning_at(&self, old: LinkAddr, part: Label) -> Option<New> {
         let items = &self.items[self.part(part)?.items.clone()];
         let before = items.partition_point(|item| item.old < old).checked_sub(1);
-        let before = before.map(|at| &items[at]).filter(|item| {
-            let end = item.old + u64::from(item.len);
-            item.behind == Behind::FirstVersion && end == old
-        });
+        let before = before
+            .map(|at| &items[at])
+            .filter(|item| item.behind == Behind::FirstVersion && item.old_end() == old);
         let jump = before.map(|item| self.base + item.end());
         jump.or_else(|| self.at_or_behind(old, part))
     }
 
     /// Does the same as [`Moved::at_or_behind`], but an address within an instruction stays as far from its end: compilers say so
     /// that something holds until a call has been made.
-    pub fn within(&self, old: u64, start: Label) -> Option<u64> {
+    pub fn within(&self, old: LinkAddr, start: Label) -> Option<New> {
         let part = self.part(start)?;
         let items = &self.items[part.items.clone()];
         let before = items.partition_point(|item| item.old < old).checked_sub(1);
         let inside = before.map(|at| &items[at]).and_then(|item| {
-            let left = (item.old + u64::from(item.len)).checked_sub(old);
+            let left = item.old_end().0.checked_sub(old.0);
             let left = left.filter(|&left| left > 0)?;
             Some(self.base + item.offset() + u64::from(item.size).saturating_sub(left))
         });
@@ -327,38 +332,37 @@ impl Moved {
     }
 
     /// Whether an old address is that of an instruction in the part with another one.
-    pub fn is_in_part(&self, old: u64, start: u64) -> bool {
+    pub fn is_in_part(&self, old: LinkAddr, start: LinkAddr) -> bool {
         let part = self.part(Version::FIRST.at(start));
         let is_there = part.is_some_and(|part| part.old.contains(&old));
         is_there && self.offset_of(Version::FIRST.at(old)).is_some()
     }
 
     /// Old end of the part with an old address.
-    pub fn part_end(&self, old: u64) -> u64 {
+    pub fn part_end(&self, old: LinkAddr) -> LinkAddr {
         let part = self.part(Version::FIRST.at(old));
         part.map_or(old, |part| part.old.end)
     }
 
     /// Old addresses that its calls return to.
-    pub fn returns(&self) -> impl Iterator<Item = u64> + '_ {
+    pub fn returns(&self) -> impl Iterator<Item = LinkAddr> + '_ {
         let calls = self.first().filter(|item| item.is_call);
-        calls.map(|item| item.old + u64::from(item.len))
+        calls.map(Item::old_end)
     }
 
     /// Old addresses to which it leaves its new code.
-    pub fn exits(&self) -> impl Iterator<Item = u64> + '_ {
+    pub fn exits(&self) -> impl Iterator<Item = LinkAddr> + '_ {
         let last = self.first().filter(|item| item.behind == Behind::OldCode);
-        last.map(|item| item.old + u64::from(item.len))
+        last.map(Item::old_end)
     }
 
     /// Old places of its instructions.
-    pub fn old_code(&self) -> impl Iterator<Item = Range<u64>> + '_ {
-        self.first()
-            .map(|item| item.old..item.old + u64::from(item.len))
+    pub fn old_code(&self) -> impl Iterator<Item = Range<LinkAddr>> + '_ {
+        self.first().map(|item| item.old..item.old_end())
     }
 
     /// Old starts of its parts, by version, with their new places.
-    pub fn parts(&self) -> impl Iterator<Item = (Label, Range<u64>)> + '_ {
+    pub fn parts(&self) -> impl Iterator<Item = (Label, Range<New>)> + '_ {
         self.parts.iter().map(|part| {
             let start = self.base + part.offset;
             (part.version.at(part.old.start), start..start + part.size)
@@ -372,29 +376,29 @@ impl Moved {
     }
 
     /// Puts it at the next address that is aligned as it was, behind so many bytes of other code; gives the address behind it.
-    pub fn place(&mut self, next: u64, in_front: u64) -> u64 {
+    pub fn place(&mut self, next: New, in_front: u64) -> New {
         let next = next + in_front;
-        self.base = next + (self.entry % ALIGN + ALIGN - next % ALIGN) % ALIGN;
+        self.base = next + (self.entry.0 % ALIGN + ALIGN - next.0 % ALIGN) % ALIGN;
         self.base + self.size
     }
 
     /// Puts its tables at the next address; gives the address behind them.
-    pub fn place_tables(&mut self, mut next: u64) -> u64 {
+    pub fn place_tables(&mut self, mut next: New) -> New {
         for table in &mut self.tables {
             let width = u64::from(table.new.width);
-            table.addr = next.next_multiple_of(width);
+            table.addr = next.aligned(width);
             next = table.end();
         }
         next
     }
 
     /// Address behind its last table.
-    pub fn tables_end(&self) -> Option<u64> {
+    pub fn tables_end(&self) -> Option<New> {
         self.tables.last().map(Table::end)
     }
 
     /// Whether a jump goes by a table that is written anew.
-    pub fn has_table_of(&self, jump: u64) -> bool {
+    pub fn has_table_of(&self, jump: LinkAddr) -> bool {
         let mut tables = self.tables.iter();
         tables.any(|table| table.new.jumps.contains(&jump))
     }
@@ -403,21 +407,21 @@ impl Moved {
     pub fn write_tables(
         &self,
         out: &mut [u8],
-        start: u64,
+        start: New,
         targets: &dyn Targets,
     ) -> Result<(), Why> {
         for table in &self.tables {
             let width = usize::from(table.new.width);
-            let at = (table.addr - start) as usize;
+            let at = table.addr.behind(start) as usize;
             let elements = out[at..].chunks_exact_mut(width).zip(&table.new.targets);
             for (number, (element, &target)) in elements.enumerate() {
                 let new = self.now_from(table.version.at(table.new.old), target, targets);
-                match (width, distance(new, table.addr)) {
+                match (width, new.displacement(table.addr)) {
                     (4, Ok(distance)) => element.copy_from_slice(&distance),
                     // Bytes behind the last case need not be elements.
                     (4, Err(_)) if number >= table.new.cases => {}
                     (4, Err(why)) => return Err(why),
-                    _ => element.copy_from_slice(&new.to_le_bytes()),
+                    _ => element.copy_from_slice(&new.0.to_le_bytes()),
                 }
             }
         }
@@ -427,28 +431,23 @@ impl Moved {
 
 impl Table {
     /// Address behind it.
-    fn end(&self) -> u64 {
+    fn end(&self) -> New {
         self.addr + u64::from(self.new.width) * self.new.targets.len() as u64
     }
 }
 
 /// The address that an instruction has in itself, and the position of its displacement.
-fn address_of(insn: &Insn) -> Option<(u64, usize)> {
+fn address_of(insn: &Insn) -> Option<(LinkAddr, usize)> {
     let absolute = || insn.absolute().map(|(addr, at)| (addr.into(), at));
-    insn.rip_relative().or_else(absolute)
-}
-
-fn distance(target: u64, next: u64) -> Result<[u8; 4], Why> {
-    let distance = target.wrapping_sub(next) as i64;
-    let distance = i32::try_from(distance).map_err(|_| Why::TooFar)?;
-    Ok(distance.to_le_bytes())
+    let (addr, at) = insn.rip_relative().or_else(absolute)?;
+    Some((LinkAddr(addr), at))
 }
 
 impl Item {
     /// Bytes that align it as it was, if padding was before it, at an address that is aligned as the new one.
-    fn padding(&self, here: u64) -> u64 {
+    fn padding(&self, here: LinkAddr) -> u64 {
         let gap = u64::from(self.gap);
-        let padding = self.old.wrapping_sub(here) % ALIGN;
+        let padding = self.old.0.wrapping_sub(here.0) % ALIGN;
         match gap {
             0 => 0,
             _ if padding < gap + ALIGN_PART => padding,
@@ -457,7 +456,7 @@ impl Item {
     }
 
     /// Its old bytes.
-    fn bytes<'d>(&self, bytes: &dyn Fn(u64) -> &'d [u8]) -> &'d [u8] {
+    fn bytes<'d>(&self, bytes: &dyn Fn(LinkAddr) -> &'d [u8]) -> &'d [u8] {
         &bytes(self.old)[..usize::from(self.len)]
     }
 
@@ -474,6 +473,11 @@ impl Item {
     /// Offset where branches to it come in.
     fn label(&self) -> u64 {
         self.offset() - u64::from(self.inserted)
+    }
+
+    /// Old address behind it.
+    fn old_end(&self) -> LinkAddr {
+        self.old + u64::from(self.len)
     }
 
     /// Offset behind it.

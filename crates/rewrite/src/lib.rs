@@ -22,6 +22,7 @@
 //! | `debug` | debugging information |
 //! | `cursor` | numbers of such tables |
 //! | `libraries` | the folder where the dynamic linker looks for libraries first |
+//! | `address` | addresses in the file that is edited, and in the edited one |
 //! | `abandons` | calls that may not come back |
 //! | `tool` | the seam for tools, which are elsewhere |
 //! | `unit` | a function as tools see it |
@@ -33,6 +34,7 @@
 #![forbid(unsafe_code)]
 
 mod abandons;
+mod address;
 mod check;
 mod cursor;
 mod debug;
@@ -53,6 +55,8 @@ pub mod unit;
 mod versions;
 
 use std::ops::Range;
+
+use image::LinkAddr;
 
 pub use driver::{OldCode, edit};
 pub use mark::is_edited;
@@ -84,7 +88,7 @@ pub struct Edited {
     /// Functions that were moved.
     pub moved: usize,
     /// Entries of functions that were left, and why.
-    pub skipped: Vec<(u64, Why)>,
+    pub skipped: Vec<(LinkAddr, Why)>,
     /// Jump tables of moved functions that were made anew, and all of them.
     pub tables: (usize, usize),
     /// Words of the tool about what it inserted.
@@ -170,7 +174,7 @@ pub fn null_segment(input: &[u8], options: Options<'_>) -> Result<Edited, Refuse
 #[derive(Default)]
 struct Functions {
     moved: usize,
-    skipped: Vec<(u64, Why)>,
+    skipped: Vec<(LinkAddr, Why)>,
     tables: (usize, usize),
     says: String,
 }

@@ -61,7 +61,7 @@ pub fn search_first(file: &mut File<'_>, plan: &mut Plan, folder: &str) -> Resul
     };
     set(slot, elf::DT_RPATH, path);
     let places = [
-        (elf::DT_STRTAB, plan.next(1)),
+        (elf::DT_STRTAB, plan.next(1).0),
         (elf::DT_STRSZ, text.len() as u64),
     ];
     for (kind, value) in places {

@@ -5,6 +5,11 @@
 //!
 //! Source: Itanium C++ ABI, exception handling, 7 (LSDA); GCC's `unwind-pe.h` for the encodings.
 
+use std::ops::Range;
+
+use image::LinkAddr;
+
+use crate::address::New;
 use crate::cursor::Cursor;
 use crate::layout::Moved;
 use crate::skipped::Why;
@@ -25,7 +30,7 @@ const MOST_ACTIONS: usize = 1 << 16;
 #[derive(Clone, Debug)]
 pub struct Lsda {
     /// Beginning of the code that it is of.
-    start: u64,
+    start: LinkAddr,
     sites: Vec<Site>,
     actions: Vec<u8>,
     types: Vec<Type>,
@@ -37,9 +42,9 @@ pub struct Lsda {
 /// Calls that go to a pad when they throw, or to none.
 #[derive(Clone, Copy, Debug)]
 struct Site {
-    from: u64,
-    to: u64,
-    pad: Option<u64>,
+    from: LinkAddr,
+    to: LinkAddr,
+    pad: Option<LinkAddr>,
     action: u64,
 }
 
@@ -51,13 +56,13 @@ enum Type {
     /// A value that is the same everywhere.
     Value(u32),
     /// An address, stored relative to the entry.
-    Address(u64),
+    Address(LinkAddr),
 }
 
 impl Lsda {
     /// Takes apart the table at `addr`, which has these bytes and no more, of code that begins at `start`; `None`: something
     /// in it is not known.
-    pub fn parse(bytes: &[u8], addr: u64, start: u64) -> Option<Lsda> {
+    pub fn parse(bytes: &[u8], addr: LinkAddr, start: LinkAddr) -> Option<Lsda> {
         let mut cursor = Cursor { bytes, at: 0 };
         if cursor.byte()? != OMITTED {
             return None;
@@ -101,6 +106,15 @@ impl Lsda {
         })
     }
 
+    /// Pads to which code between two addresses may throw.
+    pub fn pads_of(&self, code: Range<LinkAddr>) -> impl Iterator<Item = LinkAddr> + '_ {
+        let is_there = move |site: &&Site| site.from < code.end && code.start < site.to;
+        self.sites
+            .iter()
+            .filter(is_there)
+            .filter_map(|site| site.pad)
+    }
+
     /// Whether all pads are in the part of a function that the table is of.
     pub fn fits(&self, moved: &Moved) -> bool {
         let mut pads = self.sites.iter().filter_map(|site| site.pad);
@@ -108,7 +122,7 @@ impl Lsda {
     }
 
     /// The table of a version of the moved code, at an address.
-    pub fn write(&self, addr: u64, moved: &Moved, version: Version) -> Result<Vec<u8>, Why> {
+    pub fn write(&self, addr: New, moved: &Moved, version: Version) -> Result<Vec<u8>, Why> {
         let part = version.at(self.start);
         let new_of = |old| moved.at_or_behind(old, part).ok_or(Why::LandingPads);
         let start = new_of(self.start)?;
@@ -119,10 +133,13 @@ impl Lsda {
                 continue;
             }
             let pad = match site.pad {
-                Some(pad) => moved.new_of(version.at(pad)).ok_or(Why::LandingPads)? - start,
+                Some(pad) => {
+                    let pad = moved.new_of(version.at(pad));
+                    pad.ok_or(Why::LandingPads)?.behind(start)
+                }
                 None => 0,
             };
-            for number in [from - start, to - from, pad, site.action] {
+            for number in [from.behind(start), to.behind(from), pad, site.action] {
                 uleb(number, &mut sites);
             }
         }
@@ -138,18 +155,15 @@ impl Lsda {
         out.extend_from_slice(&self.actions);
         if has_types {
             let end = addr + out.len() as u64;
-            out.resize(out.len() + (end.next_multiple_of(4) - end) as usize, 0);
+            out.resize(out.len() + end.aligned(4).behind(end) as usize, 0);
             for one in &self.types {
                 let place = addr + out.len() as u64;
                 let value = match *one {
-                    Type::Any => 0,
-                    Type::Value(value) => value,
-                    Type::Address(to) => {
-                        let distance = i32::try_from(to.wrapping_sub(place) as i64);
-                        distance.map_err(|_| Why::TooFar)? as u32
-                    }
+                    Type::Any => [0; 4],
+                    Type::Value(value) => value.to_le_bytes(),
+                    Type::Address(to) => New::of_old(to).displacement(place)?,
                 };
-                out.extend_from_slice(&value.to_le_bytes());
+                out.extend_from_slice(&value);
             }
             let mut offset = Vec::new();
             wide((out.len() - offset_at - WIDE) as u64, &mut offset)?;
@@ -161,7 +175,7 @@ impl Lsda {
 }
 
 /// Call sites up to an offset, of code that begins at `start`.
-fn sites(cursor: &mut Cursor<'_>, end: usize, encoding: u8, start: u64) -> Option<Vec<Site>> {
+fn sites(cursor: &mut Cursor<'_>, end: usize, encoding: u8, start: LinkAddr) -> Option<Vec<Site>> {
     let number = |cursor: &mut Cursor<'_>| match encoding {
         ULEB => cursor.uleb(),
         FOUR_BYTES => cursor.word().map(u64::from),
@@ -169,13 +183,13 @@ fn sites(cursor: &mut Cursor<'_>, end: usize, encoding: u8, start: u64) -> Optio
     };
     let mut sites = Vec::new();
     while cursor.at < end {
-        let from = start.checked_add(number(cursor)?)?;
-        let to = from.checked_add(number(cursor)?)?;
+        let from = LinkAddr(start.0.checked_add(number(cursor)?)?);
+        let to = LinkAddr(from.0.checked_add(number(cursor)?)?);
         let pad = number(cursor)?;
         sites.push(Site {
             from,
             to,
-            pad: (pad != 0).then(|| start.wrapping_add(pad)),
+            pad: (pad != 0).then(|| LinkAddr(start.0.wrapping_add(pad))),
             action: cursor.uleb()?,
         });
     }
@@ -183,7 +197,7 @@ fn sites(cursor: &mut Cursor<'_>, end: usize, encoding: u8, start: u64) -> Optio
 }
 
 /// Reads so many entries of the table of types; the table of landing pads begins at `addr`.
-fn types(cursor: &mut Cursor<'_>, count: usize, encoding: u8, addr: u64) -> Option<Vec<Type>> {
+fn types(cursor: &mut Cursor<'_>, count: usize, encoding: u8, addr: LinkAddr) -> Option<Vec<Type>> {
     let mut types = Vec::new();
     for _ in 0..count {
         let place = addr + cursor.at as u64;
@@ -192,7 +206,8 @@ fn types(cursor: &mut Cursor<'_>, count: usize, encoding: u8, addr: u64) -> Opti
             _ if value == 0 => Type::Any,
             FOUR_BYTES | FOUR_SIGNED => Type::Value(value),
             RELATIVE | INDIRECT => {
-                Type::Address(place.wrapping_add_signed(i64::from(value as i32)))
+                let distance = i64::from(value as i32);
+                Type::Address(LinkAddr(place.0.wrapping_add_signed(distance)))
             }
             _ => return None,
         });

@@ -20,27 +20,26 @@ const PADDING: u64 = 256;
 #[derive(Debug, Default)]
 pub struct References {
     /// Addresses in words that the dynamic linker writes, those of symbols among them.
-    pub pointers: Vec<u64>,
+    pub pointers: Vec<LinkAddr>,
     /// Addresses in code, or near it, that instructions take.
-    pub taken: Vec<u64>,
+    pub taken: Vec<LinkAddr>,
     /// Addresses there that instructions read, write or go by.
-    pub read: Vec<u64>,
+    pub read: Vec<LinkAddr>,
     /// Addresses of words that no symbol stands for.
-    words: HashSet<u64>,
+    words: HashSet<LinkAddr>,
 }
 
 impl References {
     pub fn of(image: &Image, program: &Program) -> References {
         let relocations = Relocations::of(image);
-        let addresses = |all: &[LinkAddr]| all.iter().map(|addr| addr.0).collect::<Vec<_>>();
         let mut found = References {
-            pointers: addresses(&relocations.pointers),
-            words: addresses(&relocations.nameless).into_iter().collect(),
+            pointers: relocations.pointers,
+            words: relocations.nameless.into_iter().collect(),
             ..References::default()
         };
         let near = near_code(program);
         let functions = program.functions.par_iter();
-        let by_function: Vec<(Vec<u64>, Vec<u64>)> = functions
+        let by_function: Vec<(Vec<LinkAddr>, Vec<LinkAddr>)> = functions
             .map(|function| by_instructions(image, function, &near))
             .collect();
         for (mut taken, mut read) in by_function {
@@ -56,8 +55,8 @@ impl References {
         &self,
         image: &Image,
         program: &Program,
-        entries: HashSet<u64>,
-    ) -> HashSet<u64> {
+        entries: HashSet<LinkAddr>,
+    ) -> HashSet<LinkAddr> {
         let mut left = entries;
         left.retain(|entry| !self.words.contains(entry));
         for addr in &self.taken {
@@ -91,7 +90,7 @@ impl References {
                     let behind = unknown.start + number as u64 + 4;
                     let target = behind.wrapping_add_signed(i32::from_le_bytes(word).into());
                     for constant in CONSTANTS {
-                        left.remove(&target.wrapping_add(constant));
+                        left.remove(&LinkAddr(target.wrapping_add(constant)));
                     }
                 }
                 at = at.max(to);
@@ -127,7 +126,11 @@ fn near_code(program: &Program) -> Range<u64> {
 }
 
 /// Addresses that the instructions of a function take, and those that they read, write or go by.
-fn by_instructions(image: &Image, function: &Function, near: &Range<u64>) -> (Vec<u64>, Vec<u64>) {
+fn by_instructions(
+    image: &Image,
+    function: &Function,
+    near: &Range<u64>,
+) -> (Vec<LinkAddr>, Vec<LinkAddr>) {
     let (mut taken, mut read) = (Vec::new(), Vec::new());
     for block in &function.graph.blocks {
         let code = image.bytes_from(block.start);
@@ -141,8 +144,8 @@ fn by_instructions(image: &Image, function: &Function, near: &Range<u64>) -> (Ve
             let address = insn.rip_relative().map(|(addr, _)| addr);
             if let Some(addr) = address.filter(|addr| near.contains(addr)) {
                 match insn.bytes().get(insn.prefixes()) == Some(&LEA) {
-                    true => taken.push(addr),
-                    false => read.push(addr),
+                    true => taken.push(LinkAddr(addr)),
+                    false => read.push(LinkAddr(addr)),
                 }
             }
             at = insn.next_pc();

@@ -2,6 +2,7 @@
 
 use wire::counters::{CONFIGURATION_AT, FOLDER};
 
+use crate::address::New;
 use crate::{CounterFiles, Memory};
 
 /// The code; its configuration is zero.
@@ -12,7 +13,7 @@ pub const SECTION: &str = ".everypath.resident";
 pub const ALIGN: u64 = 16;
 
 /// The code at an address, whose state is at another one.
-pub fn at(addr: u64, state: u64, id: [u8; 16], memory: Memory<'_>) -> Vec<u8> {
+pub fn at(addr: New, state: New, id: [u8; 16], memory: Memory<'_>) -> Vec<u8> {
     let mut code = CODE.to_vec();
     let configuration = addr + CONFIGURATION_AT as u64;
     let mut at = CONFIGURATION_AT;
@@ -20,8 +21,8 @@ pub fn at(addr: u64, state: u64, id: [u8; 16], memory: Memory<'_>) -> Vec<u8> {
         code[at..at + bytes.len()].copy_from_slice(bytes);
         at += bytes.len();
     };
-    tell(&state.wrapping_sub(configuration).to_le_bytes());
-    tell(&configuration.to_le_bytes());
+    tell(&state.0.wrapping_sub(configuration.0).to_le_bytes());
+    tell(&configuration.0.to_le_bytes());
     tell(&memory.bytes.to_le_bytes());
     tell(&id);
     tell(&u64::from(memory.files == CounterFiles::Beside).to_le_bytes());

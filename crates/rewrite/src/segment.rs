@@ -15,6 +15,7 @@ use object::elf::{self, SectionFlags, SectionType};
 use object::endian::{LittleEndian as LE, U32, U64};
 
 use crate::Refused;
+use crate::address::New;
 use crate::file::{File, Program};
 
 const PAGE: u64 = 0x1000;
@@ -80,7 +81,7 @@ impl Plan {
 
     /// Has the last segment of the file, with its data, grow by so many bytes of zeros, whole pages; gives their address. Nothing was
     /// pushed before.
-    pub fn grow(&mut self, file: &File<'_>, size: u64) -> Result<u64, Refused> {
+    pub fn grow(&mut self, file: &File<'_>, size: u64) -> Result<New, Refused> {
         let last = file.loads().last().ok_or(Refused::NoData)?;
         let is_data = last.p_flags.get(LE) & (elf::PF_W | elf::PF_X) == elf::PF_W;
         let end = last.p_vaddr.get(LE) + last.p_memsz.get(LE);
@@ -91,26 +92,26 @@ impl Plan {
         let end = start + size.next_multiple_of(PAGE);
         self.addr += end - (self.addr - self.offset % PAGE);
         self.grown = Some(end);
-        Ok(start)
+        Ok(New(start))
     }
 
     /// Gives what the last segment grew by a section, as `strip` keeps nothing else.
-    pub fn cover(&mut self, name: &'static str, start: u64) {
+    pub fn cover(&mut self, name: &'static str, start: New) {
         let Some(end) = self.grown else { return };
         self.sections.push(NewSection {
             name,
             kind: elf::SHT_NOBITS,
             flags: elf::SHF_ALLOC | elf::SHF_WRITE,
-            addr: start,
+            addr: start.0,
             offset: self.offset,
-            size: end - start,
+            size: end - start.0,
             align: PAGE,
         });
     }
 
     /// The address that contents of this alignment will have.
-    pub fn next(&self, align: u64) -> u64 {
-        (self.addr + self.bytes.len() as u64).next_multiple_of(align)
+    pub fn next(&self, align: u64) -> New {
+        New(self.addr + self.bytes.len() as u64).aligned(align)
     }
 
     /// Number of sections that were pushed so far.
@@ -119,13 +120,13 @@ impl Plan {
     }
 
     /// The offset in the file of an address of the segment.
-    pub fn offset_of(&self, addr: u64) -> u64 {
-        self.offset + (addr - self.addr)
+    pub fn offset_of(&self, addr: New) -> u64 {
+        self.offset + addr.behind(New(self.addr))
     }
 
     pub fn push(&mut self, contents: Contents) {
         let addr = self.next(contents.align);
-        self.bytes.resize((addr - self.addr) as usize, 0);
+        self.bytes.resize(addr.behind(New(self.addr)) as usize, 0);
         self.sections.push(NewSection {
             name: contents.name,
             kind: contents.kind,
@@ -133,7 +134,7 @@ impl Plan {
                 true => elf::SHF_ALLOC | elf::SHF_EXECINSTR,
                 false => elf::SHF_ALLOC,
             },
-            addr,
+            addr: addr.0,
             offset: self.offset_of(addr),
             size: contents.bytes.len() as u64,
             align: contents.align,

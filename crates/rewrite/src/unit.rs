@@ -109,11 +109,11 @@ impl Edge {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Nowhere,
-    Block(u64),
+    Block(LinkAddr),
     Entry,
-    Falls(u64),
+    Falls(LinkAddr),
     /// See [`Insertions::taken`].
-    Taken(u64, u64),
+    Taken(LinkAddr, LinkAddr),
 }
 
 /// A function.
@@ -129,9 +129,9 @@ pub struct Unit<'u> {
     through: Vec<usize>,
     live: Live,
     /// Nodes of these tables by their addresses.
-    shared: BTreeMap<u64, u32>,
+    shared: BTreeMap<LinkAddr, u32>,
     /// Blocks to which calls return that may return in a forked child.
-    forks: BTreeSet<u64>,
+    forks: BTreeSet<LinkAddr>,
 }
 
 /// Ops that are to be inserted into a function, by edge.
@@ -154,7 +154,7 @@ impl Unit<'_> {
     #[must_use]
     pub fn label(&self, version: Version, block: u32) -> Option<Label> {
         let block = self.function.graph.blocks.get(block as usize)?;
-        Some(version.at(block.start.0))
+        Some(version.at(block.start))
     }
 
     /// Number of the edge that a position is.
@@ -169,7 +169,7 @@ impl Unit<'_> {
     /// An error if memory of their own cannot be given to forked children.
     fn check_forks(&self) -> Result<(), Why> {
         for block in &self.forks {
-            let number = self.function.graph.block_from(LinkAddr(*block));
+            let number = self.function.graph.block_from(*block);
             if !is_free(self.live.before[number.ok_or(Why::NoPlace)?]) {
                 return Err(Why::NoPlace);
             }
@@ -274,7 +274,7 @@ impl Unit<'_> {
 
     /// A way by a table. Where several jumps go by it, only their sum is known at each target.
     fn add_case(&mut self, from: u32, to: u32, table: &Table, graph: usize) {
-        let target = self.function.graph.blocks[to as usize].start.0;
+        let target = self.function.graph.blocks[to as usize].start;
         let place = match table.is_new {
             true => Place::Taken(table.old, target),
             false => Place::Nowhere,
@@ -317,7 +317,7 @@ impl Unit<'_> {
 #[derive(Debug)]
 pub(crate) struct Entries {
     /// Old places of those that code in front of them would harm.
-    pub bare: Vec<u64>,
+    pub bare: Vec<LinkAddr>,
     /// Whether the function is called by the System V convention.
     pub is_called: bool,
 }
@@ -357,7 +357,7 @@ impl<'d> Units<'d> {
         &self,
         number: usize,
         switches: &NewTables,
-        bytes: &dyn Fn(u64) -> &'b [u8],
+        bytes: &dyn Fn(LinkAddr) -> &'b [u8],
         has_memory: bool,
     ) -> Result<Unit<'d>, Why> {
         let function = &self.program.functions[number];
@@ -405,7 +405,7 @@ impl<'d> Units<'d> {
         &self,
         unit: &mut Unit<'_>,
         switches: &NewTables,
-        bytes: &dyn Fn(u64) -> &'b [u8],
+        bytes: &dyn Fn(LinkAddr) -> &'b [u8],
     ) -> Result<(), Why> {
         let function = unit.function;
         let graph = &function.graph;
@@ -413,10 +413,10 @@ impl<'d> Units<'d> {
         unit.add_ways_in(first);
         for (number, block) in (0..).zip(&graph.blocks) {
             let (start, end) = (Node::Start(number), Node::End(number));
-            let place = Place::Block(block.start.0);
+            let place = Place::Block(block.start);
             unit.through.push(unit.edges.len());
             unit.add(start, end, Kind::Block, place, Vec::new());
-            let last = bytes(block.last.0);
+            let last = bytes(block.last);
             let last = Insn::decode(&last[..last.len().min(15)], block.last.0);
             let flow = last.map_err(|_| Why::Code)?.flow();
             let before = graph.edges.partition_point(|edge| edge.from < number);
@@ -426,20 +426,20 @@ impl<'d> Units<'d> {
                 let To::Block(to) = edge.to else {
                     leaves |= edge.kind != EdgeKind::Call;
                     if edge.kind == EdgeKind::Call {
-                        self.add_call(unit, number, block.end.0, edge.to);
+                        self.add_call(unit, number, block.end, edge.to);
                     }
                     continue;
                 };
-                let target = graph.blocks[to as usize].start.0;
+                let target = graph.blocks[to as usize].start;
                 let (kind, place) = match edge.kind {
                     EdgeKind::FallThrough => (Kind::Falls, Place::Falls(target)),
                     // It has no long form.
                     EdgeKind::Taken if matches!(flow, Flow::CountJump(_)) => {
                         (Kind::Taken, Place::Nowhere)
                     }
-                    EdgeKind::Taken => (Kind::Taken, Place::Taken(block.last.0, target)),
+                    EdgeKind::Taken => (Kind::Taken, Place::Taken(block.last, target)),
                     EdgeKind::Case => {
-                        let table = Table::of(function, switches, block.last.0);
+                        let table = Table::of(function, switches, block.last);
                         if to == first && !table.is_new {
                             // Callers come by the same jump from its old place.
                             return Err(Why::NoPlace);
@@ -464,7 +464,7 @@ impl<'d> Units<'d> {
     }
 
     /// A call at the end of a block, which returns to an address.
-    fn add_call(&self, unit: &mut Unit<'_>, block: u32, behind: u64, callee: To) {
+    fn add_call(&self, unit: &mut Unit<'_>, block: u32, behind: LinkAddr, callee: To) {
         if self.abandons.may_abandon(callee) {
             let kind = match self.abandons.ends(callee) {
                 true => Kind::End,
@@ -480,14 +480,14 @@ impl<'d> Units<'d> {
 }
 
 /// Old places of a function's entries that code in front of them would harm: it changes a register, and flags.
-fn bare_entries(function: &Function, live: &Live, is_called: bool) -> Vec<u64> {
+fn bare_entries(function: &Function, live: &Live, is_called: bool) -> Vec<LinkAddr> {
     let first = [function.entry].into_iter().filter(|_| !is_called);
     let entries = function.others.iter().copied().chain(first);
     let bare = entries.filter(|entry| {
         let block = function.graph.block_from(*entry);
         block.is_some_and(|block| !is_free(live.before[block]))
     });
-    bare.map(|entry| entry.0).collect()
+    bare.collect()
 }
 
 /// Whether code with a comparison that uses `r11` can be inserted.
@@ -498,25 +498,25 @@ fn is_free(live: RegisterSet) -> bool {
 /// The table that an indirect jump goes by.
 struct Table {
     /// Address of the old one; 0: labels of a computed goto.
-    old: u64,
+    old: LinkAddr,
     is_new: bool,
     /// Several jumps go by it.
     is_shared: bool,
 }
 
 impl Table {
-    fn of(function: &Function, switches: &NewTables, jump: u64) -> Table {
-        let own = function.tables.iter().find(|table| table.jump.0 == jump);
-        let old = own.map_or(0, |table| table.table.0);
+    fn of(function: &Function, switches: &NewTables, jump: LinkAddr) -> Table {
+        let own = function.tables.iter().find(|table| table.jump == jump);
+        let old = own.map_or(LinkAddr(0), |table| table.table);
         let new = switches
             .tables
             .iter()
             .find(|table| table.jumps.contains(&jump));
-        let others = function.tables.iter().filter(|table| table.table.0 == old);
+        let others = function.tables.iter().filter(|table| table.table == old);
         Table {
             old,
             is_new: new.is_some(),
-            is_shared: old == 0 || others.count() > 1,
+            is_shared: old == LinkAddr(0) || others.count() > 1,
         }
     }
 }

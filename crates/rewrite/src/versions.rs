@@ -11,7 +11,8 @@
 
 use std::collections::BTreeSet;
 
-use flow::{EdgeKind, Function, To};
+use flow::{Block, Function};
+use image::LinkAddr;
 use probe::Symbol;
 
 /// Number of a version of a function's code.
@@ -24,7 +25,7 @@ impl Version {
 
     /// The instruction of this version that was at an old address.
     #[must_use]
-    pub const fn at(self, old: u64) -> Label {
+    pub const fn at(self, old: LinkAddr) -> Label {
         Label { version: self, old }
     }
 }
@@ -33,7 +34,7 @@ impl Version {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Label {
     pub version: Version,
-    pub old: u64,
+    pub old: LinkAddr,
 }
 
 /// Set in symbols that are labels; the version is above the address.
@@ -47,14 +48,14 @@ impl Label {
     }
 
     /// Another instruction of the same version.
-    pub(crate) const fn beside(self, old: u64) -> Label {
+    pub(crate) const fn beside(self, old: LinkAddr) -> Label {
         self.version.at(old)
     }
 
     /// The name of it in inserted code.
     #[must_use]
     pub const fn symbol(self) -> Symbol {
-        Symbol(IS_LABEL | (self.version.0 as u64) << VERSION_AT | self.old)
+        Symbol(IS_LABEL | (self.version.0 as u64) << VERSION_AT | self.old.0)
     }
 
     /// The label that a symbol is, if it is one.
@@ -63,7 +64,7 @@ impl Label {
             return None;
         }
         let version = Version((symbol.0 >> VERSION_AT) as u8);
-        Some(version.at(symbol.0 & ((1 << VERSION_AT) - 1)))
+        Some(version.at(LinkAddr(symbol.0 & ((1 << VERSION_AT) - 1))))
     }
 }
 
@@ -105,18 +106,23 @@ impl Versions {
         }
     }
 
-    /// Adds the blocks to which those of a version throw: a table of landing pads has no place for another version's.
-    pub(crate) fn add_landing_pads(&mut self, function: &Function) {
+    /// Adds the blocks to which those of a version may throw, as `pads` has them for code of the function: a table of landing
+    /// pads has no place for another version's.
+    pub(crate) fn add_landing_pads(
+        &mut self,
+        function: &Function,
+        pads: &dyn Fn(&Block) -> Vec<LinkAddr>,
+    ) {
+        let graph = &function.graph;
         for blocks in &mut self.others {
             let mut waiting: Vec<u32> = blocks.iter().copied().collect();
             while let Some(block) = waiting.pop() {
-                for edge in function.graph.edges_of(block as usize) {
-                    if let (EdgeKind::LandingPad, To::Block(pad)) = (edge.kind, edge.to)
-                        && blocks.insert(pad)
-                    {
-                        waiting.push(pad);
-                    }
-                }
+                let Some(block) = graph.blocks.get(block as usize) else {
+                    continue;
+                };
+                let pads = pads(block).into_iter();
+                let pads = pads.filter_map(|pad| graph.block_from(pad));
+                waiting.extend(pads.map(|pad| pad as u32).filter(|pad| blocks.insert(*pad)));
             }
         }
     }

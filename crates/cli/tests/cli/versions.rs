@@ -60,7 +60,7 @@ fn exceptions_go_through_two_versions() {
     }
 }
 
-/// A compiler and an interpreter.
+/// A compiler, an interpreter, and the product, in which code between calls is described as if it threw.
 #[test]
 fn large_programs_have_two_versions() {
     let folder = Folder::new("versions-large");
@@ -81,4 +81,9 @@ fn large_programs_have_two_versions() {
     let native = run("/usr/bin/python3");
     assert_eq!(native.status.code(), Some(1));
     assert_eq!(run("./python3"), native);
+    edit(&folder, BINARY, "everypath", VERSIONS);
+    let words = ["flow", "/usr/bin/true", "--loops"];
+    let native = tool(&folder, BINARY, &words);
+    assert!(native.status.success());
+    assert_eq!(tool(&folder, "./everypath", &words), native);
 }

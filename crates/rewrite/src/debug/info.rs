@@ -5,10 +5,12 @@
 
 use gimli::constants as dw;
 use gimli::{AttributeSpecification, AttributeValue, Dwarf, Format, Unit, UnitSectionOffset};
+use image::LinkAddr;
 
 use super::lines::Lines;
 use super::ranges::Lists;
 use super::{Moves, Slice};
+use crate::address::{self, New};
 use crate::file::File;
 use crate::versions::Version;
 
@@ -58,9 +60,9 @@ fn table(section: &[u8], moves: &Moves<'_>) -> Option<Vec<u8>> {
         let length = u32::from_le_bytes(out.get(at..)?.first_chunk().copied()?) as usize;
         let end = at.checked_add(4)?.checked_add(length)?;
         for entry in out.get_mut(at + HEADER..end)?.chunks_exact_mut(8) {
-            let old = u64::from_le_bytes(entry.first_chunk().copied()?);
+            let old = LinkAddr(u64::from_le_bytes(entry.first_chunk().copied()?));
             if let Some(new) = moves.moved(old) {
-                entry.copy_from_slice(&new.to_le_bytes());
+                entry.copy_from_slice(&new.0.to_le_bytes());
             }
         }
         at = end;
@@ -111,7 +113,7 @@ impl<'d> Writer<'_, 'd> {
         if let (Some(low), Some(start), Some(high)) = (low, start, of(dw::DW_AT_high_pc)) {
             // Versions of a function stand one behind the other; what is within one of them is known in the first only.
             let has_versions = matches!(tag, dw::DW_TAG_compile_unit | dw::DW_TAG_subprogram);
-            self.range(low, start, high, has_versions)?;
+            self.range(low, LinkAddr(start), high, has_versions)?;
         }
         for one in found {
             match one.spec.name() {
@@ -134,9 +136,9 @@ impl<'d> Writer<'_, 'd> {
                 _ => {
                     if let (dw::DW_FORM_addr, AttributeValue::Addr(old)) =
                         (one.spec.form(), one.value)
-                        && let Some(new) = self.moves.moved(old)
+                        && let Some(new) = self.moves.moved(LinkAddr(old))
                     {
-                        self.put(one.at, &new.to_le_bytes())?;
+                        self.put(one.at, &new.0.to_le_bytes())?;
                     }
                 }
             }
@@ -148,13 +150,13 @@ impl<'d> Writer<'_, 'd> {
     fn range(
         &mut self,
         low: &Found<'d>,
-        start: u64,
+        start: LinkAddr,
         high: &Found<'d>,
         has_versions: bool,
     ) -> Option<()> {
         let end = match high.value {
-            AttributeValue::Addr(end) => end,
-            ref length => start.checked_add(length.udata_value()?)?,
+            AttributeValue::Addr(end) => LinkAddr(end),
+            ref length => LinkAddr(start.0.checked_add(length.udata_value()?)?),
         };
         // A unit gets the range of its functions that moved, which are one behind the other.
         let all = match has_versions {
@@ -163,7 +165,7 @@ impl<'d> Writer<'_, 'd> {
         };
         let moved = all
             .iter()
-            .filter(|range| !(start..end).contains(&range.start));
+            .filter(|range| !(New::of_old(start)..New::of_old(end)).contains(&range.start));
         let Some(new) = moved
             .cloned()
             .reduce(|all, one| all.start.min(one.start)..all.end.max(one.end))
@@ -171,11 +173,11 @@ impl<'d> Writer<'_, 'd> {
             return Some(());
         };
         if low.spec.form() == dw::DW_FORM_addr {
-            self.put(low.at, &new.start.to_le_bytes())?;
+            self.put(low.at, &new.start.0.to_le_bytes())?;
         }
-        let length = new.end - new.start;
+        let length = address::len(&new);
         match high.spec.form() {
-            dw::DW_FORM_addr => self.put(high.at, &new.end.to_le_bytes()),
+            dw::DW_FORM_addr => self.put(high.at, &new.end.0.to_le_bytes()),
             dw::DW_FORM_data1 => self.put(
                 high.at,
                 &u8::try_from(length).unwrap_or(u8::MAX).to_le_bytes(),
@@ -197,7 +199,10 @@ impl<'d> Writer<'_, 'd> {
         };
         let mut new = Vec::new();
         while let Some(range) = old.next().ok()? {
-            new.extend(self.moves.ranges(range.begin..range.end));
+            new.extend(
+                self.moves
+                    .ranges(LinkAddr(range.begin)..LinkAddr(range.end)),
+            );
         }
         let place = self.lists.add_ranges(unit.encoding().version, &new);
         match found.value {
@@ -216,7 +221,10 @@ impl<'d> Writer<'_, 'd> {
         };
         let mut new = Vec::new();
         while let Some(entry) = old.next().ok()? {
-            let ranges = self.moves.ranges(entry.range.begin..entry.range.end);
+            let ranges = {
+                let old = entry.range;
+                self.moves.ranges(LinkAddr(old.begin)..LinkAddr(old.end))
+            };
             let expression = entry.data.0.slice();
             new.extend(ranges.into_iter().map(|range| (range, expression)));
         }

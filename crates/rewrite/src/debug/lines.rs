@@ -6,8 +6,10 @@
 use std::collections::HashMap;
 
 use gimli::{ColumnType, DebugLine, DebugLineOffset, Format, LineRow, LittleEndian};
+use image::LinkAddr;
 
 use super::{Moves, sleb, uleb};
+use crate::address::New;
 use crate::versions::Version;
 
 /// Opcodes (DWARF 5, 6.2.5.2 and 6.2.5.3).
@@ -62,13 +64,14 @@ pub fn write(section: &[u8], moves: &Moves<'_>) -> Option<Lines> {
             opcode_base: header.opcode_base(),
             is_statement: header.default_is_stmt(),
             now: Row::first(header.default_is_stmt()),
+            address: New(0),
             out: &mut lines.bytes,
         };
         let mut rows = program.rows();
-        let mut sequence: Vec<Row> = Vec::new();
+        let mut sequence: Vec<(LinkAddr, Row)> = Vec::new();
         while let Some((_, row)) = rows.next_row().ok()? {
             let is_end = row.end_sequence();
-            sequence.push(Row::of(row));
+            sequence.push((LinkAddr(row.address()), Row::of(row)));
             if is_end {
                 for version in moves.versions() {
                     writer.sequence(&sequence, moves, version)?;
@@ -86,7 +89,6 @@ pub fn write(section: &[u8], moves: &Moves<'_>) -> Option<Lines> {
 /// A row of the table, or the registers of the machine that makes it.
 #[derive(Clone, Copy)]
 struct Row {
-    address: u64,
     file: u64,
     line: u64,
     column: u64,
@@ -101,7 +103,6 @@ struct Row {
 impl Row {
     fn first(is_statement: bool) -> Row {
         Row {
-            address: 0,
             file: 1,
             line: 1,
             column: 0,
@@ -116,7 +117,6 @@ impl Row {
 
     fn of(row: &LineRow) -> Row {
         Row {
-            address: row.address(),
             file: row.file_index(),
             line: row.line().map_or(0, u64::from),
             column: match row.column() {
@@ -140,61 +140,64 @@ struct Writer<'o> {
     /// The value at the beginning of a sequence.
     is_statement: bool,
     now: Row,
+    address: New,
     out: &'o mut Vec<u8>,
 }
 
 impl Writer<'_> {
     /// Writes a sequence, whose last row is its end, as one for each part that its code is in now in a version. Code that stays is
     /// that of the first.
-    fn sequence(&mut self, rows: &[Row], moves: &Moves<'_>, version: Version) -> Option<()> {
+    fn sequence(
+        &mut self,
+        rows: &[(LinkAddr, Row)],
+        moves: &Moves<'_>,
+        version: Version,
+    ) -> Option<()> {
         let mut open: Option<Option<usize>> = None;
-        for row in rows {
-            let is_end = std::ptr::eq(row, rows.last()?);
-            let part = moves.part(row.address);
+        for (number, &(old, row)) in rows.iter().enumerate() {
+            let is_end = number + 1 == rows.len();
+            let part = moves.part(old);
             let part = part.filter(|part| moves.has(*part, version));
-            let stays = || version == Version::FIRST && moves.stays(row.address);
+            let stays = || version == Version::FIRST && moves.stays(old);
             let is_code = part.is_some() || stays();
+            let in_part = |part: Option<usize>| match part {
+                Some(part) => moves.within(part, version, old),
+                None => Some(New::of_old(old)),
+            };
             if let Some(group) = open.filter(|group| is_end || !is_code || *group != part) {
-                let end = match group {
-                    Some(part) => moves.within(part, version, row.address)?,
-                    None => row.address,
-                };
-                self.end(end);
+                self.end(in_part(group)?);
                 open = None;
             }
             if is_end || !is_code {
                 continue;
             }
-            let address = match part {
-                Some(part) => moves.within(part, version, row.address)?,
-                None => row.address,
-            };
+            let address = in_part(part)?;
             if open.is_none() {
                 self.begin(address);
                 open = Some(part);
             }
-            self.row(Row { address, ..*row });
+            self.row(address, row);
         }
         Some(())
     }
 
-    fn begin(&mut self, address: u64) {
+    fn begin(&mut self, address: New) {
         self.now = Row::first(self.is_statement);
-        self.now.address = address;
+        self.address = address;
         self.out.extend_from_slice(&[0, 9, SET_ADDRESS]);
-        self.out.extend_from_slice(&address.to_le_bytes());
+        self.out.extend_from_slice(&address.0.to_le_bytes());
     }
 
-    fn end(&mut self, address: u64) {
+    fn end(&mut self, address: New) {
         self.advance(address);
         self.out.extend_from_slice(&[0, 1, END_SEQUENCE]);
     }
 
-    fn advance(&mut self, address: u64) {
-        if address > self.now.address {
+    fn advance(&mut self, address: New) {
+        if address > self.address {
             self.out.push(ADVANCE_PC);
-            uleb(address - self.now.address, self.out);
-            self.now.address = address;
+            uleb(address.behind(self.address), self.out);
+            self.address = address;
         }
     }
 
@@ -212,7 +215,7 @@ impl Writer<'_> {
         }
     }
 
-    fn row(&mut self, row: Row) {
+    fn row(&mut self, address: New, row: Row) {
         if row.file != self.now.file {
             self.set(SET_FILE, row.file);
         }
@@ -234,7 +237,7 @@ impl Writer<'_> {
             self.out.push(SET_DISCRIMINATOR);
             self.out.extend_from_slice(&number);
         }
-        let bytes = row.address.wrapping_sub(self.now.address);
+        let bytes = address.0.wrapping_sub(self.address.0);
         let lines = row.line.wrapping_sub(self.now.line).cast_signed();
         match self.special(bytes, lines) {
             Some(opcode) => self.out.push(opcode),
@@ -243,11 +246,12 @@ impl Writer<'_> {
                     self.out.push(ADVANCE_LINE);
                     sleb(lines, self.out);
                 }
-                self.advance(row.address);
+                self.advance(address);
                 self.out.push(COPY);
             }
         }
         self.now = row;
+        self.address = address;
     }
 
     /// The opcode that advances by both and makes a row, if there is one.

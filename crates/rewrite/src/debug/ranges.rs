@@ -3,8 +3,10 @@
 use std::ops::Range;
 
 use gimli::{DebugAranges, Format, LittleEndian};
+use image::LinkAddr;
 
 use super::{Moves, uleb};
+use crate::address::{self, New};
 use crate::file::File;
 
 /// Entries of lists of ranges and of locations (DWARF 5, 7.25 and 7.7.3).
@@ -63,7 +65,7 @@ pub struct Lists {
 }
 
 /// A range with the expression that holds in it.
-pub type Location<'d> = (Range<u64>, &'d [u8]);
+pub type Location<'d> = (Range<New>, &'d [u8]);
 
 impl Lists {
     pub fn of(file: &File<'_>) -> Lists {
@@ -75,20 +77,20 @@ impl Lists {
     }
 
     /// Adds a list; gives its place in the section.
-    pub fn add_ranges(&mut self, version: u16, all: &[Range<u64>]) -> u32 {
+    pub fn add_ranges(&mut self, version: u16, all: &[Range<New>]) -> u32 {
         let [new, old] = &mut self.ranges;
         if version >= 5 {
             let place = new.next();
             for range in all {
                 new.added.push(RANGE);
-                new.added.extend_from_slice(&range.start.to_le_bytes());
-                uleb(range.end - range.start, &mut new.added);
+                new.added.extend_from_slice(&range.start.0.to_le_bytes());
+                uleb(address::len(range), &mut new.added);
             }
             new.added.push(END_OF_LIST);
             return place;
         }
         let place = old.next();
-        let pairs = all.iter().flat_map(|range| [range.start, range.end]);
+        let pairs = all.iter().flat_map(|range| [range.start.0, range.end.0]);
         // The first pair says that addresses are absolute.
         for word in [u64::MAX, 0].into_iter().chain(pairs).chain([0, 0]) {
             old.added.extend_from_slice(&word.to_le_bytes());
@@ -103,8 +105,8 @@ impl Lists {
             let place = new.next();
             for (range, expression) in all {
                 new.added.push(LOCATION);
-                new.added.extend_from_slice(&range.start.to_le_bytes());
-                uleb(range.end - range.start, &mut new.added);
+                new.added.extend_from_slice(&range.start.0.to_le_bytes());
+                uleb(address::len(range), &mut new.added);
                 uleb(expression.len() as u64, &mut new.added);
                 new.added.extend_from_slice(expression);
             }
@@ -115,7 +117,8 @@ impl Lists {
         let pair = |one: u64, other: u64| [one.to_le_bytes(), other.to_le_bytes()].concat();
         old.added.extend_from_slice(&pair(u64::MAX, 0));
         for (range, expression) in all {
-            old.added.extend_from_slice(&pair(range.start, range.end));
+            old.added
+                .extend_from_slice(&pair(range.start.0, range.end.0));
             let length = u16::try_from(expression.len()).ok()?;
             old.added.extend_from_slice(&length.to_le_bytes());
             old.added.extend_from_slice(expression);
@@ -169,10 +172,12 @@ pub fn table(section: &[u8], moves: &Moves<'_>) -> Option<Vec<u8>> {
         out.resize(start + PADDED, 0);
         let mut entries = header.entries();
         while let Some(entry) = entries.next_raw().ok()? {
-            let range = entry.address()..entry.address().checked_add(entry.length())?;
+            let start = entry.address();
+            let end = start.checked_add(entry.length())?;
+            let range = LinkAddr(start)..LinkAddr(end);
             for range in moves.ranges(range) {
-                out.extend_from_slice(&range.start.to_le_bytes());
-                out.extend_from_slice(&(range.end - range.start).to_le_bytes());
+                out.extend_from_slice(&range.start.0.to_le_bytes());
+                out.extend_from_slice(&address::len(&range).to_le_bytes());
             }
         }
         out.extend_from_slice(&[0; 16]);

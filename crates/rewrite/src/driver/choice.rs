@@ -41,7 +41,7 @@ struct Prepared<'d> {
 struct Chosen {
     moved: Moved,
     /// Tables of landing pads, with the beginnings of the code that each is of.
-    pads: Vec<(u64, Lsda)>,
+    pads: Vec<(LinkAddr, Lsda)>,
     ways: Ways,
 }
 
@@ -82,7 +82,7 @@ impl Mover<'_> {
         }
         for outcome in outcomes {
             let number = outcome.number;
-            let entry = self.program.functions[number].entry.0;
+            let entry = self.program.functions[number].entry;
             if let (Some(residency), Some(entries)) = (&mut self.residency, outcome.entries) {
                 residency.add(number, entry, entries);
             }
@@ -109,7 +109,6 @@ fn plan(tool: &mut dyn StaticTool, all: &mut [(usize, Result<Prepared<'_>, Why>)
             continue;
         };
         function.versions = tool.versions(unit);
-        function.versions.add_landing_pads(unit.function);
         let plans = function.versions.all().map(|version| {
             let mut plan = Plan::default();
             tool.plan(unit, version, &mut plan).map(|()| plan)
@@ -154,7 +153,7 @@ impl<'d> Choice<'d, '_> {
         if is_start_up(function) {
             return Err(Why::StartUp);
         }
-        let bytes = |addr: u64| self.image.bytes_from(LinkAddr(addr));
+        let bytes = |addr: LinkAddr| self.image.bytes_from(addr);
         let is_fixed = self.image.kind() == ImageKind::Fixed;
         let switches = NewTables::of(function, is_fixed, &bytes);
         let unit = self.units.map(|units| {
@@ -188,13 +187,22 @@ impl<'d> Choice<'d, '_> {
 
     fn take(&self, prepared: Prepared<'_>, inserted: &mut Option<Entries>) -> Result<Chosen, Why> {
         let function = &self.program.functions[prepared.number];
-        let bytes = |addr: u64| self.image.bytes_from(LinkAddr(addr));
+        let bytes = |addr: LinkAddr| self.image.bytes_from(addr);
+        let pads = self.frames_of(function);
+        let pads = pads.map(|fde| self.tables.of_range(self.frames, fde));
+        let pads = pads.collect::<Option<Vec<_>>>().ok_or(Why::LandingPads)?;
+        let pads: Vec<(LinkAddr, Lsda)> = pads.into_iter().flatten().collect();
         let mut copied = Copied {
             function,
             switches: prepared.switches,
             versions: prepared.versions,
             insertions: Vec::new(),
         };
+        copied.versions.add_landing_pads(function, &|block| {
+            let tables = pads.iter();
+            let pads = tables.flat_map(|(_, table)| table.pads_of(block.start..block.end));
+            pads.collect()
+        });
         if let Some((unit, entries)) = prepared.unit {
             for (version, plan) in copied.versions.all().zip(prepared.plans) {
                 let own = unit.insertions(plan, version, &copied.versions)?;
@@ -203,10 +211,6 @@ impl<'d> Choice<'d, '_> {
             *inserted = Some(entries);
         }
         let moved = Moved::new(copied, &bytes)?;
-        let pads = self.frames_of(function);
-        let pads = pads.map(|fde| self.tables.of_range(self.frames, fde));
-        let pads = pads.collect::<Option<Vec<_>>>().ok_or(Why::LandingPads)?;
-        let pads: Vec<(u64, Lsda)> = pads.into_iter().flatten().collect();
         match pads.iter().all(|(_, pads)| pads.fits(&moved)) {
             true => Ok(Chosen {
                 ways: Ways::of(function, &moved),
@@ -221,9 +225,9 @@ impl<'d> Choice<'d, '_> {
     fn frames_of<'c>(&'c self, function: &'c Function) -> impl Iterator<Item = &'c Fde> + 'c {
         let ranges = function.ranges.iter();
         ranges.flat_map(|range| {
-            let first = self.described.partition_point(|fde| fde.pc < range.start.0);
+            let first = self.described.partition_point(|fde| fde.pc < range.start);
             let fdes = self.described[first..].iter().copied();
-            fdes.take_while(|fde| fde.pc < range.end.0)
+            fdes.take_while(|fde| fde.pc < range.end)
         })
     }
 }
@@ -239,26 +243,26 @@ fn by_code<'f>(frames: &'f EhFrame<'_>) -> Vec<&'f Fde> {
 struct Tables<'d> {
     image: &'d Image,
     /// Their addresses, sorted: each ends before the next one.
-    starts: Vec<u64>,
+    starts: Vec<LinkAddr>,
 }
 
 impl<'d> Tables<'d> {
     fn of(image: &'d Image, frames: &EhFrame<'_>) -> Tables<'d> {
         let starts = frames.fdes.iter().filter_map(|fde| frames.pads(fde));
-        let mut starts: Vec<u64> = starts.collect();
+        let mut starts: Vec<LinkAddr> = starts.collect();
         starts.sort_unstable();
         starts.dedup();
         Tables { image, starts }
     }
 
     /// The table of a range of code, if it has one, with the beginning of the code; `None`: it cannot be read.
-    fn of_range(&self, frames: &EhFrame<'_>, fde: &Fde) -> Option<Option<(u64, Lsda)>> {
+    fn of_range(&self, frames: &EhFrame<'_>, fde: &Fde) -> Option<Option<(LinkAddr, Lsda)>> {
         let Some(addr) = frames.pads(fde) else {
             return Some(None);
         };
         let next = self.starts.partition_point(|start| *start <= addr);
-        let bytes = self.image.bytes_from(LinkAddr(addr));
-        let size = self.starts.get(next).map(|next| (next - addr) as usize);
+        let bytes = self.image.bytes_from(addr);
+        let size = self.starts.get(next).map(|next| (*next - addr) as usize);
         // The last one ends with its section; what is behind it does no harm.
         let bytes = &bytes[..size.unwrap_or(LAST_TABLE).min(bytes.len())];
         Lsda::parse(bytes, addr, fde.pc).map(|pads| Some((fde.pc, pads)))

@@ -14,6 +14,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
 
+use image::LinkAddr;
+
 use super::{Mover, PATCH};
 use crate::references::References;
 
@@ -27,8 +29,8 @@ const AHEAD: u64 = 127;
 #[derive(Debug, Default)]
 pub(super) struct Hops {
     /// Hops by place.
-    by_place: BTreeMap<u64, u64>,
-    all: BTreeSet<u64>,
+    by_place: BTreeMap<LinkAddr, LinkAddr>,
+    all: BTreeSet<LinkAddr>,
 }
 
 impl Hops {
@@ -37,24 +39,25 @@ impl Hops {
     }
 
     /// The hop of a place.
-    pub fn of(&self, place: u64) -> Option<u64> {
+    pub fn of(&self, place: LinkAddr) -> Option<LinkAddr> {
         self.by_place.get(&place).copied()
     }
 
-    fn contains(&self, addr: u64) -> bool {
+    fn contains(&self, addr: LinkAddr) -> bool {
         let before = self.all.range(..=addr).next_back();
-        before.is_some_and(|hop| addr < hop + PATCH)
+        before.is_some_and(|hop| addr < *hop + PATCH)
     }
 }
 
 /// Old code that has room for hops, and what of it is left.
-pub(super) struct Room(BTreeMap<u64, u64>);
+pub(super) struct Room(BTreeMap<LinkAddr, LinkAddr>);
 
 impl Room {
     /// A hop that a jump at `place` reaches.
-    fn take(&mut self, place: u64) -> Option<u64> {
+    fn take(&mut self, place: LinkAddr) -> Option<LinkAddr> {
         let end = place + SHORT;
-        let (low, high) = (end.saturating_sub(BACK), end + AHEAD);
+        let low = LinkAddr(end.0.saturating_sub(BACK));
+        let high = end + AHEAD;
         let first = self.0.range(..=low).next_back().map_or(low, |(at, _)| *at);
         let mut ranges = self.0.range(first..=high);
         let (at, hop, to) = ranges.find_map(|(&from, &to)| {
@@ -73,7 +76,7 @@ impl Room {
 
 impl Mover<'_> {
     /// Bytes of the jump at a place.
-    pub(super) fn width(&self, place: u64) -> u64 {
+    pub(super) fn width(&self, place: LinkAddr) -> u64 {
         match self.hops.of(place) {
             Some(_) => SHORT,
             None => PATCH,
@@ -81,9 +84,9 @@ impl Mover<'_> {
     }
 
     /// Whether an old address is within a jump, or a hop, behind its first byte if `is_inside`.
-    pub(super) fn is_patched(&self, addr: u64, is_inside: bool) -> bool {
+    pub(super) fn is_patched(&self, addr: LinkAddr, is_inside: bool) -> bool {
         let from = u64::from(is_inside);
-        let before = |range: std::ops::RangeToInclusive<u64>| {
+        let before = |range: std::ops::RangeToInclusive<LinkAddr>| {
             let place = self.patches.range(range).next_back();
             place.is_some_and(|(&place, _)| {
                 (place + from..place + self.width(place)).contains(&addr)
@@ -95,10 +98,10 @@ impl Mover<'_> {
     /// Gives each of these places a hop; those without, as there is no room near them.
     pub(super) fn find_hops(
         &mut self,
-        short: &[u64],
-        patches: &BTreeMap<u64, usize>,
+        short: &[LinkAddr],
+        patches: &BTreeMap<LinkAddr, usize>,
         references: &References,
-    ) -> Vec<u64> {
+    ) -> Vec<LinkAddr> {
         self.hops = Hops::default();
         if short.is_empty() {
             return Vec::new();
@@ -118,7 +121,12 @@ impl Mover<'_> {
     }
 
     /// Old code near `short` places in which hops may be.
-    fn room(&self, short: &[u64], patches: &BTreeMap<u64, usize>, references: &References) -> Room {
+    fn room(
+        &self,
+        short: &[LinkAddr],
+        patches: &BTreeMap<LinkAddr, usize>,
+        references: &References,
+    ) -> Room {
         let pointers = references.pointers.iter().chain(&references.taken);
         let inside = pointers.filter(|addr| !patches.contains_key(addr));
         let addresses = inside.chain(&references.read).copied();
@@ -132,24 +140,24 @@ impl Mover<'_> {
             .chain(exits)
             .filter_map(|addr| self.number_at(addr))
             .collect();
-        let is_short: HashSet<u64> = short.iter().copied().collect();
+        let is_short: HashSet<LinkAddr> = short.iter().copied().collect();
         // The end of the last jump before an address.
-        let patched_to = |addr: u64| {
+        let patched_to = |addr: LinkAddr| {
             let before = patches.range(..addr).next_back();
-            before.map_or(0, |(&place, _)| match is_short.contains(&place) {
+            before.map_or(LinkAddr(0), |(&place, _)| match is_short.contains(&place) {
                 true => place + SHORT,
                 false => place + PATCH,
             })
         };
         let mut room = BTreeMap::new();
-        let mut add = |code: Range<u64>| {
+        let mut add = |code: Range<LinkAddr>| {
             if code.end >= code.start + PATCH {
                 room.insert(code.start, code.end);
             }
         };
         for number in self.near(short) {
             for range in &self.program.functions[number].ranges {
-                let (end, next) = (range.end.0, self.next_owned(range.end.0));
+                let (end, next) = (range.end, self.next_owned(range.end));
                 if next - end >= PATCH && next - end <= BACK && self.is_padding(end, next) {
                     add(patched_to(next).max(end)..next);
                 }
@@ -157,9 +165,9 @@ impl Mover<'_> {
             let Some(moved) = self.moved.get(&number).filter(|_| !live.contains(&number)) else {
                 continue;
             };
-            let mut all: Vec<Range<u64>> = moved.old_code().collect();
+            let mut all: Vec<Range<LinkAddr>> = moved.old_code().collect();
             all.sort_unstable_by_key(|insn| insn.start);
-            let mut run = 0..0;
+            let mut run = LinkAddr(0)..LinkAddr(0);
             for insn in all {
                 let from = patched_to(insn.end).clamp(insn.start, insn.end);
                 if from != run.end {
@@ -173,7 +181,7 @@ impl Mover<'_> {
     }
 
     /// Functions with code that jumps at these places reach.
-    fn near(&self, places: &[u64]) -> BTreeSet<usize> {
+    fn near(&self, places: &[LinkAddr]) -> BTreeSet<usize> {
         let owners = places.iter().flat_map(|&place| {
             let from = self
                 .owners
@@ -185,7 +193,7 @@ impl Mover<'_> {
     }
 
     /// First address behind another one at which a function begins.
-    fn next_owned(&self, addr: u64) -> u64 {
+    fn next_owned(&self, addr: LinkAddr) -> LinkAddr {
         let next = self.owners.partition_point(|(start, ..)| *start < addr);
         self.owners.get(next).map_or(addr, |(start, ..)| *start)
     }

@@ -9,6 +9,7 @@ use isa::Insn;
 use super::hops::SHORT;
 use super::{Mover, PATCH};
 use crate::Refused;
+use crate::address::New;
 use crate::file::File;
 use crate::layout::Moved;
 use crate::references::References;
@@ -28,7 +29,7 @@ impl Mover<'_> {
             let without = self.find_hops(&short, &patches, references);
             tight.extend(without.iter().filter_map(|place| patches.get(place)));
             // Code that was not taken apart begins there.
-            let is_nowhere = |(place, number): &(&u64, &usize)| {
+            let is_nowhere = |(place, number): &(&LinkAddr, &usize)| {
                 self.moved[number]
                     .new_of(Version::FIRST.at(**place))
                     .is_none()
@@ -46,7 +47,7 @@ impl Mover<'_> {
     }
 
     /// Functions with a patch for which there is no room, and places that have room for a short one.
-    fn tight(&self, patches: &BTreeMap<u64, usize>) -> (Vec<usize>, Vec<u64>) {
+    fn tight(&self, patches: &BTreeMap<LinkAddr, usize>) -> (Vec<usize>, Vec<LinkAddr>) {
         let (mut tight, mut short) = (Vec::new(), Vec::new());
         let mut places = patches.iter().peekable();
         while let Some((&place, &number)) = places.next() {
@@ -67,14 +68,14 @@ impl Mover<'_> {
     }
 
     /// Whether bytes from a place in a function on are its own, or padding.
-    fn has_room(&self, number: usize, place: u64, end: u64) -> bool {
+    fn has_room(&self, number: usize, place: LinkAddr, end: LinkAddr) -> bool {
         let next = self.owners.partition_point(|(start, ..)| *start <= place);
         let mut others = self.owners[next..].iter();
         let runs_into = others
             .next()
             .is_some_and(|(start, _, other)| *start < end && *other != number);
-        let is_code = self.image.bytes_from(LinkAddr(place)).len() as u64 >= end - place
-            && self.image.file_offset(LinkAddr(place)).is_some();
+        let is_code = self.image.bytes_from(place).len() as u64 >= end - place
+            && self.image.file_offset(place).is_some();
         let own_end = self.function_end(number, place);
         let is_own = own_end.is_some_and(|own| own >= end || self.is_padding(own, end));
         !runs_into && is_code && is_own
@@ -91,20 +92,20 @@ impl Mover<'_> {
     }
 
     /// End of the range of a function with an address.
-    fn function_end(&self, number: usize, place: u64) -> Option<u64> {
+    fn function_end(&self, number: usize, place: LinkAddr) -> Option<LinkAddr> {
         let ranges = self.program.functions[number].ranges.iter();
-        let mut own = ranges.filter(|range| range.contains(&LinkAddr(place)));
-        own.next().map(|range| range.end.0)
+        let mut own = ranges.filter(|range| range.contains(&place));
+        own.next().map(|range| range.end)
     }
 
     /// Whether bytes between functions are padding of compilers and linkers.
-    pub(super) fn is_padding(&self, from: u64, to: u64) -> bool {
-        let bytes = self.image.bytes_from(LinkAddr(from));
+    pub(super) fn is_padding(&self, from: LinkAddr, to: LinkAddr) -> bool {
+        let bytes = self.image.bytes_from(from);
         let bytes = bytes.get(..(to - from) as usize).unwrap_or_default();
         let mut at = 0;
         while at < bytes.len() {
-            let rest = self.image.bytes_from(LinkAddr(from + at as u64));
-            match Insn::decode(&rest[..rest.len().min(15)], from + at as u64) {
+            let rest = self.image.bytes_from(from + at as u64);
+            match Insn::decode(&rest[..rest.len().min(15)], from.0 + at as u64) {
                 Ok(insn) if insn.is_nop() || insn.bytes() == [0xcc] => at += insn.len(),
                 _ => return bytes[at..].iter().all(|&byte| byte == 0),
             }
@@ -118,25 +119,24 @@ impl Mover<'_> {
             let residency = self.residency.as_ref();
             let stub = residency.and_then(|residency| residency.entered_at(place));
             let new = stub.or_else(|| self.moved[number].new_of(Version::FIRST.at(place)));
-            let offset = self.image.file_offset(LinkAddr(place));
+            let offset = self.image.file_offset(place);
             let (Some(new), Some(offset)) = (new, offset) else {
                 return Err(Refused::Check("a place of a jump is not in the file"));
             };
             let (mut from, mut at) = (place, offset);
             if let Some(hop) = self.hops.of(place) {
-                let distance = hop.wrapping_sub(place + SHORT) as i64;
+                let distance = hop.0.wrapping_sub((place + SHORT).0) as i64;
                 let distance = i8::try_from(distance).map_err(|_| Refused::NoRoom)?;
                 file.patch(at.0, vec![0xeb, distance as u8], "jump to a hop");
-                let in_file = self.image.file_offset(LinkAddr(hop));
+                let in_file = self.image.file_offset(hop);
                 (from, at) = (
                     hop,
                     in_file.ok_or(Refused::Check("a hop is not in the file"))?,
                 );
             }
-            let distance = new.wrapping_sub(from + PATCH) as i64;
-            let distance = i32::try_from(distance).map_err(|_| Refused::NoRoom)?;
+            let distance = new.displacement(New::of_old(from + PATCH));
             let mut jump = vec![0xe9];
-            jump.extend_from_slice(&distance.to_le_bytes());
+            jump.extend_from_slice(&distance.map_err(|_| Refused::NoRoom)?);
             file.patch(at.0, jump, "jump to moved code");
         }
         Ok(())
@@ -144,19 +144,20 @@ impl Mover<'_> {
 
     /// Fills old code with traps, but for the jumps.
     pub(super) fn fill(&self, file: &mut File<'_>) {
-        let mut runs: Vec<(u64, u64)> = Vec::new();
-        let code = self.moved.values().flat_map(Moved::old_code).flatten();
-        let mut code: Vec<u64> = code.filter(|at| !self.is_patched(*at, false)).collect();
+        let mut runs: Vec<(LinkAddr, LinkAddr)> = Vec::new();
+        let code = self.moved.values().flat_map(Moved::old_code);
+        let code = code.flat_map(|range| (range.start.0..range.end.0).map(LinkAddr));
+        let mut code: Vec<LinkAddr> = code.filter(|at| !self.is_patched(*at, false)).collect();
         code.sort_unstable();
         code.dedup();
         for at in code {
             match runs.last_mut().filter(|run| run.1 == at) {
-                Some(run) => run.1 += 1,
+                Some(run) => run.1 = at + 1,
                 None => runs.push((at, at + 1)),
             }
         }
         for (from, to) in runs {
-            if let Some(offset) = self.image.file_offset(LinkAddr(from)) {
+            if let Some(offset) = self.image.file_offset(from) {
                 file.patch(
                     offset.0,
                     vec![0xcc; (to - from) as usize],
@@ -169,20 +170,20 @@ impl Mover<'_> {
 
 /// Old addresses at which control comes into the new code of a function from the old, and those to which it leaves it.
 pub(super) struct Ways {
-    pub places: Vec<u64>,
-    pub exits: Vec<u64>,
+    pub places: Vec<LinkAddr>,
+    pub exits: Vec<LinkAddr>,
 }
 
 impl Ways {
     pub fn of(function: &Function, moved: &Moved) -> Ways {
         let entries = function.others.iter().chain([&function.entry]);
-        let mut places: Vec<u64> = entries.map(|entry| entry.0).collect();
+        let mut places: Vec<LinkAddr> = entries.copied().collect();
         for edge in &function.graph.edges {
             let jump = function.graph.blocks[edge.from as usize].last;
             if let (EdgeKind::Case, To::Block(to)) = (edge.kind, edge.to)
-                && !moved.has_table_of(jump.0)
+                && !moved.has_table_of(jump)
             {
-                places.push(function.graph.blocks[to as usize].start.0);
+                places.push(function.graph.blocks[to as usize].start);
             }
         }
         Ways {

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use flow::{Block, Program, To};
-use image::Image;
+use image::{Image, LinkAddr};
 use isa::insn::Reader;
 use isa::{Asm, Flags, Reg, RegisterSet};
 use probe::{FRONT, Placed, Site, Spill, Symbol, Test};
 
 use super::Entries;
+use crate::address::New;
 use crate::layout::{Moved, RESIDENT, STATE, Targets};
 use crate::{Refused, unit};
 
@@ -21,14 +22,14 @@ pub(super) const ENTRY_STUB: u64 = probe::stub_size(&TESTS);
 #[derive(Debug, Default)]
 pub(super) struct Residency {
     /// Entries that no code can be in front of, and their functions.
-    bare: HashMap<u64, usize>,
+    bare: HashMap<LinkAddr, usize>,
     /// Entries that are called by the System V convention: the code in front of them keeps all registers.
-    keeps: HashSet<u64>,
+    keeps: HashSet<LinkAddr>,
     /// Code in front of entries by their old places, and the code that gives threads their memory.
-    pub entry_stubs: BTreeMap<u64, u64>,
-    pub resident: u64,
+    pub entry_stubs: BTreeMap<LinkAddr, New>,
+    pub resident: New,
     /// State of the resident code.
-    pub state: u64,
+    pub state: New,
 }
 
 /// Whether threads of a program can be given memory at `%gs`.
@@ -70,7 +71,7 @@ fn uses_gs(image: &Image, block: &Block) -> bool {
 
 impl Residency {
     /// Facts of the entries of a function that moves.
-    pub fn add(&mut self, number: usize, entry: u64, entries: unit::Entries) {
+    pub fn add(&mut self, number: usize, entry: LinkAddr, entries: unit::Entries) {
         let bare = entries.bare.into_iter();
         self.bare.extend(bare.map(|entry| (entry, number)));
         if entries.is_called {
@@ -91,7 +92,7 @@ impl Residency {
         let stay = functions.filter(|(number, _)| !moved.contains_key(number));
         let edges = stay.flat_map(|(_, function)| &function.graph.edges);
         let targets = edges.filter_map(|edge| match edge.to {
-            To::Address(target) => self.bare.get(&target.0),
+            To::Address(target) => self.bare.get(&target),
             _ => None,
         });
         let found: HashSet<usize> = targets.copied().collect();
@@ -100,7 +101,7 @@ impl Residency {
     }
 
     /// Bytes in front of a function for the code of its entry; 0: it has none.
-    pub fn in_front_of(&self, entry: u64) -> u64 {
+    pub fn in_front_of(&self, entry: LinkAddr) -> u64 {
         if self.bare.contains_key(&entry) {
             0
         } else {
@@ -109,43 +110,43 @@ impl Residency {
     }
 
     /// Gives the code of a function's entry its place, which ends where the function begins.
-    pub fn place_in_front(&mut self, entry: u64, called: u64) {
+    pub fn place_in_front(&mut self, entry: LinkAddr, called: New) {
         if !self.bare.contains_key(&entry) {
-            self.entry_stubs.insert(entry, called - ENTRY_STUB);
+            self.entry_stubs.insert(entry, New(called.0 - ENTRY_STUB));
         }
     }
 
     /// Gives the code in front of other entries its places, from an address on; gives the address behind it.
     pub fn place_entry_stubs(
         &mut self,
-        mut next: u64,
+        mut next: New,
         program: &Program,
-        patches: &BTreeMap<u64, usize>,
-    ) -> u64 {
+        patches: &BTreeMap<LinkAddr, usize>,
+    ) -> New {
         for (&place, number) in patches {
             let mut others = program.functions[*number].others.iter();
-            if others.any(|entry| entry.0 == place) && !self.bare.contains_key(&place) {
+            if others.any(|entry| *entry == place) && !self.bare.contains_key(&place) {
                 self.entry_stubs.insert(place, next);
-                next += ENTRY_STUB;
+                next = next + ENTRY_STUB;
             }
         }
         next
     }
 
     /// Address to which others than this file's moved code come for an entry.
-    pub fn entered_at(&self, place: u64) -> Option<u64> {
-        self.entry_stubs.get(&place).map(|stub| stub + FRONT)
+    pub fn entered_at(&self, place: LinkAddr) -> Option<New> {
+        self.entry_stubs.get(&place).map(|stub| *stub + FRONT)
     }
 
     /// Writes the code in front of entries to `text`, which begins at the address `start`.
     pub fn write_entry_stubs(
         &self,
         text: &mut [u8],
-        start: u64,
+        start: New,
         entries: &Entries,
     ) -> Result<(), Refused> {
         for (place, &stub) in &self.entry_stubs {
-            let out = &mut text[(stub - start) as usize..];
+            let out = &mut text[stub.behind(start) as usize..];
             let written = self.write_entry_stub(*place, stub, entries, out);
             written.ok_or(Refused::NoRoom)?;
         }
@@ -155,8 +156,8 @@ impl Residency {
     /// Writes the code in front of an entry: a thread that has no memory, or that of another one, is given some.
     fn write_entry_stub(
         &self,
-        place: u64,
-        stub: u64,
+        place: LinkAddr,
+        stub: New,
         entries: &Entries,
         out: &mut [u8],
     ) -> Option<()> {
@@ -174,10 +175,10 @@ impl Residency {
             spill: Spill::RedZone,
         };
         let mut placed = Placed {
-            asm: Asm::new(&mut out[..ENTRY_STUB as usize], stub),
+            asm: Asm::new(&mut out[..ENTRY_STUB as usize], stub.0),
             address: |symbol| match symbol {
-                CALLED => called,
-                symbol => entries.address(symbol),
+                CALLED => called.0,
+                symbol => entries.address(symbol).0,
             },
         };
         probe::entry_stub(&TESTS, RESIDENT, CALLED, &site, &mut placed).ok()?;

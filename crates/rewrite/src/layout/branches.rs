@@ -1,8 +1,10 @@
 //! Branches to constant targets: taken apart, and written again in their short or long form.
 
+use image::LinkAddr;
 use isa::Insn;
 
-use super::{Kind, distance};
+use super::Kind;
+use crate::address::New;
 use crate::skipped::Why;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +28,7 @@ impl Form {
 }
 
 /// A branch to a constant target, taken apart.
-pub(super) fn branch(insn: &Insn, target: u64) -> Result<Kind, Why> {
+pub(super) fn branch(insn: &Insn, target: LinkAddr) -> Result<Kind, Why> {
     let prefixes = insn.prefixes();
     // A size prefix cuts the target on some processors.
     if insn.is_16_bit_branch() {
@@ -52,11 +54,11 @@ pub(super) fn write_branch(
     out: &mut [u8],
     form: Form,
     short: u8,
-    target: u64,
-    next: u64,
+    target: New,
+    next: New,
 ) -> Result<(), Why> {
     if out.len() == 2 {
-        let distance = target.wrapping_sub(next) as i64;
+        let distance = target.0.wrapping_sub(next.0) as i64;
         let distance = i8::try_from(distance).map_err(|_| Why::ShortBranch)?;
         out[0] = short;
         out[1] = distance as u8;
@@ -69,6 +71,6 @@ pub(super) fn write_branch(
         Form::Count => return Err(Why::ShortBranch),
     }
     let opcode = out.len() - 4;
-    out[opcode..].copy_from_slice(&distance(target, next)?);
+    out[opcode..].copy_from_slice(&target.displacement(next)?);
     Ok(())
 }

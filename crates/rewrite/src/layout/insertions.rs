@@ -11,10 +11,12 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
+use image::LinkAddr;
 use isa::Asm;
 use probe::{Exit, Op, Placed, Site, Symbol};
 
-use super::{Behind, JUMP, Moved, Targets, distance};
+use super::{Behind, JUMP, Moved, Targets};
+use crate::address::New;
 use crate::skipped::Why;
 use crate::versions::{Label, Version};
 
@@ -74,7 +76,7 @@ impl Inserted {
     }
 
     /// Writes their code, for an address.
-    fn write(&self, out: &mut [u8], addr: u64, address: &dyn Fn(Symbol) -> u64) -> Result<(), Why> {
+    fn write(&self, out: &mut [u8], addr: New, address: &dyn Fn(Symbol) -> New) -> Result<(), Why> {
         let out = &mut out[..usize::from(self.size())];
         let (ops, site) = match &self.0 {
             Form::Code(code) => {
@@ -84,8 +86,8 @@ impl Inserted {
             Form::Ops(ops) => (&ops.0, &ops.1),
         };
         let mut placed = Placed {
-            asm: Asm::new(out, addr),
-            address,
+            asm: Asm::new(out, addr.0),
+            address: |symbol| address(symbol).0,
         };
         let lowered = probe::lower(ops, site, &mut placed);
         match lowered.is_err() || placed.asm.overflowed() {
@@ -99,13 +101,13 @@ impl Inserted {
 #[derive(Clone, Debug, Default)]
 pub struct Insertions {
     /// Before the first instruction of a block.
-    pub blocks: HashMap<u64, Inserted>,
+    pub blocks: HashMap<LinkAddr, Inserted>,
     /// At the entry, for callers.
     pub entry: Option<Inserted>,
     /// Between the code before a block and the block.
-    pub falls: HashMap<u64, Inserted>,
+    pub falls: HashMap<LinkAddr, Inserted>,
     /// When a branch at the first address goes to the second, or the table at the first leads there.
-    pub taken: BTreeMap<(u64, u64), Inserted>,
+    pub taken: BTreeMap<(LinkAddr, LinkAddr), Inserted>,
 }
 
 /// Inserted before an instruction.
@@ -167,7 +169,7 @@ impl Moved {
 
     /// Gives each insertion of a version its place.
     fn insert_in(&mut self, version: Version, insertions: Insertions) {
-        let mut before: HashMap<u64, Before> = HashMap::new();
+        let mut before: HashMap<LinkAddr, Before> = HashMap::new();
         for (at, code) in insertions.blocks {
             before.entry(at).or_default().inserted = Some(code);
         }
@@ -199,7 +201,7 @@ impl Moved {
     }
 
     /// Has a way of a branch lead by code behind the function.
-    fn add_stub(&mut self, way: (Label, u64), code: Inserted) {
+    fn add_stub(&mut self, way: (Label, LinkAddr), code: Inserted) {
         let own = way.0.beside(way.1);
         self.ways.insert(way, Way::Stub(self.stubs.len()));
         self.stubs.push(Stub {
@@ -214,8 +216,8 @@ impl Moved {
 
     /// Instructions of a version to which nobody falls through: behind a jump, and at the beginning of a part. Callers come to the
     /// entry.
-    fn not_fallen_to(&self, version: Version) -> HashSet<u64> {
-        let mut free: HashSet<u64> = HashSet::new();
+    fn not_fallen_to(&self, version: Version) -> HashSet<LinkAddr> {
+        let mut free: HashSet<LinkAddr> = HashSet::new();
         for part in self.parts.iter().filter(|part| part.version == version) {
             let mut goes_on = false;
             for item in &self.items[part.items.clone()] {
@@ -233,7 +235,7 @@ impl Moved {
     pub(super) fn write_inserted(
         &self,
         text: &mut [u8],
-        start: u64,
+        start: New,
         targets: &dyn Targets,
     ) -> Result<(), Why> {
         for (version, item) in self.all() {
@@ -247,7 +249,7 @@ impl Moved {
             ];
             for (code, at) in places {
                 if let Some(code) = code {
-                    let out = &mut text[(at - start) as usize..];
+                    let out = &mut text[at.behind(start) as usize..];
                     code.write(out, at, &|symbol| self.address(symbol, targets))?;
                 }
             }
@@ -255,27 +257,27 @@ impl Moved {
         for stub in &self.stubs {
             let target = self.new_of(stub.target).ok_or(Why::Code)?;
             let at = self.base + stub.offset;
-            let out = &mut text[(at - start) as usize..][..stub.size() as usize];
+            let out = &mut text[at.behind(start) as usize..][..stub.size() as usize];
             let address = |symbol| self.address(symbol, targets);
             stub.code.write(out, at, &address)?;
             let jump = &mut out[usize::from(stub.code.size())..];
             jump[0] = 0xe9;
-            jump[1..].copy_from_slice(&distance(target, at + stub.size())?);
+            jump[1..].copy_from_slice(&target.displacement(at + stub.size())?);
         }
         Ok(())
     }
 
     /// Address of something that inserted code names.
-    fn address(&self, symbol: Symbol, targets: &dyn Targets) -> u64 {
+    fn address(&self, symbol: Symbol, targets: &dyn Targets) -> New {
         match Label::of(symbol) {
             // It was looked for when the code was given its place.
-            Some(label) => self.new_of(label).unwrap_or(0),
+            Some(label) => self.new_of(label).unwrap_or_default(),
             None => targets.address(symbol),
         }
     }
 
     /// New places of code behind the function, with the old addresses at which it goes on.
-    pub fn stubs(&self) -> impl Iterator<Item = (Range<u64>, u64)> + '_ {
+    pub fn stubs(&self) -> impl Iterator<Item = (Range<New>, LinkAddr)> + '_ {
         self.stubs.iter().map(|stub| {
             let start = self.base + stub.offset;
             (start..start + stub.size(), stub.target.old)

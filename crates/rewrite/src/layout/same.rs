@@ -1,32 +1,39 @@
 //! New code against the old: decoded again, instruction by instruction, and its tables, element by element.
 
+use image::LinkAddr;
 use isa::{Flow, Insn};
 
 use super::{Behind, Kind, Moved, Table, Targets, address_of};
+use crate::address::New;
 
 impl Moved {
     /// Whether new code says the same as the old, whose bytes at an address are in `bytes`, instruction by instruction.
     pub fn is_same<'d>(
         &self,
         text: &[u8],
-        start: u64,
+        start: New,
         targets: &dyn Targets,
-        bytes: &dyn Fn(u64) -> &'d [u8],
+        bytes: &dyn Fn(LinkAddr) -> &'d [u8],
     ) -> bool {
         self.all().all(|(version, item)| {
             let at = self.base + item.offset();
-            let own = text.get((at - start) as usize..).unwrap_or_default();
-            let Ok(new) = Insn::decode(&own[..own.len().min(15)], at) else {
+            let own = text.get(at.behind(start) as usize..).unwrap_or_default();
+            let Ok(new) = Insn::decode(&own[..own.len().min(15)], at.0) else {
                 return false;
             };
             let len = usize::from(item.len);
-            let Ok(old) = Insn::decode(item.bytes(bytes), item.old) else {
+            let Ok(old) = Insn::decode(item.bytes(bytes), item.old.0) else {
                 return false;
             };
-            let to = |target: u64| self.now_from(version.at(item.old), target, targets);
+            let to = |target: u64| {
+                let from = version.at(item.old);
+                self.now_from(from, LinkAddr(target), targets).0
+            };
             let is_same_branch = match (old.flow(), new.flow()) {
                 (Flow::Jump(one), Flow::Jump(other)) => to(one) == other,
-                (Flow::Call(one), Flow::Call(other)) => self.called(version, one, targets) == other,
+                (Flow::Call(one), Flow::Call(other)) => {
+                    self.called(version, LinkAddr(one), targets).0 == other
+                }
                 (Flow::Cond(how, one), Flow::Cond(same, other)) => how == same && to(one) == other,
                 (Flow::CountJump(one), Flow::CountJump(other)) => to(one) == other,
                 (one, other) => {
@@ -46,7 +53,7 @@ impl Moved {
                 Some(jump.flow())
             };
             let is_same_behind = match self.behind(version, item) {
-                Some(target) => goes_on() == Some(Flow::Jump(target)),
+                Some(target) => goes_on() == Some(Flow::Jump(target.0)),
                 None => item.behind == Behind::Nothing,
             };
             new.len() == usize::from(item.size) && is_same_branch && is_same_behind
@@ -57,9 +64,9 @@ impl Moved {
     pub fn are_tables_same<'d>(
         &self,
         out: &[u8],
-        start: u64,
+        start: New,
         targets: &dyn Targets,
-        old: &dyn Fn(u64) -> &'d [u8],
+        old: &dyn Fn(LinkAddr) -> &'d [u8],
     ) -> bool {
         let leads_to = |bytes: &[u8], table: u64| match bytes.first_chunk::<8>() {
             Some(&word) => u64::from_le_bytes(word),
@@ -71,12 +78,12 @@ impl Moved {
         self.tables.iter().all(|Table { version, new, addr }| {
             let width = usize::from(new.width);
             let from = version.at(new.old);
-            let elements = out[(addr - start) as usize..].chunks_exact(width);
+            let elements = out[addr.behind(start) as usize..].chunks_exact(width);
             let old = old(new.old).chunks_exact(width);
             let mut both = elements.zip(old).take(new.cases);
             both.all(|(element, old)| {
-                let old = leads_to(old, new.old);
-                self.now_from(from, old, targets) == leads_to(element, *addr)
+                let old = LinkAddr(leads_to(old, new.old.0));
+                self.now_from(from, old, targets).0 == leads_to(element, addr.0)
             })
         })
     }
@@ -96,11 +103,11 @@ fn same_but_displacement(old: &Insn, new: &Insn) -> bool {
 }
 
 /// Whether two instructions are the same, but that each has the address of its own table.
-fn same_but_table(old: &Insn, new: &Insn, old_table: u64, new_table: u64) -> bool {
+fn same_but_table(old: &Insn, new: &Insn, old_table: LinkAddr, new_table: New) -> bool {
     let (old_at, new_at) = (address_of(old), address_of(new));
     let (Some((one, at)), Some((other, same))) = (old_at, new_at) else {
         return false;
     };
     let around = |insn: &Insn| [insn.bytes()[..at].to_vec(), insn.bytes()[at + 4..].to_vec()];
-    at == same && around(old) == around(new) && one == old_table && other == new_table
+    at == same && around(old) == around(new) && one == old_table && other.0 == new_table.0
 }

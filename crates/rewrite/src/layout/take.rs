@@ -3,10 +3,12 @@
 use std::ops::Range;
 
 use flow::{Block, EdgeKind, Function};
+use image::LinkAddr;
 use isa::{Flow, Insn};
 
 use super::branches::branch;
 use super::{ALIGN, Behind, Insertions, Item, Kind, Moved, Part, Table, address_of};
+use crate::address::New;
 use crate::jump_tables::NewTables;
 use crate::skipped::Why;
 use crate::versions::{Version, Versions};
@@ -31,14 +33,17 @@ struct Taken<'c> {
 
 impl Moved {
     /// Takes the code of a function.
-    pub fn new<'d>(mut copied: Copied<'_>, bytes: &dyn Fn(u64) -> &'d [u8]) -> Result<Moved, Why> {
+    pub fn new<'d>(
+        mut copied: Copied<'_>,
+        bytes: &dyn Fn(LinkAddr) -> &'d [u8],
+    ) -> Result<Moved, Why> {
         let function = copied.function;
         let insns = function.graph.blocks.iter().map(|block| block.insns);
         let mut moved = Moved {
-            entry: function.entry.0,
+            entry: function.entry,
             items: Vec::with_capacity(insns.sum::<u32>() as usize),
             parts: Vec::new(),
-            base: 0,
+            base: New(0),
             size: 0,
             tables: Vec::new(),
             before: Default::default(),
@@ -52,13 +57,13 @@ impl Moved {
                 tables: moved.tables.len(),
             };
             for range in &function.ranges {
-                moved.take_range(&taken, range.start.0..range.end.0, bytes)?;
+                moved.take_range(&taken, range.clone(), bytes)?;
             }
             let tables = copied.switches.tables.iter();
             moved.tables.extend(tables.map(|new| Table {
                 version,
                 new: new.clone(),
-                addr: 0,
+                addr: New(0),
             }));
         }
         if moved.items.is_empty() || moved.parts[0].old.start != moved.entry {
@@ -74,18 +79,18 @@ impl Moved {
     fn take_range<'d>(
         &mut self,
         taken: &Taken<'_>,
-        range: Range<u64>,
-        bytes: &dyn Fn(u64) -> &'d [u8],
+        range: Range<LinkAddr>,
+        bytes: &dyn Fn(LinkAddr) -> &'d [u8],
     ) -> Result<(), Why> {
         let function = taken.copied.function;
         let first = self.items.len();
         let mut goes_on = None;
         let mut is_behind = false;
         for (number, block) in (0..).zip(&function.graph.blocks) {
-            if !range.contains(&block.start.0) {
+            if !range.contains(&block.start) {
                 continue;
             }
-            if goes_on.is_some_and(|next| next != block.start.0) {
+            if goes_on.is_some_and(|next| next != block.start) {
                 return Err(Why::Code);
             }
             let is_there = taken.copied.versions.has(taken.version, number);
@@ -96,7 +101,7 @@ impl Moved {
                 is_behind = false;
                 continue;
             }
-            goes_on = self.take(taken, block, is_behind, bytes(block.start.0))?;
+            goes_on = self.take(taken, block, is_behind, bytes(block.start))?;
             is_behind = true;
             // Should a call return that is taken not to, it goes on in old code; and so does a trap whose handler has the
             // program go on behind it.
@@ -130,27 +135,27 @@ impl Moved {
         block: &Block,
         is_behind: bool,
         code: &[u8],
-    ) -> Result<Option<u64>, Why> {
-        let mut at = block.start.0;
+    ) -> Result<Option<LinkAddr>, Why> {
+        let mut at = block.start;
         let mut goes_on = None;
-        while at < block.end.0 {
+        while at < block.end {
             if goes_on.is_some_and(|next| next != at) {
                 return Err(Why::Code);
             }
-            let rest = code.get((at - block.start.0) as usize..);
+            let rest = code.get((at - block.start) as usize..);
             let rest = rest.unwrap_or_default();
-            let insn = Insn::decode(&rest[..rest.len().min(15)], at).map_err(|_| Why::Code)?;
+            let insn = Insn::decode(&rest[..rest.len().min(15)], at.0).map_err(|_| Why::Code)?;
             let mut item = Item::new(&insn)?;
-            let before = self.items.last().map(|last| last.old + u64::from(last.len));
-            let gap = before.and_then(|before| at.checked_sub(before));
-            let gap = gap.filter(|_| is_behind || at > block.start.0);
+            let before = self.items.last().map(Item::old_end);
+            let gap = before.and_then(|before| at.0.checked_sub(before.0));
+            let gap = gap.filter(|_| is_behind || at > block.start);
             item.gap = gap.map_or(0, |gap| gap.min(ALIGN) as u16);
             if let Some(&table) = taken.copied.switches.sites.get(&at) {
                 item.kind = to_table(&insn, taken.tables + table).ok_or(Why::Code)?;
             }
             item.goes_on = falls_through(&insn);
             self.items.push(item);
-            at = insn.next_pc();
+            at = LinkAddr(insn.next_pc());
             goes_on = falls_through(&insn).then_some(at);
         }
         Ok(goes_on)
@@ -196,19 +201,19 @@ impl Item {
             Flow::Jump(target)
             | Flow::Call(target)
             | Flow::Cond(_, target)
-            | Flow::CountJump(target) => branch(insn, target)?,
+            | Flow::CountJump(target) => branch(insn, LinkAddr(target))?,
             Flow::Far(_) | Flow::TransactionBegin(_) => return Err(Why::Code),
             _ if insn.eip_relative().is_some() => return Err(Why::Code),
             _ => match insn.rip_relative() {
                 Some((target, at)) => Kind::Relative {
                     at: at as u8,
-                    target,
+                    target: LinkAddr(target),
                 },
                 None => Kind::Plain,
             },
         };
         Ok(Item {
-            old: insn.pc(),
+            old: LinkAddr(insn.pc()),
             len,
             kind,
             is_call: matches!(insn.flow(), Flow::Call(_) | Flow::IndirectCall),

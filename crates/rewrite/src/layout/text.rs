@@ -1,7 +1,10 @@
 //! New code as bytes: those of the old, with other displacements and longer branches, and what is inserted between them.
 
+use image::LinkAddr;
+
 use super::branches::{Form, write_branch};
-use super::{Behind, Item, JUMP, Kind, Moved, Targets, distance};
+use super::{Behind, Item, JUMP, Kind, Moved, Targets};
+use crate::address::New;
 use crate::skipped::Why;
 use crate::versions::Version;
 
@@ -10,18 +13,18 @@ impl Moved {
     pub fn write<'d>(
         &self,
         text: &mut [u8],
-        start: u64,
+        start: New,
         targets: &dyn Targets,
-        bytes: &dyn Fn(u64) -> &'d [u8],
+        bytes: &dyn Fn(LinkAddr) -> &'d [u8],
     ) -> Result<(), Why> {
         for (version, item) in self.all() {
             let old = item.bytes(bytes);
             let at = self.base + item.offset();
-            let to = (at - start) as usize;
+            let to = at.behind(start) as usize;
             let next = at + u64::from(item.size);
             if let Some(behind) = self.behind(version, item) {
-                let distance = distance(behind, next + JUMP)?;
-                let to = (next - start) as usize;
+                let distance = behind.displacement(next + JUMP)?;
+                let to = next.behind(start) as usize;
                 text[to] = 0xe9;
                 text[to + 1..to + JUMP as usize].copy_from_slice(&distance);
             }
@@ -31,7 +34,7 @@ impl Moved {
                 Kind::Relative { at: place, target } => {
                     out.copy_from_slice(old);
                     let place = usize::from(place);
-                    out[place..place + 4].copy_from_slice(&distance(target, next)?);
+                    out[place..place + 4].copy_from_slice(&New::of_old(target).displacement(next)?);
                 }
                 Kind::Table {
                     at: place,
@@ -41,8 +44,11 @@ impl Moved {
                     out.copy_from_slice(old);
                     let target = self.tables[usize::from(table)].addr;
                     let place = usize::from(place);
-                    let from = if is_relative { next } else { 0 };
-                    out[place..place + 4].copy_from_slice(&distance(target, from)?);
+                    let bytes = match is_relative {
+                        true => target.displacement(next),
+                        false => target.absolute(),
+                    };
+                    out[place..place + 4].copy_from_slice(&bytes?);
                 }
                 Kind::Branch {
                     prefixes,
@@ -64,11 +70,11 @@ impl Moved {
     }
 
     /// Address to which the jump behind an instruction leads, if there is one.
-    pub(super) fn behind(&self, version: Version, item: &Item) -> Option<u64> {
-        let behind = item.old + u64::from(item.len);
+    pub(super) fn behind(&self, version: Version, item: &Item) -> Option<New> {
+        let behind = item.old_end();
         match item.behind {
             Behind::Nothing => None,
-            Behind::OldCode => Some(behind),
+            Behind::OldCode => Some(New::of_old(behind)),
             Behind::FirstVersion => {
                 let offset = self.offset_from(version.at(behind), behind);
                 offset.map(|offset| self.base + offset)
