@@ -30,7 +30,7 @@ pub const PACKAGES: &[Group] = &[
         "pypy3", "qemu-user", "sbcl", "guile-3.0", "gforth", "swi-prolog-nox", "mono-runtime", "mono-mcs",
         "ocaml-nox", "erlang-base", "terser", "rollup", "node-typescript", "python3-venv", "pcre2-utils",
         "dpkg-dev", "zlib1g-dev", "cron", "dbus", "rsyslog", "openssh-server", "openssh-client", "daemon",
-        "systemd", "bsdutils", "sudo", "util-linux", "qemu-utils",
+        "systemd", "bsdutils", "sudo", "util-linux", "qemu-utils", "python3-greenlet",
     ] },
     Group { why: "independent oracles, and tools to look at failures with", packages: &[
         "binutils", "gdb", "valgrind", "strace", "libc6-dbg", "libxml2-utils", "lcov", "libipt-dev", "uftrace",
@@ -71,9 +71,11 @@ const MODULES: &[Module] = &[
     Module { package: "cli", module: "pt::", needs: &["/usr/include/intel-pt.h"] },
     Module { package: "cli", module: "python::", needs: &["python3"] },
     Module { package: "cli", module: "rewrite::", needs: &["llvm-strip-14", "clang-14", "readelf", "ld.gold", "python3", "git", "gawk", "gdb"] },
+    Module { package: "cli", module: "stacks::greenlets", needs: &["/usr/lib/python3/dist-packages/greenlet"] },
     Module { package: "cli", module: "stacks::coroutines_of_real", needs: &["qemu-img", "gofmt"] },
     Module { package: "cli", module: "timelines::", needs: &["uftrace"] },
     Module { package: "cli", module: "traced::", needs: &["strace", "gdb"] },
+    Module { package: "cli", module: "versions::", needs: &["clang-14", "python3"] },
     Module { package: "cli", module: "xml::", needs: &["xmllint"] },
     Module { package: "image", module: "symbols::", needs: &["go"] },
 ];

@@ -269,6 +269,33 @@ fn fibers_of_interpreters_cost_what_they_executed() {
     check(&words, "php", (contexts.collect(), count));
 }
 
+/// A greenlet keeps its part of the one stack that all have: its activations go on when that is copied back, which is seen
+/// live only.
+#[test]
+fn greenlets_cost_what_they_executed() {
+    let folder = Folder::new("stacks-greenlets");
+    let text = "import sys; sys.path.append('/usr/lib/python3/dist-packages')\nfrom greenlet import greenlet\n\
+        def deep(n, to):\n  return deep(n - 1, to) + 1 if n else to.switch(7)\n\
+        def work():\n  s = 0\n  for i in range(100): s += deep(i % 9, main)\n  return s\n\
+        main = greenlet.getcurrent(); g = greenlet(work); s = g.switch()\n\
+        while not g.dead: s += g.switch(len(sorted(str(s))))\n\
+        print(s)";
+    let words = ["/usr/bin/python3", "-S", "-B", "-c", text];
+    let native = folder.run(words[0], &words[1..]);
+    assert_eq!(String::from_utf8_lossy(&native.stdout), "1381\n");
+    let both = live(&folder, &words, &[("PYTHONHASHSEED", "0")]);
+    // Most of what the interpreter itself executes depends on addresses.
+    let interpreter = |selves: &Selves| {
+        let mut all = selves.iter();
+        let found = all.find(|((_, name), _)| name == "_PyEval_EvalFrameDefault");
+        *found.expect("the interpreter's loop").1
+    };
+    let [own, exact] = [&both.0, &both.1].map(interpreter);
+    let in_stubs = own.checked_sub(exact).unwrap_or(u64::MAX);
+    assert!(exact > 1_000_000 && in_stubs < 1000, "{own} of {exact}");
+    check(&words, "_greenlet", both);
+}
+
 /// The coroutines of qemu are contexts of `swapcontext`. In the trace gofmt's stacks that move begin anew,
 /// live they do not; its runtime, which looks at the clock, is not the same in two runs.
 #[test]
