@@ -18,6 +18,7 @@ fuzz_target!(|bytes: &[u8]| {
         };
         let _ = rewrite::edit(bytes, &image, &program, options, &mut ());
         let wanted = edits::Wanted {
+            branches: false,
             original: "",
             profile: None,
             files: CounterFiles::WorkingFolder,

@@ -30,7 +30,7 @@ fn tool_name(tool: plan::Tool) -> &'static str {
     match tool {
         plan::Tool::Edges => "edges",
         plan::Tool::Blocks => "blocks",
-        plan::Tool::Coverage => report::counts::COVERAGE,
+        plan::Tool::Branches | plan::Tool::Coverage => report::counts::COVERAGE,
     }
 }
 
@@ -184,7 +184,7 @@ pub fn read(path: &Path) -> Result<Recording> {
     let (header, bytes) = Header::of(path)?;
     let planned = planned(path, &header)?;
     let width = match planned.tool {
-        plan::Tool::Coverage => 1,
+        plan::Tool::Branches | plan::Tool::Coverage => 1,
         plan::Tool::Edges | plan::Tool::Blocks => 8,
     };
     let counters = header.counters(&bytes, counters_of(&planned), width);
@@ -200,6 +200,9 @@ pub fn read(path: &Path) -> Result<Recording> {
         report::counts::EDITED.into(),
         tool_name(planned.tool).into(),
     )];
+    if planned.tool == plan::Tool::Coverage {
+        options.push((report::counts::BLOCKS_ONLY.into(), String::new()));
+    }
     options.extend(uncounted::options(&planned, &counted, &original));
     let modules = modules(&planned.original, &original, header.bias)?;
     let process = Process {
@@ -323,7 +326,8 @@ fn say_what_is_missing(
             report::counted(header.lost, "thread")
         );
     }
-    if counted.ended == Some(false) && tool != plan::Tool::Coverage {
+    let has_marks = matches!(tool, plan::Tool::Branches | plan::Tool::Coverage);
+    if counted.ended == Some(false) && !has_marks {
         say!(
             "everypath: '{shown}': the program did not end by itself, but was killed, or ended in a library; \
              counts of what was active then may be off by one"

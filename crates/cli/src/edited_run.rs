@@ -190,6 +190,7 @@ fn cached(cache: &Path, program: &Path, input: &[u8]) -> Result<PathBuf, String>
     let functions = Program::of(&image);
     let shown = original.to_string_lossy();
     let wanted = edits::Wanted {
+        branches: false,
         original: &shown,
         profile: None,
         files: rewrite::CounterFiles::Beside,

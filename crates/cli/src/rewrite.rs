@@ -16,6 +16,7 @@ use crate::exit_status::Ending;
 use crate::flags::{Rewrite, SEGMENT};
 use crate::flow::executions;
 use crate::output::{Kind, Output, reason};
+use report::counts::COVERAGE;
 
 /// Permissions that an edited file has from the original: not those of set-id programs.
 pub const PERMISSIONS: u32 = 0o777;
@@ -29,10 +30,18 @@ pub fn rewrite(flags: &Rewrite) -> Result<Ending> {
     let tool = edits::tool(&flags.tool);
     let counts = tool.is_some_and(|tool| tool.counts);
     if flags.weights.is_some() && !tool.is_some_and(|tool| tool.takes_profile) {
-        bail!("--weights goes with --tool edges and --tool blocks");
+        bail!("--weights goes with --tool edges, blocks and coverage");
     }
     if flags.counters.is_some() && !counts {
         bail!("--counters goes with tools that count: edges, blocks, coverage, opmix");
+    }
+    if flags.branches && flags.tool != COVERAGE {
+        bail!("--branches goes with --tool coverage");
+    }
+    if flags.branches && flags.weights.is_some() {
+        bail!(
+            "--weights says where to put few marks, and --branches has them on all ways; leave one out"
+        );
     }
     if flags.libs && counts {
         bail!("counters are for programs; leave --libs out");
@@ -80,6 +89,7 @@ pub fn edit(flags: &Rewrite, path: &Path, libraries: Option<&str>) -> Result<(Ed
     let wanted = edits::Wanted {
         original: &original,
         profile: profile.as_ref(),
+        branches: flags.branches,
         files: match &folder {
             Some(folder) => CounterFiles::Folder(folder),
             None => CounterFiles::WorkingFolder,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use report::counts::{CALLED, INSTRUCTIONS, LEFT_OUT};
+use report::counts::{BLOCKS_ONLY, CALLED, INSTRUCTIONS, LEFT_OUT};
 use trace::{Mode, Prefix, Recording};
 
 use crate::commands::read;
@@ -63,7 +63,9 @@ fn add(recording: &mut Recording, other: Recording) {
     for option in other.meta.options {
         match option.0.as_str() {
             CALLED => options.push(option),
-            LEFT_OUT | INSTRUCTIONS if !options.contains(&option) => options.push(option),
+            BLOCKS_ONLY | LEFT_OUT | INSTRUCTIONS if !options.contains(&option) => {
+                options.push(option);
+            }
             _ => {}
         }
     }

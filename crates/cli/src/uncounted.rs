@@ -77,7 +77,7 @@ pub fn options(planned: &plan::File, counts: &Counted, image: &Image) -> Vec<(St
         );
         options.push((LEFT_OUT.into(), sentence));
     }
-    let is_counted = planned.tool != plan::Tool::Coverage;
+    let is_counted = matches!(planned.tool, plan::Tool::Edges | plan::Tool::Blocks);
     let calls = uncounted.functions.iter().filter(|_| is_counted);
     options.extend(calls.filter_map(|function| {
         let calls = counts.calls.get(&function.entry)?;

@@ -1,7 +1,8 @@
-//! `coverage`: marks that say which blocks and branches were executed at all.
+//! `coverage`: marks that say which blocks were executed at all, and with `--branches` which ways of branches.
 
-use placement::Graph;
-use placement::plan::Tool;
+use placement::marks::Implied;
+use placement::plan::{self, Kind, Tool, block_of};
+use placement::{Graph, Place};
 use probe::{Byte, Op};
 use rewrite::Unit;
 use wire::counters::FIRST;
@@ -9,17 +10,57 @@ use wire::counters::FIRST;
 use crate::counting::{Rule, planned_edges};
 use crate::marks::marks;
 
+/// Marks of blocks.
 #[derive(Debug)]
 pub struct Coverage;
+
+/// Marks of blocks and of ways of branches.
+#[derive(Debug)]
+pub struct Branches;
+
+/// Sets a mark, by its number.
+fn mark(number: u64) -> Op {
+    Op::Set {
+        byte: Byte((FIRST + number) as u32),
+    }
+}
 
 impl Rule for Coverage {
     const TOOL: Tool = Tool::Coverage;
     const BYTES: u64 = 1;
 
     fn op(number: u64) -> Op {
-        Op::Set {
-            byte: Byte((FIRST + number) as u32),
+        mark(number)
+    }
+
+    fn choose(unit: &Unit<'_>, graph: &Graph) -> Option<Vec<usize>> {
+        let blocks = unit.function.graph.blocks.len() as u32;
+        let edges = planned_edges(unit);
+        let implied = Implied::of(&plan::graph_of_blocks(blocks, unit.tables, &edges));
+        let mut weights = vec![None; (1 + blocks + unit.tables) as usize];
+        let mut through = vec![0; blocks as usize];
+        for (at, edge) in edges.iter().enumerate() {
+            if let (Kind::Block, Some(block)) = (edge.kind, block_of(edge.from)) {
+                through[block as usize] = at;
+                weights[1 + block as usize] = match graph.edges[at].place {
+                    Place::May(weight) => Some(weight),
+                    Place::Always | Place::Never => Some(0),
+                };
+            }
         }
+        let marked = implied.choose(&weights).into_iter();
+        let mut marked: Vec<usize> = marked.map(|node| through[node as usize - 1]).collect();
+        marked.sort_unstable();
+        Some(marked)
+    }
+}
+
+impl Rule for Branches {
+    const TOOL: Tool = Tool::Branches;
+    const BYTES: u64 = 1;
+
+    fn op(number: u64) -> Op {
+        mark(number)
     }
 
     fn choose(unit: &Unit<'_>, _: &Graph) -> Option<Vec<usize>> {

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `edges` | `edges` | counters of edges, as few as say everything |
 //! | `blocks` | `blocks` | a counter in every block, and what else says everything |
-//! | `coverage` | `coverage` | marks: which blocks and branches were executed at all |
+//! | `coverage` | `coverage` | marks: which blocks were executed at all, and which ways of branches |
 //! | `opmix` | `opmix` | instructions of each mnemonic: the example |
 //! | `two-versions` | `two_versions` | two versions of every function, which are changed between: a test of the editor |
 //!
@@ -37,6 +37,8 @@ pub struct Wanted<'a> {
     pub original: &'a str,
     /// An earlier run.
     pub profile: Option<&'a Profile>,
+    /// Coverage says which ways of branches were taken, too.
+    pub branches: bool,
     pub files: CounterFiles<'a>,
 }
 
@@ -78,11 +80,15 @@ pub const TOOLS: &[Row] = &[
     },
     Row {
         name: "coverage",
-        help: "Marks: which blocks and branches were executed at all",
-        takes_profile: false,
+        help: "Marks: which code was executed at all; with --branches also which ways of branches",
+        takes_profile: true,
         counts: true,
         make: |image, program, wanted| {
-            Box::new(Counting::<coverage::Coverage>::new(image, program, wanted))
+            if wanted.branches {
+                Box::new(Counting::<coverage::Branches>::new(image, program, wanted))
+            } else {
+                Box::new(Counting::<coverage::Coverage>::new(image, program, wanted))
+            }
         },
     },
     Row {

@@ -16,6 +16,8 @@ pub enum Tool {
     Edges,
     /// Counts every block, and what else is needed.
     Blocks,
+    /// Says which blocks were executed, and which ways of branches.
+    Branches,
     /// Says which blocks were executed.
     Coverage,
 }
@@ -51,7 +53,7 @@ const KINDS: [Kind; 8] = [
     Kind::End,
     Kind::Abandoned,
 ];
-const TOOLS: [Tool; 3] = [Tool::Edges, Tool::Blocks, Tool::Coverage];
+const TOOLS: [Tool; 4] = [Tool::Edges, Tool::Blocks, Tool::Branches, Tool::Coverage];
 
 /// The nodes of a block.
 pub fn start_of(block: u32) -> u32 {
@@ -65,6 +67,26 @@ pub fn end_of(block: u32) -> u32 {
 /// The block of a node, if it is one's; `None`: it is [`crate::OUTSIDE`].
 pub fn block_of(node: u32) -> Option<u32> {
     Some(node.checked_sub(1)? / 2)
+}
+
+/// The graph of [`Function::graph_of_blocks`], of so many blocks and tables.
+pub fn graph_of_blocks(blocks: u32, tables: u32, edges: &[PlannedEdge]) -> Graph {
+    let node = |node: u32| match block_of(node) {
+        None => crate::OUTSIDE,
+        Some(block) if block < blocks => 1 + block,
+        Some(_) => 1 + blocks + (node - start_of(blocks)),
+    };
+    let edges = edges.iter().filter(|edge| edge.kind != Kind::Block);
+    Graph {
+        nodes: 1 + blocks + tables,
+        edges: edges
+            .map(|edge| Edge {
+                from: node(edge.from),
+                to: node(edge.to),
+                place: Place::Never,
+            })
+            .collect(),
+    }
 }
 
 /// An edge of a function.
@@ -114,6 +136,11 @@ impl Function {
         };
         let flags = self.edges.iter().map(|edge| edge.has_counter).collect();
         (graph, Chords::from_flags(flags))
+    }
+
+    /// Its graph with one node for a block, behind the outside in the order of the blocks, and then one for each table.
+    pub fn graph_of_blocks(&self) -> Graph {
+        graph_of_blocks(self.blocks.len() as u32, self.tables, &self.edges)
     }
 
     /// Number of its counters, one after the other in the order of its edges.

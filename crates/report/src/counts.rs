@@ -124,6 +124,12 @@ pub const EDITED: &str = "edited";
 /// The tool that counts nothing, but says what was executed.
 pub const COVERAGE: &str = "coverage";
 
+/// The option of a recording in which only the blocks are known, and not which ways of branches were taken.
+pub const BLOCKS_ONLY: &str = "blocks only";
+/// Refuses what is made of ways.
+const NO_WAYS: &str = "the marks of this run say which code was executed, and not which ways of branches were taken; \
+     for this form edit the program with --tool coverage --branches";
+
 /// Options of such a recording: a sentence about what has no counters; calls of such a function, with its name behind
 /// their number; and the instructions of all functions with counters, with the program behind their number.
 pub const LEFT_OUT: &str = "left out";
@@ -342,6 +348,10 @@ impl<'a> Report<'a> {
     }
 
     pub fn write(&self, form: Form, style: Style, out: &mut dyn Write) -> io::Result<()> {
+        let needs_ways = !matches!(form, Form::Table | Form::Csv | Form::Lcov);
+        if needs_ways && !self.has_ways() {
+            return Err(io::Error::other(NO_WAYS));
+        }
         match form {
             Form::Table if !self.view.annotate.is_empty() => annotate::write(self, style, out),
             Form::Table => table::write(self, style, out),
@@ -352,6 +362,11 @@ impl<'a> Report<'a> {
             Form::Fdata => fdata::write(self, out),
             Form::Llvm => llvm::write(self, out),
         }
+    }
+
+    /// Whether ways of branches are known.
+    fn has_ways(&self) -> bool {
+        options(self.recording, BLOCKS_ONLY).next().is_none()
     }
 
     /// Whether the instruction's file is one of those that are listed.

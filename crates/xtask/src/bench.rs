@@ -78,7 +78,13 @@ pub fn run(tree: &Tree, options: &Options) -> Result<()> {
     for workload in workloads {
         eprintln!("setting up {}", workload.name);
         runner.set_up(&workload)?;
-        let edits = [Mode::Null, Mode::Edges, Mode::Blocks, Mode::Coverage];
+        let edits = [
+            Mode::Null,
+            Mode::Edges,
+            Mode::Blocks,
+            Mode::Coverage,
+            Mode::Branches,
+        ];
         for &mode in options.modes.iter().filter(|mode| edits.contains(mode)) {
             runner.edit(&workload, mode)?;
         }

@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use isa::{Flow, Insn};
+use placement::marks::Implied;
 use placement::plan::{File, Function, Kind, PlannedEdge, Tool, end_of, start_of};
 use trace::{Event, EventKind, Fragment, Jump, Piece, Process, SlotCount, Thread};
 
@@ -77,7 +78,8 @@ impl Counted {
             let own = first..first.saturating_add(function.counters());
             let solved = sums.get(own.clone());
             let solved = solved.and_then(|own| match file.tool {
-                Tool::Coverage => Some(Solved::of_marks(function, own)),
+                Tool::Branches => Some(Solved::of_marks(function, own)),
+                Tool::Coverage => Some(Solved::of_marks_of_blocks(function, own)),
                 Tool::Edges | Tool::Blocks => Solved::of(function, own),
             });
             match solved {
@@ -86,7 +88,7 @@ impl Counted {
                         counted.ended = counted.ended.map(|_| true);
                     }
                     let parts = match (threads, file.tool) {
-                        ([], _) | ([_], _) | (_, Tool::Coverage) => Vec::new(),
+                        ([], _) | ([_], _) | (_, Tool::Branches | Tool::Coverage) => Vec::new(),
                         _ => parts(function, threads, own),
                     };
                     if !solved.is_sound || parts.iter().any(|(_, part)| !part.is_sound) {
@@ -349,6 +351,8 @@ struct Solved {
     blocks: Vec<u64>,
     edges: Vec<u64>,
     is_sound: bool,
+    /// Edges are known, not blocks alone.
+    has_ways: bool,
 }
 
 impl Solved {
@@ -363,6 +367,7 @@ impl Solved {
             blocks: vec![0; function.blocks.len()],
             edges: Vec::with_capacity(counts.len()),
             is_sound: true,
+            has_ways: true,
         };
         for (edge, &count) in function.edges.iter().zip(&counts) {
             // A call that returns twice, as that of `fork`, is left less often than it was made.
@@ -396,6 +401,37 @@ impl Solved {
             blocks,
             edges,
             is_sound: true,
+            has_ways: true,
+        }
+    }
+
+    /// Blocks that were executed count once, and so do their edges if they have no other.
+    fn of_marks_of_blocks(function: &Function, marks: &[u64]) -> Solved {
+        let graph = function.graph_of_blocks();
+        let with_marks = function.edges.iter().filter(|edge| edge.has_counter);
+        let marked = with_marks.zip(marks).filter(|(_, mark)| **mark > 0);
+        let marked = marked.filter_map(|(edge, _)| function.block_of(edge.from));
+        let executed = Implied::of(&graph).executed(marked.map(|block| 1 + block));
+        let mut ways: HashMap<u32, u64> = HashMap::new();
+        for edge in function
+            .edges
+            .iter()
+            .filter(|edge| edge.kind != Kind::Block)
+        {
+            *ways.entry(edge.from).or_default() += 1;
+        }
+        let blocks = executed[1..].iter().take(function.blocks.len());
+        let blocks: Vec<u64> = blocks.map(|is_executed| u64::from(*is_executed)).collect();
+        let edges = function.edges.iter().map(|edge| {
+            let is_only = edge.kind == Kind::Block || ways[&edge.from] == 1;
+            let block = function.block_of(edge.from).filter(|_| is_only);
+            block.map_or(0, |block| blocks[block as usize])
+        });
+        Solved {
+            edges: edges.collect(),
+            blocks,
+            is_sound: true,
+            has_ways: false,
         }
     }
 
@@ -417,6 +453,9 @@ impl Solved {
 
     /// Ways out of a block that ends with such an instruction.
     fn ways(&self, function: &Function, block: u32, flow: Flow, bias: u64) -> Ways {
+        if !self.has_ways {
+            return Ways::Somewhere;
+        }
         if super::is_conditional(flow) {
             return Ways::Taken;
         }

@@ -50,6 +50,9 @@ pub struct Rewrite {
     /// With counters: an earlier run, which says where not to count
     #[arg(long, value_name = "FILE.evp")]
     pub weights: Option<PathBuf>,
+    /// With coverage: also which ways of branches were taken
+    #[arg(long)]
+    pub branches: bool,
     /// With counters: the folder of their files (that in which OUT is run)
     #[arg(long, value_name = "DIR")]
     pub counters: Option<PathBuf>,

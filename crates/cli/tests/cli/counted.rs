@@ -97,7 +97,7 @@ impl Counts {
 }
 
 impl Counts {
-    /// Compares what a run with marks executed with the blocks of one with counters, and with all edges.
+    /// Compares what a run with marks executed with the blocks of one with counters.
     fn covers(&self, blocks: &BTreeMap<u64, (u64, u64)>, all: &Counts, what: &str) {
         for start in blocks.keys() {
             assert!(
@@ -111,6 +111,10 @@ impl Counts {
                 "{what}: block {start:#x} was not executed"
             );
         }
+    }
+
+    /// Compares the ways of branches with all edges.
+    fn covers_ways(&self, all: &Counts, what: &str) {
         for edge in self.taken.keys() {
             assert!(
                 all.taken.contains_key(edge),
@@ -130,6 +134,35 @@ impl Counts {
             );
         }
     }
+}
+
+/// The blocks of a program, whose names have no commas, in recordings that have them alone.
+fn blocks_alone(folder: &Folder, recordings: &[String], program: &str) -> Counts {
+    let report = |form: &'static str| {
+        let words = ["report", "--format", form].into_iter();
+        words
+            .chain(recordings.iter().map(String::as_str))
+            .collect::<Vec<_>>()
+    };
+    let refused = folder.refused(BINARY, &report("json"));
+    assert!(refused.contains("not which ways of branches"), "{refused}");
+    let listed = folder.run(BINARY, &report("csv"));
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let mut counts = Counts::default();
+    let ending = format!("/{program}");
+    for line in listed.lines().skip(1) {
+        let fields: Vec<&str> = line.split(',').collect();
+        if !fields[0].ends_with(&ending) {
+            continue;
+        }
+        let start = fields[1].strip_prefix("0x").expect("an offset");
+        let start = u64::from_str_radix(start, 16).expect("a number");
+        let [bytes, executed] =
+            [2, 4].map(|at: usize| fields[at].parse::<u64>().expect("a number"));
+        assert!((1..=recordings.len() as u64).contains(&executed), "{line}");
+        counts.blocks.insert(start, (start + bytes, executed));
+    }
+    counts
 }
 
 /// Runs a program of a folder, where addresses are the same in each run.
@@ -167,7 +200,11 @@ pub fn edit(folder: &Folder, program: &str, tool: &str) -> String {
     let inside = format!("{program}.{tool}");
     fs::create_dir(folder.file(&inside)).expect("a new folder");
     let to = format!("{inside}/{program}");
-    let output = folder.run(BINARY, &["rewrite", program, "-o", &to, "--tool", tool]);
+    let words = ["rewrite", program, "-o", &to, "--tool"];
+    let output = folder.run(
+        BINARY,
+        &[&words, &tool.split(' ').collect::<Vec<_>>()[..]].concat(),
+    );
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.is_empty(), "{said}");
     inside
@@ -206,10 +243,20 @@ fn agrees(folder: &Folder, program: &str, arguments: &[&str]) {
         assert!(count > 5, "{program}: {count} blocks");
         blocks = own.blocks;
     }
-    let inside = edit(folder, program, "coverage");
-    let edited = run(folder, &inside, program, arguments);
-    assert_eq!(edited, native, "{program} coverage");
-    Counts::of(folder, &counters(folder, &inside), program).covers(&blocks, &all, program);
+    for tool in ["coverage", "coverage --branches"] {
+        let what = format!("{program} {tool}");
+        let inside = edit(folder, program, tool);
+        let edited = run(folder, &inside, program, arguments);
+        assert_eq!(edited, native, "{what}");
+        let files = counters(folder, &inside);
+        if tool == "coverage" {
+            blocks_alone(folder, &files, program).covers(&blocks, &all, &what);
+            continue;
+        }
+        let own = Counts::of(folder, &files, program);
+        own.covers(&blocks, &all, &what);
+        own.covers_ways(&all, &what);
+    }
 }
 
 /// Programs that leave functions in every way: by `exit` and `_exit` from deep inside, `longjmp`, exceptions, cancelled threads, `fork`

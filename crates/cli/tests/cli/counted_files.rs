@@ -565,6 +565,78 @@ int main(int c, char **v) { if (c > 5) puts(v[1]); puts(\"done\"); return 0; }\n
     assert!(executed < main && executed > main / 2, "{line}");
 }
 
+/// Lines that were executed are the same by marks and by counters; only marks of ways say something of branches.
+#[test]
+fn coverage_has_branches_if_they_are_asked_for() {
+    let folder = Folder::new("counted-lcov");
+    let source = "#include <stdio.h>
+static int f(int n)
+{
+    int s = 0;
+    for (int i = 0; i < n; i++) {
+        if (i % 3 == 0)
+            s += i;
+        else if (i > 100)
+            s -= 1;
+    }
+    switch (n) { case 1: s++; break; case 2: s--; break; case 9: s *= 3; break; case 11: s = 4; break; case 12: s = 9; }
+    return s;
+}
+int main(int c, char **v)
+{
+    if (c > 3)
+        puts(v[0]);
+    return f(9) + f(c) > 0;
+}\n";
+    folder.program(&["-O1", "-g"], "prog", source);
+    let report = |tool: &str| {
+        let inside = edit(&folder, "prog", tool);
+        run(&folder, &inside, "prog", &[]);
+        let file = counters(&folder, &inside).remove(0);
+        ["report", "lcov"].map(|form| {
+            let output = folder.run(BINARY, &["report", "--format", form, &file]);
+            assert!(output.status.success(), "{output:?}");
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        })
+    };
+    let lines = |info: &str| -> Vec<(String, bool)> {
+        let lines = info.lines().filter_map(|line| line.strip_prefix("DA:"));
+        let both = lines.filter_map(|line| line.split_once(','));
+        both.map(|(line, count)| (line.to_owned(), count != "0"))
+            .collect()
+    };
+    let [_, exact] = report("edges");
+    for tool in ["coverage", "coverage --branches"] {
+        let [text, info] = report(tool);
+        assert_eq!(lines(&info), lines(&exact), "{tool}");
+        let has_ways = tool != "coverage";
+        assert_eq!(info.contains("BRDA:"), has_ways, "{tool}: {info}");
+        assert_eq!(
+            text.contains("conditional branches"),
+            has_ways,
+            "{tool}: {text}"
+        );
+    }
+    assert!(
+        lines(&exact).iter().any(|(_, executed)| !executed),
+        "{exact}"
+    );
+    let words = [
+        "rewrite",
+        "prog",
+        "-o",
+        "out",
+        "--tool",
+        "edges",
+        "--branches",
+    ];
+    let refused = folder.refused(BINARY, &words);
+    assert!(
+        refused.contains("--branches goes with --tool coverage"),
+        "{refused}"
+    );
+}
+
 /// Files of counters are in the folder that the environment names, else in the one that was given to the editor, else in the
 /// working folder; and if they cannot be there, standard error says so, and nothing else is changed.
 #[test]

@@ -134,8 +134,8 @@ fn write_function(
             write_source(report, line, style, out)?;
         }
         let taken = match insn.is_conditional() {
-            true => grouped(insn.taken()),
-            false => String::new(),
+            true if report.has_ways() => grouped(insn.taken()),
+            _ => String::new(),
         };
         let target = insn
             .target

@@ -63,6 +63,12 @@ pub(super) fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> 
         let message = format!("{whose}, which -g gives, so no source line is known");
         return Err(io::Error::other(message));
     }
+    if !report.has_ways() {
+        let lines = sources
+            .values_mut()
+            .flat_map(|source| source.lines.values_mut());
+        lines.for_each(|line| line.branches.clear());
+    }
     writeln!(out, "TN:")?;
     for (name, source) in &sources {
         write_source(name, source, out)?;

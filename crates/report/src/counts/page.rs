@@ -17,7 +17,7 @@ use serde::Serialize;
 use trace::Module;
 
 use super::annotate::NOWHERE;
-use super::{Report, Section, table};
+use super::{NO_WAYS, Report, Section, table};
 use crate::html::{self, Beside, JsonModule, Line, Listed, Listings, VERSION};
 use crate::names::base_name;
 use crate::numbers::command_line;
@@ -25,6 +25,9 @@ use crate::signals;
 use threads::{Rows, Threads};
 
 pub fn write(report: &Report, beside: Option<Beside>, out: &mut dyn Write) -> io::Result<()> {
+    if !report.has_ways() {
+        return Err(io::Error::other(NO_WAYS));
+    }
     // One for all threads, as long as nobody asked for each by itself.
     let Some(section) = report.sections.first() else {
         return Err(io::Error::other("nothing was counted, so there is no page"));

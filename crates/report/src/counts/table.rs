@@ -40,7 +40,7 @@ pub(super) fn write(report: &Report<'_>, style: Style, out: &mut dyn Write) -> i
         if let Some(title) = section.title(report.recording) {
             writeln!(out, "{}", style.bold(&title))?;
         }
-        write_totals(section, out)?;
+        write_totals(section, report.has_ways(), out)?;
         let (functions, lines) = (functions(report, section), lines(report, section));
         let blocks = blocks(report, section);
         write_hottest("functions", ["entered", ""], &functions, style, out)?;
@@ -60,11 +60,13 @@ pub(super) fn write(report: &Report<'_>, style: Style, out: &mut dyn Write) -> i
     }
 }
 
-fn write_totals(section: &Section, out: &mut dyn Write) -> io::Result<()> {
+/// Without ways of branches nothing is said of these.
+fn write_totals(section: &Section, has_ways: bool, out: &mut dyn Write) -> io::Result<()> {
     let totals = totals(section);
     let width = totals[0].0.len();
     totals
         .into_iter()
+        .take(if has_ways { usize::MAX } else { 1 })
         .try_for_each(|(value, what)| writeln!(out, "{value:>width$}  {what}"))
 }
 

@@ -50,6 +50,7 @@ fn tool<'d>(image: &'d Image, program: &'d Program) -> Box<dyn StaticTool + 'd> 
     static TURN: AtomicUsize = AtomicUsize::new(0);
     let turn = TURN.fetch_add(1, Ordering::Relaxed) % (edits::TOOLS.len() + 1);
     let wanted = edits::Wanted {
+        branches: false,
         original: "original",
         profile: None,
         files: CounterFiles::WorkingFolder,

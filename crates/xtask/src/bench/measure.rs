@@ -47,6 +47,8 @@ pub enum Mode {
     Blocks,
     /// `everypath rewrite --tool coverage` of the program alone before, and the edited program in the run.
     Coverage,
+    /// Does the same with `--branches`.
+    Branches,
     /// `valgrind --tool=none`.
     Valgrind,
     /// `valgrind --tool=callgrind`.
@@ -90,6 +92,7 @@ impl Mode {
             Mode::Edges => "edges",
             Mode::Blocks => "blocks",
             Mode::Coverage => "coverage",
+            Mode::Branches => "branches",
             Mode::Valgrind => "valgrind",
             Mode::Callgrind => "callgrind",
         }
@@ -98,7 +101,7 @@ impl Mode {
     /// The editor's tool, if the mode counts by it.
     fn counts(self) -> Option<&'static str> {
         match self {
-            Mode::Edges | Mode::Blocks | Mode::Coverage => Some(self.name()),
+            Mode::Edges | Mode::Blocks | Mode::Coverage | Mode::Branches => Some(self.name()),
             _ => None,
         }
     }
@@ -135,7 +138,7 @@ impl Mode {
             ],
             Mode::Null => &["@", "exec", EDITED],
             // Their program is another one.
-            Mode::Edges | Mode::Blocks | Mode::Coverage => &[],
+            Mode::Edges | Mode::Blocks | Mode::Coverage | Mode::Branches => &[],
             Mode::Valgrind => &["valgrind", "-q", "--tool=none", "--trace-children=yes"],
             Mode::Callgrind => &[
                 "valgrind",
@@ -213,13 +216,17 @@ impl Runner {
     /// Edits the program of a workload: for `null` with its libraries.
     pub fn edit(&self, workload: &Workload, mode: Mode) -> Result<()> {
         let folder = self.work.join(&workload.name);
+        let words = match mode {
+            Mode::Branches => "coverage --branches",
+            mode => mode.name(),
+        };
         let line = match mode.counts() {
             None => {
                 format!("\"$0\" rewrite --libs \"$(which -- \"$1\")\" -o {EDITED} --tool null")
             }
             Some(tool) => format!(
                 "mkdir -p {tool} && \"$0\" rewrite \"$(realpath -- \"$(which -- \"$1\")\")\" -o \
-                 \"{tool}/$(basename -- \"$1\")\" --tool {tool}"
+                 \"{tool}/$(basename -- \"$1\")\" --tool {words}"
             ),
         };
         let mut shell = self.command("sh", &folder);
