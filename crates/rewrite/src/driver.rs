@@ -1,4 +1,4 @@
-//! Relocation: all functions that can be are moved, with what a tool inserts into them.
+//! The driver: all functions that can be are moved, with what a tool inserts into them.
 //!
 //! The old code stays where it is. At every address by which control may come from elsewhere, the old entry, another
 //! entry, a target of a jump table, it gets a jump to the new code; so pointers to functions keep their values, and code that
@@ -37,11 +37,11 @@ use crate::{Edited, Functions, Options, PLAN, Refused, debug, finish, libraries,
 
 /// Bytes of the jump from an old place to the new code.
 const PATCH: u64 = 5;
-const PADS: &str = ".everypath.except_table";
+const LSDAS: &str = ".everypath.except_table";
 const TEXT: &str = ".everypath.text";
 const TABLES: &str = ".everypath.switches";
-const FRAMES: &str = ".eh_frame";
-const INDEX: &str = ".eh_frame_hdr";
+const EH_FRAME: &str = ".eh_frame";
+const EH_FRAME_HDR: &str = ".eh_frame_hdr";
 const ALIGN_TEXT: u64 = 64;
 
 /// The rest of code whose functions moved.
@@ -64,7 +64,7 @@ struct Mover<'d> {
     moved: BTreeMap<usize, Moved>,
     skipped: Vec<(usize, Why)>,
     /// Tables of landing pads by function, with the beginnings of the code that each is of.
-    pads: BTreeMap<usize, Vec<(LinkAddr, Lsda)>>,
+    lsdas: BTreeMap<usize, Vec<(LinkAddr, Lsda)>>,
     /// By function that moves.
     ways: HashMap<usize, Ways>,
     /// Places for jumps to the new code, with the functions that they are of.
@@ -140,7 +140,7 @@ fn edit_here(
         has_room_at_gs(image, program)?;
     }
     let mut file = File::parse(input)?;
-    let (addr, bytes) = file.section(FRAMES).ok_or(Refused::NoUnwind)?;
+    let (addr, bytes) = file.section(EH_FRAME).ok_or(Refused::NoUnwind)?;
     let old_frames = EhFrame::parse(bytes, addr).ok_or(Refused::Malformed("unwind table"))?;
     let mut mover = Mover::new(image, program, tool);
     mover.choose(&old_frames);
@@ -184,7 +184,7 @@ impl<'d> Mover<'d> {
             owners: owners(program),
             moved: BTreeMap::new(),
             skipped: Vec::new(),
-            pads: BTreeMap::new(),
+            lsdas: BTreeMap::new(),
             ways: HashMap::new(),
             patches: BTreeMap::new(),
             hops: Hops::default(),
@@ -240,8 +240,8 @@ impl Mover<'_> {
         push(&mut plan, TEXT, ALIGN_TEXT, text);
         let switches = self.write_tables(plan.next(8))?;
         push(&mut plan, TABLES, 8, switches);
-        let (tables, pads) = self.write_lsdas(plan.next(8)).map_err(unreachable)?;
-        push(&mut plan, PADS, 8, tables);
+        let (tables, lsdas) = self.write_lsdas(plan.next(8)).map_err(unreachable)?;
+        push(&mut plan, LSDAS, 8, tables);
         let moved: Vec<&Moved> = self.moved.values().collect();
         let stubs = moved.iter().flat_map(|moved| moved.stubs());
         let entry_stubs = self.residency.iter();
@@ -249,20 +249,22 @@ impl Mover<'_> {
         let entry_stubs = entry_stubs.map(|(&place, &stub)| (stub..stub + ENTRY_STUB, place));
         let others: Vec<_> = stubs.chain(entry_stubs).collect();
         let at = plan.next(8);
-        let (frames, index) = old.write(at, &moved, &pads, &others).map_err(unreachable)?;
-        push(&mut plan, FRAMES, 8, frames);
+        let (frames, index) = old
+            .write(at, &moved, &lsdas, &others)
+            .map_err(unreachable)?;
+        push(&mut plan, EH_FRAME, 8, frames);
         let index_at = plan.next(4);
         let index = eh_frame::search_table(index_at, at, &index).map_err(unreachable)?;
         let size = index.len() as u64;
-        push(&mut plan, INDEX, 4, index);
+        push(&mut plan, EH_FRAME_HDR, 4, index);
         if let Some(section) = section {
             push(&mut plan, PLAN, 8, section.bytes);
         }
         if let Some(residency) = &self.residency {
             plan.cover(".everypath.bss", residency.state);
         }
-        file.rename(FRAMES, ".everypath.old_eh_frame");
-        file.rename(INDEX, ".everypath.old_eh_frame_hdr");
+        file.rename(EH_FRAME, ".everypath.old_eh_frame");
+        file.rename(EH_FRAME_HDR, ".everypath.old_eh_frame_hdr");
         file.set_unwind_table(plan.offset_of(index_at), index_at, size)?;
         Ok(plan)
     }
@@ -417,18 +419,18 @@ impl Mover<'_> {
     fn write_lsdas(&self, start: New) -> Result<(Vec<u8>, HashMap<Label, New>), Why> {
         let (mut out, mut places) = (Vec::new(), HashMap::new());
         for (number, moved) in &self.moved {
-            let Some(all) = self.pads.get(number) else {
+            let Some(all) = self.lsdas.get(number) else {
                 continue;
             };
             for version in moved.versions() {
-                for (code, pads) in all {
+                for (code, lsda) in all {
                     let code = version.at(*code);
                     if !moved.has_part(code) {
                         continue;
                     }
                     out.resize(out.len().next_multiple_of(4), 0);
                     let addr = start + out.len() as u64;
-                    out.extend_from_slice(&pads.write(addr, moved, version)?);
+                    out.extend_from_slice(&lsda.write(addr, moved, version)?);
                     places.insert(code, addr);
                 }
             }

@@ -39,7 +39,7 @@ struct Cie {
     /// The pointer to the personality, and its encoding.
     personality: Option<(usize, u8)>,
     /// Encoding of pointers to tables of landing pads.
-    pads: u8,
+    lsda: u8,
     code_align: u64,
     has_augmentation: bool,
 }
@@ -54,7 +54,7 @@ pub struct Fde {
     pub pc: LinkAddr,
     pub len: u64,
     /// The pointer to the table of landing pads, if it has one.
-    pads: Option<usize>,
+    lsda: Option<usize>,
     /// Offset of its instructions.
     program: usize,
 }
@@ -134,7 +134,7 @@ impl<'d> EhFrame<'d> {
             start,
             end,
             personality: None,
-            pads: OMITTED,
+            lsda: OMITTED,
             code_align,
             has_augmentation: augmentation.first() == Some(&b'z'),
         };
@@ -144,7 +144,7 @@ impl<'d> EhFrame<'d> {
                 b'z' => {
                     cursor.uleb()?;
                 }
-                b'L' => cie.pads = cursor.byte()?,
+                b'L' => cie.lsda = cursor.byte()?,
                 b'R' => pointers = cursor.byte(),
                 b'P' => {
                     let encoding = cursor.byte()?;
@@ -169,40 +169,40 @@ impl<'d> EhFrame<'d> {
         let pc = LinkAddr(place.0.wrapping_add_signed(distance));
         let len = u64::from(cursor.word()?);
         pc.0.checked_add(len)?;
-        let mut pads = None;
+        let mut lsda = None;
         if shared.has_augmentation {
             let size = cursor.uleb()?;
             let data = cursor.at;
-            match shared.pads {
+            match shared.lsda {
                 OMITTED => {}
-                RELATIVE | ABSOLUTE_FOUR => pads = Some(data).filter(|_| size >= 4),
-                ABSOLUTE => pads = Some(data).filter(|_| size >= 8),
+                RELATIVE | ABSOLUTE_FOUR => lsda = Some(data).filter(|_| size >= 4),
+                ABSOLUTE => lsda = Some(data).filter(|_| size >= 8),
                 _ => return None,
             }
             cursor.skip(size)?;
         }
-        let size = if shared.pads == ABSOLUTE { 8 } else { 4 };
+        let size = if shared.lsda == ABSOLUTE { 8 } else { 4 };
         // A pointer of zeros is none.
-        let pads = pads.filter(|&at| self.bytes[at..at + size].iter().any(|&byte| byte != 0));
+        let lsda = lsda.filter(|&at| self.bytes[at..at + size].iter().any(|&byte| byte != 0));
         Some(Fde {
             cie,
             start,
             end,
             pc,
             len,
-            pads,
+            lsda,
             program: cursor.at,
         })
     }
 
     /// Address of the table of landing pads of a range of code.
-    pub fn pads(&self, fde: &Fde) -> Option<LinkAddr> {
-        let at = fde.pads?;
+    pub fn lsda(&self, fde: &Fde) -> Option<LinkAddr> {
+        let at = fde.lsda?;
         let four = || {
             let bytes = self.bytes[at..at + 4].first_chunk();
             u32::from_le_bytes(bytes.copied().unwrap_or_default())
         };
-        let addr = match self.cies[&fde.cie].pads {
+        let addr = match self.cies[&fde.cie].lsda {
             ABSOLUTE_FOUR => u64::from(four()),
             ABSOLUTE => {
                 let bytes = self.bytes[at..at + 8].first_chunk();
@@ -287,14 +287,14 @@ impl<'d> EhFrame<'d> {
         Some(out)
     }
 
-    /// The new section at an address: old entries, then those of `moved`, whose tables of landing pads are at `pads` by
+    /// The new section at an address: old entries, then those of `moved`, whose tables of landing pads are at `lsdas` by
     /// the beginning of the code; then one for each range of `others`, whose frames are those of the old address beside it. Also the
     /// code and the place of each entry.
     pub fn write(
         &self,
         addr: New,
         moved: &[&Moved],
-        pads: &HashMap<Label, New>,
+        lsdas: &HashMap<Label, New>,
         others: &[(Range<New>, LinkAddr)],
     ) -> Result<(Vec<u8>, Index), Why> {
         let mut writer = Writer {
@@ -307,8 +307,8 @@ impl<'d> EhFrame<'d> {
         for fde in &self.fdes {
             let program = self.bytes[fde.program..fde.end].to_vec();
             let code = New::of_old(fde.pc)..New::of_old(fde.pc + fde.len);
-            let pads = self.pads(fde).map(New::of_old);
-            writer.fde(fde, code, &program, pads)?;
+            let lsda = self.lsda(fde).map(New::of_old);
+            writer.fde(fde, code, &program, lsda)?;
         }
         let mut old: Vec<&Fde> = self.fdes.iter().collect();
         old.sort_by_key(|fde| fde.pc);
@@ -327,8 +327,8 @@ impl<'d> EhFrame<'d> {
                     let start = new_of(fde.pc)?;
                     let stop = new_of(fde.pc + fde.len)?;
                     if stop > start {
-                        let pads = pads.get(&part.beside(fde.pc)).copied();
-                        writer.fde(fde, start..stop, &program, pads)?;
+                        let lsda = lsdas.get(&part.beside(fde.pc)).copied();
+                        writer.fde(fde, start..stop, &program, lsda)?;
                     }
                 }
             }
@@ -416,17 +416,17 @@ impl Writer<'_, '_> {
     }
 
     /// Writes the address of a table of landing pads into a field.
-    fn set_pads(&mut self, fde: &Fde, at: usize, pads: New) -> Result<(), Why> {
-        let four = match self.frames.cies[&fde.cie].pads {
+    fn set_lsda(&mut self, fde: &Fde, at: usize, lsda: New) -> Result<(), Why> {
+        let four = match self.frames.cies[&fde.cie].lsda {
             ABSOLUTE => {
-                self.out[at..at + 8].copy_from_slice(&pads.0.to_le_bytes());
+                self.out[at..at + 8].copy_from_slice(&lsda.0.to_le_bytes());
                 return Ok(());
             }
             ABSOLUTE_FOUR => {
-                let four = u32::try_from(pads.0).map_err(|_| Why::TooFar)?;
+                let four = u32::try_from(lsda.0).map_err(|_| Why::TooFar)?;
                 four.to_le_bytes()
             }
-            _ => pads.displacement(self.addr + at as u64)?,
+            _ => lsda.displacement(self.addr + at as u64)?,
         };
         self.out[at..at + 4].copy_from_slice(&four);
         Ok(())
@@ -438,7 +438,7 @@ impl Writer<'_, '_> {
         fde: &Fde,
         code: Range<New>,
         program: &[u8],
-        pads: Option<New>,
+        lsda: Option<New>,
     ) -> Result<(), Why> {
         let (pc, len) = (code.start, address::len(&code));
         let cie = self.cie(fde.cie)?;
@@ -455,10 +455,10 @@ impl Writer<'_, '_> {
         let to = self.out.len();
         self.out
             .extend_from_slice(&self.frames.bytes[from..fde.program]);
-        if let Some(field) = fde.pads {
+        if let Some(field) = fde.lsda {
             let at = to + (field - from);
-            match pads {
-                Some(pads) => self.set_pads(fde, at, pads)?,
+            match lsda {
+                Some(lsda) => self.set_lsda(fde, at, lsda)?,
                 None => self.out[at..to + (fde.program - from)].fill(0),
             }
         }

@@ -62,6 +62,7 @@ fn exceptions_go_through_two_versions() {
 
 /// A compiler, an interpreter, and the product, in which code between calls is described as if it threw.
 #[test]
+#[ignore = "wide: edits large programs for half a minute"]
 fn large_programs_have_two_versions() {
     let folder = Folder::new("versions-large");
     let compiler = succeeds(&folder, "gcc", &["-print-prog-name=cc1"]);

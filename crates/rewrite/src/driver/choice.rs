@@ -41,7 +41,7 @@ struct Prepared<'d> {
 struct Chosen {
     moved: Moved,
     /// Tables of landing pads, with the beginnings of the code that each is of.
-    pads: Vec<(LinkAddr, Lsda)>,
+    lsdas: Vec<(LinkAddr, Lsda)>,
     ways: Ways,
 }
 
@@ -89,7 +89,7 @@ impl Mover<'_> {
             match outcome.chosen {
                 Ok(chosen) => {
                     self.moved.insert(number, chosen.moved);
-                    self.pads.insert(number, chosen.pads);
+                    self.lsdas.insert(number, chosen.lsdas);
                     self.ways.insert(number, chosen.ways);
                 }
                 Err(why) => {
@@ -188,10 +188,10 @@ impl<'d> Choice<'d, '_> {
     fn take(&self, prepared: Prepared<'_>, inserted: &mut Option<Entries>) -> Result<Chosen, Why> {
         let function = &self.program.functions[prepared.number];
         let bytes = |addr: LinkAddr| self.image.bytes_from(addr);
-        let pads = self.frames_of(function);
-        let pads = pads.map(|fde| self.tables.of_range(self.frames, fde));
-        let pads = pads.collect::<Option<Vec<_>>>().ok_or(Why::LandingPads)?;
-        let pads: Vec<(LinkAddr, Lsda)> = pads.into_iter().flatten().collect();
+        let lsdas = self.frames_of(function);
+        let lsdas = lsdas.map(|fde| self.tables.of_range(self.frames, fde));
+        let lsdas = lsdas.collect::<Option<Vec<_>>>().ok_or(Why::LandingPads)?;
+        let lsdas: Vec<(LinkAddr, Lsda)> = lsdas.into_iter().flatten().collect();
         let mut copied = Copied {
             function,
             switches: prepared.switches,
@@ -199,8 +199,8 @@ impl<'d> Choice<'d, '_> {
             insertions: Vec::new(),
         };
         copied.versions.add_landing_pads(function, &|block| {
-            let tables = pads.iter();
-            let pads = tables.flat_map(|(_, table)| table.pads_of(block.start..block.end));
+            let lsdas = lsdas.iter();
+            let pads = lsdas.flat_map(|(_, lsda)| lsda.pads_of(block.start..block.end));
             pads.collect()
         });
         if let Some((unit, entries)) = prepared.unit {
@@ -211,11 +211,11 @@ impl<'d> Choice<'d, '_> {
             *inserted = Some(entries);
         }
         let moved = Moved::new(copied, &bytes)?;
-        match pads.iter().all(|(_, pads)| pads.fits(&moved)) {
+        match lsdas.iter().all(|(_, lsda)| lsda.fits(&moved)) {
             true => Ok(Chosen {
                 ways: Ways::of(function, &moved),
                 moved,
-                pads,
+                lsdas,
             }),
             false => Err(Why::LandingPads),
         }
@@ -248,7 +248,7 @@ struct Tables<'d> {
 
 impl<'d> Tables<'d> {
     fn of(image: &'d Image, frames: &EhFrame<'_>) -> Tables<'d> {
-        let starts = frames.fdes.iter().filter_map(|fde| frames.pads(fde));
+        let starts = frames.fdes.iter().filter_map(|fde| frames.lsda(fde));
         let mut starts: Vec<LinkAddr> = starts.collect();
         starts.sort_unstable();
         starts.dedup();
@@ -257,7 +257,7 @@ impl<'d> Tables<'d> {
 
     /// The table of a range of code, if it has one, with the beginning of the code; `None`: it cannot be read.
     fn of_range(&self, frames: &EhFrame<'_>, fde: &Fde) -> Option<Option<(LinkAddr, Lsda)>> {
-        let Some(addr) = frames.pads(fde) else {
+        let Some(addr) = frames.lsda(fde) else {
             return Some(None);
         };
         let next = self.starts.partition_point(|start| *start <= addr);
@@ -265,7 +265,7 @@ impl<'d> Tables<'d> {
         let size = self.starts.get(next).map(|next| (*next - addr) as usize);
         // The last one ends with its section; what is behind it does no harm.
         let bytes = &bytes[..size.unwrap_or(LAST_TABLE).min(bytes.len())];
-        Lsda::parse(bytes, addr, fde.pc).map(|pads| Some((fde.pc, pads)))
+        Lsda::parse(bytes, addr, fde.pc).map(|lsda| Some((fde.pc, lsda)))
     }
 }
 
