@@ -1,7 +1,10 @@
 //! Known values of registers and the stack at a point, and the effect of instructions on them.
 //!
-//! Limits: memory that is not on the stack is known until the next store or call. Stores through other
-//! pointers are taken not to change spilled registers, as compilers have it.
+//! An address on the stack that is in a register may be given away: from then on calls, and stores through pointers that are not
+//! known, may change what is there and above it. Numbers there are not known any more; tables and addresses are taken to be spilled
+//! registers, which compilers keep apart.
+//!
+//! Limits: memory that is not on the stack is known until the next store or call.
 
 use isa::dataflow::{Op, Place};
 use isa::memory::Address;
@@ -28,6 +31,8 @@ pub(crate) struct State {
     /// By frame and distance from it.
     slots: Vec<((u64, i64), Value)>,
     cells: Vec<(Cell, Value)>,
+    /// By frame, the lowest address of it that may be known elsewhere.
+    escaped: Vec<(u64, i64)>,
     /// The number that was compared with a constant last.
     compared: Option<Compared>,
 }
@@ -41,6 +46,7 @@ impl State {
             registers,
             slots: Vec::new(),
             cells: Vec::new(),
+            escaped: Vec::new(),
             compared: None,
         }
     }
@@ -50,6 +56,7 @@ impl State {
         let mut state = state.clone();
         state.change(CALL_CHANGES, pc);
         state.cells.clear();
+        state.forget_escaped();
         state.compared = None;
         state
     }
@@ -77,6 +84,9 @@ impl State {
             });
         self.cells.retain(|cell| other.cells.contains(cell));
         is_changed |= slots != self.slots.len() || cells != self.cells.len();
+        for &(frame, at) in &other.escaped {
+            is_changed |= self.escape(frame, at);
+        }
         if self.compared != other.compared {
             is_changed |= self.compared.is_some();
             self.compared = None;
@@ -109,6 +119,36 @@ impl State {
 
     fn set(&mut self, register: Reg, value: Value) {
         self.registers[register as usize] = value;
+        if let (false, Value::Frame(frame, at)) = (register == Reg::Rsp, value) {
+            self.escape(frame, at);
+        }
+    }
+
+    /// An address on the stack may be given away. Whether that is new.
+    fn escape(&mut self, frame: u64, at: i64) -> bool {
+        let mut known = self.escaped.iter_mut();
+        match known.find(|(known, _)| *known == frame) {
+            Some((_, lowest)) if *lowest <= at => false,
+            Some((_, lowest)) => {
+                *lowest = at;
+                true
+            }
+            None => {
+                self.escaped.push((frame, at));
+                true
+            }
+        }
+    }
+
+    /// Somebody else may have written where addresses were given away.
+    fn forget_escaped(&mut self) {
+        let escaped = &self.escaped;
+        self.slots.retain(|((frame, at), value)| {
+            let mut known = escaped.iter();
+            let lowest = known.find(|(known, _)| known == frame);
+            let is_reached = lowest.is_some_and(|(_, lowest)| at.saturating_add(8) > *lowest);
+            !(is_reached && matches!(value, Value::Number { .. }))
+        });
     }
 
     fn change(&mut self, registers: u16, pc: u64) {
@@ -230,6 +270,8 @@ impl State {
                 _ => return,
             };
             self.set_slot((frame, at), value);
+        } else if address.base != Some(Reg::Rsp) {
+            self.forget_escaped();
         }
     }
 
@@ -382,6 +424,7 @@ impl State {
             Flow::Call(_) | Flow::IndirectCall => {
                 self.change(CALL_CHANGES, insn.pc());
                 self.cells.clear();
+                self.forget_escaped();
                 self.compared = None;
             }
             Flow::Cond(..) | Flow::Jump(_) | Flow::IndirectJump => {}
@@ -389,6 +432,7 @@ impl State {
                 self.change(changes, insn.pc());
                 if stores {
                     self.cells.clear();
+                    self.forget_escaped();
                 }
                 if flow != Flow::Next || insn.changes_flags() {
                     self.compared = None;

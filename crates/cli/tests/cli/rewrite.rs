@@ -438,12 +438,24 @@ pub const HOLES: &str = "#include <stdio.h>\n#include <stdlib.h>\n\
     default: __builtin_unreachable(); } }\n\
     int main(void) { static const int all[] = {0, 3, 5, 9, 12, 15}; for (int i = 0; i < 60; i++) printf(\"%d \", size(all[i % 6])); }\n";
 
+/// The index is in a structure that a call fills anew, behind a comparison of what the call before left there.
+const ESCAPES: &str = "#include <stdio.h>\n#include <stdlib.h>\nstruct token { unsigned char kind; int value; };\n\
+    __attribute__((noinline)) void next(struct token *to, const char **at) { to->kind = **at - 'a'; to->value = *(*at)++; }\n\
+    __attribute__((noinline)) int parse(const char *text) { struct token now; next(&now, &text);\n\
+    if (now.kind != 0) return -1;\n\
+    next(&now, &text);\n\
+    switch (now.kind) { case 0: return abs(now.value + 5) * 3; case 1: puts(\"one\"); return 8; case 2: return rand() & 0;\n\
+    case 3: puts(\"three\"); return 34; case 4: return 1 << now.kind; case 5: return getenv(\"none\") ? 2 : 3;\n\
+    case 6: return 77 + now.value; } return -2; }\n\
+    int main(void) { char text[3] = \"a\"; for (int i = 0; i < 9; i++) { text[1] = 'a' + i; printf(\"%d \", parse(text)); } return 0; }\n";
+
 /// Jump tables of GCC's and LLVM's switches are made anew, relative and absolute ones: their old cases are traps, with no jump.
 #[test]
 fn switches_go_to_new_code() {
     let folder = Folder::new("rewrite-switches");
     fs::write(folder.file("switch.c"), SWITCH).unwrap();
     fs::write(folder.file("holes.c"), HOLES).unwrap();
+    fs::write(folder.file("escapes.c"), ESCAPES).unwrap();
     for (compiler, form, source) in [
         ("gcc", "-fPIE -pie", "switch.c"),
         ("gcc", "-fno-pie -no-pie", "switch.c"),
@@ -451,6 +463,9 @@ fn switches_go_to_new_code() {
         ("clang-14", "-fno-pie -no-pie", "switch.c"),
         ("clang-14", "-fPIE -pie", "holes.c"),
         ("clang-14", "-fno-pie -no-pie", "holes.c"),
+        ("gcc", "-fPIE -pie", "escapes.c"),
+        ("gcc", "-fno-pie -no-pie", "escapes.c"),
+        ("clang-14", "-fPIE -pie", "escapes.c"),
     ] {
         let line = format!("{compiler} -O2 {form} -o switch {source}");
         succeeds(&folder, "sh", &["-c", &line]);
