@@ -22,6 +22,7 @@ fuzz_target!(|bytes: &[u8]| {
             original: "",
             profile: None,
             files: CounterFiles::WorkingFolder,
+            part: None,
         };
         for tool in edits::TOOLS {
             let mut tool = (tool.make)(&image, &program, wanted);

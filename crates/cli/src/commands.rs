@@ -14,7 +14,6 @@ use wire::flag;
 use crate::branches;
 use crate::caches;
 use crate::cfiat;
-use crate::counter_files;
 use crate::ctl;
 use crate::diff;
 use crate::doctor;
@@ -35,6 +34,7 @@ use crate::selection;
 use crate::session::Session;
 use crate::show::Show;
 use crate::traces;
+use crate::{counter_files, counter_header};
 
 pub fn run(command: &Command) -> Result<Ending> {
     match command {
@@ -467,7 +467,7 @@ fn options(flags: &Contexts) -> Vec<(String, String)> {
 /// The recording in a file, or what is left of it.
 pub fn read(path: &Path) -> Result<Prefix> {
     let shown = path.display();
-    if counter_files::is_one(path) {
+    if counter_header::is_one(path) {
         return Ok(Prefix {
             recording: counter_files::read(path)?,
             lost: None,

@@ -1,15 +1,13 @@
 //! Files that edited programs write their counters to, read as the recordings that `count` makes.
 //!
-//! Problem: such a file has numbers only. What they count is in the edited program, and the code that was counted, with its names and
-//! lines, in the original.
+//! Problem: such a file has numbers only. What they count is in the edited files, a program and perhaps its libraries, and the code
+//! that was counted, with its names and lines, in the originals.
 //!
-//! Approach: the file says which program wrote it and which plan that had; the plan is in a section of the program and says which
-//! original it was made of. All three must be what they were.
+//! Approach: the file says which program wrote it and which plans it and its libraries had; a plan is in a section of the edited file
+//! and says which original that was made of. All must be what they were. Counts of one after the other become one process.
 
-use std::fs::{self, File};
-use std::io::Read;
-use std::mem::offset_of;
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use analysis::counts::from_counters::{CodeOf, Counted};
 use anyhow::{Result, anyhow, bail};
@@ -17,8 +15,8 @@ use image::{Image, Images, LinkAddr, Version};
 use placement::plan;
 use trace::{End, Meta, Mode, Module, Process, Recording};
 use wire::FileId;
-use wire::counters::{ARGUMENTS, FIRST, FileHeader, ID, MAGIC, NUMBERED, PATH, SEVERAL, VERSION};
 
+use crate::counter_header::{Header, Part};
 use crate::output::reason;
 use crate::symbolize;
 use crate::uncounted;
@@ -31,135 +29,6 @@ fn tool_name(tool: plan::Tool) -> &'static str {
         plan::Tool::Edges => "edges",
         plan::Tool::Blocks => "blocks",
         plan::Tool::Branches | plan::Tool::Coverage => report::counts::COVERAGE,
-    }
-}
-
-/// Whether a file has counters. A pipe has none: nobody else could read what was read here.
-pub fn is_one(path: &Path) -> bool {
-    let mut head = [0; MAGIC.len()];
-    if !fs::metadata(path).is_ok_and(|metadata| metadata.is_file()) {
-        return false;
-    }
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
-    read.is_ok() && head == MAGIC
-}
-
-/// The header of a file.
-#[derive(Debug)]
-pub struct Header {
-    by_fork: bool,
-    pub id: [u8; ID],
-    stride: u64,
-    slots: u64,
-    lost: u64,
-    pid: u32,
-    bias: u64,
-    started: u64,
-    pub program: String,
-    arguments: Vec<String>,
-    threads: Vec<u32>,
-}
-
-fn word(bytes: &[u8], at: usize) -> u64 {
-    let word = bytes.get(at..).and_then(|rest| rest.first_chunk());
-    word.map_or(0, |word| u64::from_le_bytes(*word))
-}
-
-fn half(bytes: &[u8], at: usize) -> u32 {
-    word(bytes, at) as u32
-}
-
-impl Header {
-    /// That of a file, and all bytes of it.
-    pub fn of(path: &Path) -> Result<(Header, Vec<u8>)> {
-        let shown = path.display();
-        let bytes = fs::read(path);
-        let bytes = bytes.map_err(|error| anyhow!("cannot read '{shown}': {}", reason(&error)))?;
-        let header = Header::parse(&bytes).map_err(|what| anyhow!("'{shown}' {what}"))?;
-        Ok((header, bytes))
-    }
-
-    /// Reads it; the error is the end of a sentence that begins with the file's name.
-    fn parse(bytes: &[u8]) -> Result<Header, &'static str> {
-        if bytes.len() < FIRST as usize {
-            return Err("is cut off: it has no counters");
-        }
-        if half(bytes, offset_of!(FileHeader, version)) != VERSION {
-            return Err("is of another version of everypath");
-        }
-        let text = |at: usize, most: usize, len: u32| {
-            let len = (len as usize).min(most);
-            bytes[at..at + len].to_vec()
-        };
-        let program = text(
-            offset_of!(FileHeader, path),
-            PATH,
-            half(bytes, offset_of!(FileHeader, path_len)),
-        );
-        let arguments = text(
-            offset_of!(FileHeader, arguments),
-            ARGUMENTS,
-            half(bytes, offset_of!(FileHeader, arguments_len)),
-        );
-        let arguments = arguments.split(|&byte| byte == 0);
-        let mut arguments: Vec<String> = arguments
-            .map(|argument| String::from_utf8_lossy(argument).into_owned())
-            .collect();
-        // Each ends with a zero.
-        arguments.pop();
-        let id = offset_of!(FileHeader, id);
-        Ok(Header {
-            by_fork: half(bytes, offset_of!(FileHeader, by_fork)) != 0,
-            id: bytes[id..id + ID].try_into().map_err(|_| "is damaged")?,
-            stride: word(bytes, offset_of!(FileHeader, stride)),
-            slots: word(bytes, offset_of!(FileHeader, slots)),
-            lost: word(bytes, offset_of!(FileHeader, lost)),
-            pid: half(bytes, offset_of!(FileHeader, pid)),
-            bias: word(bytes, offset_of!(FileHeader, bias)),
-            started: word(bytes, offset_of!(FileHeader, started)),
-            program: String::from_utf8_lossy(&program).into_owned(),
-            arguments,
-            threads: (0..NUMBERED)
-                .map(|at| half(bytes, offset_of!(FileHeader, threads) + 4 * at))
-                .collect(),
-        })
-    }
-
-    /// The counters of threads by their numbers; `width`: bytes of one. Those of one byte are marks, and are of the process.
-    pub fn counters(
-        &self,
-        bytes: &[u8],
-        count: usize,
-        width: usize,
-    ) -> Result<Vec<(u32, Vec<u64>)>, &'static str> {
-        let size = (count as u64).checked_mul(width as u64);
-        let fits = size.is_some_and(|size| size <= self.stride);
-        let end = self.slots.checked_mul(self.stride);
-        let end = end.and_then(|size| size.checked_add(FIRST));
-        if !fits || self.stride == 0 || end.is_none_or(|end| end > bytes.len() as u64) {
-            return Err("is cut off: counters of threads are missing");
-        }
-        let mut threads: Vec<(u32, Vec<u64>)> = Vec::new();
-        let slots = bytes[FIRST as usize..].chunks_exact(self.stride as usize);
-        for (at, slot) in slots.take(self.slots as usize).enumerate() {
-            let number = match width {
-                1 => self.pid,
-                _ => self.threads.get(at).copied().unwrap_or(SEVERAL),
-            };
-            let known = threads.iter().position(|(known, _)| *known == number);
-            let own = known.unwrap_or_else(|| {
-                threads.push((number, vec![0; count]));
-                threads.len() - 1
-            });
-            let sums = &mut threads[own].1;
-            for (sum, counter) in sums.iter_mut().zip(slot.chunks_exact(width)) {
-                *sum = sum.saturating_add(match counter.first_chunk() {
-                    Some(word) => u64::from_le_bytes(*word),
-                    None => counter[0].into(),
-                });
-            }
-        }
-        Ok(threads)
     }
 }
 
@@ -180,46 +49,37 @@ impl CodeOf for Code<'_> {
 
 /// The recording that `count` would have made, of the functions that were counted.
 pub fn read(path: &Path) -> Result<Recording> {
-    let shown = path.display();
     let (header, bytes) = Header::of(path)?;
-    let planned = planned(path, &header)?;
-    let width = match planned.tool {
-        plan::Tool::Branches | plan::Tool::Coverage => 1,
-        plan::Tool::Edges | plan::Tool::Blocks => 8,
+    let Some(whole) = Whole::of(path, &header, &bytes)? else {
+        bail!(
+            "'{}' has no counters yet: nothing of the program was executed",
+            path.display()
+        );
     };
-    let counters = header.counters(&bytes, counters_of(&planned), width);
-    let counters = counters.map_err(|what| anyhow!("'{shown}' {what}"))?;
-    let original = original(path, &planned)?;
-    let code = Code {
-        image: &original,
-        segments: code_segments(&original),
-    };
-    let counted = Counted::of(&planned, &counters, header.bias, &code);
-    say_what_is_missing(path, &header, planned.tool, &counted, &original);
-    let mut options = vec![(
-        report::counts::EDITED.into(),
-        tool_name(planned.tool).into(),
-    )];
-    if planned.tool == plan::Tool::Coverage {
-        options.push((report::counts::BLOCKS_ONLY.into(), String::new()));
+    say_what_has_no_room(path, &header);
+    let is_marked = has_marks(whole.tool);
+    if whole.counted.ended == Some(false) && !is_marked {
+        say!(
+            "everypath: '{}': the program did not end by itself, but was killed, or ended in a library; \
+             counts of what was active then may be off by one",
+            path.display()
+        );
     }
-    options.extend(uncounted::options(&planned, &counted, &original));
-    let modules = modules(&planned.original, &original, header.bias)?;
     let process = Process {
         pid: header.pid,
         by_fork: header.by_fork,
-        exe: planned.original.clone(),
+        exe: whole.exe.unwrap_or(header.program),
         args: header.arguments.clone(),
         end: End::Unknown,
-        modules,
+        modules: whole.modules,
         ..Process::default()
     };
-    let process = counted.into_process(process);
+    let process = whole.counted.into_process(process);
     let meta = Meta {
         producer: format!("everypath {}", env!("CARGO_PKG_VERSION")),
         command: header.arguments,
         mode: Mode::Counts,
-        options,
+        options: whole.options,
         started_unix_ns: header.started,
         ..Meta::default()
     };
@@ -233,6 +93,112 @@ pub fn read(path: &Path) -> Result<Recording> {
     Ok(recording)
 }
 
+/// Marks say that something was executed, and not how often.
+fn has_marks(tool: plan::Tool) -> bool {
+    matches!(tool, plan::Tool::Branches | plan::Tool::Coverage)
+}
+
+/// All edited files of a process together.
+struct Whole {
+    tool: plan::Tool,
+    counted: Counted,
+    modules: Vec<Module>,
+    options: Vec<(String, String)>,
+    /// The original of the program; `None`: only libraries were edited.
+    exe: Option<String>,
+}
+
+impl Whole {
+    /// Reads the edited files of a process one after the other; `None`: there is none.
+    fn of(path: &Path, header: &Header, bytes: &[u8]) -> Result<Option<Whole>> {
+        let plans = header.parts.iter().map(|part| planned(path, header, part));
+        let plans = plans.collect::<Result<Vec<_>>>()?;
+        let mut plans: Vec<(usize, Plan)> = plans.into_iter().enumerate().collect();
+        // Libraries come first: one of them may have ended the process.
+        plans.sort_by_key(|(_, plan)| plan.is_program);
+        let Some(tool) = plans.first().map(|(_, plan)| plan.planned.tool) else {
+            return Ok(None);
+        };
+        let mut whole = Whole {
+            tool,
+            counted: Counted::default(),
+            modules: Vec::new(),
+            options: vec![(report::counts::EDITED.into(), tool_name(tool).into())],
+            exe: None,
+        };
+        if tool == plan::Tool::Coverage {
+            let blocks_only = report::counts::BLOCKS_ONLY.into();
+            whole.options.push((blocks_only, String::new()));
+        }
+        let mut libraries = 0;
+        for (number, plan) in plans {
+            let ended = whole.counted.ended == Some(true);
+            let read = read_part(path, (header, bytes), number, plan, ended)?;
+            say_what_is_missing(path, tool, &read.counted, &read.original);
+            let options = uncounted::options(&read.planned, &read.counted, &read.original);
+            whole.options.extend(options);
+            let before = whole.modules.len() as u32;
+            whole.counted.append(read.counted, before);
+            let bias = header.parts[number].bias;
+            let modules = mappings(&read.planned.original, &read.original, bias)?;
+            whole.modules.extend(modules);
+            match read.is_program {
+                true => whole.exe = Some(read.planned.original),
+                false => libraries += 1,
+            }
+        }
+        if libraries > 0 {
+            let number = report::counts::LIBRARIES.into();
+            whole.options.push((number, libraries.to_string()));
+        }
+        Ok(Some(whole))
+    }
+}
+
+/// An edited file that a process had.
+struct Plan {
+    /// It is the program, and no library.
+    is_program: bool,
+    planned: plan::File,
+}
+
+/// One edited file of a process, with its counts.
+struct Read {
+    is_program: bool,
+    planned: plan::File,
+    original: Image,
+    counted: Counted,
+}
+
+/// Reads the counts of an edited file, by its number in the header; `ended`: another file's code ended the process.
+fn read_part(
+    path: &Path,
+    (header, bytes): (&Header, &[u8]),
+    number: usize,
+    Plan {
+        is_program,
+        planned,
+    }: Plan,
+    ended: bool,
+) -> Result<Read> {
+    let part = &header.parts[number];
+    let width = if has_marks(planned.tool) { 1 } else { 8 };
+    let counters = header.counters(bytes, number, counters_of(&planned), width);
+    let counters = counters.map_err(|what| anyhow!("'{}' {what}", path.display()))?;
+    let original = original(path, &planned)?;
+    let code = Code {
+        image: &original,
+        segments: code_segments(&original),
+    };
+    let counted = Counted::of(&planned, &counters, part.bias, &code, ended);
+    Ok(Read {
+        is_program,
+        planned,
+        original,
+        counted,
+    })
+}
+
 /// One more than the number of the last counter.
 fn counters_of(planned: &plan::File) -> usize {
     let functions = planned.functions.iter();
@@ -240,26 +206,60 @@ fn counters_of(planned: &plan::File) -> usize {
     usize::try_from(ends.max().unwrap_or(0)).unwrap_or(usize::MAX)
 }
 
-/// The plan of the program that wrote a file.
-fn planned(path: &Path, header: &Header) -> Result<plan::File> {
-    let (shown, program) = (path.display(), &header.program);
-    let bytes = fs::read(program).map_err(|error| {
-        anyhow!(
-            "cannot read '{program}', the edited program that wrote '{shown}': {}",
-            reason(&error)
-        )
-    })?;
-    let section = rewrite::plan_of(&bytes);
-    let own = section.filter(|section| plan::hash(section) == header.id);
-    if own.is_some_and(|section| section.starts_with(edits::opmix::MAGIC.as_bytes())) {
-        bail!("'{shown}' is of a program edited with --tool opmix, which only `report` shows");
+/// The plan of an edited file that a process had.
+///
+/// It is the program itself, or where it was written to, or among the libraries of the program's folder.
+fn planned(path: &Path, header: &Header, part: &Part) -> Result<Plan> {
+    let (shown, program) = (path.display(), Path::new(&header.program));
+    let written_to = part.path.as_ref().map(PathBuf::from);
+    let beside = program.parent().and_then(Path::parent);
+    let beside = beside.and_then(|folder| fs::read_dir(folder.join("lib")).ok());
+    let beside = beside.into_iter().flatten().flatten();
+    let beside = beside
+        .map(|entry| entry.path())
+        .filter(|_| written_to.is_some());
+    let places = written_to
+        .iter()
+        .cloned()
+        .chain([program.to_owned()])
+        .chain(beside);
+    let mut failed = None;
+    for place in places {
+        let bytes = match fs::read(&place) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                failed = failed.or(Some((place, error)));
+                continue;
+            }
+        };
+        let section = rewrite::plan_of(&bytes);
+        let Some(section) = section.filter(|section| plan::hash(section) == part.id) else {
+            continue;
+        };
+        if section.starts_with(edits::opmix::MAGIC.as_bytes()) {
+            bail!("'{shown}' is of a program edited with --tool opmix, which only `report` shows");
+        }
+        if let Some(mut planned) = plan::File::decode(section) {
+            let is_program = place == program;
+            if !is_program {
+                // A library has no main function.
+                planned.main = 0;
+            }
+            return Ok(Plan {
+                is_program,
+                planned,
+            });
+        }
     }
-    let decoded = own.and_then(plan::File::decode);
-    decoded.ok_or_else(|| {
-        anyhow!(
-            "'{program}' is not the edited program that wrote '{shown}': it was made anew since"
-        )
-    })
+    let edited = part.path.as_deref().unwrap_or(&header.program);
+    if let Some((place, error)) = failed {
+        bail!(
+            "cannot read '{}', the edited program that wrote '{shown}': {}",
+            place.display(),
+            reason(&error)
+        );
+    }
+    bail!("'{edited}' is not the edited program that wrote '{shown}': it was made anew since")
 }
 
 /// The original of the program that wrote a file.
@@ -285,7 +285,7 @@ fn code_segments(image: &Image) -> Vec<std::ops::Range<u64>> {
 }
 
 /// The mappings of its code.
-fn modules(path: &str, image: &Image, bias: u64) -> Result<Vec<Module>> {
+fn mappings(path: &str, image: &Image, bias: u64) -> Result<Vec<Module>> {
     // Names are those of this very file.
     let version = Version::of(Path::new(path))?;
     let file = FileId {
@@ -311,14 +311,8 @@ fn modules(path: &str, image: &Image, bias: u64) -> Result<Vec<Module>> {
         .collect())
 }
 
-/// Says which counts are missing, and which are not exact.
-fn say_what_is_missing(
-    path: &Path,
-    header: &Header,
-    tool: plan::Tool,
-    counted: &Counted,
-    image: &Image,
-) {
+/// Says whose counters are missing.
+fn say_what_has_no_room(path: &Path, header: &Header) {
     let shown = path.display();
     if header.lost > 0 {
         say!(
@@ -326,12 +320,19 @@ fn say_what_is_missing(
             report::counted(header.lost, "thread")
         );
     }
-    let has_marks = matches!(tool, plan::Tool::Branches | plan::Tool::Coverage);
-    if counted.ended == Some(false) && !has_marks {
+    if header.lost_parts > 0 {
         say!(
-            "everypath: '{shown}': the program did not end by itself, but was killed, or ended in a library; \
-             counts of what was active then may be off by one"
+            "everypath: '{shown}': there was no room for the counters of {}",
+            report::counted(header.lost_parts, "library")
         );
+    }
+}
+
+/// Says which counts are not exact.
+fn say_what_is_missing(path: &Path, tool: plan::Tool, counted: &Counted, image: &Image) {
+    let shown = path.display();
+    if has_marks(tool) {
+        return;
     }
     if counted.unsound.is_empty() {
         return;

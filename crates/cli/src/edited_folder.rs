@@ -21,8 +21,9 @@ use anyhow::{Context, Result, anyhow, bail};
 use flow::Program;
 use image::{Image, Images};
 use rayon::prelude::*;
-use rewrite::Edited;
+use rewrite::{Edited, Refused};
 
+use crate::counter_parts::Parts;
 use crate::exit_status::Ending;
 use crate::flags::{Exec, Rewrite};
 use crate::libraries::Walk;
@@ -46,9 +47,7 @@ pub fn make(flags: &Rewrite) -> Result<Ending> {
     let Some(name) = program.file_name() else {
         bail!("'{}' is no program", flags.file.display());
     };
-    let mut new = folder.clone().into_os_string();
-    new.push(format!(".new-{}", std::process::id()));
-    let new = Unfinished(PathBuf::from(new));
+    let new = Unfinished::beside(folder);
     let cannot =
         |error: std::io::Error| anyhow!("cannot write '{}': {}", folder.display(), reason(&error));
     fs::create_dir(&new.0).map_err(cannot)?;
@@ -56,11 +55,17 @@ pub fn make(flags: &Rewrite) -> Result<Ending> {
         fs::create_dir(new.0.join(inner)).map_err(cannot)?;
     }
     symlink(&program, new.0.join(ORIGINAL)).map_err(cannot)?;
-    let write = |from: &Path, to: &Path, search: &str| -> Result<Option<(Edited, Program)>> {
-        let (edited, functions) = edit(flags, from, Some(search))?;
-        fs::write(to, &edited.bytes).map_err(cannot)?;
+    let libraries = libraries(flags, &program)?;
+    let named = named(&libraries);
+    let places = places(name, &named);
+    let parts = parts(flags, &program, &named, &places)?;
+    // Writes the file of a number, which is 0 for the program, and 1 for the first library.
+    let write = |from: &Path, number: usize, search: &str| -> Result<Option<(Edited, Program)>> {
+        let to = new.0.join(&places[number]);
+        let (edited, functions) = edit(flags, from, Some(search), parts.of(number))?;
+        fs::write(&to, &edited.bytes).map_err(cannot)?;
         let mode = fs::metadata(from).map_err(cannot)?.permissions().mode();
-        fs::set_permissions(to, Permissions::from_mode(mode & PERMISSIONS)).map_err(cannot)?;
+        fs::set_permissions(&to, Permissions::from_mode(mode & PERMISSIONS)).map_err(cannot)?;
         Ok(flags.explain.then_some((edited, functions)))
     };
     let show = |from: &Path, made: Option<(Edited, Program)>| {
@@ -69,21 +74,16 @@ pub fn make(flags: &Rewrite) -> Result<Ending> {
             explain(&edited, &functions);
         }
     };
-    let to = new.0.join(PROGRAMS).join(name);
-    show(&program, write(&program, &to, "$ORIGIN/../lib")?);
-    let libraries = libraries(flags, &program)?;
-    let named = named(&libraries);
+    show(&program, write(&program, 0, "$ORIGIN/../lib")?);
     // All processors edit; what they say comes in the order of the libraries.
-    let made: Vec<_> = flow::with_processors(|| {
-        let made = named.par_iter().map(|(name, library)| {
-            let to = new.0.join(LIBRARIES).join(name);
-            (library.path(), write(library.path(), &to, "$ORIGIN"))
-        });
-        made.collect()
-    });
+    let paths = named.par_iter().map(|(_, library)| library.path());
+    let write_one = |(number, path)| (path, write(path, 1 + number, "$ORIGIN"));
+    let made = flow::with_processors(|| paths.enumerate().map(write_one).collect::<Vec<_>>());
     for (path, made) in made {
         match made {
             Ok(made) => show(path, made),
+            // It would write to the register by which the others find their counters.
+            Err(error) if error.downcast_ref() == Some(&Refused::UsesGs) => return Err(error),
             Err(error) => say!("everypath: {error}; it is used as it is"),
         }
     }
@@ -92,6 +92,31 @@ pub fn make(flags: &Rewrite) -> Result<Ending> {
     }
     fs::rename(&new.0, folder).map_err(cannot)?;
     Ok(Ending::Exit(0))
+}
+
+/// Places of the program and of its libraries in the folder.
+fn places(name: &OsStr, libraries: &[(OsString, &Image)]) -> Vec<PathBuf> {
+    let program = [Path::new(PROGRAMS).join(name)].into_iter();
+    let libraries = libraries.iter();
+    let libraries = libraries.map(|(name, _)| Path::new(LIBRARIES).join(name));
+    program.chain(libraries).collect()
+}
+
+/// Parts of the files of a folder, at `places` in it, in the memory of counters, if the tool counts.
+fn parts(
+    flags: &Rewrite,
+    program: &Path,
+    libraries: &[(OsString, &Image)],
+    places: &[PathBuf],
+) -> Result<Parts> {
+    if !edits::tool(&flags.tool).is_some_and(|tool| tool.counts) {
+        return Ok(Parts::default());
+    }
+    let folder = std::path::absolute(&flags.output)?;
+    let image = Image::open(program).map_err(|error| anyhow!("{error}"))?;
+    let images = [&image].into_iter();
+    let images = images.chain(libraries.iter().map(|(_, image)| *image));
+    Parts::new(images.zip(places.iter().map(|place| folder.join(place))))
 }
 
 /// The names that libraries have in the folder; of two with one name the first. The dynamic linker, which the program names by
@@ -129,6 +154,14 @@ fn libraries(flags: &Rewrite, program: &Path) -> Result<Vec<Arc<Image>>> {
 /// A folder that goes unless it has got its name.
 struct Unfinished(PathBuf);
 
+impl Unfinished {
+    fn beside(folder: &Path) -> Unfinished {
+        let mut new = folder.as_os_str().to_owned();
+        new.push(format!(".new-{}", std::process::id()));
+        Unfinished(PathBuf::from(new))
+    }
+}
+
 impl Drop for Unfinished {
     fn drop(&mut self) {
         // After it was renamed, there is none of this name.
@@ -157,6 +190,7 @@ pub fn exec(flags: &Exec) -> Result<Ending> {
     // Programs find their own files by the name that they are called by.
     let mut command = Command::new(&program);
     command.arg0(&original).args(&flags.arguments);
+    launch::restore_signals(&mut command);
     let error = command.exec();
     bail!("cannot start '{}': {}", program.display(), reason(&error));
 }

@@ -28,8 +28,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 use trace::{Meta, Prefix, Recording};
 
-use crate::counter_files;
 use crate::rewrite::PERMISSIONS;
+use crate::{counter_files, counter_header};
 use crate::{sums, uncounted};
 
 /// An edited program that can be run, in a folder of its own that goes with it.
@@ -83,6 +83,7 @@ impl EditedRun {
         let (started, start) = (SystemTime::now(), Instant::now());
         let mut command = Command::new(&self.program);
         command.arg0(&words[0]).args(&words[1..]);
+        launch::restore_signals(&mut command);
         // Keys that end programs are for the program; requests to end are passed on.
         let mut signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP])?;
         let handle = signals.handle();
@@ -118,7 +119,9 @@ impl EditedRun {
         let entries = fs::read_dir(&self.folder)?
             .flatten()
             .map(|entry| entry.path());
-        let mut files: Vec<PathBuf> = entries.filter(|path| counter_files::is_one(path)).collect();
+        let mut files: Vec<PathBuf> = entries
+            .filter(|path| counter_header::is_one(path))
+            .collect();
         files.sort_by_key(|path| fs::metadata(path).and_then(|meta| meta.modified()).ok());
         let Some((first, more)) = files.split_first() else {
             anyhow::bail!(
@@ -194,6 +197,7 @@ fn cached(cache: &Path, program: &Path, input: &[u8]) -> Result<PathBuf, String>
         original: &shown,
         profile: None,
         files: rewrite::CounterFiles::Beside,
+        part: None,
     };
     let options = rewrite::Options::default();
     let tool = edits::tool(TOOL).ok_or("there is no such tool")?;

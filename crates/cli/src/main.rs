@@ -53,6 +53,8 @@ mod commands;
 mod condition;
 mod controls;
 mod counter_files;
+mod counter_header;
+mod counter_parts;
 mod ctl;
 mod debug_packages;
 mod derived;

@@ -1,6 +1,6 @@
 //! `report` of what programs edited with `--tool opmix` wrote: executions by mnemonic, in all and of each function.
 //!
-//! The file has words ([`crate::counter_files::Header`]); the section of the edited program says whose they are (`edits::opmix`).
+//! The file has words ([`crate::counter_header::Header`]); the section of the edited program says whose they are (`edits::opmix`).
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,7 +11,7 @@ use edits::opmix::MAGIC;
 use image::Image;
 
 use crate::commands::print;
-use crate::counter_files::{self, Header};
+use crate::counter_header::{self, Header};
 use crate::exit_status::Ending;
 use crate::flags::{Format, Report};
 use crate::output::{Kind, Output, reason};
@@ -29,7 +29,7 @@ struct Mixes {
 
 /// Shows files of `opmix`; `None`: the first one is something else.
 pub fn report(flags: &Report) -> Result<Option<Ending>> {
-    if !counter_files::is_one(&flags.file) || !is_one(&flags.file)? {
+    if !counter_header::is_one(&flags.file) || !is_one(&flags.file)? {
         return Ok(None);
     }
     let mut mixes = Mixes::default();
@@ -63,7 +63,11 @@ fn section(path: &Path, header: &Header) -> Result<Option<String>> {
         )
     })?;
     let section = rewrite::plan_of(&bytes);
-    let own = section.filter(|section| placement::plan::hash(section) == header.id);
+    let is_own = |section: &&[u8]| {
+        let first = header.parts.first();
+        first.is_some_and(|part| placement::plan::hash(section) == part.id)
+    };
+    let own = section.filter(is_own);
     let text = own.and_then(|section| std::str::from_utf8(section).ok());
     let is_it = |text: &&str| text.lines().next() == Some(MAGIC);
     Ok(text.filter(is_it).map(str::to_owned))
@@ -95,7 +99,7 @@ impl Mixes {
         let ends = rows
             .iter()
             .map(|(_, first, names)| first.saturating_add(names.len()));
-        let words = header.counters(&bytes, ends.max().unwrap_or(0), 8);
+        let words = header.counters(&bytes, 0, ends.max().unwrap_or(0), 8);
         let words = words.map_err(|what| anyhow!("'{shown}' {what}"))?;
         for (entry, first, names) in rows {
             let mix = self.functions.entry(entry).or_default();

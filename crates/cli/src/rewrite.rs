@@ -8,9 +8,10 @@ use std::path::Path;
 use anyhow::{Result, anyhow, bail};
 use flow::Program;
 use image::{FileOffset, Image};
-use rewrite::{CounterFiles, Edited, OldCode, StaticTool};
+use rewrite::{CounterFiles, Edited, OldCode, Part, StaticTool};
 use wire::counters::FOLDER;
 
+use crate::counter_parts::Parts;
 use crate::edited_folder;
 use crate::exit_status::Ending;
 use crate::flags::{Rewrite, SEGMENT};
@@ -43,8 +44,8 @@ pub fn rewrite(flags: &Rewrite) -> Result<Ending> {
             "--weights says where to put few marks, and --branches has them on all ways; leave one out"
         );
     }
-    if flags.libs && counts {
-        bail!("counters are for programs; leave --libs out");
+    if flags.libs && tool.is_some_and(|tool| !tool.takes_libraries) {
+        bail!("--tool {} is for programs; leave --libs out", flags.tool);
     }
     if flags.libs {
         return edited_folder::make(flags);
@@ -56,7 +57,11 @@ pub fn rewrite(flags: &Rewrite) -> Result<Ending> {
     if fs::metadata(&flags.output).is_ok_and(same) {
         bail!("'{shown}' is not edited in place; give another file to --output");
     }
-    let (edited, program) = edit(flags, &flags.file, None)?;
+    let parts = match tool.is_some_and(|tool| tool.counts && tool.takes_libraries) {
+        true => parts_alone(flags)?,
+        false => Parts::default(),
+    };
+    let (edited, program) = edit(flags, &flags.file, None, parts.of(0))?;
     let output = Output::prepare(&flags.output, Kind::Report)?;
     output.replace(|out| out.write_all(&edited.bytes))?;
     let permissions = Permissions::from_mode(metadata.mode() & PERMISSIONS);
@@ -67,8 +72,25 @@ pub fn rewrite(flags: &Rewrite) -> Result<Ending> {
     Ok(Ending::Exit(0))
 }
 
-/// Edits a file as the options ask, in memory. `libraries` is the folder where it looks for libraries first.
-pub fn edit(flags: &Rewrite, path: &Path, libraries: Option<&str>) -> Result<(Edited, Program)> {
+/// The part of a library that is edited by itself: the programs that use it find its counters as those of a folder. A program has
+/// none.
+fn parts_alone(flags: &Rewrite) -> Result<Parts> {
+    let image = Image::open(&flags.file).map_err(|error| anyhow!("{error}"))?;
+    if image.is_static() || image.interpreter().is_some() && image.soname().is_none() {
+        return Ok(Parts::default());
+    }
+    let path = std::path::absolute(&flags.output)?;
+    Parts::new([(&image, path)].into_iter())
+}
+
+/// Edits a file as the options ask, in memory. `libraries` is the folder where it looks for libraries first; `part` its part of the
+/// memory of counters, if it is edited together with others.
+pub fn edit(
+    flags: &Rewrite,
+    path: &Path,
+    libraries: Option<&str>,
+    part: Option<Part<'_>>,
+) -> Result<(Edited, Program)> {
     let shown = path.display();
     // It says what is wrong with files that are no programs.
     let image = Image::open_whole(path).map_err(|error| anyhow!("{error}"))?;
@@ -94,6 +116,7 @@ pub fn edit(flags: &Rewrite, path: &Path, libraries: Option<&str>) -> Result<(Ed
             Some(folder) => CounterFiles::Folder(folder),
             None => CounterFiles::WorkingFolder,
         },
+        part,
     };
     if flags.tool == SEGMENT {
         let edited = rewrite::null_segment(&input, options);
@@ -107,7 +130,9 @@ pub fn edit(flags: &Rewrite, path: &Path, libraries: Option<&str>) -> Result<(Ed
     };
     let edited = rewrite::edit(&input, &image, &program, options, &mut *tool);
     drop(tool);
-    let edited = edited.map_err(|refused| anyhow!("cannot edit '{shown}': {refused}"))?;
+    let edited = edited.map_err(|refused| {
+        anyhow::Error::new(refused).context(format!("cannot edit '{shown}': {refused}"))
+    })?;
     Ok((edited, program))
 }
 

@@ -36,9 +36,9 @@ pub trait Rule: Send {
     /// Bytes of a counter.
     const BYTES: u64 = 8;
 
-    /// The work of a counter, by its number.
-    fn op(number: u64) -> Op {
-        add(number)
+    /// The work of a counter, by its place in memory.
+    fn op(at: u64) -> Op {
+        add(at)
     }
 
     /// Numbers of a function's edges that have counters; `None`: counts would not follow from any.
@@ -105,7 +105,7 @@ impl<'d, R: Rule> Counting<'d, R> {
         let weights = Weights::of(unit.function, self.wanted.profile);
         let blocks = unit.function.graph.blocks.len() as u32;
         let edges = unit.edges.iter().map(|edge| {
-            let place = match edge.takes(add(0)) {
+            let place = match edge.takes(add(FIRST)) {
                 true => Place::May(cost(edge, &weights)),
                 false => Place::Never,
             };
@@ -130,13 +130,15 @@ impl<R: Rule> StaticTool for Counting<'_, R> {
         let chosen = R::choose(unit, &self.graph(unit)).ok_or(Why::NoPlace)?;
         let first = self.next;
         let count = chosen.len() as u64;
-        if first + count > MOST {
+        let before = FIRST + self.wanted.part.map_or(0, |part| part.at);
+        if first + count > MOST - before / 8 {
             return Err(Why::NoPlace);
         }
         let mut edges = planned_edges(unit);
         for (number, &at) in (first..).zip(&chosen) {
             edges[at].has_counter = true;
-            out.add(unit, At::Edge(at as u32), R::op(number))?;
+            let op = R::op(before + number * R::BYTES);
+            out.add(unit, At::Edge(at as u32), op)?;
         }
         self.next += count;
         let blocks = unit.function.graph.blocks.iter();
@@ -161,6 +163,7 @@ impl<R: Rule> StaticTool for Counting<'_, R> {
         Some(Memory {
             bytes: (self.next * R::BYTES).next_multiple_of(FIRST).max(FIRST),
             files: self.wanted.files,
+            part: self.wanted.part,
         })
     }
 
@@ -186,10 +189,10 @@ impl<R: Rule> StaticTool for Counting<'_, R> {
     }
 }
 
-/// Adds one to a counter of 64 bits by its number.
-fn add(number: u64) -> Op {
+/// Adds one to a counter of 64 bits by its place in memory.
+fn add(at: u64) -> Op {
     Op::Add {
-        word: Word((FIRST + number * 8) as u32),
+        word: Word(at as u32),
         amount: 1,
     }
 }

@@ -5,7 +5,6 @@ use placement::plan::{self, Kind, Tool, block_of};
 use placement::{Graph, Place};
 use probe::{Byte, Op};
 use rewrite::Unit;
-use wire::counters::FIRST;
 
 use crate::counting::{Rule, planned_edges};
 use crate::marks::marks;
@@ -18,10 +17,10 @@ pub struct Coverage;
 #[derive(Debug)]
 pub struct Branches;
 
-/// Sets a mark, by its number.
-fn mark(number: u64) -> Op {
+/// Sets a mark, by its place in memory.
+fn mark(at: u64) -> Op {
     Op::Set {
-        byte: Byte((FIRST + number) as u32),
+        byte: Byte(at as u32),
     }
 }
 
@@ -29,8 +28,8 @@ impl Rule for Coverage {
     const TOOL: Tool = Tool::Coverage;
     const BYTES: u64 = 1;
 
-    fn op(number: u64) -> Op {
-        mark(number)
+    fn op(at: u64) -> Op {
+        mark(at)
     }
 
     fn choose(unit: &Unit<'_>, graph: &Graph) -> Option<Vec<usize>> {
@@ -59,8 +58,8 @@ impl Rule for Branches {
     const TOOL: Tool = Tool::Branches;
     const BYTES: u64 = 1;
 
-    fn op(number: u64) -> Op {
-        mark(number)
+    fn op(at: u64) -> Op {
+        mark(at)
     }
 
     fn choose(unit: &Unit<'_>, _: &Graph) -> Option<Vec<usize>> {

@@ -25,7 +25,7 @@ mod weights;
 
 use flow::Program;
 use image::Image;
-use rewrite::{CounterFiles, StaticTool};
+use rewrite::{CounterFiles, Part, StaticTool};
 
 use counting::Counting;
 pub use weights::Profile;
@@ -40,6 +40,8 @@ pub struct Wanted<'a> {
     /// Coverage says which ways of branches were taken, too.
     pub branches: bool,
     pub files: CounterFiles<'a>,
+    /// The file's part of the counters' memory, if it is edited together with others.
+    pub part: Option<Part<'a>>,
 }
 
 /// Makes a tool for a program.
@@ -55,6 +57,8 @@ pub struct Row {
     pub takes_profile: bool,
     /// Whether it has memory of each thread, which is in files when the program has run.
     pub counts: bool,
+    /// Whether it counts in libraries, too.
+    pub takes_libraries: bool,
     pub make: Make,
 }
 
@@ -65,6 +69,7 @@ pub const TOOLS: &[Row] = &[
         help: "Counters of edges, as few as say everything",
         takes_profile: true,
         counts: true,
+        takes_libraries: true,
         make: |image, program, wanted| {
             Box::new(Counting::<edges::Edges>::new(image, program, wanted))
         },
@@ -74,6 +79,7 @@ pub const TOOLS: &[Row] = &[
         help: "A counter in every block, and what else says everything",
         takes_profile: true,
         counts: true,
+        takes_libraries: true,
         make: |image, program, wanted| {
             Box::new(Counting::<blocks::Blocks>::new(image, program, wanted))
         },
@@ -83,6 +89,7 @@ pub const TOOLS: &[Row] = &[
         help: "Marks: which code was executed at all; with --branches also which ways of branches",
         takes_profile: true,
         counts: true,
+        takes_libraries: true,
         make: |image, program, wanted| {
             if wanted.branches {
                 Box::new(Counting::<coverage::Branches>::new(image, program, wanted))
@@ -96,6 +103,7 @@ pub const TOOLS: &[Row] = &[
         help: "Instructions of each mnemonic in each function: the example of a tool",
         takes_profile: false,
         counts: true,
+        takes_libraries: false,
         make: |image, _, wanted| Box::new(opmix::OpMix::new(image, wanted)),
     },
     Row {
@@ -103,6 +111,7 @@ pub const TOOLS: &[Row] = &[
         help: "Two versions of every function, changed between at random blocks: a test of the editor",
         takes_profile: false,
         counts: false,
+        takes_libraries: true,
         make: |_, _, _| Box::new(two_versions::TwoVersions::default()),
     },
 ];

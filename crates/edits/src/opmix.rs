@@ -99,6 +99,7 @@ impl StaticTool for OpMix<'_> {
         Some(Memory {
             bytes: (self.next * 8).next_multiple_of(FIRST).max(FIRST),
             files: self.wanted.files,
+            part: None,
         })
     }
 

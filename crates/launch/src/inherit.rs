@@ -61,8 +61,8 @@ pub(crate) fn set(signal: u32, handler: u64) {
     let _ = unsafe { sys::sigaction(signal, Some(&action), None) };
 }
 
-/// Lets the child begin with our caller's mask, SIGPIPE, SIGXFSZ and SIGCHLD.
-pub(crate) fn restore(command: &mut Command) {
+/// Lets the child, or what takes this process's place, begin with our caller's mask, SIGPIPE, SIGXFSZ and SIGCHLD.
+pub fn restore(command: &mut Command) {
     let hook = move || {
         if PIPE_WAS_IGNORED.load(Relaxed) {
             set(SIGPIPE, SIG_IGN);

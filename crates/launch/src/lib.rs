@@ -41,6 +41,7 @@ mod witness;
 pub use control::{Control, Standing, Wish, ask};
 pub use face::{Role, split};
 pub use in_place::{give_up, stand_aside};
+pub use inherit::restore as restore_signals;
 pub use orphans::Inherited;
 pub use pool::OwnedPool;
 use ticks::Reading;

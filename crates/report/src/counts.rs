@@ -135,6 +135,8 @@ const NO_WAYS: &str = "the marks of this run say which code was executed, and no
 pub const LEFT_OUT: &str = "left out";
 pub const CALLED: &str = "called";
 pub const INSTRUCTIONS: &str = "instructions";
+/// The option with the number of libraries that were counted with the program.
+pub const LIBRARIES: &str = "libraries";
 
 /// Functions without counters that are named.
 const NAMED: usize = 5;
@@ -163,7 +165,18 @@ fn uncounted(recording: &Recording) -> Vec<String> {
         notes.push(called(&calls));
     }
     if options(recording, EDITED).next().is_some() {
-        notes.push("only the program's own code was counted, not that of libraries".into());
+        let libraries = options(recording, LIBRARIES).filter_map(|number| number.parse().ok());
+        let most: u64 = libraries.max().unwrap_or(0);
+        notes.push(match most {
+            0 => "only the program's own code was counted, not that of libraries".into(),
+            most => format!(
+                "{} counted with the program; others, and the dynamic linker, were not",
+                match most {
+                    1 => "1 library was".into(),
+                    most => format!("{most} libraries were"),
+                }
+            ),
+        });
     }
     notes
 }

@@ -10,6 +10,8 @@ const MAP_SHARED: usize = 1;
 const MAP_PRIVATE: usize = 2;
 const MAP_FIXED: usize = 0x10;
 const MAP_ANONYMOUS: usize = 0x20;
+const MAP_NORESERVE: usize = 0x4000;
+const MAP_FIXED_NOREPLACE: usize = 0x10_0000;
 /// A forked child finds zeros there (madvise(2)).
 const MADV_WIPEONFORK: usize = 18;
 const SIG_BLOCK: usize = 0;
@@ -88,16 +90,25 @@ pub fn set_gs(addr: u64) {
     unsafe { syscall(nr::ARCH_PRCTL, [ARCH_SET_GS, addr as usize, 0, 0, 0, 0]) };
 }
 
+/// Memory of zeros at an address; an error if something is there, or there is no room.
+pub fn memory_at(at: u64, len: u64) -> Result<()> {
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+    let args = [at as usize, len as usize, READ_WRITE, flags, usize::MAX, 0];
+    // SAFETY: new memory, and nothing gives way to it.
+    let addr = check(unsafe { syscall(nr::MMAP, args) })? as u64;
+    if addr == at {
+        return Ok(());
+    }
+    // Before Linux 4.17 the flag is none, and the address a hint.
+    // SAFETY: the memory is new, and nobody knows of it.
+    unsafe { syscall(nr::MUNMAP, [addr as usize, len as usize, 0, 0, 0, 0]) };
+    Err(EXISTS)
+}
+
 /// Memory of zeros, whose first page is zero in a forked child again.
 pub fn memory(len: u64) -> Result<u64> {
-    let args = [
-        0,
-        len as usize,
-        READ_WRITE,
-        MAP_PRIVATE | MAP_ANONYMOUS,
-        usize::MAX,
-        0,
-    ];
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    let args = [0, len as usize, READ_WRITE, flags, usize::MAX, 0];
     // SAFETY: new memory, where the kernel has room.
     let addr = check(unsafe { syscall(nr::MMAP, args) })? as u64;
     let args = [addr as usize, PAGE as usize, MADV_WIPEONFORK, 0, 0, 0];
@@ -162,6 +173,39 @@ pub fn say(text: *const u8, len: usize) {
     unsafe { syscall(nr::WRITE, [2, text as usize, len, 0, 0, 0]) };
 }
 
+/// Whether memory can be read: the kernel is asked for the target of a link with a path there.
+pub fn is_readable(addr: u64) -> bool {
+    let mut byte = 0u8;
+    let args = [AT_FDCWD, addr as usize, &raw mut byte as usize, 1, 0, 0];
+    // SAFETY: the kernel reads the path, or says that it cannot, and writes one byte at most.
+    check(unsafe { syscall(nr::READLINKAT, args) }) != Err(FAULT)
+}
+
+/// Writes memory to a file at an offset; an error if there is none.
+pub fn write_at(file: i32, addr: u64, len: usize, offset: u64) -> Result<()> {
+    let args = [
+        file as usize,
+        addr as usize,
+        len,
+        offset as usize,
+        0,
+        0,
+    ];
+    // SAFETY: the kernel reads, or says that it cannot.
+    match check(unsafe { syscall(nr::PWRITE64, args) })? {
+        written if written == len => Ok(()),
+        _ => Err(NO_ROOM),
+    }
+}
+
+/// Ends the program.
+pub fn end(status: usize) -> ! {
+    loop {
+        // SAFETY: it does not come back.
+        unsafe { syscall(nr::EXIT_GROUP, [status, 0, 0, 0, 0, 0]) };
+    }
+}
+
 /// Bytes of the target of a link.
 ///
 /// # Safety
@@ -190,7 +234,7 @@ pub fn lengthen(file: i32, from: u64, len: u64) -> Result<()> {
     // SAFETY: the kernel writes two words.
     check(unsafe { syscall(nr::PRLIMIT64, args) })?;
     if from.saturating_add(len) > limit[0] {
-        return Err(sys::Errno(NO_ROOM));
+        return Err(NO_ROOM);
     }
     let args = [file as usize, 0, from as usize, len as usize, 0, 0];
     // SAFETY: our own descriptor.
@@ -198,4 +242,8 @@ pub fn lengthen(file: i32, from: u64, len: u64) -> Result<()> {
 }
 
 /// `ENOSPC`.
-const NO_ROOM: i32 = 28;
+const NO_ROOM: sys::Errno = sys::Errno(28);
+/// `EEXIST`.
+pub const EXISTS: sys::Errno = sys::Errno(17);
+/// `EFAULT`.
+const FAULT: sys::Errno = sys::Errno(14);

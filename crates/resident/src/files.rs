@@ -1,13 +1,13 @@
 //! The file of a process.
 
-use core::mem::MaybeUninit;
+use core::mem::{MaybeUninit, offset_of};
 
 use wire::counters::{
-    ARGUMENTS, Configuration, FIRST, FOLDER_VARIABLE, FileHeader, MAGIC, NUMBERED, PATH, Process,
-    SlotHead, State, VERSION,
+    ARGUMENTS, CHUNK_HEAD, CHUNK_MAGIC, ChunkHead, Configuration, FIRST, FOLDER,
+    FOLDER_VARIABLE, FileHeader, HEAD, MAGIC, NUMBERED, PATH, Process, SlotHead, State, VERSION,
 };
 
-use crate::calls;
+use crate::{calls, modules};
 
 const O_RDWR: u32 = 2;
 const O_CREAT: u32 = 0o100;
@@ -42,8 +42,8 @@ pub unsafe fn begin(configuration: &Configuration, state: *mut State, by_fork: b
             say_where(state);
         }
         (*process).header = made.unwrap_or(0);
+        (*process).end = HEAD;
         (*state).process = memory;
-        (&raw mut (*state).started).write_volatile(1);
     }
 }
 
@@ -260,7 +260,7 @@ unsafe fn make(configuration: &Configuration, state: *mut State, by_fork: bool) 
         }
         let file = file?;
         let mapped =
-            calls::lengthen(file, 0, FIRST).and_then(|()| calls::map_file(0, FIRST, file, 0));
+            calls::lengthen(file, 0, HEAD).and_then(|()| calls::map_file(0, HEAD, file, 0));
         calls::close(file);
         let Ok(mapped) = mapped else {
             calls::remove(path);
@@ -269,12 +269,8 @@ unsafe fn make(configuration: &Configuration, state: *mut State, by_fork: bool) 
         let header = mapped as *mut FileHeader;
         (*header).version = VERSION;
         (*header).by_fork = by_fork.into();
-        (*header).id = configuration.id;
-        (*header).stride = configuration.stride;
         (*header).pid = pid as u32;
         (*header).parent = calls::parent() as u32;
-        (*header).bias =
-            (configuration as *const Configuration as u64).wrapping_sub(configuration.link);
         (*header).started = calls::now();
         let own = (&raw mut (*header).path).cast();
         let len = calls::link(c"/proc/self/exe".as_ptr().cast(), own, PATH);
@@ -284,45 +280,98 @@ unsafe fn make(configuration: &Configuration, state: *mut State, by_fork: bool) 
             (*header).arguments_len = calls::read(arguments, own, ARGUMENTS) as u32;
             calls::close(arguments);
         }
+        // A forked child has its parent's modules.
+        for number in 0..(*state).count {
+            modules::tell(header, state, number);
+        }
         // A reader takes nothing without it for a file of counters.
         (&raw mut (*header).magic).write_volatile(MAGIC);
         Some(mapped)
     }
 }
 
-/// Maps the counters of a thread from the file behind the head at `slot`; `false`: they stay memory.
+/// Gives a thread, whose memory is at `slot`, a number in the file, and maps its counters of all modules; `false`: some stay memory.
 ///
 /// # Safety
 /// The caller has the lock and the memory.
-pub unsafe fn map_slot(
-    configuration: &Configuration,
-    state: *mut State,
-    process: *mut Process,
-    slot: u64,
-) -> bool {
+pub unsafe fn map_slot(state: *mut State, process: *mut Process, slot: *mut SlotHead) -> bool {
     // SAFETY: the header is mapped as long as the process is there, and the path is that of its file.
     unsafe {
         let header = (*process).header as *mut FileHeader;
         if header.is_null() {
             return false;
         }
+        (*slot).slot = (*process).slots;
+        name_thread(header, (*process).slots, calls::thread_number() as u32);
+        (*process).slots += 1;
+        (*header).slots = (*process).slots;
+        let mut is_whole = true;
+        for number in 0..(*state).count {
+            is_whole &= map_chunk(state, process, slot, number);
+        }
+        is_whole
+    }
+}
+
+/// Maps a thread's counters of a module, by its number, from a new chunk of the file; `false`: they stay memory.
+///
+/// # Safety
+/// The caller has the lock, and the slot is one of the process.
+pub unsafe fn map_chunk(
+    state: *mut State,
+    process: *mut Process,
+    slot: *mut SlotHead,
+    number: u64,
+) -> bool {
+    // SAFETY: the header is mapped as long as the process is there, the path is that of its file, and memory behind the slot is
+    // the thread's.
+    unsafe {
+        let header = (*process).header as *mut FileHeader;
+        // One without a number had no room in the file before.
+        if header.is_null() || (*slot).slot == u64::MAX {
+            return false;
+        }
         let path = (&raw const (*state).path).cast::<u8>();
         let Ok(file) = calls::open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW) else {
             return false;
         };
-        let offset = FIRST + (*process).slots * configuration.stride;
-        let mapped = calls::lengthen(file, offset, configuration.stride)
-            .and_then(|()| calls::map_file(slot + FIRST, configuration.stride, file, offset));
+        let module = modules::module(state, number);
+        let head = [
+            u64::from_le_bytes(CHUNK_MAGIC),
+            (*slot).slot,
+            number,
+        ];
+        let (at, bytes) = ((*process).end, (*module).bytes);
+        let own = slot as u64 + FIRST + (*module).at;
+        let room = calls::lengthen(file, at, CHUNK_HEAD + bytes);
+        let told = room.and_then(|()| {
+            let path = (*module).configuration + offset_of!(Configuration, path) as u64;
+            // The file may have been unloaded: the kernel says so.
+            let _ = calls::write_at(file, path, FOLDER, at + offset_of!(ChunkHead, path) as u64);
+            calls::write_at(file, head.as_ptr() as u64, size_of_val(&head), at)
+        });
+        let mapped = told.and_then(|()| calls::map_file(own, bytes, file, at + CHUNK_HEAD));
         calls::close(file);
         if mapped.is_err() {
             return false;
         }
-        let head = slot as *mut SlotHead;
-        (*head).slot = (*process).slots;
-        name_thread(header, (*process).slots, calls::thread_number() as u32);
-        (*process).slots += 1;
-        (*header).slots = (*process).slots;
+        (*process).end = at + CHUNK_HEAD + bytes;
+        (*header).chunks += 1;
         true
+    }
+}
+
+/// Says in the file that counts of a thread are not in it.
+///
+/// # Safety
+/// The caller has the lock, and the process has begun.
+pub unsafe fn lose(process: *mut Process) {
+    // SAFETY: the header is mapped as long as the process is there.
+    unsafe {
+        let header = (*process).header as *mut FileHeader;
+        if !header.is_null() {
+            (*header).lost += 1;
+        }
     }
 }
 

@@ -1,29 +1,34 @@
-//! The code that lives in an edited program: it gives each thread of each process its counters.
+//! The code that lives in an edited file: it gives each thread of each process its counters.
 //!
 //! Problem: code that was inserted adds to `%gs:DISTANCE`, so each thread needs memory at its `%gs` before it comes to such code, and
 //! a forked child needs memory of its own. Nothing that goes wrong here may change what the program does.
 //!
 //! Approach: threads come to edited code by its old entries only, and children by `fork` returning. At each of these places
 //! inserted code compares the thread pointer with the owner of the memory at `%gs`. A new thread has its creator's `%gs`, a
-//! child has memory that is zero: both come here. The counters are mapped from a file that is made with the process's first
-//! thread ([`wire::counters`]). Where no file can be made, or it has no room, they are memory that nobody reads, and standard
-//! error says so once.
+//! child has memory that is zero: both come here. So does the first thread that comes to a file: its counters are
+//! mapped into the memory of all threads that have some ([`modules`]). The counters are mapped from a file that is made with the
+//! process's first thread ([`wire::counters`]). Where no file can be made, or it has no room, they are memory that nobody
+//! reads, and standard error says so once.
+//!
+//! Files that were edited together have one state, at an address that all of them know ([`modules::state`]).
 //!
 //! Rules of the house: no data that is written, no relocation, no panic: the linker's script says so. A caller's registers
 //! are kept, vectors too. All system calls are the kernel's own, and no descriptor stays open.
 //!
 //! Limits: a filter of system calls that kills the process for one of ours; threads that share a thread pointer; programs that
-//! use `%gs` themselves.
+//! use `%gs` themselves. Where files were edited together and the kernel has no address space for their state when the first of
+//! them is entered, or another group of files has the threads' `%gs`, the program ends with a sentence.
 #![no_std]
 #![no_main]
 
 mod calls;
 mod files;
+mod modules;
 mod slots;
 
 use core::arch::global_asm;
 
-use wire::counters::{Configuration, FOLDER, ID, Process, State};
+use wire::counters::{Configuration, FOLDER, ID, Process};
 
 global_asm!(
     ".section .text.first, \"ax\"",
@@ -36,7 +41,7 @@ global_asm!(
     ".balign 8",
     ".global told",
     "told:",
-    ".zero 560",
+    ".zero 1096",
     "2:",
     // The program may have something below its stack pointer.
     "lea rsp, [rsp - 128]",
@@ -76,7 +81,7 @@ global_asm!(
     enter = sym enter,
 );
 
-const _: () = assert!(size_of::<Configuration>() == 32 + ID + FOLDER);
+const _: () = assert!(size_of::<Configuration>() == 56 + ID + 2 * FOLDER);
 
 /// Gives the thread that calls its counters.
 ///
@@ -85,21 +90,28 @@ const _: () = assert!(size_of::<Configuration>() == 32 + ID + FOLDER);
 unsafe extern "C" fn enter(configuration: *const Configuration) {
     // A handler of a signal would come here again while the lock is held.
     let mask = calls::block_signals();
-    // SAFETY: the editor keeps room for the state, writable and zero at first, at this distance.
-    let state = unsafe {
+    // SAFETY: the editor keeps room for this file's own data, writable and zero at first, at this distance.
+    let own = unsafe {
         configuration
             .cast::<u8>()
             .offset((*configuration).state as isize)
     };
-    let state = state.cast_mut().cast::<State>();
-    // SAFETY: both are valid as long as the program is mapped, and only the holder of the lock uses the state.
+    // SAFETY: all are valid as long as the file is mapped, and only the holder of the lock uses the state.
     unsafe {
+        let state = modules::state(&*configuration, own.cast_mut().cast());
+        let started = own.cast_mut().cast::<u32>();
         slots::lock(state);
         let process = (*state).process as *mut Process;
         if process.is_null() || (*process).alive == 0 {
             files::begin(&*configuration, state, !process.is_null());
         }
+        if started.read_volatile() == 0 {
+            modules::add(&*configuration, state);
+        }
         slots::take(&*configuration, state);
+        if (*state).process != 0 {
+            started.write_volatile(1);
+        }
         slots::unlock(state);
     }
     calls::restore_signals(mask);

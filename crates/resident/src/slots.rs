@@ -3,10 +3,11 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use wire::counters::{
-    Configuration, FIRST, FileHeader, NUMBERED, Process, SEVERAL, SPARE, SlotHead, State,
+    CHUNK_HEAD, Configuration, FIRST, FileHeader, NUMBERED, Process, SEVERAL, SPARE, SlotHead,
+    State,
 };
 
-use crate::{calls, files};
+use crate::{calls, files, modules};
 
 /// Most bytes of counters of threads in a file that has those of each for itself. Beyond it, and beyond [`NUMBERED`]
 /// threads, a thread goes on with the counters of one that ended.
@@ -59,7 +60,7 @@ pub unsafe fn take(configuration: &Configuration, state: *mut State) {
         let mut slot = (*process).first as *mut SlotHead;
         while !slot.is_null() {
             if (*slot).owner == own {
-                if (*slot).thread == number || !is_room_apart(configuration, process) {
+                if (*slot).thread == number || !is_room_apart(state, process) {
                     share(process, slot, number);
                     calls::set_gs(slot as u64);
                     return;
@@ -70,16 +71,16 @@ pub unsafe fn take(configuration: &Configuration, state: *mut State) {
             }
             slot = (*slot).next as *mut SlotHead;
         }
-        let Ok(new) = calls::memory(FIRST + configuration.stride) else {
-            lose(process);
+        let Ok(new) = calls::memory(FIRST + configuration.window) else {
+            files::lose(process);
             calls::set_gs(state as u64 + SPARE);
             return;
         };
         let head = new as *mut SlotHead;
         // Without a file it has no place there.
         (*head).slot = u64::MAX;
-        if !files::map_slot(configuration, state, process, new) {
-            lose(process);
+        if !files::map_slot(state, process, head) {
+            files::lose(process);
         }
         (*head).owner = own;
         (*head).thread = number;
@@ -93,12 +94,18 @@ pub unsafe fn take(configuration: &Configuration, state: *mut State) {
 ///
 /// # Safety
 /// The process has begun.
-unsafe fn is_room_apart(configuration: &Configuration, process: *const Process) -> bool {
+unsafe fn is_room_apart(state: *mut State, process: *const Process) -> bool {
     // SAFETY: the caller's duty.
-    let (slots, header) = unsafe { ((*process).slots, (*process).header) };
-    header != 0
-        && slots < NUMBERED as u64
-        && (slots + 1).saturating_mul(configuration.stride) <= MOST_APART
+    unsafe {
+        let mut bytes = 0;
+        for number in 0..(*state).count {
+            bytes += CHUNK_HEAD + (*modules::module(state, number)).bytes;
+        }
+        let slots = (*process).slots;
+        (*process).header != 0
+            && slots < NUMBERED as u64
+            && (*process).end.saturating_add(bytes) <= MOST_APART
+    }
 }
 
 /// The thread of this number goes on with counters of a slot, perhaps of another thread.
@@ -113,19 +120,5 @@ unsafe fn share(process: *mut Process, slot: *mut SlotHead, number: u64) {
             files::name_thread(header, (*slot).slot, SEVERAL);
         }
         (*slot).thread = number;
-    }
-}
-
-/// Says in the file that a thread's counts are not in it.
-///
-/// # Safety
-/// The caller has the lock, and the process has begun.
-unsafe fn lose(process: *mut Process) {
-    // SAFETY: the header is mapped as long as the process is there.
-    unsafe {
-        let header = (*process).header as *mut FileHeader;
-        if !header.is_null() {
-            (*header).lost += 1;
-        }
     }
 }

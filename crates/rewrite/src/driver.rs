@@ -136,8 +136,8 @@ fn edit_here(
     if mark::is_edited(input) {
         return Err(Refused::Edited);
     }
-    if tool.memory().is_some() {
-        has_room_at_gs(image, program)?;
+    if let Some(memory) = tool.memory() {
+        has_room_at_gs(image, program, memory)?;
     }
     let mut file = File::parse(input)?;
     let (addr, bytes) = file.section(EH_FRAME).ok_or(Refused::NoUnwind)?;
@@ -227,7 +227,13 @@ impl Mover<'_> {
         let section = self.tool.section(&outcome);
         let memory = self.tool.memory();
         if let (Some(residency), Some(memory)) = (&mut self.residency, memory) {
-            residency.state = plan.grow(file, SPARE + FIRST + memory.bytes)?;
+            let own = match memory.part {
+                None => SPARE + FIRST + memory.bytes,
+                Some(part) if memory.bytes > part.most => return Err(Refused::NoCounters),
+                // The state is elsewhere.
+                Some(_) => FIRST,
+            };
+            residency.state = plan.grow(file, own)?;
         }
         push(&mut plan, mark::SECTION, mark::ALIGN, mark::note());
         if let (Some(residency), Some(memory)) = (&mut self.residency, memory) {

@@ -61,7 +61,7 @@ use image::LinkAddr;
 pub use driver::{OldCode, edit};
 pub use mark::is_edited;
 pub use skipped::Why;
-pub use tool::{CounterFiles, Memory, Outcome, Section, StaticTool};
+pub use tool::{CounterFiles, Memory, Outcome, Part, Section, StaticTool};
 pub use unit::{Plan, Unit};
 pub use versions::{Label, Version, Versions};
 
@@ -130,6 +130,8 @@ pub enum Refused {
     NoData,
     #[error("it is a library, and only programs are counted")]
     Library,
+    #[error("it needs more counters than there is room for beside those of the other files")]
+    NoCounters,
     #[error("it uses %gs itself, by which counters are found")]
     UsesGs,
     #[error("it is a static program, whose threads begin in its own code; only others are counted")]

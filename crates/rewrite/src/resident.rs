@@ -21,14 +21,38 @@ pub fn at(addr: New, state: New, id: [u8; 16], memory: Memory<'_>) -> Vec<u8> {
         code[at..at + bytes.len()].copy_from_slice(bytes);
         at += bytes.len();
     };
-    tell(&state.0.wrapping_sub(configuration.0).to_le_bytes());
-    tell(&configuration.0.to_le_bytes());
-    tell(&memory.bytes.to_le_bytes());
+    let (at_in_memory, window, group, path) = match memory.part {
+        Some(part) => (part.at, part.window, part.group, part.path),
+        None => (0, memory.bytes, 0, ""),
+    };
+    let folder = match memory.files {
+        CounterFiles::Folder(folder) => folder,
+        _ => "",
+    };
+    let is_beside = u64::from(memory.files == CounterFiles::Beside);
+    let numbers = [
+        state.0.wrapping_sub(configuration.0),
+        configuration.0,
+        at_in_memory,
+        memory.bytes,
+        window,
+        group,
+        is_beside,
+    ];
+    for number in numbers {
+        tell(&number.to_le_bytes());
+    }
     tell(&id);
-    tell(&u64::from(memory.files == CounterFiles::Beside).to_le_bytes());
-    if let CounterFiles::Folder(path) = memory.files {
-        // A zero stays behind it.
-        tell(&path.as_bytes()[..path.len().min(FOLDER - 1)]);
+    for path in [folder, path] {
+        // A zero stays behind it; one that is too long is none.
+        let path = if path.len() < FOLDER {
+            path.as_bytes()
+        } else {
+            &[]
+        };
+        let mut text = [0; FOLDER];
+        text[..path.len()].copy_from_slice(path);
+        tell(&text);
     }
     code
 }

@@ -27,6 +27,8 @@ pub enum Why {
     StartUp,
     /// Something that is to be inserted has no place, or finds no registers.
     NoPlace,
+    /// It makes a process by a system call of its own, in which code behind would add to its parent's counters.
+    Forks,
 }
 
 impl Why {
@@ -41,6 +43,7 @@ impl Why {
             Why::TakenInside => "G7",
             Why::StartUp => "G9",
             Why::NoPlace => "G10",
+            Why::Forks => "G12",
         }
     }
 
@@ -58,6 +61,7 @@ impl Why {
             Why::NoRoom => "no room for a jump to the new code",
             Why::StartUp => "start-up code",
             Why::NoPlace => "registers or flags in use where a counter would have to be",
+            Why::Forks => "a system call that may make a process",
         }
     }
 }

@@ -82,6 +82,21 @@ pub struct Memory<'t> {
     pub bytes: u64,
     /// The place of the files that have it.
     pub files: CounterFiles<'t>,
+    /// The file's part of the memory, if it is edited together with others.
+    pub part: Option<Part<'t>>,
+}
+
+/// A part of the memory of threads, for one of the files that are edited together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part<'t> {
+    /// Identity of these files; not 0.
+    pub group: u64,
+    /// Bytes, whole pages, behind the first page of memory: of all these files, of those before this one, and most of it.
+    pub window: u64,
+    pub at: u64,
+    pub most: u64,
+    /// Path of the edited file.
+    pub path: &'t str,
 }
 
 /// The fate of a file's functions.

@@ -1,22 +1,30 @@
-//! Counters of an edited program: their memory, their file, and what the editor tells the code that keeps them.
+//! Counters of edited files: their memory, the process's file, and what the editor tells the code that keeps them.
 //!
 //! ```text
-//!  memory of a thread, at its %gs          file NAME.PID.evp
-//!  0      SlotHead, zero in a forked child 0       FileHeader
-//!  4096   counters: mapped from the file   4096    counters of the first thread
-//!                                          4096+n  counters of the second thread, and so on
+//!  memory of a thread, at its %gs              file NAME.PID.evp
+//!  0      SlotHead, zero in a forked child     0       FileHeader
+//!  4096   counters of one edited file after    16384   ChunkHead, and 4096 bytes behind its beginning
+//!         another, each at its own place:              the counters of a thread in one edited file
+//!         mapped from the file                 ...     the next chunk
 //! ```
 //!
-//! A thread has its counters to itself, so each is a plain 64-bit word with one writer; the file has them at every moment,
-//! also when the process is killed. All numbers are little-endian.
+//! Files that were edited together, a program and its libraries, share a thread's memory: the editor gives each a part of it
+//! ([`Configuration::at`], [`Configuration::window`]). A thread has its counters to itself, so each is a plain 64-bit word with one writer; the file
+//! has them at every moment, also when the process is killed. All numbers are little-endian.
 
-/// Offset of the first counter from a thread's `%gs`, and of the first thread's counters in the file.
+/// Offset of the first counter from a thread's `%gs`; bytes of a page.
 pub const FIRST: u64 = 4096;
+/// Bytes of the head of a file.
+pub const HEAD: u64 = 16384;
+/// Bytes in front of a chunk's counters.
+pub const CHUNK_HEAD: u64 = 4096;
 
 /// The first bytes of a file of counters.
 pub const MAGIC: [u8; 8] = *b"EVPCNTRS";
+/// The first bytes of a chunk.
+pub const CHUNK_MAGIC: [u8; 8] = *b"EVPCHUNK";
 /// Version of the file.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Bytes of the identity of an edited file.
 pub const ID: usize = 16;
@@ -28,46 +36,85 @@ pub const ARGUMENTS: usize = 2048;
 pub const NUMBERED: usize = 224;
 /// The number of counters that several threads used, one after the other.
 pub const SEVERAL: u32 = 0;
+/// Edited files of a process that can have counters.
+pub const MODULES: usize = 250;
 
-/// Bytes of the path of the folder for files of counters, with the zero that ends it.
+/// Bytes of the path of the folder for files of counters, and of that of an edited file, with the zero that ends it.
 pub const FOLDER: usize = 512;
 /// The environment variable that names another folder for them.
 pub const FOLDER_VARIABLE: &[u8] = b"EVERYPATH_COUNTERS=";
 
-/// The code inside the edited program begins with a jump of five bytes; this is where the editor writes [`Configuration`].
+/// Address of the [`State`] of files that were edited together, by which they find each other in a process; where something else
+/// is, another one of so many at this distance.
+pub const ANCHOR: u64 = 0x2000_0000_0000;
+pub const ANCHORS: u64 = 8;
+pub const ANCHOR_DISTANCE: u64 = 1 << 36;
+/// The first bytes there.
+pub const ANCHOR_MAGIC: u64 = u64::from_le_bytes(*b"EVPANCHR");
+
+/// The code inside the edited file begins with a jump of five bytes; this is where the editor writes [`Configuration`].
 pub const CONFIGURATION_AT: usize = 8;
 
-/// Facts that the code inside the edited program cannot know, and the editor tells it.
+/// Facts that the code inside the edited file cannot know, and the editor tells it.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Configuration {
-    /// Distance of the process's [`State`] from this structure.
+    /// Distance from this structure to the file's own data: its [`State`], or, if it was edited together with others, the word
+    /// [`State::started`] alone.
     pub state: i64,
     /// Link address of this structure.
     pub link: u64,
-    /// Bytes of a thread's counters, whole pages.
-    pub stride: u64,
-    /// Identity of the edited file.
-    pub id: [u8; ID],
+    /// Place of the file's counters behind [`FIRST`], and their bytes: whole pages.
+    pub at: u64,
+    pub bytes: u64,
+    /// Bytes of a thread's counters of all files that were edited together.
+    pub window: u64,
+    /// Identity of the files that were edited together; 0: this one was edited alone.
+    pub group: u64,
     /// 1: files of counters are beside the program, not in the working folder.
     pub is_beside: u64,
+    /// Identity of the edited file.
+    pub id: [u8; ID],
     /// Path of the folder where they are, ended by a zero; empty: the working folder.
     pub folder: [u8; FOLDER],
+    /// Path of the edited file, ended by a zero.
+    pub path: [u8; FOLDER],
 }
 
-/// State of a process: data of the edited program, zero at first.
+/// An edited file of a process.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Module {
+    pub id: [u8; ID],
+    /// Difference of addresses in memory and link addresses.
+    pub bias: u64,
+    /// As in its [`Configuration`].
+    pub at: u64,
+    pub bytes: u64,
+    /// Address of its [`Configuration`].
+    pub configuration: u64,
+}
+
+/// State of a process, zero at first: data of the edited program, or memory at [`ANCHOR`].
 #[derive(Debug)]
 #[repr(C)]
 pub struct State {
     /// Not 0: threads may have counters. Code in front of functions looks at it.
     pub started: u32,
     pub unused: u32,
+    /// [`ANCHOR_MAGIC`], at [`ANCHOR`]; written last.
+    pub magic: u64,
+    /// As in the [`Configuration`] of each.
+    pub group: u64,
     /// Process whose thread is at work here.
     pub lock: u64,
     /// Address of the [`Process`]; 0: none yet.
     pub process: u64,
     /// Bytes of the folder and the beginning of the file's name in `path`.
     pub stem: u64,
+    /// Edited files that have counters, and their number.
+    pub count: u64,
+    pub modules: [Module; MODULES],
     /// Path of the file, ended by a zero.
     pub path: [u8; 4096],
 }
@@ -82,8 +129,10 @@ pub struct Process {
     pub first: u64,
     /// Address of the [`FileHeader`]; 0: there is no file.
     pub header: u64,
-    /// Number of threads' counters in the file.
+    /// Number of threads with counters in the file.
     pub slots: u64,
+    /// Bytes of the file.
+    pub end: u64,
 }
 
 /// The beginning of a thread's memory: zero in a forked child.
@@ -100,7 +149,7 @@ pub struct SlotHead {
     pub slot: u64,
 }
 
-/// The first page of a file.
+/// The head of a file.
 #[derive(Debug)]
 #[repr(C)]
 pub struct FileHeader {
@@ -108,31 +157,48 @@ pub struct FileHeader {
     pub version: u32,
     /// 1: the process was made by `fork` from one with counters.
     pub by_fork: u32,
-    pub id: [u8; ID],
-    /// Bytes of a thread's counters.
-    pub stride: u64,
     /// Threads with counters in the file; those that have the same ones, one after the other, are one.
     pub slots: u64,
-    /// Threads without, as there was no room.
+    /// Chunks in the file.
+    pub chunks: u64,
+    /// Threads without counters in a file, as there was no room.
     pub lost: u64,
+    /// Edited files without, as there were more than [`MODULES`].
+    pub lost_modules: u64,
+    /// Edited files in `modules`.
+    pub count: u64,
     pub pid: u32,
     pub parent: u32,
-    /// Difference of addresses in memory and link addresses.
-    pub bias: u64,
     /// Nanoseconds since 1970.
     pub started: u64,
     pub path_len: u32,
     pub arguments_len: u32,
+    /// Path of the program.
     pub path: [u8; PATH],
     /// Each ended by a zero.
     pub arguments: [u8; ARGUMENTS],
     /// Numbers of the first threads with counters, or [`SEVERAL`].
     pub threads: [u32; NUMBERED],
+    pub modules: [Module; MODULES],
+}
+
+/// The head of a chunk: the counters of a thread in one edited file.
+#[derive(Debug)]
+#[repr(C)]
+pub struct ChunkHead {
+    pub magic: [u8; 8],
+    /// Number of the thread's counters.
+    pub slot: u64,
+    /// Index in [`FileHeader::modules`].
+    pub module: u64,
+    /// Path of the edited file when it was edited, ended by a zero.
+    pub path: [u8; FOLDER],
 }
 
 /// Offset behind the [`State`] of memory for all threads for which there is no other: [`FIRST`] bytes and the counters, whose
 /// values nobody reads.
-pub const SPARE: u64 = 8192;
+pub const SPARE: u64 = 20480;
 
-const _: () = assert!(size_of::<FileHeader>() as u64 <= FIRST);
+const _: () = assert!(size_of::<FileHeader>() as u64 <= HEAD);
+const _: () = assert!(size_of::<ChunkHead>() as u64 <= CHUNK_HEAD);
 const _: () = assert!(size_of::<State>() as u64 <= SPARE);

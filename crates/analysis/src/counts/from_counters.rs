@@ -38,7 +38,8 @@ pub struct Counted {
     pub threads: Vec<Thread>,
     /// Entries of functions with blocks that more left than came to, or the other way round.
     pub unsound: Vec<u64>,
-    /// The program's main function returned, or a call ended the program; `None`: nothing says where its main function is.
+    /// The program's main function returned, or a call ended the program; `None`: nothing says where its main function is, as in
+    /// a library.
     pub ended: Option<bool>,
     /// Direct calls, by link address, of functions without counters.
     pub calls: BTreeMap<u64, u64>,
@@ -48,24 +49,24 @@ pub struct Counted {
 
 impl Counted {
     /// Counts from the counters of a process whose code is at its link addresses and `bias`; `threads`: their numbers, each
-    /// once, with the counters of each.
-    pub fn of(file: &File, threads: &[(u32, Vec<u64>)], bias: u64, code: &dyn CodeOf) -> Counted {
+    /// once, with the counters of each; `ended`: code of another file ended the process.
+    pub fn of(
+        file: &File,
+        threads: &[(u32, Vec<u64>)],
+        bias: u64,
+        code: &dyn CodeOf,
+        ended: bool,
+    ) -> Counted {
         let sums = sums(threads);
+        let left = file.uncounted.functions.iter();
+        let own = threads.iter().map(|&(tid, _)| Thread {
+            tid,
+            ..Thread::default()
+        });
         let mut counted = Counted {
-            ended: (file.main != 0).then_some(false),
-            calls: file
-                .uncounted
-                .functions
-                .iter()
-                .map(|left| (left.entry, 0))
-                .collect(),
-            threads: threads
-                .iter()
-                .map(|&(tid, _)| Thread {
-                    tid,
-                    ..Thread::default()
-                })
-                .collect(),
+            ended: (file.main != 0).then_some(ended),
+            calls: left.map(|left| (left.entry, 0)).collect(),
+            threads: own.collect(),
             ..Counted::default()
         };
         // Main comes last: whether it was still running follows from the others.
@@ -85,7 +86,7 @@ impl Counted {
             match solved {
                 Some(mut solved) => {
                     if solved.ends(function, function.entry == file.main) {
-                        counted.ended = counted.ended.map(|_| true);
+                        counted.ended = Some(true);
                     }
                     let parts = match (threads, file.tool) {
                         ([], _) | ([_], _) | (_, Tool::Branches | Tool::Coverage) => Vec::new(),
@@ -104,6 +105,51 @@ impl Counted {
         }
         counted.calls.retain(|_, calls| *calls > 0);
         counted
+    }
+
+    /// Adds the counts of another file of the same process, whose modules come behind `modules` others.
+    pub fn append(&mut self, other: Counted, modules: u32) {
+        let (fragments, slots) = (self.fragments.len() as u32, self.slots());
+        let behind = |module: Option<u32>| module.map(|module| module + modules);
+        self.fragments
+            .extend(other.fragments.into_iter().map(|fragment| {
+                let mut fragment = Arc::unwrap_or_clone(fragment);
+                fragment.id += fragments;
+                fragment.first_slot += slots;
+                for piece in &mut fragment.pieces {
+                    piece.module = behind(piece.module);
+                }
+                Arc::new(fragment)
+            }));
+        self.jumps.extend(other.jumps.into_iter().map(|jump| Jump {
+            slot: jump.slot + slots,
+            fragment: jump.fragment + fragments,
+            module: behind(jump.module),
+            ..jump
+        }));
+        for thread in other.threads {
+            let known = self.threads.iter().position(|own| own.tid == thread.tid);
+            let own = known.unwrap_or_else(|| {
+                self.threads.push(Thread {
+                    tid: thread.tid,
+                    ..Thread::default()
+                });
+                self.threads.len() - 1
+            });
+            let own = &mut self.threads[own];
+            own.insns = own.insns.saturating_add(thread.insns);
+            own.counts
+                .extend(thread.counts.into_iter().map(|count| SlotCount {
+                    slot: count.slot + slots,
+                    ..count
+                }));
+        }
+        self.ended = match (self.ended, other.ended) {
+            (Some(one), Some(other)) => Some(one || other),
+            (one, other) => one.or(other),
+        };
+        self.unsound.extend(other.unsound);
+        self.insns += other.insns;
     }
 
     /// The parts of a process that are known from counters.

@@ -15,7 +15,7 @@ Examples:
   everypath rewrite ./prog -o prog.new --tool null         functions moved
   everypath rewrite ./prog -o prog.new --tool null --explain   what was left, and why
   everypath rewrite libz.so.1 -o edited/libz.so.1 --tool segment
-  everypath rewrite --libs ./prog -o prog.dir --tool null  with its libraries
+  everypath rewrite --libs ./prog -o prog.dir --tool edges with its libraries
   everypath exec prog.dir ARGS                             and how it is started
 
 Files of counters go where --counters says, or EVERYPATH_COUNTERS=DIR when OUT is run.

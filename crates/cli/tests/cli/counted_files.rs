@@ -89,7 +89,7 @@ fn without_room_it_runs_on() {
     let output = Command::new(&program).current_dir("/proc").output();
     is_said(output.expect("it runs"));
     // A header, and no counters of threads.
-    assert_eq!(ran("4"), native);
+    assert_eq!(ran("20"), native);
     let files = counters(&folder, &inside);
     let output = folder.run(BINARY, &["report", &files[0]]);
     let said = String::from_utf8_lossy(&output.stderr);
@@ -154,14 +154,14 @@ fn damaged_files_are_refused() {
         let code = output.status.code().expect("it ends by itself");
         (code, String::from_utf8_lossy(&output.stderr).into_owned())
     };
-    for length in [8, 100, 4095, 4096, 5000] {
+    for length in [8, 100, 16383, 16384, 16400, 20480, 21000] {
         let (code, said) = damaged(&whole[..length]);
         assert!(
             code == 125 && said.contains("is cut off"),
             "{length}: {said}"
         );
     }
-    for at in (8..200).chain(4096..4200) {
+    for at in (8..80).chain(4048..4096).chain(16384..16424) {
         let mut bytes = whole.clone();
         bytes[at] ^= 0x81;
         let (code, said) = damaged(&bytes);
@@ -187,13 +187,13 @@ fn only_dynamic_programs_are_counted() {
     folder.program(&["-O1"], "uses", uses);
     let sets = "int arch_prctl(int, long); int main(void) { return arch_prctl(0x1001, 0); }";
     folder.program(&["-O1"], "sets", sets);
-    for (file, why) in [
-        ("library.so", "it is a library"),
-        ("static", "it is a static program"),
-        ("uses", "it uses %gs itself"),
-        ("sets", "it uses %gs itself"),
+    for (file, tool, why) in [
+        ("library.so", "opmix", "it is a library"),
+        ("static", "edges", "it is a static program"),
+        ("uses", "edges", "it uses %gs itself"),
+        ("sets", "edges", "it uses %gs itself"),
     ] {
-        let words = ["rewrite", file, "-o", "out", "--tool", "edges"];
+        let words = ["rewrite", file, "-o", "out", "--tool", tool];
         let said = folder.refused(BINARY, &words);
         assert!(said.contains(why), "{said}");
     }

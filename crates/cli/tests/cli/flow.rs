@@ -11,7 +11,7 @@ use testkit::folder::Folder;
 use crate::BINARY;
 
 /// Programs that are executed, each as a line for a shell.
-const PROGRAMS: [&str; 13] = [
+const PROGRAMS: [&str; 12] = [
     "ls -l /usr/bin",
     "sort -r /etc/passwd",
     "bash -c 'for i in 1 2 3; do case $i in 2) printf \"%05d\\n\" $i;; *) echo $((i*i));; esac; done'",
@@ -22,14 +22,14 @@ const PROGRAMS: [&str; 13] = [
     "gcc -O2 -c -o out.o in.c",
     "tar cf out.tar in.c",
     "xz -k -f in.c",
-    "everypath flow /usr/bin/true",
     // It has a function `err` that returns.
     "gawk 'BEGIN { print atan2(1, 2), substr(\"hello\", 2, 3), int(7.9), x + 0, match(\"a1\", /[0-9]/); printf \"%d %s\\n\", 3, toupper(\"x\") }'",
     "./throws",
 ];
 
 /// Larger ones: by clang, gcc, OCaml and Go, with switches and computed gotos of interpreters.
-const LARGE_PROGRAMS: [&str; 6] = [
+const LARGE_PROGRAMS: [&str; 7] = [
+    "everypath flow /usr/bin/true",
     "clang-14 -O2 -c -o out.o throws.cc",
     "clang++-14 -fuse-ld=lld -o linked out.o",
     "/usr/lib/llvm-14/bin/llvm-objdump -d out.o",
@@ -276,7 +276,7 @@ fn graphs_have_all_that_was_executed() {
     assert!(built.status.success(), "{built:?}");
     std::fs::write(folder.file("in.c"), "int f(int n) { switch (n) { case 1: return 7; case 2: return 3; case 3: return 99; case 4: return 2; case 9: return 1; } return n * 3 / 7; }\n").unwrap();
     let seen = executed(&folder, &PROGRAMS);
-    assert!(seen.known > 200_000 && seen.unknown * 10 < seen.known);
+    assert!(seen.known > 150_000 && seen.unknown * 10 < seen.known);
 }
 
 #[test]

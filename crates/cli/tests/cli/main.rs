@@ -16,6 +16,7 @@ mod consumers;
 mod costs;
 mod counted;
 mod counted_files;
+mod counted_libraries;
 mod counts;
 mod coverage;
 mod ctl;

@@ -50,29 +50,42 @@ fn traced(folder: &Folder, options: &[&str]) -> String {
     printed(folder, &[&command, options, &["--", "./program"]].concat())
 }
 
-/// Whose the executions of an instruction are, in the order of `dump --order`; and how many
-/// atomic instructions have no stamp.
-fn order(folder: &Folder, is_it: impl Fn(&str) -> bool) -> (Vec<String>, usize) {
-    let (mut whose, mut missing) = (Vec::new(), 0);
+/// Facts of the program from `dump --order`.
+#[derive(Default)]
+struct Order {
+    /// Whose turns in the critical section, and whose tickets, come one after the other.
+    turns: Vec<String>,
+    tickets: Vec<String>,
+    /// Atomic instructions without a stamp.
+    missing: usize,
+}
+
+fn order(folder: &Folder) -> Order {
+    let mut order = Order::default();
     let (mut thread, mut is_first) = (String::new(), false);
     for line in printed(folder, &["dump", "--order", "run.evp"]).lines() {
-        if let Some((_, said)) = line
-            .split_once(" thread ")
-            .filter(|_| line.starts_with("# "))
-        {
+        let head = line.strip_prefix("# ");
+        if let Some((_, said)) = head.and_then(|head| head.split_once(" thread ")) {
             let mut words = said.split(", ");
             thread = words.next().unwrap().to_owned();
             is_first = words.next() == Some("atomic");
             continue;
         }
-        let is_atomic = line.contains("  lock ") || line.contains("  mfence");
-        missing += usize::from(is_atomic && !is_first);
-        if is_it(line) {
-            whose.push(thread.clone());
+        // The place comes behind the number and the address, the instruction behind the place.
+        let mut columns = line.split("  ").filter(|column| !column.is_empty()).skip(2);
+        let place = columns.next().unwrap_or_default().trim_start();
+        let insn = columns.next().unwrap_or_default().trim_start();
+        let is_atomic = insn.starts_with("lock ") || insn.starts_with("mfence");
+        order.missing += usize::from(is_atomic && !is_first);
+        if place == "inside+0x0" {
+            order.turns.push(thread.clone());
+        }
+        if place.starts_with("ticket+") && insn.starts_with("lock xadd") {
+            order.tickets.push(thread.clone());
         }
         is_first = false;
     }
-    (whose, missing)
+    order
 }
 
 /// `dump --order --mcf`: each thread's descriptors are those that it has without the order, and
@@ -136,15 +149,12 @@ fn threads_come_in_the_order_that_they_saw() {
         let said = traced(&folder, options);
         let (holders, turns): (Vec<&str>, Vec<&str>) =
             said.lines().filter_map(|line| line.split_once(' ')).unzip();
-        let (found, missing) = order(&folder, |line| line.contains("  inside+0x0 "));
-        assert_eq!(missing, 0, "{options:?}");
-        assert!(found == turns, "{options:?}: turns");
-        let (found, _) = order(&folder, |line| {
-            line.contains("  ticket+") && line.contains("  lock xadd")
-        });
-        assert_eq!(found.len(), holders.len(), "{options:?}");
+        let found = order(&folder);
+        assert_eq!(found.missing, 0, "{options:?}");
+        assert!(found.turns == turns, "{options:?}: turns");
+        assert_eq!(found.tickets.len(), holders.len(), "{options:?}");
         if options[1] == "fine" {
-            assert!(found == holders, "{options:?}: tickets");
+            assert!(found.tickets == holders, "{options:?}: tickets");
         }
     }
 }
@@ -204,11 +214,12 @@ fn a_range_of_time() {
     let (from, to) = (times[1000], times[1100]);
     let range = format!("{from}..{to}");
     let part = printed(&folder, &["dump", "--order", "--time", &range, "run.evp"]);
-    let begin = all.match_indices("\n# ").find(|(at, _)| {
-        let head = all[at + 1..].lines().next().unwrap();
-        head == heads().nth(1000).unwrap()
-    });
-    let lines: Vec<&str> = all[begin.unwrap().0 + 1..].lines().take(50).collect();
+    let first = heads().nth(1000).unwrap();
+    let lines: Vec<&str> = all
+        .lines()
+        .skip_while(|line| *line != first)
+        .take(50)
+        .collect();
     let shown: Vec<&str> = part
         .lines()
         .filter(|line| !line.starts_with("# process"))

@@ -11,7 +11,7 @@ use probe::{FRONT, Placed, Site, Spill, Symbol, Test};
 use super::Entries;
 use crate::address::New;
 use crate::layout::{Moved, RESIDENT, STATE, Targets};
-use crate::{Refused, unit};
+use crate::{Memory, Refused, unit};
 
 /// Threads may have memory, and this one has its own.
 const TESTS: [Test; 2] = [Test::IsZero(STATE), Test::IsOtherThread];
@@ -33,11 +33,15 @@ pub(super) struct Residency {
 }
 
 /// Whether threads of a program can be given memory at `%gs`.
-pub(super) fn has_room_at_gs(image: &Image, program: &Program) -> Result<(), Refused> {
-    match (image.is_static(), image.interpreter()) {
-        (true, _) => return Err(Refused::Static),
-        (false, None) => return Err(Refused::Library),
-        (false, Some(_)) => {}
+pub(super) fn has_room_at_gs(
+    image: &Image,
+    program: &Program,
+    memory: Memory<'_>,
+) -> Result<(), Refused> {
+    match (image.is_static(), image.interpreter(), memory.part) {
+        (true, ..) => return Err(Refused::Static),
+        (false, None, None) => return Err(Refused::Library),
+        (false, ..) => {}
     }
     let is_setter = |name: &String| name.split('@').next() == Some("arch_prctl");
     let functions = program.functions.iter();

@@ -54,6 +54,7 @@ fn tool<'d>(image: &'d Image, program: &'d Program) -> Box<dyn StaticTool + 'd> 
         original: "original",
         profile: None,
         files: CounterFiles::WorkingFolder,
+        part: None,
     };
     match edits::TOOLS.get(turn) {
         Some(tool) => (tool.make)(image, program, wanted),

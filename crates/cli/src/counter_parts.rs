@@ -1,0 +1,65 @@
+//! Parts that files which are edited together have of the memory of counters.
+//!
+//! Problem: a displacement is part of an instruction, so a file's place in that memory is known before its code is written; how many
+//! counters it has is not.
+//!
+//! Approach: each file has room for two bytes of counters for each byte of code, which is several times what it needs. Only pages with
+//! counters are ever used, and a file that needs more is left as it is.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use image::Image;
+use rewrite::Part;
+use wire::counters::FIRST;
+
+/// Most memory of a thread's counters: their displacements are numbers of 31 bits.
+const MOST: u64 = 1 << 30;
+/// Bytes of counters for each byte of code.
+const ROOM: u64 = 2;
+
+/// Parts by number of a file; empty: nothing is counted.
+#[derive(Debug, Default)]
+pub struct Parts {
+    /// Identity of the files.
+    group: u64,
+    window: u64,
+    /// Ranges behind the first page of memory, and paths of the edited files.
+    parts: Vec<(Range<u64>, String)>,
+}
+
+impl Parts {
+    /// Gives each file its part; a path is that to which the file is written.
+    pub fn new<'i>(files: impl Iterator<Item = (&'i Image, PathBuf)>) -> Result<Parts> {
+        let mut parts = Parts::default();
+        for (image, path) in files {
+            let code = image.segments().iter().filter(|segment| segment.executable);
+            let code: u64 = code.map(|segment| segment.file_size).sum();
+            let room = code.saturating_mul(ROOM).next_multiple_of(FIRST).max(FIRST);
+            let end = parts.window.saturating_add(room);
+            let path = path.to_string_lossy().into_owned();
+            parts.parts.push((parts.window..end, path));
+            parts.window = end;
+        }
+        if parts.window > MOST {
+            bail!("the program and its libraries have too much code to be counted together");
+        }
+        let hash = placement::plan::hash(format!("{:?}", parts.parts).as_bytes());
+        let word = hash.first_chunk().copied().unwrap_or_default();
+        parts.group = u64::from_le_bytes(word).max(1);
+        Ok(parts)
+    }
+
+    /// That of a file, by its number.
+    pub fn of(&self, number: usize) -> Option<Part<'_>> {
+        let (range, path) = self.parts.get(number)?;
+        Some(Part {
+            group: self.group,
+            window: self.window,
+            at: range.start,
+            most: range.end - range.start,
+            path,
+        })
+    }
+}
