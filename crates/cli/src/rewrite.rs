@@ -130,9 +130,8 @@ pub fn edit(
     };
     let edited = rewrite::edit(&input, &image, &program, options, &mut *tool);
     drop(tool);
-    let edited = edited.map_err(|refused| {
-        anyhow::Error::new(refused).context(format!("cannot edit '{shown}': {refused}"))
-    })?;
+    let edited = edited
+        .map_err(|refused| anyhow::Error::new(refused).context(format!("cannot edit '{shown}'")))?;
     Ok((edited, program))
 }
 

@@ -17,11 +17,18 @@ const MADV_WIPEONFORK: usize = 18;
 const SIG_BLOCK: usize = 0;
 const SIG_SETMASK: usize = 2;
 const ARCH_SET_GS: usize = 0x1001;
+const ARCH_GET_FS: usize = 0x1003;
 const RLIMIT_FSIZE: usize = 1;
 const AT_FDCWD: usize = -100isize as usize;
 
-/// The thread pointer.
+/// The thread pointer; 0: a static program has not set up its first thread yet.
 pub fn thread() -> u64 {
+    let mut base = 0u64;
+    // SAFETY: the kernel writes a word.
+    unsafe { syscall(nr::ARCH_PRCTL, [ARCH_GET_FS, &raw mut base as usize, 0, 0, 0, 0]) };
+    if base == 0 {
+        return 0;
+    }
     let pointer: u64;
     // SAFETY: the first word of the block of a thread is its own address (System V ABI, x86-64 TLS).
     unsafe { core::arch::asm!("mov {}, fs:[0]", out(reg) pointer, options(nostack, readonly)) };

@@ -10,6 +10,9 @@
 //! process's first thread ([`wire::counters`]). Where no file can be made, or it has no room, they are memory that nobody
 //! reads, and standard error says so once.
 //!
+//! In a static program the first thread has no thread pointer until the program has set it up: it comes here at every entry, and has
+//! counters without an owner so long.
+//!
 //! Files that were edited together have one state, at an address that all of them know ([`modules::state`]).
 //!
 //! Rules of the house: no data that is written, no relocation, no panic: the linker's script says so. A caller's registers
@@ -108,8 +111,10 @@ unsafe extern "C" fn enter(configuration: *const Configuration) {
         if started.read_volatile() == 0 {
             modules::add(&*configuration, state);
         }
-        slots::take(&*configuration, state);
-        if (*state).process != 0 {
+        let thread = calls::thread();
+        slots::take(&*configuration, state, thread);
+        // Code in front of entries reads the thread pointer from then on.
+        if (*state).process != 0 && thread != 0 {
             started.write_volatile(1);
         }
         slots::unlock(state);

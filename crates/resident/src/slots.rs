@@ -44,12 +44,13 @@ pub unsafe fn unlock(state: *mut State) {
     word.store(0, Ordering::Release);
 }
 
-/// Gives the thread its counters: new ones, or if there are many, those of a thread that ended and had the same thread pointer.
+/// Gives the thread with a pointer its counters: new ones, or if there are many, those of a thread that ended and had the same
+/// pointer. The first thread of a static program keeps those that it had before it had a pointer.
 ///
 /// # Safety
 /// The caller has the lock, and the process has begun.
-pub unsafe fn take(configuration: &Configuration, state: *mut State) {
-    let (own, number) = (calls::thread(), calls::thread_number());
+pub unsafe fn take(configuration: &Configuration, state: *mut State, own: u64) {
+    let number = calls::thread_number();
     // SAFETY: addresses in the state are those of memory that is never given back.
     unsafe {
         let process = (*state).process as *mut Process;
@@ -59,7 +60,12 @@ pub unsafe fn take(configuration: &Configuration, state: *mut State) {
         }
         let mut slot = (*process).first as *mut SlotHead;
         while !slot.is_null() {
-            if (*slot).owner == own {
+            if (*slot).owner == 0 && (*slot).thread == number {
+                (*slot).owner = own;
+                calls::set_gs(slot as u64);
+                return;
+            }
+            if (*slot).owner == own && own != 0 {
                 if (*slot).thread == number || !is_room_apart(state, process) {
                     share(process, slot, number);
                     calls::set_gs(slot as u64);

@@ -5,14 +5,18 @@
 //!
 //! Approach: a call of this file's own code comes back if nothing that the code calls can do any of that; one of a function of
 //! another file, if the C library's description of that function says that it does not call back, wait, or end anything. Calls by
-//! address may do everything. What lies behind all others has a counter.
+//! address may do everything. What lies behind all others has a counter. A file's own `fork` and `setjmp` are known by their
+//! code ([`Twice`]).
 //!
 //! Limits: a handler of a signal that leaves by `longjmp`, and the end of the process by a signal, may abandon any frame.
 
 use std::collections::HashMap;
 
 use flow::{EdgeKind, Function, Program, To};
-use image::LinkAddr;
+use image::{Image, LinkAddr};
+use rayon::prelude::*;
+
+use crate::twice::Twice;
 
 /// Functions of the C and mathematical libraries that return: they neither call back, nor block where a thread can be cancelled
 /// (POSIX.1-2017, 2.9.5.2), nor end the program.
@@ -265,11 +269,17 @@ pub struct Abandons<'p> {
     by_entry: HashMap<LinkAddr, usize>,
     /// By function: calls of it may not come back.
     may: Vec<bool>,
+    /// By function: calls of it come back more than once.
+    twice: Vec<Twice>,
 }
 
 impl<'p> Abandons<'p> {
-    pub fn of(program: &'p Program) -> Abandons<'p> {
+    pub fn of(image: &Image, program: &'p Program) -> Abandons<'p> {
         let functions = &program.functions;
+        let bytes = |addr: LinkAddr| image.bytes_from(addr);
+        let twice = functions
+            .par_iter()
+            .map(|function| Twice::of(function, &bytes));
         let mut by_entry = HashMap::new();
         for (at, function) in functions.iter().enumerate() {
             let entries = function.others.iter().chain([&function.entry]);
@@ -279,11 +289,12 @@ impl<'p> Abandons<'p> {
             program,
             by_entry,
             may: vec![false; functions.len()],
+            twice: twice.collect(),
         };
         let mut callers = vec![Vec::new(); functions.len()];
         let mut new = Vec::new();
         for (at, function) in functions.iter().enumerate() {
-            let mut may = !function.is_complete();
+            let mut may = !function.is_complete() || abandons.twice[at] != Twice::default();
             for to in calls(function) {
                 match abandons.function_at(to) {
                     Some(callee) => callers[callee].push(at),
@@ -326,8 +337,20 @@ impl<'p> Abandons<'p> {
         name.is_some_and(|name| END.contains(&unversioned(name)))
     }
 
+    /// Whether a function, by its number, may make a process in its own code: what of that lies behind the system call would add
+    /// to counters of the parent.
+    pub fn is_left(&self, function: usize) -> bool {
+        self.twice[function].forks || self.twice[function].may_fork
+    }
+
     /// Whether a call of this may return in a new process.
     pub fn forks(&self, to: To) -> bool {
+        if self
+            .function_at(to)
+            .is_some_and(|function| self.twice[function].forks)
+        {
+            return true;
+        }
         let name = self.program.name_of(to);
         name.is_some_and(|name| FORK.contains(&unversioned(name)))
     }

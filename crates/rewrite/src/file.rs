@@ -251,9 +251,20 @@ impl<'d> File<'d> {
 
     /// Has the header of the unwind table lead to another one.
     pub fn set_unwind_table(&mut self, offset: u64, addr: New, size: u64) -> Result<(), Refused> {
-        let mut programs = self.programs.iter_mut();
-        let header = programs.find(|program| program.p_type.get(LE) == elf::PT_GNU_EH_FRAME);
-        let header = header.ok_or(Refused::NoUnwind)?;
+        let is = |program: &Program, kind| program.p_type.get(LE) == kind;
+        let find = |kind| self.programs.iter().position(|program| is(program, kind));
+        // Static programs have none, and a note that two headers are of.
+        let property = find(elf::PT_GNU_PROPERTY).map(|at| self.programs[at].p_offset.get(LE));
+        let note = || {
+            let mut programs = self.programs.iter();
+            programs.position(|program| {
+                is(program, elf::PT_NOTE) && Some(program.p_offset.get(LE)) == property
+            })
+        };
+        let at = find(elf::PT_GNU_EH_FRAME).or_else(note);
+        let header = &mut self.programs[at.ok_or(Refused::NoUnwind)?];
+        header.p_type.set(LE, elf::PT_GNU_EH_FRAME);
+        header.p_align.set(LE, 4);
         header.p_offset.set(LE, offset);
         header.p_vaddr.set(LE, addr.0);
         header.p_paddr.set(LE, addr.0);

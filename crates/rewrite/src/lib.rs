@@ -51,6 +51,7 @@ mod resident;
 mod segment;
 mod skipped;
 mod tool;
+mod twice;
 pub mod unit;
 mod versions;
 
@@ -134,8 +135,6 @@ pub enum Refused {
     NoCounters,
     #[error("it uses %gs itself, by which counters are found")]
     UsesGs,
-    #[error("it is a static program, whose threads begin in its own code; only others are counted")]
-    Static,
     #[error("the edited file failed its check: {0}; please report this")]
     Check(&'static str),
 }

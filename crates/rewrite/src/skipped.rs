@@ -43,7 +43,7 @@ impl Why {
             Why::TakenInside => "G7",
             Why::StartUp => "G9",
             Why::NoPlace => "G10",
-            Why::Forks => "G12",
+            Why::Forks => "G13",
         }
     }
 

@@ -342,8 +342,10 @@ impl<'d> Units<'d> {
             To::Address(target) => Some(target),
             _ => None,
         });
-        let (liveness, abandons) =
-            rayon::join(|| Liveness::new(image, program), || Abandons::of(program));
+        let (liveness, abandons) = rayon::join(
+            || Liveness::new(image, program),
+            || Abandons::of(image, program),
+        );
         Units {
             program,
             jumped: jumped.collect(),
@@ -361,13 +363,7 @@ impl<'d> Units<'d> {
         has_memory: bool,
     ) -> Result<Unit<'d>, Why> {
         let function = &self.program.functions[number];
-        if has_memory
-            && function
-                .graph
-                .blocks
-                .iter()
-                .any(|block| may_fork(block, bytes))
-        {
+        if has_memory && self.abandons.is_left(number) {
             return Err(Why::Forks);
         }
         let mut unit = Unit {
@@ -486,38 +482,6 @@ impl<'d> Units<'d> {
             unit.forks.insert(behind);
         }
     }
-}
-
-/// Whether a block has a system call that may make a process with memory of its own: the number is one of those, or not known from
-/// the block.
-fn may_fork<'b>(block: &flow::Block, bytes: &dyn Fn(LinkAddr) -> &'b [u8]) -> bool {
-    const SYSCALL: &[u8] = &[0x0f, 0x05];
-    const MOV_EAX: u8 = 0xb8;
-    const XOR_EAX: [&[u8]; 2] = [&[0x31, 0xc0], &[0x33, 0xc0]];
-    // clone(2), fork(2), clone3(2); a child of vfork(2) has its parent's memory, and the parent waits for it.
-    const MAKE_PROCESSES: [u32; 3] = [56, 57, 435];
-    let code = bytes(block.start);
-    let code = &code[..code.len().min((block.end.0 - block.start.0) as usize)];
-    if !code.windows(SYSCALL.len()).any(|bytes| bytes == SYSCALL) {
-        return false;
-    }
-    let mut number = None;
-    let mut at = 0;
-    while at < code.len() {
-        let rest = &code[at..];
-        let Ok(insn) = Insn::decode(&rest[..rest.len().min(15)], block.start.0 + at as u64) else {
-            return true;
-        };
-        match insn.bytes() {
-            SYSCALL if number.is_none_or(|number| MAKE_PROCESSES.contains(&number)) => return true,
-            SYSCALL => number = None,
-            [MOV_EAX, a, b, c, d] => number = Some(u32::from_le_bytes([*a, *b, *c, *d])),
-            bytes if XOR_EAX.contains(&bytes) => number = Some(0),
-            _ => {}
-        }
-        at += insn.len();
-    }
-    false
 }
 
 /// Old places of a function's entries that code in front of them would harm: it changes a register, and flags.

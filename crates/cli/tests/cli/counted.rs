@@ -72,6 +72,17 @@ impl Counts {
         counts
     }
 
+    /// Forgets what is not in these ranges.
+    pub fn keep(&mut self, ranges: &[(u64, u64)]) {
+        let is_in = |at: u64| {
+            ranges
+                .iter()
+                .any(|(start, end)| (*start..*end).contains(&at))
+        };
+        self.blocks.retain(|start, _| is_in(*start));
+        self.taken.retain(|(_, to), _| is_in(*to));
+    }
+
     /// The block with an offset, its executions.
     fn at(&self, offset: u64) -> Option<u64> {
         let (_, &(end, executed)) = self.blocks.range(..=offset).next_back()?;

@@ -17,6 +17,7 @@ mod costs;
 mod counted;
 mod counted_files;
 mod counted_libraries;
+mod counted_static;
 mod counts;
 mod coverage;
 mod ctl;

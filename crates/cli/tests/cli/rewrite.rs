@@ -88,12 +88,6 @@ fn edited_layouts_run_and_survive_strip() {
         let native = tool(&folder, &format!("./{name}"), &["a", "b"]);
         assert_eq!(native.status.code(), Some(3), "{name}");
         for by in TOOLS {
-            if name == "static" && by.contains(&"null") {
-                let words = [&["rewrite", name, "-o", "no"], by].concat();
-                let said = folder.refused(BINARY, &words);
-                assert!(said.contains("no unwind table with an index"), "{said}");
-                continue;
-            }
             survives(&folder, name, by, &native);
         }
     }

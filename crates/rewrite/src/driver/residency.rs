@@ -38,10 +38,8 @@ pub(super) fn has_room_at_gs(
     program: &Program,
     memory: Memory<'_>,
 ) -> Result<(), Refused> {
-    match (image.is_static(), image.interpreter(), memory.part) {
-        (true, ..) => return Err(Refused::Static),
-        (false, None, None) => return Err(Refused::Library),
-        (false, ..) => {}
+    if !image.is_static() && image.interpreter().is_none() && memory.part.is_none() {
+        return Err(Refused::Library);
     }
     let is_setter = |name: &String| name.split('@').next() == Some("arch_prctl");
     let functions = program.functions.iter();
