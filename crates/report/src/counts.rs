@@ -156,7 +156,7 @@ fn numbered(value: &str) -> Option<(&str, u64)> {
 
 /// Sentences about code of an edited program, and of its libraries, that has no counters.
 fn uncounted(recording: &Recording) -> Vec<String> {
-    let mut notes: Vec<String> = options(recording, LEFT_OUT).map(str::to_owned).collect();
+    let mut notes = left_out(options(recording, LEFT_OUT).collect());
     let mut calls: BTreeMap<&str, u64> = BTreeMap::new();
     for (function, number) in options(recording, CALLED).filter_map(numbered) {
         *calls.entry(function).or_default() += number;
@@ -179,6 +179,35 @@ fn uncounted(recording: &Recording) -> Vec<String> {
         });
     }
     notes
+}
+
+/// Sentences about code without counters; of many edited files one, about those with most.
+fn left_out(mut sentences: Vec<&str>) -> Vec<String> {
+    sentences.sort_unstable();
+    sentences.dedup();
+    if sentences.len() < NAMED {
+        return sentences.into_iter().map(str::to_owned).collect();
+    }
+    let shares = sentences.iter().map(|sentence| {
+        let share = sentence.split(" has no counters").next();
+        let share = share.unwrap_or(sentence);
+        let (percent, file) = share
+            .split_once(" % of the code of ")
+            .unwrap_or(("0", share));
+        (percent.parse().unwrap_or(0.0), file)
+    });
+    let mut shares: Vec<(f64, &str)> = shares.collect();
+    shares.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let named = shares.iter().take(NAMED).map(|(percent, file)| {
+        let name = file.rsplit('/').next().unwrap_or(file);
+        format!("{percent:.1} % of {name}")
+    });
+    let named: Vec<String> = named.collect();
+    vec![format!(
+        "code of {} edited files has no counters, most of all {}; rewrite --explain says which functions, and why",
+        shares.len(),
+        named.join(", ")
+    )]
 }
 
 /// Sentences about what the counts of a recording are of.

@@ -2,12 +2,14 @@
 //!
 //! Problem: a static program, and the C library, have their own `fork`, `vfork` and `setjmp`, mostly without names.
 //!
-//! Approach: a process is made by a system call whose number stands in the same block; `setjmp` and `getcontext` save the address that
-//! they return to and the stack pointer behind it, which other functions do not. A system call whose number is not known may be any.
+//! Approach: the number of a system call is a constant of the same block, or comes from a register to which the whole function gives
+//! constants alone, as where a loop waits; one that is not known may be any. `setjmp` and `getcontext` save the address that they
+//! return to and the stack pointer behind it, which other functions do not.
 
 use flow::{Block, Function};
 use image::LinkAddr;
-use isa::Insn;
+use isa::dataflow::{Op, Place};
+use isa::{Insn, Reg};
 
 /// Calls of a function that come back more often than they are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,21 +23,34 @@ pub struct Twice {
 }
 
 const SYSCALL: &[u8] = &[0x0f, 0x05];
-const MOV_EAX: u8 = 0xb8;
-const XOR_EAX: [&[u8]; 2] = [&[0x31, 0xc0], &[0x33, 0xc0]];
 /// clone(2), fork(2), clone3(2).
-const FORK: [u32; 3] = [56, 57, 435];
+const FORK: [u64; 3] = [56, 57, 435];
 /// The child of vfork(2) has its parent's memory, and the parent waits for it.
-const VFORK: u32 = 58;
+const VFORK: u64 = 58;
 
 impl Twice {
     pub fn of<'b>(function: &Function, bytes: &dyn Fn(LinkAddr) -> &'b [u8]) -> Twice {
         let mut twice = Twice::default();
-        for block in &function.graph.blocks {
+        let blocks = &function.graph.blocks;
+        let blocks = blocks.iter().map(|block| {
             let code = bytes(block.start);
-            let code = &code[..code.len().min((block.end.0 - block.start.0) as usize)];
+            let len = (block.end.0 - block.start.0) as usize;
+            (block, &code[..code.len().min(len)])
+        });
+        for (block, code) in blocks.clone() {
             if code.windows(SYSCALL.len()).any(|bytes| bytes == SYSCALL) {
-                twice.add_system_calls(block, code);
+                for number in numbers(block, code) {
+                    let known = match number {
+                        Number::Of(register) => constants(register, blocks.clone()),
+                        Number::Is(number) => Some(vec![number]),
+                        Number::Unknown => None,
+                    };
+                    twice.may_fork |= known.is_none();
+                    for number in known.unwrap_or_default() {
+                        twice.forks |= FORK.contains(&number);
+                        twice.here |= number == VFORK;
+                    }
+                }
             }
             if block.start == function.entry {
                 twice.here |= saves_return(code);
@@ -43,24 +58,89 @@ impl Twice {
         }
         twice
     }
+}
 
-    fn add_system_calls(&mut self, block: &Block, code: &[u8]) {
-        let mut number = None;
+/// The number of a system call, as a block says it.
+#[derive(Clone, Copy)]
+enum Number {
+    Is(u64),
+    /// It was in another register.
+    Of(Reg),
+    Unknown,
+}
+
+/// Numbers of a block's system calls.
+fn numbers(block: &Block, code: &[u8]) -> Vec<Number> {
+    let (mut now, mut numbers) = (Number::Unknown, Vec::new());
+    for insn in insns(block.start, code) {
+        if insn.bytes() == SYSCALL {
+            numbers.push(std::mem::replace(&mut now, Number::Unknown));
+            continue;
+        }
+        match insn.op() {
+            Op::Constant {
+                to: Reg::Rax,
+                value,
+            } => now = Number::Is(value),
+            Op::Load {
+                to: Reg::Rax,
+                from: Place::Register(register),
+                width: 4..,
+                ..
+            } => now = Number::Of(register),
+            op if changes(op, Reg::Rax) => now = Number::Unknown,
+            // The register has another value then, and may have had any before.
+            op if matches!(now, Number::Of(register) if changes(op, register)) => {
+                now = Number::Unknown;
+            }
+            _ => {}
+        }
+    }
+    numbers
+}
+
+/// Values that a function gives to a register, if they are constants.
+fn constants<'b>(
+    register: Reg,
+    blocks: impl Iterator<Item = (&'b Block, &'b [u8])>,
+) -> Option<Vec<u64>> {
+    let mut values = Vec::new();
+    for (block, code) in blocks {
         for insn in insns(block.start, code) {
-            match insn.bytes() {
-                SYSCALL => {
-                    match number {
-                        None => self.may_fork = true,
-                        Some(VFORK) => self.here = true,
-                        Some(number) => self.forks |= FORK.contains(&number),
-                    }
-                    number = None;
-                }
-                [MOV_EAX, a, b, c, d] => number = Some(u32::from_le_bytes([*a, *b, *c, *d])),
-                bytes if XOR_EAX.contains(&bytes) => number = Some(0),
+            match insn.op() {
+                Op::Constant { to, value } if to == register => values.push(value),
+                // The caller's value comes back before the function returns.
+                Op::Pop(Some(to)) if to == register && is_kept(to) => {}
+                op if changes(op, register) => return None,
                 _ => {}
             }
         }
+    }
+    (!values.is_empty()).then_some(values)
+}
+
+/// Registers that functions give back as they were (System V ABI, x86-64, 3.2.1).
+fn is_kept(register: Reg) -> bool {
+    use Reg::{R12, R13, R14, R15, Rbp, Rbx};
+    matches!(register, Rbx | Rbp | R12 | R13 | R14 | R15)
+}
+
+/// Whether an instruction may change a register.
+fn changes(op: Op, register: Reg) -> bool {
+    match op {
+        Op::Constant { to, .. }
+        | Op::Address { to, .. }
+        | Op::Load { to, .. }
+        | Op::Add { to, .. }
+        | Op::AddConstant { to, .. }
+        | Op::SubtractConstant { to, .. }
+        | Op::Subtract { to, .. }
+        | Op::And { to, .. }
+        | Op::ShiftRight { to, .. }
+        | Op::ShiftLeft { to, .. }
+        | Op::Pop(Some(to)) => to == register,
+        Op::Store { .. } | Op::Compare { .. } | Op::Push(_) | Op::Pop(None) => false,
+        Op::Other { changes, .. } => changes & 1 << register as u16 != 0,
     }
 }
 
