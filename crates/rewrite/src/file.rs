@@ -262,7 +262,17 @@ impl<'d> File<'d> {
             })
         };
         let at = find(elf::PT_GNU_EH_FRAME).or_else(note);
-        let header = &mut self.programs[at.ok_or(Refused::NoUnwind)?];
+        let at = match at {
+            Some(at) => at,
+            None if self.make_room_for_header() => {
+                let last = self.programs.last().copied();
+                self.programs.push(last.ok_or(Refused::NoUnwind)?);
+                self.programs.len() - 1
+            }
+            None => return Err(Refused::NoUnwind),
+        };
+        let header = &mut self.programs[at];
+        header.p_flags.set(LE, elf::PF_R);
         header.p_type.set(LE, elf::PT_GNU_EH_FRAME);
         header.p_align.set(LE, 4);
         header.p_offset.set(LE, offset);
@@ -271,6 +281,40 @@ impl<'d> File<'d> {
         header.p_filesz.set(LE, size);
         header.p_memsz.set(LE, size);
         Ok(())
+    }
+
+    /// Makes room for one header more behind the others, where the file has zeros that nothing uses; `false`: it has none.
+    ///
+    /// The segment that has the headers is made longer if it ends with them, as in programs of musl.
+    pub fn make_room_for_header(&mut self) -> bool {
+        let size = size_of::<Program>() as u64;
+        let table = self.header.e_phoff.get(LE);
+        let start = table + self.programs.len() as u64 * size;
+        let end = start + size;
+        let is_free = |from: u64, len: u64| from >= end || from.saturating_add(len) <= start;
+        let are_zeros = self.bytes_at(start, size);
+        let are_zeros = are_zeros.is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0));
+        let of_file = |section: &&Section| section.sh_type.get(LE) != elf::SHT_NOBITS;
+        let mut sections = self.sections.iter().filter(of_file);
+        let is_used =
+            sections.any(|section| !is_free(section.sh_offset.get(LE), section.sh_size.get(LE)));
+        let has = |program: &Program| {
+            let from = program.p_offset.get(LE);
+            from <= table && table < from + program.p_filesz.get(LE)
+        };
+        let mut others = self.programs.iter().filter(|program| !has(program));
+        let is_taken = others.any(|other| !is_free(other.p_offset.get(LE), other.p_filesz.get(LE)));
+        if !are_zeros || is_used || is_taken || !self.has_sections() {
+            return false;
+        }
+        for program in self.programs.iter_mut().filter(|program| has(program)) {
+            let len = end - program.p_offset.get(LE);
+            program.p_filesz.set(LE, program.p_filesz.get(LE).max(len));
+            program.p_memsz.set(LE, program.p_memsz.get(LE).max(len));
+        }
+        let count = self.header.e_phnum.get(LE);
+        self.header.e_phnum.set(LE, count + 1);
+        true
     }
 
     /// Gives symbols of functions the addresses and sizes that `new_of` has for their old addresses. The new code will
@@ -418,10 +462,20 @@ impl<'d> File<'d> {
             add(*at..*at + bytes.len() as u64, what);
         }
         let size = size_of::<Program>() as u64;
+        let table = self.header.e_phoff.get(LE);
+        let before = self.programs_before.len() as u64;
+        let more = before..self.programs.len() as u64;
+        if !more.is_empty() {
+            add(0x38..0x3a, "number of program headers");
+        }
+        for number in more {
+            let at = table + number * size;
+            add(at..at + size, "program header more");
+        }
         let both = self.programs.iter().zip(&self.programs_before);
         for (number, (now, before)) in (0..).zip(both) {
             if bytes_of(now) != bytes_of(before) {
-                let at = self.header.e_phoff.get(LE) + number * size;
+                let at = table + number * size;
                 add(at..at + size, "program header");
             }
         }

@@ -160,7 +160,10 @@ pub fn add(file: &mut File<'_>, plan: Plan) -> Result<Added, Refused> {
     {
         return Err(Refused::NoRoom);
     }
-    let (spare, name) = spare(file).ok_or(Refused::NoSpareHeader)?;
+    let spare = spare(file);
+    if spare.is_none() && !file.make_room_for_header() {
+        return Err(Refused::NoSpareHeader);
+    }
     let new = Program {
         p_type: U32::new(LE, elf::PT_LOAD),
         p_flags: U32::new(LE, elf::PF_R | elf::PF_X),
@@ -178,7 +181,13 @@ pub fn add(file: &mut File<'_>, plan: Plan) -> Result<Added, Refused> {
             last.p_memsz.set(LE, end - last.p_vaddr.get(LE));
         }
     }
-    file.programs.remove(spare);
+    let name = match spare {
+        Some((spare, name)) => {
+            file.programs.remove(spare);
+            name
+        }
+        None => "zeros behind the others",
+    };
     let is_load = |program: &Program| program.p_type.get(LE) == elf::PT_LOAD;
     let last = file.programs.iter().rposition(is_load);
     file.programs.insert(last.map_or(0, |last| last + 1), new);

@@ -65,7 +65,7 @@ int main(int count, char **words) {
 fn edited_layouts_run_and_survive_strip() {
     let folder = Folder::new("rewrite-layouts");
     fs::write(folder.file("layouts.c"), LAYOUTS).unwrap();
-    let layouts: [(&str, &str, &[&str]); 7] = [
+    let layouts: [(&str, &str, &[&str]); 8] = [
         ("pie", "gcc", &["-O1"]),
         ("fixed", "gcc", &["-O1", "-no-pie"]),
         ("static", "gcc", &["-O1", "-static"]),
@@ -81,6 +81,8 @@ fn edited_layouts_run_and_survive_strip() {
             &["-O1", "-Wl,-z,max-page-size=0x200000"],
         ),
         ("gold", "gcc", &["-O1", "-fuse-ld=gold"]),
+        // It has no header to spare.
+        ("static-musl", "musl-gcc", &["-O1", "-static"]),
     ];
     for (name, compiler, flags) in layouts {
         let arguments = [flags, &["-o", name, "layouts.c"]].concat();
