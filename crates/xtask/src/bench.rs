@@ -81,6 +81,7 @@ pub fn run(tree: &Tree, options: &Options) -> Result<()> {
         let edits = [
             Mode::Null,
             Mode::Edges,
+            Mode::Libraries,
             Mode::Blocks,
             Mode::Coverage,
             Mode::Branches,

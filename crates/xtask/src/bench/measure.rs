@@ -43,6 +43,8 @@ pub enum Mode {
     Null,
     /// `everypath rewrite --tool edges` of the program alone before, and the edited program in the run.
     Edges,
+    /// `everypath rewrite --libs --tool edges` before, `everypath exec` in the run.
+    Libraries,
     /// `everypath rewrite --tool blocks` of the program alone before, and the edited program in the run.
     Blocks,
     /// `everypath rewrite --tool coverage` of the program alone before, and the edited program in the run.
@@ -70,6 +72,7 @@ const VALUES: &[&str] = &["@", "trace", "--memory", "values", "--quiet", "--outp
 
 /// Folder of a workload's edited program, in its folder.
 const EDITED: &str = "edited";
+const COUNTED: &str = "libraries";
 
 /// File name of a workload's trace, in its folder.
 const TRACE: &str = "trace.evp";
@@ -90,6 +93,7 @@ impl Mode {
             Mode::Values => "values",
             Mode::Null => "null",
             Mode::Edges => "edges",
+            Mode::Libraries => "libraries",
             Mode::Blocks => "blocks",
             Mode::Coverage => "coverage",
             Mode::Branches => "branches",
@@ -137,6 +141,7 @@ impl Mode {
                 "--",
             ],
             Mode::Null => &["@", "exec", EDITED],
+            Mode::Libraries => &["@", "exec", COUNTED],
             // Their program is another one.
             Mode::Edges | Mode::Blocks | Mode::Coverage | Mode::Branches => &[],
             Mode::Valgrind => &["valgrind", "-q", "--tool=none", "--trace-children=yes"],
@@ -220,9 +225,13 @@ impl Runner {
             Mode::Branches => "coverage --branches",
             mode => mode.name(),
         };
+        let (made, tool) = match mode {
+            Mode::Libraries => (COUNTED, "edges"),
+            _ => (EDITED, "null"),
+        };
         let line = match mode.counts() {
             None => {
-                format!("\"$0\" rewrite --libs \"$(which -- \"$1\")\" -o {EDITED} --tool null")
+                format!("\"$0\" rewrite --libs \"$(which -- \"$1\")\" -o {made} --tool {tool}")
             }
             Some(tool) => format!(
                 "mkdir -p {tool} && \"$0\" rewrite \"$(realpath -- \"$(which -- \"$1\")\")\" -o \
@@ -312,7 +321,8 @@ impl Runner {
                 .into_os_string()
         });
         // The folder of an edited program names it.
-        let is_named = usize::from(mode == Some(Mode::Null) || edited.is_some());
+        let is_folder = matches!(mode, Some(Mode::Null | Mode::Libraries));
+        let is_named = usize::from(is_folder || edited.is_some());
         let words: Vec<OsString> = prefix
             .into_iter()
             .chain(edited)
@@ -336,7 +346,7 @@ impl Runner {
             };
         }
         let wall = start.elapsed();
-        if mode.and_then(Mode::counts).is_some() {
+        if mode == Some(Mode::Libraries) || mode.and_then(Mode::counts).is_some() {
             remove_counters(&folder)?;
         }
         if failure.is_none() && !same_bytes(&output, &folder.join("stdout.native"))? {
