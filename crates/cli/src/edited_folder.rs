@@ -84,7 +84,7 @@ pub fn make(flags: &Rewrite) -> Result<Ending> {
             Ok(made) => show(path, made),
             // It would write to the register by which the others find their counters.
             Err(error) if error.downcast_ref() == Some(&Refused::UsesGs) => return Err(error),
-            Err(error) => say!("everypath: {error}; it is used as it is"),
+            Err(error) => say!("everypath: {error:#}; it is used as it is"),
         }
     }
     if folder.exists() {

@@ -80,7 +80,7 @@ unsafe fn is_state(state: *mut State) -> bool {
     false
 }
 
-/// How often one that is being made is looked at.
+/// Looks at a state that another thread is making, before it is taken for something else.
 const TURNS: u32 = 100_000;
 
 /// Gives an edited file its counters in the memory of all threads that have some.

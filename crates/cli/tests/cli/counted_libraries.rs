@@ -146,7 +146,7 @@ fn a_library_by_itself_is_counted() {
     let all = Counts::of(&folder, &all, "libwork.so");
     let own = Counts::of(&folder, &files, "libwork.so");
     assert!(own.agree_with(&all, "libwork.so") >= 20);
-    // Of two that know nothing of each other none could find its counters.
+    // Two libraries that were edited apart would have their counters at the same places.
     fs::create_dir(folder.file("other")).expect("a new folder");
     let words = ["libplug.so", "-o", "other/libplug.so", "--tool", "edges"];
     rewrite(&folder, &words);
@@ -155,6 +155,30 @@ fn a_library_by_itself_is_counted() {
     assert_eq!(output.status.code(), Some(125));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("edit them together"), "{said}");
+}
+
+/// A library that cannot be edited is named with the reason, and used as it is.
+#[test]
+fn a_library_that_cannot_be_edited_is_named() {
+    let folder = Folder::new("counted-library-left");
+    make(&folder);
+    let flags = [
+        "-shared",
+        "-nostdlib",
+        "-fPIC",
+        "-fno-asynchronous-unwind-tables",
+    ];
+    folder.program(&flags, "libplain.so", "int plain(int n) { return n; }");
+    let words = ["rewrite", "program", "--libs", "--also", "libplain.so"];
+    let more = ["-o", "edited", "--tool", "edges"];
+    let output = folder.run(BINARY, &[&words[..], &more[..]].concat());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let reason = "it has no unwind table";
+    assert!(
+        said.contains(reason) && said.ends_with("; it is used as it is\n"),
+        "{said}"
+    );
 }
 
 /// The library that does the work of a program of the machine.
