@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use analysis::without_root;
 use anyhow::{Result, anyhow, bail};
@@ -345,23 +345,29 @@ fn count(flags: &Count) -> Result<Ending> {
         },
         speaks: true,
     };
-    if let Some(when) = flags.rewrite {
-        let program = program::check(&flags.target.command[0])?;
-        match EditedRun::of(&program, when == WhenEdited::Only) {
-            Ok(edited) => return session.run_edited(&program, &edited),
-            Err(why) if when == WhenEdited::Only => {
-                bail!(
-                    "'{}' is not edited: {why}; nothing was run",
-                    program.display()
-                )
-            }
-            Err(why) => say!(
-                "everypath: '{}' is not edited: {why}; it is translated instead",
-                program.display()
-            ),
-        }
+    let edited = flags.rewrite.map(|when| edited(flags, when)).transpose()?;
+    match edited.flatten() {
+        Some((program, edited)) => session.run_edited(&program, &edited),
+        None => session.run(),
     }
-    session.run()
+}
+
+/// The program's path and its edited form; `None`: it is translated instead.
+fn edited(flags: &Count, when: WhenEdited) -> Result<Option<(PathBuf, EditedRun)>> {
+    let program = program::check(&flags.target.command[0])?;
+    let is_wanted = when == WhenEdited::Only;
+    match EditedRun::of(&program, is_wanted, flags.destination.quiet) {
+        Ok(edited) => return Ok(Some((program, edited))),
+        Err(why) if is_wanted => bail!(
+            "'{}' is not edited: {why}; nothing was run",
+            program.display()
+        ),
+        Err(why) => say!(
+            "everypath: '{}' is not edited: {why}; it is translated instead",
+            program.display()
+        ),
+    }
+    Ok(None)
 }
 
 pub fn check_threads(per_thread: bool, format: Format) -> Result<()> {

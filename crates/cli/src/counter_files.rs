@@ -7,6 +7,7 @@
 //! and says which original that was made of. All must be what they were. Counts of one after the other become one process.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use analysis::counts::from_counters::{CodeOf, Counted};
@@ -135,11 +136,11 @@ impl Whole {
             let ended = whole.counted.ended == Some(true);
             let read = read_part(path, (header, bytes), number, plan, ended)?;
             say_what_is_missing(path, tool, &read.counted, &read.original);
-            let options = uncounted::options(&read.planned, &read.counted, &read.original);
+            let bias = header.parts[number].bias;
+            let options = uncounted::options(&read.planned, &read.counted, &read.original, bias);
             whole.options.extend(options);
             let before = whole.modules.len() as u32;
             whole.counted.append(read.counted, before);
-            let bias = header.parts[number].bias;
             let modules = mappings(&read.planned.original, &read.original, bias)?;
             whole.modules.extend(modules);
             match read.is_program {
@@ -240,7 +241,7 @@ fn planned(path: &Path, header: &Header, part: &Part) -> Result<Plan> {
             bail!("'{shown}' is of a program edited with --tool opmix, which only `report` shows");
         }
         if let Some(mut planned) = plan::File::decode(section) {
-            let is_program = place == program;
+            let is_program = place == program || is_one_file(&place, program);
             if !is_program {
                 // A library has no main function.
                 planned.main = 0;
@@ -260,6 +261,15 @@ fn planned(path: &Path, header: &Header, part: &Part) -> Result<Plan> {
         );
     }
     bail!("'{edited}' is not the edited program that wrote '{shown}': it was made anew since")
+}
+
+/// Whether two paths lead to one file.
+fn is_one_file(one: &Path, other: &Path) -> bool {
+    let file = |path: &Path| {
+        let metadata = fs::metadata(path).ok()?;
+        Some((metadata.dev(), metadata.ino()))
+    };
+    file(one).is_some_and(|one| Some(one) == file(other))
 }
 
 /// The original of the program that wrote a file.

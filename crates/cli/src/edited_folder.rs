@@ -28,13 +28,16 @@ use crate::exit_status::Ending;
 use crate::flags::{Exec, Rewrite};
 use crate::libraries::Walk;
 use crate::output::reason;
-use crate::rewrite::{PERMISSIONS, edit, explain};
+use crate::rewrite::{Among, PERMISSIONS, edit, explain};
 
-const PROGRAMS: &str = "bin";
-const LIBRARIES: &str = "lib";
+pub const PROGRAMS: &str = "bin";
+pub const LIBRARIES: &str = "lib";
 const ORIGINAL: &str = "original";
 
-/// Edits a program and its libraries into a folder.
+/// A library that was not edited: its path, and why.
+pub type Kept = (PathBuf, String);
+
+/// Edits a program and its libraries into the folder that the options name.
 pub fn make(flags: &Rewrite) -> Result<Ending> {
     let folder = &flags.output;
     if folder.symlink_metadata().is_ok() && !is_made_here(folder) {
@@ -43,54 +46,11 @@ pub fn make(flags: &Rewrite) -> Result<Ending> {
             folder.display()
         );
     }
-    let program = std::path::absolute(&flags.file)?;
-    let Some(name) = program.file_name() else {
-        bail!("'{}' is no program", flags.file.display());
-    };
     let new = Unfinished::beside(folder);
-    let cannot =
-        |error: std::io::Error| anyhow!("cannot write '{}': {}", folder.display(), reason(&error));
-    fs::create_dir(&new.0).map_err(cannot)?;
-    for inner in [PROGRAMS, LIBRARIES] {
-        fs::create_dir(new.0.join(inner)).map_err(cannot)?;
+    for (_, why) in new.fill(flags, false)? {
+        say!("everypath: {why}; it is used as it is");
     }
-    symlink(&program, new.0.join(ORIGINAL)).map_err(cannot)?;
-    let libraries = libraries(flags, &program)?;
-    let named = named(&libraries);
-    let places = places(name, &named);
-    let parts = parts(flags, &program, &named, &places)?;
-    // Writes the file of a number, which is 0 for the program, and 1 for the first library.
-    let write = |from: &Path, number: usize, search: &str| -> Result<Option<(Edited, Program)>> {
-        let to = new.0.join(&places[number]);
-        let (edited, functions) = edit(flags, from, Some(search), parts.of(number))?;
-        fs::write(&to, &edited.bytes).map_err(cannot)?;
-        let mode = fs::metadata(from).map_err(cannot)?.permissions().mode();
-        fs::set_permissions(&to, Permissions::from_mode(mode & PERMISSIONS)).map_err(cannot)?;
-        Ok(flags.explain.then_some((edited, functions)))
-    };
-    let show = |from: &Path, made: Option<(Edited, Program)>| {
-        if let Some((edited, functions)) = made {
-            say!("everypath: {}", from.display());
-            explain(&edited, &functions);
-        }
-    };
-    show(&program, write(&program, 0, "$ORIGIN/../lib")?);
-    // All processors edit; what they say comes in the order of the libraries.
-    let paths = named.par_iter().map(|(_, library)| library.path());
-    let write_one = |(number, path)| (path, write(path, 1 + number, "$ORIGIN"));
-    let made = flow::with_processors(|| paths.enumerate().map(write_one).collect::<Vec<_>>());
-    for (path, made) in made {
-        match made {
-            Ok(made) => show(path, made),
-            // It would write to the register by which the others find their counters.
-            Err(error) if error.downcast_ref() == Some(&Refused::UsesGs) => return Err(error),
-            Err(error) => say!("everypath: {error:#}; it is used as it is"),
-        }
-    }
-    if folder.exists() {
-        fs::remove_dir_all(folder).map_err(cannot)?;
-    }
-    fs::rename(&new.0, folder).map_err(cannot)?;
+    new.finish(folder)?;
     Ok(Ending::Exit(0))
 }
 
@@ -152,13 +112,86 @@ fn libraries(flags: &Rewrite, program: &Path) -> Result<Vec<Arc<Image>>> {
 }
 
 /// A folder that goes unless it has got its name.
-struct Unfinished(PathBuf);
+pub struct Unfinished(PathBuf);
 
 impl Unfinished {
-    fn beside(folder: &Path) -> Unfinished {
+    pub fn beside(folder: &Path) -> Unfinished {
         let mut new = folder.as_os_str().to_owned();
         new.push(format!(".new-{}", std::process::id()));
         Unfinished(PathBuf::from(new))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Writes the edited files; gives the libraries that could not be edited. `beside`: as [`Among::beside`].
+    pub fn fill(&self, flags: &Rewrite, beside: bool) -> Result<Vec<Kept>> {
+        let cannot = |error: std::io::Error| cannot_write(&flags.output, &error);
+        let program = std::path::absolute(&flags.file)?;
+        let Some(name) = program.file_name() else {
+            bail!("'{}' is no program", flags.file.display());
+        };
+        for inner in ["", PROGRAMS, LIBRARIES] {
+            fs::create_dir(self.0.join(inner)).map_err(cannot)?;
+        }
+        symlink(&program, self.0.join(ORIGINAL)).map_err(cannot)?;
+        let libraries = libraries(flags, &program)?;
+        let named = named(&libraries);
+        let places = places(name, &named);
+        let parts = parts(flags, &program, &named, &places)?;
+        // Writes the file of a number, which is 0 for the program, and 1 for the first library.
+        let write = |from: &Path, number: usize, search| -> Result<Option<(Edited, Program)>> {
+            let to = self.0.join(&places[number]);
+            let among = Among {
+                libraries: search,
+                part: parts.of(number),
+                beside,
+            };
+            let (edited, functions) = edit(flags, from, among)?;
+            fs::write(&to, &edited.bytes).map_err(cannot)?;
+            let mode = fs::metadata(from).map_err(cannot)?.permissions().mode();
+            fs::set_permissions(&to, Permissions::from_mode(mode & PERMISSIONS)).map_err(cannot)?;
+            Ok(flags.explain.then_some((edited, functions)))
+        };
+        // A program without libraries looks for none.
+        let search = (!named.is_empty()).then_some("$ORIGIN/../lib");
+        show(&program, write(&program, 0, search)?);
+        // All processors edit; what they say comes in the order of the libraries.
+        let paths = named.par_iter().map(|(_, library)| library.path());
+        let write_one = |(number, path)| (path, write(path, 1 + number, Some("$ORIGIN")));
+        let made = flow::with_processors(|| paths.enumerate().map(write_one).collect::<Vec<_>>());
+        let mut kept = Vec::new();
+        for (path, made) in made {
+            match made {
+                Ok(made) => show(path, made),
+                // It would write to the register by which the others find their counters.
+                Err(error) if error.downcast_ref() == Some(&Refused::UsesGs) => return Err(error),
+                Err(error) => kept.push((path.to_owned(), format!("{error:#}"))),
+            }
+        }
+        Ok(kept)
+    }
+
+    /// Gives it its name, in the place of one that was made before.
+    pub fn finish(self, folder: &Path) -> Result<()> {
+        let cannot = |error: std::io::Error| cannot_write(folder, &error);
+        if folder.exists() {
+            fs::remove_dir_all(folder).map_err(cannot)?;
+        }
+        fs::rename(&self.0, folder).map_err(cannot)
+    }
+}
+
+fn cannot_write(folder: &Path, error: &std::io::Error) -> anyhow::Error {
+    anyhow!("cannot write '{}': {}", folder.display(), reason(error))
+}
+
+/// Says what was added to a file, if that is wanted.
+fn show(from: &Path, made: Option<(Edited, Program)>) {
+    if let Some((edited, functions)) = made {
+        say!("everypath: {}", from.display());
+        explain(&edited, &functions);
     }
 }
 

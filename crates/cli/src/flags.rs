@@ -311,7 +311,7 @@ pub struct Count {
     /// Show these functions instruction by instruction, as names or globs
     #[arg(long, value_name = "LIST", conflicts_with = "format")]
     pub annotate: Vec<String>,
-    /// Edit the program and run that: quicker, but libraries are not counted
+    /// Edit the program and its libraries and run that: quicker
     #[arg(long, value_name = "WHEN", conflicts_with = "in_place")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "most")]
     pub rewrite: Option<WhenEdited>,

@@ -61,6 +61,7 @@ mod derived;
 mod descriptors;
 mod diff;
 mod doctor;
+mod edit_cache;
 mod edited_folder;
 mod edited_run;
 mod exit_status;

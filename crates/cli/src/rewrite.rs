@@ -61,7 +61,11 @@ pub fn rewrite(flags: &Rewrite) -> Result<Ending> {
         true => parts_alone(flags)?,
         false => Parts::default(),
     };
-    let (edited, program) = edit(flags, &flags.file, None, parts.of(0))?;
+    let alone = Among {
+        part: parts.of(0),
+        ..Among::default()
+    };
+    let (edited, program) = edit(flags, &flags.file, alone)?;
     let output = Output::prepare(&flags.output, Kind::Report)?;
     output.replace(|out| out.write_all(&edited.bytes))?;
     let permissions = Permissions::from_mode(metadata.mode() & PERMISSIONS);
@@ -83,14 +87,19 @@ fn parts_alone(flags: &Rewrite) -> Result<Parts> {
     Parts::new([(&image, path)].into_iter())
 }
 
-/// Edits a file as the options ask, in memory. `libraries` is the folder where it looks for libraries first; `part` its part of the
-/// memory of counters, if it is edited together with others.
-pub fn edit(
-    flags: &Rewrite,
-    path: &Path,
-    libraries: Option<&str>,
-    part: Option<Part<'_>>,
-) -> Result<(Edited, Program)> {
+/// Facts that a file shares with those that it is edited with.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Among<'a> {
+    /// The folder where it looks for libraries first.
+    pub libraries: Option<&'a str>,
+    /// Its part of the memory of counters.
+    pub part: Option<Part<'a>>,
+    /// Files of counters are written beside the program, whatever the environment says.
+    pub beside: bool,
+}
+
+/// Edits a file as the options ask, in memory.
+pub fn edit(flags: &Rewrite, path: &Path, among: Among<'_>) -> Result<(Edited, Program)> {
     let shown = path.display();
     // It says what is wrong with files that are no programs.
     let image = Image::open_whole(path).map_err(|error| anyhow!("{error}"))?;
@@ -101,7 +110,7 @@ pub fn edit(
             true => OldCode::Traps,
             false => OldCode::Stays,
         },
-        libraries,
+        libraries: among.libraries,
     };
     let profile = flags.weights.as_deref();
     let profile = profile.map(|run| self::profile(run, &image)).transpose()?;
@@ -113,10 +122,11 @@ pub fn edit(
         profile: profile.as_ref(),
         branches: flags.branches,
         files: match &folder {
+            _ if among.beside => CounterFiles::Beside,
             Some(folder) => CounterFiles::Folder(folder),
             None => CounterFiles::WorkingFolder,
         },
-        part,
+        part: among.part,
     };
     if flags.tool == SEGMENT {
         let edited = rewrite::null_segment(&input, options);

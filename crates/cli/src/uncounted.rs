@@ -12,7 +12,7 @@ use analysis::counts::from_counters::Counted;
 use image::{Image, LinkAddr};
 use placement::plan;
 use report::counted;
-use report::counts::{CALLED, INSTRUCTIONS, LEFT_OUT};
+use report::counts::{CALLED, INSTRUCTIONS, LEFT_OUT, LOADS};
 
 /// Most code, in percent, that may be without counters.
 const MOST: f64 = 2.0;
@@ -65,7 +65,12 @@ fn name(function: &plan::Left, uncounted: &plan::Uncounted, image: &Image) -> St
 }
 
 /// Options of a recording that say what was not counted.
-pub fn options(planned: &plan::File, counts: &Counted, image: &Image) -> Vec<(String, String)> {
+pub fn options(
+    planned: &plan::File,
+    counts: &Counted,
+    image: &Image,
+    bias: u64,
+) -> Vec<(String, String)> {
     let uncounted = &planned.uncounted;
     let mut options = Vec::new();
     if uncounted.bytes() > START_UP {
@@ -86,9 +91,23 @@ pub fn options(planned: &plan::File, counts: &Counted, image: &Image) -> Vec<(St
             format!("{calls} {}", name(function, uncounted, image)),
         ))
     }));
+    let loads = ["dlopen", "dlmopen"].iter();
+    let loads = loads.map(|name| executions(name, counts, image, bias));
+    match loads.sum() {
+        calls if calls > 0 && is_counted => options.push((LOADS.into(), u64::to_string(&calls))),
+        _ => {}
+    }
     options.push((
         INSTRUCTIONS.into(),
         format!("{} {}", counts.insns, planned.original),
     ));
     options
+}
+
+/// Calls of a function, if it has this name in a file.
+fn executions(name: &str, counts: &Counted, image: &Image, bias: u64) -> u64 {
+    let mut functions = image.functions().iter();
+    let function = functions.find(|function| image.aliases(function).any(|alias| alias == name));
+    let entry = function.and_then(|function| image.link_addr(function.start));
+    entry.map_or(0, |entry| counts.executions(entry.0.wrapping_add(bias)))
 }

@@ -137,6 +137,10 @@ pub const CALLED: &str = "called";
 pub const INSTRUCTIONS: &str = "instructions";
 /// The option with the number of libraries that were counted with the program.
 pub const LIBRARIES: &str = "libraries";
+/// The option that says why a library was not edited with its program.
+pub const KEPT: &str = "kept";
+/// The option with the number of calls that load libraries.
+pub const LOADS: &str = "libraries loaded";
 
 /// Functions without counters that are named.
 const NAMED: usize = 5;
@@ -164,13 +168,14 @@ fn uncounted(recording: &Recording) -> Vec<String> {
     if !calls.is_empty() {
         notes.push(called(&calls));
     }
+    notes.extend(options(recording, KEPT).map(|why| format!("not counted: {why}")));
     if options(recording, EDITED).next().is_some() {
         let libraries = options(recording, LIBRARIES).filter_map(|number| number.parse().ok());
         let most: u64 = libraries.max().unwrap_or(0);
         notes.push(match most {
             0 => "only the program's own code was counted, not that of libraries".into(),
             most => format!(
-                "{} counted with the program; others, and the dynamic linker, were not",
+                "{} counted with the program; others, the dynamic linker, and programs that it started were not",
                 match most {
                     1 => "1 library was".into(),
                     most => format!("{most} libraries were"),
@@ -178,27 +183,38 @@ fn uncounted(recording: &Recording) -> Vec<String> {
             ),
         });
     }
+    let calls = options(recording, LOADS).filter_map(|number| number.parse::<u64>().ok());
+    match calls.sum::<u64>() {
+        0 => {}
+        calls => notes.push(format!(
+            "`dlopen` was called {} times: libraries that it loaded were counted only if they were edited, too",
+            grouped(calls)
+        )),
+    }
     notes
 }
 
-/// Sentences about code without counters; of many edited files one, about those with most.
+/// Sentences about code without counters, largest share first; of many edited files one, about those with most.
 fn left_out(mut sentences: Vec<&str>) -> Vec<String> {
     sentences.sort_unstable();
     sentences.dedup();
-    if sentences.len() < NAMED {
-        return sentences.into_iter().map(str::to_owned).collect();
-    }
-    let shares = sentences.iter().map(|sentence| {
+    let shares = sentences.into_iter().map(|sentence| {
         let share = sentence.split(" has no counters").next();
         let share = share.unwrap_or(sentence);
         let (percent, file) = share
             .split_once(" % of the code of ")
             .unwrap_or(("0", share));
-        (percent.parse().unwrap_or(0.0), file)
+        (percent.parse().unwrap_or(0.0), file, sentence)
     });
-    let mut shares: Vec<(f64, &str)> = shares.collect();
+    let mut shares: Vec<(f64, &str, &str)> = shares.collect();
     shares.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let named = shares.iter().take(NAMED).map(|(percent, file)| {
+    if shares.len() < NAMED {
+        let sentences = shares
+            .into_iter()
+            .map(|(_, _, sentence)| sentence.to_owned());
+        return sentences.collect();
+    }
+    let named = shares.iter().take(NAMED).map(|(percent, file, _)| {
         let name = file.rsplit('/').next().unwrap_or(file);
         format!("{percent:.1} % of {name}")
     });

@@ -127,7 +127,7 @@ pub enum Refused {
     NoUnwind,
     #[error("its segments leave no room for another one within 2 GB of its code")]
     NoRoom,
-    #[error("its last segment is not one of data, which would have room for counters")]
+    #[error("no segment of data has room behind it for what finds the counters")]
     NoData,
     #[error("it is a library, and only programs are counted")]
     Library,

@@ -50,8 +50,15 @@ pub struct Plan {
     addr: u64,
     bytes: Vec<u8>,
     sections: Vec<NewSection>,
-    /// End of the last segment of the file, if it grows.
-    grown: Option<u64>,
+    grown: Option<Grown>,
+}
+
+/// A segment of the file that grows.
+#[derive(Clone, Copy)]
+struct Grown {
+    /// Its number among those that are loaded.
+    number: usize,
+    end: u64,
 }
 
 /// The new segment.
@@ -79,25 +86,34 @@ impl Plan {
         })
     }
 
-    /// Has the last segment of the file, with its data, grow by so many bytes of zeros, whole pages; gives their address. Nothing was
-    /// pushed before.
+    /// Has the last segment with data that has room behind it grow by so many bytes of zeros, whole pages; gives their address. Nothing
+    /// was pushed before.
     pub fn grow(&mut self, file: &File<'_>, size: u64) -> Result<New, Refused> {
-        let last = file.loads().last().ok_or(Refused::NoData)?;
-        let is_data = last.p_flags.get(LE) & (elf::PF_W | elf::PF_X) == elf::PF_W;
-        let end = last.p_vaddr.get(LE) + last.p_memsz.get(LE);
-        if !is_data || size >= REACH {
-            return Err(Refused::NoData);
+        let loads: Vec<&Program> = file.loads().collect();
+        let is_data = |load: &Program| load.p_flags.get(LE) & (elf::PF_W | elf::PF_X) == elf::PF_W;
+        for (number, load) in loads.iter().enumerate().rev() {
+            let end = load.p_vaddr.get(LE) + load.p_memsz.get(LE);
+            let start = end.next_multiple_of(PAGE);
+            let end = start + size.next_multiple_of(PAGE);
+            let next = loads.get(number + 1);
+            let next = next.map(|next| next.p_vaddr.get(LE) / PAGE * PAGE);
+            if !is_data(load) || size >= REACH || next.is_some_and(|next| next < end) {
+                continue;
+            }
+            if next.is_none() {
+                self.addr += end - (self.addr - self.offset % PAGE);
+            }
+            self.grown = Some(Grown { number, end });
+            return Ok(New(start));
         }
-        let start = end.next_multiple_of(PAGE);
-        let end = start + size.next_multiple_of(PAGE);
-        self.addr += end - (self.addr - self.offset % PAGE);
-        self.grown = Some(end);
-        Ok(New(start))
+        Err(Refused::NoData)
     }
 
-    /// Gives what the last segment grew by a section, as `strip` keeps nothing else.
+    /// Gives what a segment grew by a section, as `strip` keeps nothing else.
     pub fn cover(&mut self, name: &'static str, start: New) {
-        let Some(end) = self.grown else { return };
+        let Some(Grown { end, .. }) = self.grown else {
+            return;
+        };
         self.sections.push(NewSection {
             name,
             kind: elf::SHT_NOBITS,
@@ -174,11 +190,11 @@ pub fn add(file: &mut File<'_>, plan: Plan) -> Result<Added, Refused> {
         p_memsz: U64::new(LE, size),
         p_align: U64::new(LE, PAGE),
     };
-    if let Some(end) = grown {
+    if let Some(Grown { number, end }) = grown {
         let loads = file.programs.iter_mut();
         let mut loads = loads.filter(|program| program.p_type.get(LE) == elf::PT_LOAD);
-        if let Some(last) = loads.next_back() {
-            last.p_memsz.set(LE, end - last.p_vaddr.get(LE));
+        if let Some(load) = loads.nth(number) {
+            load.p_memsz.set(LE, end - load.p_vaddr.get(LE));
         }
     }
     let name = match spare {

@@ -42,11 +42,12 @@ pub const MODES: &[Mode] = &[
     Mode { name: "inter, rolled",    arguments: &["contexts", "--mode", "inter", "--roll-loops", "--quiet", "-o", "{out}"] },
 ];
 
-/// Modes of every program in every scope, by name.
-const ALWAYS: [&str; 5] = ["run", "contexts", "count", "trace", "values"];
+/// Modes of every program in every scope, by name. A trace of values is one of control flow as well.
+const ALWAYS: [&str; 4] = ["run", "contexts", "count", "values"];
 
-/// Modes of chaos that the gate divides among the programs: each program has one of them.
-const IN_TURN: [&str; 9] = [
+/// Modes that the gate divides among the programs: each program has one of them.
+const IN_TURN: [&str; 10] = [
+    "trace",
     "run chaos 1",
     "run chaos 2",
     "run chaos 3",
@@ -73,7 +74,7 @@ pub fn named(names: &[&str]) -> Vec<Mode> {
     modes
 }
 
-/// The modes in which the program `name` runs. Which mode of chaos the gate gives it follows from
+/// The modes in which the program `name` runs. Which mode of those in turn the gate gives it follows from
 /// the name alone, so it stays the same when other programs come and go.
 #[must_use]
 pub fn of(scope: Scope, name: &str) -> Vec<Mode> {

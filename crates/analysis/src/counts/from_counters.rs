@@ -152,6 +152,24 @@ impl Counted {
         self.insns += other.insns;
     }
 
+    /// Executions of the block that begins at an address.
+    pub fn executions(&self, pc: u64) -> u64 {
+        let begins =
+            |fragment: &&Arc<Fragment>| fragment.pieces.first().is_some_and(|piece| piece.pc == pc);
+        let Some(block) = self.fragments.iter().find(begins) else {
+            return 0;
+        };
+        // Those whose target is known are counted by slots of their jumps, the first of which follows.
+        let jumps = self.jumps.iter().filter(|jump| jump.fragment == block.id);
+        let slots: Vec<u64> = jumps
+            .map(|jump| jump.slot)
+            .chain([block.first_slot])
+            .collect();
+        let counts = self.threads.iter().flat_map(|thread| &thread.counts);
+        let own = counts.filter(|count| slots.contains(&count.slot));
+        own.map(|count| count.count).fold(0, u64::saturating_add)
+    }
+
     /// The parts of a process that are known from counters.
     pub fn into_process(self, process: Process) -> Process {
         Process {

@@ -11,6 +11,7 @@ use testkit::folder::Folder;
 use testkit::zstd;
 
 use crate::BINARY;
+use crate::counted::{Counts, counters, edit};
 
 const BOLT: &str = "/usr/lib/llvm-16/bin/llvm-bolt";
 const PERF2BOLT: &str = "/usr/lib/llvm-16/bin/perf2bolt";
@@ -107,6 +108,7 @@ fn llvm_bolt_makes_a_real_program_jump_less() {
         theirs.abs_diff(executed) * 1000 < executed,
         "{executed} {theirs}"
     );
+    is_counted_edited(&folder);
 }
 
 /// An interpreter of a million codes, with a jump table that a code never in use has an
@@ -165,6 +167,28 @@ fn where_a_jump_table_leads_is_known() {
     let (_, executed) = of_json(&folder, "taken");
     let [theirs, _] = statistic(&said, "executed instructions");
     assert!(theirs.abs_diff(executed) < 100, "{executed} {theirs}");
+    is_counted_edited(&folder);
+}
+
+/// A program that llvm-bolt made is edited in its turn: its last segment is code, and counters are behind that of its data.
+fn is_counted_edited(folder: &Folder) {
+    let run = ["count", "-q", "-o", "all.evp", "--", "./packs.bolt"];
+    let native = folder.run("./packs.bolt", &[]).stdout;
+    assert_eq!(folder.run(BINARY, &run).stdout, native);
+    let inside = edit(folder, "packs.bolt", "edges");
+    let edited = format!("{inside}/packs.bolt");
+    assert_eq!(folder.run(&edited, &[]).stdout, native);
+    let files = counters(folder, "");
+    let [file] = &files
+        .into_iter()
+        .filter(|file| file.contains("packs.bolt."))
+        .collect::<Vec<_>>()[..]
+    else {
+        panic!("a file of counters");
+    };
+    let all = Counts::of(folder, &["all.evp".into()], "packs.bolt");
+    let own = Counts::of(folder, std::slice::from_ref(file), "packs.bolt");
+    assert!(own.agree_with(&all, "packs.bolt") > 10);
 }
 
 /// Executed instructions and taken branches within the file, by address, from the callgrind

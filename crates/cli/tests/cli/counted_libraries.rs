@@ -127,6 +127,36 @@ fn libraries_are_counted_as_count_has_them() {
     }
 }
 
+/// `count --rewrite` counts the libraries that a program needs, and says that it loaded others.
+#[test]
+fn count_edits_libraries() {
+    let folder = Folder::new("counted-libraries-cache");
+    make(&folder);
+    let native = run(Command::new("./program").current_dir(folder.path()));
+    let all = counted(&folder, &["./program"]);
+    for round in 0..2 {
+        let mut own = Command::new(BINARY);
+        own.args(["count", "--rewrite=only", "-q", "-o", "own.evp", "--report"]);
+        own.args(["own.txt", "--", "./program"]);
+        own.env("XDG_CACHE_HOME", folder.path())
+            .current_dir(folder.path());
+        assert_eq!(run(&mut own), native, "{round}");
+        let files = ["own.evp".to_owned()];
+        for (name, least) in [("program", 10), ("libwork.so", 20)] {
+            let all = Counts::of(&folder, &all, name);
+            let blocks = Counts::of(&folder, &files, name).agree_with(&all, name);
+            assert!(blocks >= least, "{name}: {blocks} blocks");
+        }
+        let told = fs::read_to_string(folder.file("own.txt")).expect("a report");
+        assert!(
+            told.contains("\n2 libraries were counted with the program; "),
+            "{told}"
+        );
+        assert!(told.contains("\n`dlopen` was called 3 times: "), "{told}");
+        assert!(!told.contains("plug "), "{told}");
+    }
+}
+
 /// A library is edited by itself, and used by a program that is as it was.
 #[test]
 fn a_library_by_itself_is_counted() {

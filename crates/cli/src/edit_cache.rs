@@ -1,0 +1,199 @@
+//! Edited programs that are kept for later runs of `count --rewrite`.
+//!
+//! Problem: editing takes as long as many runs, so an edited program is kept with its libraries; and what is kept is executed later,
+//! so nobody else may have written it.
+//!
+//! Approach: a folder of the user's cache that only the user can enter has one folder for each program, as [`edited_folder`] makes
+//! them, named by a hash of the program, of which files its libraries are, and of the editor. Beside the edited files stands `sums`:
+//! the hash of each, and the libraries that could not be edited. A folder is written beside its place and renamed, so several
+//! writers do no harm; before it is used, owners, permissions and hashes are looked at, and the original that the program's plan names.
+//!
+//! Limits: a library is known by its inode and the time of its change, not by its bytes. Nothing is ever removed.
+//!
+//! [`edited_folder`]: crate::edited_folder
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use image::{Image, Images, Version};
+use placement::plan;
+use rustix::process::geteuid;
+
+use crate::edited_folder::{LIBRARIES, PROGRAMS, Unfinished};
+use crate::flags::Rewrite;
+use crate::libraries::Walk;
+use crate::progress::Progress;
+use crate::uncounted;
+
+/// The tool that counts.
+const TOOL: &str = "edges";
+/// The file with the hashes of the others.
+const SUMS: &str = "sums";
+/// Precedes a library that was not edited, where others have a hash.
+const KEPT: &str = "kept";
+
+/// An edited program of the cache.
+pub struct Cached {
+    pub folder: PathBuf,
+    /// The edited program.
+    pub program: PathBuf,
+    /// Why each of the libraries that were not edited was not.
+    pub kept: Vec<String>,
+}
+
+impl Cached {
+    /// The edited form of a program, from the cache or made now. The error says why it is not edited.
+    pub fn of(program: &Path, progress: &Progress) -> Result<Cached, String> {
+        let input = fs::read(program).map_err(|error| error.to_string())?;
+        if input.starts_with(b"#!") {
+            return Err("it is a script".into());
+        }
+        if input.windows(7).any(|window| window == b"$ORIGIN") {
+            return Err("it looks for its libraries beside itself".into());
+        }
+        let program = fs::canonicalize(program).map_err(|error| error.to_string())?;
+        let folder = folder_of_the_user()?.join(key(&program, &input)?);
+        if let Some(cached) = Cached::good(&folder, &program, &input) {
+            return Ok(cached);
+        }
+        progress.says("editing the program and its libraries, once");
+        make(&program, &folder).map_err(|error| format!("{error:#}"))?;
+        let cached = Cached::good(&folder, &program, &input);
+        cached.ok_or_else(|| format!("'{}' is not what was written", folder.display()))
+    }
+
+    /// The contents of a folder, if they are what was put there, and of this original.
+    fn good(folder: &Path, original: &Path, input: &[u8]) -> Option<Cached> {
+        let mut own = read_own(&folder.join(SUMS))?;
+        let sums = String::from_utf8(std::mem::take(&mut own)).ok()?;
+        let mut kept = Vec::new();
+        let program = Path::new(PROGRAMS).join(original.file_name()?);
+        let mut is_there = false;
+        for line in sums.lines() {
+            let (sum, of) = line.split_once(' ')?;
+            if sum == KEPT {
+                kept.push(of.to_owned());
+                continue;
+            }
+            let bytes = read_own(&folder.join(of))?;
+            (sum == hex(&plan::hash(&bytes))).then_some(())?;
+            if Path::new(of) == program {
+                let planned = planned(&bytes)?;
+                is_there = planned.size == input.len() as u64 && planned.hash == plan::hash(input);
+            }
+        }
+        is_there.then(|| Cached {
+            folder: folder.to_owned(),
+            program: folder.join(program),
+            kept,
+        })
+    }
+
+    /// An error if too much of the program would not be counted.
+    pub fn judge(&self, program: &Path) -> Result<(), String> {
+        let bytes = fs::read(&self.program).map_err(|error| error.to_string())?;
+        let image = Image::open_whole(program).map_err(|error| error.to_string())?;
+        let planned = planned(&bytes).ok_or("its plan is damaged")?;
+        uncounted::too_much(&planned.uncounted, &image).map_or(Ok(()), Err)
+    }
+}
+
+/// Makes a folder that only the user can enter.
+pub fn make_folder(path: &Path) -> std::io::Result<()> {
+    DirBuilder::new().mode(0o700).create(path)
+}
+
+/// The folder of edited programs, which nobody else may enter.
+fn folder_of_the_user() -> Result<PathBuf, String> {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    let cache = cache.filter(|path| path.is_absolute()).or_else(home);
+    let cache = cache.ok_or("there is no HOME for a cache of edited programs")?;
+    let folder = cache.join("everypath");
+    let cannot = |error: std::io::Error| format!("'{}': {error}", folder.display());
+    fs::create_dir_all(&cache).map_err(cannot)?;
+    match make_folder(&folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            return Err(cannot(error));
+        }
+        _ => {}
+    }
+    let metadata = fs::symlink_metadata(&folder).map_err(cannot)?;
+    let is_own = metadata.is_dir() && metadata.uid() == geteuid().as_raw();
+    match is_own && metadata.mode() & 0o077 == 0 {
+        true => Ok(folder),
+        false => Err(format!("others may write to '{}'", folder.display())),
+    }
+}
+
+/// The name of a program's folder.
+fn key(program: &Path, input: &[u8]) -> Result<String, String> {
+    let editor = std::env::current_exe()
+        .and_then(fs::metadata)
+        .map_err(|error| error.to_string())?;
+    let mut of = format!(
+        "{} {:?} {}",
+        editor.len(),
+        (editor.mtime(), editor.mtime_nsec()),
+        program.display()
+    );
+    let images = Images::new();
+    for library in Walk::new(&images, program).skip(1) {
+        let path = library.path();
+        let version = Version::of(path).map_err(|error| error.to_string())?;
+        let _ = write!(of, "\n{version:?} {}", path.display());
+    }
+    let (program, of) = (plan::hash(input), plan::hash(of.as_bytes()));
+    Ok(format!("{}.{}", hex(&program), hex(&of)))
+}
+
+/// Edits a program with its libraries into a folder of the cache.
+fn make(program: &Path, folder: &Path) -> anyhow::Result<()> {
+    let flags = Rewrite {
+        file: program.to_owned(),
+        output: folder.to_owned(),
+        libs: true,
+        also: Vec::new(),
+        tool: TOOL.into(),
+        weights: None,
+        branches: false,
+        counters: None,
+        paranoid: false,
+        explain: false,
+    };
+    let new = Unfinished::beside(folder);
+    let mut lines = BTreeMap::new();
+    for (path, why) in new.fill(&flags, true)? {
+        lines.insert(path, format!("{KEPT} {why}\n"));
+    }
+    for inner in [PROGRAMS, LIBRARIES] {
+        for entry in fs::read_dir(new.path().join(inner))? {
+            let path = Path::new(inner).join(entry?.file_name());
+            let hash = hex(&plan::hash(&fs::read(new.path().join(&path))?));
+            let line = format!("{hash} {}\n", path.display());
+            lines.insert(path, line);
+        }
+    }
+    let text: String = lines.into_values().collect();
+    fs::write(new.path().join(SUMS), text)?;
+    new.finish(folder)
+}
+
+fn planned(bytes: &[u8]) -> Option<plan::File> {
+    rewrite::plan_of(bytes).and_then(plan::File::decode)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The bytes of a file that only the user may have written.
+fn read_own(path: &Path) -> Option<Vec<u8>> {
+    let metadata = fs::symlink_metadata(path).ok()?;
+    let is_own = metadata.is_file() && metadata.uid() == geteuid().as_raw();
+    (is_own && metadata.mode() & 0o022 == 0).then_some(())?;
+    fs::read(path).ok()
+}
