@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use report::counts::{BLOCKS_ONLY, CALLED, INSTRUCTIONS, KEPT, LEFT_OUT, LOADS};
+use report::counts::{BLOCKS_ONLY, CALLED, INSTRUCTIONS, KEPT, LEFT_OUT, LOADS, STARTS};
 use trace::{Mode, Prefix, Recording};
 
 use crate::commands::read;
@@ -62,7 +62,7 @@ fn add(recording: &mut Recording, other: Recording) {
     let options = &mut recording.meta.options;
     for option in other.meta.options {
         match option.0.as_str() {
-            CALLED | LOADS => options.push(option),
+            CALLED | LOADS | STARTS => options.push(option),
             BLOCKS_ONLY | LEFT_OUT | INSTRUCTIONS | KEPT if !options.contains(&option) => {
                 options.push(option);
             }

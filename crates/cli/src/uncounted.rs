@@ -12,7 +12,7 @@ use analysis::counts::from_counters::Counted;
 use image::{Image, LinkAddr};
 use placement::plan;
 use report::counted;
-use report::counts::{CALLED, INSTRUCTIONS, LEFT_OUT, LOADS};
+use report::counts::{CALLED, INSTRUCTIONS, LEFT_OUT, LOADS, STARTS};
 
 /// Most code, in percent, that may be without counters.
 const MOST: f64 = 2.0;
@@ -91,11 +91,16 @@ pub fn options(
             format!("{calls} {}", name(function, uncounted, image)),
         ))
     }));
-    let loads = ["dlopen", "dlmopen"].iter();
-    let loads = loads.map(|name| executions(name, counts, image, bias));
-    match loads.sum() {
-        calls if calls > 0 && is_counted => options.push((LOADS.into(), u64::to_string(&calls))),
-        _ => {}
+    let calls = [
+        (STARTS, ["execve", "execveat"]),
+        (LOADS, ["dlopen", "dlmopen"]),
+    ];
+    for (option, functions) in calls.into_iter().filter(|_| is_counted) {
+        let calls = functions.map(|name| executions(name, counts, image, bias));
+        match calls.into_iter().sum() {
+            0 => {}
+            calls => options.push((option.into(), u64::to_string(&calls))),
+        }
     }
     options.push((
         INSTRUCTIONS.into(),

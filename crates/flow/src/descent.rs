@@ -1,7 +1,7 @@
 //! Instructions of a function, by following control from its entries.
 //!
-//! Invariants: instructions do not overlap, but where [`Gate::Undecodable`] says so; all are in the
-//! function's ranges.
+//! Invariants: instructions do not overlap, but where [`Gate::Undecodable`] says so, and pairs of which one is the other with
+//! the prefix `lock`; all are in the function's ranges.
 
 use std::ops::Range;
 
@@ -21,6 +21,8 @@ pub(crate) struct Step {
     pub slot: Option<u64>,
     /// A call that does not come back.
     pub is_last: bool,
+    /// All its bytes, or all but the first one, are those of another one (see [`Descent::locked`]).
+    is_shared: bool,
 }
 
 impl Step {
@@ -35,6 +37,8 @@ pub(crate) trait Calls {
     fn returns(&self, target: u64) -> bool;
     /// Whether the function that a word has the address of returns.
     fn slot_returns(&self, slot: u64) -> bool;
+    /// Whether a function begins at an address.
+    fn is_entry(&self, addr: u64) -> bool;
 }
 
 /// Bits of a byte: the first one of an instruction, another one, the first one of a block.
@@ -57,6 +61,8 @@ pub(crate) struct Descent {
     pub references: Vec<u64>,
     /// Addresses of code that instructions take.
     pub taken: Vec<u64>,
+    /// Ends of ranges, and the functions that control runs into from there.
+    runs_into: Vec<(u64, u64)>,
 }
 
 impl Descent {
@@ -73,6 +79,7 @@ impl Descent {
             waiting: Vec::new(),
             references: Vec::new(),
             taken: Vec::new(),
+            runs_into: Vec::new(),
         }
     }
 
@@ -163,6 +170,34 @@ impl Descent {
         true
     }
 
+    /// Notes an instruction of which another one has all bytes, but perhaps the first: one of them has the prefix `lock`, and glibc
+    /// jumps over that while there is one thread. Whether it is such a one.
+    fn locked(&mut self, code: &Code<'_>, insn: &Insn) -> bool {
+        const LOCK: u8 = 0xf0;
+        let addr = insn.pc();
+        let (with, without) = match insn.bytes().first() {
+            Some(&LOCK) => (addr, addr + 1),
+            _ => (addr.wrapping_sub(1), addr),
+        };
+        let other = if with == addr { without } else { with };
+        if code.at(with).first() != Some(&LOCK) || !self.is_start(other) {
+            return false;
+        }
+        let end = code.insn(other).map(|other| other.next_pc());
+        let is_free = match self.state(addr) {
+            Some(state) => (state & OTHER == 0) == (with == addr),
+            None => false,
+        };
+        if !is_free || end != Some(insn.next_pc()) {
+            return false;
+        }
+        if let Some(byte) = self.byte(addr) {
+            *byte = *byte & LEADER | FIRST;
+        }
+        self.lead(other);
+        true
+    }
+
     fn fail(&mut self, gate: Gate, at: u64) {
         self.failed.push(Failed {
             gate,
@@ -187,7 +222,17 @@ impl Descent {
         if self.failed.len() == before.2 && !self.steps[before.0..].iter().any(is_odd) {
             return true;
         }
-        for step in self.steps.split_off(before.0) {
+        for step in self.steps.split_off(before.0).into_iter().rev() {
+            if step.is_shared {
+                let is_inner = step
+                    .addr
+                    .checked_sub(1)
+                    .is_some_and(|lock| self.is_start(lock));
+                if let Some(byte) = self.byte(step.addr) {
+                    *byte = *byte & LEADER | if is_inner { OTHER } else { 0 };
+                }
+                continue;
+            }
             let mut both = self.ranges.iter().zip(&mut self.bytes);
             if let Some((range, bytes)) = both.find(|(range, _)| range.contains(&step.addr)) {
                 let from = (step.addr - range.start) as usize;
@@ -229,15 +274,19 @@ impl Descent {
         let mut reader = code.reader(from);
         loop {
             match self.state(addr) {
-                None => return self.fail(Gate::RunsOver, addr),
+                None => return self.run_over(code, calls, addr),
                 Some(state) if state & FIRST != 0 => return,
-                Some(state) if state & OTHER != 0 => return self.fail(Gate::Undecodable, addr),
                 Some(_) => {}
             }
             let Ok(insn) = reader.decode(addr) else {
                 return self.fail(Gate::Undecodable, addr);
             };
-            if !self.mark(addr, insn.len()) {
+            let is_shared = self.locked(code, &insn);
+            if is_shared {
+                // Each of the two is a block of its own.
+                self.lead(addr);
+                self.lead(insn.next_pc());
+            } else if !self.mark(addr, insn.len()) {
                 return self.fail(Gate::Undecodable, addr);
             }
             let address = insn.rip_relative().map(|(addr, _)| addr);
@@ -245,13 +294,34 @@ impl Descent {
             let constant = insn.constant().filter(|_| code.is_fixed());
             let taken = address.filter(|_| insn.is_lea()).or(constant);
             self.taken.extend(taken.filter(|&addr| code.contains(addr)));
-            let step = self.step(&insn, calls);
+            let step = Step {
+                is_shared,
+                ..self.step(&insn, calls)
+            };
             self.steps.push(step);
             if !self.go_on(step) {
                 return;
             }
             addr = step.end();
         }
+    }
+
+    /// Control runs over the end of the function: into another one, perhaps over padding, or the gate is failed.
+    fn run_over(&mut self, code: &Code<'_>, calls: &dyn Calls, end: u64) {
+        let mut addr = end;
+        while !calls.is_entry(addr) {
+            match code.insn(addr).filter(Insn::is_nop) {
+                Some(nop) => addr = nop.next_pc(),
+                None => return self.fail(Gate::RunsOver, end),
+            }
+        }
+        self.runs_into.push((end, addr));
+    }
+
+    /// The function that code before an address runs into.
+    pub fn runs_into(&self, end: u64) -> Option<u64> {
+        let mut all = self.runs_into.iter();
+        all.find(|(own, _)| *own == end).map(|(_, entry)| *entry)
     }
 
     fn step(&self, insn: &Insn, calls: &dyn Calls) -> Step {
@@ -277,6 +347,7 @@ impl Descent {
             slot,
             // Code that a call at the end would come back to is another function's.
             is_last: is_call && (!returns || !self.is_inside(end)),
+            is_shared: false,
         }
     }
 

@@ -18,7 +18,7 @@ pub struct Block {
 /// Kinds of edges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EdgeKind {
-    /// To the code behind, also that of a call which returned.
+    /// To the code behind, also that of a call which returned, and that of another function.
     FallThrough,
     /// By a jump, or a conditional one that is taken.
     Taken,
@@ -210,7 +210,10 @@ impl Graph {
             _ => {}
         }
         if falls_through(last) {
-            self.add(from, last.end(), EdgeKind::FallThrough);
+            match descent.runs_into(last.end()) {
+                None => self.add(from, last.end(), EdgeKind::FallThrough),
+                Some(entry) => self.leave_to(from, outside(entry), EdgeKind::FallThrough),
+            }
         }
     }
 
@@ -227,8 +230,9 @@ impl Graph {
     }
 }
 
+/// A system call ends its block: it may end the thread, or begin another program.
 fn ends_block(step: &Step) -> bool {
-    !matches!(step.flow, Flow::Next | Flow::Syscall | Flow::Int80)
+    !matches!(step.flow, Flow::Next | Flow::Int80)
 }
 
 fn falls_through(step: &Step) -> bool {

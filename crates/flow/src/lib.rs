@@ -13,7 +13,8 @@
 //! A function is *complete* if its graph has every instruction and edge that can be executed; else it says
 //! which [`Gate`] it fails, and where.
 //!
-//! Invariants: no input makes a function of this crate panic. Blocks of a function are sorted and disjoint; edges
+//! Invariants: no input makes a function of this crate panic. Blocks of a function are sorted and disjoint, but where code jumps
+//! over the prefix `lock` of an instruction: that is a block, and so is the instruction without it; edges
 //! go from the end of a block to the beginning of one of the same function, or leave it.
 //!
 //! | module | what |

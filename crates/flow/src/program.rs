@@ -197,6 +197,10 @@ impl Calls for Making<'_> {
     fn slot_returns(&self, slot: u64) -> bool {
         !self.silent_slots.contains(&slot)
     }
+
+    fn is_entry(&self, addr: u64) -> bool {
+        self.by_entry.contains_key(&addr)
+    }
 }
 
 impl Making<'_> {
@@ -426,7 +430,9 @@ impl Making<'_> {
     fn is_silent(&self, function: &Function) -> bool {
         let comes_back = |edge: &crate::Edge| match (edge.kind, edge.to) {
             (EdgeKind::Return, _) => true,
-            (EdgeKind::TailCall | EdgeKind::Case, To::Address(addr)) => self.returns(addr.0),
+            (EdgeKind::TailCall | EdgeKind::Case | EdgeKind::FallThrough, To::Address(addr)) => {
+                self.returns(addr.0)
+            }
             (EdgeKind::TailCall, To::Slot(slot)) => self.slot_returns(slot.0),
             (EdgeKind::TailCall, _) => true,
             _ => false,

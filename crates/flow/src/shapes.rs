@@ -35,21 +35,32 @@ pub(crate) struct Shape {
     pub table: Table,
 }
 
-/// Shapes of indirect jumps of a graph, by their addresses.
+/// The target of an indirect jump, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    OfTable(Shape),
+    /// A constant address: a label whose address was taken.
+    Label(u64),
+}
+
+/// Targets of indirect jumps of a graph, by their addresses.
 ///
 /// Most tables are made and bounded a few blocks before their jump, so these are looked at first, with
 /// nothing known before them; what is left, or has no bound there, asks for more, and then for the whole function.
-pub(crate) fn shapes(
+pub(crate) fn targets(
     code: &Code<'_>,
     graph: &Graph,
     entries: &[u64],
     jumps: &[u64],
-) -> HashMap<u64, Shape> {
+) -> HashMap<u64, Target> {
     let before = graph.predecessors();
-    let mut found: HashMap<u64, Shape> = HashMap::new();
+    let mut found: HashMap<u64, Target> = HashMap::new();
     for layers in [NEAR, FAR, usize::MAX] {
         let left = jumps.iter().copied();
-        let is_bounded = |shape: &Shape| shape.table.is_guarded;
+        let is_bounded = |target: &Target| match target {
+            Target::OfTable(shape) => shape.table.is_guarded,
+            Target::Label(_) => true,
+        };
         let left: Vec<u64> = left
             .filter(|jump| !found.get(jump).is_some_and(is_bounded))
             .collect();
@@ -61,10 +72,13 @@ pub(crate) fn shapes(
             break;
         }
         let entries = if layers == usize::MAX { entries } else { &[] };
-        for (jump, shape) in propagate(code, graph, &wanted, &before, entries) {
-            let near = found.entry(jump).or_insert(shape);
-            if near.base == shape.base && near.table.address == shape.table.address {
-                *near = shape;
+        for (jump, target) in propagate(code, graph, &wanted, &before, entries) {
+            let near = found.entry(jump).or_insert(target);
+            if let (Target::OfTable(known), Target::OfTable(shape)) = (&mut *near, target)
+                && known.base == shape.base
+                && known.table.address == shape.table.address
+            {
+                *known = shape;
             }
         }
     }
@@ -93,7 +107,7 @@ fn near(graph: &Graph, before: &[Vec<u32>], jumps: &[u64], layers: usize) -> Vec
     near
 }
 
-/// Shapes of the indirect jumps in the blocks that are `wanted`, which control enters at `entries`
+/// Targets of the indirect jumps in the blocks that are `wanted`, which control enters at `entries`
 /// and from other blocks.
 fn propagate(
     code: &Code<'_>,
@@ -101,7 +115,7 @@ fn propagate(
     wanted: &[bool],
     predecessors: &[Vec<u32>],
     entries: &[u64],
-) -> HashMap<u64, Shape> {
+) -> HashMap<u64, Target> {
     let mut found = HashMap::new();
     let mut flow = Propagation {
         code,
@@ -130,9 +144,9 @@ fn propagate(
         let mut state = state.clone();
         flow.execute(block, &mut state, |insn, state| {
             if insn.flow() == Flow::IndirectJump
-                && let Some(shape) = state.shape(insn)
+                && let Some(target) = state.target(insn)
             {
-                found.insert(insn.pc(), shape);
+                found.insert(insn.pc(), target);
             }
         });
     }

@@ -10,7 +10,7 @@ use isa::dataflow::{Op, Place};
 use isa::memory::Address;
 use isa::{Flow, Insn, Reg};
 
-use crate::shapes::Shape;
+use crate::shapes::{Shape, Target};
 use crate::values::{Compared, Table, Value, element, extended, join, mask, sum};
 
 /// Registers that a call does not keep (System V ABI).
@@ -473,8 +473,8 @@ impl State {
         }
     }
 
-    /// The target of an indirect jump, if it is of a table.
-    pub fn shape(&self, insn: &Insn) -> Option<Shape> {
+    /// The target of an indirect jump, if it is known.
+    pub fn target(&self, insn: &Insn) -> Option<Target> {
         let id = 0;
         let value = match insn.operand_address() {
             Some(address) => {
@@ -484,8 +484,11 @@ impl State {
             None => self.get(insn.jump_register()?),
         };
         match value {
-            Value::Target { base, table } => Some(Shape { base, table }),
-            Value::Entry(table) if table.width == 8 => Some(Shape { base: 0, table }),
+            Value::Target { base, table } => Some(Target::OfTable(Shape { base, table })),
+            Value::Entry(table) if table.width == 8 => {
+                Some(Target::OfTable(Shape { base: 0, table }))
+            }
+            Value::Constant(label) => Some(Target::Label(label)),
             _ => None,
         }
     }

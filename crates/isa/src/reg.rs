@@ -1,7 +1,7 @@
 //! General-purpose registers by their encoding number.
 
 /// A 64-bit general-purpose register (Intel SDM vol. 2, table 3-1 order).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Reg {
     Rax = 0,

@@ -139,7 +139,8 @@ pub const INSTRUCTIONS: &str = "instructions";
 pub const LIBRARIES: &str = "libraries";
 /// The option that says why a library was not edited with its program.
 pub const KEPT: &str = "kept";
-/// The option with the number of calls that load libraries.
+/// Options with the number of calls that start other programs, and that load libraries.
+pub const STARTS: &str = "programs started";
 pub const LOADS: &str = "libraries loaded";
 
 /// Functions without counters that are named.
@@ -175,7 +176,7 @@ fn uncounted(recording: &Recording) -> Vec<String> {
         notes.push(match most {
             0 => "only the program's own code was counted, not that of libraries".into(),
             most => format!(
-                "{} counted with the program; others, the dynamic linker, and programs that it started were not",
+                "{} counted with the program; others, and the dynamic linker, were not",
                 match most {
                     1 => "1 library was".into(),
                     most => format!("{most} libraries were"),
@@ -183,13 +184,26 @@ fn uncounted(recording: &Recording) -> Vec<String> {
             ),
         });
     }
-    let calls = options(recording, LOADS).filter_map(|number| number.parse::<u64>().ok());
-    match calls.sum::<u64>() {
-        0 => {}
-        calls => notes.push(format!(
-            "`dlopen` was called {} times: libraries that it loaded were counted only if they were edited, too",
-            grouped(calls)
-        )),
+    for (option, called, so) in [
+        (
+            STARTS,
+            "execve",
+            "the programs that it started were not counted",
+        ),
+        (
+            LOADS,
+            "dlopen",
+            "libraries that it loaded were counted only if they were edited, too",
+        ),
+    ] {
+        let calls = options(recording, option).filter_map(|number| number.parse::<u64>().ok());
+        match calls.sum::<u64>() {
+            0 => {}
+            calls => notes.push(format!(
+                "`{called}` was called {} times: {so}",
+                grouped(calls)
+            )),
+        }
     }
     notes
 }

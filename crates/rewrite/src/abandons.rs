@@ -367,7 +367,11 @@ fn calls(function: &Function) -> impl Iterator<Item = To> + '_ {
     let edges = edges.filter(|edge| {
         matches!(
             edge.kind,
-            EdgeKind::Call | EdgeKind::NoReturn | EdgeKind::TailCall | EdgeKind::Case
+            EdgeKind::Call
+                | EdgeKind::NoReturn
+                | EdgeKind::TailCall
+                | EdgeKind::Case
+                | EdgeKind::FallThrough
         )
     });
     let targets = edges.map(|edge| edge.to);

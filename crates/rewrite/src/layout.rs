@@ -66,6 +66,9 @@ enum Behind {
     OldCode,
     /// To the next instruction, which is not in this version.
     FirstVersion,
+    /// To an old address, wherever that is now: over an instruction that is this one without its prefix `lock`, or to the function that
+    /// it runs into.
+    To(LinkAddr),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -489,7 +492,7 @@ impl Item {
     fn behind(&self) -> u64 {
         match self.behind {
             Behind::Nothing => 0,
-            Behind::OldCode | Behind::FirstVersion => JUMP,
+            Behind::OldCode | Behind::FirstVersion | Behind::To(_) => JUMP,
         }
     }
 }

@@ -2,11 +2,13 @@
 //!
 //! Problem: a static program, and the C library, have their own `fork`, `vfork` and `setjmp`, mostly without names.
 //!
-//! Approach: the number of a system call is a constant of the same block, or comes from a register to which the whole function gives
-//! constants alone, as where a loop waits; one that is not known may be any. `setjmp` and `getcontext` save the address that they
+//! Approach: the number of a system call is a constant, or several, that come to it on all ways through the function, also by way of
+//! other registers; one that is not known may be any. `setjmp` and `getcontext` save the address that they
 //! return to and the stack pointer behind it, which other functions do not.
 
-use flow::{Block, Function};
+use std::collections::HashSet;
+
+use flow::{Block, EdgeKind, Function, To};
 use image::LinkAddr;
 use isa::dataflow::{Op, Place};
 use isa::{Insn, Reg};
@@ -27,96 +29,169 @@ const SYSCALL: &[u8] = &[0x0f, 0x05];
 const FORK: [u64; 3] = [56, 57, 435];
 /// The child of vfork(2) has its parent's memory, and the parent waits for it.
 const VFORK: u64 = 58;
+/// execve(2), execveat(2).
+const EXECVE: u64 = 59;
+const EXECVEAT: u64 = 322;
+/// exit(2), exit_group(2).
+const EXIT: u64 = 60;
+const EXIT_GROUP: u64 = 231;
 
 impl Twice {
     pub fn of<'b>(function: &Function, bytes: &dyn Fn(LinkAddr) -> &'b [u8]) -> Twice {
         let mut twice = Twice::default();
-        let blocks = &function.graph.blocks;
-        let blocks = blocks.iter().map(|block| {
-            let code = bytes(block.start);
-            let len = (block.end.0 - block.start.0) as usize;
-            (block, &code[..code.len().min(len)])
-        });
-        for (block, code) in blocks.clone() {
-            if code.windows(SYSCALL.len()).any(|bytes| bytes == SYSCALL) {
-                for number in numbers(block, code) {
-                    let known = match number {
-                        Number::Of(register) => constants(register, blocks.clone()),
-                        Number::Is(number) => Some(vec![number]),
-                        Number::Unknown => None,
-                    };
-                    twice.may_fork |= known.is_none();
-                    for number in known.unwrap_or_default() {
-                        twice.forks |= FORK.contains(&number);
-                        twice.here |= number == VFORK;
-                    }
+        for (at, block) in function.graph.blocks.iter().enumerate() {
+            for known in system_calls(function, at, bytes) {
+                twice.may_fork |= known.is_none();
+                for number in known.unwrap_or_default() {
+                    twice.forks |= FORK.contains(&number);
+                    twice.here |= number == VFORK;
                 }
             }
             if block.start == function.entry {
-                twice.here |= saves_return(code);
+                twice.here |= saves_return(code(block, bytes));
             }
         }
         twice
     }
 }
 
-/// The number of a system call, as a block says it.
-#[derive(Clone, Copy)]
-enum Number {
+/// How the system call at the end of a block does not come back, if it is known to be one that does not.
+pub fn exits<'b>(
+    function: &Function,
+    block: usize,
+    bytes: &dyn Fn(LinkAddr) -> &'b [u8],
+) -> Option<Exits> {
+    let last = system_calls(function, block, bytes).pop().flatten();
+    match last?[..] {
+        [EXIT | EXECVE | EXECVEAT] => Some(Exits::Thread),
+        [EXIT_GROUP] => Some(Exits::Process),
+        _ => None,
+    }
+}
+
+/// A system call that does not come back: it ends its thread, or the process; another program, if it can be executed, takes the
+/// place of both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exits {
+    Thread,
+    Process,
+}
+
+fn code<'b>(block: &Block, bytes: &dyn Fn(LinkAddr) -> &'b [u8]) -> &'b [u8] {
+    let code = bytes(block.start);
+    let len = (block.end.0 - block.start.0) as usize;
+    &code[..code.len().min(len)]
+}
+
+/// The numbers that each system call of a block may have, if they are known.
+fn system_calls<'b>(
+    function: &Function,
+    at: usize,
+    bytes: &dyn Fn(LinkAddr) -> &'b [u8],
+) -> Vec<Option<Vec<u64>>> {
+    let block = &function.graph.blocks[at];
+    let own = code(block, bytes);
+    if !own.windows(SYSCALL.len()).any(|bytes| bytes == SYSCALL) {
+        return Vec::new();
+    }
+    let numbers = Values::of(block, own).numbers.into_iter();
+    let known = numbers.map(|number| match number {
+        Value::Before(register) => constants(function, at, register, bytes),
+        Value::Is(number) => Some(vec![number]),
+        Value::Unknown => None,
+    });
+    known.collect()
+}
+
+/// The value of a register, as a block says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Value {
     Is(u64),
-    /// It was in another register.
-    Of(Reg),
+    /// That of a register before the block.
+    Before(Reg),
     Unknown,
 }
 
-/// Numbers of a block's system calls.
-fn numbers(block: &Block, code: &[u8]) -> Vec<Number> {
-    let (mut now, mut numbers) = (Number::Unknown, Vec::new());
-    for insn in insns(block.start, code) {
-        if insn.bytes() == SYSCALL {
-            numbers.push(std::mem::replace(&mut now, Number::Unknown));
-            continue;
-        }
-        match insn.op() {
-            Op::Constant {
-                to: Reg::Rax,
-                value,
-            } => now = Number::Is(value),
-            Op::Load {
-                to: Reg::Rax,
-                from: Place::Register(register),
-                width: 4..,
-                ..
-            } => now = Number::Of(register),
-            op if changes(op, Reg::Rax) => now = Number::Unknown,
-            // The register has another value then, and may have had any before.
-            op if matches!(now, Number::Of(register) if changes(op, register)) => {
-                now = Number::Unknown;
-            }
-            _ => {}
-        }
-    }
-    numbers
+/// Values of registers behind a block, and the numbers of its system calls.
+struct Values {
+    registers: [Value; 16],
+    numbers: Vec<Value>,
 }
 
-/// Values that a function gives to a register, if they are constants.
-fn constants<'b>(
-    register: Reg,
-    blocks: impl Iterator<Item = (&'b Block, &'b [u8])>,
-) -> Option<Vec<u64>> {
-    let mut values = Vec::new();
-    for (block, code) in blocks {
+impl Values {
+    fn of(block: &Block, code: &[u8]) -> Values {
+        let mut values = Values {
+            registers: Reg::ALL.map(Value::Before),
+            numbers: Vec::new(),
+        };
         for insn in insns(block.start, code) {
-            match insn.op() {
-                Op::Constant { to, value } if to == register => values.push(value),
-                // The caller's value comes back before the function returns.
-                Op::Pop(Some(to)) if to == register && is_kept(to) => {}
-                op if changes(op, register) => return None,
-                _ => {}
+            if insn.bytes() == SYSCALL {
+                values.numbers.push(values.registers[Reg::Rax as usize]);
+                // The kernel writes to these (System V ABI, x86-64, A.2.1).
+                for register in [Reg::Rax, Reg::Rcx, Reg::R11] {
+                    values.registers[register as usize] = Value::Unknown;
+                }
+                continue;
+            }
+            let (to, value) = match insn.op() {
+                Op::Constant { to, value } => (to, Value::Is(value)),
+                Op::Load {
+                    to,
+                    from: Place::Register(from),
+                    width: 4..,
+                    ..
+                } => (to, values.registers[from as usize]),
+                op => {
+                    let changed = Reg::ALL.into_iter().filter(|reg| changes(op, *reg));
+                    changed.for_each(|reg| values.registers[reg as usize] = Value::Unknown);
+                    continue;
+                }
+            };
+            values.registers[to as usize] = value;
+        }
+        values
+    }
+}
+
+/// Constants that a register may have before a block, if it has no other values.
+fn constants<'b>(
+    function: &Function,
+    block: usize,
+    register: Reg,
+    bytes: &dyn Fn(LinkAddr) -> &'b [u8],
+) -> Option<Vec<u64>> {
+    let graph = &function.graph;
+    let entries = function.entry_blocks();
+    let mut found = Vec::new();
+    let mut seen: HashSet<(usize, Reg)> = HashSet::new();
+    let mut waiting = vec![(block, register)];
+    while let Some((block, register)) = waiting.pop() {
+        if !seen.insert((block, register)) {
+            continue;
+        }
+        let to = To::Block(block as u32);
+        let mut ways = graph.edges.iter().filter(|edge| edge.to == to).peekable();
+        if entries.contains(&(block as u32)) || ways.peek().is_none() {
+            return None;
+        }
+        for way in ways {
+            let from = way.from as usize;
+            let calls = graph.edges_of(from).iter();
+            let mut calls = calls.filter(|edge| edge.kind == EdgeKind::Call);
+            if calls.next().is_some() && !is_kept(register) {
+                return None;
+            }
+            let before = &graph.blocks[from];
+            match Values::of(before, code(before, bytes)).registers[register as usize] {
+                Value::Is(value) => found.push(value),
+                Value::Before(register) => waiting.push((from, register)),
+                Value::Unknown => return None,
             }
         }
     }
-    (!values.is_empty()).then_some(values)
+    found.sort_unstable();
+    found.dedup();
+    Some(found)
 }
 
 /// Registers that functions give back as they were (System V ABI, x86-64, 3.2.1).

@@ -21,6 +21,7 @@ use crate::abandons::Abandons;
 use crate::jump_tables::NewTables;
 use crate::layout::{Inserted, Insertions, RESIDENT};
 use crate::skipped::Why;
+use crate::twice::{self, Exits};
 use crate::versions::{Label, Version, Versions};
 
 /// `r11`, which inserted code at entries uses.
@@ -166,17 +167,6 @@ impl Unit<'_> {
         }
     }
 
-    /// An error if memory of their own cannot be given to forked children.
-    fn check_forks(&self) -> Result<(), Why> {
-        for block in &self.forks {
-            let number = self.function.graph.block_from(*block);
-            if !is_free(self.live.before[number.ok_or(Why::NoPlace)?]) {
-                return Err(Why::NoPlace);
-            }
-        }
-        Ok(())
-    }
-
     /// The code of a plan for a version. Where a call may return in a forked child, the child is given memory of its own first, if
     /// threads have memory.
     pub(crate) fn insertions(
@@ -204,7 +194,13 @@ impl Unit<'_> {
             if !is_there(edge) {
                 return Err(Why::NoPlace);
             }
-            let inserted = Inserted::of(ops, edge.site())?;
+            let mut site = edge.site();
+            if matches!(edge.place, Place::Falls(behind) if self.forks.contains(&behind)) {
+                // A call has returned (System V ABI, x86-64, 3.2.1), whatever its callee, which is C's, is taken to read.
+                site.live.flags = isa::Flags::NONE;
+                site.live.general &= !R11;
+            }
+            let inserted = Inserted::of(ops, site)?;
             match edge.place {
                 Place::Nowhere => return Err(Why::NoPlace),
                 Place::Block(block) => {
@@ -378,7 +374,6 @@ impl<'d> Units<'d> {
         };
         self.add_edges(&mut unit, switches, bytes)?;
         if has_memory {
-            unit.check_forks()?;
         } else {
             unit.forks.clear();
         }
@@ -429,6 +424,10 @@ impl<'d> Units<'d> {
             let mut leaves = own.is_empty();
             for (at, edge) in own.iter().enumerate() {
                 let To::Block(to) = edge.to else {
+                    if let Some((kind, place)) = way_to_function(edge, block.last, flow)? {
+                        unit.add(end, Node::Outside, kind, place, vec![before + at]);
+                        continue;
+                    }
                     leaves |= edge.kind != EdgeKind::Call;
                     if edge.kind == EdgeKind::Call {
                         self.add_call(unit, number, block.end, edge.to);
@@ -437,6 +436,10 @@ impl<'d> Units<'d> {
                 };
                 let target = graph.blocks[to as usize].start;
                 let (kind, place) = match edge.kind {
+                    // A jump leads over the same instruction without a prefix.
+                    EdgeKind::FallThrough if to != number + 1 => {
+                        (Kind::Falls, Place::Taken(block.last, target))
+                    }
                     EdgeKind::FallThrough => (Kind::Falls, Place::Falls(target)),
                     // It has no long form.
                     EdgeKind::Taken if matches!(flow, Flow::CountJump(_)) => {
@@ -456,6 +459,13 @@ impl<'d> Units<'d> {
                     _ => return Err(Why::Code),
                 };
                 unit.add(end, Node::Start(to), kind, place, vec![before + at]);
+            }
+            if let Some(exits) = twice::exits(function, number as usize, bytes) {
+                let kind = match exits {
+                    Exits::Thread => Kind::Abandoned,
+                    Exits::Process => Kind::End,
+                };
+                unit.add(end, Node::Outside, kind, Place::Nowhere, Vec::new());
             }
             if leaves {
                 let ends = own
@@ -484,6 +494,24 @@ impl<'d> Units<'d> {
     }
 }
 
+/// A way from a block into another function by which code can be inserted: that of a conditional branch, or of running into it.
+fn way_to_function(
+    edge: &flow::Edge,
+    last: LinkAddr,
+    flow: Flow,
+) -> Result<Option<(Kind, Place)>, Why> {
+    let To::Address(entry) = edge.to else {
+        return Ok(None);
+    };
+    match (edge.kind, flow) {
+        // Both ways of the branch would be one.
+        (EdgeKind::FallThrough, Flow::Cond(_, target)) if target == entry.0 => Err(Why::NoPlace),
+        (EdgeKind::FallThrough, _) => Ok(Some((Kind::Falls, Place::Taken(last, entry)))),
+        (EdgeKind::TailCall, Flow::Cond(..)) => Ok(Some((Kind::Taken, Place::Taken(last, entry)))),
+        _ => Ok(None),
+    }
+}
+
 /// Old places of a function's entries that code in front of them would harm: it changes a register, and flags.
 fn bare_entries(function: &Function, live: &Live, is_called: bool) -> Vec<LinkAddr> {
     let first = [function.entry].into_iter().filter(|_| !is_called);
@@ -502,7 +530,8 @@ fn is_free(live: RegisterSet) -> bool {
 
 /// The table that an indirect jump goes by.
 struct Table {
-    /// Address of the old one; 0: labels of a computed goto.
+    /// Address of the old one; 0: labels of a computed goto, or one of several tables where no code can be inserted on the ways to
+    /// their targets. These are taken for one: how often each led to a target that they have in common is not known.
     old: LinkAddr,
     is_new: bool,
     /// Several jumps go by it.
@@ -511,17 +540,26 @@ struct Table {
 
 impl Table {
     fn of(function: &Function, switches: &NewTables, jump: LinkAddr) -> Table {
+        let is_new = |jump: LinkAddr| {
+            let mut tables = switches.tables.iter();
+            tables.any(|table| table.jumps.contains(&jump))
+        };
         let own = function.tables.iter().find(|table| table.jump == jump);
+        let old_ones = function.tables.iter().filter(|table| !is_new(table.jump));
+        let mut others = old_ones.filter(|table| own.is_none_or(|own| own.table != table.table));
+        let own = match (is_new(jump), others.next()) {
+            (false, Some(_)) => None,
+            _ => own,
+        };
         let old = own.map_or(LinkAddr(0), |table| table.table);
-        let new = switches
-            .tables
-            .iter()
-            .find(|table| table.jumps.contains(&jump));
-        let others = function.tables.iter().filter(|table| table.table == old);
+        let block = function.graph.block_at(jump);
+        let cases = block.map_or(&[][..], |block| function.graph.edges_of(block));
+        let same = function.tables.iter().filter(|table| table.table == old);
         Table {
             old,
-            is_new: new.is_some(),
-            is_shared: old == LinkAddr(0) || others.count() > 1,
+            is_new: is_new(jump),
+            // A label that is the only one needs no table.
+            is_shared: cases.len() > 1 && (old == LinkAddr(0) || same.count() > 1),
         }
     }
 }

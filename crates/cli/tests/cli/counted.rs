@@ -410,6 +410,30 @@ __attribute__((noinline)) static int loop(int m) {
 }
 int main(void) { printf("%d\n", loop(100)); return 0; }"#,
     ),
+    // Jumps over the prefix `lock`, and functions that run into others, as glibc has them.
+    (
+        "prefixes",
+        &["-O1"],
+        r#"
+#include <stdio.h>
+long add(long *to, long by, int alone), twice(long), once(long), padded(long);
+asm(".text\n.globl add\n.type add, @function\nadd: .cfi_startproc\n mov %rsi, %rax\n test %edx, %edx\n je 1f\n lock\n 1: xadd %rax, (%rdi)\n"
+    " jc 2f\n add $3, %rax\n 2: ret\n .cfi_endproc\n.size add, .-add\n"
+    ".p2align 4\n.globl padded\n.type padded, @function\npadded: .cfi_startproc\n test %rdi, %rdi\n js add\n add $7, %rdi\n .cfi_endproc\n.size padded, .-padded\n"
+    ".p2align 5\n.globl twice\n.type twice, @function\ntwice: .cfi_startproc\n add %rdi, %rdi\n jc odd\n .cfi_endproc\n.size twice, .-twice\n"
+    ".globl once\n.type once, @function\nonce: .cfi_startproc\n lea 1(%rdi), %rax\n ret\n .cfi_endproc\n.size once, .-once\n"
+    ".globl odd\n.type odd, @function\nodd: .cfi_startproc\n lea 5(%rdi), %rax\n ret\n .cfi_endproc\n.size odd, .-odd\n");
+int main(void) {
+    long sum = 1, all = 0;
+    for (long i = 0; i < 1000; i++) {
+        all += add(&sum, i % 5 - 2, i % 3);
+        all += i % 2 ? twice(i) : i % 7 ? once(i) : padded(i);
+        if (i % 10 == 0) all += twice(-i - 1);
+    }
+    printf("%ld %ld\n", sum, all);
+    return 0;
+}"#,
+    ),
 ];
 
 #[test]

@@ -222,6 +222,10 @@ fn has(function: &Function, last: LinkAddr, to: LinkAddr, kind: EdgeKind) -> boo
     let edges = block.map(|block| graph.edges_of(block)).unwrap_or_default();
     edges.iter().any(|edge| match edge.to {
         To::Block(block) => edge.kind == kind && graph.blocks[block as usize].start == to,
+        // It may run into another function over padding.
+        To::Address(addr) if edge.kind == EdgeKind::FallThrough => {
+            kind == edge.kind && (to.0..to.0 + 64).contains(&addr.0)
+        }
         To::Address(addr) => addr == to,
         _ => false,
     })

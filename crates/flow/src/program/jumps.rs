@@ -8,7 +8,7 @@ use isa::Flow;
 use super::{LEAST_LABELS, MOST_LABELS, MOST_TABLES, Making};
 use crate::descent::Descent;
 use crate::graph::Graph;
-use crate::shapes;
+use crate::shapes::{self, Target};
 use crate::tables::{self, Around, Found, single};
 
 impl Making<'_> {
@@ -119,10 +119,10 @@ impl Making<'_> {
         entries: &[u64],
         jumps: &[u64],
     ) -> BTreeMap<u64, Found> {
-        let shapes = shapes::shapes(self.code, graph, entries, jumps);
+        let targets = shapes::targets(self.code, graph, entries, jumps);
         let mut found = BTreeMap::new();
         for &jump in jumps {
-            let shape = shapes.get(&jump);
+            let target = targets.get(&jump);
             let frame = self.unwind.cfa(LinkAddr(jump));
             // The frame of a case is that of the jump. Parts may have been given to another function.
             let fits = |target: u64| {
@@ -134,7 +134,17 @@ impl Making<'_> {
                 references: &self.references,
                 fits: &fits,
             };
-            let table = shape.and_then(|shape| tables::read(self.code, jump, shape, &around));
+            if let Some(&Target::Label(label)) = target
+                && fits(label)
+                && descent.is_inside(label)
+            {
+                found.insert(jump, Found::Labels(vec![label]));
+                continue;
+            }
+            let table = match target {
+                Some(Target::OfTable(shape)) => tables::read(self.code, jump, shape, &around),
+                _ => None,
+            };
             let table = table.or_else(|| single(self.code, descent, jump));
             if let Some(table) = table {
                 found.insert(jump, Found::Table(table));

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use flow::{EdgeKind, Function, Gate, Program, To};
+use flow::{Edge, EdgeKind, Function, Gate, Program, To};
 use image::Image;
 
 use crate::damage::hold_together;
@@ -191,8 +191,10 @@ int main(int argc, char **) { return catches(argc); }
 #[test]
 fn odd_code_fails_its_gate() {
     const ODD: &str = r#"
-asm(".globl into\n.type into, @function\ninto: .cfi_startproc\n test %edi, %edi\n je 1f+1\n 1: lock incl counter(%rip)\n ret\n .cfi_endproc\n .size into, .-into\n"
-    ".globl over\n.type over, @function\nover: .cfi_startproc\n incl counter(%rip)\n .cfi_endproc\n .size over, .-over\n"
+asm(".globl into\n.type into, @function\ninto: .cfi_startproc\n test %edi, %edi\n je 1f+2\n 1: lock incl counter(%rip)\n ret\n .cfi_endproc\n .size into, .-into\n"
+    ".globl over\n.type over, @function\nover: .cfi_startproc\n incl counter(%rip)\n .cfi_endproc\n .size over, .-over\n .byte 6, 6\n"
+    ".globl locked\n.type locked, @function\nlocked: .cfi_startproc\n test %edi, %edi\n je 1f+1\n 1: lock incl counter(%rip)\n ret\n .cfi_endproc\n .size locked, .-locked\n"
+    ".globl runs\n.type runs, @function\nruns: .cfi_startproc\n incl counter(%rip)\n .cfi_endproc\n .size runs, .-runs\n .p2align 4\n"
     ".globl next\n.type next, @function\nnext: .cfi_startproc\n ret\n .cfi_endproc\n .size next, .-next\n"
     ".globl goes\n.type goes, @function\ngoes: .cfi_startproc\n push %rax\n .cfi_def_cfa_offset 16\n jmp *%rdi\n .cfi_endproc\n .size goes, .-goes\n"
     ".globl where\n.type where, @function\nwhere: .cfi_startproc\n call 1f\n 1: pop %rax\n ret\n .cfi_endproc\n .size where, .-where\n"
@@ -215,7 +217,31 @@ int main(void) { return 0; }
             .collect();
         assert_eq!(gates, [gate], "{name}");
     }
-    assert!(named(&program, "next").is_complete());
+    let next = named(&program, "next");
+    assert!(next.is_complete());
+    let runs = named(&program, "runs");
+    let leaves = Edge {
+        from: 0,
+        to: To::Address(next.entry),
+        kind: EdgeKind::FallThrough,
+    };
+    assert!(runs.is_complete() && runs.graph.edges == [leaves]);
+    let locked = named(&program, "locked");
+    let graph = &locked.graph;
+    let places = graph
+        .blocks
+        .iter()
+        .map(|block| (block.start - locked.entry, block.end - locked.entry));
+    assert_eq!(
+        places.collect::<Vec<_>>(),
+        [(0, 4), (4, 11), (5, 11), (11, 12)]
+    );
+    let ways = graph.edges.iter().filter_map(|edge| match edge.to {
+        To::Block(to) => Some((edge.from, to)),
+        _ => None,
+    });
+    assert_eq!(ways.collect::<Vec<_>>(), [(0, 1), (0, 2), (1, 3), (2, 3)]);
+    assert!(locked.is_complete());
 }
 
 /// Receivers of `__builtin_longjmp`: code takes their address, and nothing else leads to them.

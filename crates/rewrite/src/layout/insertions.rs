@@ -255,7 +255,15 @@ impl Moved {
             }
         }
         for stub in &self.stubs {
-            let target = self.new_of(stub.target).ok_or(Why::Code)?;
+            let own = self.new_of(stub.target);
+            let target = match self.has_part(stub.target) {
+                true => own.ok_or(Why::Code)?,
+                // The code runs into another function.
+                false => {
+                    let entry = stub.target.old;
+                    targets.moved(entry).unwrap_or(New::of_old(entry))
+                }
+            };
             let at = self.base + stub.offset;
             let out = &mut text[at.behind(start) as usize..][..stub.size() as usize];
             let address = |symbol| self.address(symbol, targets);

@@ -52,7 +52,7 @@ impl Moved {
                 let jump = Insn::decode(&behind[..behind.len().min(15)], new.next_pc()).ok()?;
                 Some(jump.flow())
             };
-            let is_same_behind = match self.behind(version, item) {
+            let is_same_behind = match self.behind(version, item, targets) {
                 Some(target) => goes_on() == Some(Flow::Jump(target.0)),
                 None => item.behind == Behind::Nothing,
             };

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use flow::{Block, EdgeKind, Function};
+use flow::{Block, EdgeKind, Function, To};
 use image::LinkAddr;
 use isa::{Flow, Insn};
 
@@ -103,14 +103,23 @@ impl Moved {
             }
             goes_on = self.take(taken, block, is_behind, bytes(block.start))?;
             is_behind = true;
+            let next = function.graph.blocks.get(number as usize + 1);
+            if next.is_some_and(|next| next.start < block.end) {
+                goes_on = None;
+                if let Some(last) = self.items.last_mut() {
+                    last.behind = Behind::To(block.end);
+                }
+                continue;
+            }
             // Should a call return that is taken not to, it goes on in old code; and so does a trap whose handler has the
             // program go on behind it.
-            if !falls_out(function, block) {
+            let out = way_out(function, number);
+            if out != Out::Behind {
                 goes_on = None;
-                let mut last = self.items.last_mut();
-                if let Some(last) = last.as_mut().filter(|last| last.is_call || last.is_trap) {
-                    last.behind = Behind::OldCode;
-                }
+                self.items
+                    .last_mut()
+                    .into_iter()
+                    .for_each(|last| last.leave(out));
             }
         }
         if goes_on.is_some() {
@@ -172,11 +181,24 @@ fn to_table(insn: &Insn, table: usize) -> Option<Kind> {
     })
 }
 
-/// Whether a block's code goes on behind it.
-fn falls_out(function: &Function, block: &Block) -> bool {
-    let number = function.graph.block_from(block.start);
-    let mut edges = function.graph.edges_of(number.unwrap_or(0)).iter();
-    edges.any(|edge| edge.kind == EdgeKind::FallThrough)
+/// The way of a block's code behind its last instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Out {
+    /// It goes on with the next block.
+    Behind,
+    /// It runs into another function.
+    Into(LinkAddr),
+    Nowhere,
+}
+
+fn way_out(function: &Function, number: u32) -> Out {
+    let edges = function.graph.edges_of(number as usize).iter();
+    let mut ways = edges.filter_map(|edge| match (edge.kind, edge.to) {
+        (EdgeKind::FallThrough, To::Address(entry)) => Some(Out::Into(entry)),
+        (EdgeKind::FallThrough, _) => Some(Out::Behind),
+        _ => None,
+    });
+    ways.next().unwrap_or(Out::Nowhere)
 }
 
 /// Whether the next instruction may be executed behind this one.
@@ -195,6 +217,15 @@ fn falls_through(insn: &Insn) -> bool {
 }
 
 impl Item {
+    /// It is the last of a block whose code does not go on with the next one.
+    fn leave(&mut self, out: Out) {
+        self.behind = match out {
+            Out::Into(entry) if self.goes_on => Behind::To(entry),
+            _ if self.is_call || self.is_trap => Behind::OldCode,
+            _ => Behind::Nothing,
+        };
+    }
+
     fn new(insn: &Insn) -> Result<Item, Why> {
         let len = insn.len() as u8;
         let kind = match insn.flow() {

@@ -22,7 +22,7 @@ impl Moved {
             let at = self.base + item.offset();
             let to = at.behind(start) as usize;
             let next = at + u64::from(item.size);
-            if let Some(behind) = self.behind(version, item) {
+            if let Some(behind) = self.behind(version, item, targets) {
                 let distance = behind.displacement(next + JUMP)?;
                 let to = next.behind(start) as usize;
                 text[to] = 0xe9;
@@ -70,7 +70,12 @@ impl Moved {
     }
 
     /// Address to which the jump behind an instruction leads, if there is one.
-    pub(super) fn behind(&self, version: Version, item: &Item) -> Option<New> {
+    pub(super) fn behind(
+        &self,
+        version: Version,
+        item: &Item,
+        targets: &dyn Targets,
+    ) -> Option<New> {
         let behind = item.old_end();
         match item.behind {
             Behind::Nothing => None,
@@ -79,6 +84,7 @@ impl Moved {
                 let offset = self.offset_from(version.at(behind), behind);
                 offset.map(|offset| self.base + offset)
             }
+            Behind::To(target) => Some(self.now_from(version.at(item.old), target, targets)),
         }
     }
 }
