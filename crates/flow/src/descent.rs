@@ -108,11 +108,18 @@ impl Descent {
         state.is_some_and(|state| state & (FIRST | OTHER) == 0)
     }
 
-    /// Whether there is code that was not reached: anything but padding between instructions that were.
-    pub fn has_unexplained(&self, code: &Code<'_>) -> bool {
+    /// The end of the last instruction that was reached.
+    pub fn reached(&self) -> Option<u64> {
+        self.steps.iter().map(Step::end).max()
+    }
+
+    /// Whether there is code before an address that was not reached: anything but padding between instructions that were.
+    pub fn has_unexplained(&self, code: &Code<'_>, until: u64) -> bool {
         let mut both = self.ranges.iter().zip(&self.bytes);
         both.any(|(range, bytes)| {
             let mut at = 0;
+            let len = until.saturating_sub(range.start).min(bytes.len() as u64);
+            let bytes = &bytes[..len as usize];
             while let Some(gap) = bytes[at..]
                 .iter()
                 .position(|state| state & (FIRST | OTHER) == 0)

@@ -10,6 +10,7 @@
 //! Functions without tables are made by all processors: what comes of one depends on no other one of the same round. Tables end where
 //! others begin, so functions with tables are made one after the other.
 
+mod bare;
 mod jumps;
 mod taken;
 
@@ -26,7 +27,7 @@ use crate::function::{Evidence, Function};
 use crate::graph::{EdgeKind, Graph, To};
 use crate::processors::with_processors;
 use crate::tables::{Found, JumpTable};
-use crate::{Failed, Gate, returns};
+use crate::{Failed, Gate, returns, shapes};
 
 /// Functions that are followed together.
 const AT_ONCE: usize = 1024;
@@ -76,6 +77,9 @@ impl Program {
             by_entry: HashMap::new(),
             references: BTreeSet::new(),
             taken: BTreeSet::new(),
+            start: image.entry(),
+            first_taken: HashSet::new(),
+            guesses: HashSet::new(),
             looked_at: BTreeSet::new(),
             unexplained: HashMap::new(),
             silent: HashSet::new(),
@@ -149,6 +153,11 @@ struct Making<'d> {
     /// Addresses of code that instructions take, and those of them that were looked at.
     taken: BTreeSet<u64>,
     looked_at: BTreeSet<u64>,
+    /// The function that the program begins with, and the addresses that its instructions take.
+    start: LinkAddr,
+    first_taken: HashSet<u64>,
+    /// Functions of which nothing is known but that an instruction takes their address.
+    guesses: HashSet<u64>,
     /// Taken addresses of bytes that no block explained, by function.
     unexplained: HashMap<usize, BTreeSet<u64>>,
     /// Functions, and slots, that do not return.
@@ -163,6 +172,10 @@ struct Descended {
     /// Entries among them that are new.
     taken: Vec<LinkAddr>,
     sites: Vec<CallSite>,
+    /// It has no unwind table.
+    is_bare: bool,
+    /// It is a function, and no part of another one.
+    is_called: bool,
     failed: Vec<Failed>,
 }
 
@@ -317,7 +330,11 @@ impl Making<'_> {
     fn run(&mut self) {
         let mut waiting: BTreeSet<usize> = (0..self.program.functions.len()).collect();
         let pointed: Vec<u64> = self.pointers.iter().map(|addr| addr.0).collect();
-        for addr in pointed {
+        for &index in &waiting {
+            self.trim_first(index);
+        }
+        // A function ends where the next one begins.
+        for addr in pointed.into_iter().rev() {
             waiting.extend(self.hidden(
                 addr,
                 Evidence {
@@ -333,6 +350,9 @@ impl Making<'_> {
             let mut targets = BTreeSet::new();
             let all: Vec<usize> = std::mem::take(&mut waiting).into_iter().collect();
             self.make_all(&all);
+            for &index in &all {
+                self.trim(index);
+            }
             for index in all {
                 let edges = self.program.functions[index].graph.edges.iter();
                 targets.extend(edges.filter_map(|edge| match edge.to {
@@ -340,7 +360,7 @@ impl Making<'_> {
                     _ => None,
                 }));
             }
-            for (addr, kind) in targets {
+            for (addr, kind) in targets.into_iter().rev() {
                 let is_call = matches!(kind, EdgeKind::Call | EdgeKind::NoReturn);
                 let evidence = Evidence {
                     called: is_call,
@@ -352,27 +372,6 @@ impl Making<'_> {
             waiting.extend(self.take());
             waiting.extend(self.without_return());
         }
-    }
-
-    /// A function at an address where none is known.
-    fn hidden(&mut self, addr: u64, evidence: Evidence) -> Option<usize> {
-        let is_code = self.code.contains(addr) && self.owner(addr).is_none();
-        if !is_code
-            || self.program.stubs.contains_key(&LinkAddr(addr))
-            || self.code.insn(addr).is_none()
-        {
-            return None;
-        }
-        let next = self.owners.range(addr..).next().map(|(&start, _)| start);
-        let end = self.code.end(addr).min(next.unwrap_or(u64::MAX));
-        let index = self.program.functions.len();
-        self.add(Function {
-            entry: LinkAddr(addr),
-            ranges: vec![LinkAddr(addr)..LinkAddr(end)],
-            evidence,
-            ..Function::default()
-        });
-        Some(index)
     }
 
     /// Control comes to an address from another function.
@@ -448,7 +447,7 @@ impl Making<'_> {
             let found = some.par_iter().map(|&index| self.without_tables(index));
             let found: Vec<(Descended, Option<Made>)> = found.collect();
             for (&index, (mut descended, made)) in some.iter().zip(found) {
-                self.refer(&mut descended.descent);
+                self.refer(index, &mut descended.descent);
                 match made {
                     Some(made) => made.put(&mut self.program.functions[index], descended.taken),
                     None => later.push((index, descended)),
@@ -473,15 +472,18 @@ impl Making<'_> {
 
     /// Makes the graph of a function, with its tables, which end before addresses that are known so far.
     fn make(&mut self, index: usize, mut descended: Descended) {
-        self.refer(&mut descended.descent);
+        self.refer(index, &mut descended.descent);
         let made = self.graph(&mut descended);
-        self.refer(&mut descended.descent);
+        self.refer(index, &mut descended.descent);
         made.put(&mut self.program.functions[index], descended.taken);
     }
 
     /// Keeps the addresses that a function's instructions have.
-    fn refer(&mut self, descent: &mut Descent) {
+    fn refer(&mut self, index: usize, descent: &mut Descent) {
         self.references.extend(descent.references.drain(..));
+        if self.program.functions[index].entry == self.start {
+            self.first_taken.extend(&descent.taken);
+        }
         self.taken.extend(descent.taken.drain(..));
     }
 
@@ -493,7 +495,15 @@ impl Making<'_> {
         let others = function.others.iter().map(|addr| addr.0);
         let mut entries: Vec<u64> = [function.entry.0].into_iter().chain(others).collect();
         let mut failed = Vec::new();
-        let sites = self.call_sites(&ranges, function.entry, &mut failed);
+        let sites = self.call_sites(&ranges, &mut failed);
+        let is_bare = self.unwind.range(function.entry).is_none();
+        let evidence = function.evidence;
+        if is_bare && !self.is_certain(function) {
+            failed.push(Failed {
+                gate: Gate::NoUnwind,
+                at: function.entry,
+            });
+        }
         let mut descent = Descent::new(&ranges);
         let pads = sites.iter().map(|site| site.pad.0);
         for root in entries.iter().copied().chain(pads) {
@@ -506,6 +516,8 @@ impl Making<'_> {
             entries,
             taken,
             sites,
+            is_bare,
+            is_called: evidence.called || evidence.pointer || evidence.named,
             failed,
         }
     }
@@ -519,11 +531,27 @@ impl Making<'_> {
         // A jump with the caller's frame may lead to code that nothing else leads to.
         let mut jumps = self.unresolved(descent);
         jumps.retain(|jump| !tables.contains_key(jump));
-        let explains_all = jumps.is_empty() || !descent.has_unexplained(self.code);
+        let explains_all = jumps.is_empty() || !descent.has_unexplained(self.code, u64::MAX);
+        // Nothing but its code says that it is a function, and where it ends.
+        let reached = descent.reached().unwrap_or(0);
+        if descended.is_bare && descent.has_unexplained(self.code, reached) {
+            failed.push(Failed {
+                gate: Gate::NoUnwind,
+                at: LinkAddr(descended.entries[0]),
+            });
+        }
+        let has_frame = |jump: &u64| self.unwind.cfa(LinkAddr(*jump)) != Some(Cfa::Sp(8));
+        let without_frame = match descended.entries[..] {
+            // Parts of functions are jumped to with a frame.
+            [entry] if descended.is_called && jumps.iter().any(has_frame) => {
+                shapes::without_frame(self.code, &graph, entry)
+            }
+            _ => HashSet::new(),
+        };
         let mut tail_jumps = Vec::new();
         for jump in jumps {
-            match self.unwind.cfa(LinkAddr(jump)) {
-                Some(Cfa::Sp(8)) if explains_all => tail_jumps.push(LinkAddr(jump)),
+            match !has_frame(&jump) || without_frame.contains(&jump) {
+                true if explains_all => tail_jumps.push(LinkAddr(jump)),
                 _ => failed.push(Failed {
                     gate: Gate::UnresolvedJump,
                     at: LinkAddr(jump),
@@ -541,20 +569,12 @@ impl Making<'_> {
     }
 
     /// Call sites with landing pads of a function's ranges.
-    fn call_sites(
-        &self,
-        ranges: &[Range<u64>],
-        entry: LinkAddr,
-        failed: &mut Vec<Failed>,
-    ) -> Vec<CallSite> {
+    fn call_sites(&self, ranges: &[Range<u64>], failed: &mut Vec<Failed>) -> Vec<CallSite> {
         let mut sites = Vec::new();
         for range in ranges {
             let start = LinkAddr(range.start);
             let mut fail = |gate| failed.push(Failed { gate, at: start });
             let Some(range) = self.unwind.range(start) else {
-                if start == entry {
-                    fail(Gate::NoUnwind);
-                }
                 continue;
             };
             if range.is_signal || !self.unwind.is_readable(start) {

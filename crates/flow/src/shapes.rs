@@ -6,7 +6,7 @@
 //! Approach: a propagation of values over the function's graph. Bounds that grow several times are given
 //! up, so it ends.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use isa::{Flow, Insn};
 
@@ -139,14 +139,35 @@ fn propagate(
     if !flow.run() {
         return found;
     }
-    for (block, state) in flow.before.iter().enumerate() {
-        let Some(state) = state else { continue };
-        let mut state = state.clone();
-        flow.execute(block, &mut state, |insn, state| {
-            if insn.flow() == Flow::IndirectJump
-                && let Some(target) = state.target(insn)
-            {
-                found.insert(insn.pc(), target);
+    flow.at_indirect_jumps(|insn, state| {
+        if let Some(target) = state.target(insn) {
+            found.insert(insn.pc(), target);
+        }
+    });
+    found
+}
+
+/// Indirect jumps of a function at which the stack pointer is that with which it was entered, at one place.
+pub(crate) fn without_frame(code: &Code<'_>, graph: &Graph, entry: u64) -> HashSet<u64> {
+    let mut found = HashSet::new();
+    if graph.blocks.len() > MOST_BLOCKS {
+        return found;
+    }
+    let mut flow = Propagation {
+        code,
+        graph,
+        wanted: &vec![true; graph.blocks.len()],
+        before: vec![None; graph.blocks.len()],
+        visits: vec![0; graph.blocks.len()],
+        waiting: BTreeSet::new(),
+    };
+    if let Some(block) = graph.block_from(image::LinkAddr(entry)) {
+        flow.enter(block, &State::at_entry(entry));
+    }
+    if flow.run() {
+        flow.at_indirect_jumps(|insn, state| {
+            if state.has_no_frame() {
+                found.insert(insn.pc());
             }
         });
     }
@@ -200,6 +221,18 @@ impl Propagation<'_> {
             }
         }
         true
+    }
+
+    /// Looks at the indirect jumps, with what is known before them.
+    fn at_indirect_jumps(&self, mut each: impl FnMut(&Insn, &State)) {
+        for (block, state) in self.before.iter().enumerate() {
+            let Some(state) = state else { continue };
+            self.execute(block, &mut state.clone(), |insn, state| {
+                if insn.flow() == Flow::IndirectJump {
+                    each(insn, state);
+                }
+            });
+        }
     }
 
     /// Control comes to a block with this state.

@@ -473,6 +473,11 @@ impl State {
         }
     }
 
+    /// Whether the stack pointer is that with which the function was entered.
+    pub fn has_no_frame(&self) -> bool {
+        self.get(Reg::Rsp) == Value::Frame(0, 0)
+    }
+
     /// The target of an indirect jump, if it is known.
     pub fn target(&self, insn: &Insn) -> Option<Target> {
         let id = 0;

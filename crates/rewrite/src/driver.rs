@@ -140,7 +140,7 @@ fn edit_here(
         has_room_at_gs(image, program, memory)?;
     }
     let mut file = File::parse(input)?;
-    let (addr, bytes) = file.section(EH_FRAME).ok_or(Refused::NoUnwind)?;
+    let (addr, bytes) = file.section(EH_FRAME).unwrap_or_default();
     let old_frames = EhFrame::parse(bytes, addr).ok_or(Refused::Malformed("unwind table"))?;
     let mut mover = Mover::new(image, program, tool);
     mover.choose(&old_frames);
@@ -255,23 +255,28 @@ impl Mover<'_> {
         let entry_stubs = entry_stubs.map(|(&place, &stub)| (stub..stub + ENTRY_STUB, place));
         let others: Vec<_> = stubs.chain(entry_stubs).collect();
         let at = plan.next(8);
-        let (frames, index) = old
-            .write(at, &moved, &lsdas, &others)
-            .map_err(unreachable)?;
-        push(&mut plan, EH_FRAME, 8, frames);
-        let index_at = plan.next(4);
-        let index = eh_frame::search_table(index_at, at, &index).map_err(unreachable)?;
-        let size = index.len() as u64;
-        push(&mut plan, EH_FRAME_HDR, 4, index);
+        let mut index_at = None;
+        if !old.fdes.is_empty() {
+            let (frames, index) = old
+                .write(at, &moved, &lsdas, &others)
+                .map_err(unreachable)?;
+            push(&mut plan, EH_FRAME, 8, frames);
+            let table = plan.next(4);
+            let index = eh_frame::search_table(table, at, &index).map_err(unreachable)?;
+            index_at = Some((table, index.len() as u64));
+            push(&mut plan, EH_FRAME_HDR, 4, index);
+        }
         if let Some(section) = section {
             push(&mut plan, PLAN, 8, section.bytes);
         }
         if let Some(residency) = &self.residency {
             plan.cover(".everypath.bss", residency.state);
         }
-        file.rename(EH_FRAME, ".everypath.old_eh_frame");
-        file.rename(EH_FRAME_HDR, ".everypath.old_eh_frame_hdr");
-        file.set_unwind_table(plan.offset_of(index_at), index_at, size)?;
+        if let Some((index, size)) = index_at {
+            file.rename(EH_FRAME, ".everypath.old_eh_frame");
+            file.rename(EH_FRAME_HDR, ".everypath.old_eh_frame_hdr");
+            file.set_unwind_table(plan.offset_of(index), index, size)?;
+        }
         Ok(plan)
     }
 

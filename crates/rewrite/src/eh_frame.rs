@@ -338,7 +338,8 @@ impl<'d> EhFrame<'d> {
             let fde = near
                 .map(|at| old[at])
                 .filter(|fde| *addr < fde.pc + fde.len);
-            let fde = fde.ok_or(Why::Unwind)?;
+            // Code without a description has none for what is inserted, either.
+            let Some(fde) = fde else { continue };
             let here = |_| Some(range.start);
             let program = self.program(fde, &here, *addr).ok_or(Why::Unwind)?;
             writer.fde(fde, range.clone(), &program, None)?;

@@ -472,14 +472,14 @@ fn what_is_not_counted_is_said_first() {
     let folder = Folder::new("counted-missing");
     fs::create_dir(folder.file("cache")).expect("a new folder");
     let source = "#include <stdio.h>\nvoid big(void);
-asm(\".text\\n.globl big\\n.type big, @function\\nbig: .skip 4096, 0x90\\nret\\n.size big, .-big\\n\");
+asm(\".text\\n.globl big\\n.type big, @function\\nbig: .cfi_startproc\\n.cfi_signal_frame\\n.skip 4096, 0x90\\nret\\n.cfi_endproc\\n.size big, .-big\\n\");
 int main(void) { for (int i = 0; i < 7; i++) big(); puts(\"done\"); return 0; }\n";
     folder.program(&["-O1"], "prog", source);
     let output = count_rewrite(&folder, &["-q", "-o", "all.evp", "--", "./prog"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(
         said.contains("of its code would not be counted")
-            && said.contains("big (G9, no unwind table)"),
+            && said.contains("big (G3, an unwind table that cannot be read, or a signal's frame)"),
         "{said}"
     );
     let all = Counts::of(&folder, &["all.evp".into()], "prog");
@@ -504,13 +504,17 @@ int main(void) { for (int i = 0; i < 7; i++) big(); puts(\"done\"); return 0; }\
         .skip(1);
     let first = lines.next().expect("a line");
     assert!(
-        first.contains("% of the code of ") && first.contains(": big (G9, no unwind table); "),
+        first.contains("% of the code of ")
+            && first
+                .contains(": big (G3, an unwind table that cannot be read, or a signal's frame); "),
         "{told}"
     );
     let called = lines.find_map(|line| line.strip_prefix("not counted, but called by what was: "));
     let called = called.expect("functions of the program and of its libraries");
     assert!(
-        called.contains("big (G9, no unwind table), 7 times"),
+        called.contains(
+            "big (G3, an unwind table that cannot be read, or a signal's frame), 7 times"
+        ),
         "{told}"
     );
     // A script is not run, as it cannot be edited.

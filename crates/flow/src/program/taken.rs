@@ -21,6 +21,7 @@ impl Making<'_> {
         let mut changed = BTreeSet::new();
         for (addr, is_taken) in all {
             let Some(index) = self.owner(addr) else {
+                changed.extend(self.take_function(addr));
                 continue;
             };
             let function = &self.program.functions[index];

@@ -208,7 +208,6 @@ int main(void) { return 0; }
         ("over", Gate::RunsOver),
         ("goes", Gate::UnresolvedJump),
         ("where", Gate::OddInstruction),
-        ("bare", Gate::NoUnwind),
     ] {
         let gates: Vec<Gate> = named(&program, name)
             .failed
@@ -218,7 +217,7 @@ int main(void) { return 0; }
         assert_eq!(gates, [gate], "{name}");
     }
     let next = named(&program, "next");
-    assert!(next.is_complete());
+    assert!(next.is_complete() && named(&program, "bare").is_complete());
     let runs = named(&program, "runs");
     let leaves = Edge {
         from: 0,
@@ -242,6 +241,57 @@ int main(void) { return 0; }
     });
     assert_eq!(ways.collect::<Vec<_>>(), [(0, 1), (0, 2), (1, 3), (2, 3)]);
     assert!(locked.is_complete());
+}
+
+/// Without a table and without a name a function is known by calls, by words with its address, by jumps; and where the first function
+/// takes its address. One whose address another function takes is found, and not taken to be complete.
+#[test]
+fn functions_without_tables_and_names_are_found() {
+    const BARE: &str = r#"
+#include <stdlib.h>
+__attribute__((noinline)) int leaf(int n) { return n * 3 + 1; }
+__attribute__((noinline)) int pick(int n) { switch (n & 7) { case 0: return leaf(n); case 1: return 9; case 2: abort(); case 3: return n / 3; case 5: return ~n; case 6: return 11; } return n; }
+static int word(int n) { return pick(n) + pick(n + 1); }
+int (*const words[])(int) = { word, leaf };
+__attribute__((noinline)) int order(const void *a, const void *b) { return *(int *)a - *(int *)b; }
+__attribute__((noinline)) int tail(int n, int (*to)(int)) { return n ? to(n - 1) : 7; }
+int main(int c, char **v) { int all[] = { 3, 1, 2 }; qsort(all, 3, sizeof *all, order); return words[c & 1](all[0]) + tail(c, words[0]); }
+"#;
+    let flags = [
+        "-O2",
+        "-fno-asynchronous-unwind-tables",
+        "-fno-tree-switch-conversion",
+    ];
+    let (image, whole) = built("bare", "gcc", &flags, BARE);
+    let stripped = image.path().with_extension("stripped");
+    let mut strip = Command::new("strip");
+    let strip = strip.arg("-o").arg(&stripped).arg(image.path());
+    assert!(strip.status().unwrap().success());
+    let program = Program::of(&Image::open_whole(&stripped).unwrap());
+    hold_together(&program);
+    for (name, is_complete) in [
+        ("leaf", true),
+        ("pick", true),
+        ("word", true),
+        ("tail", true),
+        ("main", true),
+        ("order", false),
+    ] {
+        let known = named(&whole, name);
+        assert!(known.is_complete(), "{name}: {:?}", known.failed);
+        let found = program.function_from(known.entry);
+        let found = found.unwrap_or_else(|| panic!("{name}"));
+        assert_eq!(
+            found.is_complete(),
+            is_complete,
+            "{name}: {:?}",
+            found.failed
+        );
+        // A part elsewhere, to which it jumps, is a function of its own.
+        let blocks = known.graph.blocks.iter();
+        let own = blocks.filter(|block| known.ranges[0].contains(&block.start));
+        assert!(own.eq(&found.graph.blocks), "{name}");
+    }
 }
 
 /// Receivers of `__builtin_longjmp`: code takes their address, and nothing else leads to them.

@@ -6,8 +6,8 @@
 //! Approach: functions are taken by the thousand. While the tool plans one thousand, other threads prepare the next one (jump
 //! tables, units) and lay out the one before. The result does not depend on the number of threads.
 
-use flow::{Function, Program};
-use image::{Image, ImageKind, LinkAddr};
+use flow::{Function, Gate, Program};
+use image::{Image, ImageKind, Language, LinkAddr};
 use rayon::prelude::*;
 
 use super::Mover;
@@ -64,6 +64,7 @@ impl Mover<'_> {
             tables: Tables::of(self.image, frames),
             units: self.units.as_ref(),
             has_memory: self.residency.is_some(),
+            moves_bare: is_without_tables(self.image, self.program, frames),
         };
         let tool = &mut *self.tool;
         let numbers: Vec<usize> = (0..self.program.functions.len()).collect();
@@ -130,6 +131,8 @@ struct Choice<'d, 'f> {
     tables: Tables<'d>,
     units: Option<&'f Units<'d>>,
     has_memory: bool,
+    /// Functions without a description of their frames move, too.
+    moves_bare: bool,
 }
 
 impl<'d> Choice<'d, '_> {
@@ -147,10 +150,13 @@ impl<'d> Choice<'d, '_> {
             return Err(Why::Flow(failed.gate));
         }
         let mut own = self.frames_of(function).peekable();
-        if own.peek().is_none() || !own.all(|fde| self.frames.is_known(fde)) {
+        if !self.moves_bare && own.peek().is_none() {
+            return Err(Why::Flow(Gate::NoUnwind));
+        }
+        if !own.all(|fde| self.frames.is_known(fde)) {
             return Err(Why::Unwind);
         }
-        if is_start_up(function) {
+        if is_start_up(function) || function.entry == self.image.entry() {
             return Err(Why::StartUp);
         }
         let bytes = |addr: LinkAddr| self.image.bytes_from(addr);
@@ -230,6 +236,13 @@ impl<'d> Choice<'d, '_> {
             fdes.take_while(|fde| fde.pc < range.end)
         })
     }
+}
+
+/// Whether a file has no descriptions of frames, or few, as musl's programs, so nobody asks for them. Where most functions have one,
+/// the others may be those of a runtime that knows its frames by their addresses, as Go's and V8's do.
+fn is_without_tables(image: &Image, program: &Program, frames: &EhFrame<'_>) -> bool {
+    let has_other_tables = matches!(image.origin().0, Language::Go | Language::Mono);
+    !has_other_tables && frames.fdes.len() * 2 < program.functions.len()
 }
 
 /// Descriptions of frames, by their code.
