@@ -45,9 +45,22 @@ pub fn too_much(uncounted: &plan::Uncounted, image: &Image) -> Option<String> {
 fn of_what(uncounted: &plan::Uncounted, image: &Image) -> String {
     let mut largest: Vec<&plan::Left> = uncounted.functions.iter().collect();
     largest.sort_by_key(|function| std::cmp::Reverse(function.bytes));
-    let named = largest.iter().take(NAMED);
-    let named: Vec<String> = named.map(|left| name(left, uncounted, image)).collect();
-    let more = match largest.len() - named.len() {
+    // Functions that were left for one reason stand together, where the largest of them does.
+    let mut named: Vec<(String, Vec<String>)> = Vec::new();
+    for left in largest.iter().take(NAMED) {
+        let (name, reason) = (
+            name_at(left.entry, image),
+            uncounted.reason(left).to_string(),
+        );
+        match named.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, names)) => names.push(name),
+            None => named.push((reason, vec![name])),
+        }
+    }
+    let named = named.into_iter();
+    let named = named.map(|(reason, names)| format!("{} ({reason})", names.join(", ")));
+    let named: Vec<String> = named.collect();
+    let more = match largest.len().saturating_sub(NAMED) {
         0 => String::new(),
         more => format!("; and {more} more"),
     };

@@ -45,9 +45,8 @@ pub const MODES: &[Mode] = &[
 /// Modes of every program in every scope, by name. A trace of values is one of control flow as well.
 const ALWAYS: [&str; 4] = ["run", "contexts", "count", "values"];
 
-/// Modes that the gate divides among the programs: each program has one of them.
-const IN_TURN: [&str; 10] = [
-    "trace",
+/// Modes of chaos that the gate divides among the programs: each program has one of them.
+const IN_TURN: [&str; 9] = [
     "run chaos 1",
     "run chaos 2",
     "run chaos 3",
@@ -58,6 +57,9 @@ const IN_TURN: [&str; 10] = [
     "intra chaos 3",
     "values chaos 2",
 ];
+
+/// One of so many programs has a trace without values in the gate, too.
+const TRACED: usize = 6;
 
 /// Modes of real programs, which are too long for all of [`MODES`]; the gate has the first two.
 const REAL: [&str; 3] = ["run", "contexts", "run chaos 3"];
@@ -74,7 +76,7 @@ pub fn named(names: &[&str]) -> Vec<Mode> {
     modes
 }
 
-/// The modes in which the program `name` runs. Which mode of those in turn the gate gives it follows from
+/// The modes in which the program `name` runs. Which mode of chaos the gate gives it follows from
 /// the name alone, so it stays the same when other programs come and go.
 #[must_use]
 pub fn of(scope: Scope, name: &str) -> Vec<Mode> {
@@ -87,6 +89,9 @@ pub fn of(scope: Scope, name: &str) -> Vec<Mode> {
             });
             let mut names = ALWAYS.to_vec();
             names.push(IN_TURN[hash as usize % IN_TURN.len()]);
+            if (hash as usize / IN_TURN.len()).is_multiple_of(TRACED) {
+                names.push("trace");
+            }
             named(&names)
         }
         Scope::Wide => MODES.to_vec(),

@@ -263,8 +263,11 @@ fn count_edits_and_keeps_what_it_edited() {
     }
     let output = count_rewrite(&folder, &["-q", "--", "sh", "-c", "kill -TERM $$"]);
     assert_eq!(output.status.signal(), Some(15));
-    let output = count_rewrite(&folder, &["-q", "--", "sh", "-c", "exit 7"]);
-    assert_eq!(output.status.code(), Some(7));
+    let script = "/bin/true; /bin/true; exit 7";
+    let words = ["-q", "--report", "sh.txt", "--", "sh", "-c", script];
+    assert_eq!(count_rewrite(&folder, &words).status.code(), Some(7));
+    let told = fs::read_to_string(folder.file("sh.txt")).expect("a report");
+    assert!(told.contains("\n`execve` was called 2 times: "), "{told}");
 }
 
 /// A folder that others may write to is not trusted; scripts and static programs are translated, and that is told.
