@@ -55,7 +55,7 @@ impl Twice {
     }
 }
 
-/// How the system call at the end of a block does not come back, if it is known to be one that does not.
+/// The kind of the system call at the end of a block, if it is one that does not come back.
 pub fn exits<'b>(
     function: &Function,
     block: usize,

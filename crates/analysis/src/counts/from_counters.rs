@@ -159,7 +159,7 @@ impl Counted {
         let Some(block) = self.fragments.iter().find(begins) else {
             return 0;
         };
-        // Those whose target is known are counted by slots of their jumps, the first of which follows.
+        // An execution whose jump has a known target is counted by the slot of that jump instead of the block's own.
         let jumps = self.jumps.iter().filter(|jump| jump.fragment == block.id);
         let slots: Vec<u64> = jumps
             .map(|jump| jump.slot)

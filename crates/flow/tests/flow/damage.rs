@@ -24,7 +24,7 @@ pub fn hold_together(program: &Program) {
         let graph = &function.graph;
         let blocks = graph.blocks.len() as u32;
         for pair in graph.blocks.windows(2) {
-            // Of two instructions one may be the other with the prefix `lock`.
+            // Two blocks overlap where the first is an instruction with the prefix `lock`, and the second the same without it.
             let [one, other] = [pair[0], pair[1]];
             let is_locked = one.start + 1 == other.start && one.end == other.end;
             assert!(one.start < one.end && (one.end <= other.start || is_locked));
