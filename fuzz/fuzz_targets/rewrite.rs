@@ -19,6 +19,7 @@ fuzz_target!(|bytes: &[u8]| {
         let _ = rewrite::edit(bytes, &image, &program, options, &mut ());
         let wanted = edits::Wanted {
             branches: false,
+            targets: false,
             original: "",
             profile: None,
             files: CounterFiles::WorkingFolder,

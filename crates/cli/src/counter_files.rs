@@ -6,11 +6,12 @@
 //! Approach: the file says which program wrote it and which plans it and its libraries had; a plan is in a section of the edited file
 //! and says which original that was made of. All must be what they were. Counts of one after the other become one process.
 
+use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use analysis::counts::from_counters::{CodeOf, Counted};
+use analysis::counts::from_counters::{self, CodeOf, Counted, Left, Targets};
 use anyhow::{Result, anyhow, bail};
 use image::{Image, Images, LinkAddr, Version};
 use placement::plan;
@@ -131,10 +132,11 @@ impl Whole {
             let blocks_only = report::counts::BLOCKS_ONLY.into();
             whole.options.push((blocks_only, String::new()));
         }
+        let moves = moves(header, &plans);
         let mut libraries = 0;
         for (number, plan) in plans {
             let ended = whole.counted.ended == Some(true);
-            let read = read_part(path, (header, bytes), number, plan, ended)?;
+            let read = read_part(path, (header, bytes), number, plan, (ended, &moves))?;
             say_what_is_missing(path, tool, &read.counted, &read.original);
             let bias = header.parts[number].bias;
             let options = uncounted::options(&read.planned, &read.counted, &read.original, bias);
@@ -148,12 +150,40 @@ impl Whole {
                 false => libraries += 1,
             }
         }
+        whole.name_modules();
         if libraries > 0 {
             let number = report::counts::LIBRARIES.into();
             whole.options.push((number, libraries.to_string()));
         }
         Ok(Some(whole))
     }
+
+    /// Says in which modules the targets of jumps are, now that all are known.
+    fn name_modules(&mut self) {
+        let modules = self.modules.iter().zip(0..);
+        let mut ranges: Vec<(u64, u64, u32)> = modules
+            .map(|(module, number)| (module.start, module.end, number))
+            .collect();
+        ranges.sort_unstable();
+        for jump in &mut self.counted.jumps {
+            let behind = ranges.partition_point(|(start, ..)| *start <= jump.pc);
+            let range = behind.checked_sub(1).map(|at| ranges[at]);
+            let range = range.filter(|(_, end, _)| jump.pc < *end);
+            jump.module = range.map(|(_, _, number)| number);
+        }
+    }
+}
+
+/// Addresses of new code of a process's edited files, and the old ones.
+type Moves = HashMap<u64, u64>;
+
+fn moves(header: &Header, plans: &[(usize, Plan)]) -> Moves {
+    let all = plans.iter().flat_map(|(number, plan)| {
+        let bias = header.parts[*number].bias;
+        let of_one = plan.moves.iter();
+        of_one.map(move |(new, old)| (new.wrapping_add(bias), old.wrapping_add(bias)))
+    });
+    all.collect()
 }
 
 /// An edited file that a process had.
@@ -161,6 +191,8 @@ struct Plan {
     /// It is the program, and no library.
     is_program: bool,
     planned: plan::File,
+    /// New addresses that may have been recorded, and old ones.
+    moves: Vec<(u64, u64)>,
 }
 
 /// One edited file of a process, with its counts.
@@ -171,7 +203,8 @@ struct Read {
     counted: Counted,
 }
 
-/// Reads the counts of an edited file, by its number in the header; `ended`: another file's code ended the process.
+/// Reads the counts of an edited file, by its number in the header; `ended`: another file's code ended the process; `moves`: of all
+/// files.
 fn read_part(
     path: &Path,
     (header, bytes): (&Header, &[u8]),
@@ -179,8 +212,9 @@ fn read_part(
     Plan {
         is_program,
         planned,
+        ..
     }: Plan,
-    ended: bool,
+    (ended, moves): (bool, &Moves),
 ) -> Result<Read> {
     let part = &header.parts[number];
     let width = if has_marks(planned.tool) { 1 } else { 8 };
@@ -191,7 +225,11 @@ fn read_part(
         image: &original,
         segments: code_segments(&original),
     };
-    let counted = Counted::of(&planned, &counters, part.bias, &code, ended);
+    let left = Left {
+        threads: &counters,
+        targets: &targets((header, bytes), number, &planned, moves),
+    };
+    let counted = Counted::of(&planned, left, part.bias, &code, ended);
     Ok(Read {
         is_program,
         planned,
@@ -200,11 +238,38 @@ fn read_part(
     })
 }
 
-/// One more than the number of the last counter.
+/// Targets of calls and jumps by an address, by their old addresses.
+fn targets(
+    (header, bytes): (&Header, &[u8]),
+    number: usize,
+    planned: &plan::File,
+    moves: &Moves,
+) -> Targets {
+    let mut targets = Targets::default();
+    let mut add = |site: u32, tid, pc: u64, count| {
+        let pc = moves.get(&pc).copied().unwrap_or(pc);
+        targets.add(site, tid, pc, count);
+    };
+    for (table, site) in planned.functions.iter().flat_map(from_counters::tables) {
+        let own = (table, plan::Site::PAIRS);
+        header.pairs(bytes, number, own, &mut |tid, pc, count| {
+            add(site, tid, pc, count);
+        });
+    }
+    let shared = (0, planned.shared_pairs());
+    header.pairs(bytes, number, shared, &mut |tid, value, count| {
+        let site = (value >> plan::Site::NUMBER_AT) as u32;
+        let pc = value & ((1 << plan::Site::NUMBER_AT) - 1);
+        add(site, tid, pc, count);
+    });
+    targets
+}
+
+/// One more than the number of the last counter, or word of a table.
 fn counters_of(planned: &plan::File) -> usize {
     let functions = planned.functions.iter();
-    let ends = functions.map(|function| function.first.saturating_add(function.counters() as u64));
-    usize::try_from(ends.max().unwrap_or(0)).unwrap_or(usize::MAX)
+    let ends = functions.map(|function| function.words().end);
+    ends.max().unwrap_or(0)
 }
 
 /// The plan of an edited file that a process had.
@@ -249,6 +314,7 @@ fn planned(path: &Path, header: &Header, part: &Part) -> Result<Plan> {
             return Ok(Plan {
                 is_program,
                 planned,
+                moves: rewrite::moves_of(&bytes),
             });
         }
     }

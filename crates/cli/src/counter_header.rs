@@ -194,6 +194,30 @@ impl Header {
         }
         Ok(threads)
     }
+
+    /// Reads a table of an edited file, by its number: pairs of a value and its count, from a word on. `take` gets them with the
+    /// number of the thread.
+    pub fn pairs(
+        &self,
+        bytes: &[u8],
+        part: usize,
+        (table, pairs): (usize, usize),
+        take: &mut dyn FnMut(u32, u64, u64),
+    ) {
+        for (slot, range) in &self.parts[part].chunks {
+            let number = usize::try_from(*slot).ok();
+            let number = number.and_then(|slot| self.threads.get(slot));
+            let number = number.copied().unwrap_or(SEVERAL);
+            let chunk = &bytes[range.clone()];
+            let at = table.saturating_mul(8).min(chunk.len());
+            for pair in chunk[at..].chunks_exact(16).take(pairs) {
+                let (value, count) = (word(pair, 0), word(pair, 8));
+                if count > 0 {
+                    take(number, value, count);
+                }
+            }
+        }
+    }
 }
 
 /// Edited files that a header names.

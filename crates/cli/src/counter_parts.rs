@@ -16,8 +16,9 @@ use wire::counters::FIRST;
 
 /// Most memory of a thread's counters: their displacements are numbers of 31 bits.
 const MOST: u64 = 1 << 30;
-/// Bytes of counters for each byte of code.
+/// Bytes of counters for each byte of code, without and with tables of targets.
 const ROOM: u64 = 2;
+const ROOM_WITH_TARGETS: u64 = 8;
 
 /// Parts by number of a file; empty: nothing is counted.
 #[derive(Debug, Default)]
@@ -31,12 +32,17 @@ pub struct Parts {
 
 impl Parts {
     /// Gives each file its part; a path is that to which the file is written.
-    pub fn new<'i>(files: impl Iterator<Item = (&'i Image, PathBuf)>) -> Result<Parts> {
+    pub fn new<'i>(
+        files: impl Iterator<Item = (&'i Image, PathBuf)>,
+        has_targets: bool,
+    ) -> Result<Parts> {
+        let room_of_byte = if has_targets { ROOM_WITH_TARGETS } else { ROOM };
         let mut parts = Parts::default();
         for (image, path) in files {
             let code = image.segments().iter().filter(|segment| segment.executable);
             let code: u64 = code.map(|segment| segment.file_size).sum();
-            let room = code.saturating_mul(ROOM).next_multiple_of(FIRST).max(FIRST);
+            let room = code.saturating_mul(room_of_byte);
+            let room = room.next_multiple_of(FIRST).max(FIRST);
             let end = parts.window.saturating_add(room);
             let path = path.to_string_lossy().into_owned();
             parts.parts.push((parts.window..end, path));

@@ -160,6 +160,7 @@ fn make(program: &Path, folder: &Path) -> anyhow::Result<()> {
         tool: TOOL.into(),
         weights: None,
         branches: false,
+        targets: false,
         counters: None,
         paranoid: false,
         explain: false,

@@ -76,7 +76,8 @@ fn parts(
     let image = Image::open(program).map_err(|error| anyhow!("{error}"))?;
     let images = [&image].into_iter();
     let images = images.chain(libraries.iter().map(|(_, image)| *image));
-    Parts::new(images.zip(places.iter().map(|place| folder.join(place))))
+    let paths = places.iter().map(|place| folder.join(place));
+    Parts::new(images.zip(paths), flags.targets)
 }
 
 /// The names that libraries have in the folder; of two with one name the first. The dynamic linker, which the program names by

@@ -44,6 +44,9 @@ pub fn rewrite(flags: &Rewrite) -> Result<Ending> {
             "--weights says where to put few marks, and --branches has them on all ways; leave one out"
         );
     }
+    if flags.targets && !matches!(flags.tool.as_str(), "edges" | "blocks") {
+        bail!("--targets goes with --tool edges and blocks");
+    }
     if flags.libs && tool.is_some_and(|tool| !tool.takes_libraries) {
         bail!("--tool {} is for programs; leave --libs out", flags.tool);
     }
@@ -84,7 +87,7 @@ fn parts_alone(flags: &Rewrite) -> Result<Parts> {
         return Ok(Parts::default());
     }
     let path = std::path::absolute(&flags.output)?;
-    Parts::new([(&image, path)].into_iter())
+    Parts::new([(&image, path)].into_iter(), flags.targets)
 }
 
 /// Facts that a file shares with those that it is edited with.
@@ -121,6 +124,7 @@ pub fn edit(flags: &Rewrite, path: &Path, among: Among<'_>) -> Result<(Edited, P
         original: &original,
         profile: profile.as_ref(),
         branches: flags.branches,
+        targets: flags.targets,
         files: match &folder {
             _ if among.beside => CounterFiles::Beside,
             Some(folder) => CounterFiles::Folder(folder),

@@ -10,11 +10,11 @@ use std::marker::PhantomData;
 use flow::Program;
 use image::{Image, LinkAddr};
 use isa::Insn;
-use placement::plan::{self, PlannedEdge, Tool, end_of, start_of};
+use placement::plan::{self, PlannedEdge, Site, Tool, end_of, start_of};
 use placement::{Chords, Graph, OUTSIDE, Place};
-use probe::{At, Op, Word};
+use probe::{At, Op, Tables, Tallied, Word};
 use rewrite::unit::{self, Kind, Node};
-use rewrite::{Memory, Outcome, Plan, Section, StaticTool, Unit, Version, Why};
+use rewrite::{Memory, Outcome, Plan, Section, StaticTool, TALLY, Unit, Version, Why};
 use wire::counters::FIRST;
 
 use crate::Wanted;
@@ -26,6 +26,17 @@ const JUMPED: u64 = 3;
 const KEEPS_FLAGS: u64 = 3;
 /// Bytes of a program's first instructions.
 const FIRST_INSNS: u64 = 48;
+/// Bytes of code for each pair of the table of targets for which sites have no room, and logarithms of its pairs.
+const CODE_OF_PAIR: u64 = 256;
+const LEAST_BITS: u32 = 6;
+const MOST_BITS: u32 = 15;
+/// Most sites with targets: their numbers have that many bits less one in the table that they share.
+const MOST_SITES: u32 = 1 << (64 - Tallied::NUMBER_AT - 1);
+
+// Inserted code and readers agree.
+const _: () = assert!(Tallied::PAIRS as usize == Site::PAIRS);
+const _: () = assert!(Tallied::NUMBER_AT == Site::NUMBER_AT);
+
 /// Most counters: their displacements are numbers of 31 bits.
 const MOST: u64 = (1 << 28) - 1024;
 
@@ -59,6 +70,9 @@ pub struct Counting<'d, R> {
     program: &'d Program,
     /// Number of the next counter.
     next: u64,
+    /// Calls and jumps by an address with tables, and the logarithm of the pairs of the table that they share.
+    sites: u32,
+    shared_bits: u8,
     /// By function.
     planned: BTreeMap<usize, plan::Function>,
     rule: PhantomData<R>,
@@ -66,11 +80,18 @@ pub struct Counting<'d, R> {
 
 impl<'d, R: Rule> Counting<'d, R> {
     pub fn new(image: &'d Image, program: &'d Program, wanted: Wanted<'d>) -> Counting<'d, R> {
+        let pairs = (program.code / CODE_OF_PAIR).max(1);
+        let bits = match wanted.targets {
+            true => pairs.ilog2().clamp(LEAST_BITS, MOST_BITS),
+            false => 0,
+        };
         Counting {
             wanted,
             image,
             program,
-            next: 0,
+            next: if bits > 0 { 2 << bits } else { 0 },
+            sites: 0,
+            shared_bits: bits as u8,
             planned: BTreeMap::new(),
             rule: PhantomData,
         }
@@ -98,6 +119,42 @@ impl<'d, R: Rule> Counting<'d, R> {
             at = insn.next_pc();
         }
         0
+    }
+
+    /// Has targets of calls and jumps by an address counted, in tables from the word `next` on; gives those that have one. `before`:
+    /// bytes before the first word.
+    fn add_tables(
+        &self,
+        unit: &Unit<'_>,
+        (before, next): (u64, &mut u64),
+        out: &mut Plan,
+    ) -> Result<Vec<Site>, Why> {
+        let mut sites = Vec::new();
+        for transfer in unit.transfers.iter().filter(|_| self.wanted.targets) {
+            let number = self.sites + sites.len() as u32;
+            let tables = Tables {
+                own: Word((before + *next * R::BYTES) as u32),
+                number,
+                shared: Word(before as u32),
+                bits: if number < MOST_SITES {
+                    self.shared_bits
+                } else {
+                    0
+                },
+            };
+            let op = Op::Tally {
+                value: transfer.target,
+                tables,
+                routine: TALLY,
+            };
+            if transfer.takes(op) {
+                let block = transfer.block;
+                out.add(unit, At::Last(block), op)?;
+                *next += Site::WORDS as u64;
+                sites.push(Site { block, number });
+            }
+        }
+        Ok(sites)
     }
 
     /// A function's graph with what counters would cost.
@@ -129,9 +186,10 @@ impl<R: Rule> StaticTool for Counting<'_, R> {
     fn plan(&mut self, unit: &Unit<'_>, _: Version, out: &mut Plan) -> Result<(), Why> {
         let chosen = R::choose(unit, &self.graph(unit)).ok_or(Why::NoPlace)?;
         let first = self.next;
-        let count = chosen.len() as u64;
         let before = FIRST + self.wanted.part.map_or(0, |part| part.at);
-        if first + count > MOST - before / 8 {
+        let mut next = first + chosen.len() as u64;
+        let sites = self.add_tables(unit, (before, &mut next), out)?;
+        if next > MOST - before / 8 {
             return Err(Why::NoPlace);
         }
         let mut edges = planned_edges(unit);
@@ -140,7 +198,8 @@ impl<R: Rule> StaticTool for Counting<'_, R> {
             let op = R::op(before + number * R::BYTES);
             out.add(unit, At::Edge(at as u32), op)?;
         }
-        self.next += count;
+        self.next = next;
+        self.sites += sites.len() as u32;
         let blocks = unit.function.graph.blocks.iter();
         let planned = plan::Function {
             entry: unit.function.entry.0,
@@ -150,6 +209,7 @@ impl<R: Rule> StaticTool for Counting<'_, R> {
                 .collect(),
             tables: unit.tables,
             edges,
+            sites,
         };
         self.planned.insert(unit.number, planned);
         Ok(())
@@ -175,12 +235,17 @@ impl<R: Rule> StaticTool for Counting<'_, R> {
             size: outcome.input.len() as u64,
             hash: plan::hash(outcome.input),
             main: self.main(),
+            shared_bits: self.shared_bits,
             functions: self.planned.values().cloned().collect(),
             uncounted: uncounted(outcome),
         };
         let bytes = file.encode();
         let id = plan::hash(&bytes);
         Some(Section { bytes, id })
+    }
+
+    fn records_targets(&self) -> bool {
+        self.wanted.targets
     }
 
     fn says(&self) -> String {

@@ -39,6 +39,8 @@ pub struct Wanted<'a> {
     pub profile: Option<&'a Profile>,
     /// Coverage says which ways of branches were taken, too.
     pub branches: bool,
+    /// Calls and jumps by an address have tables of their targets.
+    pub targets: bool,
     pub files: CounterFiles<'a>,
     /// The file's part of the counters' memory, if it is edited together with others.
     pub part: Option<Part<'a>>,

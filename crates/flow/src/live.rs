@@ -12,7 +12,8 @@
 //!   it leaves as they were if they are live behind any call of it.
 //! - All else is said by the System V convention: a call by an address or of another file's function reads the
 //!   registers of arguments, and any function may be called so. Only a call by a word of
-//!   the dynamic linker ends the lives of registers that a callee need not preserve.
+//!   the dynamic linker ends the lives of registers that a callee need not preserve. A call or a tail call by an address ends that of
+//!   `r11`: its caller does not know the callee, and the linker's code, by which it may go, changes `r11` (System V ABI 3.2.1).
 //! - Registers that a callee preserves are live at every call, as exceptions and `longjmp` give them back to callers.
 //!
 //! Invariant: a register or flag that is not live can be changed, and nothing that the program does depends on it. All
@@ -23,10 +24,12 @@
 //! Limits: x87 and MMX registers and the direction flag are not followed. A handler of a signal or a debugger
 //! sees dead registers as well. Calls from code that was not found do not count.
 
+mod effects;
+
 use std::collections::{HashMap, VecDeque};
 
 use image::{Image, Language, LinkAddr};
-use isa::{EffectsOf, Flags, Flow, Insn, RegisterSet};
+use isa::{EffectsOf, Flags, Insn, RegisterSet};
 use rayon::prelude::*;
 
 use crate::Gate;
@@ -35,6 +38,7 @@ use crate::function::Function;
 use crate::graph::{Block, EdgeKind, To};
 use crate::processors::with_processors;
 use crate::program::Program;
+use effects::{CallOf, OfBlock, OfFunction, Transfer, is_call, own_effects};
 
 /// `rax`, `rdx`, `rcx` and `xmm0` to `xmm3`: results, as far as compilers go
 /// (System V ABI 3.2.3; LLVM's `RetCC_X86Common`).
@@ -54,14 +58,8 @@ const ARGUMENTS: RegisterSet = RegisterSet {
     vectors: 0xff,
     ..RegisterSet::NONE
 };
-/// `rax` with the number of a system call, and its arguments in `rdi`, `rsi`, `rdx`, `r10`, `r8`, `r9`.
-const SYSTEM_CALL: RegisterSet = RegisterSet {
-    general: 0x07c5,
-    ..RegisterSet::NONE
-};
-/// `rcx` and `r11`, which a system call overwrites.
-const OF_KERNEL: RegisterSet = RegisterSet {
-    general: 0x0802,
+const R11: RegisterSet = RegisterSet {
+    general: 0x0800,
     ..RegisterSet::NONE
 };
 const FLAGS: RegisterSet = RegisterSet {
@@ -361,6 +359,19 @@ impl<'d> Liveness<'d> {
         all
     }
 
+    /// The live set before the last instruction of a block of `function`, whose `live` this is.
+    pub fn before_last(&self, function: &Function, live: &Live, block: u32) -> RegisterSet {
+        let after = live.after[block as usize];
+        let last = function.graph.blocks[block as usize].last;
+        match self.code.reader(last.0).decode(last.0) {
+            Ok(insn) if is_whole(function) => {
+                let step = self.step(function, block, &insn, &mut EffectsOf::new());
+                step.before(after)
+            }
+            _ => RegisterSet::ALL,
+        }
+    }
+
     /// Effects of a function's instructions, each decoded once.
     fn effects_of(&self, function: &Function, finder: &mut EffectsOf) -> OfFunction {
         let mut all = OfFunction::default();
@@ -414,6 +425,7 @@ impl<'d> Liveness<'d> {
         match name {
             _ if !self.is_usual => CallOf::Unknown,
             Some(name) if !KEEP_ALL.contains(&name.as_str()) => CallOf::Usual,
+            None if to == To::Unknown => CallOf::Address,
             _ => CallOf::KeepsAll,
         }
     }
@@ -432,6 +444,12 @@ impl<'d> Liveness<'d> {
                 return Transfer {
                     read: ARGUMENTS.with(PRESERVED),
                     overwritten: RegisterSet::ALL.without(PRESERVED),
+                };
+            }
+            CallOf::Address => {
+                return Transfer {
+                    read: ARGUMENTS.with(PRESERVED),
+                    overwritten: FLAGS.with(R11),
                 };
             }
             CallOf::KeepsAll => {
@@ -467,6 +485,9 @@ impl<'d> Liveness<'d> {
                     true => self.at_tail_call(at_return),
                     false => self.into(addr).with(at_return),
                 },
+                (EdgeKind::TailCall, To::Unknown) if self.is_usual => {
+                    self.at_tail_call(at_return).without(R11)
+                }
                 (EdgeKind::TailCall, _) => self.at_tail_call(at_return),
                 _ => RegisterSet::ALL,
             };
@@ -503,80 +524,4 @@ impl<'d> Liveness<'d> {
 fn is_whole(function: &Function) -> bool {
     let of_frames = |gate| matches!(gate, Gate::Unwind | Gate::NoUnwind);
     function.failed.iter().all(|failed| of_frames(failed.gate))
-}
-
-fn is_call(insn: &Insn) -> bool {
-    matches!(insn.flow(), Flow::Call(_) | Flow::IndirectCall)
-}
-
-/// The change by an instruction of the live set behind it, without what it calls, and what it writes.
-fn own_effects(insn: &Insn, finder: &mut EffectsOf) -> (Transfer, RegisterSet) {
-    let effects = finder.of(insn);
-    let own = Transfer {
-        read: effects.read,
-        overwritten: effects.overwritten,
-    };
-    let own = match insn.flow() {
-        Flow::Syscall => Transfer {
-            read: own.read.with(SYSTEM_CALL).with(PRESERVED),
-            overwritten: own.overwritten.with(OF_KERNEL),
-        },
-        Flow::Int80 | Flow::Far(_) | Flow::TransactionBegin(_) => Transfer {
-            read: RegisterSet::ALL,
-            ..own
-        },
-        _ => own,
-    };
-    (own, effects.written)
-}
-
-/// Instructions of a function, as far as they depend on no other one.
-#[derive(Default)]
-struct OfFunction {
-    blocks: Vec<OfBlock>,
-    written: RegisterSet,
-}
-
-#[derive(Default)]
-struct OfBlock {
-    own: Transfer,
-    /// Then control goes to what its last instruction calls.
-    call: Option<CallOf>,
-}
-
-/// A call.
-#[derive(Clone, Copy)]
-enum CallOf {
-    /// The numbers of a function of the program and of its entry, if it is one.
-    Function {
-        number: Option<u32>,
-        entry: Option<u32>,
-    },
-    /// A function of another file, by the System V convention.
-    Usual,
-    /// An address is called, or a function that preserves more.
-    KeepsAll,
-    /// A function of another file, in a language with conventions of its own.
-    Unknown,
-}
-
-/// The change by code of the live set behind it.
-#[derive(Clone, Copy, Debug, Default)]
-struct Transfer {
-    read: RegisterSet,
-    overwritten: RegisterSet,
-}
-
-impl Transfer {
-    fn before(&self, after: RegisterSet) -> RegisterSet {
-        after.without(self.overwritten).with(self.read)
-    }
-
-    /// This code with `next` behind it.
-    fn then(self, next: Transfer) -> Transfer {
-        Transfer {
-            read: self.before(next.read),
-            overwritten: self.overwritten.with(next.overwritten),
-        }
-    }
 }

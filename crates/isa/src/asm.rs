@@ -264,15 +264,40 @@ impl<'a> Asm<'a> {
         disp: i32,
         short: bool,
     ) {
-        self.refuse(index.is_some_and(|(index, _)| index == Reg::Rsp));
         if short {
             self.byte(0x67);
         }
+        self.any(0x8D, reg, base, index, disp);
+    }
+
+    /// `mov reg, [base + index * scale + disp32]`, as for [`Asm::lea_any`]; of `%fs`, if it is a thread's.
+    pub fn mov_r_any(
+        &mut self,
+        reg: Reg,
+        is_thread: bool,
+        (base, index, disp): (Option<Reg>, Option<(Reg, u8)>, i32),
+    ) {
+        if is_thread {
+            self.byte(0x64);
+        }
+        self.any(0x8B, reg, base, index, disp);
+    }
+
+    /// An opcode with `reg` and `[base + index * scale + disp32]`.
+    fn any(
+        &mut self,
+        opcode: u8,
+        reg: Reg,
+        base: Option<Reg>,
+        index: Option<(Reg, u8)>,
+        disp: i32,
+    ) {
+        self.refuse(index.is_some_and(|(index, _)| index == Reg::Rsp));
         let high = |reg: Option<Reg>| reg.map_or(0, Reg::high);
         self.rex_w(reg, high(index.map(|(index, _)| index)), high(base));
         // ModRM with SIB; without a base, mod is 0 and the base field 5.
         let mode = if base.is_some() { 0x80 } else { 0 };
-        self.bytes(&[0x8D, mode | reg.low() << 3 | 4]);
+        self.bytes(&[opcode, mode | reg.low() << 3 | 4]);
         let (index, scale) = index.map_or((4, 0), |(index, scale)| {
             (index.low(), scale.trailing_zeros() as u8)
         });
@@ -288,6 +313,13 @@ impl<'a> Asm<'a> {
             index.low() << 3 | base.low(),
             disp as u8,
         ]);
+    }
+
+    /// `mov reg, [rip + target]`
+    pub fn mov_r_rip(&mut self, reg: Reg, target: u64) {
+        self.rex_w(reg, 0, 0);
+        self.bytes(&[0x8B, reg.low() << 3 | 5]);
+        self.rel32(target);
     }
 
     /// `lea reg, [rip + target]`

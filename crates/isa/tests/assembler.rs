@@ -242,6 +242,10 @@ fn forms_with_one_register() {
         let long = format!("mov {name},0x123456789abcdef0");
         assert_is(|asm| asm.mov_r_imm(a, 0x1234_5678_9abc_def0), &long);
         assert_is(
+            |asm| asm.mov_r_rip(a, TARGET),
+            &format!("mov {name},qword ptr [0x10000300]"),
+        );
+        assert_is(
             |asm| asm.lea_rip(a, TARGET),
             &format!("lea {name},[0x10000300]"),
         );
@@ -382,8 +386,14 @@ fn forms_with_a_base_and_an_index() {
                 any(Some(b), index, false),
                 of(format!("{}+{scaled}", b.name()))
             );
-            assert_eq!(any(None, index, false), of(scaled));
+            assert_eq!(any(None, index, false), of(scaled.clone()));
             assert_eq!(any(Some(b), None, false), of(b.name().to_owned()));
+            for (is_thread, segment) in [(false, ""), (true, "fs:")] {
+                let base = b.name();
+                let text = format!("mov {name},qword ptr {segment}[{base}+{scaled}+0x12345678]");
+                let address = (Some(b), index, FAR);
+                assert_is(|asm| asm.mov_r_any(a, is_thread, address), &text);
+            }
             if let Some((short, _)) = index {
                 let text = of(format!("{}+{}*8", r32(b), r32(short)));
                 assert_eq!(any(Some(b), index, true), text);

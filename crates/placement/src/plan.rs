@@ -7,7 +7,7 @@
 
 use crate::{Chords, Edge, Graph, Place};
 
-const MAGIC: [u8; 8] = *b"EVPPLAN2";
+const MAGIC: [u8; 8] = *b"EVPPLAN3";
 
 /// Purposes of inserted code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +99,22 @@ pub struct PlannedEdge {
     pub has_counter: bool,
 }
 
+/// A call or a jump by an address that has a table of its targets: [`Site::PAIRS`] times a word for a target and one for its count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site {
+    pub block: u32,
+    /// Its number among those of the file.
+    pub number: u32,
+}
+
+impl Site {
+    pub const PAIRS: usize = 4;
+    /// The bit from which on a target in the table that sites share has the number of its site.
+    pub const NUMBER_AT: u32 = 47;
+    /// Words of its table.
+    pub const WORDS: usize = 2 * Site::PAIRS;
+}
+
 /// A function with counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Function {
@@ -110,6 +126,8 @@ pub struct Function {
     /// Number of jump tables that several jumps go by; each is a node behind those of the blocks.
     pub tables: u32,
     pub edges: Vec<PlannedEdge>,
+    /// Their tables stand behind the counters, one after the other.
+    pub sites: Vec<Site>,
 }
 
 impl Function {
@@ -146,6 +164,61 @@ impl Function {
     /// Number of its counters, one after the other in the order of its edges.
     pub fn counters(&self) -> usize {
         self.edges.iter().filter(|edge| edge.has_counter).count()
+    }
+
+    /// Reads one; the function before has its entry at `before`.
+    fn decode(reader: &mut Reader<'_>, before: u64) -> Option<Function> {
+        let mut function = Function {
+            entry: before.wrapping_add(reader.number()?),
+            first: reader.number()?,
+            ..Function::default()
+        };
+        let mut end = function.entry;
+        let blocks = reader.number()?;
+        function.tables = u32::try_from(reader.number()?).ok()?;
+        for _ in 0..blocks {
+            let start = end.wrapping_add(unzigzag(reader.number()?));
+            let len = u32::try_from(reader.number()?).ok()?;
+            end = start.checked_add(len.into())?;
+            function.blocks.push((start, len));
+        }
+        // Each block has two edges at least, and a table has some.
+        let most = u32::MAX / 8;
+        if function.blocks.len() as u64 > most.into() || function.tables > most {
+            return None;
+        }
+        let nodes = function.nodes();
+        if function.tables as usize > reader.0.len() {
+            return None;
+        }
+        for _ in 0..reader.number()? {
+            let kind = reader.byte()?;
+            let mut node = || {
+                let node = u32::try_from(reader.number()?).ok()?;
+                (node < nodes).then_some(node)
+            };
+            let edge = PlannedEdge {
+                from: node()?,
+                to: node()?,
+                kind: *KINDS.get(usize::from(kind & 0x7f))?,
+                has_counter: kind & 0x80 != 0,
+            };
+            function.edges.push(edge);
+        }
+        for _ in 0..reader.number()? {
+            let block = u32::try_from(reader.number()?).ok()?;
+            let number = u32::try_from(reader.number()?).ok()?;
+            function.blocks.get(block as usize)?;
+            function.sites.push(Site { block, number });
+        }
+        Some(function)
+    }
+
+    /// Numbers of its counters and of the words of its tables.
+    pub fn words(&self) -> std::ops::Range<usize> {
+        let first = usize::try_from(self.first).unwrap_or(usize::MAX);
+        let count = self.sites.len() * Site::WORDS + self.counters();
+        first..first.saturating_add(count)
     }
 }
 
@@ -241,6 +314,8 @@ pub struct File {
     pub hash: [u8; 16],
     /// Entry of the program's main function, whose return ends it; 0: it is not known.
     pub main: u64,
+    /// Logarithm of the pairs of the table, from the first word on, for targets for which sites have no room; 0: there is none.
+    pub shared_bits: u8,
     pub functions: Vec<Function>,
     pub uncounted: Uncounted,
 }
@@ -250,6 +325,16 @@ impl File {
     pub fn counters(&self) -> usize {
         self.functions.iter().map(Function::counters).sum()
     }
+
+    /// Pairs of the table that sites share.
+    pub fn shared_pairs(&self) -> usize {
+        match self.shared_bits {
+            0 => 0,
+            bits => 1 << bits.min(Self::MOST_BITS),
+        }
+    }
+
+    const MOST_BITS: u8 = 20;
 
     /// Its form on disk.
     pub fn encode(&self) -> Vec<u8> {
@@ -263,6 +348,7 @@ impl File {
         out.extend_from_slice(&self.hash);
         put(&mut out, self.size);
         put(&mut out, self.main);
+        out.push(self.shared_bits);
         put_text(&mut out, &self.original);
         put(&mut out, self.functions.len() as u64);
         let mut before = 0;
@@ -285,6 +371,11 @@ impl File {
                 put(&mut out, edge.from.into());
                 put(&mut out, edge.to.into());
             }
+            put(&mut out, function.sites.len() as u64);
+            for site in &function.sites {
+                put(&mut out, site.block.into());
+                put(&mut out, site.number.into());
+            }
         }
         self.uncounted.encode(&mut out);
         out
@@ -297,48 +388,16 @@ impl File {
         let hash = *reader.take(16)?.first_chunk()?;
         let size = reader.number()?;
         let main = reader.number()?;
+        let shared_bits = reader.byte()?;
+        if shared_bits > File::MOST_BITS {
+            return None;
+        }
         let original = reader.text()?;
         let mut functions = Vec::new();
         let mut before = 0u64;
         for _ in 0..reader.number()? {
-            let mut function = Function {
-                entry: before.wrapping_add(reader.number()?),
-                first: reader.number()?,
-                ..Function::default()
-            };
+            let function = Function::decode(&mut reader, before)?;
             before = function.entry;
-            let mut end = function.entry;
-            let blocks = reader.number()?;
-            function.tables = u32::try_from(reader.number()?).ok()?;
-            for _ in 0..blocks {
-                let start = end.wrapping_add(unzigzag(reader.number()?));
-                let len = u32::try_from(reader.number()?).ok()?;
-                end = start.checked_add(len.into())?;
-                function.blocks.push((start, len));
-            }
-            // Each block has two edges at least, and a table has some.
-            let most = u32::MAX / 8;
-            if function.blocks.len() as u64 > most.into() || function.tables > most {
-                return None;
-            }
-            let nodes = function.nodes();
-            if function.tables as usize > reader.0.len() {
-                return None;
-            }
-            for _ in 0..reader.number()? {
-                let kind = reader.byte()?;
-                let mut node = || {
-                    let node = u32::try_from(reader.number()?).ok()?;
-                    (node < nodes).then_some(node)
-                };
-                let edge = PlannedEdge {
-                    from: node()?,
-                    to: node()?,
-                    kind: *KINDS.get(usize::from(kind & 0x7f))?,
-                    has_counter: kind & 0x80 != 0,
-                };
-                function.edges.push(edge);
-            }
             functions.push(function);
         }
         Some(File {
@@ -347,6 +406,7 @@ impl File {
             size,
             hash,
             main,
+            shared_bits,
             functions,
             uncounted: Uncounted::decode(&mut reader)?,
         })

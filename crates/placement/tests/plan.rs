@@ -2,7 +2,9 @@
 
 use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
-use placement::plan::{File, Function, Kind, Left, PlannedEdge, Tool, Uncounted, end_of, start_of};
+use placement::plan::{
+    File, Function, Kind, Left, PlannedEdge, Site, Tool, Uncounted, end_of, start_of,
+};
 
 const KINDS: [Kind; 4] = [Kind::Falls, Kind::Taken, Kind::Case, Kind::Abandoned];
 
@@ -39,6 +41,12 @@ fn function(u: &mut Unstructured<'_>) -> Result<Function> {
             has_counter: u.arbitrary()?,
         });
     }
+    for _ in 0..u.int_in_range(0..=2)? {
+        function.sites.push(Site {
+            block: u.int_in_range(0..=blocks - 1)?,
+            number: u.arbitrary()?,
+        });
+    }
     Ok(function)
 }
 
@@ -70,6 +78,7 @@ fn file(u: &mut Unstructured<'_>) -> Result<File> {
         size: u.arbitrary()?,
         hash: u.arbitrary()?,
         main: u.arbitrary()?,
+        shared_bits: u.int_in_range(0..=20)?,
         functions,
         uncounted: uncounted(u)?,
     })

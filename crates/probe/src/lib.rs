@@ -14,6 +14,7 @@
 //! | [`Op::Append`] | any | `movq %gs:C, %s; mov item, (%s); lea n(%s), %s; movq %s, %gs:C` |
 //! | its check of room | dead | `cmpq %gs:L, %s; jb` over the way to a routine |
 //! | [`Op::Guard`] | dead | a comparison, and a jump over the way elsewhere |
+//! | [`Op::Tally`] | dead | `mov value, %r11` if it is in memory; `cmpq %gs:T, value; je` over the way to a routine and what it needs to know; `incq %gs:T+8` |
 //! | [`Op::Jump`] | any | `jmp` |
 //! | what needs flags that are live | live | `lahf; seto %al;` that `; addb $127, %al; sahf` |
 //!
@@ -61,6 +62,8 @@ pub enum At {
     Block(u32),
     /// On an edge.
     Edge(u32),
+    /// Before the last instruction of a block.
+    Last(u32),
 }
 
 /// Something to be done.
@@ -76,6 +79,75 @@ pub enum Op {
     Guard { test: Test, exit: Exit },
     /// Go to other code, for good: what would be done behind it is left out.
     Jump { to: Symbol },
+    /// Count a value, which is not 0, among those that come here. `r11` and flags are dead.
+    Tally {
+        value: Value,
+        tables: Tables,
+        routine: Symbol,
+    },
+}
+
+/// Tables in which a value is counted: pairs of words, one for a value and one for how often it came.
+///
+/// The first pair of the site's own table is looked at by inserted code, all others by a routine ([`Tallied`]). Values for which
+/// they have no room are counted in a table that all sites share, by a value with [`Tallied::NUMBER_AT`] the number of the site;
+/// one for which it has no room is not counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tables {
+    /// The site's own, of [`Tallied::PAIRS`].
+    pub own: Word,
+    /// Number of the site.
+    pub number: u32,
+    /// The one that sites share, and the logarithm of its pairs; 0: there is none.
+    pub shared: Word,
+    pub bits: u8,
+}
+
+/// A value of 64 bits that an instruction reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value {
+    Register(Reg),
+    /// In memory, at base + index * scale + displacement; from the thread pointer on, if it is a thread's.
+    Memory {
+        is_thread: bool,
+        base: Option<Reg>,
+        index: Option<(Reg, u8)>,
+        displacement: i32,
+    },
+    /// In memory, at a constant address.
+    At(u64),
+}
+
+/// Facts for the routine of an [`Op::Tally`], to which `r11` leads: it goes on behind the op.
+///
+/// | offset | bytes | what |
+/// |---:|---:|---|
+/// | 0 | 4 | distance from here to where it goes on |
+/// | 4 | 4 | the site's table, by its displacement from `%gs` |
+/// | 8 | 4 | displacement of the value in memory |
+/// | 12 | 1 | number of the register that has the value, or of the base; [`Tallied::NONE`], [`Tallied::HERE`] |
+/// | 13 | 1 | number of the index, or [`Tallied::NONE`] |
+/// | 14 | 1 | power of two of its scale; [`Tallied::REGISTER`], [`Tallied::THREAD`] |
+/// | 15 | 1 | logarithm of the pairs of the table that sites share |
+/// | 16 | 4 | that table, by its displacement from `%gs` |
+/// | 20 | 4 | number of the site |
+#[derive(Clone, Copy, Debug)]
+pub struct Tallied;
+
+impl Tallied {
+    pub const BYTES: u64 = 24;
+    /// Pairs of a site's own table.
+    pub const PAIRS: u32 = 4;
+    /// The bit from which on a value of the table that sites share has the number of the site.
+    pub const NUMBER_AT: u32 = 47;
+    /// There is no such register.
+    pub const NONE: u8 = 0xff;
+    /// The displacement is one from these facts.
+    pub const HERE: u8 = 0xfe;
+    /// The value is in a register.
+    pub const REGISTER: u8 = 0x80;
+    /// The address is one from the thread pointer on.
+    pub const THREAD: u8 = 0x40;
 }
 
 /// Memory of a thread that is filled from its beginning to its end.

@@ -4,7 +4,10 @@ use alloc::vec::Vec;
 
 use isa::{Asm, Cc, Flags, Reg};
 
-use crate::{Exit, Item, Lane, NoScratch, Op, Placed, Room, Sink, Site, Spill, Symbol, Test};
+use crate::{
+    Exit, Item, Lane, NoScratch, Op, Placed, Room, Sink, Site, Spill, Symbol, Tables, Tallied,
+    Test, Value,
+};
 
 /// All flags but the carry, which `inc` and `dec` leave as it was.
 const OF_INC: Flags = Flags(0x2f);
@@ -34,7 +37,7 @@ pub fn size(ops: &[Op], site: &Site) -> Result<usize, NoScratch> {
 /// As [`lower`].
 pub fn code(ops: &[Op], site: &Site) -> Result<Option<Vec<u8>>, NoScratch> {
     let names = |op: &Op| match op {
-        Op::Guard { .. } | Op::Jump { .. } => true,
+        Op::Guard { .. } | Op::Jump { .. } | Op::Tally { .. } => true,
         Op::Append { lane, .. } => matches!(lane.room, Room::Check { .. }),
         Op::Add { .. } | Op::Set { .. } => false,
     };
@@ -46,9 +49,18 @@ pub fn code(ops: &[Op], site: &Site) -> Result<Option<Vec<u8>>, NoScratch> {
 /// Lets something look at the code for one place.
 fn with_code<T>(ops: &[Op], site: &Site, look: impl FnOnce(&[u8]) -> T) -> Result<T, NoScratch> {
     let mut bytes = [0; MOST];
+    // Near what it reads.
+    let mut near = ops.iter().filter_map(|op| match op {
+        Op::Tally {
+            value: Value::At(address),
+            ..
+        } => Some(*address),
+        _ => None,
+    });
+    let origin = near.next().unwrap_or(0);
     let mut sink = Placed {
-        asm: Asm::new(&mut bytes, 0),
-        address: |_| 0,
+        asm: Asm::new(&mut bytes, origin),
+        address: |_| origin,
     };
     lower(ops, site, &mut sink)?;
     match sink.asm.overflowed() {
@@ -96,6 +108,11 @@ pub fn lower<'a>(ops: &[Op], site: &Site, out: &mut impl Sink<'a>) -> Result<(),
                 rest = &rest[more..];
             }
             Op::Guard { test, exit } => lowering.guard(test, exit),
+            Op::Tally {
+                value,
+                tables,
+                routine,
+            } => lowering.tally(value, tables, routine),
             Op::Jump { to } => {
                 lowering.leave(Exit::To(to));
                 return Ok(());
@@ -123,7 +140,7 @@ fn merged(ops: &[Op]) -> Vec<Op> {
                 merged.push(op);
                 first = merged.len();
             }
-            Op::Append { .. } => merged.push(op),
+            Op::Append { .. } | Op::Tally { .. } => merged.push(op),
             Op::Set { .. } => {
                 if !merged[first..].contains(&op) {
                     merged.push(op);
@@ -152,7 +169,7 @@ fn merged(ops: &[Op]) -> Vec<Op> {
 fn written(op: &Op) -> Flags {
     match op {
         Op::Add { amount: 1 | -1, .. } => OF_INC,
-        Op::Add { .. } | Op::Guard { .. } => Flags::ALL,
+        Op::Add { .. } | Op::Guard { .. } | Op::Tally { .. } => Flags::ALL,
         Op::Append { lane, .. } => match lane.room {
             Room::GuardPage => Flags::NONE,
             Room::Check { .. } => Flags::ALL,
@@ -182,6 +199,9 @@ struct Scratch {
 impl Scratch {
     fn of(ops: &[Op], site: &Site) -> Result<Scratch, NoScratch> {
         let live_flags = site.live.flags.0;
+        if !ops.iter().all(|op| is_possible(op, site)) {
+            return Err(NoScratch);
+        }
         let flags = ops.iter().any(|op| written(op).0 & live_flags != 0);
         let mut slots = slots(site.spill);
         // Registers that are read, and the stack pointer.
@@ -242,6 +262,20 @@ fn slots(spill: Spill) -> impl Iterator<Item = Kept> {
     both.into_iter().flatten()
 }
 
+/// Whether an op finds free what it cannot keep.
+fn is_possible(op: &Op, site: &Site) -> bool {
+    let Op::Tally { value, .. } = op else {
+        return true;
+    };
+    let read = match *value {
+        Value::Register(register) => [Some(register), None],
+        Value::Memory { base, index, .. } => [base, index.map(|(index, _)| index)],
+        Value::At(_) => [None, None],
+    };
+    let is_live = site.live.general >> LINK as u8 & 1 != 0 || site.live.flags != Flags::NONE;
+    !is_live && !read.contains(&Some(LINK))
+}
+
 fn uses_work(op: &Op) -> bool {
     uses_link(op) || matches!(op, Op::Append { .. })
 }
@@ -253,6 +287,7 @@ fn uses_link(op: &Op) -> bool {
             matches!(exit, Exit::Routine(_)) || matches!(test, Test::IsOtherThread)
         }
         Op::Append { lane, .. } => matches!(lane.room, Room::Check { .. }),
+        Op::Tally { .. } => true,
         Op::Add { .. } | Op::Set { .. } | Op::Jump { .. } => false,
     }
 }
@@ -356,6 +391,40 @@ impl<'a, S: Sink<'a>> Lowering<'_, S> {
         self.out.asm().bind(over);
     }
 
+    fn tally(&mut self, value: Value, tables: Tables, routine: Symbol) {
+        let table = tables.own.0.cast_signed();
+        let asm = self.out.asm();
+        let register = match value {
+            Value::Register(register) => register,
+            Value::Memory {
+                is_thread,
+                base,
+                index,
+                displacement,
+            } => {
+                asm.mov_r_any(LINK, is_thread, (base, index, displacement));
+                LINK
+            }
+            Value::At(address) => {
+                asm.mov_r_rip(LINK, address);
+                LINK
+            }
+        };
+        asm.cmp_r_gs(register, table);
+        let is_first = asm.jcc_short(Cc(4));
+        let facts = asm.here() + TO_ROUTINE;
+        to_routine(self.out, routine, facts);
+        let asm = self.out.asm();
+        // It goes on behind the increment.
+        asm.bytes(&((Tallied::BYTES + INC) as u32).to_le_bytes());
+        asm.bytes(&table.to_le_bytes());
+        asm.bytes(&tallied(value, facts, tables.bits));
+        asm.bytes(&tables.shared.0.to_le_bytes());
+        asm.bytes(&tables.number.to_le_bytes());
+        asm.bind(is_first);
+        asm.inc_gs(table + 8);
+    }
+
     fn leave(&mut self, exit: Exit) {
         match exit {
             Exit::Routine(routine) => {
@@ -369,6 +438,37 @@ impl<'a, S: Sink<'a>> Lowering<'_, S> {
             }
         }
     }
+}
+
+/// Bytes of the increment of a word.
+const INC: u64 = 9;
+
+/// Facts of a value for the routine of an [`Op::Tally`], which are at an address.
+fn tallied(value: Value, facts: u64, bits: u8) -> [u8; 8] {
+    let (displacement, base, index, form) = match value {
+        Value::Register(register) => (0, register as u8, Tallied::NONE, Tallied::REGISTER),
+        Value::Memory {
+            is_thread,
+            base,
+            index,
+            displacement,
+        } => {
+            let base = base.map_or(Tallied::NONE, |base| base as u8);
+            let (index, scale) = match index {
+                Some((index, scale)) => (index as u8, scale.trailing_zeros() as u8),
+                None => (Tallied::NONE, 0),
+            };
+            let segment = if is_thread { Tallied::THREAD } else { 0 };
+            (displacement, base, index, scale | segment)
+        }
+        // The code that loads it reaches it by as many bytes.
+        Value::At(address) => {
+            let displacement = address.wrapping_sub(facts) as i32;
+            (displacement, Tallied::HERE, Tallied::NONE, 0)
+        }
+    };
+    let [a, b, c, d] = displacement.to_le_bytes();
+    [a, b, c, d, base, index, form, bits]
 }
 
 /// Bytes of [`to_routine`].

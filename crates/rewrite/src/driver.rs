@@ -11,12 +11,12 @@ mod residency;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use flow::Program;
+use flow::{EdgeKind, Program, To};
 use image::{Image, ImageKind, LinkAddr};
 use object::elf;
 use probe::Symbol;
 use rayon::prelude::*;
-use wire::counters::{FIRST, SPARE};
+use wire::counters::{FIRST, SPARE, TALLY_AT};
 
 use hops::Hops;
 use patches::Ways;
@@ -25,7 +25,7 @@ use residency::{ENTRY_STUB, Residency, has_room_at_gs};
 use crate::address::{self, New};
 use crate::eh_frame::{self, EhFrame};
 use crate::file::File;
-use crate::layout::{Moved, STATE, Targets};
+use crate::layout::{Moved, STATE, TALLY, Targets};
 use crate::lsda::Lsda;
 use crate::references::References;
 use crate::segment::{Contents, Plan};
@@ -33,7 +33,9 @@ use crate::skipped::Why;
 use crate::tool::{Outcome, StaticTool};
 use crate::unit::Units;
 use crate::versions::{Label, Version};
-use crate::{Edited, Functions, Options, PLAN, Refused, debug, finish, libraries, mark, resident};
+use crate::{
+    Edited, Functions, MOVES, Options, PLAN, Refused, debug, finish, libraries, mark, resident,
+};
 
 /// Bytes of the jump from an old place to the new code.
 const PATCH: u64 = 5;
@@ -107,6 +109,7 @@ impl Targets for Entries {
     fn address(&self, symbol: Symbol) -> New {
         match symbol {
             STATE => self.state,
+            TALLY => self.resident + TALLY_AT as u64,
             _ => self.resident,
         }
     }
@@ -268,6 +271,9 @@ impl Mover<'_> {
         }
         if let Some(section) = section {
             push(&mut plan, PLAN, 8, section.bytes);
+        }
+        if self.tool.records_targets() {
+            push(&mut plan, MOVES, 8, self.targets());
         }
         if let Some(residency) = &self.residency {
             plan.cover(".everypath.bss", residency.state);
@@ -467,6 +473,40 @@ impl Mover<'_> {
             resident: residency.map_or(New(0), |residency| residency.resident),
             state: residency.map_or(New(0), |residency| residency.state),
         }
+    }
+
+    /// New addresses to which calls and jumps by an address may go, with the old ones: entries, and cases of tables.
+    fn targets(&self) -> Vec<u8> {
+        let mut all = Vec::new();
+        for (&number, moved) in &self.moved {
+            let function = &self.program.functions[number];
+            let entries = function.others.iter().chain([&function.entry]);
+            for &entry in entries {
+                let called = moved.new_of(Version::FIRST.at(entry));
+                let entered = self.entered(entry).map(|(entered, _)| entered);
+                all.extend(called.into_iter().chain(entered).map(|new| (new, entry)));
+            }
+            let graph = &function.graph;
+            let cases = graph
+                .edges
+                .iter()
+                .filter(|edge| edge.kind == EdgeKind::Case);
+            for edge in cases {
+                let To::Block(to) = edge.to else {
+                    continue;
+                };
+                let old = graph.blocks[to as usize].start;
+                let versions = moved.versions();
+                let new = versions.filter_map(|version| moved.new_of(version.at(old)));
+                all.extend(new.map(|new| (new, old)));
+            }
+            // A table may lead to code on the way to a case.
+            all.extend(moved.stubs().map(|(new, old)| (new.start, old)));
+        }
+        all.sort_unstable();
+        all.dedup();
+        let pairs = all.iter().flat_map(|(new, old)| [new.0, old.0]);
+        pairs.flat_map(u64::to_le_bytes).collect()
     }
 
     /// New address and size of what a symbol of an old address is of.

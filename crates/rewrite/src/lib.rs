@@ -60,6 +60,7 @@ use std::ops::Range;
 use image::LinkAddr;
 
 pub use driver::{OldCode, edit};
+pub use layout::TALLY;
 pub use mark::is_edited;
 pub use skipped::Why;
 pub use tool::{CounterFiles, Memory, Outcome, Part, Section, StaticTool};
@@ -74,6 +75,27 @@ const PLAN: &str = ".everypath.plan";
 pub fn plan_of(bytes: &[u8]) -> Option<&[u8]> {
     let file = file::File::parse(bytes).ok()?;
     file.section(PLAN).map(|(_, section)| section)
+}
+
+/// Name of the section with the old addresses of new code.
+const MOVES: &str = ".everypath.moves";
+
+/// New addresses of an edited file to which calls and jumps by an address may go, and the old ones, by the new ones. Empty: its tool
+/// records no targets.
+#[must_use]
+pub fn moves_of(bytes: &[u8]) -> Vec<(u64, u64)> {
+    let file = file::File::parse(bytes).ok();
+    let section = file
+        .as_ref()
+        .and_then(|file| file.section(MOVES).map(|(_, section)| section));
+    let words = section.unwrap_or_default().chunks_exact(16);
+    words
+        .filter_map(|pair| {
+            let (new, old) = pair.split_first_chunk()?;
+            let old = old.first_chunk()?;
+            Some((u64::from_le_bytes(*new), u64::from_le_bytes(*old)))
+        })
+        .collect()
 }
 
 /// An edited file.

@@ -7,6 +7,7 @@
 //! | or that the function is to be left | leaves it; also later, if something else stands against moving it |
 //! | asks for memory of each thread ([`Memory`]) | puts code in front of entries that gives threads theirs, and refuses files where that would not do |
 //! | writes a section, for readers of what the program will have recorded | puts it into the file |
+//! | records addresses | writes a section with the old addresses of new code ([`crate::moves_of`]) |
 //!
 //! A tool is a file of the crate `edits`; nothing here knows one.
 
@@ -45,6 +46,11 @@ pub trait StaticTool: Send {
     /// A section with what readers need to know.
     fn section(&self, _outcome: &Outcome<'_>) -> Option<Section> {
         None
+    }
+
+    /// Whether it records addresses to which control goes: a section says which old ones those of new code are.
+    fn records_targets(&self) -> bool {
+        false
     }
 
     /// Words about what was inserted; empty: there is nothing to say.

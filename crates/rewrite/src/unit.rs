@@ -10,6 +10,8 @@
 //! | by a branch or a table that is made anew | behind the function, or before the target where nobody falls through to it |
 //! | other ways in, ways out, calls that do not come back | nowhere |
 
+mod transfers;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use flow::{EdgeKind, Function, Live, Liveness, Program, To};
@@ -23,6 +25,7 @@ use crate::layout::{Inserted, Insertions, RESIDENT};
 use crate::skipped::Why;
 use crate::twice::{self, Exits};
 use crate::versions::{Label, Version, Versions};
+pub use transfers::Transfer;
 
 /// `r11`, which inserted code at entries uses.
 const R11: u16 = 1 << 11;
@@ -99,10 +102,14 @@ impl Edge {
     }
 
     fn site(&self) -> Site {
-        Site {
-            live: self.live,
-            spill: Spill::Never,
-        }
+        site(self.live)
+    }
+}
+
+fn site(live: RegisterSet) -> Site {
+    Site {
+        live,
+        spill: Spill::Never,
     }
 }
 
@@ -124,6 +131,8 @@ pub struct Unit<'u> {
     pub number: usize,
     pub function: &'u Function,
     pub edges: Vec<Edge>,
+    /// Calls and jumps by an address of which no edge says where they went.
+    pub transfers: Vec<Transfer>,
     /// Tables that several jumps go by.
     pub tables: u32,
     /// Numbers of the edges through blocks, by block.
@@ -139,13 +148,22 @@ pub struct Unit<'u> {
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     ops: BTreeMap<usize, Vec<Op>>,
+    /// Ops before the transfer at the end of a block.
+    lasts: BTreeMap<u32, Vec<Op>>,
 }
 
 impl Plan {
     /// Has something done, behind what is done there already.
     pub fn add(&mut self, unit: &Unit<'_>, at: At, op: Op) -> Result<(), Why> {
-        let edge = unit.edge_at(at).ok_or(Why::NoPlace)?;
-        self.ops.entry(edge).or_default().push(op);
+        match at {
+            At::Last(block) if !unit.is_alone(block) => {
+                self.lasts.entry(block).or_default().push(op);
+            }
+            _ => {
+                let edge = unit.edge_at(at).ok_or(Why::NoPlace)?;
+                self.ops.entry(edge).or_default().push(op);
+            }
+        }
         Ok(())
     }
 }
@@ -163,8 +181,14 @@ impl Unit<'_> {
         match at {
             At::Edge(edge) => Some(edge as usize),
             At::Entry => self.edges.iter().position(Edge::is_entry),
-            At::Block(block) => self.through.get(block as usize).copied(),
+            At::Block(block) | At::Last(block) => self.through.get(block as usize).copied(),
         }
+    }
+
+    /// Whether the last instruction of a block is its only one.
+    fn is_alone(&self, block: u32) -> bool {
+        let block = self.function.graph.blocks.get(block as usize);
+        block.is_some_and(|block| block.start == block.last)
     }
 
     /// The code of a plan for a version. Where a call may return in a forked child, the child is given memory of its own first, if
@@ -181,6 +205,14 @@ impl Unit<'_> {
             Node::Table(_) => true,
         };
         let mut insertions = Insertions::default();
+        for (block, ops) in plan.lasts {
+            let mut transfers = self.transfers.iter();
+            let transfer = transfers.find(|transfer| transfer.block == block);
+            let transfer = transfer.filter(|_| versions.has(version, block));
+            let site = site(transfer.ok_or(Why::NoPlace)?.live);
+            let last = self.function.graph.blocks[block as usize].last;
+            insertions.blocks.insert(last, Inserted::of(ops, site)?);
+        }
         let mut ops = plan.ops;
         for block in &self.forks {
             let is_it = |edge: &Edge| edge.place == Place::Falls(*block);
@@ -366,6 +398,7 @@ impl<'d> Units<'d> {
             number,
             function,
             edges: Vec::new(),
+            transfers: Vec::new(),
             tables: 0,
             through: Vec::new(),
             live: self.liveness.of(function),
@@ -373,8 +406,7 @@ impl<'d> Units<'d> {
             forks: BTreeSet::new(),
         };
         self.add_edges(&mut unit, switches, bytes)?;
-        if has_memory {
-        } else {
+        if !has_memory {
             unit.forks.clear();
         }
         Ok(unit)
@@ -418,7 +450,10 @@ impl<'d> Units<'d> {
             unit.add(start, end, Kind::Block, place, Vec::new());
             let last = bytes(block.last);
             let last = Insn::decode(&last[..last.len().min(15)], block.last.0);
-            let flow = last.map_err(|_| Why::Code)?.flow();
+            let last = last.map_err(|_| Why::Code)?;
+            let transfer = transfers::of(unit, number, &last, (&self.liveness, switches));
+            unit.transfers.extend(transfer);
+            let flow = last.flow();
             let before = graph.edges.partition_point(|edge| edge.from < number);
             let own = graph.edges_of(number as usize);
             let mut leaves = own.is_empty();

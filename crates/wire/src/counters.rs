@@ -55,6 +55,9 @@ pub const ANCHOR_MAGIC: u64 = u64::from_le_bytes(*b"EVPANCHR");
 /// The code inside the edited file begins with a jump of five bytes; this is where the editor writes [`Configuration`].
 pub const CONFIGURATION_AT: usize = 8;
 
+/// Offset of the code that counts values in tables, behind the [`Configuration`].
+pub const TALLY_AT: usize = CONFIGURATION_AT + size_of::<Configuration>();
+
 /// Facts that the code inside the edited file cannot know, and the editor tells it.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]

@@ -10,9 +10,12 @@
 //! middle of it, the function is told. The counts of all threads come first: where those of single threads do not add up to them,
 //! the rest is of no thread in particular.
 //!
-//! Limits: where calls by address, returns, and jumps by a table that several jumps share went is not known.
+//! Limits: where returns went is not known, and where calls by an address and jumps by a table that several jumps share went only if
+//! the program has tables of their targets ([`targets`]); of these, targets for which there was no room are not known.
 
 mod marks;
+mod targets;
+mod ways;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,6 +25,17 @@ use isa::{Flow, Insn};
 use placement::marks::Implied;
 use placement::plan::{File, Function, Kind, PlannedEdge, Tool, end_of, start_of};
 use trace::{Event, EventKind, Fragment, Jump, Piece, Process, SlotCount, Thread};
+
+pub use targets::{Targets, tables};
+use ways::{Ways, with_rest};
+
+/// Numbers that a process left.
+#[derive(Clone, Copy, Debug)]
+pub struct Left<'a> {
+    /// Numbers of threads, each once, with the counters of each.
+    pub threads: &'a [(u32, Vec<u64>)],
+    pub targets: &'a Targets,
+}
 
 /// Code of a file by link address.
 pub trait CodeOf {
@@ -48,11 +62,11 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// Counts from the counters of a process whose code is at its link addresses and `bias`; `threads`: their numbers, each
-    /// once, with the counters of each; `ended`: code of another file ended the process.
+    /// Counts from the counters of a process whose code is at its link addresses and `bias`; `ended`: code of another file ended
+    /// the process.
     pub fn of(
         file: &File,
-        threads: &[(u32, Vec<u64>)],
+        Left { threads, targets }: Left<'_>,
         bias: u64,
         code: &dyn CodeOf,
         ended: bool,
@@ -98,7 +112,7 @@ impl Counted {
                     if function.entry == file.main && counted.ended == Some(false) {
                         solved.runs(function);
                     }
-                    counted.add(function, (&solved, &parts), bias, code);
+                    counted.add(function, (&solved, &parts), targets, (bias, code));
                 }
                 None => counted.unsound.push(function.entry),
             }
@@ -238,8 +252,8 @@ impl Counted {
         &mut self,
         function: &Function,
         (solved, parts): (&Solved, &[(usize, Solved)]),
-        bias: u64,
-        code: &dyn CodeOf,
+        tables: &Targets,
+        (bias, code): (u64, &dyn CodeOf),
     ) {
         for (number, &(start, len)) in (0..).zip(&function.blocks) {
             let count = solved.blocks[number as usize];
@@ -262,13 +276,33 @@ impl Counted {
             {
                 *calls = calls.saturating_add(count);
             }
-            let ways = solved.ways(function, number, extent.flow, bias);
+            let targets = tables.of(function, number);
+            let ways = match targets.is_empty() {
+                true => solved.ways(function, number, extent.flow, bias),
+                false => Ways::Tallied(targets),
+            };
             let slots = self.add_block((pc, module), bytes, extent, &ways);
-            let whole = solved.values(function, number, &ways);
+            let values = |solved: &Solved, tid| match &ways {
+                Ways::Tallied(targets) => {
+                    let executed = solved.blocks[number as usize];
+                    let led = tables.counts((function, number), targets, tid, executed);
+                    with_rest(executed, led)
+                }
+                ways => solved.values(function, number, ways),
+            };
+            let whole = values(solved, None);
+            let threads = &self.threads;
             let own = parts.iter();
             let own: Vec<_> = own
-                .map(|(thread, part)| (*thread, part.values(function, number, &ways)))
+                .map(|(thread, part)| (*thread, values(part, Some(threads[*thread].tid))))
                 .collect();
+            if let Ways::Tallied(targets) = &ways {
+                for (target, count) in targets.iter().zip(&whole[1..]) {
+                    if let Some(calls) = self.calls.get_mut(&target.wrapping_sub(bias)) {
+                        *calls = calls.saturating_add(*count);
+                    }
+                }
+            }
             self.share_out(&slots, &whole, &own);
         }
     }
@@ -303,28 +337,23 @@ impl Counted {
             events: vec![executed(EventKind::Executed, 0)],
             ..Fragment::default()
         };
-        match ways {
-            Ways::Somewhere => {}
-            Ways::Taken => fragment.events.push(executed(EventKind::Taken, insns - 1)),
-            Ways::To(targets) => {
-                // Each jump says that the block was executed once more.
-                for (slot, &(_, target)) in (first_slot + 1..).zip(targets) {
-                    self.jumps.push(Jump {
-                        slot,
-                        fragment: id,
-                        pc: target,
-                        module: Some(module),
-                    });
-                }
-            }
+        if matches!(ways, Ways::Taken) {
+            fragment.events.push(executed(EventKind::Taken, insns - 1));
+        }
+        // Each jump says that the block was executed once more.
+        let targets = ways.targets();
+        for (slot, &pc) in (first_slot + 1..).zip(&targets) {
+            self.jumps.push(Jump {
+                slot,
+                fragment: id,
+                pc,
+                module: Some(module),
+            });
         }
         self.fragments.push(Arc::new(fragment));
         Slots {
             first: first_slot,
-            executions: match ways {
-                Ways::To(targets) => 1 + targets.len(),
-                Ways::Somewhere | Ways::Taken => 1,
-            },
+            executions: 1 + targets.len(),
             insns,
         }
     }
@@ -363,14 +392,6 @@ fn extent(pc: u64, bytes: &[u8]) -> Option<Extent> {
         insns,
         flow,
     })
-}
-
-/// Ways out of a block that have slots of their own.
-enum Ways {
-    Somewhere,
-    Taken,
-    /// Numbers of edges, and where they lead.
-    To(Vec<(usize, u64)>),
 }
 
 /// Slots of a block.
@@ -542,7 +563,7 @@ impl Solved {
     fn values(&self, function: &Function, block: u32, ways: &Ways) -> Vec<u64> {
         let count = self.blocks[block as usize];
         match ways {
-            Ways::Somewhere => vec![count],
+            Ways::Somewhere | Ways::Tallied(_) => vec![count],
             Ways::Taken => {
                 let edges = function.edges.iter().zip(&self.edges);
                 let own = edges.filter(|(edge, _)| edge.from == end_of(block));
@@ -554,12 +575,8 @@ impl Solved {
                 vec![count, taken.min(count)]
             }
             Ways::To(targets) => {
-                let targets = targets.iter().map(|&(edge, _)| self.edges[edge]);
-                let all: u64 = targets.clone().sum();
-                [count.saturating_sub(all)]
-                    .into_iter()
-                    .chain(targets)
-                    .collect()
+                let led = targets.iter().map(|&(edge, _)| self.edges[edge]);
+                with_rest(count, led.collect())
             }
         }
     }

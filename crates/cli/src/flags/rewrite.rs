@@ -53,6 +53,9 @@ pub struct Rewrite {
     /// With coverage: also which ways of branches were taken
     #[arg(long)]
     pub branches: bool,
+    /// With edges or blocks: also where each indirect call and jump went
+    #[arg(long)]
+    pub targets: bool,
     /// With counters: the folder of their files (that in which OUT is run)
     #[arg(long, value_name = "DIR")]
     pub counters: Option<PathBuf>,

@@ -18,6 +18,7 @@ mod counted;
 mod counted_files;
 mod counted_libraries;
 mod counted_static;
+mod counted_targets;
 mod counts;
 mod coverage;
 mod ctl;

@@ -6,7 +6,7 @@ use isa::Asm;
 use probe::{Placed, Symbol};
 
 /// Bytes of the memory at `%gs`.
-pub const AREA: usize = 512;
+pub const AREA: usize = 576;
 /// Bytes above the stack pointer, and below it, where handlers of signals have room.
 pub const STACK: usize = 32;
 const BELOW: usize = 64 << 10;
@@ -17,6 +17,8 @@ pub const WENT: u32 = 65;
 pub const ROUTINE: Symbol = Symbol(1);
 pub const OTHER: Symbol = Symbol(2);
 pub const WATCHED: Symbol = Symbol(3);
+/// The routine that counts values.
+pub const TALLY: Symbol = Symbol(4);
 /// Flags that programs read: OF, SF, ZF, AF, PF, CF, and the bit that is always set and that for interrupts.
 pub const FLAGS: u64 = 0x8d5;
 const FIXED: u64 = 0x202;
@@ -140,7 +142,7 @@ pub struct Machine {
 impl Machine {
     pub fn new() -> Machine {
         // SAFETY: new memory at an address of the kernel's choice.
-        let code = unsafe { sys::call::mmap(0, 4 * CODE, PROT_ALL, MAP_PRIVATE_ANONYMOUS, -1, 0) };
+        let code = unsafe { sys::call::mmap(0, 5 * CODE, PROT_ALL, MAP_PRIVATE_ANONYMOUS, -1, 0) };
         Machine {
             code: code.expect("memory for code"),
             stack: vec![0; BELOW + STACK],
@@ -148,7 +150,7 @@ impl Machine {
         }
     }
 
-    fn address(&self, symbol: Symbol) -> u64 {
+    pub fn address(&self, symbol: Symbol) -> u64 {
         self.code + CODE * symbol.0
     }
 
@@ -177,12 +179,17 @@ impl Machine {
 
     /// Writes code; gives its bytes.
     pub fn write(&mut self, emit: impl FnOnce(&mut Placed<'_, &dyn Fn(Symbol) -> u64>)) -> usize {
-        for (symbol, flag) in [(ROUTINE, CALLED), (OTHER, WENT)] {
+        for (symbol, flag) in [(ROUTINE, CALLED), (OTHER, WENT), (TALLY, CALLED)] {
             let at = self.address(symbol);
             let mut asm = Asm::new(self.page(symbol.0), at);
             asm.mov_gs_imm8(flag.cast_signed(), 1);
             match symbol {
                 ROUTINE => asm.bytes(&[0x41, 0xff, 0xe3]),
+                // mov %rax, -8(%rsp); movslq (%r11), %rax; add %rax, %r11; mov -8(%rsp), %rax; jmp *%r11
+                TALLY => asm.bytes(&[
+                    0x48, 0x89, 0x44, 0x24, 0xf8, 0x49, 0x63, 0x03, 0x49, 0x01, 0xc3, 0x48, 0x8b,
+                    0x44, 0x24, 0xf8, 0x41, 0xff, 0xe3,
+                ]),
                 _ => Machine::end(&mut asm),
             }
         }
@@ -197,6 +204,11 @@ impl Machine {
         Machine::end(&mut placed.asm);
         assert!(!placed.asm.overflowed());
         size
+    }
+
+    /// The code.
+    pub fn code(&mut self, len: usize) -> Vec<u8> {
+        self.page(0)[..len].to_vec()
     }
 
     /// Executes the code, entered at an offset.

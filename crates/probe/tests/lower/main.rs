@@ -9,11 +9,11 @@ use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
 use isa::{Flags, Reg, RegisterSet};
 use machine::{
-    AREA, CALLED, FLAGS, Machine, OTHER, ROUTINE, Registers, STACK, State, WATCHED, WENT,
+    AREA, CALLED, FLAGS, Machine, OTHER, ROUTINE, Registers, STACK, State, TALLY, WATCHED, WENT,
 };
 use probe::{
-    Byte, Exit, FRONT, Item, Lane, NoScratch, Op, Room, Site, Spill, Test, Word, entry_stub, lower,
-    size, stub_size,
+    Byte, Exit, FRONT, Item, Lane, NoScratch, Op, Room, Site, Spill, Tables, Tallied, Test, Value,
+    Word, entry_stub, lower, size, stub_size,
 };
 
 /// Words of the area: counters, bytes, cursors of lanes and their limits, words for registers.
@@ -24,6 +24,8 @@ const LIMITS: [u32; 2] = [272, 280];
 const SPILLS: [Word; 2] = [Word(320), Word(328)];
 /// Memory of the lanes.
 const LANES: [u32; 2] = [352, 432];
+/// The first pair of a table of values.
+const TABLE: u32 = 512;
 
 /// Bits of [`Flags`] by those of the processor.
 const FLAG_BITS: [(u64, u8); 6] = [
@@ -89,6 +91,17 @@ fn state(u: &mut Unstructured<'_>, machine: &Machine) -> Result<State> {
     }
     let mut general: [u64; 16] = u.arbitrary()?;
     general[Reg::Rsp as usize] = machine.stack_pointer();
+    // Addresses of values that are counted.
+    general[Reg::Rbx as usize] = machine.area(COUNTERS[0]);
+    general[Reg::R9 as usize] = u.int_in_range(0..=1)?;
+    let watched = u.int_in_range(0..=1)?;
+    let known = [
+        general[Reg::Rax as usize],
+        word(&area, COUNTERS[0] + 8 * general[Reg::R9 as usize] as u32),
+        machine::thread_pointer(),
+        watched.into(),
+    ];
+    set(&mut area, TABLE, *u.choose(&known)?);
     Ok(State {
         registers: Registers {
             general,
@@ -96,7 +109,7 @@ fn state(u: &mut Unstructured<'_>, machine: &Machine) -> Result<State> {
         },
         area,
         stack: u.bytes(STACK)?.to_vec(),
-        watched: u.int_in_range(0..=1)?,
+        watched,
     })
 }
 
@@ -153,6 +166,27 @@ fn expected(ops: &[Op], before: &State) -> Vec<u8> {
             Op::Jump { .. } => {
                 state.area[WENT as usize] = 1;
                 break;
+            }
+            Op::Tally { value, .. } => {
+                let value = match value {
+                    Value::Register(register) => before.registers.general[register as usize],
+                    Value::Memory {
+                        is_thread: true, ..
+                    } => machine::thread_pointer(),
+                    // It is at rbx + 8 * r9.
+                    Value::Memory { .. } => {
+                        let index = before.registers.general[Reg::R9 as usize] as u32;
+                        word(&state.area, COUNTERS[0] + 8 * index)
+                    }
+                    Value::At(_) => before.watched.into(),
+                };
+                match word(&state.area, TABLE) == value {
+                    true => {
+                        let count = word(&state.area, TABLE + 8).wrapping_add(1);
+                        set(&mut state.area, TABLE + 8, count);
+                    }
+                    false => state.area[CALLED as usize] = 1,
+                }
             }
             Op::Guard { test, exit } => match (holds(test, &state), exit) {
                 (false, _) => {}
@@ -231,8 +265,35 @@ const TESTS: [Test; 3] = [
     Test::IsOtherThread,
 ];
 
-fn op(u: &mut Unstructured<'_>) -> Result<Op> {
-    Ok(match u.int_in_range(0..=7)? {
+/// Counts of values: in a register, in memory by registers, in memory of the thread, at an address.
+fn tallies(machine: &Machine) -> [Op; 4] {
+    let memory = |is_thread, base, index, displacement| Value::Memory {
+        is_thread,
+        base,
+        index,
+        displacement,
+    };
+    let values = [
+        Value::Register(Reg::Rax),
+        memory(false, Some(Reg::Rbx), Some((Reg::R9, 8)), 0),
+        memory(true, None, None, 0),
+        Value::At(machine.address(WATCHED)),
+    ];
+    values.map(|value| Op::Tally {
+        value,
+        tables: Tables {
+            own: Word(TABLE),
+            number: 5,
+            shared: Word(0x0001_2340),
+            bits: 7,
+        },
+        routine: TALLY,
+    })
+}
+
+fn op(u: &mut Unstructured<'_>, machine: &Machine) -> Result<Op> {
+    Ok(match u.int_in_range(0..=8)? {
+        8 => *u.choose(&tallies(machine))?,
         0 => Op::Jump { to: OTHER },
         1 | 2 => Op::Add {
             word: Word(*u.choose(&COUNTERS)?),
@@ -317,7 +378,9 @@ fn neighbours_share_what_they_keep() {
     let mut machine = Machine::new();
     arbtest(|u| {
         let count = u.int_in_range(1..=5)?;
-        let ops = (0..count).map(|_| op(u)).collect::<Result<Vec<Op>>>()?;
+        let ops = (0..count)
+            .map(|_| op(u, &machine))
+            .collect::<Result<Vec<Op>>>()?;
         let site = site(
             u.arbitrary::<u16>()? | u.arbitrary::<u16>()?,
             u.int_in_range(0..=63)?,
@@ -328,6 +391,42 @@ fn neighbours_share_what_they_keep() {
     .size_min(1 << 14)
     .size_max(1 << 14)
     .budget_ms(2000);
+}
+
+/// Values are counted where r11 and flags are free, and only there.
+#[test]
+fn values_are_counted() {
+    let mut machine = Machine::new();
+    let tallies = tallies(&machine);
+    let r11 = 1u16 << Reg::R11 as u8;
+    arbtest(|u| {
+        let op = *u.choose(&tallies)?;
+        let flags = *u.choose(&[0, 0, 63])?;
+        let general = u.arbitrary::<u16>()? & if u.arbitrary()? { !0 } else { !r11 };
+        let spill = *u.choose(&SPILLS_TRIED)?;
+        let done = check(u, &mut machine, &[op], &site(general, flags, spill))?;
+        assert_eq!(done, flags == 0 && general & r11 == 0);
+        Ok(())
+    })
+    .size_min(1 << 14)
+    .size_max(1 << 14)
+    .budget_ms(1000);
+    // The routine finds how the value is addressed.
+    let mut facts = Vec::new();
+    machine.write(|out| {
+        let free = site(0, 0, Spill::Never);
+        lower(&tallies[1..2], &free, out).expect("registers are dead");
+        facts.push(out.asm.len());
+    });
+    let code = machine.code(facts[0]);
+    let facts = &code[code.len() - Tallied::BYTES as usize - 9..][..Tallied::BYTES as usize];
+    let words = [33u32, TABLE, 0].map(u32::to_le_bytes).concat();
+    assert_eq!(facts[..12], words);
+    assert_eq!(facts[12..16], [Reg::Rbx as u8, Reg::R9 as u8, 3, 7]);
+    assert_eq!(
+        facts[16..],
+        [0x0001_2340u32, 5].map(u32::to_le_bytes).concat()
+    );
 }
 
 #[test]

@@ -24,6 +24,8 @@ use crate::versions::{Label, Version};
 pub const RESIDENT: Symbol = Symbol(0);
 /// Its state.
 pub const STATE: Symbol = Symbol(1);
+/// The part of it that counts values in tables ([`Op::Tally`]).
+pub const TALLY: Symbol = Symbol(3);
 
 /// Ops of one place.
 #[derive(Clone, Debug)]
@@ -100,7 +102,7 @@ impl Inserted {
 /// Code to be inserted into a version; places are old addresses.
 #[derive(Clone, Debug, Default)]
 pub struct Insertions {
-    /// Before the first instruction of a block.
+    /// Before the first instruction of a block, or its last.
     pub blocks: HashMap<LinkAddr, Inserted>,
     /// At the entry, for callers.
     pub entry: Option<Inserted>,

@@ -51,6 +51,7 @@ fn tool<'d>(image: &'d Image, program: &'d Program) -> Box<dyn StaticTool + 'd> 
     let turn = TURN.fetch_add(1, Ordering::Relaxed) % (edits::TOOLS.len() + 1);
     let wanted = edits::Wanted {
         branches: false,
+        targets: false,
         original: "original",
         profile: None,
         files: CounterFiles::WorkingFolder,
