@@ -100,6 +100,13 @@ fn has_marks(tool: plan::Tool) -> bool {
     matches!(tool, plan::Tool::Branches | plan::Tool::Coverage)
 }
 
+/// Whether a file, which has this header, has marks, and no counters.
+pub fn has_marks_alone(path: &Path, header: &Header) -> Result<bool> {
+    let plans = header.parts.iter().map(|part| planned(path, header, part));
+    let plans = plans.collect::<Result<Vec<_>>>()?;
+    Ok(plans.iter().any(|plan| has_marks(plan.planned.tool)))
+}
+
 /// All edited files of a process together.
 struct Whole {
     tool: plan::Tool,
@@ -131,6 +138,10 @@ impl Whole {
         if tool == plan::Tool::Coverage {
             let blocks_only = report::counts::BLOCKS_ONLY.into();
             whole.options.push((blocks_only, String::new()));
+        }
+        if header.was_reset() {
+            let reset = report::counts::RESET.into();
+            whole.options.push((reset, String::new()));
         }
         let moves = moves(header, &plans);
         let mut libraries = 0;

@@ -13,6 +13,7 @@ use wire::counters::{
 };
 
 use crate::output::reason;
+use crate::snapshots;
 
 /// Whether a file has counters. A pipe has none: nobody else could read what was read here.
 pub fn is_one(path: &Path) -> bool {
@@ -30,6 +31,8 @@ pub struct Header {
     pub by_fork: bool,
     /// Edited files that were executed.
     pub parts: Vec<Part>,
+    /// The file when counters were reset; empty: they never were.
+    at_reset: Vec<u8>,
     /// Threads, and edited files, without counters, as there was no room.
     pub lost: u64,
     pub lost_parts: u64,
@@ -74,12 +77,13 @@ impl Header {
         let shown = path.display();
         let bytes = fs::read(path);
         let bytes = bytes.map_err(|error| anyhow!("cannot read '{shown}': {}", reason(&error)))?;
-        let header = Header::parse(&bytes).map_err(|what| anyhow!("'{shown}' {what}"))?;
+        let mut header = Header::parse(&bytes).map_err(|what| anyhow!("'{shown}' {what}"))?;
+        header.at_reset = snapshots::at_reset(path)?;
         Ok((header, bytes))
     }
 
     /// Reads it; the error is the end of a sentence that begins with the file's name.
-    fn parse(bytes: &[u8]) -> Result<Header, &'static str> {
+    pub fn parse(bytes: &[u8]) -> Result<Header, &'static str> {
         if bytes.len() < offset_of!(FileHeader, by_fork) {
             return Err("is cut off: it has no counters");
         }
@@ -112,6 +116,7 @@ impl Header {
         let mut header = Header {
             by_fork: half(bytes, offset_of!(FileHeader, by_fork)) != 0,
             parts: parts(bytes)?,
+            at_reset: Vec::new(),
             lost: word(bytes, offset_of!(FileHeader, lost)),
             lost_parts: word(bytes, offset_of!(FileHeader, lost_modules)),
             pid: half(bytes, offset_of!(FileHeader, pid)),
@@ -182,17 +187,34 @@ impl Header {
                 threads.len() - 1
             });
             let sums = &mut threads[own].1;
-            for (sum, counter) in sums
-                .iter_mut()
-                .zip(bytes[range.clone()].chunks_exact(width))
-            {
+            let own = bytes[range.clone()].chunks_exact(width);
+            for (at, (sum, counter)) in sums.iter_mut().zip(own).enumerate() {
                 *sum = sum.saturating_add(match counter.first_chunk() {
-                    Some(word) => u64::from_le_bytes(*word),
+                    Some(word) => {
+                        let before = self.before(range.start + at * width);
+                        u64::from_le_bytes(*word).saturating_sub(before)
+                    }
                     None => counter[0].into(),
                 });
             }
         }
         Ok(threads)
+    }
+
+    /// Whether counters were reset.
+    pub fn was_reset(&self) -> bool {
+        !self.at_reset.is_empty()
+    }
+
+    /// A word of the file when counters were reset: the chunk was there, or it is 0.
+    fn before(&self, at: usize) -> u64 {
+        word(&self.at_reset, at)
+    }
+
+    /// Bytes of the file that have counters.
+    pub fn chunks(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        let parts = self.parts.iter();
+        parts.flat_map(|part| part.chunks.iter().map(|(_, range)| range.clone()))
     }
 
     /// Reads a table of an edited file, by its number: pairs of a value and its count, from a word on. `take` gets them with the
@@ -210,8 +232,10 @@ impl Header {
             let number = number.copied().unwrap_or(SEVERAL);
             let chunk = &bytes[range.clone()];
             let at = table.saturating_mul(8).min(chunk.len());
-            for pair in chunk[at..].chunks_exact(16).take(pairs) {
-                let (value, count) = (word(pair, 0), word(pair, 8));
+            for (number_of_pair, pair) in chunk[at..].chunks_exact(16).take(pairs).enumerate() {
+                // A value stays where it is, once it was there.
+                let before = self.before(range.start + at + 16 * number_of_pair + 8);
+                let (value, count) = (word(pair, 0), word(pair, 8).saturating_sub(before));
                 if count > 0 {
                     take(number, value, count);
                 }

@@ -4,21 +4,28 @@
 //! counters it has is not.
 //!
 //! Approach: each file has room for two bytes of counters for each byte of code, which is several times what it needs. Only pages with
-//! counters are ever used, and a file that needs more is left as it is.
+//! counters are ever used, and a file that needs more is left as it is. A fuzzer's map is looked at whole after each run, so it has
+//! a byte for eight of code, which is somewhat more than ways have; in a file that has more, some ways have one byte.
 
 use std::ops::Range;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
+use edits::Counters;
 use image::Image;
 use rewrite::Part;
 use wire::counters::FIRST;
+
+use crate::flags::Rewrite;
 
 /// Most memory of a thread's counters: their displacements are numbers of 31 bits.
 const MOST: u64 = 1 << 30;
 /// Bytes of counters for each byte of code, without and with tables of targets.
 const ROOM: u64 = 2;
 const ROOM_WITH_TARGETS: u64 = 8;
+/// Bytes of code for each byte of a fuzzer's map, if that has no more than AFL++ takes.
+const CODE_IN_MAP: u64 = 8;
+const MOST_MAP: u64 = 1 << 23;
 
 /// Parts by number of a file; empty: nothing is counted.
 #[derive(Debug, Default)]
@@ -31,17 +38,24 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Gives each file its part; a path is that to which the file is written.
-    pub fn new<'i>(
-        files: impl Iterator<Item = (&'i Image, PathBuf)>,
-        has_targets: bool,
-    ) -> Result<Parts> {
-        let room_of_byte = if has_targets { ROOM_WITH_TARGETS } else { ROOM };
+    /// Gives each file its part, for the tool that is asked for; a path is that to which the file is written.
+    pub fn new(files: &[(&Image, PathBuf)], flags: &Rewrite) -> Result<Parts> {
+        let code_of = |image: &Image| {
+            let code = image.segments().iter().filter(|segment| segment.executable);
+            code.map(|segment| segment.file_size).sum::<u64>()
+        };
+        let all = files.iter().map(|(image, _)| code_of(image)).sum::<u64>();
+        let in_map = CODE_IN_MAP.max(all.div_ceil(MOST_MAP / 2));
+        let tool = edits::tool(&flags.tool);
+        let is_shared = tool.is_some_and(|tool| tool.counters == Counters::Shared);
         let mut parts = Parts::default();
         for (image, path) in files {
-            let code = image.segments().iter().filter(|segment| segment.executable);
-            let code: u64 = code.map(|segment| segment.file_size).sum();
-            let room = code.saturating_mul(room_of_byte);
+            let code = code_of(image);
+            let room = match (is_shared, flags.targets) {
+                (true, _) => code / in_map,
+                (false, true) => code.saturating_mul(ROOM_WITH_TARGETS),
+                (false, false) => code.saturating_mul(ROOM),
+            };
             let room = room.next_multiple_of(FIRST).max(FIRST);
             let end = parts.window.saturating_add(room);
             let path = path.to_string_lossy().into_owned();

@@ -1,4 +1,4 @@
-//! `ctl`: beginning and ending a trace while its program runs.
+//! `ctl`: beginning and ending a trace while its program runs; counters of edited programs are those of [`crate::snapshots`].
 //!
 //! A trace that may be asked is found by the file that it is written to.
 
@@ -17,11 +17,14 @@ use crate::flags::{Ctl, Wanted};
 use crate::output::reason;
 
 pub fn ctl(flags: &Ctl) -> Result<Ending> {
+    if let Some(done) = crate::snapshots::ctl(flags)? {
+        return Ok(done);
+    }
     let wish = match flags.wanted {
         Wanted::Start => Wish::Start,
         Wanted::Stop => Wish::Stop,
         Wanted::Toggle => Wish::Toggle,
-        Wanted::Status => Wish::Status,
+        Wanted::Status | Wanted::Dump | Wanted::Reset => Wish::Status,
     };
     let shown = flags.file.display();
     // Root may ask for others; whose trace it is, its file says.

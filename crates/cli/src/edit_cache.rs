@@ -161,6 +161,7 @@ fn make(program: &Path, folder: &Path) -> anyhow::Result<()> {
         weights: None,
         branches: false,
         targets: false,
+        persistent: None,
         counters: None,
         paranoid: false,
         explain: false,

@@ -69,7 +69,7 @@ fn parts(
     libraries: &[(OsString, &Image)],
     places: &[PathBuf],
 ) -> Result<Parts> {
-    if !edits::tool(&flags.tool).is_some_and(|tool| tool.counts) {
+    if edits::tool(&flags.tool).is_none_or(|tool| tool.counters == edits::Counters::None) {
         return Ok(Parts::default());
     }
     let folder = std::path::absolute(&flags.output)?;
@@ -77,7 +77,7 @@ fn parts(
     let images = [&image].into_iter();
     let images = images.chain(libraries.iter().map(|(_, image)| *image));
     let paths = places.iter().map(|place| folder.join(place));
-    Parts::new(images.zip(paths), flags.targets)
+    Parts::new(&images.zip(paths).collect::<Vec<_>>(), flags)
 }
 
 /// The names that libraries have in the folder; of two with one name the first. The dynamic linker, which the program names by

@@ -91,6 +91,7 @@ mod selection;
 mod session;
 mod show;
 mod simulators;
+mod snapshots;
 mod source;
 mod sums;
 mod symbolize;

@@ -74,7 +74,7 @@ fn section(path: &Path, header: &Header) -> Result<Option<String>> {
 }
 
 /// Whether a file of counters is one of this tool.
-fn is_one(path: &Path) -> Result<bool> {
+pub fn is_one(path: &Path) -> Result<bool> {
     let (header, _) = Header::of(path)?;
     Ok(section(path, &header)?.is_some())
 }

@@ -6,8 +6,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use anyhow::{Result, anyhow, bail};
+use edits::Counters;
 use flow::Program;
-use image::{FileOffset, Image};
+use image::{FileOffset, Image, LinkAddr};
 use rewrite::{CounterFiles, Edited, OldCode, Part, StaticTool};
 use wire::counters::FOLDER;
 
@@ -29,7 +30,7 @@ pub fn rewrite(flags: &Rewrite) -> Result<Ending> {
         bail!("--paranoid goes with tools that move functions: all but segment");
     }
     let tool = edits::tool(&flags.tool);
-    let counts = tool.is_some_and(|tool| tool.counts);
+    let counts = tool.is_some_and(|tool| tool.counters == Counters::InFiles);
     if flags.weights.is_some() && !tool.is_some_and(|tool| tool.takes_profile) {
         bail!("--weights goes with --tool edges, blocks and coverage");
     }
@@ -47,6 +48,9 @@ pub fn rewrite(flags: &Rewrite) -> Result<Ending> {
     if flags.targets && !matches!(flags.tool.as_str(), "edges" | "blocks") {
         bail!("--targets goes with --tool edges and blocks");
     }
+    if flags.persistent.is_some() && !tool.is_some_and(|tool| tool.counters == Counters::Shared) {
+        bail!("--persistent goes with --tool afl");
+    }
     if flags.libs && tool.is_some_and(|tool| !tool.takes_libraries) {
         bail!("--tool {} is for programs; leave --libs out", flags.tool);
     }
@@ -60,9 +64,11 @@ pub fn rewrite(flags: &Rewrite) -> Result<Ending> {
     if fs::metadata(&flags.output).is_ok_and(same) {
         bail!("'{shown}' is not edited in place; give another file to --output");
     }
-    let parts = match tool.is_some_and(|tool| tool.counts && tool.takes_libraries) {
-        true => parts_alone(flags)?,
-        false => Parts::default(),
+    let parts = match tool {
+        Some(tool) if tool.counters != Counters::None && tool.takes_libraries => {
+            parts_alone(flags)?
+        }
+        _ => Parts::default(),
     };
     let alone = Among {
         part: parts.of(0),
@@ -87,7 +93,7 @@ fn parts_alone(flags: &Rewrite) -> Result<Parts> {
         return Ok(Parts::default());
     }
     let path = std::path::absolute(&flags.output)?;
-    Parts::new([(&image, path)].into_iter(), flags.targets)
+    Parts::new(&[(&image, path)], flags)
 }
 
 /// Facts that a file shares with those that it is edited with.
@@ -120,11 +126,12 @@ pub fn edit(flags: &Rewrite, path: &Path, among: Among<'_>) -> Result<(Edited, P
     let original = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let original = original.to_string_lossy();
     let folder = flags.counters.as_deref().map(folder_of_files).transpose()?;
-    let wanted = edits::Wanted {
+    let mut wanted = edits::Wanted {
         original: &original,
         profile: profile.as_ref(),
         branches: flags.branches,
         targets: flags.targets,
+        turns: None,
         files: match &folder {
             _ if among.beside => CounterFiles::Beside,
             Some(folder) => CounterFiles::Folder(folder),
@@ -138,6 +145,16 @@ pub fn edit(flags: &Rewrite, path: &Path, among: Among<'_>) -> Result<(Edited, P
         return Ok((edited, Program::default()));
     }
     let program = Program::of(&image);
+    let persistent = match &flags.persistent {
+        // The program itself, and none of its libraries.
+        Some(name)
+            if fs::canonicalize(&flags.file).is_ok_and(|file| file == Path::new(&*original)) =>
+        {
+            Some(function_of(&program, name)?)
+        }
+        _ => None,
+    };
+    wanted.turns = persistent.map(|entry| entry.0);
     let mut tool: Box<dyn StaticTool + '_> = match edits::tool(&flags.tool) {
         Some(tool) => (tool.make)(&image, &program, wanted),
         None => Box::new(()),
@@ -146,7 +163,41 @@ pub fn edit(flags: &Rewrite, path: &Path, among: Among<'_>) -> Result<(Edited, P
     drop(tool);
     let edited = edited
         .map_err(|refused| anyhow::Error::new(refused).context(format!("cannot edit '{shown}'")))?;
+    if let Some(entry) = persistent {
+        has_turns(entry, &edited, &shown)?;
+    }
     Ok((edited, program))
+}
+
+/// Refuses a function for `--persistent` that was left.
+fn has_turns(entry: LinkAddr, edited: &Edited, shown: &dyn std::fmt::Display) -> Result<()> {
+    let mut skipped = edited.skipped.iter();
+    match skipped.find(|(left, _)| *left == entry) {
+        Some((_, why)) => bail!(
+            "the function of --persistent in '{shown}' stays as it is ({}, {}); name another one",
+            why.name(),
+            why.reason()
+        ),
+        None => Ok(()),
+    }
+}
+
+/// The entry of a function by its name, or its address.
+fn function_of(program: &Program, name: &str) -> Result<LinkAddr> {
+    let by_name = program
+        .functions
+        .iter()
+        .find(|function| function.name.as_deref() == Some(name));
+    let by_address = || {
+        let address = u64::from_str_radix(name.strip_prefix("0x")?, 16).ok()?;
+        program.function_from(LinkAddr(address))
+    };
+    match by_name.or_else(by_address) {
+        Some(function) => Ok(function.entry),
+        None => bail!(
+            "--persistent {name}: there is no such function; `everypath flow FILE` lists all with their addresses"
+        ),
+    }
 }
 
 /// The whole path of a folder for files of counters.

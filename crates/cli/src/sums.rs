@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use report::counts::{BLOCKS_ONLY, CALLED, INSTRUCTIONS, KEPT, LEFT_OUT, LOADS, STARTS};
+use report::counts::{BLOCKS_ONLY, CALLED, INSTRUCTIONS, KEPT, LEFT_OUT, LOADS, RESET, STARTS};
 use trace::{Mode, Prefix, Recording};
 
 use crate::commands::read;
@@ -63,7 +63,7 @@ fn add(recording: &mut Recording, other: Recording) {
     for option in other.meta.options {
         match option.0.as_str() {
             CALLED | LOADS | STARTS => options.push(option),
-            BLOCKS_ONLY | LEFT_OUT | INSTRUCTIONS | KEPT if !options.contains(&option) => {
+            BLOCKS_ONLY | LEFT_OUT | INSTRUCTIONS | KEPT | RESET if !options.contains(&option) => {
                 options.push(option);
             }
             _ => {}

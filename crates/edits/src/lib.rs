@@ -5,6 +5,7 @@
 //! | `edges` | `edges` | counters of edges, as few as say everything |
 //! | `blocks` | `blocks` | a counter in every block, and what else says everything |
 //! | `coverage` | `coverage` | marks: which blocks were executed at all, and which ways of branches |
+//! | `afl` | `afl` | a map of executed ways for AFL++ |
 //! | `opmix` | `opmix` | instructions of each mnemonic: the example |
 //! | `two-versions` | `two_versions` | two versions of every function, which are changed between: a test of the editor |
 //!
@@ -14,6 +15,7 @@
 //! A new tool is a file here with a row in [`TOOLS`], and one on the side of readers (docs/how-to-add.md).
 #![forbid(unsafe_code)]
 
+mod afl;
 mod blocks;
 mod counting;
 mod coverage;
@@ -41,6 +43,8 @@ pub struct Wanted<'a> {
     pub branches: bool,
     /// Calls and jumps by an address have tables of their targets.
     pub targets: bool,
+    /// Entry of a function that a fuzzer has executed again and again in one process.
+    pub turns: Option<u64>,
     pub files: CounterFiles<'a>,
     /// The file's part of the counters' memory, if it is edited together with others.
     pub part: Option<Part<'a>>,
@@ -48,6 +52,16 @@ pub struct Wanted<'a> {
 
 /// Makes a tool for a program.
 type Make = for<'d> fn(&'d Image, &'d Program, Wanted<'d>) -> Box<dyn StaticTool + 'd>;
+
+/// Memory of threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counters {
+    None,
+    /// It is in files when the program has run.
+    InFiles,
+    /// A fuzzer shares it.
+    Shared,
+}
 
 /// A tool.
 #[derive(Debug)]
@@ -57,8 +71,8 @@ pub struct Row {
     pub help: &'static str,
     /// Whether an earlier run says where it should not count.
     pub takes_profile: bool,
-    /// Whether it has memory of each thread, which is in files when the program has run.
-    pub counts: bool,
+    /// The memory of each thread that it has.
+    pub counters: Counters,
     /// Whether it counts in libraries, too.
     pub takes_libraries: bool,
     pub make: Make,
@@ -70,7 +84,7 @@ pub const TOOLS: &[Row] = &[
         name: "edges",
         help: "Counters of edges, as few as say everything",
         takes_profile: true,
-        counts: true,
+        counters: Counters::InFiles,
         takes_libraries: true,
         make: |image, program, wanted| {
             Box::new(Counting::<edges::Edges>::new(image, program, wanted))
@@ -80,7 +94,7 @@ pub const TOOLS: &[Row] = &[
         name: "blocks",
         help: "A counter in every block, and what else says everything",
         takes_profile: true,
-        counts: true,
+        counters: Counters::InFiles,
         takes_libraries: true,
         make: |image, program, wanted| {
             Box::new(Counting::<blocks::Blocks>::new(image, program, wanted))
@@ -90,7 +104,7 @@ pub const TOOLS: &[Row] = &[
         name: "coverage",
         help: "Marks: which code was executed at all; with --branches also which ways of branches",
         takes_profile: true,
-        counts: true,
+        counters: Counters::InFiles,
         takes_libraries: true,
         make: |image, program, wanted| {
             if wanted.branches {
@@ -101,10 +115,18 @@ pub const TOOLS: &[Row] = &[
         },
     },
     Row {
+        name: "afl",
+        help: "Ways and blocks in the map of AFL++, and its fork server",
+        takes_profile: false,
+        counters: Counters::Shared,
+        takes_libraries: true,
+        make: |_, _, wanted| Box::new(afl::Afl::new(wanted)),
+    },
+    Row {
         name: "opmix",
         help: "Instructions of each mnemonic in each function: the example of a tool",
         takes_profile: false,
-        counts: true,
+        counters: Counters::InFiles,
         takes_libraries: false,
         make: |image, _, wanted| Box::new(opmix::OpMix::new(image, wanted)),
     },
@@ -112,7 +134,7 @@ pub const TOOLS: &[Row] = &[
         name: "two-versions",
         help: "Two versions of every function, changed between at random blocks: a test of the editor",
         takes_profile: false,
-        counts: false,
+        counters: Counters::None,
         takes_libraries: true,
         make: |_, _, _| Box::new(two_versions::TwoVersions::default()),
     },

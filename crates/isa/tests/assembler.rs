@@ -99,6 +99,7 @@ fn forms_without_registers() {
         |asm| asm.mov_gs_imm8(FAR, 7),
         "mov byte ptr gs:[0x12345678],0x7",
     );
+    assert_is(|asm| asm.inc_gs8(FAR), "inc byte ptr gs:[0x12345678]");
     assert_is(
         |asm| asm.cmp_gs_imm8(FAR, 7),
         "cmp byte ptr gs:[0x12345678],0x7",

@@ -11,11 +11,13 @@
 //! |---|---|---|
 //! | [`Op::Add`] | dead | `incq`, `decq`, or `addq $n, %gs:D` |
 //! | [`Op::Set`] | any | `movb $1, %gs:D` |
+//! | [`Op::Bump`] | dead | `incb %gs:D` |
 //! | [`Op::Append`] | any | `movq %gs:C, %s; mov item, (%s); lea n(%s), %s; movq %s, %gs:C` |
 //! | its check of room | dead | `cmpq %gs:L, %s; jb` over the way to a routine |
 //! | [`Op::Guard`] | dead | a comparison, and a jump over the way elsewhere |
 //! | [`Op::Tally`] | dead | `mov value, %r11` if it is in memory; `cmpq %gs:T, value; je` over the way to a routine and what it needs to know; `incq %gs:T+8` |
 //! | [`Op::Jump`] | any | `jmp` |
+//! | [`Op::Call`] | any | `lea behind(%rip), %r11; jmp` |
 //! | what needs flags that are live | live | `lahf; seto %al;` that `; addb $127, %al; sahf` |
 //!
 //! Registers that are used are dead ones; or they are kept in a dead one, or where the site says ([`Spill`]), and given back.
@@ -73,12 +75,16 @@ pub enum Op {
     Add { word: Word, amount: i32 },
     /// Set a byte to 1.
     Set { byte: Byte },
+    /// Add 1 to a byte.
+    Bump { byte: Byte },
     /// Store an item behind those that a lane has.
     Append { lane: Lane, item: Item },
     /// Go elsewhere if a test holds.
     Guard { test: Test, exit: Exit },
     /// Go to other code, for good: what would be done behind it is left out.
     Jump { to: Symbol },
+    /// Go to a routine, which goes on behind it: that address is in `r11`, and all else is as it was.
+    Call { routine: Symbol },
     /// Count a value, which is not 0, among those that come here. `r11` and flags are dead.
     Tally {
         value: Value,

@@ -37,9 +37,9 @@ pub fn size(ops: &[Op], site: &Site) -> Result<usize, NoScratch> {
 /// As [`lower`].
 pub fn code(ops: &[Op], site: &Site) -> Result<Option<Vec<u8>>, NoScratch> {
     let names = |op: &Op| match op {
-        Op::Guard { .. } | Op::Jump { .. } | Op::Tally { .. } => true,
+        Op::Guard { .. } | Op::Jump { .. } | Op::Call { .. } | Op::Tally { .. } => true,
         Op::Append { lane, .. } => matches!(lane.room, Room::Check { .. }),
-        Op::Add { .. } | Op::Set { .. } => false,
+        Op::Add { .. } | Op::Set { .. } | Op::Bump { .. } => false,
     };
     with_code(ops, site, |code| {
         (!ops.iter().any(names)).then(|| code.to_vec())
@@ -99,6 +99,10 @@ pub fn lower<'a>(ops: &[Op], site: &Site, out: &mut impl Sink<'a>) -> Result<(),
                 }
             }
             Op::Set { byte } => lowering.out.asm().mov_gs_imm8(byte.0.cast_signed(), 1),
+            Op::Bump { byte } => {
+                lowering.keep_flags(written(op));
+                lowering.out.asm().inc_gs8(byte.0.cast_signed());
+            }
             Op::Append { lane, item } => {
                 let is_same =
                     |next: &&Op| matches!(**next, Op::Append { lane: other, .. } if other == lane);
@@ -108,6 +112,7 @@ pub fn lower<'a>(ops: &[Op], site: &Site, out: &mut impl Sink<'a>) -> Result<(),
                 rest = &rest[more..];
             }
             Op::Guard { test, exit } => lowering.guard(test, exit),
+            Op::Call { routine } => lowering.leave(Exit::Routine(routine)),
             Op::Tally {
                 value,
                 tables,
@@ -136,13 +141,15 @@ fn merged(ops: &[Op]) -> Vec<Op> {
     let mut first = 0;
     for &op in ops {
         match op {
-            Op::Guard { .. } | Op::Jump { .. } => {
+            Op::Guard { .. } | Op::Jump { .. } | Op::Call { .. } => {
                 merged.push(op);
                 first = merged.len();
             }
-            Op::Append { .. } | Op::Tally { .. } => merged.push(op),
-            Op::Set { .. } => {
-                if !merged[first..].contains(&op) {
+            Op::Append { .. } | Op::Bump { .. } | Op::Tally { .. } => merged.push(op),
+            Op::Set { byte } => {
+                let own = merged[first..].iter().rev();
+                let own = own.take_while(|before| **before != Op::Bump { byte });
+                if !own.into_iter().any(|before| *before == op) {
                     merged.push(op);
                 }
             }
@@ -168,13 +175,13 @@ fn merged(ops: &[Op]) -> Vec<Op> {
 /// Flags that the code of an op writes.
 fn written(op: &Op) -> Flags {
     match op {
-        Op::Add { amount: 1 | -1, .. } => OF_INC,
+        Op::Add { amount: 1 | -1, .. } | Op::Bump { .. } => OF_INC,
         Op::Add { .. } | Op::Guard { .. } | Op::Tally { .. } => Flags::ALL,
         Op::Append { lane, .. } => match lane.room {
             Room::GuardPage => Flags::NONE,
             Room::Check { .. } => Flags::ALL,
         },
-        Op::Set { .. } | Op::Jump { .. } => Flags::NONE,
+        Op::Set { .. } | Op::Jump { .. } | Op::Call { .. } => Flags::NONE,
     }
 }
 
@@ -287,8 +294,8 @@ fn uses_link(op: &Op) -> bool {
             matches!(exit, Exit::Routine(_)) || matches!(test, Test::IsOtherThread)
         }
         Op::Append { lane, .. } => matches!(lane.room, Room::Check { .. }),
-        Op::Tally { .. } => true,
-        Op::Add { .. } | Op::Set { .. } | Op::Jump { .. } => false,
+        Op::Tally { .. } | Op::Call { .. } => true,
+        Op::Add { .. } | Op::Set { .. } | Op::Bump { .. } | Op::Jump { .. } => false,
     }
 }
 

@@ -139,6 +139,8 @@ pub const INSTRUCTIONS: &str = "instructions";
 pub const LIBRARIES: &str = "libraries";
 /// The option that says why a library was not edited with its program.
 pub const KEPT: &str = "kept";
+/// The option of counts that begin at a reset.
+pub const RESET: &str = "reset";
 /// Options with the number of calls that start other programs, and that load libraries.
 pub const STARTS: &str = "programs started";
 pub const LOADS: &str = "libraries loaded";
@@ -168,6 +170,9 @@ fn uncounted(recording: &Recording) -> Vec<String> {
     }
     if !calls.is_empty() {
         notes.push(called(&calls));
+    }
+    if options(recording, RESET).next().is_some() {
+        notes.push("what was executed before the last reset is not counted".into());
     }
     notes.extend(options(recording, KEPT).map(|why| format!("not counted: {why}")));
     if options(recording, EDITED).next().is_some() {

@@ -1,5 +1,7 @@
 //! System calls.
 
+use core::mem::MaybeUninit;
+
 use sys::nr;
 use sys::raw::syscall_outside as syscall;
 use sys::types::{Result, check};
@@ -19,6 +21,14 @@ const SIG_SETMASK: usize = 2;
 const ARCH_SET_GS: usize = 0x1001;
 const ARCH_GET_FS: usize = 0x1003;
 const RLIMIT_FSIZE: usize = 1;
+const IPC_STAT: usize = 2;
+const SHM_REMAP: usize = 0o40000;
+/// Words of what is known of memory of System V.
+const ABOUT: usize = 14;
+const SIGCHLD: usize = 17;
+const SIGCONT: usize = 18;
+const SIGSTOP: usize = 19;
+const WUNTRACED: usize = 2;
 const AT_FDCWD: usize = -100isize as usize;
 
 /// The thread pointer; 0: a static program has not set up its first thread yet.
@@ -112,12 +122,17 @@ pub fn memory_at(at: u64, len: u64) -> Result<()> {
     Err(EXISTS)
 }
 
-/// Memory of zeros, whose first page is zero in a forked child again.
-pub fn memory(len: u64) -> Result<u64> {
+/// Memory of zeros.
+pub fn memory_kept(len: u64) -> Result<u64> {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     let args = [0, len as usize, READ_WRITE, flags, usize::MAX, 0];
     // SAFETY: new memory, where the kernel has room.
-    let addr = check(unsafe { syscall(nr::MMAP, args) })? as u64;
+    check(unsafe { syscall(nr::MMAP, args) }).map(|addr| addr as u64)
+}
+
+/// Memory of zeros, whose first page is zero in a forked child again.
+pub fn memory(len: u64) -> Result<u64> {
+    let addr = memory_kept(len)?;
     let args = [addr as usize, PAGE as usize, MADV_WIPEONFORK, 0, 0, 0];
     // SAFETY: a page of the new memory.
     check(unsafe { syscall(nr::MADVISE, args) })?;
@@ -140,6 +155,73 @@ pub unsafe fn map_file(at: u64, len: u64, file: i32, offset: u64) -> Result<u64>
     ];
     // SAFETY: the caller's duty.
     check(unsafe { syscall(nr::MMAP, args) }).map(|addr| addr as u64)
+}
+
+/// Bytes of memory of System V, by its number; 0: there is none.
+pub fn length_of(memory: usize) -> u64 {
+    let mut about = MaybeUninit::<[u64; ABOUT]>::zeroed();
+    let args = [memory, IPC_STAT, about.as_mut_ptr() as usize, 0, 0, 0];
+    // SAFETY: the kernel writes a structure of 112 bytes.
+    match check(unsafe { syscall(nr::SHMCTL, args) }) {
+        // SAFETY: zeros, or what the kernel wrote. The length stands behind the rights, which have 48 bytes (shmctl(2)).
+        Ok(_) => unsafe { about.assume_init()[6] },
+        Err(_) => 0,
+    }
+}
+
+/// Maps memory of System V, by its number, at an address.
+///
+/// # Safety
+/// Memory at the address is the caller's, as much as is mapped.
+pub unsafe fn attach(memory: usize, at: u64) -> bool {
+    let args = [memory, at as usize, SHM_REMAP, 0, 0, 0];
+    // SAFETY: the caller's duty.
+    check(unsafe { syscall(nr::SHMAT, args) }).is_ok()
+}
+
+/// Makes a child, which has a copy of this thread alone; gives its number, and 0 in the child.
+pub fn fork() -> Result<usize> {
+    // SAFETY: the child goes on with a copy of all memory.
+    check(unsafe { syscall(nr::CLONE, [SIGCHLD, 0, 0, 0, 0, 0]) })
+}
+
+/// The lowest byte of the status of a child that stopped.
+pub const STOPPED: u32 = 0x7f;
+
+/// Has a child that stopped go on.
+pub fn go_on(child: usize) {
+    // SAFETY: our own child.
+    unsafe { syscall(nr::KILL, [child, SIGCONT, 0, 0, 0, 0]) };
+}
+
+/// Stops the process until another has it go on.
+pub fn stop() {
+    // SAFETY: it takes nothing.
+    unsafe { syscall(nr::KILL, [pid() as usize, SIGSTOP, 0, 0, 0, 0]) };
+}
+
+/// Waits until a child ends or stops; gives its status.
+pub fn wait(child: usize) -> Option<u32> {
+    let mut status = 0u32;
+    let args = [child, &raw mut status as usize, WUNTRACED, 0, 0, 0];
+    // SAFETY: the kernel writes a word.
+    let ended = check(unsafe { syscall(nr::WAIT4, args) });
+    ended.is_ok_and(|ended| ended == child).then_some(status)
+}
+
+/// Writes a word to a pipe.
+pub fn write_word(file: i32, word: u32) -> bool {
+    let args = [file as usize, &raw const word as usize, 4, 0, 0, 0];
+    // SAFETY: the kernel reads a word.
+    check(unsafe { syscall(nr::WRITE, args) }) == Ok(4)
+}
+
+/// Reads a word from a pipe.
+pub fn read_word(file: i32) -> Option<u32> {
+    let mut word = 0u32;
+    // SAFETY: the word has four bytes.
+    let got = unsafe { read(file, (&raw mut word).cast(), 4) };
+    (got == 4).then_some(word)
 }
 
 /// Opens a path.

@@ -3,11 +3,11 @@
 use core::mem::{MaybeUninit, offset_of};
 
 use wire::counters::{
-    ARGUMENTS, CHUNK_HEAD, CHUNK_MAGIC, ChunkHead, Configuration, FIRST, FOLDER,
-    FOLDER_VARIABLE, FileHeader, HEAD, MAGIC, NUMBERED, PATH, Process, SlotHead, State, VERSION,
+    ARGUMENTS, BESIDE, CHUNK_HEAD, CHUNK_MAGIC, ChunkHead, Configuration, FIRST, FOLDER,
+    FOLDER_VARIABLE, FUZZER, FileHeader, HEAD, MAGIC, NUMBERED, PATH, Process, SlotHead, State, VERSION,
 };
 
-use crate::{calls, modules};
+use crate::{calls, fuzzer, modules};
 
 const O_RDWR: u32 = 2;
 const O_CREAT: u32 = 0o100;
@@ -26,19 +26,30 @@ const ROOM: usize = 64;
 /// # Safety
 /// The caller has the lock.
 pub unsafe fn begin(configuration: &Configuration, state: *mut State, by_fork: bool) {
-    let Ok(memory) = calls::memory(calls::PAGE) else {
+    // A child of a program that is fuzzed goes on as its parent.
+    let memory = match configuration.place {
+        FUZZER => calls::memory_kept(calls::PAGE),
+        _ => calls::memory(calls::PAGE),
+    };
+    let Ok(memory) = memory else {
         return;
     };
     let process = memory as *mut Process;
     // SAFETY: new memory, and a state that only the holder of the lock uses.
     unsafe {
         (*process).alive = 1;
+        if configuration.place == FUZZER {
+            let memory = fuzzer::memory();
+            (*process).fuzzer = memory.map_or(0, |memory| memory as u64 + 1);
+            (*state).process = process as u64;
+            return;
+        }
         if (*state).stem == 0 {
             let path = &raw mut (*state).path;
             (*state).stem = stem(path, configuration).unwrap_or(0) as u64;
         }
-        let made = make(configuration, state, by_fork);
-        if made.is_none() && !by_fork && configuration.is_beside == 0 {
+        let made = make(state, by_fork);
+        if made.is_none() && !by_fork && configuration.place != BESIDE {
             say_where(state);
         }
         (*process).header = made.unwrap_or(0);
@@ -53,7 +64,7 @@ pub unsafe fn begin(configuration: &Configuration, state: *mut State, by_fork: b
 /// The path is the caller's.
 unsafe fn stem(path: *mut [u8; 4096], configuration: &Configuration) -> Option<usize> {
     let path = path.cast::<u8>();
-    let is_beside = configuration.is_beside != 0;
+    let is_beside = configuration.place == BESIDE;
     let mut name = MaybeUninit::<[u8; PATH]>::uninit();
     let name = name.as_mut_ptr().cast::<u8>();
     // SAFETY: both buffers have the bytes that are told, and room is left for the name behind the folder.
@@ -99,7 +110,7 @@ unsafe fn stem(path: *mut [u8; 4096], configuration: &Configuration) -> Option<u
 unsafe fn folder(path: *mut u8, configuration: &Configuration) -> Option<usize> {
     // SAFETY: the caller's duty.
     unsafe {
-        let mut len = environment(path)?;
+        let mut len = variable(FOLDER_VARIABLE, path, MOST_FOLDER)?;
         if len == 0 {
             for &byte in configuration.folder.iter().take_while(|byte| **byte != 0) {
                 put(path, len, byte);
@@ -133,11 +144,12 @@ unsafe fn folder(path: *mut u8, configuration: &Configuration) -> Option<usize> 
     }
 }
 
-/// Writes the folder that the environment names; gives its bytes, 0 if it names none. `None`: it is too long.
+/// Writes the value of a variable of the environment, by its name, which a zero ends; gives its bytes, 0 if there is none. `None`: it
+/// has as many as there is room for, or more.
 ///
 /// # Safety
-/// The path has [`MOST_FOLDER`] bytes.
-unsafe fn environment(path: *mut u8) -> Option<usize> {
+/// The value has room for so many bytes.
+pub unsafe fn variable(name: &[u8], value: *mut u8, room: usize) -> Option<usize> {
     const CHUNK: usize = 512;
     let mut chunk = MaybeUninit::<[u8; CHUNK]>::uninit();
     let chunk = chunk.as_mut_ptr().cast::<u8>();
@@ -155,15 +167,16 @@ unsafe fn environment(path: *mut u8) -> Option<usize> {
             }
             for at in 0..got {
                 let byte = *chunk.add(at);
-                let name = met.map(|met: usize| (met, FOLDER_VARIABLE.get(met)));
-                match (byte, name) {
+                let next = met.map(|met: usize| (met, name.get(met)));
+                match (byte, next) {
                     (0, Some((_, None))) => break 'all,
                     (0, _) => met = Some(0),
-                    (_, Some((_, None))) if len + 1 < MOST_FOLDER => {
-                        put(path, len, byte);
+                    (_, Some((_, None))) if len + 1 < room => {
+                        put(value, len, byte);
                         len += 1;
                     }
                     (_, Some((_, None))) => fits = false,
+                    (b'=', Some((so_far, Some(0)))) => met = Some(so_far + 1),
                     (_, Some((so_far, Some(&next)))) if next == byte => met = Some(so_far + 1),
                     _ => met = None,
                 }
@@ -230,7 +243,7 @@ unsafe fn number(path: *mut u8, mut at: usize, mut value: u64) -> usize {
 ///
 /// # Safety
 /// The caller has the lock.
-unsafe fn make(configuration: &Configuration, state: *mut State, by_fork: bool) -> Option<u64> {
+unsafe fn make(state: *mut State, by_fork: bool) -> Option<u64> {
     // SAFETY: a state that only the holder of the lock uses, whose path has room behind its stem.
     unsafe {
         let path = (&raw mut (*state).path).cast::<u8>();
@@ -297,6 +310,9 @@ unsafe fn make(configuration: &Configuration, state: *mut State, by_fork: bool) 
 pub unsafe fn map_slot(state: *mut State, process: *mut Process, slot: *mut SlotHead) -> bool {
     // SAFETY: the header is mapped as long as the process is there, and the path is that of its file.
     unsafe {
+        if let Some(memory) = (*process).fuzzer.checked_sub(1) {
+            return fuzzer::map(slot, memory as usize);
+        }
         let header = (*process).header as *mut FileHeader;
         if header.is_null() {
             return false;

@@ -26,12 +26,13 @@
 
 mod calls;
 mod files;
+mod fuzzer;
 mod modules;
 mod slots;
 
 use core::arch::global_asm;
 
-use wire::counters::{Configuration, FOLDER, ID, Process, TALLY_AT};
+use wire::counters::{Configuration, FOLDER, ID, Process, TALLY_AT, TURNS_AT};
 
 global_asm!(
     ".section .text.first, \"ax\"",
@@ -46,7 +47,11 @@ global_asm!(
     "told:",
     ".zero 1096",
     // Values are counted here, see `tally`.
-    "jmp tally",
+    ".byte 0xe9",
+    ".long tally - 3f",
+    "3:",
+    ".balign 8",
+    "jmp turns",
     ".balign 8",
     "2:",
     // The program may have something below its stack pointer.
@@ -89,6 +94,7 @@ global_asm!(
 
 const _: () = assert!(size_of::<Configuration>() == 56 + ID + 2 * FOLDER);
 const _: () = assert!(TALLY_AT == 8 + 1096);
+const _: () = assert!(TURNS_AT == TALLY_AT + 8);
 
 global_asm!(
     ".section .text",
@@ -248,8 +254,9 @@ unsafe extern "C" fn enter(configuration: *const Configuration) {
         let started = own.cast_mut().cast::<u32>();
         slots::lock(state);
         let process = (*state).process as *mut Process;
-        if process.is_null() || (*process).alive == 0 {
-            files::begin(&*configuration, state, !process.is_null());
+        let is_first = process.is_null();
+        if is_first || (*process).alive == 0 {
+            files::begin(&*configuration, state, !is_first);
         }
         if started.read_volatile() == 0 {
             modules::add(&*configuration, state);
@@ -259,6 +266,10 @@ unsafe extern "C" fn enter(configuration: *const Configuration) {
         // Code in front of entries reads the thread pointer from then on.
         if (*state).process != 0 && thread != 0 {
             started.write_volatile(1);
+        }
+        let process = (*state).process as *mut Process;
+        if is_first && !process.is_null() && (*process).fuzzer != 0 {
+            fuzzer::serve((*configuration).window);
         }
         slots::unlock(state);
     }

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use wire::counters::{
-    CHUNK_HEAD, Configuration, FIRST, FileHeader, NUMBERED, Process, SEVERAL, SPARE, SlotHead,
+    CHUNK_HEAD, Configuration, FIRST, FUZZER, FileHeader, NUMBERED, Process, SEVERAL, SPARE, SlotHead,
     State,
 };
 
@@ -77,7 +77,16 @@ pub unsafe fn take(configuration: &Configuration, state: *mut State, own: u64) {
             }
             slot = (*slot).next as *mut SlotHead;
         }
-        let Ok(new) = calls::memory(FIRST + configuration.window) else {
+        // A child of a program that is fuzzed goes on with its parent's.
+        let new = match configuration.place {
+            FUZZER => {
+                let map = (*process).fuzzer.checked_sub(1);
+                let map = map.map_or(0, |map| calls::length_of(map as usize));
+                calls::memory_kept(FIRST + configuration.window.max(map))
+            }
+            _ => calls::memory(FIRST + configuration.window),
+        };
+        let Ok(new) = new else {
             files::lose(process);
             calls::set_gs(state as u64 + SPARE);
             return;

@@ -16,7 +16,7 @@ use image::{Image, ImageKind, LinkAddr};
 use object::elf;
 use probe::Symbol;
 use rayon::prelude::*;
-use wire::counters::{FIRST, SPARE, TALLY_AT};
+use wire::counters::{FIRST, SPARE, TALLY_AT, TURNS_AT};
 
 use hops::Hops;
 use patches::Ways;
@@ -25,7 +25,7 @@ use residency::{ENTRY_STUB, Residency, has_room_at_gs};
 use crate::address::{self, New};
 use crate::eh_frame::{self, EhFrame};
 use crate::file::File;
-use crate::layout::{Moved, STATE, TALLY, Targets};
+use crate::layout::{Moved, STATE, TALLY, TURNS, Targets};
 use crate::lsda::Lsda;
 use crate::references::References;
 use crate::segment::{Contents, Plan};
@@ -110,6 +110,7 @@ impl Targets for Entries {
         match symbol {
             STATE => self.state,
             TALLY => self.resident + TALLY_AT as u64,
+            TURNS => self.resident + TURNS_AT as u64,
             _ => self.resident,
         }
     }

@@ -27,7 +27,7 @@ use crate::versions::{Label, Version};
 
 use branches::Form;
 use insertions::{Before, Stub, Way};
-pub use insertions::{Inserted, Insertions, RESIDENT, STATE, TALLY};
+pub use insertions::{Inserted, Insertions, RESIDENT, STATE, TALLY, TURNS};
 pub use take::Copied;
 
 /// Alignments of a function's own code and of its other parts that stay as they were.

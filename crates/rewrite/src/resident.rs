@@ -1,6 +1,6 @@
 //! The code that lives in edited programs (crate `resident`), with its configuration.
 
-use wire::counters::{CONFIGURATION_AT, FOLDER};
+use wire::counters::{BESIDE, CONFIGURATION_AT, FOLDER, FUZZER, IN_FOLDER};
 
 use crate::address::New;
 use crate::{CounterFiles, Memory};
@@ -29,7 +29,11 @@ pub fn at(addr: New, state: New, id: [u8; 16], memory: Memory<'_>) -> Vec<u8> {
         CounterFiles::Folder(folder) => folder,
         _ => "",
     };
-    let is_beside = u64::from(memory.files == CounterFiles::Beside);
+    let place = match memory.files {
+        CounterFiles::WorkingFolder | CounterFiles::Folder(_) => IN_FOLDER,
+        CounterFiles::Beside => BESIDE,
+        CounterFiles::Fuzzer => FUZZER,
+    };
     let numbers = [
         state.0.wrapping_sub(configuration.0),
         configuration.0,
@@ -37,7 +41,7 @@ pub fn at(addr: New, state: New, id: [u8; 16], memory: Memory<'_>) -> Vec<u8> {
         memory.bytes,
         window,
         group,
-        is_beside,
+        place,
     ];
     for number in numbers {
         tell(&number.to_le_bytes());

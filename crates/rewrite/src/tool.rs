@@ -68,6 +68,8 @@ pub enum CounterFiles<'a> {
     Beside,
     /// This one, of at most 511 bytes, if `EVERYPATH_COUNTERS` names no other.
     Folder(&'a str),
+    /// None: counters are memory that a fuzzer shares.
+    Fuzzer,
 }
 
 /// The tool that inserts nothing.

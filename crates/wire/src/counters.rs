@@ -41,8 +41,8 @@ pub const MODULES: usize = 250;
 
 /// Bytes of the path of the folder for files of counters, and of that of an edited file, with the zero that ends it.
 pub const FOLDER: usize = 512;
-/// The environment variable that names another folder for them.
-pub const FOLDER_VARIABLE: &[u8] = b"EVERYPATH_COUNTERS=";
+/// The environment variable that names another folder for them, ended by a zero.
+pub const FOLDER_VARIABLE: &[u8] = b"EVERYPATH_COUNTERS\0";
 
 /// Address of the [`State`] of files that were edited together, by which they find each other in a process; where something else
 /// is, another one of so many at this distance.
@@ -57,6 +57,9 @@ pub const CONFIGURATION_AT: usize = 8;
 
 /// Offset of the code that counts values in tables, behind the [`Configuration`].
 pub const TALLY_AT: usize = CONFIGURATION_AT + size_of::<Configuration>();
+
+/// Offset of the code that executes a function again for each input of a fuzzer, behind that jump.
+pub const TURNS_AT: usize = TALLY_AT + 8;
 
 /// Facts that the code inside the edited file cannot know, and the editor tells it.
 #[derive(Clone, Copy, Debug)]
@@ -74,8 +77,8 @@ pub struct Configuration {
     pub window: u64,
     /// Identity of the files that were edited together; 0: this one was edited alone.
     pub group: u64,
-    /// 1: files of counters are beside the program, not in the working folder.
-    pub is_beside: u64,
+    /// [`IN_FOLDER`], [`BESIDE`] or [`FUZZER`].
+    pub place: u64,
     /// Identity of the edited file.
     pub id: [u8; ID],
     /// Path of the folder where they are, ended by a zero; empty: the working folder.
@@ -83,6 +86,11 @@ pub struct Configuration {
     /// Path of the edited file, ended by a zero.
     pub path: [u8; FOLDER],
 }
+
+/// Files of counters are in the folder that is told, or beside the program; or counters are memory that a fuzzer shares.
+pub const IN_FOLDER: u64 = 0;
+pub const BESIDE: u64 = 1;
+pub const FUZZER: u64 = 2;
 
 /// An edited file of a process.
 #[derive(Clone, Copy, Debug)]
@@ -132,10 +140,29 @@ pub struct Process {
     pub first: u64,
     /// Address of the [`FileHeader`]; 0: there is no file.
     pub header: u64,
+    /// One more than the number of the memory that a fuzzer shares; 0: there is none.
+    pub fuzzer: u64,
+    pub turns: Turns,
     /// Number of threads with counters in the file.
     pub slots: u64,
     /// Bytes of the file.
     pub end: u64,
+}
+
+/// Turns of a function that is executed again for each input of a fuzzer.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Turns {
+    /// Turns that have begun.
+    pub begun: u64,
+    /// Address to which the function really returns, and to which it returns meanwhile.
+    pub back: u64,
+    pub again: u64,
+    /// The process whose turns they are.
+    pub pid: u64,
+    /// Registers at its beginning, by their numbers, and where it goes on.
+    pub registers: [u64; 16],
+    pub goes_on: u64,
 }
 
 /// The beginning of a thread's memory: zero in a forked child.

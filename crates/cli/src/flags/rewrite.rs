@@ -17,6 +17,8 @@ Examples:
   everypath rewrite libz.so.1 -o edited/libz.so.1 --tool segment
   everypath rewrite --libs ./prog -o prog.dir --tool edges with its libraries
   everypath exec prog.dir ARGS                             and how it is started
+  everypath rewrite ./prog -o prog.afl --tool afl          for AFL++
+  afl-fuzz -i in -o out -- ./prog.afl @@
 
 Files of counters go where --counters says, or EVERYPATH_COUNTERS=DIR when OUT is run.
 The edited program runs as the original. It survives strip and llvm-strip.
@@ -56,6 +58,9 @@ pub struct Rewrite {
     /// With edges or blocks: also where each indirect call and jump went
     #[arg(long)]
     pub targets: bool,
+    /// With afl: a function that takes an input in each turn of a process
+    #[arg(long, value_name = "NAME|ADDRESS")]
+    pub persistent: Option<String>,
     /// With counters: the folder of their files (that in which OUT is run)
     #[arg(long, value_name = "DIR")]
     pub counters: Option<PathBuf>,

@@ -67,6 +67,8 @@ Examples:
   everypath ctl run.evp start       all threads of all processes, from now on
   everypath ctl run.evp stop
   everypath ctl run.evp status      tracing, or paused
+  everypath ctl prog.count.17.evp dump -o now.evp   counters of an edited program
+  everypath ctl prog.count.17.evp reset             reports show what comes from now on
 
 The program sees nothing of it: no signal, no system call that ends early. The
 gaps are in the trace. It needs a trace that runs with --ctl or --paused.";
@@ -82,11 +84,28 @@ pub enum Wanted {
     Toggle,
     /// Only say which it is
     Status,
+    /// Write the counters of an edited program as they are now
+    Dump,
+    /// Have reports of an edited program begin now
+    Reset,
+}
+
+impl Wanted {
+    pub fn name(self) -> &'static str {
+        match self {
+            Wanted::Start => "start",
+            Wanted::Stop => "stop",
+            Wanted::Toggle => "toggle",
+            Wanted::Status => "status",
+            Wanted::Dump => "dump",
+            Wanted::Reset => "reset",
+        }
+    }
 }
 
 #[derive(Debug, Args)]
 pub struct Ctl {
-    /// The file of the trace, as it was given to `everypath trace`
+    /// The file of the trace, as it was given to `everypath trace`, or of counters
     #[arg(value_name = "FILE.evp")]
     pub file: PathBuf,
     /// Action to request
@@ -95,6 +114,9 @@ pub struct Ctl {
     /// Do not say whether it is traced now
     #[arg(short, long)]
     pub quiet: bool,
+    /// With dump: the file for the counters
+    #[arg(short, long, value_name = "FILE.evp")]
+    pub output: Option<PathBuf>,
 }
 
 pub const VERIFY_EXAMPLES: &str = "\

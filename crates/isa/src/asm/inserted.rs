@@ -43,6 +43,12 @@ impl Asm<'_> {
         self.absolute(1, disp);
     }
 
+    /// `inc byte gs:[disp]`: CF stays.
+    pub fn inc_gs8(&mut self, disp: i32) {
+        self.bytes(&[0x65, 0xFE]);
+        self.absolute(0, disp);
+    }
+
     /// `mov byte gs:[disp], imm8`
     pub fn mov_gs_imm8(&mut self, disp: i32, imm: u8) {
         self.bytes(&[0x65, 0xC6]);

@@ -137,6 +137,10 @@ fn expected(ops: &[Op], before: &State) -> Vec<u8> {
                 set(&mut state.area, at.0, sum);
             }
             Op::Set { byte } => state.area[byte.0 as usize] = 1,
+            Op::Bump { byte } => {
+                let byte = &mut state.area[byte.0 as usize];
+                *byte = byte.wrapping_add(1);
+            }
             Op::Append { lane, item } => {
                 let number = CURSORS.iter().position(|at| *at == lane.cursor.0);
                 let number = number.expect("a lane");
@@ -167,6 +171,7 @@ fn expected(ops: &[Op], before: &State) -> Vec<u8> {
                 state.area[WENT as usize] = 1;
                 break;
             }
+            Op::Call { .. } => state.area[CALLED as usize] = 1,
             Op::Tally { value, .. } => {
                 let value = match value {
                     Value::Register(register) => before.registers.general[register as usize],
@@ -292,7 +297,11 @@ fn tallies(machine: &Machine) -> [Op; 4] {
 }
 
 fn op(u: &mut Unstructured<'_>, machine: &Machine) -> Result<Op> {
-    Ok(match u.int_in_range(0..=8)? {
+    Ok(match u.int_in_range(0..=10)? {
+        10 => Op::Call { routine: ROUTINE },
+        9 => Op::Bump {
+            byte: Byte(*u.choose(&MARKS)?),
+        },
         8 => *u.choose(&tallies(machine))?,
         0 => Op::Jump { to: OTHER },
         1 | 2 => Op::Add {
@@ -337,6 +346,9 @@ fn single_ops_keep_what_is_live() {
         Op::Set {
             byte: Byte(MARKS[0]),
         },
+        Op::Bump {
+            byte: Byte(MARKS[1]),
+        },
         append(lanes[0], Item::Imm8(3)),
         append(lanes[0], Item::Register(Reg::Rax)),
         append(lanes[1], Item::Imm32(5)),
@@ -346,6 +358,7 @@ fn single_ops_keep_what_is_live() {
         guard(TESTS[2], Exit::Routine(ROUTINE)),
         guard(TESTS[2], Exit::To(OTHER)),
         Op::Jump { to: OTHER },
+        Op::Call { routine: ROUTINE },
     ];
     let mut machine = Machine::new();
     // Deterministic numbers: the same in each run.

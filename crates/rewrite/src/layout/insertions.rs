@@ -26,6 +26,8 @@ pub const RESIDENT: Symbol = Symbol(0);
 pub const STATE: Symbol = Symbol(1);
 /// The part of it that counts values in tables ([`Op::Tally`]).
 pub const TALLY: Symbol = Symbol(3);
+/// The part of it that executes a function once more for each input of a fuzzer.
+pub const TURNS: Symbol = Symbol(4);
 
 /// Ops of one place.
 #[derive(Clone, Debug)]

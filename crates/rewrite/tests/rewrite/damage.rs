@@ -52,6 +52,7 @@ fn tool<'d>(image: &'d Image, program: &'d Program) -> Box<dyn StaticTool + 'd> 
     let wanted = edits::Wanted {
         branches: false,
         targets: false,
+        turns: None,
         original: "original",
         profile: None,
         files: CounterFiles::WorkingFolder,
