@@ -10,8 +10,8 @@
 //!
 //! All have the same size, so that it is known before it is known what follows: where `r11` need not be kept, or the function follows
 //! at once, there are nops. At the beginning of a function nothing is below its stack pointer. GCC has callers keep values in
-//! registers that a callee happens to leave as they were (`-fipa-ra`), so a function that is called may not change `r11`; flags are
-//! no argument.
+//! registers that a callee happens to leave as they were (`-fipa-ra`), so a function that is called directly may not change `r11`;
+//! flags are no argument.
 
 use isa::Reg;
 

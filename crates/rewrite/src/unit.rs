@@ -10,9 +10,11 @@
 //! | by a branch or a table that is made anew | behind the function, or before the target where nobody falls through to it |
 //! | other ways in, ways out, calls that do not come back | nowhere |
 
+mod direct;
+mod table;
 mod transfers;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use flow::{EdgeKind, Function, Live, Liveness, Program, To};
 use image::{Image, LinkAddr};
@@ -25,6 +27,7 @@ use crate::layout::{Inserted, Insertions, RESIDENT};
 use crate::skipped::Why;
 use crate::twice::{self, Exits};
 use crate::versions::{Label, Version, Versions};
+use table::Table;
 pub use transfers::Transfer;
 
 /// `r11`, which inserted code at entries uses.
@@ -346,8 +349,8 @@ impl Unit<'_> {
 pub(crate) struct Entries {
     /// Old places of those that code in front of them would harm.
     pub bare: Vec<LinkAddr>,
-    /// Whether the function is called by the System V convention.
-    pub is_called: bool,
+    /// Whether a caller may have a value in `r11` that the function happens to leave as it is.
+    pub keeps_r11: bool,
 }
 
 /// Makes units of a program's functions.
@@ -356,7 +359,9 @@ pub(crate) struct Units<'d> {
     liveness: Liveness<'d>,
     abandons: Abandons<'d>,
     /// Entries to which functions jump.
-    jumped: std::collections::HashSet<LinkAddr>,
+    jumped: HashSet<LinkAddr>,
+    /// Entries that may be called or jumped to directly.
+    direct: HashSet<LinkAddr>,
 }
 
 impl<'d> Units<'d> {
@@ -370,13 +375,19 @@ impl<'d> Units<'d> {
             To::Address(target) => Some(target),
             _ => None,
         });
-        let (liveness, abandons) = rayon::join(
+        let (liveness, (abandons, direct)) = rayon::join(
             || Liveness::new(image, program),
-            || Abandons::of(image, program),
+            || {
+                rayon::join(
+                    || Abandons::of(image, program),
+                    || direct::targets(image, program),
+                )
+            },
         );
         Units {
             program,
             jumped: jumped.collect(),
+            direct,
             liveness,
             abandons,
         }
@@ -417,7 +428,7 @@ impl<'d> Units<'d> {
         let is_called = self.is_called(unit.function);
         Entries {
             bare: bare_entries(unit.function, &unit.live, is_called),
-            is_called,
+            keeps_r11: is_called && self.direct.contains(&unit.function.entry),
         }
     }
 
@@ -561,40 +572,4 @@ fn bare_entries(function: &Function, live: &Live, is_called: bool) -> Vec<LinkAd
 /// Whether code with a comparison that uses `r11` can be inserted.
 fn is_free(live: RegisterSet) -> bool {
     live.flags == isa::Flags::NONE && live.general & R11 == 0
-}
-
-/// The table that an indirect jump goes by.
-struct Table {
-    /// Address of the old one; 0: labels of a computed goto, or one of several tables where no code can be inserted on the ways to
-    /// their targets. These are taken for one: how often each led to a target that they have in common is not known.
-    old: LinkAddr,
-    is_new: bool,
-    /// Several jumps go by it.
-    is_shared: bool,
-}
-
-impl Table {
-    fn of(function: &Function, switches: &NewTables, jump: LinkAddr) -> Table {
-        let is_new = |jump: LinkAddr| {
-            let mut tables = switches.tables.iter();
-            tables.any(|table| table.jumps.contains(&jump))
-        };
-        let own = function.tables.iter().find(|table| table.jump == jump);
-        let old_ones = function.tables.iter().filter(|table| !is_new(table.jump));
-        let mut others = old_ones.filter(|table| own.is_none_or(|own| own.table != table.table));
-        let own = match (is_new(jump), others.next()) {
-            (false, Some(_)) => None,
-            _ => own,
-        };
-        let old = own.map_or(LinkAddr(0), |table| table.table);
-        let block = function.graph.block_at(jump);
-        let cases = block.map_or(&[][..], |block| function.graph.edges_of(block));
-        let same = function.tables.iter().filter(|table| table.table == old);
-        Table {
-            old,
-            is_new: is_new(jump),
-            // A label that is the only one needs no table.
-            is_shared: cases.len() > 1 && (old == LinkAddr(0) || same.count() > 1),
-        }
-    }
 }

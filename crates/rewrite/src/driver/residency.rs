@@ -23,7 +23,7 @@ pub(super) const ENTRY_STUB: u64 = probe::stub_size(&TESTS);
 pub(super) struct Residency {
     /// Entries that no code can be in front of, and their functions.
     bare: HashMap<LinkAddr, usize>,
-    /// Entries that are called by the System V convention: the code in front of them keeps all registers.
+    /// Entries whose callers may know what the function leaves as it is: the code in front of them keeps all registers.
     keeps: HashSet<LinkAddr>,
     /// Code in front of entries by their old places, and the code that gives threads their memory.
     pub entry_stubs: BTreeMap<LinkAddr, New>,
@@ -76,7 +76,7 @@ impl Residency {
     pub fn add(&mut self, number: usize, entry: LinkAddr, entries: unit::Entries) {
         let bare = entries.bare.into_iter();
         self.bare.extend(bare.map(|entry| (entry, number)));
-        if entries.is_called {
+        if entries.keeps_r11 {
             self.keeps.insert(entry);
         }
     }
