@@ -98,7 +98,7 @@ def one(path):
     with tempfile.TemporaryDirectory() as folder:
         edited = os.path.join(folder, "edited")
         start = time.time()
-        done = subprocess.run([OPTIONS.everypath, "rewrite", path, "-o", edited, "--tool", OPTIONS.tool]
+        done = subprocess.run([OPTIONS.everypath, "rewrite", path, "-o", edited, "--tool", *OPTIONS.tool.split()]
                               + ["--paranoid"] * OPTIONS.paranoid + ["--explain"],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         seconds = time.time() - start

@@ -51,20 +51,25 @@ impl CodeOf for Code<'_> {
 
 /// The recording that `count` would have made, of the functions that were counted.
 pub fn read(path: &Path) -> Result<Recording> {
+    read_as(path, None)
+}
+
+/// The recording of a file that users do not know: sentences name the process of this program.
+pub fn read_as(path: &Path, program: Option<&str>) -> Result<Recording> {
     let (header, bytes) = Header::of(path)?;
-    let Some(whole) = Whole::of(path, &header, &bytes)? else {
-        bail!(
-            "'{}' has no counters yet: nothing of the program was executed",
-            path.display()
-        );
+    let shown = match program {
+        Some(program) => format!("process {} of '{program}'", header.pid),
+        None => format!("'{}'", path.display()),
     };
-    say_what_has_no_room(path, &header);
+    let Some(whole) = Whole::of(path, &header, &bytes, &shown)? else {
+        bail!("{shown} has no counters yet: nothing of the program was executed");
+    };
+    say_what_has_no_room(&shown, &header);
     let is_marked = has_marks(whole.tool);
     if whole.counted.ended == Some(false) && !is_marked {
         say!(
-            "everypath: '{}': the program did not end by itself, but was killed, or ended in a library; \
-             counts of what was active then may be off by one",
-            path.display()
+            "everypath: {shown}: the program did not end by itself, but was killed, or ended in a library; \
+             counts of what was active then may be off by one"
         );
     }
     let process = Process {
@@ -119,7 +124,7 @@ struct Whole {
 
 impl Whole {
     /// Reads the edited files of a process one after the other; `None`: there is none.
-    fn of(path: &Path, header: &Header, bytes: &[u8]) -> Result<Option<Whole>> {
+    fn of(path: &Path, header: &Header, bytes: &[u8], shown: &str) -> Result<Option<Whole>> {
         let plans = header.parts.iter().map(|part| planned(path, header, part));
         let plans = plans.collect::<Result<Vec<_>>>()?;
         let mut plans: Vec<(usize, Plan)> = plans.into_iter().enumerate().collect();
@@ -148,7 +153,7 @@ impl Whole {
         for (number, plan) in plans {
             let ended = whole.counted.ended == Some(true);
             let read = read_part(path, (header, bytes), number, plan, (ended, &moves))?;
-            say_what_is_missing(path, tool, &read.counted, &read.original);
+            say_what_is_missing(shown, tool, &read.counted, &read.original);
             let bias = header.parts[number].bias;
             let options = uncounted::options(&read.planned, &read.counted, &read.original, bias);
             whole.options.extend(options);
@@ -399,25 +404,23 @@ fn mappings(path: &str, image: &Image, bias: u64) -> Result<Vec<Module>> {
 }
 
 /// Says whose counters are missing.
-fn say_what_has_no_room(path: &Path, header: &Header) {
-    let shown = path.display();
+fn say_what_has_no_room(shown: &str, header: &Header) {
     if header.lost > 0 {
         say!(
-            "everypath: '{shown}': there was no room for the counters of {}",
+            "everypath: {shown}: there was no room for the counters of {}",
             report::counted(header.lost, "thread")
         );
     }
     if header.lost_parts > 0 {
         say!(
-            "everypath: '{shown}': there was no room for the counters of {}",
+            "everypath: {shown}: there was no room for the counters of {}",
             report::counted(header.lost_parts, "library")
         );
     }
 }
 
 /// Says which counts are not exact.
-fn say_what_is_missing(path: &Path, tool: plan::Tool, counted: &Counted, image: &Image) {
-    let shown = path.display();
+fn say_what_is_missing(shown: &str, tool: plan::Tool, counted: &Counted, image: &Image) {
     if has_marks(tool) {
         return;
     }
@@ -434,7 +437,7 @@ fn say_what_is_missing(path: &Path, tool: plan::Tool, counted: &Counted, image: 
         String::new()
     };
     say!(
-        "everypath: '{shown}': the process was stopped within these functions, and counts of their last \
+        "everypath: {shown}: the process was stopped within these functions, and counts of their last \
          calls may be off by one: {}{more}",
         names.join(", ")
     );

@@ -8,7 +8,10 @@
 //! the hash of each, and the libraries that could not be edited. A folder is written beside its place and renamed, so several
 //! writers do no harm; before it is used, owners, permissions and hashes are looked at, and the original that the program's plan names.
 //!
-//! Limits: a library is known by its inode and the time of its change, not by its bytes. Nothing is ever removed.
+//! What was not used for [`UNUSED`] goes when another program is edited: each run changes the folder of its program. So do folders
+//! of runs that are as old: whoever made them was killed.
+//!
+//! Limits: a library is known by its inode and the time of its change, not by its bytes.
 //!
 //! [`edited_folder`]: crate::edited_folder
 
@@ -17,6 +20,7 @@ use std::fmt::Write as _;
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use image::{Image, Images, Version};
 use placement::plan;
@@ -34,6 +38,9 @@ const TOOL: &str = "edges";
 const SUMS: &str = "sums";
 /// Precedes a library that was not edited, where others have a hash.
 const KEPT: &str = "kept";
+
+/// Time after which an edited program is taken out that was not used.
+const UNUSED: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// An edited program of the cache.
 pub struct Cached {
@@ -55,11 +62,13 @@ impl Cached {
             return Err("it looks for its libraries beside itself".into());
         }
         let program = fs::canonicalize(program).map_err(|error| error.to_string())?;
-        let folder = folder_of_the_user()?.join(key(&program, &input)?);
+        let all = folder_of_the_user()?;
+        let folder = all.join(key(&program, &input)?);
         if let Some(cached) = Cached::good(&folder, &program, &input) {
             return Ok(cached);
         }
         progress.says("editing the program and its libraries, once");
+        tidy(&all);
         make(&program, &folder).map_err(|error| format!("{error:#}"))?;
         let cached = Cached::good(&folder, &program, &input);
         cached.ok_or_else(|| format!("'{}' is not what was written", folder.display()))
@@ -98,6 +107,33 @@ impl Cached {
         let image = Image::open_whole(program).map_err(|error| error.to_string())?;
         let planned = planned(&bytes).ok_or("its plan is damaged")?;
         uncounted::too_much(&planned.uncounted, &image).map_or(Ok(()), Err)
+    }
+}
+
+/// Takes out of the cache what was not used for long; what cannot be taken out stays.
+fn tidy(all: &Path) {
+    let folders = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_old = |entry: &fs::DirEntry| {
+        let changed = entry.metadata().and_then(|metadata| metadata.modified());
+        let age = changed.ok().and_then(|changed| changed.elapsed().ok());
+        age.is_some_and(|age| age > UNUSED)
+    };
+    for program in folders(all) {
+        let old = match is_old(&program) {
+            true => vec![program],
+            // Leftovers of runs.
+            false => {
+                let inside = folders(&program.path());
+                let is_run = |entry: &fs::DirEntry| {
+                    let name = entry.file_name();
+                    name.to_string_lossy().starts_with("run.")
+                };
+                inside.filter(|run| is_run(run) && is_old(run)).collect()
+            }
+        };
+        for entry in old {
+            let _ = fs::remove_dir_all(entry.path());
+        }
     }
 }
 

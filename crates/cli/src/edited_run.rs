@@ -16,7 +16,7 @@ use launch::Ended;
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
-use trace::{Meta, Prefix, Recording};
+use trace::{Meta, Recording};
 
 use crate::edit_cache::{self, Cached};
 use crate::progress::Progress;
@@ -118,12 +118,15 @@ impl EditedRun {
                  them, or no right to write them"
             );
         };
-        let prefix = Prefix {
-            recording: counter_files::read(first)?,
-            lost: None,
-            identity: trace::Identity::default(),
-        };
-        let mut recording = sums::with(prefix, first, more)?.recording;
+        let program = self.program.file_name().unwrap_or_default();
+        let program = program.to_string_lossy();
+        let mut recording = counter_files::read_as(first, Some(&program))?;
+        for other in more {
+            sums::add(
+                &mut recording,
+                counter_files::read_as(other, Some(&program))?,
+            );
+        }
         let options = std::mem::take(&mut recording.meta.options);
         recording.meta = meta;
         recording.meta.options.extend(options);

@@ -49,7 +49,8 @@ fn has_marks(recording: &Recording) -> bool {
     options.any(|(name, tool)| name == report::counts::EDITED && tool == report::counts::COVERAGE)
 }
 
-fn add(recording: &mut Recording, other: Recording) {
+/// Adds a recording of the same kind, of the same files.
+pub fn add(recording: &mut Recording, other: Recording) {
     let first = recording.processes.len();
     recording
         .processes

@@ -204,10 +204,11 @@ fn uncounted(recording: &Recording) -> Vec<String> {
         let calls = options(recording, option).filter_map(|number| number.parse::<u64>().ok());
         match calls.sum::<u64>() {
             0 => {}
-            calls => notes.push(format!(
-                "`{called}` was called {} times: {so}",
-                grouped(calls)
-            )),
+            1 => notes.push(format!("`{called}` was called once: {so}")),
+            calls => {
+                let calls = grouped(calls);
+                notes.push(format!("`{called}` was called {calls} times: {so}"));
+            }
         }
     }
     notes

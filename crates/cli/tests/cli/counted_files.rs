@@ -261,8 +261,26 @@ fn count_edits_and_keeps_what_it_edited() {
         }
         kept = Some(now);
     }
+    // What nobody used for long goes when another program is edited, and so does what is left of a run that was killed.
+    let own = kept.expect("three rounds")[2].1.with_file_name("run.1.2");
+    let olds = [folder.file("cache/everypath/old"), own];
+    for old in &olds {
+        fs::create_dir(old).expect("a new folder");
+    }
+    let new = folder.file("cache/everypath/new");
+    fs::create_dir(&new).expect("a new folder");
+    for old in &olds {
+        let path = old.display().to_string();
+        assert!(
+            folder
+                .run("touch", &["-d", "31 days ago", &path])
+                .status
+                .success()
+        );
+    }
     let output = count_rewrite(&folder, &["-q", "--", "sh", "-c", "kill -TERM $$"]);
     assert_eq!(output.status.signal(), Some(15));
+    assert!(!olds.iter().any(|old| old.exists()) && new.exists());
     let script = "/bin/true; /bin/true; exit 7";
     let words = ["-q", "--report", "sh.txt", "--", "sh", "-c", script];
     assert_eq!(count_rewrite(&folder, &words).status.code(), Some(7));
