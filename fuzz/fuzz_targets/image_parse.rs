@@ -8,7 +8,8 @@ fuzz_target!(|bytes: &[u8]| {
     let mut code = GeneratedCode::default();
     code.add_map(bytes);
     let _ = code.add_dump(bytes);
-    let Ok(image) = Image::parse(bytes) else {
+    let object = Image::from_object(bytes, "[memory]".as_ref());
+    let Ok(image) = Image::parse(bytes).or(object) else {
         return;
     };
     for function in image.functions().iter().take(64) {

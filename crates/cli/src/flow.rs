@@ -14,7 +14,7 @@ use std::time::Instant;
 use analysis::counts::Unit;
 use anyhow::{Context, Result, anyhow, bail};
 use flow::{Block, Function, Liveness, Program};
-use image::{Image, Language, Linker};
+use image::{Image, ImageError, Language, Linker};
 use report::counts::{Report, View};
 use report::flow::{self as of_flow, Totals};
 use report::text::Style;
@@ -36,12 +36,15 @@ pub fn flow(flags: &Flow) -> Result<Ending> {
     let [file] = &flags.files[..] else {
         bail!("one file at a time; for a table of many give --table");
     };
+    if let Some(members) = Image::open_members(file) {
+        return archive(flags, file, &members);
+    }
     check_form(flags)?;
     let has_graph = flags.function.is_some();
     let output = flags.report.as_deref();
     let output = output.map(|path| Output::prepare(path, Kind::Report));
     let output = output.transpose()?;
-    let image = Image::open_whole(file).map_err(|error| anyhow!("{error}"))?;
+    let image = Image::open_to_read(file).map_err(|error| anyhow!("{error}"))?;
     let program = Program::of(&image);
     let file = file.display().to_string();
     let flow = of_flow::Flow {
@@ -50,10 +53,8 @@ pub fn flow(flags: &Flow) -> Result<Ending> {
         file: &file,
         full_names: flags.full_names,
     };
-    let found = match &flags.function {
-        Some(name) => functions(&flow, name)?,
-        None => Vec::new(),
-    };
+    let found = flags.function.as_ref().map(|name| functions(&flow, name));
+    let found = found.transpose()?.unwrap_or_default();
     let counts = match &flags.counts {
         Some(path) => Some(executions(path, &image)?),
         None => None,
@@ -136,6 +137,32 @@ pub fn executions(path: &Path, image: &Image) -> Result<HashMap<u64, (u64, u64)>
         .collect())
 }
 
+/// The object files of an archive: what each has, or all that functions of a name are in.
+fn archive(flags: &Flow, file: &Path, members: &[Result<Image, ImageError>]) -> Result<Ending> {
+    let has_name = |name: &String| {
+        let members = members.iter().flatten();
+        let has = members.filter(|member| {
+            let functions = member.functions().iter();
+            let mut names = functions.flat_map(|function| member.aliases(function));
+            names.any(|own| own == name)
+        });
+        has.map(|member| format!("'{}'", member.path().display()))
+            .collect::<Vec<_>>()
+    };
+    let shown = file.display();
+    let Some(name) = &flags.function else {
+        return table(flags);
+    };
+    let found = has_name(name);
+    match found.is_empty() {
+        true => bail!("'{shown}' has no object file with a function '{name}'"),
+        false => bail!(
+            "'{shown}' is an archive: give the object file with '{name}', {}",
+            found.join(" or ")
+        ),
+    }
+}
+
 /// The table of many files.
 fn table(flags: &Flow) -> Result<Ending> {
     let output = flags.report.as_deref();
@@ -173,21 +200,26 @@ fn all_of(files: &[PathBuf], named: &[PathBuf]) -> (Rows, Vec<String>) {
     let next = AtomicUsize::new(0);
     let work = || {
         while let Some(path) = files.get(next.fetch_add(1, Relaxed)) {
-            let start = Instant::now();
-            let image = match Image::open_whole(path) {
-                Ok(image) => image,
-                // Folders have files of all kinds.
-                Err(error) if named.contains(path) => {
-                    lock(&failed).push(error.to_string());
-                    continue;
+            let mut start = Instant::now();
+            let images = Image::open_members(path);
+            let images = images.unwrap_or_else(|| vec![Image::open_to_read(path)]);
+            for image in images {
+                let image = match image {
+                    Ok(image) => image,
+                    // Folders have files of all kinds.
+                    Err(error) if named.contains(path) => {
+                        lock(&failed).push(error.to_string());
+                        continue;
+                    }
+                    Err(_) => continue,
+                };
+                let program = Program::of(&image);
+                // Debug files have no code.
+                if program.code > 0 {
+                    let totals = Totals::of(&program, start.elapsed());
+                    lock(&rows).entry(image.origin()).or_default().add(&totals);
                 }
-                Err(_) => continue,
-            };
-            let program = Program::of(&image);
-            // Debug files have no code.
-            if program.code > 0 {
-                let totals = Totals::of(&program, start.elapsed());
-                lock(&rows).entry(image.origin()).or_default().add(&totals);
+                start = Instant::now();
             }
         }
     };

@@ -23,6 +23,7 @@ use crate::gopclntab::GoTable;
 use crate::lines::{LineTable, Lines, SourceStamp};
 use crate::linker::{self, LinkerSymbol};
 use crate::names::{NameId, Names};
+use crate::objects;
 use crate::scopes::{self, Scope};
 use crate::sparse::{self, Holes};
 use crate::symbols::Collector;
@@ -71,6 +72,12 @@ pub fn fallback_name(path: &Path, offset: FileOffset) -> String {
     format!("{}+{offset:#x}", module.to_string_lossy())
 }
 
+/// Bytes of a regular file.
+fn regular(path: &Path) -> Option<Vec<u8>> {
+    let is_file = fs::metadata(path).is_ok_and(|meta| meta.is_file());
+    is_file.then(|| fs::read(path).ok()).flatten()
+}
+
 impl Image {
     pub fn open(path: impl AsRef<Path>) -> Result<Image, ImageError> {
         let (image, holes) = Image::open_with(path.as_ref(), sparse::read)?;
@@ -81,6 +88,47 @@ impl Image {
     pub fn open_whole(path: impl AsRef<Path>) -> Result<Image, ImageError> {
         let (image, ()) = Image::open_with(path.as_ref(), |path| Ok((fs::read(path)?, ())))?;
         Ok(image)
+    }
+
+    /// A whole file that need not be one that can be run: object files and kernel modules are read like shared libraries, with places in
+    /// the file as addresses. `ARCHIVE(MEMBER)` is a member of an archive.
+    pub fn open_to_read(path: impl AsRef<Path>) -> Result<Image, ImageError> {
+        let path = path.as_ref();
+        let of_member = || {
+            let (archive, name) = objects::member_of(path).filter(|_| !path.exists())?;
+            let bytes = regular(archive)?;
+            let mut members = objects::members(&bytes).into_iter();
+            let (_, place) = members.find(|(member, _)| member == name)?;
+            Some(bytes[place].to_vec())
+        };
+        match regular(path).or_else(of_member) {
+            Some(bytes) if objects::is_object(&bytes) => Image::of_object(&bytes, path),
+            _ => Image::open_whole(path),
+        }
+    }
+
+    /// The object files of an archive; `None`: it is none.
+    pub fn open_members(archive: &Path) -> Option<Vec<Result<Image, ImageError>>> {
+        let bytes = regular(archive)?;
+        let members = objects::members(&bytes);
+        let objects = members.iter().filter_map(|(name, place)| {
+            let bytes = &bytes[place.clone()];
+            let path = PathBuf::from(format!("{}({name})", archive.display()));
+            objects::is_object(bytes).then(|| Image::of_object(bytes, &path))
+        });
+        (!members.is_empty()).then(|| objects.collect())
+    }
+
+    fn of_object(bytes: &[u8], path: &Path) -> Result<Image, ImageError> {
+        Image::from_object(bytes, path).map_err(|fault| ImageError::Unusable {
+            path: path.to_owned(),
+            fault,
+        })
+    }
+
+    /// An object file, read like a shared library; `path` is used for names.
+    pub fn from_object(bytes: &[u8], path: &Path) -> Result<Image, Fault> {
+        Image::from_bytes(objects::as_library(bytes)?, path)
     }
 
     fn open_with<T>(

@@ -27,6 +27,7 @@
 //! | `declarations` | where functions are declared |
 //! | `lines` | DWARF line lookup |
 //! | `origin` | language and linker that made it |
+//! | `objects` | object files, read like shared libraries |
 //! | `linker` | functions as the symbol table has them |
 //! | `scopes` | DWARF functions and what was inlined into them |
 //! | `unwind` | unwind tables by address, landing pads |
@@ -52,6 +53,7 @@ mod image;
 mod lines;
 mod linker;
 mod names;
+mod objects;
 mod origin;
 mod owners;
 mod relocations;

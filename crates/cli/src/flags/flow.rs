@@ -17,11 +17,13 @@ Examples:
   everypath flow ./prog --calls               who calls whom
   everypath flow ./prog --gates               functions that are not complete
   everypath flow ./prog --format json         everything, for programs
+  everypath flow prog.o --calls               of an object file or kernel module
+  everypath flow 'libc.a(msort.o)'            of a member of an archive
   everypath flow --table /usr/bin /usr/lib    of many files, how much is known";
 
 #[derive(Debug, Args)]
 pub struct Flow {
-    /// A program or library; with --table any number, and folders
+    /// A program, library, object file, archive, kernel module; with --table many
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// Share of complete functions by language and linker, of all FILEs

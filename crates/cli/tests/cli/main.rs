@@ -45,6 +45,7 @@ mod lost;
 mod memory;
 mod mls;
 mod names;
+mod objects;
 mod opmix;
 mod order;
 mod perfetto;
