@@ -263,3 +263,120 @@ fn parts(bytes: &[u8]) -> Result<Vec<Part>, &'static str> {
     });
     parts.collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: usize = 4096;
+
+    /// A file of three threads and two edited files, of which the second has chunks of two threads.
+    fn whole() -> Vec<u8> {
+        let mut bytes = vec![0; HEAD as usize];
+        let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
+        put(0, &MAGIC);
+        put(offset_of!(FileHeader, version), &VERSION.to_le_bytes());
+        put(offset_of!(FileHeader, slots), &3u64.to_le_bytes());
+        put(offset_of!(FileHeader, chunks), &5u64.to_le_bytes());
+        put(offset_of!(FileHeader, count), &2u64.to_le_bytes());
+        put(offset_of!(FileHeader, path_len), &4u32.to_le_bytes());
+        put(offset_of!(FileHeader, path), b"/a/b");
+        put(offset_of!(FileHeader, arguments_len), &4u32.to_le_bytes());
+        put(offset_of!(FileHeader, arguments), b"a\0b\0");
+        for (slot, number) in [7u32, 8, SEVERAL].into_iter().enumerate() {
+            put(
+                offset_of!(FileHeader, threads) + 4 * slot,
+                &number.to_le_bytes(),
+            );
+        }
+        for module in 0..2 {
+            let at = offset_of!(FileHeader, modules) + module * size_of::<Module>();
+            put(at + offset_of!(Module, bytes), &(PAGE as u64).to_le_bytes());
+        }
+        for (slot, module) in [(0u64, 0u64), (1, 0), (1, 1), (2, 0), (2, 1)] {
+            let mut head = vec![0; CHUNK_HEAD as usize];
+            head[..8].copy_from_slice(&CHUNK_MAGIC);
+            head[8..16].copy_from_slice(&slot.to_le_bytes());
+            head[16..24].copy_from_slice(&module.to_le_bytes());
+            bytes.extend(head);
+            let words = (0..PAGE as u64 / 8).map(|word| (slot + 1) * 1000 + word);
+            bytes.extend(words.flat_map(u64::to_le_bytes));
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_file_has_the_counters_of_each_thread() {
+        let bytes = whole();
+        let mut header = Header::parse(&bytes).expect("a file");
+        assert_eq!(header.arguments, ["a", "b"]);
+        let first = header.counters(&bytes, 0, 3, 8).expect("counters");
+        let all = |number: u32, from: u64| (number, vec![from, from + 1, from + 2]);
+        assert_eq!(first, [all(7, 1000), all(8, 2000), all(SEVERAL, 3000)]);
+        let second = header.counters(&bytes, 1, 3, 8).expect("counters");
+        assert_eq!(second, [all(8, 2000), all(SEVERAL, 3000)]);
+        assert_eq!(header.counters(&bytes, 1, PAGE, 8), Err(CUT));
+        let mut pairs = Vec::new();
+        header.pairs(&bytes, 0, (2, 1), &mut |number, value, count| {
+            pairs.push((number, value, count));
+        });
+        assert_eq!(
+            pairs,
+            [(7, 1002, 1003), (8, 2002, 2003), (SEVERAL, 3002, 3003)]
+        );
+        // What was there at a reset is taken off; the last chunk was not there yet.
+        let last = bytes.len() - PAGE - CHUNK_HEAD as usize;
+        header.at_reset = bytes[..last].to_vec();
+        let second = header.counters(&bytes, 1, 3, 8).expect("counters");
+        assert_eq!(second, [(8, vec![0, 0, 0]), all(SEVERAL, 3000)]);
+    }
+
+    /// Any change of a file is refused, or its parts are within it.
+    #[test]
+    fn damaged_files_do_no_harm() {
+        let whole = whole();
+        let mut random = 88_172_645_463_325_252u64;
+        let mut below = |limit: usize| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            (random % limit as u64) as usize
+        };
+        let mut read = 0;
+        let mut bytes = whole.clone();
+        for turn in 0..20_000 {
+            let mut changed = Vec::new();
+            for _ in 0..=below(3) {
+                // The head, its list of edited files, heads of chunks.
+                let at = match below(3) {
+                    0 => below(80),
+                    1 => 4048 + below(112),
+                    _ => HEAD as usize + below(5) * 2 * PAGE + below(24),
+                };
+                changed.push(at);
+                bytes[at] = [0, 1, 0x7f, 0xff, below(256) as u8][below(5)];
+            }
+            let cut = if turn % 4 == 0 {
+                below(bytes.len())
+            } else {
+                bytes.len()
+            };
+            if let Ok(header) = Header::parse(&bytes[..cut]) {
+                read += 1;
+                for part in 0..header.parts.len() {
+                    for width in [1, 8] {
+                        let count = below(600);
+                        let counters = header.counters(&bytes[..cut], part, count, width);
+                        let threads = counters.unwrap_or_default();
+                        assert!(threads.iter().all(|(_, own)| own.len() == count));
+                    }
+                    header.pairs(&bytes[..cut], part, (below(600), 4), &mut |_, _, _| {});
+                }
+            }
+            for at in changed {
+                bytes[at] = whole[at];
+            }
+        }
+        assert!(read > 2000, "{read} were read");
+    }
+}

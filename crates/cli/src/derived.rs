@@ -103,8 +103,21 @@ impl Derived {
                 failures: Vec::new(),
             });
         };
+        // Runs that were added up become one recording.
+        let is_kept = what == What::Counts && flags.made.output.is_some();
+        if is_kept && recording.meta.mode == Mode::Counts {
+            let made = Derived {
+                recording,
+                failures: Vec::new(),
+            };
+            made.keep(flags)?;
+            return Ok(made);
+        }
         if !is_trace {
-            bail!("'{shown}': --as is about traces, and this is none");
+            bail!(
+                "'{shown}': --as is about traces, and this is none; --as counts -o FILE.evp keeps the sum of \
+                 several runs that were counted"
+            );
         }
         if what == What::Counts && flags.asks_for_contexts() {
             bail!(

@@ -11,6 +11,7 @@ Examples:
   everypath rewrite ./prog -o prog.count --tool edges      with counters
   ./prog.count ARGS                                        writes prog.count.PID.evp
   everypath report prog.count.PID.evp                      and what they say
+  everypath report prog.count.*.evp --as counts -o sum.evp the sum of several runs
   everypath rewrite ./prog -o prog.new --tool segment      room for more code
   everypath rewrite ./prog -o prog.new --tool null         functions moved
   everypath rewrite ./prog -o prog.new --tool null --explain   what was left, and why

@@ -276,7 +276,7 @@ pub struct Verify {
 /// Options that derive another recording from a trace.
 #[derive(Debug, Args)]
 pub struct Derived {
-    /// Make this of a trace first, as if it had been recorded
+    /// Make this of a trace first, as if it had been recorded, or of counts
     #[arg(long = "as", value_name = "WHAT")]
     pub what: Option<What>,
     /// Keep whole paths, with --as contexts (the default); -k folds them

@@ -103,7 +103,7 @@ fn without_room_it_runs_on() {
 fn runs_add_up_and_builds_do_not() {
     let folder = Folder::new("counted-sums");
     let (_, flags, source) = LEAVES[4];
-    folder.program(flags, "switches", source);
+    folder.program(&[flags, &["-g"]].concat(), "switches", source);
     let inside = edit(&folder, "switches", "edges");
     for _ in 0..3 {
         assert!(run(&folder, &inside, "switches", &[]).status.success());
@@ -115,6 +115,18 @@ fn runs_add_up_and_builds_do_not() {
     for (start, (end, executed)) in &one.blocks {
         assert_eq!(all.blocks[start], (*end, 3 * executed));
     }
+    // Their sum is kept as one recording, which adds up with others.
+    let mut words = vec!["report", "--as", "counts", "-o", "sum.evp"];
+    words.extend(files[..2].iter().map(String::as_str));
+    assert!(folder.run(BINARY, &words).status.success());
+    let sum = Counts::of(&folder, &["sum.evp".into(), files[2].clone()], "switches");
+    assert_eq!(sum.blocks, all.blocks);
+    let lcov = |files: &[&str]| {
+        let words = [&["report", "--format", "lcov"], files].concat();
+        folder.run(BINARY, &words).stdout
+    };
+    let kept = lcov(&["sum.evp", &files[2]]);
+    assert!(!kept.is_empty() && kept == lcov(&[&files[0], &files[1], &files[2]]));
     // Marks are no counts.
     let covered = edit(&folder, "switches", "coverage");
     assert!(run(&folder, &covered, "switches", &[]).status.success());
