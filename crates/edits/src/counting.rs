@@ -20,10 +20,11 @@ use wire::counters::FIRST;
 use crate::Wanted;
 use crate::weights::Weights;
 
-/// Cost of a counter in a line with other code, and of one that needs a jump; of one that keeps flags.
+/// Cost of a counter in a line with other code, and of one that needs a jump; the factor of one that keeps flags. They are measured
+/// (`benches/runs/2026-11-29-leads.md`).
 const INLINE: u64 = 2;
-const JUMPED: u64 = 3;
-const KEEPS_FLAGS: u64 = 3;
+const JUMPED: u64 = 6;
+const KEEPS_FLAGS: u64 = 6;
 /// Bytes of a program's first instructions.
 const FIRST_INSNS: u64 = 48;
 /// Bytes of code for each pair of the table of targets for which sites have no room, and logarithms of its pairs.
