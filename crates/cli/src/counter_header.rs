@@ -324,7 +324,7 @@ mod tests {
             pairs,
             [(7, 1002, 1003), (8, 2002, 2003), (SEVERAL, 3002, 3003)]
         );
-        // What was there at a reset is taken off; the last chunk was not there yet.
+        // A reset takes off the counters that the file had then; the last chunk was not there yet.
         let last = bytes.len() - PAGE - CHUNK_HEAD as usize;
         header.at_reset = bytes[..last].to_vec();
         let second = header.counters(&bytes, 1, 3, 8).expect("counters");

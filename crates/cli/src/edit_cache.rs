@@ -8,8 +8,8 @@
 //! the hash of each, and the libraries that could not be edited. A folder is written beside its place and renamed, so several
 //! writers do no harm; before it is used, owners, permissions and hashes are looked at, and the original that the program's plan names.
 //!
-//! What was not used for [`UNUSED`] goes when another program is edited: each run changes the folder of its program. So do folders
-//! of runs that are as old: whoever made them was killed.
+//! A program's folder is removed when another program is edited and no run has changed it for [`UNUSED`]. A folder of a run that is as
+//! old is removed as well: its run was killed.
 //!
 //! Limits: a library is known by its inode and the time of its change, not by its bytes.
 //!

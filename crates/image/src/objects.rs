@@ -277,7 +277,7 @@ impl Library {
     /// Writes stubs, what the dynamic linker would read, and the headers of segments and sections.
     fn finish<'d>(mut self, sections: &SectionTable<'d, Header, &'d [u8]>) -> Vec<u8> {
         let stubs = self.stubs();
-        // What comes behind is as far from its place in the file as the stubs.
+        // Addresses of all added bytes are as far from their places in the file as those of the stubs.
         let at = behind(self.out.len());
         self.out.resize(at as usize, 0);
         for number in 0..self.names.len() as u64 {

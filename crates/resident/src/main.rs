@@ -98,7 +98,7 @@ const _: () = assert!(TURNS_AT == TALLY_AT + 8);
 
 global_asm!(
     ".section .text",
-    // What it needs to know is at r11 (`probe::Tallied`); flags are free, all other registers are the program's.
+    // Its facts are at r11 (`probe::Tallied`); flags are free, all other registers are the program's.
     // A handler of a signal may count in the same table at any moment: each word is changed by one instruction.
     "tally:",
     // The program may have something below its stack pointer.

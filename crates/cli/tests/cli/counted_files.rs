@@ -273,7 +273,7 @@ fn count_edits_and_keeps_what_it_edited() {
         }
         kept = Some(now);
     }
-    // What nobody used for long goes when another program is edited, and so does what is left of a run that was killed.
+    // Editing another program removes folders that no run used for long, and those of runs that were killed.
     let own = kept.expect("three rounds")[2].1.with_file_name("run.1.2");
     let olds = [folder.file("cache/everypath/old"), own];
     for old in &olds {

@@ -34,7 +34,7 @@ int main(int count, char **words) {
     setenv("__AFL_SHM_ID", text, 1);
     int asks[2], tells[2], status;
     int serves = !strcmp(words[1], "served");
-    // The same path for each input, so that the arguments are the same.
+    // Each input has one path, so that the arguments are always the same.
     for (int i = 3; !serves && i < count; i++) {
         memset(map, 0, SIZE);
         rename(words[i], "input");
@@ -181,7 +181,7 @@ fn runs_are_served() {
             let used = served[2].parse::<u64>().expect("a number");
             assert!(used > 3, "{served:?}");
         }
-        // The same input has the same map, and others have others.
+        // Maps are equal exactly if inputs are.
         assert_eq!(words(&served[1])[2..], words(&served[6])[2..], "{served:?}");
         let mut maps: Vec<&str> = served[1..9].iter().map(|line| words(line)[3]).collect();
         maps.sort_unstable();

@@ -60,7 +60,7 @@ impl Answering {
     }
 }
 
-/// How often the functions were executed.
+/// Executions of the two functions.
 fn entered(folder: &Folder, file: &str) -> [u64; 2] {
     let output = folder.run(BINARY, &["report", "--format", "csv", file]);
     let said = String::from_utf8(output.stdout).expect("text");

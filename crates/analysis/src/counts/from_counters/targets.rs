@@ -34,7 +34,7 @@ impl Targets {
         targets
     }
 
-    /// How often a block's last instruction led to each target, of all threads or of one, if the block was executed so often.
+    /// Counts of a block's targets, in all threads or in one. `executed`: executions of the block, which their sum does not exceed.
     pub(super) fn counts(
         &self,
         (function, block): (&Function, u32),
