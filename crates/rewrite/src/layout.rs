@@ -27,7 +27,7 @@ use crate::versions::{Label, Version};
 
 use branches::Form;
 use insertions::{Before, Stub, Way};
-pub use insertions::{Inserted, Insertions, RESIDENT, STATE, TALLY, TURNS};
+pub use insertions::{FULL, Inserted, Insertions, RESIDENT, STATE, TALLY, TURNS};
 pub use take::Copied;
 
 /// Alignments of a function's own code and of its other parts that stay as they were.
@@ -152,6 +152,9 @@ impl Moved {
                 let now = phase(self.entry + end);
                 end += (phase(part.old.start) + ALIGN_PART - now) % ALIGN_PART;
                 part.offset = end;
+                // GCC has a byte that is not executed before a landing pad at the beginning of a part: its offset may not be 0.
+                let first = self.items[part.items.clone()].first();
+                end += u64::from(first.is_some_and(|first| first.old > part.old.start));
                 for item in &mut self.items[part.items.clone()] {
                     let falls = u64::from(item.falls);
                     end += item.padding(self.entry + end + falls);
@@ -303,9 +306,11 @@ impl Moved {
         let part = self.part(part)?;
         let items = &self.items[part.items.clone()];
         let found = items.partition_point(|item| item.old < old);
-        let offset = items
-            .get(found)
-            .map_or(part.offset + part.size, Item::start);
+        let offset = match (found, items.get(found)) {
+            (0, _) => part.offset,
+            (_, Some(item)) => item.start(),
+            (_, None) => part.offset + part.size,
+        };
         Some(self.base + offset)
     }
 
