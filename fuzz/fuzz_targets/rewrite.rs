@@ -20,6 +20,7 @@ fuzz_target!(|bytes: &[u8]| {
         let wanted = edits::Wanted {
             branches: false,
             targets: false,
+            left: &std::collections::HashSet::new(),
             turns: None,
             original: "",
             profile: None,

@@ -23,6 +23,7 @@ pub mod oracle;
 pub mod pack;
 pub mod profile;
 pub mod raptor;
+pub mod regenerate;
 mod slabs;
 pub mod static_costs;
 pub mod summary;

@@ -50,6 +50,7 @@ pub fn run(command: &Command) -> Result<Ending> {
         Command::Caches(flags) => caches::caches(flags),
         Command::Flow(flags) => crate::flow::flow(flags),
         Command::Rewrite(flags) => crate::rewrite::rewrite(flags),
+        Command::Regenerate(flags) => crate::witnesses::regenerate(flags),
         Command::Exec(flags) => crate::edited_folder::exec(flags),
         Command::Pack(flags) => pack::pack(flags),
         Command::Verify(flags) => traces::verify(flags),

@@ -22,6 +22,7 @@ use crate::counter_header::{Header, Part};
 use crate::output::reason;
 use crate::symbolize;
 use crate::uncounted;
+use crate::witnesses;
 
 /// Functions that are named one by one when their counts do not add up.
 const NAMED: usize = 5;
@@ -35,17 +36,31 @@ fn tool_name(tool: plan::Tool) -> &'static str {
 }
 
 /// The code of a file, by link address.
-struct Code<'i> {
+pub struct Code<'i> {
     image: &'i Image,
     /// Addresses of the executable segments.
     segments: Vec<std::ops::Range<u64>>,
 }
 
-impl CodeOf for Code<'_> {
-    fn at(&self, addr: u64) -> Option<(&[u8], u32)> {
+impl<'i> Code<'i> {
+    pub fn of(image: &'i Image) -> Code<'i> {
+        Code {
+            image,
+            segments: code_segments(image),
+        }
+    }
+
+    /// Bytes from an address on, and index of the module that they are in.
+    pub fn from(&self, addr: u64) -> Option<(&'i [u8], u32)> {
         let mut segments = self.segments.iter();
         let module = segments.position(|segment| segment.contains(&addr))?;
         Some((self.image.bytes_from(LinkAddr(addr)), module as u32))
+    }
+}
+
+impl CodeOf for Code<'_> {
+    fn at(&self, addr: u64) -> Option<(&[u8], u32)> {
+        self.from(addr)
     }
 }
 
@@ -61,6 +76,9 @@ pub fn read_as(path: &Path, program: Option<&str>) -> Result<Recording> {
         Some(program) => format!("process {} of '{program}'", header.pid),
         None => format!("'{}'", path.display()),
     };
+    if let Some(recording) = witnesses::read(path, &header, &bytes, &shown)? {
+        return Ok(recording);
+    }
     let Some(whole) = Whole::of(path, &header, &bytes, &shown)? else {
         bail!("{shown} has no counters yet: nothing of the program was executed");
     };
@@ -236,11 +254,9 @@ fn read_part(
     let width = if has_marks(planned.tool) { 1 } else { 8 };
     let counters = header.counters(bytes, number, counters_of(&planned), width);
     let counters = counters.map_err(|what| anyhow!("'{}' {what}", path.display()))?;
-    let original = original(path, &planned)?;
-    let code = Code {
-        image: &original,
-        segments: code_segments(&original),
-    };
+    let known = (planned.size, planned.hash);
+    let original = original(path, &planned.original, known)?;
+    let code = Code::of(&original);
     let left = Left {
         threads: &counters,
         targets: &targets((header, bytes), number, &planned, moves),
@@ -292,6 +308,28 @@ fn counters_of(planned: &plan::File) -> usize {
 ///
 /// It is the program itself, or where it was written to, or among the libraries of the program's folder.
 fn planned(path: &Path, header: &Header, part: &Part) -> Result<Plan> {
+    let (place, bytes) = edited(path, header, part)?;
+    let (shown, program) = (path.display(), Path::new(&header.program));
+    let section = rewrite::plan_of(&bytes).unwrap_or_default();
+    if section.starts_with(edits::opmix::MAGIC.as_bytes()) {
+        bail!("'{shown}' is of a program edited with --tool opmix, which only `report` shows");
+    }
+    let mut planned =
+        plan::File::decode(section).ok_or_else(|| other_program(header, part, &shown))?;
+    let is_program = place == program || is_one_file(&place, program);
+    if !is_program {
+        // A library has no main function.
+        planned.main = 0;
+    }
+    Ok(Plan {
+        is_program,
+        planned,
+        moves: rewrite::moves_of(&bytes),
+    })
+}
+
+/// The edited file that a process had, and its bytes.
+pub fn edited(path: &Path, header: &Header, part: &Part) -> Result<(PathBuf, Vec<u8>)> {
     let (shown, program) = (path.display(), Path::new(&header.program));
     let written_to = part.path.as_ref().map(PathBuf::from);
     let beside = program.parent().and_then(Path::parent);
@@ -315,26 +353,10 @@ fn planned(path: &Path, header: &Header, part: &Part) -> Result<Plan> {
             }
         };
         let section = rewrite::plan_of(&bytes);
-        let Some(section) = section.filter(|section| plan::hash(section) == part.id) else {
-            continue;
-        };
-        if section.starts_with(edits::opmix::MAGIC.as_bytes()) {
-            bail!("'{shown}' is of a program edited with --tool opmix, which only `report` shows");
-        }
-        if let Some(mut planned) = plan::File::decode(section) {
-            let is_program = place == program || is_one_file(&place, program);
-            if !is_program {
-                // A library has no main function.
-                planned.main = 0;
-            }
-            return Ok(Plan {
-                is_program,
-                planned,
-                moves: rewrite::moves_of(&bytes),
-            });
+        if section.is_some_and(|section| plan::hash(section) == part.id) {
+            return Ok((place, bytes));
         }
     }
-    let edited = part.path.as_deref().unwrap_or(&header.program);
     if let Some((place, error)) = failed {
         bail!(
             "cannot read '{}', the edited program that wrote '{shown}': {}",
@@ -342,7 +364,12 @@ fn planned(path: &Path, header: &Header, part: &Part) -> Result<Plan> {
             reason(&error)
         );
     }
-    bail!("'{edited}' is not the edited program that wrote '{shown}': it was made anew since")
+    Err(other_program(header, part, &shown))
+}
+
+fn other_program(header: &Header, part: &Part, shown: &dyn std::fmt::Display) -> anyhow::Error {
+    let edited = part.path.as_deref().unwrap_or(&header.program);
+    anyhow!("'{edited}' is not the edited program that wrote '{shown}': it was made anew since")
 }
 
 /// Whether two paths lead to one file.
@@ -354,15 +381,14 @@ fn is_one_file(one: &Path, other: &Path) -> bool {
     file(one).is_some_and(|one| Some(one) == file(other))
 }
 
-/// The original of the program that wrote a file.
-fn original(path: &Path, planned: &plan::File) -> Result<Image> {
-    let (shown, original) = (path.display(), &planned.original);
+/// The original of the program that wrote a file, which has so many bytes with this hash.
+pub fn original(path: &Path, original: &str, (size, hash): (u64, [u8; 16])) -> Result<Image> {
+    let shown = path.display();
     let image = Image::open_whole(original);
     let image = image.map_err(|error| {
         anyhow!("cannot read '{original}', of whose code '{shown}' has counters: {error}")
     })?;
-    let is_same =
-        image.bytes().len() as u64 == planned.size && plan::hash(image.bytes()) == planned.hash;
+    let is_same = image.bytes().len() as u64 == size && plan::hash(image.bytes()) == hash;
     if !is_same {
         bail!("'{original}' is another build than that of whose code '{shown}' has counters");
     }
@@ -377,7 +403,7 @@ fn code_segments(image: &Image) -> Vec<std::ops::Range<u64>> {
 }
 
 /// The mappings of its code.
-fn mappings(path: &str, image: &Image, bias: u64) -> Result<Vec<Module>> {
+pub fn mappings(path: &str, image: &Image, bias: u64) -> Result<Vec<Module>> {
     // Names are those of this very file.
     let version = Version::of(Path::new(path))?;
     let file = FileId {

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow};
 use wire::counters::{
-    ARGUMENTS, CHUNK_HEAD, CHUNK_MAGIC, ChunkHead, FOLDER, FileHeader, HEAD, ID, MAGIC, MODULES,
-    Module, NUMBERED, PATH, SEVERAL, VERSION,
+    ARGUMENTS, CHUNK_HEAD, CHUNK_MAGIC, ChunkHead, FIRST, FOLDER, FileHeader, HEAD, ID, Lane,
+    MAGIC, MODULES, Module, NUMBERED, PATH, SEVERAL, STREAM_MAGIC, StreamHead, VERSION,
 };
 
 use crate::output::reason;
@@ -37,11 +37,25 @@ pub struct Header {
     pub lost: u64,
     pub lost_parts: u64,
     pub pid: u32,
+    pub parent: u32,
     pub started: u64,
     pub program: String,
     pub arguments: Vec<String>,
     /// Numbers of threads by slot.
     threads: Vec<u32>,
+    /// Pieces of streams: the slot, how many bytes of its stream come before, and those of the file.
+    streams: Vec<(u64, u64, Range<usize>)>,
+}
+
+/// A thread's stream.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Stream {
+    /// Number of the thread, or [`SEVERAL`].
+    pub thread: u32,
+    /// Bytes of the file.
+    pub pieces: Vec<Range<usize>>,
+    /// There was no room for its end.
+    pub is_cut: bool,
 }
 
 /// An edited file that was executed.
@@ -68,6 +82,7 @@ fn half(bytes: &[u8], at: usize) -> u32 {
     word(bytes, at) as u32
 }
 
+const PAGE: usize = FIRST as usize;
 const CUT: &str = "is cut off: counters of threads are missing";
 const DAMAGED: &str = "is damaged: its parts are not where its head says";
 
@@ -120,12 +135,14 @@ impl Header {
             lost: word(bytes, offset_of!(FileHeader, lost)),
             lost_parts: word(bytes, offset_of!(FileHeader, lost_modules)),
             pid: half(bytes, offset_of!(FileHeader, pid)),
+            parent: half(bytes, offset_of!(FileHeader, parent)),
             started: word(bytes, offset_of!(FileHeader, started)),
             program: String::from_utf8_lossy(&program).into_owned(),
             arguments,
             threads: (0..NUMBERED)
                 .map(|at| half(bytes, offset_of!(FileHeader, threads) + 4 * at))
                 .collect(),
+            streams: Vec::new(),
         };
         header.add_chunks(bytes)?;
         Ok(header)
@@ -135,6 +152,13 @@ impl Header {
     fn add_chunks(&mut self, bytes: &[u8]) -> Result<(), &'static str> {
         let mut at = HEAD as usize;
         for _ in 0..word(bytes, offset_of!(FileHeader, chunks)) {
+            if bytes
+                .get(at..)
+                .is_some_and(|rest| rest.starts_with(&STREAM_MAGIC))
+            {
+                at = self.add_piece(bytes, at)?;
+                continue;
+            }
             let head = bytes.get(at..at + CHUNK_HEAD as usize).ok_or(CUT)?;
             if !head.starts_with(&CHUNK_MAGIC) {
                 return Err(DAMAGED);
@@ -159,6 +183,62 @@ impl Header {
         Ok(())
     }
 
+    /// A piece of a stream; gives where the next chunk begins.
+    fn add_piece(&mut self, bytes: &[u8], at: usize) -> Result<usize, &'static str> {
+        let start = at + size_of::<StreamHead>();
+        let size = usize::try_from(word(bytes, at + offset_of!(StreamHead, bytes))).ok();
+        let end = size.and_then(|size| start.checked_add(size));
+        let end = end.filter(|end| *end <= bytes.len()).ok_or(CUT)?;
+        self.streams.push((
+            word(bytes, at + offset_of!(StreamHead, slot)),
+            word(bytes, at + offset_of!(StreamHead, before)),
+            start..end,
+        ));
+        end.checked_next_multiple_of(PAGE).ok_or(DAMAGED)
+    }
+
+    /// The streams of threads, whose lanes are the counters of an edited file.
+    pub fn streams(&self, bytes: &[u8], part: usize) -> Result<Vec<Stream>, &'static str> {
+        let part = &self.parts[part];
+        if part.bytes != Lane::BYTES {
+            return Err(DAMAGED);
+        }
+        let streams = part.chunks.iter().map(|(slot, lane)| {
+            let mut stream = Stream {
+                thread: self.thread(*slot),
+                pieces: Vec::new(),
+                is_cut: false,
+            };
+            let mut own = 0;
+            for (_, before, range) in self.streams.iter().filter(|(other, ..)| other == slot) {
+                if *before != own {
+                    return Err(DAMAGED);
+                }
+                own += range.len() as u64;
+                stream.pieces.push(range.clone());
+            }
+            let cursor = word(bytes, lane.start + offset_of!(Lane, cursor));
+            let before = word(bytes, lane.start + offset_of!(Lane, before));
+            stream.is_cut = before == Lane::ENDED;
+            // A lane that was written, and not emptied yet, has what the last piece has.
+            if before == own {
+                let used = Lane::ROOM.wrapping_add(cursor);
+                let used = used.min(Lane::BYTES - Lane::HEAD);
+                let start = lane.start + Lane::HEAD as usize;
+                stream.pieces.push(start..start + used as usize);
+            }
+            Ok(stream)
+        });
+        streams.collect()
+    }
+
+    /// Number of the thread that has a slot.
+    fn thread(&self, slot: u64) -> u32 {
+        let number = usize::try_from(slot).ok();
+        let number = number.and_then(|slot| self.threads.get(slot));
+        number.copied().unwrap_or(SEVERAL)
+    }
+
     /// The counters of threads in an edited file, by their numbers; `width`: bytes of one. Those of one byte are marks, and are of the
     /// process. All edited files of a process have the same threads.
     pub fn counters(
@@ -175,11 +255,9 @@ impl Header {
         }
         let mut threads: Vec<(u32, Vec<u64>)> = Vec::new();
         for (slot, range) in &part.chunks {
-            let number = usize::try_from(*slot).ok();
-            let number = number.and_then(|slot| self.threads.get(slot));
             let number = match width {
                 1 => self.pid,
-                _ => number.copied().unwrap_or(SEVERAL),
+                _ => self.thread(*slot),
             };
             let known = threads.iter().position(|(known, _)| *known == number);
             let own = known.unwrap_or_else(|| {
@@ -227,9 +305,7 @@ impl Header {
         take: &mut dyn FnMut(u32, u64, u64),
     ) {
         for (slot, range) in &self.parts[part].chunks {
-            let number = usize::try_from(*slot).ok();
-            let number = number.and_then(|slot| self.threads.get(slot));
-            let number = number.copied().unwrap_or(SEVERAL);
+            let number = self.thread(*slot);
             let chunk = &bytes[range.clone()];
             let at = table.saturating_mul(8).min(chunk.len());
             for (number_of_pair, pair) in chunk[at..].chunks_exact(16).take(pairs).enumerate() {
@@ -267,8 +343,6 @@ fn parts(bytes: &[u8]) -> Result<Vec<Part>, &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const PAGE: usize = 4096;
 
     /// A file of three threads and two edited files, of which the second has chunks of two threads.
     fn whole() -> Vec<u8> {

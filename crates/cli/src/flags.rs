@@ -51,9 +51,10 @@ pub use run::Run;
 pub use simulators::Simulators;
 pub use target::Target;
 use traces::{
-    CTL_EXAMPLES, DUMP_EXAMPLES, INDEX_EXAMPLES, PACK_EXAMPLES, TRACE_EXAMPLES, VERIFY_EXAMPLES,
+    CTL_EXAMPLES, DUMP_EXAMPLES, INDEX_EXAMPLES, PACK_EXAMPLES, REGENERATE_EXAMPLES,
+    TRACE_EXAMPLES, VERIFY_EXAMPLES,
 };
-pub use traces::{Clock, Ctl, Derived, Dump, Pack, Trace, Verify, Wanted, What};
+pub use traces::{Clock, Ctl, Derived, Dump, Pack, Regenerate, Trace, Verify, Wanted, What};
 
 use crate::recordings::HERE;
 use crate::show;
@@ -166,6 +167,9 @@ pub enum Command {
     /// Edit a program, so that it measures itself
     #[command(after_help = REWRITE_EXAMPLES)]
     Rewrite(Rewrite),
+    /// Make the trace of a program that was edited with --tool trace
+    #[command(after_help = REGENERATE_EXAMPLES)]
+    Regenerate(Regenerate),
     /// Start an edited program with its edited libraries
     #[command(after_help = EXEC_EXAMPLES)]
     Exec(Exec),

@@ -102,6 +102,7 @@ mod trace_run;
 mod traces;
 mod uncounted;
 mod vdso;
+mod witnesses;
 
 use std::process::ExitCode;
 

@@ -1,6 +1,6 @@
 //! `rewrite`: the exec editor.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -107,6 +107,35 @@ pub struct Among<'a> {
     pub beside: bool,
 }
 
+/// Edits a file with a tool: once more, for a tool that has to know which functions are left, when that is known.
+fn with_tool(
+    flags: &Rewrite,
+    (input, image, program): (&[u8], &Image, &Program),
+    options: rewrite::Options<'_>,
+    wanted: edits::Wanted<'_>,
+) -> Result<Edited, rewrite::Refused> {
+    let row = edits::tool(&flags.tool);
+    let mut left = HashSet::new();
+    loop {
+        let wanted = edits::Wanted {
+            left: &left,
+            ..wanted
+        };
+        let mut tool: Box<dyn StaticTool + '_> = match row {
+            Some(tool) => (tool.make)(image, program, wanted),
+            None => Box::new(()),
+        };
+        let edited = rewrite::edit(input, image, program, options, &mut *tool)?;
+        drop(tool);
+        let skipped = edited.skipped.iter();
+        let skipped: HashSet<u64> = skipped.map(|(entry, _)| entry.0).collect();
+        if !row.is_some_and(|row| row.follows_calls) || skipped.is_subset(&left) {
+            return Ok(edited);
+        }
+        left.extend(skipped);
+    }
+}
+
 /// Edits a file as the options ask, in memory.
 pub fn edit(flags: &Rewrite, path: &Path, among: Among<'_>) -> Result<(Edited, Program)> {
     let shown = path.display();
@@ -131,6 +160,7 @@ pub fn edit(flags: &Rewrite, path: &Path, among: Among<'_>) -> Result<(Edited, P
         profile: profile.as_ref(),
         branches: flags.branches,
         targets: flags.targets,
+        left: &HashSet::new(),
         turns: None,
         files: match &folder {
             _ if among.beside => CounterFiles::Beside,
@@ -155,12 +185,7 @@ pub fn edit(flags: &Rewrite, path: &Path, among: Among<'_>) -> Result<(Edited, P
         _ => None,
     };
     wanted.turns = persistent.map(|entry| entry.0);
-    let mut tool: Box<dyn StaticTool + '_> = match edits::tool(&flags.tool) {
-        Some(tool) => (tool.make)(&image, &program, wanted),
-        None => Box::new(()),
-    };
-    let edited = rewrite::edit(&input, &image, &program, options, &mut *tool);
-    drop(tool);
+    let edited = with_tool(flags, (&input, &image, &program), options, wanted);
     let edited = edited
         .map_err(|refused| anyhow::Error::new(refused).context(format!("cannot edit '{shown}'")))?;
     if let Some(entry) = persistent {

@@ -77,6 +77,7 @@ impl StaticTool for Afl<'_> {
         let used = self.next.clamp(1, self.room());
         Some(Memory {
             bytes: used.next_multiple_of(FIRST),
+            is_lane: false,
             files: CounterFiles::Fuzzer,
             part: self.wanted.part,
         })

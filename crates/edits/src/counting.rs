@@ -223,6 +223,7 @@ impl<R: Rule> StaticTool for Counting<'_, R> {
     fn memory(&self) -> Option<Memory<'_>> {
         Some(Memory {
             bytes: (self.next * R::BYTES).next_multiple_of(FIRST).max(FIRST),
+            is_lane: false,
             files: self.wanted.files,
             part: self.wanted.part,
         })
@@ -324,7 +325,7 @@ fn cost(edge: &unit::Edge, weights: &Weights) -> u64 {
 }
 
 /// Code without counters.
-fn uncounted(outcome: &Outcome<'_>) -> plan::Uncounted {
+pub fn uncounted(outcome: &Outcome<'_>) -> plan::Uncounted {
     let mut uncounted = plan::Uncounted {
         outside: outcome.program.code_outside(),
         of: outcome.program.code,

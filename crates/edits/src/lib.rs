@@ -5,6 +5,7 @@
 //! | `edges` | `edges` | counters of edges, as few as say everything |
 //! | `blocks` | `blocks` | a counter in every block, and what else says everything |
 //! | `coverage` | `coverage` | marks: which blocks were executed at all, and which ways of branches |
+//! | `trace` | `trace` | witnesses from which everything that was executed is recomputed |
 //! | `afl` | `afl` | a map of executed ways for AFL++ |
 //! | `opmix` | `opmix` | instructions of each mnemonic: the example |
 //! | `two-versions` | `two_versions` | two versions of every function, which are changed between: a test of the editor |
@@ -22,8 +23,11 @@ mod coverage;
 mod edges;
 mod marks;
 pub mod opmix;
+mod trace;
 mod two_versions;
 mod weights;
+
+use std::collections::HashSet;
 
 use flow::Program;
 use image::Image;
@@ -43,6 +47,8 @@ pub struct Wanted<'a> {
     pub branches: bool,
     /// Calls and jumps by an address have tables of their targets.
     pub targets: bool,
+    /// Entries of functions that are known to be left where they are.
+    pub left: &'a HashSet<u64>,
     /// Entry of a function that a fuzzer has executed again and again in one process.
     pub turns: Option<u64>,
     pub files: CounterFiles<'a>,
@@ -75,6 +81,8 @@ pub struct Row {
     pub counters: Counters,
     /// Whether it counts in libraries, too.
     pub takes_libraries: bool,
+    /// Whether it has to know which functions are left where they are ([`Wanted::left`]).
+    pub follows_calls: bool,
     pub make: Make,
 }
 
@@ -86,6 +94,7 @@ pub const TOOLS: &[Row] = &[
         takes_profile: true,
         counters: Counters::InFiles,
         takes_libraries: true,
+        follows_calls: false,
         make: |image, program, wanted| {
             Box::new(Counting::<edges::Edges>::new(image, program, wanted))
         },
@@ -96,6 +105,7 @@ pub const TOOLS: &[Row] = &[
         takes_profile: true,
         counters: Counters::InFiles,
         takes_libraries: true,
+        follows_calls: false,
         make: |image, program, wanted| {
             Box::new(Counting::<blocks::Blocks>::new(image, program, wanted))
         },
@@ -106,6 +116,7 @@ pub const TOOLS: &[Row] = &[
         takes_profile: true,
         counters: Counters::InFiles,
         takes_libraries: true,
+        follows_calls: false,
         make: |image, program, wanted| {
             if wanted.branches {
                 Box::new(Counting::<coverage::Branches>::new(image, program, wanted))
@@ -115,11 +126,21 @@ pub const TOOLS: &[Row] = &[
         },
     },
     Row {
+        name: "trace",
+        help: "Witnesses: few bytes from which 'regenerate' makes the trace",
+        takes_profile: true,
+        counters: Counters::InFiles,
+        takes_libraries: false,
+        follows_calls: true,
+        make: |image, program, wanted| Box::new(trace::Trace::new(image, program, wanted)),
+    },
+    Row {
         name: "afl",
         help: "Ways and blocks in the map of AFL++, and its fork server",
         takes_profile: false,
         counters: Counters::Shared,
         takes_libraries: true,
+        follows_calls: false,
         make: |_, _, wanted| Box::new(afl::Afl::new(wanted)),
     },
     Row {
@@ -128,6 +149,7 @@ pub const TOOLS: &[Row] = &[
         takes_profile: false,
         counters: Counters::InFiles,
         takes_libraries: false,
+        follows_calls: false,
         make: |image, _, wanted| Box::new(opmix::OpMix::new(image, wanted)),
     },
     Row {
@@ -136,6 +158,7 @@ pub const TOOLS: &[Row] = &[
         takes_profile: false,
         counters: Counters::None,
         takes_libraries: true,
+        follows_calls: false,
         make: |_, _, _| Box::new(two_versions::TwoVersions::default()),
     },
 ];

@@ -98,6 +98,7 @@ impl StaticTool for OpMix<'_> {
     fn memory(&self) -> Option<Memory<'_>> {
         Some(Memory {
             bytes: (self.next * 8).next_multiple_of(FIRST).max(FIRST),
+            is_lane: false,
             files: self.wanted.files,
             part: None,
         })

@@ -228,6 +228,10 @@ fn forms_with_one_register() {
             &format!("cmp {name},qword ptr {gs}"),
         );
         assert_is(
+            |asm| asm.xadd_gs_r(FAR, a),
+            &format!("xadd qword ptr {gs},{name}"),
+        );
+        assert_is(
             |asm| asm.mov_r32_gs(a, FAR),
             &format!("mov {},dword ptr {gs}", r32(a)),
         );
@@ -326,6 +330,22 @@ fn forms_with_two_registers() {
             assert_is(
                 |asm| asm.mov_gs_mem_r(b, disp, a),
                 &format!("mov qword ptr gs:{at},{name}"),
+            );
+            assert_is(
+                |asm| asm.mov_gs_mem_r8(b, disp, a),
+                &format!("mov byte ptr gs:{at},{}", r8(a)),
+            );
+            assert_is(
+                |asm| asm.mov_gs_mem_imm8(b, disp, 7),
+                &format!("mov byte ptr gs:{at},0x7"),
+            );
+            assert_is(
+                |asm| asm.mov_gs_mem_imm16(b, disp, 7),
+                &format!("mov word ptr gs:{at},0x7"),
+            );
+            assert_is(
+                |asm| asm.mov_gs_mem_imm32(b, disp, 7),
+                &format!("mov dword ptr gs:{at},0x7"),
             );
             assert_is(
                 |asm| asm.mov_r32_gs_mem(a, b, disp),

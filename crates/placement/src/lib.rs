@@ -14,7 +14,9 @@
 #![forbid(unsafe_code)]
 
 pub mod marks;
+pub mod paths;
 pub mod plan;
+pub mod traced;
 
 /// The node that stands for everything outside of a graph.
 pub const OUTSIDE: u32 = 0;

@@ -261,7 +261,7 @@ impl Uncounted {
         reason.map_or("", String::as_str)
     }
 
-    fn encode(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         put(out, self.of);
         put(out, self.outside);
         put(out, self.reasons.len() as u64);
@@ -278,7 +278,7 @@ impl Uncounted {
         }
     }
 
-    fn decode(reader: &mut Reader<'_>) -> Option<Uncounted> {
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Option<Uncounted> {
         let (of, outside) = (reader.number()?, reader.number()?);
         let mut reasons = Vec::new();
         for _ in 0..reader.number()? {
@@ -439,7 +439,7 @@ pub fn hash(bytes: &[u8]) -> [u8; 16] {
     hash
 }
 
-fn put(out: &mut Vec<u8>, mut number: u64) {
+pub(crate) fn put(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
         number >>= 7;
@@ -447,39 +447,39 @@ fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-fn put_text(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
     put(out, text.len() as u64);
     out.extend_from_slice(text.as_bytes());
 }
 
-fn zigzag(number: u64) -> u64 {
+pub(crate) fn zigzag(number: u64) -> u64 {
     let number = number.cast_signed();
     ((number << 1) ^ (number >> 63)).cast_unsigned()
 }
 
-fn unzigzag(number: u64) -> u64 {
+pub(crate) fn unzigzag(number: u64) -> u64 {
     (number >> 1) ^ (number & 1).wrapping_neg()
 }
 
-struct Reader<'a>(&'a [u8]);
+pub(crate) struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+    pub fn take(&mut self, len: usize) -> Option<&'a [u8]> {
         let (own, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
         Some(own)
     }
 
-    fn byte(&mut self) -> Option<u8> {
+    pub fn byte(&mut self) -> Option<u8> {
         self.take(1).map(|bytes| bytes[0])
     }
 
-    fn text(&mut self) -> Option<String> {
+    pub fn text(&mut self) -> Option<String> {
         let len = usize::try_from(self.number()?).ok()?;
         String::from_utf8(self.take(len)?.to_vec()).ok()
     }
 
-    fn number(&mut self) -> Option<u64> {
+    pub fn number(&mut self) -> Option<u64> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;

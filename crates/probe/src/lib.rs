@@ -12,8 +12,9 @@
 //! | [`Op::Add`] | dead | `incq`, `decq`, or `addq $n, %gs:D` |
 //! | [`Op::Set`] | any | `movb $1, %gs:D` |
 //! | [`Op::Bump`] | dead | `incb %gs:D` |
-//! | [`Op::Append`] | any | `movq %gs:C, %s; mov item, (%s); lea n(%s), %s; movq %s, %gs:C` |
-//! | its check of room | dead | `cmpq %gs:L, %s; jb` over the way to a routine |
+//! | [`Op::Append`] | dead | `mov $n, %s; xadd %s, %gs:C; mov item, %gs:E(%s); js` over the way to a routine |
+//! | [`Op::Let`] | any | `mov $n, %r` |
+//! | [`Op::Sum`] | any | `lea n(%r), %r` |
 //! | [`Op::Guard`] | dead | a comparison, and a jump over the way elsewhere |
 //! | [`Op::Tally`] | dead | `mov value, %r11` if it is in memory; `cmpq %gs:T, value; je` over the way to a routine and what it needs to know; `incq %gs:T+8` |
 //! | [`Op::Jump`] | any | `jmp` |
@@ -23,9 +24,8 @@
 //! Registers that are used are dead ones; or they are kept in a dead one, or where the site says ([`Spill`]), and given back.
 //! Neighbours share what is kept: two counters behind one another save flags once.
 //!
-//! Each counter is changed by one instruction, so a handler of a signal that comes in between and counts as well loses nothing. (What
-//! such a handler appends in the middle of an [`Op::Append`] is overwritten; who appends in handlers has a lane of its own there.)
-//! No code moves the stack pointer: unwind tables hold in it.
+//! Each counter and each cursor is changed by one instruction, so a handler of a signal that comes in between, and counts or appends
+//! as well, loses nothing. No code moves the stack pointer: unwind tables hold in it.
 //!
 //! Invariant: code of a probe changes no register and no flag that is live. [`NoScratch`]: there is no such code.
 //!
@@ -77,8 +77,12 @@ pub enum Op {
     Set { byte: Byte },
     /// Add 1 to a byte.
     Bump { byte: Byte },
-    /// Store an item behind those that a lane has.
+    /// Store an item behind those that a lane has. Neighbours are stored together, the first one last.
     Append { lane: Lane, item: Item },
+    /// Give a register a value; it is dead there, and no code before the value's last use changes it.
+    Let { register: Reg, value: u32 },
+    /// Add a constant to such a register.
+    Sum { register: Reg, amount: i32 },
     /// Go elsewhere if a test holds.
     Guard { test: Test, exit: Exit },
     /// Go to other code, for good: what would be done behind it is left out.
@@ -157,21 +161,21 @@ impl Tallied {
 }
 
 /// Memory of a thread that is filled from its beginning to its end.
+///
+/// Its cursor counts up to 0: what is not negative any more behind an item is the sign that it is full. There is room for more behind
+/// its end, as handlers of signals may append before the routine is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lane {
-    /// It has the address of the first free byte.
+    /// How many bytes are free, negative.
     pub cursor: Word,
-    pub room: Room,
+    /// Displacement of its end from `%gs`.
+    pub end: i32,
+    /// Makes room: a routine for each register, [`Lane::ROUTINE`] bytes apart by its number, that has the address at which it goes on.
+    pub routine: Symbol,
 }
 
-/// The guard against overflow of a lane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
-    /// A page behind its last byte cannot be written: the store faults, and is executed again when there is room.
-    GuardPage,
-    /// After each item: if the cursor is not below the word any more, a routine makes room. There is room for what is appended at
-    /// one place behind that word's address.
-    Check { limit: Word, routine: Symbol },
+impl Lane {
+    pub const ROUTINE: u64 = 32;
 }
 
 /// Something that is appended.
@@ -182,12 +186,14 @@ pub enum Item {
     Imm32(u32),
     /// All 64 bits of a register.
     Register(Reg),
+    /// The lowest 8 bits of a register.
+    Low(Reg),
 }
 
 impl Item {
     pub const fn size(self) -> i32 {
         match self {
-            Item::Imm8(_) => 1,
+            Item::Imm8(_) | Item::Low(_) => 1,
             Item::Imm16(_) => 2,
             Item::Imm32(_) => 4,
             Item::Register(_) => 8,

@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use isa::{Asm, Cc, Flags, Reg};
 
 use crate::{
-    Exit, Item, Lane, NoScratch, Op, Placed, Room, Sink, Site, Spill, Symbol, Tables, Tallied,
-    Test, Value,
+    Exit, Item, Lane, NoScratch, Op, Placed, Sink, Site, Spill, Symbol, Tables, Tallied, Test,
+    Value,
 };
 
 /// All flags but the carry, which `inc` and `dec` leave as it was.
@@ -18,7 +18,7 @@ const LINK: Reg = Reg::R11;
 /// Below the stack pointer, where registers are kept.
 const BELOW: [i32; 2] = [-8, -16];
 
-/// Whether registers are left for ops. What a lane appends at one place has at most 120 bytes, which is not looked at.
+/// Whether registers are left for ops.
 pub fn fits(ops: &[Op], site: &Site) -> bool {
     Scratch::of(ops, site).is_ok()
 }
@@ -37,9 +37,14 @@ pub fn size(ops: &[Op], site: &Site) -> Result<usize, NoScratch> {
 /// As [`lower`].
 pub fn code(ops: &[Op], site: &Site) -> Result<Option<Vec<u8>>, NoScratch> {
     let names = |op: &Op| match op {
-        Op::Guard { .. } | Op::Jump { .. } | Op::Call { .. } | Op::Tally { .. } => true,
-        Op::Append { lane, .. } => matches!(lane.room, Room::Check { .. }),
-        Op::Add { .. } | Op::Set { .. } | Op::Bump { .. } => false,
+        Op::Guard { .. }
+        | Op::Jump { .. }
+        | Op::Call { .. }
+        | Op::Tally { .. }
+        | Op::Append { .. } => true,
+        Op::Add { .. } | Op::Set { .. } | Op::Bump { .. } | Op::Let { .. } | Op::Sum { .. } => {
+            false
+        }
     };
     with_code(ops, site, |code| {
         (!ops.iter().any(names)).then(|| code.to_vec())
@@ -108,8 +113,16 @@ pub fn lower<'a>(ops: &[Op], site: &Site, out: &mut impl Sink<'a>) -> Result<(),
                     |next: &&Op| matches!(**next, Op::Append { lane: other, .. } if other == lane);
                 let more = rest.iter().take_while(is_same).count();
                 let items = [item].into_iter().chain(rest[..more].iter().map(item_of));
-                lowering.append(lane, items)?;
+                lowering.append(lane, &items.collect::<Vec<Item>>())?;
                 rest = &rest[more..];
+            }
+            Op::Let { register, value } => {
+                let place = lowering.place(register)?;
+                lowering.out.asm().mov_r_imm(place, value.into());
+            }
+            Op::Sum { register, amount } => {
+                let place = lowering.place(register)?;
+                lowering.out.asm().lea(place, place, amount);
             }
             Op::Guard { test, exit } => lowering.guard(test, exit),
             Op::Call { routine } => lowering.leave(Exit::Routine(routine)),
@@ -145,7 +158,11 @@ fn merged(ops: &[Op]) -> Vec<Op> {
                 merged.push(op);
                 first = merged.len();
             }
-            Op::Append { .. } | Op::Bump { .. } | Op::Tally { .. } => merged.push(op),
+            Op::Append { .. }
+            | Op::Bump { .. }
+            | Op::Tally { .. }
+            | Op::Let { .. }
+            | Op::Sum { .. } => merged.push(op),
             Op::Set { byte } => {
                 let own = merged[first..].iter().rev();
                 let own = own.take_while(|before| **before != Op::Bump { byte });
@@ -176,12 +193,10 @@ fn merged(ops: &[Op]) -> Vec<Op> {
 fn written(op: &Op) -> Flags {
     match op {
         Op::Add { amount: 1 | -1, .. } | Op::Bump { .. } => OF_INC,
-        Op::Add { .. } | Op::Guard { .. } | Op::Tally { .. } => Flags::ALL,
-        Op::Append { lane, .. } => match lane.room {
-            Room::GuardPage => Flags::NONE,
-            Room::Check { .. } => Flags::ALL,
-        },
-        Op::Set { .. } | Op::Jump { .. } | Op::Call { .. } => Flags::NONE,
+        Op::Add { .. } | Op::Guard { .. } | Op::Tally { .. } | Op::Append { .. } => Flags::ALL,
+        Op::Set { .. } | Op::Jump { .. } | Op::Call { .. } | Op::Let { .. } | Op::Sum { .. } => {
+            Flags::NONE
+        }
     }
 }
 
@@ -213,8 +228,14 @@ impl Scratch {
         let mut slots = slots(site.spill);
         // Registers that are read, and the stack pointer.
         let mut read = 1u16 << Reg::Rsp as u8;
-        for item in ops.iter().filter(|op| matches!(op, Op::Append { .. })) {
-            if let Item::Register(register) = item_of(item) {
+        for op in ops {
+            if let Op::Append {
+                item: Item::Register(register) | Item::Low(register),
+                ..
+            }
+            | Op::Let { register, .. }
+            | Op::Sum { register, .. } = *op
+            {
                 read |= 1 << register as u8;
             }
         }
@@ -293,9 +314,14 @@ fn uses_link(op: &Op) -> bool {
         Op::Guard { test, exit } => {
             matches!(exit, Exit::Routine(_)) || matches!(test, Test::IsOtherThread)
         }
-        Op::Append { lane, .. } => matches!(lane.room, Room::Check { .. }),
         Op::Tally { .. } | Op::Call { .. } => true,
-        Op::Add { .. } | Op::Set { .. } | Op::Bump { .. } | Op::Jump { .. } => false,
+        Op::Append { .. }
+        | Op::Add { .. }
+        | Op::Set { .. }
+        | Op::Bump { .. }
+        | Op::Jump { .. }
+        | Op::Let { .. }
+        | Op::Sum { .. } => false,
     }
 }
 
@@ -348,38 +374,47 @@ impl<'a, S: Sink<'a>> Lowering<'_, S> {
         self.give_back();
     }
 
-    fn append(&mut self, lane: Lane, items: impl Iterator<Item = Item>) -> Result<(), NoScratch> {
+    /// The register that has the value of one meanwhile.
+    fn place(&self, register: Reg) -> Result<Reg, NoScratch> {
+        match (register, self.has_flags, self.scratch.rax) {
+            (Reg::Rax, true, Some(Kept::In(other))) => Ok(other),
+            (Reg::Rax, true, _) => Err(NoScratch),
+            _ => Ok(register),
+        }
+    }
+
+    /// Appends items: all their bytes are taken at once, and the first one, without which the others are nothing, is stored last.
+    fn append(&mut self, lane: Lane, items: &[Item]) -> Result<(), NoScratch> {
+        self.keep_flags(Flags::ALL);
         let (work, _) = self.scratch.work.ok_or(NoScratch)?;
-        let rax = match (self.has_flags, self.scratch.rax) {
-            (false, _) => Some(Reg::Rax),
-            (true, Some(Kept::In(register))) => Some(register),
-            (true, _) => None,
-        };
-        let cursor = lane.cursor.0.cast_signed();
+        let mut at: i32 = items.iter().map(|item| item.size()).sum();
         let asm = self.out.asm();
-        asm.mov_r_gs(work, cursor);
-        let mut at = 0i32;
-        for item in items {
-            let disp = i8::try_from(at).map_err(|_| NoScratch)?;
-            match item {
-                Item::Imm8(value) => asm.mov_mem_imm8(work, disp, value),
-                Item::Imm16(value) => asm.mov_mem_imm16(work, disp, value),
-                Item::Imm32(value) => asm.mov_mem_imm32(work, disp, value),
-                Item::Register(Reg::Rax) => asm.mov_mem_r(work, at, rax.ok_or(NoScratch)?),
-                Item::Register(register) => asm.mov_mem_r(work, at, register),
-            }
-            at += item.size();
-        }
-        asm.lea(work, work, at);
-        asm.mov_gs_r(cursor, work);
-        if let Room::Check { limit, routine } = lane.room {
-            self.keep_flags(Flags::ALL);
+        asm.mov_r_imm(work, u64::from(at.cast_unsigned()));
+        asm.xadd_gs_r(lane.cursor.0.cast_signed(), work);
+        for item in items.iter().rev() {
+            at -= item.size();
+            let disp = lane.end + at;
+            let place = match *item {
+                Item::Register(register) | Item::Low(register) => self.place(register)?,
+                Item::Imm8(_) | Item::Imm16(_) | Item::Imm32(_) => work,
+            };
             let asm = self.out.asm();
-            asm.cmp_r_gs(work, limit.0.cast_signed());
-            let over = asm.jcc_short(Cc(2));
-            self.leave(Exit::Routine(routine));
-            self.out.asm().bind(over);
+            match *item {
+                Item::Imm8(value) => asm.mov_gs_mem_imm8(work, disp, value),
+                Item::Imm16(value) => asm.mov_gs_mem_imm16(work, disp, value),
+                Item::Imm32(value) => asm.mov_gs_mem_imm32(work, disp, value),
+                Item::Register(_) => asm.mov_gs_mem_r(work, disp, place),
+                Item::Low(_) => asm.mov_gs_mem_r8(work, disp, place),
+            }
         }
+        // Moves leave the sign of the sum.
+        let over = self.out.asm().jcc_short(Cc(8));
+        let routine = self.out.address(lane.routine) + Lane::ROUTINE * work as u64;
+        let behind = self.out.asm().here() + TO_ROUTINE;
+        let asm = self.out.asm();
+        asm.lea_rip(work, behind);
+        asm.jmp(routine);
+        asm.bind(over);
         Ok(())
     }
 

@@ -1,9 +1,10 @@
-//! Code in front of an entry of a function: guards that lead to a routine and come back, and then the function.
+//! Code in front of an entry of a function: guards that lead to a routine and come back, what else is done, and then the function.
 //!
 //! ```text
 //!  0          lea behind(%rip), %r11; jmp routine
 //!  FRONT      mov %r11, -8(%rsp)
 //!             a comparison; jcc 0         for each guard
+//!             ops, with r11 as their register
 //!  behind     mov -8(%rsp), %r11
 //!             jmp function
 //! ```
@@ -13,10 +14,10 @@
 //! registers that a callee happens to leave as they were (`-fipa-ra`), so a function that is called directly may not change `r11`;
 //! flags are no argument.
 
-use isa::Reg;
+use isa::{Flags, Reg, RegisterSet};
 
-use crate::lower::{TO_ROUTINE, compare, to_routine};
-use crate::{NoScratch, Sink, Site, Spill, Symbol, Test};
+use crate::lower::{TO_ROUTINE, compare, lower, size, to_routine};
+use crate::{NoScratch, Op, Sink, Site, Spill, Symbol, Test};
 
 /// Bytes before the address at which it is entered.
 pub const FRONT: u64 = TO_ROUTINE;
@@ -24,18 +25,27 @@ pub const FRONT: u64 = TO_ROUTINE;
 const FIVE: u64 = 5;
 const BELOW: i32 = -8;
 
-/// Bytes of the code with so many guards.
-pub const fn stub_size(tests: &[Test]) -> u64 {
-    let (mut size, mut at) = (FRONT + 3 * FIVE, 0);
-    while at < tests.len() {
-        size += compare_size(tests[at]);
-        at += 1;
-    }
-    size
+/// The place of ops: only `r11` is free.
+const OPS: Site = Site {
+    live: RegisterSet {
+        general: !(1 << Reg::R11 as u8),
+        flags: Flags::NONE,
+        ..RegisterSet::ALL
+    },
+    spill: Spill::Never,
+};
+
+/// Bytes of the code with these guards and ops.
+///
+/// # Errors
+/// The ops need more than a register.
+pub fn stub_size(tests: &[Test], ops: &[Op]) -> Result<u64, NoScratch> {
+    let guards: u64 = tests.iter().map(|test| compare_size(*test)).sum();
+    Ok(FRONT + 3 * FIVE + guards + size(ops, &OPS)? as u64)
 }
 
 /// Bytes of a comparison and its jump.
-const fn compare_size(test: Test) -> u64 {
+fn compare_size(test: Test) -> u64 {
     2 + match test {
         Test::IsZero(_) => 7,
         Test::IsSet(_) => 9,
@@ -43,12 +53,12 @@ const fn compare_size(test: Test) -> u64 {
     }
 }
 
-/// Code in front of a function, which a routine is called for if a test holds. Flags are dead in front of functions.
+/// Code in front of a function, which a routine is called for if a test holds, and that does ops. Flags are dead in front of functions.
 ///
 /// # Errors
-/// Flags are live, or `r11` is and cannot be kept.
+/// Flags are live, or `r11` is and cannot be kept; or the ops need more than that register.
 pub fn entry_stub<'a>(
-    tests: &[Test],
+    (tests, ops): (&[Test], &[Op]),
     routine: Symbol,
     function: Symbol,
     site: &Site,
@@ -60,8 +70,8 @@ pub fn entry_stub<'a>(
     }
     let function = out.address(function);
     let start = out.asm().here();
-    let end = start + stub_size(tests);
-    let behind = end - 2 * FIVE;
+    let end = start + stub_size(tests, ops)?;
+    let behind = end - 2 * FIVE - size(ops, &OPS)? as u64;
     to_routine(out, routine, behind);
     match keeps {
         true => out.asm().mov_mem_r(Reg::Rsp, BELOW, Reg::R11),
@@ -71,6 +81,7 @@ pub fn entry_stub<'a>(
         let holds = compare(out, test);
         out.asm().jcc_near(holds, start);
     }
+    lower(ops, &OPS, out)?;
     match keeps {
         true => out.asm().mov_r_mem(Reg::R11, Reg::Rsp, BELOW),
         false => out.asm().nop(FIVE as usize),

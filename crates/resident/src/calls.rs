@@ -20,6 +20,7 @@ const SIG_BLOCK: usize = 0;
 const SIG_SETMASK: usize = 2;
 const ARCH_SET_GS: usize = 0x1001;
 const ARCH_GET_FS: usize = 0x1003;
+const ARCH_GET_GS: usize = 0x1004;
 const RLIMIT_FSIZE: usize = 1;
 const IPC_STAT: usize = 2;
 const SHM_REMAP: usize = 0o40000;
@@ -105,6 +106,14 @@ pub fn restore_signals(mask: u64) {
 pub fn set_gs(addr: u64) {
     // SAFETY: the program does not use `%gs`, or it would not have been edited.
     unsafe { syscall(nr::ARCH_PRCTL, [ARCH_SET_GS, addr as usize, 0, 0, 0, 0]) };
+}
+
+/// Address at which the thread's `%gs` begins.
+pub fn gs() -> u64 {
+    let mut base = 0u64;
+    // SAFETY: the kernel writes a word.
+    unsafe { syscall(nr::ARCH_PRCTL, [ARCH_GET_GS, &raw mut base as usize, 0, 0, 0, 0]) };
+    base
 }
 
 /// Memory of zeros at an address; an error if something is there, or there is no room.

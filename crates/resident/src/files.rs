@@ -347,8 +347,7 @@ pub unsafe fn map_chunk(
         if header.is_null() || (*slot).slot == u64::MAX {
             return false;
         }
-        let path = (&raw const (*state).path).cast::<u8>();
-        let Ok(file) = calls::open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW) else {
+        let Some(file) = again(state) else {
             return false;
         };
         let module = modules::module(state, number);
@@ -375,6 +374,17 @@ pub unsafe fn map_chunk(
         (*header).chunks += 1;
         true
     }
+}
+
+/// Opens the file of the process.
+///
+/// # Safety
+/// The caller has the lock, and the file was made.
+pub unsafe fn again(state: *mut State) -> Option<i32> {
+    // SAFETY: the path is that of the file.
+    let path = unsafe { (&raw const (*state).path).cast::<u8>() };
+    // SAFETY: it is ended by a zero.
+    unsafe { calls::open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW) }.ok()
 }
 
 /// Says in the file that counts of a thread are not in it.

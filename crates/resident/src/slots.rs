@@ -7,7 +7,7 @@ use wire::counters::{
     State,
 };
 
-use crate::{calls, files, modules};
+use crate::{calls, files, modules, stream};
 
 /// Most bytes of counters of threads in a file that has those of each for itself. Beyond it, and beyond [`NUMBERED`]
 /// threads, a thread goes on with the counters of one that ended.
@@ -96,6 +96,9 @@ pub unsafe fn take(configuration: &Configuration, state: *mut State, own: u64) {
         (*head).slot = u64::MAX;
         if !files::map_slot(state, process, head) {
             files::lose(process);
+        }
+        if configuration.lane != 0 {
+            stream::begin(new + FIRST + configuration.at);
         }
         (*head).owner = own;
         (*head).thread = number;

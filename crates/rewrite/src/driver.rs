@@ -16,16 +16,16 @@ use image::{Image, ImageKind, LinkAddr};
 use object::elf;
 use probe::Symbol;
 use rayon::prelude::*;
-use wire::counters::{FIRST, SPARE, TALLY_AT, TURNS_AT};
+use wire::counters::{FIRST, FULL_AT, SPARE, TALLY_AT, TURNS_AT};
 
 use hops::Hops;
 use patches::Ways;
-use residency::{ENTRY_STUB, Residency, has_room_at_gs};
+use residency::{Residency, has_room_at_gs};
 
 use crate::address::{self, New};
 use crate::eh_frame::{self, EhFrame};
 use crate::file::File;
-use crate::layout::{Moved, STATE, TALLY, TURNS, Targets};
+use crate::layout::{FULL, Moved, STATE, TALLY, TURNS, Targets};
 use crate::lsda::Lsda;
 use crate::references::References;
 use crate::segment::{Contents, Plan};
@@ -111,6 +111,7 @@ impl Targets for Entries {
             STATE => self.state,
             TALLY => self.resident + TALLY_AT as u64,
             TURNS => self.resident + TURNS_AT as u64,
+            FULL => self.resident + FULL_AT as u64,
             _ => self.resident,
         }
     }
@@ -193,7 +194,7 @@ impl<'d> Mover<'d> {
             patches: BTreeMap::new(),
             hops: Hops::default(),
             units: tool.inserts().then(|| Units::new(image, program)),
-            residency: tool.memory().is_some().then(Residency::default),
+            residency: tool.memory().map(|_| Residency::new(&*tool)),
             tool,
         }
     }
@@ -255,8 +256,7 @@ impl Mover<'_> {
         let moved: Vec<&Moved> = self.moved.values().collect();
         let stubs = moved.iter().flat_map(|moved| moved.stubs());
         let entry_stubs = self.residency.iter();
-        let entry_stubs = entry_stubs.flat_map(|residency| &residency.entry_stubs);
-        let entry_stubs = entry_stubs.map(|(&place, &stub)| (stub..stub + ENTRY_STUB, place));
+        let entry_stubs = entry_stubs.flat_map(Residency::code_in_front);
         let others: Vec<_> = stubs.chain(entry_stubs).collect();
         let at = plan.next(8);
         let mut index_at = None;
@@ -392,7 +392,8 @@ impl Mover<'_> {
         // Bytes between functions stop whoever gets there.
         let mut text = vec![0xcc; next.behind(start) as usize];
         if let Some(residency) = &self.residency {
-            residency.write_entry_stubs(&mut text, start, &entries)?;
+            let ops = |entry| self.tool.entered(entry);
+            residency.write_entry_stubs(&mut text, start, (&entries, &ops))?;
         }
         let mut own_texts = Vec::with_capacity(self.moved.len());
         let (mut rest, mut at) = (&mut text[..], start);

@@ -60,7 +60,7 @@ use std::ops::Range;
 use image::LinkAddr;
 
 pub use driver::{OldCode, edit};
-pub use layout::{TALLY, TURNS};
+pub use layout::{FULL, TALLY, TURNS};
 pub use mark::is_edited;
 pub use skipped::Why;
 pub use tool::{CounterFiles, Memory, Outcome, Part, Section, StaticTool};

@@ -42,6 +42,7 @@ pub fn at(addr: New, state: New, id: [u8; 16], memory: Memory<'_>) -> Vec<u8> {
         window,
         group,
         place,
+        memory.is_lane.into(),
     ];
     for number in numbers {
         tell(&number.to_le_bytes());

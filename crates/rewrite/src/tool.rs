@@ -5,6 +5,7 @@
 //! | says what is done at which edges of a function ([`Unit`], [`Plan`]) | makes the code, finds it a place, moves the rest along |
 //! | may ask for several versions of a function's code ([`Versions`]) | makes all of them, with frames, tables and debugging information |
 //! | or that the function is to be left | leaves it; also later, if something else stands against moving it |
+//! | says what is done where others come to an entry | has the code in front of it do that |
 //! | asks for memory of each thread ([`Memory`]) | puts code in front of entries that gives threads theirs, and refuses files where that would not do |
 //! | writes a section, for readers of what the program will have recorded | puts it into the file |
 //! | records addresses | writes a section with the old addresses of new code ([`crate::moves_of`]) |
@@ -12,6 +13,8 @@
 //! A tool is a file of the crate `edits`; nothing here knows one.
 
 use flow::Program;
+use image::LinkAddr;
+use probe::Op;
 
 use crate::skipped::Why;
 use crate::unit::{Plan, Unit};
@@ -35,12 +38,22 @@ pub trait StaticTool: Send {
         true
     }
 
+    /// Whether registers may be kept below the stack pointer, in functions that have nothing there.
+    fn spills(&self) -> bool {
+        false
+    }
+
     /// A function, by its number, is left for other reasons; it may have been planned, or not.
     fn skip(&mut self, _function: usize) {}
 
     /// Memory of each thread; how much is known once all functions are planned. `None`: it needs none, from the beginning.
     fn memory(&self) -> Option<Memory<'_>> {
         None
+    }
+
+    /// Says what is done where others than moved code come to an entry, by its old place: with one register, and no flags.
+    fn entered(&self, _entry: LinkAddr) -> Vec<Op> {
+        Vec::new()
     }
 
     /// A section with what readers need to know.
@@ -88,6 +101,8 @@ impl StaticTool for () {
 pub struct Memory<'t> {
     /// Bytes behind its first page, whole pages.
     pub bytes: u64,
+    /// It is a [`wire::counters::Lane`].
+    pub is_lane: bool,
     /// The place of the files that have it.
     pub files: CounterFiles<'t>,
     /// The file's part of the memory, if it is edited together with others.

@@ -11,6 +11,9 @@
 //! | other ways in, ways out, calls that do not come back | nowhere |
 
 mod direct;
+mod entries;
+mod exits;
+mod red_zone;
 mod table;
 mod transfers;
 
@@ -27,11 +30,12 @@ use crate::layout::{Inserted, Insertions, RESIDENT};
 use crate::skipped::Why;
 use crate::twice::{self, Exits};
 use crate::versions::{Label, Version, Versions};
+pub(crate) use entries::Entries;
+use entries::{R11, bare_entries};
+use exits::way_to_function;
 use table::Table;
 pub use transfers::Transfer;
 
-/// `r11`, which inserted code at entries uses.
-const R11: u16 = 1 << 11;
 /// Gives a forked child memory of its own.
 const GIVE_MEMORY: Op = Op::Guard {
     test: Test::IsOtherThread,
@@ -81,6 +85,7 @@ pub struct Edge {
     /// Edges of the function's graph that it stands for, by their numbers.
     pub graph: Vec<usize>,
     place: Place,
+    spill: Spill,
 }
 
 impl Edge {
@@ -105,14 +110,10 @@ impl Edge {
     }
 
     fn site(&self) -> Site {
-        site(self.live)
-    }
-}
-
-fn site(live: RegisterSet) -> Site {
-    Site {
-        live,
-        spill: Spill::Never,
+        Site {
+            live: self.live,
+            spill: self.spill,
+        }
     }
 }
 
@@ -141,6 +142,10 @@ pub struct Unit<'u> {
     /// Numbers of the edges through blocks, by block.
     through: Vec<usize>,
     live: Live,
+    /// The place where registers may be kept.
+    spill: Spill,
+    /// Registers and flags that are live before the last instructions of blocks that leave the function, or may.
+    before_last: BTreeMap<u32, RegisterSet>,
     /// Nodes of these tables by their addresses.
     shared: BTreeMap<LinkAddr, u32>,
     /// Blocks to which calls return that may return in a forked child.
@@ -179,6 +184,52 @@ impl Unit<'_> {
         Some(version.at(block.start))
     }
 
+    /// Registers and flags that are live before the last instruction of a block, if it leaves the function, or may, or goes by an
+    /// address.
+    fn before_last(&self, block: u32) -> Option<RegisterSet> {
+        let transfer = self
+            .transfers
+            .iter()
+            .find(|transfer| transfer.block == block);
+        let live = transfer.map(|transfer| transfer.live);
+        live.or_else(|| self.before_last.get(&block).copied())
+    }
+
+    fn site(&self, live: RegisterSet) -> Site {
+        Site {
+            live,
+            spill: self.spill,
+        }
+    }
+
+    /// Registers and flags that are live before a block.
+    #[must_use]
+    pub fn live_before(&self, block: u32) -> RegisterSet {
+        self.live_at(Node::Start(block), Node::Outside)
+    }
+
+    /// Whether something can be done at a position that finds registers enough.
+    #[must_use]
+    pub fn takes(&self, at: At, op: Op) -> bool {
+        match at {
+            At::Last(block) if !self.is_alone(block) => {
+                let live = self.before_last(block);
+                live.is_some_and(|live| probe::fits(&[op], &self.site(live)))
+            }
+            _ => {
+                let edge = self.edge_at(at).and_then(|edge| self.edges.get(edge));
+                edge.is_some_and(|edge| edge.takes(op))
+            }
+        }
+    }
+
+    /// Whether the call at the end of a block may come back in a forked child, with memory of its own.
+    #[must_use]
+    pub fn forks(&self, block: u32) -> bool {
+        let block = self.function.graph.blocks.get(block as usize);
+        block.is_some_and(|block| self.forks.contains(&block.end))
+    }
+
     /// Number of the edge that a position is.
     fn edge_at(&self, at: At) -> Option<usize> {
         match at {
@@ -209,10 +260,9 @@ impl Unit<'_> {
         };
         let mut insertions = Insertions::default();
         for (block, ops) in plan.lasts {
-            let mut transfers = self.transfers.iter();
-            let transfer = transfers.find(|transfer| transfer.block == block);
-            let transfer = transfer.filter(|_| versions.has(version, block));
-            let site = site(transfer.ok_or(Why::NoPlace)?.live);
+            let live = self.before_last(block);
+            let live = live.filter(|_| versions.has(version, block));
+            let site = self.site(live.ok_or(Why::NoPlace)?);
             let last = self.function.graph.blocks[block as usize].last;
             insertions.blocks.insert(last, Inserted::of(ops, site)?);
         }
@@ -273,6 +323,7 @@ impl Unit<'_> {
             live,
             graph,
             place,
+            spill: self.spill,
         });
     }
 
@@ -344,15 +395,6 @@ impl Unit<'_> {
     }
 }
 
-/// Facts of a function's entries.
-#[derive(Debug)]
-pub(crate) struct Entries {
-    /// Old places of those that code in front of them would harm.
-    pub bare: Vec<LinkAddr>,
-    /// Whether a caller may have a value in `r11` that the function happens to leave as it is.
-    pub keeps_r11: bool,
-}
-
 /// Makes units of a program's functions.
 pub(crate) struct Units<'d> {
     program: &'d Program,
@@ -399,7 +441,7 @@ impl<'d> Units<'d> {
         number: usize,
         switches: &NewTables,
         bytes: &dyn Fn(LinkAddr) -> &'b [u8],
-        has_memory: bool,
+        (has_memory, spills): (bool, bool),
     ) -> Result<Unit<'d>, Why> {
         let function = &self.program.functions[number];
         if has_memory && self.abandons.is_left(number) {
@@ -413,6 +455,11 @@ impl<'d> Units<'d> {
             tables: 0,
             through: Vec::new(),
             live: self.liveness.of(function),
+            spill: match spills && red_zone::is_free(function, bytes) {
+                true => Spill::RedZone,
+                false => Spill::Never,
+            },
+            before_last: BTreeMap::new(),
             shared: BTreeMap::new(),
             forks: BTreeSet::new(),
         };
@@ -513,6 +560,12 @@ impl<'d> Units<'d> {
                 };
                 unit.add(end, Node::Outside, kind, Place::Nowhere, Vec::new());
             }
+            let own_edges = unit.edges.iter().rev();
+            let mut own_edges = own_edges.take_while(|edge| edge.from == end);
+            if leaves || own_edges.any(|edge| edge.to == Node::Outside) {
+                let live = self.liveness.before_last(function, &unit.live, number);
+                unit.before_last.insert(number, live);
+            }
             if leaves {
                 let ends = own
                     .iter()
@@ -538,38 +591,4 @@ impl<'d> Units<'d> {
             unit.forks.insert(behind);
         }
     }
-}
-
-/// A way from a block into another function by which code can be inserted: that of a conditional branch, or of running into it.
-fn way_to_function(
-    edge: &flow::Edge,
-    last: LinkAddr,
-    flow: Flow,
-) -> Result<Option<(Kind, Place)>, Why> {
-    let To::Address(entry) = edge.to else {
-        return Ok(None);
-    };
-    match (edge.kind, flow) {
-        // Both ways of the branch would be one.
-        (EdgeKind::FallThrough, Flow::Cond(_, target)) if target == entry.0 => Err(Why::NoPlace),
-        (EdgeKind::FallThrough, _) => Ok(Some((Kind::Falls, Place::Taken(last, entry)))),
-        (EdgeKind::TailCall, Flow::Cond(..)) => Ok(Some((Kind::Taken, Place::Taken(last, entry)))),
-        _ => Ok(None),
-    }
-}
-
-/// Old places of a function's entries that code in front of them would harm: it changes a register, and flags.
-fn bare_entries(function: &Function, live: &Live, is_called: bool) -> Vec<LinkAddr> {
-    let first = [function.entry].into_iter().filter(|_| !is_called);
-    let entries = function.others.iter().copied().chain(first);
-    let bare = entries.filter(|entry| {
-        let block = function.graph.block_from(*entry);
-        block.is_some_and(|block| !is_free(live.before[block]))
-    });
-    bare.collect()
-}
-
-/// Whether code with a comparison that uses `r11` can be inserted.
-fn is_free(live: RegisterSet) -> bool {
-    live.flags == isa::Flags::NONE && live.general & R11 == 0
 }

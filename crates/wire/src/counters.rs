@@ -24,7 +24,7 @@ pub const MAGIC: [u8; 8] = *b"EVPCNTRS";
 /// The first bytes of a chunk.
 pub const CHUNK_MAGIC: [u8; 8] = *b"EVPCHUNK";
 /// Version of the file.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Bytes of the identity of an edited file.
 pub const ID: usize = 16;
@@ -61,6 +61,11 @@ pub const TALLY_AT: usize = CONFIGURATION_AT + size_of::<Configuration>();
 /// Offset of the code that executes a function again for each input of a fuzzer, behind that jump.
 pub const TURNS_AT: usize = TALLY_AT + 8;
 
+/// Offset of the routines that make room in a lane ([`Lane`]): one for each register by its number, [`FULL_BYTES`] apart, which
+/// has the address at which it goes on.
+pub const FULL_AT: usize = (TURNS_AT + 8).next_multiple_of(FULL_BYTES);
+pub const FULL_BYTES: usize = 32;
+
 /// Facts that the code inside the edited file cannot know, and the editor tells it.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -79,6 +84,8 @@ pub struct Configuration {
     pub group: u64,
     /// [`IN_FOLDER`], [`BESIDE`] or [`FUZZER`].
     pub place: u64,
+    /// 1: the counters are a [`Lane`].
+    pub lane: u64,
     /// Identity of the edited file.
     pub id: [u8; ID],
     /// Path of the folder where they are, ended by a zero; empty: the working folder.
@@ -223,6 +230,43 @@ pub struct ChunkHead {
     pub module: u64,
     /// Path of the edited file when it was edited, ended by a zero.
     pub path: [u8; FOLDER],
+}
+
+/// The first bytes of a piece of a stream, in the place of a chunk.
+pub const STREAM_MAGIC: [u8; 8] = *b"EVPSTREM";
+
+/// The beginning of a thread's memory if that is a lane: bytes that the thread appends to its stream.
+///
+/// A full lane is written behind the last chunk of the file, as a [`StreamHead`] and its bytes, and is empty again; what is in the
+/// lane continues what was written before. So the file has the whole stream at every moment.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Lane {
+    /// Number of its bytes that are free, negative; not below 0: it is full, and some are behind its end.
+    pub cursor: i64,
+    /// How many bytes of the stream were written before; [`Lane::ENDED`]: there is no room for more.
+    pub before: u64,
+}
+
+impl Lane {
+    /// All its bytes, and those in front of the first one of the stream.
+    pub const BYTES: u64 = 64 << 10;
+    pub const HEAD: u64 = 64;
+    /// Bytes until it is full; behind them there is room for what is appended until it is written.
+    pub const ROOM: u64 = Lane::BYTES - 4096;
+    pub const ENDED: u64 = u64::MAX;
+}
+
+/// The head of a piece of a stream, whose bytes follow; what comes next begins at a page.
+#[derive(Debug)]
+#[repr(C)]
+pub struct StreamHead {
+    pub magic: [u8; 8],
+    /// Number of the thread's counters.
+    pub slot: u64,
+    /// How many bytes of the stream come before.
+    pub before: u64,
+    pub bytes: u64,
 }
 
 /// Offset behind the [`State`] of memory for all threads for which there is no other: [`FIRST`] bytes and the counters, whose

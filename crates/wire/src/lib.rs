@@ -32,5 +32,6 @@ pub mod natives;
 pub mod node;
 pub mod stream;
 pub mod view;
+pub mod witness;
 
 pub use layout::*;

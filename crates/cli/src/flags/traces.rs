@@ -236,6 +236,26 @@ pub struct Pack {
     pub quiet: bool,
 }
 
+pub const REGENERATE_EXAMPLES: &str = "\
+Examples:
+  everypath rewrite ./prog -o prog.trace --tool trace      the edited program
+  ./prog.trace ARGS                                        writes prog.trace.PID.evp
+  everypath regenerate prog.trace.PID.evp -o run.evp       the trace of that run
+  everypath dump prog.trace.PID.evp                        which also is read directly";
+
+#[derive(Debug, Args)]
+pub struct Regenerate {
+    /// File that the edited program wrote
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Keep the trace in this file
+    #[arg(short, long, value_name = "FILE.evp")]
+    pub output: PathBuf,
+    /// Say nothing
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
 /// Unit of time on a timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Clock {

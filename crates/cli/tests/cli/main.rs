@@ -54,6 +54,7 @@ mod python;
 mod raptor;
 mod raptor_live;
 mod refusals;
+mod regenerated;
 mod reports;
 mod rewrite;
 mod runs;

@@ -56,6 +56,48 @@ impl Asm<'_> {
         self.byte(imm);
     }
 
+    /// `xadd qword gs:[disp], reg` (writes flags)
+    pub fn xadd_gs_r(&mut self, disp: i32, reg: Reg) {
+        self.byte(0x65);
+        self.rex_w(reg, 0, 0);
+        self.bytes(&[0x0F, 0xC1]);
+        self.absolute(reg.low(), disp);
+    }
+
+    /// `mov byte gs:[base + disp], imm8`
+    pub fn mov_gs_mem_imm8(&mut self, base: Reg, disp: i32, imm: u8) {
+        self.byte(0x65);
+        self.rex(Reg::Rax, base);
+        self.byte(0xC6);
+        self.mem(Reg::Rax, base, disp);
+        self.byte(imm);
+    }
+
+    /// `mov word gs:[base + disp], imm16`
+    pub fn mov_gs_mem_imm16(&mut self, base: Reg, disp: i32, imm: u16) {
+        self.bytes(&[0x65, 0x66]);
+        self.rex(Reg::Rax, base);
+        self.byte(0xC7);
+        self.mem(Reg::Rax, base, disp);
+        self.bytes(&imm.to_le_bytes());
+    }
+
+    /// `mov dword gs:[base + disp], imm32`
+    pub fn mov_gs_mem_imm32(&mut self, base: Reg, disp: i32, imm: u32) {
+        self.byte(0x65);
+        self.rex(Reg::Rax, base);
+        self.byte(0xC7);
+        self.mem(Reg::Rax, base, disp);
+        self.dword(imm);
+    }
+
+    /// `mov byte gs:[base + disp], reg8`
+    pub fn mov_gs_mem_r8(&mut self, base: Reg, disp: i32, reg: Reg) {
+        // Without a prefix, numbers from 4 on are ah to bh.
+        self.bytes(&[0x65, 0x40 | reg.high() << 2 | base.high(), 0x88]);
+        self.mem(reg, base, disp);
+    }
+
     /// `cmp byte gs:[disp], imm8` (writes flags)
     pub fn cmp_gs_imm8(&mut self, disp: i32, imm: u8) {
         self.bytes(&[0x65, 0x80]);

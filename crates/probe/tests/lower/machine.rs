@@ -2,8 +2,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use isa::Asm;
-use probe::{Placed, Symbol};
+use isa::{Asm, Reg};
+use probe::{Lane, Placed, Symbol};
 
 /// Bytes of the memory at `%gs`.
 pub const AREA: usize = 576;
@@ -19,6 +19,8 @@ pub const OTHER: Symbol = Symbol(2);
 pub const WATCHED: Symbol = Symbol(3);
 /// The routine that counts values.
 pub const TALLY: Symbol = Symbol(4);
+/// The routines that make room in lanes.
+pub const FULL: Symbol = Symbol(5);
 /// Flags that programs read: OF, SF, ZF, AF, PF, CF, and the bit that is always set and that for interrupts.
 pub const FLAGS: u64 = 0x8d5;
 const FIXED: u64 = 0x202;
@@ -142,7 +144,7 @@ pub struct Machine {
 impl Machine {
     pub fn new() -> Machine {
         // SAFETY: new memory at an address of the kernel's choice.
-        let code = unsafe { sys::call::mmap(0, 5 * CODE, PROT_ALL, MAP_PRIVATE_ANONYMOUS, -1, 0) };
+        let code = unsafe { sys::call::mmap(0, 6 * CODE, PROT_ALL, MAP_PRIVATE_ANONYMOUS, -1, 0) };
         Machine {
             code: code.expect("memory for code"),
             stack: vec![0; BELOW + STACK],
@@ -192,6 +194,17 @@ impl Machine {
                 ]),
                 _ => Machine::end(&mut asm),
             }
+        }
+        let at = self.address(FULL);
+        let mut asm = Asm::new(self.page(FULL.0), at);
+        for register in Reg::ALL {
+            while asm.len() < (Lane::ROUTINE * register as u64) as usize {
+                asm.nop(1);
+            }
+            asm.mov_gs_imm8(CALLED.cast_signed(), 1);
+            // jmp *register
+            let number = register as u8;
+            asm.bytes(&[0x40 | number >> 3, 0xff, 0xe0 | number & 7]);
         }
         let code = self.code;
         let address = move |symbol: Symbol| code + CODE * symbol.0;

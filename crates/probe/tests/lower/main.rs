@@ -9,21 +9,23 @@ use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
 use isa::{Flags, Reg, RegisterSet};
 use machine::{
-    AREA, CALLED, FLAGS, Machine, OTHER, ROUTINE, Registers, STACK, State, TALLY, WATCHED, WENT,
+    AREA, CALLED, FLAGS, FULL, Machine, OTHER, ROUTINE, Registers, STACK, State, TALLY, WATCHED,
+    WENT,
 };
 use probe::{
-    Byte, Exit, FRONT, Item, Lane, NoScratch, Op, Room, Site, Spill, Tables, Tallied, Test, Value,
-    Word, entry_stub, lower, size, stub_size,
+    Byte, Exit, FRONT, Item, Lane, NoScratch, Op, Site, Spill, Tables, Tallied, Test, Value, Word,
+    entry_stub, lower, size, stub_size,
 };
 
-/// Words of the area: counters, bytes, cursors of lanes and their limits, words for registers.
+/// Words of the area: counters, bytes, cursors of lanes, words for registers.
 const COUNTERS: [u32; 3] = [128, 136, 144];
 const MARKS: [u32; 2] = [192, 201];
 const CURSORS: [u32; 2] = [256, 264];
-const LIMITS: [u32; 2] = [272, 280];
 const SPILLS: [Word; 2] = [Word(320), Word(328)];
-/// Memory of the lanes.
-const LANES: [u32; 2] = [352, 432];
+/// Ends of the lanes, with room in front and behind.
+const LANES: [u32; 2] = [392, 472];
+/// Bytes in front.
+const FREE: u64 = 40;
 /// The first pair of a table of values.
 const TABLE: u32 = 512;
 
@@ -74,11 +76,8 @@ fn set(area: &mut [u8], at: u32, value: u64) {
 /// Memory and registers of a run, by chance.
 fn state(u: &mut Unstructured<'_>, machine: &Machine) -> Result<State> {
     let mut area = u.bytes(AREA)?.to_vec();
-    for (at, lane) in CURSORS.iter().zip(LANES) {
-        set(&mut area, *at, machine.area(lane));
-    }
-    for (at, lane) in LIMITS.iter().zip(LANES) {
-        set(&mut area, *at, machine.area(lane) + u.int_in_range(0..=24)?);
+    for at in CURSORS {
+        set(&mut area, at, u.int_in_range(0..=FREE)?.wrapping_neg());
     }
     for at in [CALLED, WENT] {
         area[at as usize] = 0;
@@ -128,6 +127,7 @@ fn holds(test: Test, state: &State) -> bool {
 /// The memory at `%gs` after ops.
 fn expected(ops: &[Op], before: &State) -> Vec<u8> {
     let mut state = before.clone();
+    let mut general = before.registers.general;
     let mut rest = ops;
     while let [op, behind @ ..] = rest {
         rest = behind;
@@ -144,28 +144,28 @@ fn expected(ops: &[Op], before: &State) -> Vec<u8> {
             Op::Append { lane, item } => {
                 let number = CURSORS.iter().position(|at| *at == lane.cursor.0);
                 let number = number.expect("a lane");
-                // The cursor stands behind what was appended.
-                let start = word(&before.area, lane.cursor.0);
                 let cursor = word(&state.area, lane.cursor.0);
-                let at = (u64::from(LANES[number]) + cursor - start) as usize;
+                let at = u64::from(LANES[number]).wrapping_add(cursor) as usize;
                 let bytes = match item {
                     Item::Imm8(value) => u64::from(value),
                     Item::Imm16(value) => value.into(),
                     Item::Imm32(value) => value.into(),
-                    Item::Register(register) => before.registers.general[register as usize],
+                    Item::Register(register) | Item::Low(register) => general[register as usize],
                 };
                 let size = item.size() as usize;
                 state.area[at..at + size].copy_from_slice(&bytes.to_le_bytes()[..size]);
-                let cursor = cursor + size as u64;
+                let cursor = cursor.wrapping_add(size as u64);
                 set(&mut state.area, lane.cursor.0, cursor);
                 let goes_on =
                     |next: &Op| matches!(next, Op::Append { lane: own, .. } if *own == lane);
-                if let (Room::Check { limit, .. }, false) =
-                    (lane.room, rest.first().is_some_and(goes_on))
-                    && cursor >= word(&state.area, limit.0)
-                {
+                if !rest.first().is_some_and(goes_on) && cursor.cast_signed() >= 0 {
                     state.area[CALLED as usize] = 1;
                 }
+            }
+            Op::Let { register, value } => general[register as usize] = value.into(),
+            Op::Sum { register, amount } => {
+                let sum = &mut general[register as usize];
+                *sum = sum.wrapping_add_signed(amount.into());
             }
             Op::Jump { .. } => {
                 state.area[WENT as usize] = 1;
@@ -249,19 +249,11 @@ fn check(u: &mut Unstructured<'_>, machine: &mut Machine, ops: &[Op], site: &Sit
 }
 
 fn lanes() -> [Lane; 2] {
-    [
-        Lane {
-            cursor: Word(CURSORS[0]),
-            room: Room::GuardPage,
-        },
-        Lane {
-            cursor: Word(CURSORS[1]),
-            room: Room::Check {
-                limit: Word(LIMITS[1]),
-                routine: ROUTINE,
-            },
-        },
-    ]
+    [0, 1].map(|number| Lane {
+        cursor: Word(CURSORS[number]),
+        end: LANES[number].cast_signed(),
+        routine: FULL,
+    })
 }
 
 const TESTS: [Test; 3] = [
@@ -313,9 +305,10 @@ fn op(u: &mut Unstructured<'_>, machine: &Machine) -> Result<Op> {
         },
         4 | 5 => Op::Append {
             lane: *u.choose(&lanes())?,
-            item: match u.int_in_range(0..=3)? {
+            item: match u.int_in_range(0..=4)? {
+                4 => Item::Imm16(u.arbitrary()?),
                 0 => Item::Imm8(u.arbitrary()?),
-                1 => Item::Imm16(u.arbitrary()?),
+                1 => Item::Low(*u.choose(&Reg::ALL)?),
                 2 => Item::Imm32(u.arbitrary()?),
                 _ => Item::Register(*u.choose(&Reg::ALL)?),
             },
@@ -350,7 +343,7 @@ fn single_ops_keep_what_is_live() {
             byte: Byte(MARKS[1]),
         },
         append(lanes[0], Item::Imm8(3)),
-        append(lanes[0], Item::Register(Reg::Rax)),
+        append(lanes[0], Item::Register(Reg::Rcx)),
         append(lanes[1], Item::Imm32(5)),
         append(lanes[1], Item::Register(Reg::R12)),
         guard(TESTS[0], Exit::Routine(ROUTINE)),
@@ -406,6 +399,49 @@ fn neighbours_share_what_they_keep() {
     .budget_ms(2000);
 }
 
+/// A sum of constants in a register is appended; flags and all other registers may be live.
+#[test]
+fn sums_are_appended() {
+    let mut machine = Machine::new();
+    arbtest(|u| {
+        let register = *u.choose(&Reg::ALL)?;
+        let amounts: [i32; 2] = u.arbitrary()?;
+        let append = |item| Op::Append {
+            lane: lanes()[0],
+            item,
+        };
+        let ops = [
+            Op::Let {
+                register,
+                value: u.arbitrary()?,
+            },
+            Op::Sum {
+                register,
+                amount: amounts[0],
+            },
+            append(Item::Low(register)),
+            Op::Sum {
+                register,
+                amount: amounts[1],
+            },
+            append(Item::Register(register)),
+        ];
+        if register == Reg::Rsp {
+            return Ok(());
+        }
+        let live = u.arbitrary::<u16>()? & !(1 << register as u8);
+        let flags = *u.choose(&[0, 0, 63])?;
+        let done = check(u, &mut machine, &ops, &site(live, flags, Spill::Never))?;
+        // The register, one for the cursor, and two if flags are kept.
+        let free = (!live & !(1 << Reg::Rsp as u8)).count_ones();
+        assert!(done || free < if flags == 0 { 2 } else { 4 });
+        Ok(())
+    })
+    .size_min(1 << 14)
+    .size_max(1 << 14)
+    .budget_ms(1000);
+}
+
 /// Values are counted where r11 and flags are free, and only there.
 #[test]
 fn values_are_counted() {
@@ -452,8 +488,14 @@ fn entry_stubs_call_their_routine_where_a_test_holds() {
         let live = if u.arbitrary()? { !0 } else { !r11 };
         let site = site(live, 0, Spill::RedZone);
         let function = *u.choose(&[true, false])?;
+        let append = |item| Op::Append {
+            lane: lanes()[0],
+            item,
+        };
+        let ops = [append(Item::Imm8(7)), append(Item::Imm32(u.arbitrary()?))];
+        let ops = &ops[..*u.choose(&[0, 2])?];
         // The function is behind it, or elsewhere.
-        let size = stub_size(tests);
+        let size = stub_size(tests, ops).expect("a register");
         machine.write(|out| {
             let behind = probe::Symbol(9);
             let here = out.asm.here();
@@ -470,20 +512,21 @@ fn entry_stubs_call_their_routine_where_a_test_holds() {
                 address: known,
             };
             let function = if function { behind } else { OTHER };
-            entry_stub(tests, ROUTINE, function, &site, &mut own).expect("it has all registers");
+            let stub = entry_stub((tests, ops), ROUTINE, function, &site, &mut own);
+            stub.expect("it has all registers");
             assert_eq!(own.asm.len() as u64, size);
             out.asm = own.asm;
         });
         let before = state(u, &machine)?;
         for entered in [FRONT, 0] {
             let after = machine.run(&before, entered);
-            let mut area = before.area.clone();
+            let mut area = expected(ops, &before);
             // From its first byte on it goes to the routine; where r11 is kept, that is so behind the first bytes only.
             if entered == 0 && live & r11 != 0 {
                 continue;
             }
             let called = entered == 0 || tests.iter().any(|test| holds(*test, &before));
-            area[CALLED as usize] = called.into();
+            area[CALLED as usize] |= u8::from(called);
             area[WENT as usize] = u8::from(!function);
             assert!(after.area == area, "{tests:?}");
             assert_kept(&before, &after, &site, &|| format!("{tests:?}"));
@@ -522,4 +565,14 @@ fn the_usual_probe_is_one_instruction() {
         item: Item::Register(Reg::Rax),
     };
     assert!(size(&[add(8), append], &site(0, 63, Spill::Never)).is_ok());
+    // A byte, its place, and the look at the room.
+    let append = Op::Append {
+        lane: lanes()[0],
+        item: Item::Imm8(5),
+    };
+    let code = [5, 10, 8, 2, 7, 5];
+    assert_eq!(
+        size(&[append], &site(0, 0, Spill::Never)),
+        Ok(code.iter().sum())
+    );
 }

@@ -63,7 +63,8 @@ impl Mover<'_> {
             described: by_code(frames),
             tables: Tables::of(self.image, frames),
             units: self.units.as_ref(),
-            has_memory: self.residency.is_some(),
+            has: (self.residency.is_some(), self.tool.spills()),
+            says_entries: !self.tool.entered(LinkAddr(0)).is_empty(),
             moves_bare: is_without_tables(self.image, self.program, frames),
         };
         let tool = &mut *self.tool;
@@ -130,7 +131,10 @@ struct Choice<'d, 'f> {
     described: Vec<&'f Fde>,
     tables: Tables<'d>,
     units: Option<&'f Units<'d>>,
-    has_memory: bool,
+    /// Threads have memory, and registers may be kept on the stack.
+    has: (bool, bool),
+    /// Something is done in front of every entry.
+    says_entries: bool,
     /// Functions without a description of their frames move, too.
     moves_bare: bool,
 }
@@ -163,9 +167,12 @@ impl<'d> Choice<'d, '_> {
         let is_fixed = self.image.kind() == ImageKind::Fixed;
         let switches = NewTables::of(function, is_fixed, &bytes);
         let unit = self.units.map(|units| {
-            let unit = units.unit(number, &switches, &bytes, self.has_memory)?;
+            let unit = units.unit(number, &switches, &bytes, self.has)?;
             let entries = units.entries(&unit);
-            Ok((unit, entries))
+            match self.says_entries && !entries.bare.is_empty() {
+                true => Err(Why::NoPlace),
+                false => Ok((unit, entries)),
+            }
         });
         Ok(Prepared {
             number,

@@ -1,26 +1,27 @@
 //! Memory of threads of the edited program: code in front of entries that gives each thread its own.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
 
 use flow::{Block, Program, To};
 use image::{Image, LinkAddr};
 use isa::insn::Reader;
 use isa::{Asm, Flags, Reg, RegisterSet};
-use probe::{FRONT, Placed, Site, Spill, Symbol, Test};
+use probe::{FRONT, Op, Placed, Site, Spill, Symbol, Test};
 
 use super::Entries;
 use crate::address::New;
 use crate::layout::{Moved, RESIDENT, STATE, Targets};
-use crate::{Memory, Refused, unit};
+use crate::{Memory, Refused, StaticTool, unit};
 
 /// Threads may have memory, and this one has its own.
 const TESTS: [Test; 2] = [Test::IsZero(STATE), Test::IsOtherThread];
-/// Bytes of the code in front of an entry.
-pub(super) const ENTRY_STUB: u64 = probe::stub_size(&TESTS);
 
 /// Memory of threads, and how they come by it.
 #[derive(Debug, Default)]
 pub(super) struct Residency {
+    /// Bytes of the code in front of an entry.
+    stub_size: u64,
     /// Entries that no code can be in front of, and their functions.
     bare: HashMap<LinkAddr, usize>,
     /// Entries whose callers may know what the function leaves as it is: the code in front of them keeps all registers.
@@ -72,6 +73,16 @@ fn uses_gs(image: &Image, block: &Block) -> bool {
 }
 
 impl Residency {
+    /// With what a tool has done in front of entries, which is the same for each but for its address.
+    pub fn new(tool: &dyn StaticTool) -> Residency {
+        let size = probe::stub_size(&TESTS, &tool.entered(LinkAddr(0)));
+        Residency {
+            // Without a size nothing can be written, and the file is refused.
+            stub_size: size.unwrap_or(0),
+            ..Residency::default()
+        }
+    }
+
     /// Facts of the entries of a function that moves.
     pub fn add(&mut self, number: usize, entry: LinkAddr, entries: unit::Entries) {
         let bare = entries.bare.into_iter();
@@ -107,14 +118,15 @@ impl Residency {
         if self.bare.contains_key(&entry) {
             0
         } else {
-            ENTRY_STUB
+            self.stub_size
         }
     }
 
     /// Gives the code of a function's entry its place, which ends where the function begins.
     pub fn place_in_front(&mut self, entry: LinkAddr, called: New) {
         if !self.bare.contains_key(&entry) {
-            self.entry_stubs.insert(entry, New(called.0 - ENTRY_STUB));
+            self.entry_stubs
+                .insert(entry, New(called.0 - self.stub_size));
         }
     }
 
@@ -129,10 +141,16 @@ impl Residency {
             let mut others = program.functions[*number].others.iter();
             if others.any(|entry| *entry == place) && !self.bare.contains_key(&place) {
                 self.entry_stubs.insert(place, next);
-                next = next + ENTRY_STUB;
+                next = next + self.stub_size;
             }
         }
         next
+    }
+
+    /// New places of code in front of entries, with those.
+    pub fn code_in_front(&self) -> impl Iterator<Item = (Range<New>, LinkAddr)> + '_ {
+        let stubs = self.entry_stubs.iter();
+        stubs.map(|(&place, &stub)| (stub..stub + self.stub_size, place))
     }
 
     /// Address to which others than this file's moved code come for an entry.
@@ -145,11 +163,11 @@ impl Residency {
         &self,
         text: &mut [u8],
         start: New,
-        entries: &Entries,
+        (entries, ops): (&Entries, &dyn Fn(LinkAddr) -> Vec<Op>),
     ) -> Result<(), Refused> {
         for (place, &stub) in &self.entry_stubs {
             let out = &mut text[stub.behind(start) as usize..];
-            let written = self.write_entry_stub(*place, stub, entries, out);
+            let written = self.write_entry_stub((*place, &ops(*place)), stub, entries, out);
             written.ok_or(Refused::NoRoom)?;
         }
         Ok(())
@@ -158,7 +176,7 @@ impl Residency {
     /// Writes the code in front of an entry: a thread that has no memory, or that of another one, is given some.
     fn write_entry_stub(
         &self,
-        place: LinkAddr,
+        (place, ops): (LinkAddr, &[Op]),
         stub: New,
         entries: &Entries,
         out: &mut [u8],
@@ -177,13 +195,13 @@ impl Residency {
             spill: Spill::RedZone,
         };
         let mut placed = Placed {
-            asm: Asm::new(&mut out[..ENTRY_STUB as usize], stub.0),
+            asm: Asm::new(&mut out[..self.stub_size as usize], stub.0),
             address: |symbol| match symbol {
                 CALLED => called.0,
                 symbol => entries.address(symbol).0,
             },
         };
-        probe::entry_stub(&TESTS, RESIDENT, CALLED, &site, &mut placed).ok()?;
+        probe::entry_stub((&TESTS, ops), RESIDENT, CALLED, &site, &mut placed).ok()?;
         (!placed.asm.overflowed()).then_some(())
     }
 }

@@ -28,6 +28,8 @@ pub const STATE: Symbol = Symbol(1);
 pub const TALLY: Symbol = Symbol(3);
 /// The part of it that executes a function once more for each input of a fuzzer.
 pub const TURNS: Symbol = Symbol(4);
+/// The parts of it that make room in a lane ([`probe::Lane::routine`]).
+pub const FULL: Symbol = Symbol(5);
 
 /// Ops of one place.
 #[derive(Clone, Debug)]

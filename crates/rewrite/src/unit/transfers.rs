@@ -3,9 +3,9 @@
 use flow::{EdgeKind, Liveness};
 use isa::memory::Segment;
 use isa::{Flow, Insn, Reg, RegisterSet};
-use probe::{Op, Value};
+use probe::{Op, Site, Spill, Value};
 
-use super::{Table, Unit, site};
+use super::{Table, Unit};
 use crate::jump_tables::NewTables;
 
 /// A call or a jump by an address, at the end of a block.
@@ -21,7 +21,11 @@ pub struct Transfer {
 impl Transfer {
     /// Whether something can be inserted before it that finds registers enough.
     pub fn takes(&self, op: Op) -> bool {
-        probe::fits(&[op], &site(self.live))
+        let site = Site {
+            live: self.live,
+            spill: Spill::Never,
+        };
+        probe::fits(&[op], &site)
     }
 }
 

@@ -1,5 +1,6 @@
 //! No input makes the editor panic, and what it accepts is edited as it says.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
@@ -49,9 +50,11 @@ int main(int count, char **) {
 fn tool<'d>(image: &'d Image, program: &'d Program) -> Box<dyn StaticTool + 'd> {
     static TURN: AtomicUsize = AtomicUsize::new(0);
     let turn = TURN.fetch_add(1, Ordering::Relaxed) % (edits::TOOLS.len() + 1);
+    static NONE_LEFT: OnceLock<HashSet<u64>> = OnceLock::new();
     let wanted = edits::Wanted {
         branches: false,
         targets: false,
+        left: NONE_LEFT.get_or_init(HashSet::new),
         turns: None,
         original: "original",
         profile: None,

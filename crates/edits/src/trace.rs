@@ -1,0 +1,207 @@
+//! `trace`: witnesses, from which everything that the program executed is recomputed (`wire::witness`).
+//!
+//! Problem: a trace of a program says little that its code does not say already, and to write all of it costs more than the program.
+//!
+//! Approach: as QPT, the program writes the least from which the rest follows. A function is cut into pieces without cycles, whose
+//! paths have numbers ([`placement::paths`]); a number is one byte, appended where a path ends: at calls, returns and loop heads. What
+//! the path's ways add up to is known ([`values`]) where only one path leads there; where several do, a register that is dead all the
+//! way has the sum, and where there is none paths end before. Calls and returns between functions that moved need no token of their own.
+//! Code that is not moved enters functions by the code in front of them, which says so, and what comes back from it says that
+//! ([`shape`]).
+//!
+//! Invariant: a token is appended by one reservation, so a handler of a signal may append at any moment; sums are in registers, which
+//! handlers keep.
+//!
+//! Limits: where the stack is changed without `longjmp`'s help, frames are not followed; a jump by a table that several share has
+//! two tokens.
+//!
+//! Source: J. Larus and T. Ball, "Rewriting Executable Files to Measure Program Behavior" (1994); "Optimally Profiling and Tracing
+//! Programs" (TOPLAS 1994), 4.
+
+mod shape;
+mod tokens;
+mod values;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use flow::{EdgeKind, Program, To};
+use image::{Image, LinkAddr};
+use placement::{plan, traced};
+use probe::{Item, Lane, Op, Word};
+use rewrite::{FULL, Memory, Outcome, Plan, Section, StaticTool, Unit, Version, Why};
+use wire::counters::{FIRST, Lane as Layout};
+use wire::witness;
+
+use crate::Wanted;
+use crate::counting::uncounted;
+use crate::weights::Weights;
+use shape::Shape;
+
+/// The lane of witnesses.
+const LANE: Lane = Lane {
+    cursor: Word(FIRST as u32),
+    end: (FIRST + Layout::HEAD + Layout::ROOM) as i32,
+    routine: FULL,
+};
+
+/// Appends an item.
+fn append(item: Item) -> Op {
+    Op::Append { lane: LANE, item }
+}
+
+/// A token with an address.
+fn with_address(kind: u8, addr: LinkAddr) -> [Op; 2] {
+    [append(Item::Imm8(kind)), append(Item::Imm32(addr.0 as u32))]
+}
+
+/// Witnesses of a file's functions.
+pub struct Trace<'d> {
+    image: &'d Image,
+    wanted: Wanted<'d>,
+    known: Known<'d>,
+    planned: BTreeMap<usize, traced::Function>,
+}
+
+/// Facts of all functions.
+pub struct Known<'d> {
+    pub program: &'d Program,
+    /// Numbers of functions by their entries, also others than the first, and the numbers of those.
+    by_entry: HashMap<LinkAddr, (usize, u32)>,
+    /// By function: it is left where it is.
+    stays: Vec<bool>,
+    /// By function: it may go to other code that returns to its caller.
+    may_leave: Vec<bool>,
+}
+
+impl<'d> Known<'d> {
+    fn new(program: &'d Program, left: &HashSet<u64>) -> Known<'d> {
+        let functions = (0..).zip(&program.functions);
+        let entries = functions.flat_map(|(number, function)| {
+            let entries = function.others.iter().chain([&function.entry]);
+            entries.map(move |entry| (*entry, number))
+        });
+        let mut entries: Vec<(LinkAddr, usize)> = entries.collect();
+        entries.sort_unstable();
+        let entries = (0..).zip(entries);
+        let entries = entries.map(|(number, (entry, function))| (entry, (function, number)));
+        let stays = program.functions.iter();
+        let stays: Vec<bool> = stays
+            .map(|function| left.contains(&function.entry.0))
+            .collect();
+        let mut known = Known {
+            program,
+            by_entry: entries.collect(),
+            may_leave: stays.clone(),
+            stays,
+        };
+        // Until nothing changes: functions that go on as others.
+        let mut is_changed = true;
+        while std::mem::take(&mut is_changed) {
+            for (number, function) in program.functions.iter().enumerate() {
+                let mut edges = function.graph.edges.iter();
+                let leaves = |edge: &flow::Edge| match (edge.kind, edge.to) {
+                    (EdgeKind::Call | EdgeKind::NoReturn | EdgeKind::Return, _) => false,
+                    (_, To::Block(_)) => false,
+                    (_, to) => known
+                        .moved(to)
+                        .is_none_or(|(number, _)| known.may_leave[number]),
+                };
+                if !known.may_leave[number] && edges.any(leaves) {
+                    known.may_leave[number] = true;
+                    is_changed = true;
+                }
+            }
+        }
+        known
+    }
+
+    /// The number of an entry.
+    fn number_of(&self, entry: LinkAddr) -> u32 {
+        self.by_entry.get(&entry).map_or(0, |(_, number)| *number)
+    }
+
+    /// The function, which moves, and its entry that something leads to; `None`: that is other code.
+    fn moved(&self, to: To) -> Option<(usize, u64)> {
+        let To::Address(entry) = to else {
+            return None;
+        };
+        let (number, _) = *self.by_entry.get(&entry)?;
+        (!self.stays[number]).then_some((number, entry.0))
+    }
+}
+
+impl<'d> Trace<'d> {
+    pub fn new(image: &'d Image, program: &'d Program, wanted: Wanted<'d>) -> Trace<'d> {
+        Trace {
+            image,
+            wanted,
+            known: Known::new(program, wanted.left),
+            planned: BTreeMap::new(),
+        }
+    }
+}
+
+impl StaticTool for Trace<'_> {
+    fn plan(&mut self, unit: &Unit<'_>, _: Version, out: &mut Plan) -> Result<(), Why> {
+        if self.known.stays[unit.number] {
+            return Err(Why::NoPlace);
+        }
+        let weights = Weights::of(unit.function, self.wanted.profile);
+        let mut shape = Shape::of(unit, &self.known, &weights)?;
+        let planned = values::assign(unit, self.image, &mut shape)?;
+        tokens::add(unit, &shape, &planned, out)?;
+        self.planned.insert(
+            unit.number,
+            shape.into_plan(unit, &self.known, &planned.paths),
+        );
+        Ok(())
+    }
+
+    fn spills(&self) -> bool {
+        true
+    }
+
+    fn skip(&mut self, function: usize) {
+        self.planned.remove(&function);
+    }
+
+    fn memory(&self) -> Option<Memory<'_>> {
+        Some(Memory {
+            bytes: Layout::BYTES,
+            is_lane: true,
+            files: self.wanted.files,
+            part: self.wanted.part,
+        })
+    }
+
+    fn entered(&self, entry: LinkAddr) -> Vec<Op> {
+        let number = self.known.number_of(entry);
+        let (kind, item) = match u16::try_from(self.known.by_entry.len()) {
+            Ok(_) => (witness::ENTER, Item::Imm16(number as u16)),
+            Err(_) => (witness::ENTER_FAR, Item::Imm32(number)),
+        };
+        vec![append(Item::Imm8(kind)), append(item)]
+    }
+
+    fn section(&self, outcome: &Outcome<'_>) -> Option<Section> {
+        let file = traced::File {
+            original: self.wanted.original.to_owned(),
+            size: outcome.input.len() as u64,
+            hash: plan::hash(outcome.input),
+            functions: self.planned.values().cloned().collect(),
+            uncounted: uncounted(outcome),
+        };
+        let bytes = file.encode();
+        let id = plan::hash(&bytes);
+        Some(Section { bytes, id })
+    }
+
+    fn says(&self) -> String {
+        let functions = self.planned.values();
+        let blocks = functions.flat_map(|function| &function.blocks);
+        format!(
+            "{} places with tokens",
+            blocks.filter(|block| block.tells).count()
+        )
+    }
+}
