@@ -12,7 +12,8 @@
 //! | [`Op::Add`] | dead | `incq`, `decq`, or `addq $n, %gs:D` |
 //! | [`Op::Set`] | any | `movb $1, %gs:D` |
 //! | [`Op::Bump`] | dead | `incb %gs:D` |
-//! | [`Op::Append`] | dead | `mov $n, %s; xadd %s, %gs:C; mov item, %gs:E(%s); js` over the way to a routine |
+//! | [`Op::Append`] | dead | `mov %gs:C, %s; movb item, %gs:E(%s); incq %gs:C; js` over the way to a routine |
+//! | … of more than a byte | dead | `mov $n, %s; xadd %s, %gs:C; mov item, %gs:E(%s); js` over it |
 //! | [`Op::Let`] | any | `mov $n, %r` |
 //! | [`Op::Sum`] | any | `lea n(%r), %r` |
 //! | [`Op::Guard`] | dead | a comparison, and a jump over the way elsewhere |
@@ -77,7 +78,8 @@ pub enum Op {
     Set { byte: Byte },
     /// Add 1 to a byte.
     Bump { byte: Byte },
-    /// Store an item behind those that a lane has. Neighbours are stored together, the first one last.
+    /// Store an item behind those that a lane has, and if it is longer than a byte, behind one that stays free. Neighbours are stored
+    /// together, the first one last.
     Append { lane: Lane, item: Item },
     /// Give a register a value; it is dead there, and no code before the value's last use changes it.
     Let { register: Reg, value: u32 },
@@ -164,6 +166,10 @@ impl Tallied {
 ///
 /// Its cursor counts up to 0: what is not negative any more behind an item is the sign that it is full. There is room for more behind
 /// its end, as handlers of signals may append before the routine is reached.
+///
+/// A byte is stored before the cursor is moved, which is twice as quick as to move it first. So a handler that comes in between may not
+/// begin with a byte: what is longer leaves one free in front of it, which the byte has then, and behind the handler's bytes one is left
+/// that nobody writes. Readers leave out bytes that are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lane {
     /// How many bytes are free, negative.

@@ -148,21 +148,17 @@ fn item_of(op: &Op) -> Item {
     }
 }
 
-/// Ops without those that come to the same: sums of a word, and marks of a byte, between two guards.
+/// Ops without those that come to the same: sums of a word, and marks of a byte, between guards and items.
 fn merged(ops: &[Op]) -> Vec<Op> {
     let mut merged: Vec<Op> = Vec::new();
     let mut first = 0;
     for &op in ops {
         match op {
-            Op::Guard { .. } | Op::Jump { .. } | Op::Call { .. } => {
+            Op::Guard { .. } | Op::Jump { .. } | Op::Call { .. } | Op::Append { .. } => {
                 merged.push(op);
                 first = merged.len();
             }
-            Op::Append { .. }
-            | Op::Bump { .. }
-            | Op::Tally { .. }
-            | Op::Let { .. }
-            | Op::Sum { .. } => merged.push(op),
+            Op::Bump { .. } | Op::Tally { .. } | Op::Let { .. } | Op::Sum { .. } => merged.push(op),
             Op::Set { byte } => {
                 let own = merged[first..].iter().rev();
                 let own = own.take_while(|before| **before != Op::Bump { byte });
@@ -383,14 +379,21 @@ impl<'a, S: Sink<'a>> Lowering<'_, S> {
         }
     }
 
-    /// Appends items: all their bytes are taken at once, and the first one, without which the others are nothing, is stored last.
+    /// Appends items. All bytes of several are taken at once, and the first item, without which the others are nothing, is stored last.
     fn append(&mut self, lane: Lane, items: &[Item]) -> Result<(), NoScratch> {
         self.keep_flags(Flags::ALL);
         let (work, _) = self.scratch.work.ok_or(NoScratch)?;
+        let cursor = lane.cursor.0.cast_signed();
         let mut at: i32 = items.iter().map(|item| item.size()).sum();
+        let is_byte = at == 1;
         let asm = self.out.asm();
-        asm.mov_r_imm(work, u64::from(at.cast_unsigned()));
-        asm.xadd_gs_r(lane.cursor.0.cast_signed(), work);
+        if is_byte {
+            asm.mov_r_gs(work, cursor);
+        } else {
+            at += 1;
+            asm.mov_r_imm(work, u64::from(at.cast_unsigned()));
+            asm.xadd_gs_r(cursor, work);
+        }
         for item in items.iter().rev() {
             at -= item.size();
             let disp = lane.end + at;
@@ -406,6 +409,9 @@ impl<'a, S: Sink<'a>> Lowering<'_, S> {
                 Item::Register(_) => asm.mov_gs_mem_r(work, disp, place),
                 Item::Low(_) => asm.mov_gs_mem_r8(work, disp, place),
             }
+        }
+        if is_byte {
+            self.out.asm().inc_gs(cursor);
         }
         // Moves leave the sign of the sum.
         let over = self.out.asm().jcc_short(Cc(8));

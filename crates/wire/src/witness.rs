@@ -5,7 +5,7 @@
 //!
 //! | bytes | meaning |
 //! |---|---|
-//! | 0 | nothing was written from here on |
+//! | 0 | nobody wrote it: one stands before each token of several bytes, and behind what a handler of a signal wrote |
 //! | 1 to 200 | number of a path, from one; or of the block to which a jump by a table went |
 //! | 208 to 239 | control came back to moved code from a call of other code; five bits of the address say where |
 //! | 240, u16 | code that is not moved entered a function by the entry with this number |

@@ -18,15 +18,20 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// The first byte of the next token; 0: there is none.
+    /// The first byte of the next token; 0: there is none. Bytes that nobody wrote are left out.
     pub fn peek(&mut self) -> u8 {
-        while self.rest.is_empty() {
-            let Some((first, others)) = self.pieces.split_first() else {
-                return 0;
-            };
-            (self.rest, self.pieces) = (first, others);
+        loop {
+            match self.rest.first() {
+                Some(0) => self.skip(),
+                Some(&first) => return first,
+                None => {
+                    let Some((first, others)) = self.pieces.split_first() else {
+                        return 0;
+                    };
+                    (self.rest, self.pieces) = (first, others);
+                }
+            }
         }
-        self.rest[0]
     }
 
     /// Leaves a byte behind.

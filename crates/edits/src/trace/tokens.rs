@@ -90,7 +90,14 @@ impl Tokens<'_, '_> {
         if stops && !tells {
             return Ok(());
         }
+        let early = way.from.and_then(|(from, _)| planned.early[from]);
         match (value, own) {
+            (Value::Constant(_), Value::In(register))
+                if early == Some(register) && increment == 0 => {}
+            (Value::Constant(_), Value::In(register)) if early == Some(register) => {
+                let amount = increment.cast_signed();
+                self.add(at, Op::Sum { register, amount })?;
+            }
             (Value::Constant(sum), Value::In(register)) => self.add(
                 at,
                 Op::Let {
@@ -143,6 +150,13 @@ impl Tokens<'_, '_> {
                     self.add(at, op)?;
                 }
             }
+        }
+        if let Some(register) = planned.early[node] {
+            let value = match value {
+                Value::Constant(sum) if !planned.paths.stops[node] => sum,
+                _ => 1,
+            };
+            self.add(at, Op::Let { register, value })?;
         }
         let last = At::Last(node as u32);
         if shape.is_out[node] {

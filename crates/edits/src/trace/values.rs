@@ -30,6 +30,9 @@ pub struct Planned {
     pub paths: Paths,
     /// By node.
     pub values: Vec<Value>,
+    /// By node: the register that gets its sum, a constant, before its first instruction, as one behind it has the sum in it. So
+    /// nothing has to be done on ways without an increment.
+    pub early: Vec<Option<Reg>>,
 }
 
 impl Planned {
@@ -64,6 +67,7 @@ pub fn assign(unit: &Unit<'_>, image: &Image, shape: &mut Shape) -> Result<Plann
         let paths = Paths::of(&shape.nodes, witness::PATHS).ok_or(Why::NoPlace)?;
         let mut planned = Planned {
             values: vec![Value::None; shape.nodes.len()],
+            early: vec![None; shape.nodes.len()],
             paths,
         };
         let joined = merge(shape, &mut planned);
@@ -96,9 +100,27 @@ pub fn assign(unit: &Unit<'_>, image: &Image, shape: &mut Shape) -> Result<Plann
             }
         }
         if is_whole {
+            for node in 0..shape.blocks {
+                let early = early(shape, &planned, node);
+                let taken = touched[node] | live[node];
+                planned.early[node] = early.filter(|register| taken >> *register as u8 & 1 == 0);
+            }
             return Ok(planned);
         }
     }
+}
+
+/// The register in which all nodes behind one have the sum that have it in one, if that node's own is a constant.
+fn early(shape: &Shape, planned: &Planned, node: usize) -> Option<Reg> {
+    let is_constant =
+        planned.paths.stops[node] || matches!(planned.values[node], Value::Constant(_));
+    let ways = shape.nodes[node].ways.iter();
+    let mut registers = ways.filter_map(|way| match planned.values[way.to as usize] {
+        Value::In(register) => Some(register),
+        _ => None,
+    });
+    let first = registers.next().filter(|_| is_constant)?;
+    registers.all(|other| other == first).then_some(first)
 }
 
 /// Finds constants; gives the nodes whose sum is none.
