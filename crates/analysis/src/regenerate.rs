@@ -43,7 +43,7 @@ pub struct Witnesses<'a> {
     pub tid: u32,
     /// Its bytes, piece by piece.
     pub pieces: Vec<&'a [u8]>,
-    /// Some at the end are missing, as there was no room.
+    /// Bytes at the end are missing, as there was no room.
     pub is_cut: bool,
     /// Activations that it has from its parent, if it was forked.
     pub frames: Frames,

@@ -9,8 +9,7 @@
 //! Code that is not moved enters functions by the code in front of them, which says so, and what comes back from it says that
 //! ([`shape`]).
 //!
-//! Invariant: a token is appended by one reservation, so a handler of a signal may append at any moment; sums are in registers, which
-//! handlers keep.
+//! Invariant: a handler of a signal may append at any moment ([`probe::Lane`]), and sums are in registers, which the kernel keeps meanwhile.
 //!
 //! Limits: where the stack is changed without `longjmp`'s help, frames are not followed; a jump by a table that several share has
 //! two tokens.
@@ -94,7 +93,7 @@ impl<'d> Known<'d> {
             may_leave: stays.clone(),
             stays,
         };
-        // Until nothing changes: functions that go on as others.
+        // A function that goes on as another one may leave by what that one does; until nothing changes.
         let mut is_changed = true;
         while std::mem::take(&mut is_changed) {
             for (number, function) in program.functions.iter().enumerate() {

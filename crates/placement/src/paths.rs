@@ -15,7 +15,7 @@
 //!
 //! The heaviest way from a node has the increment 0, for which there is nothing to do.
 //!
-//! Invariants: each cycle of the graph has a token; [`Paths::decode`] of the sum of increments along a path gives its ways. This
+//! Invariants: each cycle of the graph has a token; [`Paths::next`] gives the ways of a path by the sum of its increments. This
 //! module knows no machine code.
 
 /// A way from a node to another.
@@ -73,7 +73,7 @@ impl Paths {
         }
         let order = order(nodes, &stops);
         let mut counts = vec![0u32; nodes.len()];
-        // Nodes behind come first.
+        // A node comes behind those that it leads to.
         for &node in &order {
             loop {
                 let ways = &nodes[node as usize].ways;
@@ -167,7 +167,7 @@ impl Paths {
         let increments = self.increments.get(node as usize)?;
         let ways = increments.iter().enumerate();
         let fits = ways.filter(|(_, increment)| **increment <= *sum);
-        // Of ways to which nothing leads none has the increment of another.
+        // No two ways have the same increment.
         let (at, increment) = fits.max_by_key(|(_, increment)| **increment)?;
         *sum -= increment;
         Some(at)

@@ -44,7 +44,7 @@ pub unsafe fn write(configuration: &Configuration, state: *mut State) {
         let is_kept = !process.is_null() && slot != state as u64 + SPARE && before != Lane::ENDED;
         let slot = slot as *const SlotHead;
         let written = is_kept && append(state, process, (*slot).slot, (at + Lane::HEAD, bytes, before));
-        // What is read of the lane from now on is behind what was written.
+        // Readers take bytes of the lane from now on as those behind the piece.
         let mut word = at + Lane::HEAD;
         while word < at + Lane::HEAD + bytes {
             (word as *mut u64).write_volatile(0);

@@ -35,13 +35,3 @@ pub const ENTER_FAR: u8 = 246;
 pub const fn back(to: u64) -> u8 {
     BACK + ((to ^ to >> 5 ^ to >> 10) % SITES as u64) as u8
 }
-
-/// Bytes of the token with this first one.
-pub const fn length(first: u8) -> usize {
-    match first {
-        ENTER => 3,
-        ENTER_FAR | PAD | WENT => 5,
-        POINT => 21,
-        _ => 1,
-    }
-}

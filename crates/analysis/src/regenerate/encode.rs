@@ -1,6 +1,6 @@
 //! From blocks to the streams of a recording (`wire::stream`).
 //!
-//! What control did at the end of a block is told when it is known which block came next: an outcome, the number of a target, or
+//! The branch at the end of a block is told when it is known which block came next: an outcome, the number of a target, or
 //! nothing. Escapes are in all lanes, so outcomes that wait for more of them go first.
 
 use std::collections::HashMap;

@@ -29,7 +29,7 @@ pub struct Follower<'g, 'f> {
     tokens: Tokens<'g>,
     state: State,
     frames: Vec<Activation>,
-    /// Told, but for the last ones, which no token has proved yet.
+    /// Facts that are told; a token has proved all but the last ones.
     told: Vec<Told>,
     proved: usize,
     given: usize,
@@ -183,7 +183,7 @@ impl<'g, 'f> Follower<'g, 'f> {
         self.state = State::Before(entry);
     }
 
-    /// One state on.
+    /// Goes one state on.
     fn step(&mut self) -> Step {
         match self.state {
             State::Elsewhere => self.elsewhere(),
@@ -340,7 +340,7 @@ impl<'g, 'f> Follower<'g, 'f> {
                         self.state = State::Before(entry);
                     }
                     None => {
-                        // What is there returns to the caller.
+                        // The code there returns to the caller.
                         self.frames.pop().ok_or(None)?;
                         self.outside();
                     }
@@ -349,7 +349,7 @@ impl<'g, 'f> Follower<'g, 'f> {
             End::Table => self.state = State::Jumped(at),
             End::Nothing => self.outside(),
         }
-        // Calls without end are no loop that has a token.
+        // A recursion without a branch has no token.
         match self.frames.len() > MOST_FRAMES || self.told.len() - self.proved > MOST_UNPROVED {
             true => Err(None),
             false => Ok(()),

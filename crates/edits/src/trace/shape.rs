@@ -55,7 +55,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// That of a function.
+    /// Makes the shape of a function.
     ///
     /// # Errors
     /// Tokens do not say what it executes.

@@ -10,7 +10,7 @@ use super::values::{Planned, Value};
 use super::{append, with_address};
 use image::LinkAddr;
 
-/// Adds all of them.
+/// Adds all tokens and sums of a function.
 ///
 /// # Errors
 /// There is no place for one, or no register.

@@ -13,10 +13,10 @@ use wire::witness;
 
 use super::shape::Shape;
 
-/// The sum of increments before a node, and one.
+/// One more than the sum of increments before a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// Nothing comes there.
+    /// Control never comes there.
     None,
     Constant(u32),
     In(Reg),
