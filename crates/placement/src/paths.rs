@@ -22,7 +22,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
     pub to: u32,
-    /// How often control probably goes there.
+    /// Probable executions of the way.
     pub weight: u64,
     /// Whether something can be done on it.
     pub has_place: bool,
@@ -115,7 +115,7 @@ impl Paths {
         Some(paths)
     }
 
-    /// How many paths there are from a way on.
+    /// Number of paths from a way on.
     fn count(&self, way: &Way) -> u32 {
         match self.stops[way.to as usize] {
             true => 1,

@@ -117,7 +117,7 @@ fn tokens_tell_every_walk() {
         let told = told(&nodes, &paths, start, &tokens);
         let len = told.len().min(walked.len());
         assert_eq!(told[..len], walked[..len]);
-        // What is not told yet is on the way to the next token.
+        // The rest of the walk is on the way to the next token.
         let stops = |node: &&u32| paths.stops[**node as usize] && paths.tells[**node as usize];
         assert!(!walked[len..].iter().any(|node| stops(&node)));
         match tokens.is_empty() {

@@ -172,7 +172,7 @@ impl Tallied {
 /// that nobody writes. Readers leave out bytes that are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lane {
-    /// How many bytes are free, negative.
+    /// Number of bytes that are free, negative.
     pub cursor: Word,
     /// Displacement of its end from `%gs`.
     pub end: i32,

@@ -181,8 +181,15 @@ fn merged(ops: &[Op]) -> Vec<Op> {
             }
         }
     }
-    merged.retain(|op| !matches!(op, Op::Add { amount: 0, .. }));
-    merged
+    // Items stay apart between which nothing is left.
+    let mut kept: Vec<Op> = Vec::new();
+    for op in merged {
+        let is_nothing = matches!(op, Op::Add { amount: 0, .. });
+        if !is_nothing || matches!(kept.last(), Some(Op::Append { .. })) {
+            kept.push(op);
+        }
+    }
+    kept
 }
 
 /// Flags that the code of an op writes.

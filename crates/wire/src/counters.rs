@@ -244,7 +244,7 @@ pub const STREAM_MAGIC: [u8; 8] = *b"EVPSTREM";
 pub struct Lane {
     /// Number of its bytes that are free, negative; not below 0: it is full, and some are behind its end.
     pub cursor: i64,
-    /// How many bytes of the stream were written before; [`Lane::ENDED`]: there is no room for more.
+    /// Bytes of the stream that were written before; [`Lane::ENDED`]: there is no room for more.
     pub before: u64,
 }
 
@@ -264,7 +264,7 @@ pub struct StreamHead {
     pub magic: [u8; 8],
     /// Number of the thread's counters.
     pub slot: u64,
-    /// How many bytes of the stream come before.
+    /// Bytes of the stream that come before.
     pub before: u64,
     pub bytes: u64,
 }

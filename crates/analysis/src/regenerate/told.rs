@@ -16,7 +16,7 @@ pub enum Told {
     Forked(Fork),
 }
 
-/// How control came.
+/// Way by which control came to a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
     FromElsewhere,
