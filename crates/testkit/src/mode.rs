@@ -42,8 +42,11 @@ pub const MODES: &[Mode] = &[
     Mode { name: "inter, rolled",    arguments: &["contexts", "--mode", "inter", "--roll-loops", "--quiet", "-o", "{out}"] },
 ];
 
-/// Modes of every program in every scope, by name. A trace of values is one of control flow as well.
-const ALWAYS: [&str; 4] = ["run", "contexts", "count", "values"];
+/// Modes of every program in the gate, by name. A trace of values is one of control flow as well.
+const ALWAYS: [&str; 3] = ["contexts", "count", "values"];
+
+/// Modes of every program in the smoke.
+const SMOKE: [&str; 4] = ["run", "contexts", "count", "values"];
 
 /// Modes of chaos that the gate divides among the programs: each program has one of them.
 const IN_TURN: [&str; 9] = [
@@ -58,8 +61,8 @@ const IN_TURN: [&str; 9] = [
     "values chaos 2",
 ];
 
-/// One of so many programs has a trace without values in the gate, too.
-const TRACED: usize = 6;
+/// One of so many programs has a trace without values in the gate, too, and another runs without a tool.
+const MORE: usize = 6;
 
 /// Modes of real programs, which are too long for all of [`MODES`]; the gate has the first two.
 const REAL: [&str; 3] = ["run", "contexts", "run chaos 3"];
@@ -81,7 +84,7 @@ pub fn named(names: &[&str]) -> Vec<Mode> {
 #[must_use]
 pub fn of(scope: Scope, name: &str) -> Vec<Mode> {
     match scope {
-        Scope::Check => named(&ALWAYS),
+        Scope::Check => named(&SMOKE),
         Scope::Gate => {
             // FNV-1a, 32 bits.
             let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
@@ -89,8 +92,10 @@ pub fn of(scope: Scope, name: &str) -> Vec<Mode> {
             });
             let mut names = ALWAYS.to_vec();
             names.push(IN_TURN[hash as usize % IN_TURN.len()]);
-            if (hash as usize / IN_TURN.len()).is_multiple_of(TRACED) {
-                names.push("trace");
+            match hash as usize / IN_TURN.len() % MORE {
+                0 => names.push("trace"),
+                1 => names.push("run"),
+                _ => {}
             }
             named(&names)
         }

@@ -100,13 +100,15 @@ pub const STEPPED: [&str; 60] = [
 
 /// Programs of [`STEPPED`] whose counts the gate leaves to `wide`: counting each takes five seconds or more, and its kind
 /// is among the others.
-pub const CONTEXTS_ONLY: [&str; 29] = [
+pub const CONTEXTS_ONLY: [&str; 34] = [
     "code_far_transfers",
+    "code_large_model",
     "code_proc_self_mem",
     "code_read_by_the_kernel",
     "contexts_fork_raw",
     "contexts_prog4",
     "contexts_prog6",
+    "count_freestanding",
     "deep_recursion",
     "env_seccomp_sandbox",
     "exec_without_rights",
@@ -114,8 +116,10 @@ pub const CONTEXTS_ONLY: [&str; 29] = [
     "filter_all_threads",
     "filter_by_address",
     "flags_alignment_prefixed",
+    "flow_longjmp",
     "flow_retpoline",
     "flow_tail_calls",
+    "flow_tail_calls_million",
     "insn_flags",
     "insn_int80",
     "insn_null_gs_selector",
@@ -130,6 +134,7 @@ pub const CONTEXTS_ONLY: [&str; 29] = [
     "signal_default_fault",
     "signal_frame_layout",
     "signal_sent_segv",
+    "vdso_symbols",
 ];
 
 /// Scripts of `tests/real` that the gate runs.

@@ -260,14 +260,14 @@ fn threads_go_on_behind_a_hole() {
     let parts: Vec<&Chunk> = all.iter().filter(|chunk| &chunk.kind == b"STRM").collect();
     assert!(parts.len() > 200, "{}", parts.len());
     let mut went_on = 0;
-    for chunk in parts.iter().step_by(parts.len() / 10) {
+    for chunk in parts.iter().step_by(parts.len() / 5) {
         for (what, damaged) in damages(&bytes, chunk) {
             let case = format!("the chunk at {}: {what}", chunk.from);
             went_on += check(&reference, &damaged, &case);
             others_are_whole(&reference, &damaged, (chunk.of.0, chunk.of.1), &case);
         }
     }
-    assert!(went_on > 30, "{went_on} of 60");
+    assert!(went_on > 15, "{went_on} of 30");
 }
 
 /// Stretches of the file, over the ends of chunks; several at once.

@@ -500,6 +500,7 @@ fn a_handler_goes_on_behind_a_trap() {
 
 /// The compiler proper makes the same of the same source.
 #[test]
+#[ignore = "wide: a program of 30 MB; smaller ones are in the gate"]
 fn a_compiler_compiles_the_same() {
     let folder = Folder::new("rewrite-cc1");
     let compiler = succeeds(&folder, "gcc", &["-print-prog-name=cc1"]);
