@@ -18,6 +18,7 @@ mod encode;
 mod follow;
 mod frames;
 mod graphs;
+mod machine;
 mod tokens;
 mod told;
 
@@ -26,12 +27,14 @@ use std::sync::Arc;
 use placement::traced::File;
 use trace::{Fragment, Missing, Thread};
 
-pub use follow::Unsound;
 pub use frames::Frames;
+pub use tokens::Piece;
+pub use told::Unsound;
 
 use encode::Streams;
 use follow::Follower;
 use graphs::Graphs;
+use machine::{Blocks, Machine};
 use told::Told;
 
 /// Code of the file that was edited, by link address.
@@ -41,8 +44,10 @@ pub type CodeOf<'a> = &'a dyn Fn(u64) -> Option<(&'a [u8], u32)>;
 #[derive(Clone, Debug)]
 pub struct Witnesses<'a> {
     pub tid: u32,
+    /// Its thread pointer.
+    pub pointer: u64,
     /// Its bytes, piece by piece.
-    pub pieces: Vec<&'a [u8]>,
+    pub pieces: Vec<Piece<'a>>,
     /// Bytes at the end are missing, as there was no room.
     pub is_cut: bool,
     /// Activations that it has from its parent, if it was forked.
@@ -59,6 +64,9 @@ pub struct Regenerated {
     pub unsound: Vec<(u32, Unsound)>,
     /// Bytes of witnesses that were read.
     pub bytes: u64,
+    /// Values of registers among them, and operands of memory whose addresses were made of these.
+    pub values: u64,
+    pub operands: u64,
 }
 
 /// Makes the streams of a process's threads; its code is at its link addresses and `bias`.
@@ -74,10 +82,21 @@ pub fn regenerate<'f>(
     let graphs = Graphs::of(file);
     let mut all = Regenerated::default();
     let mut shared = encode::Shared::new(file, bias, code);
+    let mut blocks = Blocks::new(&graphs, bias, code);
     for witnesses in threads {
         let mut streams = Streams::new(&mut shared);
-        let mut follower = Follower::new(&graphs, &witnesses.pieces, witnesses.frames.clone());
+        let frames = witnesses.frames.clone();
+        let registers = frames.registers.clone();
+        let mut machine = Machine::new(&graphs, witnesses.pointer, registers);
+        let mut follower = Follower::new(&graphs, &witnesses.pieces, frames);
         while let Some(told) = follower.next() {
+            let told = told.and_then(|told| {
+                if file.has_values {
+                    let executed = machine.execute(&told, &mut blocks, &mut streams.words);
+                    executed.map_err(|_| follower.unsound())?;
+                }
+                Ok(told)
+            });
             match told {
                 Ok(told) => streams.add(told)?,
                 Err(unsound) => {
@@ -87,6 +106,8 @@ pub fn regenerate<'f>(
             }
         }
         all.bytes += follower.position();
+        all.values += machine.taken;
+        all.operands += machine.operands;
         let (stream, insns) = streams.finish()?;
         all.threads.push(Thread {
             tid: witnesses.tid,
@@ -101,14 +122,29 @@ pub fn regenerate<'f>(
 }
 
 /// The activations of a thread where it forked the process `child`.
-pub fn frames_at_fork(file: &File, pieces: &[&[u8]], child: u32) -> Option<Frames> {
+pub fn frames_at_fork<'f>(
+    file: &'f File,
+    witnesses: &Witnesses<'_>,
+    (bias, code): (u64, CodeOf<'f>),
+    child: u32,
+) -> Option<Frames> {
     let graphs = Graphs::of(file);
-    let mut follower = Follower::new(&graphs, pieces, Frames::default());
-    while let Some(told) = follower.next() {
-        if let Ok(Told::Forked(fork)) = told
+    let mut blocks = Blocks::new(&graphs, bias, code);
+    let mut machine = Machine::new(&graphs, witnesses.pointer, Vec::new());
+    let mut follower = Follower::new(&graphs, &witnesses.pieces, Frames::default());
+    let mut words = Vec::new();
+    while let Some(Ok(told)) = follower.next() {
+        if file.has_values {
+            machine.execute(&told, &mut blocks, &mut words).ok()?;
+            words.clear();
+        }
+        if let Told::Forked(fork) = told
             && fork.child == child
         {
-            return Some(fork.frames);
+            return Some(Frames {
+                registers: machine.frames().to_vec(),
+                ..fork.frames
+            });
         }
     }
     None

@@ -76,8 +76,8 @@ pub fn read_as(path: &Path, program: Option<&str>) -> Result<Recording> {
         Some(program) => format!("process {} of '{program}'", header.pid),
         None => format!("'{}'", path.display()),
     };
-    if let Some(recording) = witnesses::read(path, &header, &bytes, &shown)? {
-        return Ok(recording);
+    if let Some(read) = witnesses::read(path, &header, &bytes, &shown)? {
+        return Ok(read.recording);
     }
     let Some(whole) = Whole::of(path, &header, &bytes, &shown)? else {
         bail!("{shown} has no counters yet: nothing of the program was executed");

@@ -43,8 +43,17 @@ pub struct Header {
     pub arguments: Vec<String>,
     /// Numbers of threads by slot.
     threads: Vec<u32>,
-    /// Pieces of streams: the slot, how many bytes of its stream come before, and those of the file.
-    streams: Vec<(u64, u64, Range<usize>)>,
+    /// Pieces of streams, with the slot, and how many bytes of its stream come before.
+    streams: Vec<(u64, u64, StoredPiece)>,
+}
+
+/// A piece of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredPiece {
+    /// Bytes of the file; fewer than those of the stream are a block of LZ4.
+    pub stored: Range<usize>,
+    /// Number of the stream's bytes.
+    pub bytes: u64,
 }
 
 /// A thread's stream.
@@ -52,8 +61,9 @@ pub struct Header {
 pub struct Stream {
     /// Number of the thread, or [`SEVERAL`].
     pub thread: u32,
-    /// Bytes of the file.
-    pub pieces: Vec<Range<usize>>,
+    /// Its thread pointer.
+    pub pointer: u64,
+    pub pieces: Vec<StoredPiece>,
     /// There was no room for its end.
     pub is_cut: bool,
 }
@@ -186,13 +196,17 @@ impl Header {
     /// A piece of a stream; gives where the next chunk begins.
     fn add_piece(&mut self, bytes: &[u8], at: usize) -> Result<usize, &'static str> {
         let start = at + size_of::<StreamHead>();
-        let size = usize::try_from(word(bytes, at + offset_of!(StreamHead, bytes))).ok();
+        let stored = word(bytes, at + offset_of!(StreamHead, stored));
+        let size = usize::try_from(stored).ok();
         let end = size.and_then(|size| start.checked_add(size));
         let end = end.filter(|end| *end <= bytes.len()).ok_or(CUT)?;
         self.streams.push((
             word(bytes, at + offset_of!(StreamHead, slot)),
             word(bytes, at + offset_of!(StreamHead, before)),
-            start..end,
+            StoredPiece {
+                stored: start..end,
+                bytes: word(bytes, at + offset_of!(StreamHead, bytes)),
+            },
         ));
         end.checked_next_multiple_of(PAGE).ok_or(DAMAGED)
     }
@@ -206,16 +220,17 @@ impl Header {
         let streams = part.chunks.iter().map(|(slot, lane)| {
             let mut stream = Stream {
                 thread: self.thread(*slot),
+                pointer: word(bytes, lane.start + offset_of!(Lane, pointer)),
                 pieces: Vec::new(),
                 is_cut: false,
             };
             let mut own = 0;
-            for (_, before, range) in self.streams.iter().filter(|(other, ..)| other == slot) {
+            for (_, before, piece) in self.streams.iter().filter(|(other, ..)| other == slot) {
                 if *before != own {
                     return Err(DAMAGED);
                 }
-                own += range.len() as u64;
-                stream.pieces.push(range.clone());
+                own = own.checked_add(piece.bytes).ok_or(DAMAGED)?;
+                stream.pieces.push(piece.clone());
             }
             let cursor = word(bytes, lane.start + offset_of!(Lane, cursor));
             let before = word(bytes, lane.start + offset_of!(Lane, before));
@@ -225,7 +240,10 @@ impl Header {
                 let used = Lane::ROOM.wrapping_add(cursor);
                 let used = used.min(Lane::BYTES - Lane::HEAD);
                 let start = lane.start + Lane::HEAD as usize;
-                stream.pieces.push(start..start + used as usize);
+                stream.pieces.push(StoredPiece {
+                    stored: start..start + used as usize,
+                    bytes: used,
+                });
             }
             Ok(stream)
         });

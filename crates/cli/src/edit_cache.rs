@@ -197,6 +197,7 @@ fn make(program: &Path, folder: &Path) -> anyhow::Result<()> {
         weights: None,
         branches: false,
         targets: false,
+        memory: false,
         persistent: None,
         counters: None,
         paranoid: false,

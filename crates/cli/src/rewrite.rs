@@ -25,7 +25,8 @@ pub const PERMISSIONS: u32 = 0o777;
 /// Most edits of a kind that are listed one by one.
 const LISTED: usize = 16;
 
-pub fn rewrite(flags: &Rewrite) -> Result<Ending> {
+/// Refuses options that do not go with the tool.
+fn check(flags: &Rewrite) -> Result<()> {
     if flags.tool == SEGMENT && flags.paranoid {
         bail!("--paranoid goes with tools that move functions: all but segment");
     }
@@ -45,6 +46,9 @@ pub fn rewrite(flags: &Rewrite) -> Result<Ending> {
             "--weights says where to put few marks, and --branches has them on all ways; leave one out"
         );
     }
+    if flags.memory && flags.tool != "trace" {
+        bail!("--memory goes with --tool trace");
+    }
     if flags.targets && !matches!(flags.tool.as_str(), "edges" | "blocks") {
         bail!("--targets goes with --tool edges and blocks");
     }
@@ -54,6 +58,12 @@ pub fn rewrite(flags: &Rewrite) -> Result<Ending> {
     if flags.libs && tool.is_some_and(|tool| !tool.takes_libraries) {
         bail!("--tool {} is for programs; leave --libs out", flags.tool);
     }
+    Ok(())
+}
+
+pub fn rewrite(flags: &Rewrite) -> Result<Ending> {
+    check(flags)?;
+    let tool = edits::tool(&flags.tool);
     if flags.libs {
         return edited_folder::make(flags);
     }
@@ -160,6 +170,7 @@ pub fn edit(flags: &Rewrite, path: &Path, among: Among<'_>) -> Result<(Edited, P
         profile: profile.as_ref(),
         branches: flags.branches,
         targets: flags.targets,
+        memory: flags.memory,
         left: &HashSet::new(),
         turns: None,
         files: match &folder {

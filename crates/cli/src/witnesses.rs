@@ -3,14 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use analysis::regenerate::{self, Frames, Unsound, Witnesses};
+use analysis::regenerate::{self, CodeOf, Frames, Unsound, Witnesses};
 use anyhow::{Result, anyhow, bail};
 use image::Images;
 use placement::traced::File;
 use trace::{Meta, Mode, Process, Recording};
 
 use crate::counter_files::{self, Code};
-use crate::counter_header::{self, Header};
+use crate::counter_header::{self, Header, Stream};
 use crate::exit_status::Ending;
 use crate::flags::Regenerate;
 use crate::output::{Kind, Output};
@@ -32,30 +32,33 @@ fn plan(path: &Path, header: &Header) -> Result<Option<(File, u64)>> {
     Ok(Some((file, part.bias)))
 }
 
+/// A trace that witnesses tell.
+#[derive(Debug)]
+pub struct Read {
+    pub recording: Recording,
+    /// Values in the stream, and operands whose addresses were made of them.
+    values: u64,
+    operands: u64,
+}
+
 /// The trace that a file of witnesses tells; `None`: it has counters.
-pub fn read(path: &Path, header: &Header, bytes: &[u8], shown: &str) -> Result<Option<Recording>> {
+pub fn read(path: &Path, header: &Header, bytes: &[u8], shown: &str) -> Result<Option<Read>> {
     let Some((file, bias)) = plan(path, header)? else {
         return Ok(None);
     };
     let streams = header.streams(bytes, 0);
     let streams = streams.map_err(|what| anyhow!("{shown} {what}"))?;
-    let mut parent = parent(path, header, (&file, shown));
-    let threads: Vec<Witnesses<'_>> = streams
-        .iter()
-        .map(|stream| Witnesses {
-            tid: stream.thread,
-            pieces: stream
-                .pieces
-                .iter()
-                .map(|range| &bytes[range.clone()])
-                .collect(),
-            is_cut: stream.is_cut,
-            frames: parent.take().unwrap_or_default(),
-        })
-        .collect();
     let original = counter_files::original(path, &file.original, (file.size, file.hash))?;
     let code = Code::of(&original);
     let code = |addr| code.from(addr);
+    let mut parent = parent(path, header, (&file, (bias, &code), shown));
+    let threads: Vec<Witnesses<'_>> = streams
+        .iter()
+        .map(|stream| Witnesses {
+            frames: parent.take().unwrap_or_default(),
+            ..witnesses(stream, bytes)
+        })
+        .collect();
     let made = regenerate::regenerate(&file, &threads, bias, &code)?;
     say_what_contradicts(shown, &made.unsound);
     let process = Process {
@@ -70,20 +73,43 @@ pub fn read(path: &Path, header: &Header, bytes: &[u8], shown: &str) -> Result<O
         ..Process::default()
     };
     let mut recording = Recording {
-        meta: meta(header),
+        meta: meta(header, file.has_values),
         processes: vec![process],
         ..Recording::default()
     };
     symbolize::symbolize(&mut recording, &Images::new());
-    Ok(Some(recording))
+    Ok(Some(Read {
+        recording,
+        values: made.values,
+        operands: made.operands,
+    }))
 }
 
-fn meta(header: &Header) -> Meta {
+fn witnesses<'b>(stream: &Stream, bytes: &'b [u8]) -> Witnesses<'b> {
+    let pieces = stream.pieces.iter().map(|piece| regenerate::Piece {
+        stored: &bytes[piece.stored.clone()],
+        bytes: piece.bytes,
+    });
+    Witnesses {
+        tid: stream.thread,
+        pointer: stream.pointer,
+        pieces: pieces.collect(),
+        is_cut: stream.is_cut,
+        frames: Frames::default(),
+    }
+}
+
+fn meta(header: &Header, has_values: bool) -> Meta {
+    let mut options = vec![(report::counts::EDITED.into(), "trace".into())];
+    if has_values {
+        options.push(("--memory".into(), "addresses".into()));
+        options.push(("--no-elision".into(), String::new()));
+    }
     Meta {
         producer: format!("everypath {}", env!("CARGO_PKG_VERSION")),
         command: header.arguments.clone(),
         mode: Mode::Trace,
-        options: vec![(report::counts::EDITED.into(), "trace".into())],
+        options,
         started_unix_ns: header.started,
         ..Meta::default()
     }
@@ -102,9 +128,13 @@ fn say_what_contradicts(shown: &str, unsound: &[(u32, Unsound)]) {
 }
 
 /// Activations that the process has from its parent, if it was forked.
-fn parent(path: &Path, header: &Header, (file, shown): (&File, &str)) -> Option<Frames> {
+fn parent<'f>(
+    path: &Path,
+    header: &Header,
+    (file, code, shown): (&'f File, (u64, CodeOf<'f>), &str),
+) -> Option<Frames> {
     let parent = match header.by_fork {
-        true => frames_of_parent(path, header, file),
+        true => frames_of_parent(path, header, (file, code)),
         false => return None,
     };
     if parent.is_none() {
@@ -118,7 +148,11 @@ fn parent(path: &Path, header: &Header, (file, shown): (&File, &str)) -> Option<
 }
 
 /// Activations that a forked process has from its parent, whose file is in the same folder.
-fn frames_of_parent(path: &Path, header: &Header, file: &File) -> Option<Frames> {
+fn frames_of_parent<'f>(
+    path: &Path,
+    header: &Header,
+    (file, code): (&'f File, (u64, CodeOf<'f>)),
+) -> Option<Frames> {
     let folder = match path.parent() {
         Some(folder) if folder != Path::new("") => folder,
         _ => Path::new("."),
@@ -137,9 +171,8 @@ fn frames_of_parent(path: &Path, header: &Header, file: &File) -> Option<Frames>
             continue;
         }
         for stream in parent.streams(&bytes, 0).ok()? {
-            let pieces = stream.pieces.iter().map(|range| &bytes[range.clone()]);
-            let pieces: Vec<&[u8]> = pieces.collect();
-            if let Some(frames) = regenerate::frames_at_fork(file, &pieces, header.pid) {
+            let witnesses = witnesses(&stream, &bytes);
+            if let Some(frames) = regenerate::frames_at_fork(file, &witnesses, code, header.pid) {
                 return Some(frames);
             }
         }
@@ -161,14 +194,16 @@ pub fn regenerate(flags: &Regenerate) -> Result<Ending> {
     }
     let progress = Progress::new(flags.quiet);
     progress.says("regenerating");
-    let recording = counter_files::read(&flags.file)?;
-    if recording.meta.mode != Mode::Trace {
+    let (header, bytes) = Header::of(&flags.file)?;
+    let read = read(&flags.file, &header, &bytes, &format!("'{shown}'"))?;
+    let Some(read) = read else {
         bail!(
             "'{shown}' has counters and no witnesses: edit the program with `everypath rewrite --tool trace`"
         );
-    }
+    };
+    let recording = &read.recording;
     progress.says("writing the trace");
-    output.replace(|out| trace::write(&recording, out))?;
+    output.replace(|out| trace::write(recording, out))?;
     drop(progress);
     if !flags.quiet {
         let threads = recording
@@ -177,8 +212,16 @@ pub fn regenerate(flags: &Regenerate) -> Result<Ending> {
             .flat_map(|process| &process.threads);
         let insns: u64 = threads.map(|thread| thread.insns).sum();
         let size = |path| fs::metadata(path).map_or(0, |file| file.len());
+        let made = match read.operands {
+            0 => String::new(),
+            operands => format!(
+                " and {} from {}",
+                report::counted(operands, "address"),
+                report::counted(read.values, "value")
+            ),
+        };
         say!(
-            "everypath: {} of {} bytes of witnesses, in '{}', {} bytes",
+            "everypath: {}{made} of {} bytes of witnesses, in '{}', {} bytes",
             report::counted(insns, "instruction"),
             size(&flags.file),
             flags.output.display(),

@@ -47,6 +47,8 @@ pub struct Wanted<'a> {
     pub branches: bool,
     /// Calls and jumps by an address have tables of their targets.
     pub targets: bool,
+    /// Witnesses have what addresses of accesses follow from.
+    pub memory: bool,
     /// Entries of functions that are known to be left where they are.
     pub left: &'a HashSet<u64>,
     /// Entry of a function that a fuzzer has executed again and again in one process.

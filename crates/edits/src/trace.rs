@@ -17,7 +17,9 @@
 //! Source: J. Larus and T. Ball, "Rewriting Executable Files to Measure Program Behavior" (1994); "Optimally Profiling and Tracing
 //! Programs" (TOPLAS 1994), 4.
 
+mod inputs;
 mod shape;
+mod slices;
 mod tokens;
 mod values;
 
@@ -34,7 +36,9 @@ use wire::witness;
 use crate::Wanted;
 use crate::counting::uncounted;
 use crate::weights::Weights;
+use inputs::{Inputs, Registers};
 use shape::Shape;
+use slices::Slices;
 
 /// The lane of witnesses.
 const LANE: Lane = Lane {
@@ -42,6 +46,9 @@ const LANE: Lane = Lane {
     end: (FIRST + Layout::HEAD + Layout::ROOM) as i32,
     routine: FULL,
 };
+
+/// The register that code in front of entries uses.
+const R11: Registers = 1 << isa::Reg::R11 as u16;
 
 /// Appends an item.
 fn append(item: Item) -> Op {
@@ -58,6 +65,8 @@ pub struct Trace<'d> {
     image: &'d Image,
     wanted: Wanted<'d>,
     known: Known<'d>,
+    /// Registers that addresses are made of, if the trace is to have them.
+    inputs: Option<Inputs>,
     planned: BTreeMap<usize, traced::Function>,
 }
 
@@ -131,12 +140,22 @@ impl<'d> Known<'d> {
 
 impl<'d> Trace<'d> {
     pub fn new(image: &'d Image, program: &'d Program, wanted: Wanted<'d>) -> Trace<'d> {
+        let known = Known::new(program, wanted.left);
         Trace {
             image,
             wanted,
-            known: Known::new(program, wanted.left),
+            inputs: wanted.memory.then(|| Inputs::of(image, &known)),
+            known,
             planned: BTreeMap::new(),
         }
+    }
+}
+
+impl Trace<'_> {
+    /// Registers whose values are told where other code comes to an entry.
+    fn needs(&self, entry: u64) -> Registers {
+        let inputs = self.inputs.as_ref();
+        inputs.map_or(0, |inputs| inputs.needs(entry))
     }
 }
 
@@ -145,19 +164,38 @@ impl StaticTool for Trace<'_> {
         if self.known.stays[unit.number] {
             return Err(Why::NoPlace);
         }
+        let entries = unit.function.entry_blocks().into_iter();
+        let mut entries = entries.map(|block| unit.function.graph.blocks[block as usize].start);
+        if entries.any(|entry| self.needs(entry.0) & R11 != 0) {
+            return Err(Why::NoPlace);
+        }
         let weights = Weights::of(unit.function, self.wanted.profile);
         let mut shape = Shape::of(unit, &self.known, &weights)?;
         let planned = values::assign(unit, self.image, &mut shape)?;
-        tokens::add(unit, &shape, &planned, out)?;
-        self.planned.insert(
-            unit.number,
-            shape.into_plan(unit, &self.known, &planned.paths),
-        );
+        let slices = self.inputs.as_ref().map(|inputs| {
+            let program = (self.image, &self.known, inputs);
+            Slices::of(unit, program, &shape, &planned)
+        });
+        let slices = slices.transpose()?;
+        tokens::add(unit, &shape, &planned, slices.as_ref(), out)?;
+        let mut own = shape.into_plan(unit, &self.known, &planned.paths);
+        for (block, values) in slices.into_iter().flat_map(Slices::into_values).enumerate() {
+            (own.blocks[block].values, own.blocks[block].results) = values;
+        }
+        for entry in own.entries.iter_mut() {
+            let start = own.blocks[entry.block as usize].start;
+            entry.registers = self.needs(start);
+        }
+        self.planned.insert(unit.number, own);
         Ok(())
     }
 
     fn spills(&self) -> bool {
         true
+    }
+
+    fn inserts_anywhere(&self) -> bool {
+        self.inputs.is_some()
     }
 
     fn skip(&mut self, function: usize) {
@@ -179,7 +217,14 @@ impl StaticTool for Trace<'_> {
             Ok(_) => (witness::ENTER, Item::Imm16(number as u16)),
             Err(_) => (witness::ENTER_FAR, Item::Imm32(number)),
         };
-        vec![append(Item::Imm8(kind)), append(item)]
+        let mut ops = vec![append(Item::Imm8(kind)), append(item)];
+        let needs = match (entry.0, &self.inputs) {
+            (0, Some(inputs)) => slices::each(!R11).take(inputs.most()).collect(),
+            (entry, _) => slices::each(self.needs(entry)).collect::<Vec<_>>(),
+        };
+        let values: Vec<_> = needs.into_iter().map(|register| (register, 8)).collect();
+        ops.extend(slices::ops(&values));
+        ops
     }
 
     fn section(&self, outcome: &Outcome<'_>) -> Option<Section> {
@@ -187,6 +232,7 @@ impl StaticTool for Trace<'_> {
             original: self.wanted.original.to_owned(),
             size: outcome.input.len() as u64,
             hash: plan::hash(outcome.input),
+            has_values: self.inputs.is_some(),
             functions: self.planned.values().cloned().collect(),
             uncounted: uncounted(outcome),
         };

@@ -9,6 +9,7 @@ extern crate alloc;
 
 pub mod asm;
 pub mod class;
+pub mod compute;
 pub mod dataflow;
 pub mod far;
 pub mod flags;

@@ -7,7 +7,7 @@
 
 use crate::plan::{Reader, Uncounted, put, put_text, unzigzag, zigzag};
 
-const MAGIC: [u8; 8] = *b"EVPTRAC1";
+const MAGIC: [u8; 8] = *b"EVPTRAC2";
 
 /// The token with which control comes back from a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,68 @@ pub enum Arrival {
     Pad,
 }
 
+/// A value of a register that is in the stream, as nothing says it that is executed before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Value {
+    /// Number of the block's instructions before it.
+    pub behind: u32,
+    /// Number of the register; the value's low bytes are there, so many.
+    pub register: u8,
+    pub bytes: u8,
+}
+
+impl End {
+    /// Reads it; `block` checks numbers of blocks.
+    fn decode(reader: &mut Reader<'_>, block: &dyn Fn(u64) -> Option<u32>) -> Option<End> {
+        let some_block = |reader: &mut Reader<'_>| match reader.number()?.checked_sub(1) {
+            Some(number) => Some(Some(block(number)?)),
+            None => Some(None),
+        };
+        let target = |reader: &mut Reader<'_>| Some(reader.number()?.checked_sub(1));
+        Some(match reader.number()? {
+            0 => End::Ways,
+            1 => End::Call {
+                target: target(reader)?,
+                back: match reader.number()? {
+                    0 => Back::Nothing,
+                    1 => Back::Site,
+                    2 => Back::Point,
+                    _ => return None,
+                },
+                next: some_block(reader)?,
+                pad: some_block(reader)?,
+            },
+            2 => End::Return { tells: false },
+            3 => End::Return { tells: true },
+            4 => End::Tail {
+                target: target(reader)?,
+            },
+            5 => End::Table,
+            6 => End::Nothing,
+            _ => return None,
+        })
+    }
+}
+
+impl Value {
+    /// The values of a block, and the registers of its call's results.
+    fn decode(reader: &mut Reader<'_>) -> Option<(Vec<Value>, u16)> {
+        let results = u16::try_from(reader.number()?).ok()?;
+        let mut values = Vec::new();
+        for _ in 0..reader.number()? {
+            let behind = u32::try_from(reader.number()?).ok()?;
+            let &[register, bytes] = reader.take(2)?.first_chunk()?;
+            (register < 16 && bytes <= 8).then_some(())?;
+            values.push(Value {
+                behind,
+                register,
+                bytes,
+            });
+        }
+        Some((values, results))
+    }
+}
+
 /// A block, or a way out of the function, which has no bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
@@ -69,14 +131,27 @@ pub struct Block {
     pub tells: bool,
     /// A token comes before its last instruction, which may not come back.
     pub is_out: bool,
+    /// Values in the stream, in the order of the instructions.
+    pub values: Vec<Value>,
+    /// Registers, a bit each, whose values are in the stream when its call has come back.
+    pub results: u16,
+}
+
+/// An entry of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub block: u32,
+    pub number: u32,
+    /// Registers, a bit each, whose values are in the stream if other code enters there.
+    pub registers: u16,
 }
 
 /// A function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Function {
     pub entry: u64,
-    /// Blocks at which others enter it, that of the entry among them, and the numbers of these entries.
-    pub entries: Vec<(u32, u32)>,
+    /// Blocks at which others enter it, that of the entry among them.
+    pub entries: Vec<Entry>,
     pub blocks: Vec<Block>,
 }
 
@@ -88,6 +163,8 @@ pub struct File {
     /// Its bytes, and a hash of them.
     pub size: u64,
     pub hash: [u8; 16],
+    /// Values are in the stream, so that all addresses of accesses follow.
+    pub has_values: bool,
     /// By entry.
     pub functions: Vec<Function>,
     pub uncounted: Uncounted,
@@ -96,13 +173,17 @@ pub struct File {
 const STOPS: u64 = 1;
 const TELLS: u64 = 2;
 const OUT: u64 = 4;
+const VALUES: u64 = 8;
 
 impl Block {
     fn encode(&self, before: u64, out: &mut Vec<u8>) {
         put(out, zigzag(self.start.wrapping_sub(before)));
         put(out, self.len.into());
         let bit = |is: bool, bit: u64| if is { bit } else { 0 };
-        let flags = bit(self.stops, STOPS) | bit(self.tells, TELLS) | bit(self.is_out, OUT);
+        let flags = bit(self.stops, STOPS)
+            | bit(self.tells, TELLS)
+            | bit(self.is_out, OUT)
+            | bit(self.results > 0 || !self.values.is_empty(), VALUES);
         put(out, flags);
         put(out, self.paths.into());
         match self.arrival {
@@ -139,6 +220,14 @@ impl Block {
             End::Table => put(out, 5),
             End::Nothing => put(out, 6),
         }
+        if flags & VALUES != 0 {
+            put(out, self.results.into());
+            put(out, self.values.len() as u64);
+            for value in &self.values {
+                put(out, value.behind.into());
+                out.extend([value.register, value.bytes]);
+            }
+        }
     }
 
     fn decode(reader: &mut Reader<'_>, before: u64, blocks: u64) -> Option<Block> {
@@ -162,32 +251,10 @@ impl Block {
             let to = block(reader.number()?)?;
             ways.push((to, u32::try_from(reader.number()?).ok()?));
         }
-        let some_block = |reader: &mut Reader<'_>| match reader.number()?.checked_sub(1) {
-            Some(number) => Some(Some(block(number)?)),
-            None => Some(None),
-        };
-        let target = |reader: &mut Reader<'_>| Some(reader.number()?.checked_sub(1));
-        let end = match reader.number()? {
-            0 => End::Ways,
-            1 => End::Call {
-                target: target(reader)?,
-                back: match reader.number()? {
-                    0 => Back::Nothing,
-                    1 => Back::Site,
-                    2 => Back::Point,
-                    _ => return None,
-                },
-                next: some_block(reader)?,
-                pad: some_block(reader)?,
-            },
-            2 => End::Return { tells: false },
-            3 => End::Return { tells: true },
-            4 => End::Tail {
-                target: target(reader)?,
-            },
-            5 => End::Table,
-            6 => End::Nothing,
-            _ => return None,
+        let end = End::decode(reader, &block)?;
+        let (values, results) = match flags & VALUES {
+            0 => (Vec::new(), 0),
+            _ => Value::decode(reader)?,
         };
         Some(Block {
             start,
@@ -199,6 +266,8 @@ impl Block {
             stops: flags & STOPS != 0,
             tells: flags & TELLS != 0,
             is_out: flags & OUT != 0,
+            values,
+            results,
         })
     }
 }
@@ -214,6 +283,7 @@ impl File {
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&self.hash);
         put(&mut out, self.size);
+        put(&mut out, self.has_values.into());
         put_text(&mut out, &self.original);
         put(&mut out, self.functions.len() as u64);
         let mut before = 0;
@@ -222,9 +292,10 @@ impl File {
             before = function.entry;
             put(&mut out, function.blocks.len() as u64);
             put(&mut out, function.entries.len() as u64);
-            for &(block, number) in &function.entries {
-                put(&mut out, block.into());
-                put(&mut out, number.into());
+            for entry in &function.entries {
+                put(&mut out, entry.block.into());
+                put(&mut out, entry.number.into());
+                put(&mut out, entry.registers.into());
             }
             let mut end = function.entry;
             for block in &function.blocks {
@@ -241,6 +312,7 @@ impl File {
         let mut reader = Reader(bytes.strip_prefix(&MAGIC)?);
         let hash = *reader.take(16)?.first_chunk()?;
         let size = reader.number()?;
+        let has_values = reader.number()? != 0;
         let original = reader.text()?;
         let mut functions = Vec::new();
         let mut before = 0u64;
@@ -254,8 +326,11 @@ impl File {
             for _ in 0..reader.number()? {
                 let block = u32::try_from(reader.number()?).ok()?;
                 (u64::from(block) < blocks).then_some(())?;
-                let number = u32::try_from(reader.number()?).ok()?;
-                function.entries.push((block, number));
+                function.entries.push(Entry {
+                    block,
+                    number: u32::try_from(reader.number()?).ok()?,
+                    registers: u16::try_from(reader.number()?).ok()?,
+                });
             }
             let mut end = before;
             for _ in 0..blocks {
@@ -269,6 +344,7 @@ impl File {
             original,
             size,
             hash,
+            has_values,
             functions,
             uncounted: Uncounted::decode(&mut reader)?,
         })

@@ -67,6 +67,8 @@ pub enum At {
     Edge(u32),
     /// Before the last instruction of a block.
     Last(u32),
+    /// Before the instruction that begins so many bytes behind the beginning of a block.
+    Inside(u32, u32),
 }
 
 /// Something to be done.
@@ -194,15 +196,29 @@ pub enum Item {
     Register(Reg),
     /// The lowest 8 bits of a register.
     Low(Reg),
+    /// The lowest 16 and 32 bits of a register.
+    Low16(Reg),
+    Low32(Reg),
 }
 
 impl Item {
     pub const fn size(self) -> i32 {
         match self {
             Item::Imm8(_) | Item::Low(_) => 1,
-            Item::Imm16(_) => 2,
-            Item::Imm32(_) => 4,
+            Item::Imm16(_) | Item::Low16(_) => 2,
+            Item::Imm32(_) | Item::Low32(_) => 4,
             Item::Register(_) => 8,
+        }
+    }
+
+    /// The register of which it is, if it is of one.
+    pub const fn register(self) -> Option<Reg> {
+        match self {
+            Item::Register(register)
+            | Item::Low(register)
+            | Item::Low16(register)
+            | Item::Low32(register) => Some(register),
+            Item::Imm8(_) | Item::Imm16(_) | Item::Imm32(_) => None,
         }
     }
 }

@@ -232,15 +232,12 @@ impl Scratch {
         // Registers that are read, and the stack pointer.
         let mut read = 1u16 << Reg::Rsp as u8;
         for op in ops {
-            if let Op::Append {
-                item: Item::Register(register) | Item::Low(register),
-                ..
-            }
-            | Op::Let { register, .. }
-            | Op::Sum { register, .. } = *op
-            {
-                read |= 1 << register as u8;
-            }
+            let register = match *op {
+                Op::Append { item, .. } => item.register(),
+                Op::Let { register, .. } | Op::Sum { register, .. } => Some(register),
+                _ => None,
+            };
+            read |= register.map_or(0, |register| 1 << register as u8);
         }
         let rax = 1u16 << Reg::Rax as u8;
         let live = site.live.general;
@@ -404,9 +401,9 @@ impl<'a, S: Sink<'a>> Lowering<'_, S> {
         for item in items.iter().rev() {
             at -= item.size();
             let disp = lane.end + at;
-            let place = match *item {
-                Item::Register(register) | Item::Low(register) => self.place(register)?,
-                Item::Imm8(_) | Item::Imm16(_) | Item::Imm32(_) => work,
+            let place = match item.register() {
+                Some(register) => self.place(register)?,
+                None => work,
             };
             let asm = self.out.asm();
             match *item {
@@ -415,6 +412,8 @@ impl<'a, S: Sink<'a>> Lowering<'_, S> {
                 Item::Imm32(value) => asm.mov_gs_mem_imm32(work, disp, value),
                 Item::Register(_) => asm.mov_gs_mem_r(work, disp, place),
                 Item::Low(_) => asm.mov_gs_mem_r8(work, disp, place),
+                Item::Low16(_) => asm.mov_gs_mem_r16(work, disp, place),
+                Item::Low32(_) => asm.mov_gs_mem_r32(work, disp, place),
             }
         }
         if is_byte {

@@ -36,7 +36,12 @@ const AT_FDCWD: usize = -100isize as usize;
 pub fn thread() -> u64 {
     let mut base = 0u64;
     // SAFETY: the kernel writes a word.
-    unsafe { syscall(nr::ARCH_PRCTL, [ARCH_GET_FS, &raw mut base as usize, 0, 0, 0, 0]) };
+    unsafe {
+        syscall(
+            nr::ARCH_PRCTL,
+            [ARCH_GET_FS, &raw mut base as usize, 0, 0, 0, 0],
+        )
+    };
     if base == 0 {
         return 0;
     }
@@ -112,7 +117,12 @@ pub fn set_gs(addr: u64) {
 pub fn gs() -> u64 {
     let mut base = 0u64;
     // SAFETY: the kernel writes a word.
-    unsafe { syscall(nr::ARCH_PRCTL, [ARCH_GET_GS, &raw mut base as usize, 0, 0, 0, 0]) };
+    unsafe {
+        syscall(
+            nr::ARCH_PRCTL,
+            [ARCH_GET_GS, &raw mut base as usize, 0, 0, 0, 0],
+        )
+    };
     base
 }
 
@@ -281,14 +291,7 @@ pub fn is_readable(addr: u64) -> bool {
 
 /// Writes memory to a file at an offset; an error if there is none.
 pub fn write_at(file: i32, addr: u64, len: usize, offset: u64) -> Result<()> {
-    let args = [
-        file as usize,
-        addr as usize,
-        len,
-        offset as usize,
-        0,
-        0,
-    ];
+    let args = [file as usize, addr as usize, len, offset as usize, 0, 0];
     // SAFETY: the kernel reads, or says that it cannot.
     match check(unsafe { syscall(nr::PWRITE64, args) })? {
         written if written == len => Ok(()),
@@ -326,17 +329,23 @@ pub unsafe fn folder(buffer: *mut u8, len: usize) -> usize {
 
 /// Makes a file longer, with room on the disk for its new bytes.
 pub fn lengthen(file: i32, from: u64, len: u64) -> Result<()> {
+    may_end_at(from.saturating_add(len))?;
+    let args = [file as usize, 0, from as usize, len as usize, 0, 0];
+    // SAFETY: our own descriptor.
+    check(unsafe { syscall(nr::FALLOCATE, args) }).map(|_| ())
+}
+
+/// Whether a file may be so long.
+pub fn may_end_at(end: u64) -> Result<()> {
     let mut limit = [0u64; 2];
     let args = [0, RLIMIT_FSIZE, 0, limit.as_mut_ptr() as usize, 0, 0];
     // A longer file would be answered by a signal.
     // SAFETY: the kernel writes two words.
     check(unsafe { syscall(nr::PRLIMIT64, args) })?;
-    if from.saturating_add(len) > limit[0] {
-        return Err(NO_ROOM);
+    match end > limit[0] {
+        true => Err(NO_ROOM),
+        false => Ok(()),
     }
-    let args = [file as usize, 0, from as usize, len as usize, 0, 0];
-    // SAFETY: our own descriptor.
-    check(unsafe { syscall(nr::FALLOCATE, args) }).map(|_| ())
 }
 
 /// `ENOSPC`.

@@ -4,7 +4,8 @@ use core::mem::{MaybeUninit, offset_of};
 
 use wire::counters::{
     ARGUMENTS, BESIDE, CHUNK_HEAD, CHUNK_MAGIC, ChunkHead, Configuration, FIRST, FOLDER,
-    FOLDER_VARIABLE, FUZZER, FileHeader, HEAD, MAGIC, NUMBERED, PATH, Process, SlotHead, State, VERSION,
+    FOLDER_VARIABLE, FUZZER, FileHeader, HEAD, MAGIC, NUMBERED, PATH, Process, SlotHead, State,
+    VERSION,
 };
 
 use crate::{calls, fuzzer, modules};
@@ -351,11 +352,7 @@ pub unsafe fn map_chunk(
             return false;
         };
         let module = modules::module(state, number);
-        let head = [
-            u64::from_le_bytes(CHUNK_MAGIC),
-            (*slot).slot,
-            number,
-        ];
+        let head = [u64::from_le_bytes(CHUNK_MAGIC), (*slot).slot, number];
         let (at, bytes) = ((*process).end, (*module).bytes);
         let own = slot as u64 + FIRST + (*module).at;
         let room = calls::lengthen(file, at, CHUNK_HEAD + bytes);

@@ -47,7 +47,9 @@ pub fn memory() -> Option<usize> {
         let len = files::variable(MEMORY, text, DIGITS)?;
         let mut number = 0usize;
         for at in 0..len {
-            let digit = (*text.add(at)).checked_sub(b'0').filter(|digit| *digit < 10)?;
+            let digit = (*text.add(at))
+                .checked_sub(b'0')
+                .filter(|digit| *digit < 10)?;
             number = number.checked_mul(10)?.checked_add(digit.into())?;
         }
         (len > 0).then_some(number)
@@ -224,7 +226,10 @@ unsafe extern "C" fn begin(registers: *const [u64; 16], again: u64, told: *const
         for number in 0..16 {
             // No compiler makes a call of `memcpy` of it.
             let register = registers.add(number).read_volatile();
-            (&raw mut (*turns).registers).cast::<u64>().add(number).write(register);
+            (&raw mut (*turns).registers)
+                .cast::<u64>()
+                .add(number)
+                .write(register);
         }
         (*turns).goes_on = registers.add(11).read();
         (*turns).again = again;

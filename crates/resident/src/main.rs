@@ -27,6 +27,7 @@
 mod calls;
 mod files;
 mod fuzzer;
+mod memory;
 mod modules;
 mod slots;
 mod stream;

@@ -53,7 +53,8 @@ pub unsafe fn state(configuration: &Configuration, own: *mut State) -> *mut Stat
 }
 
 const OTHERS: &[u8] = b"everypath: files of two edits with counters are in one process, which cannot be; edit them together\n";
-const NO_MEMORY: &[u8] = b"everypath: there is no address space for the counters of this program and its libraries\n";
+const NO_MEMORY: &[u8] =
+    b"everypath: there is no address space for the counters of this program and its libraries\n";
 
 fn say_and_end(sentence: &[u8]) -> ! {
     calls::say(sentence.as_ptr(), sentence.len());

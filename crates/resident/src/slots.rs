@@ -3,8 +3,8 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use wire::counters::{
-    CHUNK_HEAD, Configuration, FIRST, FUZZER, FileHeader, NUMBERED, Process, SEVERAL, SPARE, SlotHead,
-    State,
+    CHUNK_HEAD, Configuration, FIRST, FUZZER, FileHeader, NUMBERED, Process, SEVERAL, SPARE,
+    SlotHead, State,
 };
 
 use crate::{calls, files, modules, stream};
@@ -98,7 +98,7 @@ pub unsafe fn take(configuration: &Configuration, state: *mut State, own: u64) {
             files::lose(process);
         }
         if configuration.lane != 0 {
-            stream::begin(new + FIRST + configuration.at);
+            stream::begin(new + FIRST + configuration.at, own);
         }
         (*head).owner = own;
         (*head).thread = number;

@@ -43,6 +43,11 @@ pub trait StaticTool: Send {
         false
     }
 
+    /// Whether it inserts before instructions anywhere in a block ([`probe::At::Inside`]).
+    fn inserts_anywhere(&self) -> bool {
+        false
+    }
+
     /// A function, by its number, is left for other reasons; it may have been planned, or not.
     fn skip(&mut self, _function: usize) {}
 
@@ -51,7 +56,8 @@ pub trait StaticTool: Send {
         None
     }
 
-    /// Says what is done where others than moved code come to an entry, by its old place: with one register, and no flags.
+    /// Says what is done where others than moved code come to an entry, by its old place: with one register, and no flags. What is done
+    /// at address 0 is as long as any of these.
     fn entered(&self, _entry: LinkAddr) -> Vec<Op> {
         Vec::new()
     }

@@ -16,25 +16,23 @@ mod exits;
 mod red_zone;
 mod table;
 mod transfers;
+mod units;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use flow::{EdgeKind, Function, Live, Liveness, Program, To};
-use image::{Image, LinkAddr};
-use isa::{Flow, Insn, RegisterSet};
+use flow::{EdgeKind, Function, Live, To};
+use image::LinkAddr;
+use isa::RegisterSet;
 use probe::{At, Exit, Op, Site, Spill, Test};
 
-use crate::abandons::Abandons;
-use crate::jump_tables::NewTables;
 use crate::layout::{Inserted, Insertions, RESIDENT};
 use crate::skipped::Why;
-use crate::twice::{self, Exits};
 use crate::versions::{Label, Version, Versions};
 pub(crate) use entries::Entries;
-use entries::{R11, bare_entries};
-use exits::way_to_function;
+use entries::R11;
 use table::Table;
 pub use transfers::Transfer;
+pub(crate) use units::{Units, Wants};
 
 /// Gives a forked child memory of its own.
 const GIVE_MEMORY: Op = Op::Guard {
@@ -146,6 +144,8 @@ pub struct Unit<'u> {
     spill: Spill,
     /// Registers and flags that are live before the last instructions of blocks that leave the function, or may.
     before_last: BTreeMap<u32, RegisterSet>,
+    /// Registers and flags that are live before each instruction, for tools that insert anywhere.
+    inside: HashMap<LinkAddr, RegisterSet>,
     /// Nodes of these tables by their addresses.
     shared: BTreeMap<LinkAddr, u32>,
     /// Blocks to which calls return that may return in a forked child.
@@ -156,22 +156,39 @@ pub struct Unit<'u> {
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     ops: BTreeMap<usize, Vec<Op>>,
-    /// Ops before the transfer at the end of a block.
-    lasts: BTreeMap<u32, Vec<Op>>,
+    /// Ops before other instructions than the first ones of blocks, by the block and the instruction.
+    inside: BTreeMap<(u32, LinkAddr), Vec<Op>>,
+    /// General registers, a bit each, that what is inserted elsewhere has a value in.
+    kept: BTreeMap<usize, u16>,
+    kept_inside: BTreeMap<(u32, LinkAddr), u16>,
 }
 
 impl Plan {
     /// Has something done, behind what is done there already.
     pub fn add(&mut self, unit: &Unit<'_>, at: At, op: Op) -> Result<(), Why> {
-        match at {
-            At::Last(block) if !unit.is_alone(block) => {
-                self.lasts.entry(block).or_default().push(op);
-            }
-            _ => {
+        match unit.inside_at(at) {
+            Some(place) => self.inside.entry(place).or_default().push(op),
+            None => {
                 let edge = unit.edge_at(at).ok_or(Why::NoPlace)?;
                 self.ops.entry(edge).or_default().push(op);
             }
         }
+        Ok(())
+    }
+
+    /// Has general registers, a bit each, left alone by what is done at a position: what is inserted elsewhere has a value in them.
+    ///
+    /// # Errors
+    /// Nothing can be inserted there.
+    pub fn keep(&mut self, unit: &Unit<'_>, at: At, registers: u16) -> Result<(), Why> {
+        let own = match unit.inside_at(at) {
+            Some(place) => self.kept_inside.entry(place).or_default(),
+            None => {
+                let edge = unit.edge_at(at).ok_or(Why::NoPlace)?;
+                self.kept.entry(edge).or_default()
+            }
+        };
+        *own |= registers;
         Ok(())
     }
 }
@@ -211,16 +228,48 @@ impl Unit<'_> {
     /// Whether something can be done at a position that finds registers enough.
     #[must_use]
     pub fn takes(&self, at: At, op: Op) -> bool {
-        match at {
-            At::Last(block) if !self.is_alone(block) => {
-                let live = self.before_last(block);
-                live.is_some_and(|live| probe::fits(&[op], &self.site(live)))
-            }
-            _ => {
+        self.takes_all(at, &[op], 0)
+    }
+
+    /// Whether several things can be done together, with registers that are left alone ([`Plan::keep`]).
+    #[must_use]
+    pub fn takes_all(&self, at: At, ops: &[Op], kept: u16) -> bool {
+        let Some(mut live) = self.live_for(at) else {
+            return false;
+        };
+        live.general |= kept;
+        probe::fits(ops, &self.site(live))
+    }
+
+    /// Registers and flags that are live at a position; `None`: nothing can be inserted there.
+    #[must_use]
+    pub fn live_for(&self, at: At) -> Option<RegisterSet> {
+        match self.inside_at(at) {
+            Some((block, insn)) => self.live_inside(block, insn),
+            None => {
                 let edge = self.edge_at(at).and_then(|edge| self.edges.get(edge));
-                edge.is_some_and(|edge| edge.takes(op))
+                edge.filter(|edge| edge.has_place()).map(|edge| edge.live)
             }
         }
+    }
+
+    /// The block and the instruction of a position that is not at a block's beginning.
+    fn inside_at(&self, at: At) -> Option<(u32, LinkAddr)> {
+        let block = |block: u32| self.function.graph.blocks.get(block as usize);
+        match at {
+            At::Last(number) if !self.is_alone(number) => Some((number, block(number)?.last)),
+            At::Inside(number, bytes) if bytes > 0 => {
+                Some((number, block(number)?.start + bytes.into()))
+            }
+            _ => None,
+        }
+    }
+
+    /// Registers and flags that are live before an instruction that is not a block's first one.
+    fn live_inside(&self, block: u32, insn: LinkAddr) -> Option<RegisterSet> {
+        let known = self.inside.get(&insn).copied();
+        let is_last = || self.function.graph.blocks[block as usize].last == insn;
+        known.or_else(|| is_last().then(|| self.before_last(block)).flatten())
     }
 
     /// Whether the call at the end of a block may come back in a forked child, with memory of its own.
@@ -235,7 +284,9 @@ impl Unit<'_> {
         match at {
             At::Edge(edge) => Some(edge as usize),
             At::Entry => self.edges.iter().position(Edge::is_entry),
-            At::Block(block) | At::Last(block) => self.through.get(block as usize).copied(),
+            At::Block(block) | At::Last(block) | At::Inside(block, _) => {
+                self.through.get(block as usize).copied()
+            }
         }
     }
 
@@ -259,12 +310,12 @@ impl Unit<'_> {
             Node::Table(_) => true,
         };
         let mut insertions = Insertions::default();
-        for (block, ops) in plan.lasts {
-            let live = self.before_last(block);
+        for ((block, insn), ops) in plan.inside {
+            let live = self.live_inside(block, insn);
             let live = live.filter(|_| versions.has(version, block));
-            let site = self.site(live.ok_or(Why::NoPlace)?);
-            let last = self.function.graph.blocks[block as usize].last;
-            insertions.blocks.insert(last, Inserted::of(ops, site)?);
+            let mut site = self.site(live.ok_or(Why::NoPlace)?);
+            site.live.general |= plan.kept_inside.get(&(block, insn)).unwrap_or(&0);
+            insertions.blocks.insert(insn, Inserted::of(ops, site)?);
         }
         let mut ops = plan.ops;
         for block in &self.forks {
@@ -280,6 +331,7 @@ impl Unit<'_> {
                 return Err(Why::NoPlace);
             }
             let mut site = edge.site();
+            site.live.general |= plan.kept.get(&at).unwrap_or(&0);
             if matches!(edge.place, Place::Falls(behind) if self.forks.contains(&behind)) {
                 // A call has returned (System V ABI, x86-64, 3.2.1), whatever its callee, which is C's, is taken to read.
                 site.live.flags = isa::Flags::NONE;
@@ -391,204 +443,6 @@ impl Unit<'_> {
         match has(self, node, Node::Start(to)) {
             None => self.add(node, Node::Start(to), Kind::Case, place, vec![graph]),
             Some(at) => self.edges[at].graph.push(graph),
-        }
-    }
-}
-
-/// Makes units of a program's functions.
-pub(crate) struct Units<'d> {
-    program: &'d Program,
-    liveness: Liveness<'d>,
-    abandons: Abandons<'d>,
-    /// Entries to which functions jump.
-    jumped: HashSet<LinkAddr>,
-    /// Entries that may be called or jumped to directly.
-    direct: HashSet<LinkAddr>,
-}
-
-impl<'d> Units<'d> {
-    pub fn new(image: &'d Image, program: &'d Program) -> Units<'d> {
-        let edges = program
-            .functions
-            .iter()
-            .flat_map(|function| &function.graph.edges);
-        let jumps = edges.filter(|edge| !matches!(edge.kind, EdgeKind::Call | EdgeKind::NoReturn));
-        let jumped = jumps.filter_map(|edge| match edge.to {
-            To::Address(target) => Some(target),
-            _ => None,
-        });
-        let (liveness, (abandons, direct)) = rayon::join(
-            || Liveness::new(image, program),
-            || {
-                rayon::join(
-                    || Abandons::of(image, program),
-                    || direct::targets(image, program),
-                )
-            },
-        );
-        Units {
-            program,
-            jumped: jumped.collect(),
-            direct,
-            liveness,
-            abandons,
-        }
-    }
-
-    /// The unit of a function, by its number.
-    pub fn unit<'b>(
-        &self,
-        number: usize,
-        switches: &NewTables,
-        bytes: &dyn Fn(LinkAddr) -> &'b [u8],
-        (has_memory, spills): (bool, bool),
-    ) -> Result<Unit<'d>, Why> {
-        let function = &self.program.functions[number];
-        if has_memory && self.abandons.is_left(number) {
-            return Err(Why::Forks);
-        }
-        let mut unit = Unit {
-            number,
-            function,
-            edges: Vec::new(),
-            transfers: Vec::new(),
-            tables: 0,
-            through: Vec::new(),
-            live: self.liveness.of(function),
-            spill: match spills && red_zone::is_free(function, bytes) {
-                true => Spill::RedZone,
-                false => Spill::Never,
-            },
-            before_last: BTreeMap::new(),
-            shared: BTreeMap::new(),
-            forks: BTreeSet::new(),
-        };
-        self.add_edges(&mut unit, switches, bytes)?;
-        if !has_memory {
-            unit.forks.clear();
-        }
-        Ok(unit)
-    }
-
-    /// Facts of the entries of a unit's function.
-    pub fn entries(&self, unit: &Unit<'_>) -> Entries {
-        let is_called = self.is_called(unit.function);
-        Entries {
-            bare: bare_entries(unit.function, &unit.live, is_called),
-            keeps_r11: is_called && self.direct.contains(&unit.function.entry),
-        }
-    }
-
-    /// Whether a function is called, by the System V convention, in which flags are no argument; parts of functions are jumped to
-    /// in any state.
-    fn is_called(&self, function: &Function) -> bool {
-        let evidence = function.evidence;
-        let is_part = |name: &str| name.contains(".cold") || name.contains(".part");
-        let is_named = function.name.as_deref().is_some_and(|name| !is_part(name));
-        let is_called = evidence.called || function.is_taken() || is_named;
-        is_called || !self.jumped.contains(&function.entry)
-    }
-
-    /// Edges of all blocks.
-    // Long function: one match on the kinds of edges.
-    fn add_edges<'b>(
-        &self,
-        unit: &mut Unit<'_>,
-        switches: &NewTables,
-        bytes: &dyn Fn(LinkAddr) -> &'b [u8],
-    ) -> Result<(), Why> {
-        let function = unit.function;
-        let graph = &function.graph;
-        let first = graph.block_from(function.entry).ok_or(Why::Code)? as u32;
-        unit.add_ways_in(first);
-        for (number, block) in (0..).zip(&graph.blocks) {
-            let (start, end) = (Node::Start(number), Node::End(number));
-            let place = Place::Block(block.start);
-            unit.through.push(unit.edges.len());
-            unit.add(start, end, Kind::Block, place, Vec::new());
-            let last = bytes(block.last);
-            let last = Insn::decode(&last[..last.len().min(15)], block.last.0);
-            let last = last.map_err(|_| Why::Code)?;
-            let transfer = transfers::of(unit, number, &last, (&self.liveness, switches));
-            unit.transfers.extend(transfer);
-            let flow = last.flow();
-            let before = graph.edges.partition_point(|edge| edge.from < number);
-            let own = graph.edges_of(number as usize);
-            let mut leaves = own.is_empty();
-            for (at, edge) in own.iter().enumerate() {
-                let To::Block(to) = edge.to else {
-                    if let Some((kind, place)) = way_to_function(edge, block.last, flow)? {
-                        unit.add(end, Node::Outside, kind, place, vec![before + at]);
-                        continue;
-                    }
-                    leaves |= edge.kind != EdgeKind::Call;
-                    if edge.kind == EdgeKind::Call {
-                        self.add_call(unit, number, block.end, edge.to);
-                    }
-                    continue;
-                };
-                let target = graph.blocks[to as usize].start;
-                let (kind, place) = match edge.kind {
-                    // A jump leads over the same instruction without a prefix.
-                    EdgeKind::FallThrough if to != number + 1 => {
-                        (Kind::Falls, Place::Taken(block.last, target))
-                    }
-                    EdgeKind::FallThrough => (Kind::Falls, Place::Falls(target)),
-                    // It has no long form.
-                    EdgeKind::Taken if matches!(flow, Flow::CountJump(_)) => {
-                        (Kind::Taken, Place::Nowhere)
-                    }
-                    EdgeKind::Taken => (Kind::Taken, Place::Taken(block.last, target)),
-                    EdgeKind::Case => {
-                        let table = Table::of(function, switches, block.last);
-                        if to == first && !table.is_new {
-                            // Callers come by the same jump from its old place.
-                            return Err(Why::NoPlace);
-                        }
-                        unit.add_case(number, to, &table, before + at);
-                        continue;
-                    }
-                    EdgeKind::LandingPad => continue,
-                    _ => return Err(Why::Code),
-                };
-                unit.add(end, Node::Start(to), kind, place, vec![before + at]);
-            }
-            if let Some(exits) = twice::exits(function, number as usize, bytes) {
-                let kind = match exits {
-                    Exits::Thread => Kind::Abandoned,
-                    Exits::Process => Kind::End,
-                };
-                unit.add(end, Node::Outside, kind, Place::Nowhere, Vec::new());
-            }
-            let own_edges = unit.edges.iter().rev();
-            let mut own_edges = own_edges.take_while(|edge| edge.from == end);
-            if leaves || own_edges.any(|edge| edge.to == Node::Outside) {
-                let live = self.liveness.before_last(function, &unit.live, number);
-                unit.before_last.insert(number, live);
-            }
-            if leaves {
-                let ends = own
-                    .iter()
-                    .any(|edge| edge.kind == EdgeKind::NoReturn && self.abandons.ends(edge.to));
-                let kind = if ends { Kind::End } else { Kind::Out };
-                unit.add(end, Node::Outside, kind, Place::Nowhere, Vec::new());
-            }
-        }
-        Ok(())
-    }
-
-    /// A call at the end of a block, which returns to an address.
-    fn add_call(&self, unit: &mut Unit<'_>, block: u32, behind: LinkAddr, callee: To) {
-        if self.abandons.may_abandon(callee) {
-            let kind = match self.abandons.ends(callee) {
-                true => Kind::End,
-                false => Kind::Abandoned,
-            };
-            let end = Node::End(block);
-            unit.add(end, Node::Outside, kind, Place::Nowhere, Vec::new());
-        }
-        if self.abandons.forks(callee) {
-            unit.forks.insert(behind);
         }
     }
 }

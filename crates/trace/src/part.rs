@@ -58,6 +58,11 @@ impl Part {
         Packer::new()?.pack(None, raw)
     }
 
+    /// A part of the stream with this number; at most [`MAX_RAW`](crate::container::MAX_RAW) bytes.
+    pub fn of_stream(stream: u16, raw: &[u8]) -> io::Result<Part> {
+        Packer::new()?.pack(Some(stream), raw)
+    }
+
     /// A part that stands for `len` lost bytes of the stream.
     pub(crate) fn lost(stream: u16, len: u32) -> Part {
         Part {

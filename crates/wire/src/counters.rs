@@ -12,6 +12,8 @@
 //! ([`Configuration::at`], [`Configuration::window`]). A thread has its counters to itself, so each is a plain 64-bit word with one writer; the file
 //! has them at every moment, also when the process is killed. All numbers are little-endian.
 
+use crate::pack;
+
 /// Offset of the first counter from a thread's `%gs`; bytes of a page.
 pub const FIRST: u64 = 4096;
 /// Bytes of the head of a file.
@@ -24,7 +26,7 @@ pub const MAGIC: [u8; 8] = *b"EVPCNTRS";
 /// The first bytes of a chunk.
 pub const CHUNK_MAGIC: [u8; 8] = *b"EVPCHUNK";
 /// Version of the file.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// Bytes of the identity of an edited file.
 pub const ID: usize = 16;
@@ -154,6 +156,10 @@ pub struct Process {
     pub slots: u64,
     /// Bytes of the file.
     pub end: u64,
+    /// Address of a [`Scratch`]; 0: there is none yet.
+    pub scratch: u64,
+    /// Number of pieces that are not compressed, as one before was not much shorter for it.
+    pub plain: u64,
 }
 
 /// Turns of a function that is executed again for each input of a fuzzer.
@@ -246,6 +252,8 @@ pub struct Lane {
     pub cursor: i64,
     /// Bytes of the stream that were written before; [`Lane::ENDED`]: there is no room for more.
     pub before: u64,
+    /// The thread pointer of its thread.
+    pub pointer: u64,
 }
 
 impl Lane {
@@ -267,6 +275,17 @@ pub struct StreamHead {
     /// Bytes of the stream that come before.
     pub before: u64,
     pub bytes: u64,
+    /// Bytes of the file behind the head: fewer are a block of LZ4 ([`pack`]).
+    pub stored: u64,
+}
+
+/// A piece of a stream before it is written.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Scratch {
+    pub head: StreamHead,
+    pub bytes: [u8; Lane::BYTES as usize],
+    pub table: pack::Table,
 }
 
 /// Offset behind the [`State`] of memory for all threads for which there is no other: [`FIRST`] bytes and the counters, whose
@@ -274,5 +293,6 @@ pub struct StreamHead {
 pub const SPARE: u64 = 20480;
 
 const _: () = assert!(size_of::<FileHeader>() as u64 <= HEAD);
+const _: () = assert!(size_of::<Lane>() as u64 <= Lane::HEAD && Lane::BYTES as usize <= pack::MOST);
 const _: () = assert!(size_of::<ChunkHead>() as u64 <= CHUNK_HEAD);
 const _: () = assert!(size_of::<State>() as u64 <= SPARE);

@@ -30,6 +30,7 @@ pub mod layout;
 pub mod log;
 pub mod natives;
 pub mod node;
+pub mod pack;
 pub mod stream;
 pub mod view;
 pub mod witness;

@@ -15,6 +15,7 @@
 //! | 243, u32, u64, u64 | control came to this address from a call that may come back twice; its stack pointer and result |
 //! | 244 | the code behind does not come back |
 //! | 245, u32 | a jump by a table went to the block at this address |
+//! | 247, u8 *n*, *n* bytes | values of registers, of which the block's plan says which they are; before the token that says that the block was executed |
 //!
 //! Addresses are the lowest 32 bits of those of the file that was edited; all numbers are little-endian.
 
@@ -30,6 +31,11 @@ pub const POINT: u8 = 243;
 pub const OUT: u8 = 244;
 pub const WENT: u8 = 245;
 pub const ENTER_FAR: u8 = 246;
+pub const VALUES: u8 = 247;
+/// Most bytes of a piece of a stream.
+pub const LONGEST: usize = crate::pack::MOST;
+/// Most bytes of [`VALUES`].
+pub const MOST_BYTES: usize = 64;
 
 /// The token of a call that came back to an address.
 pub const fn back(to: u64) -> u8 {

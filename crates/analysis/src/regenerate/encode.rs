@@ -11,7 +11,8 @@ use isa::insn::Reader;
 use isa::{Flow, Insn};
 use placement::traced::File;
 use trace::stream::{
-    ESCAPE, LANES, OUTCOMES, PER_BYTE, TARGETS, TargetNumber, escape, lane, mark, went, why,
+    ADDRESS_STREAM, ESCAPE, LANES, OUTCOMES, PER_BYTE, TARGETS, TargetNumber, escape, lane, mark,
+    went, why,
 };
 use trace::{Fragment, Part, Piece};
 
@@ -164,6 +165,8 @@ fn last(insn: &Insn) -> Last {
 pub struct Streams<'s, 'f> {
     shared: &'s mut Shared<'f>,
     lanes: [Vec<u8>; LANES],
+    /// Words of accesses.
+    pub words: Vec<u8>,
     parts: Vec<Part>,
     /// Outcomes that are not in a lane yet, behind a 1, and their lane.
     outcomes: u32,
@@ -178,6 +181,7 @@ impl<'s, 'f> Streams<'s, 'f> {
         Streams {
             shared,
             lanes: Default::default(),
+            words: Vec::new(),
             parts: Vec::new(),
             outcomes: 1,
             lane: 0,
@@ -195,10 +199,11 @@ impl<'s, 'f> Streams<'s, 'f> {
                 self.insns += known.insns;
                 self.before = Some(known);
             }
-            Told::Came { to, how } => {
+            Told::Values { .. } => {}
+            Told::Came { to, how, .. } => {
                 let to = self.shared.block(to).start;
                 let why = match how {
-                    How::FromElsewhere => why::UNSELECTED,
+                    How::Enters | How::FromElsewhere | How::Pad | How::Point(_) => why::UNSELECTED,
                     How::Interrupts(at) => {
                         let at = self.shared.block(at).start;
                         self.go_to(at);
@@ -223,6 +228,18 @@ impl<'s, 'f> Streams<'s, 'f> {
         if self.lanes.iter().any(|lane| lane.len() >= PART) {
             self.pack()?;
         }
+        if self.words.len() >= PART {
+            self.pack_words()?;
+        }
+        Ok(())
+    }
+
+    fn pack_words(&mut self) -> io::Result<()> {
+        if !self.words.is_empty() {
+            self.parts
+                .push(Part::of_stream(ADDRESS_STREAM, &self.words)?);
+            self.words.clear();
+        }
         Ok(())
     }
 
@@ -243,6 +260,7 @@ impl<'s, 'f> Streams<'s, 'f> {
         }
         self.flush();
         self.pack()?;
+        self.pack_words()?;
         Ok((self.parts, self.insns))
     }
 

@@ -9,18 +9,8 @@ use trace::witness;
 
 use super::frames::{Activation, Entered, Frames, State};
 use super::graphs::{At, Graphs};
-use super::tokens::Tokens;
-use super::told::{Fork, How, Told};
-
-/// Witnesses that contradict the plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unsound {
-    /// Byte of the stream, and its value.
-    pub at: u64,
-    pub token: u8,
-    /// Link address of the block where it was expected to go on; 0: in code that is not edited.
-    pub block: u64,
-}
+use super::tokens::{Piece, Tokens};
+use super::told::{Fork, How, Told, Unsound};
 
 /// Follows the witnesses of a thread.
 #[derive(Debug)]
@@ -44,12 +34,16 @@ struct Over;
 type Step = Result<(), Option<Over>>;
 
 impl<'g, 'f> Follower<'g, 'f> {
-    pub fn new(graphs: &'g Graphs<'f>, pieces: &'g [&'g [u8]], frames: Frames) -> Follower<'g, 'f> {
+    pub fn new(
+        graphs: &'g Graphs<'f>,
+        pieces: &'g [Piece<'g>],
+        frames: Frames,
+    ) -> Follower<'g, 'f> {
         Follower {
             graphs,
             tokens: Tokens::new(pieces),
             state: State::Elsewhere,
-            frames: frames.0,
+            frames: frames.activations,
             told: Vec::new(),
             proved: 0,
             given: 0,
@@ -80,14 +74,19 @@ impl<'g, 'f> Follower<'g, 'f> {
                 Err(Some(Over)) => self.over = true,
                 Err(None) => {
                     self.over = true;
-                    let block = self.here().map(|at| self.graphs.block(at).start);
-                    return Some(Err(Unsound {
-                        at: self.tokens.position,
-                        token: self.tokens.peek(),
-                        block: block.unwrap_or(0),
-                    }));
+                    return Some(Err(self.unsound()));
                 }
             }
+        }
+    }
+
+    /// Says where the stream contradicts the plan.
+    pub fn unsound(&mut self) -> Unsound {
+        let block = self.here().map(|at| self.graphs.block(at).start);
+        Unsound {
+            at: self.tokens.position,
+            token: self.tokens.peek(),
+            block: block.unwrap_or(0),
         }
     }
 
@@ -109,10 +108,25 @@ impl<'g, 'f> Follower<'g, 'f> {
 
     /// The first byte of the token that comes next.
     fn peek(&mut self) -> Result<u8, Option<Over>> {
-        match self.tokens.peek() {
-            0 => Err(Some(Over)),
-            first => Ok(first),
+        loop {
+            match self.tokens.peek() {
+                0 if self.tokens.is_damaged => return Err(None),
+                0 => return Err(Some(Over)),
+                witness::VALUES => self.values()?,
+                first => return Ok(first),
+            }
         }
+    }
+
+    /// Reads values, which blocks have that are not proved yet.
+    fn values(&mut self) -> Step {
+        let [len] = self.tokens.take().ok_or(Some(Over))?;
+        let mut bytes = [0; witness::MOST_BYTES];
+        let own = bytes.get_mut(..usize::from(len)).ok_or(None)?;
+        self.tokens.fill(own).ok_or(Some(Over))?;
+        self.told.insert(self.proved, Told::Values { len, bytes });
+        self.proved += 1;
+        Ok(())
     }
 
     /// Expects a token of one byte.
@@ -158,10 +172,7 @@ impl<'g, 'f> Follower<'g, 'f> {
         }
         let entry = self.entry()?;
         let state = std::mem::replace(&mut self.state, State::Before(entry));
-        self.told.push(Told::Came {
-            to: entry,
-            how: How::Interrupts(at),
-        });
+        self.came(entry, How::Interrupts(at));
         self.prove();
         self.enter(entry, Entered::ByInterrupt(Box::new(state)));
         Ok(true)
@@ -317,8 +328,8 @@ impl<'g, 'f> Follower<'g, 'f> {
                 ..
             } => {
                 let to = At { block: next, ..at };
-                let how = How::FromElsewhere;
-                self.told.extend([Told::Left(None), Told::Came { to, how }]);
+                self.told.push(Told::Left(None));
+                self.came(to, How::FromElsewhere);
                 self.state = State::Before(to);
             }
             End::Call { target, back, .. } => {
@@ -377,7 +388,7 @@ impl<'g, 'f> Follower<'g, 'f> {
                     | State::Jumped(at) => at,
                     State::Elsewhere | State::Behind(_) => return Err(None),
                 };
-                self.told.push(Told::Came { to, how: How::Back });
+                self.came(to, How::Back);
                 self.state = *state;
             }
             Entered::ByCall => {
@@ -406,7 +417,7 @@ impl<'g, 'f> Follower<'g, 'f> {
         match self.peek()? {
             witness::ENTER | witness::ENTER_FAR => {
                 let entry = self.entry()?;
-                self.come(entry);
+                self.come(entry, How::Enters);
                 self.enter(entry, Entered::FromElsewhere);
                 Ok(())
             }
@@ -424,7 +435,7 @@ impl<'g, 'f> Follower<'g, 'f> {
                 };
                 let frame = self.frames.iter().rposition(catches).ok_or(None)?;
                 self.frames.truncate(frame + 1);
-                self.come(pad);
+                self.come(pad, How::Pad);
                 self.arrived(pad);
                 Ok(())
             }
@@ -445,10 +456,11 @@ impl<'g, 'f> Follower<'g, 'f> {
                         ..
                     } if token == witness::back(behind) => {
                         self.tokens.skip();
-                        self.return_to(At {
+                        let to = At {
                             block: next,
                             ..site
-                        });
+                        };
+                        self.return_to(to, How::FromElsewhere);
                         Ok(())
                     }
                     _ => Err(None),
@@ -457,17 +469,21 @@ impl<'g, 'f> Follower<'g, 'f> {
         }
     }
 
-    fn come(&mut self, to: At) {
-        let how = How::FromElsewhere;
-        self.told.push(Told::Came { to, how });
+    fn came(&mut self, to: At, how: How) {
+        let depth = self.frames.len() as u32;
+        self.told.push(Told::Came { to, how, depth });
+    }
+
+    fn come(&mut self, to: At, how: How) {
+        self.came(to, how);
         self.is_gone = false;
         self.prove();
     }
 
     /// A call has come back, from its callee or from code that is not edited.
-    fn return_to(&mut self, to: At) {
+    fn return_to(&mut self, to: At, how: How) {
         match self.is_gone {
-            true => self.come(to),
+            true => self.come(to, how),
             false => self.prove(),
         }
         if let Some(own) = self.frames.last_mut() {
@@ -495,6 +511,26 @@ impl<'g, 'f> Follower<'g, 'f> {
         else {
             return Err(None);
         };
+        self.give_up_to(site, stack)?;
+        let to = At {
+            block: next,
+            ..site
+        };
+        if result > 0
+            && let Ok(child) = u32::try_from(result)
+        {
+            let frames = Frames {
+                activations: self.frames.clone(),
+                ..Frames::default()
+            };
+            self.told.push(Told::Forked(Fork { child, frames }));
+        }
+        self.return_to(to, How::Point(site));
+        Ok(())
+    }
+
+    /// Ends the activations behind that to which a call came back, with this stack pointer.
+    fn give_up_to(&mut self, site: At, stack: u64) -> Step {
         let waits = |own: &Activation| {
             own.function == site.function && own.site == site.block && own.is_outside
         };
@@ -507,6 +543,8 @@ impl<'g, 'f> Follower<'g, 'f> {
             _ => frames.iter().rposition(known),
         };
         match frame {
+            // Only code that is not edited ends activations so.
+            Some(frame) if !self.is_gone && frame + 1 < frames.len() => return Err(None),
             Some(frame) => self.frames.truncate(frame + 1),
             // A child whose parent's activations are not known.
             None if self.frames.is_empty() => self.frames.push(Activation {
@@ -524,17 +562,6 @@ impl<'g, 'f> Follower<'g, 'f> {
             own.points.retain(|(block, _)| *block != site.block);
             own.points.push((site.block, stack));
         }
-        let to = At {
-            block: next,
-            ..site
-        };
-        if result > 0
-            && let Ok(child) = u32::try_from(result)
-        {
-            let frames = Frames(self.frames.clone());
-            self.told.push(Told::Forked(Fork { child, frames }));
-        }
-        self.return_to(to);
         Ok(())
     }
 

@@ -1,10 +1,15 @@
 //! Activations of a thread's functions, and the place of control in the last one.
 
 use super::graphs::At;
+use super::machine::Frame;
 
 /// Activations of functions, the outermost first.
 #[derive(Clone, Debug, Default)]
-pub struct Frames(pub(super) Vec<Activation>);
+pub struct Frames {
+    pub(super) activations: Vec<Activation>,
+    /// Their registers, if the stream has values.
+    pub(super) registers: Vec<Frame>,
+}
 
 /// An activation of a function.
 #[derive(Clone, Debug)]

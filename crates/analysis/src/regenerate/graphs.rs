@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use placement::traced::{Arrival, Back, Block, End, File, Function};
+use placement::traced::{Arrival, Back, Block, End, Entry, File, Function};
 
 /// A place: a function and a block of it, by their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl<'f> Graphs<'f> {
             points: HashMap::new(),
         };
         for (function, own) in (0..).zip(&file.functions) {
-            for &(block, number) in &own.entries {
+            for &Entry { block, number, .. } in &own.entries {
                 let start = own.blocks[block as usize].start;
                 graphs.entries.insert(start, At { function, block });
                 graphs.numbers.insert(number, At { function, block });

@@ -1,42 +1,83 @@
 //! Bytes of witnesses, which are in pieces.
+//!
+//! Invariant: memory is that of one piece, which is no longer than a lane.
+
+use trace::witness::LONGEST;
+
+/// A piece of a stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Piece<'a> {
+    /// Its bytes; fewer than there are in the stream are a block of LZ4.
+    pub stored: &'a [u8],
+    /// Bytes of the stream.
+    pub bytes: u64,
+}
 
 /// Bytes of a stream, piece by piece.
 #[derive(Debug)]
 pub struct Tokens<'a> {
-    pieces: &'a [&'a [u8]],
-    rest: &'a [u8],
+    pieces: &'a [Piece<'a>],
+    /// Bytes of the piece that is read, and how many of them were.
+    own: Vec<u8>,
+    at: usize,
     /// Bytes before the next token.
     pub position: u64,
+    /// A piece cannot be unpacked.
+    pub is_damaged: bool,
 }
 
 impl<'a> Tokens<'a> {
-    pub fn new(pieces: &'a [&'a [u8]]) -> Tokens<'a> {
+    pub fn new(pieces: &'a [Piece<'a>]) -> Tokens<'a> {
         Tokens {
             pieces,
-            rest: &[],
+            own: Vec::new(),
+            at: 0,
             position: 0,
+            is_damaged: false,
         }
+    }
+
+    /// Goes to the next piece; `None`: there is none.
+    fn go_on(&mut self) -> Option<()> {
+        let (first, others) = self.pieces.split_first()?;
+        self.pieces = others;
+        self.at = 0;
+        self.own.clear();
+        if first.stored.len() as u64 >= first.bytes {
+            self.own.extend_from_slice(first.stored);
+            return Some(());
+        }
+        let len = usize::try_from(first.bytes).ok();
+        let len = len.filter(|len| *len <= LONGEST);
+        self.own.resize(len.unwrap_or(0), 0);
+        let unpacked = lz4_flex::block::decompress_into(first.stored, &mut self.own);
+        if unpacked
+            .ok()
+            .is_none_or(|unpacked| unpacked as u64 != first.bytes)
+        {
+            self.own.clear();
+            self.pieces = &[];
+            self.is_damaged = true;
+            return None;
+        }
+        Some(())
     }
 
     /// The first byte of the next token; 0: there is none. Bytes that nobody wrote are left out.
     pub fn peek(&mut self) -> u8 {
         loop {
-            match self.rest.first() {
+            match self.own.get(self.at).copied() {
                 Some(0) => self.skip(),
-                Some(&first) => return first,
-                None => {
-                    let Some((first, others)) = self.pieces.split_first() else {
-                        return 0;
-                    };
-                    (self.rest, self.pieces) = (first, others);
-                }
+                Some(first) => return first,
+                None if self.go_on().is_none() => return 0,
+                None => {}
             }
         }
     }
 
     /// Leaves a byte behind.
     pub fn skip(&mut self) {
-        self.rest = self.rest.get(1..).unwrap_or_default();
+        self.at += 1;
         self.position += 1;
     }
 
@@ -44,14 +85,25 @@ impl<'a> Tokens<'a> {
     pub fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let mut bytes = [0; N];
         self.skip();
-        for byte in &mut bytes {
-            while self.rest.is_empty() {
-                let (first, others) = self.pieces.split_first()?;
-                (self.rest, self.pieces) = (first, others);
+        self.fill(&mut bytes)?;
+        Some(bytes)
+    }
+
+    /// The next bytes; `None`: they are not there.
+    pub fn fill(&mut self, bytes: &mut [u8]) -> Option<()> {
+        if let Some(own) = self.own.get(self.at..self.at + bytes.len()) {
+            bytes.copy_from_slice(own);
+            self.at += bytes.len();
+            self.position += bytes.len() as u64;
+            return Some(());
+        }
+        for byte in bytes {
+            while self.at >= self.own.len() {
+                self.go_on()?;
             }
-            *byte = self.rest[0];
+            *byte = self.own[self.at];
             self.skip();
         }
-        Some(bytes)
+        Some(())
     }
 }

@@ -12,6 +12,7 @@ Examples:
   ./prog.count ARGS                                        writes prog.count.PID.evp
   everypath report prog.count.PID.evp                      and what they say
   everypath report prog.count.*.evp --as counts -o sum.evp the sum of several runs
+  everypath rewrite ./prog -o prog.trace --tool trace --memory   for 'regenerate'
   everypath rewrite ./prog -o prog.new --tool segment      room for more code
   everypath rewrite ./prog -o prog.new --tool null         functions moved
   everypath rewrite ./prog -o prog.new --tool null --explain   what was left, and why
@@ -59,6 +60,9 @@ pub struct Rewrite {
     /// With edges or blocks: also where each indirect call and jump went
     #[arg(long)]
     pub targets: bool,
+    /// With trace: also what addresses of loads and stores follow from
+    #[arg(long)]
+    pub memory: bool,
     /// With afl: a function that takes an input in each turn of a process
     #[arg(long, value_name = "NAME|ADDRESS")]
     pub persistent: Option<String>,

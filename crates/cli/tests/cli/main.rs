@@ -55,6 +55,7 @@ mod raptor;
 mod raptor_live;
 mod refusals;
 mod regenerated;
+mod regenerated_memory;
 mod reports;
 mod rewrite;
 mod runs;

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
-use analysis::regenerate::{Frames, Witnesses, regenerate};
+use analysis::regenerate::{Frames, Piece, Witnesses, regenerate};
 use analysis::walk::Pieces;
 use placement::traced::File;
 use testkit::folder::{Folder, addresses};
@@ -15,7 +15,7 @@ use crate::counted::{counters, edit, run};
 
 /// Calls by address and through tables, callbacks of the C library, recursion, a handler in the middle, `longjmp` out of it and over
 /// activations of one function, threads, children, jumps by labels, loops in loops.
-const PROGRAM: &str = r#"
+pub const PROGRAM: &str = r#"
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -65,7 +65,7 @@ int main(void) {
 }
 "#;
 
-const EXCEPTIONS: &str = r#"
+pub const EXCEPTIONS: &str = r#"
 #include <cstdio>
 #include <stdexcept>
 #include <string>
@@ -378,7 +378,11 @@ fn damaged_plans_and_witnesses_do_no_harm() {
         decoded += 1;
         let thread = Witnesses {
             tid: 1,
-            pieces: vec![&tokens],
+            pointer: 0,
+            pieces: vec![Piece {
+                stored: &tokens,
+                bytes: tokens.len() as u64,
+            }],
             is_cut: false,
             frames: Frames::default(),
         };

@@ -286,8 +286,11 @@ impl Shape {
     /// The function as readers know it.
     pub fn into_plan(self, unit: &Unit<'_>, known: &Known<'_>, paths: &Paths) -> traced::Function {
         let entries = unit.function.entry_blocks().into_iter();
-        let entries =
-            entries.map(|block| (block, known.number_of(self.address(unit, block as usize))));
+        let entries = entries.map(|block| traced::Entry {
+            block,
+            number: known.number_of(self.address(unit, block as usize)),
+            registers: 0,
+        });
         let entries = entries.collect();
         let blocks = (0..self.nodes.len()).map(|node| {
             let ways = self.nodes[node].ways.iter().zip(&paths.increments[node]);
@@ -302,6 +305,8 @@ impl Shape {
                 stops: paths.stops[node],
                 tells: paths.tells[node],
                 is_out: self.is_out[node],
+                values: Vec::new(),
+                results: 0,
             }
         });
         traced::Function {

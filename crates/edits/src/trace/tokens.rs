@@ -6,6 +6,7 @@ use rewrite::{Plan, Unit, Why};
 use wire::witness;
 
 use super::shape::{In, Shape};
+use super::slices::Slices;
 use super::values::{Planned, Value};
 use super::{append, with_address};
 use image::LinkAddr;
@@ -14,9 +15,18 @@ use image::LinkAddr;
 ///
 /// # Errors
 /// There is no place for one, or no register.
-pub fn add(unit: &Unit<'_>, shape: &Shape, planned: &Planned, out: &mut Plan) -> Result<(), Why> {
-    let mut out = Tokens { unit, out };
+pub fn add(
+    unit: &Unit<'_>,
+    shape: &Shape,
+    planned: &Planned,
+    slices: Option<&Slices>,
+    out: &mut Plan,
+) -> Result<(), Why> {
+    let mut out = Tokens { unit, slices, out };
     out.add_returns(shape)?;
+    if let Some(slices) = slices {
+        slices.add_early(unit, planned, out.out)?;
+    }
     for (node, ways) in shape.ins.iter().enumerate() {
         for way in ways {
             out.add_way(shape, planned, node, way)?;
@@ -30,6 +40,7 @@ pub fn add(unit: &Unit<'_>, shape: &Shape, planned: &Planned, out: &mut Plan) ->
 
 struct Tokens<'a, 'u> {
     unit: &'a Unit<'u>,
+    slices: Option<&'a Slices>,
     out: &'a mut Plan,
 }
 
@@ -150,6 +161,9 @@ impl Tokens<'_, '_> {
                     self.add(at, op)?;
                 }
             }
+        }
+        if let Some(slices) = self.slices {
+            slices.add_at(self.unit, (node, planned), self.out)?;
         }
         if let Some(register) = planned.early[node] {
             let value = match value {

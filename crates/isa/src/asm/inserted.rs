@@ -98,6 +98,18 @@ impl Asm<'_> {
         self.mem(reg, base, disp);
     }
 
+    /// `mov word gs:[base + disp], reg16`
+    pub fn mov_gs_mem_r16(&mut self, base: Reg, disp: i32, reg: Reg) {
+        self.byte(0x66);
+        self.mov_gs_mem_r32(base, disp, reg);
+    }
+
+    /// `mov dword gs:[base + disp], reg32`
+    pub fn mov_gs_mem_r32(&mut self, base: Reg, disp: i32, reg: Reg) {
+        self.bytes(&[0x65, 0x40 | reg.high() << 2 | base.high(), 0x89]);
+        self.mem(reg, base, disp);
+    }
+
     /// `cmp byte gs:[disp], imm8` (writes flags)
     pub fn cmp_gs_imm8(&mut self, disp: i32, imm: u8) {
         self.bytes(&[0x65, 0x80]);

@@ -159,7 +159,9 @@ fn expected(ops: &[Op], before: &State) -> Vec<u8> {
                     Item::Imm8(value) => u64::from(value),
                     Item::Imm16(value) => value.into(),
                     Item::Imm32(value) => value.into(),
-                    Item::Register(register) | Item::Low(register) => general[register as usize],
+                    item => item
+                        .register()
+                        .map_or(0, |register| general[register as usize]),
                 };
                 let size = item.size() as usize;
                 state.area[at..at + size].copy_from_slice(&bytes.to_le_bytes()[..size]);
@@ -312,7 +314,9 @@ fn op(u: &mut Unstructured<'_>, machine: &Machine) -> Result<Op> {
         },
         4 | 5 => Op::Append {
             lane: *u.choose(&lanes())?,
-            item: match u.int_in_range(0..=4)? {
+            item: match u.int_in_range(0..=6)? {
+                6 => Item::Low16(*u.choose(&Reg::ALL)?),
+                5 => Item::Low32(*u.choose(&Reg::ALL)?),
                 4 => Item::Imm16(u.arbitrary()?),
                 0 => Item::Imm8(u.arbitrary()?),
                 1 => Item::Low(*u.choose(&Reg::ALL)?),

@@ -18,7 +18,7 @@ use crate::layout::{Copied, Moved};
 use crate::lsda::Lsda;
 use crate::skipped::Why;
 use crate::tool::StaticTool;
-use crate::unit::{Entries, Plan, Unit, Units};
+use crate::unit::{Entries, Plan, Unit, Units, Wants};
 use crate::versions::Versions;
 
 /// Functions that are looked at together.
@@ -63,7 +63,11 @@ impl Mover<'_> {
             described: by_code(frames),
             tables: Tables::of(self.image, frames),
             units: self.units.as_ref(),
-            has: (self.residency.is_some(), self.tool.spills()),
+            wants: Wants {
+                has_memory: self.residency.is_some(),
+                spills: self.tool.spills(),
+                anywhere: self.tool.inserts_anywhere(),
+            },
             says_entries: !self.tool.entered(LinkAddr(0)).is_empty(),
             moves_bare: is_without_tables(self.image, self.program, frames),
         };
@@ -131,8 +135,7 @@ struct Choice<'d, 'f> {
     described: Vec<&'f Fde>,
     tables: Tables<'d>,
     units: Option<&'f Units<'d>>,
-    /// Threads have memory, and registers may be kept on the stack.
-    has: (bool, bool),
+    wants: Wants,
     /// Something is done in front of every entry.
     says_entries: bool,
     /// Functions without a description of their frames move, too.
@@ -167,7 +170,7 @@ impl<'d> Choice<'d, '_> {
         let is_fixed = self.image.kind() == ImageKind::Fixed;
         let switches = NewTables::of(function, is_fixed, &bytes);
         let unit = self.units.map(|units| {
-            let unit = units.unit(number, &switches, &bytes, self.has)?;
+            let unit = units.unit(number, &switches, &bytes, self.wants)?;
             let entries = units.entries(&unit);
             match self.says_entries && !entries.bare.is_empty() {
                 true => Err(Why::NoPlace),

@@ -49,11 +49,13 @@ int main(int count, char **) {
 /// The tools in turn, and that which inserts nothing.
 fn tool<'d>(image: &'d Image, program: &'d Program) -> Box<dyn StaticTool + 'd> {
     static TURN: AtomicUsize = AtomicUsize::new(0);
-    let turn = TURN.fetch_add(1, Ordering::Relaxed) % (edits::TOOLS.len() + 1);
+    let (number, all) = (TURN.fetch_add(1, Ordering::Relaxed), edits::TOOLS.len() + 1);
+    let turn = number % all;
     static NONE_LEFT: OnceLock<HashSet<u64>> = OnceLock::new();
     let wanted = edits::Wanted {
         branches: false,
         targets: false,
+        memory: (number / all).is_multiple_of(2),
         left: NONE_LEFT.get_or_init(HashSet::new),
         turns: None,
         original: "original",
