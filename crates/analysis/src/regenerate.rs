@@ -92,7 +92,8 @@ pub fn regenerate<'f>(
         while let Some(told) = follower.next() {
             let told = told.and_then(|told| {
                 if file.has_values {
-                    let executed = machine.execute(&told, &mut blocks, &mut streams.words);
+                    let told = (&told, follower.values_of(&told));
+                    let executed = machine.execute(told, &mut blocks, &mut streams.words);
                     executed.map_err(|_| follower.unsound())?;
                 }
                 Ok(told)
@@ -135,7 +136,8 @@ pub fn frames_at_fork<'f>(
     let mut words = Vec::new();
     while let Some(Ok(told)) = follower.next() {
         if file.has_values {
-            machine.execute(&told, &mut blocks, &mut words).ok()?;
+            let told = (&told, follower.values_of(&told));
+            machine.execute(told, &mut blocks, &mut words).ok()?;
             words.clear();
         }
         if let Told::Forked(fork) = told

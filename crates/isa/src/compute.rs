@@ -95,8 +95,8 @@ pub struct Loaded {
 /// The registers behind an instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Computed {
-    /// Registers with values of those before.
-    pub results: [Option<(Reg, Value)>; 2],
+    /// A register with a value of those before.
+    pub result: Option<(Reg, Value)>,
     pub loaded: Option<Loaded>,
     /// Others that may have changed, a bit each.
     pub lost: Registers,
@@ -138,16 +138,6 @@ impl State {
                 };
                 cut(operation.of(cut(of(left), width), right, width), width)
             }
-        }
-    }
-
-    /// Executes an instruction, as far as its results follow.
-    pub fn apply(&mut self, computed: &Computed) {
-        let values = computed
-            .results
-            .map(|result| result.map(|(to, value)| (to, self.value(value))));
-        for (to, value) in values.into_iter().flatten() {
-            self.registers[to as usize] = value;
         }
     }
 }
@@ -227,7 +217,7 @@ fn cut(value: u64, width: u8) -> u64 {
 impl Computed {
     fn of(to: Reg, value: Value) -> Computed {
         Computed {
-            results: [Some((to, value)), None],
+            result: Some((to, value)),
             ..Computed::default()
         }
     }
@@ -247,7 +237,7 @@ impl Computed {
     }
 
     fn and_stack(mut self, value: Value) -> Computed {
-        self.results[usize::from(self.results[0].is_some())] = Some((Reg::Rsp, value));
+        self.result = Some((Reg::Rsp, value));
         self
     }
 }

@@ -1,4 +1,5 @@
-//! `cargo xtask tables mtrace`: the tables of the mTrace thesis for programs of our own. `tables qp`: those of [`qp`].
+//! `cargo xtask tables mtrace`: the tables of the mTrace thesis for programs of our own. `tables qp`
+//! and `tables qpt`: those of [`qp`] and [`qpt`].
 //!
 //! Approach: each program runs once under `everypath trace` with 1, 4 and 8 threads; from that one
 //! trace come the descriptors of mcfTrace and mcfTRaptor, as they are and through compressors,
@@ -15,6 +16,7 @@
 mod first_access;
 mod measure;
 mod qp;
+mod qpt;
 mod render;
 mod values;
 
@@ -38,7 +40,7 @@ pub struct Options {
     /// Words for the name of the file in benches/runs.
     #[arg(long)]
     label: Option<String>,
-    /// With `qp`: rounds, of which the median counts.
+    /// With `qp`: rounds, of which the median counts; with `qpt`, of which the quickest does.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
     /// Only the tables of mlsTrace, or only the others.
@@ -55,6 +57,8 @@ enum Which {
     Mtrace,
     /// Counting by the exec editor, beside what compilers and BOLT insert.
     Qp,
+    /// Traces by the exec editor, beside the translator's.
+    Qpt,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -163,6 +167,10 @@ pub fn run(tree: &Tree, options: &Options) -> Result<()> {
     if matches!(options.which, Which::Qp) {
         let tables = qp::run(tree, &everypath, &target, &options.only, options.rounds)?;
         return publish(tree, &label("qp"), options.dry, &(notes + &tables));
+    }
+    if matches!(options.which, Which::Qpt) {
+        let tables = qpt::run(tree, &everypath, &target, &options.only, options.rounds)?;
+        return publish(tree, &label("qpt"), options.dry, &(notes + &tables));
     }
     let (mut rows, mut values, mut first) = (Vec::new(), Vec::new(), Vec::new());
     let is_left_out = |part| options.part.is_some_and(|only| only != part);

@@ -4,13 +4,15 @@
 //! by a handler of a signal, which is told by a token that no state asks for, puts the state aside and takes it up when the handler
 //! returns. Blocks are kept back until a token behind them says that control came so far.
 
+mod points;
+
 use placement::traced::{Arrival, Back, Block, End};
 use trace::witness;
 
 use super::frames::{Activation, Entered, Frames, State};
 use super::graphs::{At, Graphs};
 use super::tokens::{Piece, Tokens};
-use super::told::{Fork, How, Told, Unsound};
+use super::told::{How, Told, Unsound};
 
 /// Follows the witnesses of a thread.
 #[derive(Debug)]
@@ -21,6 +23,8 @@ pub struct Follower<'g, 'f> {
     frames: Vec<Activation>,
     /// Facts that are told; a token has proved all but the last ones.
     told: Vec<Told>,
+    /// Bytes of values among the proved ones.
+    bytes: Vec<u8>,
     proved: usize,
     given: usize,
     /// Control is in code that is not edited, and that was told.
@@ -45,11 +49,21 @@ impl<'g, 'f> Follower<'g, 'f> {
             state: State::Elsewhere,
             frames: frames.activations,
             told: Vec::new(),
+            bytes: Vec::new(),
             proved: 0,
             given: 0,
             is_gone: true,
             over: false,
         }
+    }
+
+    /// Bytes of values, if that is what was told last.
+    pub fn values_of(&self, told: &Told) -> &[u8] {
+        let Told::Values { from, len } = *told else {
+            return &[];
+        };
+        let own = self.bytes.get(from as usize..).unwrap_or_default();
+        own.get(..len.into()).unwrap_or_default()
     }
 
     /// Bytes that were read.
@@ -68,6 +82,7 @@ impl<'g, 'f> Follower<'g, 'f> {
                 return None;
             }
             self.told.drain(..self.proved);
+            self.bytes.clear();
             (self.proved, self.given) = (0, 0);
             match self.step() {
                 Ok(()) => {}
@@ -121,10 +136,13 @@ impl<'g, 'f> Follower<'g, 'f> {
     /// Reads values, which blocks have that are not proved yet.
     fn values(&mut self) -> Step {
         let [len] = self.tokens.take().ok_or(Some(Over))?;
-        let mut bytes = [0; witness::MOST_BYTES];
-        let own = bytes.get_mut(..usize::from(len)).ok_or(None)?;
-        self.tokens.fill(own).ok_or(Some(Over))?;
-        self.told.insert(self.proved, Told::Values { len, bytes });
+        let from = self.bytes.len();
+        self.bytes.resize(from + usize::from(len), 0);
+        self.tokens
+            .fill(&mut self.bytes[from..])
+            .ok_or(Some(Over))?;
+        let from = u32::try_from(from).map_err(|_| None)?;
+        self.told.insert(self.proved, Told::Values { from, len });
         self.proved += 1;
         Ok(())
     }
@@ -490,79 +508,6 @@ impl<'g, 'f> Follower<'g, 'f> {
             own.is_outside = false;
         }
         self.state = State::Before(to);
-    }
-
-    /// A call that may come back twice, or in a new process, has come back.
-    fn point(&mut self) -> Step {
-        let bytes: [u8; 20] = self.tokens.take().ok_or(Some(Over))?;
-        let word = |at: usize| {
-            bytes[at..]
-                .first_chunk()
-                .map_or(0, |word| u64::from_le_bytes(*word))
-        };
-        let addr = bytes
-            .first_chunk()
-            .map_or(0, |half| u32::from_le_bytes(*half));
-        let (stack, result) = (word(4), word(12));
-        let site = *self.graphs.points.get(&addr).ok_or(None)?;
-        let End::Call {
-            next: Some(next), ..
-        } = self.graphs.block(site).end
-        else {
-            return Err(None);
-        };
-        self.give_up_to(site, stack)?;
-        let to = At {
-            block: next,
-            ..site
-        };
-        if result > 0
-            && let Ok(child) = u32::try_from(result)
-        {
-            let frames = Frames {
-                activations: self.frames.clone(),
-                ..Frames::default()
-            };
-            self.told.push(Told::Forked(Fork { child, frames }));
-        }
-        self.return_to(to, How::Point(site));
-        Ok(())
-    }
-
-    /// Ends the activations behind that to which a call came back, with this stack pointer.
-    fn give_up_to(&mut self, site: At, stack: u64) -> Step {
-        let waits = |own: &Activation| {
-            own.function == site.function && own.site == site.block && own.is_outside
-        };
-        let known = |own: &Activation| {
-            own.function == site.function && own.points.contains(&(site.block, stack))
-        };
-        let frames = &self.frames;
-        let frame = match frames.last() {
-            Some(own) if waits(own) => Some(frames.len() - 1),
-            _ => frames.iter().rposition(known),
-        };
-        match frame {
-            // Only code that is not edited ends activations so.
-            Some(frame) if !self.is_gone && frame + 1 < frames.len() => return Err(None),
-            Some(frame) => self.frames.truncate(frame + 1),
-            // A child whose parent's activations are not known.
-            None if self.frames.is_empty() => self.frames.push(Activation {
-                function: site.function,
-                entered: Entered::FromElsewhere,
-                site: site.block,
-                is_outside: true,
-                points: Vec::new(),
-            }),
-            None => return Err(None),
-        }
-        if let Some(own) = self.frames.last_mut()
-            && !own.points.contains(&(site.block, stack))
-        {
-            own.points.retain(|(block, _)| *block != site.block);
-            own.points.push((site.block, stack));
-        }
-        Ok(())
     }
 
     /// Reads where a jump by a table went.

@@ -13,10 +13,10 @@
 
 use std::sync::Arc;
 
-use isa::compute::{Computed, Form, State};
+use isa::compute::{Computed, Form, State, Value};
 use isa::insn::Reader;
 use isa::memory::recorded::{Recorded, SHORT, Selection, Word};
-use isa::memory::{Known, Operand};
+use isa::memory::{Address, Known, Operand};
 use isa::{Insn, Reg};
 use placement::traced::{Block, End};
 
@@ -40,8 +40,12 @@ pub const ALL: Selection = Selection {
 /// Something to be done for an instruction.
 #[derive(Clone, Copy, Debug)]
 enum Micro {
+    /// A word of an access: most are a register, or an address.
+    Base(Reg),
+    Address(Address),
     Word(Word),
-    Computes(Computed),
+    /// A register has a value of others.
+    Computes(Reg, Value),
     /// A register has the next value of the stream.
     Takes(Reg, Form),
 }
@@ -156,9 +160,13 @@ fn micros(bytes: &[u8], start: u64, block: &Block) -> Vec<Micro> {
         behind += 1;
         let computed = insn.computes();
         let (before, after) = words(&insn);
-        micros.extend(before.into_iter().map(Micro::Word));
-        if computed.results[0].is_some() {
-            micros.push(Micro::Computes(computed));
+        micros.extend(before.into_iter().map(|word| match word {
+            Word::Base(base) => Micro::Base(base),
+            Word::Address(address) => Micro::Address(address),
+            word => Micro::Word(word),
+        }));
+        if let Some((to, value)) = computed.result {
+            micros.push(Micro::Computes(to, value));
         }
         take(behind, Some(&computed), &mut micros);
         micros.extend(after.into_iter().map(Micro::Word));
@@ -214,21 +222,18 @@ impl<'g, 'f> Machine<'g, 'f> {
         &self.frames
     }
 
-    /// Executes what is told; the words of its accesses come behind those in `words`.
+    /// Executes what is told, with the bytes of values if it is that; the words of its accesses come behind those in `words`.
     ///
     /// # Errors
     /// Values are missing.
     pub fn execute(
         &mut self,
-        told: &Told,
+        (told, values): (&Told, &[u8]),
         blocks: &mut Blocks<'f>,
         words: &mut Vec<u8>,
     ) -> Result<(), Missing> {
         match *told {
-            Told::Values { len, bytes } => {
-                let bytes = bytes.get(..usize::from(len)).unwrap_or_default();
-                self.values.add(bytes);
-            }
+            Told::Values { .. } => self.values.add(values),
             Told::Executed(at) => self.block(at, blocks, words)?,
             Told::Came { to, how, depth } => self.come(to, how, depth),
             Told::Left(_) | Told::Forked(_) => {}
@@ -252,11 +257,23 @@ impl<'g, 'f> Machine<'g, 'f> {
         let block = self.graphs.block(at);
         for micro in blocks.of(at, block).iter() {
             match *micro {
+                Micro::Base(base) => {
+                    let value = self.state.registers[base as usize];
+                    words.extend_from_slice(&value.to_le_bytes()[..SHORT]);
+                    self.operands += 1;
+                }
+                Micro::Address(ref address) => {
+                    let value = address.of_state(&self.state);
+                    words.extend_from_slice(&value.to_le_bytes()[..SHORT]);
+                    self.operands += 1;
+                }
                 Micro::Word(word) => {
-                    self.operands += u64::from(!word.is_behind());
+                    self.operands += u64::from(matches!(word, Word::Wide(_)));
                     self.word(word, words);
                 }
-                Micro::Computes(ref computed) => self.state.apply(computed),
+                Micro::Computes(to, value) => {
+                    self.state.registers[to as usize] = self.state.value(value);
+                }
                 Micro::Takes(register, form) => {
                     let value = self.values.take(form.width)?;
                     self.taken += 1;
@@ -354,15 +371,13 @@ impl<'g, 'f> Machine<'g, 'f> {
 
     fn word(&self, word: Word, words: &mut Vec<u8>) {
         let register = |register: Reg| self.state.registers[register as usize];
-        let (value, len) = match word {
-            Word::Base(base) => (register(base), SHORT),
-            Word::Address(address) => (address.of_state(&self.state), SHORT),
-            Word::Wide(address) | Word::Behind(address) => (address.of_state(&self.state), 8),
-            Word::Number(number) => (register(number), 8),
-            // The editor leaves functions with others.
-            Word::Mask(_) | Word::Indices(..) | Word::Components | Word::Stack => (0, 8),
+        let value = match word {
+            Word::Wide(address) | Word::Behind(address) => address.of_state(&self.state),
+            Word::Number(number) => register(number),
+            // Others have no word of their own here, or the editor leaves functions with them.
+            _ => 0,
         };
         words.extend((0..word.skips()).map(|_| 0));
-        words.extend_from_slice(&value.to_le_bytes()[..len]);
+        words.extend_from_slice(&value.to_le_bytes());
     }
 }

@@ -2,21 +2,20 @@
 
 use super::frames::Frames;
 use super::graphs::At;
-use trace::witness::MOST_BYTES;
 
 /// Something that witnesses tell.
 #[derive(Clone, Debug)]
 pub enum Told {
     /// A block was executed.
     Executed(At),
-    /// Values of registers, which blocks behind have; so many bytes.
-    Values { len: u8, bytes: [u8; MOST_BYTES] },
+    /// Values of registers, which blocks behind have: these bytes of those that the follower has read last.
+    Values { from: u32, len: u8 },
     /// Control came to a block; the number of activations there, without one that begins.
     Came { to: At, how: How, depth: u32 },
     /// Control went to code that is not edited: from what was executed last, or, by a signal, in the place of this block.
     Left(Option<At>),
     /// A call came back in the parent of a new process.
-    Forked(Fork),
+    Forked(Box<Fork>),
 }
 
 /// Way by which control came to a block.

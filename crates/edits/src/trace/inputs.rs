@@ -57,9 +57,8 @@ pub struct Step {
 impl Step {
     /// Registers that it changes.
     pub fn changes(&self) -> Registers {
-        let results = self.computed.results.iter().flatten();
-        let results = results.fold(0, |all, (to, _)| all | 1 << *to as u16);
-        results | self.written()
+        let result = self.computed.result;
+        result.map_or(0, |(to, _)| 1 << to as u16) | self.written()
     }
 
     /// Registers that it changes by what no reader computes.
@@ -71,10 +70,10 @@ impl Step {
     /// The needs before it, without its own.
     fn moved(&self, behind: Registers) -> Registers {
         let mut before = behind & !self.changes();
-        for (to, value) in self.computed.results.iter().flatten() {
-            if behind >> *to as u16 & 1 != 0 {
-                before |= value.reads();
-            }
+        if let Some((to, value)) = self.computed.result
+            && behind >> to as u16 & 1 != 0
+        {
+            before |= value.reads();
         }
         before
     }
