@@ -42,7 +42,7 @@ pub struct Form {
 }
 
 impl Form {
-    /// All 64 bits.
+    /// A whole register.
     pub const WHOLE: Form = Form {
         width: 8,
         is_signed: false,
@@ -98,7 +98,7 @@ pub struct Computed {
     /// A register with a value of those before.
     pub result: Option<(Reg, Value)>,
     pub loaded: Option<Loaded>,
-    /// Others that may have changed, a bit each.
+    /// Further registers that may have changed, a bit each.
     pub lost: Registers,
 }
 

@@ -39,7 +39,7 @@ const LEAST: &[(&str, u64)] = &[
     ("counts", 12),
     ("instances of instructions", 84_000),
     ("programs in lockstep", 9),
-    ("runs of crossings", 120),
+    ("runs of crossings", 100),
     ("runs of forms with a segment", 5),
     ("runs of programs", 1_250),
     ("runs of real programs", 18),

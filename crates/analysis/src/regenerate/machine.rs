@@ -28,15 +28,6 @@ use super::told::{How, Told};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Missing;
 
-/// All accesses, each with words of its own.
-pub const ALL: Selection = Selection {
-    loads: true,
-    stores: true,
-    elision: false,
-    values: false,
-    elements: false,
-};
-
 /// Something to be done for an instruction.
 #[derive(Clone, Copy, Debug)]
 enum Micro {
@@ -139,7 +130,7 @@ impl<'f> Blocks<'f> {
     }
 }
 
-/// All that is done for a block.
+/// The steps of a block.
 fn micros(bytes: &[u8], start: u64, block: &Block) -> Vec<Micro> {
     let mut micros = Vec::new();
     let mut values = block.values.iter().peekable();
@@ -177,9 +168,9 @@ fn micros(bytes: &[u8], start: u64, block: &Block) -> Vec<Micro> {
 
 /// The words of an instruction's accesses, and those behind it.
 fn words(insn: &Insn) -> (Vec<Word>, Vec<Word>) {
-    let operands = Recorded::of(insn, ALL).operands;
+    let operands = Recorded::of(insn, Selection::EVERY_ADDRESS).operands;
     let known = Known::default();
-    let words = |operand: &Operand| known.words(operand, ALL);
+    let words = |operand: &Operand| known.words(operand, Selection::EVERY_ADDRESS);
     let words = operands.iter().flat_map(words);
     words.partition(|word| !word.is_behind())
 }
@@ -374,7 +365,7 @@ impl<'g, 'f> Machine<'g, 'f> {
         let value = match word {
             Word::Wide(address) | Word::Behind(address) => address.of_state(&self.state),
             Word::Number(number) => register(number),
-            // Others have no word of their own here, or the editor leaves functions with them.
+            // Bases and addresses are steps of their own, and the editor leaves functions with other words.
             _ => 0,
         };
         words.extend((0..word.skips()).map(|_| 0));

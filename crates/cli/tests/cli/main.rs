@@ -12,6 +12,7 @@ mod branches;
 mod caches;
 mod cfiat;
 mod children;
+mod computed;
 mod consumers;
 mod costs;
 mod counted;

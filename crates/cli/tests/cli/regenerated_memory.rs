@@ -17,7 +17,7 @@ use crate::regenerated::{EXCEPTIONS, PROGRAM};
 
 /// String instructions, bits in memory, memory of the thread, arrays whose size is known late, loads of all widths as indices, values
 /// that are exchanged, calls whose results are addresses, and locals behind `setjmp`.
-const FORMS: &str = r#"
+pub const FORMS: &str = r#"
 #include <alloca.h>
 #include <setjmp.h>
 #include <stdint.h>

@@ -34,15 +34,6 @@ const STACK: Registers = 1 << Reg::Rsp as u16;
 /// `rbx`, `rbp`, `r12` to `r15`: a callee preserves them. And the stack pointer, which a return gives back.
 pub const KEPT: Registers = 0xf028 | STACK;
 
-/// All accesses, each with words of its own.
-pub const ALL: Selection = Selection {
-    loads: true,
-    stores: true,
-    elision: false,
-    values: false,
-    elements: false,
-};
-
 /// An instruction, as far as addresses depend on it.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
@@ -97,7 +88,7 @@ pub fn steps(image: &Image, block: &flow::Block) -> Option<Vec<Step>> {
             reads: 0,
             tells: 0,
         };
-        for operand in Recorded::of(&insn, ALL).operands {
+        for operand in Recorded::of(&insn, Selection::EVERY_ADDRESS).operands {
             let address = operand.address;
             if address.segment == Some(Segment::Gs) {
                 return None;

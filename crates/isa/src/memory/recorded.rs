@@ -61,6 +61,17 @@ pub struct Selection {
     pub elements: bool,
 }
 
+impl Selection {
+    /// The addresses of all accesses, each with words of its own.
+    pub const EVERY_ADDRESS: Selection = Selection {
+        loads: true,
+        stores: true,
+        elision: false,
+        values: false,
+        elements: false,
+    };
+}
+
 /// One thing that is recorded of an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
