@@ -66,7 +66,7 @@ impl Step for Registers {
             fs: found.fs_base,
         };
         if let Some((before, insn)) = self.before.take() {
-            // Of a call the callee is not executed yet, and its return address is pushed.
+            // A call has pushed its return address, and its callee is not executed yet.
             let is_call = matches!(insn.flow(), isa::Flow::Call(_) | isa::Flow::IndirectCall);
             if !is_call {
                 self.check(&before, &insn, &now);

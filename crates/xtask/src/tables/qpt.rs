@@ -286,7 +286,7 @@ fn render(rows: &[Row]) -> String {
         let _ = write!(out, " **{:.2}** |", mean(*sum));
     }
     out.push_str(
-        "\n\n## Bytes\n\nOf files as runs leave them, compressed. The last column: bytes with values over 8 for each access.\n\n\
+        "\n\n## Bytes\n\nFiles are as runs leave them, compressed. The last column has bytes with values over 8 for each access.\n\n\
          | program | instructions | accesses | witnesses: bits an instruction | trace: bits an instruction | with values: bytes an access | trace with addresses | share of 8 bytes |\n\
          |---|---:|---:|---:|---:|---:|---:|---:|\n",
     );
