@@ -27,6 +27,7 @@ fuzz_target!(|bytes: &[u8]| {
             profile: None,
             files: CounterFiles::WorkingFolder,
             part: None,
+            base: 0,
         };
         for tool in edits::TOOLS {
             let mut tool = (tool.make)(&image, &program, wanted);

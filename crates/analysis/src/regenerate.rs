@@ -24,20 +24,19 @@ mod told;
 
 use std::sync::Arc;
 
-use placement::traced::File;
 use trace::{Fragment, Missing, Thread};
 
 pub use frames::Frames;
+pub use graphs::{Graphs, Loaded};
 pub use tokens::Piece;
 pub use told::Unsound;
 
 use encode::Streams;
 use follow::Follower;
-use graphs::Graphs;
 use machine::{Blocks, Machine};
 use told::Told;
 
-/// Code of the file that was edited, by link address.
+/// Code of the files that were edited, by address in memory, and the number of its mapping.
 pub type CodeOf<'a> = &'a dyn Fn(u64) -> Option<(&'a [u8], u32)>;
 
 /// The witnesses of a thread.
@@ -69,29 +68,27 @@ pub struct Regenerated {
     pub operands: u64,
 }
 
-/// Makes the streams of a process's threads; its code is at its link addresses and `bias`.
+/// Makes the streams of a process's threads.
 ///
 /// # Errors
 /// A part of a stream could not be compressed.
 pub fn regenerate<'f>(
-    file: &'f File,
+    graphs: &'f Graphs,
     threads: &[Witnesses<'_>],
-    bias: u64,
     code: CodeOf<'f>,
 ) -> std::io::Result<Regenerated> {
-    let graphs = Graphs::of(file);
     let mut all = Regenerated::default();
-    let mut shared = encode::Shared::new(file, bias, code);
-    let mut blocks = Blocks::new(&graphs, bias, code);
+    let mut shared = encode::Shared::new(graphs, code);
+    let mut blocks = Blocks::new(graphs, code);
     for witnesses in threads {
         let mut streams = Streams::new(&mut shared);
         let frames = witnesses.frames.clone();
         let registers = frames.registers.clone();
-        let mut machine = Machine::new(&graphs, witnesses.pointer, registers);
-        let mut follower = Follower::new(&graphs, &witnesses.pieces, frames);
+        let mut machine = Machine::new(graphs, witnesses.pointer, registers);
+        let mut follower = Follower::new(graphs, &witnesses.pieces, frames);
         while let Some(told) = follower.next() {
             let told = told.and_then(|told| {
-                if file.has_values {
+                if graphs.has_values {
                     let told = (&told, follower.values_of(&told));
                     let executed = machine.execute(told, &mut blocks, &mut streams.words);
                     executed.map_err(|_| follower.unsound())?;
@@ -124,18 +121,19 @@ pub fn regenerate<'f>(
 
 /// The activations of a thread where it forked the process `child`.
 pub fn frames_at_fork<'f>(
-    file: &'f File,
+    graphs: &Graphs,
     witnesses: &Witnesses<'_>,
-    (bias, code): (u64, CodeOf<'f>),
+    code: CodeOf<'f>,
     child: u32,
 ) -> Option<Frames> {
-    let graphs = Graphs::of(file);
-    let mut blocks = Blocks::new(&graphs, bias, code);
-    let mut machine = Machine::new(&graphs, witnesses.pointer, Vec::new());
-    let mut follower = Follower::new(&graphs, &witnesses.pieces, Frames::default());
+    let mut blocks = Blocks::new(graphs, code);
+    let frames = witnesses.frames.clone();
+    let registers = frames.registers.clone();
+    let mut machine = Machine::new(graphs, witnesses.pointer, registers);
+    let mut follower = Follower::new(graphs, &witnesses.pieces, frames);
     let mut words = Vec::new();
     while let Some(Ok(told)) = follower.next() {
-        if file.has_values {
+        if graphs.has_values {
             let told = (&told, follower.values_of(&told));
             machine.execute(told, &mut blocks, &mut words).ok()?;
             words.clear();

@@ -50,6 +50,11 @@ impl<'i> Code<'i> {
         }
     }
 
+    /// Number of modules that it makes.
+    pub fn modules(&self) -> u32 {
+        self.segments.len() as u32
+    }
+
     /// Bytes from an address on, and index of the module that they are in.
     pub fn from(&self, addr: u64) -> Option<(&'i [u8], u32)> {
         let mut segments = self.segments.iter();
@@ -373,7 +378,7 @@ fn other_program(header: &Header, part: &Part, shown: &dyn std::fmt::Display) ->
 }
 
 /// Whether two paths lead to one file.
-fn is_one_file(one: &Path, other: &Path) -> bool {
+pub fn is_one_file(one: &Path, other: &Path) -> bool {
     let file = |path: &Path| {
         let metadata = fs::metadata(path).ok()?;
         Some((metadata.dev(), metadata.ino()))

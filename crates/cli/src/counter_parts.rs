@@ -5,7 +5,8 @@
 //!
 //! Approach: each file has room for two bytes of counters for each byte of code, which is several times what it needs. Only pages with
 //! counters are ever used, and a file that needs more is left as it is. A fuzzer's map is looked at whole after each run, so it has
-//! a byte for eight of code, which is somewhat more than ways have; in a file that has more, some ways have one byte.
+//! a byte for eight of code, which is somewhat more than ways have; in a file that has more, some ways have one byte. A stream is one
+//! for all files, whose addresses in it are sums with a number of the file.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -14,7 +15,7 @@ use anyhow::{Result, bail};
 use edits::Counters;
 use image::Image;
 use rewrite::Part;
-use wire::counters::FIRST;
+use wire::counters::{FIRST, Lane};
 
 use crate::flags::Rewrite;
 
@@ -35,6 +36,8 @@ pub struct Parts {
     window: u64,
     /// Ranges behind the first page of memory, and paths of the edited files.
     parts: Vec<(Range<u64>, String)>,
+    /// As [`edits::Wanted::base`].
+    bases: Vec<u64>,
 }
 
 impl Parts {
@@ -47,21 +50,25 @@ impl Parts {
         let all = files.iter().map(|(image, _)| code_of(image)).sum::<u64>();
         let in_map = CODE_IN_MAP.max(all.div_ceil(MOST_MAP / 2));
         let tool = edits::tool(&flags.tool);
-        let is_shared = tool.is_some_and(|tool| tool.counters == Counters::Shared);
+        let counters = tool.map_or(Counters::None, |tool| tool.counters);
         let mut parts = Parts::default();
         for (image, path) in files {
             let code = code_of(image);
-            let room = match (is_shared, flags.targets) {
-                (true, _) => code / in_map,
-                (false, true) => code.saturating_mul(ROOM_WITH_TARGETS),
-                (false, false) => code.saturating_mul(ROOM),
+            let room = match (counters, flags.targets) {
+                (Counters::Shared, _) => code / in_map,
+                (_, true) => code.saturating_mul(ROOM_WITH_TARGETS),
+                (_, false) => code.saturating_mul(ROOM),
             };
             let room = room.next_multiple_of(FIRST).max(FIRST);
-            let end = parts.window.saturating_add(room);
+            let range = match counters {
+                Counters::Stream => 0..Lane::BYTES,
+                _ => parts.window..parts.window.saturating_add(room),
+            };
+            parts.window = range.end;
             let path = path.to_string_lossy().into_owned();
-            parts.parts.push((parts.window..end, path));
-            parts.window = end;
+            parts.parts.push((range, path));
         }
+        parts.bases = bases(files)?;
         if parts.window > MOST {
             bail!("the program and its libraries have too much code to be counted together");
         }
@@ -69,6 +76,11 @@ impl Parts {
         let word = hash.first_chunk().copied().unwrap_or_default();
         parts.group = u64::from_le_bytes(word).max(1);
         Ok(parts)
+    }
+
+    /// The number that makes addresses of a file, by its number, those of the stream.
+    pub fn base_of(&self, number: usize) -> u64 {
+        self.bases.get(number).copied().unwrap_or(0)
     }
 
     /// That of a file, by its number.
@@ -81,5 +93,29 @@ impl Parts {
             most: range.end - range.start,
             path,
         })
+    }
+}
+
+/// Numbers that make addresses of files differ in their lowest 32 bits: that of the first is 0, and no other is.
+fn bases(files: &[(&Image, PathBuf)]) -> Result<Vec<u64>> {
+    let mut bases = Vec::new();
+    let mut next = None;
+    for (image, _) in files {
+        let segments = image.segments().iter();
+        let starts = segments.clone().map(|segment| segment.addr.0).min();
+        let ends = segments.map(|segment| segment.addr.0.saturating_add(segment.mem_size));
+        let (start, end) = (starts.unwrap_or(0), ends.max().unwrap_or(0));
+        let base = next.map_or(0, |next: u64| match next.wrapping_sub(start) {
+            0 => 1,
+            base => base,
+        });
+        bases.push(base);
+        next = Some(base.wrapping_add(end));
+    }
+    match next {
+        Some(next) if next > u32::MAX.into() && files.len() > 1 => {
+            bail!("the program and its libraries are too long for one stream of witnesses")
+        }
+        _ => Ok(bases),
     }
 }

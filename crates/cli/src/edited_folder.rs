@@ -147,6 +147,7 @@ impl Unfinished {
             let among = Among {
                 libraries: search,
                 part: parts.of(number),
+                base: parts.base_of(number),
                 beside,
             };
             let (edited, functions) = edit(flags, from, among)?;

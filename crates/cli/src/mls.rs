@@ -1,4 +1,4 @@
-//! `dump --mls` and `trace --mls`: the values that a program loaded and stored, as mlsTrace of the
+//! `dump --mls` and `trace --mls`: the loads and stores, with values, that a program loaded and stored, as mlsTrace of the
 //! mTrace thesis has them.
 
 use std::cell::RefCell;
@@ -43,6 +43,7 @@ impl Descriptors {
             disassemble: written.disasm,
             range: 1..u64::MAX,
             stores: flags.memory.stores,
+            values: true,
         };
         let (packing, thesis) = (&flags.live.packing, written.thesis);
         let sink = sink(Tool::MlsTrace, form, packing, Some(path), thesis);
@@ -99,11 +100,12 @@ impl Descriptors {
 
 pub fn dump(flags: &Dump, wanted: DescriptorForm) -> Result<Ending> {
     let form = form(wanted, flags.mcf.disasm, "--mls ascii")?;
-    let view = View {
+    let mut view = View {
         form,
         disassemble: flags.mcf.disasm,
         range: flags.range.clone().unwrap_or(1..u64::MAX),
         stores: flags.mcf.stores,
+        values: true,
     };
     let output = flags.mcf.output.as_ref();
     let (packing, thesis) = (&flags.mcf.packing, flags.mcf.thesis);
@@ -113,9 +115,10 @@ pub fn dump(flags: &Dump, wanted: DescriptorForm) -> Result<Ending> {
     check_thread(&recording, &flags.file, flags.thread)?;
     let shown = flags.file.display();
     let selection = analysis::walk::selection(&recording);
-    let Some(selection) = selection.filter(|selection| selection.values) else {
-        bail!("'{shown}' has no values; record it with --memory values");
+    let Some(selection) = selection else {
+        bail!("'{shown}' has no loads and stores; record it with --memory values, or addresses");
     };
+    view.values = selection.values;
     if !selection.loads || view.stores && !selection.stores {
         let missing = if selection.loads { "stores" } else { "loads" };
         bail!("'{shown}' has no {missing}; record it without --loads and --stores");
@@ -130,6 +133,9 @@ pub fn dump(flags: &Dump, wanted: DescriptorForm) -> Result<Ending> {
     drop(progress);
     limit.say();
     say_unknown(&written, false);
+    if !view.values {
+        say!("everypath: '{shown}' has no values, so descriptors end with the size");
+    }
     let ending = match files {
         None => ending,
         Some(files) => files.finish(&threads, |out| {

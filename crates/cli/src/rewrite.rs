@@ -31,12 +31,13 @@ fn check(flags: &Rewrite) -> Result<()> {
         bail!("--paranoid goes with tools that move functions: all but segment");
     }
     let tool = edits::tool(&flags.tool);
-    let counts = tool.is_some_and(|tool| tool.counters == Counters::InFiles);
+    let counts = tool.map(|tool| tool.counters);
+    let counts = matches!(counts, Some(Counters::InFiles | Counters::Stream));
     if flags.weights.is_some() && !tool.is_some_and(|tool| tool.takes_profile) {
         bail!("--weights goes with --tool edges, blocks and coverage");
     }
     if flags.counters.is_some() && !counts {
-        bail!("--counters goes with tools that count: edges, blocks, coverage, opmix");
+        bail!("--counters goes with tools that record: edges, blocks, coverage, trace, opmix");
     }
     if flags.branches && flags.tool != COVERAGE {
         bail!("--branches goes with --tool coverage");
@@ -82,6 +83,7 @@ pub fn rewrite(flags: &Rewrite) -> Result<Ending> {
     };
     let alone = Among {
         part: parts.of(0),
+        base: parts.base_of(0),
         ..Among::default()
     };
     let (edited, program) = edit(flags, &flags.file, alone)?;
@@ -113,6 +115,8 @@ pub struct Among<'a> {
     pub libraries: Option<&'a str>,
     /// Its part of the memory of counters.
     pub part: Option<Part<'a>>,
+    /// As [`edits::Wanted::base`].
+    pub base: u64,
     /// Files of counters are written beside the program, whatever the environment says.
     pub beside: bool,
 }
@@ -179,6 +183,7 @@ pub fn edit(flags: &Rewrite, path: &Path, among: Among<'_>) -> Result<(Edited, P
             None => CounterFiles::WorkingFolder,
         },
         part: among.part,
+        base: among.base,
     };
     if flags.tool == SEGMENT {
         let edited = rewrite::null_segment(&input, options);

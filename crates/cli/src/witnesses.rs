@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use analysis::regenerate::{self, CodeOf, Frames, Unsound, Witnesses};
+use analysis::regenerate::{self, CodeOf, Frames, Graphs, Loaded, Unsound, Witnesses};
 use anyhow::{Result, anyhow, bail};
-use image::Images;
+use image::{Image, Images};
 use placement::traced::File;
-use trace::{Meta, Mode, Process, Recording};
+use trace::{Meta, Mode, Module, Process, Recording};
 
 use crate::counter_files::{self, Code};
 use crate::counter_header::{self, Header, Stream};
@@ -17,19 +17,69 @@ use crate::output::{Kind, Output};
 use crate::progress::Progress;
 use crate::symbolize;
 
-/// The plan of an edited file with witnesses, and its difference of addresses; `None`: it counts.
-fn plan(path: &Path, header: &Header) -> Result<Option<(File, u64)>> {
-    let Some(part) = header.parts.first() else {
-        return Ok(None);
-    };
-    let (_, edited) = counter_files::edited(path, header, part)?;
-    let section = rewrite::plan_of(&edited).unwrap_or_default();
-    if !File::is_one(section) {
-        return Ok(None);
+/// The original of an edited file.
+struct Original {
+    path: String,
+    image: Image,
+    /// Addresses in memory less link addresses.
+    bias: u64,
+    /// It is the program, and no library.
+    is_program: bool,
+}
+
+/// The originals of a process's edited files.
+struct Originals(Vec<Original>);
+
+impl Originals {
+    /// Originals of the files that a header names, and the plans of these; `None`: they count.
+    fn of(path: &Path, header: &Header) -> Result<Option<(Originals, Vec<Loaded>)>> {
+        let (mut originals, mut plans) = (Vec::new(), Vec::new());
+        for part in &header.parts {
+            let (place, edited) = counter_files::edited(path, header, part)?;
+            let section = rewrite::plan_of(&edited).unwrap_or_default();
+            if !File::is_one(section) {
+                return Ok(None);
+            }
+            let file = File::decode(section);
+            let file = file.ok_or_else(|| anyhow!("'{}' has a damaged plan", place.display()))?;
+            let bias = part.bias;
+            originals.push(Original {
+                path: file.original.clone(),
+                image: counter_files::original(path, &file.original, (file.size, file.hash))?,
+                bias,
+                is_program: counter_files::is_one_file(&place, Path::new(&header.program)),
+            });
+            plans.push(Loaded { file, bias });
+        }
+        Ok((!plans.is_empty()).then_some((Originals(originals), plans)))
     }
-    let file = File::decode(section);
-    let file = file.ok_or_else(|| anyhow!("'{}' has a damaged plan", header.program))?;
-    Ok(Some((file, part.bias)))
+
+    /// Mappings of the originals' code.
+    fn modules(&self) -> Result<Vec<Module>> {
+        let modules = self.0.iter();
+        let modules = modules
+            .map(|own| counter_files::mappings(&own.path, &own.image, own.bias))
+            .collect::<Result<Vec<_>>>()?;
+        Ok(modules.concat())
+    }
+
+    /// Code of the originals.
+    fn code(&self) -> Vec<(u64, Code<'_>)> {
+        let files = self.0.iter();
+        files.map(|own| (own.bias, Code::of(&own.image))).collect()
+    }
+}
+
+/// Bytes from an address in memory on, and the number of their mapping.
+fn code_from<'i>(files: &[(u64, Code<'i>)], addr: u64) -> Option<(&'i [u8], u32)> {
+    let mut before = 0;
+    for (bias, code) in files {
+        if let Some((bytes, module)) = code.from(addr.wrapping_sub(*bias)) {
+            return Some((bytes, before + module));
+        }
+        before += code.modules();
+    }
+    None
 }
 
 /// A trace that witnesses tell.
@@ -43,15 +93,15 @@ pub struct Read {
 
 /// The trace that a file of witnesses tells; `None`: it has counters.
 pub fn read(path: &Path, header: &Header, bytes: &[u8], shown: &str) -> Result<Option<Read>> {
-    let Some((file, bias)) = plan(path, header)? else {
+    let Some((originals, plans)) = Originals::of(path, header)? else {
         return Ok(None);
     };
     let streams = header.streams(bytes, 0);
     let streams = streams.map_err(|what| anyhow!("{shown} {what}"))?;
-    let original = counter_files::original(path, &file.original, (file.size, file.hash))?;
-    let code = Code::of(&original);
-    let code = |addr| code.from(addr);
-    let mut parent = parent(path, header, (&file, (bias, &code), shown));
+    let (modules, code) = (originals.modules()?, originals.code());
+    let code = |addr| code_from(&code, addr);
+    let graphs = Graphs::of(plans);
+    let mut parent = parent(path, header, (&graphs, &code, shown));
     let threads: Vec<Witnesses<'_>> = streams
         .iter()
         .map(|stream| Witnesses {
@@ -59,21 +109,24 @@ pub fn read(path: &Path, header: &Header, bytes: &[u8], shown: &str) -> Result<O
             ..witnesses(stream, bytes)
         })
         .collect();
-    let made = regenerate::regenerate(&file, &threads, bias, &code)?;
+    let made = regenerate::regenerate(&graphs, &threads, &code)?;
     say_what_contradicts(shown, &made.unsound);
+    let program = originals.0.iter().find(|own| own.is_program);
+    let libraries = originals.0.iter().filter(|own| !own.is_program).count();
+    let exe = program.map_or(&header.program, |own| &own.path);
     let process = Process {
         pid: header.pid,
         by_fork: header.by_fork,
-        exe: file.original.clone(),
+        exe: exe.clone(),
         args: header.arguments.clone(),
-        modules: counter_files::mappings(&file.original, &original, bias)?,
+        modules,
         threads: made.threads,
         fragments: made.fragments,
         targets: made.targets,
         ..Process::default()
     };
     let mut recording = Recording {
-        meta: meta(header, file.has_values),
+        meta: meta(header, graphs.has_values, libraries),
         processes: vec![process],
         ..Recording::default()
     };
@@ -99,8 +152,13 @@ fn witnesses<'b>(stream: &Stream, bytes: &'b [u8]) -> Witnesses<'b> {
     }
 }
 
-fn meta(header: &Header, has_values: bool) -> Meta {
+/// Facts of the recording; `libraries`: how many were edited.
+fn meta(header: &Header, has_values: bool, libraries: usize) -> Meta {
     let mut options = vec![(report::counts::EDITED.into(), "trace".into())];
+    if libraries > 0 {
+        let number = report::counts::LIBRARIES.into();
+        options.push((number, libraries.to_string()));
+    }
     if has_values {
         options.push(("--memory".into(), "addresses".into()));
         options.push(("--no-elision".into(), String::new()));
@@ -131,10 +189,10 @@ fn say_what_contradicts(shown: &str, unsound: &[(u32, Unsound)]) {
 fn parent<'f>(
     path: &Path,
     header: &Header,
-    (file, code, shown): (&'f File, (u64, CodeOf<'f>), &str),
+    (graphs, code, shown): (&'f Graphs, CodeOf<'f>, &str),
 ) -> Option<Frames> {
     let parent = match header.by_fork {
-        true => frames_of_parent(path, header, (file, code)),
+        true => frames_of_parent(path, header, (graphs, code), GENERATIONS),
         false => return None,
     };
     if parent.is_none() {
@@ -147,11 +205,15 @@ fn parent<'f>(
     parent
 }
 
-/// Activations that a forked process has from its parent, whose file is in the same folder.
+/// Most ancestors whose files are read for what a process has from them.
+const GENERATIONS: u32 = 256;
+
+/// Activations that a forked process has from its parent, whose file is in the same folder, and from so many before it.
 fn frames_of_parent<'f>(
     path: &Path,
     header: &Header,
-    (file, code): (&'f File, (u64, CodeOf<'f>)),
+    (graphs, code): (&Graphs, CodeOf<'f>),
+    generations: u32,
 ) -> Option<Frames> {
     let folder = match path.parent() {
         Some(folder) if folder != Path::new("") => folder,
@@ -159,7 +221,9 @@ fn frames_of_parent<'f>(
     };
     let files = fs::read_dir(folder).ok()?.flatten();
     let mut files: Vec<PathBuf> = files.map(|entry| entry.path()).collect();
-    files.sort();
+    // Its name most probably has the number of the process.
+    let number = format!(".{}.", header.parent);
+    files.sort_by_cached_key(|file| (!file.to_string_lossy().contains(&number), file.clone()));
     for other in files.iter().filter(|other| counter_header::is_one(other)) {
         let Ok((parent, bytes)) = Header::of(other) else {
             continue;
@@ -170,9 +234,16 @@ fn frames_of_parent<'f>(
         if !is_it {
             continue;
         }
+        let mut before = match (parent.by_fork, generations.checked_sub(1)) {
+            (true, Some(left)) => frames_of_parent(other, &parent, (graphs, code), left),
+            _ => None,
+        };
         for stream in parent.streams(&bytes, 0).ok()? {
-            let witnesses = witnesses(&stream, &bytes);
-            if let Some(frames) = regenerate::frames_at_fork(file, &witnesses, code, header.pid) {
+            let witnesses = Witnesses {
+                frames: before.take().unwrap_or_default(),
+                ..witnesses(&stream, &bytes)
+            };
+            if let Some(frames) = regenerate::frames_at_fork(graphs, &witnesses, code, header.pid) {
                 return Some(frames);
             }
         }

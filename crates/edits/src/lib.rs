@@ -56,6 +56,8 @@ pub struct Wanted<'a> {
     pub files: CounterFiles<'a>,
     /// The file's part of the counters' memory, if it is edited together with others.
     pub part: Option<Part<'a>>,
+    /// Added to the file's addresses, it makes them differ from those of the others.
+    pub base: u64,
 }
 
 /// Makes a tool for a program.
@@ -67,6 +69,8 @@ pub enum Counters {
     None,
     /// It is in files when the program has run.
     InFiles,
+    /// A stream ([`wire::counters::Lane`]), which is in files, too; files that are edited together have one.
+    Stream,
     /// A fuzzer shares it.
     Shared,
 }
@@ -131,8 +135,8 @@ pub const TOOLS: &[Row] = &[
         name: "trace",
         help: "Witnesses: few bytes from which 'regenerate' makes the trace",
         takes_profile: true,
-        counters: Counters::InFiles,
-        takes_libraries: false,
+        counters: Counters::Stream,
+        takes_libraries: true,
         follows_calls: true,
         make: |image, program, wanted| Box::new(trace::Trace::new(image, program, wanted)),
     },

@@ -23,7 +23,7 @@ mod slices;
 mod tokens;
 mod values;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use flow::{EdgeKind, Program, To};
 use image::{Image, LinkAddr};
@@ -56,8 +56,13 @@ fn append(item: Item) -> Op {
 }
 
 /// A token with an address.
-fn with_address(kind: u8, addr: LinkAddr) -> [Op; 2] {
-    [append(Item::Imm8(kind)), append(Item::Imm32(addr.0 as u32))]
+fn with_address(kind: u8, addr: u32) -> [Op; 2] {
+    [append(Item::Imm8(kind)), append(Item::Imm32(addr))]
+}
+
+/// The address of a token.
+fn token_of(addr: LinkAddr, base: u64) -> u32 {
+    addr.0.wrapping_add(base) as u32
 }
 
 /// Witnesses of a file's functions.
@@ -73,8 +78,12 @@ pub struct Trace<'d> {
 /// Facts of all functions.
 pub struct Known<'d> {
     pub program: &'d Program,
-    /// Numbers of functions by their entries, also others than the first, and the numbers of those.
+    /// Numbers of functions by their entries, also others than the first, and the numbers of those in tokens.
     by_entry: HashMap<LinkAddr, (usize, u32)>,
+    /// Added to addresses, it makes those of tokens.
+    base: u64,
+    /// Functions of other files have tokens, too.
+    is_together: bool,
     /// By function: it is left where it is.
     stays: Vec<bool>,
     /// By function: it may go to other code that returns to its caller.
@@ -82,7 +91,7 @@ pub struct Known<'d> {
 }
 
 impl<'d> Known<'d> {
-    fn new(program: &'d Program, left: &HashSet<u64>) -> Known<'d> {
+    fn new(program: &'d Program, wanted: &Wanted<'_>) -> Known<'d> {
         let functions = (0..).zip(&program.functions);
         let entries = functions.flat_map(|(number, function)| {
             let entries = function.others.iter().chain([&function.entry]);
@@ -91,13 +100,21 @@ impl<'d> Known<'d> {
         let mut entries: Vec<(LinkAddr, usize)> = entries.collect();
         entries.sort_unstable();
         let entries = (0..).zip(entries);
-        let entries = entries.map(|(number, (entry, function))| (entry, (function, number)));
+        let entries = entries.map(|(number, (entry, function))| {
+            let number = match wanted.base {
+                0 => number,
+                base => token_of(entry, base),
+            };
+            (entry, (function, number))
+        });
         let stays = program.functions.iter();
         let stays: Vec<bool> = stays
-            .map(|function| left.contains(&function.entry.0))
+            .map(|function| wanted.left.contains(&function.entry.0))
             .collect();
         let mut known = Known {
             program,
+            base: wanted.base,
+            is_together: wanted.part.is_some(),
             by_entry: entries.collect(),
             may_leave: stays.clone(),
             stays,
@@ -123,6 +140,11 @@ impl<'d> Known<'d> {
         known
     }
 
+    /// The address of a token, which no other file's tokens have.
+    fn token_of(&self, addr: LinkAddr) -> u32 {
+        token_of(addr, self.base)
+    }
+
     /// The number of an entry.
     fn number_of(&self, entry: LinkAddr) -> u32 {
         self.by_entry.get(&entry).map_or(0, |(_, number)| *number)
@@ -140,7 +162,7 @@ impl<'d> Known<'d> {
 
 impl<'d> Trace<'d> {
     pub fn new(image: &'d Image, program: &'d Program, wanted: Wanted<'d>) -> Trace<'d> {
-        let known = Known::new(program, wanted.left);
+        let known = Known::new(program, &wanted);
         Trace {
             image,
             wanted,
@@ -177,7 +199,7 @@ impl StaticTool for Trace<'_> {
             Slices::of(unit, program, &shape, &planned)
         });
         let slices = slices.transpose()?;
-        tokens::add(unit, &shape, &planned, slices.as_ref(), out)?;
+        tokens::add(unit, (&self.known, &shape, &planned), slices.as_ref(), out)?;
         let mut own = shape.into_plan(unit, &self.known, &planned.paths);
         for (block, values) in slices.into_iter().flat_map(Slices::into_values).enumerate() {
             (own.blocks[block].values, own.blocks[block].results) = values;
@@ -214,8 +236,8 @@ impl StaticTool for Trace<'_> {
     fn entered(&self, entry: LinkAddr) -> Vec<Op> {
         let number = self.known.number_of(entry);
         let (kind, item) = match u16::try_from(self.known.by_entry.len()) {
-            Ok(_) => (witness::ENTER, Item::Imm16(number as u16)),
-            Err(_) => (witness::ENTER_FAR, Item::Imm32(number)),
+            Ok(_) if self.known.base == 0 => (witness::ENTER, Item::Imm16(number as u16)),
+            _ => (witness::ENTER_FAR, Item::Imm32(number)),
         };
         let mut ops = vec![append(Item::Imm8(kind)), append(item)];
         let needs = match (entry.0, &self.inputs) {
@@ -232,6 +254,7 @@ impl StaticTool for Trace<'_> {
             original: self.wanted.original.to_owned(),
             size: outcome.input.len() as u64,
             hash: plan::hash(outcome.input),
+            base: self.known.base,
             has_values: self.inputs.is_some(),
             functions: self.planned.values().cloned().collect(),
             uncounted: uncounted(outcome),

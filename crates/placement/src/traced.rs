@@ -7,7 +7,7 @@
 
 use crate::plan::{Reader, Uncounted, put, put_text, unzigzag, zigzag};
 
-const MAGIC: [u8; 8] = *b"EVPTRAC2";
+const MAGIC: [u8; 8] = *b"EVPTRAC3";
 
 /// The token with which control comes back from a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,6 +163,8 @@ pub struct File {
     /// Its bytes, and a hash of them.
     pub size: u64,
     pub hash: [u8; 16],
+    /// Added to link addresses, it makes those of tokens, which differ among files that were edited together.
+    pub base: u64,
     /// Values are in the stream, so that all addresses of accesses follow.
     pub has_values: bool,
     /// By entry.
@@ -272,6 +274,20 @@ impl Block {
     }
 }
 
+impl Function {
+    /// Has all its addresses be higher by a number.
+    pub fn move_by(&mut self, bias: u64) {
+        let mut add = |addr: &mut u64| *addr = addr.wrapping_add(bias);
+        add(&mut self.entry);
+        for block in &mut self.blocks {
+            add(&mut block.start);
+            if let End::Call { target, .. } | End::Tail { target } = &mut block.end {
+                target.iter_mut().for_each(&mut add);
+            }
+        }
+    }
+}
+
 impl File {
     /// Whether a section is such a plan.
     pub fn is_one(bytes: &[u8]) -> bool {
@@ -283,6 +299,7 @@ impl File {
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&self.hash);
         put(&mut out, self.size);
+        put(&mut out, self.base);
         put(&mut out, self.has_values.into());
         put_text(&mut out, &self.original);
         put(&mut out, self.functions.len() as u64);
@@ -312,6 +329,7 @@ impl File {
         let mut reader = Reader(bytes.strip_prefix(&MAGIC)?);
         let hash = *reader.take(16)?.first_chunk()?;
         let size = reader.number()?;
+        let base = reader.number()?;
         let has_values = reader.number()? != 0;
         let original = reader.text()?;
         let mut functions = Vec::new();
@@ -344,6 +362,7 @@ impl File {
             original,
             size,
             hash,
+            base,
             has_values,
             functions,
             uncounted: Uncounted::decode(&mut reader)?,

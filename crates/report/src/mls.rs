@@ -9,6 +9,8 @@
 //! Whether it is a load or a store stands there only if stores were asked for. An update is a load,
 //! then a store; each step of a repeated string instruction has descriptors of its own.
 //!
+//! Of a trace that has addresses only, descriptors end with the size.
+//!
 //! Limits: a value that the trace does not know is 0, and counted ([`Written::unknown`]); an operand
 //! of more than 255 bytes has size 0 and no value.
 
@@ -34,6 +36,8 @@ pub struct View {
     pub range: Range<u64>,
     /// Stores have descriptors, too.
     pub stores: bool,
+    /// The trace has values.
+    pub values: bool,
 }
 
 /// Numbers of what was written.
@@ -148,6 +152,7 @@ impl Writer<'_> {
                 let is_store = self.view.stores.then_some(one.is_store);
                 let value = &values[one.value.clone()];
                 let (head, places) = ((self.thread, is_store), (one.step.pc, one.address));
+                let value = (value, self.view.values);
                 put(head, places, value, (self.view.form, text), out)?;
             }
         }
@@ -168,7 +173,7 @@ impl Writer<'_> {
             false => &mut self.written.loads,
         };
         classes[class(size)] += 1;
-        self.written.unknown += u64::from(operation.value.is_none());
+        self.written.unknown += u64::from(self.view.values && operation.value.is_none());
         let first = values.len();
         if let Some(value) = operation.value {
             values.extend_from_slice(bytes.of(value));
@@ -199,11 +204,12 @@ const NUMBER: usize = 16;
 /// Most bytes of a binary descriptor.
 const LONGEST: usize = 19 + 255;
 
-/// Writes the descriptor of a load or a store; `is_store` is `None` if there are loads only.
+/// Writes the descriptor of a load or a store; `is_store` is `None` if there are loads only, and the value may be no more than its
+/// size.
 fn put(
     (thread, is_store): (u8, Option<bool>),
     (pc, address): (u64, u64),
-    value: &[u8],
+    (value, has_value): (&[u8], bool),
     (form, text): (Form, Option<&str>),
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -221,7 +227,9 @@ fn put(
         add(&pc.to_le_bytes());
         add(&address.to_le_bytes());
         add(&[value.len() as u8]);
-        add(value);
+        if has_value {
+            add(value);
+        }
         return out.write_all(&bytes[..len]);
     }
     let kind = match is_store {
@@ -230,8 +238,11 @@ fn put(
         Some(true) => ", S",
     };
     let size = value.len();
-    write!(out, "{thread}{kind}, {pc:#018x}, {address:#018x}, {size}, ")?;
-    put_value(value, out)?;
+    write!(out, "{thread}{kind}, {pc:#018x}, {address:#018x}, {size}")?;
+    if has_value {
+        write!(out, ", ")?;
+        put_value(value, out)?;
+    }
     match text {
         Some(text) => writeln!(out, " {text}"),
         None => writeln!(out),
@@ -253,7 +264,7 @@ impl Load<'_> {
         put(
             (thread, None),
             (self.pc, self.address),
-            value,
+            (value, true),
             (form, text),
             out,
         )

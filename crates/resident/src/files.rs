@@ -362,7 +362,10 @@ pub unsafe fn map_chunk(
             let _ = calls::write_at(file, path, FOLDER, at + offset_of!(ChunkHead, path) as u64);
             calls::write_at(file, head.as_ptr() as u64, size_of_val(&head), at)
         });
-        let mapped = told.and_then(|()| calls::map_file(own, bytes, file, at + CHUNK_HEAD));
+        let mapped = told.and_then(|()| match bytes {
+            0 => Ok(()),
+            _ => calls::map_file(own, bytes, file, at + CHUNK_HEAD).map(|_| ()),
+        });
         calls::close(file);
         if mapped.is_err() {
             return false;

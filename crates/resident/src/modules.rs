@@ -111,12 +111,17 @@ pub unsafe fn add(configuration: &Configuration, state: *mut State) {
             }
             return;
         }
+        // All files append to one lane, which is the first one's.
+        let bytes = match (configuration.lane, number) {
+            (0, _) | (_, 0) => configuration.bytes,
+            _ => 0,
+        };
         let address = configuration as *const Configuration as u64;
         module(state, number).write(Module {
             id: configuration.id,
             bias: address.wrapping_sub(configuration.link),
             at: configuration.at,
-            bytes: configuration.bytes,
+            bytes,
             configuration: address,
         });
         (*state).count = number + 1;

@@ -17,7 +17,8 @@
 //! | 245, u32 | a jump by a table went to the block at this address |
 //! | 247, u8 *n*, *n* bytes | values of registers, of which the block's plan says which they are; before the token that says that the block was executed |
 //!
-//! Addresses are the lowest 32 bits of those of the file that was edited; all numbers are little-endian.
+//! Addresses are the lowest 32 bits of those of the file that was edited, or, of files that were edited together, sums with a number that
+//! makes them differ; entries of all of these but the first have such an address for a number. All numbers are little-endian.
 
 /// Most paths of a token.
 pub const PATHS: u32 = 200;
@@ -38,6 +39,6 @@ pub const LONGEST: usize = crate::pack::MOST;
 pub const MOST_BYTES: usize = 64;
 
 /// The token of a call that came back to an address.
-pub const fn back(to: u64) -> u8 {
-    BACK + ((to ^ to >> 5 ^ to >> 10) % SITES as u64) as u8
+pub const fn back(to: u32) -> u8 {
+    BACK + ((to ^ to >> 5 ^ to >> 10) % SITES as u32) as u8
 }

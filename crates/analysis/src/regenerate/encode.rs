@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use isa::insn::Reader;
 use isa::{Flow, Insn};
-use placement::traced::File;
 use trace::stream::{
     ADDRESS_STREAM, ESCAPE, LANES, OUTCOMES, PER_BYTE, TARGETS, TargetNumber, escape, lane, mark,
     went, why,
@@ -17,7 +16,7 @@ use trace::stream::{
 use trace::{Fragment, Part, Piece};
 
 use super::CodeOf;
-use super::graphs::At;
+use super::graphs::{At, Graphs};
 use super::told::{How, Told};
 
 /// Bytes of a part before compression.
@@ -48,8 +47,7 @@ struct Known {
 
 /// Code and numbers of targets, which the threads of a process share.
 pub struct Shared<'f> {
-    file: &'f File,
-    bias: u64,
+    graphs: &'f Graphs,
     code: CodeOf<'f>,
     /// By function, and by block.
     known: Vec<Vec<Option<Known>>>,
@@ -59,11 +57,10 @@ pub struct Shared<'f> {
 }
 
 impl<'f> Shared<'f> {
-    pub fn new(file: &'f File, bias: u64, code: CodeOf<'f>) -> Shared<'f> {
-        let functions = file.functions.iter();
+    pub fn new(graphs: &'f Graphs, code: CodeOf<'f>) -> Shared<'f> {
+        let functions = graphs.functions.iter();
         Shared {
-            file,
-            bias,
+            graphs,
             code,
             known: functions
                 .map(|function| vec![None; function.blocks.len()])
@@ -84,8 +81,8 @@ impl<'f> Shared<'f> {
         if let Some(known) = own {
             return *known;
         }
-        let block = &self.file.functions[at.function as usize].blocks[at.block as usize];
-        let start = block.start.wrapping_add(self.bias);
+        let block = self.graphs.block(at);
+        let start = block.start;
         let found = (self.code)(block.start);
         let (bytes, module) =
             found.map_or((&[][..], None), |(bytes, module)| (bytes, Some(module)));

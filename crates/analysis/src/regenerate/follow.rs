@@ -16,8 +16,8 @@ use super::told::{How, Told, Unsound};
 
 /// Follows the witnesses of a thread.
 #[derive(Debug)]
-pub struct Follower<'g, 'f> {
-    graphs: &'g Graphs<'f>,
+pub struct Follower<'g> {
+    graphs: &'g Graphs,
     tokens: Tokens<'g>,
     state: State,
     frames: Vec<Activation>,
@@ -37,12 +37,8 @@ struct Over;
 
 type Step = Result<(), Option<Over>>;
 
-impl<'g, 'f> Follower<'g, 'f> {
-    pub fn new(
-        graphs: &'g Graphs<'f>,
-        pieces: &'g [Piece<'g>],
-        frames: Frames,
-    ) -> Follower<'g, 'f> {
+impl<'g> Follower<'g> {
+    pub fn new(graphs: &'g Graphs, pieces: &'g [Piece<'g>], frames: Frames) -> Follower<'g> {
         Follower {
             graphs,
             tokens: Tokens::new(pieces),
@@ -97,7 +93,7 @@ impl<'g, 'f> Follower<'g, 'f> {
 
     /// Says where the stream contradicts the plan.
     pub fn unsound(&mut self) -> Unsound {
-        let block = self.here().map(|at| self.graphs.block(at).start);
+        let block = self.here().map(|at| self.graphs.link_addr(at));
         Unsound {
             at: self.tokens.position,
             token: self.tokens.peek(),
@@ -273,7 +269,8 @@ impl<'g, 'f> Follower<'g, 'f> {
                     Arrival::Pad => witness::PAD,
                     _ => witness::WENT,
                 };
-                if self.peek()? != kind || self.address()? != block.start as u32 {
+                if self.peek()? != kind || self.address()? != self.graphs.token_of(at, block.start)
+                {
                     return Err(None);
                 }
                 self.prove();
@@ -472,7 +469,7 @@ impl<'g, 'f> Follower<'g, 'f> {
                         back: Back::Site,
                         next: Some(next),
                         ..
-                    } if token == witness::back(behind) => {
+                    } if token == witness::back(self.graphs.token_of(site, behind)) => {
                         self.tokens.skip();
                         let to = At {
                             block: next,
@@ -523,7 +520,7 @@ impl<'g, 'f> Follower<'g, 'f> {
                 function
                     .blocks
                     .iter()
-                    .position(|block| block.start as u32 == addr)
+                    .position(|block| self.graphs.token_of(from, block.start) == addr)
             }
             token => {
                 self.tokens.skip();

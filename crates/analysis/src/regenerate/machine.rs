@@ -90,7 +90,6 @@ impl Values {
 #[derive(Debug)]
 pub struct Blocks<'f> {
     code: CodeOfBlocks<'f>,
-    bias: u64,
     /// By function, and by block.
     known: Vec<Vec<Option<Arc<[Micro]>>>>,
 }
@@ -104,11 +103,10 @@ impl std::fmt::Debug for CodeOfBlocks<'_> {
 }
 
 impl<'f> Blocks<'f> {
-    pub fn new(graphs: &Graphs<'f>, bias: u64, code: CodeOf<'f>) -> Blocks<'f> {
-        let functions = graphs.file.functions.iter();
+    pub fn new(graphs: &Graphs, code: CodeOf<'f>) -> Blocks<'f> {
+        let functions = graphs.functions.iter();
         Blocks {
             code: CodeOfBlocks(code),
-            bias,
             known: functions
                 .map(|function| vec![None; function.blocks.len()])
                 .collect(),
@@ -123,15 +121,15 @@ impl<'f> Blocks<'f> {
         let found = (self.code.0)(block.start);
         let bytes = found.map_or(&[][..], |(bytes, _)| bytes);
         let bytes = &bytes[..bytes.len().min(block.len as usize)];
-        let start = block.start.wrapping_add(self.bias);
-        let known: Arc<[Micro]> = micros(bytes, start, block).into();
+        let known: Arc<[Micro]> = micros(bytes, block).into();
         *own = Some(Arc::clone(&known));
         known
     }
 }
 
 /// The steps of a block.
-fn micros(bytes: &[u8], start: u64, block: &Block) -> Vec<Micro> {
+fn micros(bytes: &[u8], block: &Block) -> Vec<Micro> {
+    let start = block.start;
     let mut micros = Vec::new();
     let mut values = block.values.iter().peekable();
     let mut take = |behind: u32, insn: Option<&Computed>, micros: &mut Vec<Micro>| {
@@ -177,8 +175,8 @@ fn words(insn: &Insn) -> (Vec<Word>, Vec<Word>) {
 
 /// The machine of a thread.
 #[derive(Debug)]
-pub struct Machine<'g, 'f> {
-    graphs: &'g Graphs<'f>,
+pub struct Machine<'g> {
+    graphs: &'g Graphs,
     state: State,
     frames: Vec<Frame>,
     levels: Vec<Level>,
@@ -190,9 +188,9 @@ pub struct Machine<'g, 'f> {
     pub operands: u64,
 }
 
-impl<'g, 'f> Machine<'g, 'f> {
+impl<'g> Machine<'g> {
     /// The machine of a thread with this thread pointer, with the activations that it has from its parent.
-    pub fn new(graphs: &'g Graphs<'f>, pointer: u64, frames: Vec<Frame>) -> Machine<'g, 'f> {
+    pub fn new(graphs: &'g Graphs, pointer: u64, frames: Vec<Frame>) -> Machine<'g> {
         Machine {
             graphs,
             state: State {
@@ -220,7 +218,7 @@ impl<'g, 'f> Machine<'g, 'f> {
     pub fn execute(
         &mut self,
         (told, values): (&Told, &[u8]),
-        blocks: &mut Blocks<'f>,
+        blocks: &mut Blocks<'_>,
         words: &mut Vec<u8>,
     ) -> Result<(), Missing> {
         match *told {
@@ -235,7 +233,7 @@ impl<'g, 'f> Machine<'g, 'f> {
     fn block(
         &mut self,
         at: At,
-        blocks: &mut Blocks<'f>,
+        blocks: &mut Blocks<'_>,
         words: &mut Vec<u8>,
     ) -> Result<(), Missing> {
         for register in Reg::ALL {

@@ -1,8 +1,15 @@
 //! Bytes of witnesses, which are in pieces.
 //!
 //! Invariant: memory is that of one piece, which is no longer than a lane.
+//!
+//! A program that is killed may have room for a token of several bytes at the end of its stream, and in it all bytes but the first,
+//! which is written last. They stand behind two bytes that nobody wrote, at least: the room's first one, and that. So do tokens behind
+//! what a handler of a signal wrote, rarely, so such bytes are left out only where the end is near enough.
 
-use trace::witness::LONGEST;
+use trace::witness::{LONGEST, MOST_BYTES};
+
+/// Most bytes of room for a token: one that nobody writes, and those of values with the two before them.
+const ROOM: u64 = 3 + MOST_BYTES as u64;
 
 /// A piece of a stream.
 #[derive(Clone, Copy, Debug)]
@@ -20,8 +27,11 @@ pub struct Tokens<'a> {
     /// Bytes of the piece that is read, and how many of them were.
     own: Vec<u8>,
     at: usize,
-    /// Bytes before the next token.
+    /// Bytes before the next token, and all.
     pub position: u64,
+    end: u64,
+    /// Bytes that nobody wrote just before it.
+    unwritten: u64,
     /// A piece cannot be unpacked.
     pub is_damaged: bool,
 }
@@ -33,6 +43,11 @@ impl<'a> Tokens<'a> {
             own: Vec::new(),
             at: 0,
             position: 0,
+            end: pieces
+                .iter()
+                .map(|piece| piece.bytes)
+                .fold(0, u64::saturating_add),
+            unwritten: 0,
             is_damaged: false,
         }
     }
@@ -67,7 +82,12 @@ impl<'a> Tokens<'a> {
     pub fn peek(&mut self) -> u8 {
         loop {
             match self.own.get(self.at).copied() {
-                Some(0) => self.skip(),
+                Some(0) => {
+                    let unwritten = self.unwritten + 1;
+                    self.skip();
+                    self.unwritten = unwritten;
+                }
+                Some(_) if self.unwritten > 1 && self.is_near_end() => return 0,
                 Some(first) => return first,
                 None if self.go_on().is_none() => return 0,
                 None => {}
@@ -75,10 +95,16 @@ impl<'a> Tokens<'a> {
         }
     }
 
+    /// Whether a token that was not finished may have begun where bytes are that nobody wrote.
+    fn is_near_end(&self) -> bool {
+        self.position - self.unwritten + ROOM >= self.end
+    }
+
     /// Leaves a byte behind.
     pub fn skip(&mut self) {
         self.at += 1;
         self.position += 1;
+        self.unwritten = 0;
     }
 
     /// The bytes of a token behind the first one; `None`: they are not there.

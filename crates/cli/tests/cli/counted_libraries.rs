@@ -60,7 +60,7 @@ int main(void) {
 "#;
 
 /// Makes the program and its libraries in a folder.
-fn make(folder: &Folder) {
+pub fn make(folder: &Folder) {
     for (name, text) in [("libwork.so", WORK), ("libplug.so", PLUG)] {
         let called = format!("-Wl,-soname,{name}");
         let flags = ["-O1", "-shared", "-fPIC", "-pthread", &called];

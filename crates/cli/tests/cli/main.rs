@@ -56,6 +56,7 @@ mod raptor;
 mod raptor_live;
 mod refusals;
 mod regenerated;
+mod regenerated_libraries;
 mod regenerated_memory;
 mod reports;
 mod rewrite;

@@ -188,16 +188,53 @@ fn descriptors_are_the_accesses_that_dump_shows() {
 }
 
 #[test]
-fn a_trace_without_values_is_refused() {
+fn descriptors_without_values_end_with_the_size() {
+    let folder = Folder::new("mls-addresses");
+    folder.program(&["-O1", "-no-pie"], "prog", PROGRAM);
+    let dumped = |memory: &str, form: &str| {
+        let words = [
+            "trace", "-q", "-o", "run.evp", "--memory", memory, "--", "./prog",
+        ];
+        let run = folder.run("setarch", &[&["-R", BINARY], &words[..]].concat());
+        assert!(run.status.success(), "{run:?}");
+        let words = [
+            "dump", "run.evp", "--mls", form, "--stores", "-o", "run.mls",
+        ];
+        let said = folder.run(BINARY, &words).stderr;
+        let said = String::from_utf8(said).unwrap();
+        assert_eq!(
+            said.contains("descriptors end with the size"),
+            memory == "addresses"
+        );
+        std::fs::read(folder.file("run.mls")).unwrap()
+    };
+    let whole = read(&dumped("values", "binary"), true);
+    let ends = |line: &String| line.rsplit_once(", ").map(|(rest, _)| rest.to_owned());
+    let expected: Vec<String> = whole.iter().filter_map(ends).collect();
+    assert!(expected.len() > 1000);
+    let text = String::from_utf8(dumped("addresses", "ascii")).unwrap();
+    assert!(text.lines().eq(expected.iter().map(String::as_str)));
+    let bytes = dumped("addresses", "binary");
+    let parts = bytes.chunks_exact(19).map(|one| {
+        let number = |at: usize| u64::from_le_bytes(one[at..at + 8].try_into().unwrap());
+        let (kind, size) = (["L", "S"][usize::from(one[1])], one[18]);
+        format!(
+            "{}, {kind}, {:#018x}, {:#018x}, {size}",
+            one[0],
+            number(2),
+            number(10)
+        )
+    });
+    assert!(parts.eq(expected));
+}
+
+#[test]
+fn a_trace_without_accesses_is_refused() {
     let folder = Folder::new("mls-refused");
     for (options, said) in [
         (
             &[][..],
-            "'run.evp' has no values; record it with --memory values",
-        ),
-        (
-            &["--memory", "addresses"],
-            "'run.evp' has no values; record it with --memory values",
+            "'run.evp' has no loads and stores; record it with --memory values, or addresses",
         ),
         (
             &["--memory", "values", "--stores"],

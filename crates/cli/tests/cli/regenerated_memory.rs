@@ -13,7 +13,7 @@ use testkit::folder::Folder;
 
 use crate::BINARY;
 use crate::counted::{counters, edit, run};
-use crate::regenerated::{EXCEPTIONS, PROGRAM};
+use crate::regenerated::{EXCEPTIONS, PROGRAM, places};
 
 /// String instructions, bits in memory, memory of the thread, arrays whose size is known late, loads of all widths as indices, values
 /// that are exchanged, calls whose results are addresses, and locals behind `setjmp`.
@@ -63,27 +63,18 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// An access: the instruction as an offset in the program's file, the kind, bytes, and the address.
-type Access = (u64, Kind, u32, u64);
+/// An access: the instruction as a place in the program's file, the kind, bytes, and the address.
+pub type Access = (u64, Kind, u32, u64);
 
-/// Accesses of each thread of a recording by the program's own code; threads without any are left out.
-fn accesses(folder: &Folder, recording: &str, program: &str) -> Vec<Vec<Access>> {
+/// Accesses of each thread of a recording by code of these files; threads without any are left out.
+pub fn accesses(folder: &Folder, recording: &str, files: &[&str]) -> Vec<Vec<Access>> {
     let file = fs::File::open(folder.file(recording)).expect("a recording");
     let recording = trace::read(file).expect("it is sound");
     let selection = selection(&recording).expect("it has accesses");
     let mut all = Vec::new();
     for process in &recording.processes {
         let mut pieces = Pieces::of(process);
-        let ending = format!("/{program}");
-        let modules = process.modules.iter();
-        let own: Vec<_> = modules
-            .filter(|module| module.path.ends_with(&ending))
-            .collect();
-        let offset = |pc: u64| {
-            let mut own = own.iter();
-            let module = own.find(|module| (module.start..module.end).contains(&pc))?;
-            Some(pc - module.start + module.offset)
-        };
+        let place = places(process, files);
         for thread in &process.threads {
             let mut reader = Accesses::new(&mut pieces, thread, selection);
             let mut accesses = Vec::new();
@@ -92,7 +83,7 @@ fn accesses(folder: &Folder, recording: &str, program: &str) -> Vec<Vec<Access>>
                     continue;
                 };
                 for accessed in found {
-                    let Some(at) = offset(steps[accessed.step as usize].pc) else {
+                    let Some(at) = place(steps[accessed.step as usize].pc) else {
                         continue;
                     };
                     let each = (0..accessed.times).map(|time| accessed.at(time));
@@ -118,7 +109,7 @@ fn agrees(folder: &Folder, program: &str, arguments: &[&str]) -> usize {
         assert!(output.stderr.is_empty(), "{output:?}");
         let verified = folder.run(BINARY, &["verify", &kept]);
         assert!(verified.stderr.is_empty(), "{verified:?}");
-        own.extend(accesses(folder, &kept, program));
+        own.extend(accesses(folder, &kept, &[program]));
     }
     // Its folder has a name as long, so its stack is the same.
     let native = format!("{program}.traced--memory");
@@ -136,7 +127,7 @@ fn agrees(folder: &Folder, program: &str, arguments: &[&str]) -> usize {
     assert_eq!(edited.stdout, traced.stdout);
     assert_eq!(edited.status, traced.status);
     let known: HashSet<u64> = own.iter().flatten().map(|access| access.0).collect();
-    let mut traced = accesses(folder, "traced.evp", program);
+    let mut traced = accesses(folder, "traced.evp", &[program]);
     for thread in &mut traced {
         thread.retain(|access| known.contains(&access.0));
     }
@@ -155,7 +146,7 @@ fn agrees(folder: &Folder, program: &str, arguments: &[&str]) -> usize {
 }
 
 /// Compares a thread's accesses in both runs.
-fn same(program: &str, own: &[Access], traced: &[Access]) {
+pub fn same(program: &str, own: &[Access], traced: &[Access]) {
     let (mut pages, mut back) = (HashMap::new(), HashMap::new());
     for (number, (one, other)) in own.iter().zip(traced).enumerate() {
         assert_eq!(one.0, other.0, "{program}: instructions of access {number}");

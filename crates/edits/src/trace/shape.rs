@@ -4,6 +4,8 @@
 //! where control leaves the function or a call is made, and at *arrivals*, blocks to which control may come from where nothing can be
 //! inserted: landing pads, and targets of jumps whose table stays or is shared. An arrival has a token that names it.
 
+use std::ops::Range;
+
 use flow::{EdgeKind, To};
 use image::LinkAddr;
 use placement::paths::{Node, Paths, Way};
@@ -50,8 +52,8 @@ pub struct Shape {
     pub ins: Vec<Vec<In>>,
     /// Number of blocks.
     pub blocks: usize,
-    /// Addresses of the nodes behind.
-    exits: Vec<u64>,
+    /// Code of the nodes behind: the padding before a function that another one runs into, or an address.
+    exits: Vec<Range<LinkAddr>>,
 }
 
 impl Shape {
@@ -89,8 +91,8 @@ impl Shape {
                     shape.ins[to as usize].push(In { from: None, edge })
                 }
                 (unit::Node::Outside, End::Ways) if own.has_place() => {
-                    let to = own.graph.first().map(|at| graph.edges[*at].to);
-                    let exit = shape.add_exit(to.ok_or(Why::Code)?, known);
+                    let way = own.graph.first().map(|at| &graph.edges[*at]);
+                    let exit = shape.add_exit(unit, way.ok_or(Why::Code)?, known);
                     shape.add_way(from, exit, (edge, weight, true));
                 }
                 _ => {}
@@ -117,20 +119,22 @@ impl Shape {
     }
 
     /// A way of a branch into another function.
-    fn add_exit(&mut self, to: To, known: &Known<'_>) -> usize {
+    fn add_exit(&mut self, unit: &Unit<'_>, way: &flow::Edge, known: &Known<'_>) -> usize {
         self.nodes.push(Node {
             stops: true,
             ..Node::default()
         });
-        let target = known.moved(to).map(|(_, entry)| entry);
+        let target = known.moved(way.to).map(|(_, entry)| entry);
         self.ends.push(End::Tail { target });
         self.arrivals.push(Arrival::Silent);
         self.is_out.push(false);
         self.ins.push(Vec::new());
-        self.exits.push(match to {
-            To::Address(addr) => addr.0,
-            _ => 0,
-        });
+        let To::Address(to) = way.to else {
+            self.exits.push(LinkAddr(0)..LinkAddr(0));
+            return self.nodes.len() - 1;
+        };
+        let padding = padding_before(unit, way);
+        self.exits.push(padding.unwrap_or(to..to));
         self.nodes.len() - 1
     }
 
@@ -227,7 +231,9 @@ impl Shape {
         let back = match moved {
             _ if next.is_none() => Back::Nothing,
             // The C library's description says that it returns, and calls nothing back.
-            None if matches!(call.to, To::Slot(_)) && returns => Back::Nothing,
+            None if matches!(call.to, To::Slot(_)) && returns && !known.is_together => {
+                Back::Nothing
+            }
             _ if TWICE.contains(&name) || unit.forks(block as u32) => Back::Point,
             Some((number, _)) if !known.may_leave[number] => Back::Nothing,
             _ => Back::Site,
@@ -279,7 +285,7 @@ impl Shape {
     pub fn address(&self, unit: &Unit<'_>, node: usize) -> LinkAddr {
         match unit.function.graph.blocks.get(node) {
             Some(block) => block.start,
-            None => LinkAddr(self.exits[node - self.blocks]),
+            None => self.exits[node - self.blocks].start,
         }
     }
 
@@ -294,10 +300,13 @@ impl Shape {
         let entries = entries.collect();
         let blocks = (0..self.nodes.len()).map(|node| {
             let ways = self.nodes[node].ways.iter().zip(&paths.increments[node]);
-            let block = unit.function.graph.blocks.get(node);
+            let code = match unit.function.graph.blocks.get(node) {
+                Some(block) => block.start..runs_to(unit, node).unwrap_or(block.end),
+                None => self.exits[node - self.blocks].clone(),
+            };
             traced::Block {
-                start: self.address(unit, node).0,
-                len: block.map_or(0, |block| (block.end - block.start) as u32),
+                start: code.start.0,
+                len: (code.end - code.start) as u32,
                 ways: ways.map(|(way, increment)| (way.to, *increment)).collect(),
                 end: self.ends[node],
                 arrival: self.arrivals[node],
@@ -314,5 +323,22 @@ impl Shape {
             entries,
             blocks: blocks.collect(),
         }
+    }
+}
+
+/// The padding between the block from which a way leaves a function and the function that it runs into.
+fn padding_before(unit: &Unit<'_>, way: &flow::Edge) -> Option<Range<LinkAddr>> {
+    let To::Address(to) = way.to else {
+        return None;
+    };
+    let from = unit.function.graph.blocks[way.from as usize].end;
+    (way.kind == EdgeKind::FallThrough && to >= from).then_some(from..to)
+}
+
+/// The end of a block with the padding behind it, if it runs into another function and goes nowhere else.
+fn runs_to(unit: &Unit<'_>, block: usize) -> Option<LinkAddr> {
+    match unit.function.graph.edges_of(block) {
+        [way] => Some(padding_before(unit, way)?.end),
+        _ => None,
     }
 }

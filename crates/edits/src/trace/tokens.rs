@@ -8,8 +8,7 @@ use wire::witness;
 use super::shape::{In, Shape};
 use super::slices::Slices;
 use super::values::{Planned, Value};
-use super::{append, with_address};
-use image::LinkAddr;
+use super::{Known, append, with_address};
 
 /// Adds all tokens and sums of a function.
 ///
@@ -17,12 +16,16 @@ use image::LinkAddr;
 /// There is no place for one, or no register.
 pub fn add(
     unit: &Unit<'_>,
-    shape: &Shape,
-    planned: &Planned,
+    (known, shape, planned): (&Known<'_>, &Shape, &Planned),
     slices: Option<&Slices>,
     out: &mut Plan,
 ) -> Result<(), Why> {
-    let mut out = Tokens { unit, slices, out };
+    let mut out = Tokens {
+        unit,
+        known,
+        slices,
+        out,
+    };
     out.add_returns(shape)?;
     if let Some(slices) = slices {
         slices.add_early(unit, planned, out.out)?;
@@ -40,6 +43,7 @@ pub fn add(
 
 struct Tokens<'a, 'u> {
     unit: &'a Unit<'u>,
+    known: &'a Known<'a>,
     slices: Option<&'a Slices>,
     out: &'a mut Plan,
 }
@@ -62,13 +66,14 @@ impl Tokens<'_, '_> {
                 continue;
             };
             let to = self.unit.function.graph.blocks[block].end;
+            let to = self.known.token_of(to);
             let from = rewrite::unit::Node::End(block as u32);
             let edges = self.unit.edges.iter();
             let mut edges = edges.enumerate().filter(|(_, edge)| edge.from == from);
             let way = edges.find(|(_, edge)| edge.to == rewrite::unit::Node::Start(next));
             let at = At::Edge(way.ok_or(Why::NoPlace)?.0 as u32);
             match back {
-                Back::Site => self.add(at, append(Item::Imm8(witness::back(to.0))))?,
+                Back::Site => self.add(at, append(Item::Imm8(witness::back(to))))?,
                 _ => {
                     for op in point(to) {
                         self.add(at, op)?;
@@ -148,6 +153,7 @@ impl Tokens<'_, '_> {
             }
         }
         let start = self.unit.function.graph.blocks[node].start;
+        let start = self.known.token_of(start);
         match shape.arrivals[node] {
             Arrival::Silent => {}
             Arrival::Number(number) => self.add(at, append(Item::Imm8(number + 1)))?,
@@ -189,7 +195,7 @@ fn has_own_tokens(shape: &Shape, value: Value, node: usize) -> bool {
 }
 
 /// The token of a call that may come back twice, or on another stack.
-fn point(to: LinkAddr) -> [Op; 4] {
+fn point(to: u32) -> [Op; 4] {
     let [kind, place] = with_address(witness::POINT, to);
     let register = |register| append(Item::Register(register));
     [

@@ -62,6 +62,7 @@ fn tool<'d>(image: &'d Image, program: &'d Program) -> Box<dyn StaticTool + 'd> 
         profile: None,
         files: CounterFiles::WorkingFolder,
         part: None,
+        base: 0,
     };
     match edits::TOOLS.get(turn) {
         Some(tool) => (tool.make)(image, program, wanted),

@@ -7,7 +7,7 @@ use super::super::graphs::At;
 use super::super::told::{Fork, How, Told};
 use super::{Follower, Over, Step};
 
-impl Follower<'_, '_> {
+impl Follower<'_> {
     /// A call that may come back twice, or in a new process, has come back.
     pub(super) fn point(&mut self) -> Step {
         let bytes: [u8; 20] = self.tokens.take().ok_or(Some(Over))?;
@@ -57,7 +57,11 @@ impl Follower<'_, '_> {
         let frames = &self.frames;
         let frame = match frames.last() {
             Some(own) if waits(own) => Some(frames.len() - 1),
-            _ => frames.iter().rposition(known),
+            // A child on another stack, in the memory of its parent, has its activations behind that of the parent's call.
+            _ => {
+                let known = frames.iter().rposition(known);
+                known.or_else(|| frames.iter().rposition(waits))
+            }
         };
         match frame {
             // Only code that is not edited ends activations so.
