@@ -1,9 +1,10 @@
 //! Which files a program starts with: itself, its ELF interpreter, and the
 //! libraries that they need, found as the dynamic linker finds them.
 //!
-//! Limits: the linker's cache and its usual folders are looked at, and
-//! LD_LIBRARY_PATH; a DT_RUNPATH is not. What was not found is said
-//! ([`Closure::complete`]), so that nobody concludes from what is missing.
+//! Limits: folders for variants of the processor (`glibc-hwcaps`) are looked at in the linker's cache only. What was not found is
+//! said ([`Closure::complete`]), so that nobody concludes from what is missing.
+//!
+//! Source: ld.so(8).
 
 use std::collections::{HashSet, VecDeque};
 use std::fs;
@@ -47,7 +48,8 @@ pub struct Walk<'a> {
     /// The linker's, read when the first name is looked for.
     cache: Option<Vec<(String, PathBuf)>>,
     seen: HashSet<PathBuf>,
-    queue: VecDeque<PathBuf>,
+    /// Files, and folders that those which need them say to look in.
+    queue: VecDeque<(PathBuf, Vec<PathBuf>)>,
     complete: bool,
 }
 
@@ -57,20 +59,32 @@ impl<'a> Walk<'a> {
             images,
             cache: None,
             seen: HashSet::new(),
-            queue: VecDeque::from([program.to_path_buf()]),
+            queue: VecDeque::from([(program.to_path_buf(), Vec::new())]),
             complete: true,
         }
     }
 
-    fn note_needed(&mut self, image: &Image, path: &Path) {
-        self.queue.extend(image.interpreter().map(PathBuf::from));
+    fn note_needed(&mut self, image: &Image, path: &Path, inherited: Vec<PathBuf>) {
+        let interpreter = image.interpreter().map(PathBuf::from);
+        self.queue
+            .extend(interpreter.map(|path| (path, Vec::new())));
+        let (rpath, runpath) = image.search_paths();
+        // With the one, the other says nothing.
+        let rpath = rpath.filter(|_| runpath.is_none());
+        let folders = |paths: Option<&str>| folders(paths.unwrap_or_default(), path);
+        let (mut before, behind) = (folders(rpath), folders(runpath));
+        before.extend(inherited);
+        let first = match runpath {
+            Some(_) => &[][..],
+            None => &before,
+        };
         let cache = self.cache.get_or_insert_with(|| {
             let bytes = fs::read(CACHE).unwrap_or_default();
             cache_entries(&bytes)
         });
         for name in image.needed() {
-            match find(name, path, cache) {
-                Some(path) => self.queue.push_back(path),
+            match find(name, path, (first, &behind), cache) {
+                Some(path) => self.queue.push_back((path, before.clone())),
                 None => self.complete = false,
             }
         }
@@ -82,12 +96,13 @@ impl Iterator for Walk<'_> {
 
     fn next(&mut self) -> Option<Arc<Image>> {
         loop {
-            let path = real(self.queue.pop_front()?);
+            let (path, inherited) = self.queue.pop_front()?;
+            let path = real(path);
             if !self.seen.insert(path.clone()) {
                 continue;
             }
             if let Ok(image) = self.images.open(&path) {
-                self.note_needed(&image, &path);
+                self.note_needed(&image, &path, inherited);
                 return Some(image);
             }
             self.complete = false;
@@ -99,12 +114,36 @@ fn real(path: PathBuf) -> PathBuf {
     fs::canonicalize(&path).unwrap_or(path)
 }
 
-fn find(name: &str, needed_by: &Path, cache: &[(String, PathBuf)]) -> Option<PathBuf> {
+/// Folders of a list that a file has.
+fn folders(list: &str, file: &Path) -> Vec<PathBuf> {
+    let origin = file.parent().unwrap_or(Path::new("/")).to_string_lossy();
+    let folders = list.split(':').filter(|folder| !folder.is_empty());
+    let folders = folders.map(|folder| {
+        let folder = folder.replace("${ORIGIN}", &origin);
+        let folder = folder.replace("$ORIGIN", &origin);
+        folder.replace("${LIB}", LIB).replace("$LIB", LIB)
+    });
+    folders.map(PathBuf::from).collect()
+}
+
+/// The name of a folder for libraries that depends on the system (`$LIB`).
+const LIB: &str = "lib/x86_64-linux-gnu";
+
+/// Finds a library; `first` and `behind`: folders before and behind those of LD_LIBRARY_PATH.
+fn find(
+    name: &str,
+    needed_by: &Path,
+    (first, behind): (&[PathBuf], &[PathBuf]),
+    cache: &[(String, PathBuf)],
+) -> Option<PathBuf> {
     if name.contains('/') {
         return Some(PathBuf::from(name)).filter(|path| path.is_file());
     }
-    let variable = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-    let listed = std::env::split_paths(&variable).map(|folder| folder.join(name));
+    let in_folder = |folder: &PathBuf| folder.join(name);
+    // One that is empty is as none; an empty folder in it is the working folder.
+    let variable = std::env::var_os("LD_LIBRARY_PATH").filter(|list| !list.is_empty());
+    let listed = variable.iter().flat_map(std::env::split_paths);
+    let listed = listed.map(|folder| folder.join(name));
     let cached = cache
         .iter()
         .filter(|(cached, _)| cached == name)
@@ -112,7 +151,10 @@ fn find(name: &str, needed_by: &Path, cache: &[(String, PathBuf)]) -> Option<Pat
     let usual = USUAL.iter().map(|folder| Path::new(folder).join(name));
     // Programs that bring their libraries keep them beside.
     let beside = needed_by.parent().map(|folder| folder.join(name));
-    listed
+    let first = first.iter().map(in_folder);
+    first
+        .chain(listed)
+        .chain(behind.iter().map(in_folder))
         .chain(cached)
         .chain(usual)
         .chain(beside)
@@ -177,6 +219,17 @@ mod tests {
             names.iter().any(|name| name.contains("libc.so.6")),
             "{names:?}"
         );
+    }
+
+    #[test]
+    fn folders_are_relative_to_the_file() {
+        let list = "$ORIGIN/../lib::/opt/$LIB:${ORIGIN}";
+        let expected = ["/a/b/../lib", "/opt/lib/x86_64-linux-gnu", "/a/b"];
+        assert_eq!(
+            folders(list, Path::new("/a/b/c")),
+            expected.map(PathBuf::from)
+        );
+        assert_eq!(folders("", Path::new("/a")), [] as [PathBuf; 0]);
     }
 
     #[test]

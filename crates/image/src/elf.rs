@@ -46,6 +46,8 @@ pub(crate) struct Dynamic {
     pub(crate) present: bool,
     pub(crate) needed: Vec<String>,
     pub(crate) soname: Option<String>,
+    pub(crate) rpath: Option<String>,
+    pub(crate) runpath: Option<String>,
     pub(crate) init: Option<u64>,
     pub(crate) fini: Option<u64>,
     /// `DT_PREINIT_ARRAY`, `DT_INIT_ARRAY`, `DT_FINI_ARRAY` as address ranges.
@@ -258,6 +260,8 @@ impl Dynamic {
             match tag {
                 elf::DT_NEEDED => self.needed.extend(string(value)),
                 elf::DT_SONAME => self.soname = string(value),
+                elf::DT_RPATH => self.rpath = string(value),
+                elf::DT_RUNPATH => self.runpath = string(value),
                 _ => {}
             }
         }

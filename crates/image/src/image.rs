@@ -226,6 +226,12 @@ impl Image {
         self.dynamic.soname.as_deref()
     }
 
+    /// Folders in which libraries are looked for: its own and those of what it needs (`DT_RPATH`), and its own alone (`DT_RUNPATH`).
+    pub fn search_paths(&self) -> (Option<&str>, Option<&str>) {
+        let Dynamic { rpath, runpath, .. } = &self.dynamic;
+        (rpath.as_deref(), runpath.as_deref())
+    }
+
     /// How many bytes the segments claim beyond the end of the file: not 0
     /// for a file that was cut short.
     pub fn missing_bytes(&self) -> u64 {
