@@ -36,6 +36,8 @@ const LAYERS: &[Layer] = &[
     layer("resident", &["sys", "wire"]),
     layer("image", &[]),
     layer("flow", &["image", "isa"]),
+    // It numbers paths of call graphs and knows no machine code.
+    layer("encoding", &[]),
     // It chooses edges of graphs and knows no machine code.
     layer("placement", &[]),
     // `wire` too: the layout of the counters that code in the edited program writes.
