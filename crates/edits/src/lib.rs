@@ -18,6 +18,7 @@
 
 mod afl;
 mod blocks;
+pub mod contexts;
 mod counting;
 mod coverage;
 mod edges;

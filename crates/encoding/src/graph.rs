@@ -37,6 +37,9 @@ pub struct CallGraph {
     pub edges: Vec<Edge>,
     /// Functions that others enter: the first one, and those whose address is taken.
     pub roots: Vec<u32>,
+    /// By function, and empty if there are none at all: functions as which it may go on, these, too, so that who called it does not
+    /// know which one returns. A site that calls it is [`Kind::Shared`], and has edges to them.
+    pub tails: Vec<Vec<u32>>,
 }
 
 /// The order of functions, and of their strongly connected components.
@@ -52,6 +55,12 @@ pub(crate) struct Order {
 }
 
 impl CallGraph {
+    /// A function, and those as which it may go on.
+    pub(crate) fn with_tails(&self, function: u32) -> impl Iterator<Item = u32> + '_ {
+        let tails = self.tails.get(function as usize).into_iter().flatten();
+        [function].into_iter().chain(tails.copied())
+    }
+
     /// The function that an edge comes from.
     pub fn caller(&self, edge: u32) -> u32 {
         let site = self.edges[edge as usize].site;

@@ -109,7 +109,9 @@ impl Hybrid {
     fn new(graph: &CallGraph, frames: &[Option<u64>], pushes: &mut [bool]) -> Hybrid {
         let mut nodes = vec![Node::default(); graph.functions as usize];
         for &root in &graph.roots {
-            nodes[root as usize].is_head = true;
+            for function in graph.with_tails(root) {
+                nodes[function as usize].is_head = true;
+            }
         }
         // What adds the same in several callees has no depth that is told apart from them.
         for (number, edge) in graph.edges.iter().enumerate() {

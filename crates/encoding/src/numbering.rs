@@ -70,6 +70,8 @@ pub(crate) struct Node {
     pub count: u64,
     /// The number of a path that begins here.
     pub head: Option<u64>,
+    /// Numbers of paths that begin here, as the function that was entered goes on as this one; that function among them.
+    pub begins: Vec<(u64, u32)>,
     /// Calls of it: where their ranges begin, how many numbers they have, the calling node, and the edge; by their beginnings.
     pub calls: Vec<(u64, u64, u32, u32)>,
 }
@@ -204,6 +206,8 @@ struct Builder<'g> {
     /// Calls by the node that they come to, and by that from which they come.
     into: Vec<Vec<Call>>,
     from: Vec<Vec<Call>>,
+    /// By function: functions that are entered and may go on as it.
+    entered: Vec<Vec<u32>>,
     /// Steps by edge, and by the time of the caller; `None`: not numbered yet.
     steps: Vec<Vec<Option<Step>>>,
     /// By function: the longest row of calls from it.
@@ -211,6 +215,17 @@ struct Builder<'g> {
     /// By component, and by time: the number that those of its nodes are below.
     limits: Vec<Vec<u64>>,
     is_changed: bool,
+}
+
+/// By function: functions that may go on as it, and itself.
+fn entered(graph: &CallGraph) -> Vec<Vec<u32>> {
+    let mut entered = vec![Vec::new(); graph.functions as usize];
+    for function in 0..graph.functions {
+        for tail in graph.with_tails(function) {
+            entered[tail as usize].push(function);
+        }
+    }
+    entered
 }
 
 impl<'g> Builder<'g> {
@@ -234,6 +249,7 @@ impl<'g> Builder<'g> {
             into: vec![Vec::new(); nodes.len()],
             from: vec![Vec::new(); nodes.len()],
             steps: Vec::new(),
+            entered: entered(graph),
             limits: plan
                 .unrolled
                 .iter()
@@ -317,12 +333,8 @@ impl<'g> Builder<'g> {
                 if closes && below > 0 {
                     self.ranges[node].take(0, below);
                 }
-            } else if self.plan.is_head[function as usize] && self.options.heads == Heads::First {
-                // A call that adds the same in several callees may have been there before.
-                if let Some(head) = self.ranges[node].free_from(0, 1) {
-                    self.ranges[node].take(head, 1);
-                    self.nodes[node].head = Some(head);
-                }
+            } else if self.options.heads == Heads::First {
+                self.add_heads(function, 0);
             }
         }
     }
@@ -342,16 +354,31 @@ impl<'g> Builder<'g> {
                 self.number_call(call, time, most);
             }
         }
-        let own = &mut self.nodes[node as usize];
-        let ranges = &mut self.ranges[node as usize];
-        let is_first = self.first[own.function as usize] == node;
-        if is_first && self.plan.is_head[own.function as usize] && own.head.is_none() {
-            // Nothing is cut for it: a head has always room.
-            let head = ranges.end();
-            ranges.take(head, 1);
-            own.head = Some(head);
+        let function = self.nodes[node as usize].function;
+        if self.first[function as usize] == node {
+            self.add_heads(function, self.ranges[node as usize].end());
         }
-        own.count = ranges.end();
+        self.nodes[node as usize].count = self.ranges[node as usize].end();
+    }
+
+    /// Gives the functions that may go on as one the numbers of paths that begin at them, from a number on; there is always room.
+    fn add_heads(&mut self, function: u32, from: u64) {
+        for entered in self.entered[function as usize].clone() {
+            let own = self.first[entered as usize] as usize;
+            if !self.plan.is_head[entered as usize] || self.nodes[own].head.is_some() {
+                continue;
+            }
+            let all = self.graph.with_tails(entered);
+            let all: Vec<u32> = all.map(|one| self.first[one as usize]).collect();
+            let Some(head) = self.free(&all, from, 1) else {
+                continue;
+            };
+            for node in all {
+                self.ranges[node as usize].take(head, 1);
+                self.nodes[node as usize].begins.push((head, entered));
+            }
+            self.nodes[own].head = Some(head);
+        }
     }
 
     /// Gives a call, and those that add the same, numbers of their callees.
@@ -364,7 +391,8 @@ impl<'g> Builder<'g> {
             let of_site = all.filter(|other| self.graph.edges[other.edge as usize].site == site);
             together = of_site.copied().collect();
         }
-        let free = self.free(&together, count);
+        let callees: Vec<u32> = together.iter().map(|call| call.to).collect();
+        let free = self.free(&callees, 0, count);
         let free = free.filter(|first| first.checked_add(count).is_some_and(|end| end < most));
         for call in together {
             let step = match free {
@@ -384,13 +412,12 @@ impl<'g> Builder<'g> {
         }
     }
 
-    /// The first number from which on so many are free in all callees.
-    fn free(&self, calls: &[Call], count: u64) -> Option<u64> {
-        let mut first = 0;
+    /// The first number, not below `first`, from which on so many are free in all these nodes.
+    fn free(&self, nodes: &[u32], mut first: u64, count: u64) -> Option<u64> {
         loop {
             let mut next = first;
-            for call in calls {
-                next = self.ranges[call.to as usize].free_from(next, count)?;
+            for node in nodes {
+                next = self.ranges[*node as usize].free_from(next, count)?;
             }
             if next == first {
                 return Some(first);

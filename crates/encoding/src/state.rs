@@ -22,8 +22,10 @@ pub struct Context {
 /// A piece of a path that was decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// The function at which it begins, and the calls behind that: their sites, and the functions that were called.
+    /// The function that was entered, and that as which it went on, mostly the same.
+    pub entered: u32,
     pub head: u32,
+    /// Calls behind: their sites, and the functions that were called.
     pub calls: Vec<(u32, u32)>,
     /// How often it comes in a row, and the site by which it goes on to the next.
     pub times: u64,
@@ -139,10 +141,10 @@ impl Numbering {
             let site = self.graph.sites.get(entry.site as usize);
             let site = site.ok_or(NoContext::Site(entry.site))?;
             let mut piece = self.decode_piece(entry.id, site.caller)?;
-            let to = pieces.last().map_or(function, |piece| piece.head);
+            let to = pieces.last().map_or(function, |piece| piece.entered);
             // A piece that comes several times goes on to itself.
             let follows = if entry.times > 1 {
-                vec![to, piece.head]
+                vec![to, piece.entered]
             } else {
                 vec![to]
             };
@@ -177,9 +179,11 @@ impl Numbering {
         let mut calls = Vec::new();
         loop {
             let own = &self.nodes[node as usize];
-            if own.head == Some(id) {
+            let mut begins = own.begins.iter();
+            if let Some(&(_, entered)) = begins.find(|(head, _)| *head == id) {
                 calls.reverse();
                 return Ok(Piece {
+                    entered,
                     head: own.function,
                     calls,
                     times: 1,

@@ -47,6 +47,7 @@ const LAYERS: &[Layer] = &[
         "edits",
         &[
             "rewrite",
+            "encoding",
             "placement",
             "flow",
             "probe",

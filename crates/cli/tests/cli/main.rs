@@ -46,6 +46,7 @@ mod lost;
 mod memory;
 mod mls;
 mod names;
+mod numbered_contexts;
 mod objects;
 mod opmix;
 mod order;
