@@ -59,6 +59,7 @@ mod refusals;
 mod regenerated;
 mod regenerated_libraries;
 mod regenerated_memory;
+mod regenerated_programs;
 mod reports;
 mod rewrite;
 mod runs;
