@@ -127,11 +127,11 @@ int main(int argc, char **argv) {
     }
     // Handlers of other signals interrupt the waits, or the calls are restarted.
     siginfo_t info;
-    alarm(1);
+    ualarm(400000, 0);
     int got = sigwaitinfo(&set, &info);
     printf("interrupted %d %d %d\n", got, errno == EINTR, alarms);
     struct signalfd_siginfo shown;
-    alarm(1);
+    ualarm(400000, 0);
     got = read(fd, &shown, sizeof shown);
     printf("interrupted %d %d %d\n", got, errno == EINTR, alarms);
     action.sa_flags = SA_RESTART;
