@@ -1,8 +1,8 @@
 //! Which files a program starts with: itself, its ELF interpreter, and the
 //! libraries that they need, found as the dynamic linker finds them.
 //!
-//! Limits: folders for variants of the processor (`glibc-hwcaps`) are looked at in the linker's cache only. What was not found is
-//! said ([`Closure::complete`]), so that nobody concludes from what is missing.
+//! Limits: folders for variants of the processor (`glibc-hwcaps`) are looked at in the linker's cache only. A file that was
+//! not found makes the walk incomplete ([`Closure::complete`]), so that nobody concludes from what is missing.
 //!
 //! Source: ld.so(8).
 

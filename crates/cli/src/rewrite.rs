@@ -34,7 +34,7 @@ fn check(flags: &Rewrite) -> Result<()> {
     let counts = tool.map(|tool| tool.counters);
     let counts = matches!(counts, Some(Counters::InFiles | Counters::Stream));
     if flags.weights.is_some() && !tool.is_some_and(|tool| tool.takes_profile) {
-        bail!("--weights goes with --tool edges, blocks and coverage");
+        bail!("--weights goes with --tool edges, blocks, coverage and trace");
     }
     if flags.counters.is_some() && !counts {
         bail!("--counters goes with tools that record: edges, blocks, coverage, trace, opmix");

@@ -98,7 +98,7 @@ impl CallGraph {
             into[edge.callee as usize].push((number, self.caller(number)));
         }
         let callers = |function: u32| into[function as usize].iter().copied();
-        // What a function is reached from that nobody visited before is its component (Kosaraju).
+        // Functions from which one is reached, and that were not visited before, are its component (Kosaraju).
         let mut component = vec![0; self.functions as usize];
         let mut seen = vec![false; self.functions as usize];
         let mut components = 0;

@@ -113,7 +113,7 @@ impl Hybrid {
                 nodes[function as usize].is_head = true;
             }
         }
-        // What adds the same in several callees has no depth that is told apart from them.
+        // A site that adds the same in several callees has no depth by which these are told apart.
         for (number, edge) in graph.edges.iter().enumerate() {
             pushes[number] |= graph.sites[edge.site as usize].kind == Kind::Shared;
         }

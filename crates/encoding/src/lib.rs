@@ -4,10 +4,10 @@
 //!
 //! Approach: paths of calls that end at one function have numbers; those of different functions may be equal. A function's numbers are
 //! cut into ranges, one for each call of it, as long as the caller has numbers; so a caller adds where that range begins before the
-//! call, and takes it off behind ([`Numbering`]). The heaviest call of each function has the first range, and adds nothing. Where a path
-//! comes to a function again, by a pointer to nobody knows which function, or to a function that would have too many numbers, what
-//! was added so far is pushed, and the path goes on as a new *piece* ([`Context`]). Where depths of the stack say which of several
-//! paths was taken, nothing is added either ([`hybrid`]).
+//! call, and takes it off behind ([`Numbering`]). The heaviest call of each function has the first range, and adds nothing. A path
+//! that comes to a function again, or by a pointer to nobody knows which function, or to one that would have too many numbers, goes on as
+//! a new *piece*: the sum so far is pushed ([`Context`]). Calls add nothing either if depths of the stack say which of several paths
+//! was taken ([`hybrid`]).
 //!
 //! | of the paper | here |
 //! |---|---|

@@ -8,7 +8,7 @@
 //! the time before, so the number says which of them it is. A call that closes a cycle leads from one time to the next, and pushes
 //! from the last one only. The program is not changed; a call has several [`Rung`]s.
 //!
-//! Where a function would have too many numbers, calls push, lighter ones first, until few are left: the functions that it calls have
+//! If a function would have too many numbers, calls push, lighter ones first, until few are left: the functions that it calls have
 //! no fewer, and so would have too many, too. A function that calls few others is left more.
 //!
 //! Calls that have to push are known when all are numbered, so that is done again with them, until there are no more.
@@ -16,7 +16,7 @@
 use crate::graph::{CallGraph, Kind, Order, left};
 use crate::ranges::Ranges;
 
-/// Which number a path has that begins at a head.
+/// The number of a path that begins at a head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Heads {
     /// The last one, so that the heaviest call adds nothing.
@@ -32,7 +32,7 @@ pub struct Options {
     /// Most numbers of a function.
     pub most: u64,
     pub heads: Heads,
-    /// How many more times functions of cycles are there.
+    /// Number of additional copies of functions in cycles.
     pub unrolled: u32,
 }
 
@@ -456,7 +456,7 @@ impl<'g> Builder<'g> {
                 .zip(steps)
                 .map(|(below, step)| Rung { below, step })
                 .collect();
-            // Those that do the same are one.
+            // Neighbours with one step become one rung.
             rungs.dedup_by(|next, before| {
                 let is_same = next.step == before.step;
                 if is_same {

@@ -27,7 +27,7 @@ pub struct Piece {
     pub head: u32,
     /// Calls behind: their sites, and the functions that were called.
     pub calls: Vec<(u32, u32)>,
-    /// How often it comes in a row, and the site by which it goes on to the next.
+    /// The number of repetitions in a row, and the site by which it goes on to the next piece.
     pub times: u64,
     pub then: Option<u32>,
 }

@@ -9,7 +9,7 @@
 //! Whether it is a load or a store stands there only if stores were asked for. An update is a load,
 //! then a store; each step of a repeated string instruction has descriptors of its own.
 //!
-//! Of a trace that has addresses only, descriptors end with the size.
+//! Descriptors of a trace that has addresses only end with the size.
 //!
 //! Limits: a value that the trace does not know is 0, and counted ([`Written::unknown`]); an operand
 //! of more than 255 bytes has size 0 and no value.

@@ -1,7 +1,7 @@
 //! Traces of programs that were edited together with their libraries: instruction by instruction, and access by access, those of
 //! `everypath trace`.
 //!
-//! What a library of the system executes depends on where its memory is, on locks, and on tables for unwinding, which the editor makes
+//! The instructions that a library of the system executes depend on where its memory is, on locks, and on tables for unwinding, which the editor makes
 //! anew; so all of it is compared where a program has one thread and throws nothing, and else the program's own libraries.
 
 use std::collections::HashSet;

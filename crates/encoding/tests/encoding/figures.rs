@@ -175,7 +175,7 @@ fn figure_5_recursion_is_pushed() {
     );
     let context = named.context(&numbering, "ACGFCDFH");
     assert_eq!((context.id, &context.stack[..]), (0, &[pushed(3, 1)][..]));
-    // What does not go through a cycle is one number, though it has a function of one.
+    // A path that does not go through a cycle is one number, though it has a function of one.
     assert_eq!(named.context(&numbering, "ACGFH").stack, []);
     let context = named.context(&numbering, "ACGFCGFCGFCGF");
     assert_eq!(context.stack, [pushed(3, 1), pushed(2, 2)]);

@@ -210,7 +210,7 @@ fn calls_push_where_numbers_do_not_suffice() {
         };
         let numbering = Numbering::of(&graph, options);
         assert!((0..functions).all(|function| numbering.count(function) <= most));
-        // Where both push, numbers begin again, so neither does for a while.
+        // Both calls of some functions push; numbers begin again there, so neither pushes for a while.
         for take in [0, 1] {
             let mut state = State::new(&numbering, 0);
             let mut walked = vec![(None, 0)];
