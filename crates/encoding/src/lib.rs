@@ -35,4 +35,4 @@ mod state;
 
 pub use graph::{CallGraph, Edge, Kind, Site};
 pub use numbering::{Heads, Numbering, Options, Rung, Step};
-pub use state::{Context, Entry, NoContext, Piece, State, Undo};
+pub use state::{Context, Entry, NoContext, Piece, State, Undo, calls};

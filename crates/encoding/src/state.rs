@@ -32,6 +32,21 @@ pub struct Piece {
     pub then: Option<u32>,
 }
 
+/// The calls of a path, with their sites; the function that the path begins at has none.
+pub fn calls(pieces: &[Piece]) -> impl Iterator<Item = (Option<u32>, u32)> + '_ {
+    let before = [None]
+        .into_iter()
+        .chain(pieces.iter().map(|piece| piece.then));
+    pieces.iter().zip(before).flat_map(|(piece, before)| {
+        (0..piece.times).flat_map(move |time| {
+            let by = if time == 0 { before } else { piece.then };
+            let own = piece.calls.iter();
+            let own = own.map(|(site, callee)| (Some(*site), *callee));
+            [(by, piece.head)].into_iter().chain(own)
+        })
+    })
+}
+
 /// A context that no path has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoContext {

@@ -133,3 +133,58 @@ impl<'a> Tokens<'a> {
         Some(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// First bytes of tokens of one byte, up to where the stream is taken to end.
+    fn all(stream: &[u8]) -> (Vec<u8>, bool) {
+        // A piece ends anywhere.
+        let (first, second) = stream.split_at(stream.len() / 2);
+        let pieces = [first, second].map(|stored| Piece {
+            stored,
+            bytes: stored.len() as u64,
+        });
+        let mut tokens = Tokens::new(&pieces);
+        let mut all = Vec::new();
+        loop {
+            match tokens.peek() {
+                0 => return (all, tokens.is_damaged),
+                first => all.push(first),
+            }
+            tokens.skip();
+        }
+    }
+
+    #[test]
+    fn a_token_that_was_not_finished_is_no_token() {
+        assert_eq!(all(&[5, 6, 0, 0, 0, 7, 8]), (vec![5, 6], false));
+        assert_eq!(all(&[5, 0, 0, 7]), (vec![5], false));
+        // One byte stands before each token of several.
+        assert_eq!(all(&[5, 0, 7, 8]), (vec![5, 7, 8], false));
+        // So far before the end it was finished.
+        for (behind, is_kept) in [(64, false), (65, false), (66, true), (200, true)] {
+            let stream = [&[5, 0, 0][..], &vec![7; behind]].concat();
+            let len = if is_kept { 1 + behind } else { 1 };
+            assert_eq!(all(&stream).0.len(), len, "{behind}");
+        }
+    }
+
+    #[test]
+    fn a_damaged_block_ends_the_stream() {
+        let stored = [0xf0, 0xff, 0xff, 1, 2];
+        let pieces = [Piece {
+            stored: &stored,
+            bytes: 4000,
+        }];
+        let mut tokens = Tokens::new(&pieces);
+        assert_eq!((tokens.peek(), tokens.is_damaged), (0, true));
+        let pieces = [Piece {
+            stored: &stored,
+            bytes: u64::MAX,
+        }];
+        let mut tokens = Tokens::new(&pieces);
+        assert_eq!((tokens.peek(), tokens.is_damaged), (0, true));
+    }
+}

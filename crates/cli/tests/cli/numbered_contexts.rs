@@ -146,20 +146,7 @@ impl Follower<'_> {
         };
         let pieces = self.numbering.decode(state.context(), last.function);
         let pieces = pieces.expect("the path is known");
-        let mut decoded = Vec::new();
-        let mut by = None;
-        for piece in pieces {
-            for _ in 0..piece.times {
-                decoded.push((by, piece.head));
-                decoded.extend(
-                    piece
-                        .calls
-                        .iter()
-                        .map(|(site, callee)| (Some(*site), *callee)),
-                );
-                by = piece.then;
-            }
-        }
+        let decoded: Vec<_> = encoding::calls(&pieces).collect();
         let own = self.frames.iter().rposition(|frame| frame.undo.is_none());
         let own = &self.frames[own.unwrap_or(0)..];
         let shadow = own.iter().enumerate().map(|(number, frame)| match number {
