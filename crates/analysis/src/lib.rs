@@ -13,6 +13,7 @@ pub mod cct;
 pub mod cfiat;
 pub mod counts;
 pub mod diff;
+pub mod encoded;
 pub mod fold;
 pub mod forest;
 pub mod hot;

@@ -15,6 +15,7 @@ use anyhow::{Result, bail};
 use edits::Counters;
 use image::Image;
 use rewrite::Part;
+use wire::contexts;
 use wire::counters::{FIRST, Lane};
 
 use crate::flags::Rewrite;
@@ -62,6 +63,7 @@ impl Parts {
             let room = room.next_multiple_of(FIRST).max(FIRST);
             let range = match counters {
                 Counters::Stream => 0..Lane::BYTES,
+                Counters::Own => 0..contexts::BYTES,
                 _ => parts.window..parts.window.saturating_add(room),
             };
             parts.window = range.end;

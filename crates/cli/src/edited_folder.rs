@@ -4,18 +4,20 @@
 //! |---|---|
 //! | `bin/NAME` | the program |
 //! | `lib/SONAME` | its libraries, and theirs |
+//! | `dictionary` | of `--tool contexts`: what its numbers say |
 //! | `original` | a symbolic link to the program that was edited |
 //!
 //! Each file looks for libraries in this folder first, by a path relative to its own, so the folder can be moved and the environment
 //! says nothing of it. What could not be edited is not in it, and is found where it always was.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow, bail};
 use flow::Program;
@@ -24,11 +26,12 @@ use rayon::prelude::*;
 use rewrite::{Edited, Refused};
 
 use crate::counter_parts::Parts;
+use crate::dictionaries;
 use crate::exit_status::Ending;
 use crate::flags::{Exec, Rewrite};
 use crate::libraries::Walk;
 use crate::output::reason;
-use crate::rewrite::{Among, PERMISSIONS, edit, explain};
+use crate::rewrite::{Among, PERMISSIONS, edit, explain, has_dictionary};
 
 pub const PROGRAMS: &str = "bin";
 pub const LIBRARIES: &str = "lib";
@@ -142,6 +145,7 @@ impl Unfinished {
         let places = places(name, &named);
         let parts = parts(flags, &program, &named, &places)?;
         // Writes the file of a number, which is 0 for the program, and 1 for the first library.
+        let dictionary = Mutex::new(BTreeMap::new());
         let write = |from: &Path, number: usize, search| -> Result<Option<(Edited, Program)>> {
             let to = self.0.join(&places[number]);
             let among = Among {
@@ -152,6 +156,11 @@ impl Unfinished {
             };
             let (edited, functions) = edit(flags, from, among)?;
             fs::write(&to, &edited.bytes).map_err(cannot)?;
+            if has_dictionary(flags) {
+                let own = dictionaries::of(&edited, from)?;
+                let mut all = dictionary.lock().unwrap_or_else(PoisonError::into_inner);
+                all.insert(number, own);
+            }
             let mode = fs::metadata(from).map_err(cannot)?.permissions().mode();
             fs::set_permissions(&to, Permissions::from_mode(mode & PERMISSIONS)).map_err(cannot)?;
             Ok(flags.explain.then_some((edited, functions)))
@@ -171,6 +180,13 @@ impl Unfinished {
                 Err(error) if error.downcast_ref() == Some(&Refused::UsesGs) => return Err(error),
                 Err(error) => kept.push((path.to_owned(), format!("{error:#}"))),
             }
+        }
+        if has_dictionary(flags) {
+            let all = dictionary
+                .into_inner()
+                .unwrap_or_else(PoisonError::into_inner);
+            let files: Vec<_> = all.into_values().collect();
+            dictionaries::write(&self.0.join(dictionaries::ENDING), &files)?;
         }
         Ok(kept)
     }

@@ -44,8 +44,8 @@ pub use order::Order;
 pub use packing::{Compressor, Packing};
 use raptor::RAPTOR_EXAMPLES;
 pub use raptor::{Live, Predictors, Raptor, RasOverflow, Written};
-use rewrite::{EXEC_EXAMPLES, REWRITE_EXAMPLES};
-pub use rewrite::{Exec, Rewrite, SEGMENT};
+use rewrite::{ENCODE_EXAMPLES, EXEC_EXAMPLES, REWRITE_EXAMPLES};
+pub use rewrite::{Encode, Exec, Rewrite, SEGMENT};
 use run::RUN_EXAMPLES;
 pub use run::Run;
 pub use simulators::Simulators;
@@ -170,6 +170,9 @@ pub enum Command {
     /// Make the trace of a program that was edited with --tool trace
     #[command(after_help = REGENERATE_EXAMPLES)]
     Regenerate(Regenerate),
+    /// Edit a program, so that it keeps every calling context in a number
+    #[command(after_help = ENCODE_EXAMPLES)]
+    Encode(Encode),
     /// Start an edited program with its edited libraries
     #[command(after_help = EXEC_EXAMPLES)]
     Exec(Exec),

@@ -59,6 +59,7 @@ mod ctl;
 mod debug_packages;
 mod derived;
 mod descriptors;
+mod dictionaries;
 mod diff;
 mod doctor;
 mod edit_cache;

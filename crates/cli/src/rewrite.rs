@@ -13,6 +13,7 @@ use rewrite::{CounterFiles, Edited, OldCode, Part, StaticTool};
 use wire::counters::FOLDER;
 
 use crate::counter_parts::Parts;
+use crate::dictionaries;
 use crate::edited_folder;
 use crate::exit_status::Ending;
 use crate::flags::{Rewrite, SEGMENT};
@@ -34,7 +35,7 @@ fn check(flags: &Rewrite) -> Result<()> {
     let counts = tool.map(|tool| tool.counters);
     let counts = matches!(counts, Some(Counters::InFiles | Counters::Stream));
     if flags.weights.is_some() && !tool.is_some_and(|tool| tool.takes_profile) {
-        bail!("--weights goes with --tool edges, blocks, coverage and trace");
+        bail!("--weights goes with --tool edges, blocks, coverage, trace and contexts");
     }
     if flags.counters.is_some() && !counts {
         bail!("--counters goes with tools that record: edges, blocks, coverage, trace, opmix");
@@ -88,6 +89,10 @@ pub fn rewrite(flags: &Rewrite) -> Result<Ending> {
     };
     let (edited, program) = edit(flags, &flags.file, alone)?;
     let output = Output::prepare(&flags.output, Kind::Report)?;
+    if has_dictionary(flags) {
+        let dictionary = dictionaries::of(&edited, &flags.file)?;
+        dictionaries::write(&dictionaries::beside(&flags.output), &[dictionary])?;
+    }
     output.replace(|out| out.write_all(&edited.bytes))?;
     let permissions = Permissions::from_mode(metadata.mode() & PERMISSIONS);
     fs::set_permissions(&flags.output, permissions)?;
@@ -95,6 +100,11 @@ pub fn rewrite(flags: &Rewrite) -> Result<Ending> {
         explain(&edited, &program);
     }
     Ok(Ending::Exit(0))
+}
+
+/// Whether the tool records what a dictionary explains.
+pub fn has_dictionary(flags: &Rewrite) -> bool {
+    edits::tool(&flags.tool).is_some_and(|tool| tool.counters == Counters::Own)
 }
 
 /// The part of a library that is edited by itself: the programs that use it find its counters as those of a folder. A program has

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use probe::{At, Byte, Op};
 use rewrite::{
-    CounterFiles, Memory, Outcome, Plan, Section, StaticTool, TURNS, Unit, Version, Why,
+    CounterFiles, Form, Memory, Outcome, Plan, Section, StaticTool, TURNS, Unit, Version, Why,
 };
 use wire::counters::FIRST;
 
@@ -77,7 +77,7 @@ impl StaticTool for Afl<'_> {
         let used = self.next.clamp(1, self.room());
         Some(Memory {
             bytes: used.next_multiple_of(FIRST),
-            is_lane: false,
+            form: Form::Counters,
             files: CounterFiles::Fuzzer,
             part: self.wanted.part,
         })

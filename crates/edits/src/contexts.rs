@@ -26,9 +26,12 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// The graph of a program, with weights by an earlier run, or by the form of functions.
-    pub fn of(program: &Program, profile: Option<&Profile>) -> Calls {
+    /// The graph of a program, with weights by an earlier run, or by the form of functions. `stays`: functions by their numbers that
+    /// are other code; a number behind its end is none.
+    pub fn of(program: &Program, profile: Option<&Profile>, stays: &[bool]) -> Calls {
         let functions = (0..).zip(&program.functions);
+        let moves = |number: u32| !stays.get(number as usize).copied().unwrap_or(false);
+        let functions = functions.filter(|(number, _)| moves(*number));
         let entries = functions.flat_map(|(number, function)| {
             let entries = function.others.iter().chain([&function.entry]);
             entries.map(move |entry| (*entry, number))
@@ -147,6 +150,15 @@ impl Calls {
             callee,
             weight,
         });
+    }
+
+    /// Addresses of the instructions of all sites, by their numbers.
+    pub fn sites(&self) -> Vec<LinkAddr> {
+        let mut all = vec![LinkAddr(0); self.graph.sites.len()];
+        for (&at, &site) in &self.sites {
+            all[site as usize] = at;
+        }
+        all
     }
 
     /// The site of an instruction that calls.

@@ -14,7 +14,7 @@ use placement::plan::{self, PlannedEdge, Site, Tool, end_of, start_of};
 use placement::{Chords, Graph, OUTSIDE, Place};
 use probe::{At, Op, Tables, Tallied, Word};
 use rewrite::unit::{self, Kind, Node};
-use rewrite::{Memory, Outcome, Plan, Section, StaticTool, TALLY, Unit, Version, Why};
+use rewrite::{Form, Memory, Outcome, Plan, Section, StaticTool, TALLY, Unit, Version, Why};
 use wire::counters::FIRST;
 
 use crate::Wanted;
@@ -223,7 +223,7 @@ impl<R: Rule> StaticTool for Counting<'_, R> {
     fn memory(&self) -> Option<Memory<'_>> {
         Some(Memory {
             bytes: (self.next * R::BYTES).next_multiple_of(FIRST).max(FIRST),
-            is_lane: false,
+            form: Form::Counters,
             files: self.wanted.files,
             part: self.wanted.part,
         })

@@ -6,6 +6,7 @@
 //! | `blocks` | `blocks` | a counter in every block, and what else says everything |
 //! | `coverage` | `coverage` | marks: which blocks were executed at all, and which ways of branches |
 //! | `trace` | `trace` | witnesses from which everything that was executed is recomputed |
+//! | `contexts` | `encode` | every calling context in a number |
 //! | `afl` | `afl` | a map of executed ways for AFL++ |
 //! | `opmix` | `opmix` | instructions of each mnemonic: the example |
 //! | `two-versions` | `two_versions` | two versions of every function, which are changed between: a test of the editor |
@@ -22,6 +23,8 @@ pub mod contexts;
 mod counting;
 mod coverage;
 mod edges;
+mod encode;
+mod known;
 mod marks;
 pub mod opmix;
 mod trace;
@@ -74,6 +77,8 @@ pub enum Counters {
     Stream,
     /// A fuzzer shares it.
     Shared,
+    /// It is the process's own ([`wire::contexts`]); files that are edited together have one.
+    Own,
 }
 
 /// A tool.
@@ -140,6 +145,15 @@ pub const TOOLS: &[Row] = &[
         takes_libraries: true,
         follows_calls: true,
         make: |image, program, wanted| Box::new(trace::Trace::new(image, program, wanted)),
+    },
+    Row {
+        name: "contexts",
+        help: "Every calling context in a number, and a dictionary: what 'encode' inserts",
+        takes_profile: true,
+        counters: Counters::Own,
+        takes_libraries: true,
+        follows_calls: true,
+        make: |image, program, wanted| Box::new(encode::Contexts::new(image, program, wanted)),
     },
     Row {
         name: "afl",

@@ -13,7 +13,7 @@ use std::fmt::Write;
 use image::Image;
 use isa::{Insn, text};
 use probe::{At, Op, Word};
-use rewrite::{Memory, Outcome, Plan, Section, StaticTool, Unit, Version, Why};
+use rewrite::{Form, Memory, Outcome, Plan, Section, StaticTool, Unit, Version, Why};
 use wire::counters::FIRST;
 
 use crate::Wanted;
@@ -98,7 +98,7 @@ impl StaticTool for OpMix<'_> {
     fn memory(&self) -> Option<Memory<'_>> {
         Some(Memory {
             bytes: (self.next * 8).next_multiple_of(FIRST).max(FIRST),
-            is_lane: false,
+            form: Form::Counters,
             files: self.wanted.files,
             part: None,
         })

@@ -23,18 +23,19 @@ mod slices;
 mod tokens;
 mod values;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
-use flow::{EdgeKind, Program, To};
+use flow::Program;
 use image::{Image, LinkAddr};
 use placement::{plan, traced};
 use probe::{Item, Lane, Op, Word};
-use rewrite::{FULL, Memory, Outcome, Plan, Section, StaticTool, Unit, Version, Why};
+use rewrite::{FULL, Form, Memory, Outcome, Plan, Section, StaticTool, Unit, Version, Why};
 use wire::counters::{FIRST, Lane as Layout};
 use wire::witness;
 
 use crate::Wanted;
 use crate::counting::uncounted;
+use crate::known::Known;
 use crate::weights::Weights;
 use inputs::{Inputs, Registers};
 use shape::Shape;
@@ -60,11 +61,6 @@ fn with_address(kind: u8, addr: u32) -> [Op; 2] {
     [append(Item::Imm8(kind)), append(Item::Imm32(addr))]
 }
 
-/// The address of a token.
-fn token_of(addr: LinkAddr, base: u64) -> u32 {
-    addr.0.wrapping_add(base) as u32
-}
-
 /// Witnesses of a file's functions.
 pub struct Trace<'d> {
     image: &'d Image,
@@ -73,91 +69,6 @@ pub struct Trace<'d> {
     /// Registers that addresses are made of, if the trace is to have them.
     inputs: Option<Inputs>,
     planned: BTreeMap<usize, traced::Function>,
-}
-
-/// Facts of all functions.
-pub struct Known<'d> {
-    pub program: &'d Program,
-    /// Numbers of functions by their entries, also others than the first, and the numbers of those in tokens.
-    by_entry: HashMap<LinkAddr, (usize, u32)>,
-    /// Added to addresses, it makes those of tokens.
-    base: u64,
-    /// Functions of other files have tokens, too.
-    is_together: bool,
-    /// By function: it is left where it is.
-    stays: Vec<bool>,
-    /// By function: it may go to other code that returns to its caller.
-    may_leave: Vec<bool>,
-}
-
-impl<'d> Known<'d> {
-    fn new(program: &'d Program, wanted: &Wanted<'_>) -> Known<'d> {
-        let functions = (0..).zip(&program.functions);
-        let entries = functions.flat_map(|(number, function)| {
-            let entries = function.others.iter().chain([&function.entry]);
-            entries.map(move |entry| (*entry, number))
-        });
-        let mut entries: Vec<(LinkAddr, usize)> = entries.collect();
-        entries.sort_unstable();
-        let entries = (0..).zip(entries);
-        let entries = entries.map(|(number, (entry, function))| {
-            let number = match wanted.base {
-                0 => number,
-                base => token_of(entry, base),
-            };
-            (entry, (function, number))
-        });
-        let stays = program.functions.iter();
-        let stays: Vec<bool> = stays
-            .map(|function| wanted.left.contains(&function.entry.0))
-            .collect();
-        let mut known = Known {
-            program,
-            base: wanted.base,
-            is_together: wanted.part.is_some(),
-            by_entry: entries.collect(),
-            may_leave: stays.clone(),
-            stays,
-        };
-        // A function that goes on as another one may leave by what that one does; until nothing changes.
-        let mut is_changed = true;
-        while std::mem::take(&mut is_changed) {
-            for (number, function) in program.functions.iter().enumerate() {
-                let mut edges = function.graph.edges.iter();
-                let leaves = |edge: &flow::Edge| match (edge.kind, edge.to) {
-                    (EdgeKind::Call | EdgeKind::NoReturn | EdgeKind::Return, _) => false,
-                    (_, To::Block(_)) => false,
-                    (_, to) => known
-                        .moved(to)
-                        .is_none_or(|(number, _)| known.may_leave[number]),
-                };
-                if !known.may_leave[number] && edges.any(leaves) {
-                    known.may_leave[number] = true;
-                    is_changed = true;
-                }
-            }
-        }
-        known
-    }
-
-    /// The address of a token, which no other file's tokens have.
-    fn token_of(&self, addr: LinkAddr) -> u32 {
-        token_of(addr, self.base)
-    }
-
-    /// The number of an entry.
-    fn number_of(&self, entry: LinkAddr) -> u32 {
-        self.by_entry.get(&entry).map_or(0, |(_, number)| *number)
-    }
-
-    /// The function, which moves, and its entry that something leads to; `None`: that is other code.
-    fn moved(&self, to: To) -> Option<(usize, u64)> {
-        let To::Address(entry) = to else {
-            return None;
-        };
-        let (number, _) = *self.by_entry.get(&entry)?;
-        (!self.stays[number]).then_some((number, entry.0))
-    }
 }
 
 impl<'d> Trace<'d> {
@@ -227,7 +138,7 @@ impl StaticTool for Trace<'_> {
     fn memory(&self) -> Option<Memory<'_>> {
         Some(Memory {
             bytes: Layout::BYTES,
-            is_lane: true,
+            form: Form::Lane,
             files: self.wanted.files,
             part: self.wanted.part,
         })

@@ -35,6 +35,13 @@ pub enum Cfa {
     Unreadable,
 }
 
+/// The place of a canonical frame address that follows from the stack pointer, or from `rbp`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameBase {
+    pub is_frame_pointer: bool,
+    pub offset: i64,
+}
+
 /// A range that an unwind table describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnwindRange {
@@ -69,7 +76,7 @@ pub struct Unwind<'d> {
 #[derive(Default)]
 struct Frames {
     start: Option<u64>,
-    rows: Vec<(u64, Cfa)>,
+    rows: Vec<(u64, Cfa, Option<FrameBase>)>,
 }
 
 impl<'d> Unwind<'d> {
@@ -150,13 +157,22 @@ impl<'d> Unwind<'d> {
 
     /// The canonical frame address at an instruction; `None`: no table describes it.
     pub fn cfa(&self, addr: LinkAddr) -> Option<Cfa> {
+        self.row(addr).map(|(cfa, _)| cfa)
+    }
+
+    /// The register from which the canonical frame address at an instruction follows; `None`: it is none of these, or not known.
+    pub fn frame(&self, addr: LinkAddr) -> Option<FrameBase> {
+        self.row(addr)?.1
+    }
+
+    fn row(&self, addr: LinkAddr) -> Option<(Cfa, Option<FrameBase>)> {
         let fde = self.at(addr)?;
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.start != Some(fde.initial_address()) {
             *last = self.frames(fde);
         }
-        let row = last.rows.iter().find(|(end, _)| addr.0 < *end);
-        Some(row.map_or(Cfa::Unreadable, |(_, cfa)| *cfa))
+        let row = last.rows.iter().find(|(end, ..)| addr.0 < *end);
+        Some(row.map_or((Cfa::Unreadable, None), |(_, cfa, base)| (*cfa, *base)))
     }
 
     /// All frame addresses of a range, up to what cannot be read.
@@ -176,7 +192,18 @@ impl<'d> Unwind<'d> {
                 }
                 _ => Cfa::Other,
             };
-            frames.rows.push((row.end_address(), cfa));
+            let base = match row.cfa() {
+                CfaRule::RegisterAndOffset { register, offset }
+                    if [X86_64::RSP, X86_64::RBP].contains(register) =>
+                {
+                    Some(FrameBase {
+                        is_frame_pointer: *register == X86_64::RBP,
+                        offset: *offset,
+                    })
+                }
+                _ => None,
+            };
+            frames.rows.push((row.end_address(), cfa, base));
         }
         frames
     }

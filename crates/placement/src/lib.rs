@@ -13,6 +13,7 @@
 //! it was given, and at each node as much comes in as goes out. This crate knows no machine code.
 #![forbid(unsafe_code)]
 
+pub mod dictionary;
 pub mod marks;
 pub mod paths;
 pub mod plan;

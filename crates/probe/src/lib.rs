@@ -14,6 +14,9 @@
 //! | [`Op::Bump`] | dead | `incb %gs:D` |
 //! | [`Op::Append`] | dead | `mov %gs:C, %s; movb item, %gs:E(%s); incq %gs:C; js` over the way to a routine |
 //! | … of more than a byte | dead | `mov $n, %s; xadd %s, %gs:C; mov item, %gs:E(%s); js` over it |
+//! | [`Op::Here`] | any | `mov %esp, %gs:D; movl $n, %gs:D+4` |
+//! | [`Op::Tell`] | dead | as [`Op::Call`], with facts behind it |
+//! | [`Op::Unwind`] | dead | `mov %gs:T, %s`; `cmp %rsp, %gs:L(%s); jae` over `mov %gs:B(%s), %s` and a jump back; `mov %s, %gs:T; mov %gs:V(%s), %s; mov %s, %gs:D` |
 //! | [`Op::Let`] | any | `mov $n, %r` |
 //! | [`Op::Sum`] | any | `lea n(%r), %r` |
 //! | [`Op::Guard`] | dead | a comparison, and a jump over the way elsewhere |
@@ -93,12 +96,32 @@ pub enum Op {
     Jump { to: Symbol },
     /// Go to a routine, which goes on behind it: that address is in `r11`, and all else is as it was.
     Call { routine: Symbol },
+    /// Give the upper half of a word a value, and the lower one that of the stack pointer.
+    Here { word: Word, value: u32 },
+    /// Go to a routine, which goes on behind these facts: their address is in `r11`, all else is as it was, and flags are dead. It keeps
+    /// registers from 16 bytes below the stack pointer on.
+    Tell { routine: Symbol, facts: [u32; 4] },
+    /// Take off records while the stack pointer is above their level, and give a word the value that the top record has of it then.
+    Unwind {
+        /// The top record's displacement from `%gs`.
+        top: Word,
+        record: Offsets,
+        word: Word,
+    },
     /// Count a value, which is not 0, among those that come here. `r11` and flags are dead.
     Tally {
         value: Value,
         tables: Tables,
         routine: Symbol,
     },
+}
+
+/// Offsets in a record: of its level, of the displacement of the record below, and of the value of a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offsets {
+    pub level: i32,
+    pub below: i32,
+    pub value: i32,
 }
 
 /// Tables in which a value is counted: pairs of words, one for a value and one for how often it came.

@@ -1,12 +1,14 @@
 //! Code of ops.
 
+mod records;
+mod tables;
+
 use alloc::vec::Vec;
 
 use isa::{Asm, Cc, Flags, Reg};
 
 use crate::{
-    Exit, Item, Lane, NoScratch, Op, Placed, Sink, Site, Spill, Symbol, Tables, Tallied, Test,
-    Value,
+    Exit, Item, Lane, NoScratch, Op, Placed, Sink, Site, Spill, Symbol, Test, Value, Word,
 };
 
 /// All flags but the carry, which `inc` and `dec` leave as it was.
@@ -40,11 +42,16 @@ pub fn code(ops: &[Op], site: &Site) -> Result<Option<Vec<u8>>, NoScratch> {
         Op::Guard { .. }
         | Op::Jump { .. }
         | Op::Call { .. }
+        | Op::Tell { .. }
+        | Op::Unwind { .. }
         | Op::Tally { .. }
         | Op::Append { .. } => true,
-        Op::Add { .. } | Op::Set { .. } | Op::Bump { .. } | Op::Let { .. } | Op::Sum { .. } => {
-            false
-        }
+        Op::Add { .. }
+        | Op::Here { .. }
+        | Op::Set { .. }
+        | Op::Bump { .. }
+        | Op::Let { .. }
+        | Op::Sum { .. } => false,
     };
     with_code(ops, site, |code| {
         (!ops.iter().any(names)).then(|| code.to_vec())
@@ -96,25 +103,20 @@ pub fn lower<'a>(ops: &[Op], site: &Site, out: &mut impl Sink<'a>) -> Result<(),
         match *op {
             Op::Add { word, amount } => {
                 lowering.keep_flags(written(op));
-                let (asm, at) = (lowering.out.asm(), word.0.cast_signed());
-                match amount {
-                    1 => asm.inc_gs(at),
-                    -1 => asm.dec_gs(at),
-                    _ => asm.add_gs_imm(at, amount),
-                }
+                lowering.add(word, amount);
             }
+            Op::Here { word, value } => lowering.here(word, value),
+            Op::Tell { routine, facts } => lowering.tell(routine, facts),
+            Op::Unwind { top, record, word } => lowering.unwind(top, record, word)?,
             Op::Set { byte } => lowering.out.asm().mov_gs_imm8(byte.0.cast_signed(), 1),
             Op::Bump { byte } => {
                 lowering.keep_flags(written(op));
                 lowering.out.asm().inc_gs8(byte.0.cast_signed());
             }
             Op::Append { lane, item } => {
-                let is_same =
-                    |next: &&Op| matches!(**next, Op::Append { lane: other, .. } if other == lane);
-                let more = rest.iter().take_while(is_same).count();
-                let items = [item].into_iter().chain(rest[..more].iter().map(item_of));
-                lowering.append(lane, &items.collect::<Vec<Item>>())?;
-                rest = &rest[more..];
+                let items = items(lane, item, rest);
+                rest = &rest[items.len() - 1..];
+                lowering.append(lane, &items)?;
             }
             Op::Let { register, value } => {
                 let place = lowering.place(register)?;
@@ -141,6 +143,13 @@ pub fn lower<'a>(ops: &[Op], site: &Site, out: &mut impl Sink<'a>) -> Result<(),
     Ok(())
 }
 
+/// An item and those that are appended to its lane behind it.
+fn items(lane: Lane, first: Item, rest: &[Op]) -> Vec<Item> {
+    let is_same = |next: &&Op| matches!(**next, Op::Append { lane: other, .. } if other == lane);
+    let more = rest.iter().take_while(is_same).map(item_of);
+    [first].into_iter().chain(more).collect()
+}
+
 fn item_of(op: &Op) -> Item {
     match *op {
         Op::Append { item, .. } => item,
@@ -154,7 +163,13 @@ fn merged(ops: &[Op]) -> Vec<Op> {
     let mut first = 0;
     for &op in ops {
         match op {
-            Op::Guard { .. } | Op::Jump { .. } | Op::Call { .. } | Op::Append { .. } => {
+            Op::Guard { .. }
+            | Op::Jump { .. }
+            | Op::Call { .. }
+            | Op::Here { .. }
+            | Op::Tell { .. }
+            | Op::Unwind { .. }
+            | Op::Append { .. } => {
                 merged.push(op);
                 first = merged.len();
             }
@@ -196,10 +211,18 @@ fn merged(ops: &[Op]) -> Vec<Op> {
 fn written(op: &Op) -> Flags {
     match op {
         Op::Add { amount: 1 | -1, .. } | Op::Bump { .. } => OF_INC,
-        Op::Add { .. } | Op::Guard { .. } | Op::Tally { .. } | Op::Append { .. } => Flags::ALL,
-        Op::Set { .. } | Op::Jump { .. } | Op::Call { .. } | Op::Let { .. } | Op::Sum { .. } => {
-            Flags::NONE
-        }
+        Op::Add { .. }
+        | Op::Guard { .. }
+        | Op::Tally { .. }
+        | Op::Tell { .. }
+        | Op::Unwind { .. }
+        | Op::Append { .. } => Flags::ALL,
+        Op::Set { .. }
+        | Op::Here { .. }
+        | Op::Jump { .. }
+        | Op::Call { .. }
+        | Op::Let { .. }
+        | Op::Sum { .. } => Flags::NONE,
     }
 }
 
@@ -292,8 +315,10 @@ fn slots(spill: Spill) -> impl Iterator<Item = Kept> {
 
 /// Whether an op finds free what it cannot keep.
 fn is_possible(op: &Op, site: &Site) -> bool {
-    let Op::Tally { value, .. } = op else {
-        return true;
+    let value = match op {
+        Op::Tally { value, .. } => value,
+        Op::Tell { .. } => return site.live.flags == Flags::NONE,
+        _ => return true,
     };
     let read = match *value {
         Value::Register(register) => [Some(register), None],
@@ -305,7 +330,7 @@ fn is_possible(op: &Op, site: &Site) -> bool {
 }
 
 fn uses_work(op: &Op) -> bool {
-    uses_link(op) || matches!(op, Op::Append { .. })
+    uses_link(op) || matches!(op, Op::Append { .. } | Op::Unwind { .. })
 }
 
 /// Whether a routine is called, or a comparison uses its register.
@@ -314,8 +339,10 @@ fn uses_link(op: &Op) -> bool {
         Op::Guard { test, exit } => {
             matches!(exit, Exit::Routine(_)) || matches!(test, Test::IsOtherThread)
         }
-        Op::Tally { .. } | Op::Call { .. } => true,
+        Op::Tally { .. } | Op::Tell { .. } | Op::Call { .. } => true,
         Op::Append { .. }
+        | Op::Unwind { .. }
+        | Op::Here { .. }
         | Op::Add { .. }
         | Op::Set { .. }
         | Op::Bump { .. }
@@ -372,6 +399,15 @@ impl<'a, S: Sink<'a>> Lowering<'_, S> {
 
     fn end(&mut self) {
         self.give_back();
+    }
+
+    fn add(&mut self, word: Word, amount: i32) {
+        let (asm, at) = (self.out.asm(), word.0.cast_signed());
+        match amount {
+            1 => asm.inc_gs(at),
+            -1 => asm.dec_gs(at),
+            _ => asm.add_gs_imm(at, amount),
+        }
     }
 
     /// The register that has the value of one meanwhile.
@@ -445,40 +481,6 @@ impl<'a, S: Sink<'a>> Lowering<'_, S> {
         self.out.asm().bind(over);
     }
 
-    fn tally(&mut self, value: Value, tables: Tables, routine: Symbol) {
-        let table = tables.own.0.cast_signed();
-        let asm = self.out.asm();
-        let register = match value {
-            Value::Register(register) => register,
-            Value::Memory {
-                is_thread,
-                base,
-                index,
-                displacement,
-            } => {
-                asm.mov_r_any(LINK, is_thread, (base, index, displacement));
-                LINK
-            }
-            Value::At(address) => {
-                asm.mov_r_rip(LINK, address);
-                LINK
-            }
-        };
-        asm.cmp_r_gs(register, table);
-        let is_first = asm.jcc_short(Cc(4));
-        let facts = asm.here() + TO_ROUTINE;
-        to_routine(self.out, routine, facts);
-        let asm = self.out.asm();
-        // It goes on behind the increment.
-        asm.bytes(&((Tallied::BYTES + INC) as u32).to_le_bytes());
-        asm.bytes(&table.to_le_bytes());
-        asm.bytes(&tallied(value, facts, tables.bits));
-        asm.bytes(&tables.shared.0.to_le_bytes());
-        asm.bytes(&tables.number.to_le_bytes());
-        asm.bind(is_first);
-        asm.inc_gs(table + 8);
-    }
-
     fn leave(&mut self, exit: Exit) {
         match exit {
             Exit::Routine(routine) => {
@@ -492,37 +494,6 @@ impl<'a, S: Sink<'a>> Lowering<'_, S> {
             }
         }
     }
-}
-
-/// Bytes of the increment of a word.
-const INC: u64 = 9;
-
-/// Facts of a value for the routine of an [`Op::Tally`], which are at an address.
-fn tallied(value: Value, facts: u64, bits: u8) -> [u8; 8] {
-    let (displacement, base, index, form) = match value {
-        Value::Register(register) => (0, register as u8, Tallied::NONE, Tallied::REGISTER),
-        Value::Memory {
-            is_thread,
-            base,
-            index,
-            displacement,
-        } => {
-            let base = base.map_or(Tallied::NONE, |base| base as u8);
-            let (index, scale) = match index {
-                Some((index, scale)) => (index as u8, scale.trailing_zeros() as u8),
-                None => (Tallied::NONE, 0),
-            };
-            let segment = if is_thread { Tallied::THREAD } else { 0 };
-            (displacement, base, index, scale | segment)
-        }
-        // The code that loads it reaches it by as many bytes.
-        Value::At(address) => {
-            let displacement = address.wrapping_sub(facts) as i32;
-            (displacement, Tallied::HERE, Tallied::NONE, 0)
-        }
-    };
-    let [a, b, c, d] = displacement.to_le_bytes();
-    [a, b, c, d, base, index, form, bits]
 }
 
 /// Bytes of [`to_routine`].

@@ -4,7 +4,7 @@ use core::mem::{MaybeUninit, offset_of};
 
 use wire::counters::{
     ARGUMENTS, BESIDE, CHUNK_HEAD, CHUNK_MAGIC, ChunkHead, Configuration, FIRST, FOLDER,
-    FOLDER_VARIABLE, FUZZER, FileHeader, HEAD, MAGIC, NUMBERED, PATH, Process, SlotHead, State,
+    FOLDER_VARIABLE, FUZZER, FileHeader, HEAD, MAGIC, NOWHERE, NUMBERED, PATH, Process, SlotHead, State,
     VERSION,
 };
 
@@ -27,9 +27,9 @@ const ROOM: usize = 64;
 /// # Safety
 /// The caller has the lock.
 pub unsafe fn begin(configuration: &Configuration, state: *mut State, by_fork: bool) {
-    // A child of a program that is fuzzed goes on as its parent.
+    // A child of a program that is fuzzed goes on as its parent, and one without files.
     let memory = match configuration.place {
-        FUZZER => calls::memory_kept(calls::PAGE),
+        FUZZER | NOWHERE => calls::memory_kept(calls::PAGE),
         _ => calls::memory(calls::PAGE),
     };
     let Ok(memory) = memory else {
@@ -42,6 +42,10 @@ pub unsafe fn begin(configuration: &Configuration, state: *mut State, by_fork: b
         if configuration.place == FUZZER {
             let memory = fuzzer::memory();
             (*process).fuzzer = memory.map_or(0, |memory| memory as u64 + 1);
+            (*state).process = process as u64;
+            return;
+        }
+        if configuration.place == NOWHERE {
             (*state).process = process as u64;
             return;
         }

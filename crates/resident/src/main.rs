@@ -25,6 +25,7 @@
 #![no_main]
 
 mod calls;
+mod contexts;
 mod files;
 mod fuzzer;
 mod memory;
@@ -34,7 +35,7 @@ mod stream;
 
 use core::arch::global_asm;
 
-use wire::counters::{Configuration, FOLDER, FULL_AT, ID, Process, TALLY_AT, TURNS_AT};
+use wire::counters::{CONTEXTS_AT, Configuration, FOLDER, FULL_AT, ID, Process, TALLY_AT, TURNS_AT};
 
 global_asm!(
     ".section .text.first, \"ax\"",
@@ -81,6 +82,11 @@ global_asm!(
     "full r13",
     "full r14",
     "full r15",
+    // Records of contexts, see `contexts`.
+    ".irp routine, push_record, enter_record, restore, leave_handler",
+    ".balign 8",
+    "jmp \\routine",
+    ".endr",
     ".balign 8",
     "2:",
     // The program may have something below its stack pointer.
@@ -162,6 +168,7 @@ const _: () = assert!(size_of::<Configuration>() == 64 + ID + 2 * FOLDER);
 const _: () = assert!(TALLY_AT == 8 + 1104);
 const _: () = assert!(TURNS_AT == TALLY_AT + 8);
 const _: () = assert!(FULL_AT == 1152);
+const _: () = assert!(CONTEXTS_AT == 1664);
 
 global_asm!(
     ".section .text",

@@ -7,7 +7,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use wire::counters::{
-    ANCHOR, ANCHOR_DISTANCE, ANCHOR_MAGIC, ANCHORS, Configuration, FIRST, FileHeader, MODULES,
+    ANCHOR, ANCHOR_DISTANCE, ANCHOR_MAGIC, ANCHORS, COUNTERS, Configuration, FIRST, FileHeader, MODULES,
     Module, Process, SPARE, SlotHead, State,
 };
 
@@ -112,8 +112,8 @@ pub unsafe fn add(configuration: &Configuration, state: *mut State) {
             return;
         }
         // All files append to one lane, which is the first one's.
-        let bytes = match (configuration.lane, number) {
-            (0, _) | (_, 0) => configuration.bytes,
+        let bytes = match (configuration.form, number) {
+            (COUNTERS, _) | (_, 0) => configuration.bytes,
             _ => 0,
         };
         let address = configuration as *const Configuration as u64;

@@ -3,11 +3,11 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use wire::counters::{
-    CHUNK_HEAD, Configuration, FIRST, FUZZER, FileHeader, NUMBERED, Process, SEVERAL, SPARE,
-    SlotHead, State,
+    CHUNK_HEAD, CONTEXTS, Configuration, FIRST, FUZZER, FileHeader, LANE, NOWHERE, NUMBERED,
+    Process, SEVERAL, SPARE, SlotHead, State,
 };
 
-use crate::{calls, files, modules, stream};
+use crate::{calls, contexts, files, modules, stream};
 
 /// Most bytes of counters of threads in a file that has those of each for itself. Beyond it, and beyond [`NUMBERED`]
 /// threads, a thread goes on with the counters of one that ended.
@@ -55,7 +55,12 @@ pub unsafe fn take(configuration: &Configuration, state: *mut State, own: u64) {
     unsafe {
         let process = (*state).process as *mut Process;
         if process.is_null() {
-            calls::set_gs(state as u64 + SPARE);
+            use_spare(configuration, state);
+            return;
+        }
+        // A forked child has another number, and what its parent had; a new thread has its creator's.
+        let now = calls::gs() as *const SlotHead;
+        if configuration.place == NOWHERE && own != 0 && is_slot(process, now) && (*now).owner == own {
             return;
         }
         let mut slot = (*process).first as *mut SlotHead;
@@ -67,6 +72,9 @@ pub unsafe fn take(configuration: &Configuration, state: *mut State, own: u64) {
             }
             if (*slot).owner == own && own != 0 {
                 if (*slot).thread == number || !is_room_apart(state, process) {
+                    if configuration.form == CONTEXTS && (*slot).thread != number {
+                        contexts::begin(slot as u64 + FIRST);
+                    }
                     share(process, slot, number);
                     calls::set_gs(slot as u64);
                     return;
@@ -77,34 +85,73 @@ pub unsafe fn take(configuration: &Configuration, state: *mut State, own: u64) {
             }
             slot = (*slot).next as *mut SlotHead;
         }
-        // A child of a program that is fuzzed goes on with its parent's.
-        let new = match configuration.place {
-            FUZZER => {
-                let map = (*process).fuzzer.checked_sub(1);
-                let map = map.map_or(0, |map| calls::length_of(map as usize));
-                calls::memory_kept(FIRST + configuration.window.max(map))
-            }
-            _ => calls::memory(FIRST + configuration.window),
-        };
-        let Ok(new) = new else {
+        let Ok(new) = memory(configuration, process) else {
             files::lose(process);
-            calls::set_gs(state as u64 + SPARE);
+            use_spare(configuration, state);
             return;
         };
         let head = new as *mut SlotHead;
         // Without a file it has no place there.
         (*head).slot = u64::MAX;
-        if !files::map_slot(state, process, head) {
+        if configuration.place != NOWHERE && !files::map_slot(state, process, head) {
             files::lose(process);
         }
-        if configuration.lane != 0 {
-            stream::begin(new + FIRST + configuration.at, own);
+        match configuration.form {
+            LANE => stream::begin(new + FIRST + configuration.at, own),
+            CONTEXTS => contexts::begin(new + FIRST),
+            _ => {}
         }
         (*head).owner = own;
         (*head).thread = number;
         (*head).next = (*process).first;
         (*process).first = new;
         calls::set_gs(new);
+    }
+}
+
+/// Gives the calling thread the memory of all for which there is no other.
+///
+/// # Safety
+/// The caller has the lock.
+unsafe fn use_spare(configuration: &Configuration, state: *mut State) {
+    let spare = state as u64 + SPARE;
+    if configuration.form == CONTEXTS {
+        // SAFETY: the editor keeps room for it behind the state.
+        unsafe { contexts::begin(spare + FIRST) };
+    }
+    calls::set_gs(spare);
+}
+
+/// Memory for a thread.
+///
+/// # Safety
+/// The process has begun.
+unsafe fn memory(configuration: &Configuration, process: *const Process) -> sys::Result<u64> {
+    match configuration.place {
+        // A child of a program that is fuzzed goes on with its parent's.
+        FUZZER => {
+            // SAFETY: the caller's duty.
+            let map = unsafe { (*process).fuzzer }.checked_sub(1);
+            let map = map.map_or(0, |map| calls::length_of(map as usize));
+            calls::memory_kept(FIRST + configuration.window.max(map))
+        }
+        NOWHERE => calls::memory_kept(FIRST + configuration.window),
+        _ => calls::memory(FIRST + configuration.window),
+    }
+}
+
+/// Whether memory is that of a thread.
+///
+/// # Safety
+/// The process has begun.
+unsafe fn is_slot(process: *const Process, memory: *const SlotHead) -> bool {
+    // SAFETY: the caller's duty; slots are never given back.
+    unsafe {
+        let mut slot = (*process).first as *const SlotHead;
+        while !slot.is_null() && slot != memory {
+            slot = (*slot).next as *const SlotHead;
+        }
+        !slot.is_null()
     }
 }
 

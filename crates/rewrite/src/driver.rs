@@ -16,7 +16,7 @@ use image::{Image, ImageKind, LinkAddr};
 use object::elf;
 use probe::Symbol;
 use rayon::prelude::*;
-use wire::counters::{FIRST, FULL_AT, SPARE, TALLY_AT, TURNS_AT};
+use wire::counters::{CONTEXTS_AT, CONTEXTS_BYTES, FIRST, FULL_AT, SPARE, TALLY_AT, TURNS_AT};
 
 use hops::Hops;
 use patches::Ways;
@@ -25,7 +25,7 @@ use residency::{Residency, has_room_at_gs};
 use crate::address::{self, New};
 use crate::eh_frame::{self, EhFrame};
 use crate::file::File;
-use crate::layout::{FULL, Moved, STATE, TALLY, TURNS, Targets};
+use crate::layout::{self, ENTER, FULL, LEAVE, Moved, PUSH, RESTORE, STATE, TALLY, TURNS, Targets};
 use crate::lsda::Lsda;
 use crate::references::References;
 use crate::segment::{Contents, Plan};
@@ -77,6 +77,8 @@ struct Mover<'d> {
     units: Option<Units<'d>>,
     /// Memory of threads, if the tool needs some.
     residency: Option<Residency>,
+    /// As [`Edited::apart`].
+    apart: Vec<u8>,
 }
 
 /// Start and end of a range of a function, and the function's number.
@@ -112,6 +114,10 @@ impl Targets for Entries {
             TALLY => self.resident + TALLY_AT as u64,
             TURNS => self.resident + TURNS_AT as u64,
             FULL => self.resident + FULL_AT as u64,
+            PUSH | ENTER | RESTORE | LEAVE => {
+                let number = (symbol.0 - PUSH.0) as usize;
+                self.resident + (CONTEXTS_AT + CONTEXTS_BYTES * number) as u64
+            }
             _ => self.resident,
         }
     }
@@ -177,6 +183,11 @@ fn edit_here(
         skipped: mover.skipped(),
         tables: mover.tables(),
         says: mover.tool.says(),
+        code: match mover.tool.is_apart() {
+            true => layout::code(mover.moved.values()),
+            false => Vec::new(),
+        },
+        apart: std::mem::take(&mut mover.apart),
     };
     finish(input, file, plan, functions)
 }
@@ -195,6 +206,7 @@ impl<'d> Mover<'d> {
             hops: Hops::default(),
             units: tool.inserts().then(|| Units::new(image, program)),
             residency: tool.memory().map(|_| Residency::new(&*tool)),
+            apart: Vec::new(),
             tool,
         }
     }
@@ -229,7 +241,10 @@ impl Mover<'_> {
             program: self.program,
             skipped: &self.skipped,
         };
-        let section = self.tool.section(&outcome);
+        let mut section = self.tool.section(&outcome);
+        if let Some(section) = section.as_mut().filter(|_| self.tool.is_apart()) {
+            self.apart = std::mem::replace(&mut section.bytes, section.id.to_vec());
+        }
         let memory = self.tool.memory();
         if let (Some(residency), Some(memory)) = (&mut self.residency, memory) {
             let own = match memory.part {

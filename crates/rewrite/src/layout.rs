@@ -27,7 +27,9 @@ use crate::versions::{Label, Version};
 
 use branches::Form;
 use insertions::{Before, Stub, Way};
-pub use insertions::{FULL, Inserted, Insertions, RESIDENT, STATE, TALLY, TURNS};
+pub use insertions::{
+    ENTER, FULL, Inserted, Insertions, LEAVE, PUSH, RESIDENT, RESTORE, STATE, TALLY, TURNS,
+};
 pub use take::Copied;
 
 /// Alignments of a function's own code and of its other parts that stay as they were.
@@ -139,6 +141,13 @@ pub trait Targets {
 
     /// Address of something that inserted code names.
     fn address(&self, symbol: Symbol) -> New;
+}
+
+/// Instructions of functions by their new addresses.
+pub fn code<'m>(moved: impl Iterator<Item = &'m Moved>) -> Vec<crate::Insn> {
+    let mut code: Vec<_> = moved.flat_map(Moved::code).collect();
+    code.sort_unstable();
+    code
 }
 
 impl Moved {
@@ -367,6 +376,15 @@ impl Moved {
     /// Old places of its instructions.
     pub fn old_code(&self) -> impl Iterator<Item = Range<LinkAddr>> + '_ {
         self.first().map(|item| item.old..item.old_end())
+    }
+
+    /// Its instructions, where they are.
+    fn code(&self) -> impl Iterator<Item = crate::Insn> + '_ {
+        self.all().map(|(_, item)| crate::Insn {
+            front: (self.base + item.start()).0,
+            new: (self.base + item.offset()).0,
+            old: item.old.0,
+        })
     }
 
     /// Old starts of its parts, by version, with their new places.

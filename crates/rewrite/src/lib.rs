@@ -60,10 +60,10 @@ use std::ops::Range;
 use image::LinkAddr;
 
 pub use driver::{OldCode, edit};
-pub use layout::{FULL, TALLY, TURNS};
+pub use layout::{ENTER, FULL, LEAVE, PUSH, RESTORE, TALLY, TURNS};
 pub use mark::is_edited;
 pub use skipped::Why;
-pub use tool::{CounterFiles, Memory, Outcome, Part, Section, StaticTool};
+pub use tool::{CounterFiles, Form, Memory, Outcome, Part, Section, StaticTool};
 pub use unit::{Plan, Unit};
 pub use versions::{Label, Version, Versions};
 
@@ -116,6 +116,18 @@ pub struct Edited {
     pub tables: (usize, usize),
     /// Words of the tool about what it inserted.
     pub says: String,
+    /// Facts for readers that are in no section, and then instructions of new code.
+    pub apart: Vec<u8>,
+    pub code: Vec<Insn>,
+}
+
+/// An instruction of new code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Insn {
+    /// New address of what is inserted before it, and its own.
+    pub front: u64,
+    pub new: u64,
+    pub old: u64,
 }
 
 /// Bytes of the input that the output has other values for.
@@ -200,6 +212,8 @@ struct Functions {
     skipped: Vec<(LinkAddr, Why)>,
     tables: (usize, usize),
     says: String,
+    apart: Vec<u8>,
+    code: Vec<Insn>,
 }
 
 /// Writes a file with the segment that is planned, and checks it.
@@ -222,5 +236,7 @@ fn finish(
         skipped: functions.skipped,
         tables: functions.tables,
         says: functions.says,
+        apart: functions.apart,
+        code: functions.code,
     })
 }

@@ -1,9 +1,11 @@
 //! The code that lives in edited programs (crate `resident`), with its configuration.
 
-use wire::counters::{BESIDE, CONFIGURATION_AT, FOLDER, FUZZER, IN_FOLDER};
+use wire::counters::{
+    BESIDE, CONFIGURATION_AT, CONTEXTS, COUNTERS, FOLDER, FUZZER, IN_FOLDER, LANE, NOWHERE,
+};
 
 use crate::address::New;
-use crate::{CounterFiles, Memory};
+use crate::{CounterFiles, Form, Memory};
 
 /// The code; its configuration is zero.
 const CODE: &[u8] = include_bytes!(env!("EVERYPATH_RESIDENT"));
@@ -33,6 +35,12 @@ pub fn at(addr: New, state: New, id: [u8; 16], memory: Memory<'_>) -> Vec<u8> {
         CounterFiles::WorkingFolder | CounterFiles::Folder(_) => IN_FOLDER,
         CounterFiles::Beside => BESIDE,
         CounterFiles::Fuzzer => FUZZER,
+        CounterFiles::Nowhere => NOWHERE,
+    };
+    let form = match memory.form {
+        Form::Counters => COUNTERS,
+        Form::Lane => LANE,
+        Form::Records => CONTEXTS,
     };
     let numbers = [
         state.0.wrapping_sub(configuration.0),
@@ -42,7 +50,7 @@ pub fn at(addr: New, state: New, id: [u8; 16], memory: Memory<'_>) -> Vec<u8> {
         window,
         group,
         place,
-        memory.is_lane.into(),
+        form,
     ];
     for number in numbers {
         tell(&number.to_le_bytes());

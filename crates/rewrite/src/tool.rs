@@ -62,6 +62,11 @@ pub trait StaticTool: Send {
         Vec::new()
     }
 
+    /// Whether what readers need to know is a file of its own ([`crate::Edited::apart`]), and the section only its identity.
+    fn is_apart(&self) -> bool {
+        false
+    }
+
     /// A section with what readers need to know.
     fn section(&self, _outcome: &Outcome<'_>) -> Option<Section> {
         None
@@ -89,6 +94,8 @@ pub enum CounterFiles<'a> {
     Folder(&'a str),
     /// None: counters are memory that a fuzzer shares.
     Fuzzer,
+    /// None: the memory is the process's own, and a forked child goes on with what its parent had.
+    Nowhere,
 }
 
 /// The tool that inserts nothing.
@@ -102,13 +109,22 @@ impl StaticTool for () {
     }
 }
 
+/// The form of threads' memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    Counters,
+    /// A [`wire::counters::Lane`].
+    Lane,
+    /// A number and records ([`wire::contexts`]).
+    Records,
+}
+
 /// Memory of each thread, at `%gs`.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory<'t> {
     /// Bytes behind its first page, whole pages.
     pub bytes: u64,
-    /// It is a [`wire::counters::Lane`].
-    pub is_lane: bool,
+    pub form: Form,
     /// The place of the files that have it.
     pub files: CounterFiles<'t>,
     /// The file's part of the memory, if it is edited together with others.

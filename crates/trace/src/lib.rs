@@ -42,4 +42,4 @@ pub use smaller::compress_memory;
 /// How the bytes of a stream are to be read.
 pub use wire::denied::{self, Denial};
 pub use wire::natives;
-pub use wire::{stream, witness};
+pub use wire::{contexts, stream, witness};

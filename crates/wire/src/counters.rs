@@ -68,6 +68,10 @@ pub const TURNS_AT: usize = TALLY_AT + 8;
 pub const FULL_AT: usize = (TURNS_AT + 8).next_multiple_of(FULL_BYTES);
 pub const FULL_BYTES: usize = 32;
 
+/// Offset of the routines for records of contexts ([`crate::contexts`]): put on top, unwind, restore, leave.
+pub const CONTEXTS_AT: usize = FULL_AT + 16 * FULL_BYTES;
+pub const CONTEXTS_BYTES: usize = 8;
+
 /// Facts that the code inside the edited file cannot know, and the editor tells it.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -84,10 +88,10 @@ pub struct Configuration {
     pub window: u64,
     /// Identity of the files that were edited together; 0: this one was edited alone.
     pub group: u64,
-    /// [`IN_FOLDER`], [`BESIDE`] or [`FUZZER`].
+    /// [`IN_FOLDER`], [`BESIDE`], [`FUZZER`] or [`NOWHERE`].
     pub place: u64,
-    /// 1: the counters are a [`Lane`].
-    pub lane: u64,
+    /// [`COUNTERS`], [`LANE`] or [`CONTEXTS`].
+    pub form: u64,
     /// Identity of the edited file.
     pub id: [u8; ID],
     /// Path of the folder where they are, ended by a zero; empty: the working folder.
@@ -100,6 +104,13 @@ pub struct Configuration {
 pub const IN_FOLDER: u64 = 0;
 pub const BESIDE: u64 = 1;
 pub const FUZZER: u64 = 2;
+/// There are no files: the memory is the process's own, and a forked child goes on with what its parent had.
+pub const NOWHERE: u64 = 3;
+
+/// The memory of a thread is counters, a [`Lane`], or that of [`crate::contexts`].
+pub const COUNTERS: u64 = 0;
+pub const LANE: u64 = 1;
+pub const CONTEXTS: u64 = 2;
 
 /// An edited file of a process.
 #[derive(Clone, Copy, Debug)]

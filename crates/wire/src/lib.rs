@@ -23,6 +23,7 @@
 
 pub mod budget;
 mod claim;
+pub mod contexts;
 pub mod cost;
 pub mod counters;
 pub mod denied;

@@ -59,7 +59,10 @@ const LAYERS: &[Layer] = &[
     layer("trace", &["wire"]),
     // `isa` too: counts are of instructions, and where each begins and goes is in
     // the recorded code.
-    layer("analysis", &["trace", "flow", "isa", "placement"]),
+    layer(
+        "analysis",
+        &["trace", "flow", "isa", "placement", "encoding"],
+    ),
     layer("launch", &["wire", "sys"]),
     layer("replay", &["trace", "launch"]),
     // `trace` too: a report prints the recording as well as what was computed from it;

@@ -77,6 +77,59 @@ pub struct Rewrite {
     pub explain: bool,
 }
 
+pub const ENCODE_EXAMPLES: &str = "\
+Examples:
+  everypath encode ./prog -o prog.pcce             and prog.pcce.dictionary
+  everypath count -o run.evp -- ./prog ARGS
+  everypath encode ./prog -o prog.pcce --weights run.evp   quicker for such runs
+  everypath encode --libs ./prog -o prog.dir       with its libraries
+  everypath exec prog.dir ARGS                     and how it is started
+
+The program needs no dictionary to run: keep it where contexts are read.";
+
+#[derive(Debug, Args)]
+pub struct Encode {
+    /// A program or library, stripped or not
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// The edited file; its dictionary is OUT.dictionary
+    #[arg(short, long, value_name = "OUT")]
+    pub output: PathBuf,
+    /// Edit the libraries that it needs as well: OUT is a folder
+    #[arg(long)]
+    pub libs: bool,
+    /// With --libs: a library more, which the program loads while it runs
+    #[arg(long, value_name = "FILE", requires = "libs")]
+    pub also: Vec<PathBuf>,
+    /// An earlier run, which says which calls are to cost nothing
+    #[arg(long, value_name = "FILE.evp")]
+    pub weights: Option<PathBuf>,
+    /// Say which functions were left, and which bytes of FILE were changed
+    #[arg(long)]
+    pub explain: bool,
+}
+
+impl Encode {
+    /// The options of the edit.
+    pub fn edit(&self) -> Rewrite {
+        Rewrite {
+            file: self.file.clone(),
+            output: self.output.clone(),
+            libs: self.libs,
+            also: self.also.clone(),
+            tool: "contexts".to_owned(),
+            weights: self.weights.clone(),
+            branches: false,
+            targets: false,
+            memory: false,
+            persistent: None,
+            counters: None,
+            paranoid: false,
+            explain: self.explain,
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 pub struct Exec {
     /// A folder made by `everypath rewrite --libs`

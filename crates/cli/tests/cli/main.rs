@@ -28,6 +28,7 @@ mod derived;
 mod descriptors;
 mod diff;
 mod edited_threads;
+mod encoded;
 mod far;
 mod first_screen;
 mod flow;

@@ -132,10 +132,13 @@ fn accesses_that_depend_on_more_than_an_address() {
             ("masked", MASKED, has_masks),
             ("masked_more", MASKED_MORE, has_more),
         ] {
-            let expected = if is_there { expected(text) } else { Vec::new() };
+            // A function that did not run has no accesses to ask for.
+            if !is_there {
+                continue;
+            }
             assert_eq!(
                 dumped(&folder, function, area),
-                expected,
+                expected(text),
                 "{function} {case:?}"
             );
         }

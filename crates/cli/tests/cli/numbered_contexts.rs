@@ -334,7 +334,7 @@ fn goes_on(follower: &mut Follower<'_>, jump: LinkAddr, function: u32) {
 
 /// Follows a run by numbers of the file alone, and by those of one that is known.
 fn follow_both(run: &Run, options: Options, each: u64) -> [Figures; 2] {
-    let mut calls = Calls::of(&run.functions, None);
+    let mut calls = Calls::of(&run.functions, None, &[]);
     let first = follow(run, &calls, options, each);
     calls.learn(&first.counts);
     let second = follow(run, &calls, options, each);

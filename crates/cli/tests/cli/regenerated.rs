@@ -90,7 +90,7 @@ const LONG: &str = r#"
 __attribute__((noinline)) long step(long s, int i) { if (s % 3 == 0) return s / 3 + i; if (s & 1) return s * 5 + 1; return s - i; }
 static int compare(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 int main(void) {
-    long s = 1; int n[16];
+    long s = 1; int n[16] = {0};
     for (int i = 0; i < 700000; i++) {
         s = step(s, i) & 0xffffff;
         n[i & 15] = s & 255;

@@ -130,6 +130,11 @@ pub trait Step {
     fn new(pid: Pid) -> Self;
 
     fn step(&mut self);
+
+    /// Whether it has seen enough: the program is killed.
+    fn is_done(&self) -> bool {
+        false
+    }
 }
 
 /// Runs a line, with a step before each instruction; gives its output, what the steps have left, and how many there were.
@@ -163,7 +168,11 @@ pub fn stepped<S: Step>(line: &str, folder: &Folder) -> (Output, S, u64) {
         run.step();
         steps += 1;
         assert!(steps < MOST_STEPS, "{line}: the program takes too long");
-        ptrace::step(pid, signal.take()).unwrap();
+        match run.is_done() {
+            // It may have ended by itself.
+            true => drop(kill(pid, Signal::SIGKILL)),
+            false => ptrace::step(pid, signal.take()).unwrap(),
+        }
         match waitpid(pid, None).unwrap() {
             WaitStatus::Stopped(_, Signal::SIGTRAP) => {}
             WaitStatus::Stopped(_, other) => signal = Some(other),

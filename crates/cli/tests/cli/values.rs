@@ -266,8 +266,12 @@ fn values_of_every_form() {
             ("vex", VEX, has_vex),
             ("evex", EVEX, has_evex),
         ] {
+            // A function that did not run has no accesses to ask for.
+            if !is_there {
+                continue;
+            }
             let expected = forms.iter().flat_map(|(_, values)| values.iter().copied());
-            let expected: Vec<&str> = expected.filter(|_| is_there).collect();
+            let expected: Vec<&str> = expected.collect();
             assert_eq!(dumped(&folder, name), expected, "{name} {case:?}");
         }
     }

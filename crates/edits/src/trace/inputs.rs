@@ -25,7 +25,7 @@ use isa::memory::recorded::{Recorded, Selection};
 use isa::memory::{Pattern, Segment};
 use rayon::prelude::*;
 
-use super::Known;
+use crate::known::Known;
 
 /// Registers, a bit each.
 pub type Registers = u16;

@@ -15,24 +15,12 @@ use rewrite::unit::{self, Kind};
 use rewrite::{Unit, Why};
 use wire::witness;
 
-use super::{Known, append};
+use super::append;
+use crate::known::{Known, comes_twice};
 use crate::weights::Weights;
 
 /// Ways from a block by a table that have numbers of paths; with more, its targets are arrivals.
 const MOST_CASES: usize = 100;
-/// Functions of the C library that come back more often than they are called, or on another stack.
-const TWICE: [&str; 9] = [
-    "setjmp",
-    "_setjmp",
-    "__setjmp",
-    "sigsetjmp",
-    "__sigsetjmp",
-    "vfork",
-    "fork",
-    "getcontext",
-    "swapcontext",
-];
-
 /// A way into a node: from outside, or from another node by one of its ways.
 #[derive(Clone, Copy, Debug)]
 pub struct In {
@@ -226,15 +214,13 @@ impl Shape {
             Some(_) => return Err(Why::NoPlace),
         };
         let moved = known.moved(call.to);
-        let name = known.program.name_of(call.to).unwrap_or_default();
-        let name = name.split('@').next().unwrap_or_default();
         let back = match moved {
             _ if next.is_none() => Back::Nothing,
             // The C library's description says that it returns, and calls nothing back.
             None if matches!(call.to, To::Slot(_)) && returns && !known.is_together => {
                 Back::Nothing
             }
-            _ if TWICE.contains(&name) || unit.forks(block as u32) => Back::Point,
+            _ if comes_twice(known.program, call.to) || unit.forks(block as u32) => Back::Point,
             Some((number, _)) if !known.may_leave[number] => Back::Nothing,
             _ => Back::Site,
         };

@@ -12,10 +12,11 @@ use probe::{At, Item, Op};
 use rewrite::{Plan, Unit, Why};
 use wire::witness;
 
+use super::append;
 use super::inputs::{Inputs, KEPT, Registers, Step, settle, steps};
 use super::shape::Shape;
 use super::values::{self, Planned};
-use super::{Known, append};
+use crate::known::Known;
 
 /// A function's values.
 #[derive(Debug, Default)]

@@ -8,7 +8,8 @@ use wire::witness;
 use super::shape::{In, Shape};
 use super::slices::Slices;
 use super::values::{Planned, Value};
-use super::{Known, append, with_address};
+use super::{append, with_address};
+use crate::known::Known;
 
 /// Adds all tokens and sums of a function.
 ///

@@ -117,6 +117,14 @@ impl Asm<'_> {
         self.byte(imm);
     }
 
+    /// `cmp qword gs:[base + disp], reg` (writes flags)
+    pub fn cmp_gs_mem_r(&mut self, base: Reg, disp: i32, reg: Reg) {
+        self.byte(0x65);
+        self.rex(reg, base);
+        self.byte(0x39);
+        self.mem(reg, base, disp);
+    }
+
     /// `cmp reg, qword gs:[disp]` (writes flags)
     pub fn cmp_r_gs(&mut self, reg: Reg, disp: i32) {
         self.byte(0x65);

@@ -12,6 +12,16 @@ impl Asm<'_> {
         self.absolute(reg.low(), disp);
     }
 
+    /// `mov dword gs:[disp], reg32`
+    pub fn mov_gs_r32(&mut self, disp: i32, reg: Reg) {
+        self.byte(0x65);
+        if reg.high() != 0 {
+            self.byte(0x44);
+        }
+        self.byte(0x89);
+        self.absolute(reg.low(), disp);
+    }
+
     /// `mov reg, qword gs:[disp]`
     pub fn mov_r_gs(&mut self, reg: Reg, disp: i32) {
         self.byte(0x65);

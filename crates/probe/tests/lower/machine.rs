@@ -6,7 +6,7 @@ use isa::{Asm, Reg};
 use probe::{Lane, Placed, Symbol};
 
 /// Bytes of the memory at `%gs`.
-pub const AREA: usize = 576;
+pub const AREA: usize = 640;
 /// Bytes above the stack pointer, and below it, where handlers of signals have room.
 pub const STACK: usize = 32;
 const BELOW: usize = 64 << 10;

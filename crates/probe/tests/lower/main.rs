@@ -13,8 +13,8 @@ use machine::{
     WENT,
 };
 use probe::{
-    Byte, Exit, FRONT, Item, Lane, NoScratch, Op, Site, Spill, Tables, Tallied, Test, Value, Word,
-    entry_stub, lower, size, stub_size,
+    Byte, Exit, FRONT, Item, Lane, NoScratch, Offsets, Op, Site, Spill, Tables, Tallied, Test,
+    Value, Word, entry_stub, lower, size, stub_size,
 };
 
 /// Words of the area: counters, bytes, cursors of lanes, words for registers.
@@ -28,6 +28,15 @@ const LANES: [u32; 2] = [392, 472];
 const FREE: u64 = 40;
 /// The first pair of a table of values.
 const TABLE: u32 = 512;
+
+/// The top record's place, and two records: the level, a value, and the record below.
+const TOP: Word = Word(552);
+const RECORDS: [u32; 2] = [560, 592];
+const OFFSETS: Offsets = Offsets {
+    level: 0,
+    value: 8,
+    below: 16,
+};
 
 /// Bits of [`Flags`] by those of the processor.
 const FLAG_BITS: [(u64, u8); 6] = [
@@ -93,6 +102,12 @@ fn state(u: &mut Unstructured<'_>, machine: &Machine) -> Result<State> {
     // Addresses of values that are counted.
     general[Reg::Rbx as usize] = machine.area(COUNTERS[0]);
     general[Reg::R9 as usize] = u.int_in_range(0..=1)?;
+    let top = u64::from(*u.choose(&RECORDS)?);
+    set(&mut area, TOP.0, top);
+    set(&mut area, RECORDS[0], u64::MAX);
+    let level = machine.stack_pointer() + *u.choose(&[0, 8, 16])? - 8;
+    set(&mut area, RECORDS[1], level);
+    set(&mut area, RECORDS[1] + 16, RECORDS[0].into());
     let watched = u.int_in_range(0..=1)?;
     let known = [
         general[Reg::Rax as usize],
@@ -170,6 +185,25 @@ fn expected(ops: &[Op], before: &State) -> Vec<u8> {
                 if is_alone && cursor.cast_signed() >= 0 {
                     state.area[CALLED as usize] = 1;
                 }
+            }
+            Op::Here { word: at, value } => {
+                let stack = general[Reg::Rsp as usize] & u64::from(u32::MAX);
+                set(&mut state.area, at.0, stack | u64::from(value) << 32);
+            }
+            Op::Tell { .. } => state.area[CALLED as usize] = 1,
+            Op::Unwind {
+                top,
+                record,
+                word: at,
+            } => {
+                let mut own = word(&state.area, top.0);
+                let of = |own: u64, offset: i32| (own as u32).wrapping_add_signed(offset);
+                while word(&state.area, of(own, record.level)) < general[Reg::Rsp as usize] {
+                    own = word(&state.area, of(own, record.below)) & u64::from(u32::MAX);
+                }
+                set(&mut state.area, top.0, own);
+                let value = word(&state.area, of(own, record.value));
+                set(&mut state.area, at.0, value);
             }
             Op::Let { register, value } => general[register as usize] = value.into(),
             Op::Sum { register, amount } => {
@@ -298,7 +332,9 @@ fn tallies(machine: &Machine) -> [Op; 4] {
 }
 
 fn op(u: &mut Unstructured<'_>, machine: &Machine) -> Result<Op> {
-    Ok(match u.int_in_range(0..=10)? {
+    Ok(match u.int_in_range(0..=12)? {
+        12 => HERE,
+        11 => UNWIND,
         10 => Op::Call { routine: ROUTINE },
         9 => Op::Bump {
             byte: Byte(*u.choose(&MARKS)?),
@@ -330,6 +366,16 @@ fn op(u: &mut Unstructured<'_>, machine: &Machine) -> Result<Op> {
         },
     })
 }
+
+const HERE: Op = Op::Here {
+    word: Word(COUNTERS[2]),
+    value: 0x8765_4321,
+};
+const UNWIND: Op = Op::Unwind {
+    top: TOP,
+    record: OFFSETS,
+    word: Word(COUNTERS[2]),
+};
 
 const SPILLS_TRIED: [Spill; 3] = [Spill::Never, Spill::Words(SPILLS), Spill::RedZone];
 
@@ -363,6 +409,8 @@ fn single_ops_keep_what_is_live() {
         guard(TESTS[2], Exit::To(OTHER)),
         Op::Jump { to: OTHER },
         Op::Call { routine: ROUTINE },
+        HERE,
+        UNWIND,
     ];
     let mut machine = Machine::new();
     // Deterministic numbers: the same in each run.

@@ -1,0 +1,139 @@
+//! Memory of threads whose calling contexts are numbers: what inserted code writes, and who reads it finds.
+//!
+//! ```text
+//!  at %gs + FIRST    State      the number, the site, the top record
+//!         + 64       Record     the bottom, which is never taken off
+//!         + 128      Record     ...
+//! ```
+//!
+//! The number grows at calls and shrinks when they are back. Where a path of the call graph begins, at an entry that other code comes
+//! to and at calls that close a cycle, a record is put on top, with the number as it was: the number of the path is the difference.
+//! Nothing need be done where functions are left. A record holds while the stack pointer is not above its level; who puts one on top
+//! or comes back from a call that may have, takes off those that do not hold any more. All is written by the thread itself, also in
+//! handlers of signals.
+
+use core::mem::offset_of;
+
+/// Words of a thread, behind [`crate::counters::FIRST`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct State {
+    /// The number: the sum of what the calls added that are not back.
+    pub number: u64,
+    /// A call of other code that is not back: its site above 32 bits of the stack pointer; 0: none. What was put on top below that
+    /// stack pointer has been left, if the thread is in other code.
+    pub site: u64,
+    /// The top record, by its displacement from `%gs`.
+    pub top: u64,
+    /// Not 0: records were left out, as there was no room, at this stack pointer; or, if all bits are set, as a handler of a signal
+    /// cannot be followed. Contexts are not known then.
+    pub lost: u64,
+    /// Number of records of handlers that are there.
+    pub handlers: u64,
+}
+
+/// A record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Record {
+    /// It holds while the stack pointer is not above this: that of a function when it is entered.
+    pub level: u64,
+    /// The number when it was put on top.
+    pub number: u64,
+    /// The site then.
+    pub site: u64,
+    /// The instruction that a handler interrupted, and its own stack pointer when it was entered.
+    pub interrupted: u64,
+    pub stack: u64,
+    /// The stack pointer that was interrupted.
+    pub stack_before: u64,
+    /// The entry of the function, and of [`Kind::Call`] the site; of a handler that has another stack the bytes that are free there.
+    pub entry: u32,
+    pub by: u32,
+    /// The record below, by its displacement from `%gs`.
+    pub below: u32,
+    pub kind: u32,
+}
+
+impl Record {
+    /// Whether it holds where this is the stack pointer.
+    pub fn holds(&self, stack: u64) -> bool {
+        match (Kind::of(self.kind), self.by) {
+            (Some(Kind::Handler), 0) => self.stack >= stack,
+            (Some(Kind::Handler), free) => {
+                (self.stack.wrapping_sub(free.into())..=self.stack).contains(&stack)
+            }
+            _ => self.level >= stack,
+        }
+    }
+
+    /// Reads one.
+    pub fn of(bytes: &[u8; size_of::<Record>()]) -> Record {
+        let word = |at: usize| {
+            let word = bytes[at..].first_chunk().copied();
+            u64::from_le_bytes(word.unwrap_or_default())
+        };
+        let half = |at: usize| {
+            let half = bytes[at..].first_chunk().copied();
+            u32::from_le_bytes(half.unwrap_or_default())
+        };
+        Record {
+            level: word(offset_of!(Record, level)),
+            number: word(offset_of!(Record, number)),
+            site: word(offset_of!(Record, site)),
+            interrupted: word(offset_of!(Record, interrupted)),
+            stack: word(offset_of!(Record, stack)),
+            stack_before: word(offset_of!(Record, stack_before)),
+            entry: half(offset_of!(Record, entry)),
+            by: half(offset_of!(Record, by)),
+            below: half(offset_of!(Record, below)),
+            kind: half(offset_of!(Record, kind)),
+        }
+    }
+}
+
+/// Kinds of records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Kind {
+    /// The bottom.
+    Bottom = 0,
+    /// Other code came to an entry; at a function that takes off what a handler leaves, too.
+    Entered = 1,
+    EnteredLeaves = 2,
+    /// A call of which the site is known, and the function.
+    Call = 3,
+    /// A function has been entered in which control may go on elsewhere than where a call returns: nothing of the path.
+    Mark = 4,
+    /// A mark below which nothing is known.
+    Lost = 5,
+    /// The kernel came to an entry, with a signal.
+    Handler = 6,
+}
+
+impl Kind {
+    pub fn of(kind: u32) -> Option<Kind> {
+        const ALL: [Kind; 7] = [
+            Kind::Bottom,
+            Kind::Entered,
+            Kind::EnteredLeaves,
+            Kind::Call,
+            Kind::Mark,
+            Kind::Lost,
+            Kind::Handler,
+        ];
+        ALL.get(kind as usize).copied()
+    }
+}
+
+/// Bytes of all, and of the words in front of the records.
+pub const BYTES: u64 = 4 << 20;
+pub const HEAD: u64 = 64;
+pub const RECORD: u64 = size_of::<Record>() as u64;
+
+/// Bytes of facts of a routine.
+pub const FACTS: u64 = 16;
+/// Levels of marks are that much below the stack pointer at the entry, which is a multiple of 8.
+pub const MARK_BELOW: u64 = 4;
+
+const _: () = assert!(size_of::<State>() as u64 <= HEAD && RECORD == 64);
