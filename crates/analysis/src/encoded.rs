@@ -9,6 +9,8 @@
 //!
 //! Invariant: a path is the one that is, or the answer is [`Unknown`], or a frame says so ([`By::Unknown`]).
 
+pub mod text;
+
 use std::collections::HashMap;
 
 use encoding::{CallGraph, Context, Edge, Kind as SiteKind, Numbering, Options, Site, Step};
@@ -78,6 +80,8 @@ pub enum Unknown {
         "there is nothing at {0:#x}: the dictionary is of other files, or the record was altered"
     )]
     Nothing(u64),
+    #[error("it is no word of `everypath_context`")]
+    Word,
 }
 
 /// A place in new code.
@@ -202,12 +206,19 @@ impl Known {
         if at == insn.new {
             return Ok(Some((insn.old, adds(insn.old))));
         }
-        // A call comes back in front of what it has taken off.
-        let before = behind.checked_sub(2).map(|index| code[index].old);
+        // A call comes back in front of what takes off its sum.
+        let before = behind.checked_sub(2).filter(|_| has(&self.file.returns));
+        let before = before.map(|index| code[index].old);
         match at == insn.front {
             true => Ok(Some((insn.old, before.map_or(0, adds)))),
             false => Err(Unknown::Within),
         }
+    }
+
+    /// The function that is entered at an address.
+    fn function_at(&self, entry: u64) -> Option<u32> {
+        let token = entry.wrapping_add(self.file.base) as u32;
+        self.functions.get(&token).copied()
     }
 
     /// The function that an instruction is of.
@@ -409,6 +420,16 @@ impl Decoder {
             Some(Call { file, site })
         });
         found.ok_or(Unknown::Nothing(site.into()))
+    }
+
+    /// The file of a function that a record names.
+    fn file_of(&self, entry: u64) -> Result<usize, Unknown> {
+        let is_it = |known: &Known| {
+            let entry = u32::try_from(entry).ok();
+            entry.is_some_and(|entry| known.functions.contains_key(&entry))
+        };
+        let found = self.files.iter().position(is_it);
+        found.ok_or(Unknown::Nothing(entry))
     }
 
     fn caller(&self, call: Call) -> Function {

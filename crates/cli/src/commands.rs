@@ -52,6 +52,7 @@ pub fn run(command: &Command) -> Result<Ending> {
         Command::Rewrite(flags) => crate::rewrite::rewrite(flags),
         Command::Regenerate(flags) => crate::witnesses::regenerate(flags),
         Command::Encode(flags) => crate::rewrite::rewrite(&flags.edit()),
+        Command::Decode(flags) => crate::decode::decode(flags),
         Command::Exec(flags) => crate::edited_folder::exec(flags),
         Command::Pack(flags) => pack::pack(flags),
         Command::Verify(flags) => traces::verify(flags),

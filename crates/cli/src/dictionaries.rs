@@ -1,14 +1,15 @@
 //! Dictionaries of programs that keep their calling contexts in numbers: written when a program is edited, beside it.
 
 use std::collections::HashMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
-use image::{Image, LinkAddr};
+use image::{FileOffset, Image, LinkAddr};
 use placement::dictionary::{self, File, Insn};
 use rewrite::Edited;
 
-use crate::output::{Kind, Output};
+use crate::output::{Kind, Output, reason};
 
 /// The name of a dictionary: that of the program with this behind it, or this alone in a folder.
 pub const ENDING: &str = "dictionary";
@@ -36,6 +37,7 @@ pub fn of(edited: &Edited, original: &Path) -> Result<File> {
         .collect();
     file.added = (edited.segment.start, edited.segment.end);
     let image = Image::open_whole(original).map_err(|error| anyhow!("{error}"))?;
+    file.start = image.link_addr(FileOffset(0)).map_or(0, |start| start.0);
     image.prepare_lines();
     let mut numbers: HashMap<String, u32> = HashMap::new();
     for site in &mut file.sites {
@@ -58,4 +60,14 @@ pub fn of(edited: &Edited, original: &Path) -> Result<File> {
 pub fn write(path: &Path, files: &[File]) -> Result<()> {
     let output = Output::prepare(path, Kind::Report)?;
     output.replace(|out| out.write_all(&dictionary::encode(files)))
+}
+
+/// Reads a dictionary.
+pub fn read(path: &Path) -> Result<Vec<File>> {
+    let shown = path.display();
+    let bytes = fs::read(path);
+    let bytes = bytes.map_err(|error| anyhow!("cannot read '{shown}': {}", reason(&error)))?;
+    dictionary::decode(&bytes).with_context(|| {
+        format!("'{shown}' is no dictionary of `everypath encode`, or it is truncated")
+    })
 }

@@ -44,8 +44,7 @@ pub use order::Order;
 pub use packing::{Compressor, Packing};
 use raptor::RAPTOR_EXAMPLES;
 pub use raptor::{Live, Predictors, Raptor, RasOverflow, Written};
-use rewrite::{ENCODE_EXAMPLES, EXEC_EXAMPLES, REWRITE_EXAMPLES};
-pub use rewrite::{Encode, Exec, Rewrite, SEGMENT};
+pub use rewrite::{Decode, Encode, Exec, Rewrite, SEGMENT};
 use run::RUN_EXAMPLES;
 pub use run::Run;
 pub use simulators::Simulators;
@@ -165,16 +164,19 @@ pub enum Command {
     #[command(after_help = FLOW_EXAMPLES)]
     Flow(Flow),
     /// Edit a program, so that it measures itself
-    #[command(after_help = REWRITE_EXAMPLES)]
+    #[command(after_help = rewrite::REWRITE_EXAMPLES)]
     Rewrite(Rewrite),
     /// Make the trace of a program that was edited with --tool trace
     #[command(after_help = REGENERATE_EXAMPLES)]
     Regenerate(Regenerate),
     /// Edit a program, so that it keeps every calling context in a number
-    #[command(after_help = ENCODE_EXAMPLES)]
+    #[command(after_help = rewrite::ENCODE_EXAMPLES)]
     Encode(Encode),
+    /// Make paths of the numbers of contexts that an encoded program has put into its log
+    #[command(after_help = rewrite::DECODE_EXAMPLES)]
+    Decode(Decode),
     /// Start an edited program with its edited libraries
-    #[command(after_help = EXEC_EXAMPLES)]
+    #[command(after_help = rewrite::EXEC_EXAMPLES)]
     Exec(Exec),
     /// Make a trace as small as its branches can be foreseen
     #[command(after_help = PACK_EXAMPLES)]

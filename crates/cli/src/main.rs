@@ -57,6 +57,7 @@ mod counter_header;
 mod counter_parts;
 mod ctl;
 mod debug_packages;
+mod decode;
 mod derived;
 mod descriptors;
 mod dictionaries;

@@ -89,6 +89,8 @@ pub struct Contexts<'d> {
     exits: BTreeSet<u64>,
     /// Instructions before which the number is given back.
     restored: BTreeSet<u64>,
+    /// Instructions before which what a call added is taken off.
+    returns: BTreeSet<u64>,
     /// Calls that add something, that put a record on top, and of other code.
     adds: usize,
     pushes: usize,
@@ -112,6 +114,7 @@ impl<'d> Contexts<'d> {
             planned: BTreeSet::new(),
             exits: BTreeSet::new(),
             restored: BTreeSet::new(),
+            returns: BTreeSet::new(),
             adds: 0,
             pushes: 0,
             open: 0,
@@ -205,6 +208,9 @@ impl<'d> Contexts<'d> {
             add(unit, last, op, out)?;
         }
         if let Some(at) = back {
+            if matches!(after.first(), Some(Op::Add { .. })) {
+                self.returns.insert(own.end.0);
+            }
             for op in after {
                 add(unit, at, op, out)?;
             }
@@ -406,7 +412,7 @@ impl StaticTool for Contexts<'_> {
             true => Kind::EnteredLeaves,
             false => Kind::Entered,
         };
-        vec![Op::Tell {
+        vec![Op::Put {
             routine: ENTER,
             facts: [self.known.token_of(entry), 0, kind as u32, 0],
         }]
@@ -471,6 +477,7 @@ impl Contexts<'_> {
             sites: sites.collect(),
             exits: self.exits.iter().copied().collect(),
             restored: self.restored.iter().copied().collect(),
+            returns: self.returns.iter().copied().collect(),
             edges: edges
                 .map(|edge| (edge.site, edge.callee, edge.weight))
                 .collect(),

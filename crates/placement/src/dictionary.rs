@@ -82,6 +82,8 @@ pub struct File {
     pub original: String,
     pub size: u64,
     pub hash: [u8; 16],
+    /// The address of the file's first byte.
+    pub start: u64,
     /// Added to addresses, it makes those of records.
     pub base: u64,
     /// Most numbers of a function.
@@ -96,6 +98,8 @@ pub struct File {
     pub exits: Vec<u64>,
     /// Instructions before which a function's number is given back: landing pads, and where calls come back twice. Sorted.
     pub restored: Vec<u64>,
+    /// Instructions before which what a call added is taken off, as it comes back. Sorted.
+    pub returns: Vec<u64>,
     /// Addresses of all that was added, and instructions in it by their new addresses; the rest is inserted.
     pub added: (u64, u64),
     pub code: Vec<Insn>,
@@ -107,6 +111,7 @@ impl File {
         put_text(&mut out, &self.original);
         put(&mut out, self.size);
         out.extend_from_slice(&self.hash);
+        put(&mut out, self.start);
         put(&mut out, self.base);
         put(&mut out, self.most);
         put(&mut out, self.functions.len() as u64);
@@ -135,7 +140,7 @@ impl File {
             put(&mut out, callee.into());
             put(&mut out, weight);
         }
-        for places in [&self.exits, &self.restored] {
+        for places in [&self.exits, &self.restored, &self.returns] {
             put(&mut out, places.len() as u64);
             before = 0;
             for &place in places {
@@ -163,6 +168,7 @@ impl File {
             original: reader.text()?,
             size: reader.number()?,
             hash: *reader.take(16)?.first_chunk()?,
+            start: reader.number()?,
             base: reader.number()?,
             most: reader.number()?,
             ..File::default()
@@ -199,23 +205,31 @@ impl File {
             let callee = below(reader.number()?, functions)?;
             file.edges.push((site, callee, reader.number()?));
         }
-        for places in [&mut file.exits, &mut file.restored] {
+        for places in [&mut file.exits, &mut file.restored, &mut file.returns] {
             before = 0;
             for _ in 0..reader.number()? {
                 before = before.wrapping_add(reader.number()?);
                 places.push(before);
             }
         }
-        file.added.0 = reader.number()?;
-        file.added.1 = file.added.0.wrapping_add(reader.number()?);
+        file.decode_code(&mut reader)?;
+        reader.0.is_empty().then_some(file)
+    }
+}
+
+impl File {
+    /// Reads where new code is.
+    fn decode_code(&mut self, reader: &mut Reader<'_>) -> Option<()> {
+        self.added.0 = reader.number()?;
+        self.added.1 = self.added.0.wrapping_add(reader.number()?);
         let mut last = Insn::default();
         for _ in 0..reader.number()? {
             last.front = last.new.wrapping_add(unzigzag(reader.number()?));
             last.new = last.front.wrapping_add(reader.number()?);
             last.old = last.old.wrapping_add(unzigzag(reader.number()?));
-            file.code.push(last);
+            self.code.push(last);
         }
-        reader.0.is_empty().then_some(file)
+        Some(())
     }
 }
 

@@ -46,6 +46,7 @@ fn file(u: &mut Unstructured<'_>) -> Result<File> {
         original: format!("/bin/{}", number(u)?),
         size: number(u)?,
         hash: u.arbitrary()?,
+        start: number(u)?,
         base: number(u)?,
         most: number(u)?,
         functions: (0..functions)
@@ -65,6 +66,7 @@ fn file(u: &mut Unstructured<'_>) -> Result<File> {
         sources,
         exits: sorted(u)?,
         restored: sorted(u)?,
+        returns: sorted(u)?,
         added: (start, start.wrapping_add(number(u)?)),
         code: list(u, |u| {
             Ok(Insn {

@@ -14,8 +14,9 @@
 //! | [`Op::Bump`] | dead | `incb %gs:D` |
 //! | [`Op::Append`] | dead | `mov %gs:C, %s; movb item, %gs:E(%s); incq %gs:C; js` over the way to a routine |
 //! | … of more than a byte | dead | `mov $n, %s; xadd %s, %gs:C; mov item, %gs:E(%s); js` over it |
-//! | [`Op::Here`] | any | `mov %esp, %gs:D; movl $n, %gs:D+4` |
+//! | [`Op::Here`] | any | `movabs $n << 32, %s; mov %esp, %t; lea (%s, %t), %s; mov %s, %gs:D`, or, without registers, `mov %esp, %gs:D; movl $n, %gs:D+4` |
 //! | [`Op::Tell`] | dead | as [`Op::Call`], with facts behind it |
+//! | [`Op::Put`] | dead | moves to the record above the top; where there is no room, or the kernel may have come, as [`Op::Tell`] |
 //! | [`Op::Unwind`] | dead | `mov %gs:T, %s`; `cmp %rsp, %gs:L(%s); jae` over `mov %gs:B(%s), %s` and a jump back; `mov %s, %gs:T; mov %gs:V(%s), %s; mov %s, %gs:D` |
 //! | [`Op::Let`] | any | `mov $n, %r` |
 //! | [`Op::Sum`] | any | `lea n(%r), %r` |
@@ -101,6 +102,9 @@ pub enum Op {
     /// Go to a routine, which goes on behind these facts: their address is in `r11`, all else is as it was, and flags are dead. It keeps
     /// registers from 16 bytes below the stack pointer on.
     Tell { routine: Symbol, facts: [u32; 4] },
+    /// At an entry, to which other code comes: put a record of contexts on top ([`wire::contexts`]), or, if it may be the kernel that
+    /// comes, have a routine do it. Facts and registers are those of [`Op::Tell`]. Elsewhere the routine alone is quicker.
+    Put { routine: Symbol, facts: [u32; 4] },
     /// Take off records while the stack pointer is above their level, and give a word the value that the top record has of it then.
     Unwind {
         /// The top record's displacement from `%gs`.

@@ -43,6 +43,7 @@ pub fn code(ops: &[Op], site: &Site) -> Result<Option<Vec<u8>>, NoScratch> {
         | Op::Jump { .. }
         | Op::Call { .. }
         | Op::Tell { .. }
+        | Op::Put { .. }
         | Op::Unwind { .. }
         | Op::Tally { .. }
         | Op::Append { .. } => true,
@@ -107,6 +108,7 @@ pub fn lower<'a>(ops: &[Op], site: &Site, out: &mut impl Sink<'a>) -> Result<(),
             }
             Op::Here { word, value } => lowering.here(word, value),
             Op::Tell { routine, facts } => lowering.tell(routine, facts),
+            Op::Put { routine, facts } => lowering.put(routine, facts)?,
             Op::Unwind { top, record, word } => lowering.unwind(top, record, word)?,
             Op::Set { byte } => lowering.out.asm().mov_gs_imm8(byte.0.cast_signed(), 1),
             Op::Bump { byte } => {
@@ -168,6 +170,7 @@ fn merged(ops: &[Op]) -> Vec<Op> {
             | Op::Call { .. }
             | Op::Here { .. }
             | Op::Tell { .. }
+            | Op::Put { .. }
             | Op::Unwind { .. }
             | Op::Append { .. } => {
                 merged.push(op);
@@ -215,6 +218,7 @@ fn written(op: &Op) -> Flags {
         | Op::Guard { .. }
         | Op::Tally { .. }
         | Op::Tell { .. }
+        | Op::Put { .. }
         | Op::Unwind { .. }
         | Op::Append { .. } => Flags::ALL,
         Op::Set { .. }
@@ -242,6 +246,10 @@ struct Scratch {
     live_flags: u8,
     /// The place of the value of rax meanwhile.
     rax: Option<Kept>,
+    /// For what is copied, and where its value is kept, which is free below the stack pointer.
+    copy: Option<(Reg, Option<Kept>)>,
+    /// Two dead ones, for a word that is made of two halves.
+    pair: Option<(Reg, Reg)>,
 }
 
 impl Scratch {
@@ -252,16 +260,7 @@ impl Scratch {
         }
         let flags = ops.iter().any(|op| written(op).0 & live_flags != 0);
         let mut slots = slots(site.spill);
-        // Registers that are read, and the stack pointer.
-        let mut read = 1u16 << Reg::Rsp as u8;
-        for op in ops {
-            let register = match *op {
-                Op::Append { item, .. } => item.register(),
-                Op::Let { register, .. } | Op::Sum { register, .. } => Some(register),
-                _ => None,
-            };
-            read |= register.map_or(0, |register| 1 << register as u8);
-        }
+        let read = read_by(ops);
         let rax = 1u16 << Reg::Rax as u8;
         let live = site.live.general;
         let mut taken = read | if flags { rax } else { 0 };
@@ -295,11 +294,42 @@ impl Scratch {
             Some(register) => Ok(Kept::In(register)),
             None => slots.next().ok_or(NoScratch),
         });
+        let rax = rax.transpose()?;
+        let copies = ops.iter().any(|op| matches!(op, Op::Put { .. }));
+        let copy = copies.then(|| match dead(taken) {
+            Some(register) => (register, None),
+            None => (Reg::Rax, Some(Kept::BelowStack(BELOW[1]))),
+        });
+        let taken = taken | rax_of(rax) | copy.map_or(0, |(register, _)| 1 << register as u8);
+        let pair = dead(taken).and_then(|one| Some((one, dead(taken | 1 << one as u8)?)));
         Ok(Scratch {
+            pair,
+            copy,
             work,
             live_flags,
-            rax: rax.transpose()?,
+            rax,
         })
+    }
+}
+
+/// Registers that ops read, and the stack pointer.
+fn read_by(ops: &[Op]) -> u16 {
+    let registers = ops.iter().filter_map(|op| match *op {
+        Op::Append { item, .. } => item.register(),
+        Op::Let { register, .. } | Op::Sum { register, .. } => Some(register),
+        Op::Put { .. } => Some(Reg::Rdx),
+        _ => None,
+    });
+    registers.fold(1 << Reg::Rsp as u8, |read, register| {
+        read | 1 << register as u8
+    })
+}
+
+/// The register that the value of rax is in meanwhile, as a bit.
+fn rax_of(kept: Option<Kept>) -> u16 {
+    match kept {
+        Some(Kept::In(register)) => 1 << register as u8,
+        _ => 0,
     }
 }
 
@@ -317,7 +347,7 @@ fn slots(spill: Spill) -> impl Iterator<Item = Kept> {
 fn is_possible(op: &Op, site: &Site) -> bool {
     let value = match op {
         Op::Tally { value, .. } => value,
-        Op::Tell { .. } => return site.live.flags == Flags::NONE,
+        Op::Tell { .. } | Op::Put { .. } => return site.live.flags == Flags::NONE,
         _ => return true,
     };
     let read = match *value {
@@ -339,7 +369,7 @@ fn uses_link(op: &Op) -> bool {
         Op::Guard { test, exit } => {
             matches!(exit, Exit::Routine(_)) || matches!(test, Test::IsOtherThread)
         }
-        Op::Tally { .. } | Op::Tell { .. } | Op::Call { .. } => true,
+        Op::Tally { .. } | Op::Tell { .. } | Op::Put { .. } | Op::Call { .. } => true,
         Op::Append { .. }
         | Op::Unwind { .. }
         | Op::Here { .. }

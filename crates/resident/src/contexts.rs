@@ -16,7 +16,7 @@
 use core::arch::global_asm;
 use core::mem::offset_of;
 
-use wire::contexts::{BYTES, HEAD, Kind, RECORD, Record, State};
+use wire::contexts::{BYTES, HEAD, Kind, MAGIC, RECORD, Record, State};
 use wire::counters::FIRST;
 
 global_asm!(
@@ -206,8 +206,13 @@ global_asm!(
     "jmp 7b",
     "8:",
     "cmp rax, {last}",
-    "ja no_room",
+    "ja 4f",
     "put",
+    "jmp 9f",
+    "4:",
+    "cmp gs:[{lost}], rcx",
+    "jae 9f",
+    "mov gs:[{lost}], rcx",
     "9:",
     "mov rdx, [rsp - 32]",
     "mov rsi, [rsp - 40]",
@@ -273,6 +278,7 @@ pub unsafe fn begin(memory: u64) {
         let state = memory as *mut State;
         state.write_volatile(State {
             top: FIRST + HEAD,
+            magic: MAGIC,
             ..State::default()
         });
         let bottom = (memory + HEAD) as *mut Record;

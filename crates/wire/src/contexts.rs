@@ -30,7 +30,12 @@ pub struct State {
     pub lost: u64,
     /// Number of records of handlers that are there.
     pub handlers: u64,
+    /// [`MAGIC`].
+    pub magic: u64,
 }
+
+/// Programs know by it that they were edited (`include/everypath.h`).
+pub const MAGIC: u64 = u64::from_le_bytes(*b"EVPCCTX\0");
 
 /// A record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

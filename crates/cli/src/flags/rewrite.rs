@@ -130,6 +130,27 @@ impl Encode {
     }
 }
 
+pub const DECODE_EXAMPLES: &str = "\
+Examples:
+  everypath decode prog.pcce.dictionary prog.log    paths instead of evp:... in a log
+  tail -f prog.log | everypath decode prog.pcce.dictionary --lines | less
+
+A program has such words of include/everypath.h: everypath_context().
+It needs neither symbols nor the dictionary. Status 1: some words say no path.";
+
+#[derive(Debug, Args)]
+pub struct Decode {
+    /// The dictionary that `everypath encode` wrote
+    #[arg(value_name = "DICTIONARY")]
+    pub dictionary: PathBuf,
+    /// The text (standard input)
+    #[arg(value_name = "FILE")]
+    pub text: Option<PathBuf>,
+    /// A line for each function
+    #[arg(long)]
+    pub lines: bool,
+}
+
 #[derive(Debug, Args)]
 pub struct Exec {
     /// A folder made by `everypath rewrite --libs`

@@ -24,9 +24,9 @@ use crate::stepped::{Step, stepped};
 /// Offset of a thread's state from `%gs`, as `wire::counters` has it.
 const FIRST: u64 = 4096;
 /// Steps of a program, at most.
-const STEPS: u64 = 60_000;
+const STEPS: u64 = 45_000;
 /// Frames are compared at one step of so many.
-const EACH: u64 = 3;
+const EACH: u64 = 1;
 /// Bytes between which two stack pointers are of one stack.
 const NEAR: u64 = 1 << 20;
 /// `mov $15, %rax; syscall`: what handlers of signals return to.
@@ -627,4 +627,84 @@ fn damaged_dictionaries_and_altered_records_are_no_harm() {
         }
     }
     assert!(decoded > 10, "{decoded}");
+}
+
+/// A program that says where it was, in a callback, in a cycle, in a handler of a signal, and behind `longjmp`.
+const SAYS: &str = r#"
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "everypath.h"
+static jmp_buf back;
+__attribute__((noinline)) static void say(const char *what) { printf("%s: %s\n", what, everypath_context()); }
+static int compare(const void *a, const void *b) { static int once; if (!once++) say("compare"); return *(const int *)a - *(const int *)b; }
+__attribute__((noinline)) static int deep(int n) { if (n == 0) { say("deep"); return 1; } return deep(n - 1) + 1; }
+__attribute__((noinline)) static void jump(int n) { if (n == 0) longjmp(back, 1); jump(n - 1); say("never"); }
+static void handler(int signal) { (void)signal; say("handler"); }
+int main(void) {
+    int numbers[] = {3, 1, 2};
+    say("main");
+    qsort(numbers, 3, sizeof *numbers, compare);
+    printf("%d\n", deep(3));
+    if (!setjmp(back)) jump(2);
+    say("behind");
+    signal(SIGUSR1, handler);
+    raise(SIGUSR1);
+    say("end");
+    return 0;
+}
+"#;
+
+#[test]
+fn words_of_a_log_are_decoded_to_paths() {
+    let folder = Folder::new("encoded-log");
+    let include = format!("-I{}", repository().join("include").display());
+    folder.program(&["-O1", "-g", &include], "says", SAYS);
+    let native = folder.run("./says", &[]);
+    let native = String::from_utf8_lossy(&native.stdout).into_owned();
+    assert!(native.starts_with("main: \ncompare: \n"), "{native}");
+    let output = folder.run(BINARY, &["encode", "says", "-o", "says.pcce"]);
+    assert!(output.status.success(), "{output:?}");
+    // What is shipped needs no symbols, and no dictionary.
+    assert!(folder.run("strip", &["says.pcce"]).status.success());
+    let log = folder.run("./says.pcce", &[]);
+    fs::write(folder.file("log"), &log.stdout).expect("a file");
+    let words = ["decode", "says.pcce.dictionary", "log"];
+    let output = folder.run(BINARY, &words);
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let at = "says.c";
+    let expected = format!(
+        "main: main {at}:15 > say {at}:8\n\
+         compare: main {at}:16 > … > compare {at}:9 > say {at}:8\n\
+         deep: main {at}:17 > deep {at}:10 > deep {at}:10 > deep {at}:10 > deep {at}:10 > say {at}:8\n\
+         4\n\
+         behind: main {at}:19 > say {at}:8\n\
+         handler: … > (signal) > handler {at}:12 > say {at}:8\n\
+         end: main {at}:22 > say {at}:8\n"
+    );
+    assert_eq!(text, expected);
+    // Words that no path has, and another program's dictionary.
+    fs::write(
+        folder.file("log"),
+        "x evp:1.2.3.4.5.6, evp:zz and evp:10.0.1.ffff.0.0.\n",
+    )
+    .expect("a file");
+    let output = folder.run(BINARY, &words);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "x evp:1.2.3.4.5.6, evp:zz and evp:10.0.1.ffff.0.0.\n"
+    );
+    assert!(
+        String::from_utf8_lossy(&output.stderr)
+            .contains("evp:10.0.1.ffff.0.0: there is nothing at 0xffff"),
+        "{output:?}"
+    );
+    let said = folder.refused(BINARY, &["decode", "says", "log"]);
+    assert!(
+        said.contains("is no dictionary of `everypath encode`"),
+        "{said}"
+    );
 }

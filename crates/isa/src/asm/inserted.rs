@@ -125,6 +125,18 @@ impl Asm<'_> {
         self.mem(reg, base, disp);
     }
 
+    /// `cmp dst, src` (writes flags)
+    pub fn cmp_r_r(&mut self, dst: Reg, src: Reg) {
+        self.rex_w(src, 0, dst.high());
+        self.bytes(&[0x39, 0xC0 | src.low() << 3 | dst.low()]);
+    }
+
+    /// `cmp reg32, imm32` (writes flags)
+    pub fn cmp_r32_imm(&mut self, reg: Reg, imm: u32) {
+        self.bytes(&[0x40 | reg.high(), 0x81, 0xF8 | reg.low()]);
+        self.dword(imm);
+    }
+
     /// `cmp reg, qword gs:[disp]` (writes flags)
     pub fn cmp_r_gs(&mut self, reg: Reg, disp: i32) {
         self.byte(0x65);

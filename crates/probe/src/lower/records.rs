@@ -1,16 +1,46 @@
 //! Code for words that say where the program is, and for records ([`crate::Offsets`]).
 
-use isa::{Cc, Flags, Reg};
+use core::mem::offset_of;
 
-use super::{Lowering, TO_ROUTINE, to_routine};
+use isa::{Cc, Flags, Reg};
+use wire::contexts::{BYTES, RECORD, Record, State};
+use wire::counters::FIRST;
+
+use super::{LINK, Lowering, TO_ROUTINE, give_back, keep, to_routine};
 use crate::{NoScratch, Offsets, Sink, Symbol, Word};
+
+const EQUAL: Cc = Cc(4);
+const ABOVE: Cc = Cc(7);
+const NOT_ABOVE: Cc = Cc(6);
+
+/// The top record that leaves no room above.
+const LAST: u32 = (FIRST + BYTES - 4 * RECORD) as u32;
+
+const fn word(offset: usize) -> i32 {
+    (FIRST as usize + offset) as i32
+}
+
+const NUMBER: i32 = word(offset_of!(State, number));
+const SITE: i32 = word(offset_of!(State, site));
+const TOP: i32 = word(offset_of!(State, top));
 
 impl<'a, S: Sink<'a>> Lowering<'_, S> {
     pub(super) fn here(&mut self, word: Word, value: u32) {
         let at = word.0.cast_signed();
         let asm = self.out.asm();
-        asm.mov_gs_r32(at, Reg::Rsp);
-        asm.mov_gs_imm32(at + 4, value);
+        match self.scratch.pair {
+            // It will be read as a whole, which waits for two stores to be done, and not for one.
+            Some((whole, half)) => {
+                asm.mov_r_imm(whole, u64::from(value) << 32);
+                asm.mov_r32_r32(half, Reg::Rsp);
+                asm.lea_sum(whole, whole, half, 0);
+                asm.mov_gs_r(at, whole);
+            }
+            None => {
+                asm.mov_gs_r32(at, Reg::Rsp);
+                asm.mov_gs_imm32(at + 4, value);
+            }
+        }
     }
 
     pub(super) fn tell(&mut self, routine: Symbol, facts: [u32; 4]) {
@@ -19,6 +49,49 @@ impl<'a, S: Sink<'a>> Lowering<'_, S> {
         for fact in facts {
             self.out.asm().bytes(&fact.to_le_bytes());
         }
+    }
+
+    pub(super) fn put(&mut self, routine: Symbol, facts: [u32; 4]) -> Result<(), NoScratch> {
+        let (copy, kept) = self.scratch.copy.ok_or(NoScratch)?;
+        let [entry, by, kind, _] = facts;
+        let new = |offset: usize| (RECORD as usize + offset) as i32;
+        let asm = self.out.asm();
+        if let Some(kept) = kept {
+            keep(asm, copy, kept);
+        }
+        // The third argument of a handler is what the kernel puts behind its return address.
+        asm.lea(copy, Reg::Rsp, 8);
+        asm.cmp_r_r(copy, Reg::Rdx);
+        let may_be_handler = asm.jcc_short(EQUAL);
+        asm.mov_r_gs(LINK, TOP);
+        asm.cmp_gs_mem_r(LINK, offset_of!(Record, level) as i32, Reg::Rsp);
+        let is_left = asm.jcc_short(NOT_ABOVE);
+        asm.cmp_r32_imm(LINK, LAST);
+        let has_no_room = asm.jcc_short(ABOVE);
+        asm.mov_gs_mem_r(LINK, new(offset_of!(Record, level)), Reg::Rsp);
+        asm.mov_r_gs(copy, NUMBER);
+        asm.mov_gs_mem_r(LINK, new(offset_of!(Record, number)), copy);
+        asm.mov_r_gs(copy, SITE);
+        asm.mov_gs_mem_r(LINK, new(offset_of!(Record, site)), copy);
+        asm.mov_gs_mem_imm32(LINK, new(offset_of!(Record, entry)), entry);
+        asm.mov_gs_mem_imm32(LINK, new(offset_of!(Record, by)), by);
+        asm.mov_gs_mem_imm32(LINK, new(offset_of!(Record, kind)), kind);
+        asm.mov_gs_mem_r32(LINK, new(offset_of!(Record, below)), LINK);
+        asm.lea(LINK, LINK, RECORD as i32);
+        asm.mov_gs_r(TOP, LINK);
+        if let Some(kept) = kept {
+            give_back(asm, copy, kept);
+        }
+        let done = asm.jmp_short();
+        for jump in [may_be_handler, is_left, has_no_room] {
+            asm.bind(jump);
+        }
+        if let Some(kept) = kept {
+            give_back(asm, copy, kept);
+        }
+        self.tell(routine, facts);
+        self.out.asm().bind(done);
+        Ok(())
     }
 
     pub(super) fn unwind(

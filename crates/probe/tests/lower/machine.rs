@@ -6,7 +6,7 @@ use isa::{Asm, Reg};
 use probe::{Lane, Placed, Symbol};
 
 /// Bytes of the memory at `%gs`.
-pub const AREA: usize = 640;
+pub const AREA: usize = 4096 + 384;
 /// Bytes above the stack pointer, and below it, where handlers of signals have room.
 pub const STACK: usize = 32;
 const BELOW: usize = 64 << 10;
@@ -187,10 +187,10 @@ impl Machine {
             asm.mov_gs_imm8(flag.cast_signed(), 1);
             match symbol {
                 ROUTINE => asm.bytes(&[0x41, 0xff, 0xe3]),
-                // mov %rax, -8(%rsp); movslq (%r11), %rax; add %rax, %r11; mov -8(%rsp), %rax; jmp *%r11
+                // mov %rax, -24(%rsp); movslq (%r11), %rax; add %rax, %r11; mov -24(%rsp), %rax; jmp *%r11
                 TALLY => asm.bytes(&[
-                    0x48, 0x89, 0x44, 0x24, 0xf8, 0x49, 0x63, 0x03, 0x49, 0x01, 0xc3, 0x48, 0x8b,
-                    0x44, 0x24, 0xf8, 0x41, 0xff, 0xe3,
+                    0x48, 0x89, 0x44, 0x24, 0xe8, 0x49, 0x63, 0x03, 0x49, 0x01, 0xc3, 0x48, 0x8b,
+                    0x44, 0x24, 0xe8, 0x41, 0xff, 0xe3,
                 ]),
                 _ => Machine::end(&mut asm),
             }

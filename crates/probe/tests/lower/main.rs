@@ -38,6 +38,11 @@ const OFFSETS: Offsets = Offsets {
     below: 16,
 };
 
+/// The number, the site and the top record of contexts (`wire::contexts`), and two records.
+const STATE: [u32; 3] = [4096, 4104, 4112];
+const CONTEXTS: [u32; 2] = [4096 + 64, 4096 + 128];
+const BYTES: u32 = 64;
+
 /// Bits of [`Flags`] by those of the processor.
 const FLAG_BITS: [(u64, u8); 6] = [
     (0x800, 1),
@@ -108,6 +113,13 @@ fn state(u: &mut Unstructured<'_>, machine: &Machine) -> Result<State> {
     let level = machine.stack_pointer() + *u.choose(&[0, 8, 16])? - 8;
     set(&mut area, RECORDS[1], level);
     set(&mut area, RECORDS[1] + 16, RECORDS[0].into());
+    let top = *u.choose(&CONTEXTS)?;
+    set(&mut area, STATE[2], top.into());
+    let level = machine.stack_pointer() + *u.choose(&[0, 8, 16, 64])? - 8;
+    set(&mut area, top, level);
+    if u.arbitrary()? {
+        general[Reg::Rdx as usize] = machine.stack_pointer() + 8;
+    }
     let watched = u.int_in_range(0..=1)?;
     let known = [
         general[Reg::Rax as usize],
@@ -191,6 +203,28 @@ fn expected(ops: &[Op], before: &State) -> Vec<u8> {
                 set(&mut state.area, at.0, stack | u64::from(value) << 32);
             }
             Op::Tell { .. } => state.area[CALLED as usize] = 1,
+            Op::Put {
+                facts: [entry, by, kind, _],
+                ..
+            } => {
+                let stack = general[Reg::Rsp as usize];
+                let top = word(&state.area, STATE[2]) as u32;
+                let is_slow = stack + 8 == before.registers.general[Reg::Rdx as usize]
+                    || word(&state.area, top) <= stack;
+                if is_slow {
+                    state.area[CALLED as usize] = 1;
+                    continue;
+                }
+                let new = top + BYTES;
+                let [number, site] = [STATE[0], STATE[1]].map(|at| word(&state.area, at));
+                set(&mut state.area, new, stack);
+                set(&mut state.area, new + 8, number);
+                set(&mut state.area, new + 16, site);
+                let both = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+                set(&mut state.area, new + 48, both(entry, by));
+                set(&mut state.area, new + 56, both(top, kind));
+                set(&mut state.area, STATE[2], new.into());
+            }
             Op::Unwind {
                 top,
                 record,
@@ -332,7 +366,16 @@ fn tallies(machine: &Machine) -> [Op; 4] {
 }
 
 fn op(u: &mut Unstructured<'_>, machine: &Machine) -> Result<Op> {
-    Ok(match u.int_in_range(0..=12)? {
+    // They go on at a distance that their first fact says.
+    Ok(match u.int_in_range(0..=14)? {
+        14 => Op::Put {
+            routine: TALLY,
+            facts: [16, 7, 3, 0],
+        },
+        13 => Op::Tell {
+            routine: TALLY,
+            facts: [16, 1, 2, 3],
+        },
         12 => HERE,
         11 => UNWIND,
         10 => Op::Call { routine: ROUTINE },
