@@ -314,15 +314,26 @@ impl Scratch {
 
 /// Registers that ops read, and the stack pointer.
 fn read_by(ops: &[Op]) -> u16 {
-    let registers = ops.iter().filter_map(|op| match *op {
-        Op::Append { item, .. } => item.register(),
-        Op::Let { register, .. } | Op::Sum { register, .. } => Some(register),
-        Op::Put { .. } => Some(Reg::Rdx),
-        _ => None,
+    let registers = ops.iter().flat_map(|op| match *op {
+        Op::Append { item, .. } => [item.register(), None],
+        Op::Let { register, .. } | Op::Sum { register, .. } => [Some(register), None],
+        Op::Put { .. } => [Some(Reg::Rdx), None],
+        Op::Tally { value, .. } => registers_of(value),
+        _ => [None, None],
     });
+    let registers = registers.flatten();
     registers.fold(1 << Reg::Rsp as u8, |read, register| {
         read | 1 << register as u8
     })
+}
+
+/// Registers that a value is in, or at.
+fn registers_of(value: Value) -> [Option<Reg>; 2] {
+    match value {
+        Value::Register(register) => [Some(register), None],
+        Value::Memory { base, index, .. } => [base, index.map(|(index, _)| index)],
+        Value::At(_) => [None, None],
+    }
 }
 
 /// The register that the value of rax is in meanwhile, as a bit.
@@ -350,11 +361,7 @@ fn is_possible(op: &Op, site: &Site) -> bool {
         Op::Tell { .. } | Op::Put { .. } => return site.live.flags == Flags::NONE,
         _ => return true,
     };
-    let read = match *value {
-        Value::Register(register) => [Some(register), None],
-        Value::Memory { base, index, .. } => [base, index.map(|(index, _)| index)],
-        Value::At(_) => [None, None],
-    };
+    let read = registers_of(*value);
     let is_live = site.live.general >> LINK as u8 & 1 != 0 || site.live.flags != Flags::NONE;
     !is_live && !read.contains(&Some(LINK))
 }
