@@ -319,7 +319,7 @@ impl Decoder {
             };
             let found = self.add_piece(&own, record, by, &mut frames);
             match (found, own.is_jump) {
-                // Of functions that went on as others one after the other, only two are known.
+                // Functions may have gone on as others one after the other: only two of them are known.
                 (Err(Unknown::NoPath), true) => {
                     frames.push(Frame {
                         by: By::Unknown,

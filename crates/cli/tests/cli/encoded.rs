@@ -188,7 +188,7 @@ impl Step for Shadow {
             rax: registers.rax,
             place: match place {
                 Ok(place) => place,
-                // Behind what is inserted comes what it was before.
+                // Inserted code belongs to the instruction that was executed before.
                 Err(_) => last_place,
             },
         });
@@ -666,7 +666,7 @@ fn words_of_a_log_are_decoded_to_paths() {
     assert!(native.starts_with("main: \ncompare: \n"), "{native}");
     let output = folder.run(BINARY, &["encode", "says", "-o", "says.pcce"]);
     assert!(output.status.success(), "{output:?}");
-    // What is shipped needs no symbols, and no dictionary.
+    // The program that is shipped needs no symbols, and no dictionary.
     assert!(folder.run("strip", &["says.pcce"]).status.success());
     let log = folder.run("./says.pcce", &[]);
     fs::write(folder.file("log"), &log.stdout).expect("a file");
