@@ -35,7 +35,7 @@ int main(void) {
     struct itimerval timer = {{0, 50}, {0, 50}}, off = {{0, 0}, {0, 0}};
     setitimer(ITIMER_REAL, &timer, 0);
     unsigned sum = 0, wanted = 0;
-    for (int i = 0; i < 6000; i++) {
+    for (int i = 0; i < 2500; i++) {
         asm volatile("lea 1f(%%rip), %%r13; call *16(%0)\n1: lea 2f(%%rip), %%r13; jmp *24(%0)\n"
                      "2: lea 3f(%%rip), %%r13; incl 8(%0)\n3:" : : "r"(0ul) : "r13", "memory", "cc");
         wanted += 3;

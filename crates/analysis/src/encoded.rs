@@ -14,7 +14,7 @@ pub mod text;
 use std::collections::HashMap;
 
 use encoding::{CallGraph, Context, Edge, Kind as SiteKind, Numbering, Options, Site, Step};
-use placement::dictionary::File;
+use placement::dictionary::{File, SITE_OF_TRAP};
 use trace::contexts::{Kind, Record};
 
 /// A function of a file, by their numbers.
@@ -74,6 +74,8 @@ pub enum Unknown {
     Lost,
     #[error("it is within code that was inserted")]
     Within,
+    #[error("a handler went on behind a trap, in code that tells nobody where it is left")]
+    Trap,
     #[error("no path has this number: the dictionary is of other files, or the number was altered")]
     NoPath,
     #[error(
@@ -396,6 +398,9 @@ impl Decoder {
             return Ok(None);
         }
         let call = self.site((site >> 32) as u32)?;
+        if self.files[call.file].file.sites[call.site as usize].kind == SITE_OF_TRAP {
+            return Err(Unknown::Trap);
+        }
         // The stack pointer at the call, of which the lower half is told.
         let distance = (site as u32).wrapping_sub(stack as u32).cast_signed();
         if distance < 0 {

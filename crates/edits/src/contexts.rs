@@ -2,7 +2,7 @@
 //!
 //! Approach: each instruction that calls is a site. Functions that go on as others, with the caller's frame, are a part of their call:
 //! the site leads to all of them and adds the same. A call by an address, or of another file, leads to functions that nobody knows
-//! ([`Kind::Open`]), and so does a jump by which a function goes on as those. As a file does not say of all functions whether their
+//! ([`Kind::Open`]), and so do a jump by which a function goes on as those and a trap, behind which its old code may go on. As a file does not say of all functions whether their
 //! address is taken (in tables of programs that are not relocated, it says it of none), a path may begin at each.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -12,6 +12,7 @@ use flow::{EdgeKind, Program, To};
 use image::LinkAddr;
 
 use crate::Profile;
+use crate::known::traps;
 use crate::weights::Weights;
 
 /// The call graph of a file. Functions have their numbers in the program.
@@ -66,7 +67,8 @@ impl Calls {
                     _ => {}
                 }
             }
-            for &at in &function.tail_jumps {
+            let traps = traps(function).map(|block| function.graph.blocks[block].last);
+            for at in function.tail_jumps.iter().copied().chain(traps) {
                 if calls.site(at).is_none() {
                     calls.add(caller, at, (To::Unknown, 0), &tails);
                 }

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | a call that closes a cycle | a record with the site is put on top; behind it, it is taken off |
 //! | a call of code that does not move, or of nobody knows what | its site is told before; behind it, records that it left go, and the site is told again of the call that is below |
+//! | a trap, whose handler may go on in old code behind it | its site is told before |
 //! | in front of an entry, for other code | a record |
 //! | an entry of a function with landing pads, or that calls `setjmp` | a mark, by which the number is found again there |
 //! | returns of functions that may be handlers of signals | if a handler is there, its record is taken off |
@@ -26,7 +27,7 @@ use std::mem::offset_of;
 use encoding::{Numbering, Options, Step};
 use flow::{EdgeKind, Program, To};
 use image::{Image, LinkAddr, Unwind};
-use placement::dictionary;
+use placement::dictionary::{self, SITE_OF_TRAP};
 use placement::plan;
 use probe::{At, Byte, Exit, Offsets, Op, Test, Word};
 use rewrite::unit::Node;
@@ -39,7 +40,8 @@ use wire::counters::FIRST;
 
 use crate::Wanted;
 use crate::contexts::Calls;
-use crate::known::{Known, comes_twice};
+use crate::known::{Known, comes_twice, traps};
+use crate::stacks::switching;
 
 /// Most numbers of a function: what calls add is an operand of 32 bits.
 const MOST: u64 = 1 << 31;
@@ -84,6 +86,8 @@ pub struct Contexts<'d> {
     calls: Calls,
     numbering: Numbering,
     frames: Unwind<'d>,
+    /// By function: a call of it may come back on another stack.
+    switches: Vec<bool>,
     /// Functions that are planned, and instructions by which they are left, if they may be handlers of signals.
     planned: BTreeSet<usize>,
     exits: BTreeSet<u64>,
@@ -111,6 +115,7 @@ impl<'d> Contexts<'d> {
             known,
             calls,
             frames: Unwind::of(image),
+            switches: switching(image, program),
             planned: BTreeSet::new(),
             exits: BTreeSet::new(),
             restored: BTreeSet::new(),
@@ -175,11 +180,18 @@ impl<'d> Contexts<'d> {
         })
     }
 
-    /// Whether a call is of a function that comes back more often than it is called.
+    /// Whether a call is of a function that comes back more often than it is called, or on another stack.
     fn comes_twice(&self, unit: &Unit<'_>, block: usize) -> bool {
         let edges = unit.function.graph.edges_of(block).iter();
         let mut calls = edges.filter(|edge| edge.kind == EdgeKind::Call);
-        calls.any(|call| comes_twice(self.known.program, call.to))
+        calls.any(|call| {
+            let callee = match call.to {
+                To::Address(entry) => self.known.by_entry.get(&entry),
+                _ => None,
+            };
+            callee.is_some_and(|(callee, _)| self.switches[*callee])
+                || comes_twice(self.known.program, call.to)
+        })
     }
 
     /// Adds what is done at a call.
@@ -380,6 +392,10 @@ impl StaticTool for Contexts<'_> {
                 None => self.add_way_out(unit, block, function.is_taken(), out)?,
             }
         }
+        for trap in traps(function) {
+            let at = graph.blocks[trap].last;
+            add(unit, At::Last(trap as u32), self.tell(at), out)?;
+        }
         self.planned.insert(unit.number);
         Ok(())
     }
@@ -459,11 +475,19 @@ impl Contexts<'_> {
                 .cloned()
                 .unwrap_or_default(),
         });
+        let traps = self.known.program.functions.iter().flat_map(|function| {
+            let blocks = traps(function);
+            blocks.map(|block| function.graph.blocks[block].last)
+        });
+        let traps: BTreeSet<LinkAddr> = traps.collect();
         let sites = self.calls.sites().into_iter().zip(&self.calls.graph.sites);
         let sites = sites.map(|(at, site)| dictionary::Site {
             at: at.0,
             caller: site.caller,
-            kind: site.kind as u8,
+            kind: match traps.contains(&at) {
+                true => SITE_OF_TRAP,
+                false => site.kind as u8,
+            },
             ..dictionary::Site::default()
         });
         let edges = self.calls.graph.edges.iter();

@@ -32,6 +32,16 @@ fn token_of(addr: LinkAddr, base: u64) -> u32 {
     addr.0.wrapping_add(base) as u32
 }
 
+/// Blocks of a function that end in a trap: should its handler go on behind it, that is in old code, which may return to the
+/// function's caller.
+pub fn traps(function: &flow::Function) -> impl Iterator<Item = usize> + '_ {
+    let graph = &function.graph;
+    (0..graph.blocks.len()).filter(|block| {
+        let is_jump = function.tail_jumps.contains(&graph.blocks[*block].last);
+        graph.edges_of(*block).is_empty() && !is_jump
+    })
+}
+
 /// Facts of all functions.
 pub struct Known<'d> {
     pub program: &'d Program,
@@ -68,12 +78,14 @@ impl<'d> Known<'d> {
         let stays: Vec<bool> = stays
             .map(|function| wanted.left.contains(&function.entry.0))
             .collect();
+        let leaves = (program.functions.iter().zip(&stays))
+            .map(|(function, stays)| *stays || traps(function).next().is_some());
         let mut known = Known {
             program,
             base: wanted.base,
             is_together: wanted.part.is_some(),
             by_entry: entries.collect(),
-            may_leave: stays.clone(),
+            may_leave: leaves.collect(),
             stays,
         };
         // A function that goes on as another one may leave by what that one does; until nothing changes.

@@ -27,6 +27,7 @@ mod encode;
 mod known;
 mod marks;
 pub mod opmix;
+mod stacks;
 mod trace;
 mod two_versions;
 mod weights;

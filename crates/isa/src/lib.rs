@@ -34,4 +34,4 @@ pub use insn::{DecodeError, Flow, Insn, StackMove};
 pub use reg::Reg;
 pub use segments::GsUse;
 pub use sets::{Effects, EffectsOf, RegisterSet};
-pub use stack::StackEffect;
+pub use stack::{StackEffect, StackFrom};

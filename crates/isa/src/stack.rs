@@ -1,7 +1,8 @@
 //! Effects of instructions on the stack pointer, for a reader that follows it without its value.
 
 use iced_x86::{
-    InstructionInfoFactory, InstructionInfoOptions, Mnemonic, OpAccess, Register, UsedRegister,
+    InstructionInfoFactory, InstructionInfoOptions, Mnemonic, OpAccess, OpKind, Register,
+    UsedRegister,
 };
 
 use crate::{Insn, StackMove};
@@ -44,12 +45,57 @@ pub enum StackEffect {
     Loses(u8),
 }
 
+/// Origin of the value that an instruction loads the stack pointer with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StackFrom {
+    /// A general register, by the order of its encoding; or its sum with the stack pointer.
+    Register(usize),
+    /// A word of the frame.
+    Frame,
+    /// Any other word of memory, or a choice.
+    Elsewhere,
+}
+
 fn kept(register: Register) -> Option<Kept> {
     let at = KEPT.iter().position(|&kept| kept == register)?;
     Some(at as Kept)
 }
 
 impl Insn {
+    /// Origin of the stack pointer's new value, if that is no former one by a constant.
+    pub fn stack_from(&self) -> Option<StackFrom> {
+        if self.stack_move() != StackMove::Arbitrary {
+            return None;
+        }
+        let raw = &self.raw;
+        let from = match (raw.mnemonic(), raw.op1_kind()) {
+            (Mnemonic::Mov | Mnemonic::Add, OpKind::Register) => {
+                StackFrom::Register(raw.op1_register().number())
+            }
+            (Mnemonic::Mov, OpKind::Memory)
+                if matches!(raw.memory_base(), Register::RSP | Register::RBP) =>
+            {
+                StackFrom::Frame
+            }
+            _ => StackFrom::Elsewhere,
+        };
+        Some(from)
+    }
+
+    /// The general register that an instruction copies the stack pointer to, also with a constant added.
+    pub fn copy_of_stack(&self) -> Option<usize> {
+        let raw = &self.raw;
+        let is_copy = match raw.mnemonic() {
+            Mnemonic::Mov => {
+                raw.op0_kind() == OpKind::Register && raw.op1_register() == Register::RSP
+            }
+            Mnemonic::Lea => raw.memory_base() == Register::RSP,
+            _ => false,
+        };
+        let to = raw.op0_register();
+        (is_copy && to.is_gpr64()).then(|| to.number())
+    }
+
     pub fn stack_effect(&self) -> StackEffect {
         if let Some(effect) = self.named_effect() {
             return effect;

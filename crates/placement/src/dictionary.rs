@@ -52,14 +52,17 @@ pub struct Function {
     pub ranges: Vec<(u64, u64)>,
 }
 
-/// A call, or a jump by which a function goes on as other code.
+/// Kind of a site that is a trap, behind which old code may go on.
+pub const SITE_OF_TRAP: u8 = 3;
+
+/// A call, a jump by which a function goes on as other code, or a trap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Site {
     /// Address of the instruction.
     pub at: u64,
     /// Number of the function.
     pub caller: u32,
-    /// As in the call graph: 0 closed, 1 shared, 2 open.
+    /// As in the call graph: 0 closed, 1 shared, 2 open; or [`SITE_OF_TRAP`], which is open.
     pub kind: u8,
     /// Number of its source, and its line; 0: they are not known.
     pub source: u32,
@@ -195,7 +198,7 @@ impl File {
             file.sites.push(Site {
                 at: before,
                 caller: below(reader.number()?, functions)?,
-                kind: reader.byte().filter(|kind| *kind < 3)?,
+                kind: reader.byte().filter(|kind| *kind <= SITE_OF_TRAP)?,
                 source: below(reader.number()?, file.sources.len() + 1)?,
                 line: u32::try_from(reader.number()?).ok()?,
             });

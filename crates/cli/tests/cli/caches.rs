@@ -496,9 +496,9 @@ fn misses_are_those_of_the_context() {
 fn threads_at_once_are_threads_in_turns() {
     let folder = Folder::new("caches-at-once");
     let file = std::fs::read(BINARY).unwrap();
-    std::fs::write(folder.path().join("file"), &file[..150_000]).unwrap();
+    std::fs::write(folder.path().join("file"), &file[..60_000]).unwrap();
     let words = ["trace", "-q", "-o", "run.evp", "--memory", "addresses"];
-    let xz = ["--", "xz", "-1", "-k", "-T2", "--block-size=64KiB", "file"];
+    let xz = ["--", "xz", "-1", "-k", "-T2", "--block-size=24KiB", "file"];
     said(&folder, &[&words[..], &xz].concat());
     let traced = std::fs::read(folder.path().join("run.evp")).unwrap();
     let traced = trace::read(traced.as_slice()).unwrap();

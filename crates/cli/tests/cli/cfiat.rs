@@ -247,10 +247,10 @@ fn descriptors_are_those_of_the_definition() {
 fn descriptors_of_threads_are_those_of_the_definition() {
     let folder = Folder::new("cfiat-blocks");
     let file = folder.file("numbers");
-    let numbers = (0..1500).map(|number| format!("{number}\n"));
+    let numbers = (0..500).map(|number| format!("{number}\n"));
     std::fs::write(&file, numbers.collect::<String>()).unwrap();
     let file = file.to_str().unwrap();
-    let program = ["xz", "-0kc", "-T2", "--block-size=4KiB", file];
+    let program = ["xz", "-0kc", "-T2", "--block-size=1KiB", file];
     let threads = against_the_definition("cfiat-xz", &program);
     assert!(threads >= 3, "{threads}");
 }

@@ -132,7 +132,7 @@ fn are_parts(stretches: &[Vec<u8>], whole: &[u8]) -> bool {
 #[test]
 fn parts_of_the_order_are_traced() {
     const WAYS: usize = 4;
-    const LEAST_GAPS: usize = 20;
+    const LEAST_GAPS: usize = 10;
     const MOST_RUNS: usize = 40;
     let folder = Folder::new("ctl-parts");
     let flags = [&kills::FLAGS[..], &["-DROUNDS=100", "-DSCALE=2"]].concat();

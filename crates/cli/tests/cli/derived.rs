@@ -132,7 +132,18 @@ fn check(folder: &Folder, options: &[&str], words: &[&str]) -> usize {
 #[test]
 fn contexts_of_a_trace_are_those_of_a_live_run() {
     let folder = Folder::new("made-programs");
-    for name in PROGRAMS {
+    for name in PROGRAMS.into_iter().step_by(2) {
+        let words = program(name);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        check(&folder, &["--k-inf"], &words);
+    }
+}
+
+#[test]
+#[ignore = "wide: each second of them is in the gate"]
+fn contexts_of_more_traces_are_those_of_a_live_run() {
+    let folder = Folder::new("made-more-programs");
+    for name in PROGRAMS.into_iter().skip(1).step_by(2) {
         let words = program(name);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         check(&folder, &["--k-inf"], &words);

@@ -11,13 +11,11 @@ use testkit::folder::Folder;
 use crate::BINARY;
 
 /// Programs that are executed, each as a line for a shell.
-const PROGRAMS: [&str; 11] = [
+const PROGRAMS: [&str; 9] = [
     "ls -l /usr/bin",
     "sort -r /etc/passwd",
     "bash -c 'for i in 1 2 3; do case $i in 2) printf \"%05d\\n\" $i;; *) echo $((i*i));; esac; done'",
     "perl -e 'my %h = map { $_ => sprintf(\"%x\", $_) } 1..99; print join \",\", sort grep { /a/ } values %h'",
-    "python3 -c 'import json; print(json.dumps([i for i in range(99)])); 1/0'",
-    "git --no-pager diff --no-index --stat -p in.c throws.cc",
     "sqlite3 :memory: 'create table t(a); insert into t values(1),(2); select sum(a)*2.5 from t group by a order by 1;'",
     "tar cf out.tar in.c",
     "xz -k -f in.c",
@@ -27,7 +25,9 @@ const PROGRAMS: [&str; 11] = [
 ];
 
 /// Larger ones: by clang, gcc, OCaml and Go, with switches and computed gotos of interpreters.
-const LARGE_PROGRAMS: [&str; 8] = [
+const LARGE_PROGRAMS: [&str; 10] = [
+    "python3 -c 'import json; print(json.dumps([i for i in range(99)])); 1/0'",
+    "git --no-pager diff --no-index --stat -p in.c throws.cc",
     "gcc -O2 -c -o out.o in.c",
     "everypath flow /usr/bin/true",
     "clang-14 -O2 -c -o out.o throws.cc",
@@ -283,7 +283,7 @@ fn graphs_have_all_that_was_executed() {
     assert!(built.status.success(), "{built:?}");
     std::fs::write(folder.file("in.c"), IN_C).unwrap();
     let seen = executed(&folder, &PROGRAMS);
-    assert!(seen.known > 150_000 && seen.unknown * 10 < seen.known);
+    assert!(seen.known > 80_000 && seen.unknown * 10 < seen.known);
 }
 
 #[test]

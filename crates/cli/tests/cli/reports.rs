@@ -219,7 +219,8 @@ fn a_profile_is_read_by_go() {
 fn a_damaged_recording_shows_what_is_left_and_says_so() {
     let whole = bytes();
     let mut left = 0;
-    for length in 0..whole.len() {
+    // Every fifth length: fields are eight bytes long, so that all places within one come up.
+    for length in (0..whole.len()).step_by(5) {
         let output = report(&whole[..length], "cut", &[]);
         let stdout = String::from_utf8_lossy(&output.stdout);
         assert_eq!(output.status.code(), Some(125));

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Output, Stdio};
 
 use image::{Image, LinkAddr};
+use nix::errno::Errno;
 use nix::sys::ptrace;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
@@ -173,11 +174,13 @@ pub fn stepped<S: Step>(line: &str, folder: &Folder) -> (Output, S, u64) {
             true => drop(kill(pid, Signal::SIGKILL)),
             false => ptrace::step(pid, signal.take()).unwrap(),
         }
-        match waitpid(pid, None).unwrap() {
-            WaitStatus::Stopped(_, Signal::SIGTRAP) => {}
-            WaitStatus::Stopped(_, other) => signal = Some(other),
-            WaitStatus::Exited(_, code) => break ExitStatus::from_raw(code << 8),
-            WaitStatus::Signaled(_, signal, _) => break ExitStatus::from_raw(signal as i32),
+        match waitpid(pid, None) {
+            Ok(WaitStatus::Stopped(_, Signal::SIGTRAP)) => {}
+            Ok(WaitStatus::Stopped(_, other)) => signal = Some(other),
+            Ok(WaitStatus::Exited(_, code)) => break ExitStatus::from_raw(code << 8),
+            Ok(WaitStatus::Signaled(_, signal, _)) => break ExitStatus::from_raw(signal as i32),
+            // A real-time signal, for which nix has no name to give it back by: the run ends here.
+            Err(Errno::EINVAL) => kill(pid, Signal::SIGKILL).unwrap(),
             other => panic!("{other:?}"),
         }
     };

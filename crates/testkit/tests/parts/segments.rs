@@ -48,13 +48,18 @@ pub fn run() -> Result<(), String> {
     for program in &mut programs {
         program.directives.args = vec![file.to_string_lossy().into_owned()];
     }
-    let modes = mode::named(MODES);
+    // A job for each mode, so that all cores have one; what they share is built before.
+    let mut pairs = Vec::new();
+    for program in &programs {
+        build::ready(program, &cache)?;
+        pairs.extend(mode::named(MODES).into_iter().map(|mode| (program, mode)));
+    }
     let result = jobs::run(
-        &programs,
+        &pairs,
         "runs of forms with a segment",
         0,
-        |program| program.name.clone(),
-        |program| suite::check(program, &cache, &product, &modes),
+        |(program, mode)| format!("{} {}", program.name, mode.name),
+        |(program, mode)| suite::check(program, &cache, &product, &[*mode]),
     );
     // It stays where the run failed, to be looked at.
     if result.is_ok() {
