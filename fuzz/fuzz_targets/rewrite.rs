@@ -20,6 +20,7 @@ fuzz_target!(|bytes: &[u8]| {
         let wanted = edits::Wanted {
             branches: false,
             targets: false,
+            log: None,
             memory: bytes.len().is_multiple_of(2),
             left: &std::collections::HashSet::new(),
             turns: None,

@@ -9,6 +9,7 @@
 //!
 //! Invariant: a path is the one that is, or the answer is [`Unknown`], or a frame says so ([`By::Unknown`]).
 
+pub mod events;
 pub mod text;
 
 use std::collections::HashMap;
@@ -66,7 +67,7 @@ pub struct Moment {
 }
 
 /// A context that is not known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Unknown {
     #[error(
         "records are missing: there was no room for more, or a handler of a signal cannot be followed"
@@ -84,6 +85,8 @@ pub enum Unknown {
     Nothing(u64),
     #[error("it is no word of `everypath_context`")]
     Word,
+    #[error("an event is damaged, and what follows it is not read")]
+    Event,
 }
 
 /// A place in new code.
@@ -282,52 +285,58 @@ impl Decoder {
         if moment.lost >= moment.stack {
             return Err(Unknown::Lost);
         }
-        let mut records = moment.records.iter();
-        let mut frames = Vec::new();
         let here = (moment.at, moment.stack);
-        let mut end = self.end(here, moment.number, moment.site)?;
+        let end = self.end(here, moment.number, moment.site)?;
+        self.path_to(end, moment)
+    }
+
+    /// The path of a moment in a function, which ends with it.
+    ///
+    /// # Errors
+    /// It is not known.
+    pub fn path_in(&self, function: Function, moment: &Moment) -> Result<Vec<Frame>, Unknown> {
+        if moment.lost >= moment.stack {
+            return Err(Unknown::Lost);
+        }
+        let end = End {
+            function,
+            number: moment.number,
+            stack: moment.stack,
+            is_jump: false,
+        };
+        self.path_to(Some(end), moment)
+    }
+
+    fn path_to(&self, mut end: Option<End>, moment: &Moment) -> Result<Vec<Frame>, Unknown> {
+        let mut records = moment.records.iter();
+        let mut frames: Vec<Frame> = Vec::new();
         while let Some(own) = end.take() {
             let is_begin = |record: &&Record| {
                 let kind = Kind::of(record.kind);
                 record.holds(own.stack) && !matches!(kind, Some(Kind::Mark | Kind::Bottom))
             };
             let record = records.find(is_begin).ok_or(Unknown::NoPath)?;
-            let other = self.other(record.level, record.number, record.site);
-            let (by, below) = match Kind::of(record.kind) {
-                Some(Kind::Call) => {
-                    let call = self.site(record.by)?;
-                    let end = End {
-                        function: self.caller(call),
-                        number: record.number,
-                        // The return address is at its level.
-                        stack: record.level.wrapping_add(8),
-                        is_jump: false,
-                    };
-                    (By::Call(call), Some(end))
-                }
-                Some(Kind::Entered | Kind::EnteredLeaves) => match other {
-                    Ok(Some((call, end))) => (By::Other(call), Some(end)),
-                    Ok(None) => (By::Outside, None),
-                    Err(_) => (By::Unknown, None),
-                },
-                Some(Kind::Handler) => {
-                    let at = (record.interrupted, record.stack_before);
-                    match self.end(at, record.number, record.site) {
-                        Ok(end) => (By::Signal, end),
-                        Err(_) => (By::Unknown, None),
-                    }
-                }
-                _ => (By::Unknown, None),
-            };
+            if let (Some(Kind::Lost), Some(frame)) = (Kind::of(record.kind), frames.last_mut())
+                && record.level == u64::MAX
+            {
+                frame.by = By::Unknown;
+                break;
+            }
+            let (by, below) = self.below(record)?;
             let found = self.add_piece(&own, record, by, &mut frames);
             match (found, own.is_jump) {
-                // Functions may have gone on as others one after the other: only two of them are known.
-                (Err(Unknown::NoPath), true) => {
+                // Functions may have gone on as others one after the other: the first one is known, and the last one.
+                (Err(Unknown::NoPath | Unknown::Nothing(_)), true) => {
                     frames.push(Frame {
                         by: By::Unknown,
                         function: own.function,
                     });
-                    break;
+                    let first = End {
+                        function: self.function_of_token(record.entry)?,
+                        number: record.number,
+                        ..own
+                    };
+                    self.add_piece(&first, record, by, &mut frames)?;
                 }
                 (found, _) => found?,
             }
@@ -335,6 +344,37 @@ impl Decoder {
         }
         frames.reverse();
         Ok(frames)
+    }
+
+    /// The way by which control came to the function of a record, and the end of the path below it.
+    fn below(&self, record: &Record) -> Result<(By, Option<End>), Unknown> {
+        let other = self.other(record.level, record.number, record.site);
+        Ok(match Kind::of(record.kind) {
+            Some(Kind::Call) => {
+                let call = self.site(record.by)?;
+                let end = End {
+                    function: self.caller(call),
+                    number: record.number,
+                    // The return address is at its level.
+                    stack: record.level.wrapping_add(8),
+                    is_jump: false,
+                };
+                (By::Call(call), Some(end))
+            }
+            Some(Kind::Entered | Kind::EnteredLeaves) => match other {
+                Ok(Some((call, end))) => (By::Other(call), Some(end)),
+                Ok(None) => (By::Outside, None),
+                Err(_) => (By::Unknown, None),
+            },
+            Some(Kind::Handler) => {
+                let at = (record.interrupted, record.stack_before);
+                match self.end(at, record.number, record.site) {
+                    Ok(end) => (By::Signal, end),
+                    Err(_) => (By::Unknown, None),
+                }
+            }
+            _ => (By::Unknown, None),
+        })
     }
 
     /// Adds the frames of a path that begins at a record, the innermost first.

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod activations;
+pub mod allocations;
 pub mod branch_stats;
 pub mod caches;
 pub mod callgraph;

@@ -53,6 +53,8 @@ pub fn run(command: &Command) -> Result<Ending> {
         Command::Regenerate(flags) => crate::witnesses::regenerate(flags),
         Command::Encode(flags) => crate::rewrite::rewrite(&flags.edit()),
         Command::Decode(flags) => crate::decode::decode(flags),
+        Command::LogContexts(flags) => crate::logged::log_contexts(flags),
+        Command::Allocations(flags) => crate::allocations::allocations(flags),
         Command::Exec(flags) => crate::edited_folder::exec(flags),
         Command::Pack(flags) => pack::pack(flags),
         Command::Verify(flags) => traces::verify(flags),

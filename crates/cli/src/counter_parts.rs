@@ -63,6 +63,9 @@ impl Parts {
             let room = room.next_multiple_of(FIRST).max(FIRST);
             let range = match counters {
                 Counters::Stream => 0..Lane::BYTES,
+                Counters::Own if flags.log.is_some() => {
+                    contexts::LANE_AT..contexts::LANE_AT + Lane::BYTES
+                }
                 Counters::Own => 0..contexts::BYTES,
                 _ => parts.window..parts.window.saturating_add(room),
             };

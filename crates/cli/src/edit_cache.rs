@@ -143,7 +143,7 @@ pub fn make_folder(path: &Path) -> std::io::Result<()> {
 }
 
 /// The folder of edited programs, which nobody else may enter.
-fn folder_of_the_user() -> Result<PathBuf, String> {
+pub fn folder_of_the_user() -> Result<PathBuf, String> {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
     let cache = cache.filter(|path| path.is_absolute()).or_else(home);
@@ -198,6 +198,7 @@ fn make(program: &Path, folder: &Path) -> anyhow::Result<()> {
         branches: false,
         targets: false,
         memory: false,
+        log: None,
         persistent: None,
         counters: None,
         paranoid: false,

@@ -13,12 +13,16 @@ use std::process::Command;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use launch::Ended;
+use placement::dictionary;
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 use trace::{Meta, Recording};
 
+use crate::dictionaries;
 use crate::edit_cache::{self, Cached};
+use crate::edited_folder::{PROGRAMS, Unfinished};
+use crate::flags::Encode;
 use crate::progress::Progress;
 use crate::sums;
 use crate::{counter_files, counter_header};
@@ -29,6 +33,14 @@ pub struct EditedRun {
     program: PathBuf,
     /// Why each of the libraries that were not edited was not.
     kept: Vec<String>,
+}
+
+/// A name that no other run has.
+fn name_of_run() -> String {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    format!("run.{}.{}", std::process::id(), since.as_nanos())
 }
 
 impl Drop for EditedRun {
@@ -48,11 +60,7 @@ impl EditedRun {
         if !always {
             cached.judge(program)?;
         }
-        let since = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        let name = format!("run.{}.{}", std::process::id(), since.as_nanos());
-        let folder = cached.folder.join(name);
+        let folder = cached.folder.join(name_of_run());
         let made = EditedRun {
             program: folder.join(program.file_name().unwrap_or_default()),
             folder,
@@ -62,6 +70,47 @@ impl EditedRun {
         edit_cache::make_folder(&made.folder).map_err(cannot)?;
         fs::hard_link(&cached.program, &made.program).map_err(cannot)?;
         Ok(made)
+    }
+
+    /// Edits a program with its libraries so that it logs calls of some functions, for this run alone.
+    pub fn logging(program: &Path, functions: &str) -> anyhow::Result<EditedRun> {
+        let all = edit_cache::folder_of_the_user().map_err(anyhow::Error::msg)?;
+        let folder = all.join(name_of_run());
+        let flags = Encode {
+            file: program.to_owned(),
+            output: folder.clone(),
+            libs: true,
+            also: Vec::new(),
+            weights: None,
+            log: Some(functions.to_owned()),
+            counters: None,
+            explain: false,
+        };
+        let new = Unfinished::beside(&folder);
+        let kept = new.fill(&flags.edit(), true)?;
+        new.finish(&folder)?;
+        let programs = folder.join(PROGRAMS);
+        Ok(EditedRun {
+            program: programs.join(program.file_name().unwrap_or_default()),
+            folder,
+            kept: kept.into_iter().map(|(_, why)| why).collect(),
+        })
+    }
+
+    /// The dictionary of such a program and its libraries.
+    pub fn dictionary(&self) -> anyhow::Result<Vec<dictionary::File>> {
+        dictionaries::read(&self.folder.join(dictionaries::ENDING))
+    }
+
+    /// Files that its processes have left, the oldest first.
+    pub fn files(&self) -> std::io::Result<Vec<PathBuf>> {
+        let folder = self.program.parent().unwrap_or(&self.folder);
+        let entries = fs::read_dir(folder)?.flatten().map(|entry| entry.path());
+        let mut files: Vec<PathBuf> = entries
+            .filter(|path| counter_header::is_one(path))
+            .collect();
+        files.sort_by_key(|path| fs::metadata(path).and_then(|meta| meta.modified()).ok());
+        Ok(files)
     }
 
     /// Runs it with the words of a command, of which the first is the name that it is called by.
@@ -105,13 +154,7 @@ impl EditedRun {
 
     /// Counts of its processes; `meta` is that of the run.
     pub fn recording(&self, meta: Meta) -> anyhow::Result<Recording> {
-        let entries = fs::read_dir(&self.folder)?
-            .flatten()
-            .map(|entry| entry.path());
-        let mut files: Vec<PathBuf> = entries
-            .filter(|path| counter_header::is_one(path))
-            .collect();
-        files.sort_by_key(|path| fs::metadata(path).and_then(|meta| meta.modified()).ok());
+        let files = self.files()?;
         let Some((first, more)) = files.split_first() else {
             anyhow::bail!(
                 "nothing was kept: it ended before it came to code with counters, or there was no room for \

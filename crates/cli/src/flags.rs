@@ -6,10 +6,12 @@
 mod branches;
 mod caches;
 mod cfiat;
+mod contexts;
 mod controls;
 mod diff;
 mod flow;
 mod kinds;
+mod logged;
 mod memory;
 mod metric;
 mod order;
@@ -31,12 +33,14 @@ use caches::CACHES_EXAMPLES;
 pub use caches::{Caches, CachesForm};
 use cfiat::CFIAT_EXAMPLES;
 pub use cfiat::{Cfiat, Crossing, FirstAccess, Replacement};
+pub use contexts::Contexts;
 pub use controls::{Call, Controls};
 use diff::DIFF_EXAMPLES;
 pub use diff::Diff;
 use flow::FLOW_EXAMPLES;
 pub use flow::{Flow, FlowForm};
 pub use kinds::{BlockKind, ContextMode, DiffFormat, Wait, WhichForest, YesNo};
+pub use logged::{Allocating, AllocatingForm, LogContexts};
 pub use memory::Memory;
 pub use metric::Metric;
 use metric::costs;
@@ -175,6 +179,12 @@ pub enum Command {
     /// Make paths of the numbers of contexts that an encoded program has put into its log
     #[command(after_help = rewrite::DECODE_EXAMPLES)]
     Decode(Decode),
+    /// Show by which path of calls each call of some functions was made
+    #[command(after_help = logged::LOG_EXAMPLES)]
+    LogContexts(LogContexts),
+    /// Show who allocated memory: at the peak, never freed, in all, and for how long
+    #[command(after_help = logged::ALLOCATIONS_EXAMPLES)]
+    Allocations(Allocating),
     /// Start an edited program with its edited libraries
     #[command(after_help = rewrite::EXEC_EXAMPLES)]
     Exec(Exec),
@@ -239,66 +249,6 @@ impl Command {
 /// It has no options.
 #[derive(Debug, Args)]
 pub struct Doctor {}
-
-#[derive(Debug, Args)]
-pub struct Contexts {
-    /// Contexts of functions, or of basic blocks per activation or per thread
-    #[arg(long, value_name = "MODE", default_value = "function")]
-    pub mode: ContextMode,
-    /// Roll loops of basic blocks into their first turn (k infinite)
-    #[arg(long, conflicts_with = "k")]
-    pub roll_loops: bool,
-    /// End basic blocks where branches go, or only where they are
-    #[arg(long, value_name = "HOW", default_value = "classic")]
-    pub blocks: BlockKind,
-    /// Keep the k-slab forest of basic blocks itself, not only contexts
-    #[arg(long)]
-    pub slabs: bool,
-    /// Callers that a context keeps, 0: none (functions: all; blocks: 10)
-    #[arg(short, value_name = "N")]
-    pub k: Option<u32>,
-    /// Keep whole paths from the start of each thread: the default for functions
-    #[arg(long, conflicts_with = "k")]
-    pub k_inf: bool,
-    /// Record whole paths and show k callers of each, with inclusive costs
-    #[arg(long, conflicts_with_all = ["k_inf", "roll_loops", "slabs"])]
-    pub inclusive: bool,
-    /// Count only these functions, as names, globs or MODULE!NAME
-    #[arg(long, value_name = "LIST")]
-    pub funcs: Vec<String>,
-    /// Count only functions of these files, as file names or globs
-    #[arg(long, value_name = "LIST")]
-    pub modules: Vec<String>,
-    /// Count only functions of the program's own file, without a root above
-    #[arg(long, conflicts_with_all = ["funcs", "modules"])]
-    pub main_image_only: bool,
-    /// Make a node per level when a function calls itself
-    #[arg(long)]
-    pub unroll_recursion: bool,
-    /// Count a function's jumps to its own first instruction as calls, too
-    #[arg(long)]
-    pub count_self_jumps: bool,
-    /// Count nothing before this function is entered
-    #[arg(long, value_name = "NAME")]
-    pub start_func: Option<String>,
-    /// Count nothing after this function is entered
-    #[arg(long, value_name = "NAME")]
-    pub stop_func: Option<String>,
-    /// Costs to count in each context (default: calls and instructions)
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = costs())]
-    pub cost: Vec<Metric>,
-    /// Nodes per process after which new contexts go to a [truncated] node
-    #[arg(long, value_name = "N", default_value_t = 50_000_000)]
-    pub max_nodes: u64,
-    #[command(flatten)]
-    pub page: Page,
-    #[command(flatten)]
-    pub view: View,
-    #[command(flatten)]
-    pub destination: Destination,
-    #[command(flatten)]
-    pub target: Target,
-}
 
 #[derive(Debug, Args)]
 pub struct Count {

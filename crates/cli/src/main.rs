@@ -45,6 +45,7 @@ macro_rules! say {
     }};
 }
 
+mod allocations;
 mod binaries;
 mod branches;
 mod caches;
@@ -75,6 +76,7 @@ mod help;
 mod incomplete;
 mod libraries;
 mod line_prefetch;
+mod logged;
 mod mistakes;
 mod mls;
 mod opmix;

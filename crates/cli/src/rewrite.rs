@@ -33,7 +33,8 @@ fn check(flags: &Rewrite) -> Result<()> {
     }
     let tool = edits::tool(&flags.tool);
     let counts = tool.map(|tool| tool.counters);
-    let counts = matches!(counts, Some(Counters::InFiles | Counters::Stream));
+    let counts =
+        matches!(counts, Some(Counters::InFiles | Counters::Stream)) || flags.log.is_some();
     if flags.weights.is_some() && !tool.is_some_and(|tool| tool.takes_profile) {
         bail!("--weights goes with --tool edges, blocks, coverage, trace and contexts");
     }
@@ -185,6 +186,7 @@ pub fn edit(flags: &Rewrite, path: &Path, among: Among<'_>) -> Result<(Edited, P
         branches: flags.branches,
         targets: flags.targets,
         memory: flags.memory,
+        log: flags.log.as_deref(),
         left: &HashSet::new(),
         turns: None,
         files: match &folder {

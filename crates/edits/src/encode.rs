@@ -13,6 +13,7 @@
 //! | in front of an entry, for other code | a record |
 //! | an entry of a function with landing pads, or that calls `setjmp` | a mark, by which the number is found again there |
 //! | returns of functions that may be handlers of signals | if a handler is there, its record is taken off |
+//! | entries and returns of functions whose calls are logged | an event is appended to the thread's lane |
 //!
 //! Invariant: a context is right, or is said to be unknown (`wire::contexts::State::lost`, [`Kind::Lost`]), also where control leaves by
 //! `longjmp`, an exception or a signal.
@@ -21,7 +22,7 @@
 //!
 //! Source: W. Sumner et al., "Precise Calling Context Encoding" (ICSE 2010).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::offset_of;
 
 use encoding::{Numbering, Options, Step};
@@ -32,15 +33,16 @@ use placement::plan;
 use probe::{At, Byte, Exit, Offsets, Op, Test, Word};
 use rewrite::unit::Node;
 use rewrite::{
-    ENTER, Form, LEAVE, Memory, Outcome, PUSH, Plan, RESTORE, Section, StaticTool, Unit, Version,
-    Why,
+    ENTER, Form, LEAVE, LOG, Memory, Outcome, PUSH, Plan, RESTORE, Section, StaticTool, Unit,
+    Version, Why,
 };
-use wire::contexts::{BYTES, Kind, MARK_BELOW, Record, State};
-use wire::counters::FIRST;
+use wire::contexts::{BYTES, CALLED, GOES_ON, Kind, LEFT, MARK_BELOW, RETURNED, Record, State};
+use wire::counters::{FIRST, Lane};
 
 use crate::Wanted;
 use crate::contexts::Calls;
 use crate::known::{Known, comes_twice, traps};
+use crate::logged;
 use crate::stacks::switching;
 
 /// Most numbers of a function: what calls add is an operand of 32 bits.
@@ -88,6 +90,8 @@ pub struct Contexts<'d> {
     frames: Unwind<'d>,
     /// By function: a call of it may come back on another stack.
     switches: Vec<bool>,
+    /// Functions whose calls are logged, and the words that name them; empty: one of those goes on as this one.
+    logged: BTreeMap<usize, String>,
     /// Functions that are planned, and instructions by which they are left, if they may be handlers of signals.
     planned: BTreeSet<usize>,
     exits: BTreeSet<u64>,
@@ -116,6 +120,9 @@ impl<'d> Contexts<'d> {
             calls,
             frames: Unwind::of(image),
             switches: switching(image, program),
+            logged: wanted.log.map_or_else(BTreeMap::new, |list| {
+                logged::functions(image, program, list)
+            }),
             planned: BTreeSet::new(),
             exits: BTreeSet::new(),
             restored: BTreeSet::new(),
@@ -145,6 +152,14 @@ impl<'d> Contexts<'d> {
                 Kind::Call as u32,
                 level.cast_unsigned(),
             ],
+        }
+    }
+
+    /// The function is called, returns, or goes on as another one.
+    fn log(&self, entry: LinkAddr, what: u32) -> Op {
+        Op::Tell {
+            routine: LOG,
+            facts: [self.known.token_of(entry), what, 0, 0],
         }
     }
 
@@ -344,6 +359,33 @@ impl<'d> Contexts<'d> {
     }
 }
 
+impl Contexts<'_> {
+    /// Logs calls of a function, and where it is left by returns and by jumps that do nothing else.
+    fn log_all(&self, unit: &Unit<'_>, out: &mut Plan) -> Result<(), Why> {
+        let function = unit.function;
+        let graph = &function.graph;
+        let goes_on_as_it = self.logged.get(&unit.number).is_some_and(String::is_empty);
+        if !goes_on_as_it {
+            add(unit, At::Entry, self.log(function.entry, CALLED), out)?;
+        }
+        for (number, block) in (0..).zip(&graph.blocks) {
+            let edges = graph.edges_of(number as usize);
+            let returns = edges.iter().any(|edge| edge.kind == EdgeKind::Return);
+            let what = match edges {
+                [edge] if edge.kind == EdgeKind::TailCall => match self.known.moved(edge.to) {
+                    Some((next, _)) if self.logged.contains_key(&next) => GOES_ON,
+                    _ => LEFT,
+                },
+                _ if function.tail_jumps.contains(&block.last) => LEFT,
+                _ if returns => RETURNED,
+                _ => continue,
+            };
+            add(unit, At::Last(number), self.log(function.entry, what), out)?;
+        }
+        Ok(())
+    }
+}
+
 /// Has something done, or the function is left.
 fn add(unit: &Unit<'_>, at: At, op: Op, out: &mut Plan) -> Result<(), Why> {
     match unit.takes(at, op) {
@@ -380,6 +422,9 @@ impl StaticTool for Contexts<'_> {
         if twice || !pads.is_empty() {
             add(unit, At::Entry, self.mark(function.entry), out)?;
         }
+        if self.logged.contains_key(&unit.number) {
+            self.log_all(unit, out)?;
+        }
         for pad in pads {
             let start = graph.blocks[pad as usize].start;
             add(unit, At::Block(pad), self.restore(unit, start)?, out)?;
@@ -413,11 +458,20 @@ impl StaticTool for Contexts<'_> {
     }
 
     fn memory(&self) -> Option<Memory<'_>> {
-        Some(Memory {
-            bytes: BYTES,
-            form: Form::Records,
-            files: rewrite::CounterFiles::Nowhere,
-            part: self.wanted.part,
+        let part = self.wanted.part;
+        Some(match self.wanted.log {
+            None => Memory {
+                bytes: BYTES,
+                form: Form::Records,
+                files: rewrite::CounterFiles::Nowhere,
+                part,
+            },
+            Some(_) => Memory {
+                bytes: Lane::BYTES,
+                form: Form::Events,
+                files: self.wanted.files,
+                part,
+            },
         })
     }
 
@@ -454,6 +508,17 @@ impl StaticTool for Contexts<'_> {
 }
 
 impl Contexts<'_> {
+    /// Functions whose calls are logged, as the dictionary has them.
+    fn dictionary_of_logged(&self) -> Vec<dictionary::Logged> {
+        let logged = self.logged.iter();
+        let logged = logged.map(|(number, word)| dictionary::Logged {
+            function: *number as u32,
+            word: word.clone(),
+            is_left: !self.planned.contains(number),
+        });
+        logged.collect()
+    }
+
     /// Facts by which numbers are paths again.
     fn dictionary(&self, outcome: &Outcome<'_>) -> dictionary::File {
         let functions = self.known.program.functions.iter().enumerate();
@@ -502,6 +567,7 @@ impl Contexts<'_> {
             exits: self.exits.iter().copied().collect(),
             restored: self.restored.iter().copied().collect(),
             returns: self.returns.iter().copied().collect(),
+            logged: self.dictionary_of_logged(),
             edges: edges
                 .map(|edge| (edge.site, edge.callee, edge.weight))
                 .collect(),

@@ -25,6 +25,7 @@ mod coverage;
 mod edges;
 mod encode;
 mod known;
+pub mod logged;
 mod marks;
 pub mod opmix;
 mod stacks;
@@ -54,6 +55,8 @@ pub struct Wanted<'a> {
     pub targets: bool,
     /// Witnesses have what addresses of accesses follow from.
     pub memory: bool,
+    /// Functions whose calls contexts are logged at: names and addresses, separated by commas.
+    pub log: Option<&'a str>,
     /// Entries of functions that are known to be left where they are.
     pub left: &'a HashSet<u64>,
     /// Entry of a function that a fuzzer has executed again and again in one process.

@@ -44,7 +44,7 @@ pub use in_place::{give_up, stand_aside};
 pub use inherit::restore as restore_signals;
 pub use orphans::Inherited;
 pub use pool::OwnedPool;
-use ticks::Reading;
+pub use ticks::Reading;
 
 use control::Switch;
 

@@ -13,7 +13,7 @@ const TRIES: usize = 8;
 
 /// The counter, and when it said that.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reading {
+pub struct Reading {
     ticks: u64,
     at: Instant,
 }

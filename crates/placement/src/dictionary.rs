@@ -69,6 +69,16 @@ pub struct Site {
     pub line: u32,
 }
 
+/// A function whose calls are logged.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Logged {
+    pub function: u32,
+    /// The word by which it was asked for; empty: one that was goes on as it, by a jump.
+    pub word: String,
+    /// It could not be moved, so they are not.
+    pub is_left: bool,
+}
+
 /// Instructions of moved code: where each is, and was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Insn {
@@ -103,6 +113,7 @@ pub struct File {
     pub restored: Vec<u64>,
     /// Instructions before which what a call added is taken off, as it comes back. Sorted.
     pub returns: Vec<u64>,
+    pub logged: Vec<Logged>,
     /// Addresses of all that was added, and instructions in it by their new addresses; the rest is inserted.
     pub added: (u64, u64),
     pub code: Vec<Insn>,
@@ -150,6 +161,12 @@ impl File {
                 put(&mut out, place.wrapping_sub(before));
                 before = place;
             }
+        }
+        put(&mut out, self.logged.len() as u64);
+        for logged in &self.logged {
+            put(&mut out, logged.function.into());
+            put_text(&mut out, &logged.word);
+            put(&mut out, logged.is_left.into());
         }
         put(&mut out, self.added.0);
         put(&mut out, self.added.1.wrapping_sub(self.added.0));
@@ -214,6 +231,13 @@ impl File {
                 before = before.wrapping_add(reader.number()?);
                 places.push(before);
             }
+        }
+        for _ in 0..reader.number()? {
+            file.logged.push(Logged {
+                function: below(reader.number()?, functions)?,
+                word: reader.text()?,
+                is_left: reader.number()? != 0,
+            });
         }
         file.decode_code(&mut reader)?;
         reader.0.is_empty().then_some(file)

@@ -2,7 +2,7 @@
 
 use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
-use placement::dictionary::{File, Function, Insn, Site, decode, encode};
+use placement::dictionary::{File, Function, Insn, Logged, SITE_OF_TRAP, Site, decode, encode};
 
 /// A number with many or few digits.
 fn number(u: &mut Unstructured<'_>) -> Result<u64> {
@@ -25,7 +25,7 @@ fn file(u: &mut Unstructured<'_>) -> Result<File> {
         Ok(Site {
             at: number(u)?,
             caller: function(u)?,
-            kind: u.int_in_range(0..=2)?,
+            kind: u.int_in_range(0..=SITE_OF_TRAP)?,
             source: u.int_in_range(0..=sources.len() as u32)?,
             line: u.arbitrary()?,
         })
@@ -67,6 +67,13 @@ fn file(u: &mut Unstructured<'_>) -> Result<File> {
         exits: sorted(u)?,
         restored: sorted(u)?,
         returns: sorted(u)?,
+        logged: list(u, |u| {
+            Ok(Logged {
+                function: function(u)?,
+                word: "x".repeat(u.int_in_range(0..=3)?),
+                is_left: u.arbitrary()?,
+            })
+        })?,
         added: (start, start.wrapping_add(number(u)?)),
         code: list(u, |u| {
             Ok(Insn {

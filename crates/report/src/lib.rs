@@ -31,6 +31,7 @@
 //! the text goes, how wide it may be and whether it may be coloured are told.
 #![forbid(unsafe_code)]
 
+pub mod allocations;
 mod assemble;
 pub mod callgrind;
 pub mod cfiat;

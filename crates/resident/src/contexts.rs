@@ -19,6 +19,8 @@ use core::mem::offset_of;
 use wire::contexts::{BYTES, HEAD, Kind, MAGIC, RECORD, Record, State};
 use wire::counters::FIRST;
 
+use crate::memory;
+
 global_asm!(
     ".section .text",
     // The record above the one at rax becomes the top; its level is in rcx.
@@ -286,5 +288,23 @@ pub unsafe fn begin(memory: u64) {
             level: u64::MAX,
             ..Record::default()
         });
+    }
+}
+
+/// Has a thread's memory begin as another one: that of the same thread before the process was forked.
+///
+/// # Safety
+/// Both are there, and the other one has begun.
+pub unsafe fn copy(from: u64, to: u64) {
+    // SAFETY: the caller's duty; what is in use ends at the top record.
+    unsafe {
+        let top = (*(from as *const State)).top;
+        let bytes = top.wrapping_sub(FIRST) + RECORD;
+        if bytes > BYTES {
+            begin(to);
+            return;
+        }
+        let from = core::slice::from_raw_parts(from as *const u8, bytes as usize);
+        memory::copy(core::slice::from_raw_parts_mut(to as *mut u8, bytes as usize), from);
     }
 }

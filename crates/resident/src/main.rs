@@ -26,6 +26,7 @@
 
 mod calls;
 mod contexts;
+mod events;
 mod files;
 mod fuzzer;
 mod memory;
@@ -83,7 +84,7 @@ global_asm!(
     "full r14",
     "full r15",
     // Records of contexts, see `contexts`.
-    ".irp routine, push_record, enter_record, restore, leave_handler",
+    ".irp routine, push_record, enter_record, restore, leave_handler, log_event",
     ".balign 8",
     "jmp \\routine",
     ".endr",

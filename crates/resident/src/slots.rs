@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use wire::counters::{
-    CHUNK_HEAD, CONTEXTS, Configuration, FIRST, FUZZER, FileHeader, LANE, NOWHERE, NUMBERED,
+    CHUNK_HEAD, CONTEXTS, Configuration, EVENTS, FIRST, FUZZER, FileHeader, LANE, NOWHERE, NUMBERED,
     Process, SEVERAL, SPARE, SlotHead, State,
 };
 
@@ -72,7 +72,7 @@ pub unsafe fn take(configuration: &Configuration, state: *mut State, own: u64) {
             }
             if (*slot).owner == own && own != 0 {
                 if (*slot).thread == number || !is_room_apart(state, process) {
-                    if configuration.form == CONTEXTS && (*slot).thread != number {
+                    if matches!(configuration.form, CONTEXTS | EVENTS) && (*slot).thread != number {
                         contexts::begin(slot as u64 + FIRST);
                     }
                     share(process, slot, number);
@@ -99,6 +99,7 @@ pub unsafe fn take(configuration: &Configuration, state: *mut State, own: u64) {
         match configuration.form {
             LANE => stream::begin(new + FIRST + configuration.at, own),
             CONTEXTS => contexts::begin(new + FIRST),
+            EVENTS => begin_events(configuration, state, new, own),
             _ => {}
         }
         (*head).owner = own;
@@ -109,13 +110,31 @@ pub unsafe fn take(configuration: &Configuration, state: *mut State, own: u64) {
     }
 }
 
+/// Has the memory of a thread's contexts begin, and the lane of events behind it. A forked child goes on with its parent's calls: its
+/// memory is the same but for the first page, which is zero.
+///
+/// # Safety
+/// The caller has the lock, the process has begun, and the memory is new.
+unsafe fn begin_events(configuration: &Configuration, state: *mut State, new: u64, own: u64) {
+    // SAFETY: the caller's duty. The first thread of a process has `%gs` from its parent, if there is any.
+    unsafe {
+        stream::begin(new + FIRST + configuration.at, own);
+        let now = calls::gs() as *const SlotHead;
+        let is_first = (*((*state).process as *const Process)).first == 0 && !now.is_null();
+        match is_first && now as u64 != state as u64 + SPARE && (*now).owner == 0 {
+            true => contexts::copy(now as u64 + FIRST, new + FIRST),
+            false => contexts::begin(new + FIRST),
+        }
+    }
+}
+
 /// Gives the calling thread the memory of all for which there is no other.
 ///
 /// # Safety
 /// The caller has the lock.
 unsafe fn use_spare(configuration: &Configuration, state: *mut State) {
     let spare = state as u64 + SPARE;
-    if configuration.form == CONTEXTS {
+    if matches!(configuration.form, CONTEXTS | EVENTS) {
         // SAFETY: the editor keeps room for it behind the state.
         unsafe { contexts::begin(spare + FIRST) };
     }

@@ -1,7 +1,7 @@
 //! The code that lives in edited programs (crate `resident`), with its configuration.
 
 use wire::counters::{
-    BESIDE, CONFIGURATION_AT, CONTEXTS, COUNTERS, FOLDER, FUZZER, IN_FOLDER, LANE, NOWHERE,
+    BESIDE, CONFIGURATION_AT, CONTEXTS, COUNTERS, EVENTS, FOLDER, FUZZER, IN_FOLDER, LANE, NOWHERE,
 };
 
 use crate::address::New;
@@ -25,7 +25,7 @@ pub fn at(addr: New, state: New, id: [u8; 16], memory: Memory<'_>) -> Vec<u8> {
     };
     let (at_in_memory, window, group, path) = match memory.part {
         Some(part) => (part.at, part.window, part.group, part.path),
-        None => (0, memory.bytes, 0, ""),
+        None => (memory.at(), memory.window(), 0, ""),
     };
     let folder = match memory.files {
         CounterFiles::Folder(folder) => folder,
@@ -41,6 +41,7 @@ pub fn at(addr: New, state: New, id: [u8; 16], memory: Memory<'_>) -> Vec<u8> {
         Form::Counters => COUNTERS,
         Form::Lane => LANE,
         Form::Records => CONTEXTS,
+        Form::Events => EVENTS,
     };
     let numbers = [
         state.0.wrapping_sub(configuration.0),

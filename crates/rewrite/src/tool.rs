@@ -15,6 +15,7 @@
 use flow::Program;
 use image::LinkAddr;
 use probe::Op;
+use wire::contexts::LANE_AT;
 
 use crate::skipped::Why;
 use crate::unit::{Plan, Unit};
@@ -117,6 +118,8 @@ pub enum Form {
     Lane,
     /// A number and records ([`wire::contexts`]).
     Records,
+    /// These, and a lane of events behind them ([`wire::contexts::LANE_AT`]).
+    Events,
 }
 
 /// Memory of each thread, at `%gs`.
@@ -129,6 +132,21 @@ pub struct Memory<'t> {
     pub files: CounterFiles<'t>,
     /// The file's part of the memory, if it is edited together with others.
     pub part: Option<Part<'t>>,
+}
+
+impl Memory<'_> {
+    /// Bytes between the first page and this memory, in a file that is edited alone.
+    pub fn at(&self) -> u64 {
+        match self.form {
+            Form::Events => LANE_AT,
+            _ => 0,
+        }
+    }
+
+    /// Bytes behind the first page, in such a file.
+    pub fn window(&self) -> u64 {
+        self.at() + self.bytes
+    }
 }
 
 /// A part of the memory of threads, for one of the files that are edited together.

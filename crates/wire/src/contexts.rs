@@ -138,6 +138,31 @@ pub const RECORD: u64 = size_of::<Record>() as u64;
 
 /// Bytes of facts of a routine.
 pub const FACTS: u64 = 16;
+
+/// Displacement behind [`crate::counters::FIRST`] of the lane ([`crate::counters::Lane`]) of a program whose calls of some functions
+/// are logged. Its stream is events of 64-bit words, and a piece of it has whole ones:
+///
+/// | word | what |
+/// |---:|---|
+/// | 0 | the function's entry in the lower half; then 16 bits of [`CALLED`], [`RETURNED`], [`LEFT`] or [`GOES_ON`], and 16 of the event's bytes |
+/// | 1 | time, by the processor's counter |
+/// | 2, 3, 4 | the number, the site, and what is lost ([`State`]) |
+/// | 5 | the stack pointer |
+/// | 6, 7, 8 | the first three arguments, also of a function as which it goes on by a jump; of a return its result, and nothing |
+/// | from 9 on | of a call: records from the top on, [`LOGGED`] words each, the kind last; behind that of a handler three more, of what it interrupted |
+///
+/// Of more records than there is room for, the last ones are missing.
+pub const LANE_AT: u64 = BYTES;
+pub const CALLED: u32 = 0;
+pub const RETURNED: u32 = 1;
+/// It goes on by a jump: as code that does not log its end, or that does.
+pub const LEFT: u32 = 2;
+pub const GOES_ON: u32 = 3;
+/// Words of an event before its records, and of a record.
+pub const EVENT: usize = 9;
+pub const LOGGED: usize = 5;
+/// Most bytes behind which no record begins: what is behind the end of a full lane has room for so many and another record.
+pub const MOST_EVENT: u64 = 3840;
 /// Levels of marks are that much below the stack pointer at the entry, which is a multiple of 8.
 pub const MARK_BELOW: u64 = 4;
 

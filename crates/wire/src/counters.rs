@@ -68,7 +68,7 @@ pub const TURNS_AT: usize = TALLY_AT + 8;
 pub const FULL_AT: usize = (TURNS_AT + 8).next_multiple_of(FULL_BYTES);
 pub const FULL_BYTES: usize = 32;
 
-/// Offset of the routines for records of contexts ([`crate::contexts`]): put on top, unwind, restore, leave.
+/// Offset of the routines for records of contexts ([`crate::contexts`]): put on top, enter, restore, leave, log.
 pub const CONTEXTS_AT: usize = FULL_AT + 16 * FULL_BYTES;
 pub const CONTEXTS_BYTES: usize = 8;
 
@@ -90,7 +90,7 @@ pub struct Configuration {
     pub group: u64,
     /// [`IN_FOLDER`], [`BESIDE`], [`FUZZER`] or [`NOWHERE`].
     pub place: u64,
-    /// [`COUNTERS`], [`LANE`] or [`CONTEXTS`].
+    /// [`COUNTERS`], [`LANE`], [`CONTEXTS`] or [`EVENTS`].
     pub form: u64,
     /// Identity of the edited file.
     pub id: [u8; ID],
@@ -107,10 +107,11 @@ pub const FUZZER: u64 = 2;
 /// There are no files: the memory is the process's own, and a forked child goes on with what its parent had.
 pub const NOWHERE: u64 = 3;
 
-/// The memory of a thread is counters, a [`Lane`], or that of [`crate::contexts`].
+/// The memory of a thread is counters, a [`Lane`], that of [`crate::contexts`], or this and a lane behind it.
 pub const COUNTERS: u64 = 0;
 pub const LANE: u64 = 1;
 pub const CONTEXTS: u64 = 2;
+pub const EVENTS: u64 = 3;
 
 /// An edited file of a process.
 #[derive(Clone, Copy, Debug)]

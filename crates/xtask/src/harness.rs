@@ -143,6 +143,11 @@ impl Program {
         }
     }
 
+    /// Tests that run at once, if that is not for each processor one: those of the command wait for programs a sixth of the time.
+    fn threads(&self) -> Option<(&'static str, &'static str)> {
+        (self.package == "cli").then_some(("RUST_TEST_THREADS", "3"))
+    }
+
     /// Runs it, prints what it prints, and notes its tests.
     pub fn run(&self, options: &Options) -> Result<Counts> {
         let start = Instant::now();
@@ -164,6 +169,7 @@ impl Program {
         if let Some(product) = &options.product {
             command.env("EVERYPATH_BIN", product);
         }
+        command.envs(self.threads());
         if !self.is_parts() {
             command.env("RUSTC_BOOTSTRAP", "1");
             command.args(["-Zunstable-options", "--report-time"]);

@@ -63,6 +63,9 @@ pub struct Rewrite {
     /// With trace: also what addresses of loads and stores follow from
     #[arg(long)]
     pub memory: bool,
+    /// As [`Encode::log`].
+    #[arg(skip)]
+    pub log: Option<String>,
     /// With afl: a function that takes an input in each turn of a process
     #[arg(long, value_name = "NAME|ADDRESS")]
     pub persistent: Option<String>,
@@ -104,6 +107,12 @@ pub struct Encode {
     /// An earlier run, which says which calls are to cost nothing
     #[arg(long, value_name = "FILE.evp")]
     pub weights: Option<PathBuf>,
+    /// Log each call of these functions, with its context
+    #[arg(long, value_name = "NAME|ADDRESS,...")]
+    pub log: Option<String>,
+    /// With --log: the folder of its files (that in which OUT is run)
+    #[arg(long, value_name = "DIR", requires = "log")]
+    pub counters: Option<PathBuf>,
     /// Say which functions were left, and which bytes of FILE were changed
     #[arg(long)]
     pub explain: bool,
@@ -122,8 +131,9 @@ impl Encode {
             branches: false,
             targets: false,
             memory: false,
+            log: self.log.clone(),
             persistent: None,
-            counters: None,
+            counters: self.counters.clone(),
             paranoid: false,
             explain: self.explain,
         }

@@ -208,6 +208,7 @@ fn a_library_that_cannot_be_edited_is_named() {
 
 /// The library that does the work of a program of the machine.
 #[test]
+#[ignore = "wide: libraries of other programs are in the gate"]
 fn a_database_is_counted_in_its_library() {
     let folder = Folder::new("counted-sqlite");
     let path = fs::canonicalize("/usr/bin/sqlite3").expect("it is installed");

@@ -5,6 +5,7 @@
 //! compares exact numbers. [`BINARY`] is the product of this build.
 #![forbid(unsafe_code)]
 
+mod allocations;
 mod alone;
 mod blocks;
 mod bolt;
@@ -42,6 +43,7 @@ mod laid_anew;
 mod limits;
 mod liveness;
 mod llvm;
+mod logged;
 mod lost;
 
 mod memory;

@@ -105,6 +105,7 @@ fn libraries_are_regenerated() {
 }
 
 #[test]
+#[ignore = "wide: libraries without addresses, and addresses of programs, are in the gate"]
 fn the_c_library_is_regenerated_with_addresses() {
     let folder = Folder::new("regenerated-libc");
     let text = (0..300).map(|i| format!("{} {}\n", i * 7919 % 1000, i % 17));

@@ -30,11 +30,12 @@ pub const TALLY: Symbol = Symbol(3);
 pub const TURNS: Symbol = Symbol(4);
 /// The parts of it that make room in a lane ([`probe::Lane::routine`]).
 pub const FULL: Symbol = Symbol(5);
-/// The parts of it that put records on top and take them off ([`wire::contexts`]).
+/// The parts of it that put records on top, take them off, and log calls ([`wire::contexts`]).
 pub const PUSH: Symbol = Symbol(6);
 pub const ENTER: Symbol = Symbol(7);
 pub const RESTORE: Symbol = Symbol(8);
 pub const LEAVE: Symbol = Symbol(9);
+pub const LOG: Symbol = Symbol(10);
 
 /// Ops of one place.
 #[derive(Clone, Debug)]
