@@ -316,12 +316,6 @@ impl Decoder {
                 record.holds(own.stack) && !matches!(kind, Some(Kind::Mark | Kind::Bottom))
             };
             let record = records.find(is_begin).ok_or(Unknown::NoPath)?;
-            if let (Some(Kind::Lost), Some(frame)) = (Kind::of(record.kind), frames.last_mut())
-                && record.level == u64::MAX
-            {
-                frame.by = By::Unknown;
-                break;
-            }
             let (by, below) = self.below(record)?;
             let found = self.add_piece(&own, record, by, &mut frames);
             match (found, own.is_jump) {

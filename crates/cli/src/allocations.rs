@@ -36,7 +36,12 @@ pub fn allocations(flags: &Allocating) -> Result<Ending> {
         ]
         .concat(),
     };
-    let names: Vec<&str> = kinds.iter().map(|(name, _)| name.as_str()).collect();
+    let names = kinds.iter().map(|(name, kind)| match kind {
+        // By which path it is freed does not matter.
+        Kind::Free => format!("{name}{}", edits::logged::ALONE),
+        _ => name.clone(),
+    });
+    let names: Vec<String> = names.collect();
     if names.is_empty() {
         anyhow::bail!(
             "neither '{}' nor its libraries have a function named malloc: name its allocator with --allocate and --release",

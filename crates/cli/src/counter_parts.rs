@@ -69,7 +69,11 @@ impl Parts {
                 Counters::Own => 0..contexts::BYTES,
                 _ => parts.window..parts.window.saturating_add(room),
             };
-            parts.window = range.end;
+            let copies = match flags.log {
+                Some(_) => contexts::BYTES,
+                None => 0,
+            };
+            parts.window = range.end + copies;
             let path = path.to_string_lossy().into_owned();
             parts.parts.push((range, path));
         }

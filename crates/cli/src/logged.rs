@@ -79,11 +79,13 @@ fn step(frame: &Frame) -> Step {
 fn word(decoder: &Decoder, function: Function) -> String {
     let file = decoder.files().nth(function.file);
     let mut logged = file.iter().flat_map(|file| &file.logged);
-    let logged = logged.find(|logged| logged.function == function.function);
-    logged.map_or_else(
-        || decode::name(decoder, function),
-        |logged| logged.word.clone(),
-    )
+    match logged.find(|logged| logged.function == function.function) {
+        Some(logged) => logged
+            .word
+            .trim_end_matches(edits::logged::ALONE)
+            .to_owned(),
+        None => decode::name(decoder, function),
+    }
 }
 
 impl Log {
@@ -105,7 +107,7 @@ impl Log {
                     stream.thread
                 ));
             }
-            let mut open: Vec<Open> = Vec::new();
+            let (mut open, mut read) = (Vec::new(), events::Stream::default());
             for piece in &stream.pieces {
                 let piece = Piece {
                     stored: &bytes[piece.stored.clone()],
@@ -113,7 +115,7 @@ impl Log {
                 };
                 let bytes = events::unpacked(&piece);
                 let bytes = bytes.map_err(|why| anyhow!("'{shown}': {why}"))?;
-                for event in decoder.events(&bytes) {
+                for event in read.read(decoder, &bytes) {
                     match event {
                         Ok(event) => {
                             let of = (header.pid, stream.thread);
@@ -139,7 +141,7 @@ impl Log {
         if function == next {
             self.functions.push(word(decoder, event.function));
         }
-        if event.what != What::Called {
+        if !matches!(event.what, What::Called | What::Alone) {
             self.end(event, function, open);
             return;
         }
@@ -147,7 +149,10 @@ impl Log {
         // One that went on as this function has its stack pointer.
         let is_over = |own: &mut Open| own.level < stack || own.level == stack && !own.goes_on;
         while open.pop_if(|own| is_over(own)).is_some() {}
-        let found = decoder.path_in(event.function, &event.moment);
+        let found = match event.what {
+            What::Alone => Ok(Vec::new()),
+            _ => decoder.path_in(event.function, &event.moment),
+        };
         let key = match &found {
             Ok(path) => Ok(path.iter().map(step).collect()),
             Err(why) => Err(*why),
@@ -156,15 +161,18 @@ impl Log {
         let path = *self.by_path.entry(key).or_insert(next);
         if path == next {
             self.paths.push(match found {
+                Ok(path) if path.is_empty() => self.functions[function as usize].clone(),
                 Ok(path) => decode::whole(decoder, &path),
                 Err(why) => format!("… ({why}) > {}", self.functions[function as usize]),
             });
         }
-        open.push(Open {
-            call: self.calls.len(),
-            level: stack,
-            goes_on: false,
-        });
+        if event.what == What::Called {
+            open.push(Open {
+                call: self.calls.len(),
+                level: stack,
+                goes_on: false,
+            });
+        }
         self.calls.push(Call {
             time: event.time,
             process,
@@ -216,6 +224,7 @@ impl Logged {
         let images = Images::new();
         let all: Vec<_> = Walk::new(&images, program).collect();
         let is_there = |word: &str| {
+            let word = word.trim_end_matches(edits::logged::ALONE);
             word.starts_with("0x") || all.iter().any(|image| edits::logged::has(image, word))
         };
         if let Some(missing) = functions.split(',').find(|word| !is_there(word.trim())) {

@@ -36,7 +36,9 @@ use rewrite::{
     ENTER, Form, LEAVE, LOG, Memory, Outcome, PUSH, Plan, RESTORE, Section, StaticTool, Unit,
     Version, Why,
 };
-use wire::contexts::{BYTES, CALLED, GOES_ON, Kind, LEFT, MARK_BELOW, RETURNED, Record, State};
+use wire::contexts::{
+    ALONE, BYTES, CALLED, GOES_ON, Kind, LEFT, MARK_BELOW, RETURNED, Record, State,
+};
 use wire::counters::{FIRST, Lane};
 
 use crate::Wanted;
@@ -364,9 +366,12 @@ impl Contexts<'_> {
     fn log_all(&self, unit: &Unit<'_>, out: &mut Plan) -> Result<(), Why> {
         let function = unit.function;
         let graph = &function.graph;
-        let goes_on_as_it = self.logged.get(&unit.number).is_some_and(String::is_empty);
-        if !goes_on_as_it {
-            add(unit, At::Entry, self.log(function.entry, CALLED), out)?;
+        let word = self.logged.get(&unit.number).map_or("", String::as_str);
+        let goes_on_as_it = word.is_empty();
+        match word.ends_with(logged::ALONE) {
+            _ if goes_on_as_it => {}
+            true => return add(unit, At::Entry, self.log(function.entry, ALONE), out),
+            false => add(unit, At::Entry, self.log(function.entry, CALLED), out)?,
         }
         for (number, block) in (0..).zip(&graph.blocks) {
             let edges = graph.edges_of(number as usize);
@@ -500,9 +505,16 @@ impl StaticTool for Contexts<'_> {
     }
 
     fn says(&self) -> String {
+        let graph = &self.calls.graph;
+        let numbers = (0..graph.functions).map(|function| self.numbering.count(function));
         format!(
-            "{} calls add to the number, {} put a record on top, {} are of other code",
-            self.adds, self.pushes, self.open
+            "{} functions with {} calls, and {} contexts of one at most; {} calls add to the number, {} put a record on top, {} are of other code",
+            graph.functions,
+            graph.edges.len(),
+            numbers.max().unwrap_or(0),
+            self.adds,
+            self.pushes,
+            self.open
         )
     }
 }

@@ -5,6 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use flow::{EdgeKind, Program, To};
 use image::{Image, LinkAddr};
 
+/// The sign behind a word whose calls are logged with their first argument alone, without a path and an end.
+pub const ALONE: char = '=';
+
 /// Functions that a list names, by their numbers, with the word that each is named by: names, as they are or demangled, or addresses;
 /// separated by commas. Those as which they go on have no word: they log returns alone, which are those of the others.
 pub fn functions(image: &Image, program: &Program, list: &str) -> BTreeMap<usize, String> {
@@ -16,6 +19,7 @@ pub fn functions(image: &Image, program: &Program, list: &str) -> BTreeMap<usize
         let aliases = extent.into_iter().flat_map(|extent| image.aliases(extent));
         let names: Vec<&str> = aliases.chain(name).collect();
         let is_it = |word: &&str| {
+            let word = word.trim_end_matches(ALONE);
             names.iter().any(|name| names_it(word, name)) || address(word) == Some(entry.0)
         };
         wanted.iter().copied().find(is_it)

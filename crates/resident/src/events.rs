@@ -1,15 +1,22 @@
 //! Events of calls that are logged ([`wire::contexts::LANE_AT`]): `log_event` appends one to the thread's lane.
 //!
-//! Its facts at `r11` are the function, and whether it is called, returns, or goes on as another one; it goes on behind them, with all registers as they were. Flags
-//! are free, and nothing is below the stack pointer but the word that inserted code keeps there.
+//! Its facts at `r11` are the function, and whether it is called, returns, or goes on as another one; it goes on behind them, with all
+//! registers as they were. Flags are free, and nothing is below the stack pointer but the word that inserted code keeps there.
 //!
-//! Invariant: an event counts once the lane's cursor is behind it. A handler of a signal may append one at any moment: then the cursor
-//! is not what it was, and the event is written once more behind it.
+//! Approach: the thread has a copy of each record as the stream has it, at [`COPY`] from the record, and an event has those alone that
+//! differ. All of a path are compared, as one that is the same may lie above one that is not.
+//!
+//! Invariant: an event counts once the lane's cursor is behind it, and copies are made only then. A handler of a signal may append one at
+//! any moment: before, the cursor is not what it was, and the event is written once more behind it; behind, the handler's has what is
+//! not copied yet once more.
 
 use core::arch::global_asm;
 use core::mem::offset_of;
 
-use wire::contexts::{CALLED, EVENT, HEAD, Kind, LANE_AT, LOGGED, MOST_EVENT, RETURNED, Record, State};
+use wire::contexts::{
+    ALONE, CALLED, COPY, EVENT, HEAD, IS_LOST, LANE_AT, LOGGED, MORE, MOST_EVENT, RECORD, Record,
+    SHORT, State,
+};
 use wire::counters::{FIRST, Lane};
 
 global_asm!(
@@ -22,67 +29,86 @@ global_asm!(
     "push rdx",
     "push rsi",
     "push rdi",
+    "push r8",
     "2:",
     "mov rdi, gs:[{cursor}]",
+    "mov r8d, [r11 + 4]",
+    "lea rsi, [rdi + 8 * {short}]",
+    "mov rax, [rsp + 8]",
+    "cmp r8d, {called}",
+    "jne 8f",
     "lea rsi, [rdi + 8 * {event}]",
-    "cmp dword ptr [r11 + 4], {called}",
-    "jne 5f",
+    // Records that are not as the stream has them.
     "mov rax, gs:[{top}]",
     "3:",
     "cmp eax, {bottom}",
+    "je 6f",
+    "mov rcx, gs:[rax + {level}]",
+    "cmp rcx, gs:[rax + {copy} + {level}]",
+    "jne 4f",
+    "mov rcx, gs:[rax + {own_number}]",
+    "cmp rcx, gs:[rax + {copy} + {own_number}]",
+    "jne 4f",
+    "mov rcx, gs:[rax + {own_site}]",
+    "cmp rcx, gs:[rax + {copy} + {own_site}]",
+    "jne 4f",
+    "mov rcx, gs:[rax + {entry}]",
+    "cmp rcx, gs:[rax + {copy} + {entry}]",
+    "jne 4f",
+    "mov rcx, gs:[rax + {below}]",
+    "cmp rcx, gs:[rax + {copy} + {below}]",
     "je 5f",
+    "4:",
     "lea rcx, [rdi + {most}]",
     "cmp rsi, rcx",
-    "jg 5f",
-    "mov rcx, gs:[rax + {level}]",
-    "mov gs:[rsi + {end}], rcx",
-    "mov rcx, gs:[rax + {own_number}]",
-    "mov gs:[rsi + {end} + 8], rcx",
-    "mov rcx, gs:[rax + {own_site}]",
-    "mov gs:[rsi + {end} + 16], rcx",
-    "mov rcx, gs:[rax + {entry}]",
-    "mov gs:[rsi + {end} + 24], rcx",
-    "mov ecx, gs:[rax + {kind}]",
-    "mov gs:[rsi + {end} + 32], rcx",
-    "cmp ecx, {handler}",
-    "jne 4f",
-    "mov rcx, gs:[rax + {interrupted}]",
-    "mov gs:[rsi + {end} + 40], rcx",
-    "mov rcx, gs:[rax + {stack}]",
-    "mov gs:[rsi + {end} + 48], rcx",
-    "mov rcx, gs:[rax + {stack_before}]",
-    "mov gs:[rsi + {end} + 56], rcx",
-    "add rsi, 24",
-    "4:",
+    "jle 7f",
+    // The rest comes with the next event.
+    "mov r8d, {more}",
+    "jmp 6f",
+    "7:",
+    // All of it, behind its displacement.
+    "mov gs:[rsi + {end}], rax",
+    ".irp word, 0, 8, 16, 24, 32, 40, 48, 56",
+    "mov rcx, gs:[rax + \\word]",
+    "mov gs:[rsi + {end} + 8 + \\word], rcx",
+    ".endr",
     "add rsi, 8 * {logged}",
+    "5:",
     "mov eax, gs:[rax + {below}]",
     "jmp 3b",
-    "5:",
+    "6:",
+    "mov rax, gs:[{number}]",
+    "mov gs:[rdi + {end} + 32], rax",
+    "mov rax, gs:[{site}]",
+    "mov gs:[rdi + {end} + 40], rax",
+    "mov rax, gs:[{top}]",
+    "mov gs:[rdi + {end} + 48], rax",
+    "mov rax, [rsp + 2 * 8]",
+    "mov gs:[rdi + {end} + 56], rax",
+    "mov rax, [rsp + 3 * 8]",
+    "mov gs:[rdi + {end} + 64], rax",
+    "lea rcx, [rsp + 128 + 6 * 8]",
+    "xor eax, eax",
+    "cmp gs:[{lost}], rcx",
+    "setae al",
+    "shl eax, {is_lost}",
+    "or r8d, eax",
+    "mov rax, [rsp + 8]",
+    // A first argument, or a result.
+    "8:",
+    "cmp r8d, {returned}",
+    "cmove rax, [rsp + 5 * 8]",
+    "mov gs:[rdi + {end} + 24], rax",
     "rdtsc",
     "shl rdx, 32",
     "or rax, rdx",
     "mov gs:[rdi + {end} + 8], rax",
-    "mov rax, gs:[{number}]",
+    "lea rax, [rsp + 128 + 6 * 8]",
     "mov gs:[rdi + {end} + 16], rax",
-    "mov rax, gs:[{site}]",
-    "mov gs:[rdi + {end} + 24], rax",
-    "mov rax, gs:[{lost}]",
-    "mov gs:[rdi + {end} + 32], rax",
-    "lea rax, [rsp + 128 + 5 * 8]",
-    "mov gs:[rdi + {end} + 40], rax",
-    // A result, or arguments.
-    "mov rax, [rsp + 4 * 8]",
-    "cmp dword ptr [r11 + 4], {returned}",
-    "cmovne rax, [rsp]",
-    "mov gs:[rdi + {end} + 48], rax",
-    "mov rax, [rsp + 8]",
-    "mov gs:[rdi + {end} + 56], rax",
-    "mov rax, [rsp + 2 * 8]",
-    "mov gs:[rdi + {end} + 64], rax",
     "mov rcx, rsi",
     "sub rcx, rdi",
     "shl ecx, 16",
-    "or ecx, [r11 + 4]",
+    "or ecx, r8d",
     "shl rcx, 32",
     "mov eax, [r11]",
     "or rcx, rax",
@@ -90,10 +116,27 @@ global_asm!(
     "mov rax, rdi",
     "cmpxchg gs:[{cursor}], rsi",
     "jne 2b",
+    // What it has is as the stream has it now.
+    "lea rdi, [rdi + 8 * {event}]",
+    "3:",
+    "cmp rdi, rsi",
+    "jge 5f",
+    "mov rax, gs:[rdi + {end}]",
+    ".irp word, 0, 8, 16, 24, 32, 40, 48, 56",
+    "mov rcx, gs:[rdi + {end} + 8 + \\word]",
+    "mov gs:[rax + {copy} + \\word], rcx",
+    ".endr",
+    "add rdi, 8 * {logged}",
+    "jmp 3b",
+    "5:",
     "test rsi, rsi",
     "js 6f",
     "call full",
     "6:",
+    "and r8d, {kinds}",
+    "cmp r8d, {more}",
+    "je 2b",
+    "pop r8",
     "pop rdi",
     "pop rsi",
     "pop rdx",
@@ -111,22 +154,26 @@ global_asm!(
     level = const offset_of!(Record, level),
     own_number = const offset_of!(Record, number),
     own_site = const offset_of!(Record, site),
-    interrupted = const offset_of!(Record, interrupted),
-    stack = const offset_of!(Record, stack),
-    stack_before = const offset_of!(Record, stack_before),
     entry = const offset_of!(Record, entry),
     below = const offset_of!(Record, below),
-    kind = const offset_of!(Record, kind),
-    handler = const Kind::Handler as u32,
+    copy = const COPY,
     bottom = const FIRST + HEAD,
     called = const CALLED,
-    returned = const RETURNED,
+    returned = const wire::contexts::RETURNED,
+    more = const MORE,
+    kinds = const (1u32 << IS_LOST) - 1,
+    is_lost = const IS_LOST,
     event = const EVENT,
+    short = const SHORT,
     logged = const LOGGED,
     most = const MOST_EVENT,
 );
 
-// An event that begins in front of the end of a lane ends in it, and the size of one fits into 16 bits.
+// An event that begins in front of the end of a lane ends in it; `below` and `kind`, and `entry` and `by`, are a word.
 const _: () = assert!(
-    Lane::HEAD + Lane::ROOM + MOST_EVENT + 8 * (LOGGED as u64 + 3) <= Lane::BYTES && offset_of!(Record, by) == offset_of!(Record, entry) + 4
+    Lane::HEAD + Lane::ROOM + MOST_EVENT + 8 * LOGGED as u64 <= Lane::BYTES
+        && offset_of!(Record, by) == offset_of!(Record, entry) + 4
+        && offset_of!(Record, kind) == offset_of!(Record, below) + 4
+        && LOGGED as u64 * 8 == RECORD + 8
+        && ALONE > CALLED
 );

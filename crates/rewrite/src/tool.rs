@@ -15,7 +15,7 @@
 use flow::Program;
 use image::LinkAddr;
 use probe::Op;
-use wire::contexts::LANE_AT;
+use wire::contexts::{BYTES, LANE_AT};
 
 use crate::skipped::Why;
 use crate::unit::{Plan, Unit};
@@ -145,7 +145,11 @@ impl Memory<'_> {
 
     /// Bytes behind the first page, in such a file.
     pub fn window(&self) -> u64 {
-        self.at() + self.bytes
+        let copies = match self.form {
+            Form::Events => BYTES,
+            _ => 0,
+        };
+        self.at() + self.bytes + copies
     }
 }
 

@@ -14,7 +14,9 @@
 
 use core::mem::offset_of;
 
-/// Words of a thread, behind [`crate::counters::FIRST`].
+use crate::counters::{FIRST, Lane};
+
+/// Words of a thread, behind [`FIRST`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct State {
@@ -139,30 +141,40 @@ pub const RECORD: u64 = size_of::<Record>() as u64;
 /// Bytes of facts of a routine.
 pub const FACTS: u64 = 16;
 
-/// Displacement behind [`crate::counters::FIRST`] of the lane ([`crate::counters::Lane`]) of a program whose calls of some functions
-/// are logged. Its stream is events of 64-bit words, and a piece of it has whole ones:
+/// Displacement behind [`FIRST`] of the [`Lane`] of a program whose calls of some functions are logged. Its stream is events of 64-bit
+/// words, and a piece of it has whole ones:
 ///
 /// | word | what |
 /// |---:|---|
-/// | 0 | the function's entry in the lower half; then 16 bits of [`CALLED`], [`RETURNED`], [`LEFT`] or [`GOES_ON`], and 16 of the event's bytes |
+/// | 0 | the function's entry in the lower half; then 16 bits of the kind, with the bit [`IS_LOST`] if contexts are not known ([`State::lost`]), and 16 of the event's bytes |
 /// | 1 | time, by the processor's counter |
-/// | 2, 3, 4 | the number, the site, and what is lost ([`State`]) |
-/// | 5 | the stack pointer |
-/// | 6, 7, 8 | the first three arguments, also of a function as which it goes on by a jump; of a return its result, and nothing |
-/// | from 9 on | of a call: records from the top on, [`LOGGED`] words each, the kind last; behind that of a handler three more, of what it interrupted |
-///
-/// Of more records than there is room for, the last ones are missing.
+/// | 2 | the stack pointer |
+/// | 3 | the first argument, also of a function as which it goes on by a jump; of a return its result |
+/// | 4, 5 | from here on of [`CALLED`] and [`MORE`] alone: the number and the site |
+/// | 6 | the displacement of the top record from `%gs` |
+/// | 7, 8 | the second argument and the third |
+/// | from 9 on | records that are not as earlier events of the stream have them, [`LOGGED`] words each: the displacement, and the record |
 pub const LANE_AT: u64 = BYTES;
+/// Displacement of the thread's copy of a record from the record: it is as the stream has it.
+pub const COPY: u64 = BYTES + Lane::BYTES;
 pub const CALLED: u32 = 0;
 pub const RETURNED: u32 = 1;
 /// It goes on by a jump: as code that does not log its end, or that does.
 pub const LEFT: u32 = 2;
 pub const GOES_ON: u32 = 3;
-/// Words of an event before its records, and of a record.
+/// It is called, and its path is not asked for.
+pub const ALONE: u32 = 4;
+/// Records of the next event, which has no room for all.
+pub const MORE: u32 = 5;
+pub const IS_LOST: u32 = 14;
+/// Words of an event: of a short one, and before records.
+pub const SHORT: usize = 4;
 pub const EVENT: usize = 9;
-pub const LOGGED: usize = 5;
+pub const LOGGED: usize = 9;
 /// Most bytes behind which no record begins: what is behind the end of a full lane has room for so many and another record.
 pub const MOST_EVENT: u64 = 3840;
+/// Displacement of the bottom.
+pub const BOTTOM: u64 = FIRST + HEAD;
 /// Levels of marks are that much below the stack pointer at the entry, which is a multiple of 8.
 pub const MARK_BELOW: u64 = 4;
 

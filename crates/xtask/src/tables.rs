@@ -1,5 +1,5 @@
-//! `cargo xtask tables mtrace`: the tables of the mTrace thesis for programs of our own. `tables qp`
-//! and `tables qpt`: those of [`qp`] and [`qpt`].
+//! `cargo xtask tables mtrace`: the tables of the mTrace thesis for programs of our own. `tables qp`,
+//! `tables qpt` and `tables pcce`: those of [`qp`], [`qpt`] and [`pcce`].
 //!
 //! Approach: each program runs once under `everypath trace` with 1, 4 and 8 threads; from that one
 //! trace come the descriptors of mcfTrace and mcfTRaptor, as they are and through compressors,
@@ -15,6 +15,7 @@
 
 mod first_access;
 mod measure;
+mod pcce;
 mod qp;
 mod qpt;
 mod render;
@@ -40,7 +41,7 @@ pub struct Options {
     /// Words for the name of the file in benches/runs.
     #[arg(long)]
     label: Option<String>,
-    /// With `qp`: rounds, of which the median counts; with `qpt`, of which the quickest does.
+    /// With `qp`: rounds, of which the median counts; with `qpt` and `pcce`, of which the quickest does.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
     /// Only the tables of mlsTrace, or only the others.
@@ -57,6 +58,8 @@ enum Which {
     Mtrace,
     /// Counting by the exec editor, beside what compilers and BOLT insert.
     Qp,
+    /// Calling contexts in a number: call graphs and times.
+    Pcce,
     /// Traces by the exec editor, beside the translator's.
     Qpt,
 }
@@ -167,6 +170,10 @@ pub fn run(tree: &Tree, options: &Options) -> Result<()> {
     if matches!(options.which, Which::Qp) {
         let tables = qp::run(tree, &everypath, &target, &options.only, options.rounds)?;
         return publish(tree, &label("qp"), options.dry, &(notes + &tables));
+    }
+    if matches!(options.which, Which::Pcce) {
+        let tables = pcce::run(tree, &everypath, &target, &options.only, options.rounds)?;
+        return publish(tree, &label("pcce"), options.dry, &(notes + &tables));
     }
     if matches!(options.which, Which::Qpt) {
         let tables = qpt::run(tree, &everypath, &target, &options.only, options.rounds)?;

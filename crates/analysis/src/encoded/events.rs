@@ -1,7 +1,12 @@
 //! Calls that a program has logged with their contexts, in the streams of its threads ([`trace::contexts::LANE_AT`]).
 
+use std::collections::HashMap;
+
 use lz4_flex::block::decompress_into;
-use trace::contexts::{CALLED, EVENT, GOES_ON, Kind, LEFT, LOGGED, MOST_EVENT, RETURNED, Record};
+use trace::contexts::{
+    ALONE, BOTTOM, CALLED, EVENT, GOES_ON, IS_LOST, LEFT, LOGGED, MORE, RECORD, RETURNED, Record,
+    SHORT,
+};
 
 use super::{Decoder, Function, Moment, Unknown};
 use crate::regenerate::Piece;
@@ -10,23 +15,13 @@ use crate::regenerate::Piece;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     Called,
+    /// Called, and its path was not asked for.
+    Alone,
     Returned,
     /// It went on by a jump, as code that does not log its end.
     Left,
     /// It went on as a function that does.
     GoesOn,
-}
-
-impl What {
-    fn of(number: u32) -> Option<What> {
-        match number {
-            CALLED => Some(What::Called),
-            RETURNED => Some(What::Returned),
-            LEFT => Some(What::Left),
-            GOES_ON => Some(What::GoesOn),
-            _ => None,
-        }
-    }
 }
 
 /// A call of a function, or its end.
@@ -36,11 +31,14 @@ pub struct Event {
     pub what: What,
     /// By the processor's counter.
     pub time: u64,
-    /// The first three arguments, also of what it goes on as; the result of a return.
+    /// The first three arguments of a call; else the first alone, also of what it goes on as, or the result.
     pub values: [u64; 3],
-    /// The state, without records but at calls.
+    /// The state, whole only at calls.
     pub moment: Moment,
 }
+
+/// Most bytes of a piece.
+const MOST_PIECE: usize = 1 << 20;
 
 /// The bytes of a piece of a stream.
 ///
@@ -50,7 +48,6 @@ pub fn unpacked(piece: &Piece<'_>) -> Result<Vec<u8>, Unknown> {
     if piece.stored.len() as u64 == piece.bytes {
         return Ok(piece.stored.to_vec());
     }
-    // More than a lane has is no piece.
     let bytes = usize::try_from(piece.bytes).ok();
     let bytes = bytes.filter(|bytes| *bytes <= MOST_PIECE);
     let mut out = vec![0; bytes.ok_or(Unknown::Event)?];
@@ -60,26 +57,115 @@ pub fn unpacked(piece: &Piece<'_>) -> Result<Vec<u8>, Unknown> {
     }
 }
 
-/// Most bytes of a piece.
-const MOST_PIECE: usize = 1 << 20;
+/// A thread's stream, as far as it was read: its records by their displacements.
+#[derive(Debug, Default)]
+pub struct Stream {
+    records: HashMap<u32, Record>,
+}
 
-/// Events of a piece, which the iterator ends at if one is damaged.
-#[derive(Debug)]
-pub struct Events<'d, 'b> {
-    decoder: &'d Decoder,
-    rest: &'b [u8],
+impl Stream {
+    /// Reads the events of the bytes of the next piece; one that is damaged is the last.
+    pub fn read(&mut self, decoder: &Decoder, bytes: &[u8]) -> Vec<Result<Event, Unknown>> {
+        let (mut rest, mut all) = (bytes, Vec::new());
+        while !rest.is_empty() {
+            let head = rest
+                .first_chunk()
+                .map_or(0, |head| u64::from_le_bytes(*head));
+            let len = (head >> 48) as usize;
+            let own = rest.get(..len).filter(|_| len >= 8 * SHORT);
+            let event = match own.map(|own| self.event(decoder, own)) {
+                Some(Ok(None)) => None,
+                Some(Ok(Some(event))) => Some(event),
+                Some(Err(_)) | None => {
+                    all.push(Err(Unknown::Event));
+                    break;
+                }
+            };
+            all.extend(event);
+            rest = &rest[len..];
+        }
+        all
+    }
+
+    /// An event of its bytes; `None`: it has records of the next one. The error says that it is damaged.
+    fn event(
+        &mut self,
+        decoder: &Decoder,
+        bytes: &[u8],
+    ) -> Result<Option<Result<Event, Unknown>>, Unknown> {
+        let (words, rest) = bytes.as_chunks();
+        let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        let kind = (words[0] >> 32) as u32 & 0xffff;
+        let what = match kind & ((1 << IS_LOST) - 1) {
+            CALLED => Some(What::Called),
+            RETURNED => Some(What::Returned),
+            LEFT => Some(What::Left),
+            GOES_ON => Some(What::GoesOn),
+            ALONE => Some(What::Alone),
+            MORE => None,
+            _ => return Err(Unknown::Event),
+        };
+        let is_whole = matches!(what, None | Some(What::Called));
+        let head = if is_whole { EVENT } else { SHORT };
+        if !rest.is_empty() || words.len() < head || !is_whole && words.len() > head {
+            return Err(Unknown::Event);
+        }
+        let (records, rest) = bytes[8 * head..].as_chunks::<{ 8 * LOGGED }>();
+        if !rest.is_empty() {
+            return Err(Unknown::Event);
+        }
+        for own in records {
+            let (at, record) = own.split_first_chunk().ok_or(Unknown::Event)?;
+            let record: &[u8; RECORD as usize] = record.first_chunk().ok_or(Unknown::Event)?;
+            let at = u32::try_from(u64::from_le_bytes(*at)).map_err(|_| Unknown::Event)?;
+            self.records.insert(at, Record::of(record));
+        }
+        let Some(what) = what else {
+            return Ok(None);
+        };
+        let mut moment = Moment {
+            stack: words[2],
+            lost: if kind >> IS_LOST & 1 == 0 {
+                0
+            } else {
+                u64::MAX
+            },
+            ..Moment::default()
+        };
+        let mut values = [words[3], 0, 0];
+        if what == What::Called {
+            (moment.number, moment.site) = (words[4], words[5]);
+            (values[1], values[2]) = (words[7], words[8]);
+            moment.records = self.chain(words[6])?;
+        }
+        let function = decoder.function_of_token(words[0] as u32);
+        Ok(Some(function.map(|function| Event {
+            function,
+            what,
+            time: words[1],
+            values,
+            moment,
+        })))
+    }
+
+    /// Records from one on down to the bottom.
+    fn chain(&self, top: u64) -> Result<Vec<Record>, Unknown> {
+        let mut all = Vec::new();
+        let mut at = u32::try_from(top).map_err(|_| Unknown::Event)?;
+        while u64::from(at) != BOTTOM {
+            let record = self.records.get(&at).ok_or(Unknown::Event)?;
+            all.push(*record);
+            // They are below each other, so there is an end.
+            at = Some(record.below)
+                .filter(|below| *below < at)
+                .ok_or(Unknown::Event)?;
+        }
+        Ok(all)
+    }
 }
 
 impl Decoder {
-    /// Events of the bytes of a piece.
-    pub fn events<'d, 'b>(&'d self, bytes: &'b [u8]) -> Events<'d, 'b> {
-        Events {
-            decoder: self,
-            rest: bytes,
-        }
-    }
-
-    /// The function that an event is of.
+    /// The function that an event or a record is of.
     pub(super) fn function_of_token(&self, token: u32) -> Result<Function, Unknown> {
         let mut files = self.files.iter().enumerate();
         let found = files.find_map(|(file, known)| {
@@ -87,78 +173,5 @@ impl Decoder {
             Some(Function { file, function })
         });
         found.ok_or(Unknown::Nothing(token.into()))
-    }
-}
-
-impl Iterator for Events<'_, '_> {
-    type Item = Result<Event, Unknown>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let head = u64::from_le_bytes(*self.rest.first_chunk()?);
-        let bytes = (head >> 48) as usize;
-        let is_one = bytes >= 8 * EVENT && bytes.is_multiple_of(8);
-        let own = self.rest.get(..bytes).filter(|_| is_one);
-        let (Some(own), Some(what)) = (own, What::of((head >> 32) as u32 & 0xffff)) else {
-            self.rest = &[];
-            return Some(Err(Unknown::Event));
-        };
-        self.rest = &self.rest[bytes..];
-        let words: Vec<u64> = own
-            .as_chunks()
-            .0
-            .iter()
-            .map(|word| u64::from_le_bytes(*word))
-            .collect();
-        Some(self.event(&words, what))
-    }
-}
-
-impl Events<'_, '_> {
-    fn event(&self, words: &[u64], what: What) -> Result<Event, Unknown> {
-        let mut records = Vec::new();
-        let mut rest = &words[EVENT..];
-        while let Some((own, behind)) = rest.split_at_checked(LOGGED) {
-            rest = behind;
-            let mut record = Record {
-                level: own[0],
-                number: own[1],
-                site: own[2],
-                entry: own[3] as u32,
-                by: (own[3] >> 32) as u32,
-                kind: u32::try_from(own[4]).map_err(|_| Unknown::Event)?,
-                ..Record::default()
-            };
-            if Kind::of(record.kind) == Some(Kind::Handler) {
-                let (more, behind) = rest.split_first_chunk().ok_or(Unknown::Event)?;
-                [record.interrupted, record.stack, record.stack_before] = *more;
-                rest = behind;
-            }
-            records.push(record);
-        }
-        if !rest.is_empty() {
-            return Err(Unknown::Event);
-        }
-        // There was no room for more: nothing is known below.
-        if 8 * words.len() as u64 > MOST_EVENT {
-            records.push(Record {
-                level: u64::MAX,
-                kind: Kind::Lost as u32,
-                ..Record::default()
-            });
-        }
-        Ok(Event {
-            function: self.decoder.function_of_token(words[0] as u32)?,
-            what,
-            time: words[1],
-            values: [words[6], words[7], words[8]],
-            moment: Moment {
-                number: words[2],
-                site: words[3],
-                lost: words[4],
-                records,
-                at: 0,
-                stack: words[5],
-            },
-        })
     }
 }

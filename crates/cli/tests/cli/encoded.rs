@@ -9,6 +9,7 @@ use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
 
+use analysis::encoded::events;
 use analysis::encoded::{By, Call, Decoder, Frame, Function, Moment, Unknown, Whereabouts};
 use isa::{Flow, Insn};
 use nix::sys::ptrace;
@@ -659,23 +660,40 @@ fn damaged_dictionaries_and_altered_records_are_no_harm() {
     assert!(decoded > 10, "{decoded}");
 }
 
-/// Reads events of any bytes, with lengths and functions that may be right.
+/// Reads events of any bytes, with lengths, kinds and functions that may be right.
 fn alter_events(decoder: &Decoder, entries: &[u64], state: &mut u64) {
-    for turn in 0..50 {
+    let mut read = 0;
+    for turn in 0..80 {
         let mut bytes: Vec<u8> = (0..60)
             .flat_map(|_| (random(state) >> (random(state) % 64)).to_le_bytes())
             .collect();
-        for at in [0, 8 * 14, 8 * 22] {
+        let mut at = 0;
+        while at + 8 * 20 < bytes.len() {
             let entry = entries.get(random(state) as usize % entries.len().max(1));
-            let kind = random(state) % 5;
-            let len = 8 * [9, 14, 22, 61, random(state) % 20][turn % 5];
-            let head = entry.copied().unwrap_or(0) & 0xffff_ffff | kind << 32 | len << 48;
+            let (kind, words) = [(0, 9), (1, 4), (5, 18), (0, 18), (4, 4), (3, 4), (6, 9)]
+                [random(state) as usize % 7];
+            let kind = if random(state).is_multiple_of(9) {
+                random(state) & 0xffff
+            } else {
+                kind
+            };
+            let head = entry.copied().unwrap_or(0) & 0xffff_ffff | kind << 32 | (8 * words) << 48;
             bytes[at..at + 8].copy_from_slice(&head.to_le_bytes());
+            // A top that is there, or not.
+            let top = [4160u64, 4224, 4288, random(state)][turn % 4];
+            bytes[at + 48..at + 56].copy_from_slice(&top.to_le_bytes());
+            at += 8 * words as usize;
         }
-        for event in decoder.events(&bytes).flatten() {
+        for event in events::Stream::default()
+            .read(decoder, &bytes)
+            .into_iter()
+            .flatten()
+        {
+            read += 1;
             let _ = decoder.path_in(event.function, &event.moment);
         }
     }
+    assert!(read > 20, "{read}");
 }
 
 /// A program that says where it was, in a callback, in a cycle, in a handler of a signal, and behind `longjmp`.

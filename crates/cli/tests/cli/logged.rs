@@ -147,21 +147,15 @@ fn calls_are_logged_with_their_paths() {
     );
 }
 
-/// An event has room for some hundred records: of a deeper path the innermost functions are shown.
+/// A path with more records than an event has room for comes in several.
 #[test]
-fn a_path_that_is_too_long_says_so() {
+fn a_deep_path_is_logged() {
     let (_folder, log, shadow) = logs(&["-O0", "-g", "-pthread"], &["300"]);
-    let (own, native) = (by_thread(&log), by_thread(&shadow));
-    let mut cut = 0;
-    for (thread, calls) in &own {
-        for (own, native) in calls.iter().zip(&native[thread]) {
-            assert_eq!(own.0, native.0);
-            assert!(native.1.ends_with(&own.1), "{own:?} {native:?}");
-            cut += usize::from(own.1.len() < native.1.len());
-        }
-        assert_eq!(calls.len(), native[thread].len());
-    }
-    assert_eq!((cut, log.matches("\t… > down").count()), (1, 1), "{log}");
+    assert_eq!(by_thread(&log), by_thread(&shadow));
+    assert!(
+        log.lines().any(|line| line.matches("down ").count() > 300),
+        "{log}"
+    );
 }
 
 #[test]
