@@ -77,8 +77,13 @@ fn shown(decoder: &Decoder, path: &[Frame], lines: bool) -> String {
     }
 }
 
-/// A path in one line.
+/// A path in one line, from the program's own first function on.
 pub fn whole(decoder: &Decoder, path: &[Frame]) -> String {
+    let is_start = |frame: &&Frame| name(decoder, frame.function).starts_with("__libc_start_");
+    let path = match path.iter().take_while(is_start).count() {
+        all if all == path.len() => path,
+        start => &path[start..],
+    };
     text(decoder, path, path.len(), false)
 }
 
