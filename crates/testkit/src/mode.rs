@@ -43,7 +43,7 @@ pub const MODES: &[Mode] = &[
 ];
 
 /// Modes of every program in the gate, by name. A trace of values is one of control flow as well.
-const ALWAYS: [&str; 2] = ["contexts", "values"];
+const ALWAYS: [&str; 3] = ["contexts", "count", "values"];
 
 /// Modes of every program in the smoke.
 const SMOKE: [&str; 4] = ["run", "contexts", "count", "values"];
@@ -61,7 +61,7 @@ const IN_TURN: [&str; 9] = [
     "values chaos 2",
 ];
 
-/// One of so many programs has a trace without values in the gate, too, another runs without a tool, and the rest is counted by turns.
+/// One of so many programs has a trace without values in the gate, too, and another runs without a tool.
 const MORE: usize = 6;
 
 /// Modes of real programs, which are too long for all of [`MODES`]; the gate has the first two.
@@ -95,7 +95,7 @@ pub fn of(scope: Scope, name: &str) -> Vec<Mode> {
             match hash as usize / IN_TURN.len() % MORE {
                 0 => names.push("trace"),
                 1 => names.push("run"),
-                more => names.extend((more % 2 == 0).then_some("count")),
+                _ => {}
             }
             named(&names)
         }

@@ -41,7 +41,7 @@ const LEAST: &[(&str, u64)] = &[
     ("programs in lockstep", 9),
     ("runs of crossings", 100),
     ("runs of forms with a segment", 5),
-    ("runs of programs", 1_050),
+    ("runs of programs", 1_250),
     ("runs of real programs", 16),
     ("tests (analysis, analysis)", 77),
     ("tests (analysis, unit)", 37),

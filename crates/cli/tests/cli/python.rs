@@ -195,7 +195,6 @@ fn check(folder: &Folder, words: &[&str]) -> u64 {
 }
 
 #[test]
-#[ignore = "wide: the example, and accesses by python, are in the gate"]
 fn python_counts_what_the_commands_count() {
     let folder = folder("python-counts");
     // Processes and threads.

@@ -87,7 +87,6 @@ fn traced(name: &str) -> Folder {
 }
 
 #[test]
-#[ignore = "wide: ChampSim reads the same accesses in the gate"]
 fn text_has_all_accesses() {
     let folder = traced("simulators-text");
     let insns = shown(&folder, "run.evp");

@@ -43,7 +43,6 @@ fn layouts_and_switches_have_two_versions() {
 
 /// Exceptions and panics out of either version are caught in either one; the libraries have two versions as well.
 #[test]
-#[ignore = "wide: frames of the same program in two versions are in the gate"]
 fn exceptions_go_through_two_versions() {
     let folder = Folder::new("versions-throws");
     fs::write(folder.file("throws.cc"), THROWS).unwrap();
