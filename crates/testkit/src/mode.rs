@@ -43,7 +43,7 @@ pub const MODES: &[Mode] = &[
 ];
 
 /// Modes of every program in the gate, by name. A trace of values is one of control flow as well.
-const ALWAYS: [&str; 3] = ["contexts", "count", "values"];
+const ALWAYS: [&str; 2] = ["contexts", "values"];
 
 /// Modes of every program in the smoke.
 const SMOKE: [&str; 4] = ["run", "contexts", "count", "values"];
@@ -63,6 +63,9 @@ const IN_TURN: [&str; 9] = [
 
 /// One of so many programs has a trace without values in the gate, too, and another runs without a tool.
 const MORE: usize = 6;
+
+/// One of so many programs is counted in the gate, too; the part `counts` compares counts.
+const COUNTED: usize = 3;
 
 /// Modes of real programs, which are too long for all of [`MODES`]; the gate has the first two.
 const REAL: [&str; 3] = ["run", "contexts", "run chaos 3"];
@@ -92,7 +95,11 @@ pub fn of(scope: Scope, name: &str) -> Vec<Mode> {
             });
             let mut names = ALWAYS.to_vec();
             names.push(IN_TURN[hash as usize % IN_TURN.len()]);
-            match hash as usize / IN_TURN.len() % MORE {
+            let hash = hash as usize / IN_TURN.len();
+            if (hash / MORE).is_multiple_of(COUNTED) {
+                names.push("count");
+            }
+            match hash % MORE {
                 0 => names.push("trace"),
                 1 => names.push("run"),
                 _ => {}

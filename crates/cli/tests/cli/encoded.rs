@@ -25,8 +25,8 @@ use crate::stepped::{Step, stepped};
 
 /// Offset of a thread's state from `%gs`, as `wire::counters` has it.
 const FIRST: u64 = 4096;
-/// Steps of a program, at most, in the gate and in `wide`.
-const STEPS: [u64; 2] = [20_000, 60_000];
+/// Most steps of a program at which its thread has its memory, in the gate and in `wide`.
+const STEPS: [u64; 2] = [12_000, 60_000];
 /// Frames are compared at one step of so many.
 const EACH: u64 = 1;
 /// Bytes between which two stack pointers are of one stack.
@@ -128,9 +128,14 @@ impl Step for Shadow {
     }
 
     fn is_done(&self) -> bool {
-        self.is_gone
-            || self.figures.steps >= STEPS[usize::from(Scope::current() == Scope::Wide)]
-            || self.failed.is_some()
+        let Figures {
+            compared,
+            unknown,
+            within,
+            ..
+        } = self.figures;
+        let most = STEPS[usize::from(Scope::current() == Scope::Wide)];
+        self.is_gone || compared + unknown + within >= most || self.failed.is_some()
     }
 
     fn step(&mut self) {
@@ -567,6 +572,10 @@ fn follow_all(wanted: &dyn Fn(&Program) -> bool, least: usize) {
                     let outcome = follow(program);
                     let mut sum = sum.lock().unwrap();
                     match outcome {
+                        Ok(figures) if figures.compared == 0 => {
+                            println!("FAILED {}: nothing was compared", program.name);
+                            sum.2.push(program.name.clone());
+                        }
                         Ok(figures) => {
                             println!("{}: {figures:?}", program.name);
                             sum.0 += 1;

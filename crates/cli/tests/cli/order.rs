@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use testkit::folder::Folder;
+use testkit::scope::Scope;
 
 use crate::BINARY;
 
@@ -175,7 +176,11 @@ fn are_in_order(name: &str, modes: &[&[&str]]) {
 fn shared_predictors_lose_nothing() {
     let folder = Folder::new("order-shared");
     folder.program(&["-O1", "-pthread"], "program", PROGRAM);
-    for options in MODES {
+    let modes = match Scope::current() {
+        Scope::Wide => &MODES[..],
+        _ => &MODES[1..2],
+    };
+    for options in modes {
         traced(&folder, options);
         let shared = ["raptor", "run.evp", "--shared", "--targets", "ibtb-last"];
         let with = |more: &[&str]| printed(&folder, &[&shared, more].concat());

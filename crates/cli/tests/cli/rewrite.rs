@@ -89,7 +89,13 @@ fn edited_layouts_run_and_survive_strip() {
         succeeds(&folder, compiler, &arguments);
         let native = tool(&folder, &format!("./{name}"), &["a", "b"]);
         assert_eq!(native.status.code(), Some(3), "{name}");
-        for by in TOOLS {
+        // Every tool edits the first; only the one with all checks edits the others.
+        let tools = if name == "pie" {
+            &TOOLS[..]
+        } else {
+            &TOOLS[2..]
+        };
+        for by in tools {
             survives(&folder, name, by, &native);
         }
     }

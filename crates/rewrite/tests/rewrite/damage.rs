@@ -101,7 +101,7 @@ fn check(input: &[u8], edited: &Edited) {
     );
 }
 
-/// Each byte of the headers with two other values, alone; neighbours have different ones.
+/// Each byte of the headers with another value, alone; neighbours have different ones.
 #[test]
 fn damaged_headers() {
     let whole = program();
@@ -110,16 +110,14 @@ fn damaged_headers() {
     let sections = u64::from_le_bytes(whole[0x28..0x30].try_into().unwrap()) as usize;
     let (mut edited, mut refused) = (0, 0);
     for at in (0..programs).chain(sections..whole.len()) {
-        for value in [[0, 0x7f], [1, 0xff]][at % 2] {
-            let mut input = whole.clone();
-            input[at] = value;
-            match try_edit(&input) {
-                true => edited += 1,
-                false => refused += 1,
-            }
+        let mut input = whole.clone();
+        input[at] = [0, 1, 0x7f, 0xff][at % 4];
+        match try_edit(&input) {
+            true => edited += 1,
+            false => refused += 1,
         }
     }
-    assert!(edited > 1000 && refused > 100, "{edited} {refused}");
+    assert!(edited > 500 && refused > 50, "{edited} {refused}");
 }
 
 /// Bytes of unwind tables and of tables of landing pads with other values, alone and a few at once.

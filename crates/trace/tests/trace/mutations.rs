@@ -6,7 +6,7 @@ use crate::common::{Random, sample};
 use trace::container::Kind;
 use trace::{Identity, read, read_index, read_prefix, write, write_index};
 
-const ROUNDS: usize = 12_000;
+const ROUNDS: usize = 6_000;
 
 /// Splits a file behind its header into (kind, uncompressed bytes).
 fn chunks(bytes: &[u8]) -> Vec<([u8; 4], Vec<u8>)> {
