@@ -117,6 +117,8 @@ struct Known {
     /// By their addresses in records.
     functions: HashMap<u32, u32>,
     sites: HashMap<u32, u32>,
+    /// The function that each site calls, of those that call one.
+    called: HashMap<u32, u32>,
     /// Sums that calls add, by the address of the instruction.
     adds: HashMap<u64, u64>,
     /// Beginnings and ends of code, and the functions that it is of.
@@ -125,32 +127,60 @@ struct Known {
     bias: u64,
 }
 
+/// The call graph of a file.
+fn graph(file: &File) -> CallGraph {
+    let sites = file.sites.iter().map(|site| Site {
+        caller: site.caller,
+        kind: match site.kind {
+            0 => SiteKind::Closed,
+            1 => SiteKind::Shared,
+            _ => SiteKind::Open,
+        },
+    });
+    let edges = file.edges.iter().map(|&(site, callee, weight)| Edge {
+        site,
+        callee,
+        weight,
+    });
+    let functions = 0..file.functions.len() as u32;
+    let tails = file.functions.iter();
+    CallGraph {
+        functions: functions.end,
+        sites: sites.collect(),
+        edges: edges.collect(),
+        roots: functions.collect(),
+        tails: tails.map(|function| function.tails.clone()).collect(),
+    }
+}
+
+/// The function that each site calls, of those that call one.
+fn called(file: &File) -> HashMap<u32, u32> {
+    let mut all: HashMap<u32, Vec<u32>> = HashMap::new();
+    for &(site, callee, _) in &file.edges {
+        all.entry(site).or_default().push(callee);
+    }
+    // The graph has edges to all functions as which the one that is called may go on.
+    let goes_on_as = |one: u32, other: u32| {
+        let tails = file.functions.get(one as usize).map(|known| &known.tails);
+        tails.is_some_and(|tails| tails.contains(&other))
+    };
+    let called = all.into_iter().filter_map(|(site, all)| {
+        let is_first = |one: &u32| {
+            let mut others = all.iter().filter(|other| *other != one);
+            others.all(|other| goes_on_as(*one, *other))
+        };
+        let mut first = all.iter().copied().filter(is_first);
+        Some((site, first.next().filter(|_| first.next().is_none())?))
+    });
+    called.collect()
+}
+
 impl Known {
     fn new(file: File) -> Known {
-        let sites = file.sites.iter().map(|site| Site {
-            caller: site.caller,
-            kind: match site.kind {
-                0 => SiteKind::Closed,
-                1 => SiteKind::Shared,
-                _ => SiteKind::Open,
-            },
-        });
-        let edges = file.edges.iter().map(|&(site, callee, weight)| Edge {
-            site,
-            callee,
-            weight,
-        });
-        let functions = 0..file.functions.len() as u32;
-        let tails = file.functions.iter();
-        let graph = CallGraph {
-            functions: functions.end,
-            sites: sites.collect(),
-            edges: edges.collect(),
-            roots: functions.collect(),
-            tails: tails.map(|function| function.tails.clone()).collect(),
-        };
+        let graph = graph(&file);
         let options = Options {
             most: file.most,
+            by_function: file.by_function,
             ..Options::default()
         };
         let numbering = Numbering::of(&graph, options);
@@ -173,6 +203,7 @@ impl Known {
         });
         let sites = (0..).zip(&file.sites);
         Known {
+            called: called(&file),
             functions: functions.collect(),
             sites: sites
                 .map(|(number, site)| (token(site.at), number))
@@ -287,7 +318,8 @@ impl Decoder {
         }
         let here = (moment.at, moment.stack);
         let end = self.end(here, moment.number, moment.site)?;
-        self.path_to(end, moment)
+        let path = self.path_to(end, moment)?;
+        Ok(path.into_iter().map(|(frame, _)| frame).collect())
     }
 
     /// The path of a moment in a function, which ends with it.
@@ -295,6 +327,19 @@ impl Decoder {
     /// # Errors
     /// It is not known.
     pub fn path_in(&self, function: Function, moment: &Moment) -> Result<Vec<Frame>, Unknown> {
+        let path = self.path_with_entries(function, moment)?;
+        Ok(path.into_iter().map(|(frame, _)| frame).collect())
+    }
+
+    /// Such a path, with the function of each frame that was called: it went on as the frame's by a jump, if it is another one.
+    ///
+    /// # Errors
+    /// It is not known.
+    pub fn path_with_entries(
+        &self,
+        function: Function,
+        moment: &Moment,
+    ) -> Result<Vec<(Frame, Function)>, Unknown> {
         if moment.lost >= moment.stack {
             return Err(Unknown::Lost);
         }
@@ -307,9 +352,13 @@ impl Decoder {
         self.path_to(Some(end), moment)
     }
 
-    fn path_to(&self, mut end: Option<End>, moment: &Moment) -> Result<Vec<Frame>, Unknown> {
+    fn path_to(
+        &self,
+        mut end: Option<End>,
+        moment: &Moment,
+    ) -> Result<Vec<(Frame, Function)>, Unknown> {
         let mut records = moment.records.iter();
-        let mut frames: Vec<Frame> = Vec::new();
+        let mut frames: Vec<(Frame, Function)> = Vec::new();
         while let Some(own) = end.take() {
             let is_begin = |record: &&Record| {
                 let kind = Kind::of(record.kind);
@@ -321,10 +370,11 @@ impl Decoder {
             match (found, own.is_jump) {
                 // Functions may have gone on as others one after the other: the first one is known, and the last one.
                 (Err(Unknown::NoPath | Unknown::Nothing(_)), true) => {
-                    frames.push(Frame {
+                    let frame = Frame {
                         by: By::Unknown,
                         function: own.function,
-                    });
+                    };
+                    frames.push((frame, own.function));
                     let first = End {
                         function: self.function_of_token(record.entry)?,
                         number: record.number,
@@ -379,7 +429,7 @@ impl Decoder {
         }: &End,
         record: &Record,
         by: By,
-        frames: &mut Vec<Frame>,
+        frames: &mut Vec<(Frame, Function)>,
     ) -> Result<(), Unknown> {
         let file = function.file;
         let known = &self.files[file];
@@ -399,17 +449,34 @@ impl Decoder {
             return Err(Unknown::NoPath);
         }
         let calls = piece.calls.iter().rev();
-        frames.extend(calls.map(|&(site, function)| Frame {
-            by: By::Call(Call { file, site }),
-            function: Function { file, function },
+        frames.extend(calls.map(|&(site, function)| {
+            let frame = Frame {
+                by: By::Call(Call { file, site }),
+                function: Function { file, function },
+            };
+            let called = known.called.get(&site).copied().unwrap_or(function);
+            (
+                frame,
+                Function {
+                    file,
+                    function: called,
+                },
+            )
         }));
-        frames.push(Frame {
+        let frame = Frame {
             by,
             function: Function {
                 file,
                 function: piece.head,
             },
-        });
+        };
+        frames.push((
+            frame,
+            Function {
+                file,
+                function: entered,
+            },
+        ));
         Ok(())
     }
 

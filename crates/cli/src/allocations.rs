@@ -5,6 +5,7 @@ use anyhow::{Result, anyhow};
 use report::allocations::{Shown, folded, json, text};
 
 use crate::commands::print;
+use crate::edit_cache::is_script;
 use crate::exit_status::Ending;
 use crate::flags::{Allocating, AllocatingForm};
 use crate::logged::{Log, Logged};
@@ -42,7 +43,7 @@ pub fn allocations(flags: &Allocating) -> Result<Ending> {
         _ => name.clone(),
     });
     let names: Vec<String> = names.collect();
-    if names.is_empty() {
+    if names.is_empty() && !is_script(&program) {
         anyhow::bail!(
             "neither '{}' nor its libraries have a function named malloc: name its allocator with --allocate and --release",
             program.display()

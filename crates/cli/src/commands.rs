@@ -17,6 +17,7 @@ use crate::cfiat;
 use crate::ctl;
 use crate::diff;
 use crate::doctor;
+use crate::edit_cache::Inserted;
 use crate::edited_run::EditedRun;
 use crate::exit_status::Ending;
 use crate::flags::{
@@ -34,7 +35,7 @@ use crate::selection;
 use crate::session::Session;
 use crate::show::Show;
 use crate::traces;
-use crate::{counter_files, counter_header};
+use crate::{counted_contexts, counter_files, counter_header};
 
 pub fn run(command: &Command) -> Result<Ending> {
     match command {
@@ -127,30 +128,22 @@ fn contexts(flags: &Contexts) -> Result<Ending> {
     if destination.format == Format::Pprof && destination.report.is_none() && !destination.quiet {
         bail!("--format pprof is no text for standard error; name a file with --report FILE");
     }
-    let selected = !flags.funcs.is_empty() || !flags.modules.is_empty() || flags.main_image_only;
-    let costs = counted(flags, blocks)?;
-    let wanted = [
-        (flags.unroll_recursion, flag::UNROLL),
-        (flags.count_self_jumps, flag::SELF_JUMPS),
-        (selected, flag::SELECT),
-        (flags.funcs.is_empty(), flag::BY_MODULE),
-        (flags.start_func.is_some(), flag::START_FUNC),
-        (flags.stop_func.is_some(), flag::STOP_FUNC),
-        (flags.view.engine_stats, flag::CLOCK),
-        (flags.roll_loops, flag::ROLL_LOOPS),
-        (flags.blocks == BlockKind::Dynamic, flag::DYNAMIC_BLOCKS),
-        (blocks.is_some_and(|blocks| !blocks.windows), flag::SLABS),
-        // Blocks are rolled as loops or not at all.
-        (blocks.is_some(), flag::UNROLL),
-    ];
-    Session {
+    let costs = match flags.rewrite {
+        true => Vec::new(),
+        false => counted(flags, blocks)?,
+    };
+    let edited = match flags.rewrite {
+        true => Some(edited_for_contexts(flags)?),
+        false => None,
+    };
+    let session = Session {
         target: &flags.target,
         destination: &flags.destination,
         html: flags.page.wanted(),
         mode: Mode::Contexts,
         blocks,
         k: recorded_k(flags, blocks.is_some()),
-        flags: bits(&wanted),
+        flags: flags_of(flags, blocks),
         max_nodes: flags.max_nodes,
         costs,
         buffer: 0,
@@ -167,8 +160,48 @@ fn contexts(flags: &Contexts) -> Result<Ending> {
             ..Show::new(flags.destination.format, &flags.view)
         },
         speaks: true,
+    };
+    match edited {
+        Some((program, edited)) => session.run_edited(&program, &edited),
+        None => session.run(),
     }
-    .run()
+}
+
+/// Flags of the engine.
+fn flags_of(flags: &Contexts, blocks: Option<BlockContexts>) -> u32 {
+    let selected = !flags.funcs.is_empty() || !flags.modules.is_empty() || flags.main_image_only;
+    let wanted = [
+        (flags.unroll_recursion, flag::UNROLL),
+        (flags.count_self_jumps, flag::SELF_JUMPS),
+        (selected, flag::SELECT),
+        (flags.funcs.is_empty(), flag::BY_MODULE),
+        (flags.start_func.is_some(), flag::START_FUNC),
+        (flags.stop_func.is_some(), flag::STOP_FUNC),
+        (flags.view.engine_stats, flag::CLOCK),
+        (flags.roll_loops, flag::ROLL_LOOPS),
+        (flags.blocks == BlockKind::Dynamic, flag::DYNAMIC_BLOCKS),
+        (blocks.is_some_and(|blocks| !blocks.windows), flag::SLABS),
+        // Blocks are rolled as loops or not at all.
+        (blocks.is_some(), flag::UNROLL),
+    ];
+    bits(&wanted)
+}
+
+/// The program's path, and its edited form that counts calls by context.
+fn edited_for_contexts(flags: &Contexts) -> Result<(PathBuf, EditedRun)> {
+    let program = program::check(&flags.target.command[0])?;
+    let edited = EditedRun::with(&program, Inserted::CALLS, flags.destination.quiet);
+    let edited = edited.map_err(|why| {
+        anyhow!(
+            "'{}' is not edited: {why}; nothing was run",
+            program.display()
+        )
+    })?;
+    let left = counted_contexts::left_out(&edited.dictionary()?);
+    if let Some(sentence) = left.filter(|_| !flags.destination.quiet) {
+        say!("everypath: {sentence}");
+    }
+    Ok((program, edited))
 }
 
 /// Costs that are counted besides calls. The one to sort by is to be among them.

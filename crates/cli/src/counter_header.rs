@@ -8,8 +8,9 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow};
 use wire::counters::{
-    ARGUMENTS, CHUNK_HEAD, CHUNK_MAGIC, ChunkHead, FIRST, FOLDER, FileHeader, HEAD, ID, Lane,
-    MAGIC, MODULES, Module, NUMBERED, PATH, SEVERAL, STREAM_MAGIC, StreamHead, VERSION,
+    ARGUMENTS, CHUNK_HEAD, CHUNK_MAGIC, COUNTS_BYTES, COUNTS_MAGIC, ChunkHead, CountsHead, FIRST,
+    FOLDER, FileHeader, HEAD, ID, Lane, MAGIC, MODULES, Module, NUMBERED, PATH, SEVERAL,
+    STREAM_MAGIC, StreamHead, VERSION,
 };
 
 use crate::output::reason;
@@ -45,6 +46,8 @@ pub struct Header {
     threads: Vec<u32>,
     /// Pieces of streams, with the slot, and how many bytes of its stream come before.
     streams: Vec<(u64, u64, StoredPiece)>,
+    /// Counters of calls by context: the slot, the number of the first context, and bytes of the file.
+    counts: Vec<(u64, u64, Range<usize>)>,
 }
 
 /// A piece of a stream.
@@ -59,6 +62,7 @@ pub struct StoredPiece {
 /// A thread's stream.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Stream {
+    pub slot: u64,
     /// Number of the thread, or [`SEVERAL`].
     pub thread: u32,
     /// Its thread pointer.
@@ -153,6 +157,7 @@ impl Header {
                 .map(|at| half(bytes, offset_of!(FileHeader, threads) + 4 * at))
                 .collect(),
             streams: Vec::new(),
+            counts: Vec::new(),
         };
         header.add_chunks(bytes)?;
         Ok(header)
@@ -167,6 +172,21 @@ impl Header {
                 .is_some_and(|rest| rest.starts_with(&STREAM_MAGIC))
             {
                 at = self.add_piece(bytes, at)?;
+                continue;
+            }
+            if bytes
+                .get(at..)
+                .is_some_and(|rest| rest.starts_with(&COUNTS_MAGIC))
+            {
+                let start = at + CHUNK_HEAD as usize;
+                let end = start + COUNTS_BYTES as usize;
+                let slot = word(bytes, at + offset_of!(CountsHead, slot));
+                let first = word(bytes, at + offset_of!(CountsHead, first));
+                if end > bytes.len() {
+                    return Err(CUT);
+                }
+                self.counts.push((slot, first, start..end));
+                at = end;
                 continue;
             }
             let head = bytes.get(at..at + CHUNK_HEAD as usize).ok_or(CUT)?;
@@ -219,6 +239,7 @@ impl Header {
         }
         let streams = part.chunks.iter().map(|(slot, lane)| {
             let mut stream = Stream {
+                slot: *slot,
                 thread: self.thread(*slot),
                 pointer: word(bytes, lane.start + offset_of!(Lane, pointer)),
                 pieces: Vec::new(),
@@ -248,6 +269,16 @@ impl Header {
             Ok(stream)
         });
         streams.collect()
+    }
+
+    /// Calls of the context of a thread with a number; `None`: they are not in the file.
+    pub fn calls(&self, bytes: &[u8], slot: u64, context: u64) -> Option<u64> {
+        let mut pieces = self.counts.iter();
+        pieces.find_map(|(own, first, range)| {
+            let at = context.checked_sub(*first).filter(|_| *own == slot)?;
+            let at = (at < COUNTS_BYTES / 8).then(|| range.start + 8 * at as usize)?;
+            Some(word(bytes, at).saturating_sub(self.before(at)))
+        })
     }
 
     /// Number of the thread that has a slot.

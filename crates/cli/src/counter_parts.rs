@@ -63,15 +63,17 @@ impl Parts {
             let room = room.next_multiple_of(FIRST).max(FIRST);
             let range = match counters {
                 Counters::Stream => 0..Lane::BYTES,
+                Counters::Calls => contexts::LANE_AT..contexts::LANE_AT + Lane::BYTES,
                 Counters::Own if flags.log.is_some() => {
                     contexts::LANE_AT..contexts::LANE_AT + Lane::BYTES
                 }
                 Counters::Own => 0..contexts::BYTES,
                 _ => parts.window..parts.window.saturating_add(room),
             };
-            let copies = match flags.log {
-                Some(_) => contexts::BYTES,
-                None => 0,
+            let copies = match (counters, &flags.log) {
+                (Counters::Calls, _) => contexts::BYTES + contexts::CALLS_BYTES,
+                (_, Some(_)) => contexts::BYTES,
+                (_, None) => 0,
             };
             parts.window = range.end + copies;
             let path = path.to_string_lossy().into_owned();

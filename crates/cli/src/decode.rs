@@ -110,10 +110,11 @@ pub fn key(by: By) -> (u64, u64) {
     }
 }
 
-/// Tells a decoder where a process had its files.
-pub fn place(decoder: &mut Decoder, header: &Header) {
+/// Tells a decoder where a process had its files; gives them by their numbers, with differences of addresses.
+pub fn place(decoder: &mut Decoder, header: &Header) -> Vec<(usize, u64)> {
+    let mut biases = Vec::new();
     let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
-    let files: Vec<String> = decoder.files().map(|file| name(&file.original)).collect();
+    let files: Vec<String> = decoder.files().map(|file| file.name.clone()).collect();
     for part in &header.parts {
         let own = part.path.as_deref().map(name);
         let file = match &own {
@@ -122,8 +123,10 @@ pub fn place(decoder: &mut Decoder, header: &Header) {
         };
         if let Some(file) = file {
             decoder.set_bias(file, part.bias);
+            biases.push((file, part.bias));
         }
     }
+    biases
 }
 
 /// The first functions of a path as text.

@@ -22,8 +22,8 @@ pub fn beside(program: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The part of an edited file: what its tool says, where its new code is, and lines of its calls.
-pub fn of(edited: &Edited, original: &Path) -> Result<File> {
+/// The part of an edited file, which is written `to` this path: what its tool says, where its new code is, and lines of its calls.
+pub fn of(edited: &Edited, original: &Path, to: &Path) -> Result<File> {
     let file = File::decode(&edited.apart);
     let mut file = file.context("the tool writes a dictionary that can be read")?;
     file.code = edited
@@ -35,6 +35,7 @@ pub fn of(edited: &Edited, original: &Path) -> Result<File> {
             old: insn.old,
         })
         .collect();
+    file.name = to.file_name().unwrap_or_default().to_string_lossy().into();
     file.added = (edited.segment.start, edited.segment.end);
     let image = Image::open_whole(original).map_err(|error| anyhow!("{error}"))?;
     file.start = image.link_addr(FileOffset(0)).map_or(0, |start| start.0);

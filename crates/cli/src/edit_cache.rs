@@ -1,10 +1,10 @@
-//! Edited programs that are kept for later runs of `count --rewrite`.
+//! Edited programs that are kept for later runs of `count --rewrite` and what else runs them.
 //!
 //! Problem: editing takes as long as many runs, so an edited program is kept with its libraries; and what is kept is executed later,
 //! so nobody else may have written it.
 //!
 //! Approach: a folder of the user's cache that only the user can enter has one folder for each program, as [`edited_folder`] makes
-//! them, named by a hash of the program, of which files its libraries are, and of the editor. Beside the edited files stands `sums`:
+//! them, named by a hash of the program, of which files its libraries are, of the editor, and of what is inserted. Beside the edited files stands `sums`:
 //! the hash of each, and the libraries that could not be edited. A folder is written beside its place and renamed, so several
 //! writers do no harm; before it is used, owners, permissions and hashes are looked at, and the original that the program's plan names.
 //!
@@ -18,22 +18,43 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder};
+use std::io::Read;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use image::{Image, Images, Version};
-use placement::plan;
+use placement::{dictionary, plan};
 use rustix::process::geteuid;
 
+use crate::dictionaries;
 use crate::edited_folder::{LIBRARIES, PROGRAMS, Unfinished};
 use crate::flags::Rewrite;
 use crate::libraries::Walk;
 use crate::progress::Progress;
 use crate::uncounted;
 
-/// The tool that counts.
-const TOOL: &str = "edges";
+/// The tool of an edit, and its option.
+#[derive(Clone, Copy, Debug)]
+pub struct Inserted<'a> {
+    /// The tool.
+    pub tool: &'a str,
+    /// As [`crate::flags::Encode::log`].
+    pub log: Option<&'a str>,
+}
+
+impl Inserted<'static> {
+    /// Counters of all code.
+    pub const EDGES: Inserted<'static> = Inserted {
+        tool: "edges",
+        log: None,
+    };
+    /// Counters of calls by context.
+    pub const CALLS: Inserted<'static> = Inserted {
+        tool: "context-counts",
+        log: None,
+    };
+}
 /// The file with the hashes of the others.
 const SUMS: &str = "sums";
 /// Precedes a library that was not edited, where others have a hash.
@@ -53,9 +74,13 @@ pub struct Cached {
 
 impl Cached {
     /// The edited form of a program, from the cache or made now. The error says why it is not edited.
-    pub fn of(program: &Path, progress: &Progress) -> Result<Cached, String> {
+    pub fn of(
+        program: &Path,
+        inserted: Inserted<'_>,
+        progress: &Progress,
+    ) -> Result<Cached, String> {
         let input = fs::read(program).map_err(|error| error.to_string())?;
-        if input.starts_with(b"#!") {
+        if is_script(program) {
             return Err("it is a script".into());
         }
         if input.windows(7).any(|window| window == b"$ORIGIN") {
@@ -63,13 +88,13 @@ impl Cached {
         }
         let program = fs::canonicalize(program).map_err(|error| error.to_string())?;
         let all = folder_of_the_user()?;
-        let folder = all.join(key(&program, &input)?);
+        let folder = all.join(key(&program, &input, inserted)?);
         if let Some(cached) = Cached::good(&folder, &program, &input) {
             return Ok(cached);
         }
         progress.says("editing the program and its libraries, once");
         tidy(&all);
-        make(&program, &folder).map_err(|error| format!("{error:#}"))?;
+        make(&program, &folder, inserted).map_err(|error| format!("{error:#}"))?;
         let cached = Cached::good(&folder, &program, &input);
         cached.ok_or_else(|| format!("'{}' is not what was written", folder.display()))
     }
@@ -89,10 +114,19 @@ impl Cached {
             }
             let bytes = read_own(&folder.join(of))?;
             (sum == hex(&plan::hash(&bytes))).then_some(())?;
-            if Path::new(of) == program {
-                let planned = planned(&bytes)?;
-                is_there = planned.size == input.len() as u64 && planned.hash == plan::hash(input);
-            }
+            let (size, hash) = match Path::new(of) {
+                of if of == program => match planned(&bytes) {
+                    Some(planned) => (planned.size, planned.hash),
+                    None => continue,
+                },
+                of if of == Path::new(dictionaries::ENDING) => {
+                    let files = dictionary::decode(&bytes)?;
+                    let first = files.first()?;
+                    (first.size, first.hash)
+                }
+                _ => continue,
+            };
+            is_there = size == input.len() as u64 && hash == plan::hash(input);
         }
         is_there.then(|| Cached {
             folder: folder.to_owned(),
@@ -108,6 +142,13 @@ impl Cached {
         let planned = planned(&bytes).ok_or("its plan is damaged")?;
         uncounted::too_much(&planned.uncounted, &image).map_or(Ok(()), Err)
     }
+}
+
+/// Whether a program is a script, and none that can be edited.
+pub fn is_script(program: &Path) -> bool {
+    let mut head = [0; 2];
+    let read = fs::File::open(program).and_then(|mut file| file.read_exact(&mut head));
+    read.is_ok() && &head == b"#!"
 }
 
 /// Takes out of the cache what was not used for long; what cannot be taken out stays.
@@ -166,12 +207,12 @@ pub fn folder_of_the_user() -> Result<PathBuf, String> {
 }
 
 /// The name of a program's folder.
-fn key(program: &Path, input: &[u8]) -> Result<String, String> {
+fn key(program: &Path, input: &[u8], inserted: Inserted<'_>) -> Result<String, String> {
     let editor = std::env::current_exe()
         .and_then(fs::metadata)
         .map_err(|error| error.to_string())?;
     let mut of = format!(
-        "{} {:?} {}",
+        "{inserted:?} {} {:?} {}",
         editor.len(),
         (editor.mtime(), editor.mtime_nsec()),
         program.display()
@@ -187,18 +228,18 @@ fn key(program: &Path, input: &[u8]) -> Result<String, String> {
 }
 
 /// Edits a program with its libraries into a folder of the cache.
-fn make(program: &Path, folder: &Path) -> anyhow::Result<()> {
+fn make(program: &Path, folder: &Path, inserted: Inserted<'_>) -> anyhow::Result<()> {
     let flags = Rewrite {
         file: program.to_owned(),
         output: folder.to_owned(),
         libs: true,
         also: Vec::new(),
-        tool: TOOL.into(),
+        tool: inserted.tool.into(),
         weights: None,
         branches: false,
         targets: false,
         memory: false,
-        log: None,
+        log: inserted.log.map(str::to_owned),
         persistent: None,
         counters: None,
         paranoid: false,
@@ -209,13 +250,18 @@ fn make(program: &Path, folder: &Path) -> anyhow::Result<()> {
     for (path, why) in new.fill(&flags, true)? {
         lines.insert(path, format!("{KEPT} {why}\n"));
     }
+    let mut paths = Vec::new();
     for inner in [PROGRAMS, LIBRARIES] {
         for entry in fs::read_dir(new.path().join(inner))? {
-            let path = Path::new(inner).join(entry?.file_name());
-            let hash = hex(&plan::hash(&fs::read(new.path().join(&path))?));
-            let line = format!("{hash} {}\n", path.display());
-            lines.insert(path, line);
+            paths.push(Path::new(inner).join(entry?.file_name()));
         }
+    }
+    let dictionary = PathBuf::from(dictionaries::ENDING);
+    paths.extend(Some(dictionary).filter(|path| new.path().join(path).exists()));
+    for path in paths {
+        let hash = hex(&plan::hash(&fs::read(new.path().join(&path))?));
+        let line = format!("{hash} {}\n", path.display());
+        lines.insert(path, line);
     }
     let text: String = lines.into_values().collect();
     fs::write(new.path().join(SUMS), text)?;

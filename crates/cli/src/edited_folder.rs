@@ -157,7 +157,7 @@ impl Unfinished {
             let (edited, functions) = edit(flags, from, among)?;
             fs::write(&to, &edited.bytes).map_err(cannot)?;
             if has_dictionary(flags) {
-                let own = dictionaries::of(&edited, from)?;
+                let own = dictionaries::of(&edited, from, &to)?;
                 let mut all = dictionary.lock().unwrap_or_else(PoisonError::into_inner);
                 all.insert(number, own);
             }

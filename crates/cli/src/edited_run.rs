@@ -1,9 +1,9 @@
-//! `count --rewrite`: the program is edited, run, and what its counters say is read.
+//! Edited programs that are run: for `count --rewrite`, `contexts --rewrite`, `log-contexts` and `allocations`.
 //!
 //! Approach: the edited program and its libraries are kept ([`Cached`]). A run has a folder of its own within theirs, with a link to
 //! the edited program, which finds its libraries from there and writes its counters beside itself.
 //!
-//! Limits: the program sees its own file elsewhere (`/proc/self/exe`). Other programs that it executes are not counted, nor are
+//! Limits: the program sees its own file elsewhere (`/proc/self/exe`). Other programs that it executes are as they were, and so are
 //! libraries that it loads while it runs.
 
 use std::fs;
@@ -20,17 +20,17 @@ use signal_hook::iterator::Signals;
 use trace::{Meta, Recording};
 
 use crate::dictionaries;
-use crate::edit_cache::{self, Cached};
-use crate::edited_folder::{PROGRAMS, Unfinished};
-use crate::flags::Encode;
+use crate::edit_cache::{self, Cached, Inserted};
 use crate::progress::Progress;
 use crate::sums;
-use crate::{counter_files, counter_header};
+use crate::{counted_contexts, counter_files, counter_header};
 
 /// An edited program that can be run, in a folder of its own that goes with it.
 pub struct EditedRun {
     folder: PathBuf,
     program: PathBuf,
+    /// The folder with the edited files.
+    edited: PathBuf,
     /// Why each of the libraries that were not edited was not.
     kept: Vec<String>,
 }
@@ -55,15 +55,31 @@ impl EditedRun {
     /// is shown. The error says why it is not edited.
     pub fn of(program: &Path, always: bool, quiet: bool) -> Result<EditedRun, String> {
         let progress = Progress::new(quiet);
-        let cached = Cached::of(program, &progress)?;
+        let cached = Cached::of(program, Inserted::EDGES, &progress)?;
         drop(progress);
         if !always {
             cached.judge(program)?;
         }
+        EditedRun::from(cached, program)
+    }
+
+    /// Prepares a program with something inserted, and a dictionary. The error says why it is not edited.
+    pub fn with(program: &Path, inserted: Inserted<'_>, quiet: bool) -> Result<EditedRun, String> {
+        if edit_cache::is_script(program) {
+            return Err("it is a script: name its interpreter, and the script behind it".into());
+        }
+        let progress = Progress::new(quiet);
+        let cached = Cached::of(program, inserted, &progress)?;
+        EditedRun::from(cached, program)
+    }
+
+    /// A folder for a run of an edited program.
+    fn from(cached: Cached, program: &Path) -> Result<EditedRun, String> {
         let folder = cached.folder.join(name_of_run());
         let made = EditedRun {
             program: folder.join(program.file_name().unwrap_or_default()),
             folder,
+            edited: cached.folder,
             kept: cached.kept,
         };
         let cannot = |error: std::io::Error| error.to_string();
@@ -72,34 +88,9 @@ impl EditedRun {
         Ok(made)
     }
 
-    /// Edits a program with its libraries so that it logs calls of some functions, for this run alone.
-    pub fn logging(program: &Path, functions: &str) -> anyhow::Result<EditedRun> {
-        let all = edit_cache::folder_of_the_user().map_err(anyhow::Error::msg)?;
-        let folder = all.join(name_of_run());
-        let flags = Encode {
-            file: program.to_owned(),
-            output: folder.clone(),
-            libs: true,
-            also: Vec::new(),
-            weights: None,
-            log: Some(functions.to_owned()),
-            counters: None,
-            explain: false,
-        };
-        let new = Unfinished::beside(&folder);
-        let kept = new.fill(&flags.edit(), true)?;
-        new.finish(&folder)?;
-        let programs = folder.join(PROGRAMS);
-        Ok(EditedRun {
-            program: programs.join(program.file_name().unwrap_or_default()),
-            folder,
-            kept: kept.into_iter().map(|(_, why)| why).collect(),
-        })
-    }
-
     /// The dictionary of such a program and its libraries.
     pub fn dictionary(&self) -> anyhow::Result<Vec<dictionary::File>> {
-        dictionaries::read(&self.folder.join(dictionaries::ENDING))
+        dictionaries::read(&self.edited.join(dictionaries::ENDING))
     }
 
     /// Files that its processes have left, the oldest first.
@@ -150,6 +141,11 @@ impl EditedRun {
             _ => Ended::Unknown,
         };
         Ok((ended, started, start.elapsed()))
+    }
+
+    /// Calls of its processes by context; `meta` is that of the run.
+    pub fn contexts(&self, meta: Meta) -> anyhow::Result<Recording> {
+        counted_contexts::recording(&self.files()?, self.dictionary()?, meta)
     }
 
     /// Counts of its processes; `meta` is that of the run.

@@ -1,7 +1,6 @@
 //! `log-contexts`, and what it shares with others: calls that an encoded program has logged, with their contexts.
 //!
-//! Approach: the program and its libraries are edited into a folder of the user's cache ([`EditedRun`]), which goes when the run is over.
-//! Each process leaves a file there ([`wire::counters`]) with a stream of events for each thread; dictionary and events make paths.
+//! Approach: the program and its libraries are edited, once ([`EditedRun`]). Each process leaves a file there ([`wire::counters`]) with a stream of events for each thread; dictionary and events make paths.
 //!
 //! Limits: other programs that it executes, and libraries that it loads while it runs, log nothing.
 
@@ -18,6 +17,7 @@ use report::allocations::folded_path;
 use crate::commands::print;
 use crate::counter_header::Header;
 use crate::decode;
+use crate::edit_cache::{self, Inserted};
 use crate::edited_run::EditedRun;
 use crate::exit_status::Ending;
 use crate::flags::LogContexts;
@@ -227,15 +227,27 @@ impl Logged {
             let word = word.trim_end_matches(edits::logged::ALONE);
             word.starts_with("0x") || all.iter().any(|image| edits::logged::has(image, word))
         };
-        if let Some(missing) = functions.split(',').find(|word| !is_there(word.trim())) {
+        let is_script = edit_cache::is_script(program);
+        if let Some(missing) = functions
+            .split(',')
+            .find(|word| !is_script && !is_there(word.trim()))
+        {
             bail!(
                 "no function of '{}' or of its libraries is named {missing}; one without a name is given by its address, 0x..., which `everypath flow FILE` lists",
                 program.display()
             );
         }
-        let progress = Progress::new(quiet);
-        progress.says("editing the program and its libraries");
-        let run = EditedRun::logging(program, functions)?;
+        let inserted = Inserted {
+            tool: "contexts",
+            log: Some(functions),
+        };
+        let run = EditedRun::with(program, inserted, quiet);
+        let run = run.map_err(|why| {
+            anyhow!(
+                "'{}' cannot be edited: {why}; nothing was run",
+                program.display()
+            )
+        })?;
         Ok(Logged { run })
     }
 

@@ -21,6 +21,7 @@
 //! | `symbolize` | names for what was recorded |
 //! | `output` | files that results go to |
 //! | `recordings` | recordings that the command line does not name |
+//! | `counted_contexts` | calls by context that an edited program counted |
 //! | `debug_packages` | where names of stripped files are to be had |
 //! | `pager` | a pager for reports to a terminal |
 //! | `reports` | `report`: what it is asked, against what a recording has |
@@ -53,6 +54,7 @@ mod cfiat;
 mod commands;
 mod condition;
 mod controls;
+mod counted_contexts;
 mod counter_files;
 mod counter_header;
 mod counter_parts;

@@ -33,8 +33,10 @@ fn check(flags: &Rewrite) -> Result<()> {
     }
     let tool = edits::tool(&flags.tool);
     let counts = tool.map(|tool| tool.counters);
-    let counts =
-        matches!(counts, Some(Counters::InFiles | Counters::Stream)) || flags.log.is_some();
+    let counts = matches!(
+        counts,
+        Some(Counters::InFiles | Counters::Stream | Counters::Calls)
+    ) || flags.log.is_some();
     if flags.weights.is_some() && !tool.is_some_and(|tool| tool.takes_profile) {
         bail!("--weights goes with --tool edges, blocks, coverage, trace and contexts");
     }
@@ -91,7 +93,7 @@ pub fn rewrite(flags: &Rewrite) -> Result<Ending> {
     let (edited, program) = edit(flags, &flags.file, alone)?;
     let output = Output::prepare(&flags.output, Kind::Report)?;
     if has_dictionary(flags) {
-        let dictionary = dictionaries::of(&edited, &flags.file)?;
+        let dictionary = dictionaries::of(&edited, &flags.file, &flags.output)?;
         dictionaries::write(&dictionaries::beside(&flags.output), &[dictionary])?;
     }
     output.replace(|out| out.write_all(&edited.bytes))?;
@@ -105,7 +107,8 @@ pub fn rewrite(flags: &Rewrite) -> Result<Ending> {
 
 /// Whether the tool records what a dictionary explains.
 pub fn has_dictionary(flags: &Rewrite) -> bool {
-    edits::tool(&flags.tool).is_some_and(|tool| tool.counters == Counters::Own)
+    edits::tool(&flags.tool)
+        .is_some_and(|tool| matches!(tool.counters, Counters::Own | Counters::Calls))
 }
 
 /// The part of a library that is edited by itself: the programs that use it find its counters as those of a folder. A program has

@@ -96,7 +96,11 @@ impl Session<'_> {
                 end: end_of(ended),
                 ..session.meta_before(started)
             };
-            let recording = edited.recording(meta.clone()).unwrap_or_else(|error| {
+            let recording = match session.mode {
+                Mode::Contexts => edited.contexts(meta.clone()),
+                _ => edited.recording(meta.clone()),
+            };
+            let recording = recording.unwrap_or_else(|error| {
                 say!("everypath: {error}");
                 Recording {
                     meta,

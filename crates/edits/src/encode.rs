@@ -14,6 +14,7 @@
 //! | an entry of a function with landing pads, or that calls `setjmp` | a mark, by which the number is found again there |
 //! | returns of functions that may be handlers of signals | if a handler is there, its record is taken off |
 //! | entries and returns of functions whose calls are logged | an event is appended to the thread's lane |
+//! | entries of all functions, if calls are counted | the counter of the context is looked up, and one is added |
 //!
 //! Invariant: a context is right, or is said to be unknown (`wire::contexts::State::lost`, [`Kind::Lost`]), also where control leaves by
 //! `longjmp`, an exception or a signal.
@@ -22,22 +23,24 @@
 //!
 //! Source: W. Sumner et al., "Precise Calling Context Encoding" (ICSE 2010).
 
+mod dictionary;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::offset_of;
 
 use encoding::{Numbering, Options, Step};
 use flow::{EdgeKind, Program, To};
 use image::{Image, LinkAddr, Unwind};
-use placement::dictionary::{self, SITE_OF_TRAP};
 use placement::plan;
 use probe::{At, Byte, Exit, Offsets, Op, Test, Word};
 use rewrite::unit::Node;
 use rewrite::{
-    ENTER, Form, LEAVE, LOG, Memory, Outcome, PUSH, Plan, RESTORE, Section, StaticTool, Unit,
-    Version, Why,
+    COUNT, ENTER, Form, GOES, LEAVE, LOG, Memory, Outcome, PUSH, Plan, RESTORE, Section,
+    StaticTool, Unit, Version, Why,
 };
 use wire::contexts::{
-    ALONE, BYTES, CALLED, GOES_ON, Kind, LEFT, MARK_BELOW, RETURNED, Record, State,
+    ALONE, BYTES, CALLED, COUNTED, GOES_ON, Kind, LEFT, MARK_BELOW, RETURNED, Record, State,
+    last_context,
 };
 use wire::counters::{FIRST, Lane};
 
@@ -94,6 +97,10 @@ pub struct Contexts<'d> {
     switches: Vec<bool>,
     /// Functions whose calls are logged, and the words that name them; empty: one of those goes on as this one.
     logged: BTreeMap<usize, String>,
+    /// All calls are counted by context.
+    counts: bool,
+    /// By site: the first site of its function.
+    first_sites: Vec<LinkAddr>,
     /// Functions that are planned, and instructions by which they are left, if they may be handlers of signals.
     planned: BTreeSet<usize>,
     exits: BTreeSet<u64>,
@@ -108,15 +115,25 @@ pub struct Contexts<'d> {
 }
 
 impl<'d> Contexts<'d> {
-    pub fn new(image: &'d Image, program: &'d Program, wanted: Wanted<'d>) -> Contexts<'d> {
+    pub fn new(
+        image: &'d Image,
+        program: &'d Program,
+        wanted: Wanted<'d>,
+        counts: bool,
+    ) -> Contexts<'d> {
         let known = Known::new(program, &wanted);
         let calls = Calls::of(program, wanted.profile, &known.stays);
         let options = Options {
             most: MOST,
+            by_function: counts,
             ..Options::default()
         };
+        let mut first: BTreeMap<u32, LinkAddr> = BTreeMap::new();
+        let sites = calls.sites().into_iter().zip(&calls.graph.sites);
+        let first_sites = sites.map(|(at, site)| *first.entry(site.caller).or_insert(at));
         Contexts {
             wanted,
+            first_sites: first_sites.collect(),
             numbering: Numbering::of(&calls.graph, options),
             known,
             calls,
@@ -125,6 +142,7 @@ impl<'d> Contexts<'d> {
             logged: wanted.log.map_or_else(BTreeMap::new, |list| {
                 logged::functions(image, program, list)
             }),
+            counts,
             planned: BTreeSet::new(),
             exits: BTreeSet::new(),
             restored: BTreeSet::new(),
@@ -135,11 +153,26 @@ impl<'d> Contexts<'d> {
         }
     }
 
-    /// Tells the site of a call, or of a jump by which the function goes on as other code.
+    /// The site of a call as it is told. Where calls are counted, one of its function's stands for all: paths are of functions.
+    fn site(&self, at: LinkAddr) -> u32 {
+        let own = self.calls.site(at).filter(|_| self.counts);
+        let first = own.map(|site| self.first_sites[site as usize]);
+        self.known.token_of(first.unwrap_or(at))
+    }
+
+    /// Tells the site of a call.
     fn tell(&self, at: LinkAddr) -> Op {
         Op::Here {
             word: SITE,
-            value: self.known.token_of(at),
+            value: self.site(at),
+        }
+    }
+
+    /// Tells the site of a jump by which the function goes on as other code, which comes back to the function's caller.
+    fn tell_jump(&self, at: LinkAddr) -> Op {
+        Op::Tell {
+            routine: GOES,
+            facts: [self.site(at), 0, 0, 0],
         }
     }
 
@@ -150,7 +183,7 @@ impl<'d> Contexts<'d> {
             routine: PUSH,
             facts: [
                 self.known.token_of(LinkAddr(callee)),
-                self.known.token_of(at),
+                self.site(at),
                 Kind::Call as u32,
                 level.cast_unsigned(),
             ],
@@ -288,13 +321,15 @@ impl<'d> Contexts<'d> {
                 after.push(add(-amount));
                 self.adds += 1;
             }
+            // The path stays the same.
+            Step::Push if self.counts && callee == unit.number => {}
             Step::Push => {
                 before = Some(self.push(entry, at));
                 self.pushes += 1;
             }
         }
         let is_twice = self.comes_twice(unit, block);
-        if step == Step::Push || is_twice || self.known.may_leave[callee] {
+        if before.is_some() && step == Step::Push || is_twice || self.known.may_leave[callee] {
             after.push(behind);
         }
         Ok((before, after))
@@ -329,11 +364,9 @@ impl<'d> Contexts<'d> {
                 self.exits.insert(own.last.0);
             }
             let is_open = by_address || ways.iter().any(|edge| self.known.moved(edge.to).is_none());
-            let ops = leaves
-                .then_some(LEAVES)
-                .into_iter()
-                .chain(is_open.then(|| self.tell(own.last)));
-            for op in ops {
+            // What a handler interrupted has its own site back.
+            let told = is_open.then(|| self.tell_jump(own.last)).into_iter();
+            for op in told.chain(leaves.then_some(LEAVES)) {
                 add(unit, At::Last(block as u32), op, out)?;
             }
             return Ok(());
@@ -349,11 +382,8 @@ impl<'d> Contexts<'d> {
                 edge.from == from && graph.any(|at| std::ptr::eq(&function.graph.edges[*at], way))
             };
             let at = unit.edges.iter().position(is_it).ok_or(Why::NoPlace)?;
-            let ops = leaves
-                .then_some(LEAVES)
-                .into_iter()
-                .chain(is_open.then(|| self.tell(own.last)));
-            for op in ops {
+            let told = is_open.then(|| self.tell_jump(own.last)).into_iter();
+            for op in told.chain(leaves.then_some(LEAVES)) {
                 add(unit, At::Edge(at as u32), op, out)?;
             }
         }
@@ -424,6 +454,14 @@ impl StaticTool for Contexts<'_> {
             });
         let pads: BTreeSet<u32> = pads.collect();
         let twice = (0..graph.blocks.len()).any(|block| self.comes_twice(unit, block));
+        if self.counts {
+            let token = self.known.token_of(function.entry);
+            let op = Op::Count {
+                routine: COUNT,
+                facts: [token, COUNTED, last_context(token), 0],
+            };
+            add(unit, At::Entry, op, out)?;
+        }
         if twice || !pads.is_empty() {
             add(unit, At::Entry, self.mark(function.entry), out)?;
         }
@@ -444,7 +482,11 @@ impl StaticTool for Contexts<'_> {
         }
         for trap in traps(function) {
             let at = graph.blocks[trap].last;
-            add(unit, At::Last(trap as u32), self.tell(at), out)?;
+            let told = Op::Here {
+                word: SITE,
+                value: self.known.token_of(at),
+            };
+            add(unit, At::Last(trap as u32), told, out)?;
         }
         self.planned.insert(unit.number);
         Ok(())
@@ -465,6 +507,12 @@ impl StaticTool for Contexts<'_> {
     fn memory(&self) -> Option<Memory<'_>> {
         let part = self.wanted.part;
         Some(match self.wanted.log {
+            _ if self.counts => Memory {
+                bytes: Lane::BYTES,
+                form: Form::Calls,
+                files: self.wanted.files,
+                part,
+            },
             None => Memory {
                 bytes: BYTES,
                 form: Form::Records,
@@ -489,7 +537,12 @@ impl StaticTool for Contexts<'_> {
         };
         vec![Op::Put {
             routine: ENTER,
-            facts: [self.known.token_of(entry), 0, kind as u32, 0],
+            facts: [
+                self.known.token_of(entry),
+                0,
+                kind as u32,
+                self.counts.into(),
+            ],
         }]
     }
 
@@ -516,74 +569,5 @@ impl StaticTool for Contexts<'_> {
             self.pushes,
             self.open
         )
-    }
-}
-
-impl Contexts<'_> {
-    /// Functions whose calls are logged, as the dictionary has them.
-    fn dictionary_of_logged(&self) -> Vec<dictionary::Logged> {
-        let logged = self.logged.iter();
-        let logged = logged.map(|(number, word)| dictionary::Logged {
-            function: *number as u32,
-            word: word.clone(),
-            is_left: !self.planned.contains(number),
-        });
-        logged.collect()
-    }
-
-    /// Facts by which numbers are paths again.
-    fn dictionary(&self, outcome: &Outcome<'_>) -> dictionary::File {
-        let functions = self.known.program.functions.iter().enumerate();
-        let functions = functions.map(|(number, function)| dictionary::Function {
-            entry: function.entry.0,
-            others: function.others.iter().map(|other| other.0).collect(),
-            name: function.name.clone().unwrap_or_default(),
-            is_moved: self.planned.contains(&number),
-            ranges: function
-                .ranges
-                .iter()
-                .map(|range| (range.start.0, range.end.0 - range.start.0))
-                .collect(),
-            tails: self
-                .calls
-                .graph
-                .tails
-                .get(number)
-                .cloned()
-                .unwrap_or_default(),
-        });
-        let traps = self.known.program.functions.iter().flat_map(|function| {
-            let blocks = traps(function);
-            blocks.map(|block| function.graph.blocks[block].last)
-        });
-        let traps: BTreeSet<LinkAddr> = traps.collect();
-        let sites = self.calls.sites().into_iter().zip(&self.calls.graph.sites);
-        let sites = sites.map(|(at, site)| dictionary::Site {
-            at: at.0,
-            caller: site.caller,
-            kind: match traps.contains(&at) {
-                true => SITE_OF_TRAP,
-                false => site.kind as u8,
-            },
-            ..dictionary::Site::default()
-        });
-        let edges = self.calls.graph.edges.iter();
-        dictionary::File {
-            original: self.wanted.original.to_owned(),
-            size: outcome.input.len() as u64,
-            hash: plan::hash(outcome.input),
-            base: self.known.base,
-            most: MOST,
-            functions: functions.collect(),
-            sites: sites.collect(),
-            exits: self.exits.iter().copied().collect(),
-            restored: self.restored.iter().copied().collect(),
-            returns: self.returns.iter().copied().collect(),
-            logged: self.dictionary_of_logged(),
-            edges: edges
-                .map(|edge| (edge.site, edge.callee, edge.weight))
-                .collect(),
-            ..dictionary::File::default()
-        }
     }
 }

@@ -7,6 +7,7 @@
 //! | `coverage` | `coverage` | marks: which blocks were executed at all, and which ways of branches |
 //! | `trace` | `trace` | witnesses from which everything that was executed is recomputed |
 //! | `contexts` | `encode` | every calling context in a number |
+//! | `context-counts` | `encode` | counters of calls by context |
 //! | `afl` | `afl` | a map of executed ways for AFL++ |
 //! | `opmix` | `opmix` | instructions of each mnemonic: the example |
 //! | `two-versions` | `two_versions` | two versions of every function, which are changed between: a test of the editor |
@@ -83,6 +84,8 @@ pub enum Counters {
     Shared,
     /// It is the process's own ([`wire::contexts`]); files that are edited together have one.
     Own,
+    /// It is the process's own, and readers find in files what they need ([`wire::contexts::Calls`]).
+    Calls,
 }
 
 /// A tool.
@@ -157,7 +160,20 @@ pub const TOOLS: &[Row] = &[
         counters: Counters::Own,
         takes_libraries: true,
         follows_calls: true,
-        make: |image, program, wanted| Box::new(encode::Contexts::new(image, program, wanted)),
+        make: |image, program, wanted| {
+            Box::new(encode::Contexts::new(image, program, wanted, false))
+        },
+    },
+    Row {
+        name: "context-counts",
+        help: "Counters of calls by context, and a dictionary: what 'contexts --rewrite' inserts",
+        takes_profile: true,
+        counters: Counters::Calls,
+        takes_libraries: true,
+        follows_calls: true,
+        make: |image, program, wanted| {
+            Box::new(encode::Contexts::new(image, program, wanted, true))
+        },
     },
     Row {
         name: "afl",

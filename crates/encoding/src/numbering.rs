@@ -11,7 +11,11 @@
 //! If a function would have too many numbers, calls push, lighter ones first, until few are left: the functions that it calls have
 //! no fewer, and so would have too many, too. A function that calls few others is left more.
 //!
+//! Where paths need not say by which call one function was called by another, all of these calls have the same numbers.
+//!
 //! Calls that have to push are known when all are numbered, so that is done again with them, until there are no more.
+
+use std::collections::HashMap;
 
 use crate::graph::{CallGraph, Kind, Order, left};
 use crate::ranges::Ranges;
@@ -34,6 +38,8 @@ pub struct Options {
     pub heads: Heads,
     /// Number of additional copies of functions in cycles.
     pub unrolled: u32,
+    /// All calls of a function by another add the same: paths say who called, and not where.
+    pub by_function: bool,
 }
 
 impl Default for Options {
@@ -42,6 +48,7 @@ impl Default for Options {
             most: 1 << 62,
             heads: Heads::Last,
             unrolled: 0,
+            by_function: false,
         }
     }
 }
@@ -210,6 +217,8 @@ struct Builder<'g> {
     entered: Vec<Vec<u32>>,
     /// Steps by edge, and by the time of the caller; `None`: not numbered yet.
     steps: Vec<Vec<Option<Step>>>,
+    /// With [`Options::by_function`], by the calling node and the nodes that are called: what these calls add.
+    added: HashMap<(u32, Vec<u32>), u64>,
     /// By function: the longest row of calls from it.
     heights: Vec<u32>,
     /// By component, and by time: the number that those of its nodes are below.
@@ -257,6 +266,7 @@ impl<'g> Builder<'g> {
                 .collect(),
             nodes,
             first,
+            added: HashMap::new(),
             heights: order.heights(graph),
             is_changed: false,
         };
@@ -391,9 +401,21 @@ impl<'g> Builder<'g> {
             let of_site = all.filter(|other| self.graph.edges[other.edge as usize].site == site);
             together = of_site.copied().collect();
         }
-        let callees: Vec<u32> = together.iter().map(|call| call.to).collect();
+        let mut callees: Vec<u32> = together.iter().map(|call| call.to).collect();
+        callees.sort_unstable();
+        let own = (call.from, callees.clone());
+        let known = self.added.get(&own).filter(|_| self.options.by_function);
+        if let Some(&known) = known {
+            for call in together {
+                self.steps[call.edge as usize][time] = Some(Step::Add(known));
+            }
+            return;
+        }
         let free = self.free(&callees, 0, count);
         let free = free.filter(|first| first.checked_add(count).is_some_and(|end| end < most));
+        if let Some(first) = free {
+            self.added.insert(own, first);
+        }
         for call in together {
             let step = match free {
                 Some(first) => {

@@ -11,7 +11,7 @@ use crate::plan::{Reader, put, put_text, unzigzag, zigzag};
 
 /// The first bytes of a dictionary.
 pub const DICTIONARY: [u8; 8] = *b"EVPDICTS";
-const MAGIC: [u8; 8] = *b"EVPCALLS";
+const MAGIC: [u8; 8] = *b"EVPCALL2";
 
 /// Writes the dictionary of files that were edited together.
 pub fn encode(files: &[File]) -> Vec<u8> {
@@ -93,6 +93,8 @@ pub struct Insn {
 pub struct File {
     /// Path of the original, its size, and the hash of its bytes.
     pub original: String,
+    /// Name of the edited file, in a folder with its libraries.
+    pub name: String,
     pub size: u64,
     pub hash: [u8; 16],
     /// The address of the file's first byte.
@@ -101,6 +103,8 @@ pub struct File {
     pub base: u64,
     /// Most numbers of a function.
     pub most: u64,
+    /// All calls of a function by another add the same, and a call of a function by itself does nothing.
+    pub by_function: bool,
     pub functions: Vec<Function>,
     pub sites: Vec<Site>,
     /// Sites, functions that they call, and how often, as it was expected.
@@ -123,23 +127,20 @@ impl File {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         put_text(&mut out, &self.original);
+        put_text(&mut out, &self.name);
         put(&mut out, self.size);
         out.extend_from_slice(&self.hash);
         put(&mut out, self.start);
         put(&mut out, self.base);
         put(&mut out, self.most);
-        put(&mut out, self.functions.len() as u64);
-        let mut before = 0;
-        for function in &self.functions {
-            function.encode(before, &mut out);
-            before = function.entry;
-        }
+        put(&mut out, self.by_function.into());
+        self.encode_functions(&mut out);
         put(&mut out, self.sources.len() as u64);
         for source in &self.sources {
             put_text(&mut out, source);
         }
         put(&mut out, self.sites.len() as u64);
-        before = 0;
+        let mut before = 0;
         for site in &self.sites {
             put(&mut out, zigzag(site.at.wrapping_sub(before)));
             before = site.at;
@@ -181,35 +182,38 @@ impl File {
         out
     }
 
+    fn encode_functions(&self, out: &mut Vec<u8>) {
+        put(out, self.functions.len() as u64);
+        let mut before = 0;
+        for function in &self.functions {
+            function.encode(before, out);
+            before = function.entry;
+        }
+    }
+
     /// Reads what [`File::encode`] wrote; `None`: these are other bytes.
     pub fn decode(bytes: &[u8]) -> Option<File> {
         let mut reader = Reader(bytes.strip_prefix(&MAGIC)?);
         let mut file = File {
             original: reader.text()?,
+            name: reader.text()?,
             size: reader.number()?,
             hash: *reader.take(16)?.first_chunk()?,
             start: reader.number()?,
             base: reader.number()?,
             most: reader.number()?,
+            by_function: reader.number()? != 0,
             ..File::default()
         };
         let below = |number: u64, count: usize| {
             let number = u32::try_from(number).ok()?;
             ((number as usize) < count).then_some(number)
         };
-        let functions = usize::try_from(reader.number()?).ok()?;
-        // Each has some bytes.
-        (functions <= bytes.len()).then_some(())?;
-        let mut before = 0u64;
-        for _ in 0..functions {
-            let function = Function::decode(&mut reader, before, functions)?;
-            before = function.entry;
-            file.functions.push(function);
-        }
+        file.decode_functions(&mut reader)?;
+        let (functions, mut before) = (file.functions.len(), 0u64);
         for _ in 0..reader.number()? {
             file.sources.push(reader.text()?);
         }
-        before = 0;
         for _ in 0..reader.number()? {
             before = before.wrapping_add(unzigzag(reader.number()?));
             file.sites.push(Site {
@@ -245,6 +249,19 @@ impl File {
 }
 
 impl File {
+    fn decode_functions(&mut self, reader: &mut Reader<'_>) -> Option<()> {
+        let functions = usize::try_from(reader.number()?).ok()?;
+        // Each has some bytes.
+        (functions <= reader.0.len()).then_some(())?;
+        let mut before = 0u64;
+        for _ in 0..functions {
+            let function = Function::decode(reader, before, functions)?;
+            before = function.entry;
+            self.functions.push(function);
+        }
+        Some(())
+    }
+
     /// Reads where new code is.
     fn decode_code(&mut self, reader: &mut Reader<'_>) -> Option<()> {
         self.added.0 = reader.number()?;

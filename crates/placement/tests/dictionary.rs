@@ -44,6 +44,8 @@ fn file(u: &mut Unstructured<'_>) -> Result<File> {
     let start = number(u)?;
     Ok(File {
         original: format!("/bin/{}", number(u)?),
+        name: format!("{}", number(u)?),
+        by_function: u.arbitrary()?,
         size: number(u)?,
         hash: u.arbitrary()?,
         start: number(u)?,

@@ -17,6 +17,7 @@
 //! | [`Op::Here`] | any | `movabs $n << 32, %s; mov %esp, %t; lea (%s, %t), %s; mov %s, %gs:D`, or, without registers, `mov %esp, %gs:D; movl $n, %gs:D+4` |
 //! | [`Op::Tell`] | dead | as [`Op::Call`], with facts behind it |
 //! | [`Op::Put`] | dead | moves to the record above the top; where there is no room, or the kernel may have come, as [`Op::Tell`] |
+//! | [`Op::Count`] | dead | compares the context with that of the last time; if it is another one, as [`Op::Tell`] |
 //! | [`Op::Unwind`] | dead | `mov %gs:T, %s`; `cmp %rsp, %gs:L(%s); jae` over `mov %gs:B(%s), %s` and a jump back; `mov %s, %gs:T; mov %gs:V(%s), %s; mov %s, %gs:D` |
 //! | [`Op::Let`] | any | `mov $n, %r` |
 //! | [`Op::Sum`] | any | `lea n(%r), %r` |
@@ -105,6 +106,9 @@ pub enum Op {
     /// At an entry, to which other code comes: put a record of contexts on top ([`wire::contexts`]), or, if it may be the kernel that
     /// comes, have a routine do it. Facts and registers are those of [`Op::Tell`]. Elsewhere the routine alone is quicker.
     Put { routine: Symbol, facts: [u32; 4] },
+    /// At an entry: count the call in its context ([`wire::contexts::Calls`]). Facts and registers are those of [`Op::Tell`]; the third
+    /// fact is the displacement from `%gs` of the word that says which context it was last time.
+    Count { routine: Symbol, facts: [u32; 4] },
     /// Take off records while the stack pointer is above their level, and give a word the value that the top record has of it then.
     Unwind {
         /// The top record's displacement from `%gs`.

@@ -44,6 +44,7 @@ pub fn code(ops: &[Op], site: &Site) -> Result<Option<Vec<u8>>, NoScratch> {
         | Op::Call { .. }
         | Op::Tell { .. }
         | Op::Put { .. }
+        | Op::Count { .. }
         | Op::Unwind { .. }
         | Op::Tally { .. }
         | Op::Append { .. } => true,
@@ -109,6 +110,7 @@ pub fn lower<'a>(ops: &[Op], site: &Site, out: &mut impl Sink<'a>) -> Result<(),
             Op::Here { word, value } => lowering.here(word, value),
             Op::Tell { routine, facts } => lowering.tell(routine, facts),
             Op::Put { routine, facts } => lowering.put(routine, facts)?,
+            Op::Count { routine, facts } => lowering.count(routine, facts)?,
             Op::Unwind { top, record, word } => lowering.unwind(top, record, word)?,
             Op::Set { byte } => lowering.out.asm().mov_gs_imm8(byte.0.cast_signed(), 1),
             Op::Bump { byte } => {
@@ -171,6 +173,7 @@ fn merged(ops: &[Op]) -> Vec<Op> {
             | Op::Here { .. }
             | Op::Tell { .. }
             | Op::Put { .. }
+            | Op::Count { .. }
             | Op::Unwind { .. }
             | Op::Append { .. } => {
                 merged.push(op);
@@ -219,6 +222,7 @@ fn written(op: &Op) -> Flags {
         | Op::Tally { .. }
         | Op::Tell { .. }
         | Op::Put { .. }
+        | Op::Count { .. }
         | Op::Unwind { .. }
         | Op::Append { .. } => Flags::ALL,
         Op::Set { .. }
@@ -295,7 +299,9 @@ impl Scratch {
             None => slots.next().ok_or(NoScratch),
         });
         let rax = rax.transpose()?;
-        let copies = ops.iter().any(|op| matches!(op, Op::Put { .. }));
+        let copies = ops
+            .iter()
+            .any(|op| matches!(op, Op::Put { .. } | Op::Count { .. }));
         let copy = copies.then(|| match dead(taken) {
             Some(register) => (register, None),
             None => (Reg::Rax, Some(Kept::BelowStack(BELOW[1]))),
@@ -358,7 +364,9 @@ fn slots(spill: Spill) -> impl Iterator<Item = Kept> {
 fn is_possible(op: &Op, site: &Site) -> bool {
     let value = match op {
         Op::Tally { value, .. } => value,
-        Op::Tell { .. } | Op::Put { .. } => return site.live.flags == Flags::NONE,
+        Op::Tell { .. } | Op::Put { .. } | Op::Count { .. } => {
+            return site.live.flags == Flags::NONE;
+        }
         _ => return true,
     };
     let read = registers_of(*value);
@@ -376,7 +384,11 @@ fn uses_link(op: &Op) -> bool {
         Op::Guard { test, exit } => {
             matches!(exit, Exit::Routine(_)) || matches!(test, Test::IsOtherThread)
         }
-        Op::Tally { .. } | Op::Tell { .. } | Op::Put { .. } | Op::Call { .. } => true,
+        Op::Tally { .. }
+        | Op::Tell { .. }
+        | Op::Put { .. }
+        | Op::Count { .. }
+        | Op::Call { .. } => true,
         Op::Append { .. }
         | Op::Unwind { .. }
         | Op::Here { .. }

@@ -3,8 +3,9 @@
 //! | routine | facts at `r11` | what |
 //! |---|---|---|
 //! | `push_record` | entry, site, kind, level from the stack pointer | puts a record on top |
-//! | `enter_record` | entry, 0, kind, 0 | other code comes to an entry: puts a record on top, another one if it is the kernel with a signal |
+//! | `enter_record` | entry, 0, kind, 1 if records have nodes | other code comes to an entry: puts a record on top, another one if it is the kernel with a signal |
 //! | `restore` | entry, 1 if from `rbp`, kind, level from that register | control comes to a landing pad, or once more from a call: gives back what the function had when it was entered |
+//! | `tell_jump` | site, 0, 0, 0 | a function goes on as other code: tells the site; if other code called it, takes back its own |
 //! | `leave_handler` | none | a function is left that may be a handler of a signal: takes off its record |
 //!
 //! They go on behind the facts, or at `r11`. Flags are free; all other registers are the program's, and nothing is below the stack
@@ -35,6 +36,7 @@ global_asm!(
     "mov ecx, [r11 + 8]",
     "mov gs:[rax + {record} + {kind}], ecx",
     "mov gs:[rax + {record} + {below}], eax",
+    "mov dword ptr gs:[rax + {record} + {interrupted}], 0",
     "add rax, {record}",
     "mov gs:[{top}], rax",
     ".endm",
@@ -219,6 +221,37 @@ global_asm!(
     "mov rdx, [rsp - 32]",
     "mov rsi, [rsp - 40]",
     "go_on",
+    // Where the function goes on comes back to who called it. Encoded code takes its site back there; other code does not, and might
+    // call next what seems to be called by the function that is left.
+    ".balign 16",
+    "tell_jump:",
+    "mov [rsp - 16], rax",
+    "mov [rsp - 24], rcx",
+    "mov rax, gs:[{top}]",
+    "1:",
+    "cmp gs:[rax + {level}], rsp",
+    "jb 3f",
+    "je 4f",
+    "2:",
+    "mov ecx, [r11]",
+    "shl rcx, 32",
+    "mov eax, esp",
+    "or rcx, rax",
+    "mov gs:[{site}], rcx",
+    "go_on",
+    "3:",
+    "mov eax, gs:[rax + {below}]",
+    "jmp 1b",
+    // Its record is there, if other code came to it: that is left as well.
+    "4:",
+    "mov ecx, gs:[rax + {kind}]",
+    "cmp ecx, {leaves}",
+    "ja 2b",
+    "mov rcx, gs:[rax + {own_site}]",
+    "mov eax, gs:[rax + {below}]",
+    "mov gs:[{site}], rcx",
+    "mov gs:[{top}], rax",
+    "go_on",
     ".balign 16",
     "leave_handler:",
     "mov [rsp - 16], rax",
@@ -304,7 +337,17 @@ pub unsafe fn copy(from: u64, to: u64) {
             begin(to);
             return;
         }
+        let records = bytes - HEAD;
         let from = core::slice::from_raw_parts(from as *const u8, bytes as usize);
         memory::copy(core::slice::from_raw_parts_mut(to as *mut u8, bytes as usize), from);
+        // It has a table of its own.
+        let mut at = 0;
+        while at < records {
+            let record = (to + HEAD + at) as *mut Record;
+            if (*record).kind != Kind::Handler as u32 {
+                (*record).interrupted = 0;
+            }
+            at += RECORD;
+        }
     }
 }

@@ -14,7 +14,7 @@ use core::arch::global_asm;
 use core::mem::offset_of;
 
 use wire::contexts::{
-    ALONE, CALLED, COPY, EVENT, HEAD, IS_LOST, LANE_AT, LOGGED, MORE, MOST_EVENT, RECORD, Record,
+    ALONE, CALLED, COPY, EVENT, HEAD, IS_LOST, Kind, LANE_AT, LOGGED, MORE, MOST_EVENT, RECORD, Record,
     SHORT, State,
 };
 use wire::counters::{FIRST, Lane};
@@ -57,7 +57,10 @@ global_asm!(
     "jne 4f",
     "mov rcx, gs:[rax + {below}]",
     "cmp rcx, gs:[rax + {copy} + {below}]",
-    "je 5f",
+    "jne 4f",
+    // A handler may have interrupted something else.
+    "cmp dword ptr gs:[rax + {kind}], {handler}",
+    "jne 5f",
     "4:",
     "lea rcx, [rdi + {most}]",
     "cmp rsi, rcx",
@@ -116,7 +119,7 @@ global_asm!(
     "mov rax, rdi",
     "cmpxchg gs:[{cursor}], rsi",
     "jne 2b",
-    // What it has is as the stream has it now.
+    // The stream has these records now.
     "lea rdi, [rdi + 8 * {event}]",
     "3:",
     "cmp rdi, rsi",
@@ -156,6 +159,8 @@ global_asm!(
     own_site = const offset_of!(Record, site),
     entry = const offset_of!(Record, entry),
     below = const offset_of!(Record, below),
+    kind = const offset_of!(Record, kind),
+    handler = const Kind::Handler as u32,
     copy = const COPY,
     bottom = const FIRST + HEAD,
     called = const CALLED,

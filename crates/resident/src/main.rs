@@ -26,6 +26,7 @@
 
 mod calls;
 mod contexts;
+mod counted;
 mod events;
 mod files;
 mod fuzzer;
@@ -84,7 +85,7 @@ global_asm!(
     "full r14",
     "full r15",
     // Records of contexts, see `contexts`.
-    ".irp routine, push_record, enter_record, restore, leave_handler, log_event",
+    ".irp routine, push_record, enter_record, restore, leave_handler, log_event, count_call, tell_jump",
     ".balign 8",
     "jmp \\routine",
     ".endr",

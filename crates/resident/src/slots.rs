@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use wire::counters::{
-    CHUNK_HEAD, CONTEXTS, Configuration, EVENTS, FIRST, FUZZER, FileHeader, LANE, NOWHERE, NUMBERED,
+    CALLS, CHUNK_HEAD, CONTEXTS, Configuration, EVENTS, FIRST, FUZZER, FileHeader, LANE, NOWHERE, NUMBERED,
     Process, SEVERAL, SPARE, SlotHead, State,
 };
 
@@ -72,7 +72,7 @@ pub unsafe fn take(configuration: &Configuration, state: *mut State, own: u64) {
             }
             if (*slot).owner == own && own != 0 {
                 if (*slot).thread == number || !is_room_apart(state, process) {
-                    if matches!(configuration.form, CONTEXTS | EVENTS) && (*slot).thread != number {
+                    if matches!(configuration.form, CONTEXTS | EVENTS | CALLS) && (*slot).thread != number {
                         contexts::begin(slot as u64 + FIRST);
                     }
                     share(process, slot, number);
@@ -99,7 +99,7 @@ pub unsafe fn take(configuration: &Configuration, state: *mut State, own: u64) {
         match configuration.form {
             LANE => stream::begin(new + FIRST + configuration.at, own),
             CONTEXTS => contexts::begin(new + FIRST),
-            EVENTS => begin_events(configuration, state, new, own),
+            EVENTS | CALLS => begin_events(configuration, state, new, own),
             _ => {}
         }
         (*head).owner = own;
@@ -134,7 +134,7 @@ unsafe fn begin_events(configuration: &Configuration, state: *mut State, new: u6
 /// The caller has the lock.
 unsafe fn use_spare(configuration: &Configuration, state: *mut State) {
     let spare = state as u64 + SPARE;
-    if matches!(configuration.form, CONTEXTS | EVENTS) {
+    if matches!(configuration.form, CONTEXTS | EVENTS | CALLS) {
         // SAFETY: the editor keeps room for it behind the state.
         unsafe { contexts::begin(spare + FIRST) };
     }

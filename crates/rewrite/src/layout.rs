@@ -28,7 +28,8 @@ use crate::versions::{Label, Version};
 use branches::Form;
 use insertions::{Before, Stub, Way};
 pub use insertions::{
-    ENTER, FULL, Inserted, Insertions, LEAVE, LOG, PUSH, RESIDENT, RESTORE, STATE, TALLY, TURNS,
+    COUNT, ENTER, FULL, GOES, Inserted, Insertions, LEAVE, LOG, PUSH, RESIDENT, RESTORE, STATE,
+    TALLY, TURNS,
 };
 pub use take::Copied;
 

@@ -1,7 +1,8 @@
 //! The code that lives in edited programs (crate `resident`), with its configuration.
 
 use wire::counters::{
-    BESIDE, CONFIGURATION_AT, CONTEXTS, COUNTERS, EVENTS, FOLDER, FUZZER, IN_FOLDER, LANE, NOWHERE,
+    BESIDE, CALLS, CONFIGURATION_AT, CONTEXTS, COUNTERS, EVENTS, FOLDER, FUZZER, IN_FOLDER, LANE,
+    NOWHERE,
 };
 
 use crate::address::New;
@@ -42,6 +43,7 @@ pub fn at(addr: New, state: New, id: [u8; 16], memory: Memory<'_>) -> Vec<u8> {
         Form::Lane => LANE,
         Form::Records => CONTEXTS,
         Form::Events => EVENTS,
+        Form::Calls => CALLS,
     };
     let numbers = [
         state.0.wrapping_sub(configuration.0),

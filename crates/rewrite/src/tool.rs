@@ -15,7 +15,7 @@
 use flow::Program;
 use image::LinkAddr;
 use probe::Op;
-use wire::contexts::{BYTES, LANE_AT};
+use wire::contexts::{BYTES, CALLS_BYTES, LANE_AT};
 
 use crate::skipped::Why;
 use crate::unit::{Plan, Unit};
@@ -120,6 +120,8 @@ pub enum Form {
     Records,
     /// These, and a lane of events behind them ([`wire::contexts::LANE_AT`]).
     Events,
+    /// Also counters of calls by context, behind the lane ([`wire::contexts::Calls`]).
+    Calls,
 }
 
 /// Memory of each thread, at `%gs`.
@@ -138,7 +140,7 @@ impl Memory<'_> {
     /// Bytes between the first page and this memory, in a file that is edited alone.
     pub fn at(&self) -> u64 {
         match self.form {
-            Form::Events => LANE_AT,
+            Form::Events | Form::Calls => LANE_AT,
             _ => 0,
         }
     }
@@ -147,6 +149,7 @@ impl Memory<'_> {
     pub fn window(&self) -> u64 {
         let copies = match self.form {
             Form::Events => BYTES,
+            Form::Calls => BYTES + CALLS_BYTES,
             _ => 0,
         };
         self.at() + self.bytes + copies

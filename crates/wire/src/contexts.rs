@@ -49,7 +49,8 @@ pub struct Record {
     pub number: u64,
     /// The site then.
     pub site: u64,
-    /// The instruction that a handler interrupted, and its own stack pointer when it was entered.
+    /// The instruction that a handler interrupted, and its own stack pointer when it was entered. The lower half of
+    /// the first of these is the number of a node for other records ([`Calls`]), or 0.
     pub interrupted: u64,
     pub stack: u64,
     /// The stack pointer that was interrupted.
@@ -167,12 +168,80 @@ pub const ALONE: u32 = 4;
 /// Records of the next event, which has no room for all.
 pub const MORE: u32 = 5;
 pub const IS_LOST: u32 = 14;
+/// The first call of a context whose calls are counted ([`Calls`]): as [`CALLED`], with the context's number in the place of the first
+/// argument.
+pub const COUNTED: u32 = 6;
 /// Words of an event: of a short one, and before records.
 pub const SHORT: usize = 4;
 pub const EVENT: usize = 9;
 pub const LOGGED: usize = 9;
 /// Most bytes behind which no record begins: what is behind the end of a full lane has room for so many and another record.
 pub const MOST_EVENT: u64 = 3840;
+
+/// Displacement behind [`FIRST`] of [`Calls`], in a program whose calls are counted by context, and bytes there.
+pub const CALLS_AT: u64 = COPY + BYTES;
+pub const CALLS_BYTES: u64 = 4096 + 8 * LAST_CONTEXTS;
+/// Words behind the first page there: each has the address of the [`Entry`] of the context in which a function was called last, or 0.
+/// Functions share them.
+pub const LAST_CONTEXTS: u64 = 4096;
+
+/// Displacement from `%gs` of the word of a function.
+pub const fn last_context(function: u32) -> u32 {
+    let number = function.wrapping_mul(FACTOR as u32) >> (32 - LAST_CONTEXTS.trailing_zeros());
+    (FIRST + CALLS_AT + 4096) as u32 + 8 * number
+}
+
+/// Counted calls of a thread: a hash table of contexts with their numbers, and a counter for each.
+///
+/// A context is a function and its number below the node of the top record; a node is a record below another node. Both are entries of
+/// one table, from the place on that [`hash`] says. The counters are mapped from pieces of the file ([`crate::counters::CountsHead`]);
+/// the first call of a context is an event ([`COUNTED`]), from whose records readers make the path.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Calls {
+    /// Address of the table; 0: there is none.
+    pub table: u64,
+    /// 64 less the logarithm of the number of its entries; and all bits of displacements in it.
+    pub shift: u64,
+    pub mask: u64,
+    /// Address of the counters, by the number of a context. That with number 0 counts calls for which there was no room.
+    pub counts: u64,
+    /// The next number, and the first one without a counter.
+    pub next: u64,
+    pub limit: u64,
+}
+
+/// An entry of the table: its words, and the number of a node, or the address of a context's counter; 0: it is free.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Entry {
+    pub words: [u64; 3],
+    pub value: u64,
+}
+
+/// The node of contexts that are not known.
+pub const NODE_UNKNOWN: u64 = 1;
+/// Number of the first context.
+pub const FIRST_CONTEXT: u64 = 2;
+/// Most contexts and nodes of a thread: numbers of nodes have fewer than 28 bits.
+pub const MOST_CONTEXTS: u64 = 1 << 24;
+/// Upper half of the first word of a context; the lower half is the function's entry.
+pub const CONTEXT: u32 = u32::MAX;
+/// Places in the lower half of the third word of a node: above its parent's number the kind of the record, then whether its function
+/// was come to by a jump. The upper half is the site.
+pub const NODE_KIND: u32 = 28;
+pub const NODE_JUMP: u32 = 31;
+
+/// Factor of the hash.
+pub const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The hash of an entry's words: its upper bits are a place in the table.
+pub const fn hash(words: [u64; 3]) -> u64 {
+    let one = words[0].wrapping_mul(FACTOR) ^ words[1];
+    let two = one.wrapping_mul(FACTOR) ^ words[2];
+    two.wrapping_mul(FACTOR)
+}
+
 /// Displacement of the bottom.
 pub const BOTTOM: u64 = FIRST + HEAD;
 /// Levels of marks are that much below the stack pointer at the entry, which is a multiple of 8.

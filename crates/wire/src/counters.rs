@@ -68,7 +68,8 @@ pub const TURNS_AT: usize = TALLY_AT + 8;
 pub const FULL_AT: usize = (TURNS_AT + 8).next_multiple_of(FULL_BYTES);
 pub const FULL_BYTES: usize = 32;
 
-/// Offset of the routines for records of contexts ([`crate::contexts`]): put on top, enter, restore, leave, log.
+/// Offset of the routines for records of contexts ([`crate::contexts`]): put on top, enter, restore, leave, log, count,
+/// jump.
 pub const CONTEXTS_AT: usize = FULL_AT + 16 * FULL_BYTES;
 pub const CONTEXTS_BYTES: usize = 8;
 
@@ -90,7 +91,7 @@ pub struct Configuration {
     pub group: u64,
     /// [`IN_FOLDER`], [`BESIDE`], [`FUZZER`] or [`NOWHERE`].
     pub place: u64,
-    /// [`COUNTERS`], [`LANE`], [`CONTEXTS`] or [`EVENTS`].
+    /// [`COUNTERS`], [`LANE`], [`CONTEXTS`], [`EVENTS`] or [`CALLS`].
     pub form: u64,
     /// Identity of the edited file.
     pub id: [u8; ID],
@@ -107,11 +108,13 @@ pub const FUZZER: u64 = 2;
 /// There are no files: the memory is the process's own, and a forked child goes on with what its parent had.
 pub const NOWHERE: u64 = 3;
 
-/// The memory of a thread is counters, a [`Lane`], that of [`crate::contexts`], or this and a lane behind it.
+/// The memory of a thread is counters, a [`Lane`], that of [`crate::contexts`], or this and a lane behind it, or also
+/// [`crate::contexts::Calls`] behind this.
 pub const COUNTERS: u64 = 0;
 pub const LANE: u64 = 1;
 pub const CONTEXTS: u64 = 2;
 pub const EVENTS: u64 = 3;
+pub const CALLS: u64 = 4;
 
 /// An edited file of a process.
 #[derive(Clone, Copy, Debug)]
@@ -289,6 +292,23 @@ pub struct StreamHead {
     pub bytes: u64,
     /// Bytes of the file behind the head: fewer are a block of LZ4 ([`pack`]).
     pub stored: u64,
+}
+
+/// The first bytes of a piece of counters of calls ([`crate::contexts::Calls`]), in the place of a chunk: [`CHUNK_HEAD`] bytes,
+/// and the counters.
+pub const COUNTS_MAGIC: [u8; 8] = *b"EVPCOUNT";
+/// Bytes of the counters of a piece.
+pub const COUNTS_BYTES: u64 = 64 << 10;
+
+/// The head of such a piece.
+#[derive(Debug)]
+#[repr(C)]
+pub struct CountsHead {
+    pub magic: [u8; 8],
+    /// Number of the thread's counters.
+    pub slot: u64,
+    /// Number of the first context.
+    pub first: u64,
 }
 
 /// A piece of a stream before it is written.

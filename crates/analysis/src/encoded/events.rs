@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use lz4_flex::block::decompress_into;
 use trace::contexts::{
-    ALONE, BOTTOM, CALLED, EVENT, GOES_ON, IS_LOST, LEFT, LOGGED, MORE, RECORD, RETURNED, Record,
-    SHORT,
+    ALONE, BOTTOM, CALLED, COUNTED, EVENT, GOES_ON, IS_LOST, LEFT, LOGGED, MORE, RECORD, RETURNED,
+    Record, SHORT,
 };
 
 use super::{Decoder, Function, Moment, Unknown};
@@ -15,6 +15,8 @@ use crate::regenerate::Piece;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     Called,
+    /// Called for the first time in this context, whose number is the first value.
+    Counted,
     /// Called, and its path was not asked for.
     Alone,
     Returned,
@@ -98,6 +100,7 @@ impl Stream {
         let kind = (words[0] >> 32) as u32 & 0xffff;
         let what = match kind & ((1 << IS_LOST) - 1) {
             CALLED => Some(What::Called),
+            COUNTED => Some(What::Counted),
             RETURNED => Some(What::Returned),
             LEFT => Some(What::Left),
             GOES_ON => Some(What::GoesOn),
@@ -105,7 +108,7 @@ impl Stream {
             MORE => None,
             _ => return Err(Unknown::Event),
         };
-        let is_whole = matches!(what, None | Some(What::Called));
+        let is_whole = matches!(what, None | Some(What::Called | What::Counted));
         let head = if is_whole { EVENT } else { SHORT };
         if !rest.is_empty() || words.len() < head || !is_whole && words.len() > head {
             return Err(Unknown::Event);
@@ -133,7 +136,7 @@ impl Stream {
             ..Moment::default()
         };
         let mut values = [words[3], 0, 0];
-        if what == What::Called {
+        if is_whole {
             (moment.number, moment.site) = (words[4], words[5]);
             (values[1], values[2]) = (words[7], words[8]);
             moment.records = self.chain(words[6])?;

@@ -97,9 +97,9 @@ impl Decoder {
         }
         // The text had no room for all.
         if let (Some(_), Some(frame)) = (end, frames.last_mut()) {
-            frame.by = By::Unknown;
+            frame.0.by = By::Unknown;
         }
         frames.reverse();
-        Ok(frames)
+        Ok(frames.into_iter().map(|(frame, _)| frame).collect())
     }
 }

@@ -55,6 +55,9 @@ pub struct Contexts {
     /// Nodes per process after which new contexts go to a [truncated] node
     #[arg(long, value_name = "N", default_value_t = 50_000_000)]
     pub max_nodes: u64,
+    /// Count calls alone, in the edited program and its libraries
+    #[arg(long, conflicts_with_all = TRANSLATED)]
+    pub rewrite: bool,
     #[command(flatten)]
     pub page: Page,
     #[command(flatten)]
@@ -64,3 +67,22 @@ pub struct Contexts {
     #[command(flatten)]
     pub target: Target,
 }
+
+/// Options that an edited program does not know.
+const TRANSLATED: [&str; 15] = [
+    "mode",
+    "roll_loops",
+    "blocks",
+    "slabs",
+    "k",
+    "inclusive",
+    "funcs",
+    "modules",
+    "main_image_only",
+    "unroll_recursion",
+    "count_self_jumps",
+    "start_func",
+    "stop_func",
+    "cost",
+    "max_nodes",
+];

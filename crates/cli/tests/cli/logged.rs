@@ -9,7 +9,7 @@ use crate::BINARY;
 
 /// Each function keeps its thread's path, and `target` writes it: with callbacks, cycles, `longjmp`, a handler of a signal, threads, a
 /// child, and recursion as deep as its second argument says.
-const SOURCE: &str = r#"
+pub const SOURCE: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <setjmp.h>

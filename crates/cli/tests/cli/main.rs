@@ -17,6 +17,7 @@ mod computed;
 mod consumers;
 mod costs;
 mod counted;
+mod counted_contexts;
 mod counted_files;
 mod counted_libraries;
 mod counted_static;

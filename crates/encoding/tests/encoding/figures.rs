@@ -7,6 +7,7 @@ use encoding::{
 };
 
 const PAPER: Options = Options {
+    by_function: false,
     most: 1 << 32,
     heads: Heads::First,
     unrolled: 0,

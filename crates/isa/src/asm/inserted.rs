@@ -125,6 +125,20 @@ impl Asm<'_> {
         self.mem(reg, base, disp);
     }
 
+    /// `cmp reg, qword [base + disp]` (writes flags)
+    pub fn cmp_r_mem(&mut self, reg: Reg, base: Reg, disp: i32) {
+        self.rex(reg, base);
+        self.byte(0x3B);
+        self.mem(reg, base, disp);
+    }
+
+    /// `inc qword [base]`: CF stays.
+    pub fn inc_mem(&mut self, base: Reg) {
+        self.rex(Reg::Rax, base);
+        self.byte(0xFF);
+        self.mem(Reg::Rax, base, 0);
+    }
+
     /// `cmp dst, src` (writes flags)
     pub fn cmp_r_r(&mut self, dst: Reg, src: Reg) {
         self.rex_w(src, 0, dst.high());

@@ -3,13 +3,15 @@
 use core::mem::offset_of;
 
 use isa::{Cc, Flags, Reg};
-use wire::contexts::{BYTES, RECORD, Record, State};
+use wire::contexts::{BYTES, Entry, RECORD, Record, State};
 use wire::counters::FIRST;
 
 use super::{LINK, Lowering, TO_ROUTINE, give_back, keep, to_routine};
 use crate::{NoScratch, Offsets, Sink, Symbol, Word};
 
+const BELOW: Cc = Cc(2);
 const EQUAL: Cc = Cc(4);
+const NOT_EQUAL: Cc = Cc(5);
 const ABOVE: Cc = Cc(7);
 const NOT_ABOVE: Cc = Cc(6);
 
@@ -53,7 +55,7 @@ impl<'a, S: Sink<'a>> Lowering<'_, S> {
 
     pub(super) fn put(&mut self, routine: Symbol, facts: [u32; 4]) -> Result<(), NoScratch> {
         let (copy, kept) = self.scratch.copy.ok_or(NoScratch)?;
-        let [entry, by, kind, _] = facts;
+        let [entry, by, kind, has_node] = facts;
         let new = |offset: usize| (RECORD as usize + offset) as i32;
         let asm = self.out.asm();
         if let Some(kept) = kept {
@@ -77,6 +79,9 @@ impl<'a, S: Sink<'a>> Lowering<'_, S> {
         asm.mov_gs_mem_imm32(LINK, new(offset_of!(Record, by)), by);
         asm.mov_gs_mem_imm32(LINK, new(offset_of!(Record, kind)), kind);
         asm.mov_gs_mem_r32(LINK, new(offset_of!(Record, below)), LINK);
+        if has_node != 0 {
+            asm.mov_gs_mem_imm32(LINK, new(offset_of!(Record, interrupted)), 0);
+        }
         asm.lea(LINK, LINK, RECORD as i32);
         asm.mov_gs_r(TOP, LINK);
         if let Some(kept) = kept {
@@ -84,6 +89,48 @@ impl<'a, S: Sink<'a>> Lowering<'_, S> {
         }
         let done = asm.jmp_short();
         for jump in [may_be_handler, is_left, has_no_room] {
+            asm.bind(jump);
+        }
+        if let Some(kept) = kept {
+            give_back(asm, copy, kept);
+        }
+        self.tell(routine, facts);
+        self.out.asm().bind(done);
+        Ok(())
+    }
+
+    pub(super) fn count(&mut self, routine: Symbol, facts: [u32; 4]) -> Result<(), NoScratch> {
+        let (copy, kept) = self.scratch.copy.ok_or(NoScratch)?;
+        let [function, _, last, _] = facts;
+        let asm = self.out.asm();
+        if let Some(kept) = kept {
+            keep(asm, copy, kept);
+        }
+        let word = |at: usize| (offset_of!(Entry, words) + 8 * at) as i32;
+        // Two functions may have one word.
+        asm.mov_r_gs(LINK, last.cast_signed());
+        asm.cmp_r32_imm(LINK, 0);
+        let is_none = asm.jcc_short(EQUAL);
+        asm.mov_r_mem(copy, LINK, word(0));
+        asm.cmp_r32_imm(copy, function);
+        let is_other = asm.jcc_short(NOT_EQUAL);
+        asm.mov_r_mem(copy, LINK, word(1));
+        asm.cmp_r_gs(copy, NUMBER);
+        let has_other_number = asm.jcc_short(NOT_EQUAL);
+        asm.mov_r_gs(copy, TOP);
+        asm.cmp_gs_mem_r(copy, offset_of!(Record, level) as i32, Reg::Rsp);
+        let is_left = asm.jcc_short(BELOW);
+        asm.mov_r32_gs_mem(copy, copy, offset_of!(Record, interrupted) as i32);
+        asm.cmp_r_mem(copy, LINK, word(2));
+        let has_other_node = asm.jcc_short(NOT_EQUAL);
+        asm.mov_r_mem(LINK, LINK, offset_of!(Entry, value) as i32);
+        asm.inc_mem(LINK);
+        if let Some(kept) = kept {
+            give_back(asm, copy, kept);
+        }
+        let done = asm.jmp_short();
+        let jumps = [is_none, is_other, has_other_number, is_left, has_other_node];
+        for jump in jumps {
             asm.bind(jump);
         }
         if let Some(kept) = kept {

@@ -43,6 +43,11 @@ const STATE: [u32; 3] = [4096, 4104, 4112];
 const CONTEXTS: [u32; 2] = [4096 + 64, 4096 + 128];
 const BYTES: u32 = 64;
 
+/// The word of the context of the last call, and its entry: words, and the address of its counter.
+const LAST: u32 = 624;
+const ENTRY: u32 = 640;
+const FUNCTION: u32 = 16;
+
 /// Bits of [`Flags`] by those of the processor.
 const FLAG_BITS: [(u64, u8); 6] = [
     (0x800, 1),
@@ -120,6 +125,18 @@ fn state(u: &mut Unstructured<'_>, machine: &Machine) -> Result<State> {
     if u.arbitrary()? {
         general[Reg::Rdx as usize] = machine.stack_pointer() + 8;
     }
+    let last = [0, machine.area(ENTRY)];
+    set(&mut area, LAST, *u.choose(&last)?);
+    let words = [
+        FUNCTION.into(),
+        word(&area, STATE[0]),
+        word(&area, top + 24) as u32 as u64,
+    ];
+    for (at, own) in (0..).zip(words) {
+        let other = u.int_in_range(0..=15)? == 0;
+        set(&mut area, ENTRY + 8 * at, own ^ u64::from(other));
+    }
+    set(&mut area, ENTRY + 24, machine.area(COUNTERS[1]));
     let watched = u.int_in_range(0..=1)?;
     let known = [
         general[Reg::Rax as usize],
@@ -224,6 +241,25 @@ fn expected(ops: &[Op], before: &State) -> Vec<u8> {
                 set(&mut state.area, new + 48, both(entry, by));
                 set(&mut state.area, new + 56, both(top, kind));
                 set(&mut state.area, STATE[2], new.into());
+            }
+            Op::Count {
+                facts: [function, _, last, _],
+                ..
+            } => {
+                let top = word(&state.area, STATE[2]) as u32;
+                let [known, number, node] = [0, 8, 16].map(|at| word(&state.area, ENTRY + at));
+                let is_it = word(&state.area, last) != 0
+                    && known as u32 == function
+                    && number == word(&state.area, STATE[0])
+                    && word(&state.area, top) >= general[Reg::Rsp as usize]
+                    && node == u64::from(word(&state.area, top + 24) as u32);
+                match is_it {
+                    true => {
+                        let calls = word(&state.area, COUNTERS[1]).wrapping_add(1);
+                        set(&mut state.area, COUNTERS[1], calls);
+                    }
+                    false => state.area[CALLED as usize] = 1,
+                }
             }
             Op::Unwind {
                 top,
@@ -367,7 +403,11 @@ fn tallies(machine: &Machine) -> [Op; 4] {
 
 fn op(u: &mut Unstructured<'_>, machine: &Machine) -> Result<Op> {
     // They go on at a distance that their first fact says.
-    Ok(match u.int_in_range(0..=14)? {
+    Ok(match u.int_in_range(0..=15)? {
+        15 => Op::Count {
+            routine: TALLY,
+            facts: [FUNCTION, 1, LAST, 0],
+        },
         14 => Op::Put {
             routine: TALLY,
             facts: [16, 7, 3, 0],

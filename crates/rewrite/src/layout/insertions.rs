@@ -30,12 +30,14 @@ pub const TALLY: Symbol = Symbol(3);
 pub const TURNS: Symbol = Symbol(4);
 /// The parts of it that make room in a lane ([`probe::Lane::routine`]).
 pub const FULL: Symbol = Symbol(5);
-/// The parts of it that put records on top, take them off, and log calls ([`wire::contexts`]).
+/// The parts of it that put records on top, take them off, log calls and count them ([`wire::contexts`]).
 pub const PUSH: Symbol = Symbol(6);
 pub const ENTER: Symbol = Symbol(7);
 pub const RESTORE: Symbol = Symbol(8);
 pub const LEAVE: Symbol = Symbol(9);
 pub const LOG: Symbol = Symbol(10);
+pub const COUNT: Symbol = Symbol(11);
+pub const GOES: Symbol = Symbol(12);
 
 /// Ops of one place.
 #[derive(Clone, Debug)]
