@@ -101,7 +101,7 @@ pub struct Contexts<'d> {
     counts: bool,
     /// By site: the first site of its function.
     first_sites: Vec<LinkAddr>,
-    /// Functions that are planned, and instructions by which they are left, if they may be handlers of signals.
+    /// Functions that are planned, and instructions by which they are left, if their record may be taken off before.
     planned: BTreeSet<usize>,
     exits: BTreeSet<u64>,
     /// Instructions before which the number is given back.
@@ -360,10 +360,10 @@ impl<'d> Contexts<'d> {
             add(unit, At::Last(block as u32), LEAVES, out)?;
         }
         if by_address || !ways.is_empty() && is_only {
-            if leaves {
+            let is_open = by_address || ways.iter().any(|edge| self.known.moved(edge.to).is_none());
+            if leaves || is_open {
                 self.exits.insert(own.last.0);
             }
-            let is_open = by_address || ways.iter().any(|edge| self.known.moved(edge.to).is_none());
             // What a handler interrupted has its own site back.
             let told = is_open.then(|| self.tell_jump(own.last)).into_iter();
             for op in told.chain(leaves.then_some(LEAVES)) {

@@ -111,7 +111,7 @@ pub struct File {
     pub edges: Vec<(u32, u32, u64)>,
     /// Paths of source files; the first one has the number 1.
     pub sources: Vec<String>,
-    /// Instructions by which functions are left that may be handlers of signals: before them, the record of one was taken off. Sorted.
+    /// Instructions by which functions are left: before them, their record may have been taken off. Sorted.
     pub exits: Vec<u64>,
     /// Instructions before which a function's number is given back: landing pads, and where calls come back twice. Sorted.
     pub restored: Vec<u64>,

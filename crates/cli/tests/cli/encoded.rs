@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
+use std::process::Command;
 use std::sync::Mutex;
 
 use analysis::encoded::events;
@@ -27,6 +28,8 @@ use crate::stepped::{Step, stepped};
 const FIRST: u64 = 4096;
 /// Most steps of a program at which its thread has its memory, in the gate and in `wide`.
 const STEPS: [u64; 2] = [12_000, 60_000];
+/// Steps after which a program is left in any case: its thread has no memory yet, or does little else than system calls.
+const LONGEST: u64 = 300_000;
 /// Frames are compared at one step of so many.
 const EACH: u64 = 1;
 /// Bytes between which two stack pointers are of one stack.
@@ -135,7 +138,10 @@ impl Step for Shadow {
             ..
         } = self.figures;
         let most = STEPS[usize::from(Scope::current() == Scope::Wide)];
-        self.is_gone || compared + unknown + within >= most || self.failed.is_some()
+        self.is_gone
+            || compared + unknown + within >= most
+            || self.figures.steps >= LONGEST
+            || self.failed.is_some()
     }
 
     fn step(&mut self) {
@@ -318,13 +324,24 @@ impl Shadow {
                 (None, Some(call), _) => By::Other(call),
                 (None, None, _) => other.map_or(By::Outside, By::Other),
             };
+            // A function that other code called is not in the path behind its jump to other code.
+            let stays = |by: By| !matches!(by, By::Other(_) | By::Outside);
             let mut by = by;
             for &(function, out) in &active.before {
-                frames.push(Frame { by, function });
-                by = By::Other(out);
+                if stays(by) {
+                    frames.push(Frame { by, function });
+                    by = By::Other(out);
+                }
             }
-            frames.push(Frame { by, function });
-            other = active.out;
+            let is_out = active.out.is_some();
+            match by {
+                By::Other(call) if is_out => other = Some(call),
+                By::Outside if is_out => other = None,
+                _ => {
+                    frames.push(Frame { by, function });
+                    other = active.out;
+                }
+            }
         }
         frames
     }
@@ -468,6 +485,7 @@ const OTHERS: &[(&[&str], &str)] = &[
             "escape_text_patch",
             "exec_under_a_debugger",
             "filter_trap_emulates",
+            "flags_alignment_check",
             "flags_alignment_prefixed",
             "flow_backtrace",
             "flow_frame_pointer_moved",
@@ -499,8 +517,26 @@ const OTHERS: &[(&[&str], &str)] = &[
         "Its stack pointer leads to no memory, or its threads have none of their own for %fs: it crashes in front of entries, with any counters.",
     ),
     (
+        &["contexts_signals"],
+        "A handler goes on in old code behind a trap: the shadow stack knows no site of calls from there.",
+    ),
+    (
+        &[
+            "contexts_jumps",
+            "flow_many_targets",
+            "insn_syscall_clobbers",
+            "insn_vzeroupper_sse",
+            "load_initial_registers",
+        ],
+        "It has no C library, so its thread has no pointer, by which the test knows that there is memory.",
+    ),
+    (
         &["code_far_transfers"],
         "It leaves calls by far returns, which tell nobody.",
+    ),
+    (
+        &["insn_rsp_as_general"],
+        "It has other numbers than stack pointers in rsp, and is said to be unknown then.",
     ),
     (
         &["flow_retpoline"],
@@ -783,4 +819,62 @@ fn words_of_a_log_are_decoded_to_paths() {
         said.contains("is no dictionary of `everypath encode`"),
         "{said}"
     );
+}
+
+/// Words of a Rust program, with its crate (`include/rust`).
+const RUST: &str = r#"
+#[inline(never)] fn say(what: &str) { println!("{what}: {}", everypath_context::context()); }
+#[inline(never)] fn deep(n: u32) { if n > 0 { deep(n - 1) } else { say("deep") } std::hint::black_box(n); }
+fn main() {
+    say("main");
+    let mut numbers = vec![3, 1, 2];
+    let mut is_first = true;
+    numbers.sort_by(|a: &i32, b| { if std::mem::take(&mut is_first) { say("compare") } a.cmp(b) });
+    std::thread::spawn(|| deep(3)).join().unwrap();
+}
+"#;
+
+#[test]
+fn words_of_a_rust_program_are_decoded_to_paths() {
+    let folder = Folder::new("encoded-rust");
+    let library = repository().join("include/rust/src/lib.rs");
+    let library = library.to_str().expect("a plain path");
+    fs::write(folder.file("says.rs"), RUST).expect("a file");
+    let compile = |words: &[&str]| {
+        let mut compiler = Command::new("rustc");
+        compiler
+            .args(["--edition=2024", "-Copt-level=1", "-g"])
+            .args(words);
+        let built = compiler.current_dir(folder.path()).output();
+        let built = built.expect("rustc is installed");
+        assert!(built.status.success(), "{built:?}");
+    };
+    compile(&[
+        "--crate-name=everypath_context",
+        "--crate-type=lib",
+        library,
+    ]);
+    compile(&["-L.", "--extern=everypath_context", "says.rs"]);
+    let native = folder.run("./says", &[]);
+    assert_eq!(native.stdout, b"main: \ncompare: \ndeep: \n");
+    let output = folder.run(BINARY, &["encode", "says", "-o", "says.pcce"]);
+    assert!(output.status.success(), "{output:?}");
+    let log = folder.run("./says.pcce", &[]);
+    fs::write(folder.file("log"), &log.stdout).expect("a file");
+    let output = folder.run(BINARY, &["decode", "says.pcce.dictionary", "log"]);
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let lines: Vec<&str> = text.lines().collect();
+    let [main, compare, deep] = lines[..] else {
+        panic!("{text}");
+    };
+    assert!(
+        main.contains("says::main says.rs:5 > says::say says.rs:2"),
+        "{main}"
+    );
+    assert!(
+        compare.contains("says::main says.rs:8 > ") && compare.ends_with("says::say says.rs:2"),
+        "{compare}"
+    );
+    assert_eq!(deep.matches("says::deep says.rs:3").count(), 4, "{deep}");
 }

@@ -172,7 +172,14 @@ pub fn stepped<S: Step>(line: &str, folder: &Folder) -> (Output, S, u64) {
         match run.is_done() {
             // It may have ended by itself.
             true => drop(kill(pid, Signal::SIGKILL)),
-            false => ptrace::step(pid, signal.take()).unwrap(),
+            false => {
+                let stepped = ptrace::step(pid, signal.take());
+                // Another of its threads may have ended it.
+                assert!(
+                    matches!(stepped, Ok(()) | Err(Errno::ESRCH)),
+                    "{line}: {stepped:?}"
+                );
+            }
         }
         match waitpid(pid, None) {
             Ok(WaitStatus::Stopped(_, Signal::SIGTRAP)) => {}
