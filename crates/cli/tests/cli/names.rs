@@ -331,6 +331,7 @@ console.log(sum);
 
 /// Names of V8's, and their places, as node itself tells them.
 #[test]
+#[ignore = "wide: node starts slowly; code that other runtimes make is named in the gate"]
 fn code_that_node_makes_is_named_as_node_tells_it() {
     let folder = Folder::new("names-node");
     fs::write(folder.file("fib.js"), FIB_JS).unwrap();

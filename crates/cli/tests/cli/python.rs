@@ -195,6 +195,7 @@ fn check(folder: &Folder, words: &[&str]) -> u64 {
 }
 
 #[test]
+#[ignore = "wide: python counts one by one; accesses and calls are in the gate"]
 fn python_counts_what_the_commands_count() {
     let folder = folder("python-counts");
     // Processes and threads.
