@@ -52,7 +52,7 @@ const LEAST: &[(&str, u64)] = &[
     ("tests (isa, assembler)", 7),
     ("tests (probe, lower)", 4),
     ("tests (report, report)", 9),
-    ("tests (testkit, testkit)", 33),
+    ("tests (testkit, testkit)", 32),
     ("tests (trace, trace)", 32),
 ];
 
