@@ -11,8 +11,9 @@ import * as ofOne from "./cases.mjs";
 import * as ofTwo from "./changes.mjs";
 import * as ofCode from "./code.mjs";
 import * as ofCounts from "./counts.mjs";
+import * as ofAllocations from "./allocations.mjs";
 
-const cases = { ...ofOne, ...ofTwo, ...ofCode, ...ofCounts };
+const cases = { ...ofOne, ...ofTwo, ...ofCode, ...ofCounts, ...ofAllocations };
 
 /** Other cases begin with calls and a folded tree; comparisons and pages of counts do so anyway. */
 const PLAIN = `(() => {

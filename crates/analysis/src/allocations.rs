@@ -67,6 +67,20 @@ pub struct Figures {
     pub lifetime: u64,
 }
 
+impl Figures {
+    /// Adds those of another path.
+    pub fn add(&mut self, other: &Figures) {
+        self.blocks += other.blocks;
+        self.bytes += other.bytes;
+        self.leaked_blocks += other.leaked_blocks;
+        self.leaked_bytes += other.leaked_bytes;
+        self.peak_blocks += other.peak_blocks;
+        self.peak_bytes += other.peak_bytes;
+        self.freed += other.freed;
+        self.lifetime += other.lifetime;
+    }
+}
+
 /// Allocations of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allocations {
@@ -199,7 +213,7 @@ fn add(call: &Call, changes: &mut Vec<(u64, Change)>) -> bool {
     };
     let (result, until) = call.returned.unwrap_or((0, call.time));
     let is_free = call.kind == Kind::Free;
-    // What cannot be made longer stays as it is, but for no bytes.
+    // A block that cannot be made longer stays as it is, unless no bytes were asked for.
     let is_given_up = given_up != 0 && (is_free || result != 0 || bytes == 0);
     if is_given_up {
         changes.push((call.time, Change::Freed { at: given_up }));

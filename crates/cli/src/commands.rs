@@ -153,7 +153,7 @@ fn contexts(flags: &Contexts) -> Result<Ending> {
         order: 0,
         memory: 0,
         selector: selection::selector(flags),
-        options: options(flags),
+        options: options(flags, edited.as_ref().and_then(|(.., left)| left.clone())),
         show: Show {
             hint: Some(hint(destination)),
             fold: flags.inclusive.then_some(flags.k.unwrap_or(CALLERS)),
@@ -162,7 +162,7 @@ fn contexts(flags: &Contexts) -> Result<Ending> {
         speaks: true,
     };
     match edited {
-        Some((program, edited)) => session.run_edited(&program, &edited),
+        Some((program, edited, _)) => session.run_edited(&program, &edited),
         None => session.run(),
     }
 }
@@ -187,8 +187,8 @@ fn flags_of(flags: &Contexts, blocks: Option<BlockContexts>) -> u32 {
     bits(&wanted)
 }
 
-/// The program's path, and its edited form that counts calls by context.
-fn edited_for_contexts(flags: &Contexts) -> Result<(PathBuf, EditedRun)> {
+/// The program's path, its edited form that counts calls by context, and a sentence about what that does not count.
+fn edited_for_contexts(flags: &Contexts) -> Result<(PathBuf, EditedRun, Option<String>)> {
     let program = program::check(&flags.target.command[0])?;
     let edited = EditedRun::with(&program, Inserted::CALLS, flags.destination.quiet);
     let edited = edited.map_err(|why| {
@@ -198,10 +198,7 @@ fn edited_for_contexts(flags: &Contexts) -> Result<(PathBuf, EditedRun)> {
         )
     })?;
     let left = counted_contexts::left_out(&edited.dictionary()?);
-    if let Some(sentence) = left.filter(|_| !flags.destination.quiet) {
-        say!("everypath: {sentence}");
-    }
-    Ok((program, edited))
+    Ok((program, edited, left))
 }
 
 /// Costs that are counted besides calls. The one to sort by is to be among them.
@@ -472,7 +469,7 @@ pub fn check_tables(view: &View, format: Format) -> Result<()> {
 }
 
 /// Options of the run that the recording keeps.
-fn options(flags: &Contexts) -> Vec<(String, String)> {
+fn options(flags: &Contexts, left_out: Option<String>) -> Vec<(String, String)> {
     let word = |known: bool, word: &str| match known {
         true => word.to_owned(),
         false => String::new(),
@@ -504,6 +501,7 @@ fn options(flags: &Contexts) -> Vec<(String, String)> {
         .filter_map(|(name, value)| Some((name, value.clone()?)));
     lists
         .chain(names)
+        .chain(left_out.map(|sentence| (report::counts::LEFT_OUT, sentence)))
         .map(|(name, value)| (name.to_owned(), value))
         .collect()
 }

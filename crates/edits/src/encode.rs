@@ -364,7 +364,7 @@ impl<'d> Contexts<'d> {
             if leaves || is_open {
                 self.exits.insert(own.last.0);
             }
-            // What a handler interrupted has its own site back.
+            // A handler gives back the site of what it interrupted, so that comes last.
             let told = is_open.then(|| self.tell_jump(own.last)).into_iter();
             for op in told.chain(leaves.then_some(LEAVES)) {
                 add(unit, At::Last(block as u32), op, out)?;

@@ -11,7 +11,7 @@
 //! If a function would have too many numbers, calls push, lighter ones first, until few are left: the functions that it calls have
 //! no fewer, and so would have too many, too. A function that calls few others is left more.
 //!
-//! Where paths need not say by which call one function was called by another, all of these calls have the same numbers.
+//! All calls of one function by another have the same numbers, if paths need not say which of them it was.
 //!
 //! Calls that have to push are known when all are numbered, so that is done again with them, until there are no more.
 

@@ -9,6 +9,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use placement::dictionary::{File, Function, Site, encode};
+
+#[path = "../../../fuzz/fuzz_targets/contexts.rs"]
+mod contexts;
 #[path = "../../../fuzz/fuzz_targets/flow.rs"]
 mod flow_target;
 #[path = "../../../fuzz/fuzz_targets/image_parse.rs"]
@@ -27,7 +31,8 @@ mod trace_walk;
 type Target = fn(&[u8]);
 
 /// Targets by the names of their files.
-const TARGETS: [(&str, Target); 7] = [
+const TARGETS: [(&str, Target); 8] = [
+    ("contexts", contexts::target),
     ("flow", flow_target::target),
     ("image_parse", image_parse::target),
     ("rewrite", rewrite_target::target),
@@ -65,7 +70,42 @@ fn whole() -> Vec<Vec<u8>> {
     files.sort_by_key(|path| fs::metadata(path).unwrap().len());
     files.truncate(3);
     files.push(program);
-    files.iter().map(|path| fs::read(path).unwrap()).collect()
+    let read = files.iter().map(|path| fs::read(path).unwrap());
+    read.chain([contexts()]).collect()
+}
+
+/// Input of the target `contexts`: a dictionary of two functions, one of which calls the other, and events of calls.
+fn contexts() -> Vec<u8> {
+    let function = |entry, name: &str| Function {
+        entry,
+        name: name.to_owned(),
+        is_moved: true,
+        ranges: vec![(entry, 16)],
+        ..Function::default()
+    };
+    let file = File {
+        original: "/bin/program".to_owned(),
+        name: "program".to_owned(),
+        most: 1 << 31,
+        functions: vec![function(0x1000, "main"), function(0x2000, "called")],
+        sites: vec![Site {
+            at: 0x1004,
+            ..Site::default()
+        }],
+        edges: vec![(0, 1, 0)],
+        ..File::default()
+    };
+    let kept = encode(&[file]);
+    let length = kept.len() as u32;
+    let mut input = [&length.to_le_bytes()[..], &kept].concat();
+    for entry in [0x1000u64, 0x2000, 0x2000] {
+        // Nine words, of a call with the top record at the bottom.
+        let head = entry | (8 * 9) << 48;
+        let words = [head, 1, 0, 0x1004 << 32 | 8, 8, 0, 4160, 0, 0];
+        input.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+    }
+    input.extend(b"everypath:");
+    input
 }
 
 /// A number of the same sequence in every run (xorshift64).

@@ -1,11 +1,17 @@
-//! Allocations by context: a table for people, JSON, and folded stacks.
+//! Allocations by context: a table for people, JSON, folded stacks, a profile of pprof, and a page.
+
+mod page;
 
 use std::fmt::Write as _;
+use std::io;
 
 use analysis::allocations::{Allocations, Figures};
 use serde_json::json;
 
 use crate::numbers::{counted, duration, grouped, size};
+use crate::pprof::plain::{self, Frame};
+
+pub use page::write as page;
 
 /// Figures by which contexts are sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +32,78 @@ pub struct Shown<'a> {
     /// Rate of the counter by which lifetimes are measured.
     pub ticks_per_second: Option<u64>,
     pub by: By,
+    /// When the run began; for the page.
+    pub started_unix_ms: u64,
+}
+
+/// A figure of contexts.
+pub(crate) struct Metric {
+    /// One of it.
+    noun: &'static str,
+    /// Name and unit in profiles of pprof: those of Go's heap profiles, as far as they have them.
+    kind: plain::ValueType<'static>,
+    of: fn(&Figures) -> u64,
+    /// The figure of [`By`].
+    by: Option<By>,
+}
+
+pub(crate) const METRICS: [Metric; 6] = [
+    Metric {
+        noun: "peak byte",
+        kind: ("peak_space", "bytes"),
+        of: |figures| figures.peak_bytes,
+        by: Some(By::Peak),
+    },
+    Metric {
+        noun: "peak block",
+        kind: ("peak_objects", "count"),
+        of: |figures| figures.peak_blocks,
+        by: None,
+    },
+    Metric {
+        noun: "leaked byte",
+        kind: ("inuse_space", "bytes"),
+        of: |figures| figures.leaked_bytes,
+        by: Some(By::Leaked),
+    },
+    Metric {
+        noun: "leaked block",
+        kind: ("inuse_objects", "count"),
+        of: |figures| figures.leaked_blocks,
+        by: None,
+    },
+    Metric {
+        noun: "allocated byte",
+        kind: ("alloc_space", "bytes"),
+        of: |figures| figures.bytes,
+        by: Some(By::Bytes),
+    },
+    Metric {
+        noun: "allocated block",
+        kind: ("alloc_objects", "count"),
+        of: |figures| figures.blocks,
+        by: Some(By::Blocks),
+    },
+];
+
+/// Functions of a path, with files and lines where they are known.
+fn frames(path: &str) -> impl Iterator<Item = Frame<'_>> {
+    path.split(" > ").map(|part| {
+        let place = part.rsplit_once(' ').and_then(|(name, place)| {
+            let (file, line) = place.rsplit_once(':')?;
+            Some((name, (file, line.parse().ok()?)))
+        });
+        match place {
+            Some((name, place)) => Frame {
+                name,
+                place: Some(place),
+            },
+            None => Frame {
+                name: part,
+                place: None,
+            },
+        }
+    })
 }
 
 /// A path as a folded stack.
@@ -138,6 +216,23 @@ pub fn json(shown: &Shown<'_>) -> String {
         "contexts": contexts,
     });
     format!("{whole:#}\n")
+}
+
+/// A profile of pprof, with all figures but lifetimes.
+pub fn pprof(shown: &Shown<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+    let types = METRICS.map(|metric| metric.kind);
+    let first = METRICS
+        .iter()
+        .position(|metric| metric.by == Some(shown.by));
+    let stacks = sorted(shown.made, shown.by).into_iter();
+    let stacks = stacks.map(|(path, figures)| {
+        let values = METRICS.iter().map(|metric| (metric.of)(&figures));
+        (
+            frames(&shown.paths[path as usize]).collect(),
+            values.collect(),
+        )
+    });
+    plain::write(shown.command, (&types, first.unwrap_or(0)), stacks, out)
 }
 
 /// Folded stacks of the figure that is sorted by.

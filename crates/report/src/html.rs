@@ -129,7 +129,7 @@ pub fn write_comparison(
 }
 
 /// The page of contexts with what `data` writes into it.
-fn page(
+pub(crate) fn page(
     title: &str,
     out: &mut dyn Write,
     data: impl FnOnce(&mut dyn Write) -> io::Result<()>,

@@ -13,6 +13,8 @@
 //!
 //! Limit: values are signed; a count beyond 2^63 - 1 is an error.
 
+pub mod plain;
+
 use std::collections::HashMap;
 use std::io::{self, Write};
 
@@ -29,7 +31,7 @@ use crate::stacks::{self, Frame};
 
 /// The messages of profile.proto, as far as they are used.
 mod proto {
-    #[derive(Clone, PartialEq, prost::Message)]
+    #[derive(Clone, Copy, PartialEq, prost::Message)]
     pub struct ValueType {
         #[prost(int64, tag = "1")]
         pub kind: i64,

@@ -221,8 +221,8 @@ global_asm!(
     "mov rdx, [rsp - 32]",
     "mov rsi, [rsp - 40]",
     "go_on",
-    // Where the function goes on comes back to who called it. Encoded code takes its site back there; other code does not, and might
-    // call next what seems to be called by the function that is left.
+    // The code as which the function goes on returns to the function's caller. Encoded code takes its site back there; other code
+    // does not, and what that calls next would seem to be called by the function that is left.
     ".balign 16",
     "tell_jump:",
     "mov [rsp - 16], rax",

@@ -42,8 +42,8 @@ pub const MODES: &[Mode] = &[
     Mode { name: "inter, rolled",    arguments: &["contexts", "--mode", "inter", "--roll-loops", "--quiet", "-o", "{out}"] },
 ];
 
-/// Modes of every program in the gate, by name. A trace of values is one of control flow as well.
-const ALWAYS: [&str; 2] = ["contexts", "values"];
+/// The mode of every program in the gate, by name.
+const ALWAYS: &str = "contexts";
 
 /// Modes of every program in the smoke.
 const SMOKE: [&str; 4] = ["run", "contexts", "count", "values"];
@@ -66,6 +66,9 @@ const MORE: usize = 6;
 
 /// One of so many programs is counted in the gate, too; the part `counts` compares counts.
 const COUNTED: usize = 3;
+
+/// One of so many programs has a trace of values in the gate, which is one of control flow as well.
+const VALUED: usize = 2;
 
 /// Modes of real programs, which are too long for all of [`MODES`]; the gate has the first two.
 const REAL: [&str; 3] = ["run", "contexts", "run chaos 3"];
@@ -93,11 +96,14 @@ pub fn of(scope: Scope, name: &str) -> Vec<Mode> {
             let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
                 (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
             });
-            let mut names = ALWAYS.to_vec();
+            let mut names = vec![ALWAYS];
             names.push(IN_TURN[hash as usize % IN_TURN.len()]);
             let hash = hash as usize / IN_TURN.len();
             if (hash / MORE).is_multiple_of(COUNTED) {
                 names.push("count");
+            }
+            if (hash / MORE / COUNTED).is_multiple_of(VALUED) {
+                names.push("values");
             }
             match hash % MORE {
                 0 => names.push("trace"),

@@ -35,7 +35,7 @@ pub const SMOKE: [&str; 12] = [
 
 /// Programs whose contexts and counts the gate compares with the stepping oracle: the shortest of
 /// each kind, by measurement; `cargo xtask wide contexts counts` compares all of them.
-pub const STEPPED: [&str; 58] = [
+pub const STEPPED: [&str; 57] = [
     "code_far_transfers",
     "code_large_model",
     "code_proc_self_mem",
@@ -62,7 +62,6 @@ pub const STEPPED: [&str; 58] = [
     "flags_alignment_prefixed",
     "flow_call_site_self",
     "flow_frame_pointer_moved",
-    "flow_longjmp",
     "flow_retpoline",
     "flow_self_jumps",
     "flow_tail_calls_million",
@@ -98,7 +97,7 @@ pub const STEPPED: [&str; 58] = [
 
 /// Programs of [`STEPPED`] whose counts the gate leaves to `wide`: counting each takes five seconds or more, and its kind
 /// is among the others.
-pub const CONTEXTS_ONLY: [&str; 34] = [
+pub const CONTEXTS_ONLY: [&str; 33] = [
     "code_far_transfers",
     "code_large_model",
     "code_proc_self_mem",
@@ -115,7 +114,6 @@ pub const CONTEXTS_ONLY: [&str; 34] = [
     "filter_all_threads",
     "filter_by_address",
     "flags_alignment_prefixed",
-    "flow_longjmp",
     "flow_retpoline",
     "flow_tail_calls_million",
     "insn_int80",
@@ -136,9 +134,8 @@ pub const CONTEXTS_ONLY: [&str; 34] = [
 ];
 
 /// Scripts of `tests/real` that the gate runs.
-pub const REAL: [&str; 8] = [
+pub const REAL: [&str; 7] = [
     "bash",
-    "coreutils",
     "git",
     "interpreters",
     "perl",

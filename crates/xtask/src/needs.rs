@@ -57,6 +57,7 @@ struct Module {
 
 #[rustfmt::skip]
 const MODULES: &[Module] = &[
+    Module { package: "cli", module: "allocations::", needs: &["chromium", "go", "valgrind"] },
     Module { package: "cli", module: "bolt::", needs: &["/usr/lib/llvm-16/bin/llvm-bolt"] },
     Module { package: "cli", module: "children::process_1_of_a_namespace_waits_for_what_it_inherits", needs: &[USER_NAMESPACES] },
     Module { package: "cli", module: "consumers::", needs: &["callgrind_annotate", "chromium", CONSUMERS] },

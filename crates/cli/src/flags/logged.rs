@@ -41,6 +41,7 @@ pub const ALLOCATIONS_EXAMPLES: &str = "\
 Examples:
   everypath allocations -- ./prog ARGS                  what is there at the peak
   everypath allocations --sort leaked -- ./prog ARGS    and what was never freed
+  everypath allocations --html out.html -- ./prog       a page to explore them with
   everypath allocations --format folded -o out -- ./prog  for flame graphs
   everypath allocations --allocate pool_get --release pool_put -- ./prog
 
@@ -56,6 +57,8 @@ pub enum AllocatingForm {
     Json,
     /// Folded stacks of the figure that --sort names
     Folded,
+    /// A profile of pprof with all figures but lifetimes
+    Pprof,
 }
 
 /// Figures by which contexts are sorted.
@@ -96,6 +99,9 @@ pub struct Allocating {
     /// Write it here (standard output, when the program has ended)
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Write a page to explore all contexts with, besides
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// The program's own functions that give blocks; argument 1: the bytes
     #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "release")]
     pub allocate: Vec<String>,

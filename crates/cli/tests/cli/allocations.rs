@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use testkit::folder::Folder;
 
-use crate::BINARY;
+use crate::{BINARY, html};
 
 /// It allocates in four ways, in two threads, and says how much; `pool` is an allocator of its own.
 const SOURCE: &str = r#"
@@ -121,6 +121,75 @@ fn allocations_are_those_of_the_program() {
         (Some(30), Some(20), Some(0))
     );
     against_valgrind(&folder, bytes);
+}
+
+/// All forms of one run have the same figures.
+#[test]
+fn forms_of_a_report_agree() {
+    let folder = build();
+    // Both runs allocate the same.
+    let whole = json(&folder, &["--html", "page.html"]);
+    std::fs::rename(folder.file("out"), folder.file("report.json")).expect("it was written");
+    html::check(&folder, "allocations");
+    let run = |options: &[&str]| {
+        let words = [&["allocations", "-q"], options, &["--", "./program"]].concat();
+        let output = folder.run(BINARY, &words);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let all = |figure: &str| whole["all"][figure].as_u64().expect("a number");
+    let folded = run(&["--format", "folded", "--sort", "leaked"]);
+    let leaked = folded.lines().map(|line| {
+        let (path, bytes) = line.rsplit_once(' ').expect("a path and a number");
+        assert!(path.starts_with("main"), "{line}");
+        bytes.parse::<u64>().expect("a number")
+    });
+    assert_eq!(leaked.sum::<u64>(), all("leaked_bytes"));
+    let text = run(&["--sort", "bytes", "--top", "1"]);
+    let rows: Vec<&str> = text.lines().filter(|line| line.contains(" > ")).collect();
+    let [row] = rows[..] else {
+        panic!("{text}");
+    };
+    assert!(row.contains("grows") && row.contains(" 1.5 MB "), "{text}");
+    run(&["--format", "pprof", "-o", "out.pb.gz"]);
+    let types = [
+        ("peak_space", "peak_bytes"),
+        ("inuse_objects", "leaked_blocks"),
+        ("alloc_space", "bytes"),
+    ];
+    for (name, figure) in types {
+        let words = [
+            "tool",
+            "pprof",
+            "-raw",
+            &format!("-sample_index={name}"),
+            "out.pb.gz",
+        ];
+        assert_eq!(
+            sum_of_samples(&folder, &words, name),
+            all(figure),
+            "{figure}"
+        );
+    }
+}
+
+/// The sum of all samples of one type, as pprof reads them.
+fn sum_of_samples(folder: &Folder, words: &[&str], name: &str) -> u64 {
+    let output = folder.run("go", words);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut lines = said
+        .lines()
+        .skip_while(|line| !line.starts_with("Samples:"))
+        .skip(1);
+    let types = lines.next().expect("types").split_whitespace();
+    let mut types = types.map(|kind| kind.split('/').next().unwrap_or_default());
+    let column = types.position(|kind| kind == name).expect("its type");
+    let samples = lines.take_while(|line| !line.starts_with("Locations"));
+    let values = samples.filter_map(|line| {
+        let (values, _) = line.split_once(':')?;
+        values.split_whitespace().nth(column)?.parse::<u64>().ok()
+    });
+    values.sum()
 }
 
 /// valgrind sees the same number of bytes and blocks, and the same are lost.

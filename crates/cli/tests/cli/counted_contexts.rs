@@ -1,7 +1,7 @@
 //! `contexts --rewrite`: an edited program counts the same calls in the same contexts as the translator.
 //!
-//! Of both runs those functions are compared that were moved and go on as no other one by a jump, by the dictionary of the edited
-//! files; the others are left out of paths.
+//! The functions that are compared are those that were moved and go on as no other one by a jump, by the dictionary of the edited
+//! files; the others are left out of the paths of both runs.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -178,6 +178,7 @@ fn calls_of_a_program_are_those_of_the_translator() {
 
 /// Programs of the machine, with all libraries.
 #[test]
+#[ignore = "wide: a program with threads, cycles and handlers is in the gate"]
 fn calls_of_real_programs_are_those_of_the_translator() {
     let folder = Folder::new("counted-contexts-real");
     let text = "one two three one two three\n".repeat(300);
@@ -266,8 +267,13 @@ fn a_killed_program_leaves_its_calls() {
     // It has one byte, and no room for a jump.
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("cannot be moved: none of program"), "{said}");
+    let recording = read(&folder, "edited.evp");
+    let kept = |(name, sentence): &(String, String)| {
+        name == "left out" && sentence.contains("none of program")
+    };
+    assert!(recording.meta.options.iter().any(kept), "{recording:?}");
     let moved = moved(&folder);
-    let calls = calls(&read(&folder, "edited.evp"), 0, &moved).expect("all is known");
+    let calls = calls(&recording, 0, &moved).expect("all is known");
     let of = |count: u64| calls.values().filter(|calls| **calls == count).count();
     // `leaf` from `main`, `twice`, and `leaf` from there.
     assert_eq!((of(70_000), of(140_000)), (2, 1), "{calls:?}");

@@ -130,6 +130,7 @@ fn are_parts(stretches: &[Vec<u8>], whole: &[u8]) -> bool {
 }
 
 #[test]
+#[ignore = "wide: parts of processes, and the order of whole traces, are in the gate"]
 fn parts_of_the_order_are_traced() {
     const WAYS: usize = 4;
     const LEAST_GAPS: usize = 10;

@@ -50,7 +50,7 @@ fn keep(folder: &Folder, recording: &Recording) {
 }
 
 /// One case of `tests/html/cases.mjs`.
-fn check(folder: &Folder, case: &str) {
+pub fn check(folder: &Folder, case: &str) {
     let mut node = Command::new("node");
     node.arg(repository().join("tests/html/check.mjs"));
     node.args([case, "page.html"]);

@@ -147,8 +147,67 @@ fn calls_are_logged_with_their_paths() {
     );
 }
 
+/// How often each path comes, in the lines of a log.
+fn counted(lines: &str, separator: char) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
+    for line in lines.lines() {
+        let (path, count) = match separator {
+            '\t' => (line.rsplit_once('\t').expect("a path").1, 1),
+            _ => {
+                let (path, count) = line.rsplit_once(' ').expect("a number");
+                (path, count.parse().expect("a number"))
+            }
+        };
+        *counts.entry(path.replace(" > ", ";")).or_default() += count;
+    }
+    counts
+}
+
+/// Folded stacks, and lines that `decode` makes of what an edited program has left, are the same calls.
+#[test]
+fn all_forms_of_a_log_are_the_same_calls() {
+    let folder = Folder::new("logged-forms");
+    folder.program(&["-O2", "-pthread"], "program", SOURCE);
+    let run = |words: &str| {
+        let words: Vec<&str> = words.split(' ').collect();
+        let output = folder.run(BINARY, &words);
+        let ended = matches!(output.status.code(), Some(0 | 3));
+        assert!(ended, "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    run("log-contexts target -q -o lines -- ./program shadow");
+    run("log-contexts target --folded -q -o folded -- ./program shadow");
+    let read = |name: &str| fs::read_to_string(folder.file(name)).expect("it was written");
+    let lines = counted(&read("lines"), '\t');
+    assert!(lines.values().sum::<u64>() > 50, "{lines:?}");
+    assert_eq!(counted(&read("folded"), ' '), lines);
+    fs::create_dir(folder.file("left")).expect("it is writable");
+    run("encode ./program -o edited --log target --counters left");
+    assert_eq!(folder.run("./edited", &["shadow"]).status.code(), Some(3));
+    let mut decoded = String::new();
+    for file in fs::read_dir(folder.file("left")).expect("a folder") {
+        let path = file.expect("a file").path();
+        decoded.push_str(&run(&format!(
+            "decode edited.dictionary {}",
+            path.display()
+        )));
+    }
+    // The library is not edited, so what it calls is known by its call alone; the functions are the program's.
+    let ends = |counts: &BTreeMap<String, u64>| {
+        let mut ends: BTreeMap<String, u64> = BTreeMap::new();
+        for (path, count) in counts {
+            let mut path = path.rsplit(';').map(|part| part.split(' ').next());
+            let callers = [path.next(), path.next()].map(|part| part.flatten().unwrap_or_default());
+            *ends.entry(callers.join(" of ")).or_default() += count;
+        }
+        ends
+    };
+    assert_eq!(ends(&counted(&decoded, '\t')), ends(&lines));
+}
+
 /// A path with more records than an event has room for comes in several.
 #[test]
+#[ignore = "wide: paths of threads, cycles and handlers are in the gate"]
 fn a_deep_path_is_logged() {
     let (_folder, log, shadow) = logs(&["-O0", "-g", "-pthread"], &["300"]);
     assert_eq!(by_thread(&log), by_thread(&shadow));

@@ -252,6 +252,7 @@ fn damages(bytes: &[u8], chunk: &Chunk) -> [(&'static str, Vec<u8>); 6] {
 }
 
 #[test]
+#[ignore = "wide: holes of one thread, and what commands say of them, are in the gate"]
 fn threads_go_on_behind_a_hole() {
     let folder = Folder::new("lost-parts");
     let bytes = in_small_parts(&folder);

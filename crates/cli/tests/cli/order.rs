@@ -143,6 +143,7 @@ const MODES: [&[&str]; 4] = [
 
 /// Successive critical sections come in their order; with `fine` tickets do, too.
 #[test]
+#[ignore = "wide: descriptors in the order of execution are in the gate"]
 fn threads_come_in_the_order_that_they_saw() {
     are_in_order("order-tickets", &MODES[1..2]);
 }
@@ -204,6 +205,7 @@ fn by_thread(text: &str) -> HashMap<&str, Vec<&str>> {
 
 /// Instructions of a range of time are a part of the whole.
 #[test]
+#[ignore = "wide: descriptors in the order of execution are in the gate"]
 fn a_range_of_time() {
     let folder = Folder::new("order-time");
     folder.program(&["-O1", "-pthread"], "program", PROGRAM);

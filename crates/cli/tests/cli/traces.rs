@@ -373,6 +373,7 @@ fn a_packed_trace_is_smaller_and_the_same() {
 
 /// A part of a trace can be read by all that need no calls, and is refused by the others.
 #[test]
+#[ignore = "wide: limits and holes of traces are in the gate"]
 fn a_trace_of_some_code_says_where_it_is_missing() {
     let folder = Folder::new("trace-parts");
     let script = "print(sum(map(len, map(str, range(1000)))))";

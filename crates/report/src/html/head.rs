@@ -10,10 +10,11 @@ use std::io::{self, Write};
 use analysis::Weight;
 use analysis::merged::{Contexts, Metric, Name, OfThread};
 use serde::Serialize;
-use trace::{Label, Process};
+use trace::{Label, Meta, Process};
 
 use super::columns;
 use super::tables::{Functions, JsonModule, Row, Tables};
+use crate::counts::LEFT_OUT;
 use crate::names::label_name;
 use crate::numbers::command_line;
 use crate::{Report, metrics, stacks, text};
@@ -96,7 +97,7 @@ struct Document<'a> {
     k: Option<u32>,
     /// Whether what contexts cost with all that they called is in the page.
     folded: bool,
-    options: &'a [(String, String)],
+    options: Vec<&'a (String, String)>,
     notes: Vec<String>,
     nodes: usize,
     /// Which of `metrics` is shown first.
@@ -152,6 +153,12 @@ fn row(at: usize, process: &Process, label: Label) -> Row<'_> {
     }
 }
 
+/// Options of the run; a sentence about what was left out is among the notes.
+fn options(meta: &Meta) -> Vec<&(String, String)> {
+    let options = meta.options.iter();
+    options.filter(|(name, _)| name != LEFT_OUT).collect()
+}
+
 impl<'a> Document<'a> {
     fn new(
         report: &'a Report,
@@ -199,7 +206,7 @@ impl<'a> Document<'a> {
             totals: text::totals(report),
             k: meta.k,
             folded: report.folded_from.is_some(),
-            options: &meta.options,
+            options: options(meta),
             notes: text::notes::all(report),
             nodes: contexts.nodes.len(),
             metric: first_shown(report, contexts),

@@ -7,6 +7,7 @@ use analysis::Weight;
 use trace::{Cost, End, Function, Label, Mode, Process};
 
 use super::Style;
+use crate::counts::LEFT_OUT;
 use crate::names::{base_name, symbol_of};
 use crate::numbers::{counted, grouped, percent};
 use crate::{Report, denied, metrics, signals};
@@ -37,6 +38,9 @@ pub(crate) fn all(report: &Report) -> Vec<String> {
         notes.extend(unnamed_code(report));
         notes.extend(truncated(report));
         notes.extend(outside(report));
+        let options = report.recording.meta.options.iter();
+        let left_out = options.filter(|(name, _)| name == LEFT_OUT);
+        notes.extend(left_out.map(|(_, sentence)| sentence.clone()));
     }
     notes.extend(unclear_ends(report));
     notes.extend(report.notes.iter().cloned());

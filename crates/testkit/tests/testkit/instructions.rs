@@ -77,6 +77,7 @@ fn repeated_string_instructions() {
 }
 
 #[test]
+#[ignore = "wide: counts of handlers are compared by the part `counts`"]
 fn signals_and_their_handlers() {
     compare("static", "signals");
 }

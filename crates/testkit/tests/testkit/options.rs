@@ -170,6 +170,7 @@ fn recursion_tail_calls_threads_and_signals() {
 }
 
 #[test]
+#[ignore = "wide: roots of recursive programs are in the gate"]
 fn functions_of_the_program_without_a_root() {
     // Slabs have the levels of the tree with the root.
     const HEIGHTS: &[(&str, &[&str])] = &[

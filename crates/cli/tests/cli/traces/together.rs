@@ -144,6 +144,7 @@ fn children_that_are_not_followed_do_not_count() {
 /// A program of one thread is traced as without the option, also far from its beginning, with
 /// signals and system calls in between.
 #[test]
+#[ignore = "wide: threads that share what is traced are in the gate"]
 fn one_thread_is_traced_as_without() {
     let folder = Folder::new("together-one");
     let call = "if (i % 5000 == 0) getppid();";
