@@ -50,6 +50,7 @@ pub fn run(command: &Command) -> Result<Ending> {
         Command::Cfiat(flags) => cfiat::cfiat(flags),
         Command::Caches(flags) => caches::caches(flags),
         Command::Flow(flags) => crate::flow::flow(flags),
+        Command::Loops(flags) => crate::loops::loops(flags),
         Command::Rewrite(flags) => crate::rewrite::rewrite(flags),
         Command::Regenerate(flags) => crate::witnesses::regenerate(flags),
         Command::Encode(flags) => crate::rewrite::rewrite(&flags.edit()),

@@ -12,6 +12,7 @@ mod diff;
 mod flow;
 mod kinds;
 mod logged;
+mod loops;
 mod memory;
 mod metric;
 mod order;
@@ -41,6 +42,7 @@ use flow::FLOW_EXAMPLES;
 pub use flow::{Flow, FlowForm};
 pub use kinds::{BlockKind, ContextMode, DiffFormat, Wait, WhichForest, YesNo};
 pub use logged::{Allocating, AllocatingForm, LogContexts};
+pub use loops::{Loops, LoopsForm};
 pub use memory::Memory;
 pub use metric::Metric;
 use metric::costs;
@@ -167,6 +169,9 @@ pub enum Command {
     /// Functions, basic blocks, edges, jump tables and loops of a file
     #[command(after_help = FLOW_EXAMPLES)]
     Flow(Flow),
+    /// Nests of loops of a file, and marks in its sources that mean them
+    #[command(after_help = loops::LOOPS_EXAMPLES)]
+    Loops(Loops),
     /// Edit a program, so that it measures itself
     #[command(after_help = rewrite::REWRITE_EXAMPLES)]
     Rewrite(Rewrite),

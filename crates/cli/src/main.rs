@@ -79,6 +79,7 @@ mod incomplete;
 mod libraries;
 mod line_prefetch;
 mod logged;
+mod loops;
 mod mistakes;
 mod mls;
 mod opmix;

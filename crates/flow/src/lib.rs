@@ -30,6 +30,7 @@
 //! | `tables` | jump tables |
 //! | `returns` | functions that do not return |
 //! | `loops` | dominators and natural loops |
+//! | `nests` | nests of loops with their references, their source lines, and marks in source files that mean them |
 //! | `live` | registers and flags that are live |
 //! | `processors` | all processors for a piece of work |
 //!
@@ -42,6 +43,7 @@ mod function;
 mod graph;
 mod live;
 mod loops;
+pub mod nests;
 mod processors;
 mod program;
 mod returns;

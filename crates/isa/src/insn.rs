@@ -482,6 +482,11 @@ impl Insn {
         }
     }
 
+    /// Whether it is a push, a pop, a call, a return or another one that accesses the top of the stack.
+    pub fn is_stack_instruction(&self) -> bool {
+        self.raw.is_stack_instruction()
+    }
+
     /// `add rsp, reg`
     pub fn adds_to_stack(&self) -> bool {
         self.raw.mnemonic() == Mnemonic::Add

@@ -49,6 +49,7 @@ mod frames;
 pub mod gzip;
 pub mod html;
 pub mod json;
+pub mod loops;
 pub mod mcf;
 mod metrics;
 pub mod mls;

@@ -68,6 +68,7 @@ const MODULES: &[Module] = &[
     Module { package: "cli", module: "html::", needs: &["chromium", CONSUMERS] },
     Module { package: "cli", module: "llvm::", needs: &["clang-14"] },
     Module { package: "flow", module: "clang::", needs: &["clang-14"] },
+    Module { package: "cli", module: "loops::", needs: &["clang-14"] },
     Module { package: "cli", module: "names::", needs: &["gdb"] },
     Module { package: "cli", module: "objects::", needs: &["clang-14"] },
     Module { package: "cli", module: "perfetto::", needs: &[CONSUMERS, "uftrace"] },

@@ -45,6 +45,7 @@ mod limits;
 mod liveness;
 mod llvm;
 mod logged;
+mod loops;
 mod lost;
 
 mod memory;

@@ -1,0 +1,52 @@
+//! `loops`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+pub const LOOPS_EXAMPLES: &str = "\
+Examples:
+  everypath loops --list ./prog                       all nests, and marks in the sources
+  everypath loops --list ./prog --loops marks         those that marks mean
+  everypath loops --list ./prog --loops sum,solve:2   of a function, and the second of one
+  everypath count -o run.evp -- ./prog                then by executed instructions:
+  everypath loops --list ./prog --loops hottest:20 --counts run.evp
+
+A mark is a line before a loop: `#pragma everypath loop(NAME)` or `// everypath: loop
+NAME` in C, C++ and Rust, `!everypath: loop NAME` in Fortran. Lines need -g.";
+
+#[derive(Debug, Args)]
+pub struct Loops {
+    /// List the nests of loops of a program or library
+    #[arg(long, value_name = "FILE")]
+    pub list: PathBuf,
+    /// Which: all, marks, mark:NAME, hottest:N, FUNCTION, FUNCTION:N
+    #[arg(
+        long,
+        value_name = "WHICH,...",
+        value_delimiter = ',',
+        default_value = "all"
+    )]
+    pub loops: Vec<String>,
+    /// How often code ran (FILE.evp: made with `count -o`)
+    #[arg(long, value_name = "FILE.evp")]
+    pub counts: Option<PathBuf>,
+    /// Names with all template arguments and parameters
+    #[arg(long)]
+    pub full_names: bool,
+    /// Form of the report
+    #[arg(long, value_name = "FORM", default_value = "text")]
+    pub format: LoopsForm,
+    /// Write the report to FILE, not standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// Forms of a list of loops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LoopsForm {
+    /// A line for each loop
+    Text,
+    /// Everything, references among it
+    Json,
+}
