@@ -21,6 +21,7 @@ fuzz_target!(|bytes: &[u8]| {
             branches: false,
             targets: false,
             log: None,
+            loops: None,
             memory: bytes.len().is_multiple_of(2),
             left: &std::collections::HashSet::new(),
             turns: None,

@@ -316,8 +316,14 @@ fn planned(path: &Path, header: &Header, part: &Part) -> Result<Plan> {
     let (place, bytes) = edited(path, header, part)?;
     let (shown, program) = (path.display(), Path::new(&header.program));
     let section = rewrite::plan_of(&bytes).unwrap_or_default();
-    if section.starts_with(edits::opmix::MAGIC.as_bytes()) {
-        bail!("'{shown}' is of a program edited with --tool opmix, which only `report` shows");
+    let others = [edits::opmix::MAGIC, edits::loops::section::MAGIC];
+    if others
+        .iter()
+        .any(|magic| section.starts_with(magic.as_bytes()))
+    {
+        bail!(
+            "'{shown}' is of a program edited with --tool opmix or loops, which only `report` shows"
+        );
     }
     let mut planned =
         plan::File::decode(section).ok_or_else(|| other_program(header, part, &shown))?;

@@ -49,6 +49,11 @@ impl Inserted<'static> {
         tool: "edges",
         log: None,
     };
+    /// Code that follows nests of loops.
+    pub const LOOPS: Inserted<'static> = Inserted {
+        tool: "loops",
+        log: None,
+    };
     /// Counters of calls by context.
     pub const CALLS: Inserted<'static> = Inserted {
         tool: "context-counts",
@@ -227,12 +232,12 @@ fn key(program: &Path, input: &[u8], inserted: Inserted<'_>) -> Result<String, S
     Ok(format!("{}.{}", hex(&program), hex(&of)))
 }
 
-/// Edits a program with its libraries into a folder of the cache.
-fn make(program: &Path, folder: &Path, inserted: Inserted<'_>) -> anyhow::Result<()> {
-    let flags = Rewrite {
+/// Options of an edit of a program alone.
+pub fn flags(program: &Path, output: &Path, inserted: Inserted<'_>) -> Rewrite {
+    Rewrite {
         file: program.to_owned(),
-        output: folder.to_owned(),
-        libs: true,
+        output: output.to_owned(),
+        libs: false,
         also: Vec::new(),
         tool: inserted.tool.into(),
         weights: None,
@@ -244,6 +249,14 @@ fn make(program: &Path, folder: &Path, inserted: Inserted<'_>) -> anyhow::Result
         counters: None,
         paranoid: false,
         explain: false,
+    }
+}
+
+/// Edits a program with its libraries into a folder of the cache.
+fn make(program: &Path, folder: &Path, inserted: Inserted<'_>) -> anyhow::Result<()> {
+    let flags = Rewrite {
+        libs: true,
+        ..flags(program, folder, inserted)
     };
     let new = Unfinished::beside(folder);
     let mut lines = BTreeMap::new();

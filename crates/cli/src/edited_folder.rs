@@ -153,6 +153,7 @@ impl Unfinished {
                 part: parts.of(number),
                 base: parts.base_of(number),
                 beside,
+                loops: None,
             };
             let (edited, functions) = edit(flags, from, among)?;
             fs::write(&to, &edited.bytes).map_err(cannot)?;
@@ -182,9 +183,8 @@ impl Unfinished {
             }
         }
         if has_dictionary(flags) {
-            let all = dictionary
-                .into_inner()
-                .unwrap_or_else(PoisonError::into_inner);
+            let all = dictionary.into_inner();
+            let all = all.unwrap_or_else(PoisonError::into_inner);
             let files: Vec<_> = all.into_values().collect();
             dictionaries::write(&self.0.join(dictionaries::ENDING), &files)?;
         }

@@ -7,6 +7,7 @@
 //! libraries that it loads while it runs.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,6 +23,7 @@ use trace::{Meta, Recording};
 use crate::dictionaries;
 use crate::edit_cache::{self, Cached, Inserted};
 use crate::progress::Progress;
+use crate::rewrite::{self, Among};
 use crate::sums;
 use crate::{counted_contexts, counter_files, counter_header};
 
@@ -71,6 +73,43 @@ impl EditedRun {
         let progress = Progress::new(quiet);
         let cached = Cached::of(program, inserted, &progress)?;
         EditedRun::from(cached, program)
+    }
+
+    /// Prepares a program whose nests of loops are followed; it is not kept. The error says why it is not edited.
+    pub fn following(
+        program: &Path,
+        choice: &edits::loops::Choice,
+        quiet: bool,
+    ) -> Result<EditedRun, String> {
+        let progress = Progress::new(quiet);
+        progress.says("editing the program");
+        let folder = edit_cache::folder_of_the_user()?.join(name_of_run());
+        let made = EditedRun {
+            program: folder.join(program.file_name().unwrap_or_default()),
+            edited: folder.clone(),
+            folder,
+            kept: Vec::new(),
+        };
+        let cannot = |error: std::io::Error| error.to_string();
+        edit_cache::make_folder(&made.folder).map_err(cannot)?;
+        let among = Among {
+            beside: true,
+            loops: Some(choice),
+            ..Among::default()
+        };
+        let flags = edit_cache::flags(program, &made.program, Inserted::LOOPS);
+        let (edited, _) =
+            rewrite::edit(&flags, program, among).map_err(|error| format!("{error:#}"))?;
+        fs::write(&made.program, &edited.bytes).map_err(cannot)?;
+        fs::set_permissions(&made.program, fs::Permissions::from_mode(0o700)).map_err(cannot)?;
+        Ok(made)
+    }
+
+    /// The text for readers in the edited program.
+    pub fn section(&self) -> anyhow::Result<String> {
+        let bytes = fs::read(&self.program)?;
+        let section = ::rewrite::plan_of(&bytes).unwrap_or_default();
+        Ok(String::from_utf8_lossy(section).into_owned())
     }
 
     /// A folder for a run of an edited program.

@@ -1,7 +1,7 @@
 //! `loops`: which nests of loops a file has, and which of them marks in its sources mean.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
 use flow::Program;
@@ -13,20 +13,23 @@ use report::flow::Flow;
 use report::loops::{Listed, Mark, json, text};
 
 use crate::branches::send;
+use crate::edit_cache::is_script;
 use crate::exit_status::Ending;
 use crate::flags::{Loops, LoopsForm};
 use crate::flow::executions;
 use crate::output::{Kind, Output};
 use crate::source::{self, Source};
+use crate::{followed, program};
 
 pub fn loops(flags: &Loops) -> Result<Ending> {
     let output = flags.output.as_deref();
     let output = output.map(|path| Output::prepare(path, Kind::Report));
     let output = output.transpose()?;
-    let image = Image::open_to_read(&flags.list).map_err(|error| anyhow!("{error}"))?;
+    let path = file_of(flags)?;
+    let image = Image::open_to_read(&path).map_err(|error| anyhow!("{error}"))?;
     let program = Program::of(&image);
     let nests = Nests::of(&image, &program);
-    let file = flags.list.display().to_string();
+    let file = path.display().to_string();
     let flow = Flow {
         image: &image,
         program: &program,
@@ -41,17 +44,7 @@ pub fn loops(flags: &Loops) -> Result<Ending> {
     if !found.is_empty() {
         places.add_inlined();
     }
-    let marks = found.iter().flat_map(|(number, marks)| {
-        let file = &places.files()[*number as usize];
-        let means = |mark: &marks::Mark| Mark {
-            name: mark.name.clone(),
-            file: file.clone(),
-            line: mark.line,
-            found: meant::find(&program, &nests, &places, (*number, mark)),
-        };
-        marks.iter().map(means).collect::<Vec<_>>()
-    });
-    let marks: Vec<Mark> = marks.collect();
+    let marks = with_meaning(found, &program, &nests, &places);
     let known = Known {
         flow: &flow,
         nests: &nests,
@@ -60,6 +53,17 @@ pub fn loops(flags: &Loops) -> Result<Ending> {
         shares: shares.as_deref(),
     };
     let shown = known.chosen(&flags.loops)?;
+    if flags.list.is_none() {
+        let wanted = followed::Wanted {
+            flow: &flow,
+            nests: &nests,
+            places: &places,
+            chosen: &shown,
+            is_exact: flags.exact,
+            entries: flags.entries,
+        };
+        return followed::show(&wanted, &path, flags, output);
+    }
     let listed = Listed {
         flow: &flow,
         nests: &nests,
@@ -72,6 +76,21 @@ pub fn loops(flags: &Loops) -> Result<Ending> {
         LoopsForm::Text => text(&listed, out),
         LoopsForm::Json => json(&listed, out),
     })
+}
+
+/// The file that has the loops.
+fn file_of(flags: &Loops) -> Result<PathBuf> {
+    let path = match &flags.list {
+        Some(path) => path.clone(),
+        None => program::check(&flags.command[0])?,
+    };
+    if is_script(&path) {
+        bail!(
+            "'{}' has no loops of machine code: it is a script; name its interpreter, and the script behind it",
+            path.display()
+        );
+    }
+    Ok(path)
 }
 
 /// Marks by source file; one that changed since it was compiled is named.
@@ -93,6 +112,26 @@ fn sources_with_marks(image: &Image, places: &Places<'_>) -> Vec<(u32, Vec<marks
         }
     }
     all
+}
+
+/// Marks, and the nests that they mean.
+fn with_meaning(
+    found: Vec<(u32, Vec<marks::Mark>)>,
+    program: &Program,
+    nests: &Nests,
+    places: &Places<'_>,
+) -> Vec<Mark> {
+    let of_file = |(number, marks): (u32, Vec<marks::Mark>)| {
+        let file = places.files()[number as usize].clone();
+        let means = move |mark: marks::Mark| Mark {
+            file: file.clone(),
+            line: mark.line,
+            found: meant::find(program, nests, places, (number, &mark)),
+            name: mark.name,
+        };
+        marks.into_iter().map(means)
+    };
+    found.into_iter().flat_map(of_file).collect()
 }
 
 /// By nest: the share of its instructions among all that were executed in the file, in percent.

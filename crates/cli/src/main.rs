@@ -73,6 +73,7 @@ mod exit_status;
 mod flags;
 mod flow;
 mod folders;
+mod followed;
 mod functions;
 mod help;
 mod incomplete;

@@ -51,8 +51,8 @@ pub fn report(flags: &Report) -> Result<Option<Ending>> {
     Ok(Some(Ending::Exit(0)))
 }
 
-/// The section of the program that wrote a file, if it is one of this tool.
-fn section(path: &Path, header: &Header) -> Result<Option<String>> {
+/// The section of the program that wrote a file, if it is text that begins with a line.
+pub fn section(path: &Path, header: &Header, magic: &str) -> Result<Option<String>> {
     let program = &header.program;
     let bytes = std::fs::read(program);
     let bytes = bytes.map_err(|error| {
@@ -69,14 +69,14 @@ fn section(path: &Path, header: &Header) -> Result<Option<String>> {
     };
     let own = section.filter(is_own);
     let text = own.and_then(|section| std::str::from_utf8(section).ok());
-    let is_it = |text: &&str| text.lines().next() == Some(MAGIC);
+    let is_it = |text: &&str| text.lines().next() == Some(magic);
     Ok(text.filter(is_it).map(str::to_owned))
 }
 
 /// Whether a file of counters is one of this tool.
 pub fn is_one(path: &Path) -> Result<bool> {
     let (header, _) = Header::of(path)?;
-    Ok(section(path, &header)?.is_some())
+    Ok(section(path, &header, MAGIC)?.is_some())
 }
 
 impl Mixes {
@@ -84,7 +84,7 @@ impl Mixes {
     fn add(&mut self, path: &Path) -> Result<()> {
         let shown = path.display();
         let (header, bytes) = Header::of(path)?;
-        let text = section(path, &header)?;
+        let text = section(path, &header, MAGIC)?;
         let text = text.ok_or_else(|| anyhow!("'{shown}' is not of --tool opmix"))?;
         let mut lines = text.lines().skip(1);
         let original = lines.next().unwrap_or_default();

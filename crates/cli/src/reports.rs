@@ -17,19 +17,21 @@ use crate::derived::Derived;
 use crate::exit_status::Ending;
 use crate::flags::{Format, Report};
 use crate::incomplete;
-use crate::opmix;
 use crate::output::{Kind, Output};
 use crate::page_sources::OnDisk;
 use crate::pager;
 use crate::show::{self, Page, Show};
 use crate::sums;
+use crate::{followed, opmix};
 
 /// Shows a recording, or what is left of it.
 pub fn report(flags: &Report) -> Result<Ending> {
     check_view(&flags.view)?;
     check_tables(&flags.view, flags.format)?;
-    if let Some(ending) = opmix::report(flags)? {
-        return Ok(ending);
+    for report in [opmix::report, followed::report] {
+        if let Some(ending) = report(flags)? {
+            return Ok(ending);
+        }
     }
     let prefix = sums::with(read(&flags.file)?, &flags.file, &flags.more)?;
     let mut made = Derived::of(flags, prefix.recording)?;

@@ -133,6 +133,8 @@ pub struct Among<'a> {
     pub base: u64,
     /// Files of counters are written beside the program, whatever the environment says.
     pub beside: bool,
+    /// As [`edits::Wanted::loops`].
+    pub loops: Option<&'a edits::loops::Choice>,
 }
 
 /// Edits a file with a tool: once more, for a tool that has to know which functions are left, when that is known.
@@ -190,6 +192,7 @@ pub fn edit(flags: &Rewrite, path: &Path, among: Among<'_>) -> Result<(Edited, P
         targets: flags.targets,
         memory: flags.memory,
         log: flags.log.as_deref(),
+        loops: among.loops,
         left: &HashSet::new(),
         turns: None,
         files: match &folder {

@@ -10,6 +10,7 @@
 //! | `context-counts` | `encode` | counters of calls by context |
 //! | `afl` | `afl` | a map of executed ways for AFL++ |
 //! | `opmix` | `opmix` | instructions of each mnemonic: the example |
+//! | `loops` | `loops` | nests of loops are followed: addresses of references, iterations |
 //! | `two-versions` | `two_versions` | two versions of every function, which are changed between: a test of the editor |
 //!
 //! Tools that count share `counting` (graphs of functions, numbers of counters, the plan for readers) and `weights` (how often code
@@ -27,6 +28,7 @@ mod edges;
 mod encode;
 mod known;
 pub mod logged;
+pub mod loops;
 mod marks;
 pub mod opmix;
 mod stacks;
@@ -58,6 +60,8 @@ pub struct Wanted<'a> {
     pub memory: bool,
     /// Functions whose calls contexts are logged at: names and addresses, separated by commas.
     pub log: Option<&'a str>,
+    /// Nests of loops that are followed; `None`: all.
+    pub loops: Option<&'a loops::Choice>,
     /// Entries of functions that are known to be left where they are.
     pub left: &'a HashSet<u64>,
     /// Entry of a function that a fuzzer has executed again and again in one process.
@@ -192,6 +196,15 @@ pub const TOOLS: &[Row] = &[
         takes_libraries: false,
         follows_calls: false,
         make: |image, _, wanted| Box::new(opmix::OpMix::new(image, wanted)),
+    },
+    Row {
+        name: "loops",
+        help: "Nests of loops are followed: what 'loops' inserts",
+        takes_profile: false,
+        counters: Counters::InFiles,
+        takes_libraries: false,
+        follows_calls: false,
+        make: |image, program, wanted| Box::new(loops::Loops::new(image, program, wanted)),
     },
     Row {
         name: "two-versions",

@@ -16,6 +16,7 @@
 //! | … of more than a byte | dead | `mov $n, %s; xadd %s, %gs:C; mov item, %gs:E(%s); js` over it |
 //! | [`Op::Here`] | any | `movabs $n << 32, %s; mov %esp, %t; lea (%s, %t), %s; mov %s, %gs:D`, or, without registers, `mov %esp, %gs:D; movl $n, %gs:D+4` |
 //! | [`Op::Tell`] | dead | as [`Op::Call`], with facts behind it |
+//! | [`Op::Look`] | any | the same |
 //! | [`Op::Put`] | dead | moves to the record above the top; where there is no room, or the kernel may have come, as [`Op::Tell`] |
 //! | [`Op::Count`] | dead | compares the context with that of the last time; if it is another one, as [`Op::Tell`] |
 //! | [`Op::Unwind`] | dead | `mov %gs:T, %s`; `cmp %rsp, %gs:L(%s); jae` over `mov %gs:B(%s), %s` and a jump back; `mov %s, %gs:T; mov %gs:V(%s), %s; mov %s, %gs:D` |
@@ -103,6 +104,9 @@ pub enum Op {
     /// Go to a routine, which goes on behind these facts: their address is in `r11`, all else is as it was, and flags are dead. It keeps
     /// registers from 16 bytes below the stack pointer on.
     Tell { routine: Symbol, facts: [u32; 4] },
+    /// Anywhere: go to a routine, which goes on behind these facts: their address is in `r11`, all else is as it was, flags too. It
+    /// finds all other registers as the program has them.
+    Look { routine: Symbol, facts: [u32; 4] },
     /// At an entry, to which other code comes: put a record of contexts on top ([`wire::contexts`]), or, if it may be the kernel that
     /// comes, have a routine do it. Facts and registers are those of [`Op::Tell`]. Elsewhere the routine alone is quicker.
     Put { routine: Symbol, facts: [u32; 4] },
@@ -261,6 +265,8 @@ pub enum Test {
     IsZero(Symbol),
     /// A byte of the thread is not 0.
     IsSet(Byte),
+    /// A byte of the thread is below a number.
+    IsBelow(Byte, u8),
     /// The first word at `%gs` is not the thread pointer: the memory there is another thread's, or nobody's.
     IsOtherThread,
 }

@@ -1,15 +1,15 @@
 //! Code of ops.
 
 mod records;
+mod scratch;
 mod tables;
 
 use alloc::vec::Vec;
 
 use isa::{Asm, Cc, Flags, Reg};
 
-use crate::{
-    Exit, Item, Lane, NoScratch, Op, Placed, Sink, Site, Spill, Symbol, Test, Value, Word,
-};
+use self::scratch::{Kept, Scratch, give_back, keep};
+use crate::{Exit, Item, Lane, NoScratch, Op, Placed, Sink, Site, Symbol, Test, Value, Word};
 
 /// All flags but the carry, which `inc` and `dec` leave as it was.
 const OF_INC: Flags = Flags(0x2f);
@@ -17,8 +17,6 @@ const OF_INC: Flags = Flags(0x2f);
 const MOST: usize = 1024;
 /// The register in which routines find where to go on.
 const LINK: Reg = Reg::R11;
-/// Below the stack pointer, where registers are kept.
-const BELOW: [i32; 2] = [-8, -16];
 
 /// Whether registers are left for ops.
 pub fn fits(ops: &[Op], site: &Site) -> bool {
@@ -43,6 +41,7 @@ pub fn code(ops: &[Op], site: &Site) -> Result<Option<Vec<u8>>, NoScratch> {
         | Op::Jump { .. }
         | Op::Call { .. }
         | Op::Tell { .. }
+        | Op::Look { .. }
         | Op::Put { .. }
         | Op::Count { .. }
         | Op::Unwind { .. }
@@ -109,6 +108,7 @@ pub fn lower<'a>(ops: &[Op], site: &Site, out: &mut impl Sink<'a>) -> Result<(),
             }
             Op::Here { word, value } => lowering.here(word, value),
             Op::Tell { routine, facts } => lowering.tell(routine, facts),
+            Op::Look { routine, facts } => lowering.look(routine, facts),
             Op::Put { routine, facts } => lowering.put(routine, facts)?,
             Op::Count { routine, facts } => lowering.count(routine, facts)?,
             Op::Unwind { top, record, word } => lowering.unwind(top, record, word)?,
@@ -172,6 +172,7 @@ fn merged(ops: &[Op]) -> Vec<Op> {
             | Op::Call { .. }
             | Op::Here { .. }
             | Op::Tell { .. }
+            | Op::Look { .. }
             | Op::Put { .. }
             | Op::Count { .. }
             | Op::Unwind { .. }
@@ -227,177 +228,11 @@ fn written(op: &Op) -> Flags {
         | Op::Append { .. } => Flags::ALL,
         Op::Set { .. }
         | Op::Here { .. }
+        | Op::Look { .. }
         | Op::Jump { .. }
         | Op::Call { .. }
         | Op::Let { .. }
         | Op::Sum { .. } => Flags::NONE,
-    }
-}
-
-/// A place where the value of a register is kept.
-#[derive(Clone, Copy, Debug)]
-enum Kept {
-    In(Reg),
-    Word(i32),
-    BelowStack(i32),
-}
-
-/// Registers that the ops of a site use.
-#[derive(Clone, Copy, Debug, Default)]
-struct Scratch {
-    /// For cursors and comparisons, and where its value is kept.
-    work: Option<(Reg, Option<Kept>)>,
-    live_flags: u8,
-    /// The place of the value of rax meanwhile.
-    rax: Option<Kept>,
-    /// For what is copied, and where its value is kept, which is free below the stack pointer.
-    copy: Option<(Reg, Option<Kept>)>,
-    /// Two dead ones, for a word that is made of two halves.
-    pair: Option<(Reg, Reg)>,
-}
-
-impl Scratch {
-    fn of(ops: &[Op], site: &Site) -> Result<Scratch, NoScratch> {
-        let live_flags = site.live.flags.0;
-        if !ops.iter().all(|op| is_possible(op, site)) {
-            return Err(NoScratch);
-        }
-        let flags = ops.iter().any(|op| written(op).0 & live_flags != 0);
-        let mut slots = slots(site.spill);
-        let read = read_by(ops);
-        let rax = 1u16 << Reg::Rax as u8;
-        let live = site.live.general;
-        let mut taken = read | if flags { rax } else { 0 };
-        let dead = |taken: u16| {
-            let free = |register: &&Reg| (live | taken) >> **register as u8 & 1 == 0;
-            Reg::ALL.iter().find(free).copied()
-        };
-        let work = match (ops.iter().any(uses_work), ops.iter().any(uses_link)) {
-            (false, _) => None,
-            (true, true) => {
-                if taken >> LINK as u8 & 1 != 0 {
-                    return Err(NoScratch);
-                }
-                let is_live = live >> LINK as u8 & 1 != 0;
-                let kept = is_live.then(|| slots.next().ok_or(NoScratch));
-                Some((LINK, kept.transpose()?))
-            }
-            (true, false) => match dead(taken) {
-                Some(register) => Some((register, None)),
-                None => {
-                    let other = |register: &&Reg| taken >> **register as u8 & 1 == 0;
-                    let register = Reg::ALL.iter().rfind(other).copied();
-                    let kept = slots.next().ok_or(NoScratch)?;
-                    Some((register.ok_or(NoScratch)?, Some(kept)))
-                }
-            },
-        };
-        taken |= work.map_or(0, |(register, _)| 1 << register as u8);
-        let is_needed = flags && (live | read) & rax != 0;
-        let rax = is_needed.then(|| match dead(taken) {
-            Some(register) => Ok(Kept::In(register)),
-            None => slots.next().ok_or(NoScratch),
-        });
-        let rax = rax.transpose()?;
-        let copies = ops
-            .iter()
-            .any(|op| matches!(op, Op::Put { .. } | Op::Count { .. }));
-        let copy = copies.then(|| match dead(taken) {
-            Some(register) => (register, None),
-            None => (Reg::Rax, Some(Kept::BelowStack(BELOW[1]))),
-        });
-        let taken = taken | rax_of(rax) | copy.map_or(0, |(register, _)| 1 << register as u8);
-        let pair = dead(taken).and_then(|one| Some((one, dead(taken | 1 << one as u8)?)));
-        Ok(Scratch {
-            pair,
-            copy,
-            work,
-            live_flags,
-            rax,
-        })
-    }
-}
-
-/// Registers that ops read, and the stack pointer.
-fn read_by(ops: &[Op]) -> u16 {
-    let registers = ops.iter().flat_map(|op| match *op {
-        Op::Append { item, .. } => [item.register(), None],
-        Op::Let { register, .. } | Op::Sum { register, .. } => [Some(register), None],
-        Op::Put { .. } => [Some(Reg::Rdx), None],
-        Op::Tally { value, .. } => registers_of(value),
-        _ => [None, None],
-    });
-    let registers = registers.flatten();
-    registers.fold(1 << Reg::Rsp as u8, |read, register| {
-        read | 1 << register as u8
-    })
-}
-
-/// Registers that a value is in, or at.
-fn registers_of(value: Value) -> [Option<Reg>; 2] {
-    match value {
-        Value::Register(register) => [Some(register), None],
-        Value::Memory { base, index, .. } => [base, index.map(|(index, _)| index)],
-        Value::At(_) => [None, None],
-    }
-}
-
-/// The register that the value of rax is in meanwhile, as a bit.
-fn rax_of(kept: Option<Kept>) -> u16 {
-    match kept {
-        Some(Kept::In(register)) => 1 << register as u8,
-        _ => 0,
-    }
-}
-
-/// Places for registers of a site.
-fn slots(spill: Spill) -> impl Iterator<Item = Kept> {
-    let both = match spill {
-        Spill::Never => None,
-        Spill::Words(words) => Some(words.map(|word| Kept::Word(word.0.cast_signed()))),
-        Spill::RedZone => Some(BELOW.map(Kept::BelowStack)),
-    };
-    both.into_iter().flatten()
-}
-
-/// Whether an op finds free what it cannot keep.
-fn is_possible(op: &Op, site: &Site) -> bool {
-    let value = match op {
-        Op::Tally { value, .. } => value,
-        Op::Tell { .. } | Op::Put { .. } | Op::Count { .. } => {
-            return site.live.flags == Flags::NONE;
-        }
-        _ => return true,
-    };
-    let read = registers_of(*value);
-    let is_live = site.live.general >> LINK as u8 & 1 != 0 || site.live.flags != Flags::NONE;
-    !is_live && !read.contains(&Some(LINK))
-}
-
-fn uses_work(op: &Op) -> bool {
-    uses_link(op) || matches!(op, Op::Append { .. } | Op::Unwind { .. })
-}
-
-/// Whether a routine is called, or a comparison uses its register.
-fn uses_link(op: &Op) -> bool {
-    match op {
-        Op::Guard { test, exit } => {
-            matches!(exit, Exit::Routine(_)) || matches!(test, Test::IsOtherThread)
-        }
-        Op::Tally { .. }
-        | Op::Tell { .. }
-        | Op::Put { .. }
-        | Op::Count { .. }
-        | Op::Call { .. } => true,
-        Op::Append { .. }
-        | Op::Unwind { .. }
-        | Op::Here { .. }
-        | Op::Add { .. }
-        | Op::Set { .. }
-        | Op::Bump { .. }
-        | Op::Jump { .. }
-        | Op::Let { .. }
-        | Op::Sum { .. } => false,
     }
 }
 
@@ -430,8 +265,8 @@ impl<'a, S: Sink<'a>> Lowering<'_, S> {
         asm.seto_al();
     }
 
-    /// Gives back what is kept.
-    fn give_back(&mut self) {
+    /// Gives back flags, and the register that they are in.
+    fn give_back_flags(&mut self) {
         let asm = self.out.asm();
         if self.has_flags {
             // It overflows if al is 1; sahf leaves the overflow as it is.
@@ -441,6 +276,12 @@ impl<'a, S: Sink<'a>> Lowering<'_, S> {
                 give_back(asm, Reg::Rax, kept);
             }
         }
+    }
+
+    /// Gives back what is kept.
+    fn give_back(&mut self) {
+        self.give_back_flags();
+        let asm = self.out.asm();
         if let Some((register, Some(kept))) = self.scratch.work {
             give_back(asm, register, kept);
         }
@@ -568,27 +409,15 @@ pub(crate) fn compare<'a>(out: &mut impl Sink<'a>, test: Test) -> Cc {
             out.asm().cmp_gs_imm8(byte.0.cast_signed(), 0);
             Cc(5)
         }
+        Test::IsBelow(byte, limit) => {
+            out.asm().cmp_gs_imm8(byte.0.cast_signed(), limit);
+            Cc(2)
+        }
         Test::IsOtherThread => {
             let asm = out.asm();
             asm.mov_r_fs(LINK, 0);
             asm.cmp_r_gs(LINK, 0);
             Cc(5)
         }
-    }
-}
-
-fn keep(asm: &mut Asm<'_>, register: Reg, kept: Kept) {
-    match kept {
-        Kept::In(other) => asm.mov_r_r(other, register),
-        Kept::Word(at) => asm.mov_gs_r(at, register),
-        Kept::BelowStack(at) => asm.mov_mem_r(Reg::Rsp, at, register),
-    }
-}
-
-fn give_back(asm: &mut Asm<'_>, register: Reg, kept: Kept) {
-    match kept {
-        Kept::In(other) => asm.mov_r_r(register, other),
-        Kept::Word(at) => asm.mov_r_gs(register, at),
-        Kept::BelowStack(at) => asm.mov_r_mem(register, Reg::Rsp, at),
     }
 }

@@ -48,7 +48,7 @@ pub fn stub_size(tests: &[Test], ops: &[Op]) -> Result<u64, NoScratch> {
 fn compare_size(test: Test) -> u64 {
     2 + match test {
         Test::IsZero(_) => 7,
-        Test::IsSet(_) => 9,
+        Test::IsSet(_) | Test::IsBelow(..) => 9,
         Test::IsOtherThread => 18,
     }
 }

@@ -45,6 +45,7 @@ pub mod firefox;
 pub mod flamegraph;
 pub mod flow;
 pub mod folded;
+pub mod followed;
 mod frames;
 pub mod gzip;
 pub mod html;

@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use flow::nests::marks::Nothing;
 use flow::nests::places::Places;
 use flow::nests::{Nest, Nests, Obstacle};
+use image::{Image, LinkAddr};
+use isa::Insn;
 use serde_json::{Value, json};
 
 use crate::flow::Flow;
@@ -36,6 +38,15 @@ pub struct Listed<'a> {
 pub fn name(flow: &Flow<'_>, nest: &Nest, at: usize) -> String {
     let function = &flow.program.functions[nest.function];
     format!("{}:{}", flow.name(function), nest.path(at))
+}
+
+/// The text of an instruction.
+pub fn instruction(image: &Image, at: LinkAddr) -> String {
+    let bytes = image.bytes_from(at);
+    match Insn::decode(&bytes[..bytes.len().min(15)], at.0) {
+        Ok(insn) => isa::text::of(insn.bytes(), at.0, None),
+        Err(_) => String::new(),
+    }
 }
 
 /// A reason why a mark means nothing, as the end of a sentence.
@@ -266,6 +277,10 @@ fn json_nest(listed: &Listed<'_>, number: usize) -> Value {
             "parent": one.parent,
             "depth": one.depth,
             "blocks": one.blocks.len(),
+            "code": one.blocks.iter().map(|&block| {
+                let block = listed.flow.program.functions[nest.function].graph.blocks[block as usize];
+                [format!("{:#x}", block.start), format!("{:#x}", block.end)]
+            }).collect::<Vec<_>>(),
             "calls": one.calls,
             "file": source.map(|(file, ..)| file),
             "lines": source.map(|(_, first, last)| [first, last]),

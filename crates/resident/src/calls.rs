@@ -1,10 +1,11 @@
 //! System calls.
 
-use core::mem::MaybeUninit;
+use core::mem::{MaybeUninit, offset_of};
 
 use sys::nr;
 use sys::raw::syscall_outside as syscall;
 use sys::types::{Result, check};
+use wire::counters::SlotHead;
 
 pub const PAGE: u64 = 4096;
 const READ_WRITE: usize = 3;
@@ -124,6 +125,21 @@ pub fn gs() -> u64 {
         )
     };
     base
+}
+
+/// The base of `%gs` without a system call, once the thread has memory; 0: it has none.
+pub fn own_memory() -> u64 {
+    let address: u64;
+    // SAFETY: who asks has `%gs` begin with a [`SlotHead`], or with zeros.
+    unsafe {
+        core::arch::asm!(
+            "mov {}, gs:[{offset}]",
+            out(reg) address,
+            offset = const offset_of!(SlotHead, address),
+            options(nostack, readonly)
+        )
+    };
+    address
 }
 
 /// Memory of zeros at an address; an error if something is there, or there is no room.

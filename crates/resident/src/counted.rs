@@ -27,7 +27,7 @@ use wire::contexts::{
     CALLS_AT, CONTEXT, Calls, Entry, FACTOR, Kind, MOST_CONTEXTS, NODE_JUMP, NODE_KIND, NODE_UNKNOWN,
     Record, State as Numbers,
 };
-use wire::counters::{Configuration, FIRST, Process, SPARE, State};
+use wire::counters::{Configuration, FIRST, Process, SPARE};
 
 use table::ENTRY;
 use thread::Thread;

@@ -30,6 +30,7 @@ mod counted;
 mod events;
 mod files;
 mod fuzzer;
+mod loops;
 mod memory;
 mod modules;
 mod slots;
@@ -84,8 +85,8 @@ global_asm!(
     "full r13",
     "full r14",
     "full r15",
-    // Records of contexts, see `contexts`.
-    ".irp routine, push_record, enter_record, restore, leave_handler, log_event, count_call, tell_jump",
+    // Records of contexts, see `contexts`, and nests of loops, see `loops`.
+    ".irp routine, push_record, enter_record, restore, leave_handler, log_event, count_call, tell_jump, loop_head, loop_leave, loop_refer",
     ".balign 8",
     "jmp \\routine",
     ".endr",

@@ -102,12 +102,24 @@ pub unsafe fn take(configuration: &Configuration, state: *mut State, own: u64) {
             EVENTS | CALLS => begin_events(configuration, state, new, own),
             _ => {}
         }
+        put_first(process, head, own, number);
+    }
+}
+
+/// Puts new memory at the front of the process's, and has the calling thread use it.
+///
+/// # Safety
+/// The caller has the lock, and the process has begun.
+unsafe fn put_first(process: *mut Process, head: *mut SlotHead, own: u64, number: u64) {
+    // SAFETY: the caller's duty.
+    unsafe {
         (*head).owner = own;
         (*head).thread = number;
+        (*head).address = head as u64;
         (*head).next = (*process).first;
-        (*process).first = new;
-        calls::set_gs(new);
+        (*process).first = head as u64;
     }
+    calls::set_gs(head as u64);
 }
 
 /// Has the memory of a thread's contexts begin, and the lane of events behind it. A forked child goes on with its parent's calls: its

@@ -25,7 +25,7 @@ use residency::{Residency, has_room_at_gs};
 use crate::address::{self, New};
 use crate::eh_frame::{self, EhFrame};
 use crate::file::File;
-use crate::layout::{self, FULL, GOES, Moved, PUSH, STATE, TALLY, TURNS, Targets};
+use crate::layout::{self, FULL, Moved, PUSH, REFER, STATE, TALLY, TURNS, Targets};
 use crate::lsda::Lsda;
 use crate::references::References;
 use crate::segment::{Contents, Plan};
@@ -114,7 +114,7 @@ impl Targets for Entries {
             TALLY => self.resident + TALLY_AT as u64,
             TURNS => self.resident + TURNS_AT as u64,
             FULL => self.resident + FULL_AT as u64,
-            Symbol(number) if (PUSH.0..=GOES.0).contains(&number) => {
+            Symbol(number) if (PUSH.0..=REFER.0).contains(&number) => {
                 let number = (symbol.0 - PUSH.0) as usize;
                 self.resident + (CONTEXTS_AT + CONTEXTS_BYTES * number) as u64
             }

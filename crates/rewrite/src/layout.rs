@@ -28,8 +28,8 @@ use crate::versions::{Label, Version};
 use branches::Form;
 use insertions::{Before, Stub, Way};
 pub use insertions::{
-    COUNT, ENTER, FULL, GOES, Inserted, Insertions, LEAVE, LOG, PUSH, RESIDENT, RESTORE, STATE,
-    TALLY, TURNS,
+    COUNT, ENTER, FULL, GOES, HEAD, Inserted, Insertions, LEAVE, LEFT, LOG, PUSH, REFER, RESIDENT,
+    RESTORE, STATE, TALLY, TURNS,
 };
 pub use take::Copied;
 

@@ -60,7 +60,9 @@ use std::ops::Range;
 use image::LinkAddr;
 
 pub use driver::{OldCode, edit};
-pub use layout::{COUNT, ENTER, FULL, GOES, LEAVE, LOG, PUSH, RESTORE, TALLY, TURNS};
+pub use layout::{
+    COUNT, ENTER, FULL, GOES, HEAD, LEAVE, LEFT, LOG, PUSH, REFER, RESTORE, TALLY, TURNS,
+};
 pub use mark::is_edited;
 pub use skipped::Why;
 pub use tool::{CounterFiles, Form, Memory, Outcome, Part, Section, StaticTool};

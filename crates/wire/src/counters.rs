@@ -205,6 +205,8 @@ pub struct SlotHead {
     pub thread: u64,
     /// Number of its counters in the file.
     pub slot: u64,
+    /// Its own address; 0 in a forked child.
+    pub address: u64,
 }
 
 /// The head of a file.

@@ -29,6 +29,7 @@ pub mod counters;
 pub mod denied;
 pub mod layout;
 pub mod log;
+pub mod loops;
 pub mod natives;
 pub mod node;
 pub mod pack;

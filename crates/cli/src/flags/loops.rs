@@ -1,11 +1,14 @@
 //! `loops`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
 pub const LOOPS_EXAMPLES: &str = "\
 Examples:
+  everypath loops -- ./prog ARGS                      strides and iterations of all nests
+  everypath loops --loops solve --exact -- ./prog     of one function, all iterations
   everypath loops --list ./prog                       all nests, and marks in the sources
   everypath loops --list ./prog --loops marks         those that marks mean
   everypath loops --list ./prog --loops sum,solve:2   of a function, and the second of one
@@ -17,9 +20,15 @@ NAME` in C, C++ and Rust, `!everypath: loop NAME` in Fortran. Lines need -g.";
 
 #[derive(Debug, Args)]
 pub struct Loops {
-    /// List the nests of loops of a program or library
-    #[arg(long, value_name = "FILE")]
-    pub list: PathBuf,
+    /// List the nests of loops of a program or library; nothing is run
+    #[arg(long, value_name = "FILE", conflicts_with = "command")]
+    pub list: Option<PathBuf>,
+    /// Follow all iterations of all entries, not only the first ones
+    #[arg(long, conflicts_with = "list")]
+    pub exact: bool,
+    /// Entries of each nest that a thread follows
+    #[arg(long, value_name = "N", default_value_t = 16, conflicts_with = "exact")]
+    pub entries: u16,
     /// Which: all, marks, mark:NAME, hottest:N, FUNCTION, FUNCTION:N
     #[arg(
         long,
@@ -40,6 +49,12 @@ pub struct Loops {
     /// Write the report to FILE, not standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Show no progress
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// The program whose nests are followed, and its arguments
+    #[arg(value_name = "PROGRAM", required_unless_present = "list", last = true)]
+    pub command: Vec<OsString>,
 }
 
 /// Forms of a list of loops.

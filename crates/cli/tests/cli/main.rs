@@ -34,6 +34,7 @@ mod encoded;
 mod far;
 mod first_screen;
 mod flow;
+mod followed;
 mod frames;
 mod fuzzed_programs;
 mod html;

@@ -53,6 +53,12 @@ impl<'a, S: Sink<'a>> Lowering<'_, S> {
         }
     }
 
+    pub(super) fn look(&mut self, routine: Symbol, facts: [u32; 4]) {
+        self.give_back_flags();
+        self.has_flags = false;
+        self.tell(routine, facts);
+    }
+
     pub(super) fn put(&mut self, routine: Symbol, facts: [u32; 4]) -> Result<(), NoScratch> {
         let (copy, kept) = self.scratch.copy.ok_or(NoScratch)?;
         let [entry, by, kind, has_node] = facts;

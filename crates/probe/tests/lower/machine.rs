@@ -187,10 +187,10 @@ impl Machine {
             asm.mov_gs_imm8(flag.cast_signed(), 1);
             match symbol {
                 ROUTINE => asm.bytes(&[0x41, 0xff, 0xe3]),
-                // mov %rax, -24(%rsp); movslq (%r11), %rax; add %rax, %r11; mov -24(%rsp), %rax; jmp *%r11
+                // mov %rax, -24(%rsp); movslq (%r11), %rax; lea (%r11, %rax), %r11; mov -24(%rsp), %rax; jmp *%r11
                 TALLY => asm.bytes(&[
-                    0x48, 0x89, 0x44, 0x24, 0xe8, 0x49, 0x63, 0x03, 0x49, 0x01, 0xc3, 0x48, 0x8b,
-                    0x44, 0x24, 0xe8, 0x41, 0xff, 0xe3,
+                    0x48, 0x89, 0x44, 0x24, 0xe8, 0x49, 0x63, 0x03, 0x4d, 0x8d, 0x1c, 0x03, 0x48,
+                    0x8b, 0x44, 0x24, 0xe8, 0x41, 0xff, 0xe3,
                 ]),
                 _ => Machine::end(&mut asm),
             }

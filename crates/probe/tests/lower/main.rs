@@ -164,6 +164,7 @@ fn holds(test: Test, state: &State) -> bool {
             state.watched == 0
         }
         Test::IsSet(byte) => state.area[byte.0 as usize] != 0,
+        Test::IsBelow(byte, limit) => state.area[byte.0 as usize] < limit,
         Test::IsOtherThread => word(&state.area, 0) != machine::thread_pointer(),
     }
 }
@@ -219,7 +220,7 @@ fn expected(ops: &[Op], before: &State) -> Vec<u8> {
                 let stack = general[Reg::Rsp as usize] & u64::from(u32::MAX);
                 set(&mut state.area, at.0, stack | u64::from(value) << 32);
             }
-            Op::Tell { .. } => state.area[CALLED as usize] = 1,
+            Op::Tell { .. } | Op::Look { .. } => state.area[CALLED as usize] = 1,
             Op::Put {
                 facts: [entry, by, kind, _],
                 ..
@@ -369,10 +370,11 @@ fn lanes() -> [Lane; 2] {
     })
 }
 
-const TESTS: [Test; 3] = [
+const TESTS: [Test; 4] = [
     Test::IsZero(WATCHED),
     Test::IsSet(Byte(MARKS[1])),
     Test::IsOtherThread,
+    Test::IsBelow(Byte(MARKS[1]), 1),
 ];
 
 /// Counts of values: in a register, in memory by registers, in memory of the thread, at an address.
@@ -403,7 +405,8 @@ fn tallies(machine: &Machine) -> [Op; 4] {
 
 fn op(u: &mut Unstructured<'_>, machine: &Machine) -> Result<Op> {
     // They go on at a distance that their first fact says.
-    Ok(match u.int_in_range(0..=15)? {
+    Ok(match u.int_in_range(0..=16)? {
+        16 => LOOK,
         15 => Op::Count {
             routine: TALLY,
             facts: [FUNCTION, 1, LAST, 0],
@@ -454,6 +457,10 @@ const HERE: Op = Op::Here {
     word: Word(COUNTERS[2]),
     value: 0x8765_4321,
 };
+const LOOK: Op = Op::Look {
+    routine: TALLY,
+    facts: [16, 1, 2, 3],
+};
 const UNWIND: Op = Op::Unwind {
     top: TOP,
     record: OFFSETS,
@@ -490,6 +497,8 @@ fn single_ops_keep_what_is_live() {
         guard(TESTS[1], Exit::To(OTHER)),
         guard(TESTS[2], Exit::Routine(ROUTINE)),
         guard(TESTS[2], Exit::To(OTHER)),
+        guard(TESTS[3], Exit::To(OTHER)),
+        LOOK,
         Op::Jump { to: OTHER },
         Op::Call { routine: ROUTINE },
         HERE,

@@ -38,6 +38,10 @@ pub const LEAVE: Symbol = Symbol(9);
 pub const LOG: Symbol = Symbol(10);
 pub const COUNT: Symbol = Symbol(11);
 pub const GOES: Symbol = Symbol(12);
+/// The parts of it that follow nests of loops ([`wire::loops`]).
+pub const HEAD: Symbol = Symbol(13);
+pub const LEFT: Symbol = Symbol(14);
+pub const REFER: Symbol = Symbol(15);
 
 /// Ops of one place.
 #[derive(Clone, Debug)]

@@ -54,6 +54,7 @@ fn tool<'d>(image: &'d Image, program: &'d Program) -> Box<dyn StaticTool + 'd> 
     static NONE_LEFT: OnceLock<HashSet<u64>> = OnceLock::new();
     let wanted = edits::Wanted {
         log: None,
+        loops: None,
         branches: false,
         targets: false,
         memory: (number / all).is_multiple_of(2),

@@ -1,0 +1,579 @@
+//! `loops -- PROGRAM`: functions of addresses and iterations are those of a trace of all instructions and accesses, by a slow model.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use testkit::folder::Folder;
+use testkit::program::{Program, discover, missing_feature, repository};
+
+use crate::BINARY;
+
+/// Nests of several shapes, without calls in them: a matrix product, triangles, a list in order and out of order, indices in a table,
+/// backwards, a condition, an early end, two arrays by the same code, and single bytes.
+const SOURCE: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#define NO __attribute__((noinline, noclone))
+#define N 12
+struct node { struct node *next; long value; };
+static double a[N][N], b[N][N], c[N][N];
+static long table[100];
+static int order[100];
+static struct node nodes[100];
+NO void product(int n) {
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < n; j++)
+            for (int k = 0; k < n; k++) c[i][j] += a[i][k] * b[k][j];
+}
+NO long triangle(int n) {
+    long sum = 0;
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j <= i; j++) sum += table[i + 2 * j];
+    return sum;
+}
+NO long list(struct node *at) { long sum = 0; while (at) { sum += at->value; at = at->next; } return sum; }
+NO void link(int step) { for (int i = 0; i < 100; i++) nodes[i * step % 100].next = &nodes[(i + 1) * step % 100]; }
+NO long indirect(int n) { long sum = 0; for (int i = 0; i < n; i++) sum += table[order[i]]; return sum; }
+NO void backwards(int n) { for (int i = n - 1; i >= 0; i--) table[i] = i; }
+NO long sometimes(int n) { long sum = 0; for (int i = 0; i < n; i++) { if (order[i] % 3 == 0) sum += table[i]; else table[i] = 1; } return sum; }
+NO int find(long wanted) { for (int i = 0; i < 100; i++) if (table[i] == wanted) return i; return -1; }
+NO void fill(char *p, int n) { for (int i = 0; i < n; i++) { p[i] = i; __asm__ volatile(""); } }
+int main(int argc, char **argv) {
+    long sum = 0;
+    for (int i = 0; i < 100; i++) { order[i] = i * 37 % 100; nodes[i].value = i; }
+    product(N);
+    backwards(90);
+    sum += triangle(N);
+    link(1);
+    nodes[99].next = NULL;
+    sum += list(nodes);
+    link(37);
+    nodes[0].next = NULL;
+    sum += list(&nodes[37]);
+    sum += indirect(50) + sometimes(60) + find(40) + find(argc * 7);
+    char *bytes = malloc(5000);
+    fill(bytes, 300);
+    fill(bytes + 1000, 200);
+    printf("%ld %g\n", sum, c[3][4]);
+    return 7;
+}
+"#;
+
+/// A loop as `--list` has it.
+struct Loop {
+    parent: Option<usize>,
+    header: u64,
+    code: Vec<(u64, u64)>,
+}
+
+impl Loop {
+    fn has(&self, at: u64) -> bool {
+        self.code
+            .iter()
+            .any(|(start, end)| (*start..*end).contains(&at))
+    }
+}
+
+fn hex(value: &Value) -> u64 {
+    let text = value.as_str().expect("a text").trim_start_matches("0x");
+    u64::from_str_radix(text, 16).expect("a number")
+}
+
+fn json(folder: &Folder, words: &[&str], status: i32) -> Value {
+    let words = [&["loops", "-q", "--format", "json", "-o", "out"], words].concat();
+    let output = folder.run(BINARY, &words);
+    assert_eq!(output.status.code(), Some(status), "{output:?}");
+    serde_json::from_slice(&fs::read(folder.file("out")).expect("it was written")).expect("JSON")
+}
+
+fn list(value: &Value) -> &Vec<Value> {
+    value.as_array().expect("a list")
+}
+
+/// Values with the numbers of iterations at which they came, in the order in which they came.
+type Samples = Vec<(Vec<i64>, i64)>;
+
+/// Everything that the slow model knows of a nest.
+#[derive(Default)]
+struct Seen {
+    /// By instruction, and by entry of the nest.
+    accesses: BTreeMap<u64, BTreeMap<u64, Samples>>,
+    /// Iterations of each entry of a loop.
+    trips: BTreeMap<usize, BTreeMap<u64, Samples>>,
+    entries: u64,
+}
+
+/// Follows a nest through a trace: instructions with the addresses that they access.
+fn follow(nest: &[Loop], trace: &[(u64, Vec<u64>)]) -> Seen {
+    let mut seen = Seen::default();
+    let mut open: Vec<(usize, i64)> = Vec::new();
+    let numbers =
+        |open: &[(usize, i64)]| open.iter().map(|(_, number)| *number).collect::<Vec<_>>();
+    for (at, accessed) in trace {
+        while let Some(&(inner, number)) = open.last().filter(|(inner, _)| !nest[*inner].has(*at)) {
+            open.pop();
+            let trips = seen.trips.entry(inner).or_default();
+            trips
+                .entry(seen.entries)
+                .or_default()
+                .push((numbers(&open), number + 1));
+        }
+        let top = open.last().map(|(inner, _)| *inner);
+        if let Some(top) = top.filter(|top| nest[*top].header == *at) {
+            open.last_mut().expect("it is open").1 += 1;
+            debug_assert!(nest[top].has(*at));
+        } else if let Some(new) =
+            (0..nest.len()).find(|new| nest[*new].header == *at && nest[*new].parent == top)
+        {
+            seen.entries += u64::from(top.is_none());
+            open.push((new, 0));
+        }
+        if !open.is_empty() {
+            for address in accessed {
+                let own = seen.accesses.entry(*at).or_default();
+                let own = own.entry(seen.entries).or_default();
+                own.push((numbers(&open), address.cast_signed()));
+            }
+        }
+    }
+    seen
+}
+
+/// Whether values of all entries are of one form: the same coefficients, and any constant in each entry. Gives the coefficients that
+/// are known.
+fn affine(entries: &BTreeMap<u64, Samples>, depth: usize) -> Option<Vec<Option<i64>>> {
+    let mut known = vec![None; depth];
+    // Two values whose numbers differ in one place say its coefficient.
+    for samples in entries.values() {
+        for (at, value) in samples {
+            for (other, more) in samples.iter().take(400) {
+                let differs: Vec<usize> = (0..depth)
+                    .filter(|place| at[*place] != other[*place])
+                    .collect();
+                if let [place] = differs[..] {
+                    let (steps, rise) = (other[place] - at[place], more - value);
+                    (rise % steps == 0).then_some(())?;
+                    known[place].get_or_insert(rise / steps);
+                }
+            }
+        }
+    }
+    for samples in entries.values() {
+        let (first, value) = &samples[0];
+        for (at, other) in samples {
+            let mut sum = *value;
+            for place in 0..depth {
+                match known[place] {
+                    Some(coefficient) => sum += coefficient * (at[place] - first[place]),
+                    None if at[place] != first[place] => return None,
+                    None => {}
+                }
+            }
+            (sum == *other).then_some(())?;
+        }
+    }
+    Some(known)
+}
+
+/// Compares a function with values that the slow model has seen; gives whether it is verified.
+fn compare(function: &Value, entries: &BTreeMap<u64, Samples>, depth: usize, what: &str) -> bool {
+    let count: usize = entries.values().map(Vec::len).sum();
+    assert_eq!(
+        function["samples"].as_u64(),
+        Some(count as u64),
+        "{what}: {function}"
+    );
+    let verified = function["verified"].as_bool().expect("a truth");
+    match affine(entries, depth) {
+        Some(known) => {
+            let (fits, fails) = (&function["as_expected"], &function["not_as_expected"]);
+            assert_eq!(
+                (fails.as_u64(), function["unsolved"].as_u64()),
+                (Some(0), Some(0)),
+                "{what}: {function}"
+            );
+            assert_eq!(verified, fits.as_u64() > Some(0), "{what}");
+            for (own, wanted) in list(&function["coefficients"]).iter().zip(&known) {
+                assert_eq!(own.as_i64(), *wanted, "{what}: {function}");
+            }
+        }
+        None => assert!(!verified, "{what}: {function}"),
+    }
+    verified
+}
+
+#[test]
+fn functions_are_those_of_all_accesses() {
+    let folder = Folder::new("followed");
+    // Addresses are those of the file.
+    folder.program(
+        &["-O1", "-g", "-no-pie", "-fno-unroll-loops"],
+        "program",
+        SOURCE,
+    );
+    let listed = json(&folder, &["--list", "./program"], 0);
+    let words = [
+        "trace",
+        "--memory",
+        "addresses",
+        "--no-shared-libs",
+        "-q",
+        "-o",
+        "trace.evp",
+        "--",
+        "./program",
+    ];
+    assert_eq!(folder.run(BINARY, &words).status.code(), Some(7));
+    let output = folder.run(BINARY, &["dump", "trace.evp", "--accesses"]);
+    let dumped = String::from_utf8(output.stdout).expect("text");
+    let mut trace: Vec<(u64, Vec<u64>)> = Vec::new();
+    for line in dumped.lines().filter(|line| !line.starts_with('#')) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            ["R" | "W" | "U" | "RW", _, address] => {
+                let address = u64::from_str_radix(address, 16).expect("an address");
+                let last = trace.last_mut().expect("an instruction");
+                last.1.retain(|own| *own != address);
+                last.1.push(address);
+            }
+            [_, at, ..] => {
+                trace.extend(u64::from_str_radix(at, 16).ok().map(|at| (at, Vec::new())))
+            }
+            _ => {}
+        }
+    }
+    let run = json(&folder, &["--exact", "--", "./program"], 7);
+    let mut nests: HashMap<&str, Vec<Loop>> = HashMap::new();
+    for nest in list(&listed["nests"]) {
+        let loops = list(&nest["loops"]).iter().map(|one| Loop {
+            parent: one["parent"].as_u64().map(|parent| parent as usize),
+            header: hex(&one["header"]),
+            code: list(&one["code"])
+                .iter()
+                .map(|range| (hex(&range[0]), hex(&range[1])))
+                .collect(),
+        });
+        let name = nest["loops"][0]["name"].as_str().expect("a name");
+        nests.insert(name, loops.collect());
+    }
+    let (mut verified, mut others, mut loops) = (0, 0, 0);
+    for nest in list(&run["nests"]) {
+        let name = nest["loops"][0]["name"].as_str().expect("a name");
+        let own = &nests[name];
+        let seen = follow(own, &trace);
+        assert_eq!(nest["entries"].as_u64(), Some(seen.entries), "{name}");
+        for (number, one) in list(&nest["loops"]).iter().enumerate() {
+            let depth = one["depth"].as_u64().expect("a number") as usize;
+            let trips = &seen.trips[&number];
+            let all = trips.values().flatten().map(|(_, trips)| *trips as u64);
+            let expected = [
+                all.clone().count() as u64,
+                all.clone().sum(),
+                all.clone().min().unwrap(),
+                all.max().unwrap(),
+            ];
+            let iterations = &one["iterations"];
+            let found = [
+                &one["entries"],
+                &iterations["sum"],
+                &iterations["least"],
+                &iterations["most"],
+            ];
+            assert_eq!(
+                found.map(|value| value.as_u64().expect("a number")),
+                expected,
+                "{name} {number}"
+            );
+            compare(&one["trips"], trips, depth - 1, name);
+            loops += 1;
+            for reference in list(&one["references"]) {
+                let function = &reference["function"];
+                if function.is_null() {
+                    continue;
+                }
+                let at = hex(&reference["address"]);
+                let what = format!("{name} at {at:#x}");
+                match compare(function, &seen.accesses[&at], depth, &what) {
+                    true => verified += 1,
+                    false => others += 1,
+                }
+            }
+        }
+    }
+    assert!(
+        loops >= 13 && verified >= 12 && others >= 4,
+        "{loops} {verified} {others}"
+    );
+    // Without all iterations the same is found where it is one function.
+    let some = json(&folder, &["--", "./program"], 7);
+    let matrix = |run: &Value| {
+        let nests = list(&run["nests"]);
+        let nest = nests
+            .iter()
+            .find(|nest| nest["loops"][0]["name"] == "product:1")
+            .expect("it is followed");
+        let references = list(&nest["loops"][2]["references"]).iter();
+        references
+            .map(|reference| reference["function"]["coefficients"].clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(matrix(&some), matrix(&run));
+}
+
+/// Nests that are left by `longjmp`, entered by a handler of a signal while they are followed, by themselves, by threads, and by a child.
+const ODD: &str = r#"
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#define NO __attribute__((noinline, noclone))
+static jmp_buf back;
+static int signals;
+NO void leave(int i, int at) { if (i == at) longjmp(back, 1); }
+NO long leaves(long *p, int n, int at) { long sum = 0; for (int i = 0; i < n; i++) { sum += p[i]; leave(i, at); } return sum; }
+NO long sum(long *p, int n) { long sum = 0; for (int i = 0; i < n; i++) { sum += p[i]; if (signals == 1 && i == 1) raise(SIGUSR1); } return sum; }
+NO long deep(long *p, int n) { long all = 0; for (int i = 0; i < n; i++) all += p[i] + deep(p, n - 1 - i); return all; }
+static long kept[100];
+static void handler(int number) { signals = number; signals += sum(kept, 20) > 0; }
+static void *work(void *p) { long all = 0; for (int i = 0; i < 5; i++) all += sum(p, 50); return (void *)all; }
+int main(void) {
+    for (int i = 0; i < 100; i++) kept[i] = i;
+    for (int i = 0; i < 3; i++) if (!setjmp(back)) printf("%ld\n", leaves(kept, 10, i == 2 ? 99 : 1));
+    signal(SIGUSR1, handler);
+    signals = 1;
+    printf("%ld %d\n", sum(kept, 30), signals);
+    printf("%ld\n", deep(kept, 9));
+    pthread_t threads[4];
+    void *one, *all = NULL;
+    for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, work, calloc(50, sizeof(long)));
+    for (int i = 0; i < 4; i++) { pthread_join(threads[i], &one); all += (long)one; }
+    fflush(stdout);
+    if (!fork()) { printf("child %ld\n", sum(kept, 9)); fflush(stdout); _exit(0); }
+    wait(NULL);
+    printf("%ld\n", (long)all + leaves(kept, 5, 99));
+    return 3;
+}
+"#;
+
+/// Exceptions that leave nests, and that are caught in them.
+const THROWS: &str = r#"
+#include <cstdio>
+#include <vector>
+__attribute__((noinline)) static void maybe(int i) { if (i % 3 == 2) throw i; }
+__attribute__((noinline)) static long inside(const std::vector<long> &v) {
+    long sum = 0;
+    for (size_t i = 0; i < v.size(); i++) {
+        for (int j = 0; j < 4; j++) {
+            try { maybe(int(i) + j); sum += v[i] * j; } catch (int caught) { sum += caught; }
+        }
+    }
+    return sum;
+}
+__attribute__((noinline)) static long outside(const std::vector<long> &v) {
+    long sum = 0;
+    for (size_t i = 0; i < v.size(); i++)
+        for (int j = 0; j < 4; j++) { sum += v[i]; maybe(j); }
+    return sum;
+}
+int main() {
+    std::vector<long> v(30, 2);
+    long sum = inside(v);
+    for (int i = 0; i < 5; i++) try { sum += outside(v); } catch (int caught) { sum += 100 * caught; }
+    std::printf("%ld\n", sum);
+    return 4;
+}
+"#;
+
+#[test]
+fn nests_that_are_left_otherwise_do_what_they_did() {
+    let folder = Folder::new("followed-odd");
+    folder.program(&["-O1", "-g", "-pthread"], "odd", ODD);
+    fs::write(folder.file("throws.cpp"), THROWS).expect("it is writable");
+    let built = folder.run("g++", &["-O1", "-g", "-o", "throws", "throws.cpp"]);
+    assert!(built.status.success(), "{built:?}");
+    let nest_of = |run: &Value, name: &str| {
+        let nests = list(&run["nests"]).iter();
+        let mut nests = nests.filter(|nest| nest["loops"][0]["name"] == name);
+        nests.next().expect("it is followed").clone()
+    };
+    for (program, status) in [("odd", 3), ("throws", 4)] {
+        let path = format!("./{program}");
+        let native = Command::new(folder.file(program))
+            .output()
+            .expect("it runs");
+        for more in [&["--exact"][..], &[]] {
+            let words = [
+                &["loops", "-q", "--format", "json", "-o", "out"],
+                more,
+                &["--", &path],
+            ]
+            .concat();
+            let output = folder.run(BINARY, &words);
+            assert_eq!(
+                (output.status.code(), &output.stdout),
+                (Some(status), &native.stdout),
+                "{program} {more:?}"
+            );
+        }
+    }
+    let run = json(&folder, &["--exact", "--", "./odd"], 3);
+    let whole = |nest: &Value| {
+        ["entries", "lost", "threads"].map(|key| nest[key].as_u64().expect("a number"))
+    };
+    // It is left twice, and not followed again then.
+    assert_eq!(whole(&nest_of(&run, "leaves:1")), [1, 1, 1]);
+    // One entry of the first thread, as its handler runs the original code, five of each of four threads, and one of the child.
+    assert_eq!(whole(&nest_of(&run, "sum:1")), [22, 0, 6]);
+    let reference = nest_of(&run, "sum:1")["loops"][0]["references"][0]["function"].clone();
+    assert_eq!(
+        (
+            reference["verified"].as_bool(),
+            reference["coefficients"][0].as_i64()
+        ),
+        (Some(true), Some(8))
+    );
+    // It calls itself in its first iteration, so only the outermost entry is followed.
+    assert_eq!(whole(&nest_of(&run, "deep:1"))[0], 1);
+}
+
+#[test]
+fn what_cannot_be_followed_is_said() {
+    let folder = Folder::new("followed-wrong");
+    let source = "int main(int n, char **v) { volatile int s = 0; for (int i = 0; i < 9; i++) s += i; return s - 36; }";
+    folder.program(&["-O1"], "program", source);
+    fs::write(folder.file("script"), "#!/bin/sh\nexit 0\n").expect("it is writable");
+    assert!(folder.run("chmod", &["+x", "script"]).status.success());
+    for (words, sentence) in [
+        ("loops -- ./script", "it is a script"),
+        (
+            "loops --loops nothing -- ./program",
+            "has no function 'nothing'",
+        ),
+        (
+            "loops --loops main:3 -- ./program",
+            "'main' has 1 nest, and no main:3",
+        ),
+        ("loops", "<PROGRAM>"),
+    ] {
+        let words: Vec<&str> = words.split(' ').collect();
+        let output = folder.run(BINARY, &words);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            said.contains(sentence) && output.status.code() == Some(125),
+            "{said}"
+        );
+    }
+    let output = folder.run(BINARY, &["loops", "-q", "--exact", "--", "./program"]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        said.contains("main:1 (i)  1 entry  9 iterations") && output.status.success(),
+        "{said}"
+    );
+}
+
+/// Programs of the gate, by the beginnings of their names: the shortest of several kinds.
+const GATE: [&str; 12] = [
+    "code_selfmod_same_block",
+    "contexts_exceptions",
+    "contexts_recursion",
+    "flow_longjmp",
+    "insn_rep_strings",
+    "memory_own_malloc",
+    "mtrace_",
+    "process_sigchld",
+    "signal_nested",
+    "stack_",
+    "thread_create_join",
+    "thread_mutex_cond",
+];
+
+/// A run of the program with counters inserted: some programs see that they are edited, by their own files, mappings and limits.
+const COUNTED: [&str; 7] = [
+    BINARY,
+    "count",
+    "-q",
+    "--rewrite=always",
+    "-o",
+    "/dev/null",
+    "--",
+];
+
+/// A run of a program: its status and its output.
+fn result(program: &Program, words: &[&str], path: &str) -> (Option<i32>, Vec<u8>) {
+    let directives = &program.directives;
+    let mut command = Command::new("timeout");
+    command.args(["--signal=KILL", "60"]).args(words).arg(path);
+    command.args(&directives.args);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().expect("timeout is there");
+    let stdin = child.stdin.take();
+    // A program need not read it.
+    drop(stdin.map(|mut stdin| stdin.write_all(directives.stdin.as_bytes())));
+    let output = child.wait_with_output().expect("it ends");
+    let code = output.status.code();
+    // A signal is passed on as a shell does.
+    (
+        code.or_else(|| output.status.signal().map(|signal| 128 + signal)),
+        output.stdout,
+    )
+}
+
+/// Runs programs with all nests followed, once for their first iterations and once for all; gives how many did the same.
+fn run_all(is_wanted: impl Fn(&str) -> bool, least: usize) {
+    let programs = discover(&repository().join("tests/programs")).expect("they are there");
+    let (mut same, mut failed) = (0, Vec::new());
+    for program in programs.iter().filter(|program| is_wanted(&program.name)) {
+        if missing_feature(&program.directives.needs).is_some() {
+            continue;
+        }
+        let Ok(built) = testkit::build::build(program, &testkit::build::cache_directory()) else {
+            continue;
+        };
+        let path = built.executable.display().to_string();
+        let native = result(program, &[], &path);
+        for more in ["-q", "--exact"] {
+            let words = [BINARY, "loops", "-q", more, "-o", "/dev/null", "--"];
+            let words = if more == "-q" {
+                &words[..3]
+            } else {
+                &words[..4]
+            };
+            let words = [words, &["-o", "/dev/null", "--"]].concat();
+            match result(program, &words, &path) {
+                own if own == native => same += 1,
+                (Some(125), _) => {}
+                // Editing it is what it sees, whatever is inserted.
+                _ if result(program, &COUNTED, &path) != native => {}
+                own => failed.push(format!(
+                    "{} {more}: {:?} for {:?}",
+                    program.name, own.0, native.0
+                )),
+            }
+        }
+    }
+    assert!(
+        failed.is_empty() && same >= least,
+        "{same} did the same; {failed:#?}"
+    );
+}
+
+#[test]
+fn test_programs_do_the_same() {
+    run_all(|name| GATE.iter().any(|begin| name.starts_with(begin)), 15);
+}
+
+#[test]
+#[ignore = "wide: three hundred programs, minutes; a few are in the gate"]
+fn all_test_programs_do_the_same() {
+    run_all(|_| true, 300);
+}

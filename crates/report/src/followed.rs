@@ -1,0 +1,341 @@
+//! Nests of loops that were followed: affine functions of the addresses of their references, and iterations.
+//!
+//! Numbers of iterations are i, j, k and so on, from the outermost loop on. A function is *verified* if each value that it says was
+//! seen, and at least one was; how many these were is shown.
+
+use std::io::{self, Write};
+
+use serde_json::{Value, json};
+
+use crate::numbers::{counted, grouped};
+
+/// Letters of numbers of iterations, outermost first.
+const LETTERS: [&str; 6] = ["i", "j", "k", "l", "m", "n"];
+
+/// A function of numbers of iterations, as far as it is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Function {
+    /// Outermost first; `None`: the number never differed alone.
+    pub coefficients: Vec<Option<i64>>,
+    /// The value at the first iterations; that of the last entry of the nest.
+    pub constant: Option<i64>,
+    pub samples: u64,
+    /// Values that were as expected, and that were not.
+    pub fits: u64,
+    pub fails: u64,
+    /// Values of which nothing was expected, as several numbers differed at once.
+    pub unsolved: u64,
+    /// Entries, and threads, with another constant.
+    pub moved: u64,
+}
+
+/// Kinds of references by what happens in the innermost loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stride {
+    /// Its address is the same each time.
+    Invariant,
+    /// By as many bytes as are accessed.
+    Contiguous,
+    /// By another number of bytes.
+    Strided(i64),
+    /// Not by one number.
+    Irregular,
+    /// It was not seen often enough.
+    Unknown,
+}
+
+impl Stride {
+    pub fn name(self) -> &'static str {
+        match self {
+            Stride::Invariant => "invariant",
+            Stride::Contiguous => "contiguous",
+            Stride::Strided(_) => "strided",
+            Stride::Irregular => "irregular",
+            Stride::Unknown => "unknown",
+        }
+    }
+}
+
+impl Function {
+    /// Whether all that was expected came, and something was.
+    pub fn is_verified(&self) -> bool {
+        self.fails == 0 && self.unsolved == 0 && self.fits > 0
+    }
+
+    /// Steps in the innermost loop, of accesses of so many bytes.
+    pub fn stride(&self, bytes: u16) -> Stride {
+        let innermost = self.coefficients.last().copied().flatten();
+        match innermost {
+            _ if self.fails > 0 || self.unsolved > 0 => Stride::Irregular,
+            Some(0) => Stride::Invariant,
+            Some(step) if step.unsigned_abs() == u64::from(bytes) => Stride::Contiguous,
+            Some(step) => Stride::Strided(step),
+            None => Stride::Unknown,
+        }
+    }
+
+    /// The function as a sum; `is_address`: its constant is one.
+    pub fn text(&self, is_address: bool) -> String {
+        let mut out = String::new();
+        for (letter, coefficient) in LETTERS.iter().zip(&self.coefficients) {
+            let term = match coefficient {
+                None => format!("?{letter}"),
+                Some(0) => continue,
+                Some(1) => (*letter).to_owned(),
+                Some(-1) => format!("-{letter}"),
+                Some(number) => format!("{number}{letter}"),
+            };
+            out += &match (out.is_empty(), term.strip_prefix('-')) {
+                (true, _) => term,
+                (false, Some(term)) => format!(" - {term}"),
+                (false, None) => format!(" + {term}"),
+            };
+        }
+        let constant = match self.constant {
+            None => "?".into(),
+            Some(number) if is_address => format!("{number:#x}"),
+            Some(number) => number.to_string(),
+        };
+        match (out.is_empty(), constant.strip_prefix('-')) {
+            (true, _) => constant,
+            (false, _) if self.constant == Some(0) => out,
+            (false, Some(constant)) => format!("{out} - {constant}"),
+            (false, None) => format!("{out} + {constant}"),
+        }
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "coefficients": self.coefficients,
+            "constant": self.constant,
+            "verified": self.is_verified(),
+            "samples": self.samples,
+            "as_expected": self.fits,
+            "not_as_expected": self.fails,
+            "unsolved": self.unsolved,
+            "moved": self.moved,
+        })
+    }
+}
+
+/// A reference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reference {
+    /// The instruction.
+    pub address: u64,
+    pub text: String,
+    /// Source file and line.
+    pub place: Option<(String, u32)>,
+    pub reads: bool,
+    pub writes: bool,
+    pub bytes: u16,
+    /// The function of its addresses, or why it was not followed.
+    pub function: Result<Function, String>,
+}
+
+/// A loop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loop {
+    pub name: String,
+    pub place: Option<(String, u32, u32)>,
+    pub depth: u32,
+    /// Entries that were followed to their end, and iterations of these.
+    pub entries: u64,
+    pub sum: u64,
+    pub least: u64,
+    pub most: u64,
+    /// Iterations as a function of the loops around it.
+    pub trips: Function,
+    pub references: Vec<Reference>,
+}
+
+/// A nest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nest {
+    /// Threads that came to it.
+    pub threads: u64,
+    pub entries: u64,
+    /// Entries whose end was not seen: left by an exception or `longjmp`, or cut off.
+    pub lost: u64,
+    pub loops: Vec<Loop>,
+}
+
+/// Nests of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Run {
+    pub command: String,
+    pub is_exact: bool,
+    pub nests: Vec<Nest>,
+    /// Names of nests that were not followed, and why.
+    pub left: Vec<(String, String)>,
+}
+
+/// Tables of all nests that were entered.
+pub fn text(run: &Run, out: &mut dyn Write) -> io::Result<()> {
+    let came: Vec<&Nest> = run.nests.iter().filter(|nest| nest.entries > 0).collect();
+    let how = match run.is_exact {
+        true => "all iterations were followed",
+        false => "the first iterations of the first entries were followed",
+    };
+    writeln!(out, "everypath loops: {}", run.command)?;
+    writeln!(
+        out,
+        "{} of loops entered, of {}; {how}",
+        counted(came.len() as u64, "nest"),
+        run.nests.len() + run.left.len()
+    )?;
+    for nest in came {
+        writeln!(out)?;
+        for one in &nest.loops {
+            write_loop(nest, one, run.is_exact, out)?;
+        }
+    }
+    if !run.left.is_empty() {
+        writeln!(out, "\nnot followed:")?;
+    }
+    for (name, why) in &run.left {
+        writeln!(out, "  {name}: {why}")?;
+    }
+    Ok(())
+}
+
+fn write_loop(nest: &Nest, one: &Loop, is_exact: bool, out: &mut dyn Write) -> io::Result<()> {
+    let indent = 2 * (one.depth as usize - 1);
+    let letter = LETTERS.get(one.depth as usize - 1).unwrap_or(&"?");
+    let place = match &one.place {
+        Some((file, first, last)) if first == last => format!("  {}:{first}", base(file)),
+        Some((file, first, last)) => format!("  {}:{first}-{last}", base(file)),
+        None => String::new(),
+    };
+    let mut line = format!("{:indent$}{} ({letter}){place}", "", one.name);
+    if one.depth == 1 {
+        line += &entries(nest, is_exact);
+    }
+    line += &iterations(one);
+    writeln!(out, "{line}")?;
+    for own in &one.references {
+        write_reference(own, indent, out)?;
+    }
+    Ok(())
+}
+
+/// How often a nest was entered.
+fn entries(nest: &Nest, is_exact: bool) -> String {
+    let what = match (is_exact, nest.entries) {
+        (true, 1) => "entry",
+        (true, _) => "entries",
+        (false, 1) => "followed entry",
+        (false, _) => "followed entries",
+    };
+    let mut text = format!("  {} {what}", grouped(nest.entries));
+    if nest.threads > 1 {
+        text += &format!(" in {}", counted(nest.threads, "thread"));
+    }
+    if nest.lost > 0 {
+        text += &format!(", of which {} did not come to an end", grouped(nest.lost));
+    }
+    text
+}
+
+/// How many iterations entries of a loop had, and the function of those around it that gives them.
+fn iterations(one: &Loop) -> String {
+    if one.entries == 0 {
+        return String::new();
+    }
+    let (least, most) = (grouped(one.least), grouped(one.most));
+    if one.least == one.most {
+        return format!("  {least} iterations");
+    }
+    let average = one.sum as f64 / one.entries as f64;
+    let mut text = format!("  {least} to {most} iterations, {average:.1} on average");
+    if one.depth > 1 && one.trips.is_verified() {
+        text += &format!(" = {}", one.trips.text(false));
+    }
+    text
+}
+
+fn write_reference(own: &Reference, indent: usize, out: &mut dyn Write) -> io::Result<()> {
+    let place = match &own.place {
+        Some((file, line)) => format!("{}:{line}", base(file)),
+        None => format!("{:#x}", own.address),
+    };
+    let kind = match (own.reads, own.writes) {
+        (true, true) => "update",
+        (false, true) => "write",
+        _ => "read",
+    };
+    let what = match &own.function {
+        Err(why) => format!("{:<11} {why}", "-"),
+        Ok(function) if function.samples == 0 => format!("{:<11} not executed", "-"),
+        Ok(function) => {
+            let stride = function.stride(own.bytes).name();
+            let known = function.fits + function.fails + function.unsolved;
+            let moved = match function.moved {
+                0 => "",
+                _ => "; the constant is that of the last entry",
+            };
+            format!(
+                "{stride:<11} {}  ({} of {} as expected{moved})",
+                function.text(true),
+                grouped(function.fits),
+                grouped(known)
+            )
+        }
+    };
+    let bytes = own.bytes;
+    writeln!(
+        out,
+        "{:indent$}    {place:<16} {kind:<6} {bytes:>2}  {what}  [{}]",
+        "", own.text
+    )
+}
+
+fn base(file: &str) -> &str {
+    file.rsplit('/').next().unwrap_or(file)
+}
+
+/// All facts.
+pub fn json(run: &Run, out: &mut dyn Write) -> io::Result<()> {
+    let nests = run.nests.iter().map(|nest| {
+        let loops = nest.loops.iter().map(|one| {
+            let references = one.references.iter().map(|own| {
+                json!({
+                    "address": format!("{:#x}", own.address),
+                    "instruction": own.text,
+                    "file": own.place.as_ref().map(|(file, _)| file),
+                    "line": own.place.as_ref().map(|(_, line)| line),
+                    "reads": own.reads,
+                    "writes": own.writes,
+                    "bytes": own.bytes,
+                    "function": own.function.as_ref().ok().map(Function::json),
+                    "stride": own.function.as_ref().ok().map(|function| function.stride(own.bytes).name()),
+                    "why_not": own.function.as_ref().err(),
+                })
+            });
+            json!({
+                "name": one.name,
+                "file": one.place.as_ref().map(|(file, ..)| file),
+                "lines": one.place.as_ref().map(|(_, first, last)| [first, last]),
+                "depth": one.depth,
+                "entries": one.entries,
+                "iterations": { "sum": one.sum, "least": one.least, "most": one.most },
+                "trips": one.trips.json(),
+                "references": references.collect::<Vec<_>>(),
+            })
+        });
+        json!({
+            "threads": nest.threads,
+            "entries": nest.entries,
+            "lost": nest.lost,
+            "loops": loops.collect::<Vec<_>>(),
+        })
+    });
+    let whole = json!({
+        "command": run.command,
+        "exact": run.is_exact,
+        "nests": nests.collect::<Vec<_>>(),
+        "left": run.left.iter().map(|(name, why)| json!({ "name": name, "why": why })).collect::<Vec<_>>(),
+    });
+    serde_json::to_writer_pretty(&mut *out, &whole)?;
+    writeln!(out)
+}
