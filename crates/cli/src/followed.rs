@@ -18,6 +18,7 @@ use flow::nests::places::Places;
 use flow::nests::{Nest, Nests};
 use image::Image;
 use report::flow::Flow;
+use report::followed::source::{self, Sources};
 use report::followed::{self, Function, Reference, Run};
 use report::loops::{instruction, name};
 use wire::counters::FIRST;
@@ -30,6 +31,7 @@ use crate::exit_status::Ending;
 use crate::flags::{Format, Loops, LoopsForm, Report};
 use crate::opmix;
 use crate::output::{Kind, Output, reason};
+use crate::source::Source;
 
 /// A program with its nests, and those that are followed.
 pub struct Wanted<'a> {
@@ -39,6 +41,29 @@ pub struct Wanted<'a> {
     pub chosen: &'a [usize],
     pub is_exact: bool,
     pub entries: u16,
+}
+
+/// The source files of a run that are what was compiled.
+fn sources(wanted: &Wanted<'_>, run: &Run) -> Sources {
+    let named = source::lines(run);
+    let files = (0..).zip(wanted.places.files());
+    let files = files.filter(|(_, file)| named.contains_key(&***file));
+    let files = files.filter_map(|(number, file)| {
+        let at = wanted.places.first_code(number);
+        let stamp = at.map(|at| wanted.flow.image.source_stamp(at));
+        match crate::source::read(file, stamp.as_ref()) {
+            Source::Lines(lines) => Some((file.clone(), lines)),
+            _ => None,
+        }
+    });
+    files.collect()
+}
+
+/// Writes the page.
+fn write_page(wanted: &Wanted<'_>, run: &Run, path: &Path) -> Result<()> {
+    let html = Output::prepare(path, Kind::Report)?;
+    let sources = sources(wanted, run);
+    html.replace(|out| followed::page(run, &sources, out))
 }
 
 /// Runs the program, and gives what was found.
@@ -82,9 +107,23 @@ pub fn show(
     flags: &Loops,
     output: Option<Output>,
 ) -> Result<Ending> {
+    if flags.format == LoopsForm::Source && wanted.places.is_empty() {
+        bail!(
+            "'{}' has no line tables, so it has no source lines: compile it with -g; nothing was run",
+            program.display()
+        );
+    }
+    let html = flags.html.as_deref();
+    let html = html.map(|path| Output::prepare(path, Kind::Report));
+    let html = html.transpose()?;
     let (ending, run) = run(wanted, program, &flags.command, flags.quiet)?;
+    if let Some(html) = html {
+        let sources = sources(wanted, &run);
+        html.replace(|out| followed::page(&run, &sources, out))?;
+    }
     send(output, |out| match flags.format {
         LoopsForm::Text => followed::text(&run, out),
+        LoopsForm::Source => source::text(&run, &sources(wanted, &run), out),
         LoopsForm::Json => followed::json(&run, out),
     })?;
     Ok(ending)
@@ -139,6 +178,12 @@ pub fn report(flags: &Report) -> Result<Option<Ending>> {
     let run = made(&wanted, &planned, &memories, command.join(" "));
     let output = flags.made.output.as_deref();
     let output = output.map(|path| Output::prepare(path, Kind::Report));
+    if let Some(path) = flags.page.html.as_deref() {
+        write_page(&wanted, &run, path)?;
+        if output.is_none() {
+            return Ok(Some(Ending::Exit(0)));
+        }
+    }
     let ending = send(output.transpose()?, |out| match flags.format {
         Format::Json => followed::json(&run, out),
         _ => followed::text(&run, out),
@@ -181,12 +226,14 @@ impl Memory {
 
     fn model(&self, at: u32) -> Model {
         let word = |offset| self.word(at, offset);
+        let fits = word(offset_of!(Model, as_forecast));
+        let fails = word(offset_of!(Model, otherwise));
         let list =
             |offset: usize| std::array::from_fn(|number| word(offset + 8 * number).cast_signed());
         Model {
-            samples: word(offset_of!(Model, samples)),
-            fits: word(offset_of!(Model, fits)),
-            fails: word(offset_of!(Model, fails)),
+            samples: word(offset_of!(Model, samples)) + fits + fails,
+            fits: word(offset_of!(Model, fits)) + fits,
+            fails: word(offset_of!(Model, fails)) + fails,
             unsolved: word(offset_of!(Model, unsolved)),
             known: word(offset_of!(Model, known)),
             entry: word(offset_of!(Model, entry)),
@@ -194,6 +241,7 @@ impl Memory {
             first: word(offset_of!(Model, first)).cast_signed(),
             at: list(offset_of!(Model, at)),
             coefficients: list(offset_of!(Model, coefficients)),
+            ..Model::default()
         }
     }
 }

@@ -25,6 +25,9 @@ pub fn loops(flags: &Loops) -> Result<Ending> {
     let output = flags.output.as_deref();
     let output = output.map(|path| Output::prepare(path, Kind::Report));
     let output = output.transpose()?;
+    if flags.list.is_some() && flags.format == LoopsForm::Source {
+        bail!("--format source shows what a run did: give a program instead of --list");
+    }
     let path = file_of(flags)?;
     let image = Image::open_to_read(&path).map_err(|error| anyhow!("{error}"))?;
     let program = Program::of(&image);
@@ -73,7 +76,7 @@ pub fn loops(flags: &Loops) -> Result<Ending> {
         shares: shares.as_deref(),
     };
     send(output, |out| match flags.format {
-        LoopsForm::Text => text(&listed, out),
+        LoopsForm::Text | LoopsForm::Source => text(&listed, out),
         LoopsForm::Json => json(&listed, out),
     })
 }

@@ -23,19 +23,20 @@ mod control;
 pub mod section;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::offset_of;
 
 use flow::Program;
 use flow::nests::{Nest, Nests, Obstacle};
 use image::{Image, LinkAddr};
 use isa::memory::Segment;
 use isa::{Insn, Reg};
-use probe::{At, Op};
+use probe::{At, Byte, Forecast, Op, Value, Word};
 use rewrite::unit::Node;
 use rewrite::{
     Form, Memory, Outcome, Plan, REFER, Section, StaticTool, Unit, Version, Versions, Why,
 };
 use wire::counters::FIRST;
-use wire::loops::{DEPTH, Facts, Loop, Model, NONE, Nest as State, THREAD};
+use wire::loops::{DEPTH, FORECAST, Facts, Loop, Model, NONE, Nest as State, THREAD};
 
 use crate::Wanted;
 use section::{Followed, Left, OfLoop, OfReference, Planned};
@@ -122,8 +123,8 @@ impl<'d> Loops<'d> {
         at as u32
     }
 
-    /// The operand of a reference for the resident code.
-    fn operand(&self, at: LinkAddr, number: u8) -> Result<[u32; 2], Left> {
+    /// The operand of a reference, and the same for the resident code.
+    fn operand(&self, at: LinkAddr, number: u8) -> Result<(Value, [u32; 2]), Left> {
         let bytes = self.image.bytes_from(at);
         let insn = Insn::decode(&bytes[..bytes.len().min(15)], at.0).map_err(|_| Left::Operand)?;
         let operands = insn.memory();
@@ -150,7 +151,13 @@ impl<'d> Loops<'d> {
             | register(index) << 8
             | scale.trailing_zeros() << 16
             | if is_thread { THREAD << 24 } else { 0 };
-        Ok([displacement.cast_unsigned(), about])
+        let value = Value::Memory {
+            is_thread,
+            base: address.base,
+            index: address.index.map(|index| (index.register, index.scale)),
+            displacement,
+        };
+        Ok((value, [displacement.cast_unsigned(), about]))
     }
 
     /// Why a nest cannot be followed in this unit.
@@ -256,7 +263,8 @@ impl<'d> Loops<'d> {
         }
     }
 
-    /// The op before the instruction of a reference, and its position.
+    /// The op before the instruction of a reference, and its position. If all iterations are followed, an address that is as forecast is
+    /// only counted, where there are registers for it.
     fn refer(
         &self,
         unit: &Unit<'_>,
@@ -266,7 +274,7 @@ impl<'d> Loops<'d> {
     ) -> Option<(At, Op)> {
         let reference = place.nest.loops[number].references[index];
         let model = place.models[number][index].ok()?;
-        let [displacement, about] = self.operand(reference.at, reference.operand).ok()?;
+        let (value, [displacement, about]) = self.operand(reference.at, reference.operand).ok()?;
         let graph = &unit.function.graph;
         let block = graph.block_at(reference.at)?;
         let bytes = reference.at.0 - graph.blocks[block].start.0;
@@ -274,14 +282,32 @@ impl<'d> Loops<'d> {
             0 => At::Block(block as u32),
             bytes => At::Inside(block as u32, bytes as u32),
         };
-        let facts: Facts = [model, place.loops[number], displacement, about];
-        Some((
-            at,
-            Op::Look {
-                routine: REFER,
-                facts,
+        let mut facts: Facts = [model, place.loops[number], displacement, about];
+        let look = Op::Look {
+            routine: REFER,
+            facts,
+        };
+        facts[3] |= FORECAST << 24;
+        let word = |at: u32, offset: usize| Word(at + offset as u32);
+        let expect = Op::Expect {
+            value,
+            forecast: Forecast {
+                number: word(place.loops[number], offset_of!(Loop, iteration)),
+                step: word(model, offset_of!(Model, step)),
+                less: word(model, offset_of!(Model, less)),
+                is_made: Byte(model + offset_of!(Model, has_forecast) as u32),
+                counts: [
+                    word(model, offset_of!(Model, as_forecast)),
+                    word(model, offset_of!(Model, otherwise)),
+                ],
             },
-        ))
+            routine: REFER,
+            facts,
+        };
+        match self.choice.is_exact && unit.takes(at, expect) {
+            true => Some((at, expect)),
+            false => Some((at, look)),
+        }
     }
 
     /// A nest as readers know it.

@@ -228,6 +228,18 @@ fn forms_with_one_register() {
             &format!("cmp {name},qword ptr {gs}"),
         );
         assert_is(
+            |asm| asm.imul_r_gs(a, FAR),
+            &format!("imul {name},qword ptr {gs}"),
+        );
+        assert_is(
+            |asm| asm.add_r_gs(a, FAR),
+            &format!("add {name},qword ptr {gs}"),
+        );
+        assert_is(
+            |asm| asm.add_r_fs(a, FAR),
+            &format!("add {name},qword ptr fs:[0x12345678]"),
+        );
+        assert_is(
             |asm| asm.xadd_gs_r(FAR, a),
             &format!("xadd qword ptr {gs},{name}"),
         );

@@ -17,6 +17,8 @@
 //! | [`Op::Here`] | any | `movabs $n << 32, %s; mov %esp, %t; lea (%s, %t), %s; mov %s, %gs:D`, or, without registers, `mov %esp, %gs:D; movl $n, %gs:D+4` |
 //! | [`Op::Tell`] | dead | as [`Op::Call`], with facts behind it |
 //! | [`Op::Look`] | any | the same |
+//! | [`Op::Again`] | any | `cmpb $0, %gs:B; je` over `incq %gs:D` and a jump, to the code of [`Op::Look`] |
+//! | [`Op::Expect`] | any | `mov %gs:I, %s; imul %gs:S, %s; add %gs:D, %s`, the parts of the address added; `jne` over `incq %gs:C` and a jump, to a comparison, `incq %gs:D` and a jump, or the code of [`Op::Look`] |
 //! | [`Op::Put`] | dead | moves to the record above the top; where there is no room, or the kernel may have come, as [`Op::Tell`] |
 //! | [`Op::Count`] | dead | compares the context with that of the last time; if it is another one, as [`Op::Tell`] |
 //! | [`Op::Unwind`] | dead | `mov %gs:T, %s`; `cmp %rsp, %gs:L(%s); jae` over `mov %gs:B(%s), %s` and a jump back; `mov %s, %gs:T; mov %gs:V(%s), %s; mov %s, %gs:D` |
@@ -107,6 +109,20 @@ pub enum Op {
     /// Anywhere: go to a routine, which goes on behind these facts: their address is in `r11`, all else is as it was, flags too. It
     /// finds all other registers as the program has them.
     Look { routine: Symbol, facts: [u32; 4] },
+    /// Anywhere: add 1 to a word if a byte is not 0, and otherwise as [`Op::Look`].
+    Again {
+        byte: Byte,
+        word: Word,
+        routine: Symbol,
+        facts: [u32; 4],
+    },
+    /// Anywhere: count whether the address of a value in memory is as forecast; without a forecast as [`Op::Look`].
+    Expect {
+        value: Value,
+        forecast: Forecast,
+        routine: Symbol,
+        facts: [u32; 4],
+    },
     /// At an entry, to which other code comes: put a record of contexts on top ([`wire::contexts`]), or, if it may be the kernel that
     /// comes, have a routine do it. Facts and registers are those of [`Op::Tell`]. Elsewhere the routine alone is quicker.
     Put { routine: Symbol, facts: [u32; 4] },
@@ -197,6 +213,18 @@ impl Tallied {
     pub const REGISTER: u8 = 0x80;
     /// The address is one from the thread pointer on.
     pub const THREAD: u8 = 0x40;
+}
+
+/// Words of an address that is forecast: it is as expected if it, `less` and `step` times `number` make 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forecast {
+    pub number: Word,
+    pub step: Word,
+    pub less: Word,
+    /// 0: there is no forecast, and a routine looks at the address.
+    pub is_made: Byte,
+    /// How often it was as expected, and how often not.
+    pub counts: [Word; 2],
 }
 
 /// Memory of a thread that is filled from its beginning to its end.

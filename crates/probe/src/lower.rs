@@ -1,5 +1,6 @@
 //! Code of ops.
 
+mod expected;
 mod records;
 mod scratch;
 mod tables;
@@ -42,6 +43,8 @@ pub fn code(ops: &[Op], site: &Site) -> Result<Option<Vec<u8>>, NoScratch> {
         | Op::Call { .. }
         | Op::Tell { .. }
         | Op::Look { .. }
+        | Op::Again { .. }
+        | Op::Expect { .. }
         | Op::Put { .. }
         | Op::Count { .. }
         | Op::Unwind { .. }
@@ -109,6 +112,7 @@ pub fn lower<'a>(ops: &[Op], site: &Site, out: &mut impl Sink<'a>) -> Result<(),
             Op::Here { word, value } => lowering.here(word, value),
             Op::Tell { routine, facts } => lowering.tell(routine, facts),
             Op::Look { routine, facts } => lowering.look(routine, facts),
+            Op::Again { .. } | Op::Expect { .. } => lowering.expected(*op)?,
             Op::Put { routine, facts } => lowering.put(routine, facts)?,
             Op::Count { routine, facts } => lowering.count(routine, facts)?,
             Op::Unwind { top, record, word } => lowering.unwind(top, record, word)?,
@@ -173,6 +177,8 @@ fn merged(ops: &[Op]) -> Vec<Op> {
             | Op::Here { .. }
             | Op::Tell { .. }
             | Op::Look { .. }
+            | Op::Again { .. }
+            | Op::Expect { .. }
             | Op::Put { .. }
             | Op::Count { .. }
             | Op::Unwind { .. }
@@ -222,6 +228,8 @@ fn written(op: &Op) -> Flags {
         | Op::Guard { .. }
         | Op::Tally { .. }
         | Op::Tell { .. }
+        | Op::Again { .. }
+        | Op::Expect { .. }
         | Op::Put { .. }
         | Op::Count { .. }
         | Op::Unwind { .. }

@@ -3,6 +3,11 @@
 //! Numbers of iterations are i, j, k and so on, from the outermost loop on. A function is *verified* if each value that it says was
 //! seen, and at least one was; how many these were is shown.
 
+mod page;
+pub mod source;
+
+pub use page::page;
+
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
@@ -133,6 +138,23 @@ pub struct Reference {
     pub function: Result<Function, String>,
 }
 
+impl Reference {
+    /// Whether it was followed and came.
+    pub fn is_executed(&self) -> bool {
+        self.function
+            .as_ref()
+            .is_ok_and(|function| function.samples > 0)
+    }
+
+    pub fn kind(&self) -> &'static str {
+        match (self.reads, self.writes) {
+            (true, true) => "update",
+            (false, true) => "write",
+            _ => "read",
+        }
+    }
+}
+
 /// A loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loop {
@@ -201,7 +223,7 @@ pub fn text(run: &Run, out: &mut dyn Write) -> io::Result<()> {
 
 fn write_loop(nest: &Nest, one: &Loop, is_exact: bool, out: &mut dyn Write) -> io::Result<()> {
     let indent = 2 * (one.depth as usize - 1);
-    let letter = LETTERS.get(one.depth as usize - 1).unwrap_or(&"?");
+    let letter = letter(one);
     let place = match &one.place {
         Some((file, first, last)) if first == last => format!("  {}:{first}", base(file)),
         Some((file, first, last)) => format!("  {}:{first}-{last}", base(file)),
@@ -217,6 +239,11 @@ fn write_loop(nest: &Nest, one: &Loop, is_exact: bool, out: &mut dyn Write) -> i
         write_reference(own, indent, out)?;
     }
     Ok(())
+}
+
+/// The letter of the number of a loop's iterations.
+fn letter(one: &Loop) -> &'static str {
+    LETTERS.get(one.depth as usize - 1).copied().unwrap_or("?")
 }
 
 /// How often a nest was entered.
@@ -259,11 +286,7 @@ fn write_reference(own: &Reference, indent: usize, out: &mut dyn Write) -> io::R
         Some((file, line)) => format!("{}:{line}", base(file)),
         None => format!("{:#x}", own.address),
     };
-    let kind = match (own.reads, own.writes) {
-        (true, true) => "update",
-        (false, true) => "write",
-        _ => "read",
-    };
+    let kind = own.kind();
     let what = match &own.function {
         Err(why) => format!("{:<11} {why}", "-"),
         Ok(function) if function.samples == 0 => format!("{:<11} not executed", "-"),

@@ -215,7 +215,7 @@ fn parts(page: &str) -> Vec<Part<'_>> {
 }
 
 /// `text` as the content of an element.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")

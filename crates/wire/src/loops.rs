@@ -7,6 +7,10 @@
 //! each loop. The first value that differs in one number alone says the coefficient; each one behind it either fits or does not. At
 //! each entry of the nest the first value is taken anew, as it may work on other data, and coefficients are kept.
 //!
+//! Where all iterations are followed, a model also has a *forecast* once it knows all that it needs: the address as a function of the
+//! innermost number alone, which inserted code compares, and counts. It is made when the loop is entered, and when the model takes a
+//! value.
+//!
 //! Source: A. Jimborean et al., "VMAD: a Virtual Machine for Advanced Dynamic Analysis of Programs" (2010), 5.1 and 5.2.
 
 /// Most loops around each other.
@@ -50,6 +54,8 @@ pub struct Loop {
     pub active: u32,
     /// References of its own that were seen once or twice.
     pub unsettled: u64,
+    /// Displacement from `%gs` of the first model of its own references, 0 if none was executed; [`Model::next`] leads on.
+    pub models: u64,
     /// Entries that were followed to their end, and iterations of these: sum, least, most.
     pub entries: u64,
     pub sum: u64,
@@ -78,7 +84,20 @@ pub struct Model {
     pub first: i64,
     pub at: [i64; DEPTH],
     pub coefficients: [i64; DEPTH],
+    /// The forecast: the value, `less` and `step` times the innermost number make 0.
+    pub less: i64,
+    pub step: i64,
+    /// 0: there is none, so the model takes the value. Otherwise nothing is learnt from it, and it is only counted.
+    pub has_forecast: u64,
+    /// Values that were as forecast, and that were not; they are in no other count.
+    pub as_forecast: u64,
+    pub otherwise: u64,
+    /// Displacement of the next model of the loop, or 0.
+    pub next: u64,
 }
+
+/// Without a forecast, no address makes 0 with this.
+const NEVER: i64 = i64::MIN;
 
 /// Values of a reference that is seen so often are enough.
 pub const SAMPLES: u64 = 3;
@@ -134,6 +153,25 @@ impl Model {
         }
     }
 
+    /// Makes the forecast for an entry of the nest, and the numbers of loops around the innermost one, whose own is the last.
+    pub fn foresee(&mut self, entry: u64, at: &[i64]) {
+        (self.less, self.step, self.has_forecast) = (NEVER, 0, 0);
+        let Some((own, _)) = at.split_last() else {
+            return;
+        };
+        let innermost = at.len() - 1;
+        if self.samples == 0 || self.entry != entry || self.known >> innermost & 1 == 0 {
+            return;
+        }
+        let (value, _, unknown) = self.expected(at);
+        let coefficient = self.coefficients.get(innermost).copied().unwrap_or(0);
+        if unknown == 0 {
+            self.less = coefficient.wrapping_mul(*own).wrapping_sub(value);
+            self.step = coefficient.wrapping_neg();
+            self.has_forecast = 1;
+        }
+    }
+
     /// A coefficient follows from what a value is more than expected.
     fn learn(&mut self, number: usize, at: &[i64], more: i64) {
         let (Some(own), Some(first)) = (at.get(number), self.at.get(number)) else {
@@ -176,7 +214,7 @@ impl Model {
 ///
 /// Of a way out of loops: 0 the loop that is left, 1 the one in which control goes on, or 0, 2 the nest. Of a reference: 0 the
 /// [`Model`], 1 the loop, 2 the operand's displacement, 3 the numbers of base and index, 8 bits each ([`NONE`]), the logarithm of the
-/// scale, and from bit 24 on [`THREAD`].
+/// scale, and from bit 24 on [`THREAD`] and [`FORECAST`].
 pub type Facts = [u32; 4];
 
 /// All iterations are followed.
@@ -185,6 +223,8 @@ pub const EXACT: u32 = 1 << 8;
 pub const NONE: u32 = 0xff;
 /// The address is one from the thread pointer on.
 pub const THREAD: u32 = 1;
+/// The model has to have a forecast.
+pub const FORECAST: u32 = 2;
 /// A loop is followed for so many iterations; for more, if references were seen less often than [`SAMPLES`] times, but not beyond these.
 pub const LEAST: u64 = SAMPLES;
 pub const MOST: u64 = 16;
@@ -236,5 +276,30 @@ mod tests {
         model.add(1, &[0, 0], 0);
         model.add(1, &[1, 1], 3);
         assert_eq!((model.unsolved, model.constant()), (1, Some(0)));
+    }
+
+    /// A forecast is the model, with the numbers around the innermost one kept.
+    #[test]
+    fn forecasts_are_what_the_model_expects() {
+        let value = |at: &[i64; 3]| 1000 + 480 * at[0] + 16 * at[1] - 8 * at[2];
+        let mut model = Model::default();
+        let mut forecast = 0;
+        for at in all([3, 4, 5]) {
+            if at[2] == 0 {
+                model.foresee(1, &at);
+            }
+            if model.has_forecast != 0 {
+                assert_eq!(value(&at) + model.less + model.step * at[2], 0);
+                forecast += 1;
+                continue;
+            }
+            model.add(1, &at, value(&at));
+            model.foresee(1, &at);
+        }
+        // All but the first value, and one for each coefficient.
+        assert_eq!((forecast, model.samples), (60 - 4, 4), "{model:?}");
+        // Another entry begins anew.
+        model.foresee(2, &[0, 0, 0]);
+        assert_eq!((model.less, model.has_forecast), (NEVER, 0));
     }
 }

@@ -1,5 +1,5 @@
 //! `cargo xtask tables mtrace`: the tables of the mTrace thesis for programs of our own. `tables qp`,
-//! `tables qpt` and `tables pcce`: those of [`qp`], [`qpt`] and [`pcce`].
+//! `tables qpt`, `tables pcce` and `tables vmad`: those of [`qp`], [`qpt`], [`pcce`] and [`vmad`].
 //!
 //! Approach: each program runs once under `everypath trace` with 1, 4 and 8 threads; from that one
 //! trace come the descriptors of mcfTrace and mcfTRaptor, as they are and through compressors,
@@ -20,6 +20,7 @@ mod qp;
 mod qpt;
 mod render;
 mod values;
+mod vmad;
 
 use std::path::PathBuf;
 
@@ -41,7 +42,7 @@ pub struct Options {
     /// Words for the name of the file in benches/runs.
     #[arg(long)]
     label: Option<String>,
-    /// With `qp`: rounds, of which the median counts; with `qpt` and `pcce`, of which the quickest does.
+    /// With `qp`: rounds, of which the median counts; with the others, of which the quickest does.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
     /// Only the tables of mlsTrace, or only the others.
@@ -62,6 +63,8 @@ enum Which {
     Pcce,
     /// Traces by the exec editor, beside the translator's.
     Qpt,
+    /// Loop nests: what following them costs, and what is found.
+    Vmad,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -167,17 +170,16 @@ pub fn run(tree: &Tree, options: &Options) -> Result<()> {
     let everypath = everypath(tree, &target, options.everypath.as_deref())?;
     let notes = machine::notes(tree, &[])?;
     let label = |name: &str| options.label.clone().unwrap_or_else(|| name.to_owned());
-    if matches!(options.which, Which::Qp) {
-        let tables = qp::run(tree, &everypath, &target, &options.only, options.rounds)?;
-        return publish(tree, &label("qp"), options.dry, &(notes + &tables));
-    }
-    if matches!(options.which, Which::Pcce) {
-        let tables = pcce::run(tree, &everypath, &target, &options.only, options.rounds)?;
-        return publish(tree, &label("pcce"), options.dry, &(notes + &tables));
-    }
-    if matches!(options.which, Which::Qpt) {
-        let tables = qpt::run(tree, &everypath, &target, &options.only, options.rounds)?;
-        return publish(tree, &label("qpt"), options.dry, &(notes + &tables));
+    let (only, rounds) = (&options.only, options.rounds);
+    let single = match options.which {
+        Which::Mtrace => None,
+        Which::Qp => Some(("qp", qp::run(tree, &everypath, &target, only, rounds)?)),
+        Which::Qpt => Some(("qpt", qpt::run(tree, &everypath, &target, only, rounds)?)),
+        Which::Pcce => Some(("pcce", pcce::run(tree, &everypath, &target, only, rounds)?)),
+        Which::Vmad => Some(("vmad", vmad::run(tree, &everypath, &target, only, rounds)?)),
+    };
+    if let Some((name, tables)) = single {
+        return publish(tree, &label(name), options.dry, &(notes + &tables));
     }
     let (mut rows, mut values, mut first) = (Vec::new(), Vec::new(), Vec::new());
     let is_left_out = |part| options.part.is_some_and(|only| only != part);

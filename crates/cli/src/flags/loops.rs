@@ -9,6 +9,7 @@ pub const LOOPS_EXAMPLES: &str = "\
 Examples:
   everypath loops -- ./prog ARGS                      strides and iterations of all nests
   everypath loops --loops solve --exact -- ./prog     of one function, all iterations
+  everypath loops --html loops.html -- ./prog         a page with source lines
   everypath loops --list ./prog                       all nests, and marks in the sources
   everypath loops --list ./prog --loops marks         those that marks mean
   everypath loops --list ./prog --loops sum,solve:2   of a function, and the second of one
@@ -46,6 +47,9 @@ pub struct Loops {
     /// Form of the report
     #[arg(long, value_name = "FORM", default_value = "text")]
     pub format: LoopsForm,
+    /// Also write a page with colours and source lines to FILE
+    #[arg(long, value_name = "FILE", conflicts_with = "list")]
+    pub html: Option<PathBuf>,
     /// Write the report to FILE, not standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -62,6 +66,8 @@ pub struct Loops {
 pub enum LoopsForm {
     /// A line for each loop
     Text,
+    /// Source lines with the loops and references of each; needs -g
+    Source,
     /// Everything, references among it
     Json,
 }

@@ -577,3 +577,106 @@ fn test_programs_do_the_same() {
 fn all_test_programs_do_the_same() {
     run_all(|_| true, 300);
 }
+
+/// The program of figure 6 of the paper: two lists of modules, at distances of 64 bytes, and arrays that they index.
+#[test]
+fn figure_6_has_its_functions() {
+    let folder = Folder::new("figure-6");
+    let source = repository().join("benches/programs/ks.c");
+    folder.compile(&["-O0", "-g"], "ks", &source);
+    let words = ["--loops", "find", "--exact", "--", "./ks", "30", "4"];
+    let run = json(&folder, &words, 0);
+    let nest = &list(&run["nests"])[0];
+    let trips: Vec<_> = list(&nest["loops"])
+        .iter()
+        .map(|one| one["iterations"]["most"].as_u64().expect("a number"))
+        .collect();
+    // Loops are left at their heads, which are executed once more.
+    assert_eq!(trips, [31, 31]);
+    let inner = list(&list(&nest["loops"])[1]["references"]);
+    let line = |number: u64| {
+        let own = inner.iter().filter(move |own| own["line"] == number);
+        let own = own.filter(|own| own["function"].is_object());
+        let mut functions: Vec<String> = own
+            .map(|own| {
+                assert_eq!(own["function"]["verified"], true, "{own}");
+                own["function"]["coefficients"].to_string()
+            })
+            .collect();
+        functions.sort();
+        functions
+    };
+    let text = fs::read_to_string(&source).expect("it is there");
+    let number = |part: &str| {
+        text.lines()
+            .position(|line| line.contains(part))
+            .expect("a line") as u64
+            + 1
+    };
+    // The gain of a pair: pointers on the stack, the modules' numbers, two gains, and the cost in a matrix of 30 columns.
+    let mut expected = vec!["[0,0]"; 5];
+    expected.extend([
+        "[0,64]", "[0,64]", "[0,8]", "[120,4]", "[64,0]", "[64,0]", "[8,0]",
+    ]);
+    expected.sort();
+    assert_eq!(line(number("long got")), expected);
+    // The next module of the inner list.
+    assert!(line(number("b = group_b.head")).contains(&"[0,64]".to_owned()));
+}
+
+/// Source lines with what their references do, and the page, say what the numbers say.
+#[test]
+fn lines_and_pages_have_all_references() {
+    let folder = Folder::new("loop-lines");
+    let with_tag = SOURCE.replace(
+        "long sum = 0; while (at)",
+        "long sum = 0; while (at /* </b> & */)",
+    );
+    folder.program(&["-O0", "-g"], "p", &with_tag);
+    let words = ["--html", "page.html", "--exact", "--", "./p"];
+    let run = json(&folder, &words, 7);
+    let came = list(&run["nests"])
+        .iter()
+        .filter(|nest| nest["entries"] != 0);
+    let loops: Vec<&Value> = came.flat_map(|nest| list(&nest["loops"])).collect();
+    let references: Vec<&Value> = loops
+        .iter()
+        .flat_map(|one| list(&one["references"]))
+        .collect();
+    let page = fs::read_to_string(folder.file("page.html")).expect("it was written");
+    assert!(page.contains("while (at /* &lt;/b&gt; &amp; */)") && !page.contains("</b>"));
+    let output = folder.run(
+        BINARY,
+        &["loops", "-q", "--format", "source", "--exact", "--", "./p"],
+    );
+    let text = String::from_utf8(output.stdout).expect("text");
+    for kind in ["contiguous", "strided", "invariant", "irregular"] {
+        let own = references.iter().filter(|own| own["stride"] == kind);
+        let own = own.filter(|own| own["function"]["samples"] != 0).count();
+        assert!(own > 0, "{kind}");
+        let mark = format!("<td><span class=\"mark {kind}\">{kind}</span><td><code>");
+        assert_eq!(page.matches(&mark).count(), own, "{kind}");
+        let notes = text
+            .lines()
+            .filter(|line| line.starts_with("        | ") && line.contains(&format!(": {kind}, ")));
+        let times = notes.map(|line| match line.rsplit_once("  (") {
+            Some((_, times)) => times
+                .split(' ')
+                .next()
+                .and_then(|own| own.parse().ok())
+                .expect("a number"),
+            None => 1usize,
+        });
+        assert_eq!(times.sum::<usize>(), own, "{kind} in {text}");
+    }
+    let heads = text.lines().filter(|line| line.contains("| loop ")).count();
+    assert_eq!(heads, loops.len(), "{text}");
+    assert!(
+        text.contains("for (int k = 0; k < n; k++) c[i][j] += a[i][k] * b[k][j];"),
+        "{text}"
+    );
+    let stripped = folder.run("strip", &["-o", "stripped", "p"]);
+    assert!(stripped.status.success(), "{stripped:?}");
+    let said = folder.refused(BINARY, &["loops", "--format", "source", "--", "./stripped"]);
+    assert!(said.contains("has no line tables"), "{said}");
+}

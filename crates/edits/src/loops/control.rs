@@ -67,6 +67,16 @@ impl Loops<'_> {
         let parent = one.parent.map_or(0, |parent| place.loops[parent]);
         let depth = one.depth | self.about();
         let facts: Facts = [place.loops[number], parent, place.state, depth];
+        if self.choice.is_exact {
+            let own = place.loops[number];
+            let again = Op::Again {
+                byte: Byte(own + offset_of!(Loop, active) as u32),
+                word: Word(own + offset_of!(Loop, iteration) as u32),
+                routine: HEAD,
+                facts,
+            };
+            return Some((at, vec![again]));
+        }
         let mut ways = vec![(offset_of!(State, ends), Version::FIRST)];
         if number > 0 {
             ways.push((offset_of!(State, quiet), QUIET));
@@ -75,7 +85,7 @@ impl Loops<'_> {
             routine: HEAD,
             facts,
         }];
-        for (flag, to) in ways.into_iter().filter(|_| !self.choice.is_exact) {
+        for (flag, to) in ways {
             if let Some(label) = unit.label(to, header) {
                 let test = Test::IsSet(place.byte(flag));
                 let exit = Exit::To(label.symbol());

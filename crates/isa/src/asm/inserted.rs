@@ -151,6 +151,42 @@ impl Asm<'_> {
         self.dword(imm);
     }
 
+    /// `imul reg, qword gs:[disp]` (writes flags)
+    pub fn imul_r_gs(&mut self, reg: Reg, disp: i32) {
+        self.byte(0x65);
+        self.rex_w(reg, 0, 0);
+        self.bytes(&[0x0F, 0xAF]);
+        self.absolute(reg.low(), disp);
+    }
+
+    /// `add reg, qword gs:[disp]` (writes flags)
+    pub fn add_r_gs(&mut self, reg: Reg, disp: i32) {
+        self.byte(0x65);
+        self.rex_w(reg, 0, 0);
+        self.byte(0x03);
+        self.absolute(reg.low(), disp);
+    }
+
+    /// `add reg, qword fs:[disp]` (writes flags)
+    pub fn add_r_fs(&mut self, reg: Reg, disp: i32) {
+        self.byte(0x64);
+        self.rex_w(reg, 0, 0);
+        self.byte(0x03);
+        self.absolute(reg.low(), disp);
+    }
+
+    /// `add dst, src` (writes flags)
+    pub fn add_r_r(&mut self, dst: Reg, src: Reg) {
+        self.rex_w(src, 0, dst.high());
+        self.bytes(&[0x01, 0xC0 | src.low() << 3 | dst.low()]);
+    }
+
+    /// `test dst, src` (writes flags)
+    pub fn test_r_r(&mut self, dst: Reg, src: Reg) {
+        self.rex_w(src, 0, dst.high());
+        self.bytes(&[0x85, 0xC0 | src.low() << 3 | dst.low()]);
+    }
+
     /// `cmp reg, qword gs:[disp]` (writes flags)
     pub fn cmp_r_gs(&mut self, reg: Reg, disp: i32) {
         self.byte(0x65);

@@ -73,10 +73,11 @@ impl Scratch {
             None => slots.next().ok_or(NoScratch),
         });
         let rax = rax.transpose()?;
-        let copies = ops
-            .iter()
-            .any(|op| matches!(op, Op::Put { .. } | Op::Count { .. }));
-        let copy = copies.then(|| match dead(taken) {
+        if matches!(rax, Some(Kept::Word(_) | Kept::BelowStack(_))) && forecasts_rax(ops) {
+            return Err(NoScratch);
+        }
+        let copies = |op: &Op| matches!(op, Op::Put { .. } | Op::Count { .. });
+        let copy = ops.iter().any(copies).then(|| match dead(taken) {
             Some(register) => (register, None),
             None => (Reg::Rax, Some(Kept::BelowStack(BELOW[1]))),
         });
@@ -92,13 +93,22 @@ impl Scratch {
     }
 }
 
+/// Whether an address is forecast that rax is a part of.
+fn forecasts_rax(ops: &[Op]) -> bool {
+    let is_one = |op: &Op| match *op {
+        Op::Expect { value, .. } => registers_of(value).contains(&Some(Reg::Rax)),
+        _ => false,
+    };
+    ops.iter().any(is_one)
+}
+
 /// Registers that ops read, and the stack pointer.
 fn read_by(ops: &[Op]) -> u16 {
     let registers = ops.iter().flat_map(|op| match *op {
         Op::Append { item, .. } => [item.register(), None],
         Op::Let { register, .. } | Op::Sum { register, .. } => [Some(register), None],
         Op::Put { .. } => [Some(Reg::Rdx), None],
-        Op::Tally { value, .. } => registers_of(value),
+        Op::Tally { value, .. } | Op::Expect { value, .. } => registers_of(value),
         _ => [None, None],
     });
     let registers = registers.flatten();
@@ -161,6 +171,8 @@ fn uses_link(op: &Op) -> bool {
         Op::Tally { .. }
         | Op::Tell { .. }
         | Op::Look { .. }
+        | Op::Again { .. }
+        | Op::Expect { .. }
         | Op::Put { .. }
         | Op::Count { .. }
         | Op::Call { .. } => true,

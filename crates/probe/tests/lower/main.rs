@@ -13,8 +13,8 @@ use machine::{
     WENT,
 };
 use probe::{
-    Byte, Exit, FRONT, Item, Lane, NoScratch, Offsets, Op, Site, Spill, Tables, Tallied, Test,
-    Value, Word, entry_stub, lower, size, stub_size,
+    Byte, Exit, FRONT, Forecast, Item, Lane, NoScratch, Offsets, Op, Site, Spill, Tables, Tallied,
+    Test, Value, Word, entry_stub, lower, size, stub_size,
 };
 
 /// Words of the area: counters, bytes, cursors of lanes, words for registers.
@@ -47,6 +47,8 @@ const BYTES: u32 = 64;
 const LAST: u32 = 624;
 const ENTRY: u32 = 640;
 const FUNCTION: u32 = 16;
+/// The words of a forecast: the number, the step, and what makes 0 of the address.
+const NUMBER: u32 = 680;
 
 /// Bits of [`Flags`] by those of the processor.
 const FLAG_BITS: [(u64, u8); 6] = [
@@ -137,6 +139,19 @@ fn state(u: &mut Unstructured<'_>, machine: &Machine) -> Result<State> {
         set(&mut area, ENTRY + 8 * at, own ^ u64::from(other));
     }
     set(&mut area, ENTRY + 24, machine.area(COUNTERS[1]));
+    let [number, step]: [u64; 2] = u.arbitrary()?;
+    let addresses = [
+        general[Reg::Rbx as usize] + 8 * general[Reg::R9 as usize] - 8,
+        4 * general[Reg::R9 as usize],
+        machine::thread_pointer() + 32,
+        1,
+    ];
+    let less = number
+        .wrapping_mul(step)
+        .wrapping_add(*u.choose(&addresses)?);
+    set(&mut area, NUMBER, number);
+    set(&mut area, NUMBER + 8, step);
+    set(&mut area, NUMBER + 16, less.wrapping_neg());
     let watched = u.int_in_range(0..=1)?;
     let known = [
         general[Reg::Rax as usize],
@@ -221,6 +236,51 @@ fn expected(ops: &[Op], before: &State) -> Vec<u8> {
                 set(&mut state.area, at.0, stack | u64::from(value) << 32);
             }
             Op::Tell { .. } | Op::Look { .. } => state.area[CALLED as usize] = 1,
+            Op::Again { byte, word: at, .. } => match state.area[byte.0 as usize] {
+                0 => state.area[CALLED as usize] = 1,
+                _ => {
+                    let sum = word(&state.area, at.0).wrapping_add(1);
+                    set(&mut state.area, at.0, sum);
+                }
+            },
+            Op::Expect {
+                value, forecast, ..
+            } => {
+                let Value::Memory {
+                    is_thread,
+                    base,
+                    index,
+                    displacement,
+                } = value
+                else {
+                    panic!("an address");
+                };
+                let register = |register: Reg| general[register as usize];
+                let of = |at: Word| word(&state.area, at.0);
+                let mut sum = of(forecast.number).wrapping_mul(of(forecast.step));
+                sum = sum.wrapping_add(of(forecast.less));
+                sum = sum.wrapping_add(base.map_or(0, register));
+                let index = index.map_or(0, |(index, scale)| {
+                    register(index).wrapping_mul(scale.into())
+                });
+                sum = sum
+                    .wrapping_add(index)
+                    .wrapping_add_signed(displacement.into());
+                if is_thread {
+                    sum = sum.wrapping_add(machine::thread_pointer());
+                }
+                match sum {
+                    0 => {
+                        let count = of(forecast.counts[0]).wrapping_add(1);
+                        set(&mut state.area, forecast.counts[0].0, count);
+                    }
+                    _ if state.area[forecast.is_made.0 as usize] != 0 => {
+                        let count = of(forecast.counts[1]).wrapping_add(1);
+                        set(&mut state.area, forecast.counts[1].0, count);
+                    }
+                    _ => state.area[CALLED as usize] = 1,
+                }
+            }
             Op::Put {
                 facts: [entry, by, kind, _],
                 ..
@@ -405,7 +465,9 @@ fn tallies(machine: &Machine) -> [Op; 4] {
 
 fn op(u: &mut Unstructured<'_>, machine: &Machine) -> Result<Op> {
     // They go on at a distance that their first fact says.
-    Ok(match u.int_in_range(0..=16)? {
+    Ok(match u.int_in_range(0..=18)? {
+        18 => *u.choose(&forecasts())?,
+        17 => AGAIN,
         16 => LOOK,
         15 => Op::Count {
             routine: TALLY,
@@ -457,6 +519,39 @@ const HERE: Op = Op::Here {
     word: Word(COUNTERS[2]),
     value: 0x8765_4321,
 };
+const AGAIN: Op = Op::Again {
+    byte: Byte(MARKS[0]),
+    word: Word(COUNTERS[2]),
+    routine: TALLY,
+    facts: [16, 1, 2, 3],
+};
+
+/// Addresses that are forecast: of two registers, of an index alone, and of the thread.
+fn forecasts() -> [Op; 3] {
+    let memory = |is_thread, base, index, displacement| Op::Expect {
+        value: Value::Memory {
+            is_thread,
+            base,
+            index,
+            displacement,
+        },
+        forecast: Forecast {
+            number: Word(NUMBER),
+            step: Word(NUMBER + 8),
+            less: Word(NUMBER + 16),
+            is_made: Byte(MARKS[0]),
+            counts: [Word(COUNTERS[2]), Word(COUNTERS[1])],
+        },
+        routine: TALLY,
+        facts: [16, 1, 2, 3],
+    };
+    [
+        memory(false, Some(Reg::Rbx), Some((Reg::R9, 8)), -8),
+        memory(false, None, Some((Reg::R9, 4)), 0),
+        memory(true, None, None, 32),
+    ]
+}
+
 const LOOK: Op = Op::Look {
     routine: TALLY,
     facts: [16, 1, 2, 3],
@@ -499,6 +594,7 @@ fn single_ops_keep_what_is_live() {
         guard(TESTS[2], Exit::To(OTHER)),
         guard(TESTS[3], Exit::To(OTHER)),
         LOOK,
+        AGAIN,
         Op::Jump { to: OTHER },
         Op::Call { routine: ROUTINE },
         HERE,
