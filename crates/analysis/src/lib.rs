@@ -13,6 +13,7 @@ pub mod callgraph;
 pub mod cct;
 pub mod cfiat;
 pub mod counts;
+pub mod dependences;
 pub mod diff;
 pub mod encoded;
 pub mod fold;

@@ -13,6 +13,7 @@ use report::flow::Flow;
 use report::loops::{Listed, Mark, json, text};
 
 use crate::branches::send;
+use crate::dependences::{self, Traced};
 use crate::edit_cache::is_script;
 use crate::exit_status::Ending;
 use crate::flags::{Loops, LoopsForm};
@@ -25,10 +26,8 @@ pub fn loops(flags: &Loops) -> Result<Ending> {
     let output = flags.output.as_deref();
     let output = output.map(|path| Output::prepare(path, Kind::Report));
     let output = output.transpose()?;
-    if flags.list.is_some() && flags.format == LoopsForm::Source {
-        bail!("--format source shows what a run did: give a program instead of --list");
-    }
-    let path = file_of(flags)?;
+    let traced = flags.dependences.as_deref().map(Traced::read).transpose()?;
+    let path = file_of(flags, traced.as_ref())?;
     let image = Image::open_to_read(&path).map_err(|error| anyhow!("{error}"))?;
     let program = Program::of(&image);
     let nests = Nests::of(&image, &program);
@@ -56,6 +55,9 @@ pub fn loops(flags: &Loops) -> Result<Ending> {
         shares: shares.as_deref(),
     };
     let shown = known.chosen(&flags.loops)?;
+    if let Some(traced) = &traced {
+        return dependences::show(traced, (flags, output), (&flow, &nests, &places), &shown);
+    }
     if flags.list.is_none() {
         let wanted = followed::Wanted {
             flow: &flow,
@@ -82,10 +84,16 @@ pub fn loops(flags: &Loops) -> Result<Ending> {
 }
 
 /// The file that has the loops.
-fn file_of(flags: &Loops) -> Result<PathBuf> {
-    let path = match &flags.list {
-        Some(path) => path.clone(),
-        None => program::check(&flags.command[0])?,
+fn file_of(flags: &Loops, traced: Option<&Traced>) -> Result<PathBuf> {
+    if flags.command.is_empty() && flags.format == LoopsForm::Source {
+        bail!(
+            "--format source shows what a run did: give a program, and neither --list nor --dependences"
+        );
+    }
+    let path = match (&flags.list, traced) {
+        (Some(path), _) => path.clone(),
+        (None, Some(traced)) => traced.program()?,
+        (None, None) => program::check(&flags.command[0])?,
     };
     if is_script(&path) {
         bail!(

@@ -61,6 +61,7 @@ mod counter_parts;
 mod ctl;
 mod debug_packages;
 mod decode;
+mod dependences;
 mod derived;
 mod descriptors;
 mod dictionaries;

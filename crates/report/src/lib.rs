@@ -39,6 +39,7 @@ mod code;
 pub mod counts;
 pub mod csv;
 pub mod denied;
+pub mod dependences;
 pub mod diff;
 pub mod disassembly;
 pub mod firefox;

@@ -6,7 +6,7 @@ use flow::nests::marks::Nothing;
 use flow::nests::places::Places;
 use flow::nests::{Nest, Nests, Obstacle};
 use image::{Image, LinkAddr};
-use isa::Insn;
+use isa::{Insn, Reg};
 use serde_json::{Value, json};
 
 use crate::flow::Flow;
@@ -47,6 +47,17 @@ pub fn instruction(image: &Image, at: LinkAddr) -> String {
         Ok(insn) => isa::text::of(insn.bytes(), at.0, None),
         Err(_) => String::new(),
     }
+}
+
+/// Whether all memory operands of an instruction are at a constant distance from the stack or frame pointer.
+pub fn is_on_stack(image: &Image, at: LinkAddr) -> bool {
+    let bytes = image.bytes_from(at);
+    let insn = Insn::decode(&bytes[..bytes.len().min(15)], at.0);
+    let is_one = |operand: &isa::memory::Operand| {
+        let address = &operand.address;
+        address.index.is_none() && matches!(address.base, Some(Reg::Rsp | Reg::Rbp))
+    };
+    insn.is_ok_and(|insn| insn.memory().iter().all(is_one))
 }
 
 /// A reason why a mark means nothing, as the end of a sentence.

@@ -39,7 +39,7 @@ const LEAST: &[(&str, u64)] = &[
     ("counts", 10),
     ("instances of instructions", 84_000),
     ("programs in lockstep", 9),
-    ("runs of crossings", 88),
+    ("runs of crossings", 75),
     ("runs of forms with a segment", 5),
     ("runs of programs", 900),
     ("runs of real programs", 14),

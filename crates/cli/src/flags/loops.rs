@@ -13,6 +13,8 @@ Examples:
   everypath loops --list ./prog                       all nests, and marks in the sources
   everypath loops --list ./prog --loops marks         those that marks mean
   everypath loops --list ./prog --loops sum,solve:2   of a function, and the second of one
+  everypath trace --memory addresses -o run.evp -- ./prog
+  everypath loops --dependences run.evp --loops solve what its iterations need of others
   everypath count -o run.evp -- ./prog                then by executed instructions:
   everypath loops --list ./prog --loops hottest:20 --counts run.evp
 
@@ -24,8 +26,11 @@ pub struct Loops {
     /// List the nests of loops of a program or library; nothing is run
     #[arg(long, value_name = "FILE", conflicts_with = "command")]
     pub list: Option<PathBuf>,
+    /// Dependences among the accesses of nests, of a trace with addresses
+    #[arg(long, value_name = "FILE.evp", conflicts_with_all = ["command", "list"])]
+    pub dependences: Option<PathBuf>,
     /// Follow all iterations of all entries, not only the first ones
-    #[arg(long, conflicts_with = "list")]
+    #[arg(long, conflicts_with_all = ["list", "dependences"])]
     pub exact: bool,
     /// Entries of each nest that a thread follows
     #[arg(long, value_name = "N", default_value_t = 16, conflicts_with = "exact")]
@@ -48,7 +53,7 @@ pub struct Loops {
     #[arg(long, value_name = "FORM", default_value = "text")]
     pub format: LoopsForm,
     /// Also write a page with colours and source lines to FILE
-    #[arg(long, value_name = "FILE", conflicts_with = "list")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["list", "dependences"])]
     pub html: Option<PathBuf>,
     /// Write the report to FILE, not standard output
     #[arg(short, long, value_name = "FILE")]
@@ -57,7 +62,7 @@ pub struct Loops {
     #[arg(short, long)]
     pub quiet: bool,
     /// The program whose nests are followed, and its arguments
-    #[arg(value_name = "PROGRAM", required_unless_present = "list", last = true)]
+    #[arg(value_name = "PROGRAM", required_unless_present_any = ["list", "dependences"], last = true)]
     pub command: Vec<OsString>,
 }
 

@@ -569,6 +569,7 @@ const GATE: [&str; 9] = [
 ];
 
 #[test]
+#[ignore = "wide: stacks of other programs are stepped in the gate"]
 fn contexts_of_odd_programs_are_those_of_their_stacks() {
     follow_all(&|program| GATE.contains(&&*program.name), GATE.len());
 }

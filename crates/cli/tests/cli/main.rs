@@ -26,6 +26,7 @@ mod counts;
 mod coverage;
 mod ctl;
 mod denied;
+mod dependences;
 mod derived;
 mod descriptors;
 mod diff;

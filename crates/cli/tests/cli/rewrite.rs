@@ -564,6 +564,7 @@ int main(int argc, char **argv) {
 /// gdb stops in moved code by name and by line, and its backtraces, arguments and local variables are those of the original; so
 /// are those of `backtrace(3)`.
 #[test]
+#[ignore = "wide: ten seconds of gdb"]
 fn gdb_knows_moved_code() {
     const LINE: &str = "break debugged.c:15";
     let folder = Folder::new("rewrite-gdb");

@@ -325,6 +325,7 @@ fn a_trace_that_was_not_finished_is_read() {
 }
 
 #[test]
+#[ignore = "wide: packing of each part of a trace is in the gate"]
 fn a_packed_trace_is_smaller_and_the_same() {
     let folder = Folder::new("trace-pack");
     let program = ["/usr/bin/perl", "-e", "$s += $_ for 1..30000; print $s"];

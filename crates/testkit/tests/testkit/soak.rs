@@ -11,7 +11,7 @@ use testkit::soak::generate::{Features, generate};
 use testkit::{build, mode, pool, program};
 
 /// The seeds of the short soak: all kinds of programs are among them.
-const SEEDS: std::ops::Range<u64> = 1..25;
+const SEEDS: std::ops::Range<u64> = 1..13;
 /// Two cores.
 const WORKERS: usize = 2;
 
