@@ -11,7 +11,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use launch::Ended;
 use placement::dictionary;
@@ -35,6 +38,55 @@ pub struct EditedRun {
     edited: PathBuf,
     /// Why each of the libraries that were not edited was not.
     kept: Vec<String>,
+    /// Done meanwhile with the files that its processes leave.
+    again: Option<Again>,
+}
+
+/// Something that is done with files of counters while they grow, after each such time.
+#[derive(Clone)]
+struct Again {
+    every: Duration,
+    with: Arc<dyn Fn(&Path) + Send + Sync>,
+}
+
+/// A thread that does it; it ends when this is dropped.
+struct Repeated(Option<(Sender<()>, JoinHandle<()>)>);
+
+impl Repeated {
+    fn start(run: &EditedRun) -> Repeated {
+        let Some(again) = run.again.clone() else {
+            return Repeated(None);
+        };
+        let folder = run.program_folder().to_owned();
+        let (ends, is_over) = channel();
+        let works = std::thread::spawn(move || {
+            while is_over.recv_timeout(again.every) == Err(RecvTimeoutError::Timeout) {
+                for path in files_in(&folder).unwrap_or_default() {
+                    (again.with)(&path);
+                }
+            }
+        });
+        Repeated(Some((ends, works)))
+    }
+}
+
+impl Drop for Repeated {
+    fn drop(&mut self) {
+        if let Some((ends, works)) = self.0.take() {
+            drop(ends);
+            let _ = works.join();
+        }
+    }
+}
+
+/// Files of counters in a folder, the oldest first.
+fn files_in(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder)?.flatten().map(|entry| entry.path());
+    let mut files: Vec<PathBuf> = entries
+        .filter(|path| counter_header::is_one(path))
+        .collect();
+    files.sort_by_key(|path| fs::metadata(path).and_then(|meta| meta.modified()).ok());
+    Ok(files)
 }
 
 /// A name that no other run has.
@@ -89,6 +141,7 @@ impl EditedRun {
             edited: folder.clone(),
             folder,
             kept: Vec::new(),
+            again: None,
         };
         let cannot = |error: std::io::Error| error.to_string();
         edit_cache::make_folder(&made.folder).map_err(cannot)?;
@@ -120,6 +173,7 @@ impl EditedRun {
             folder,
             edited: cached.folder,
             kept: cached.kept,
+            again: None,
         };
         let cannot = |error: std::io::Error| error.to_string();
         edit_cache::make_folder(&made.folder).map_err(cannot)?;
@@ -134,20 +188,25 @@ impl EditedRun {
 
     /// Files that its processes have left, the oldest first.
     pub fn files(&self) -> std::io::Result<Vec<PathBuf>> {
-        let folder = self.program.parent().unwrap_or(&self.folder);
-        let entries = fs::read_dir(folder)?.flatten().map(|entry| entry.path());
-        let mut files: Vec<PathBuf> = entries
-            .filter(|path| counter_header::is_one(path))
-            .collect();
-        files.sort_by_key(|path| fs::metadata(path).and_then(|meta| meta.modified()).ok());
-        Ok(files)
+        files_in(self.program_folder())
+    }
+
+    /// The folder that the program is in, and its files.
+    fn program_folder(&self) -> &Path {
+        self.program.parent().unwrap_or(&self.folder)
+    }
+
+    /// Does something with each file of the processes after each such time.
+    pub fn again(&mut self, every: Duration, with: impl Fn(&Path) + Send + Sync + 'static) {
+        let with = Arc::new(with);
+        self.again = Some(Again { every, with });
     }
 
     /// Runs it with the words of a command, of which the first is the name that it is called by.
     pub fn run(
         &self,
         words: &[std::ffi::OsString],
-    ) -> std::io::Result<(Ended, SystemTime, std::time::Duration)> {
+    ) -> std::io::Result<(Ended, SystemTime, Duration)> {
         let (started, start) = (SystemTime::now(), Instant::now());
         let mut command = Command::new(&self.program);
         command.arg0(&words[0]).args(&words[1..]);
@@ -156,6 +215,7 @@ impl EditedRun {
         let mut signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP])?;
         let handle = signals.handle();
         let mut child = command.spawn()?;
+        let repeated = Repeated::start(self);
         let number = Pid::from_child(&child);
         let passes_on = std::thread::spawn(move || {
             for signal in signals.forever() {
@@ -169,6 +229,7 @@ impl EditedRun {
             }
         });
         let status = child.wait()?;
+        drop(repeated);
         handle.close();
         let _ = passes_on.join();
         let ended = match (status.code(), status.signal()) {

@@ -6,9 +6,12 @@
 //! Limits: the program's own code, and not that of its libraries; the program sees its own file elsewhere.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::mem::{offset_of, size_of};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use edits::loops::Choice;
@@ -16,7 +19,7 @@ use edits::loops::section::{Left, MAGIC, OfLoop, OfReference, Planned};
 use flow::Program;
 use flow::nests::places::Places;
 use flow::nests::{Nest, Nests};
-use image::Image;
+use image::{Image, LinkerSymbol};
 use report::flow::Flow;
 use report::followed::source::{self, Sources};
 use report::followed::{self, Function, Reference, Run};
@@ -41,6 +44,10 @@ pub struct Wanted<'a> {
     pub chosen: &'a [usize],
     pub is_exact: bool,
     pub entries: u16,
+    /// Variables of the program, by address.
+    pub variables: &'a [LinkerSymbol],
+    /// Nests are followed again after each such time.
+    pub again: Option<Duration>,
 }
 
 /// The source files of a run that are what was compiled.
@@ -81,7 +88,7 @@ fn run(
         entries: wanted.entries,
     };
     let edited = EditedRun::following(program, &choice, quiet);
-    let edited = edited.map_err(|why| {
+    let mut edited = edited.map_err(|why| {
         anyhow!(
             "'{}' is not edited: {why}; nothing was run",
             program.display()
@@ -89,6 +96,13 @@ fn run(
     })?;
     let planned = edited.section()?;
     let planned = Planned::parse(&planned).ok_or_else(|| anyhow!("the section is damaged"))?;
+    if let Some(every) = wanted.again {
+        let places: Vec<u32> = planned.nests.iter().map(|nest| nest.at).collect();
+        edited.again(every, move |path| {
+            // A file that is only being made has no header yet; the next time will do.
+            let _ = follow_again(path, &places);
+        });
+    }
     let (ended, ..) = edited.run(words)?;
     let mut memories = Vec::new();
     for path in edited.files()? {
@@ -157,18 +171,10 @@ pub fn report(flags: &Report) -> Result<Option<Ending>> {
         chosen: &[],
         is_exact: planned.is_exact,
         entries: 0,
+        variables: &image.variables(),
+        again: None,
     };
-    let mut memories = Vec::new();
-    for path in [&flags.file].into_iter().chain(&flags.more) {
-        let (header, bytes) = Header::of(path)?;
-        if opmix::section(path, &header, MAGIC)?.as_deref() != Some(&*text) {
-            bail!(
-                "'{}' is of another program than the file before it",
-                path.display()
-            );
-        }
-        memories.extend(memories_of(&header, &bytes));
-    }
+    let memories = all_memories(flags, &text)?;
     let arguments = header.arguments.iter().skip(1);
     let command: Vec<&str> = [&header.program]
         .into_iter()
@@ -191,6 +197,22 @@ pub fn report(flags: &Report) -> Result<Option<Ending>> {
     ending.map(Some)
 }
 
+/// The memory of all threads in all files of a report, which are of one program.
+fn all_memories(flags: &Report, text: &str) -> Result<Vec<Memory>> {
+    let mut memories = Vec::new();
+    for path in [&flags.file].into_iter().chain(&flags.more) {
+        let (header, bytes) = Header::of(path)?;
+        if opmix::section(path, &header, MAGIC)?.as_deref() != Some(text) {
+            bail!(
+                "'{}' is of another program than the file before it",
+                path.display()
+            );
+        }
+        memories.extend(memories_of(&header, &bytes));
+    }
+    Ok(memories)
+}
+
 /// The program of which an edited one was made, if it is still the same.
 fn original(planned: &Planned) -> Result<&Path> {
     let original = Path::new(&planned.original);
@@ -208,14 +230,40 @@ fn original(planned: &Planned) -> Result<&Path> {
     Ok(original)
 }
 
+/// Has all threads of a running process follow nests again that they do not follow any more. The file is their memory.
+fn follow_again(path: &Path, nests: &[u32]) -> Result<()> {
+    let (header, bytes) = Header::of(path)?;
+    let file = OpenOptions::new().write(true).open(path)?;
+    for range in header.chunks() {
+        for at in nests {
+            let Some(place) = u64::from(*at).checked_sub(FIRST) else {
+                continue;
+            };
+            let place = range.start + place as usize;
+            let flag = |offset: usize| bytes.get(place + offset).copied().unwrap_or(0);
+            let is_idle = flag(offset_of!(State, inside)) == 0;
+            if is_idle && flag(offset_of!(State, off)) != 0 {
+                let put =
+                    |offset: usize, bytes: &[u8]| file.write_all_at(bytes, (place + offset) as u64);
+                put(offset_of!(State, since), &[0; size_of::<u32>()])?;
+                put(offset_of!(State, events), &[0; size_of::<u64>()])?;
+                put(offset_of!(State, off), &[0])?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// The memory of all threads in a file.
 fn memories_of(header: &Header, bytes: &[u8]) -> Vec<Memory> {
     let chunks = header.chunks();
-    chunks.map(|range| Memory(bytes[range].to_vec())).collect()
+    let bias = header.parts.first().map_or(0, |part| part.bias);
+    let memory = |range: Range<usize>| Memory(bytes[range].to_vec(), bias);
+    chunks.map(memory).collect()
 }
 
-/// The memory of a thread.
-struct Memory(Vec<u8>);
+/// The memory of a thread, and how far from where it was linked its process had the program.
+struct Memory(Vec<u8>, u64);
 
 impl Memory {
     fn word(&self, at: u32, offset: usize) -> u64 {
@@ -384,6 +432,24 @@ fn reference(wanted: &Wanted<'_>, own: &OfReference, depth: u32, memories: &[Mem
         writes: own.writes,
         bytes: own.bytes,
         function,
+        variable: own.model.ok().and_then(|at| variable(wanted, at, memories)),
+    }
+}
+
+/// The variable that the constant of a reference is in, and how far behind its beginning.
+fn variable(wanted: &Wanted<'_>, at: u32, memories: &[Memory]) -> Option<String> {
+    let constants = memories.iter().rev().filter_map(|memory| {
+        let model = memory.model(at);
+        let constant = model.constant().filter(|_| model.samples > 0)?;
+        Some(constant.cast_unsigned().wrapping_sub(memory.1))
+    });
+    let at = constants.into_iter().next()?;
+    let before = wanted.variables.partition_point(|one| one.addr.0 <= at);
+    let one = &wanted.variables[before.checked_sub(1)?];
+    match at - one.addr.0 {
+        0 => Some(one.name.clone()),
+        behind if behind < one.size => Some(format!("{}+{behind}", one.name)),
+        _ => None,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use flow::Program;
@@ -23,9 +24,8 @@ use crate::source::{self, Source};
 use crate::{followed, program};
 
 pub fn loops(flags: &Loops) -> Result<Ending> {
-    let output = flags.output.as_deref();
-    let output = output.map(|path| Output::prepare(path, Kind::Report));
-    let output = output.transpose()?;
+    let prepare = |path| Output::prepare(path, Kind::Report);
+    let output = flags.output.as_deref().map(prepare).transpose()?;
     let traced = flags.dependences.as_deref().map(Traced::read).transpose()?;
     let path = file_of(flags, traced.as_ref())?;
     let image = Image::open_to_read(&path).map_err(|error| anyhow!("{error}"))?;
@@ -38,9 +38,8 @@ pub fn loops(flags: &Loops) -> Result<Ending> {
         file: &file,
         full_names: flags.full_names,
     };
-    let shares = flags.counts.as_deref();
-    let shares = shares.map(|path| shares_of(path, &image, &program, &nests));
-    let shares = shares.transpose()?;
+    let shares = |path| shares_of(path, &image, &program, &nests);
+    let shares = flags.counts.as_deref().map(shares).transpose()?;
     let mut places = Places::of(&image);
     let found = sources_with_marks(&image, &places);
     if !found.is_empty() {
@@ -66,6 +65,8 @@ pub fn loops(flags: &Loops) -> Result<Ending> {
             chosen: &shown,
             is_exact: flags.exact,
             entries: flags.entries,
+            variables: &image.variables(),
+            again: again(flags)?,
         };
         return followed::show(&wanted, &path, flags, output);
     }
@@ -81,6 +82,17 @@ pub fn loops(flags: &Loops) -> Result<Ending> {
         LoopsForm::Text | LoopsForm::Source => text(&listed, out),
         LoopsForm::Json => json(&listed, out),
     })
+}
+
+/// After which time nests are followed again.
+fn again(flags: &Loops) -> Result<Option<Duration>> {
+    let Some(seconds) = flags.again else {
+        return Ok(None);
+    };
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(time) if seconds >= 0.01 => Ok(Some(time)),
+        _ => bail!("--again {seconds}: give seconds, at least 0.01"),
+    }
 }
 
 /// The file that has the loops.

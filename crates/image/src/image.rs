@@ -21,7 +21,6 @@ use crate::frames;
 use crate::functions::{self, Code, ExtentKind, Function, Input, Table};
 use crate::gopclntab::GoTable;
 use crate::lines::{LineTable, Lines, SourceStamp};
-use crate::linker::{self, LinkerSymbol};
 use crate::names::{NameId, Names};
 use crate::objects;
 use crate::scopes::{self, Scope};
@@ -363,11 +362,6 @@ impl Image {
     /// question; for who knows that it will be asked and has the time now.
     pub fn prepare_lines(&self) {
         drop(self.lines());
-    }
-
-    /// Functions of the file's own symbol table; none in a stripped file.
-    pub fn linker_symbols(&self) -> Vec<LinkerSymbol> {
-        Elf::parse(&*self.bytes).map_or_else(|_| Vec::new(), |elf| linker::read(&elf))
     }
 
     /// Bytes from a link address to the end of its segment, as far as they are in the

@@ -1,4 +1,4 @@
-//! Functions as the symbol table has them, for tools that read the same table.
+//! Functions and variables as the symbol table has them, for tools that read the same table.
 //!
 //! A report wants one name for each byte of code; a linker's tool wants its own
 //! spelling of a symbol. Local symbols of one name are told apart by their order:
@@ -10,10 +10,11 @@ use object::elf;
 use object::read::elf::{SectionHeader, Sym};
 use object::{LittleEndian as LE, ReadRef};
 
+use crate::Image;
 use crate::addr::LinkAddr;
 use crate::elf::Elf;
 
-/// A function.
+/// A function or variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkerSymbol {
     pub addr: LinkAddr,
@@ -24,8 +25,20 @@ pub struct LinkerSymbol {
     pub nth: Option<u32>,
 }
 
+impl Image {
+    /// Functions of the file's own symbol table; none in a stripped file.
+    pub fn linker_symbols(&self) -> Vec<LinkerSymbol> {
+        Elf::parse(self.bytes()).map_or_else(|_| Vec::new(), |elf| read(&elf))
+    }
+
+    /// Variables of the file's own symbol table, by address; none in a stripped file.
+    pub fn variables(&self) -> Vec<LinkerSymbol> {
+        Elf::parse(self.bytes()).map_or_else(|_| Vec::new(), |elf| variables(&elf))
+    }
+}
+
 /// Symbols of the table `.symtab`, by address; of several at one address, global ones first.
-pub(crate) fn read<'d, R: ReadRef<'d>>(elf: &Elf<'d, R>) -> Vec<LinkerSymbol> {
+fn read<'d, R: ReadRef<'d>>(elf: &Elf<'d, R>) -> Vec<LinkerSymbol> {
     let table = elf.sections.symbols(LE, elf.data, elf::SHT_SYMTAB);
     let Ok(table) = table else {
         return Vec::new();
@@ -74,6 +87,32 @@ pub(crate) fn read<'d, R: ReadRef<'d>>(elf: &Elf<'d, R>) -> Vec<LinkerSymbol> {
     found.retain(|symbol| symbol.size > 0);
     found.sort_by_key(|symbol| (symbol.addr, symbol.nth.is_some()));
     found
+}
+
+/// Variables of the table `.symtab`, by address.
+fn variables<'d, R: ReadRef<'d>>(elf: &Elf<'d, R>) -> Vec<LinkerSymbol> {
+    let table = elf.sections.symbols(LE, elf.data, elf::SHT_SYMTAB);
+    let Ok(table) = table else {
+        return Vec::new();
+    };
+    let is_one = |symbol: &&elf::Sym64<LE>| {
+        symbol.st_type() == elf::STT_OBJECT
+            && symbol.st_shndx(LE) != elf::SHN_UNDEF
+            && symbol.st_size(LE) > 0
+    };
+    let variables = table.symbols().iter().filter(is_one);
+    let variables = variables.filter_map(|symbol| {
+        let name = symbol.name(LE, table.strings()).ok()?;
+        Some(LinkerSymbol {
+            addr: LinkAddr(symbol.st_value(LE)),
+            size: symbol.st_size(LE),
+            name: String::from_utf8_lossy(name).into_owned(),
+            nth: None,
+        })
+    });
+    let mut all: Vec<LinkerSymbol> = variables.collect();
+    all.sort_by_key(|symbol| symbol.addr);
+    all
 }
 
 /// They end where the next function begins, or with their section. `symbols` are sorted.

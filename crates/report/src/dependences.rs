@@ -97,7 +97,7 @@ impl Shown<'_> {
                 source.number == parent || sink.number == parent
             };
             let siblings = nest.loops.iter().filter(|one| one.parent == Some(parent));
-            if siblings.count() > 1 || ordinary.iter().find(is_between).is_some() {
+            if siblings.count() > 1 {
                 continue;
             }
             let names = format!(
@@ -106,6 +106,17 @@ impl Shown<'_> {
                 letter(inner),
                 name(self.flow, nest, number)
             );
+            if let Some((key, _)) = ordinary.iter().find(is_between) {
+                let (_, source, sink) = key;
+                let between = if source.number == parent {
+                    source
+                } else {
+                    sink
+                };
+                let by = format!("{}, which is between the loops", self.place(between));
+                all.push((format!("interchange {names}"), Some(by)));
+                continue;
+            }
             all.push((
                 format!("interchange {names}"),
                 first(&|one| one.forbids_interchange(depth)),
@@ -174,7 +185,7 @@ fn write_loop(
         };
         writeln!(
             out,
-            "{:indent$}  no loop-carried dependence in this run ({of})",
+            "{:indent$}  no loop-carried dependence through memory in this run ({of})",
             ""
         )?;
     }

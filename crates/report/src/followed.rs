@@ -79,8 +79,8 @@ impl Function {
         }
     }
 
-    /// The function as a sum; `is_address`: its constant is one.
-    pub fn text(&self, is_address: bool) -> String {
+    /// The function as a sum, in which a name may stand for the constant.
+    pub fn text(&self, name: Option<&str>) -> String {
         let mut out = String::new();
         for (letter, coefficient) in LETTERS.iter().zip(&self.coefficients) {
             let term = match coefficient {
@@ -96,10 +96,10 @@ impl Function {
                 (false, None) => format!(" + {term}"),
             };
         }
-        let constant = match self.constant {
-            None => "?".into(),
-            Some(number) if is_address => format!("{number:#x}"),
-            Some(number) => number.to_string(),
+        let constant = match (name, self.constant) {
+            (Some(name), _) => name.to_owned(),
+            (None, None) => "?".into(),
+            (None, Some(number)) => number.to_string(),
         };
         match (out.is_empty(), constant.strip_prefix('-')) {
             (true, _) => constant,
@@ -136,9 +136,17 @@ pub struct Reference {
     pub bytes: u16,
     /// The function of its addresses, or why it was not followed.
     pub function: Result<Function, String>,
+    /// The variable that the constant is in, and how far behind its beginning, as `name+16`.
+    pub variable: Option<String>,
 }
 
 impl Reference {
+    /// The function of its addresses as a sum.
+    fn sum(&self, function: &Function) -> String {
+        let address = function.constant.map(|address| format!("{address:#x}"));
+        function.text(self.variable.as_deref().or(address.as_deref()))
+    }
+
     /// Whether it was followed and came.
     pub fn is_executed(&self) -> bool {
         self.function
@@ -276,7 +284,7 @@ fn iterations(one: &Loop) -> String {
     let average = one.sum as f64 / one.entries as f64;
     let mut text = format!("  {least} to {most} iterations, {average:.1} on average");
     if one.depth > 1 && one.trips.is_verified() {
-        text += &format!(" = {}", one.trips.text(false));
+        text += &format!(" = {}", one.trips.text(None));
     }
     text
 }
@@ -299,7 +307,7 @@ fn write_reference(own: &Reference, indent: usize, out: &mut dyn Write) -> io::R
             };
             format!(
                 "{stride:<11} {}  ({} of {} as expected{moved})",
-                function.text(true),
+                own.sum(function),
                 grouped(function.fits),
                 grouped(known)
             )
@@ -332,6 +340,7 @@ pub fn json(run: &Run, out: &mut dyn Write) -> io::Result<()> {
                     "bytes": own.bytes,
                     "function": own.function.as_ref().ok().map(Function::json),
                     "stride": own.function.as_ref().ok().map(|function| function.stride(own.bytes).name()),
+                    "variable": own.variable,
                     "why_not": own.function.as_ref().err(),
                 })
             });

@@ -122,6 +122,7 @@ unsafe extern "C" fn head(facts: *const Facts, _: *const [u64; 16]) {
                 nest.lost += u64::from(nest.inside);
                 (nest.off, nest.ends, nest.quiet, nest.inside) = (1, 0, 0, 1);
                 nest.entries += 1;
+                nest.since = nest.since.wrapping_add(1);
             }
             if is_exact {
                 foresee(own, own_at, nest.entries);
@@ -137,7 +138,7 @@ unsafe extern "C" fn head(facts: *const Facts, _: *const [u64; 16]) {
             // Its end will not be seen.
             own.active = 0;
             (nest.ends, nest.inside) = (1, 0);
-            nest.off = u8::from(is_over || nest.entries >= u64::from(most_entries));
+            nest.off = u8::from(is_over || nest.since >= most_entries);
         } else {
             nest.quiet = depth as u8;
             // Code that only counts adds it.
@@ -191,7 +192,7 @@ unsafe extern "C" fn leave(facts: *const Facts, _: *const [u64; 16]) {
         if to == 0 {
             (nest.inside, nest.quiet) = (0, 0);
             let is_exact = about & EXACT != 0;
-            let is_over = nest.events >= EVENTS || nest.entries >= u64::from(about >> 16);
+            let is_over = nest.events >= EVENTS || nest.since >= about >> 16;
             nest.off = u8::from(!is_exact && is_over);
         }
     }

@@ -28,12 +28,13 @@ pub struct Nest {
     pub quiet: u8,
     /// Not 0: it was entered, and its end did not come yet.
     pub inside: u8,
-    pub unused: u32,
+    /// Entries that were followed since somebody set this, `off` and `events` to 0, for the nest to be followed again.
+    pub since: u32,
     /// Entries that were followed.
     pub entries: u64,
     /// Entries whose end did not come: left by `longjmp` or an exception, or the thread ended.
     pub lost: u64,
-    /// Entries and iterations of its loops that were followed, in all.
+    /// Entries and iterations of its loops that were followed since then.
     pub events: u64,
 }
 

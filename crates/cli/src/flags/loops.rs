@@ -35,6 +35,9 @@ pub struct Loops {
     /// Entries of each nest that a thread follows
     #[arg(long, value_name = "N", default_value_t = 16, conflicts_with = "exact")]
     pub entries: u16,
+    /// Follow nests again after each so many seconds
+    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["list", "dependences", "exact"])]
+    pub again: Option<f64>,
     /// Which: all, marks, mark:NAME, hottest:N, FUNCTION, FUNCTION:N
     #[arg(
         long,

@@ -669,6 +669,18 @@ fn lines_and_pages_have_all_references() {
         });
         assert_eq!(times.sum::<usize>(), own, "{kind} in {text}");
     }
+    // Constants have the names of variables, though the program is not where it was linked.
+    for part in [
+        "8i + table (",
+        "-8i + table+712 (",
+        "96i + 8j + c (",
+        "4i + order (",
+    ] {
+        assert!(
+            text.contains(part) && page.contains(part.trim_end_matches(" (")),
+            "{part} in {text}"
+        );
+    }
     let heads = text.lines().filter(|line| line.contains("| loop ")).count();
     assert_eq!(heads, loops.len(), "{text}");
     assert!(
@@ -679,4 +691,40 @@ fn lines_and_pages_have_all_references() {
     assert!(stripped.status.success(), "{stripped:?}");
     let said = folder.refused(BINARY, &["loops", "--format", "source", "--", "./stripped"]);
     assert!(said.contains("has no line tables"), "{said}");
+}
+
+/// A nest that is entered all the time is followed again after each interval, and its functions go on as they were.
+#[test]
+fn nests_are_followed_again() {
+    let folder = Folder::new("followed-again");
+    let source = r#"
+#include <stdio.h>
+#include <unistd.h>
+static volatile long table[64];
+__attribute__((noinline)) static long sum(int step) { long all = 0; for (int i = 0; i < 20; i++) all += table[i * step]; return all; }
+int main(void) {
+    for (int round = 0; round < 300; round++) { sum(1 + (round >= 100)); usleep(2000); }
+    puts("over");
+    return 3;
+}
+"#;
+    folder.program(&["-O1"], "program", source);
+    let nest = |words: &[&str]| {
+        let words = [words, &["--loops", "sum", "--", "./program"]].concat();
+        let run = json(&folder, &words, 3);
+        let nest = &list(&run["nests"])[0];
+        let function = &list(&nest["loops"][0]["references"])[0]["function"];
+        let number = |value: &Value| value.as_u64().expect("a number");
+        assert_eq!(function["coefficients"], serde_json::json!([8]));
+        (
+            number(&nest["entries"]),
+            number(&function["not_as_expected"]),
+        )
+    };
+    // The first entries are those with one step, and the others have another one.
+    assert_eq!(nest(&[]), (16, 0));
+    let (entries, others) = nest(&["--again", "0.1"]);
+    assert!(entries > 32 && others > 16, "{entries} {others}");
+    let said = folder.refused(BINARY, &["loops", "--again", "0", "--", "./program"]);
+    assert!(said.contains("give seconds"), "{said}");
 }

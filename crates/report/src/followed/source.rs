@@ -79,7 +79,7 @@ fn note(one: &Loop, own: &Reference) -> Note {
             let known = function.fits + function.fails + function.unsolved;
             let text = format!(
                 "{what}: {kind}, {} ({} of {})",
-                function.text(true),
+                own.sum(function),
                 grouped(function.fits),
                 grouped(known)
             );
