@@ -5,6 +5,7 @@
 //!
 //! Limits: the program's own code, and not that of its libraries; the program sees its own file elsewhere.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::mem::{offset_of, size_of};
@@ -22,9 +23,10 @@ use flow::nests::{Nest, Nests};
 use image::{Image, LinkerSymbol};
 use report::flow::Flow;
 use report::followed::source::{self, Sources};
-use report::followed::{self, Function, Reference, Run};
+use report::followed::{self, Function, Reference, Run, Steps};
 use report::loops::{instruction, name};
 use wire::counters::FIRST;
+use wire::loops::strides::{KEPT, Strides};
 use wire::loops::{Loop, Model, Nest as State};
 
 use crate::branches::send;
@@ -43,6 +45,7 @@ pub struct Wanted<'a> {
     pub places: &'a Places<'a>,
     pub chosen: &'a [usize],
     pub is_exact: bool,
+    pub has_strides: bool,
     pub entries: u16,
     /// Variables of the program, by address.
     pub variables: &'a [LinkerSymbol],
@@ -85,6 +88,7 @@ fn run(
     let choice = Choice {
         headers: headers.collect(),
         is_exact: wanted.is_exact,
+        has_strides: wanted.has_strides,
         entries: wanted.entries,
     };
     let edited = EditedRun::following(program, &choice, quiet);
@@ -170,6 +174,7 @@ pub fn report(flags: &Report) -> Result<Option<Ending>> {
         places: &places,
         chosen: &[],
         is_exact: planned.is_exact,
+        has_strides: planned.has_strides,
         entries: 0,
         variables: &image.variables(),
         again: None,
@@ -433,7 +438,31 @@ fn reference(wanted: &Wanted<'_>, own: &OfReference, depth: u32, memories: &[Mem
         bytes: own.bytes,
         function,
         variable: own.model.ok().and_then(|at| variable(wanted, at, memories)),
+        steps: match (own.model, wanted.has_strides) {
+            (Ok(at), true) => Some(steps(at + size_of::<Model>() as u32, memories)),
+            _ => None,
+        },
     }
+}
+
+/// Steps of a reference in all threads, the most frequent first.
+fn steps(at: u32, memories: &[Memory]) -> Steps {
+    let mut counts: BTreeMap<i64, u64> = BTreeMap::new();
+    let mut others = 0;
+    for memory in memories {
+        for number in 0..KEPT {
+            let word = |offset: usize| memory.word(at, offset + 8 * number);
+            let stride = word(offset_of!(Strides, strides)).cast_signed();
+            let count = word(offset_of!(Strides, counts));
+            if count > 0 {
+                *counts.entry(stride).or_default() += count;
+            }
+        }
+        others += memory.word(at, offset_of!(Strides, others));
+    }
+    let mut kept: Vec<(i64, u64)> = counts.into_iter().collect();
+    kept.sort_by_key(|(stride, count)| (Reverse(*count), *stride));
+    Steps { kept, others }
 }
 
 /// The variable that the constant of a reference is in, and how far behind its beginning.

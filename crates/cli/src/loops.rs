@@ -64,6 +64,7 @@ pub fn loops(flags: &Loops) -> Result<Ending> {
             places: &places,
             chosen: &shown,
             is_exact: flags.exact,
+            has_strides: flags.strides,
             entries: flags.entries,
             variables: &image.variables(),
             again: again(flags)?,
@@ -78,9 +79,13 @@ pub fn loops(flags: &Loops) -> Result<Ending> {
         shown: &shown,
         shares: shares.as_deref(),
     };
-    send(output, |out| match flags.format {
-        LoopsForm::Text | LoopsForm::Source => text(&listed, out),
-        LoopsForm::Json => json(&listed, out),
+    list(&listed, flags.format, output)
+}
+
+fn list(listed: &Listed<'_>, form: LoopsForm, output: Option<Output>) -> Result<Ending> {
+    send(output, |out| match form {
+        LoopsForm::Text | LoopsForm::Source => text(listed, out),
+        LoopsForm::Json => json(listed, out),
     })
 }
 

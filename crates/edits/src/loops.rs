@@ -36,7 +36,8 @@ use rewrite::{
     Form, Memory, Outcome, Plan, REFER, Section, StaticTool, Unit, Version, Versions, Why,
 };
 use wire::counters::FIRST;
-use wire::loops::{DEPTH, FORECAST, Facts, Loop, Model, NONE, Nest as State, THREAD};
+use wire::loops::strides::Strides;
+use wire::loops::{DEPTH, FORECAST, Facts, Loop, Model, NONE, Nest as State, STRIDES, THREAD};
 
 use crate::Wanted;
 use section::{Followed, Left, OfLoop, OfReference, Planned};
@@ -55,6 +56,8 @@ pub struct Choice {
     pub headers: BTreeSet<u64>,
     /// All iterations.
     pub is_exact: bool,
+    /// Steps of each reference are counted, too.
+    pub has_strides: bool,
     /// Entries of each that a thread follows, unless all iterations are.
     pub entries: u16,
 }
@@ -91,6 +94,7 @@ impl<'d> Loops<'d> {
         let choice = wanted.loops.cloned().unwrap_or(Choice {
             headers: BTreeSet::new(),
             is_exact: false,
+            has_strides: false,
             entries: section::ENTRIES,
         });
         let mut nests: BTreeMap<usize, Vec<Nest>> = BTreeMap::new();
@@ -238,6 +242,9 @@ impl<'d> Loops<'d> {
                 }
                 self.operand(reference.at, reference.operand)?;
                 let at = self.take::<Model>();
+                if self.choice.has_strides {
+                    self.take::<Strides>();
+                }
                 Ok(at)
             });
             let models = models.collect();
@@ -283,6 +290,9 @@ impl<'d> Loops<'d> {
             bytes => At::Inside(block as u32, bytes as u32),
         };
         let mut facts: Facts = [model, place.loops[number], displacement, about];
+        if self.choice.has_strides {
+            facts[3] |= STRIDES << 24;
+        }
         let look = Op::Look {
             routine: REFER,
             facts,
@@ -304,7 +314,9 @@ impl<'d> Loops<'d> {
             routine: REFER,
             facts,
         };
-        match self.choice.is_exact && unit.takes(at, expect) {
+        // What is only counted has no steps.
+        let is_enough = self.choice.is_exact && !self.choice.has_strides;
+        match is_enough && unit.takes(at, expect) {
             true => Some((at, expect)),
             false => Some((at, look)),
         }
@@ -448,6 +460,7 @@ impl StaticTool for Loops<'_> {
             original: self.wanted.original.to_owned(),
             hash: section::hash(outcome.input),
             is_exact: self.choice.is_exact,
+            has_strides: self.choice.has_strides,
             nests: self.planned.values().flatten().cloned().collect(),
             left: self.left.clone().into_iter().collect(),
         };

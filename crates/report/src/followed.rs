@@ -138,6 +138,33 @@ pub struct Reference {
     pub function: Result<Function, String>,
     /// The variable that the constant is in, and how far behind its beginning, as `name+16`.
     pub variable: Option<String>,
+    /// If they were asked for.
+    pub steps: Option<Steps>,
+}
+
+/// Steps from one access of a reference to the next.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Steps {
+    /// Bytes and how often, the most frequent first.
+    pub kept: Vec<(i64, u64)>,
+    /// Steps that have no count of their own.
+    pub others: u64,
+}
+
+impl Steps {
+    /// As the end of a line.
+    fn text(&self) -> String {
+        let mut each: Vec<String> = (self.kept.iter())
+            .map(|(bytes, count)| format!("{bytes:+} {}x", grouped(*count)))
+            .collect();
+        if self.others > 0 {
+            each.push(format!("others {}x", grouped(self.others)));
+        }
+        match each.is_empty() {
+            true => String::new(),
+            false => format!("; steps {}", each.join(", ")),
+        }
+    }
 }
 
 impl Reference {
@@ -145,6 +172,11 @@ impl Reference {
     fn sum(&self, function: &Function) -> String {
         let address = function.constant.map(|address| format!("{address:#x}"));
         function.text(self.variable.as_deref().or(address.as_deref()))
+    }
+
+    /// The steps, as the end of a line.
+    fn steps(&self) -> String {
+        self.steps.as_ref().map(Steps::text).unwrap_or_default()
     }
 
     /// Whether it was followed and came.
@@ -306,10 +338,11 @@ fn write_reference(own: &Reference, indent: usize, out: &mut dyn Write) -> io::R
                 _ => "; the constant is that of the last entry",
             };
             format!(
-                "{stride:<11} {}  ({} of {} as expected{moved})",
+                "{stride:<11} {}  ({} of {} as expected{moved}){}",
                 own.sum(function),
                 grouped(function.fits),
-                grouped(known)
+                grouped(known),
+                own.steps()
             )
         }
     };
@@ -341,6 +374,8 @@ pub fn json(run: &Run, out: &mut dyn Write) -> io::Result<()> {
                     "function": own.function.as_ref().ok().map(Function::json),
                     "stride": own.function.as_ref().ok().map(|function| function.stride(own.bytes).name()),
                     "variable": own.variable,
+                    "steps": own.steps.as_ref().map(|steps| &steps.kept),
+                    "other_steps": own.steps.as_ref().map(|steps| steps.others),
                     "why_not": own.function.as_ref().err(),
                 })
             });

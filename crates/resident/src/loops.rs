@@ -13,7 +13,8 @@
 
 use core::arch::global_asm;
 
-use wire::loops::{EVENTS, EXACT, FORECAST, Facts, LEAST, Loop, MOST, Model, NONE, Nest, SAMPLES, THREAD};
+use wire::loops::{EVENTS, EXACT, FORECAST, Facts, LEAST, Loop, MOST, Model, NONE, Nest, SAMPLES, STRIDES, THREAD};
+use wire::loops::strides::Strides;
 
 use crate::calls;
 
@@ -263,6 +264,10 @@ unsafe extern "C" fn refer(facts: *const Facts, registers: *const [u64; 16]) {
         let mut numbers = [0; wire::loops::DEPTH];
         let depth = indices(own, &mut numbers);
         let nest = &*at::<Nest>((*loop_at).nest);
+        if about >> 24 & STRIDES != 0 {
+            let strides = at::<Strides>(model_at + size_of::<Model>() as u32);
+            (*strides).add(nest.entries, address);
+        }
         let numbers = numbers.get(..depth).unwrap_or(&[]);
         model.add(nest.entries, numbers, address as i64);
         if about >> 24 & FORECAST != 0 {

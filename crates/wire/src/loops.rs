@@ -13,6 +13,8 @@
 //!
 //! Source: A. Jimborean et al., "VMAD: a Virtual Machine for Advanced Dynamic Analysis of Programs" (2010), 5.1 and 5.2.
 
+pub mod strides;
+
 /// Most loops around each other.
 pub const DEPTH: usize = 6;
 
@@ -215,7 +217,7 @@ impl Model {
 ///
 /// Of a way out of loops: 0 the loop that is left, 1 the one in which control goes on, or 0, 2 the nest. Of a reference: 0 the
 /// [`Model`], 1 the loop, 2 the operand's displacement, 3 the numbers of base and index, 8 bits each ([`NONE`]), the logarithm of the
-/// scale, and from bit 24 on [`THREAD`] and [`FORECAST`].
+/// scale, and from bit 24 on [`THREAD`], [`FORECAST`] and [`STRIDES`].
 pub type Facts = [u32; 4];
 
 /// All iterations are followed.
@@ -226,6 +228,8 @@ pub const NONE: u32 = 0xff;
 pub const THREAD: u32 = 1;
 /// The model has to have a forecast.
 pub const FORECAST: u32 = 2;
+/// There are [`strides::Strides`] behind the model.
+pub const STRIDES: u32 = 4;
 /// A loop is followed for so many iterations; for more, if references were seen less often than [`SAMPLES`] times, but not beyond these.
 pub const LEAST: u64 = SAMPLES;
 pub const MOST: u64 = 16;

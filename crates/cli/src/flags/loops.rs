@@ -32,6 +32,9 @@ pub struct Loops {
     /// Follow all iterations of all entries, not only the first ones
     #[arg(long, conflicts_with_all = ["list", "dependences"])]
     pub exact: bool,
+    /// Also count the steps of each reference from one access to the next
+    #[arg(long, conflicts_with_all = ["list", "dependences"])]
+    pub strides: bool,
     /// Entries of each nest that a thread follows
     #[arg(long, value_name = "N", default_value_t = 16, conflicts_with = "exact")]
     pub entries: u16,

@@ -728,3 +728,41 @@ int main(void) {
     let said = folder.refused(BINARY, &["loops", "--again", "0", "--", "./program"]);
     assert!(said.contains("give seconds"), "{said}");
 }
+
+/// Steps of each reference are those from one of its accesses to the next.
+#[test]
+fn steps_are_counted() {
+    let folder = Folder::new("loop-steps");
+    folder.program(&["-O1", "-g"], "program", SOURCE);
+    let run = json(
+        &folder,
+        &[
+            "--strides",
+            "--exact",
+            "--loops",
+            "list,indirect",
+            "--",
+            "./program",
+        ],
+        7,
+    );
+    let steps = |name: &str| {
+        let mut nests = list(&run["nests"]).iter();
+        let nest = nests
+            .find(|nest| nest["loops"][0]["name"] == name)
+            .expect("it is followed");
+        let own = list(&list(&nest["loops"])[0]["references"]).iter();
+        own.map(|own| {
+            assert_eq!(own["other_steps"], 0, "{own}");
+            serde_json::from_value(own["steps"].clone()).expect("steps")
+        })
+        .collect::<Vec<Vec<(i64, u64)>>>()
+    };
+    // A hundred nodes in order, and then each 37 further, which goes beyond the last one 37 times.
+    let nodes = vec![(16, 99), (592, 62), (-1008, 37)];
+    assert_eq!(steps("list:1"), [nodes.clone(), nodes]);
+    assert_eq!(
+        steps("indirect:1"),
+        [vec![(4, 49)], vec![(296, 31), (-504, 18)]]
+    );
+}

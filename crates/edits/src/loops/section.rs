@@ -69,6 +69,8 @@ pub struct Planned {
     pub hash: String,
     /// All iterations are followed.
     pub is_exact: bool,
+    /// References have their steps behind their models.
+    pub has_strides: bool,
     pub nests: Vec<Followed>,
     /// Headers of those that are not followed, and why.
     pub left: Vec<(u64, String)>,
@@ -80,7 +82,7 @@ impl Planned {
             "{MAGIC}\n{}\n{}\n{}\n",
             self.original,
             self.hash,
-            u8::from(self.is_exact)
+            u8::from(self.is_exact) | u8::from(self.has_strides) << 1
         );
         for nest in &self.nests {
             let _ = writeln!(text, "nest {:x}", nest.at);
@@ -118,10 +120,13 @@ impl Planned {
     pub fn parse(text: &str) -> Option<Planned> {
         let mut lines = text.lines();
         (lines.next()? == MAGIC).then_some(())?;
+        let (original, hash) = (lines.next()?, lines.next()?);
+        let flags: u8 = lines.next()?.parse().ok()?;
         let mut planned = Planned {
-            original: lines.next()?.to_owned(),
-            hash: lines.next()?.to_owned(),
-            is_exact: lines.next()? == "1",
+            original: original.to_owned(),
+            hash: hash.to_owned(),
+            is_exact: flags & 1 != 0,
+            has_strides: flags & 2 != 0,
             ..Planned::default()
         };
         for line in lines {

@@ -141,7 +141,7 @@ fn write_reference(own: &Reference, out: &mut dyn Write) -> io::Result<()> {
         Ok(function) if function.samples > 0 => {
             let known = function.fits + function.fails + function.unsolved;
             let seen = format!("{} of {}", grouped(function.fits), grouped(known));
-            (own.sum(function), seen)
+            (own.sum(function) + &own.steps(), seen)
         }
         Ok(_) => ("not executed".to_owned(), String::new()),
         Err(why) => (why.clone(), String::new()),

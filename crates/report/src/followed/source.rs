@@ -78,10 +78,11 @@ fn note(one: &Loop, own: &Reference) -> Note {
             let kind = function.stride(own.bytes).name();
             let known = function.fits + function.fails + function.unsolved;
             let text = format!(
-                "{what}: {kind}, {} ({} of {})",
+                "{what}: {kind}, {} ({} of {}){}",
                 own.sum(function),
                 grouped(function.fits),
-                grouped(known)
+                grouped(known),
+                own.steps()
             );
             Note { kind, text }
         }
