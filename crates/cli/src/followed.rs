@@ -437,6 +437,7 @@ fn reference(wanted: &Wanted<'_>, own: &OfReference, depth: u32, memories: &[Mem
         writes: own.writes,
         bytes: own.bytes,
         function,
+        is_constant: matches!(own.model, Err(Left::Constant(_))),
         variable: own.model.ok().and_then(|at| variable(wanted, at, memories)),
         steps: match (own.model, wanted.has_strides) {
             (Ok(at), true) => Some(steps(at + size_of::<Model>() as u32, memories)),

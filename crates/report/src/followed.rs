@@ -136,6 +136,8 @@ pub struct Reference {
     pub bytes: u16,
     /// The function of its addresses, or why it was not followed.
     pub function: Result<Function, String>,
+    /// It is always at one address, which needs no function.
+    pub is_constant: bool,
     /// The variable that the constant is in, and how far behind its beginning, as `name+16`.
     pub variable: Option<String>,
     /// If they were asked for.
@@ -172,6 +174,15 @@ impl Reference {
     fn sum(&self, function: &Function) -> String {
         let address = function.constant.map(|address| format!("{address:#x}"));
         function.text(self.variable.as_deref().or(address.as_deref()))
+    }
+
+    /// Steps of the address in the innermost loop; `None`: it was not followed, or not executed.
+    fn stride(&self) -> Option<Stride> {
+        match &self.function {
+            Ok(function) if function.samples > 0 => Some(function.stride(self.bytes)),
+            Err(_) if self.is_constant => Some(Stride::Invariant),
+            _ => None,
+        }
     }
 
     /// The steps, as the end of a line.
@@ -328,7 +339,10 @@ fn write_reference(own: &Reference, indent: usize, out: &mut dyn Write) -> io::R
     };
     let kind = own.kind();
     let what = match &own.function {
-        Err(why) => format!("{:<11} {why}", "-"),
+        Err(why) => {
+            let stride = own.stride().map_or("-", Stride::name);
+            format!("{stride:<11} {why}")
+        }
         Ok(function) if function.samples == 0 => format!("{:<11} not executed", "-"),
         Ok(function) => {
             let stride = function.stride(own.bytes).name();
@@ -372,7 +386,7 @@ pub fn json(run: &Run, out: &mut dyn Write) -> io::Result<()> {
                     "writes": own.writes,
                     "bytes": own.bytes,
                     "function": own.function.as_ref().ok().map(Function::json),
-                    "stride": own.function.as_ref().ok().map(|function| function.stride(own.bytes).name()),
+                    "stride": own.stride().map(Stride::name),
                     "variable": own.variable,
                     "steps": own.steps.as_ref().map(|steps| &steps.kept),
                     "other_steps": own.steps.as_ref().map(|steps| steps.others),

@@ -64,10 +64,7 @@ pub fn page(run: &Run, sources: &Sources, out: &mut dyn Write) -> io::Result<()>
 
 /// The kind of a reference, which is the class of its mark.
 fn kind(own: &Reference) -> &'static str {
-    match &own.function {
-        Ok(function) if function.samples > 0 => function.stride(own.bytes).name(),
-        _ => "none",
-    }
+    own.stride().map_or("none", Stride::name)
 }
 
 /// How many references that were executed are of each kind.

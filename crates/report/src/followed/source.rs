@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use super::{Loop, Reference, Run, entries, iterations, letter};
+use super::{Loop, Reference, Run, Stride, entries, iterations, letter};
 use crate::numbers::{counted, grouped};
 
 /// Lines of source files, by name.
@@ -90,10 +90,14 @@ fn note(one: &Loop, own: &Reference) -> Note {
             kind: "none",
             text: format!("{what}: not executed"),
         },
-        Err(why) => Note {
-            kind: "none",
-            text: format!("{what}: {why}"),
-        },
+        Err(why) => {
+            let kind = own.stride().map(Stride::name);
+            let text = kind.map_or(String::new(), |kind| format!("{kind}, "));
+            Note {
+                kind: kind.unwrap_or("none"),
+                text: format!("{what}: {text}{why}"),
+            }
+        }
     }
 }
 
