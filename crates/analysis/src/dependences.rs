@@ -91,8 +91,9 @@ pub struct Found {
     pub iterations: Vec<u64>,
     /// By kind, and the references from and to which they go.
     pub all: BTreeMap<(Kind, Reference, Reference), Dependence>,
-    /// References that access one place of the stack in an entry: spilled registers and variables.
-    pub on_stack: std::collections::BTreeSet<u64>,
+    /// References by the stack or frame pointer: whether each had one address alone in every entry, as spilled registers and variables
+    /// have.
+    pub on_stack: BTreeMap<u64, bool>,
 }
 
 /// A loop of a nest, by addresses as linked.
@@ -274,7 +275,16 @@ impl Found {
                 own.keep(distance, count);
             }
         }
-        self.on_stack.extend(other.on_stack);
+        for (at, is_single) in other.on_stack {
+            self.note_stack(at, is_single);
+        }
+    }
+}
+
+impl Found {
+    /// A reference had one address in an entry, or several: these stay known.
+    fn note_stack(&mut self, at: u64, is_single: bool) {
+        *self.on_stack.entry(at).or_insert(true) &= is_single;
     }
 }
 
@@ -382,13 +392,9 @@ impl Follower<'_> {
 
     fn end(&mut self, entry: Entry) {
         let found = &mut self.found[entry.nest as usize];
-        let single = entry.stack.iter().filter(|(_, first)| first.is_some());
-        let single: Vec<u64> = single.map(|(at, _)| *at).collect();
-        let several = entry.stack.iter().filter(|(_, first)| first.is_none());
-        for (at, _) in several {
-            found.on_stack.remove(at);
+        for (at, first) in entry.stack {
+            found.note_stack(at, first.is_some());
         }
-        found.on_stack.extend(single);
     }
 
     fn accesses(&mut self, at: u64, step: &Step, accessed: &Accessed) {
@@ -454,7 +460,7 @@ fn path(nest: &Nest, number: usize) -> Vec<usize> {
     path
 }
 
-/// How many loops two loops are both in.
+/// The number of loops that two loops are both in.
 fn common(nest: &Nest, one: usize, other: usize) -> usize {
     let (one, other) = (path(nest, one), path(nest, other));
     let both = one.iter().zip(&other);

@@ -110,7 +110,7 @@ fn code(program: &Program, nest: &Nest) -> Vec<Loop> {
     loops.collect()
 }
 
-/// How far from where it was linked a process has a file; `None`: it does not have it.
+/// The distance of a file in a process from where it was linked; `None`: the process does not have it.
 fn bias(process: &Process, image: &Image) -> Result<Option<u64>> {
     let path = image.path();
     let module = process

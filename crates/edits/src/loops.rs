@@ -182,9 +182,7 @@ impl<'d> Loops<'d> {
         let is_in = |block: u32| outermost.blocks.binary_search(&block).is_ok();
         for edge in &unit.edges {
             let Node::Start(to) = edge.to else {
-                if matches!(edge.from, Node::End(from) if is_in(from))
-                    && !self.is_way_out(unit, edge)
-                {
+                if matches!(edge.from, Node::End(from) if is_in(from)) && !is_way_out(edge) {
                     return Some("something leaves it where nothing can be inserted".into());
                 }
                 continue;
@@ -205,12 +203,6 @@ impl<'d> Loops<'d> {
             }
         }
         None
-    }
-
-    /// Whether an edge out of the function is one at which something can be inserted, or needs nothing.
-    fn is_way_out(&self, _: &Unit<'_>, edge: &rewrite::unit::Edge) -> bool {
-        use rewrite::unit::Kind::{Abandoned, Block, End, Out};
-        edge.has_place() || matches!(edge.kind, Abandoned | Block | End | Out)
     }
 
     /// Gives a nest its places, if all that has to be done in it can be.
@@ -314,7 +306,7 @@ impl<'d> Loops<'d> {
             routine: REFER,
             facts,
         };
-        // What is only counted has no steps.
+        // An address that is only counted has no steps.
         let is_enough = self.choice.is_exact && !self.choice.has_strides;
         match is_enough && unit.takes(at, expect) {
             true => Some((at, expect)),
@@ -479,4 +471,10 @@ impl StaticTool for Loops<'_> {
             self.left.len()
         )
     }
+}
+
+/// Whether an edge out of the function is one at which something can be inserted, or needs nothing.
+fn is_way_out(edge: &rewrite::unit::Edge) -> bool {
+    use rewrite::unit::Kind::{Abandoned, Block, End, Out};
+    edge.has_place() || matches!(edge.kind, Abandoned | Block | End | Out)
 }

@@ -223,7 +223,7 @@ pub struct Forecast {
     pub less: Word,
     /// 0: there is no forecast, and a routine looks at the address.
     pub is_made: Byte,
-    /// How often it was as expected, and how often not.
+    /// Counts of addresses that were as expected, and of others.
     pub counts: [Word; 2],
 }
 

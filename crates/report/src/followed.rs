@@ -297,7 +297,7 @@ fn letter(one: &Loop) -> &'static str {
     LETTERS.get(one.depth as usize - 1).copied().unwrap_or("?")
 }
 
-/// How often a nest was entered.
+/// The count of entries of a nest.
 fn entries(nest: &Nest, is_exact: bool) -> String {
     let what = match (is_exact, nest.entries) {
         (true, 1) => "entry",
@@ -315,7 +315,7 @@ fn entries(nest: &Nest, is_exact: bool) -> String {
     text
 }
 
-/// How many iterations entries of a loop had, and the function of those around it that gives them.
+/// The iterations of a loop's entries, and the function of those around it that gives them.
 fn iterations(one: &Loop) -> String {
     if one.entries == 0 {
         return String::new();

@@ -54,7 +54,7 @@ pub type Key = (Kind, Reference, Reference);
 impl Found {
     pub fn class(&self, key: &Key) -> Class {
         let (kind, source, sink) = key;
-        let is_stack = |one: &Reference| !one.is_call && self.on_stack.contains(&one.at);
+        let is_stack = |one: &Reference| !one.is_call && self.on_stack.get(&one.at) == Some(&true);
         if is_stack(source) || is_stack(sink) {
             return Class::Stack;
         }

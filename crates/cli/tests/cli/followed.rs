@@ -64,21 +64,34 @@ int main(int argc, char **argv) {
 "#;
 
 /// A loop as `--list` has it.
-struct Loop {
-    parent: Option<usize>,
-    header: u64,
+pub struct Loop {
+    pub parent: Option<usize>,
+    pub header: u64,
     code: Vec<(u64, u64)>,
 }
 
 impl Loop {
-    fn has(&self, at: u64) -> bool {
+    /// All loops of a nest.
+    pub fn of(nest: &Value) -> Vec<Loop> {
+        let loops = list(&nest["loops"]).iter().map(|one| Loop {
+            parent: one["parent"].as_u64().map(|parent| parent as usize),
+            header: hex(&one["header"]),
+            code: list(&one["code"])
+                .iter()
+                .map(|range| (hex(&range[0]), hex(&range[1])))
+                .collect(),
+        });
+        loops.collect()
+    }
+
+    pub fn has(&self, at: u64) -> bool {
         self.code
             .iter()
             .any(|(start, end)| (*start..*end).contains(&at))
     }
 }
 
-fn hex(value: &Value) -> u64 {
+pub fn hex(value: &Value) -> u64 {
     let text = value.as_str().expect("a text").trim_start_matches("0x");
     u64::from_str_radix(text, 16).expect("a number")
 }
@@ -90,7 +103,7 @@ fn json(folder: &Folder, words: &[&str], status: i32) -> Value {
     serde_json::from_slice(&fs::read(folder.file("out")).expect("it was written")).expect("JSON")
 }
 
-fn list(value: &Value) -> &Vec<Value> {
+pub fn list(value: &Value) -> &Vec<Value> {
     value.as_array().expect("a list")
 }
 
@@ -249,16 +262,8 @@ fn functions_are_those_of_all_accesses() {
     let run = json(&folder, &["--exact", "--", "./program"], 7);
     let mut nests: HashMap<&str, Vec<Loop>> = HashMap::new();
     for nest in list(&listed["nests"]) {
-        let loops = list(&nest["loops"]).iter().map(|one| Loop {
-            parent: one["parent"].as_u64().map(|parent| parent as usize),
-            header: hex(&one["header"]),
-            code: list(&one["code"])
-                .iter()
-                .map(|range| (hex(&range[0]), hex(&range[1])))
-                .collect(),
-        });
         let name = nest["loops"][0]["name"].as_str().expect("a name");
-        nests.insert(name, loops.collect());
+        nests.insert(name, Loop::of(nest));
     }
     let (mut verified, mut others, mut loops) = (0, 0, 0);
     for nest in list(&run["nests"]) {

@@ -144,7 +144,7 @@ impl Planned {
                         "-" => None,
                         word => Some(number(word)? as usize),
                     };
-                    // Those around it come before it.
+                    // Loops around it come before it.
                     let is_there = parent.is_none_or(|parent| parent < nest.loops.len());
                     is_there.then_some(())?;
                     nest.loops.push(OfLoop {

@@ -67,7 +67,7 @@ fn kind(own: &Reference) -> &'static str {
     own.stride().map_or("none", Stride::name)
 }
 
-/// How many references that were executed are of each kind.
+/// The number of references of each kind that were executed.
 fn kinds(nests: &[&Nest]) -> Vec<(&'static str, u64)> {
     let all = nests.iter().flat_map(|nest| &nest.loops);
     let all: Vec<&str> = all.flat_map(|one| &one.references).map(kind).collect();
